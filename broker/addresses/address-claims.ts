@@ -1,6 +1,6 @@
 /**
- * What members claim of the address space, from the rows of the log. It decides which members are translated, and whose
- * IPv6 is left out.
+ * What members claim of the address space, from the rows of the log. The claims determine which members are translated,
+ * and whose IPv6 is left out.
  */
 import {
   type CidrClaims,
@@ -29,15 +29,18 @@ import {
 import { type AddressClaims, MAX_INDEX } from './allocation.ts'
 import { candidateRanges, machineRanges, remembered } from './stated-ranges.ts'
 
-// Members that joined between a backup and its restore, as other members hold them. What they have is kept for them;
-// whose word counts where those others disagree is said here. Pure, or inside a transaction.
+// Members that joined between a backup and its restore, as reported by other members. What they have is reserved for
+// them. If reports differ, the rules here decide. Pure, or inside a transaction.
 
-/** As many members as a clusterset has by default. */
+/** The default limit of members in a clusterset. */
 const MAX_AWAITED = 1000
-/** Members whose word is kept, about one: an odd number, and no more than a row can have. */
+/** Limit of reports about one member: an odd number, within the bounds of a row. */
 const MAX_WORDS = 5
 
-/** Notes what `by` holds of a member that is none here. Gives false where there is no room, or nothing in it can be right. */
+/**
+ * Stores what `by` reports of a member that is unknown here. Returns false if there is no room, or if the report cannot
+ * be correct.
+ */
 export function noteAwaited(tx: Transaction, by: string, spec: ClusterSpec, nowMs: number): boolean {
   const { id, index, podCIDRs, serviceCIDRs, globalCIDRs, labels } = spec
   if (!isDnsLabel(id) || index < 1 || index > MAX_INDEX) return false
@@ -52,7 +55,7 @@ export function noteAwaited(tx: Transaction, by: string, spec: ClusterSpec, nowM
   return true
 }
 
-/** What most of them say; of as many, what was said first. */
+/** The report that most members agree on. With a tie, the earliest one. */
 export function agreedMember({ held }: AwaitedRow): (HeldMember & { readonly words: number }) | undefined {
   const words = new Map<string, { readonly first: HeldMember; count: number }>()
   for (const one of held) {
@@ -69,7 +72,7 @@ export function agreedMember({ held }: AwaitedRow): (HeldMember & { readonly wor
   return most === undefined ? undefined : { ...most.first, words: most.count }
 }
 
-/** Blocks by pod CIDR, as MemberRow has them. */
+/** Blocks by pod CIDR, as in MemberRow. */
 export function heldBlocks({
   podCIDRs,
   globalCIDRs,
@@ -84,18 +87,18 @@ export function heldBlocks({
   return new Map(pairs)
 }
 
-/** Numbers that any of them holds: until it is known who is right, all of them are taken. */
+/** Indexes in any report: until it is known which is correct, all of them are taken. */
 export function awaitedIndexes(view: LogView): number[] {
   return view.list('awaited').flatMap(({ value }) => value.held.map(({ index }) => index))
 }
 
-/** Blocks that any of them holds, as claims of members that have left: they give way only where the range is full. */
+/** Blocks in any report, as claims of departed members: they are given to others only if the range is full. */
 function awaitedClaims(view: LogView): AddressClaims[] {
   return view.list('awaited').flatMap(({ key, value }) =>
     value.held.map((held, i) => {
       const blocks = [...heldBlocks(held)].map(([cidr, block]) => [cidr, formatPrefix(block)] as const)
       return {
-        // No id of a member, so that what is planned for it is written nowhere.
+        // Not the id of a member, so that what is planned for it is not written.
         id: `~${key}/${i}`,
         index: held.index,
         podCIDRs: [],
@@ -117,7 +120,7 @@ function isPrefix(text: string): boolean {
   }
 }
 
-/** A member may publish very many Endpoints; more addresses of gateways than about this it has not. */
+/** Limit of gateway addresses per member, approximately: a member may publish very many Endpoints. */
 const MAX_CANDIDATES = 256
 
 const NONE: readonly string[] = []
@@ -130,7 +133,7 @@ export function membersOf(view: LogView): Members {
   return new Map(view.list('member').map(({ key, value }) => [key, value]))
 }
 
-/** What all members need: the addresses under which they call the broker. */
+/** The required ranges of all members: the addresses at which they call the broker. */
 export function neededByAll(view: LogView): NeededRange[] {
   const settings = view.get('settings', SETTINGS_KEY)
   const hosts = (settings?.advertise ?? []).map((one) => parseBrokerAddress(one).host)
@@ -138,8 +141,8 @@ export function neededByAll(view: LogView): NeededRange[] {
 }
 
 /**
- * Of all these members, and of those that are awaited after a restore. Who has left, or is awaited, claims nothing but
- * its blocks.
+ * The claims of all these members, and of those that are awaited after a restore. Departed and awaited members claim
+ * only their blocks.
  */
 export function allClaims(view: LogView, members: Members): AddressClaims[] {
   const candidates = candidatesByCluster(view)
@@ -147,7 +150,10 @@ export function allClaims(view: LogView, members: Members): AddressClaims[] {
   return [...claims, ...awaitedClaims(view)]
 }
 
-/** By a member's row: what it claims. The same object as long as both are, so that its ranges are made once too. */
+/**
+ * Claims by a member's row. The object is the same as long as the row and its candidates are, so its ranges are parsed
+ * once too.
+ */
 const claimsByRow = new WeakMap<
   MemberRow,
   { readonly candidates: readonly NeededRange[]; readonly claims: AddressClaims }
@@ -165,7 +171,7 @@ function claimsOf(id: string, row: MemberRow, candidates: readonly NeededRange[]
   return claims
 }
 
-/** Of these members: whose IPv6 is not carried, and why. */
+/** Which of these members have IPv6 that is not carried, and why. */
 export function ipv6NotCarried(view: LogView, members: Members): ReadonlyMap<string, Ipv6Clash> {
   const claims: CidrClaims[] = [...members].flatMap(([id, row]) => {
     const { facts, index, claimed = {} } = row
@@ -176,18 +182,18 @@ export function ipv6NotCarried(view: LogView, members: Members): ReadonlyMap<str
   return ipv6Clashes(claims, neededByAll(view))
 }
 
-/** Whether these facts have a say in whose IPv6 is carried. */
+/** Whether these facts affect whose IPv6 is carried. */
 export const statesIpv6 = remembered(({ podCIDRs, serviceCIDRs, neededCIDRs = NONE }: ClusterFacts): boolean =>
   [podCIDRs, serviceCIDRs, neededCIDRs].some((texts) => ipv6Among(texts).length > 0),
 )
 
-/** Of a member only so many candidates count. Members of earlier releases state nothing else that they need. */
+/** The number of candidates per member is limited. Members of earlier releases state no other required ranges. */
 function candidatesByCluster(view: LogView): ReadonlyMap<string, readonly NeededRange[]> {
   const found = new Map<string, readonly NeededRange[]>()
-  // One row for each gateway's key; the records themselves may be very many.
+  // There is one row for each gateway's key. The records themselves may be very many.
   for (const { value } of view.list('publicKey')) {
     const known = found.get(value.cluster)
-    // Of a former key there is nothing, and a member has many of those.
+    // Former keys have no Endpoints, and a member has many of them.
     if (value.endpoints.length === 0 || (known !== undefined && known.length >= MAX_CANDIDATES)) continue
     const ranges = candidatesOf(view, value)
     if (ranges.length === 0) continue
@@ -196,7 +202,9 @@ function candidatesByCluster(view: LogView): ReadonlyMap<string, readonly Needed
   return found
 }
 
-/** By the row of a public key, which is written anew with each Endpoint that states the key: where they are called. */
+/**
+ * Gateway addresses by the row of a public key, which is replaced with each write of an Endpoint that states the key.
+ */
 const called = new WeakMap<PublicKeyRow, readonly NeededRange[]>()
 
 function candidatesOf(view: LogView, row: PublicKeyRow): readonly NeededRange[] {
@@ -213,7 +221,7 @@ function candidatesOf(view: LogView, row: PublicKeyRow): readonly NeededRange[] 
   return found
 }
 
-/** By the first of two lists: the second, and both in one. The same lists give the same one. */
+/** By the first of two lists: the second one and their concatenation. The same lists give the same object. */
 const joined = new WeakMap<
   readonly NeededRange[],
   { readonly second: readonly NeededRange[]; readonly both: readonly NeededRange[] }
@@ -227,7 +235,7 @@ function bothOf(first: readonly NeededRange[], second: readonly NeededRange[]): 
   return both
 }
 
-/** The order of its claims, with those that are new after all others of all members. */
+/** The order of the member's claims. New claims come after all existing ones of all members. */
 export function orderClaims(
   members: Members,
   before: MemberRow | undefined,
@@ -240,7 +248,7 @@ export function orderClaims(
   const claimed: Record<string, number> = {}
   for (const cidr of new Set(statedRanges(facts))) {
     const order = known.has(cidr) ? stays?.claimed?.[cidr] : (last += 1)
-    // What an earlier release took came before all that is numbered.
+    // Claims without an order were taken by an earlier release and precede all numbered ones.
     if (order !== undefined) claimed[cidr] = order
   }
   return claimed
@@ -248,7 +256,7 @@ export function orderClaims(
 
 const latestOf = remembered((orders: Readonly<Record<string, number>>) => Math.max(0, ...Object.values(orders)))
 
-/** Each in one way of writing: else a range in other words would be one that an earlier release took. */
+/** CIDRs in canonical form. Otherwise a range in another notation would count as taken by an earlier release. */
 function statedRanges({ podCIDRs, serviceCIDRs, neededCIDRs = [] }: ClusterFacts): string[] {
   return [...podCIDRs, ...serviceCIDRs, ...neededCIDRs].map((text) => formatPrefix(parsePrefix(text)))
 }

@@ -1,4 +1,4 @@
-/** Why a member's addresses are not used as it states them, in sentences for people. */
+/** Notes for operators that say why a member's addresses are not used as stated. */
 import {
   type Ipv6Clash,
   type Prefix,
@@ -16,17 +16,17 @@ import { addressOverlaps } from './allocation.ts'
 import { rangesNote } from './changed-ranges.ts'
 import { type OrderedClaim, isEarlier, orderOf } from './stated-ranges.ts'
 
-/** What was found about all of them. */
+/** Findings about the addresses of all members. */
 export interface AddressFindings {
-  /** As addressOverlaps() gives it. */
+  /** See addressOverlaps(). */
   readonly overlapping: ReadonlyMap<string, string>
-  /** As ipv6NotCarried() gives it. */
+  /** See ipv6NotCarried(). */
   readonly notCarried: ReadonlyMap<string, Ipv6Clash>
 }
 
 const NOTHING: readonly string[] = []
 
-/** Of each live one of these members, by id; one of which there is nothing to say has an empty list. */
+/** The notes of each live member, by id. Empty if there are none. */
 export function describeAddresses(
   members: Members,
   { overlapping, notCarried }: AddressFindings,
@@ -72,7 +72,8 @@ function keptNote({ keptCIDRs, facts }: MemberRow): string | undefined {
   return `${kept.join(', ')} is public space that no token allowed: kept as an earlier release took it`
 }
 
-// Members that do not reach each other, because one states Service addresses over pods that were there before. Pure.
+// Members that do not reach each other, because one states Service addresses over pods of another that were stated
+// earlier. Pure.
 
 interface ServiceClash {
   /** Id of the member that stated Service addresses later. */
@@ -90,7 +91,7 @@ interface ServiceOwner extends OrderedClaim {
   readonly isPods: boolean
 }
 
-/** Pods that are translated are in nobody's way. In order of the addresses. */
+/** Translated pods do not clash. In the order of addresses. */
 export function serviceClashes(members: Iterable<readonly [id: string, row: MemberRow]>): ServiceClash[] {
   const claims = [...members].flatMap(([id, row]) => (isLive(row) ? claimsOf(id, row) : []))
   claims.sort((a, b) => comparePrefixes(a.prefix, b.prefix) || Number(a.isPods) - Number(b.isPods))

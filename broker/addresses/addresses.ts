@@ -1,4 +1,4 @@
-/** Who gets which addresses, what ranges members state, and the Cluster records that follow. */
+/** Allocation of addresses, the ranges that members state, and the Cluster records that result. */
 export {
   type Members,
   agreedMember,

@@ -1,6 +1,6 @@
 /**
- * Which cluster gets which addresses. Pure: takes what was given before and gives what is to be added; nothing is
- * ever taken back from a member. About IPv4: nobody's IPv6 is translated, nor does it cause a translation.
+ * Allocates addresses to clusters. Pure: takes what was allocated before and returns what is to be added. Nothing is
+ * ever taken back from a member. Only IPv4: IPv6 is never translated and causes no translation.
  */
 import {
   MAX_CLUSTER_INDEX,
@@ -31,16 +31,16 @@ export interface AddressClaims {
   readonly id: string
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
-  /** What its machines need outside the lanes. Absent: nothing is known. */
+  /** Ranges that its machines require outside the lanes. Absent if they are unknown. */
   readonly needed?: readonly NeededRange[]
-  /** Once true it stays. */
+  /** Once true, it stays true. */
   readonly translated: boolean
-  /** Every block ever given, by pod CIDR. */
+  /** Every block that was ever allocated, by pod CIDR. */
   readonly blocks: Readonly<Record<string, string>>
-  /** See stated-ranges.ts: who stated a range first keeps its addresses. */
+  /** See stated-ranges.ts: the cluster that stated a range first keeps its addresses. */
   readonly claimed?: ClaimOrder
   readonly index: number
-  /** Has left: its blocks are kept for its return as long as there is room without them. */
+  /** A departed cluster. Its blocks are kept for its return as long as there is room without them. */
   readonly departed: boolean
 }
 
@@ -50,7 +50,7 @@ export type AddressPlan = ReadonlyMap<string, Pick<AddressClaims, 'translated' |
 export const MAX_INDEX = MAX_CLUSTER_INDEX
 const MAX_FORMER_BLOCKS = 16
 
-/** No block, index or address is left. `field` names what ran out. */
+/** No block, index or address is left. `field` names what is exhausted. */
 export class NoRoomError extends Error {
   readonly field: string
   constructor(field: string, message: string) {
@@ -60,20 +60,21 @@ export class NoRoomError extends Error {
   }
 }
 
-/** Of one who is in no cluster, such as the broker: needed ranges that count against all of them. */
+/** Owner of required ranges that belong to no cluster, such as those of the broker: they count against all clusters. */
 const NOBODY = ''
 
-/** The global range has no block for somebody's pods. */
+/** The global range has no block for the pods of a cluster. */
 class NoBlockError extends NoRoomError {}
 
 const NONE: ReadonlySet<string> = new Set()
 
 /**
- * Gives the clusters whose addresses change, in order of their ids. A cluster is translated when its pods' addresses
- * mean something else in another member: its pod CIDRs overlap that member's pod CIDRs, or service CIDRs that were
- * stated before them, or what its machines need, or what all need (`needed`). Of clusters whose pods overlap each other
- * all are translated, not only the newest. Those that are `spared` stay as they are where there is no room for them.
- * `overlapping`: as addressOverlaps() gives it, for who has asked already. Throws NoRoomError for any other.
+ * Returns the clusters whose addresses change, in the order of their ids. A cluster is translated if its pods'
+ * addresses are ambiguous: its pod CIDRs overlap another member's pod CIDRs, service CIDRs that were stated earlier,
+ * required ranges of another member, or those of all (`needed`). Of clusters whose pods overlap each other, all are
+ * translated, not only the newest. Clusters in `spared` keep their addresses if there is no room for them.
+ * `overlapping` is the result of addressOverlaps(), if the caller has it. Throws NoRoomError if there is no room for
+ * any other cluster.
  */
 export function planAddresses(
   clusters: readonly AddressClaims[],
@@ -85,7 +86,7 @@ export function planAddresses(
   const sorted = [...clusters].sort((a, b) => (a.id < b.id ? -1 : 1))
   const ambiguous = overlapping ?? addressOverlaps(sorted, needed)
   const range = parsePrefix(globalRange)
-  // Who has left loses what was kept for it only where that makes room.
+  // A departed cluster loses its reserved blocks only if that makes room.
   const departed = new Set(sorted.filter((one) => one.departed).map((one) => one.id))
   const first = attempt(() => plan(sorted, range, { ambiguous, forgotten: NONE, spared: NONE }))
   if (!(first instanceof NoRoomError)) return first
@@ -112,9 +113,9 @@ function attempt<T>(work: () => T): T | NoRoomError {
 }
 
 /**
- * Members that had to be translated before this change already, and for which there was no room: their addresses came
- * to mean something else without their doing (a gateway, the broker's name). A member that changes now is not refused
- * because of them, unless its own claims overlap theirs and did not before.
+ * Members that had to be translated before this change and for which there was no room: their addresses became
+ * ambiguous without their doing (a gateway, the broker's name). A member that changes now is not refused because of
+ * them, unless its new claims overlap theirs and the old ones did not.
  */
 export function withoutRoom(
   before: readonly AddressClaims[],
@@ -134,14 +135,14 @@ export function withoutRoom(
   return new Set(found.map(({ id }) => id))
 }
 
-/** globalCIDRs of a Cluster record: in the order of podCIDRs, or empty. That of an IPv6 CIDR is the CIDR itself. */
+/** globalCIDRs of a Cluster record: in the order of podCIDRs, or empty. For an IPv6 CIDR, the CIDR itself. */
 export function globalCIDRs(row: Pick<AddressClaims, 'podCIDRs' | 'translated' | 'blocks'>): string[] {
   if (!row.translated) return []
   const kept = new Set(ipv6Among(row.podCIDRs))
   return row.podCIDRs.map((cidr) => (kept.has(cidr) ? cidr : (row.blocks[cidr] ?? '')))
 }
 
-/** Smallest free number from 1. Throws NoRoomError. */
+/** The smallest free index from 1. Throws NoRoomError. */
 export function nextIndex(taken: Iterable<number>): number {
   const used = new Set(taken)
   for (let index = 1; index <= MAX_INDEX; index += 1) if (!used.has(index)) return index
@@ -161,7 +162,7 @@ function plan(
 ): AddressPlan {
   const changed = new Map<string, { translated: boolean; blocks: Record<string, string> }>()
   let blocksOfAll: Prefix[] | undefined
-  // Most changes give nobody a block.
+  // Computed on demand: most changes allocate no block.
   const taken = (): Prefix[] =>
     (blocksOfAll ??= clusters.filter((one) => !forgotten.has(one.id)).flatMap((one) => blockPrefixes(one.blocks)))
   for (const one of clusters) {
@@ -192,7 +193,7 @@ function plan(
   return changed
 }
 
-/** Blocks of former pod CIDRs are kept for their return, but not without end. */
+/** Blocks of former pod CIDRs are kept for their return, up to a limit. */
 function boundBlocks(blocks: Readonly<Record<string, string>>, podCIDRs: readonly string[]): Record<string, string> {
   const former = Object.keys(blocks).filter((cidr) => !podCIDRs.includes(cidr))
   const dropped = new Set(former.slice(0, Math.max(0, former.length - MAX_FORMER_BLOCKS)))
@@ -220,17 +221,17 @@ function blockFor(wanted: MissingBlock, why: string | undefined): Prefix {
 interface ClaimedRange extends OrderedClaim {
   readonly id: string
   readonly prefix: Prefix
-  /** First and last address. All are IPv4. */
+  /** First and last address. All ranges are IPv4. */
   readonly from: number
   readonly to: number
   readonly is: 'pods' | 'services' | 'needed'
-  /** Of what is needed: whose or what it is. */
+  /** For a required range, what uses it. */
   readonly what: string
 }
 
 /**
- * Clusters whose pods' addresses are somebody else's too, and the first overlap of each in words. Prefixes lie inside
- * one another or apart, so in order of their addresses the ones that overlap a range are those still open before it.
+ * Clusters with ambiguous pod addresses, and a text on the first overlap of each. Prefixes are nested or disjoint, so
+ * in the order of addresses, the ranges that overlap a range are those that are still open before it.
  */
 export function addressOverlaps(
   clusters: readonly AddressClaims[],
@@ -243,7 +244,8 @@ export function addressOverlaps(
   const note = (pods: ClaimedRange, other: ClaimedRange): void => {
     if (givesWay(pods, other) && !ambiguous.has(pods.id)) ambiguous.set(pods.id, overlapText(pods, other))
   }
-  // Apart, since two of which neither is pods say nothing of each other: a thousand clusters may have the same Services.
+  // Pods are kept apart from other ranges, since overlaps between two ranges without pods are harmless: a thousand
+  // clusters may have the same Services.
   const [openPods, openOthers]: [OpenRange[], OpenRange[]] = [[], []]
   for (const [at, range] of ranges.entries()) {
     closeBefore(openPods, range)
@@ -260,12 +262,12 @@ export function addressOverlaps(
 }
 
 interface OpenRange {
-  /** In the order of all. */
+  /** Position in the order of all ranges. */
   readonly at: number
   readonly range: ClaimedRange
 }
 
-/** Takes off those that have ended. */
+/** Removes ranges that have ended. */
 function closeBefore(open: OpenRange[], { from }: ClaimedRange): void {
   for (let last = open.at(-1); last !== undefined && last.range.to < from; last = open.at(-1)) open.pop()
 }
@@ -276,8 +278,8 @@ function inOrder(one: readonly OpenRange[], other: readonly OpenRange[]): readon
 }
 
 /**
- * Service addresses that are stated later over pods take nothing from them: the member that states them does not reach
- * these pods.
+ * Whether the first range is of pods that are translated because of the second. Service addresses that are stated later
+ * over pods have no effect on them: the member that states them does not reach these pods.
  */
 function givesWay(one: ClaimedRange, other: ClaimedRange): boolean {
   return one.is === 'pods' && (other.is !== 'services' || !isEarlier(one, other))
@@ -301,7 +303,7 @@ const claimedRanges = remembered((claims: AddressClaims): readonly ClaimedRange[
   return [...stated(podCIDRs, 'pods'), ...stated(serviceCIDRs, 'services'), ...neededBy(id, needed)]
 })
 
-/** Of machines, which cannot be translated: which was first does not matter. */
+/** Ranges of machines, which cannot be translated: the order of claims does not apply. */
 function neededBy(id: string, needed: readonly NeededRange[]): ClaimedRange[] {
   return needed
     .filter(({ prefix }) => prefix.family === 4)
@@ -312,18 +314,19 @@ function bounds(prefix: Prefix): Pick<ClaimedRange, 'from' | 'to'> {
   return { from: Number(prefix.value), to: Number(prefix.value + prefixSize(prefix) - 1n) }
 }
 
-// No block of the global range is left for somebody's pods: what was asked, what is free, and what can be done. Pure.
+// The error if no block of the global range is left: what was requested, what is free, and what the operator can do.
+// Pure.
 
 interface MissingBlock {
   readonly cluster: string
-  /** The pod CIDR that needs one. */
+  /** The pod CIDR that needs a block. */
   readonly cidr: string
   readonly range: Prefix
-  /** Every block that is given or kept. */
+  /** Every block that is allocated or reserved. */
   readonly taken: readonly Prefix[]
 }
 
-/** One sentence for a member that joins, or states other addresses. */
+/** One sentence for a member that joins or states other addresses. */
 function describeMissingBlock({ cluster, cidr, range, taken }: MissingBlock): string {
   const given = taken.filter((block) => containsPrefix(range, block))
   const all = prefixSize(range)
@@ -339,14 +342,14 @@ function describeMissingBlock({ cluster, cidr, range, taken }: MissingBlock): st
   )
 }
 
-/** Length of the largest block that could be given now; undefined where not even one address could. */
+/** Prefix length of the largest block that could be allocated now. Undefined if no address is free. */
 function largestFree(range: Prefix, taken: readonly Prefix[]): number | undefined {
   for (let length = range.length; length <= addressBits(range.family); length += 1) {
     try {
       allocateBlock(range, length, taken)
       return length
     } catch {
-      // None of this size.
+      // No block of this size is free.
     }
   }
   return undefined

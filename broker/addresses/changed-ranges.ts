@@ -34,7 +34,7 @@ export function areSameRanges(one: Ranges, other: Ranges): boolean {
   return rangesText(one) === rangesText(other)
 }
 
-/** SHA-256, hex: what an operator names when he accepts them. */
+/** SHA-256, hex: names the ranges when an operator accepts them. */
 export function rangesHash(ranges: Ranges): string {
   return createHash('sha256').update(rangesText(ranges)).digest('hex')
 }
@@ -44,7 +44,7 @@ function rangesText(ranges: Ranges): string {
   return canonicalJson({ podCIDRs, serviceCIDRs, neededCIDRs })
 }
 
-/** Of the stated ranges, the kinds that hold addresses that the accepted ones of that kind do not. */
+/** The fields of the stated ranges with addresses that the accepted ranges of the same field do not contain. */
 export function widened(stated: Ranges, accepted: Ranges): (typeof FIELDS)[number][] {
   return FIELDS.filter((field) => {
     const known = aggregate((accepted[field] ?? []).map((text) => parsePrefix(text)))
@@ -52,7 +52,7 @@ export function widened(stated: Ranges, accepted: Ranges): (typeof FIELDS)[numbe
   })
 }
 
-/** For the list of members; undefined: nothing waits. */
+/** The note for the list of members. Undefined if no ranges wait. */
 export function rangesNote({ changed }: Pick<MemberRow, 'changed'>): string | undefined {
   if (changed === undefined) return undefined
   const what = [...changed.podCIDRs, ...changed.serviceCIDRs, ...(changed.neededCIDRs ?? [])].join(', ')
@@ -61,7 +61,7 @@ export function rangesNote({ changed }: Pick<MemberRow, 'changed'>): string | un
   return `it states ranges that wait for approval (RangesAwaitApproval): ${what}`
 }
 
-/** The ranges of one member that waited when its row was looked at last. */
+/** Remembers which ranges of a member waited at the last check of its row. */
 export class SeenRanges {
   #waited: ChangedRanges | undefined
 
@@ -69,7 +69,7 @@ export class SeenRanges {
     this.#waited = row?.changed
   }
 
-  /** Takes the row as it is now. Whether what waited counts since the last look. */
+  /** Takes the current row. Returns whether the ranges that waited have taken effect since the last check. */
   accepted(row: MemberRow | undefined): boolean {
     const waited = this.#waited
     this.#waited = row?.changed

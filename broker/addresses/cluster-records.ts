@@ -1,6 +1,6 @@
 /**
- * The Cluster record of each member: what it states about itself and the addresses it was given, as the others get to
- * see it. Made anew from the facts of all members whenever one of them comes, goes or changes.
+ * The Cluster record of each member: its facts and allocated addresses, as the other members get them. The records are
+ * updated from the facts of all members whenever one of them joins, leaves or changes.
  */
 import { type ClusterId, type ClusterSpec, recordKeyText } from '../../model/model.ts'
 import { ipv4Among } from '../../model/addresses/addresses.ts'
@@ -13,7 +13,7 @@ export function clusterRecordKey(cluster: string): string {
   return recordKeyText({ cluster: cluster as ClusterId, kind: 'Cluster', namespace: '', name: cluster })
 }
 
-/** What the others know the member as; undefined when it is none. */
+/** The spec of the member as other members get it. Undefined if it is not a member. */
 export function clusterSpec(view: LogView, cluster: string): ClusterSpec | undefined {
   return specAt(view, clusterRecordKey(cluster))
 }
@@ -24,13 +24,13 @@ function specAt(view: LogView, key: string): ClusterSpec | undefined {
 }
 
 export interface ChangedClusters {
-  /** Lost a pod CIDR. */
+  /** Clusters that lost a pod CIDR. */
   readonly shrunk: readonly ClusterId[]
-  /** Were reached by their own addresses until now, and have global ones from now on. */
+  /** Clusters that were reached by their own addresses before and have global ones from now on. */
   readonly renumbered: readonly ClusterId[]
 }
 
-/** Writes the records of these members that differ. `notCarried`: ids of those whose IPv6 is left out. */
+/** Writes the records of these members that differ. `notCarried`: ids of the members whose IPv6 is left out. */
 export function writeClusterRecords(
   tx: Transaction,
   members: Members,
@@ -55,7 +55,10 @@ export function writeClusterRecords(
   return { shrunk, renumbered }
 }
 
-/** By a member's row: the record that says what is in it. When one of a thousand comes, those of the others stand. */
+/**
+ * By a member's row: the record with its content. If one of a thousand members changes, the other records need no
+ * comparison.
+ */
 const written = new WeakMap<MemberRow, { readonly key: string; readonly spec: ClusterSpec; readonly yields: boolean }>()
 
 export function removeClusterRecord(tx: Transaction, cluster: string): void {

@@ -1,6 +1,6 @@
 /**
- * Address ranges of members as numbers. A row of the log is replaced and never altered, so each list is read once: when
- * one of a thousand members joins, those of the others are the same as before.
+ * Address ranges of members in parsed form. A row of the log is replaced and never changed, so each list is parsed
+ * once: if one of a thousand members joins, the lists of the others are the same objects as before.
  */
 import {
   type NeededRange,
@@ -15,11 +15,11 @@ type Candidate = { readonly address: string }
 
 export interface ParsedRange {
   readonly prefix: Prefix
-  /** As formatPrefix() writes it. */
+  /** The prefix as formatPrefix() writes it. */
   readonly text: string
 }
 
-/** Of a list of CIDRs that does not change: those that are IPv4, in their order. Throws InvalidAddressError. */
+/** The IPv4 CIDRs of a list that does not change, in its order. Throws InvalidAddressError. */
 export const ipv4Ranges = remembered((texts: readonly string[]): readonly ParsedRange[] =>
   ipv4Among(texts).map((text) => {
     const prefix = parsePrefix(text)
@@ -27,22 +27,22 @@ export const ipv4Ranges = remembered((texts: readonly string[]): readonly Parsed
   }),
 )
 
-/** Of a member's blocks that do not change. Throws InvalidAddressError. */
+/** The blocks of a member, from an object that does not change. Throws InvalidAddressError. */
 export const blockPrefixes = remembered((blocks: Readonly<Record<string, string>>): readonly Prefix[] =>
   Object.values(blocks).map((text) => parsePrefix(text)),
 )
 
-/** What the machines of a member need, by its own list of addresses and CIDRs. */
+/** Required ranges of the machines of a member, from its own list of addresses and CIDRs. */
 export const machineRanges = remembered((texts: readonly string[]): readonly NeededRange[] =>
   neededRanges(texts, 'in use by machines'),
 )
 
-/** Where a gateway is called, by the candidates of its Endpoint. Gateways are called by IPv4. */
+/** Addresses at which a gateway is called, from the candidates of its Endpoint. Only IPv4 is used. */
 export const candidateRanges = remembered((candidates: readonly Candidate[]): readonly NeededRange[] =>
   neededRanges(ipv4Among(candidates.map(({ address }) => address)), 'a gateway'),
 )
 
-/** Remembers for as long as somebody has the argument, which must not change. */
+/** Caches the result as long as the argument is referenced. The argument must not change. */
 export function remembered<K extends object, V>(read: (from: K) => V): (from: K) => V {
   const known = new WeakMap<K, V>()
   return (from) => {
@@ -54,20 +54,20 @@ export function remembered<K extends object, V>(read: (from: K) => V): (from: K)
   }
 }
 
-// Who stated an address range first. Who did keeps its addresses: a Service range that somebody states later over them
-// is that one's own trouble. The order is kept in the members' rows (`claimed`, see orderClaims() in
-// address-claims.ts). Pure.
+// The order in which address ranges were stated. The first member that states a range keeps its addresses: a Service
+// range that another member states later over it only affects that member. The order is kept in the members' rows
+// (`claimed`, see orderClaims() in address-claims.ts). Pure.
 
-/** By CIDR as formatPrefix() writes it. Ranges that are not among them were stated before all that are. */
+/** By CIDR as formatPrefix() writes it. Ranges that are absent were stated before all others. */
 export type ClaimOrder = Readonly<Record<string, number>>
 
 export interface OrderedClaim {
   readonly order: number
-  /** Number of the cluster: decides between two of one order. */
+  /** Index of the cluster: decides between two claims of the same order. */
   readonly index: number
 }
 
-/** Of a range that is in no order. */
+/** The order of a range that is absent. */
 export const STATED_FIRST = -1
 
 export function orderOf(prefix: Prefix, claimed: ClaimOrder = {}): number {

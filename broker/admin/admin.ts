@@ -1,4 +1,4 @@
-/** What operators do with members, authorities and clustersets of a store, and its status. */
+/** Commands of operators on members, authorities and clustersets of a store, and its status. */
 export { type AuthorityStep, type AuthorityStore, type RotateInit, openAuthorityStore } from './authority-commands.ts'
 export { type BrokerStatus, type Health, type StatusProblem, worstOf } from './broker-status.ts'
 export { ClustersetStore, type ClustersetSummary, type CreateClustersetInit } from './clusterset-commands.ts'

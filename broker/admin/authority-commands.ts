@@ -1,4 +1,4 @@
-/** The authority as `sealane broker ca` handles it: on the store, beside the running broker or not. */
+/** The authority for `sealane broker ca`: works on the store, whether the broker runs or not. */
 import type { KeyObject } from 'node:crypto'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { createCa, createKey } from '../../protocol/identity/identity.ts'
@@ -28,13 +28,15 @@ import {
 } from '../identity/identity.ts'
 
 export interface RotateInit {
-  /** File with the certificate of an authority whose key the broker has otherwise; absent: a new one is made here. */
+  /**
+   * Certificate file of an authority whose key the broker has from elsewhere. If absent, a new authority is created.
+   */
   readonly certificate?: string
-  /** One that is announced already signs and serves from now on. */
+  /** Makes an announced authority sign and serve at once. */
   readonly force: boolean
 }
 
-/** `repeated`: it was so before, and nothing was done. */
+/** `repeated`: the step was done before, and nothing was changed. */
 export type AuthorityStep = AuthorityStatus & { readonly repeated: boolean }
 
 export interface AuthorityStore {
@@ -48,7 +50,7 @@ export interface AuthorityStore {
   close(): Promise<void>
 }
 
-/** Throws StateError when there is no broker state yet, or it cannot be used. */
+/** Throws StateError if there is no broker state yet, or if it cannot be used. */
 export async function openAuthorityStore(stateDir: string, clock: Clock): Promise<AuthorityStore> {
   return new LogAuthorityStore(await openBeside(stateDir, clock), clock, stateDir)
 }
@@ -116,8 +118,8 @@ class LogAuthorityStore implements AuthorityStore {
   }
 
   /**
-   * A new key and its certificate, kept before they are announced. Undefined where one is announced already. What is left
-   * by a command that was killed in between is never announced, and signs nothing.
+   * A new key and its certificate, which are stored before they are announced. Undefined if an authority is announced
+   * already. If the command is killed in between, the stored authority is never announced and signs nothing.
    */
   async #make(force: boolean): Promise<Uint8Array | undefined> {
     const row = requireAuthority(this.#opened.log)
@@ -126,7 +128,7 @@ class LogAuthorityStore implements AuthorityStore {
     const { clusterset } = this.#opened.settings
     const { certificate } = await createCa({ clusterset, key, nowMs: this.#clock.now() })
     await writeSecond(this.#stateDir, certificate, key)
-    // Other replicas are to find it when they hear of it.
+    // Other replicas must find the key when they learn of the authority.
     await this.#shared?.put(certificate, key)
     return certificate
   }

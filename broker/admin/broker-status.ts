@@ -1,6 +1,10 @@
-/** How a broker is, with its replicas and its store, as an operator asks: what was found, and what that means. Pure. */
+/**
+ * The status of a broker with its replicas and its store, as an operator sees it: the findings and their meaning. Pure.
+ */
 
-/** `down`: nobody can join, and no change goes from one member to another. `degraded`: one more loss, and it is. */
+/**
+ * `down`: no cluster can join, and changes do not reach other members. `degraded`: one more failure makes it `down`.
+ */
 export type Health = 'healthy' | 'degraded' | 'down'
 
 export interface StatusProblem {
@@ -10,21 +14,21 @@ export interface StatusProblem {
 
 export interface ReplicaFacts {
   readonly id: string
-  /** Host name, or name of the pod; replicas of earlier releases do not say it. */
+  /** Name of the host or the pod. Absent for replicas of earlier releases. */
   readonly host?: string
   readonly version?: string
-  /** Members that have a stream open there; undefined: nobody says. */
+  /** Members that have a stream open there. Undefined if unknown. */
   readonly members?: number
 }
 
 export interface StoreMemberFacts {
   readonly endpoint: string
-  /** Why it cannot be asked. */
+  /** Why it cannot be queried. */
   readonly why?: string
   readonly version?: string
   readonly bytes?: number
   readonly hasLeader?: boolean
-  /** Alarms that it raises, such as NOSPACE. */
+  /** Alarms of this etcd member, such as NOSPACE. */
   readonly alarms?: readonly string[]
 }
 
@@ -37,22 +41,22 @@ export interface LogFacts {
   readonly waiting: number
   readonly authority: {
     readonly phase: string
-    /** RFC 3339. */
+    /** When the authority ends, in RFC 3339 format. */
     readonly until: string
-    /** Members and tokens that the next step waits for. */
+    /** Number of members and tokens that the next step waits for. */
     readonly waitsFor: number
   }
 }
 
 export interface BrokerFacts {
   readonly kind: 'sqlite' | 'etcd'
-  /** File, or URL. */
+  /** The database file, or the URL of etcd. */
   readonly where: string
-  /** Or why the store cannot be read. */
+  /** The log, or why the store cannot be read. */
   readonly log: LogFacts | { readonly why: string }
-  /** Undefined: it is not known which run. */
+  /** Undefined if it is not known which replicas run. */
   readonly replicas: readonly ReplicaFacts[] | undefined
-  /** Of etcd. */
+  /** Members of etcd. */
   readonly storeMembers: readonly StoreMemberFacts[]
 }
 
@@ -81,13 +85,13 @@ function storeProblems({ kind, where, log, storeMembers }: BrokerFacts): readonl
   const missing = missingMembers(storeMembers)
   const text = `etcd has no majority of its ${storeMembers.length} members: ${missing} more needed`
   const lost: StatusProblem[] = missing === 0 ? [] : [{ health: 'down', text }]
-  // Endpoints may be one address for all members: then nothing is known of who is away.
+  // One endpoint may be an address for all members. In that case it is unknown which of them are down.
   const alone: StatusProblem[] =
     storeMembers.length > 1 ? [] : [{ health: 'healthy', text: `one endpoint of etcd is known, ${where}` }]
   return [...unreadable, ...lost, ...storeMembers.flatMap(storeMemberProblems), ...alone]
 }
 
-/** How many more have to answer, and know a leader, for etcd to take a write. */
+/** How many more members must answer and know a leader before etcd accepts a write. */
 export function missingMembers(storeMembers: readonly StoreMemberFacts[]): number {
   if (storeMembers.length === 0) return 0
   const led = storeMembers.filter(({ why, hasLeader }) => why === undefined && hasLeader === true)

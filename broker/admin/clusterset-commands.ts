@@ -1,4 +1,7 @@
-/** The clustersets of a broker as the CLI handles them: in its store, beside the running broker, which sees them at once. */
+/**
+ * The clustersets of a broker for the CLI: works on the broker's store, beside the running broker, which sees changes
+ * at once.
+ */
 import { RefusedError } from '../../protocol/protocol.ts'
 import { isDnsLabel } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -17,24 +20,26 @@ import {
 
 export interface CreateClustersetInit {
   readonly name: string
-  /** Absent: as it was before, or else that of the broker's own. */
+  /** If absent, the range that it had before applies, or else that of the broker's own clusterset. */
   readonly globalRange?: string
   readonly clustersetIpRange?: string
 }
 
 export interface ClustersetSummary {
   readonly name: string
-  /** `own`: the broker's. `new`: no broker has opened it yet. `removed`: it is not served, and its store is there. */
+  /**
+   * `own`: the broker's own. `new`: no broker has opened it yet. `removed`: it is not served, but its store is kept.
+   */
   readonly state: 'own' | 'listed' | 'new' | 'removed'
   readonly globalRange: string
   readonly clustersetIpRange: string
-  /** Absent: its store cannot be read here now, or is not there. */
+  /** Absent if its store cannot be read here, or does not exist. */
   readonly members?: number
   readonly createdAtMs?: number
 }
 
 export interface Done {
-  /** It was so before: nothing was done. */
+  /** The same had been done before, and nothing was changed. */
   readonly repeated: boolean
 }
 
@@ -54,12 +59,12 @@ export class ClustersetStore {
     this.#audited = { log: opened.log, clock, who: localOperator() }
   }
 
-  /** Takes the state directory of the broker. Throws StateError when there is no state yet, or it cannot be used. */
+  /** Takes the state directory of the broker. Throws StateError if there is no state yet, or if it cannot be used. */
   static async open(stateDir: string, clock: Clock): Promise<ClustersetStore> {
     return new ClustersetStore(await openBeside(stateDir, clock), stateDir, clock)
   }
 
-  /** The broker's own first, then by name. */
+  /** The broker's own first, then the others by name. */
   async list(): Promise<ClustersetSummary[]> {
     const { log, settings } = this.#opened
     await log.refresh()
@@ -71,7 +76,7 @@ export class ClustersetStore {
     return [own, ...others]
   }
 
-  /** Throws RefusedError as createClusterset() does, and BrokerConfigError for ranges that cannot be used. */
+  /** Throws RefusedError as createClusterset() does, and BrokerConfigError for invalid ranges. */
   async create(init: CreateClustersetInit): Promise<ClustersetSummary & Done> {
     const { log, settings } = this.#opened
     const { name } = init
@@ -94,7 +99,7 @@ export class ClustersetStore {
     return { ...(await this.#summary({ ...row, name })), repeated: !created }
   }
 
-  /** Whether a broker has opened this one; waits a few seconds for one that runs. */
+  /** Whether a broker has opened this clusterset. Waits a few seconds for a running broker to do so. */
   async opened(name: string, signal: AbortSignal): Promise<boolean> {
     const { log } = this.#opened
     const until = this.#clock.monotonic() + OPENED_MS
@@ -108,8 +113,8 @@ export class ClustersetStore {
   }
 
   /**
-   * Ends that it is served; its store stays as it is. Throws RefusedError where there is none of this name, and, unless
-   * forced, where it has members, or nobody can say.
+   * Stops serving the clusterset. Its store is kept. Throws RefusedError if there is none of this name. Unless forced,
+   * also throws if it has members or their number is unknown.
    */
   async remove(name: string, { force }: { readonly force: boolean }): Promise<Done> {
     const { log } = this.#opened
@@ -129,7 +134,7 @@ export class ClustersetStore {
     return { repeated: !removed }
   }
 
-  /** The state directory of one of them. Throws RefusedError where there is none of this name. */
+  /** The state directory of a clusterset. Throws RefusedError if there is none of this name. */
   stateOf(name: string): string {
     const { log, settings } = this.#opened
     if (!isDnsLabel(name)) {
@@ -153,10 +158,10 @@ export class ClustersetStore {
     return { name, state, globalRange, clustersetIpRange, ...counted, createdAtMs }
   }
 
-  /** The number of its members; a text: why nobody can say. */
+  /** The number of its members, or a text that says why it is unknown. */
   async #members(name: string): Promise<number | string> {
     const row = this.#opened.log.get('clusterset', name)
-    // Nobody may have joined what was never opened.
+    // No cluster can have joined a clusterset that was never opened.
     if (row === undefined || row.openedAtMs === undefined) return 0
     try {
       const opened = await openBeside(clustersetDir(this.#stateDir, name), this.#clock)

@@ -1,6 +1,6 @@
 /**
- * The clustersets that a broker serves beside its own, as rows of its own store. Pure. One that is removed keeps its row
- * and its store: created again, it goes on with its members as they were.
+ * The clustersets that a broker serves in addition to its own, as rows of its own store. Pure. A removed clusterset
+ * keeps its row and its store: if it is created again, it continues with its previous members.
  */
 import { join } from 'node:path'
 import { isDnsLabel } from '../../model/model.ts'
@@ -8,7 +8,7 @@ import { RefusedError } from '../../protocol/protocol.ts'
 import type { BrokerConfig, EtcdStoreConfig } from '../config/config.ts'
 import { type ClustersetRow, type LogView, SETTINGS_KEY, type Transaction, etcdUrlBelow } from '../store/store.ts'
 
-/** Rows, removed ones included: each is a label of metrics, a few files, and with etcd a connection. */
+/** Limit of rows, including removed ones: each is a label of metrics, a few files, and with etcd a connection. */
 export const MAX_CLUSTERSETS = 32
 
 export interface ClustersetInit {
@@ -21,21 +21,21 @@ export interface NamedClusterset extends ClustersetRow {
   readonly name: string
 }
 
-/** All that there are, by name. A row that no release of ours has written counts as none. */
+/** All rows, by name. Rows whose names no release could have written are left out. */
 export function clustersetRows(view: LogView): readonly NamedClusterset[] {
   const rows = view.list('clusterset').filter(({ key }) => isDnsLabel(key))
   return rows.map(({ key, value }) => ({ ...value, name: key }))
 }
 
-/** Those that are to be served. */
+/** The clustersets that are to be served. */
 export function servedClustersets(view: LogView): readonly NamedClusterset[] {
   const own = ownName(view)
   return clustersetRows(view).filter(({ name, removedAtMs }) => removedAtMs === undefined && name !== own)
 }
 
 /**
- * False: it is there already, just so. Throws RefusedError: the name is taken by the broker's own, the clusterset is
- * there with other ranges, or there are too many.
+ * Returns false if it exists with the same ranges. Throws RefusedError if the name is that of the broker's own, if the
+ * clusterset exists with other ranges, or if there are too many.
  */
 export function createClusterset(tx: Transaction, { name, ...ranges }: ClustersetInit, nowMs: number): boolean {
   if (!isDnsLabel(name)) throw invalid(name, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
@@ -52,7 +52,7 @@ export function createClusterset(tx: Transaction, { name, ...ranges }: Clusterse
   return true
 }
 
-/** False: it was removed before. Throws RefusedError where there is none of this name. */
+/** Returns false if it had been removed before. Throws RefusedError if there is none of this name. */
 export function removeClusterset(tx: Transaction, name: string, nowMs: number): boolean {
   if (name === ownName(tx)) throw invalid(name, "another one: this is the broker's own, which is always there")
   const known = tx.get('clusterset', name)
@@ -62,20 +62,23 @@ export function removeClusterset(tx: Transaction, name: string, nowMs: number): 
   return true
 }
 
-/** Its store is there. */
+/** Notes that the store of the clusterset exists. */
 export function noteOpened(tx: Transaction, name: string, nowMs: number): void {
   const known = tx.get('clusterset', name)
   if (known !== undefined && known.openedAtMs === undefined) tx.put('clusterset', name, { ...known, openedAtMs: nowMs })
 }
 
-/** For a command that names one: which ones there are. */
+/** The refusal for a command that names an unknown clusterset: it names the existing ones. */
 export function unknownClusterset(view: LogView, name: string): RefusedError {
   const names = [ownName(view) ?? '', ...servedClustersets(view).map((one) => one.name)]
   const text = `clusterset ${JSON.stringify(name.slice(0, 100))}: expected one that this broker serves: ${names.join(', ')}`
   return new RefusedError('ClustersetUnknown', 'clusterset', text)
 }
 
-/** Of the broker's own, which has all of its state directory but the folder of the others. */
+/**
+ * Name of the broker's own clusterset, whose files are directly in the state directory rather than in the folder of the
+ * others.
+ */
 export function ownName(view: LogView): string | undefined {
   return view.get('settings', SETTINGS_KEY)?.clusterset
 }
@@ -93,22 +96,22 @@ function invalid(name: string, expected: string): RefusedError {
   return new RefusedError('InvalidValue', 'clusterset', text)
 }
 
-// Where a clusterset of a broker has its state: in a folder of the broker's state directory, made like that directory
-// itself, and with etcd below the broker's prefix. So whatever works on a state directory works on one clusterset.
+// The state of a clusterset: a folder in the broker's state directory with the same structure as that directory, and
+// with etcd a prefix below the broker's. So everything that works on a state directory works on one clusterset.
 
 const FOLDER = 'clustersets'
 
-/** Takes a name that is a DNS label: nothing else becomes part of a path. */
+/** Takes a name that is a DNS label: other names must not become part of a path. */
 export function clustersetDir(stateDir: string, name: string): string {
   return join(stateDir, FOLDER, name)
 }
 
-/** The place in etcd of a clusterset of the broker that has this one. Throws UserError that names `field`. */
+/** The etcd URL of a clusterset of the broker with this URL. Throws UserError that names `field`. */
 export function clustersetUrl(url: string, field: string, name: string): string {
   return etcdUrlBelow(url, field, `${FOLDER}/${name}`)
 }
 
-/** The configuration of a broker that would serve this clusterset alone. */
+/** The configuration of a broker that would serve only this clusterset. */
 export function clustersetConfig(config: BrokerConfig, row: NamedClusterset): BrokerConfig {
   const { store, authorityDir } = config
   const { name, globalRange, clustersetIpRange } = row
@@ -117,7 +120,7 @@ export function clustersetConfig(config: BrokerConfig, row: NamedClusterset): Br
     ...{ clusterset: name, globalRange, clustersetIpRange },
     stateDir: clustersetDir(config.stateDir, name),
     ...(store === undefined ? {} : { store: belowStore(store, name) }),
-    // An authority names its clusterset, so those of several are apart.
+    // An authority names its clusterset, so each clusterset has a directory of its own.
     ...(authorityDir === undefined ? {} : { authorityDir: join(authorityDir, name) }),
   }
 }

@@ -1,4 +1,4 @@
-/** What each member of an etcd says of itself, and which replicas of the broker hold a session there. */
+/** The status that each member of an etcd cluster reports, and the replicas of the broker that hold a session there. */
 import { type Clock, withDeadline } from '../../reconcile/reconcile.ts'
 import { formatHostPort, messageOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -13,7 +13,9 @@ interface Deps {
   readonly logger: Logger
 }
 
-/** In the order of the endpoints; each is asked by itself. Throws for files and URLs that cannot be read. */
+/**
+ * In the order of the endpoints, each of which is queried separately. Throws for files and URLs that cannot be read.
+ */
 export async function readStoreMembers(
   deps: Deps,
   config: EtcdStoreConfig,
@@ -41,7 +43,7 @@ export async function readStoreMembers(
   )
 }
 
-/** By id. */
+/** The replicas with a session in etcd, sorted by id. */
 export async function readReplicas({ client, keys }: EtcdStore, signal: AbortSignal): Promise<readonly ReplicaFacts[]> {
   const { kvs } = await client.range(keys.replicas, { action: 'list of brokers', signal })
   return kvs.map(({ key, value }) => {

@@ -1,6 +1,6 @@
 /**
- * Join tokens and members as the CLI handles them: on the database, beside the running broker. The broker sees every
- * change before it decides anything.
+ * Join tokens and members for the CLI: works on the database, beside the running broker. The broker sees every change
+ * before it decides anything.
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -50,64 +50,64 @@ import { type QuotaInit, changeQuota } from '../records/records.ts'
 
 const MAX_TTL_MS = 30 * 24 * 3_600_000
 const MAX_USES = 1000
-/** As many as a cluster may state of both kinds. */
+/** As many CIDRs as a cluster may state of both kinds. */
 const MAX_ALLOWED = 32
 
 export interface TokenInit {
-  /** Milliseconds until it expires; default 15 minutes, at most 30 days. */
+  /** Milliseconds until it expires. The default is 15 minutes, the maximum 30 days. */
   readonly ttlMs?: number
-  /** How many clusters may join with it; default 1. */
+  /** How many clusters may join with it. The default is 1. */
   readonly uses?: number
-  /** Only this cluster may join with it; also when it is a member already. */
+  /** Only this cluster may join with it, even if it is already a member. */
   readonly cluster?: string
-  /** Public space that a member that joins with it may state, as CIDRs. */
+  /** Public ranges that a member that joins with it may state, as CIDRs. */
   readonly allowedCIDRs?: readonly string[]
-  /** Who joins with it waits until an operator accepts, whatever the broker's own setting. */
+  /** Joins with it wait until an operator accepts them, whatever the setting of the broker. */
   readonly approve?: boolean
 }
 
 export interface RekeyInit {
   readonly cluster: string
-  /** As of TokenInit. */
+  /** See TokenInit. */
   readonly ttlMs?: number
 }
 
 export interface TokenSummary {
   readonly id: string
-  /** `waiting`: all that is left of it is held by clusters that wait for approval. */
+  /** `waiting`: clusters that wait for approval hold all remaining uses. */
   readonly state: 'valid' | 'used' | 'waiting' | 'expired' | 'revoked'
   readonly createdAtMs: number
   readonly expiresAtMs: number
   readonly usesLeft: number
   readonly cluster?: string
   readonly allowedCIDRs: readonly string[]
-  /** Who joins with it waits for approval. */
+  /** Whether joins with it wait for approval. */
   readonly approve: boolean
   /** Clusters that joined with it. */
   readonly usedBy: readonly string[]
-  /** Clusters that wait with it, or were refused: each holds one of the uses that are left. */
+  /** Clusters that wait with it or were refused. Each holds one of the remaining uses. */
   readonly heldBy: readonly string[]
 }
 
 export interface BrokerStore {
-  /** `text` is the secret to hand over: it is shown once and stored nowhere. Throws RefusedError. */
+  /** `text` is the secret to hand over: it is shown once and never stored. Throws RefusedError. */
   create(init: TokenInit): Promise<TokenSummary & { readonly text: string }>
   /**
-   * Makes a token for this member alone, with which it gets a new identity; those of before are refused from now on.
-   * Throws RefusedError as create() and rekeyMember() do.
+   * Creates a token for this member only, with which it gets a new identity. Its previous certificates are refused from
+   * now on. Throws RefusedError as create() and rekeyMember() do.
    */
   rekey(init: RekeyInit): Promise<TokenSummary & { readonly text: string }>
-  /** Newest first. */
+  /** Lists the tokens, newest first. */
   list(): Promise<TokenSummary[]>
-  /** Throws RefusedError when it is not known. */
+  /** Throws RefusedError if there is no such token. */
   revoke(id: string): Promise<TokenSummary>
-  /** Who belongs to the clusterset, and who did, by id. */
+  /** Current and former members of the clusterset, by id. */
   members(): Promise<MemberSummary[]>
   /** Withdraws a member's records and refuses its certificates. Throws as evictMember() does. */
   evict(init: EvictInit): Promise<Eviction>
-  /** Changes the limits of one member: true, or false where nothing was to be done. Throws as changeQuota() does. */
+  /** Changes the limits of a member. Returns false if they were the same before. Throws as changeQuota() does. */
   changeQuota(init: QuotaInit): Promise<boolean>
-  /** Who waits for approval, by id. */
+  /** The joins and ranges that wait for approval, by id. */
   waiting(): Promise<WaitingSummary[]>
   /** Throws as acceptWaiting() does. */
   accept(init: AnswerInit): Promise<Answer>
@@ -116,7 +116,7 @@ export interface BrokerStore {
   close(): Promise<void>
 }
 
-/** Throws StateError when there is no broker state yet, or it cannot be used. */
+/** Throws StateError if there is no broker state yet, or if it cannot be used. */
 export async function openBrokerStore(stateDir: string, clock: Clock): Promise<BrokerStore> {
   const opened = await openBeside(stateDir, clock)
   try {
@@ -132,7 +132,7 @@ class LogBrokerStore implements BrokerStore {
   readonly #log: RecordLog
   readonly #clock: Clock
   readonly #settings: SettingsRow
-  /** Of a state that no broker of this release has served yet. */
+  /** The pin for a state that no broker of this release has served yet. */
   readonly #pin: string
   readonly #audited: AuditedCommandDeps
 
@@ -155,7 +155,7 @@ class LogBrokerStore implements BrokerStore {
     return this.#create('cluster.rekey', init, (tx) => rekeyMember(tx, cluster, this.#clock.now()))
   }
 
-  /** `also` is done with it, or nothing is. */
+  /** `also` runs in the same transaction. */
   #create(
     act: 'token.create' | 'cluster.rekey',
     init: TokenInit,
@@ -218,7 +218,7 @@ class LogBrokerStore implements BrokerStore {
   }
 
   async list(): Promise<TokenSummary[]> {
-    // The broker may have written meanwhile.
+    // The broker may have written in the meantime.
     await this.#log.refresh()
     return this.#log
       .list('token')
@@ -303,7 +303,7 @@ function checkInit(ttlMs: number, uses: number): void {
   }
 }
 
-/** Throws RefusedError: more than a cluster can state, or a text that is no CIDR. */
+/** Throws RefusedError for more CIDRs than a cluster can state, and for a text that is not a CIDR. */
 function checkAllowed(cidrs: readonly string[]): void {
   if (cidrs.length > MAX_ALLOWED) {
     throw new RefusedError(
@@ -345,7 +345,7 @@ function stateOf(row: TokenRow, nowMs: number): TokenSummary['state'] {
   return row.expiresAtMs <= nowMs ? 'expired' : 'valid'
 }
 
-/** The one that serves first: readers of earlier releases look at no other. */
+/** The signing authority comes first: earlier releases read only the first pin. */
 function pinsOf(view: LogView): readonly string[] {
   const row = view.get('authority', AUTHORITY_KEY)
   if (row === undefined) return []

@@ -1,4 +1,7 @@
-/** Looks how a broker is, beside it or without it: its store, who serves it, and what it knows. Changes nothing. */
+/**
+ * Reads the status of a broker, whether it runs or not: its store, the replicas that serve it, and its state. Changes
+ * nothing.
+ */
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Clock, withDeadline } from '../../reconcile/reconcile.ts'
@@ -16,11 +19,11 @@ import {
   missingMembers,
 } from './broker-status.ts'
 
-/** For one question to one member of etcd. */
+/** Timeout of one query to one member of etcd. */
 const ASK_MS = 5000
 const LOCK_FILE = 'broker.lock'
 
-/** Throws StateError where the state directory cannot be read, or is that of no broker. */
+/** Throws StateError if the state directory cannot be read, or has no broker state. */
 export async function readBrokerStatus(stateDir: string, clock: Clock, signal: AbortSignal): Promise<BrokerStatus> {
   const config = await readStoreConfig(stateDir)
   const file = join(stateDir, DATABASE_FILE)
@@ -35,7 +38,10 @@ export async function readBrokerStatus(stateDir: string, clock: Clock, signal: A
   return planStatus({ ...facts, log }, clock.now())
 }
 
-/** Who serves this state now; undefined where nobody can know. Throws StateError as readBrokerStatus() does. */
+/**
+ * The replicas that serve this state now. Undefined if they cannot be determined. Throws StateError as
+ * readBrokerStatus() does.
+ */
 export async function readServing(
   stateDir: string,
   clock: Clock,
@@ -56,7 +62,7 @@ async function readLog(stateDir: string, clock: Clock, isOwn: boolean): Promise<
       await opened.close()
     }
   } catch (error) {
-    // A directory in which no broker was ever is a mistake of who asks.
+    // A directory that never had a broker is a mistake of the caller.
     if (isOwn && (error as { readonly code?: unknown }).code === 'Absent') throw error
     return { why: messageOf(error) }
   }
@@ -80,7 +86,7 @@ function counts(log: LogView, nowMs: number): Omit<LogFacts, 'clusterset' | 'epo
   }
 }
 
-/** The kernel knows who holds the lock; to try it would keep a broker out that begins at that moment. */
+/** Reads the lock's holder from the kernel: trying the lock would block a broker that starts at that moment. */
 async function replicaHere(stateDir: string): Promise<readonly ReplicaFacts[] | undefined> {
   try {
     const { ino } = await stat(join(stateDir, LOCK_FILE))
@@ -111,7 +117,7 @@ async function etcdFacts(
     const replicas = await withDeadline(clock, ASK_MS, (late) => readReplicas(store, AbortSignal.any([signal, late])))
     return { storeMembers, replicas }
   } catch {
-    // That it cannot be read is said of the log.
+    // The failure is reported with the log.
     return { storeMembers, replicas: undefined }
   } finally {
     store.client.close()

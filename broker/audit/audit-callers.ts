@@ -1,4 +1,4 @@
-/** Callers and outcomes as the audit log has them. */
+/** Callers and outcomes in the form of the audit log. */
 import { BrokerUnreachableError, CertificateError, type Peer, RefusedError } from '../../protocol/protocol.ts'
 import { CodecError } from '../../protocol/codec/codec.ts'
 import { type FailedCall, reasonField } from '../../protocol/transport/transport.ts'
@@ -14,15 +14,15 @@ export function memberActor({ cluster, fingerprint, address }: Peer): AuditActor
   return { kind: 'member', cluster, ...(fingerprint === undefined ? {} : { fingerprint }), address }
 }
 
-/** Members of which one line names no more than this. */
+/** Limit of members that one line names. */
 const MAX_RENUMBERED = 100
 
-/** Other members that got global addresses by the act; empty where there are none. */
+/** The other members that got global addresses by the act. Empty if there are none. */
 export function renumberedDetail(clusters: readonly string[]): Readonly<Record<string, AuditValue>> {
   return clusters.length === 0 ? {} : { renumbered: clusters.slice(0, MAX_RENUMBERED) }
 }
 
-/** What was thrown, as the end of an act. */
+/** The outcome of an act that threw. */
 export function outcomeOf(error: unknown): Pick<AuditEvent, 'result' | 'reason'> {
   const refused = error instanceof RefusedError || error instanceof CertificateError || error instanceof CodecError
   const reason = reasonField(error).reason ?? reasonOf(error) ?? 'InternalError'
@@ -30,8 +30,8 @@ export function outcomeOf(error: unknown): Pick<AuditEvent, 'result' | 'reason'>
 }
 
 /**
- * A call that the transport has refused, or that failed. A join is audited where its token is known, and what ends
- * because this broker stops is no refusal.
+ * Reports a call that the transport refused or that failed. Joins are audited where their tokens are known, and calls
+ * that end because this broker stops are not refusals.
  */
 export function auditFailedCall(audit: Audit, { method, address, peer, fingerprint, error }: FailedCall): void {
   const act = AUDIT_ACTS.find((one) => one === method)
@@ -49,7 +49,7 @@ export function auditFailedCall(audit: Audit, { method, address, peer, fingerpri
   })
 }
 
-/** The field that a refusal names; empty where it names none. */
+/** The field that a refusal names. Empty if it names none. */
 export function fieldOf(error: unknown): Readonly<Record<string, AuditValue>> {
   return error instanceof RefusedError || error instanceof CodecError ? { field: error.field } : {}
 }

@@ -1,6 +1,6 @@
 /**
- * The audit log as a file: appended to, mode 0600, rotated by size. Whoever else moves it away (logrotate) gets a new
- * one made at the next line, since the name is looked up before each write.
+ * The audit log as a file: append-only, mode 0600, rotated by size. If another process (logrotate) moves it away, a new
+ * file is created at the next line, since the name is resolved before each write.
  */
 import { constants } from 'node:fs'
 import { type FileHandle, open, rename, stat } from 'node:fs/promises'
@@ -9,15 +9,15 @@ import type { AuditSink } from './audit-sink.ts'
 
 export interface AuditFileInit {
   readonly file: string
-  /** A file that would grow beyond it makes way; 0: never, somebody else rotates. */
+  /** A file that would grow beyond this is rotated. With 0, only another process rotates it. */
   readonly maxBytes: number
-  /** Files kept beside it: FILE.1 is the latest. */
+  /** Number of old files that are kept. FILE.1 is the latest. */
   readonly keep: number
 }
 
 /**
- * Not through a symbolic link, which somebody else may have put there; not waiting for the reader of a FIFO. Read, to
- * see whether the last line is whole.
+ * The flags refuse a symbolic link, which another user may have created, and do not wait for the reader of a FIFO. The
+ * file is also read, to check whether the last line is complete.
  */
 const FLAGS = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK
 const MODE = 0o600
@@ -26,20 +26,23 @@ const NEWLINE = 0x0a
 export class AuditFile implements AuditSink {
   readonly #init: AuditFileInit
   #handle: FileHandle | undefined
-  /** What is there ends in the middle of a line. */
+  /** Whether the file ends within a line. */
   #isTorn = false
 
   constructor(init: AuditFileInit) {
     this.#init = init
   }
 
-  /** Lets go of the file that was open, and makes a new one where there is none. Throws as write(). */
+  /** Closes the open file, and creates a new one if there is none. Throws as write() does. */
   async reopen(): Promise<void> {
     await this.close()
     await this.write([])
   }
 
-  /** Resolves when the lines are on the disk. Throws an Error that names the file; then none of `lines` counts. */
+  /**
+   * Resolves when the lines are on the disk. Throws an Error that names the file. In that case, none of `lines` counts
+   * as written.
+   */
   async write(lines: readonly string[]): Promise<void> {
     const { file } = this.#init
     try {
@@ -57,7 +60,7 @@ export class AuditFile implements AuditSink {
     await handle?.close().catch(() => undefined)
   }
 
-  /** What fits into the present file, then what goes into each new one. */
+  /** The part that fits into the current file, then one part for each new file. */
   async #batches(lines: readonly string[]): Promise<readonly { readonly text: string; readonly fresh: boolean }[]> {
     const { maxBytes } = this.#init
     let { size } = await (await this.#current()).stat()
@@ -94,14 +97,14 @@ export class AuditFile implements AuditSink {
     }
   }
 
-  /** A part of a batch goes again, so that the next attempt does not make lines twice, or one of two halves. */
+  /** Removes a partly written batch, so that the next attempt neither duplicates lines nor joins two halves. */
   async #takeBack(handle: FileHandle, before: number, written: number): Promise<void> {
     try {
       const { size } = await handle.stat()
       if (size !== before + written) return
       await handle.truncate(before)
     } catch {
-      // The next one to open it sees that it ends within a line.
+      // The next process that opens the file detects that it ends within a line.
     }
   }
 
@@ -113,7 +116,7 @@ export class AuditFile implements AuditSink {
     this.#handle = handle
     const found = await handle.stat()
     if (!found.isFile()) throw new Error('expected a regular file, or - for standard output')
-    // The umask may have taken away what is ours, and who made it before may have let others in.
+    // The umask may have removed permissions, and an existing file may be accessible to other users.
     if ((found.mode & 0o777) !== MODE) await handle.chmod(MODE)
     this.#isTorn = found.size > 0 && (await lastByte(handle, found.size)) !== NEWLINE
     return handle

@@ -1,33 +1,34 @@
 /**
- * An event as one line of JSON. Pure. Whatever a stranger puts into a name: the line ends where it ends, and has at most
- * MAX_LINE_BYTES. Only ASCII goes out, the rest is escaped as JSON has it: no terminal that shows the log obeys it.
+ * An event as one line of JSON. Pure. Whatever a client puts into a name, the line has no other newline and at most
+ * MAX_LINE_BYTES. Other characters than ASCII are escaped as JSON requires, so that a terminal that shows the log does
+ * not interpret them.
  */
 import type { AuditEvent, AuditValue } from '../store/store.ts'
 
-/** Of the format: grows when a field gets another meaning, or goes. New fields alone do not change it. */
+/** Version of the format. It increases when a field changes its meaning or is removed, not for new fields. */
 export const AUDIT_VERSION = 1
 
 /**
- * With the newline. A pipe takes that much in one piece (PIPE_BUF of Linux), and no container runtime splits it (CRI:
- * 16 KiB).
+ * Includes the newline. A pipe takes this much in one piece (PIPE_BUF of Linux), and no container runtime splits it
+ * (CRI: 16 KiB).
  */
 export const MAX_LINE_BYTES = 4096
 
-/** Characters that a text may have: the second and third where the line is too long with the ones before. */
+/** Limits of characters in a text. The next one applies if the line is too long with the one before. */
 const TEXT_LIMITS = [256, 64, 16] as const
 const MAX_DETAILS = 16
 const MAX_ITEMS = 16
 
 /**
- * `clusterset` is the one that it is of, unless it is the broker's own. Ends with a newline, and has no other. `cut` is in it when any
- * text or list of it is not whole.
+ * `clusterset` is that of the event, or absent for the broker's own. The line ends with a newline and contains no
+ * other. It contains `cut` if any text or list in it is shortened.
  */
 export function auditLine(event: AuditEvent, clusterset?: string): string {
   for (const limit of TEXT_LIMITS) {
     const line = lineOf(event, new Cutter(limit), clusterset)
     if (line.length <= MAX_LINE_BYTES) return line
   }
-  // Sixteen characters of each text are too much only where there are many details.
+  // With sixteen characters of each text, the line is too long only if there are many details.
   const { details: _tooMany, ...rest } = event
   return lineOf(rest, new Cutter(16, true), clusterset)
 }
@@ -45,7 +46,7 @@ function lineOf(
   const object = {
     v: AUDIT_VERSION,
     time: timeText(atMs),
-    // Ours, and whole also where texts are cut.
+    // The broker creates the id, so it is never cut by the limits of texts.
     id: id.slice(0, 36),
     ...(clusterset === undefined ? {} : { clusterset }),
     result,
@@ -62,7 +63,7 @@ function lineOf(
   return `${asciiJson(object)}\n`
 }
 
-/** RFC 3339 in UTC, to the millisecond. A clock beyond all calendars is one at 1970. */
+/** RFC 3339 in UTC, to the millisecond. Times beyond the range of Date become 1970. */
 function timeText(atMs: number): string {
   const ms = Math.abs(atMs) <= 8.64e15 ? atMs : 0
   const text = new Date(ms).toISOString()
@@ -70,7 +71,7 @@ function timeText(atMs: number): string {
   return /^\d{4}-/.test(text) ? text : new Date(0).toISOString()
 }
 
-/** JSON escapes what is below U+0020; DEL, C1 controls, line separators and marks of direction are above. */
+/** JSON escapes characters below U+0020 only. DEL, C1 controls, line separators and directional marks are above. */
 function asciiJson(value: unknown): string {
   return JSON.stringify(value).replace(
     /[\u007f-\uffff]/g,

@@ -1,17 +1,17 @@
 /**
- * Acts whose lines are not written yet, as rows of the store. Who changes the store puts the line into the same
- * transaction: there is no act without a line, also by a process beside the broker or when the broker is killed. The
- * broker alone writes lines, and takes the rows away afterwards.
+ * Acts whose lines are not written yet, as rows of the store. A process that changes the store adds the line in the
+ * same transaction. So there is no act without a line, even if a process beside the broker causes it or the broker is
+ * killed. Only the broker writes lines, and it removes the rows afterwards.
  */
 import { type AuditInit, type AuditRow, type LogView, type Transaction, auditEvent } from '../store/store.ts'
 
 /**
- * Rows that can wait, while no broker runs or its audit log cannot be written. Keys are used again, since a store
- * remembers each key that was removed.
+ * Limit of rows that wait while no broker runs or the audit log cannot be written. Keys are reused, since a store keeps
+ * a record of each removed key.
  */
 export const MAX_WAITING = 1000
 
-/** Puts the event where the broker finds it. When there is no room it takes the place of the oldest, which is lost. */
+/** Stores the event for the broker. If there is no room, it replaces the oldest event, which is lost. */
 export function keepEvent(tx: Transaction, init: AuditInit, nowMs: number): void {
   const event = auditEvent(init, nowMs)
   const free = freePlace(tx)
@@ -23,7 +23,7 @@ export function keepEvent(tx: Transaction, init: AuditInit, nowMs: number): void
   if (oldest !== undefined) tx.put('audit', oldest.key, { event, lost: (oldest.row.lost ?? 0) + 1 })
 }
 
-/** Mostly the first one after those that are taken, and found at once. */
+/** Usually the first slot after the taken ones is free, and found at once. */
 function freePlace(tx: Transaction): string | undefined {
   const taken = tx.count('audit')
   if (taken >= MAX_WAITING) return undefined
@@ -35,9 +35,9 @@ function freePlace(tx: Transaction): string | undefined {
 }
 
 /**
- * Rows of a full store in the order of time, when they were listed last. What came since is younger than all of them,
- * so the first that still is in its place is the oldest, also in a store that others write: to sort a thousand rows for
- * each act would hold up those whose acts they are. Rows whose successors were thrown away stay until the next listing.
+ * Rows of a full store in the order of time, as of the last listing. Newer rows are younger than all of them, so the
+ * first one that is still in its slot is the oldest, even if other processes write to the store. Sorting a thousand
+ * rows for each act would delay the callers. Rows whose replacements were rolled back stay until the next listing.
  */
 const order: { rows: readonly { readonly key: string; readonly id: string }[]; next: number } = { rows: [], next: 0 }
 
@@ -58,19 +58,19 @@ function knownOldest(tx: Transaction): { readonly key: string; readonly row: Aud
   return undefined
 }
 
-/** Puts what waits in another store in the place of what waits in this one. */
+/** Replaces the waiting rows of this store by those of another store. */
 export function replaceRows(tx: Transaction, rows: readonly AuditRow[]): void {
   for (const { key } of tx.list('audit')) tx.remove('audit', key)
   for (const [place, row] of rows.slice(0, MAX_WAITING).entries()) tx.put('audit', placeKey(place), row)
 }
 
-/** By the time of the event. */
+/** Sorted by the time of the event. */
 export function waitingEvents(view: LogView): { readonly key: string; readonly row: AuditRow }[] {
   const rows = view.list('audit').map(({ key, value }) => ({ key, row: value }))
   return rows.sort((a, b) => (a.row.event.id < b.row.event.id ? -1 : 1))
 }
 
-/** Takes away what was written, unless its place holds another event by now. */
+/** Removes written events, unless their slots hold other events by now. */
 export function removeEvents(tx: Transaction, events: readonly { readonly key: string; readonly id: string }[]): void {
   for (const { key, id } of events) if (tx.get('audit', key)?.event.id === id) tx.remove('audit', key)
 }

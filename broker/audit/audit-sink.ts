@@ -1,4 +1,4 @@
-/** Where lines of the audit log go: a file (audit-file.ts), standard output, an array in tests. */
+/** Destinations of the audit log: a file (audit-file.ts), standard output, an array in tests. */
 import { fstatSync } from 'node:fs'
 import { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
@@ -6,39 +6,39 @@ import { jsonForTerminal } from '../../model/model.ts'
 import { SerialQueue } from '../../reconcile/reconcile.ts'
 
 export interface AuditSink {
-  /** Takes whole lines. Resolves when they are out; rejects when they are not, and then all of them may come again. */
+  /** Takes whole lines. Resolves when they are written. If it rejects, all of them may be passed again. */
   write(lines: readonly string[]): Promise<void>
-  /** What is behind the name may be another one by now. Not called while write() is under way. */
+  /** Opens the name again, which may refer to another file by now. Not called during write(). */
   reopen?(): Promise<void>
   /** Does not wait for a reader. */
   close(): Promise<void>
 }
 
-// The audit log as standard output, beside the broker's own log, which is on standard error: whatever collects the
-// output of containers and units collects it.
+// The audit log on standard output. The broker's own log is on standard error, so collectors of container and unit
+// output get both.
 
 const STDOUT = 1
 
 /**
- * A reader that stands still stops lines, and nothing else of the broker: a pipe or a socket is written to as far as it
- * takes, and the rest waits.
+ * A reader that stalls only delays lines, not the rest of the broker: a pipe or a socket takes as much as it can, and
+ * the rest waits.
  */
 export class AuditOutput implements AuditSink {
   readonly #stream: Writable
 
   constructor(stream: Writable = standardOutput()) {
     this.#stream = stream
-    // Each write hears of its own failure; without a listener the process would end with the first.
+    // Each write gets its own error. Without a listener, the process would end at the first one.
     stream.on('error', () => undefined)
   }
 
   async write(lines: readonly string[]): Promise<void> {
-    // A line at a time: that much goes into a pipe in one piece, also where others write into it.
+    // Lines are written one by one: a pipe takes a line in one piece, even if other processes write to it.
     for (const line of lines) await this.#write(line)
   }
 
   close(): Promise<void> {
-    // Otherwise what waits for a reader keeps the process from ending.
+    // Otherwise, data that waits for a reader would keep the process from ending.
     if (this.#stream !== process.stdout) this.#stream.destroy()
     return Promise.resolve()
   }
@@ -53,14 +53,18 @@ export class AuditOutput implements AuditSink {
   }
 }
 
-/** process.stdout cannot be given up. Files and terminals are written to at once, so there it is as good. */
+/**
+ * process.stdout cannot be destroyed. Writes to files and terminals do not wait for a reader, so it is used for these.
+ */
 function standardOutput(): Writable {
   const found = fstatSync(STDOUT)
   if (!found.isFIFO() && !found.isSocket()) return process.stdout
   return new Socket({ fd: STDOUT, readable: false, writable: true })
 }
 
-/** One audit log for several clustersets: their lines go out one batch after the other, and only its owner closes it. */
+/**
+ * An audit log for several clustersets: their batches are written one after the other, and only the owner closes it.
+ */
 export class SharedSink implements AuditSink {
   readonly #sink: AuditSink
   readonly #queue = new SerialQueue()
@@ -69,7 +73,7 @@ export class SharedSink implements AuditSink {
     this.#sink = sink
   }
 
-  /** For one that is not the owner. */
+  /** For a user of the sink that does not own it. */
   borrowed(): AuditSink {
     return { write: (lines) => this.write(lines), close: () => Promise.resolve() }
   }

@@ -1,7 +1,6 @@
 /**
- * The audit log. Acts that change the store come by the store itself (audit-outbox.ts), refusals by a bounded queue in
- * memory. One loop writes both, in batches, and is the only one that does: a log that cannot be written holds up nobody
- * but itself.
+ * The audit log. Acts that change the store arrive through the store itself (audit-outbox.ts), refusals through a
+ * bounded queue in memory. A single loop writes both in batches: a log that cannot be written delays nothing else.
  */
 import { type Clock, type LoopInit, ReconcileLoop, orAborted } from '../../reconcile/reconcile.ts'
 import { messageOf, sealaneVersion } from '../../runtime/runtime.ts'
@@ -22,15 +21,15 @@ import { keepEvent, removeEvents, waitingEvents } from './audit-outbox.ts'
 import { AuditOutput, type AuditSink } from './audit-sink.ts'
 import { RefusalPace, type Source } from './refusal-rate-limiter.ts'
 
-/** Lines that wait in memory. */
+/** Limit of lines that wait in memory. */
 export const MAX_QUEUED = 1000
 const MAX_BATCH = 200
-/** Suppressed lines are reported this often: an evicted member that is not stopped goes on to ask, for months. */
+/** Interval of reports on suppressed lines: an evicted member that is not stopped may send requests for months. */
 const REPORT_MS = 300_000
 const LOOP: LoopInit = { minMs: 10, resyncMs: REPORT_MS, retryMinMs: 200, retryMaxMs: 10_000 }
-/** A write that takes longer is reported as one that fails: the reader of a pipe stands still, or a disk does. */
+/** A write that takes longer is reported as failing: the reader of a pipe or a disk stalls. */
 const STALLED_MS = 10_000
-/** What is left when the broker stops is written within this. */
+/** When the broker stops, the remaining lines are written within this time. */
 const LAST_WRITE_MS = 2000
 
 const BROKER = { kind: 'broker' } as const
@@ -40,31 +39,31 @@ export interface AuditTrailDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: Pick<BrokerMetrics, 'auditLines' | 'auditLost' | 'auditSuppressed' | 'auditWaiting'>
-  /** Absent: there is no audit log, and nothing is kept for one. */
+  /** Absent if there is no audit log. Nothing is kept for one then. */
   readonly sink?: AuditSink | undefined
-  /** Whether this broker writes the lines of acts, of several that share a store. Absent: it is the only one. */
+  /** Whether this broker writes the lines of acts, if several share a store. Absent if it is the only one. */
   readonly isWriter?: () => boolean
-  /** Of all lines; absent: the broker's own. */
+  /** The clusterset of all lines. Absent for the broker's own. */
   readonly clusterset?: string | undefined
 }
 
-/** What the parts of the broker that act need of it. */
+/** The methods that the acting parts of the broker use. */
 export type Audit = Pick<AuditTrail, 'isOn' | 'keep' | 'report' | 'allows'>
 
-/** A line as it will be written: a caller's text of 60 KB is not kept until then. */
+/** A line in its final form, so that a caller's text of 60 KB is not kept until it is written. */
 interface Line {
   readonly id: string
   readonly text: string
-  /** There is no line of the event: this one says so. */
+  /** The event could not be converted: this line reports that. */
   readonly isStub?: true
 }
 
 interface Batch {
   readonly lines: readonly Line[]
-  /** Of them, how many are of the queue. */
+  /** Number of lines that are from the queue. */
   readonly queued: number
   readonly rows: ReturnType<typeof waitingEvents>
-  /** Of what a line of this batch says is lost, how many were of the queue. */
+  /** Number of lost lines of the queue that this batch reports. */
   readonly ofQueue: number
 }
 
@@ -74,19 +73,19 @@ export class AuditTrail {
   readonly #loop: ReconcileLoop
   readonly #stopCommits: () => void
   #queue: Line[] = []
-  /** Ids of rows whose lines are out, and which the store did not let go of yet. */
+  /** Ids of rows whose lines are written and that are not removed from the store yet. */
   #written = new Set<string>()
-  /** Not in the log yet. */
+  /** Lost lines of the queue that the log does not report yet. */
   #lost = 0
-  /** By row of the store: what it says is lost, as it was counted last. */
+  /** The last known number of lost events of each row of the store. */
   readonly #counted = new Map<string, number>()
-  /** The same, where the row has got another event while a line that reports them was on its way. */
+  /** Lost events that a line has reported, by row, if the row got another event during the write of that line. */
   readonly #reported = new Map<string, number>()
   #lookedAtMs: number
-  /** Since it was last written, each is logged once. */
+  /** What was logged already since the last successful write. */
   readonly #said = { failing: false, losing: false }
   #writing: Promise<void> | undefined
-  /** Somebody said so. */
+  /** Whether reopen() was called. */
   #isMoved = false
   #isStopping = false
 
@@ -97,21 +96,21 @@ export class AuditTrail {
     const onError = (error: unknown): void => deps.logger.debug('audit log not written', { why: messageOf(error) })
     this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, LOOP, (signal) => this.#round(signal))
     this.#stopCommits = deps.log.onCommit((changes) => this.#onCommit(changes))
-    // Nobody was there to count them; what a broker before this one counted is not in the counters of this process.
+    // Counts events that were lost while no broker ran: the counters of this process start at zero.
     for (const { key, value } of deps.log.list('audit')) this.#countLost(key, value)
   }
 
-  /** False: nothing is kept, and nothing has to be found out for it. */
+  /** Whether there is an audit log. If not, callers need not gather data for it. */
   get isOn(): boolean {
     return this.#deps.sink !== undefined
   }
 
-  /** Puts an act into the transaction that it is part of: both are durable, or neither. */
+  /** Adds an act to the transaction that it is part of: either both are durable or neither is. */
   keep(tx: Transaction, init: AuditInit): void {
     if (this.isOn) keepEvent(tx, init, this.#deps.clock.now())
   }
 
-  /** True when a line that this source causes may be written. False: it is counted, and is not to be. */
+  /** Whether a line that this source causes may be written. If not, it is counted as suppressed. */
   allows(source: Source): boolean {
     if (!this.isOn) return false
     const allowed = this.#pace.allows(source)
@@ -119,7 +118,10 @@ export class AuditTrail {
     return allowed
   }
 
-  /** An act that left nothing in the store, mostly a refusal. Where others can cause it, allows() is asked before. */
+  /**
+   * Reports an act that changed nothing in the store, usually a refusal. Callers check allows() first if a client can
+   * cause it.
+   */
   report(init: AuditInit): void {
     const { sink, clock, metrics } = this.#deps
     if (sink === undefined) return
@@ -133,18 +135,18 @@ export class AuditTrail {
     this.#loop.poke()
   }
 
-  /** To be called when the file may have been moved: it is opened anew. */
+  /** Opens the file again. The caller runs it when the file may have been moved. */
   reopen(): void {
     this.#isMoved = true
     this.#loop.poke()
   }
 
-  /** To be called when isWriter() has become true: what waits is of those who wrote before. */
+  /** Writes the lines that previous writers left. The caller runs it when isWriter() has become true. */
   takeOver(): void {
     this.#loop.poke()
   }
 
-  /** Writes until the signal; then what is left, for two seconds at most. */
+  /** Writes until the signal, then the remaining lines for at most two seconds. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger, sink } = this.#deps
     await this.#loop.run(signal)
@@ -155,7 +157,7 @@ export class AuditTrail {
     try {
       await this.flush(late.signal)
     } catch (error) {
-      // Acts wait in the store for the next start; refusals are gone.
+      // Acts wait in the store for the next start. Refusals are lost.
       const lines = this.#queue.length
       if (lines > 0) {
         this.#deps.metrics.auditLost.inc({}, lines)
@@ -167,7 +169,7 @@ export class AuditTrail {
     }
   }
 
-  /** Writes all that waits now. Throws what the sink and the store throw, and the signal's reason. */
+  /** Writes all lines that wait now. Throws what the sink and the store throw, and the signal's reason. */
   async flush(signal: AbortSignal): Promise<void> {
     do await this.#round(signal)
     while (this.#deps.sink !== undefined && (this.#queue.length > 0 || this.#waiting().length > 0))
@@ -176,7 +178,7 @@ export class AuditTrail {
   async #round(signal: AbortSignal): Promise<void> {
     const { log, sink } = this.#deps
     if (sink === undefined) return this.#discard()
-    // Of a round that did not wait for its end.
+    // A write of an earlier round that did not wait for its end.
     if (this.#writing !== undefined) await orAborted(this.#writing, signal)
     this.#reportSuppressed()
     this.#showWaiting()
@@ -189,7 +191,7 @@ export class AuditTrail {
     if (this.#showWaiting() > 0) this.#loop.poke()
   }
 
-  /** Also while a write does not end. Gives the number. */
+  /** Updates the metric, also during a write that does not end. Returns the number of waiting lines. */
   #showWaiting(): number {
     const { log, metrics } = this.#deps
     const rows = this.#written.size === 0 ? log.count('audit') : this.#waiting().length
@@ -203,16 +205,16 @@ export class AuditTrail {
     if (rows.length === 0 || !this.isOn) return
     for (const { key, value } of rows) this.#countLost(key, value)
     this.#showWaiting()
-    // What this trail takes away needs no round.
+    // Rows that this trail removes need no round.
     if (rows.some(({ value }) => value !== undefined)) this.#loop.poke()
   }
 
-  /** When it happens, and once: who waits for the log to be written again would learn it too late. */
+  /** Logged when it happens, and once: after the log is writable again it would be too late. */
   #countLost(key: string, row: AuditRow | undefined): void {
     if (!this.isOn) return
     const { lost = 0 } = row ?? {}
     const before = this.#counted.get(key) ?? 0
-    // Fewer: the row was taken away meanwhile, and these are of another one.
+    // With fewer lost events, the row was removed in the meantime, and these are of a new row.
     const more = lost < before ? lost : lost - before
     if (lost < before) this.#reported.delete(key)
     if (lost === 0) this.#counted.delete(key)
@@ -222,7 +224,7 @@ export class AuditTrail {
     this.#sayLost(more)
   }
 
-  /** Rows of the store that are not written. */
+  /** Rows of the store that are not written yet. */
   #waiting(): ReturnType<typeof waitingEvents> {
     if (this.#deps.isWriter?.() === false) return []
     return waitingEvents(this.#deps.log).filter(({ row }) => !this.#written.has(row.event.id))
@@ -258,7 +260,7 @@ export class AuditTrail {
     this.#lost -= ofQueue
     for (const { key, row } of rows) {
       const now = log.get('audit', key)
-      // Another event took the place of one whose line was on its way: that one is not lost.
+      // A row replaced during the write counts the event as lost, but its line was written.
       if (now !== undefined && now.event.id !== row.event.id) this.#reported.set(key, (row.lost ?? 0) + 1)
     }
     metrics.auditLines.inc({}, lines.length)
@@ -281,7 +283,7 @@ export class AuditTrail {
     this.#written = new Set()
   }
 
-  /** Without an audit log: what commands beside the broker have put there. */
+  /** Without an audit log, removes the rows that commands beside the broker have added. */
   async #discard(): Promise<void> {
     const { log } = this.#deps
     const rows = this.#waiting().map(({ key, row }) => ({ key, id: row.event.id }))
@@ -291,7 +293,7 @@ export class AuditTrail {
   #reportSuppressed(): void {
     const nowMs = this.#deps.clock.monotonic()
     const isDue = this.#isStopping || nowMs - this.#lookedAtMs >= REPORT_MS
-    // Where there is no room the count grows on.
+    // Without room in the queue, the count continues.
     if (!isDue || this.#queue.length >= MAX_QUEUED) return
     this.#lookedAtMs = nowMs
     const suppressed = this.#pace.take()
@@ -324,7 +326,10 @@ export class AuditTrail {
   }
 }
 
-/** One event of which no line can be made must not stop all others: another release may have kept what this one lacks. */
+/**
+ * An event that cannot be converted must not stop the others: another release may have stored it without a field that
+ * this one needs.
+ */
 function lineOf(event: AuditEvent, clusterset: string | undefined): Line {
   const { id, atMs } = event
   try {
@@ -335,11 +340,11 @@ function lineOf(event: AuditEvent, clusterset: string | undefined): Line {
   }
 }
 
-// The audit log of a broker's process: the sink that the configuration names, and the writer from start to stop.
+// The audit log of a broker process: the sink of the configuration, and the writer from start to stop.
 
 /**
- * Takes BrokerConfig.audit; undefined: there is no audit log. Opens nothing yet: a file that cannot be written is no
- * reason not to start.
+ * Takes BrokerConfig.audit. Undefined if there is no audit log. Opens nothing yet: the broker starts even if the file
+ * cannot be written.
  */
 export function openAuditSink(config: AuditConfig | undefined): AuditSink | undefined {
   if (config === undefined) return undefined
@@ -348,8 +353,8 @@ export function openAuditSink(config: AuditConfig | undefined): AuditSink | unde
 }
 
 /**
- * Writes from now on, with a line that the broker starts and which settings decide who may do what. The function given
- * back ends that, with what is left and a line that says so.
+ * Writes from now on, beginning with a line on the start of the broker and the settings that determine permissions. The
+ * returned function ends this with the remaining lines and a line on the stop.
  */
 export function runAudit(audit: AuditTrail, config: BrokerConfig): () => Promise<void> {
   const { clusterset, advertise, globalRange, clustersetIpRange, allowedNamespaces, sourcesKept, approve } = config

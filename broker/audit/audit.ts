@@ -1,4 +1,4 @@
-/** The audit log: acts, the lines they become, where they go, and who may cause how many. */
+/** The audit log: acts, their lines, the sinks, and rate limits per source. */
 export { NO_AUDIT, auditFailedCall, fieldOf, memberActor, outcomeOf, renumberedDetail } from './audit-callers.ts'
 export { MAX_WAITING, keepEvent, replaceRows } from './audit-outbox.ts'
 export { type AuditSink, SharedSink } from './audit-sink.ts'

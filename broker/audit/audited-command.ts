@@ -1,6 +1,6 @@
 /**
- * Commands beside the broker, on its store: each leaves its line for the broker to write, in the same transaction where
- * it changes the store, and afterwards where it changes files beside it: backup and restore.
+ * Commands beside the broker, on its store. Each adds its line for the broker to write: in the transaction that changes
+ * the store, or afterwards if it changes files beside the store (backup and restore).
  */
 import { userInfo } from 'node:os'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -21,15 +21,16 @@ import { keepEvent, waitingEvents } from './audit-outbox.ts'
 export interface AuditedCommandDeps {
   readonly log: RecordLog
   readonly clock: Clock
-  /** localOperator() */
+  /** See localOperator(). */
   readonly who: AuditActor
 }
 
 export type AuditedCommand = Pick<AuditInit, 'act' | 'subject' | 'details'>
 
 /**
- * Runs `decide` in a transaction that has the line as well; `done` may complete it with what came of it. A refusal
- * leaves a line of its own. Throws what `decide` throws, and StateError: a store that cannot be written keeps no line.
+ * Runs `decide` in a transaction that also stores the line. `done` may complete the line with the result. A refusal
+ * stores a line of its own. Throws what `decide` throws, and StateError: no line is stored if the store cannot be
+ * written.
  */
 export async function auditedCommand<T>(
   { log, clock, who }: AuditedCommandDeps,
@@ -42,7 +43,7 @@ export async function auditedCommand<T>(
     keepEvent(tx, { ...command, who, tookMs: clock.monotonic() - startedMs, ...more }, clock.now())
   try {
     return await log.transact((tx) => {
-      // A move may have begun since the store was opened: what is done here would stay behind.
+      // A move may have begun since the store was opened: this change would not be moved.
       checkNotMoved(tx, 'the store')
       const result = decide(tx)
       keep(tx, { result: 'ok', ...done(result) })
@@ -50,13 +51,13 @@ export async function auditedCommand<T>(
     })
   } catch (error) {
     if (error instanceof StateError) throw error
-    // The refusal itself is what the caller is to get.
+    // The caller must get the refusal itself, so a failure to store the line is ignored.
     await log.transact((tx) => keep(tx, outcomeOf(error))).catch(() => undefined)
     throw error
   }
 }
 
-/** Puts the line into the store in `database`, for the broker to write. Throws StateError. */
+/** Adds the line to the store in `database`, for the broker to write. Throws StateError. */
 export async function noteCommand(
   clock: Clock,
   database: string,
@@ -72,12 +73,12 @@ export async function noteCommand(
   }
 }
 
-/** Takes a sentence for who has run a command: it worked, and something about it did not. */
+/** Takes a sentence for the caller of a command: the command succeeded, but something about it did not. */
 export type Warn = (text: string) => void
 
 /**
- * Runs the command, and notes how it ended. Throws what it throws. What worked and cannot be noted has worked all the
- * same: who is told of a failure would throw the backup away, or restore again.
+ * Runs the command and stores its outcome. Throws what the command throws. A command that succeeded does not fail if
+ * its line cannot be stored: the caller would discard the backup, or restore again.
  */
 export async function notedCommand(
   clock: Clock,
@@ -89,7 +90,7 @@ export async function notedCommand(
   try {
     await run()
   } catch (error) {
-    // Often there is no store that could keep the line; the caller is to get what was wrong first.
+    // Often there is no store that could keep the line. The caller must get the error of the command.
     await noteCommand(clock, database, command, error).catch(() => undefined)
     throw error
   }
@@ -98,7 +99,7 @@ export async function notedCommand(
   })
 }
 
-/** Rows that wait in a store that is about to make way. Of one that cannot be read: none. */
+/** Waiting rows of a store that is about to be replaced. Empty if it cannot be read. */
 export async function rowsOfOldStore(database: string): Promise<readonly AuditRow[]> {
   try {
     const log = openSqliteLog({ file: database, create: false })
@@ -112,11 +113,11 @@ export async function rowsOfOldStore(database: string): Promise<readonly AuditRo
   }
 }
 
-// Who runs a command beside the broker, as the operating system says.
+// The user of a command beside the broker, according to the operating system.
 
 /**
- * Takes the environment in which sudo leaves the name of who called it. In a container the uid may have no name. Of a
- * command in the broker's pod it is the pod's user: who ran it there is in the audit log of the API server.
+ * Takes the environment, in which sudo leaves the name of the calling user. In a container, the uid may have no name.
+ * For a command in the broker's pod, the user is that of the pod: the audit log of the API server has the caller.
  */
 export function localOperator(env: Readonly<Record<string, string | undefined>> = process.env): AuditActor {
   const uid = process.getuid?.()
@@ -134,7 +135,7 @@ function userName(): string | undefined {
   try {
     return userInfo().username
   } catch {
-    // uv_os_get_passwd fails where the uid is in no passwd file.
+    // uv_os_get_passwd fails if the uid is in no passwd file.
     return undefined
   }
 }

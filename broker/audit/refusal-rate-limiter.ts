@@ -1,8 +1,8 @@
 /**
- * How many lines callers can cause: each source ten at once and then one in five minutes; all strangers together a
- * hundred and then one a second, and all others as many again, so that strangers do not hide what a stolen token or
- * certificate is used for. What was accepted is paced by itself: a thief that sends ten bad records does not hide that
- * it renews. What is not written is counted, and reported now and then.
+ * Rate limiter for lines that callers cause. Each source may cause ten at once, then one in five minutes. All strangers
+ * together may cause a hundred, then one a second. Known sources have the same limit together, so that strangers cannot
+ * hide the use of a stolen token or certificate. Accepted requests have a limit of their own: a thief that sends ten
+ * bad records cannot hide that it renews. Suppressed lines are counted and reported regularly.
  */
 import { parseAddress, formatPrefix, prefixOf } from '../../model/addresses/addresses.ts'
 import { type Clock, TokenBucket, type TokenRate } from '../../reconcile/reconcile.ts'
@@ -10,30 +10,30 @@ import { type Clock, TokenBucket, type TokenRate } from '../../reconcile/reconci
 const OF_ONE: TokenRate = { burst: 10, perSecond: 1 / 300 }
 const OF_ALL: TokenRate = { burst: 100, perSecond: 1 }
 const MAX_SOURCES = 4096
-/** Named in one report. */
+/** Sources that a report names. */
 const MAX_NAMED = 8
-/** Who has an IPv6 address mostly has all of its /64. */
+/** A client with an IPv6 address usually has all of its /64. */
 const IPV6_SUBNET = 64
 const MAX_NAME = 64
 
-/** Whom lines are counted for. */
+/** A source for which lines are counted. */
 export interface Source {
   readonly name: string
-  /** Strangers have shown neither a certificate nor a token of ours. */
+  /** Strangers have shown neither a certificate nor a token of this clusterset. */
   readonly among: 'strangers' | 'known' | 'accepted'
 }
 
 export interface Suppressed {
   readonly count: number
-  /** How many sources they came from; of more than are remembered: of those at least. */
+  /** Number of sources that caused them. A lower bound if there are more than are stored. */
   readonly sources: number
-  /** `source: count` of those with most. */
+  /** `source: count` of the sources with the most lines. */
   readonly most: readonly string[]
 }
 
 export class RefusalPace {
   readonly #clock: Pick<Clock, 'monotonic'>
-  /** In the order of their last line. */
+  /** Ordered by their last line. */
   readonly #buckets = new Map<string, TokenBucket>()
   readonly #all: Readonly<Record<Source['among'], TokenBucket>>
   #suppressed = new Map<string, number>()
@@ -48,7 +48,7 @@ export class RefusalPace {
     }
   }
 
-  /** True when one more line of this source may be written; false counts it as suppressed. */
+  /** Whether one more line of this source may be written. If not, it is counted as suppressed. */
   allows({ name, among }: Source): boolean {
     const bucket = this.#buckets.get(name) ?? new TokenBucket(this.#clock)
     const all = this.#all[among]
@@ -65,7 +65,7 @@ export class RefusalPace {
     return true
   }
 
-  /** What was suppressed since the last call; undefined: nothing was. */
+  /** The lines that were suppressed since the last call. Undefined if there are none. */
   take(): Suppressed | undefined {
     if (this.#count === 0) return undefined
     const sorted = [...this.#suppressed].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1))
@@ -83,32 +83,32 @@ export class RefusalPace {
   }
 }
 
-/** Who has shown nothing of ours, by address. */
+/** A client that has shown neither a certificate nor a token of this clusterset, by address. */
 export function strangerSource(address: string): Source {
   return { name: subnetOf(address), among: 'strangers' }
 }
 
-/** Who has shown a token that this broker made, by its id. */
+/** A client that has shown a token of this broker, by the token's id. */
 export function tokenSource(id: string): Source {
   return { name: `token ${id}`, among: 'known' }
 }
 
-/** Who has shown a certificate of ours. */
+/** A client that has shown a certificate of this clusterset. */
 export function memberSource(cluster: string): Source {
   return { name: `cluster ${cluster}`, among: 'known' }
 }
 
-/** The same one, for what it asked for and got. */
+/** The same source, for its accepted requests. */
 export function accepted({ name }: Source): Source {
   return { name: `${name}, accepted`, among: 'accepted' }
 }
 
-/** Who shows a certificate of this cluster that was replaced: nothing else that the cluster causes may hide it. */
+/** A client that shows a replaced certificate of this cluster: other lines that the cluster causes must not hide it. */
 export function copySource(cluster: string): Source {
   return { name: `copy of cluster ${cluster}`, among: 'accepted' }
 }
 
-/** What is no address is a source by itself. */
+/** A text that is not an address is a source of its own. */
 function subnetOf(address: string): string {
   try {
     const parsed = parseAddress(address)

@@ -1,6 +1,6 @@
 /**
- * Files of the certificate authority. In the state directory: `ca.key`, `ca.crt`, and during a rotation a second pair
- * that is named by its fingerprint. In a directory that an operator gives: whatever certificates and keys lie there.
+ * Files of the certificate authority. The state directory has `ca.key` and `ca.crt`, and during a rotation a second
+ * pair that is named by its fingerprint. A directory of the operator may have any certificates and keys.
  */
 import { type KeyObject, X509Certificate } from 'node:crypto'
 import { readdir, rm, stat } from 'node:fs/promises'
@@ -18,28 +18,28 @@ import { StateError, attempt, readIfThere, writeSafely } from '../store/store.ts
 
 export const CA_CERTIFICATE = 'ca.crt'
 export const CA_KEY = 'ca.key'
-/** Of a second authority: `ca.<fingerprint>.crt` and `.key`. */
+/** Files of a second authority: `ca.<fingerprint>.crt` and `.key`. */
 const SECOND = /^ca\.[0-9a-f]{64}\.(?:crt|key)$/
-/** Whether a file of this name belongs to an authority in a state directory, and so into its backup. */
+/** Whether a file of this name belongs to an authority in a state directory, and so to its backup. */
 export function isAuthorityFile(name: string): boolean {
   return name === CA_CERTIFICATE || name === CA_KEY || SECOND.test(name)
 }
 
-/** More in a directory of an operator is none of ours. */
+/** Limit of certificates and keys in a directory of the operator. */
 const MAX_FILES = 64
 
-/** The first certificate of a file, DER. Throws StateError for what is no certificate of an authority. */
+/** The first certificate of the file, as DER. Throws StateError if it is not a CA certificate. */
 export function caFromPem(file: string, text: string): Uint8Array {
   try {
     const certificate = certificatesFromPem(text)[0]
     if (certificate !== undefined && readCertificate(certificate).isCa) return certificate
   } catch {
-    // Said below.
+    // The error below covers this case.
   }
   throw new StateError('Damaged', file, `${file} is damaged (no CA certificate in PEM form): restore it from a backup`)
 }
 
-/** Reads a private key of the state directory, or makes one. Throws StateError. */
+/** Reads a private key of the state directory, or creates it. Throws StateError. */
 export async function openKey(file: string): Promise<KeyObject> {
   const found = await readKey(file)
   if (found !== undefined) return found
@@ -49,8 +49,9 @@ export async function openKey(file: string): Promise<KeyObject> {
 }
 
 /**
- * Undefined where there is no such file. A key that others could have read is no secret any more. Of a Secret that a
- * kubelet mounts, the files belong to root and are readable by the group of the pod, which is nobody else: `given`.
+ * Undefined if there is no such file. Throws StateError for a key that other users can read: it is no longer secret.
+ * `given`: the file may be from a Secret that a kubelet mounts. Such files belong to root and are readable by the group
+ * of the pod, which has no other members.
  */
 export async function readKey(file: string, { given = false } = {}): Promise<KeyObject | undefined> {
   const text = await readIfThere(file)
@@ -73,20 +74,20 @@ export async function readKey(file: string, { given = false } = {}): Promise<Key
 }
 
 export interface FoundAuthorities {
-  /** DER. */
+  /** Certificates in DER. */
   readonly certificates: readonly Uint8Array[]
   readonly keys: readonly KeyObject[]
 }
 
-/** All certificates and keys of authorities in the state directory. Throws StateError for one that cannot be used. */
+/** All certificates and keys of authorities in the state directory. Throws StateError if one cannot be used. */
 export async function readStateAuthorities(stateDir: string): Promise<FoundAuthorities> {
   const names = [CA_CERTIFICATE, CA_KEY, ...(await secondFiles(stateDir))]
   return readAuthorities(stateDir, names, false)
 }
 
 /**
- * The same of a directory of an operator: each `*.crt` and `*.key` in it. Nothing where there is no such directory: a
- * Secret that is optional. Throws StateError.
+ * As readStateAuthorities(), for a directory of the operator: each `*.crt` and `*.key` in it. Empty if there is no such
+ * directory, as for an optional Secret. Throws StateError.
  */
 export async function readGivenAuthorities(directory: string): Promise<FoundAuthorities> {
   const names = (await namesIn(directory)).filter((name) => /\.(?:crt|key)$/.test(name) && !name.startsWith('.'))
@@ -113,7 +114,7 @@ async function readAuthorities(directory: string, names: readonly string[], give
   return { certificates, keys }
 }
 
-/** Keeps a second authority in the state directory, the key first. Throws StateError. */
+/** Writes a second authority to the state directory, the key first. Throws StateError. */
 export async function writeSecond(stateDir: string, certificate: Uint8Array, key: KeyObject): Promise<void> {
   const name = `ca.${fingerprint(certificate)}`
   await writeSafely(join(stateDir, `${name}.key`), keyToPem(key))
@@ -126,15 +127,15 @@ export async function secondFiles(stateDir: string): Promise<readonly string[]> 
 }
 
 export interface WantedFiles {
-  /** DER: what `ca.crt` is to be, and, where its key is here, `ca.key`. */
+  /** DER. `ca.crt` is to hold this certificate, and `ca.key` its key if the state directory has it. */
   readonly current: Uint8Array
-  /** Fingerprints of authorities whose keys are not needed any more. */
+  /** Fingerprints of authorities whose keys are no longer needed. */
   readonly removed: readonly string[]
 }
 
 /**
- * Brings the files to what is decided, and can be broken off anywhere: certificates and keys find each other again by
- * what is in them. The only key of an authority that is in use is never taken away.
+ * Makes the files match the decided state. It can be interrupted at any point: certificates and keys are matched by
+ * their contents. The only key of an authority in use is never removed.
  */
 export async function settleFiles(stateDir: string, { current, removed }: WantedFiles): Promise<void> {
   const name = `ca.${fingerprint(current)}`
@@ -152,12 +153,15 @@ export async function settleFiles(stateDir: string, { current, removed }: Wanted
   await removeOld(stateDir, removed)
 }
 
-/** Whether the key is that of the certificate. */
+/** Whether the key belongs to the certificate. */
 export function isPair(certificate: Uint8Array, key: KeyObject): boolean {
   return new X509Certificate(certificate).checkPrivateKey(key)
 }
 
-/** Where the new authority's key is elsewhere, that of the one before does not stay. */
+/**
+ * Removes the pair of a removed authority if it is still in `ca.key` and `ca.crt`, as when the key of the new authority
+ * is kept elsewhere.
+ */
 async function removeOld(stateDir: string, removed: readonly string[]): Promise<void> {
   const text = await readIfThere(join(stateDir, CA_CERTIFICATE))
   if (text === undefined || !removed.includes(fingerprint(caFromPem(CA_CERTIFICATE, text)))) return

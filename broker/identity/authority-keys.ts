@@ -1,19 +1,19 @@
-/** The keys of authorities that this broker can use, found by what certificates they belong to. */
+/** The keys of authorities that this broker can use, matched to their certificates. */
 import { type KeyObject, X509Certificate } from 'node:crypto'
 import { type CertificateFacts, type Issuer, fingerprint, readCertificate } from '../../protocol/identity/identity.ts'
 import { type KnownAuthority, timeText } from '../store/store.ts'
 import { isPair, readGivenAuthorities, readStateAuthorities, writeSecond } from './authority-files.ts'
 import type { CommandSigner } from './command-signer.ts'
 
-/** Where the replicas of a store keep keys for each other. All throw StateError. */
+/** Where the replicas of a store share keys. All methods throw StateError. */
 export interface SharedKeys {
-  /** For messages. */
+  /** Names the place in messages. */
   readonly where: string
-  /** Takes DER; undefined: there is none. */
+  /** Takes DER. Undefined if there is no key. */
   get(certificate: Uint8Array): Promise<KeyObject | undefined>
-  /** Takes DER. One that is there stays. */
+  /** Takes DER. An existing key is kept. */
   put(certificate: Uint8Array, key: KeyObject): Promise<void>
-  /** Of the authority of this fingerprint. */
+  /** Removes the key of the authority with this fingerprint. */
   remove(fingerprint: string): Promise<void>
 }
 
@@ -21,13 +21,13 @@ export interface AuthorityKeysInit {
   readonly stateDir: string
   readonly givenDir?: string
   readonly signer?: CommandSigner
-  /** Absent: nobody else serves the store. */
+  /** Absent if no other replica serves the store. */
   readonly shared?: SharedKeys
 }
 
 export class AuthorityKeys {
   readonly #init: AuthorityKeysInit
-  /** By fingerprint. */
+  /** Authorities with usable keys, by fingerprint. */
   readonly #known = new Map<string, Issuer>()
 
   constructor(init: AuthorityKeysInit) {
@@ -39,8 +39,8 @@ export class AuthorityKeys {
   }
 
   /**
-   * Looks for the keys of these where one is not known yet: a Secret may have come since. Gives itself. Throws
-   * StateError for a file or a store that cannot be used.
+   * Searches for the keys of those authorities whose keys are not known yet: a Secret may have been added since.
+   * Returns itself. Throws StateError for a file or a store that cannot be used.
    */
   async load(wanted: readonly KnownAuthority[]): Promise<this> {
     if (wanted.every((one) => this.#known.has(one.fingerprint))) return this
@@ -58,13 +58,13 @@ export class AuthorityKeys {
     return this
   }
 
-  /** What the operator's directory has. Throws StateError. */
+  /** The authorities in the operator's directory. Throws StateError. */
   async given(): ReturnType<typeof readGivenAuthorities> {
     const { givenDir } = this.#init
     return givenDir === undefined ? { certificates: [], keys: [] } : readGivenAuthorities(givenDir)
   }
 
-  /** What replicas share comes last: a key that an operator gives stays where it is. */
+  /** Searches the shared keys last, and never shares a key from the operator's directory. */
   async #keyOf(
     certificate: Uint8Array,
     own: readonly KeyObject[],
@@ -89,14 +89,14 @@ export class AuthorityKeys {
   }
 }
 
-// Authorities as the store has them.
+// Authorities as stored.
 
-/** Takes DER. */
+/** Takes a certificate in DER. */
 export function knownAuthority(certificate: Uint8Array, sinceMs: number): KnownAuthority {
   return { fingerprint: fingerprint(certificate), certificate: Buffer.from(certificate).toString('base64'), sinceMs }
 }
 
-/** DER. */
+/** Returns the certificate in DER. */
 export function certificateOf({ certificate }: KnownAuthority): Uint8Array {
   return new Uint8Array(Buffer.from(certificate, 'base64'))
 }
@@ -105,7 +105,7 @@ export function factsOf(authority: KnownAuthority): CertificateFacts {
   return readCertificate(certificateOf(authority))
 }
 
-/** Why this cannot be an authority of the clusterset, in words; undefined: it can. */
+/** Why this cannot be an authority of the clusterset, as text. Undefined if it can. */
 export function certificateProblem(authority: KnownAuthority, clusterset: string, nowMs: number): string | undefined {
   const der = certificateOf(authority)
   const certificate = new X509Certificate(der)

@@ -1,7 +1,7 @@
 /**
- * What a running broker does about its authorities, now and then and whenever something is decided: serve by the one
- * that signs, go on with a rotation once nobody is waited for, and say what is due. All is read from the store, so any
- * replica can do it, and a broker that was killed goes on where it was.
+ * The regular work of a running broker on its authorities, also done after each decision: it serves by the signing
+ * authority, advances a rotation once nothing waits for it, and warns of authorities that expire. All state is read
+ * from the store, so any replica can do it, and a restarted broker continues.
  */
 import { messageOf, reasonOf } from '../../runtime/runtime.ts'
 import { reasonField } from '../../protocol/transport/transport.ts'
@@ -16,11 +16,11 @@ import { factsOf } from './authority-keys.ts'
 import { signingAuthority } from './plan-rotation.ts'
 import { type Advance, advance, dueAdvance, waitingNow } from './rotation.ts'
 
-/** Before its end an authority is to be rotated. */
+/** Remaining lifetime below which an authority should be rotated. */
 export const EXPIRES_SOON_MS = 180 * 24 * 3_600_000
-/** What goes on is logged again after so long. */
+/** Interval at which a continuing problem is logged again. */
 const SAY_AGAIN_MS = 24 * 3_600_000
-/** A key that could not be used is tried again after so long. */
+/** Wait before a key that could not be used is tried again. */
 const TRY_AGAIN_MS = 5000
 
 export interface AuthorityUpkeepDeps {
@@ -32,28 +32,31 @@ export interface AuthorityUpkeepDeps {
     BrokerMetrics,
     'authorityCreated' | 'authorityExpiry' | 'authorityUsable' | 'authorityWaiting' | 'certificateExpiry'
   >
-  /** The port is to serve and to trust as CertificateAuthority.tls() says now. */
+  /** Called when the port must serve and trust what CertificateAuthority.tls() returns now. */
   readonly onTls: () => void
 }
 
 export class AuthorityUpkeep {
   readonly #deps: AuthorityUpkeepDeps
-  /** By what was said: when, monotonic. */
+  /** When each message was logged, on the monotonic clock. */
   readonly #said = new Map<string, number>()
-  /** Not before this time, monotonic. */
+  /** Time of the next attempt, on the monotonic clock. */
   #tryAtMs = 0
 
   constructor(deps: AuthorityUpkeepDeps) {
     this.#deps = deps
   }
 
-  /** To be called every ten seconds or so, every second while a rotation is under way, and when it changes. Throws StateError where the store or a file cannot be used. */
+  /**
+   * The caller runs it about every ten seconds, every second during a rotation, and after each decision. Throws
+   * StateError if the store or a file cannot be used.
+   */
   async round(): Promise<void> {
     const { authority, log, clock, onTls } = this.#deps
     await this.#try(() => authority.refresh())
     const due = dueAdvance(log, clock.now())
     if (due !== undefined) await this.#try(() => this.#advance(due))
-    // Who is trusted is decided, also where the key of the one that signs cannot be used now.
+    // Which authorities are trusted applies even if the key of the signing authority cannot be used now.
     if (authority.hasChanged()) onTls()
     this.#measure()
   }
@@ -76,7 +79,10 @@ export class AuthorityUpkeep {
     await authority.refresh()
   }
 
-  /** What a signer or a missing key prevents is logged, and tried again after a while; nothing else waits for it. */
+  /**
+   * Failures of a signer and missing keys are logged, and the work is tried again after a while. The rest of the round
+   * continues.
+   */
   async #try(work: () => Promise<void>): Promise<void> {
     const { clock, logger, metrics } = this.#deps
     if (clock.monotonic() < this.#tryAtMs) return
@@ -131,7 +137,7 @@ export class AuthorityUpkeep {
   }
 }
 
-/** 0: there is none. */
+/** 0 if there is no such authority. */
 function seconds(ms: number | undefined): number {
   return ms === undefined ? 0 : Math.floor(ms / 1000)
 }

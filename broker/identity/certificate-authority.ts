@@ -1,7 +1,8 @@
 /**
- * The clusterset's certificate authority: signs members and the broker's own server certificate. Which one counts, and
- * during a rotation which two, is in the store (rotation.ts); the keys are in the state directory, in a directory of an
- * operator, or behind a command that signs. They never leave.
+ * The certificate authority of the clusterset, which signs the certificates of members and the broker's own server
+ * certificate. The store determines which authority is in use, or which two are during a rotation (rotation.ts). The
+ * keys are in the state directory, in a directory of the operator, or behind a signing command. They never leave the
+ * broker, except that the replicas of a store share them.
  */
 import { type KeyObject, X509Certificate, createHash } from 'node:crypto'
 import { isIP } from 'node:net'
@@ -53,16 +54,16 @@ export interface CertificateAuthorityInit {
   readonly hosts: readonly string[]
   /** Lifetime of member certificates. */
   readonly memberMs: number
-  /** A directory of the operator with certificates and keys of authorities. */
+  /** Directory of the operator with certificates and keys of authorities. */
   readonly givenDir?: string
   /** Signs for certificates in `givenDir` that have no key beside them. */
   readonly signer?: CommandSigner
-  /** Where other replicas of the store have keys. Absent: nobody else serves it. */
+  /** Where the replicas of the store share keys. Absent if no other replica serves it. */
   readonly shared?: SharedKeys
 }
 
 export interface IssuedMember {
-  /** DER. */
+  /** The certificate in DER. */
   readonly certificate: Uint8Array
   readonly serial: string
   readonly issuedAtMs: number
@@ -78,9 +79,9 @@ export class CertificateAuthority {
   readonly #init: CertificateAuthorityInit
   readonly #keys: AuthorityKeys
   #server: Identity
-  /** By fingerprint of an authority: what this broker would serve by, made before it does. */
+  /** Server certificates that were issued in advance, by fingerprint of the authority. */
   readonly #prepared = new Map<string, Uint8Array>()
-  /** What tls() gave when hasChanged() was asked last. */
+  /** The result of tls() at the last call of hasChanged(). */
   #shown = ''
 
   private constructor(
@@ -96,8 +97,8 @@ export class CertificateAuthority {
   }
 
   /**
-   * Reads the authority, or makes it at the first start. Throws StateError naming the file, and BrokerUnreachableError
-   * where there is no server certificate yet and its key cannot be used now.
+   * Reads the authority, or creates it at the first start. Throws StateError naming the file, and
+   * BrokerUnreachableError if there is no server certificate yet and the key cannot be used now.
    */
   static async open(deps: CertificateAuthorityDeps, init: CertificateAuthorityInit): Promise<CertificateAuthority> {
     await makeStateDir(init.stateDir)
@@ -110,15 +111,15 @@ export class CertificateAuthority {
     return authority
   }
 
-  /** As it is decided now. */
+  /** The row as stored now. */
   get row(): AuthorityRow {
     return rowOf(this.#deps.log)
   }
-  /** DER; of the one that signs. */
+  /** The certificate of the signing authority in DER. */
   get caCertificate(): Uint8Array {
     return certificateOf(signingAuthority(this.row))
   }
-  /** What join tokens name first. */
+  /** The pin that join tokens name first. */
   get pin(): string {
     return signingAuthority(this.row).fingerprint
   }
@@ -126,11 +127,11 @@ export class CertificateAuthority {
     return this.#server
   }
 
-  /** For the port: whose certificates are taken, and of whom the refusal says that they are taken no more. */
+  /** For the port: the authorities whose certificates are accepted, and those that a refusal reports as removed. */
   tls(): ServerTls {
     const { row } = this
     const accepted = acceptedAuthorities(row).map(certificateOf)
-    // What is sent along is what signed the certificate that is sent.
+    // The authority that signed the server certificate comes first, because the port sends it along.
     const signed = new X509Certificate(this.#server.certificate)
     const first = accepted.filter((der) => signed.verify(new X509Certificate(der).publicKey))
     return {
@@ -142,8 +143,9 @@ export class CertificateAuthority {
   }
 
   /**
-   * What goes out with a certificate that was issued, as it is decided in this transaction: DER, and what is noted of
-   * it. Throws BrokerUnreachableError where its authority was removed meanwhile: who asks again gets another one.
+   * What is sent with an issued certificate, according to the row in this transaction: the DER bundle, and the note for
+   * the member's row. Throws BrokerUnreachableError if the issuing authority was removed in the meantime: a repeated
+   * request gets another certificate.
    */
   handOut(
     view: LogView,
@@ -161,8 +163,8 @@ export class CertificateAuthority {
   }
 
   /**
-   * A certificate for one cluster; `renews` is the serial of the one that was shown for it. Throws RefusedError, field
-   * `csr`, when the request is not in order, and BrokerUnreachableError where the key cannot be used now.
+   * Issues a certificate for a cluster. `renews` is the serial of the certificate that the member showed. Throws
+   * RefusedError (field `csr`) for an invalid request, and BrokerUnreachableError if the key cannot be used now.
    */
   async issue(cluster: ClusterId, csr: Uint8Array, renews?: string): Promise<IssuedMember> {
     const { clusterset, memberMs } = this.#init
@@ -193,9 +195,9 @@ export class CertificateAuthority {
   }
 
   /**
-   * Renews the server certificate when two thirds of its life are over, when another authority signs, and when there is
-   * none of these names. True when there is a new one. Throws BrokerUnreachableError where the key cannot be used now:
-   * the one of before stays.
+   * Renews the server certificate after two thirds of its lifetime, when another authority signs, and when it lacks one
+   * of the host names. Returns true if there is a new one. Throws BrokerUnreachableError if the key cannot be used now:
+   * the previous certificate stays in use.
    */
   async renewServer(): Promise<boolean> {
     const signing = signingAuthority(this.row)
@@ -208,8 +210,8 @@ export class CertificateAuthority {
   }
 
   /**
-   * Does what is decided: looks for keys, serves by the one that signs, and brings the files to it. Throws
-   * BrokerUnreachableError where the key cannot be used now, and StateError for a file or the store.
+   * Applies what is stored: loads keys, serves by the signing authority, and makes the files match. Throws
+   * BrokerUnreachableError if the key cannot be used now, and StateError for a file or the store.
    */
   async refresh(): Promise<void> {
     const { row } = this
@@ -220,7 +222,7 @@ export class CertificateAuthority {
     for (const one of removed) await this.#init.shared?.remove(one)
   }
 
-  /** Whether tls() gives something else than when this was asked last. */
+  /** Whether the result of tls() has changed since the last call. */
   hasChanged(): boolean {
     const { ca, removed = [], certificate } = this.tls()
     const shown = [[certificate], ca, removed].map((some) => some.map((der) => fingerprint(der)).join()).join('/')
@@ -230,8 +232,8 @@ export class CertificateAuthority {
   }
 
   /**
-   * Makes the certificate that this broker is to serve by, so that it is known to work before members rely on it.
-   * Throws BrokerUnreachableError where the key of this authority cannot be used now.
+   * Issues the server certificate of this authority in advance, so that it is known to work before members rely on it.
+   * Throws BrokerUnreachableError if the key of this authority cannot be used now.
    */
   async prepare(authority: KnownAuthority): Promise<void> {
     const known = this.#prepared.get(authority.fingerprint)
@@ -253,19 +255,19 @@ export class CertificateAuthority {
     throw new BrokerUnreachableError(message, { reason: 'AuthorityKeyMissing' })
   }
 
-  /** A server certificate that cannot be read is only made again: members trust the CA, not it. */
+  /** A server certificate that cannot be read is issued again: members trust the CA, not the certificate. */
   async #loadServer(): Promise<void> {
     const text = await readIfThere(join(this.#init.stateDir, 'server.crt'))
     try {
       const certificate = certificatesFromPem(text ?? '')[0]
       if (certificate !== undefined) this.#server = { ...this.#server, certificate }
     } catch {
-      // As above.
+      // An unreadable certificate counts as missing.
     }
     try {
       await this.renewServer()
     } catch (error) {
-      // With one that still holds a broker serves, whatever its signer does.
+      // A broker whose certificate is still valid serves even if its signer fails.
       const accepted = acceptedAuthorities(this.row)
       if (!accepted.some((one) => this.#isServedBy(this.#server.certificate, one))) throw error
     }
@@ -280,7 +282,7 @@ export class CertificateAuthority {
     return named && this.#deps.clock.now() < readCertificate(der).renewAtMs
   }
 
-  /** It holds now, is of this authority, and for the key that is here. */
+  /** Whether the certificate is valid now, was signed by this authority, and belongs to the server key. */
   #isServedBy(der: Uint8Array, authority: KnownAuthority): boolean {
     if (der.length === 0) return false
     const certificate = new X509Certificate(der)
@@ -303,8 +305,8 @@ function publicKeyHash(certificate: Uint8Array): string {
   return createHash('sha256').update(key).digest('hex')
 }
 
-// Which authority a clusterset has when its broker starts: as the store says; else, once, the one in the state
-// directory, where earlier releases have it, or the one that an operator gives; else a new one.
+// The authority of a clusterset when its broker starts: that of the store. If the store has none, it is the one in the
+// state directory, where earlier releases keep it, or that of the operator's directory, or a new one.
 
 interface Deps {
   readonly clock: Clock
@@ -318,17 +320,17 @@ interface Init {
   readonly shared?: SharedKeys
 }
 
-/** Throws StateError where there is none that can be used, naming the file. */
+/** Throws StateError naming the file if there is no authority that can be used. */
 async function firstAuthority(deps: Deps, init: Init, keys: AuthorityKeys): Promise<AuthorityRow> {
   const { clock, log } = deps
   const stored = log.get('authority', AUTHORITY_KEY)
   const own = init.shared === undefined ? undefined : await ownAuthority(init.stateDir)
   if (stored !== undefined) refuseOther(own, stored, init)
   const current = stored?.current ?? knownAuthority(await found(deps, init, keys), clock.now())
-  // Its key is where other replicas find it before they hear of it.
+  // Shares the key before the authority is written to the store, where other replicas see it.
   await check(current, init, { keys, nowMs: clock.now() })
   const row = await log.transact((tx) => {
-    // Another replica may have been first.
+    // Another replica may have written the row first.
     const row = tx.get('authority', AUTHORITY_KEY)
     if (row !== undefined) return row
     const made = { current, removed: [] }
@@ -337,7 +339,7 @@ async function firstAuthority(deps: Deps, init: Init, keys: AuthorityKeys): Prom
   })
   refuseOther(own, row, init)
   if (row.current.fingerprint !== current.fingerprint) {
-    // Another replica was first. Only what was made a moment ago makes way.
+    // Another replica was first. Only an authority that was just created is removed.
     await init.shared?.remove(current.fingerprint)
     await check(row.current, init, { keys, nowMs: clock.now() })
   }
@@ -352,7 +354,7 @@ async function ownAuthority(stateDir: string): Promise<string | undefined> {
   return text === undefined ? undefined : fingerprint(caFromPem(file, text))
 }
 
-/** Throws StateError where the directory is of another clusterset, whose key would be written over. */
+/** Throws StateError if the directory belongs to another clusterset, whose key would be overwritten. */
 function refuseOther(
   own: string | undefined,
   { current, next, removed }: AuthorityRow,
@@ -365,7 +367,7 @@ function refuseOther(
   throw new StateError('Foreign', file, text)
 }
 
-/** DER. */
+/** Finds or creates the first authority of the clusterset. Returns its certificate in DER. */
 async function found({ clock }: Deps, init: Init, keys: AuthorityKeys): Promise<Uint8Array> {
   const { stateDir, clusterset, givenDir } = init
   const file = join(stateDir, CA_CERTIFICATE)
@@ -374,7 +376,7 @@ async function found({ clock }: Deps, init: Init, keys: AuthorityKeys): Promise<
   const { certificates } = await keys.given()
   const [certificate, ...others] = certificates
   if (certificate === undefined) {
-    // A key without certificate is a first start that was interrupted.
+    // A key without a certificate is left by an interrupted first start.
     const key = await openKey(join(stateDir, CA_KEY))
     const made = await createCa({ clusterset, key, nowMs: clock.now() })
     await writeSafely(file, certificateToPem(made.certificate))

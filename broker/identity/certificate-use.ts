@@ -1,4 +1,4 @@
-/** Who may speak for a member: the membership as it is now, and the certificate that the peer shows. */
+/** Whether a peer may act as a member: checks the current membership and the certificate that the peer shows. */
 import { type Peer, RefusedError } from '../../protocol/protocol.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -27,7 +27,7 @@ import {
 
 /**
  * The row of the peer. Throws RefusedError (PermissionDenied, Unauthenticated) unless the peer is a member now and
- * shows a certificate of its present membership that may be used.
+ * shows a usable certificate of its current membership.
  */
 export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberRow {
   const row = view.get('member', peer.cluster)
@@ -46,8 +46,8 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
 }
 
 /**
- * As requireMember(), where the peer asks for something now: a certificate that is used for the first time takes its
- * place.
+ * As requireMember(), for a request of the peer: stores the first use of a certificate, which then replaces the one
+ * before it.
  */
 export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
   const row = requireMember(tx, peer, nowMs)
@@ -58,7 +58,7 @@ export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): Memb
   return next
 }
 
-/** As useCertificate(), for a renewal: one that has been replaced has nothing to renew. */
+/** As useCertificate(), for a renewal. Throws RefusedError for a certificate that has been replaced. */
 export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
   const row = useCertificate(tx, peer, nowMs)
   const validity = certificateValidity(row, peer, nowMs)
@@ -71,8 +71,8 @@ export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRo
 }
 
 /**
- * Whether the certificate that this peer showed belongs to the membership as it is now, and may be used. What an
- * evicted or succeeded member has left open is not its successor's.
+ * Whether the certificate of this peer belongs to the current membership and may be used. Streams that an evicted or
+ * succeeded member left open do not belong to its successor.
  */
 export function isOfMembership(view: LogView, peer: CertificatePeer & Pick<Peer, 'cluster'>, nowMs: number): boolean {
   const row = view.get('member', peer.cluster)
@@ -80,8 +80,8 @@ export function isOfMembership(view: LogView, peer: CertificatePeer & Pick<Peer,
 }
 
 /**
- * Whether the CA has given this peer a certificate that these rows do not know of and cannot have forgotten: then they
- * are older than it, or of another time.
+ * Whether the CA has issued to this peer a certificate that the rows lack and cannot have forgotten. If so, the rows
+ * are older than the certificate, or of another time.
  */
 export function isUnknownHere(view: LogView, peer: Peer, nowMs: number): boolean {
   const row = view.get('member', peer.cluster)
@@ -89,7 +89,7 @@ export function isUnknownHere(view: LogView, peer: Peer, nowMs: number): boolean
   return certificateValidity(row, peer, nowMs).t === 'foreign' && isLaterThanKnown(row, peer)
 }
 
-/** The port looks at each new connection; this is for those that were open when an authority was removed. */
+/** The port checks each new connection. This check is for connections that were open when an authority was removed. */
 function isAccepted(view: LogView, { authority }: Pick<CertificatePeer, 'authority'>): boolean {
   const row = authority === undefined ? undefined : view.get('authority', AUTHORITY_KEY)
   return row === undefined || acceptedAuthorities(row).some(({ fingerprint }) => fingerprint === authority)
@@ -147,7 +147,7 @@ function refuseCertificate(validity: CertificateValidity, peer: Peer): void {
   }
 }
 
-/** Of one cluster, logged this often at most: somebody with a copy may try without end. All are counted. */
+/** Interval of log lines per cluster: the holder of a copy may try without end. All uses are counted. */
 const REPORT_EVERY_MS = 60_000
 
 const SAID = {
@@ -164,19 +164,19 @@ interface CertificateUseDeps {
 }
 
 /**
- * What happens when a certificate is shown: at its first use it takes the place of the one before. One that has been
- * replaced is reported in the log, by a metric, and in `sealane cluster list`.
+ * Handles the use of certificates: at its first use, a certificate replaces the one before it. Use of a replaced
+ * certificate is reported in the log, by a metric, and in `sealane cluster list`.
  */
 export class CertificateUse {
   readonly #deps: CertificateUseDeps
-  /** By member: when it was logged last, monotonic. */
+  /** When a use was last logged for each member, on the monotonic clock. */
   readonly #reported = new Map<string, number>()
 
   constructor(deps: CertificateUseDeps) {
     this.#deps = deps
   }
 
-  /** To be called where a peer asks for something. Whether it gets that is for requireMember() to say. */
+  /** The caller runs it for each request of a peer. requireMember() decides whether the request is granted. */
   note(peer: Peer): void {
     const { log, clock, logger } = this.#deps
     const row = log.get('member', peer.cluster)
@@ -188,7 +188,7 @@ export class CertificateUse {
     const isNews = mayBeUsed(validity) && isChange
     if (!isNews) return
     const failed = (error: unknown): void => {
-      // Where it was not written, the next use writes it.
+      // If the write fails, the next use writes it.
       logger.debug('first use of a certificate not noted', { cluster: peer.cluster, why: String(error) })
     }
     log.transact((tx) => void useCertificate(tx, peer, clock.now())).catch(failed)
@@ -211,11 +211,11 @@ export class CertificateUse {
       })
       this.#audit(peer, misuse.serial, reason)
     }
-    // What a use changes is written down also where nothing more is said: who shows another copy without end must not
-    // keep it from that.
+    // The change of the row is stored even if nothing is logged: a caller that keeps showing another copy must not
+    // prevent that.
     const changedRow = (tx: Pick<LogView, 'get'>): MemberRow | undefined => {
       const row = tx.get('member', cluster)
-      // Of a fork, the one that was shown first is named: both go on asking.
+      // For a fork, the row keeps naming the certificate that was shown first: both parties keep sending requests.
       if (!isLive(row) || row.forkedAtMs !== undefined) return undefined
       const validity = certificateValidity(row, peer, clock.now())
       const written = validity.t === 'forked' || validity.t === 'superseded' ? validity.row : undefined
@@ -229,7 +229,7 @@ export class CertificateUse {
     noted.catch((error: unknown) => logger.debug('misuse not noted', { cluster, why: String(error) }))
   }
 
-  /** Of one cluster, once a minute; that it is forked, once more. */
+  /** Limits reports to one a minute per cluster, plus one when the identity becomes forked. */
   #isNews(cluster: string, reason: keyof typeof SAID): boolean {
     const { clock, log } = this.#deps
     const now = clock.monotonic()

@@ -1,7 +1,8 @@
 /**
- * An authority whose key is elsewhere (an HSM, a KMS): a command of the operator signs. It gets what is to be signed on
- * standard input and writes the signature, ECDSA with SHA-256, to standard output: in DER, or r and s of 32 bytes each.
- * It is started without a shell, has a bounded time and may say little; whatever it says is checked before it is used.
+ * An authority whose key is elsewhere (an HSM, a KMS): a command of the operator signs. The command reads the data to
+ * sign from standard input and writes the signature, ECDSA with SHA-256, to standard output: in DER, or as r and s of
+ * 32 bytes each. It runs without a shell, with a timeout and limited output. Each signature is verified before it is
+ * used.
  */
 import { type KeyObject, X509Certificate, verify } from 'node:crypto'
 import { BrokerUnreachableError } from '../../protocol/protocol.ts'
@@ -9,34 +10,36 @@ import { fingerprint } from '../../protocol/identity/identity.ts'
 import { ProgramError, messageOf, runProgram } from '../../runtime/runtime.ts'
 
 export interface SignerCommand {
-  /** Absolute path. */
+  /** Absolute path of the program. */
   readonly command: string
   readonly args: readonly string[]
   readonly timeoutMs: number
 }
 
 export const DEFAULT_SIGNER_TIMEOUT_MS = 10_000
-/** In its environment: for which authority it is to sign, where there are two. */
+/** Environment variable that names the authority to sign for, since there may be two. */
 export const SIGNER_FINGERPRINT = 'SEALANE_CA_FINGERPRINT'
 
-/** A signature has about 72 bytes. */
+/** Limit in bytes. A signature has about 72. */
 const MAX_OUTPUT = 4096
-/** Processes at once, and calls that wait for their turn: a member can ask for renewals as often as it likes. */
+/** Limits of running processes and of calls that wait for one: a member can request renewals as often as it likes. */
 const MAX_RUNNING = 4
 const MAX_WAITING = 64
 /** r and s of a P-256 signature. */
 const RAW_BYTES = 64
-/** Of what a signer says on standard error, in a log line. */
+/** Characters of the signer's standard error in a log line. */
 const MAX_SAID = 200
 
-/** Takes DER, gives a signature in DER. Throws BrokerUnreachableError with the reason: later it may work. */
+/**
+ * Takes DER and returns a signature in DER. Throws BrokerUnreachableError with the reason: a later attempt may succeed.
+ */
 export type Sign = (toBeSigned: Uint8Array) => Promise<Uint8Array>
 
 export interface SignerCounts {
   signed(result: 'ok' | 'failed' | 'busy'): void
 }
 
-/** One for all authorities of a broker: the bounds are of them together. */
+/** One for all authorities of a broker, so that the limits apply to all of them together. */
 export class CommandSigner {
   readonly #command: SignerCommand
   readonly #counts: SignerCounts
@@ -48,7 +51,7 @@ export class CommandSigner {
     this.#counts = counts
   }
 
-  /** Signs as the authority of this certificate, DER. */
+  /** Returns a function that signs as the authority of this certificate, which is DER. */
   signFor(certificate: Uint8Array): Sign {
     const key = new X509Certificate(certificate).publicKey
     const fp = fingerprint(certificate)
@@ -122,7 +125,7 @@ function isSignature(key: KeyObject, signed: Uint8Array, signature: Uint8Array):
   }
 }
 
-/** Undefined for what can be neither of the two forms. */
+/** Converts either form to DER. Undefined if the signature has neither form. */
 function asDer(signature: Buffer): Uint8Array | undefined {
   if (signature[0] === 0x30 && signature[1] === signature.length - 2) return signature
   if (signature.length !== RAW_BYTES) return undefined
@@ -131,7 +134,7 @@ function asDer(signature: Buffer): Uint8Array | undefined {
   return Buffer.concat([Buffer.from([0x30, content.length]), content])
 }
 
-/** A positive INTEGER of DER: no leading zeros, but one where the first bit is set. */
+/** A positive INTEGER in DER: no leading zeros, except one if the first bit is set. */
 function integer(bytes: Buffer): Buffer {
   const first = bytes.findIndex((byte) => byte !== 0)
   const digits = first < 0 ? Buffer.from([0]) : bytes.subarray(first)

@@ -1,4 +1,4 @@
-/** The certificate authority of a clusterset, its rotation, and which certificate of a member may be used. */
+/** The certificate authority of a clusterset, its rotation, and the checks of member certificates. */
 export { CA_CERTIFICATE, CA_KEY, caFromPem, isAuthorityFile, secondFiles, writeSecond } from './authority-files.ts'
 export { type SharedKeys, knownAuthority } from './authority-keys.ts'
 export { AuthorityUpkeep } from './authority-upkeep.ts'

@@ -1,4 +1,4 @@
-/** Which authority does what, and who keeps a rotation from going on. Pure. */
+/** Which authority does what, and which members and tokens delay a rotation. Pure. */
 import type { WatchMessage } from '../../protocol/protocol.ts'
 import {
   AUTHORITY_KEY,
@@ -9,22 +9,22 @@ import {
   type TokenRow,
 } from '../store/store.ts'
 
-/** Authorities of before that a refusal can still name. */
+/** Limit of removed authorities that are kept, so that a refusal can name them. */
 const MAX_REMOVED = 4
 
-/** The one that signs and serves. */
+/** The authority that signs and serves. */
 export function signingAuthority({ current, next }: AuthorityRow): KnownAuthority {
   return next?.phase === 'switched' ? next : current
 }
 
-/** Whose certificates of members are taken. */
+/** Authorities whose member certificates are accepted. */
 export function acceptedAuthorities({ current, next }: AuthorityRow): readonly KnownAuthority[] {
   return next === undefined ? [current] : [current, next]
 }
 
 /**
- * What members are to trust. The one of before comes first as long as it counts: members of the last release name the
- * copy of what they know by the first.
+ * The authorities that members are to trust. The first authority comes first as long as it is trusted: members of the
+ * last release name their copy of the bundle by it.
  */
 export function bundleOf({ current, next }: AuthorityRow): readonly KnownAuthority[] {
   return next === undefined || next.phase === 'withdrawn' ? [current] : [current, next]
@@ -32,19 +32,25 @@ export function bundleOf({ current, next }: AuthorityRow): readonly KnownAuthori
 
 export interface MemberState {
   readonly id: string
-  /** When the last of its certificates ends: past that it joins with a token, and nobody waits for it. */
+  /**
+   * When the last of its certificates ends. After that the member joins with a token, and the rotation does not wait
+   * for it.
+   */
   readonly endsAtMs: number
-  /** It has told, by what it uses, that it trusts the second authority. */
+  /** Whether its use of certificates shows that it trusts the second authority. */
   readonly knowsNext: boolean
-  /** A certificate of it that may be used is of the first one. */
+  /** Whether a usable certificate of the member was issued by the first authority. */
   readonly usesCurrent: boolean
-  /** The same of the second. */
+  /** Whether one was issued by the second authority. */
   readonly usesNext: boolean
-  /** It learns at once; else with its next renewal. */
+  /** Whether it learns of another authority at once rather than with its next renewal. */
   readonly follows: boolean
 }
 
-/** How a member stands to the two authorities; undefined: nobody waits for it, since all its certificates have ended. */
+/**
+ * The state of a member in a rotation. Undefined if all its certificates have ended or it is being rekeyed: the
+ * rotation does not wait for it.
+ */
 export function memberState(
   id: string,
   row: MemberRow,
@@ -57,7 +63,8 @@ export function memberState(
   const signers = row.certificates.map(({ authority }) => authority ?? current.fingerprint)
   const onItsWay = row.handedOut !== undefined && row.handedOut.expiresAtMs > nowMs ? row.handedOut : undefined
   if (onItsWay !== undefined) signers.push(onItsWay.authority)
-  // What is on its way may be stored already, and then counts for the member whatever it trusted before.
+  // A certificate that was sent may already be stored, so the member must trust the second authority by that bundle
+  // too.
   const known = [row.trusts ?? [], ...(onItsWay === undefined ? [] : [onItsWay.bundle])]
   return {
     id,
@@ -69,7 +76,7 @@ export function memberState(
   }
 }
 
-/** Whether the token can be used, and names none of the authorities that remain when only `remaining` does. */
+/** Whether the token is usable and would not name an authority in use if only `remaining` were left. */
 export function needsOther(
   token: TokenRow,
   remaining: KnownAuthority,
@@ -82,7 +89,7 @@ export function needsOther(
 
 export interface Waiting {
   readonly members: readonly MemberState[]
-  /** Ids. */
+  /** Ids of the tokens. */
   readonly tokens: readonly string[]
 }
 
@@ -92,8 +99,8 @@ interface Rows {
 }
 
 /**
- * Who keeps the next step from being done: in `announced` that the second authority signs and serves, in `switched` that
- * the first one is removed, in `withdrawn` that the second one is.
+ * The members and tokens that delay the next step. In `announced`, the second authority is to sign and serve. In
+ * `switched`, the first one is to be removed. In `withdrawn`, the second one is to be removed.
  */
 export function waitingFor(row: AuthorityRow, { members, tokens }: Rows, nowMs: number): Waiting {
   const { next } = row
@@ -106,7 +113,8 @@ export function waitingFor(row: AuthorityRow, { members, tokens }: Rows, nowMs: 
     case 'switched':
       return { members: members.filter((one) => !one.knowsNext || one.usesCurrent), tokens: held }
     case 'withdrawn':
-      // Tokens of the second alone were made while it served, and those who show them are told the first at once.
+      // Tokens that name only the second authority were made while it served. Clusters that show them get the first one
+      // in the response.
       return { members: members.filter(({ usesNext }) => usesNext), tokens: [] }
   }
 }
@@ -135,14 +143,14 @@ export function dropped(row: AuthorityRow, nowMs: number): AuthorityRow {
   }
 }
 
-// What watchers are told of the authorities. Pure.
+// The message about authorities to watchers. Pure.
 
-/** Each renewal costs the broker a few milliseconds: one second for 50 members. */
+/** Each renewal costs the broker a few milliseconds, so the renewals of 50 members are spread over a second. */
 const MS_FOR_EACH = 20
 const MIN_WITHIN_MS = 1000
 const MAX_WITHIN_MS = 10 * 60_000
 
-/** Undefined where there was never more than one: members have it from their join. */
+/** Undefined if there has never been more than one authority: members have it from their join. */
 export function authoritiesMessage(view: LogView): Extract<WatchMessage, { t: 'authorities' }> | undefined {
   const row = view.get('authority', AUTHORITY_KEY)
   if (row === undefined || (row.next === undefined && row.removed.length === 0)) return undefined

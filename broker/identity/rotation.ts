@@ -1,6 +1,6 @@
 /**
- * The steps of a rotation, each one transaction: what is decided is in the store, and any replica, or the broker's next
- * start, goes on from there. Each step may be asked for again.
+ * The steps of a rotation, each one transaction. Each decision is in the store, so any replica, or the broker after a
+ * restart, continues from it. Each step may be repeated.
  */
 import { RefusedError } from '../../protocol/protocol.ts'
 import {
@@ -31,11 +31,11 @@ const MAX_NAMED = 20
 
 export interface StepDone {
   readonly row: AuthorityRow
-  /** It was so before, and nothing was done. */
+  /** The step was done before, and nothing was changed. */
   readonly repeated: boolean
 }
 
-/** Throws RefusedError where no broker of this release has started on this store yet. */
+/** Throws RefusedError if no broker of this release has started on this store yet. */
 export function requireAuthority(view: LogView): AuthorityRow {
   const row = view.get('authority', AUTHORITY_KEY)
   if (row !== undefined) return row
@@ -45,12 +45,12 @@ export function requireAuthority(view: LogView): AuthorityRow {
   )
 }
 
-/** What stands in the way of the next step; empty where nothing rotates. */
+/** The members and tokens that delay the next step. Empty without a rotation. */
 export function waitingNow(view: LogView, row: AuthorityRow, nowMs: number): Waiting {
   return waitingFor(row, { members: memberStates(view, row, nowMs), tokens: view.list('token') }, nowMs)
 }
 
-/** Of all members that are waited for, by id. */
+/** The states of all members for which a rotation waits, by id. */
 export function memberStates(view: LogView, row: AuthorityRow, nowMs: number): readonly MemberState[] {
   return view.list('member').flatMap(({ key, value }) => {
     const state = isLive(value) ? memberState(key, value, row, nowMs) : undefined
@@ -61,13 +61,14 @@ export function memberStates(view: LogView, row: AuthorityRow, nowMs: number): r
 export interface AnnounceInit {
   readonly clusterset: string
   readonly nowMs: number
-  /** One that is announced already signs and serves from now on, whoever has not got it. */
+  /** Makes an announced authority sign and serve at once, even if members do not trust it yet. */
   readonly force: boolean
 }
 
 /**
- * Announces a second authority. One that is being withdrawn is taken up again; without `wanted` there must be one.
- * Throws RefusedError where another one is announced, it cannot be one, or none is announced that could be forced.
+ * Announces a second authority. One that is being withdrawn is announced again. Without `wanted`, there must be one.
+ * Throws RefusedError if another one is announced, if `wanted` cannot be an authority, or if `force` is set and none is
+ * announced.
  */
 export function announce(
   tx: Transaction,
@@ -103,17 +104,17 @@ function forceSwitch(tx: Transaction, row: AuthorityRow, next: NextAuthority, no
   return write(tx, { ...row, next: inPhase(next, 'switched', nowMs) })
 }
 
-/** Tokens by which no broker can be found any more. */
+/** Revokes tokens that name only the authority that is no longer used: a broker cannot be found by them. */
 function revokeUseless(tx: Transaction, row: AuthorityRow, remaining: KnownAuthority, nowMs: number): void {
   for (const { key, value } of tx.list('token')) {
     if (needsOther(value, remaining, row, nowMs)) tx.put('token', key, { ...value, revokedAtMs: nowMs })
   }
 }
 
-/** What happens by itself once nothing waits for it. */
+/** A step that the broker takes by itself once nothing delays it. */
 export type Advance = 'switched' | 'dropped'
 
-/** What is due; undefined: nothing, or somebody is waited for. */
+/** The step that is due. Undefined if there is none, or if members or tokens delay it. */
 export function dueAdvance(view: LogView, nowMs: number): Advance | undefined {
   const row = view.get('authority', AUTHORITY_KEY)
   const phase = row?.next?.phase
@@ -122,7 +123,7 @@ export function dueAdvance(view: LogView, nowMs: number): Advance | undefined {
   return phase === 'announced' ? 'switched' : 'dropped'
 }
 
-/** Does it, where it is still due in this transaction. */
+/** Takes the step if it is still due in this transaction. */
 export function advance(tx: Transaction, wanted: Advance, nowMs: number): AuthorityRow | undefined {
   const row = tx.get('authority', AUTHORITY_KEY)
   if (row?.next === undefined || dueAdvance(tx, nowMs) !== wanted) return undefined
@@ -131,8 +132,8 @@ export function advance(tx: Transaction, wanted: Advance, nowMs: number): Author
 }
 
 /**
- * Removes the first authority. Throws RefusedError with the members and tokens that depend on it, unless `force`; where
- * the second one does not sign yet; and where there is no rotation.
+ * Removes the first authority. Throws RefusedError naming the members and tokens that depend on it, unless `force` is
+ * set. Also throws if the second one does not sign yet, and if there is no rotation.
  */
 export function finishRotation(tx: Transaction, { force }: { readonly force: boolean }, nowMs: number): StepDone {
   const row = requireAuthority(tx)
@@ -148,7 +149,7 @@ export function finishRotation(tx: Transaction, { force }: { readonly force: boo
     )
   }
   const waiting = waitingNow(tx, row, nowMs)
-  // Nobody has a certificate of the new one yet: all would be cut off.
+  // No member has a certificate of the new authority yet: all would lose access.
   if (next.phase !== 'switched' || (!force && !isFree(waiting))) throw inUse(row, waiting)
   revokeUseless(tx, row, next, nowMs)
   for (const { key, value } of tx.list('member')) {
@@ -157,7 +158,7 @@ export function finishRotation(tx: Transaction, { force }: { readonly force: boo
   return { row: write(tx, finished(row, nowMs)), repeated: false }
 }
 
-/** Goes back to the first authority. Throws RefusedError where there is no rotation. */
+/** Goes back to the first authority. Throws RefusedError if there is no rotation. */
 export function abortRotation(tx: Transaction, nowMs: number): StepDone {
   const row = requireAuthority(tx)
   const { next } = row
@@ -168,13 +169,13 @@ export function abortRotation(tx: Transaction, nowMs: number): StepDone {
     throw refuse('AuthorityNotRotating', `no authority is announced${over}`)
   }
   if (next.phase === 'withdrawn') return { row, repeated: true }
-  // Nobody has anything of it yet.
+  // No member has a certificate of it yet.
   if (next.phase === 'announced' && memberStates(tx, row, nowMs).every(({ usesNext }) => !usesNext))
     return { row: write(tx, dropped(row, nowMs)), repeated: false }
   return { row: write(tx, { ...row, next: inPhase(next, 'withdrawn', nowMs) }), repeated: false }
 }
 
-/** Why a member is waited for, for people. */
+/** Why the rotation waits for a member, as text for operators. */
 export function waitsText({ knowsNext, endsAtMs, follows }: MemberState, phase: NextAuthority['phase']): string {
   const until = `at the latest until ${timeText(endsAtMs)}, when its certificate ends`
   const learns = follows ? '' : '; it renews by its own time, as members of earlier releases do'
@@ -226,27 +227,27 @@ export interface AuthorityFacts {
   readonly fingerprint: string
   readonly notBefore: string
   readonly notAfter: string
-  /** It signs members and the broker's own certificate now. */
+  /** It signs certificates of members and the broker's own certificate now. */
   readonly signs: boolean
 }
 
 export interface AuthorityStatus {
-  /** `steady`: there is one. */
+  /** `steady`: there is one authority. */
   readonly phase: 'steady' | 'announced' | 'switched' | 'withdrawn'
   readonly since: string
   readonly current: AuthorityFacts
   readonly next?: AuthorityFacts
-  /** `finish` would be refused, or what comes by itself does not come yet. */
+  /** What delays the next step, whether an operator or the broker takes it. */
   readonly waitsFor: {
     readonly members: readonly { readonly id: string; readonly why: string }[]
-    /** Ids of tokens that name the old authority alone. */
+    /** Ids of tokens that name only the old authority. */
     readonly tokens: readonly string[]
   }
   readonly members: readonly {
     readonly id: string
     readonly knowsNext: boolean
     readonly uses: 'current' | 'next' | 'both' | 'other'
-    /** It learns of another authority at once; false: with its next renewal, as members of earlier releases do. */
+    /** Whether it learns of another authority at once. Members of earlier releases learn it at their next renewal. */
     readonly follows: boolean
     readonly certificateEnds: string
   }[]

@@ -1,6 +1,6 @@
 /**
- * Keys of certificate authorities that the replicas of a store have in common. Which authorities count is in the log;
- * each replica keeps a copy of their keys in its own state directory.
+ * Keys of certificate authorities that the replicas of a store share. The log determines which authorities are in use.
+ * Each replica keeps a copy of their keys in its own state directory.
  */
 import type { KeyObject } from 'node:crypto'
 import { certificateToPem, fingerprint, keyFromPem, keyToPem } from '../../protocol/identity/identity.ts'
@@ -17,9 +17,9 @@ import {
   writeAuthorityKey,
 } from '../store/store.ts'
 
-/** `signal` ends what is under way. All throw StateError. */
+/** `signal` aborts operations in progress. All methods throw StateError. */
 export function sharedKeys(store: EtcdStore, signal: AbortSignal): SharedKeys {
-  /** Fingerprints of authorities whose keys were taken away: once is enough. */
+  /** Fingerprints of authorities whose keys were removed already. */
   const removed = new Set<string>()
   const get = async (certificate: Uint8Array): Promise<KeyObject | undefined> => {
     const pem = await readAuthorityKey(store, fingerprint(certificate), signal)
@@ -41,8 +41,8 @@ export function sharedKeys(store: EtcdStore, signal: AbortSignal): SharedKeys {
 }
 
 /**
- * As files of a state directory, which a move of the store takes along: those of the authorities that count here and
- * have their keys here. Undefined: there are none. Throws StateError.
+ * The shared authorities as files of a state directory, for a move of the store: those in use whose keys are shared.
+ * Undefined if the current authority is not among them. Throws StateError.
  */
 export async function readSharedFiles(
   store: EtcdStore,
@@ -62,7 +62,10 @@ export async function readSharedFiles(
   return files[CA_CERTIFICATE] === undefined ? undefined : files
 }
 
-/** The reverse. A certificate without its key is left out: the key is elsewhere. Throws StateError. */
+/**
+ * Shares the authorities of these files. A certificate without a key is left out: its key is elsewhere. Throws
+ * StateError.
+ */
 export async function shareFiles(
   store: EtcdStore,
   files: Readonly<Record<string, string>>,
@@ -80,7 +83,7 @@ function keyOf(store: EtcdStore, certificate: Uint8Array, pem: string): KeyObjec
     const key = keyFromPem(pem)
     if (isPair(certificate, key)) return key
   } catch {
-    // Said below.
+    // The error below covers this case.
   }
   const name = store.keys.authority(fingerprint(certificate)).toString()
   const text = `${store.where}: key ${name} is damaged (no private key of its authority): restore etcd from a backup`

@@ -1,59 +1,68 @@
 /**
- * Which certificate of a member may be used. One is in use; one that was renewed from it takes its place when it is
- * used for the first time, and not before: where the answer to a renewal was lost, the one in use goes on. What was
- * replaced goes on for a short overlap, then it is refused, and a caller that shows it has a copy of it. Pure.
+ * Which certificate of a member may be used. One is in use. A certificate that was renewed from it replaces it at its
+ * first use, and not before: if the response to a renewal is lost, the one in use stays valid. A replaced certificate
+ * may be used for a short overlap. Then it is refused, and a caller that shows it has a copy of it. Pure.
  *
  *   in use ──renewal──► issued, not used ──first use──► in use
  *                                                         │ the one before
  *                                                         ▼
  *                                                 overlap (5 min) ──► superseded: refused, reported as a copy
  *
- * What was issued and never used is written down nowhere: a certificate names the one it renews (Peer.renews). So no
- * number of renewals takes anything from anybody.
+ * A certificate that was issued and never used is not stored: each certificate names the one that it renews
+ * (Peer.renews). So no number of renewals invalidates the certificate in use.
  *
- * Two agents of one cluster may renew the same certificate at once, and both use what they got. Each then finds the one
- * that is stored, well before the overlap ends. Where both are still used afterwards, two hold the identity that do not
- * share a store: one of them is a thief, and the certificates do not say which. Neither is preferred: no certificate of
- * the member is taken any more (`forked`) until it gets a new identity. One late use is only refused and reported: an
- * agent that was suspended for minutes looks into its store then.
+ * Two agents of one cluster may renew the same certificate at once, and both use the result. Each then finds the one
+ * that is stored, well before the overlap ends. If both certificates are still used afterwards, two parties that do not
+ * share a store hold the identity: one of them is a thief, and the certificates do not show which. The broker prefers
+ * neither: it accepts no certificate of the member (`forked`) until the member gets a new identity. A single late use
+ * is only refused and reported: an agent that was suspended for minutes reads its store then.
  *
- * The same is so where a thief renews first, and the owner comes back with what was replaced. The certificates alone
- * would not tell that from an old copy, which must end nothing. So the broker remembers which processes have used a
- * certificate (Peer.process). If the only one of them is the process that went over to the next certificate, what is
- * shown late is a copy. If there was another one, the late caller may be that one, or the same agent after a restart.
+ * The same applies if a thief renews first and the owner shows the replaced certificate. The certificates alone do not
+ * distinguish that from an old copy, which must not end anything. So the broker stores which processes have used a
+ * certificate (Peer.process). If the process that renewed it is the only one, a late use is a copy. If there was another
+ * one, the late caller may be that one, or the same agent after a restart.
  */
 import type { Peer } from '../../protocol/protocol.ts'
 import { MEMBER_VALIDITY_MS } from '../../protocol/identity/identity.ts'
 import type { IssuedCertificate, MemberRow, SupersededCertificate } from '../store/store.ts'
 
-/** Two agents of one cluster that both think they lead see each other's renewal in the store sooner than this. */
+/** Two agents of one cluster that both act as leader see each other's renewal in their store within less than this. */
 export const OVERLAP_MS = 5 * 60_000
-/** An agent that is refused has looked into its store by then. */
+/** An agent that is refused has read its store again within this time. */
 const LATE_MS = 60_000
-/** Remembered, so that what was renewed from them is known too; and as many again of those in doubt. */
+/**
+ * Limit of replaced certificates that are kept, so that those that were renewed from them are recognized. Doubtful ones
+ * have the same limit again.
+ */
 const MAX_SUPERSEDED = 16
-/** Agents of one cluster that renew at the same moment: more are none, and would push each other off the list. */
+/**
+ * Limit of certificates that agents of one cluster renew from the same one at the same time. More do not occur, and
+ * would push each other off the list.
+ */
 const MAX_AT_ONCE = 4
-/** Of one certificate. The first ones count: a thief who comes later can push none of them off the list. */
+/** Processes that are stored per certificate. The first ones count: a later thief cannot displace them. */
 export const MAX_PROCESSES = 8
 
 export type CertificatePeer = Pick<Peer, 'serial' | 'issuedAtMs' | 'renews' | 'expiresAtMs' | 'authority' | 'process'>
 
 export type CertificateValidity =
-  /** `row`: a process that has not used it yet. */
+  /** `row`: stores a process that has not used it before. */
   | { readonly t: 'inUse'; readonly row?: MemberRow }
-  /** It may be used, and from then on the member's row is this one. */
+  /** It may be used, and the member's row is to be replaced by this one. */
   | { readonly t: 'firstUse'; readonly row: MemberRow }
   /** It was replaced a moment ago: it may be used, but not renewed. */
   | { readonly t: 'overlap'; readonly replacedAtMs: number }
   | { readonly t: 'expired'; readonly expiresAtMs: number }
-  /** It belongs to this membership, and was replaced; undefined: not known when. `row` has it written down, as of forked. */
+  /**
+   * It belongs to this membership and was replaced; the time is undefined if unknown. `row`, if present, stores the
+   * late use.
+   */
   | { readonly t: 'superseded'; readonly replacedAtMs: number | undefined; readonly row?: MemberRow }
-  /** Two hold this identity. `row` has it written down; absent: it is known. */
+  /** Two parties hold this identity. `row` stores that. Absent if it is stored already. */
   | { readonly t: 'forked'; readonly atMs: number; readonly row?: MemberRow }
-  /** An operator has asked for a new identity. */
+  /** An operator has requested a new identity. */
   | { readonly t: 'rekeyed'; readonly atMs: number }
-  /** It belongs to no membership that lasts. */
+  /** It belongs to no current membership. */
   | { readonly t: 'foreign' }
 
 export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs: number): CertificateValidity {
@@ -70,14 +79,14 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
     t: 'firstUse',
     row: replace(row, [usedBy(first, peer.process), ...rest], { atMs: nowMs, untilMs, ...replacedBy(peer.process) }),
   })
-  // A broker of an earlier release listed what it issued: the later ones were not used yet, as far as is known.
+  // A broker of an earlier release listed the certificates that it issued. The later ones count as not used yet.
   if (known !== undefined) return use(known, row.certificates.slice(at + 1), nowMs + OVERLAP_MS)
 
   const shown = issued(peer, serial, renews, nowMs)
   const current = row.certificates[0]
   if (current !== undefined && renews === current.serial) return use(shown, [], nowMs + OVERLAP_MS)
   const superseded = row.superseded ?? []
-  // Two were made of one, by two agents at once. The last that is used before the overlap ends is the one that stays.
+  // Two agents renewed the same certificate at once. The last one that is used before the overlap ends stays in use.
   const parent = superseded.find((one) => one.serial === renews && one.untilMs > nowMs)
   const isFork = current !== undefined && current.renews !== serial
   if (parent !== undefined && isFork) {
@@ -97,14 +106,15 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
   return { t: 'foreign' }
 }
 
-/** It may have been the owner's, and somebody else went on from it. */
+/** Whether the certificate may be the owner's, while another party renewed it. */
 function mayBeOwners(own: SupersededCertificate, { process }: CertificatePeer): boolean {
   return othersThan(own).length > 0 && (process === undefined || process !== own.replacedBy)
 }
 
 /**
- * Each agent of a cluster may be late once with it; a process that is late and goes on does not look into its store.
- * All are remembered, so that a thief cannot cover the owner's late use with one of his own; a cluster has no more.
+ * Each process of a cluster may use a replaced certificate late once. A process that goes on using it does not read its
+ * store, so it shares none. All late processes are stored, so that a thief cannot hide the owner's late use behind one
+ * of its own. More processes than the limit count as a fork, since a cluster does not have that many.
  */
 function usedLate(
   row: MemberRow,
@@ -130,7 +140,7 @@ function inUse(row: MemberRow, process: string | undefined): CertificateValidity
   return used === current ? { t: 'inUse' } : { t: 'inUse', row: { ...row, certificates: [used, ...rest] } }
 }
 
-/** The certificate itself where that says nothing new. */
+/** Returns the certificate itself if the use adds nothing. */
 function usedBy(certificate: IssuedCertificate, process: string | undefined): IssuedCertificate {
   const { processes = [] } = certificate
   if (process === undefined || processes.includes(process) || processes.length >= MAX_PROCESSES) return certificate
@@ -146,8 +156,8 @@ function fork(row: MemberRow, nowMs: number): CertificateValidity {
 }
 
 /**
- * Whether the certificate was issued after all that the row knows of: who issues one notes that the member was seen.
- * Then the row is older than the certificate. Certificates are dated in whole seconds.
+ * Whether the certificate was issued after everything that the row contains. The issuing broker stores that the member
+ * was seen, so such a row is older than the certificate. Certificates are dated in whole seconds.
  */
 export function isLaterThanKnown(
   { lastSeenMs, departedAtMs = 0 }: MemberRow,
@@ -160,15 +170,15 @@ export function mayBeUsed({ t }: CertificateValidity): boolean {
   return t === 'inUse' || t === 'firstUse' || t === 'overlap'
 }
 
-/** Serial numbers come from several libraries: upper or lower case, with or without leading zeros. */
+/** Serial numbers come from several libraries: in upper or lower case, with or without leading zeros. */
 export function normalSerial(hex: string): string {
   return hex.toLowerCase().replace(/^0+(?=.)/, '')
 }
 
 /**
- * A certificate that our CA gave to this member between a backup and its restore: the broker that knew of it wrote that
- * into rows that are lost. Members renew their certificates each day; without this a backup of yesterday would know
- * nobody. The latest counts: what it replaced in that time comes back no more once it has been used.
+ * Whether our CA issued the certificate to this member between a backup and its restore: the rows that named it are
+ * lost. Members renew their certificates daily, so without this a backup of yesterday would know no certificate in use.
+ * Only certificates issued no earlier than the one in use are accepted: what it replaced in that time cannot return.
  */
 function isOfLostTime({ restored, certificates }: MemberRow, { issuedAtMs }: CertificatePeer): boolean {
   if (restored === undefined || issuedAtMs === undefined) return false
@@ -177,7 +187,7 @@ function isOfLostTime({ restored, certificates }: MemberRow, { issuedAtMs }: Cer
   return issuedAtMs >= Math.max(fromMs, certificates[0]?.issuedAtMs ?? 0) && issuedAtMs <= restored.atMs
 }
 
-/** Later than the second of the join: in that second an earlier membership may have got it. */
+/** In the second of the join itself, an earlier membership may have got the certificate. */
 function isIssuedSince(joinedAtMs: number, { issuedAtMs }: CertificatePeer): boolean {
   return issuedAtMs !== undefined && issuedAtMs > joinedAtMs
 }
@@ -190,7 +200,7 @@ function issued(
 ): IssuedCertificate {
   return {
     serial,
-    // Where it is not known, the transport decides alone.
+    // If it is unknown, only the transport checks it.
     expiresAtMs: expiresAtMs ?? nowMs + MEMBER_VALIDITY_MS,
     ...(issuedAtMs === undefined ? {} : { issuedAtMs }),
     ...(renews === undefined ? {} : { renews }),
@@ -199,8 +209,8 @@ function issued(
 }
 
 /**
- * The row of a member that shows this certificate, where its use says something new: that it has the authorities that
- * came with it. Undefined: nothing new.
+ * The row of a member that shows this certificate, if the use proves that the member has the authorities that were sent
+ * with it. Undefined if the row would not change.
  */
 export function confirmedRow(row: MemberRow, { serial }: Pick<Peer, 'serial'>): MemberRow | undefined {
   const { handedOut, trusts } = row
@@ -224,8 +234,8 @@ function replace(
 }
 
 /**
- * The latest, and the first of those that somebody else than their user went on from: however often a thief renews what
- * he got, the owner's is known when it is shown.
+ * The latest ones, and the first ones that a party other than their user may have renewed: however often a thief renews
+ * its certificate, the owner's is recognized when it is shown.
  */
 function remembered(superseded: readonly SupersededCertificate[], nowMs: number): readonly SupersededCertificate[] {
   const isDoubtful = (one: SupersededCertificate): boolean =>
@@ -237,7 +247,7 @@ function remembered(superseded: readonly SupersededCertificate[], nowMs: number)
   return superseded.filter((one) => kept.has(one))
 }
 
-/** Who used it beside the process that went on from it. */
+/** The processes that used it, other than the one that renewed it. */
 function othersThan({ processes = [], replacedBy }: SupersededCertificate): readonly string[] {
   return processes.filter((one) => one !== replacedBy)
 }

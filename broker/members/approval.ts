@@ -1,6 +1,7 @@
 /**
- * The operator's word on who joins. Where it is needed, a join puts itself into the list (waiting-joins.ts) and is
- * answered JoinAwaitsApproval until somebody has accepted it; nothing is signed, allocated or told before that.
+ * Approval of joins by an operator. Where approval is required, a join is put on the list (waiting-joins.ts) and is
+ * answered with JoinAwaitsApproval until an operator accepts it. Before that, the broker signs nothing, allocates
+ * nothing and reports nothing to other members.
  */
 import type { ClusterId } from '../../model/model.ts'
 import { type JoinRequest, RefusedError } from '../../protocol/protocol.ts'
@@ -40,12 +41,12 @@ export interface ApprovalDeps {
   readonly audit: Audit
 }
 
-/** One request to join, and who sent it. */
+/** A request to join and the address that it came from. */
 export interface JoinCall {
   readonly cluster: ClusterId
   readonly request: JoinRequest
   readonly address: string
-  /** Monotonic. */
+  /** Start of the request on the monotonic clock. */
   readonly startedMs: number
 }
 
@@ -56,36 +57,38 @@ interface HeldToken {
 }
 
 export interface ApprovalAsk {
-  /** Throws RefusedError where the token was shown too often. */
+  /** Throws RefusedError if the token has been shown too often. */
   readonly pace: () => void
-  /** Whom this join would give global addresses. Throws RefusedError where it cannot be granted anyway. */
+  /**
+   * The members that this join would give global addresses. Throws RefusedError if the join cannot be granted anyway.
+   */
   readonly renumbered: (keyHash: string) => Promise<readonly string[]>
 }
 
-/** `free`: nobody is asked. */
+/** `free`: the join needs no approval. */
 type Answer = WaitingAnswer | { readonly t: 'free' }
 
 export class Approval {
   readonly #deps: ApprovalDeps
   readonly #ofAll: boolean
-  /** By token and key. */
+  /** Limits how often a key asks whether its join is approved, by token and key. */
   readonly #gate: JoinGate
 
-  /** `ofAll`: every join is asked about; otherwise those whose token says so. */
+  /** `ofAll`: every join needs approval. Otherwise only joins whose token requires it. */
   constructor(deps: ApprovalDeps, ofAll: boolean) {
     this.#deps = deps
     this.#ofAll = ofAll
     this.#gate = new JoinGate(deps.clock, () => 'asked too often whether the join is approved')
   }
 
-  /** Whether an operator is asked about joins with this token. */
+  /** Whether joins with this token need the approval of an operator. */
   isNeeded({ approve }: Pick<TokenRow, 'approve'>): boolean {
     return this.#ofAll || approve === true
   }
 
   /**
-   * Resolves when the join may go on. True: an operator has accepted this very key; false: nobody is asked. Throws
-   * RefusedError: JoinAwaitsApproval while nobody has answered.
+   * Resolves when the join may proceed: true if an operator has accepted this key, false if the join needs no approval.
+   * Throws RefusedError; the reason is JoinAwaitsApproval as long as no operator has answered.
    */
   async require(call: JoinCall, { pace, renumbered }: ApprovalAsk): Promise<boolean> {
     const { log, clock } = this.#deps
@@ -95,7 +98,7 @@ export class Approval {
     if (!this.isNeeded(token.row)) return false
     const keyHash = await hashOf(request)
     const known = waitingJoin(log, cluster, token.id, bearer.nowMs)
-    // Who shows the token with another key must not slow down the one that waits with it.
+    // A caller that shows the token with another key must not slow down the caller that waits with it.
     if (known?.keyHash === keyHash) this.#pace(`${token.id}/${keyHash}`)
     else pace()
     if (checkToken(log, request.secret, { ...bearer, keyHash }).repeated) return false
@@ -108,8 +111,9 @@ export class Approval {
   }
 
   /**
-   * Inside the transaction that joins: takes what was accepted out of the list. True: an operator has accepted these
-   * facts; false: nobody is asked. Throws RefusedError where it is not accepted, or not any more.
+   * Runs inside the transaction of the join and removes the accepted row from the list. Returns true if an operator has
+   * accepted these facts, false if the join needs no approval. Throws RefusedError if the join is not accepted, or no
+   * longer is.
    */
   take(tx: Transaction, { cluster, request }: JoinCall, token: HeldToken, keyHash: string): boolean {
     const row = waitingJoin(tx, cluster, token.id, this.#deps.clock.now())
@@ -119,7 +123,7 @@ export class Approval {
     return isNeeded
   }
 
-  /** The one that waits wants to join no more. Throws RefusedError. */
+  /** The waiting cluster withdraws its join. Throws RefusedError. */
   async withdraw(request: JoinRequest, token: string, { address, startedMs }: Omit<JoinCall, 'cluster' | 'request'>) {
     const { log, clock, audit, logger } = this.#deps
     this.#pace(token)
@@ -147,7 +151,7 @@ export class Approval {
     logger.info('a cluster waits for approval no more: it was withdrawn there', { cluster: gone, token, address })
   }
 
-  /** To be called now and then, inside a transaction: those whose tokens have ended wait no more. */
+  /** Removes waiting joins whose tokens have ended. The caller runs it regularly inside a transaction. */
   prune(tx: Transaction): void {
     const { clock, audit } = this.#deps
     for (const { cluster, token, row } of pruneWaiting(tx, clock.now())) {
@@ -191,12 +195,15 @@ export class Approval {
   }
 }
 
-/** Whether a join was neither granted nor refused. */
+/** Whether the error means that the join waits for approval: it was neither granted nor refused. */
 export function isWaiting(error: unknown): boolean {
   return error instanceof RefusedError && error.reason === 'JoinAwaitsApproval'
 }
 
-/** Of a look: what a join changes for others, the operator is told. */
+/**
+ * The refusal of a look at a join that needs approval: what the join changes for other members is shown to the operator
+ * only.
+ */
 export function lookNeedsApproval(): RefusedError {
   const text = 'approval: an operator of the broker decides about this join, and is told what it changes for others'
   return new RefusedError('JoinAwaitsApproval', 'approval', text)

@@ -1,6 +1,6 @@
 /**
- * What a member states of itself after its join. Where an operator decides about joins, he decides about ranges that
- * are stated later, too: else a cluster would be accepted with ranges that harm nobody, and take another's afterwards.
+ * Facts that a member states after its join. Where an operator approves joins, ranges that a member states later need
+ * approval too. Otherwise a cluster could be accepted with harmless ranges and then claim those of another member.
  * Each function runs inside a transaction.
  */
 import type { ClusterId } from '../../model/model.ts'
@@ -27,19 +27,19 @@ import { changeFacts } from './membership.ts'
 const MAX_RENUMBERS = 16
 
 export interface StatedFacts {
-  /** Facts that count from now on and did not before; undefined: none. */
+  /** Facts that take effect with this call. Undefined if there are none. */
   readonly taken?: ClusterFacts
-  /** Other members that had no global addresses and have some now. */
+  /** Other members that had no global addresses before and have some now. */
   readonly renumbered: readonly ClusterId[]
-  /** The ranges were not taken, with the rest of the facts. */
+  /** Why the ranges were not taken; the other facts were. */
   readonly refused?: Refusal
-  /** Ranges that wait since this very message. */
+  /** Ranges that wait for approval since this call. */
   readonly waits?: { readonly ranges: Ranges; readonly renumbers: readonly string[] }
 }
 
 /**
- * Takes the facts, or all of them but the ranges, which wait then. Node networks are not known at a join and change
- * with the nodes: they wait only where other members would be renumbered. Throws RefusedError.
+ * Takes the facts. Ranges that need approval are left out and wait. Required ranges (node networks) are not known at
+ * the join and change with the nodes, so they wait only if other members would be renumbered. Throws RefusedError.
  */
 export function stateFacts(tx: Transaction, facts: ClusterFacts, context: WriteContext): StatedFacts {
   const row = tx.get('member', context.cluster)
@@ -48,7 +48,7 @@ export function stateFacts(tx: Transaction, facts: ClusterFacts, context: WriteC
   const isAccepted = row.changed?.acceptedAtMs !== undefined && areSameRanges(row.changed, facts)
   const field = widened(facts, row.facts).at(0)
   if (field === undefined || isAccepted) return taken(tx, facts, context)
-  // What would be refused anyway does not wait.
+  // Facts that would be refused anyway do not wait: this call throws for them.
   const renumbers = hitBy(tx, { ...row, facts }, context)
   if (field === 'neededCIDRs' && renumbers.length === 0) return taken(tx, facts, context)
   const isKnown = row.changed !== undefined && areSameRanges(row.changed, facts)
@@ -69,14 +69,14 @@ function taken(tx: Transaction, facts: ClusterFacts, context: WriteContext): Sta
   return { ...(changed ? { taken: facts } : {}), renumbered }
 }
 
-/** Members whose ranges were accepted, and do not count yet. */
+/** Whether an operator has accepted ranges of this member that are not in effect yet. */
 export function isAccepted(row: MemberRow | undefined): boolean {
   return isLive(row) && row.changed?.acceptedAtMs !== undefined
 }
 
 /**
- * Lets the accepted ranges of the member count. They wait again where they cannot be granted any more: `refused` says
- * why. Undefined: there are none.
+ * Puts the accepted ranges of the member into effect. If they can no longer be granted, they wait again and `refused`
+ * says why. Undefined if the member has no accepted ranges.
  */
 export function takeAccepted(tx: Transaction, context: WriteContext): StatedFacts | undefined {
   const row = tx.get('member', context.cluster)
@@ -92,7 +92,10 @@ export function takeAccepted(tx: Transaction, context: WriteContext): StatedFact
   }
 }
 
-/** Of facts whose ranges wait, or were refused. `field` is one of those that are other than the accepted ones. */
+/**
+ * The refusal of ranges that wait for approval or that an operator refused. `field` is one that differs from the
+ * accepted ranges.
+ */
 function rangesRefusal(
   field: string,
   { changed, facts }: Required<Pick<MemberRow, 'changed' | 'facts'>>,
@@ -120,7 +123,10 @@ interface AcceptedRangesDeps {
   readonly audit: Audit
 }
 
-/** Ranges that an operator has accepted count as soon as a broker sees his answer, whoever wrote it into the store. */
+/**
+ * Puts ranges into effect as soon as this broker sees that an operator accepted them, whichever process wrote the
+ * answer.
+ */
 export class AcceptedRanges {
   readonly #deps: AcceptedRangesDeps
   readonly #rules: WriteRules
@@ -130,7 +136,10 @@ export class AcceptedRanges {
     this.#rules = rules
   }
 
-  /** To be called when these members have changed, and now and then with all: what failed is tried again. */
+  /**
+   * The caller runs it when these members have changed, and regularly for all members, so that a failed attempt is
+   * repeated.
+   */
   take(members: readonly ClusterId[]): void {
     const { log, logger } = this.#deps
     for (const cluster of members.filter((one) => isAccepted(log.get('member', one)))) {

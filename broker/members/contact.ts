@@ -1,6 +1,6 @@
 /**
- * Who is in contact, written down for processes that read the database beside the broker. It is in rows of its own:
- * whenever a member's row changes, the whole clusterset is looked at anew, and contact changes all the time.
+ * Stores which members are in contact, for processes that read the database beside the broker. Contact has rows of its
+ * own: it changes all the time, and each change of a member's row triggers a review of the whole clusterset.
  */
 import type { ClusterId } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -14,12 +14,12 @@ import {
   isLive,
 } from '../store/store.ts'
 
-/** The broker notes this often who is in contact. */
+/** Interval at which the broker stores which members are in contact. */
 export const NOTE_CONTACT_MS = 60_000
-/** What it noted counts this long: a broker that was killed cannot take it back. */
+/** How long a stored contact is valid: a broker that was killed cannot withdraw it. */
 const CONTACT_COUNTS_MS = 2.5 * NOTE_CONTACT_MS
 
-/** Of a member that is live. What an earlier release noted is in the member's row. */
+/** The contact of a live member. Earlier releases stored it in the member's row. */
 export function contactOf(view: LogView, cluster: string, row: MemberRow): ContactRow {
   const { lastSeenMs, connectedSinceMs } = row
   const noted = view.get('contact', cluster)
@@ -27,7 +27,7 @@ export function contactOf(view: LogView, cluster: string, row: MemberRow): Conta
   return connectedSinceMs === undefined ? { lastSeenMs } : { lastSeenMs, connectedSinceMs }
 }
 
-/** Notes whether the member has a stream open now. */
+/** Stores whether the member has a stream open now. */
 export function noteContact(tx: Transaction, cluster: string, connected: boolean, nowMs: number): void {
   const row = tx.get('member', cluster)
   if (!isLive(row)) return
@@ -38,7 +38,7 @@ export function noteContact(tx: Transaction, cluster: string, connected: boolean
   } else if (before.connectedSinceMs !== undefined) tx.put('contact', cluster, { lastSeenMs: before.lastSeenMs })
 }
 
-/** As noteContact(), at the moment in which a stream begins or ends: the member was there. */
+/** As noteContact(), when a stream begins or ends: the member was connected at `nowMs` in both cases. */
 export function noteSeen(tx: Transaction, cluster: string, connected: boolean, nowMs: number): void {
   const row = tx.get('member', cluster)
   if (!isLive(row)) return
@@ -47,7 +47,7 @@ export function noteSeen(tx: Transaction, cluster: string, connected: boolean, n
   tx.put('contact', cluster, { lastSeenMs: nowMs, ...(since === undefined ? {} : { connectedSinceMs: since }) })
 }
 
-/** The member begins anew, or has gone. */
+/** For a member that joins again or departs. */
 export function forgetContact(tx: Transaction, cluster: string): void {
   tx.remove('contact', cluster)
 }
@@ -56,7 +56,7 @@ export function isInContact({ connectedSinceMs, lastSeenMs }: ContactRow, nowMs:
   return connectedSinceMs !== undefined && nowMs - lastSeenMs <= CONTACT_COUNTS_MS
 }
 
-/** Members whose contact is written down in one transaction. */
+/** Number of members whose contact is stored in one transaction. */
 const NOTED_AT_ONCE = 100
 const NOTE_SOON_MS = 1000
 
@@ -67,20 +67,20 @@ interface ContactNotesDeps {
 }
 
 interface ContactNotesInit {
-  /** It has a stream at this broker. */
+  /** Whether the member has a stream open at this broker. */
   readonly isHere: (cluster: ClusterId) => boolean
-  /** It has one at another broker of the same store, which notes it. */
+  /** Whether the member has a stream open at another broker of the same store, which stores that itself. */
   readonly isElsewhere: (cluster: ClusterId) => boolean
 }
 
 /**
- * Writes down who has a stream open, a moment later and together: after a restart all members come at once. In parts,
- * so that what others wait for comes in between.
+ * Stores which members have a stream open. Changes are collected for a second, since all members connect at once after
+ * a restart, and written in several transactions, so that other transactions can run in between.
  */
 export class ContactNotes {
   readonly #deps: ContactNotesDeps
   readonly #init: ContactNotesInit
-  /** Members whose streams have begun or ended, and when. */
+  /** Members whose streams have begun or ended, with the wall-clock time. */
   readonly #seen = new Map<ClusterId, number>()
   #cancel: (() => void) | undefined
 
@@ -89,7 +89,7 @@ export class ContactNotes {
     this.#init = init
   }
 
-  /** A stream of it has begun or ended. */
+  /** A stream of this member has begun or ended. */
   seen(cluster: ClusterId): void {
     const { clock, logger } = this.#deps
     this.#seen.set(cluster, clock.now())
@@ -97,7 +97,7 @@ export class ContactNotes {
     this.#cancel ??= clock.setTimer(NOTE_SOON_MS, () => void this.#noteSeen().catch(failed))
   }
 
-  /** Of all members, for processes that read the store beside the broker. Throws StateError. */
+  /** Stores the contact of all members, for processes that read the store beside the broker. Throws StateError. */
   async noteAll(members: readonly string[]): Promise<void> {
     const { clock } = this.#deps
     const { isHere, isElsewhere } = this.#init
@@ -133,11 +133,14 @@ export class ContactNotes {
 
 interface SilentMember {
   readonly cluster: ClusterId
-  /** Whole milliseconds. */
+  /** How long it has been silent, in whole milliseconds. */
   readonly forMs: number
 }
 
-/** When each member was last connected, by the monotonic clock: the time that this broker was away does not count. */
+/**
+ * When each member was last connected, by the monotonic clock: time during which this broker did not run is not
+ * counted.
+ */
 export class HeardMembers {
   readonly #clock: Pick<Clock, 'monotonic'>
   readonly #startedAt: number
@@ -153,8 +156,8 @@ export class HeardMembers {
   }
 
   /**
-   * Which of `live` are not connected, and for how long. Those that are connected count as of now; all others are
-   * forgotten.
+   * The members of `live` that are not connected, and for how long. Notes the connected ones as of now, and forgets all
+   * members that are not in `live`.
    */
   silent(live: readonly ClusterId[], isConnected: (cluster: ClusterId) => boolean): readonly SilentMember[] {
     const now = this.#clock.monotonic()
@@ -169,8 +172,8 @@ export class HeardMembers {
 
 /** The other brokers of the same store. */
 export interface Replicas {
-  /** Whether a member has a stream open at one of them. */
+  /** Whether a member has a stream open at one of the other brokers. */
   isConnectedElsewhere(cluster: string): boolean
-  /** Takes the members that have a stream open here. */
+  /** Reports the members that have a stream open at this broker. */
   report(members: readonly string[]): void
 }

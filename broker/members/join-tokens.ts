@@ -1,4 +1,7 @@
-/** Join tokens as rows: making, checking, spending, revoking. The secret is never stored, only its SHA-256. */
+/**
+ * Join tokens as rows of the store: checking, spending, revoking. Only the SHA-256 of the secret is stored, never the
+ * secret.
+ */
 import { timingSafeEqual } from 'node:crypto'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
@@ -10,17 +13,17 @@ import { isAccepted, usesHeld } from './waiting-joins.ts'
 
 export interface TokenBearer {
   readonly cluster: string
-  /** Absent while the signing request has not been looked at. */
+  /** Absent as long as the signing request has not been read. */
   readonly keyHash?: string
   readonly nowMs: number
 }
 
-/** That the store has, dead ones too. */
+/** Limit of tokens in the store, including those that can no longer be used. */
 export const MAX_TOKENS = 10_000
 
 const CREATE_ANOTHER = 'create a new one with "sealane token create"'
 
-/** 256 bits in base64url. */
+/** Whether the text has the form of a secret: 256 bits in base64url. */
 export function hasSecretForm(secret: string): boolean {
   return /^[A-Za-z0-9_-]{43}$/.test(secret)
 }
@@ -32,9 +35,8 @@ export function checkSecretForm(secret: string): void {
 }
 
 /**
- * The row of this secret if it may be used now by this bearer. A spent token is good again for the same cluster with
- * the same key, while the membership that it began lasts: then the answer to the first request was lost on its way.
- * Throws RefusedError.
+ * The row of this secret, if this bearer may use it now. The same cluster may use a spent token again with the same
+ * key, as long as the membership that it began lasts: the response to the first request was lost. Throws RefusedError.
  */
 export function checkToken(
   view: LogView,
@@ -70,7 +72,7 @@ export function unknownToken(): RefusedError {
   )
 }
 
-/** Who waits for approval holds a use of its token: nobody else takes it meanwhile. */
+/** A join that waits for approval holds a use of its token: no other caller can take that use. */
 function checkNotHeld(
   view: LogView,
   { id, row }: { readonly id: string; readonly row: TokenRow },
@@ -87,7 +89,10 @@ function checkNotHeld(
   )
 }
 
-/** A token of many uses lets in everybody who holds it, but not a member that was put out since it came in by it. */
+/**
+ * A token of many uses admits every cluster that holds it, except a member that was evicted after it had joined with
+ * it.
+ */
 function checkNotEvicted(
   view: LogView,
   { id, row }: { readonly id: string; readonly row: TokenRow },
@@ -103,7 +108,10 @@ function checkNotEvicted(
   )
 }
 
-/** Who has left, was evicted or has been succeeded must not come back with the old request. */
+/**
+ * Whether this repeats a granted request. A cluster that has left, was evicted or was succeeded cannot rejoin with the
+ * old request.
+ */
 function isRepeated(view: LogView, row: TokenRow, { cluster, keyHash }: TokenBearer): boolean {
   if (keyHash === undefined) return false
   const member = view.get('member', cluster)
@@ -122,7 +130,7 @@ export function spendToken(
   tx.put('token', token.id, { ...token.row, usesLeft: token.row.usesLeft - 1, uses: [...token.row.uses, use] })
 }
 
-/** Who waits with it waits for nothing any more. Throws RefusedError when there is no such token. */
+/** Revokes the token and removes the joins that wait with it. Throws RefusedError if there is no such token. */
 export function revokeToken(tx: Transaction, id: string, nowMs: number): TokenRow {
   const row = tx.get('token', id)
   if (row === undefined)
@@ -134,7 +142,7 @@ export function revokeToken(tx: Transaction, id: string, nowMs: number): TokenRo
   return revoked
 }
 
-/** Tokens of no use any more stay in the list for a week, so that a refusal can still say why. */
+/** How long tokens that can no longer be used stay in the list, so that a refusal can still say why. */
 const KEEP_DEAD_TOKENS_MS = 7 * 24 * 3_600_000
 
 export function pruneTokens(tx: Transaction, nowMs: number): void {
@@ -144,17 +152,17 @@ export function pruneTokens(tx: Transaction, nowMs: number): void {
   }
 }
 
-/** Whether a token of this secret is there, good or not. */
+/** Whether the store has a token of this secret, usable or not. */
 export function isKnownToken(view: LogView, secret: string): boolean {
   return findToken(view, secret) !== undefined
 }
 
-/** Id of the token of this secret; undefined: it is not known. */
+/** Id of the token of this secret. Undefined if there is none. */
 export function tokenId(view: LogView, secret: string): string | undefined {
   return findToken(view, secret)?.key
 }
 
-/** Looks at every token, so that the time it takes says nothing about any of them. */
+/** Compares every token, so that the duration reveals nothing about any of them. */
 function findToken(view: LogView, secret: string): { readonly key: string; readonly value: TokenRow } | undefined {
   const hash = Buffer.from(hashTokenSecret(secret), 'hex')
   let found: { readonly key: string; readonly value: TokenRow } | undefined
@@ -168,7 +176,7 @@ function refuse(reason: RefusalReason, message: string): RefusedError {
   return new RefusedError(reason, 'token', `token: ${message}`)
 }
 
-/** Failures at once, and one more in each of these. */
+/** A bucket of BURST failures, which regains one every REFILL_MS. */
 const BURST = 20
 const REFILL_MS = 3000
 const MAX_ADDRESSES = 4096
@@ -179,17 +187,17 @@ interface Failures {
 }
 
 /**
- * How many joins of one address may fail. Many clusters may come from one address, so a caller that shows a known token
- * passes all the same: only strangers lose by what strangers do.
+ * Limits how many joins from one address may fail. Many clusters may share an address, so a caller that shows a known
+ * token is not limited: failures of callers without a token only affect such callers.
  */
 export class JoinGate {
   readonly #clock: Clock
-  /** In the order of their last failure. */
+  /** Ordered by their last failure. */
   readonly #addresses = new Map<string, Failures>()
 
   readonly #says: (address: string) => string
 
-  /** `says` names what there was too much of. */
+  /** `says` names what the address did too often, for the refusal. */
   constructor(
     clock: Clock,
     says = (address: string) => `not known to this broker, and too many joins from ${address} have failed`,
@@ -198,7 +206,7 @@ export class JoinGate {
     this.#says = says
   }
 
-  /** Throws RefusedError (ResourceExhausted) for an address of which too many failed. */
+  /** Throws RefusedError (ResourceExhausted) if too many joins of this address failed. */
   check(address: string): void {
     const left = this.#left(address)
     if (left >= 1) return
@@ -207,7 +215,7 @@ export class JoinGate {
     throw new RefusedError('TooManyAttempts', 'token', message)
   }
 
-  /** One more failure of this address. */
+  /** Counts a failure of this address. */
   count(address: string): void {
     const left = Math.max(0, this.#left(address) - 1)
     this.#addresses.delete(address)

@@ -1,4 +1,7 @@
-/** How a cluster becomes a member, and what it would change for others: the calls of those who are none yet. */
+/**
+ * How a cluster becomes a member, and what its join would change for other members: the calls of callers that are not
+ * members yet.
+ */
 import {
   type Prefix,
   classifyAddress,
@@ -48,22 +51,25 @@ import {
 } from './join-tokens.ts'
 import { type JoinOutcome, checkNewId, joinMember, lookAtJoin } from './membership.ts'
 
-// Whether the address that a member called from when it joined is its own. Something on the way may have put its own
-// there: a kube-proxy, a load balancer, the bridge of this pod. Whether others are seen under the same address is not
-// asked here: they may come later, so the gateways compare. Pure.
+// Whether the address from which a member called at its join is its own. A hop in between may have replaced it: a
+// kube-proxy, a load balancer, the bridge of this pod. Whether other members appear under the same address is not
+// checked here: they may join later, so the gateways compare the addresses. Pure.
 
 const LANES = parsePrefix(LANE_ADDRESS_RANGE)
 
 export interface ObservedView {
-  /** Addresses reach the broker as they were sent; false behind a Service that puts the node's own in their place. */
+  /**
+   * Whether packets reach the broker with their original source address. False behind a Service that replaces it with
+   * that of a node.
+   */
   readonly sourcesKept: boolean
-  /** Of this machine or pod, and of the next hops of its routes. */
+  /** Addresses of this machine or pod, and of the next hops of its routes. */
   readonly near: readonly string[]
-  /** Of the members' pods and Services, and those that the broker gives out. */
+  /** Ranges of the members' pods and Services, and those from which the broker allocates. */
   readonly ranges: readonly Prefix[]
 }
 
-/** Why the address does not count, in words; undefined when it does. */
+/** Why the observed address is not used, as text. Undefined if it is used. */
 export function observedDoubt(text: string, { sourcesKept, near, ranges }: ObservedView): string | undefined {
   const address = readable(() => parseAddress(text))
   if (address === undefined || formatAddress(address) !== text) return 'it is no address'
@@ -84,13 +90,13 @@ function readable<T>(read: () => T): T | undefined {
   }
 }
 
-/** More than this and certificates, tokens and conflicts would go by the wrong time. */
+/** With a larger difference, certificates, tokens and conflicts would be judged by the wrong time. */
 const MAX_CLOCK_SKEW_MS = 5 * 60_000
-/** Of a look: it ends before it is written. */
+/** For a look at a join, which is rolled back. */
 const NO_KEY = ''
 const NO_CERTIFICATE = { serial: '', expiresAtMs: 0 }
 const NOTHING_HANDED_OUT = { serial: '', expiresAtMs: 0, authority: '', bundle: [] }
-/** Refused joins logged between two calls of forget(); all are counted. */
+/** Refused joins that are logged between two calls of forget(). All are counted. */
 const MAX_LOGGED_JOINS = 100
 
 export interface JoiningDeps {
@@ -100,7 +106,7 @@ export interface JoiningDeps {
   readonly logger: Logger
   readonly metrics: Pick<BrokerMetrics, 'joins'>
   readonly audit: Audit
-  /** nearAddresses() */
+  /** See nearAddresses(). */
   readonly near?: () => Promise<readonly string[]>
   /** Whether a member has a stream open now. */
   readonly isConnected: (cluster: ClusterId) => boolean
@@ -111,29 +117,29 @@ export interface JoiningInit {
   readonly globalRange: string
   readonly clustersetIpRange: string
   readonly sourcesKept: boolean
-  /** Every join waits for an operator, whatever its token says. */
+  /** Whether every join needs the approval of an operator, whatever its token says. */
   readonly approve: boolean
   readonly limits: { readonly membersPerClusterset: number }
   readonly rules: WriteRules
 }
 
-/** Who calls, and since when. */
+/** The address of the caller, and when the call began by the monotonic clock. */
 interface Call {
   readonly address: string
   readonly startedMs: number
 }
 
 export class Joining {
-  /** Whether an operator is asked, and what he said. */
+  /** Decides whether an operator must approve a join, and returns the answer. */
   readonly approval: Approval
   readonly #deps: JoiningDeps
   readonly #init: JoiningInit
   readonly #gate: JoinGate
-  /** By token: a look does not spend it, and costs as much as a join. */
+  /** Limits looks by token: a look does not spend the token, but costs as much as a join. */
   readonly #lookGate: JoinGate
-  /** By token: joins that did not spend it. Each may have cost a signature. */
+  /** By token: joins that did not spend the token. Each may have cost a signature. */
   readonly #tokenGate: JoinGate
-  /** Since the last forget(). */
+  /** Refusals since the last forget(). */
   #refused = 0
 
   constructor(deps: JoiningDeps, init: JoiningInit) {
@@ -145,12 +151,12 @@ export class Joining {
     this.#tokenGate = new JoinGate(deps.clock, () => 'too many joins with it were refused or repeated')
   }
 
-  /** To be called now and then: refusals are logged again from here. */
+  /** The caller runs it regularly: from then on, refusals are logged again. */
   forget(): void {
     this.#refused = 0
   }
 
-  /** As BrokerApi has it. */
+  /** See BrokerApi. */
   async join(request: JoinRequest, peerAddress: string): Promise<JoinResponse> {
     const { logger, metrics } = this.#deps
     const call = this.#call(peerAddress)
@@ -168,7 +174,7 @@ export class Joining {
       })
       return response
     } catch (error) {
-      // It asks again and again, as it is to do.
+      // The cluster is expected to repeat its request until it is answered.
       if (isWaiting(error)) throw error
       const result = error instanceof RefusedError ? error.code : 'failed'
       metrics.joins.inc({ result })
@@ -178,7 +184,7 @@ export class Joining {
     }
   }
 
-  /** As BrokerApi has it: the one that waits for approval wants to join no more. */
+  /** See BrokerApi: a cluster that waits for approval withdraws its join. */
   async withdraw(request: JoinRequest, peerAddress: string): Promise<void> {
     const { log } = this.#deps
     const call = this.#call(peerAddress)
@@ -196,7 +202,7 @@ export class Joining {
     }
   }
 
-  /** As BrokerApi has it: what a join would bring. Changes nothing. */
+  /** See BrokerApi: what a join would change. Writes nothing. */
   async lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook> {
     const call = this.#call(peerAddress)
     try {
@@ -208,7 +214,7 @@ export class Joining {
     }
   }
 
-  /** Anybody can ask: strangers must not fill the log. */
+  /** Any client can send such requests, so the number of log lines is limited. */
   #reportRefused(message: string, request: JoinRequest, call: Call, error: unknown): void {
     const { cluster } = request
     const { address } = call
@@ -223,7 +229,7 @@ export class Joining {
   #auditRefused({ cluster, secret, look, withdraw }: JoinRequest, { address, startedMs }: Call, error: unknown): void {
     const { audit, log, clock } = this.#deps
     if (!audit.isOn) return
-    // To look at every token for what can be none would be work that any stranger may ask for.
+    // Only a well-formed secret is searched for: any client could cause the work of comparing every token.
     const token = hasSecretForm(secret) ? tokenId(log, secret) : undefined
     if (!audit.allows(token === undefined ? strangerSource(address) : tokenSource(token))) return
     audit.report({
@@ -263,7 +269,7 @@ export class Joining {
     }
   }
 
-  /** A token that this does not spend is good for few more. */
+  /** Limits how often a join may use a token without spending it. */
   async #issue(cluster: ClusterId, request: JoinRequest, call: Call) {
     const token = hashTokenSecret(request.secret)
     const pace = (): void => this.#tokenGate.check(token)
@@ -321,19 +327,19 @@ export class Joining {
         },
         tookMs: clock.monotonic() - startedMs,
       }
-      // Who repeats a request that was granted gets the same answer, as often as it asks.
+      // A client can repeat a granted request as often as it likes, so the audit lines of repetitions are limited.
       if (!repeated || audit.allows(accepted(tokenSource(token.id)))) audit.keep(tx, event)
       return { ...outcome, caBundle, repeated }
     })
     return { certificate, ...joined }
   }
 
-  /** Gives the id. Throws RefusedError where it is clear before anything is signed or written. */
+  /** Returns the parsed id. Throws RefusedError if the join can be refused before anything is signed or written. */
   async #admitJoin(request: JoinRequest, observedAddress: string): Promise<ClusterId> {
     const { log, clock } = this.#deps
     checkSecretForm(request.secret)
     if (!isKnownToken(log, request.secret)) this.#gate.check(observedAddress)
-    // First the token alone: who has none learns nothing else and costs no signature check.
+    // The token is checked first: a caller without one learns nothing else and causes no signature check.
     await log.transact((tx) => checkToken(tx, request.secret, { cluster: request.cluster, nowMs: clock.now() }))
     checkClock(request.nowMs, clock.now())
     const cluster = clusterId(request.cluster)
@@ -353,7 +359,7 @@ export class Joining {
     this.#lookGate.count(token)
     const { row } = checkToken(log, request.secret, { cluster, nowMs: clock.now() })
     if (this.approval.isNeeded(row)) throw lookNeedsApproval()
-    // Of no key: a token that is spent cannot look, nor can a member that was evicted.
+    // No key is passed: neither a spent token nor a member that was evicted can look.
     const { spec, renumbered } = await this.#tryJoin(cluster, request, NO_KEY)
     return { globalCIDRs: spec.globalCIDRs, renumbered: renumbered.slice(0, MAX_RENUMBERED) }
   }
@@ -363,7 +369,7 @@ export class Joining {
     return renumbered.map((one) => one.cluster)
   }
 
-  /** What a join would write is thrown away. Throws RefusedError where it would be refused. */
+  /** Runs the join in a transaction that is rolled back. Throws RefusedError if the join would be refused. */
   #tryJoin(cluster: ClusterId, request: JoinRequest, keyHash: string): Promise<JoinOutcome> {
     const { log, clock, isConnected } = this.#deps
     const { membersPerClusterset: membersLimit } = this.#init.limits
@@ -378,7 +384,7 @@ export class Joining {
     })
   }
 
-  /** Whether the address is the member's own, as far as can be known. */
+  /** Whether the address is the member's own, as far as the broker can determine. */
   async #counts(cluster: ClusterId, address: string): Promise<boolean> {
     const { log, logger, near } = this.#deps
     const { globalRange, clustersetIpRange, sourcesKept } = this.#init
@@ -410,7 +416,7 @@ function checkClock(memberMs: number, brokerMs: number): void {
   )
 }
 
-/** What a member claims may be no time at all. */
+/** The value from the member may be outside the range of Date. */
 function clockText(ms: number): string {
   return Math.abs(ms) <= 8.64e15 ? timeText(ms) : String(ms)
 }

@@ -1,4 +1,7 @@
-/** Writes members with the addresses that the plan gives them and those they overlap, and the Cluster records. */
+/**
+ * Writes member rows with the addresses that the address plan gives to a member and to those that it overlaps, and the
+ * Cluster records.
+ */
 import type { ClusterId } from '../../model/model.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { type WriteContext, admissionContext, admitRecord, memberRecords, removeRecord } from '../records/records.ts'
@@ -20,9 +23,10 @@ import {
 import type { MemberRow, Transaction } from '../store/store.ts'
 
 /**
- * Computes everybody's addresses anew: what all need has changed, or where a gateway is called. Refuses nobody. A
- * member for which there is no room stays as it was: the member that needs what its pods hold refuses these pods
- * itself. Gives the members that had no global addresses and have some now.
+ * Computes the addresses of all members again, after a change of the ranges that all members require or of the
+ * addresses of gateways. Refuses no member. A member for which there is no room keeps its addresses: the member whose
+ * required ranges overlap those pods refuses them itself. Returns the members that had no global addresses before and
+ * have some now.
  */
 export function reviewAddresses(tx: Transaction, context: Omit<WriteContext, 'cluster'>): readonly ClusterId[] {
   const members = membersOf(tx)
@@ -30,8 +34,9 @@ export function reviewAddresses(tx: Transaction, context: Omit<WriteContext, 'cl
 }
 
 /**
- * Stores the row with what the address plan adds, to it and to those it overlaps, and the Cluster records. Gives the
- * other members that had no global addresses and have some now. Throws RefusedError before anything is written.
+ * Stores the row with the addresses that the plan adds to it and to the members that it overlaps, and the Cluster
+ * records. Returns the other members that had no global addresses before and have some now. Throws RefusedError before
+ * anything is written.
  */
 export function writeMember(tx: Transaction, row: MemberRow, context: WriteContext): readonly ClusterId[] {
   const before = membersOf(tx)
@@ -45,8 +50,8 @@ export function writeMember(tx: Transaction, row: MemberRow, context: WriteConte
 }
 
 /**
- * Other members that the row would give global addresses, or take their IPv6 from. Writes nothing. Sorted. Throws
- * RefusedError where it cannot be granted.
+ * Other members that would get global addresses, or lose their IPv6, because of this row. Sorted. Writes nothing.
+ * Throws RefusedError if the row cannot be granted.
  */
 export function hitBy(tx: Transaction, row: MemberRow, { cluster, rules }: WriteContext): readonly string[] {
   const before = membersOf(tx)
@@ -64,16 +69,16 @@ export function hitBy(tx: Transaction, row: MemberRow, { cluster, rules }: Write
 }
 
 interface PlanInit {
-  /** The rows as they are stored. */
+  /** The rows as stored. */
   readonly before: Members
   readonly context: Omit<WriteContext, 'cluster'>
-  /** Who may stay without room: see planAddresses(). */
+  /** Members that may stay without room. See planAddresses(). */
   readonly spared: () => ReadonlySet<string>
 }
 
 /**
- * Stores these rows, as far as they differ, and the Cluster records. Gives the members that had no global addresses and
- * have some now. Throws NoRoomError before anything is written.
+ * Stores those of the rows that differ, and the Cluster records. Returns the members that had no global addresses
+ * before and have some now. Throws NoRoomError before anything is written.
  */
 function planMembers(tx: Transaction, members: Members, { before, context, spared }: PlanInit): readonly ClusterId[] {
   const claims = allClaims(tx, members).sort((a, b) => (a.id < b.id ? -1 : 1))
@@ -95,7 +100,7 @@ function planMembers(tx: Transaction, members: Members, { before, context, spare
   return renumbered
 }
 
-/** What each of these members, rows as they are stored, learns about its addresses. */
+/** Stores the notes of each member about its addresses. `members` are the rows as stored. */
 export function writeNotes(tx: Transaction, members: Members, findings: AddressFindings): void {
   for (const [id, notes] of describeAddresses(members, findings)) {
     const row = members.get(id)
@@ -108,7 +113,10 @@ function areSame(one: readonly string[], other: readonly string[]): boolean {
   return one.length === other.length && one.every((text, i) => text === other[i])
 }
 
-/** The pod CIDRs may have shrunk: what was admitted under the old ones must not stay for another's addresses. */
+/**
+ * Withdraws EndpointSlices whose addresses are outside the pod CIDRs, which may have shrunk: the addresses may belong
+ * to another member.
+ */
 function withdrawForeignAddresses(tx: Transaction, context: WriteContext): void {
   const admission = admissionContext(tx, context)
   for (const { key, row: record } of memberRecords(tx, context.cluster)) {
@@ -118,7 +126,7 @@ function withdrawForeignAddresses(tx: Transaction, context: WriteContext): void 
   }
 }
 
-/** Where there is no room, it is refused. Throws RefusedError. */
+/** Converts NoRoomError. Throws RefusedError if there is no room. */
 export function refusingWithoutRoom<T>(work: () => T): T {
   try {
     return work()

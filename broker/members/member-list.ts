@@ -1,4 +1,4 @@
-/** Members as an operator sees them: who there is, who is in contact, and who is put out. */
+/** Members as an operator sees them: the list, their contact, eviction and rekeying. */
 import {
   DEFAULT_MEMBER_QUOTA,
   type MemberQuota,
@@ -15,7 +15,7 @@ import { type LogView, type MemberRow, type Misuse, type Transaction, isLive, ti
 import { departMember } from './membership.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
-/** Ids named in a refusal. */
+/** Ids that a refusal names. */
 const MAX_NAMED = 20
 
 export type MemberState = 'in contact' | 'silent' | 'left' | 'evicted'
@@ -23,55 +23,55 @@ export type MemberState = 'in contact' | 'silent' | 'left' | 'evicted'
 export interface MemberSummary {
   readonly id: string
   readonly state: MemberState
-  /** When the state began; of one that is silent: when it was last seen. */
+  /** When the state began. For a silent member, when it was last seen. */
   readonly sinceMs: number
   readonly joinedAtMs: number
   readonly lastSeenMs: number
-  /** Since when its certificates are refused, until it joins with the token that was made for it. */
+  /** When an operator revoked its certificates, until the member joins with the token that was made for it. */
   readonly rekeyedAtMs?: number
-  /** Since when none of its certificates is taken, because two hold its identity. */
+  /** When the broker began to refuse all its certificates, because two parties hold its identity. */
   readonly forkedAtMs?: number
-  /** A certificate of it that had been replaced was shown: somebody has a copy. Gone with its next join. */
+  /** A replaced certificate of this member was shown, so another party has a copy. Absent after its next join. */
   readonly misuse?: Misuse
-  /** Members that it does not reach, for Service addresses that it stated over their pods: a sentence each. */
+  /** Members that it does not reach, because it states Service addresses over their pods. One sentence each. */
   readonly clashes?: readonly string[]
-  /** Records that it publishes. */
+  /** Number of records that it publishes. */
   readonly records: number
   readonly quota: MemberQuotaSummary
-  /** As it states them. */
+  /** As the member states them. */
   readonly podCIDRs: readonly string[]
-  /** Those of them that are left out because of another member's: no other member gets them. */
+  /** Those of podCIDRs that are left out because of another member's: they are sent to no other member. */
   readonly notCarried: readonly string[]
-  /** One for each of podCIDRs that is carried, or none. */
+  /** One for each of podCIDRs that is carried. Empty if the member has no global addresses. */
   readonly globalCIDRs: readonly string[]
-  /** Why they are not used as it states them, in sentences. */
+  /** Sentences that say why its addresses are not used as stated. */
   readonly notes: readonly string[]
-  /** What it said last of itself. Absent: nothing, as from an earlier release. */
+  /** The last report of the member. Absent if there is none, as for earlier releases. */
   readonly reported?: MemberReport
 }
 
 export interface MemberQuotaSummary {
   readonly limit: MemberQuota
   readonly used: QuotaUse
-  /** Limits that are its own, and not those of all. */
+  /** Limits that are set for this member rather than taken from the default. */
   readonly own: readonly QuotaField[]
 }
 
 export interface EvictInit {
-  /** As said by a person. */
+  /** As the operator typed it. */
   readonly cluster: string
-  /** Evicts also who is in contact. */
+  /** Evicts a member even if it is in contact. */
   readonly force: boolean
 }
 
-/** `repeated`: it was evicted before, and nothing was done. */
+/** `repeated`: the member had been evicted before, and nothing was changed. */
 export interface Eviction {
   readonly id: string
   readonly evictedAtMs: number
   readonly repeated: boolean
 }
 
-/** Sorted by id; those that left or were evicted too, as long as they are remembered. */
+/** Sorted by id. Includes members that have left or were evicted, as long as they are stored. */
 export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
   const members = view.list('member')
   const clashes = serviceClashes(members.map(({ key, value }) => [key, value]))
@@ -87,7 +87,7 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
     }
     const { limit, used } = quotaAndUse(view, key, DEFAULT_MEMBER_QUOTA)
     const quota = { limit, used, own: Object.keys(value.quota ?? {}) as QuotaField[] }
-    // Who has left has no Cluster record.
+    // A departed member has no Cluster record.
     const podCIDRs = clusterSpec(view, key)?.podCIDRs ?? facts.podCIDRs
     const addresses = {
       podCIDRs: facts.podCIDRs,
@@ -104,8 +104,8 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
 }
 
 /**
- * Ends a membership from outside. Throws RefusedError (FailedPrecondition) when there is no such member, or it is in
- * contact and `force` is not said; InvalidNameError when the id is none.
+ * Evicts a member. Throws RefusedError (FailedPrecondition) if there is no such member, or if it is in contact and
+ * `force` is not set. Throws InvalidNameError if the id is invalid.
  */
 export function evictMember(
   tx: Transaction,
@@ -132,21 +132,21 @@ export function evictMember(
 }
 
 /**
- * Refuses every certificate of a member from now on, its own as well as copies of it, until it joins with a token made
- * for its id. Its records, its number and its addresses stay. Throws RefusedError (FailedPrecondition) when there is no
- * such member, InvalidNameError when the id is none.
+ * Refuses every certificate of a member from now on, its own as well as copies, until it joins with a token made for
+ * its id. Its records, index and addresses stay. Throws RefusedError (FailedPrecondition) if there is no such member,
+ * InvalidNameError if the id is invalid.
  */
 export function rekeyMember(tx: Transaction, cluster: string, nowMs: number): void {
   const id = parseClusterId(cluster, 'cluster')
   const row = tx.get('member', id)
   if (!isLive(row))
     throw refuse('MemberUnknown', `cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
-  // What a backup or the first join would still let in goes as well.
+  // Also removes the fields by which certificates of a backup or of the first join would still be accepted.
   const { restored: _lost, superseded: _before, joinKeyHash: _first, forkedAtMs: _two, ...rest } = row
   tx.put('member', id, { ...rest, certificates: [], rekeyedAtMs: nowMs })
 }
 
-/** Writes down whether a member renews as soon as its watch tells it of another authority. */
+/** Stores whether the member renews its certificate as soon as its watch reports another authority. */
 export function noteFollows(tx: Transaction, cluster: string, follows: boolean): void {
   const row = tx.get('member', cluster)
   if (!isLive(row)) return

@@ -1,6 +1,6 @@
 /**
- * Warnings about members in the broker's log: what they have from earlier releases, how two of them collide, and how
- * one contradicts itself.
+ * Warnings about members in the broker's log: leftovers of earlier releases, collisions between two members, and
+ * contradictions within one member.
  */
 import { isReservedId } from '../../model/model.ts'
 import type { Peer } from '../../protocol/protocol.ts'
@@ -11,14 +11,14 @@ import type { BrokerMetrics } from '../config/config.ts'
 import { isUnknownHere } from '../identity/identity.ts'
 import { type LogView, type MemberRow, isLive } from '../store/store.ts'
 
-/** At one look; `sealane cluster list` has all. */
+/** Per round. `sealane cluster list` shows all. */
 const MAX_LOGGED_CLASHES = 20
 /**
- * Sentences about addresses, between two calls of reportNotesAgain(): a member may change what it needs again and
- * again.
+ * Notes about addresses that are logged between two calls of reportNotesAgain(): a member may change its required
+ * ranges repeatedly.
  */
 const MAX_LOGGED_NOTES = 100
-/** Members that were warned about, once each, because the database does not know their certificates. */
+/** Limit of members that are logged, once each, because the database does not know their certificates. */
 const MAX_REPORTED_UNKNOWN = 100
 
 export interface MemberWarningsDeps {
@@ -31,7 +31,7 @@ export interface MemberWarningsDeps {
 export class MemberWarnings {
   readonly #deps: MemberWarningsDeps
   #reportedClashes: ReadonlySet<string> = new Set()
-  /** What was logged about each member's addresses. */
+  /** The notes that were logged about the addresses of each member. */
   readonly #reportedNotes = new Map<string, readonly string[]>()
   #loggedNotes = 0
   readonly #reportedUnknown = new Set<string>()
@@ -40,7 +40,7 @@ export class MemberWarnings {
     this.#deps = deps
   }
 
-  /** To be called once. */
+  /** Warns of members whose ids are reserved. The caller runs it once. */
   reportReservedIds(): void {
     const members = this.#deps.log.list('member')
     const ids = members.flatMap(({ key, value }) => (isLive(value) && isReservedId(key) ? [key] : []))
@@ -52,7 +52,7 @@ export class MemberWarnings {
     })
   }
 
-  /** To be called now and then: each is logged once, as long as it lasts. */
+  /** Logs each clash once as long as it lasts. The caller runs it regularly. */
   reportClashes(): void {
     const texts = serviceClashes(this.#deps.log.list('member').map(({ key, value }) => [key, value])).map(clashText)
     const fresh = texts.filter((text) => !this.#reportedClashes.has(text))
@@ -62,8 +62,8 @@ export class MemberWarnings {
   }
 
   /**
-   * Each sentence about these members' addresses once; what is too much now is logged later, if it still holds. Without
-   * ids: about all.
+   * Logs each note about the addresses of these members once. Notes beyond the limit are logged later, if they still
+   * apply. Without ids: for all members.
    */
   reportNotes(ids?: readonly string[]): void {
     const { log, logger } = this.#deps
@@ -90,13 +90,16 @@ export class MemberWarnings {
     }
   }
 
-  /** To be called now and then: as reportNotes(), and what was too much before is logged. */
+  /** As reportNotes(), and logs the notes that were beyond the limit before. The caller runs it regularly. */
   reportNotesAgain(): void {
     this.#loggedNotes = 0
     this.reportNotes()
   }
 
-  /** One of ours that we do not know: somebody has put an older state in this one's place. */
+  /**
+   * Reports a certificate that our CA issued and that the database does not know: the database was replaced by an older
+   * state.
+   */
   reportUnknown(peer: Peer): void {
     const { log, clock, logger, metrics } = this.#deps
     const { cluster, serial } = peer
@@ -118,7 +121,10 @@ export class MemberWarnings {
 
 type State = 'live' | 'complete' | 'departed'
 
-/** How many members there are in each state, counted as they change: a clusterset of a thousand changes all the time. */
+/**
+ * Number of members in each state. It is updated per changed member, since a clusterset of a thousand members changes
+ * all the time.
+ */
 export class MemberCounts {
   readonly #metrics: Pick<BrokerMetrics, 'members'>
   readonly #states = new Map<string, State>()
@@ -128,7 +134,7 @@ export class MemberCounts {
     this.#metrics = metrics
   }
 
-  /** Looks at all: to be called at the start, and now and then. */
+  /** Counts all members. The caller runs it at the start and regularly. */
   recount(view: LogView): void {
     this.#states.clear()
     for (const state of Object.keys(this.#counts) as State[]) this.#counts[state] = 0
@@ -138,7 +144,7 @@ export class MemberCounts {
     )
   }
 
-  /** Looks at these. */
+  /** Counts the changes of these members. */
   take(view: LogView, ids: readonly string[]): void {
     for (const id of ids) this.#move(id, stateOf(view.get('member', id)))
     const { live, complete, departed } = this.#counts

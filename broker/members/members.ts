@@ -1,4 +1,4 @@
-/** Members: join tokens, approval, joining, contact, warnings, return after a restore. */
+/** Members: join tokens, approval, joining, contact, warnings, and the return of members after a restore. */
 export { AcceptedRanges, type StatedFacts, stateFacts } from './changed-facts.ts'
 export { ContactNotes, HeardMembers, NOTE_CONTACT_MS, type Replicas, contactOf } from './contact.ts'
 export { MAX_TOKENS, pruneTokens, revokeToken } from './join-tokens.ts'

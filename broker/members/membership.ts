@@ -1,6 +1,6 @@
 /**
- * Who belongs to the clusterset: joining, changing facts, leaving, eviction. Each function decides and writes inside
- * one transaction. Who may speak for a member is in identity/certificate-use.ts.
+ * Membership in the clusterset: joining, changed facts, leaving, eviction. Each function decides and writes inside one
+ * transaction. identity/certificate-use.ts decides which certificates may act for a member.
  */
 import { MOST_MEMBERS } from '../../model/addresses/addresses.ts'
 import { type ClusterId, type ClusterSpec, RESERVED_ID_PROBLEM, isReservedId } from '../../model/model.ts'
@@ -49,7 +49,7 @@ import { refusingWithoutRoom, writeMember, writeNotes } from './member-addresses
 import { awaitedMember } from './returning-members.ts'
 import { checkSettled, isAwaiting } from './settling.ts'
 
-/** Throws RefusedError for an id that is reserved, unless a member has it from before. */
+/** Throws RefusedError for a reserved id, unless a live member already has it. */
 export function checkNewId(view: LogView, id: ClusterId): void {
   if (!isReservedId(id) || isLive(view.get('member', id))) return
   throw new RefusedError('ClusterIdReserved', 'cluster', `cluster: ${quote(id)} ${RESERVED_ID_PROBLEM}`)
@@ -58,28 +58,28 @@ export function checkNewId(view: LogView, id: ClusterId): void {
 export interface JoinDecision {
   readonly cluster: ClusterId
   readonly facts: ClusterFacts
-  /** Public space that the token lets it state, as CIDRs. */
+  /** Public ranges that the token allows the member to state, as CIDRs. */
   readonly allowedCIDRs: readonly string[]
   readonly certificate: IssuedCertificate
-  /** What goes out with it. */
+  /** The certificate and the authorities that are sent with it. */
   readonly handedOut: HandedOut
   /** SHA-256 of the certificate's public key, hex. */
   readonly keyHash: string
-  /** The token was made for this very cluster id, or this request repeats one that was granted. */
+  /** Whether the token was made for this cluster id, or the request repeats a granted one. */
   readonly entitled: boolean
-  /** The member has streams open at this moment. */
+  /** Whether the member has streams open now. */
   readonly connected: boolean
   readonly membersLimit: number
-  /** An operator has accepted these very facts. */
+  /** Whether an operator has accepted exactly these facts. */
   readonly accepted?: boolean
-  /** The token says that an operator decides about who brings it. */
+  /** Whether the token requires that an operator approves each join with it. */
   readonly approve?: boolean
 }
 
 export interface JoinOutcome {
-  /** What the others know the member as. */
+  /** The spec of the member as other members get it. */
   readonly spec: ClusterSpec
-  /** Members that were reached by their own addresses until now, and have global ones from now on. Sorted by id. */
+  /** Members that were reached by their own addresses before and have global ones from now on. Sorted by id. */
   readonly renumbered: readonly Renumbered[]
 }
 
@@ -110,7 +110,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     ...(same?.superseded === undefined ? {} : { superseded: same.superseded }),
     ...(same?.forkedAtMs === undefined ? {} : { forkedAtMs: same.forkedAtMs }),
     ...(old?.quota === undefined ? {} : { quota: old.quota }),
-    // An answer of the operator outlasts a join that nobody was asked about.
+    // Ranges that wait, and the answer of the operator, outlast a join that no operator approved.
     ...(isLive(old) && old.changed !== undefined && join.accepted !== true ? { changed: old.changed } : {}),
     ...(join.approve === true || (isLive(old) && old.approve === true) ? { approve: true } : {}),
   }
@@ -122,8 +122,8 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
 }
 
 /**
- * Who is a member already, and joins once more without a new approval, keeps the ranges that were accepted. What it
- * states beside them waits once it publishes.
+ * The facts that take effect. A live member that joins again without a new approval keeps the ranges that were
+ * accepted. Other ranges that it states wait for approval once it publishes.
  */
 function acceptedFacts(
   { facts, accepted }: JoinDecision,
@@ -134,24 +134,25 @@ function acceptedFacts(
   return widened(facts, old.facts).length === 0 ? facts : withRanges(facts, old.facts)
 }
 
-/** Of one key: more requests than this are not under way. */
+/** Limit of certificates per key: repetitions of a request that may be in progress at once. */
 const MAX_REPEATED = 8
 
 /**
- * A request whose answer was late is asked again, of another replica too, and the first one may be written after the
- * second: the certificate of either may be the one that the member got, and is shown first.
+ * Whether the request comes from the holder of the current membership's key. If the response to a request is late, the
+ * member repeats the request, possibly to another replica, and the first one may be written after the second. The
+ * member may have got the certificate of either, so both are kept until one is used.
  */
 function isSameBearer(old: MemberRow | undefined, keyHash: string): boolean {
   return isLive(old) && old.rekeyedAtMs === undefined && old.joinKeyHash === keyHash
 }
 
-/** The one in use stays, whatever comes after it. */
+/** Keeps the certificate in use, whatever was issued after it. */
 function certificatesOf(same: MemberRow | undefined): readonly IssuedCertificate[] {
   const [inUse, ...later] = same?.certificates ?? []
   return inUse === undefined ? [] : [inUse, ...later.slice(-(MAX_REPEATED - 2))]
 }
 
-/** The same without an effect, for a caller that wants to know before: what is written is thrown away. */
+/** Returns the outcome of a join without writing it: the transaction is rolled back. */
 export async function lookAtJoin(log: RecordLog, look: (tx: Transaction) => JoinOutcome): Promise<JoinOutcome> {
   try {
     await log.transact((tx) => {
@@ -164,7 +165,7 @@ export async function lookAtJoin(log: RecordLog, look: (tx: Transaction) => Join
   throw new Error('what a look at a join wrote has stayed')
 }
 
-/** Nothing is kept of a transaction that throws. */
+/** Thrown to roll the transaction back. */
 class OnlyLooked extends Error {
   readonly outcome: JoinOutcome
   constructor(outcome: JoinOutcome) {
@@ -174,9 +175,9 @@ class OnlyLooked extends Error {
 }
 
 /**
- * Takes new facts of a member: addresses may be added, and its records are validated anew. `ranges` wait beside them.
- * Gives whether the facts are other ones than before, and the other members that have global addresses from now on.
- * Throws RefusedError.
+ * Takes new facts of a member: addresses may be added, and its records are validated again. `ranges` are stored as
+ * waiting. Returns whether the facts have changed, and the other members that have global addresses from now on. Throws
+ * RefusedError.
  */
 export function changeFacts(
   tx: Transaction,
@@ -195,7 +196,10 @@ export function changeFacts(
   return { changed, renumbered: writeMember(tx, { ...rest, ...waits, facts }, context) }
 }
 
-/** Public space that members of an earlier release state: it stays theirs. Gives what is kept so for the first time. */
+/**
+ * Members of an earlier release keep the public ranges that they state. Returns the ranges that are stored as allowed
+ * for the first time.
+ */
 export function keepEarlierSpace(tx: Transaction): { readonly cluster: string; readonly cidrs: readonly string[] }[] {
   return tx.list('member').flatMap(({ key, value }) => {
     if (!isLive(value) || value.allowedCIDRs !== undefined) return []
@@ -205,7 +209,7 @@ export function keepEarlierSpace(tx: Transaction): { readonly cluster: string; r
   })
 }
 
-/** A row of an earlier release names none: what it took without asking. */
+/** A row of an earlier release does not name allowed ranges: the public ranges that it states count as allowed. */
 function allowedOf({ allowedCIDRs, facts }: MemberRow): readonly string[] {
   return allowedCIDRs ?? publicCIDRs(facts, []).map(({ text }) => text)
 }
@@ -216,7 +220,7 @@ function refuseSpace(facts: ClusterFacts, allowed: readonly string[]): void {
   throw refusedFacts(refused)
 }
 
-/** Notes that a certificate was issued, and what went out with it: until it ends, its id is nobody else's. */
+/** Stores that a certificate was issued and what was sent with it: until it ends, no other cluster can take the id. */
 export function noteIssued(tx: Transaction, cluster: ClusterId, handedOut: HandedOut, nowMs: number): void {
   const row = tx.get('member', cluster)
   if (!isLive(row)) return
@@ -224,7 +228,7 @@ export function noteIssued(tx: Transaction, cluster: ClusterId, handedOut: Hande
   tx.put('member', cluster, { ...row, handedOut, issuedUntilMs, lastSeenMs: nowMs })
 }
 
-/** Ends a membership and withdraws all its records. Index and blocks are kept for its return. */
+/** Ends a membership and withdraws all its records. Index and blocks are kept in case the member returns. */
 export function departMember(tx: Transaction, how: 'left' | 'evicted', context: WriteContext): void {
   const row = tx.get('member', context.cluster)
   if (!isLive(row)) return
@@ -241,16 +245,16 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
     departure: how,
   })
   forgetContact(tx, context.cluster)
-  // A member that is put out may come back with its gateways.
+  // An evicted member may return with its gateways, so their public keys are kept.
   if (how === 'left') forgetPublicKeys(tx, new Set([context.cluster]))
-  // Another member's IPv6 may have been left out because of its own.
+  // IPv6 of another member may have been left out because of this member's.
   const members = membersOf(tx)
   const notCarried = ipv6NotCarried(tx, members)
   if (statesIpv6(row.facts)) writeClusterRecords(tx, members, notCarried)
   writeNotes(tx, members, { overlapping: overlapsOf(tx, members), notCarried })
 }
 
-/** A member that has left is remembered for its return, and watchers learn of it, but not without end. */
+/** How long a departed member is kept, for its return and for watchers that have yet to learn of its departure. */
 const KEEP_DEPARTED_MS = 90 * 24 * 3_600_000
 
 const MAX_DEPARTED = 5000
@@ -267,26 +271,26 @@ export function pruneDeparted(tx: Transaction, nowMs: number): void {
   forgetPublicKeys(tx, new Set(forgotten.map(({ key }) => key)))
 }
 
-/** All records of the member are here. */
+/** Notes that all records of the member are stored. */
 export function markComplete(tx: Transaction, { cluster }: Pick<Peer, 'cluster'>): void {
   const row = tx.get('member', cluster)
   if (row !== undefined && !row.complete) tx.put('member', cluster, { ...row, complete: true })
 }
 
-/** Owners whose absent records are really gone, for the `synced` message. */
+/** Owners whose missing records are really gone, for the `synced` message. */
 export function completeness(view: LogView): { readonly complete: string[]; readonly departed: string[] } {
   const members = view.list('member')
   const live = members.filter(({ value }) => isLive(value))
   const complete = live.filter(({ value }) => value.complete).map(({ key }) => key)
-  // The broker's own records follow from those of the members, also of those that are still to come.
+  // The broker's own records derive from those of the members, including awaited ones.
   if (live.every(({ value }) => value.complete) && !isAwaiting(view)) complete.unshift('')
   return { complete, departed: members.filter(({ value }) => !isLive(value)).map(({ key }) => key) }
 }
 
 function checkTakeover(view: LogView, old: MemberRow, join: JoinDecision, nowMs: number): void {
   const { cluster } = join
-  // What was issued between a backup and its restore is in no row, and may be used: see isOfLostTime() in
-  // succession.ts.
+  // Certificates that were issued between a backup and its restore are in no row and may still be in use. See
+  // isOfLostTime() in succession.ts.
   const lostUntilMs = old.restored === undefined ? 0 : old.restored.atMs + MEMBER_VALIDITY_MS
   const untilMs = Math.max(lostUntilMs, old.issuedUntilMs ?? 0, ...old.certificates.map((one) => one.expiresAtMs))
   const ended = untilMs <= nowMs
@@ -319,9 +323,9 @@ function newIndex(tx: Transaction): number {
   return refusingWithoutRoom(() => nextIndex([...taken, ...awaitedIndexes(tx)]))
 }
 
-// Members that a join gives global addresses, and how many connections of theirs that breaks.
+// Members that get global addresses by a join, and how many of their connections that breaks.
 
-/** What these members have now; sorted by id. */
+/** The global addresses of these members as they are now. Sorted by id. */
 function describeRenumbered(view: LogView, clusters: readonly ClusterId[]): readonly Renumbered[] {
   return clusters
     .map((cluster) => {
@@ -331,7 +335,7 @@ function describeRenumbered(view: LogView, clusters: readonly ClusterId[]): read
     .sort((a, b) => (a.cluster < b.cluster ? -1 : 1))
 }
 
-/** As the member reported last; nothing of one that does not report. */
+/** As the member last reported. Empty for a member that does not report. */
 function reportedConnections(view: LogView, cluster: string): Pick<Renumbered, 'openConnections'> {
   const openConnections = statusOf(view, cluster)?.openConnections
   return openConnections === undefined ? {} : { openConnections }

@@ -1,6 +1,6 @@
 /**
- * A member that joined between a backup and its restore comes back: it shows a certificate of that time, and others have
- * said which number and addresses it has. Runs inside a transaction.
+ * Return of a member that joined between a backup and its restore: it shows a certificate of that time, and other
+ * members have reported its index and addresses. Runs inside a transaction.
  */
 import { type ClusterFacts, type Peer, RefusedError } from '../../protocol/protocol.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -20,12 +20,14 @@ import {
 import { writeMember } from './member-addresses.ts'
 import { freeBlocks, isSettled, noteReturned, recentRestore } from './settling.ts'
 
-/** Of one alone it could be a lie; public space of others is not taken on one member's word. */
+/**
+ * Members that must report the same. One alone could lie, and public ranges are not granted on the word of one member.
+ */
 const WORDS_FOR_PUBLIC_SPACE = 2
 
 /**
- * Whether the peer is a member that is awaited: then returnMember() makes it one again. It has shown a certificate that
- * our authority has signed.
+ * Whether the peer is an awaited member, which returnMember() makes a member again. The peer has shown a certificate
+ * that our authority signed.
  */
 export function mayReturn(view: LogView, peer: Peer, nowMs: number): boolean {
   const restore = recentRestore(view, nowMs)
@@ -33,18 +35,18 @@ export function mayReturn(view: LogView, peer: Peer, nowMs: number): boolean {
   return isOfLostTime(restore, peer) && view.get('awaited', peer.cluster) !== undefined
 }
 
-/** Whether it was issued between the backup and the restore. Certificates are dated in whole seconds. */
+/** Whether the certificate was issued between the backup and the restore. Certificates are dated in whole seconds. */
 export function isOfLostTime({ takenAtMs, atMs }: RestoreRow, { issuedAtMs }: Peer): boolean {
   return issuedAtMs !== undefined && issuedAtMs >= Math.floor(takenAtMs / 1000) * 1000 && issuedAtMs <= atMs
 }
 
 export type Returned =
-  /** `index` is another one than it had where that is a member's here. */
+  /** `index` differs from `had` if another member has that index here. */
   | { readonly t: 'returned'; readonly index: number; readonly had: number }
-  /** It joins again, with a token. */
+  /** The member must join again with a token. */
   | { readonly t: 'refused'; readonly why: string }
 
-/** Nothing is kept of a transaction that throws. */
+/** Thrown to roll the transaction back. */
 export class ReturnsLater extends Error {
   constructor() {
     super('others would get other addresses than they had')
@@ -52,8 +54,8 @@ export class ReturnsLater extends Error {
 }
 
 /**
- * Undefined: it is not awaited any more. Throws RefusedError where there is no room for its addresses, and ReturnsLater
- * while members that it overlaps may still say what they had.
+ * Makes the peer a member again. Undefined if it is no longer awaited. Throws RefusedError if there is no room for its
+ * addresses, and ReturnsLater as long as members that it overlaps may still report their addresses.
  */
 export function returnMember(tx: Transaction, peer: Peer, context: WriteContext): Returned | undefined {
   const { cluster, rules, nowMs } = context
@@ -75,7 +77,7 @@ export function returnMember(tx: Transaction, peer: Peer, context: WriteContext)
   tx.remove('awaited', cluster)
   const row = rowOf(tx, held, { context, restore, facts, allowedCIDRs })
   const renumbered = writeMember(tx, row, context)
-  // Of members that have not called yet it is not known which blocks they had because of this one.
+  // The blocks that members had because of this one are unknown until those members have called.
   if (!isSettled(restore, nowMs) && renumbered.length > 0) throw new ReturnsLater()
   noteReturned(tx, cluster)
   return { t: 'returned', index: row.index, had: held.index }
@@ -101,17 +103,17 @@ function rowOf(
     allowedCIDRs,
     translated: held.globalCIDRs.length > 0,
     blocks,
-    // It joined at some moment since.
+    // The exact time is lost: it joined at some time after the backup.
     joinedAtMs: takenAtMs,
     lastSeenMs: takenAtMs,
-    // The one that it shows takes this place: see isOfLostTime() in succession.ts.
+    // The certificate that it shows becomes the one in use. See isOfLostTime() in succession.ts.
     certificates: [],
     complete: false,
     restored: { takenAtMs, atMs },
   }
 }
 
-/** What an awaited member gets that joins with a token: as one that has left. */
+/** What an awaited member keeps that joins with a token, as a departed member would. */
 export function awaitedMember(
   tx: Transaction,
   context: WriteContext,
@@ -123,13 +125,13 @@ export function awaitedMember(
   return { index: heldIndex(tx, held.index), blocks, translated: held.globalCIDRs.length > 0 }
 }
 
-/** The number that it had, unless a member here has it. */
+/** The index that the member had, unless another member here has it. */
 function heldIndex(tx: LogView, index: number): number {
   const taken = tx.list('member').map(({ value }) => value.index)
   return taken.includes(index) ? nextIndex([...taken, ...awaitedIndexes(tx)]) : index
 }
 
-/** Each once: who cannot come back calls every few seconds. */
+/** Limit of log lines, each logged once: a member that cannot return calls every few seconds. */
 const MAX_LOGGED = 100
 
 interface ReturningMembersDeps {
@@ -139,7 +141,7 @@ interface ReturningMembersDeps {
   readonly audit: Pick<Audit, 'keep'>
 }
 
-/** Brings awaited members back when they call; who is refused meanwhile calls again. */
+/** Makes awaited members return when they call. The peer is refused in the meantime and calls again. */
 export class ReturningMembers {
   readonly #deps: ReturningMembersDeps
   readonly #rules: WriteRules
@@ -150,13 +152,16 @@ export class ReturningMembers {
     this.#rules = rules
   }
 
-  /** Its certificate is of the time that is lost: that nobody here knows it says nothing of this state. */
+  /**
+   * Whether the certificate is from the lost time. If so, that it is unknown here does not mean that the database is
+   * outdated.
+   */
   isExpected(peer: Peer): boolean {
     const restore = recentRestore(this.#deps.log, this.#deps.clock.now())
     return restore !== undefined && isOfLostTime(restore, peer)
   }
 
-  /** To be called where a peer asks for something. Whether it gets that is for requireMember() to say. */
+  /** The caller runs it for each request of a peer. requireMember() decides whether the request is granted. */
   note(peer: Peer): void {
     const { log, clock } = this.#deps
     if (isLive(log.get('member', peer.cluster)) || !this.isExpected(peer)) return
@@ -183,7 +188,7 @@ export class ReturningMembers {
     return returned
   }
 
-  /** A store that cannot be written may be written again when the member calls the next time. */
+  /** A store that cannot be written now may be writable when the member calls again. */
   #onError(peer: Peer, error: unknown): void {
     if (error instanceof RefusedError) this.#report(peer, { t: 'refused', why: error.message })
     else this.#deps.logger.debug('a member has not returned yet', { cluster: peer.cluster, why: String(error) })

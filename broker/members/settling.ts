@@ -1,8 +1,9 @@
 /**
- * After a restore: members say what they hold of the time that is lost. Until they have, or for ten minutes, nobody gets
- * a number that one of them may hold. Runs inside transactions.
+ * After a restore, members report what they hold from the lost time, which is the time between the backup and the
+ * restore. Until all have reported, or for ten minutes, no member gets an index that one of them may hold. Runs inside
+ * transactions.
  *
- *   restored ──served──► settling ──all have said, or 10 min──► settled
+ *   restored ──served──► settling ──all have reported, or 10 min──► settled
  */
 import {
   containsAddress,
@@ -29,28 +30,28 @@ import {
 } from '../store/store.ts'
 import { writeMember } from './member-addresses.ts'
 
-/** Members call again within seconds; a cluster that is switched off must not keep others from joining. */
+/** Connected members call again within seconds. A cluster that is switched off must not keep others from joining. */
 const SETTLE_MS = 10 * 60_000
 
-/** The latest restore, while certificates of the time that is lost may be good; undefined: there is none. */
+/** The latest restore, as long as certificates of the lost time may be valid. Undefined if there is none. */
 export function recentRestore(view: LogView, nowMs: number): RestoreRow | undefined {
   const row = view.get('restore', RESTORE_KEY)
   return row !== undefined && nowMs < Math.max(row.atMs, row.untilMs ?? 0) + MEMBER_VALIDITY_MS ? row : undefined
 }
 
-/** To be called before members are answered. */
+/** The caller runs it before it answers members. */
 export function beginSettling(tx: Transaction, nowMs: number): void {
   const row = tx.get('restore', RESTORE_KEY)
   if (row !== undefined && row.untilMs === undefined)
     tx.put('restore', RESTORE_KEY, { ...row, untilMs: nowMs + SETTLE_MS })
 }
 
-/** Whether a member that joined since may still come back, and with it what hangs on it. */
+/** Whether a member that joined after the backup, and records that depend on it, may still return. */
 export function isAwaiting(view: LogView): boolean {
   return view.get('restore', RESTORE_KEY) !== undefined && view.count('awaited') > 0
 }
 
-/** To be called now and then: once no certificate of the time that is lost is good any more, nobody is asked. */
+/** Removes the restore once no certificate of the lost time is valid. The caller runs it regularly. */
 export function pruneRestore(tx: Transaction, nowMs: number): void {
   if (tx.get('restore', RESTORE_KEY) !== undefined && recentRestore(tx, nowMs) === undefined)
     tx.remove('restore', RESTORE_KEY)
@@ -61,7 +62,7 @@ export function asksHeld(view: LogView, cluster: string, nowMs: number): boolean
   return recentRestore(view, nowMs)?.waiting.includes(cluster) === true
 }
 
-/** What the answer to its declaration says of it. */
+/** The field of the answer to a declaration that asks the member for what it holds. */
 export function askHeld(
   { log, clock }: { readonly log: RecordLog; readonly clock: Pick<Clock, 'now'> },
   cluster: string,
@@ -69,26 +70,26 @@ export function askHeld(
   return asksHeld(log, cluster, clock.now()) ? { asksHeld: log.epoch } : {}
 }
 
-/** The member has said all that it holds, or is of a release that says nothing. */
+/** The member has reported all that it holds, or its release does not report it. */
 export function noteAnswered(tx: Transaction, cluster: string): void {
   const row = tx.get('restore', RESTORE_KEY)
   if (row?.waiting.includes(cluster) === true)
     tx.put('restore', RESTORE_KEY, { ...row, waiting: row.waiting.filter((one) => one !== cluster) })
 }
 
-/** A member that was awaited has come: it may hold what others do not. */
+/** An awaited member has returned: it may hold records that the others do not. */
 export function noteReturned(tx: Transaction, cluster: string): void {
   const row = tx.get('restore', RESTORE_KEY)
   if (row !== undefined && !row.waiting.includes(cluster))
     tx.put('restore', RESTORE_KEY, { ...row, waiting: [...row.waiting, cluster] })
 }
 
-/** What was given away since is known, as far as anybody says. */
+/** Whether all members have reported what was allocated in the lost time, or the time to wait for them is over. */
 export function isSettled(row: RestoreRow | undefined, nowMs: number): boolean {
   return row?.untilMs === undefined || row.waiting.length === 0 || nowMs >= row.untilMs
 }
 
-/** Throws RefusedError while a new number could be one that is in use. */
+/** Throws RefusedError as long as a new index could be one that is in use. */
 export function checkSettled(view: LogView, nowMs: number): void {
   const row = view.get('restore', RESTORE_KEY)
   if (row?.untilMs === undefined || isSettled(row, nowMs)) return
@@ -103,18 +104,17 @@ export function checkSettled(view: LogView, nowMs: number): void {
 }
 
 // Takes back what a member holds of the time between a backup and its restore: its own blocks, addresses of services,
-// and what is known of members that are not known here. Only what nobody has; nobody loses anything by it. Runs inside
-// a transaction.
+// and what it knows of members that are unknown here. Takes only what no other member has. Runs inside a transaction.
 
 interface Taken {
-  /** Services whose addresses are kept for them. */
+  /** Number of services whose addresses are reserved for them. */
   readonly services: number
   readonly members: readonly string[]
-  /** Records that contradict what is known here, or cannot be right. */
+  /** Number of records that contradict the store or cannot be correct. */
   readonly left: number
 }
 
-/** `context` is of the member that holds them. */
+/** `context` is that of the member that holds the records. */
 export function takeHeld(tx: Transaction, records: readonly StoredRecord[], context: WriteContext): Taken {
   let services = 0
   let left = 0
@@ -133,7 +133,7 @@ export function takeHeld(tx: Transaction, records: readonly StoredRecord[], cont
   return { services, members, left }
 }
 
-/** As of a service that nobody exports any more: its address is used again last, and by itself first. */
+/** Stores the address as that of a service without exporters: the same service gets it first, others last. */
 function takeAddress(
   tx: Transaction,
   service: string,
@@ -151,12 +151,14 @@ function takeAddress(
 
 function takeCluster(tx: Transaction, spec: ClusterSpec, context: WriteContext): boolean {
   if (spec.id === context.cluster) return takeOwnBlocks(tx, spec, context)
-  // Of a member that is known here, it itself says what it has.
+  // A member that is known here reports its own addresses.
   if (isLive(tx.get('member', spec.id))) return false
   return noteAwaited(tx, context.cluster, spec, context.nowMs)
 }
 
-/** Of CIDRs that it states now: what it could have been given for another one is not known here. */
+/**
+ * Only for pod CIDRs that the member states now: whether a block for another CIDR was allocated to it is unknown here.
+ */
 function takeOwnBlocks(tx: Transaction, spec: ClusterSpec, context: WriteContext): boolean {
   const row = tx.get('member', context.cluster)
   if (!isLive(row)) return false
@@ -167,7 +169,7 @@ function takeOwnBlocks(tx: Transaction, spec: ClusterSpec, context: WriteContext
   return true
 }
 
-/** Blocks by pod CIDR that are inside the range, and nobody else's. */
+/** Blocks by pod CIDR that are inside the range and belong to no other member. */
 export function freeBlocks(
   tx: Transaction,
   held: Pick<ClusterSpec, 'podCIDRs' | 'globalCIDRs'>,

@@ -1,12 +1,13 @@
 /**
- * Joins that wait for an operator, as rows of the store: they outlive the broker and the one that joins. A row binds its
- * token to one key, is bounded in number, and ends with its token. Each function runs inside a transaction.
+ * Joins that wait for an operator, as rows of the store: they outlive the processes of the broker and of the joining
+ * cluster. A row binds its token to one key and ends with its token. The number of rows is limited. Each function runs
+ * inside a transaction.
  *
  *   (none) ──ask──► waits ──accept──► accepted ──ask──► joined: (none)
- *     ▲               │ ▲                │ other facts than those that were accepted
+ *     ▲               │ ▲                │ facts that differ from the accepted ones
  *     │               │ └────────────────┘
  *     ├──withdraw─────┤
- *     └──token ends───┴──refuse──► refused: said to the same key until the token ends
+ *     └──token ends───┴──refuse──► refused: the same key gets this answer until the token ends
  */
 import { parseClusterId } from '../../model/model.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
@@ -26,13 +27,13 @@ import {
   timeText,
 } from '../store/store.ts'
 
-/** Rows, of all tokens together: 64 KiB each at most. */
+/** Limit of rows of all tokens together, each of at most 64 KiB. */
 export const MAX_WAITING = 128
-/** Of one token, so that who has a token of many uses does not fill the list for all. */
+/** Limit of rows of one token, so that the holder of a token of many uses cannot fill the list. */
 export const MAX_WAITING_OF_TOKEN = 32
-/** Who was accepted while its token ended has so long to hear of it. */
+/** How long an accepted cluster has to learn the answer if its token ends in the meantime. */
 export const ACCEPTED_MS = 15 * 60_000
-/** When it asked last is written this often. */
+/** Interval at which the time of the last request is stored. */
 const NOTE_ASKED_MS = 60_000
 
 export interface WaitingJoin {
@@ -53,20 +54,20 @@ export interface WaitingAsk {
 }
 
 export type WaitingAnswer =
-  /** `news`: it was not in the list before, or with other facts. */
+  /** `news`: the join was not in the list before, or was there with other facts. */
   | { readonly t: 'waits'; readonly row: WaitingRow; readonly news: boolean }
   | { readonly t: 'accepted'; readonly row: WaitingRow }
   | { readonly t: 'refused'; readonly row: WaitingRow }
   /** Another key waits with this token under this id. */
   | { readonly t: 'otherKey'; readonly row: WaitingRow }
-  /** There is no room. */
+  /** The list is full. */
   | { readonly t: 'full'; readonly limit: number; readonly of: 'all' | 'token' }
 
 export function waitingKey(cluster: string, token: string): string {
   return `${cluster}/${token}`
 }
 
-/** Those that count now, by cluster, then token. */
+/** Rows that are still valid, by cluster, then token. */
 export function waitingJoins(view: LogView, nowMs: number, cluster?: string): WaitingJoin[] {
   return view.list('waiting', cluster).flatMap(({ key, value: row }) => {
     const slash = key.indexOf('/')
@@ -79,12 +80,12 @@ export function waitingJoin(view: LogView, cluster: string, token: string, nowMs
   return row === undefined || isOver(row, nowMs) ? undefined : row
 }
 
-/** Until when the row counts. */
+/** When the row ends. */
 export function waitingUntilMs({ expiresAtMs, acceptedAtMs }: WaitingRow): number {
   return acceptedAtMs === undefined ? expiresAtMs : Math.max(expiresAtMs, acceptedAtMs + ACCEPTED_MS)
 }
 
-/** Uses of a token that others than this bearer hold by waiting, or held when they were refused. */
+/** Uses of a token that are held by other bearers, which wait or were refused. */
 export function usesHeld(
   view: LogView,
   token: string,
@@ -95,7 +96,7 @@ export function usesHeld(
   )
 }
 
-/** Whether the operator has accepted this bearer; without a key: one that has this id and token. */
+/** Whether an operator has accepted this bearer. Without a key: any bearer with this id and token. */
 export function isAccepted(
   view: LogView,
   token: string,
@@ -105,12 +106,14 @@ export function isAccepted(
   return row?.acceptedAtMs !== undefined && (keyHash === undefined || row.keyHash === keyHash)
 }
 
-/** Whether it was accepted with this key and these facts. */
+/** Whether the join was accepted with this key and these facts. */
 export function isAcceptedAs(row: WaitingRow, keyHash: string, facts: ClusterFacts): boolean {
   return row.acceptedAtMs !== undefined && row.keyHash === keyHash && isSame(row.facts, facts)
 }
 
-/** Puts the join into the list, or finds it there. What was accepted are the facts that were shown: others wait anew. */
+/**
+ * Puts the join on the list or finds it there. An answer applies to the facts that were shown: other facts wait again.
+ */
 export function askForApproval(tx: Transaction, ask: WaitingAsk): WaitingAnswer {
   const { cluster, token, keyHash, facts, address, renumbers, nowMs } = ask
   const known = waitingJoin(tx, cluster, token.id, nowMs)
@@ -134,7 +137,7 @@ export function askForApproval(tx: Transaction, ask: WaitingAsk): WaitingAnswer 
   return { t: 'waits', row, news: !same }
 }
 
-/** Takes back what waits with this token and this key; what was refused stays refused. Gives what went. */
+/** Withdraws the join that waits with this token and key, and returns it. A refused one stays refused. */
 export function withdrawJoin(tx: Transaction, token: string, keyHash: string, nowMs: number): WaitingJoin | undefined {
   const found = waitingJoins(tx, nowMs).find((one) => one.token === token && one.row.keyHash === keyHash)
   if (found === undefined || found.row.refusedAtMs !== undefined) return undefined
@@ -142,7 +145,7 @@ export function withdrawJoin(tx: Transaction, token: string, keyHash: string, no
   return found
 }
 
-/** Removes what counts no more, and gives of it what nobody has answered. */
+/** Removes rows that have ended, and returns those that no operator has refused. */
 export function pruneWaiting(tx: Transaction, nowMs: number): WaitingJoin[] {
   const over = tx.list('waiting').flatMap(({ key, value: row }): WaitingJoin[] => {
     const slash = key.indexOf('/')
@@ -159,50 +162,49 @@ function isOver(row: WaitingRow, nowMs: number): boolean {
   return waitingUntilMs(row) <= nowMs
 }
 
-/** The release may change while somebody waits. */
+/** The version is not compared: the release may change during the wait. */
 function isSame({ version: _before, ...a }: ClusterFacts, { version: _now, ...b }: ClusterFacts): boolean {
   return canonicalJson(a) === canonicalJson(b)
 }
 
-// What an operator sees of joins, and of ranges of members, that wait, and what he answers. Answers run inside a
-// transaction.
+// The view of an operator on waiting joins and ranges, and the answers to them. Answers run inside a transaction.
 
-/** Fingerprints named in a refusal. */
+/** Fingerprints that a refusal names. */
 const MAX_NAMED = 8
 
 export interface WaitingSummary extends Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs' | 'labels' | 'version'> {
   readonly id: string
-  /** `ranges`: a member states other ranges than those that were accepted. */
+  /** `ranges`: a member states ranges that differ from the accepted ones. */
   readonly what: 'join' | 'ranges'
-  /** `accepted`, `refused`: the cluster has not asked since. */
+  /** `accepted`, `refused`: the cluster has not asked since the answer. */
   readonly state: 'waiting' | 'accepted' | 'refused'
-  /** Of its key; of `ranges`: of the ranges themselves. */
+  /** Of the key. For `ranges`, of the ranges themselves. */
   readonly fingerprint: string
-  /** Id of the token that it brought; empty where none was needed. */
+  /** Id of the token that the cluster showed. Empty for `ranges`. */
   readonly token: string
-  /** Where it asked from last, as the broker saw it; empty of a member. */
+  /** Source address of the last request, as the broker saw it. Empty for `ranges`. */
   readonly address: string
   readonly sinceMs: number
-  /** Noted once a minute. */
+  /** Updated once a minute. */
   readonly lastAskedMs: number
-  /** Absent: without end. */
+  /** Absent if it does not end. */
   readonly untilMs?: number
-  /** What its machines need outside the lanes. */
+  /** Ranges that its machines require outside the lanes. */
   readonly neededCIDRs: readonly string[]
-  /** Members that get global addresses if it joins, as of when it asked first. */
+  /** Members that get global addresses by this join, as of its first request. */
   readonly renumbers: readonly string[]
-  /** A member has this id now: it would take its place. */
+  /** Whether a member has this id now, which the join would replace. */
   readonly isMember: boolean
 }
 
 export interface AnswerInit {
-  /** As said by a person. */
+  /** As the operator typed it. */
   readonly cluster: string
-  /** The key that is meant, as `SHA256:…`; absent: the only one that waits under this id. */
+  /** Fingerprint of the key or the ranges, as `SHA256:…`. Absent if only one waits under this id. */
   readonly fingerprint?: string
 }
 
-/** `repeated`: it was answered so before, and nothing was done. */
+/** `repeated`: the same answer had been given before, and nothing was changed. */
 export interface Answer {
   readonly id: string
   readonly fingerprint: string
@@ -210,7 +212,7 @@ export interface Answer {
   readonly repeated: boolean
 }
 
-/** By id, then by who came first. */
+/** Sorted by id, then by the time of the first request. */
 export function waitingSummaries(view: LogView, nowMs: number): WaitingSummary[] {
   const joins = waitingJoins(view, nowMs).map((one) => summary(view, one))
   const ranges = view.list('member').flatMap(({ key, value }) => rangesSummary(key, value))
@@ -218,9 +220,9 @@ export function waitingSummaries(view: LogView, nowMs: number): WaitingSummary[]
 }
 
 /**
- * Lets a cluster in the next time it asks. Throws RefusedError (FailedPrecondition) where nobody waits under the id,
- * where several do and no fingerprint is named, where it is another key, and for a token that is good for nothing any
- * more; InvalidNameError when the id is none. Ranges of a member count once its broker has seen the answer.
+ * Lets the cluster join the next time it asks. Throws RefusedError (FailedPrecondition) if no join waits under the id,
+ * if several do and no fingerprint is given, if the fingerprint is of another key, and if the token was revoked. Throws
+ * InvalidNameError if the id is invalid. Ranges of a member take effect once its broker has seen the answer.
  */
 export function acceptWaiting(tx: Transaction, init: AnswerInit, nowMs: number): Answer {
   const id = parseClusterId(init.cluster, 'cluster')
@@ -230,7 +232,7 @@ export function acceptWaiting(tx: Transaction, init: AnswerInit, nowMs: number):
   if (ranges !== undefined) return answerRanges(tx, ranges, { acceptedAtMs: nowMs })
   if (isLive(member) && hash === rangesHash(member.facts))
     return { id, fingerprint: keyFingerprint(hash), token: '', repeated: true }
-  // It was accepted, and has joined since.
+  // The join was accepted before, and the cluster has joined since.
   if (waitingJoins(tx, nowMs, id).length === 0 && isLive(member)) {
     const { joinKeyHash = '' } = member
     if (hash === undefined || hash === joinKeyHash)
@@ -253,7 +255,7 @@ export function acceptWaiting(tx: Transaction, init: AnswerInit, nowMs: number):
   return answered(found, false)
 }
 
-/** Says no to a cluster, also to one that was accepted and has not joined yet. Throws as acceptWaiting(). */
+/** Refuses a cluster, including one that was accepted and has not joined yet. Throws as acceptWaiting(). */
 export function refuseWaiting(tx: Transaction, init: AnswerInit, nowMs: number): Answer {
   const id = parseClusterId(init.cluster, 'cluster')
   const hash = parseFingerprint(init.fingerprint)
@@ -266,7 +268,7 @@ export function refuseWaiting(tx: Transaction, init: AnswerInit, nowMs: number):
   return answered(found, false)
 }
 
-/** For the audit log: what was decided about. */
+/** For the audit log: the facts that were decided about. */
 export function waitingDetails({ token, row }: WaitingJoin): Readonly<Record<string, AuditValue>> {
   const { podCIDRs, serviceCIDRs, version } = row.facts
   return { fingerprint: keyFingerprint(row.keyHash), token, address: row.address, podCIDRs, serviceCIDRs, version }
@@ -277,7 +279,7 @@ interface WaitingRanges {
   readonly row: MemberRow & { readonly changed: ChangedRanges }
 }
 
-/** The ranges of a member that the operator means; undefined: he means a join. Throws RefusedError. */
+/** The waiting ranges of a member that the operator means. Undefined if a join is meant. Throws RefusedError. */
 function rangesMeant(
   view: LogView,
   { id, hash, nowMs }: { readonly id: string; readonly hash: string | undefined; readonly nowMs: number },
@@ -306,7 +308,7 @@ function answerRanges(
   return { id, fingerprint: keyFingerprint(rangesHash(changed)), token: '', repeated: isRepeated }
 }
 
-/** For the audit log: what was decided about, and what counted until then. */
+/** For the audit log: the ranges that were decided about, and those in effect until then. */
 export function rangesDetails(view: LogView, id: string): Readonly<Record<string, AuditValue>> | undefined {
   const row = view.get('member', id)
   if (!isLive(row) || row.changed === undefined) return undefined

@@ -1,4 +1,4 @@
-/** Single checks that admission is made of. Each gives undefined, or what is wrong in one sentence. Pure. */
+/** Single checks of admission. Each returns undefined, or a refusal in one sentence. Pure. */
 import {
   type Address,
   type AddressClass,
@@ -14,9 +14,9 @@ import { RefusedError } from '../../protocol/protocol.ts'
 export interface Refusal {
   readonly field: string
   readonly reason: RefusalReason
-  /** Reads on after the field: `"x": expected …`. */
+  /** Continues after the field: `"x": expected …`. */
   readonly message: string
-  /** There is no room for the record as it is to be; as it was before, it is there still. */
+  /** There is no room for the new version of the record. The previous version is still stored. */
   readonly kept?: true
 }
 
@@ -24,7 +24,7 @@ export function refusal(field: string, message: string, reason: RefusalReason = 
   return { field, reason, message }
 }
 
-/** The first refusal; later checks do not run, so they may rely on the earlier ones. */
+/** The first refusal. Later checks do not run, so they may rely on the earlier ones. */
 export function first(...checks: readonly (() => Refusal | undefined)[]): Refusal | undefined {
   for (const check of checks) {
     const refused = check()
@@ -33,7 +33,7 @@ export function first(...checks: readonly (() => Refusal | undefined)[]): Refusa
   return undefined
 }
 
-/** In quotes, without control characters, cut: a member must not write its own lines into our logs. */
+/** Quoted, without control characters, and shortened: a member must not write its own lines into the log. */
 export function quote(value: string): string {
   return JSON.stringify(value.length > 120 ? `${value.slice(0, 120)}…` : value)
 }
@@ -81,19 +81,19 @@ const CLASS_WORDS: Record<Exclude<AddressClass, 'usable'>, string> = {
   broadcast: 'the broadcast',
 }
 
-/** Undefined when the address can be used between clusters. */
+/** Undefined if the address can be used between clusters. */
 export function describeUnusable(address: Address): string | undefined {
   const is = classifyAddress(address)
   return is === 'usable' ? undefined : `${CLASS_WORDS[is]} address`
 }
 
-/** What the broker gives out itself. */
+/** Ranges from which the broker allocates. */
 export interface ClustersetRanges {
   readonly globalRange: string
   readonly clustersetIpRange: string
 }
 
-/** Ranges that no cluster may use on its own, with what they are for. */
+/** Ranges that no cluster may use as its own, with their purpose. */
 export function reservedRanges(ranges: ClustersetRanges): readonly (readonly [range: string, what: string])[] {
   return [
     [ranges.globalRange, "the clusterset's global range"],
@@ -103,7 +103,7 @@ export function reservedRanges(ranges: ClustersetRanges): readonly (readonly [ra
   ]
 }
 
-/** An address outside the tunnels: one inside them would lead a gateway's own packets back to itself. */
+/** Checks an address outside the tunnels: an address inside them would route a gateway's own packets back to itself. */
 export function checkOuterAddress(field: string, text: string, ranges: ClustersetRanges): Refusal | undefined {
   const address = parseOrUndefined(text)
   if (address === undefined) return refusal(field, `${quote(text)}: expected an IPv4 or IPv6 address`)
@@ -124,12 +124,12 @@ export function parseOrUndefined(text: string): Address | undefined {
 
 // Refusals about a member as errors.
 
-/** About what a cluster states of itself. */
+/** The refusal of facts that a cluster states about itself. */
 export function refusedFacts({ reason, field, message }: Refusal): RefusedError {
   return new RefusedError(reason, field, `${field}: ${message}`)
 }
 
-/** About the certificate that a cluster shows, or its membership. */
+/** The refusal of a certificate that a cluster shows, or of its membership. */
 export function denied(reason: RefusalReason, message: string): RefusedError {
   return new RefusedError(reason, 'certificate', message)
 }

@@ -1,6 +1,6 @@
 /**
- * Validates what a cluster states about itself: its address ranges, which must be real, its own, and clear of ours, and
- * its status. Pure.
+ * Validates what a cluster states about itself: its address ranges, which must be valid, its own, and apart from
+ * reserved ranges, and its status. Pure.
  */
 import {
   type AddressClass,
@@ -51,7 +51,7 @@ const CLASS_WORDS: Record<Exclude<AddressClass, 'usable'>, string> = {
   broadcast: 'the broadcast address',
 }
 
-/** Undefined when the cluster may join with these facts. */
+/** Undefined if the cluster may join with these facts. */
 export function admitFacts(facts: ClusterFacts, ranges: ClustersetRanges): Refusal | undefined {
   return first(
     () => checkCount('podCIDRs', facts.podCIDRs.length, 1, MAX_CIDRS),
@@ -80,19 +80,19 @@ function admitPodCidr(field: string, text: string): Refusal | undefined {
 }
 
 /**
- * Unique local (RFC 4193) and global unicast (RFC 4291 section 2.4): what pods and Services can have. Of others, such
- * as IPv4-mapped ones, API servers do not take every Cluster object.
+ * Unique local (RFC 4193) and global unicast (RFC 4291 section 2.4) addresses, which pods and Services can have. API
+ * servers do not accept every Cluster object with other ones, such as IPv4-mapped addresses.
  */
 const CLUSTER_IPV6: readonly Prefix[] = ['fc00::/7', '2000::/3'].map((text) => parsePrefix(text))
 
 function admitKind(field: string, text: string, prefix: Prefix): Refusal | undefined {
-  // Of IPv4, admitClear names what is special.
+  // For IPv4 and special ranges, admitClear() names the problem.
   if (prefix.family === 4 || specialPart(prefix) !== undefined) return undefined
   if (isInside(prefix, CLUSTER_IPV6)) return undefined
   return refusal(field, `${quote(text)}: expected addresses inside ${CLUSTER_IPV6.map(formatPrefix).join(' or ')}`)
 }
 
-/** Gateways and nodes talk to each other by IPv4, and every service has an IPv4 clusterset IP. */
+/** Gateways and nodes communicate over IPv4, and every service has an IPv4 clusterset IP. */
 function admitFamilies(podCIDRs: readonly string[]): Refusal | undefined {
   if (ipv4Among(podCIDRs).length > 0) return undefined
   const expected = 'expected an IPv4 CIDR as well, this version does not connect pods without IPv4'
@@ -100,8 +100,9 @@ function admitFamilies(podCIDRs: readonly string[]): Refusal | undefined {
 }
 
 /**
- * Service addresses never leave their cluster; the ranges only say which addresses a cluster keeps for itself. But a
- * member whose pods they overlap is translated for good, or not reached by IPv6: they must not cover half the world.
+ * Service addresses never leave their cluster: the ranges only state which addresses a cluster reserves for itself. But
+ * a member whose pods they overlap is translated permanently, or not reached by IPv6, so the ranges must not be too
+ * large.
  */
 function admitServiceCidr(field: string, text: string): Refusal | undefined {
   const prefix = parse(field, text)
@@ -129,8 +130,8 @@ function admitClear(field: string, text: string, ranges: ClustersetRanges): Refu
 }
 
 /**
- * Undefined when all that is stated lies in space that is nobody else's, or that is granted: by the member's token, or
- * because an earlier release took it. Takes facts that admitFacts() has admitted.
+ * Undefined if all stated ranges are in private space, or are granted: by the member's token, or because an earlier
+ * release accepted them. Takes facts that admitFacts() has admitted.
  */
 export function admitSpace(facts: ClusterFacts, granted: readonly string[]): Refusal | undefined {
   const [public_] = publicCIDRs(facts, granted)
@@ -146,7 +147,7 @@ export function admitSpace(facts: ClusterFacts, granted: readonly string[]): Ref
   )
 }
 
-/** What of it needs a grant and has none, with its field. */
+/** The stated ranges that need a grant and have none, each with its field. */
 export function publicCIDRs(
   { podCIDRs, serviceCIDRs }: Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs'>,
   granted: readonly string[],
@@ -159,7 +160,7 @@ export function publicCIDRs(
   return stated.filter(({ text }) => !mayState(parsePrefix(text), grants))
 }
 
-/** Others' pods inside them are translated: they must not cover half the world. */
+/** Pods of other members inside required ranges are translated, so the ranges must not be too large. */
 function admitNeeded(neededCIDRs: readonly string[]): Refusal | undefined {
   return first(
     () => checkCount('neededCIDRs', neededCIDRs.length, 0, MAX_NEEDED),
@@ -178,7 +179,7 @@ function admitNeeded(neededCIDRs: readonly string[]): Refusal | undefined {
   )
 }
 
-/** Inside one cluster an address must mean one thing. */
+/** Within a cluster, an address must be unambiguous. */
 function admitDisjoint(facts: ClusterFacts): Refusal | undefined {
   const named = [
     ...facts.podCIDRs.map((text, i) => ({ field: `podCIDRs[${i}]`, text, prefix: parsePrefix(text) })),
@@ -213,7 +214,7 @@ function parse(field: string, text: string): Prefix | Refusal {
   try {
     return parsePrefix(text, field)
   } catch (error) {
-    // The message begins with the field, which the refusal names by itself.
+    // The message begins with the field, which the refusal names itself.
     return refusal(field, (error as Error).message.slice(field.length + 1))
   }
 }
@@ -223,8 +224,8 @@ function isPrefix(value: Prefix | Refusal): value is Prefix {
 }
 
 /**
- * The status of a member, which is handed to every other member as it is: undefined when it may be stored. Whose it is
- * says the certificate: a status names no member.
+ * Validates the status of a member, which is sent unchanged to every other member. Undefined if it may be stored. The
+ * certificate identifies the member: a status names none.
  */
 export function admitStatus({ notImported, leftOut, openConnections, report }: MemberStatus): Refusal | undefined {
   const tooMany = checkCount('status.notImported', notImported.length, 0, MAX_NOT_IMPORTED)

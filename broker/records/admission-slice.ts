@@ -1,4 +1,4 @@
-/** Validates an EndpointSlice: its addresses become the targets of other clusters' packets and DNS answers. Pure. */
+/** Validates an EndpointSlice: other clusters send packets to its addresses and put them into DNS answers. Pure. */
 import {
   type EndpointSliceBody,
   MAX_ZONE_HINTS,
@@ -28,17 +28,18 @@ export interface SliceContext {
   readonly podCIDRs: readonly Prefix[]
 }
 
-/** discovery.k8s.io/v1: an endpoint has 1 to 100 addresses, a slice at most 1000 endpoints and 100 ports. */
+/** Limits of discovery.k8s.io/v1: an endpoint has 1 to 100 addresses, a slice at most 1000 endpoints and 100 ports. */
 const MAX_ENDPOINTS = 1000
 const MAX_ADDRESSES = 100
 const MAX_PORTS = 100
 /**
- * All addresses of one slice. Kubernetes itself gives each endpoint one; each is looked at here, and by every member.
+ * Limit of all addresses of a slice. Kubernetes itself gives each endpoint one. The broker and every member process
+ * each address.
  */
 export const MAX_SLICE_ADDRESSES = 2000
 
 export function admitSlice(body: EndpointSliceBody, context: SliceContext): Refusal | undefined {
-  // Once for all of them.
+  // Formatted once for all endpoints.
   const own = context.podCIDRs.map(formatPrefix).join(', ')
   return first(
     () => checkSize(body),
@@ -53,7 +54,7 @@ export function admitSlice(body: EndpointSliceBody, context: SliceContext): Refu
   )
 }
 
-/** Also to be asked before anything else is done with it. */
+/** Also called before any other work on the slice. */
 export function checkSize({ endpoints }: EndpointSliceBody): Refusal | undefined {
   const addresses = endpoints.reduce((sum, one) => sum + one.addresses.length, 0)
   if (addresses <= MAX_SLICE_ADDRESSES) return undefined
@@ -134,7 +135,7 @@ function admitAddress(
   )
 }
 
-/** A hostname becomes a DNS name of its own, which must fit. */
+/** A hostname becomes part of a DNS name of its own, which must not be too long. */
 function admitHostname(
   field: string,
   hostname: string | undefined,

@@ -1,6 +1,6 @@
 /**
- * Validates what a member wants to publish. Pure. A record that passes can be handed to every other member as it is:
- * what is refused here never reaches another cluster's kernel or DNS.
+ * Validates what a member wants to publish. Pure. An admitted record can be sent unchanged to every other member: a
+ * refused one never reaches the kernel or the DNS of another cluster.
  */
 import {
   type EndpointBody,
@@ -30,9 +30,9 @@ import {
 } from './admission-checks.ts'
 
 export interface AdmissionContext {
-  /** From the certificate. */
+  /** Cluster id of the certificate. */
   readonly cluster: string
-  /** The publisher's own, parsed. */
+  /** The pod CIDRs of the publisher, parsed. */
   readonly podCIDRs: readonly Prefix[]
   readonly allowedNamespaces: readonly string[]
   readonly ranges: ClustersetRanges
@@ -40,7 +40,7 @@ export interface AdmissionContext {
   readonly publicKeyOwner: (publicKey: string) => string | undefined
 }
 
-/** Undefined when the record may be stored, else the first thing that is wrong with it. */
+/** Undefined if the record may be stored. Otherwise the first problem. */
 export function admitRecord(record: MemberRecord, context: AdmissionContext): Refusal | undefined {
   switch (record.body.kind) {
     case 'ServiceExport':
@@ -60,7 +60,7 @@ export function admitRecord(record: MemberRecord, context: AdmissionContext): Re
     case 'Endpoint':
       return admitEndpoint(record, record.body, context)
     default:
-      // A type says that this cannot be; what comes from the network may not know the type.
+      // The type excludes this case, but a record from the network may have any kind.
       return refusal(
         'kind',
         `${quote(String((record.body as { kind?: unknown }).kind))}: only the broker writes this kind`,
@@ -69,7 +69,7 @@ export function admitRecord(record: MemberRecord, context: AdmissionContext): Re
   }
 }
 
-/** Exporting from a guarded namespace would lend its names to strangers. */
+/** Exports from a guarded namespace would give its names to other clusters. */
 export function admitNamespace(namespace: string, allowed: readonly string[]): Refusal | undefined {
   const bad = checkLabel('namespace', namespace)
   if (bad !== undefined) return bad
@@ -127,7 +127,7 @@ function admitPort(field: string, port: ServiceExportBody['ports'][number]): Ref
   )
 }
 
-/** A Service cannot have these twice either; the merge relies on it. */
+/** A Service cannot have these twice either, and the merge relies on that. */
 function admitUniquePorts(ports: ServiceExportBody['ports']): Refusal | undefined {
   const names = new Map<string, number>()
   const numbers = new Map<string, number>()
@@ -207,7 +207,7 @@ function admitEndpoint(record: MemberRecord, body: EndpointBody, context: Admiss
   )
 }
 
-/** A key that is announced is its owner's from then on, as one that is in use. */
+/** An announced key belongs to its owner from then on, like a key in use. */
 function admitNextKey(
   { publicKey, nextPublicKey }: EndpointBody['spec'],
   context: AdmissionContext,

@@ -1,4 +1,4 @@
-/** The quota of each member, as the log has it: every replica reads the same, and a restart keeps it. */
+/** The quota of each member, read from the log: every replica reads the same, and a restart keeps it. */
 import { NEARLY_FULL, parsePrefix, prefixSize } from '../../model/addresses/addresses.ts'
 import {
   type ClusterId,
@@ -23,13 +23,19 @@ import { type LogView, type RecordRow, SETTINGS_KEY, type Transaction, isLive } 
 import { type Refusal, quote, refusal } from './admission-checks.ts'
 import { statusOf } from './status-records.ts'
 
-/** The member's own limits over those of all; `fallback` where the store has none, as of an earlier release. */
+/**
+ * The member's own limits over those for all members. `fallback` applies if the store has none, as in that of an
+ * earlier release.
+ */
 export function quotaOf(view: LogView, cluster: string, fallback: MemberQuota): MemberQuota {
   const ofAll = view.get('settings', SETTINGS_KEY)?.quota ?? fallback
   return { ...ofAll, ...view.get('member', cluster)?.quota }
 }
 
-/** Of what the member publishes. What the broker writes of it is not counted: its Cluster record and its status. */
+/**
+ * Use of the records that the member publishes. Its Cluster record and status, which the broker writes, are not
+ * counted.
+ */
 export function quotaUse(view: LogView, cluster: string): QuotaUse {
   const hasOwn = view.get('record', clusterRecordKey(cluster)) !== undefined
   const brokers = Number(hasOwn) + Number(statusOf(view, cluster) !== undefined)
@@ -44,18 +50,18 @@ export function quotaAndUse(
   return { limit: quotaOf(view, cluster, fallback), used: quotaUse(view, cluster) }
 }
 
-/** `default`: as for all members again. What is not named stays. */
+/** `default`: the limit for all members applies again. Fields that are absent stay as they are. */
 export type QuotaChange = { readonly [field in QuotaField]?: number | 'default' }
 
 export interface QuotaInit {
-  /** As said by a person. */
+  /** As the operator typed it. */
   readonly cluster: string
   readonly change: QuotaChange
 }
 
 /**
- * Changes the limits of one member, also while it is away. Throws RefusedError when there is no such member, or a value
- * is out of bounds; InvalidNameError when the id is none. False: that was so already.
+ * Changes the limits of a member, even if it is not connected. Returns false if they were the same before. Throws
+ * RefusedError if there is no such member or a value is out of bounds, InvalidNameError if the id is invalid.
  */
 export function changeQuota(tx: Transaction, { cluster, change }: QuotaInit): boolean {
   const id = parseClusterId(cluster, 'cluster')
@@ -73,14 +79,14 @@ export function changeQuota(tx: Transaction, { cluster, change }: QuotaInit): bo
   return true
 }
 
-/** Gives the value back. Throws RefusedError. */
+/** Returns the value. Throws RefusedError. */
 function checkQuotaValue(field: QuotaField, value: number): number {
   const { min, max } = QUOTA_BOUNDS[field]
   if (Number.isInteger(value) && value >= min && value <= max) return value
   throw new RefusedError('InvalidValue', field, `${field} ${value}: expected ${min} to ${max}`)
 }
 
-// How near members are to their quotas, in few figures: which member it is says `sealane cluster list`.
+// Metrics on how close members are to their quotas, in few series. `sealane cluster list` names the members.
 
 const RESOURCES = ['records', 'bytes'] as const
 const NEAR = 0.8
@@ -90,7 +96,7 @@ interface CountQuotasDeps {
   readonly metrics: Pick<BrokerMetrics, 'quotaMembers' | 'quotaMost'>
 }
 
-/** `fallback`: as of quotaOf(). */
+/** `fallback`: see quotaOf(). */
 export function countQuotas({ log, metrics }: CountQuotasDeps, fallback: MemberQuota): void {
   const members = log.list('member').filter(({ value }) => isLive(value))
   const all = members.map(({ key }) => quotaAndUse(log, key, fallback))
@@ -102,13 +108,13 @@ export function countQuotas({ log, metrics }: CountQuotasDeps, fallback: MemberQ
   }
 }
 
-/** A quota of nothing is full from the start. */
+/** A quota of zero is always full. */
 function ratio(used: number, limit: number): number {
   return limit === 0 ? used + 1 : used / limit
 }
 
-// How much is used of what the whole clusterset shares: members, tokens, clusterset IPs. Each has a metric, and a line
-// in the log before it is full, which names what to do.
+// Use of what the whole clusterset shares: members, tokens, clusterset IPs. Each has a metric, and a log line before it
+// is full, which names the remedy.
 
 const SHARED_RANGES = ['members', 'tokens', 'clustersetIPs'] as const
 type SharedRange = (typeof SHARED_RANGES)[number]
@@ -121,7 +127,7 @@ interface RangeUse {
 interface RangeLimits {
   readonly members: number
   readonly tokens: number
-  /** CIDR. */
+  /** The range as CIDR. */
   readonly clustersetIpRange: string
 }
 
@@ -131,7 +137,7 @@ const REMEDY: Readonly<Record<SharedRange, string>> = {
   clustersetIPs: 'withdraw exports; a larger range is given at the first start of a broker, with --clusterset-ip-range',
 }
 
-/** Network and broadcast address are nobody's. */
+/** The network and broadcast addresses are never allocated. */
 const UNUSABLE = 2n
 
 export function rangeUses(view: LogView, limits: RangeLimits): Readonly<Record<SharedRange, RangeUse>> {
@@ -163,7 +169,7 @@ export class RangeWarnings {
     this.#limits = limits
   }
 
-  /** To be called now and then. Each is logged once, until it has room again. */
+  /** The caller runs it regularly. Each range is logged once, until it has room again. */
   report(): void {
     const { log, logger, metrics } = this.#deps
     const uses = rangeUses(log, this.#limits)
@@ -190,19 +196,19 @@ interface QuotaContext {
 
 interface OfferedRecord {
   readonly record: MemberRecord
-  /** What is there under its key. */
+  /** The stored record with the same key. */
   readonly old: RecordRow | undefined
   readonly bytes: number
 }
 
-/** Undefined when it may be stored. A refusal for want of room takes nothing away: what was there before stays. */
+/** Undefined if the record may be stored. A refusal for lack of room removes nothing: the previous version stays. */
 export function checkQuota(view: LogView, offered: OfferedRecord, context: QuotaContext): Refusal | undefined {
   return checkRoom(view, offered, context) ?? checkChurn(view, offered, context)
 }
 
 function checkRoom(view: LogView, { record, old, bytes }: OfferedRecord, context: QuotaContext): Refusal | undefined {
   const { cluster, rules } = context
-  // Its gateways: no quota cuts a lane. They have a limit of their own, and come out of the same use.
+  // No quota applies to gateways, since it would cut a lane. Endpoints have a limit of their own, but count as use.
   if (record.body.kind === 'Endpoint') return undefined
   const report: Pick<QuotaReport, 'limit' | 'used'> = quotaAndUse(view, cluster, rules.quota)
   const more = { records: old === undefined ? 1 : 0, bytes: bytes - (old?.bytes ?? 0) }
@@ -212,7 +218,10 @@ function checkRoom(view: LogView, { record, old, bytes }: OfferedRecord, context
   return old === undefined ? refused : { ...refused, kept: true }
 }
 
-/** Stamps of withdrawn exports stay for a day, and are no records. Lowering one member's quota must not look like churn. */
+/**
+ * Limits the stamps of withdrawn exports, which are kept for a day and are not records. A lowered quota of the member
+ * must not count as churn.
+ */
 function checkChurn(view: LogView, { old }: OfferedRecord, { cluster, rules }: QuotaContext): Refusal | undefined {
   if (old !== undefined) return undefined
   const most = 2 * Math.max(quotaOf(view, cluster, rules.quota).records, rules.quota.records)
@@ -224,7 +233,7 @@ function checkChurn(view: LogView, { old }: OfferedRecord, { cluster, rules }: Q
   )
 }
 
-/** It is an endpoint slice of a service that is exported. */
+/** Whether the record is an EndpointSlice of an exported service. */
 function hasService(view: LogView, { namespace, body }: MemberRecord, cluster: ClusterId): boolean {
   if (body.kind !== 'EndpointSlice') return false
   return (

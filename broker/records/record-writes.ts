@@ -1,6 +1,6 @@
 /**
  * What storing and removing a member's record entails: the stamp of an export, the clusterset IP of a service, the
- * claim on a public key. Runs inside a transaction, so that all of it is there or none.
+ * claim on a public key. Runs inside a transaction, so that either all of it is written or nothing.
  */
 import { PoolFullError, allocateAddress, formatAddress, parsePrefix } from '../../model/addresses/addresses.ts'
 import {
@@ -21,18 +21,21 @@ import { type ClustersetRanges, type Refusal, refusal } from './admission-checks
 import { type AdmissionContext, admitRecord } from './admission.ts'
 import { checkQuota } from './quota.ts'
 
-// Whose a WireGuard key is: of the member that stated it first, until that leaves. Others read it as soon as it is
-// stored, and could state it themselves while its gateway is away; the owner would then be refused. Runs inside a
-// transaction.
+// Ownership of WireGuard keys: a key belongs to the member that stated it first, until that member leaves. Other
+// members can read a key as soon as it is stored, and could state it while its gateway is not connected, so that the
+// owner would be refused. Runs inside a transaction.
 
-/** Of one member, kept beside those that its Endpoints have now: gateways that come back, nodes that are made anew. */
+/**
+ * Limit of former keys per member, in addition to those of its current Endpoints: for gateways that return and nodes
+ * that are replaced.
+ */
 const MAX_FORMER_KEYS = 64
 
 function publicKeyOwner(view: LogView, publicKey: string): string | undefined {
   return view.get('publicKey', publicKey)?.cluster
 }
 
-/** The row is written anew each time: candidatesOf() in addresses/ remembers by it. */
+/** The row is always replaced, since candidatesOf() in addresses/address-claims.ts caches by its identity. */
 function claimPublicKey(tx: Transaction, cluster: string, endpoint: string, publicKey: string): void {
   const row = tx.get('publicKey', publicKey)
   if (row?.endpoints.length === 0) writeFormer(tx, cluster, without(formerKeys(tx, cluster), publicKey))
@@ -40,12 +43,12 @@ function claimPublicKey(tx: Transaction, cluster: string, endpoint: string, publ
   tx.put('publicKey', publicKey, { cluster, endpoints: [...endpoints].sort() })
 }
 
-/** The key in use, and the one that is announced. */
+/** The key in use, and the announced key if there is one. */
 export function statedKeys({ spec: { publicKey, nextPublicKey } }: EndpointBody): readonly string[] {
   return nextPublicKey === undefined || nextPublicKey === publicKey ? [publicKey] : [publicKey, nextPublicKey]
 }
 
-/** The Endpoint has its keys no more. They stay the member's, as some of its latest. */
+/** Releases the keys of the Endpoint. They stay the member's as former keys. */
 function releasePublicKey(tx: Transaction, endpoint: string, old: RecordRow | undefined): void {
   if (old?.body.kind !== 'Endpoint') return
   for (const publicKey of statedKeys(old.body)) releaseKey(tx, endpoint, publicKey)
@@ -63,7 +66,7 @@ function releaseKey(tx: Transaction, endpoint: string, publicKey: string): void 
   writeFormer(tx, cluster, former.slice(-MAX_FORMER_KEYS))
 }
 
-/** Who has left by itself, or is remembered no more, keeps nothing. */
+/** Removes the keys of members that left by themselves or are no longer stored. */
 export function forgetPublicKeys(tx: Transaction, clusters: ReadonlySet<string>): void {
   if (clusters.size === 0) return
   for (const { key, value } of tx.list('publicKey')) if (clusters.has(value.cluster)) tx.remove('publicKey', key)
@@ -71,8 +74,8 @@ export function forgetPublicKeys(tx: Transaction, clusters: ReadonlySet<string>)
 }
 
 /**
- * In a row of their own: a member may give up very many keys at once, and who looked for them among all would hold up
- * all.
+ * Former keys have a row of their own. A member may give up many keys at once, and a search among all keys would delay
+ * other members.
  */
 function formerKeys(view: LogView, cluster: string): readonly string[] {
   return view.get('formerKeys', cluster)?.keys ?? []
@@ -89,9 +92,9 @@ function without(keys: readonly string[], one: string): readonly string[] {
 
 export interface WriteRules extends ClustersetRanges {
   readonly allowedNamespaces: readonly string[]
-  /** Of who has no other: quotaOf(). */
+  /** The quota of members without one of their own. See quotaOf(). */
   readonly quota: MemberQuota
-  /** An operator decides about every join, and about ranges that a member states later. */
+  /** Whether an operator decides about every join, and about ranges that a member states later. */
   readonly approve?: boolean
 }
 
@@ -101,7 +104,7 @@ export interface WriteContext {
   readonly nowMs: number
 }
 
-/** Stores a record of the cluster, or gives the reason why not; then nothing was written. */
+/** Stores a record of the cluster, or returns the reason for a refusal, in which case nothing was written. */
 export function putRecord(tx: Transaction, record: MemberRecord, context: WriteContext): Refusal | undefined {
   const { cluster } = context
   const key = recordKeyText({ cluster, ...memberKey(record) })
@@ -129,7 +132,7 @@ export function putRecord(tx: Transaction, record: MemberRecord, context: WriteC
   return undefined
 }
 
-/** Removes a record of the cluster and what hung on it. Nothing happens when it is not there. */
+/** Removes a record of the cluster and what depended on it. Does nothing if there is no such record. */
 export function removeRecord(tx: Transaction, key: MemberKey, context: WriteContext): void {
   const text = recordKeyText({ cluster: context.cluster, ...key })
   const row = tx.get('record', text)
@@ -146,7 +149,9 @@ export function removeRecord(tx: Transaction, key: MemberKey, context: WriteCont
   tx.remove('record', text)
 }
 
-/** Everything that the cluster has published; not its Cluster and MemberStatus records, which are the broker's. */
+/**
+ * All records that the cluster has published, without its Cluster and MemberStatus records, which the broker writes.
+ */
 export function memberRecords(
   view: LogView,
   cluster: ClusterId,
@@ -157,11 +162,11 @@ export function memberRecords(
     .filter(({ key }) => key.kind !== 'Cluster' && key.kind !== 'MemberStatus')
 }
 
-/** What the cluster's records are validated against now. */
+/** The context against which the cluster's records are validated now. */
 export function admissionContext(tx: Transaction, { cluster, rules }: WriteContext): AdmissionContext {
   return {
     cluster,
-    // Not those of its facts: some IPv6 may be left out because of another member's.
+    // Not the pod CIDRs of its facts: IPv6 may be left out because of another member's.
     podCIDRs: (clusterSpec(tx, cluster)?.podCIDRs ?? []).map((text) => parsePrefix(text)),
     allowedNamespaces: rules.allowedNamespaces,
     ranges: rules,
@@ -169,7 +174,7 @@ export function admissionContext(tx: Transaction, { cluster, rules }: WriteConte
   }
 }
 
-/** Those that are there may change, also where an earlier release took more. */
+/** Limits the number of Endpoints. Existing ones may change, even if an earlier release accepted more. */
 function checkEndpoints(
   tx: Transaction,
   { body }: MemberRecord,
@@ -182,8 +187,8 @@ function checkEndpoints(
 }
 
 /**
- * Gives the time that decides conflicts. The uid counts: an export that is made anew is younger, one that comes back
- * unchanged keeps its age.
+ * Returns the time that decides conflicts. It depends on the uid: an export that was created again is younger, and one
+ * that returns unchanged keeps its age.
  */
 function claimStamp(tx: Transaction, service: string, uid: string, { cluster, nowMs }: WriteContext): number {
   const key = `${cluster}/${service}`
@@ -202,13 +207,13 @@ export function pruneStamps(tx: Transaction, nowMs: number): void {
   }
 }
 
-/** Joins the cluster to, or takes it from, those that need an address for the service. */
+/** Adds the cluster to, or removes it from, the clusters that need an address for the service. */
 function updateServiceIp(tx: Transaction, service: string, wants: boolean, context: WriteContext): Refusal | undefined {
   const { cluster, nowMs, rules } = context
   const row = tx.get('serviceIp', service)
   const others = (row?.exporters ?? []).filter((exporter) => exporter !== cluster)
   const exporters = wants ? [...others, cluster].sort() : others
-  // Same number, same clusters: only this one comes or goes.
+  // With the same number, the set is the same: only this cluster can be added or removed.
   if (exporters.length === (row?.exporters.length ?? 0)) return undefined
   const ip = row?.ip ?? freeAddress(tx, service, rules.clustersetIpRange)
   if (ip === undefined) {
@@ -233,7 +238,7 @@ function updateServiceIp(tx: Transaction, service: string, wants: boolean, conte
   return undefined
 }
 
-/** A free address, or the one that was released longest ago; undefined when all are in use. */
+/** A free address, or the one that was released longest ago. Undefined if all are in use. */
 function freeAddress(tx: Transaction, service: string, range: string): string | undefined {
   const pool = parsePrefix(range)
   try {

@@ -1,6 +1,6 @@
 /**
- * The MemberStatus record of each member: what it reports about itself, under its own id. The broker writes it, so that
- * it is no part of the set that the member declares, and nobody can name another member.
+ * The MemberStatus record of each member: what it reports about itself, under its own id. The broker writes it, so it
+ * is not part of the set that the member declares, and a member cannot name another one.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { type ClusterId, type MemberStatus, recordKeyText } from '../../model/model.ts'
@@ -8,7 +8,7 @@ import type { Peer } from '../../protocol/protocol.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { LogView, Transaction } from '../store/store.ts'
 
-/** Writes it where it differs. */
+/** Writes the record if it differs. */
 export function writeStatusRecord(tx: Transaction, cluster: ClusterId, status: MemberStatus, nowMs: number): void {
   const key = statusRecordKey(cluster)
   const body = { kind: 'MemberStatus' as const, ...status }
@@ -25,7 +25,7 @@ export function hasStatusRecord(view: LogView, cluster: ClusterId): boolean {
   return view.get('record', statusRecordKey(cluster)) !== undefined
 }
 
-/** What the member reported last; undefined where it reports nothing. */
+/** The last report of the member. Undefined if it has not reported. */
 export function statusOf(view: LogView, cluster: string): MemberStatus | undefined {
   const body = view.get('record', statusRecordKey(cluster))?.body
   return body?.kind === 'MemberStatus' ? body : undefined
@@ -48,16 +48,16 @@ interface Pace {
 }
 
 /**
- * What a member reports about itself goes to every other member, so each status is written at most once in five
- * seconds: the last one of that time. A status that waits is no durable promise; a member sends it anew on each stream.
+ * Rate limiter for statuses, since each is sent to every other member: the last status of each five seconds is written.
+ * A waiting status is not durable, but a member sends it again on each stream.
  */
 export class StatusPace {
   readonly #clock: Clock
   readonly #write: (peer: Peer, status: MemberStatus) => void
-  /** Of those that wrote one in the last five seconds. */
+  /** Members whose status was written in the last five seconds. */
   readonly #members = new Map<ClusterId, Pace>()
 
-  /** `write` is called for what was held. */
+  /** `write` is called for held statuses. */
   constructor(clock: Clock, write: (peer: Peer, status: MemberStatus) => void) {
     this.#clock = clock
     this.#write = write
@@ -68,21 +68,21 @@ export class StatusPace {
     return !this.#members.has(cluster)
   }
 
-  /** To be called after a write. */
+  /** The caller runs it after a write. */
   wrote(cluster: ClusterId): void {
     this.#members.get(cluster)?.cancel()
     const cancel = this.#clock.setTimer(STATUS_EVERY_MS, () => this.#over(cluster))
     this.#members.set(cluster, { held: undefined, cancel })
   }
 
-  /** Keeps it until its time; what was kept before is forgotten. */
+  /** Holds the status until its time, in place of one held before. */
   hold(peer: Peer, status: MemberStatus): void {
     const pace = this.#members.get(peer.cluster)
     if (pace === undefined) this.#write(peer, status)
     else pace.held = { peer, status }
   }
 
-  /** Forgets what waits of the member: it reports nothing any more. */
+  /** Drops the held status of a member that no longer reports. */
   withdraw(cluster: ClusterId): void {
     const pace = this.#members.get(cluster)
     if (pace !== undefined) pace.held = undefined

@@ -1,19 +1,22 @@
 /**
- * What a member may see. Everything that the broker hands out of other members' records asks here: snapshots, changes,
- * what is added to an interest, and the list of namespaces in which something is exported. Pure.
+ * Authorization of what a member may see. Every path by which the broker sends records of other members checks it:
+ * snapshots, changes, records of a widened interest, and the list of namespaces with exports. Pure.
  */
 import type { ClusterId, RecordKey } from '../../model/model.ts'
 
-/** Members that may see the same. One object for all of them: what is sent to them is made once for each audience. */
+/**
+ * Members that may see the same records. All of them share one object, so a message to them is encoded once per
+ * audience.
+ */
 export interface Audience {
-  /** May these members see this record? The answer for a key must not change while the object is in use. */
+  /** Whether these members may see the record. The answer for a key must not change while the object is in use. */
   readonly maySee: (record: RecordKey) => boolean
 }
 
-/** Who may see everything. */
+/** The audience of members that may see everything. */
 export const EVERYBODY: Audience = { maySee: () => true }
 
-/** Which audience a member belongs to. There are no access policies yet: all are one. */
+/** The audience of a member. There are no access policies yet, so all members are in one audience. */
 export function audienceOf(_member: ClusterId): Audience {
   return EVERYBODY
 }

@@ -1,7 +1,7 @@
 /**
- * The records that an audience may see, by namespace: so that what one namespace has costs no look at all others. And
- * in which namespaces something is exported, which members are told that do not get the records. Brought up to date
- * before each look.
+ * The records that an audience may see, indexed by namespace, so that a namespace can be read without a scan of all
+ * records. Also, in which namespaces something is exported, which is sent to members that do not get the records. The
+ * index is updated before each read.
  */
 import { followsInterest, type Interest } from '../../model/model.ts'
 import { MAX_EXPORTED_NAMESPACES, MAX_EXPORTED_PART, type WatchMessage } from '../../protocol/protocol.ts'
@@ -16,7 +16,7 @@ interface Bucket {
   exports: number
 }
 
-/** A namespace that has got its first export or lost its last, or may have. */
+/** A change of a namespace: it got its first export or lost its last one, or may have. */
 interface Turn {
   readonly revision: number
   readonly namespace: string
@@ -27,14 +27,14 @@ const PAGE = 4096
 export class NamespaceIndex {
   readonly #log: RecordLog
   readonly #audience: Audience
-  /** '' has what goes to every interest. */
+  /** By namespace. '' has the records that are sent regardless of the interest. */
   readonly #buckets = new Map<string, Bucket>()
-  /** In order of revisions. */
+  /** Turns in the order of their revisions. */
   #turns: Turn[] = []
-  /** Of older turns nothing is known. */
+  /** Turns up to this revision are not known. */
   #turnsFrom = 0
   #at = 0
-  /** By the first of the turns in it, of those that there are. */
+  /** Messages by the position of the first turn that they contain. */
   readonly #messages = new Map<number, readonly ExportedMessage[]>()
 
   constructor(log: RecordLog, audience: Audience) {
@@ -43,7 +43,10 @@ export class NamespaceIndex {
     this.#make()
   }
 
-  /** To be called before each look, and after each commit. Gives whether other namespaces have exports now. */
+  /**
+   * Updates the index. The caller runs it before each read and after each commit. Returns whether the set of namespaces
+   * with exports may have changed.
+   */
   follow(): boolean {
     if (this.#log.compactedRevision > this.#at) {
       this.#make()
@@ -54,7 +57,10 @@ export class NamespaceIndex {
     return this.#turns.length > before
   }
 
-  /** Namespaces of an interest that have records; with `common`, also '', for what goes to every one. */
+  /**
+   * Namespaces of an interest that have records. `common` adds '', for records that are sent regardless of the
+   * interest.
+   */
   namesOf(interest: Interest | undefined, common: boolean): string[] {
     this.follow()
     const names = [...(interest ?? [...this.#buckets.keys()].filter((name) => name !== ''))]
@@ -65,7 +71,7 @@ export class NamespaceIndex {
     return this.#buckets.get(name)?.keys.size ?? 0
   }
 
-  /** Keys of the records of these. */
+  /** Keys of the records of these namespaces. */
   keys(names: Iterable<string>): string[] {
     this.follow()
     const found: string[] = []
@@ -73,7 +79,10 @@ export class NamespaceIndex {
     return found
   }
 
-  /** What a stream is to hear that was told all up to `since`; undefined: nothing. The same objects for all of them. */
+  /**
+   * Messages for a stream that has been told everything up to `since`, or nothing if undefined. Empty if there is no
+   * change. All streams share the message objects.
+   */
   exportedSince(since: number | undefined): readonly ExportedMessage[] {
     this.follow()
     if (since === undefined || since < this.#turnsFrom) return this.#messagesFrom(-1)
@@ -90,7 +99,7 @@ export class NamespaceIndex {
     this.#read(true)
   }
 
-  /** `isFirst`: what was there before is not known, so each namespace of a change may have turned with it. */
+  /** `isFirst`: the earlier state is not known, so each change of an export counts as a turn. */
   #read(isFirst: boolean): void {
     const turned: Turn[] = []
     for (;;) {
@@ -109,7 +118,7 @@ export class NamespaceIndex {
     if (this.#turns.length > 2 * this.#buckets.size + 1024) this.#turns = latest(this.#turns)
   }
 
-  /** Gives the namespace where it has got its first export or lost its last. */
+  /** Returns the namespace if it got its first export or lost its last one. */
   #take(key: string, isThere: boolean, isFirst: boolean): string | undefined {
     const record = parseRecordKey(key)
     if (!this.#audience.maySee(record)) return undefined
@@ -137,7 +146,7 @@ export class NamespaceIndex {
     return low
   }
 
-  /** From that turn on; -1: whole. */
+  /** Messages for the turns from this one on, or with the whole list for -1. */
   #messagesFrom(first: number): readonly ExportedMessage[] {
     const known = this.#messages.get(first)
     if (known !== undefined) return known
@@ -156,7 +165,7 @@ export class NamespaceIndex {
   }
 }
 
-/** Of each namespace the latest turn, in order. Pure. */
+/** The latest turn of each namespace, in order. Pure. */
 function latest(turns: readonly Turn[]): Turn[] {
   const by = new Map<string, Turn>()
   for (const turn of turns) {

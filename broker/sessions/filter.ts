@@ -1,6 +1,7 @@
 /**
- * What a stream is shown: of the records that its member may see, those that it has asked for. Streams that are shown
- * the same share one View, and so whatever is made for it. Who is shown everything has none, and costs nothing here.
+ * Filters the records for a stream: of those that its member may see, the ones that it has asked for. Streams with the
+ * same filter share one View and the messages that are made for it. A stream that gets all records has no View and no
+ * filter cost.
  */
 import { createHash } from 'node:crypto'
 import { type Interest, type RecordKey, isOfInterest } from '../../model/model.ts'
@@ -8,32 +9,32 @@ import { type RecordLog, parseRecordKey } from '../store/store.ts'
 import { type Audience, EVERYBODY } from './authorization.ts'
 import { NamespaceIndex } from './exported-namespaces.ts'
 
-/** Changes that are looked at before streams are woken: with more there is hardly nothing for them. */
+/** Changes that are checked before streams are woken. If there are more, some are almost certainly shown. */
 const MOST = 512
 
 /**
- * Between which revisions nothing has happened that a view shows: its streams are not woken for that, and one that
- * stands before such a time may as well stand behind it.
+ * Ranges of revisions in which nothing has changed that a view shows. Its streams are not woken for them, and a stream
+ * at a revision before such a range may skip to its end.
  */
 class QuietTimes {
-  /** Nothing in (from, to] is shown. */
+  /** No change in (from, to] is shown. */
   #from = 0
   #to = 0
-  /** Streams have been woken for whatever is shown up to here. */
+  /** Streams have been woken for all shown changes up to here. */
   #checked = 0
 
-  /** Where a stream that stands at `revision` may as well stand. */
+  /** The revision to which a stream at `revision` may skip. */
   skip(revision: number): number {
     return revision >= this.#from && revision < this.#to ? this.#to : revision
   }
 
-  /** Nothing between them is shown. */
+  /** Notes that no change between them is shown. */
   note(from: number, to: number): void {
     if (from <= this.#to && from >= this.#from) this.#to = Math.max(this.#to, to)
     else [this.#from, this.#to] = [from, to]
   }
 
-  /** Whether anything has happened since the last time that is shown. */
+  /** Whether any change since the last call is shown. */
   hasNews(log: Pick<RecordLog, 'recordsAfter' | 'revision'>, shows: (key: string) => boolean): boolean {
     const from = this.#checked
     const changes = log.recordsAfter(from, MOST)
@@ -44,20 +45,20 @@ class QuietTimes {
   }
 }
 
-/** Whether a record is one of a view. Pure. */
+/** Whether a record belongs to a view. Pure. */
 export function isShown(audience: Audience, interest: Interest | undefined, record: RecordKey): boolean {
   return isOfInterest(interest, record) && audience.maySee(record)
 }
 
 export class View {
   readonly audience: Audience
-  /** Undefined: all namespaces. */
+  /** Undefined for all namespaces. */
   readonly interest: Interest | undefined
-  /** Name it, and its audience, in caches. */
+  /** Keys for caches: of the view, and of its audience. */
   readonly id: string
   readonly audienceId: number
   readonly quiet = new QuietTimes()
-  /** Streams that wait for something to be shown. */
+  /** Wake functions of streams that wait for a shown change. */
   readonly sleepers = new Set<() => void>()
   users = 0
 
@@ -84,7 +85,7 @@ export class Views {
 
   constructor(log: RecordLog) {
     this.#log = log
-    // With all that is there, in the turn of the first stream, it would keep everybody else waiting.
+    // Building the index for the first stream would block the event loop, so it is built here.
     this.index(EVERYBODY)
   }
 
@@ -94,7 +95,7 @@ export class Views {
     return index
   }
 
-  /** To be called after each commit: views of which something that they show has changed since the last time. */
+  /** Views that show something that has changed since the last call. The caller runs it after each commit. */
   withNews(): View[] {
     const turned = [...this.#indexes].filter(([, index]) => index.follow()).map(([audience]) => audience)
     return [...this.#used.values()].filter((view) => {
@@ -111,7 +112,7 @@ export class Views {
     return this.#used.size
   }
 
-  /** To be given back by release(). Undefined: who is shown everything. */
+  /** The caller must return the view with release(). Undefined for a stream that gets all records. */
   take(audience: Audience, interest: Interest | undefined): View | undefined {
     if (audience === EVERYBODY && interest === undefined) return undefined
     const audienceId = this.#audience(audience)
@@ -137,7 +138,7 @@ export class Views {
   }
 }
 
-/** A cryptographic one: nobody finds other names that are taken for those of somebody else. */
+/** A cryptographic hash: a client cannot find names that collide with the names of another client. */
 export function hashOf(names: Iterable<string>): string {
   return createHash('sha256')
     .update([...names].sort().join('\n'))

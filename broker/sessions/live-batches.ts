@@ -1,6 +1,6 @@
 /**
- * What has changed since a revision, as one message for all streams that stand there: it is encoded once, however many
- * they are. Slow streams stand further back, so there are several at a time.
+ * The changes since a revision, as one message for all streams at that revision: it is encoded once for all of them.
+ * Slow streams are further behind, so several messages are kept.
  */
 import type { RecordEvent, WatchMessage } from '../../protocol/protocol.ts'
 import { encodePut, encodeRecordEvent, encodeWatchMessage, pack } from '../../protocol/codec/codec.ts'
@@ -10,29 +10,29 @@ import { type Change, type RecordLog, packedBody, parseRecordKey, storedRecord }
 import type { View } from './filter.ts'
 
 /**
- * Bounds of one batch: what a stream is handed at once. As much as is packed well in the turn of one stream (pack()):
- * of slices that is two thirds of what the same in one piece would be, packed quickly.
+ * Limits of a batch, the unit in which a stream is sent changes. pack() can compress this much well in the turn of one
+ * stream. For slices, the result is two thirds of what quick compression of the same data in one piece gives.
  */
 const MAX_EVENTS = 256
 const MAX_BYTES = 112 * 1024
-/** Below that packing gains less than it costs. */
+/** Below this size, compression gains less than it costs. */
 const PACK_BYTES = 4096
 /** Events and messages that are kept for the next stream. */
 const KEPT_EVENTS = 2048
 const KEPT_BATCHES = 64
 const KEPT_OF_VIEW = 4
-/** Changes that are looked at for one batch of a view, shown or not. */
+/** Limit of changes that are checked for one batch of a view, shown or not. */
 const MOST_LOOKED_AT = 4096
 
 export interface LiveBatch {
   readonly plain: WatchMessage
   readonly events: number
-  /** Where a stream stands that has it. */
+  /** The revision of a stream that has received the batch. */
   readonly revision: number
 }
 
 interface Kept extends LiveBatch {
-  /** Of the log when it was made. */
+  /** Revision of the log when the batch was made. */
   readonly madeAt: number
   readonly bytes: number
   packed: WatchMessage | undefined
@@ -41,7 +41,7 @@ interface Kept extends LiveBatch {
 export class LiveBatches {
   readonly #log: RecordLog
   readonly #metrics: Pick<BrokerMetrics, 'encoded'>
-  /** By the revision of the first change in it. */
+  /** Batches without a view, by the revision of the first change in them. */
   readonly #kept = new Map<number, Kept>()
   readonly #keptOf = new WeakMap<View, Map<number, Kept>>()
   readonly #events = new Map<Change<'record'>, Uint8Array>()
@@ -53,7 +53,7 @@ export class LiveBatches {
     this.#metrics = metrics
   }
 
-  /** Undefined when nothing has changed since that the view shows; without a view, nothing at all. */
+  /** Undefined if nothing has changed that the view shows, or nothing at all without a view. */
   after(revision: number, view?: View): LiveBatch | undefined {
     const from = view === undefined ? revision : view.quiet.skip(revision)
     const [first] = this.#log.recordsAfter(from, 1)
@@ -67,20 +67,20 @@ export class LiveBatches {
     return made
   }
 
-  /** Says nothing but where the stream stands: what came since was not for it. */
+  /** An empty batch that advances the stream to the revision: no change since was for it. */
   nothingUpTo(revision: number): WatchMessage {
     if (this.#empty?.revision !== revision) this.#empty = { t: 'batch', events: [], revision }
     return this.#empty
   }
 
-  /** The message for one that unpacks. */
+  /** The message for a stream that accepts compression. */
   packed(batch: LiveBatch): WatchMessage {
     const kept = batch as Kept
     if (kept.bytes < PACK_BYTES) return kept.plain
     return (kept.packed ??= { t: 'packed', zstd: pack(encodeWatchMessage(kept.plain)) })
   }
 
-  /** Of any message: small ones stay as they are. */
+  /** Compresses any message. Small ones are returned as they are. */
   packedMessage(message: WatchMessage): WatchMessage {
     const known = this.#packed.get(message)
     if (known !== undefined) return known
@@ -90,7 +90,10 @@ export class LiveBatches {
     return packed
   }
 
-  /** For a snapshot: one of all records would push out what is needed again. */
+  /**
+   * Encodes an event for a snapshot without keeping it: all records of a snapshot would displace the events that are
+   * needed again.
+   */
   encode(change: Change<'record'>): Uint8Array {
     this.#metrics.encoded.inc()
     const { key, revision, value } = change
@@ -139,7 +142,7 @@ export class LiveBatches {
   }
 }
 
-/** Keeps the latest. */
+/** Keeps the latest entries. */
 function bounded<K, V>(map: Map<K, V>, key: K, value: V, most: number): void {
   map.delete(key)
   map.set(key, value)
@@ -152,25 +155,25 @@ function eventOf(change: Change<'record'>): RecordEvent {
   return { t: 'put', record: storedRecord(change.key, change.revision, change.value) }
 }
 
-/** What one turn of the event loop may take. */
+/** Time that one turn of the event loop should take. */
 const TURN_MS = 5
 const FEWEST = 16
 const MOST = 512
-/** Timers are no finer than this. */
+/** Timers have no finer resolution than this. */
 const SHORTEST_REST_MS = 2
-/** However long a round took: what has changed is to be told. */
+/** Limit of the rest after a round of any length, so that changes are still sent in time. */
 const LONGEST_REST_MS = 100
 
 /**
- * Wakes streams a slice at a time, with the rest of the world between two slices: a thousand streams that write at once
- * would keep publishers, handshakes and pings waiting for as long as they all take. A round wakes each stream once. Who
- * is to be woken meanwhile waits for the next one, which begins when as much time has passed as the last one took: what
- * changes in that time is one message for each stream, and half of the time belongs to others. The first change after a
- * pause goes out at once.
+ * Wakes streams in slices and returns to the event loop between two slices: a thousand streams that write at once would
+ * delay publishers, handshakes and pings until all have written. A round wakes each stream once. Streams that are to be
+ * woken during a round wait for the next one, which begins after a rest as long as the last round. The changes of that
+ * time are one message per stream, and half of the time is left for other work. The first change after a pause is sent
+ * at once.
  */
 export class WakeOrder {
   readonly #clock: Pick<Clock, 'monotonic' | 'setTimer'>
-  /** Of this round, and of the next one. */
+  /** Streams of this round, and of the next one. */
   #due = new Set<() => void>()
   #later = new Set<() => void>()
   #slice = 64
@@ -184,7 +187,7 @@ export class WakeOrder {
     this.#clock = clock
   }
 
-  /** Each is called once, soon; who is due already keeps its place. */
+  /** Each stream is called once, soon. Streams that are due already keep their position. */
   wake(streams: Iterable<() => void>): void {
     for (const stream of streams) if (!this.#due.has(stream)) this.#later.add(stream)
     if (this.#turn === undefined && this.#cancelRest === undefined) this.#begin()
@@ -225,7 +228,7 @@ export class WakeOrder {
 
   #next(): void {
     const now = this.#clock.monotonic()
-    // What the streams of the last slice did, and all that came between.
+    // The time includes the work of the last slice's streams and all events in between.
     this.#adapt(now - this.#turnAt)
     if (this.#due.size > 0) this.#run(now)
     else this.#over(now)
@@ -234,7 +237,7 @@ export class WakeOrder {
   #over(now: number): void {
     this.#turn = undefined
     const restMs = Math.min(now - this.#roundAt, LONGEST_REST_MS)
-    // A few are no burden to the others, whatever else has taken the time.
+    // Few streams do not delay others, whatever else took the time.
     if (restMs < SHORTEST_REST_MS || this.#roundSize <= FEWEST) this.#begin()
     else
       this.#cancelRest = this.#clock.setTimer(restMs, () => {

@@ -1,4 +1,4 @@
-/** What one message of a Publish stream does to the log. Runs inside a transaction; gives a refusal or undefined. */
+/** What a message of a Publish stream changes in the log. Runs inside a transaction. Returns a refusal or undefined. */
 import { type Prefix, formatPrefix, isInside, overlaps, parsePrefix } from '../../model/addresses/addresses.ts'
 import type { ClusterId, EndpointBody, MemberRecord } from '../../model/model.ts'
 import { type ClusterFacts, type MemberKey, type PublishMessage, RefusedError } from '../../protocol/protocol.ts'
@@ -23,26 +23,26 @@ import { type Transaction, isLive } from '../store/store.ts'
 
 export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'facts' | 'status' }>
 
-/** By memberKeyText; hashes in hex. */
+/** By memberKeyText. Hashes in hex. */
 export type DeclaredSet = ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>
 
 export interface ChangeContext extends WriteContext {
-  /** False: a status is only validated here, and written later (records/status-records.ts). */
+  /** If false, a status is only validated here, and written later (records/status-records.ts). */
   readonly writesStatus: boolean
-  /** Called with what became of facts that were stated. */
+  /** Called with the result of stating facts. */
   readonly onFacts: (stated: StatedFacts) => void
   /** Called when a record gives other members global addresses. */
   readonly onRenumbered: (record: MemberRecord, renumbered: readonly ClusterId[]) => void
 }
 
 /**
- * Applies a change, or gives the reason why not; then nothing was written. Of facts whose ranges wait for an operator,
- * the rest was.
+ * Applies a change, or returns the reason for a refusal, in which case nothing was written. If the ranges of facts wait
+ * for an operator, the other facts are written.
  */
 export function applyChange(tx: Transaction, change: MemberChange, context: ChangeContext): Refusal | undefined {
   switch (change.t) {
     case 'put':
-      // Bounds of the wire: what is stored must be fit to be sent.
+      // Limits of the wire format: a stored record must be fit to be sent.
       return (
         tooLarge(change.record.body) ??
         refusing(() => checkMemberRecord(change.record)) ??
@@ -72,14 +72,14 @@ function put(tx: Transaction, record: MemberRecord, context: ChangeContext): Ref
 }
 
 interface PodsAround {
-  /** Id of the member whose pods they are. */
+  /** Id of the member that has the pods. */
   readonly id: string
   readonly gateway: Prefix
 }
 
-/** Members whose pods hold a gateway of this cluster: they are translated then. */
+/** Members whose pod CIDRs contain a gateway address of this cluster: they are translated then. */
 function podsAround(tx: Transaction, endpoint: EndpointBody, cluster: ClusterId): readonly PodsAround[] {
-  // It is not admitted yet.
+  // The record is not validated yet, so the number of candidates is limited here.
   const called = candidateRanges(endpoint.spec.candidates.slice(0, MAX_CANDIDATES))
   const others = tx.list('member').filter(({ key, value }) => key !== cluster && isLive(value) && !value.translated)
   return others.flatMap(({ key: id, value: { facts } }) =>
@@ -89,7 +89,10 @@ function podsAround(tx: Transaction, endpoint: EndpointBody, cluster: ClusterId)
   )
 }
 
-/** A gateway's address takes others' pods as node networks do: it has to lie in some that an operator has accepted. */
+/**
+ * Like required ranges, a gateway's address makes pods of other members translated. So it must lie in required ranges
+ * that an operator has accepted.
+ */
 function awaitsApproval(tx: Transaction, hit: readonly PodsAround[], context: ChangeContext): Refusal | undefined {
   const row = tx.get('member', context.cluster)
   if (hit.length === 0 || !isLive(row) || !isAskedAbout(row, context.rules)) return undefined
@@ -118,14 +121,14 @@ function tooLarge(body: MemberRecord['body']): Refusal | undefined {
   return body.kind === 'EndpointSlice' ? checkSize(body) : undefined
 }
 
-/** The record that the change is about; for facts and status a key that no record has. */
+/** The key of the record that the change is about. For facts and status, a key that no record has. */
 export function keyOf(change: MemberChange): MemberKey {
   if (change.t === 'put') return memberKey(change.record)
   if (change.t === 'remove') return change.key
   return { kind: 'Endpoint', namespace: '', name: '' }
 }
 
-/** Removes what the member no longer has and gives what it must send. */
+/** Removes the records that the member no longer has, and returns the keys of those that it must send. */
 export function compareSets(tx: Transaction, declared: DeclaredSet, context: WriteContext): MemberKey[] {
   const stored = new Map<string, string | undefined>()
   for (const { key, row } of memberRecords(tx, context.cluster)) {
@@ -135,7 +138,10 @@ export function compareSets(tx: Transaction, declared: DeclaredSet, context: Wri
   return [...declared].filter(([text, { hash }]) => stored.get(text) !== hash).map(([, { key }]) => key)
 }
 
-/** A refusal's message reads on after its field, which the text of an error repeats. */
+/**
+ * Returns what was thrown as a refusal. The message of a refusal continues after its field, so the field is cut from
+ * the text of the error.
+ */
 function refusing(work: () => void): Refusal | undefined {
   try {
     work()
@@ -148,16 +154,16 @@ function refusing(work: () => void): Refusal | undefined {
   }
 }
 
-/** Changes that may wait for the disk, and their bytes on the wire; more, and the member is made to wait. */
+/** Limits of changes that may wait for the disk, and of their bytes on the wire. Beyond them the member must wait. */
 const MAX_WAITING = 1024
 const MAX_WAITING_BYTES = 2 * 1024 * 1024
-/** Changes written in one transaction, and their bytes: keeps the steps short, so that members take turns. */
+/** Limits of changes per transaction, and of their bytes: short steps let members take turns. */
 const MAX_GROUP = 64
 const MAX_GROUP_BYTES = 64 * 1024
 
 export interface ChangeGroup {
   readonly changes: readonly MemberChange[]
-  /** On the wire. */
+  /** Size of the changes on the wire. */
   readonly bytes: number
 }
 
@@ -166,7 +172,7 @@ interface Waiting {
   readonly bytes: number
 }
 
-/** Changes of one Publish stream that wait to be written, in groups small enough for members to take turns. */
+/** Changes of a Publish stream that wait to be written, in groups that are small enough for members to take turns. */
 export class WaitingChanges {
   #waiting: Waiting[] = []
   #bytes = 0
@@ -175,7 +181,7 @@ export class WaitingChanges {
     return this.#waiting.length === 0
   }
 
-  /** The member has to wait. */
+  /** Whether the member must wait. */
   get isFull(): boolean {
     return this.#waiting.length >= MAX_WAITING || this.#bytes >= MAX_WAITING_BYTES
   }
@@ -186,7 +192,7 @@ export class WaitingChanges {
     this.#bytes += bytes
   }
 
-  /** The first of those that wait, at most `most` and at least one of any. They wait until done() says otherwise. */
+  /** The first waiting changes: at most `most`, at least one. They stay until done() is called. */
   nextGroup(most = MAX_GROUP): ChangeGroup {
     let bytes = 0
     const size = Math.min(most, MAX_GROUP)
@@ -195,7 +201,7 @@ export class WaitingChanges {
     return { changes: group.map(({ change }) => change), bytes: group.reduce((sum, one) => sum + one.bytes, 0) }
   }
 
-  /** Takes the group that nextGroup() gave. */
+  /** Removes the group that nextGroup() returned. */
   done({ changes, bytes }: ChangeGroup): void {
     this.#waiting.splice(0, changes.length)
     this.#bytes -= bytes
@@ -207,10 +213,12 @@ export class WaitingChanges {
   }
 }
 
-/** Pod CIDRs of one member that are carried, while its Publish stream lasts. */
+/** Pod CIDRs of a member that are carried, observed during its Publish stream. */
 
 export class CarriedAddresses {
-  /** Were carried during this stream and are not now: what the member published in them is gone. */
+  /**
+   * CIDRs that were carried during this stream and no longer are: records of the member in them have been withdrawn.
+   */
   readonly #lost = new Set<string>()
   #carried: readonly string[]
 
@@ -218,7 +226,7 @@ export class CarriedAddresses {
     this.#carried = podCIDRs
   }
 
-  /** Takes those that are carried now. Gives those among them that were not for some time. */
+  /** Takes the CIDRs that are carried now, and returns those among them that had been lost. */
   regained(now: readonly string[]): readonly string[] {
     for (const cidr of this.#carried) if (!now.includes(cidr)) this.#lost.add(cidr)
     this.#carried = now

@@ -1,7 +1,7 @@
 /**
- * The lists of `synced`: whose absent records are really gone. They are computed when a membership has changed, told to
- * streams that are live at most once in a second, and as what has changed since to members that take that: each member
- * that completes its set after a restart would else have the whole lists sent to all.
+ * The lists of `synced`: owners whose missing records are really gone. They are computed when a membership has changed
+ * and sent to live streams at most once a second. Members that accept it get only the changes. Otherwise, after a
+ * restart, each member that completes its set would cause the whole lists to be sent to all members.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { ListChange, WatchMessage } from '../../protocol/protocol.ts'
@@ -10,7 +10,7 @@ import type { LogView } from '../store/store.ts'
 import { completeness } from '../members/members.ts'
 
 export interface Lists extends ReturnType<typeof completeness> {
-  /** Later ones have higher numbers. */
+  /** Later lists have higher numbers. */
   readonly version: number
 }
 
@@ -26,7 +26,7 @@ export class MemberLists {
   #reportedAt: number
   #cancel: (() => void) | undefined
 
-  /** `onReported` is called when streams that are live have something to hear. */
+  /** `onReported` is called when live streams have lists to send. */
   constructor(view: LogView, clock: Clock, onReported: () => void) {
     this.#view = view
     this.#clock = clock
@@ -36,7 +36,7 @@ export class MemberLists {
     this.#reportedAt = clock.monotonic() - REPORT_EVERY_MS
   }
 
-  /** As they are now: what a stream hears first. The same object until they change. */
+  /** The lists as they are now, for the start of a stream. The same object until they change. */
   get current(): Lists {
     if (this.#isStale) {
       this.#isStale = false
@@ -47,12 +47,12 @@ export class MemberLists {
     return this.#current
   }
 
-  /** What streams that are live are to know. */
+  /** The lists that live streams are to have. */
   get reported(): Lists {
     return this.#reported
   }
 
-  /** To be called when a membership has changed. */
+  /** The caller runs it when a membership has changed. */
   changed(): void {
     this.#isStale = true
     if (this.#cancel !== undefined) return
@@ -74,10 +74,10 @@ export class MemberLists {
   }
 }
 
-/** Of the lists: a message for all who have been told the same before. */
+/** A message about the lists, for all streams that were sent the same lists before. */
 export type OwnersMessage = Extract<WatchMessage, { t: 'synced' | 'ownersChanged' }>
 
-/** Whole, where nothing was told before. Pure. */
+/** The whole lists if none were sent before. Pure. */
 export function ownersMessage(from: Lists | undefined, { complete, departed }: Lists, revision: number): OwnersMessage {
   if (from === undefined) return { t: 'synced', revision, complete, departed }
   return {
@@ -88,7 +88,7 @@ export function ownersMessage(from: Lists | undefined, { complete, departed }: L
   }
 }
 
-/** What has come to the second list and what has left it. Pure. */
+/** The entries that were added to the second list and those that were removed. Pure. */
 export function listChange(before: readonly string[], after: readonly string[]): ListChange {
   const [old, now] = [new Set(before), new Set(after)]
   return { added: after.filter((one) => !old.has(one)), removed: before.filter((one) => !now.has(one)) }

@@ -1,4 +1,4 @@
-/** What the audit log tells of what one member publishes. */
+/** Lines of the audit log about what a member publishes. */
 import type { MemberRecord } from '../../model/model.ts'
 import type { ClusterFacts, Peer } from '../../protocol/protocol.ts'
 import { keyFingerprint } from '../../protocol/identity/identity.ts'
@@ -18,26 +18,26 @@ export class PublishAudit {
     this.#peer = peer
   }
 
-  /** Whether a line about facts of this member may be written now. Each call counts as one. */
+  /** Whether a line about facts of this member may be written now. Each call counts as a line. */
   allowsFacts(): boolean {
     return this.#audit.allows(accepted(memberSource(this.#peer.cluster)))
   }
 
-  /** Facts that were taken: addresses are what others rely on. */
+  /** Facts that were taken: other members rely on the addresses. */
   facts(tx: Transaction, { podCIDRs, serviceCIDRs, version }: ClusterFacts, renumbered: readonly string[]): void {
     const { cluster: subject } = this.#peer
     const details = { podCIDRs, serviceCIDRs, version, ...renumberedDetail(renumbered) }
     this.#audit.keep(tx, { act: 'facts', result: 'ok', who: memberActor(this.#peer), subject, details })
   }
 
-  /** A gateway's address that gives others global addresses. */
+  /** A gateway address that gives other members global addresses. */
   renumbered(tx: Transaction, { name }: MemberRecord, clusters: readonly string[]): void {
     const details = renumberedDetail(clusters)
     const subject = `Endpoint//${name}`
     this.#audit.keep(tx, { act: 'record', result: 'ok', who: memberActor(this.#peer), subject, details })
   }
 
-  /** Ranges that an operator has to decide about. */
+  /** Ranges that wait for the decision of an operator. */
   waits(tx: Transaction, { ranges, renumbers }: NonNullable<StatedFacts['waits']>): void {
     if (!this.allowsFacts()) return
     const { cluster: subject } = this.#peer

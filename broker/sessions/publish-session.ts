@@ -1,8 +1,8 @@
 /**
- * One Publish stream: first the member's set is compared by hashes and only the difference is asked for, then changes
- * come as they happen. Changes are taken in groups, written together, and acknowledged together once durable.
+ * A Publish stream. First the broker compares the member's set by hashes and requests only the difference. Then the
+ * member sends changes as they happen. The broker writes them in groups and acknowledges a group once it is durable.
  *
- *   new ──declare──► digest ──last part──► filling ──all needed are here──► open
+ *   new ──declare──► digest ──last part──► filling ──all needed received──► open
  *    └─────────────────same set───────────────────────────────────────────►┘
  */
 import { randomUUID } from 'node:crypto'
@@ -52,8 +52,8 @@ import { type WritePace, receiveHeld, transactAtPace, writePatiently } from './r
 
 const MAX_LOGGED_REFUSALS = 100
 /**
- * Records of one declared set: a bound on memory, far beyond any quota by default. A member over its quota is not cut
- * off: it must be able to change what it has.
+ * Limit of records in a declared set. It bounds memory and is far beyond any default quota. A member over its quota
+ * stays connected, since it must be able to change its records.
  */
 const MAX_DECLARED = 100_000
 
@@ -61,13 +61,13 @@ export class MemberPublishSession implements PublishSession {
   readonly #deps: PublishSessionDeps
   readonly #init: PublishSessionInit
   readonly #ended = new AbortController()
-  /** Of this stream alone, where several brokers share the store. */
+  /** Id of this stream, for several brokers that share the store. */
   readonly #id = randomUUID()
   #isClaimed = false
   #phase: 'new' | 'digest' | 'filling' | 'open' = 'new'
-  /** The parts of the digest that have come. */
+  /** The parts of the digest that have been received. */
   #digest = new Map<string, { readonly key: MemberKey; readonly hash: string }>()
-  /** Keys of records still to come. */
+  /** Keys of records that the member still has to send. */
   #needed = new Set<string>()
   #refusals = 0
   readonly #waiting = new WaitingChanges()
@@ -76,7 +76,7 @@ export class MemberPublishSession implements PublishSession {
   #failure: Error | undefined
   readonly #carried: CarriedAddresses
   readonly #ranges: SeenRanges
-  /** Absent: the member, of an earlier release, does not know what a quota is. */
+  /** Absent for a member of an earlier release, which does not support quotas. */
   #news: QuotaNews | undefined
 
   constructor(deps: PublishSessionDeps, init: PublishSessionInit) {
@@ -115,20 +115,22 @@ export class MemberPublishSession implements PublishSession {
   }
 
   /**
-   * To be called when a newer stream of the same member has begun: a caller that sends nothing more is to learn it too.
+   * The caller runs it when a newer stream of the same member has begun, so that a client that sends nothing more
+   * learns it too.
    */
   endReplaced(): void {
     this.#init.end(this.#replaced())
   }
 
-  /** To be called when the store says that a stream of the member has begun, mostly at another broker. */
+  /** The caller runs it when the store reports that a stream of the member has begun, usually at another broker. */
   endIfOvertaken(): void {
     if (this.#isClaimed && this.#isOvertaken(this.#deps.log)) this.endReplaced()
   }
 
   /**
-   * To be called when memberships have changed: ends the stream of who is no member any more. True when it did. A stream
-   * on which ranges were stated that an operator has accepted since ends too: what was refused may be published now.
+   * Ends the stream if the peer is no longer a member, and returns whether it did. Also ends a stream on which ranges
+   * were stated that an operator has accepted since, so that the member publishes refused records again. The caller
+   * runs it when memberships have changed.
    */
   endIfGone(): boolean {
     const { log, clock } = this.#deps
@@ -149,8 +151,8 @@ export class MemberPublishSession implements PublishSession {
   }
 
   /**
-   * To be called when this member's Cluster record has changed. Where a pod CIDR is carried again, the member may not
-   * have noticed that it was not: it takes for stored what was withdrawn meanwhile. A new stream compares anew.
+   * The caller runs it when the Cluster record of this member has changed. If a pod CIDR is carried again, the member
+   * may not have noticed that it was not, and takes withdrawn records for stored. A new stream compares the sets again.
    */
   endIfRegained(): void {
     const again = this.#carried.regained(clusterSpec(this.#deps.log, this.#init.peer.cluster)?.podCIDRs ?? [])
@@ -159,12 +161,12 @@ export class MemberPublishSession implements PublishSession {
     this.#init.end(new RefusedError('AddressesCarriedAgain', 'podCIDRs', text))
   }
 
-  /** Whose stream it is. */
+  /** The member of this stream. */
   get peer(): Peer {
     return this.#init.peer
   }
 
-  /** To be called when the member's quota, or what it holds, may have changed: the member hears of room. */
+  /** Sends news of the quota. The caller runs it when the quota of the member or its use may have changed. */
   reportQuota(): void {
     if (this.#news === undefined || (this.#phase !== 'open' && this.#phase !== 'filling')) return
     const { log, changePace } = this.#deps
@@ -196,15 +198,15 @@ export class MemberPublishSession implements PublishSession {
   async #onDeclare(message: Extract<PublishMessage, { t: 'declare' }>, bytes: number): Promise<void> {
     const { setHash: hash, count, tellsStatus, givesHeld } = message
     const { cluster } = this.#init.peer
-    // In a transaction, so that the writes of an earlier stream are before it.
+    // The transaction runs after the writes of an earlier stream.
     const same = await this.#compared(bytes, (tx) => {
-      // Once: each write of a shared store sends the other brokers' writes round once more.
+      // The claim is written once: each write to a shared store makes concurrent writes of other brokers retry.
       if (this.#deps.log.isShared === true && this.#isOvertaken(tx)) tx.put('stream', cluster, { id: this.#id })
       const rows = memberRecords(tx, cluster)
       const stored = setHash(rows.map(({ row }) => Buffer.from(row.hash ?? '', 'hex')))
       const equal = rows.length === count && Buffer.compare(stored, hash) === 0
       if (equal) markComplete(tx, this.#init.peer)
-      // An agent of an earlier version: what a later one reported before would stay for ever.
+      // An agent of an earlier release sends no status: the record of a later release would never be updated.
       if (tellsStatus !== true) removeStatusRecord(tx, cluster)
       if (givesHeld !== true) noteAnswered(tx, cluster)
       return equal
@@ -248,7 +250,7 @@ export class MemberPublishSession implements PublishSession {
     this.reportQuota()
   }
 
-  /** It looks at every record of the member, which may ask for that again and again. */
+  /** The comparison reads every record of the member, which may request it repeatedly, so it is rate limited. */
   #compared<T>(bytes: number, compare: (tx: Transaction) => T): Promise<T> {
     const transact = <R>(decide: (tx: Transaction) => R): Promise<R> => this.#transact(decide)
     return transactAtPace({ ...this.#deps, transact, signal: this.#ended.signal }, bytes, compare)
@@ -262,7 +264,9 @@ export class MemberPublishSession implements PublishSession {
     if (this.#waiting.isFull) await this.#settled()
   }
 
-  /** Writes groups until nothing waits. A failure is reported at once: the member may have nothing more to send. */
+  /**
+   * Writes groups until no change waits. A failure ends the stream at once: the member may have nothing more to send.
+   */
   async #write(): Promise<void> {
     try {
       while (!this.#waiting.isEmpty) {
@@ -279,21 +283,21 @@ export class MemberPublishSession implements PublishSession {
     }
   }
 
-  /** Gives how long to pause before the next. */
+  /** Returns the pause before the next group in milliseconds. */
   async #writeGroup(group: ChangeGroup): Promise<number> {
     const { statuses, clock, pace } = this.#deps
     const { peer } = this.#init
     const { changes } = group
     const filled = this.#isFilledBy(changes)
     const writesStatus = statuses.isDue(peer.cluster)
-    // Asked once, however often the store has the transaction run.
+    // Asked once, however often the store runs the transaction.
     let isAudited: boolean | undefined
     let tookMs = 0
     const full: Pick<QuotaReport, 'limit' | 'used'>[] = []
     const refusals = await this.#transact((tx) => {
       const begunMs = clock.monotonic()
       if (filled) markComplete(tx, peer)
-      // Of one group only the last count: nobody has seen those before it.
+      // Only the last facts of a group count: other members have not seen the earlier ones.
       let taken: ClusterFacts | undefined
       const renumbered = new Set<string>()
       const context: ChangeContext = {
@@ -314,7 +318,7 @@ export class MemberPublishSession implements PublishSession {
       })
       if (taken !== undefined) {
         isAudited ??= this.#audit.allowsFacts()
-        // Whom it renumbers is written down, however often the member changes what it states.
+        // Renumbered members are logged however often the member changes its facts.
         if (isAudited || renumbered.size > 0) this.#audit.facts(tx, taken, [...renumbered])
       }
       tookMs = clock.monotonic() - begunMs
@@ -332,7 +336,10 @@ export class MemberPublishSession implements PublishSession {
     return pauseMs
   }
 
-  /** Gives how long to pause. That a member is slowed down is logged and counted once, until it has become calm. */
+  /**
+   * Returns the pause in milliseconds. That a member is slowed down is logged and counted once, until its rate has
+   * dropped.
+   */
   #paceChanges(count: number): number {
     const { changePace, log, logger, metrics } = this.#deps
     const { cluster } = this.#init.peer
@@ -372,14 +379,14 @@ export class MemberPublishSession implements PublishSession {
     if (last !== undefined) this.#init.reply({ t: 'ack', sequence: last.sequence })
   }
 
-  /** A member that goes on sending nonsense must not fill the log. */
+  /** A member that keeps sending invalid records must not fill the log. */
   #log(message: string, fields: ProblemFields): void {
     this.#refusals += 1
     if (this.#refusals <= MAX_LOGGED_REFUSALS) this.#deps.logger.warn(message, fields)
     else this.#deps.logger.debug(message, fields)
   }
 
-  /** True when nothing is needed after these. What is refused counts: it will not come again as it is. */
+  /** Whether no record is needed after these. Refused ones count: the member does not send them again unchanged. */
   #isFilledBy(group: readonly MemberChange[]): boolean {
     if (this.#phase !== 'filling') return false
     for (const change of group) {
@@ -388,7 +395,9 @@ export class MemberPublishSession implements PublishSession {
     return this.#needed.size === 0
   }
 
-  /** While the store refuses, the member waits for its acknowledgement; the stream's end ends the waiting. */
+  /**
+   * As long as the store refuses writes, the member waits for its acknowledgement. The end of the stream ends the wait.
+   */
   #transact<T>(decide: (tx: Transaction) => T): Promise<T> {
     const asMember = (tx: Transaction): T => {
       requireMember(tx, this.#init.peer, this.#deps.clock.now())
@@ -407,11 +416,11 @@ export class MemberPublishSession implements PublishSession {
   }
 }
 
-// What a Publish stream at the broker works with.
+// Dependencies of a Publish stream at the broker.
 
 interface PublishSessionDeps {
   readonly statuses: StatusPace
-  /** These are one for all streams of the member. */
+  /** These are shared by all streams of the member. */
   readonly pace: WritePace
   readonly changePace: ChangePace
   readonly log: RecordLog
@@ -425,14 +434,14 @@ interface PublishSessionInit {
   readonly peer: Peer
   readonly rules: WriteRules
   readonly reply: (message: PublishReply) => void
-  /** False when a newer stream of the same cluster has taken over; asked after the membership. */
+  /** False if a newer stream of the same cluster has taken over. Checked after the membership. */
   readonly isCurrent: () => boolean
   /** Ends the stream with the reason. */
   readonly end: (reason: Error) => void
   readonly onEnd: () => void
 }
 
-/** A message that does not belong where it came in a Publish stream. */
+/** The refusal of a message that is not allowed at this point of a Publish stream. */
 function unexpected(what: string, why: string): RefusedError {
   return new RefusedError('UnexpectedMessage', what, `${what}: ${why}`)
 }

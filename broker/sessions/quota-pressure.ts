@@ -1,15 +1,19 @@
 /**
- * How many changes of one member are taken a second: its whole set at once, then its rate. Who changes faster waits for
- * its acknowledgements, and is not cut off. Counted over all streams of the member, so that a new one is no way around.
+ * Rate limiter for the changes of a member: its whole set at once, then its rate. A member that changes faster waits
+ * for its acknowledgements and stays connected. All streams of the member share the limiter, so a new stream does not
+ * bypass it.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { type MemberQuota, type QuotaReport, type QuotaUse, changeBurst } from '../../model/model.ts'
 import { MAX_RECORD_BYTES } from '../../protocol/protocol.ts'
 import { type Clock, TokenBucket } from '../../reconcile/reconcile.ts'
 
-/** Changes of one group take no longer than this at the member's rate: it takes a broker that answers no sooner for dead. */
+/**
+ * Limit of the time that one group takes at the member's rate: a member takes a broker that does not answer within its
+ * timeout for dead.
+ */
 const MOST_GROUP_MS = 2000
-/** So much of its rate has to be left until a member counts as no longer slowed. */
+/** A member counts as no longer slowed when this much time of its rate is available again. */
 const CALM_MS = 10_000
 
 export class ChangePace {
@@ -20,7 +24,7 @@ export class ChangePace {
     this.#bucket = new TokenBucket(clock)
   }
 
-  /** It has had to wait, and goes on near its rate. */
+  /** Whether the member has had to wait and is still near its rate. */
   get isSlowed(): boolean {
     return this.#isSlowed
   }
@@ -30,7 +34,9 @@ export class ChangePace {
     return Math.max(1, Math.floor((changes * MOST_GROUP_MS) / 1000))
   }
 
-  /** Takes that so many changes were written, and gives how long to pause before the next; 0: not at all. */
+  /**
+   * Takes the number of changes written and returns the pause before the next ones in milliseconds. 0 if there is none.
+   */
   took(count: number, quota: MemberQuota): number {
     this.look(quota)
     const pauseMs = this.#bucket.take(count, { burst: changeBurst(quota), perSecond: quota.changes })
@@ -38,10 +44,10 @@ export class ChangePace {
     return pauseMs
   }
 
-  /** Looks whether a member that had to wait has become calm. */
+  /** Checks whether the rate of a slowed member has dropped. */
   look(quota: MemberQuota): void {
     const burst = changeBurst(quota)
-    // What a smaller burst does not cover was taken under a larger one, and is not held against the member.
+    // Changes beyond a smaller burst were taken under a larger one, and are not counted against the member.
     const used = this.#bucket.used(quota.changes, burst + ChangePace.groupSize(quota))
     const calm = Math.min(burst / 2, (quota.changes * CALM_MS) / 1000)
     if (used <= burst - calm) this.#isSlowed = false
@@ -49,17 +55,18 @@ export class ChangePace {
 }
 
 /**
- * When a member is to hear of its quota again, so that it never asks: when its limits change, when it is slowed down or
- * no longer, and when there is more room than at the last refusal or report. Level: each report has all figures. Pure.
+ * Decides when a member is sent its quota again, so that it never has to ask: when its limits change, when it begins or
+ * ceases to be slowed down, and when there is more room than at the last refusal or report. Each report contains all
+ * figures. Pure.
  */
 export class QuotaNews {
   #last: QuotaReport | undefined
   /** The least room since the last report. */
   #low: QuotaUse = { records: 0, bytes: 0 }
-  /** Something of the member may wait for room. */
+  /** Records of the member may wait for room. */
   #isTight = false
 
-  /** The report to send, if it would say something new. Takes how things are now. */
+  /** Takes the current state, and returns the report to send if it contains news. */
   next(now: QuotaReport): QuotaReport | undefined {
     const room = roomOf(now)
     if (isTight(room)) this.#isTight = true
@@ -76,7 +83,7 @@ export class QuotaNews {
     return now
   }
 
-  /** Records were refused for want of room when things were so: from now on every bit of room is news. */
+  /** Records were refused for lack of room in these states: from now on, any additional room is news. */
   refused(then: readonly Pick<QuotaReport, 'limit' | 'used'>[]): void {
     const rooms = then.map(roomOf)
     if (rooms.length === 0) return
@@ -85,12 +92,12 @@ export class QuotaNews {
   }
 }
 
-/** May be less than nothing: of a member over its quota. */
+/** Negative for a member over its quota. */
 function roomOf({ limit, used }: Pick<QuotaReport, 'limit' | 'used'>): QuotaUse {
   return { records: limit.records - used.records, bytes: limit.bytes - used.bytes }
 }
 
-/** A record that may be sent need not fit. */
+/** Whether a record of the maximum size might not fit. */
 function isTight({ records, bytes }: QuotaUse): boolean {
   return records < 1 || bytes < MAX_RECORD_BYTES
 }

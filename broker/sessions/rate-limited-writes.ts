@@ -1,6 +1,6 @@
 /**
- * How much of the broker's one thread a member's writes may take: a start's worth at once, then a quarter. Who floods
- * waits for its acknowledgements, and the others' changes arrive between.
+ * Rate limiter for a member's share of the broker's only thread: the work of a start at once, then a quarter of the
+ * time. A member that floods waits for its acknowledgements, and changes of other members are processed in between.
  */
 import type { Peer, PublishMessage } from '../../protocol/protocol.ts'
 import { type Clock, TokenBucket } from '../../reconcile/reconcile.ts'
@@ -14,12 +14,12 @@ export interface WritePaceInit {
   readonly burstMs: number
   /** Share of the time that may be used in the long run. */
   readonly share: number
-  /** Taking a message off the wire costs as well. */
+  /** Reading a message from the wire also takes time. */
   readonly bytesPerMs: number
 }
 
 export const DEFAULT_WRITE_PACE: WritePaceInit = { burstMs: 1500, share: 0.25, bytesPerMs: 40_000 }
-/** Nobody waits longer at a time: what was used once is not held against it for ever. */
+/** Limit of one pause: past use is not counted against a member forever. */
 const MAX_PAUSE_MS = 2000
 
 export class WritePace {
@@ -32,7 +32,7 @@ export class WritePace {
     this.#bucket = new TokenBucket(clock)
   }
 
-  /** Takes what was used, and gives how long to pause before the next; 0: not at all. */
+  /** Takes what was used and returns the pause before the next work in milliseconds. 0 if there is none. */
   used(ms: number, bytes: number): number {
     const { burstMs, share, bytesPerMs } = this.#init
     const rate = { burst: burstMs, perSecond: share * 1000 }
@@ -47,10 +47,7 @@ export interface PacedTransaction {
   readonly signal: AbortSignal
 }
 
-/**
- * Runs `decide` in a transaction, and pauses afterwards where it is due. Throws what `transact` throws, and the signal's
- * reason.
- */
+/** Runs `decide` in a transaction and then pauses if due. Throws what `transact` throws, and the signal's reason. */
 export async function transactAtPace<T>(
   { clock, pace, transact, signal }: PacedTransaction,
   bytes: number,
@@ -68,12 +65,12 @@ export async function transactAtPace<T>(
   return result
 }
 
-// A write that waits for the store: nothing is lost while the disk is full or away.
+// Writes that wait for the store: no change is lost while the disk is full or unavailable.
 
 const RETRY_MS = 1000
 /**
- * When an error was noted: a group that fails gives the same one to all that waited for it, hundreds of them, and a store
- * that is lost gives it to the next group as well.
+ * When an error was logged. A failed group commit returns the same error to hundreds of callers, and a lost store
+ * returns it to the next group too.
  */
 const noted = new WeakMap<StateError, number>()
 
@@ -84,7 +81,7 @@ interface PatientWriteDeps {
   readonly metrics: Pick<BrokerMetrics, 'commitFailures'>
 }
 
-/** Tries again while the store refuses, until the signal. Throws what `decide` throws. */
+/** Repeats the transaction while the store refuses it, until the signal. Throws what `decide` throws. */
 export async function writePatiently<T>(
   { log, clock, logger, metrics }: PatientWriteDeps,
   decide: (tx: Transaction) => T,
@@ -106,23 +103,23 @@ export async function writePatiently<T>(
   }
 }
 
-// What a member says that it holds, on its Publish stream.
+// What a member reports to hold, on its Publish stream.
 
 interface ReceiveHeldInit {
   readonly peer: Peer
   readonly rules: WriteRules
   readonly clock: Clock
   readonly logger: Logger
-  /** One for all streams of the member: what it says here is work as its records are. */
+  /** Shared by all streams of the member: these reports cost work as its records do. */
   readonly pace: WritePace
-  /** As the member, while it is one. */
+  /** Runs as the member, as long as it is one. */
   readonly transact: <T>(decide: (tx: Transaction) => T) => Promise<T>
   readonly signal: AbortSignal
 }
 
 /**
- * What was not asked for is skipped: it was asked by a stream before this one, and has been said since. Throws what
- * `transact` throws, and the signal's reason.
+ * Skips records that were not requested: an earlier stream requested them, and the member has reported them since.
+ * Throws what `transact` throws, and the signal's reason.
  */
 export async function receiveHeld(
   { records, last }: Extract<PublishMessage, { t: 'held' }>,

@@ -1,8 +1,8 @@
 /**
- * Whole snapshots, made once for all who start from nothing. A snapshot is of one revision, its floor: it holds every
- * record that was last written up to there and is still so when its part is made. Whatever has changed since then has a
- * later revision, removals too, and comes after the snapshot as a delta. So a part that was made a while ago is as good
- * as one that is made now.
+ * Whole snapshots, made once for all streams that start without state. A snapshot belongs to one revision, its floor.
+ * It contains every record that was last written at or before the floor and is unchanged when its part is made. Later
+ * changes, including removals, have later revisions and follow the snapshot as a delta. So a part that was made earlier
+ * is still valid.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ClusterId } from '../../model/model.ts'
@@ -16,21 +16,24 @@ import { type View, type Views, hashOf } from './filter.ts'
 const TURN_EVENTS = 256
 const PLAIN_EVENTS = 256
 const PLAIN_BYTES = 1024 * 1024
-/** Packed, it is a tenth of that or less; larger parts pack better, and a reader takes each in one turn. */
+/**
+ * Compressed parts have a tenth of the size or less. Larger parts compress better, and a reader processes each in one
+ * turn.
+ */
 const PACKED_EVENTS = 2048
 const PACKED_BYTES = 512 * 1024
-/** Of more changes since then a new one is made, unless they are few beside what there is. */
+/** A new snapshot is made after more changes than this, unless they are a small share of all records. */
 const MAX_BEHIND = 2000
 const BEHIND_SHARE = 0.1
-/** One that nobody reads is let go. */
+/** A snapshot without readers is dropped after this time. */
 const KEEP_MS = 10_000
 
 export interface Part {
   readonly message: WatchMessage
   readonly events: number
-  /** Where the next one begins. */
+  /** Position at which the next part begins. */
   readonly end: number
-  /** As a stream says where it stands. */
+  /** Revision at which a stream is after this part. 0 if the part does not advance it. */
   readonly revision: number
 }
 
@@ -38,35 +41,35 @@ export interface SnapshotsDeps {
   readonly log: RecordLog
   readonly clock: Clock
   readonly encode: (change: Change<'record'>) => Uint8Array
-  /** Absent: there are none. */
+  /** Absent if there are no views. */
   readonly views?: Views
 }
 
-/** What is to be shown. */
+/** What the snapshot shows. */
 export interface SnapshotOptions {
   readonly packed: boolean
-  /** Absent: everything. */
+  /** Absent if the snapshot shows everything. */
   readonly view?: View | undefined
   /**
-   * What a stream lacks that stands at this revision, as `added` and without what every view shows. Absent: a stream
-   * that begins from nothing.
+   * The revision of a stream that lacks the records: they are sent as `added`, without those that every view shows.
+   * Absent for a stream that starts without state.
    */
   readonly since?: number | undefined
 }
 
-/** As a stream reads it. */
+/** A snapshot as a stream reads it. */
 export interface TakenSnapshot {
-  /** Of the log when it was begun: what has changed since comes as changes. */
+  /** Revision of the log when the snapshot was begun. Later changes are sent as changes. */
   readonly floor: number
-  /** For who starts from nothing. */
+  /** Whether the snapshot is for a stream that starts without state. */
   readonly isWhole: boolean
-  /** Undefined after the last. Parts are made in their order, when the first reader asks. */
+  /** Undefined after the last part. Parts are made in order when the first reader requests them. */
   part(i: number): Promise<Part | undefined>
-  /** To be called once. */
+  /** The reader calls it once. */
   release(): void
 }
 
-/** A namespace with so many records has parts of its own, for all whose view has it. */
+/** A namespace with this many records has parts of its own, shared by all views that contain it. */
 const OWN_PARTS = 128
 
 export class Snapshots {
@@ -82,7 +85,10 @@ export class Snapshots {
     return new ViewSnapshot(this.#pieces(view, options))
   }
 
-  /** No two members may ask for the same namespaces, and still most of what they are sent is made once. */
+  /**
+   * Members may all ask for different namespaces, and most of what they are sent is still made once: large namespaces
+   * are shared.
+   */
   #pieces(view: View, options: Omit<SnapshotOptions, 'view'>): [TakenSnapshot, ...TakenSnapshot[]] {
     const index = this.#deps.views?.index(view.audience)
     const names = index?.namesOf(view.interest, options.since === undefined) ?? []
@@ -101,7 +107,7 @@ export class Snapshots {
     const { packed, since } = options
     const kind = `${packed ? 'packed' : 'plain'} ${since === undefined ? 'whole' : 'added'} ${what}`
     const known = this.#latest.get(kind)
-    // Of what was removed up to `since` the stream would not hear again.
+    // An older snapshot would lack removals up to `since`, which the stream would not be sent again.
     if (known !== undefined && known.floor >= (since ?? 0) && this.#isGood(known)) return known.taken()
     const made = new Snapshot(this.#deps, log.revision, options, () => this.#released(made))
     this.#latest.set(kind, made)
@@ -122,7 +128,7 @@ export class Snapshots {
   }
 }
 
-/** Of several snapshots, one after the other. */
+/** Several snapshots in sequence. */
 class ViewSnapshot implements TakenSnapshot {
   readonly floor: number
   readonly isWhole: boolean
@@ -153,9 +159,9 @@ class ViewSnapshot implements TakenSnapshot {
 }
 
 interface OneOptions extends Omit<SnapshotOptions, 'view'> {
-  /** Absent: everything, in the order of revisions. */
+  /** Absent if it shows everything, in the order of revisions. */
   readonly keys?: () => string[]
-  /** It is worth packing well. */
+  /** Whether many streams get it, so that slow compression is worth it. */
   readonly isForMany: boolean
 }
 
@@ -166,7 +172,7 @@ class Snapshot implements TakenSnapshot {
   readonly #options: OneOptions
   readonly #onReleased: () => void
   readonly #parts: Promise<Part | undefined>[] = []
-  /** As they were when the first part was made: whatever came later comes as a change. */
+  /** Keys as of the first part. Later records are sent as changes. */
   #keys: readonly string[] | undefined
 
   constructor(deps: SnapshotsDeps, floor: number, options: OneOptions, onReleased: () => void) {
@@ -201,7 +207,7 @@ class Snapshot implements TakenSnapshot {
     const end = await this.#collect(before?.end ?? 0, events)
     if (events.length === 0) return undefined
     const { packed, since, keys, isForMany } = this.#options
-    // Records by namespace do not come in the order of their revisions: they say nothing about where the stream stands.
+    // Records by namespace are not in the order of revisions, so they do not advance the stream.
     const revision = keys === undefined ? end : 0
     const plain: WatchMessage = since === undefined ? { t: 'batch', events, revision } : { t: 'added', events }
     const packing = isForMany ? packWell : packQuickly
@@ -209,7 +215,7 @@ class Snapshot implements TakenSnapshot {
     return { message, events: events.length, end, revision }
   }
 
-  /** Adds the events of one part, and gives how far it goes. */
+  /** Adds the events of one part and returns the position at its end. */
   async #collect(from: number, events: Uint8Array[]): Promise<number> {
     const [maxEvents, maxBytes] = this.#options.packed ? [PACKED_EVENTS, PACKED_BYTES] : [PLAIN_EVENTS, PLAIN_BYTES]
     let end = from
@@ -218,7 +224,7 @@ class Snapshot implements TakenSnapshot {
       const page = this.#page(end)
       if (page.length === 0) return end
       for (const { change, at } of page) {
-        // A removal says nothing to somebody who starts from nothing.
+        // Removals are of no use to a stream that starts without state.
         if (change?.value !== undefined) {
           const event = this.#deps.encode(change)
           if (events.length > 0 && bytes + event.length > maxBytes) return end
@@ -232,7 +238,7 @@ class Snapshot implements TakenSnapshot {
     }
   }
 
-  /** What is looked at in one turn; empty: that was all. */
+  /** The records of one turn. Empty at the end. */
   #page(from: number): { readonly change: Change<'record'> | undefined; readonly at: number }[] {
     const { log } = this.#deps
     const { keys } = this.#options
@@ -249,19 +255,19 @@ class Snapshot implements TakenSnapshot {
   }
 }
 
-// How much is made for one member alone. Who asks for everything is given parts that all are given; who asks for some
-// namespaces may be the only one that asks for these, and each other set is made anew. So a member is given everything
-// a few times at once, and then at a rate. Counted over all of its streams.
+// Rate limiter for what is made for one member alone. Streams that ask for everything share parts. A stream that asks
+// for some namespaces may be the only one with that set, and each set is made separately. So a member may be sent
+// everything a few times at once, and then at a rate. All streams of a member share the limiter.
 
-/** Records that a member is given at once; twice all that there are, where that is more. */
+/** Records that a member is sent at once, or twice the number of all records if that is more. */
 const BURST = 100_000
 const PER_SECOND = 10_000
-/** Of each beginning, beside one for each namespace that it names. */
+/** Cost of the start of a stream, in addition to one for each namespace that it names. */
 const START = 1000
-/** A member takes a broker that does not answer for longer for dead. */
+/** Limit of one pause: a member takes a broker that does not answer for longer for dead. */
 const MAX_PAUSE_MS = 5000
 
-/** What the beginning of a stream counts as. */
+/** The cost of the start of a stream. */
 export function startCost(interest: AskedInterest | undefined): number {
   return START + (interest?.namespaces.size ?? 0)
 }
@@ -274,7 +280,10 @@ export class SnapshotPace {
     this.#clock = clock
   }
 
-  /** Takes that a member was given so many of the records that there are; gives how long to wait before the next. */
+  /**
+   * Takes how many records a member was sent and how many exist, and returns the pause before the next ones in
+   * milliseconds.
+   */
   takes(cluster: ClusterId, count: number, records: number): number {
     const bucket = this.#used.get(cluster) ?? new TokenBucket(this.#clock)
     this.#used.set(cluster, bucket)

@@ -1,13 +1,14 @@
 /**
- * Gives every watcher what it has not seen. A watcher is a cursor into the log, nothing more: who is slow skips to
- * the latest state, who falls behind compaction starts anew. What several need is made once: parts of a snapshot
- * (snapshots.ts), changes (live-batches.ts), lists of members (member-lists.ts). What a stream is shown of all records
- * is its view (filter.ts); one that resumes is given first what it lacks of the namespaces that it has begun to ask for.
+ * Sends every watcher what it has not seen. A watcher is a cursor into the log: a slow one skips to the latest state,
+ * and one that falls behind the compaction starts again. Messages for several watchers are made once: parts of a
+ * snapshot (snapshots.ts), changes (live-batches.ts), lists of members (member-lists.ts). The view of a stream
+ * (filter.ts) selects its records. A stream that resumes is first sent the records that it lacks of the namespaces that
+ * it newly asks for.
  *
  *   start ──reset──► snapshot ──parts──► live ──batch, synced, contact──► asleep
  *                 └──────resumed────────►│  ▲                              │
  *                                        │  └──────────wake()──────────────┘
- *                    start anew ◄────────┘ behind what the log remembers
+ *                   start again ◄────────┘ behind the compacted revision
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterId, Interest, MemberQuota } from '../../model/model.ts'
@@ -30,7 +31,7 @@ export interface WatchHubDeps {
   readonly metrics: BrokerMetrics
 }
 
-/** After so long the time that was to be said is another one. */
+/** After this time, the message without the broker's clock is sent: the time in it would be wrong. */
 const LATE_MS = 1000
 
 export class WatchHub {
@@ -44,19 +45,19 @@ export class WatchHub {
   readonly #places: WatchPlaces
   readonly #views: Views
   readonly #pace: SnapshotPace
-  /** By what was told before; of the lists that `#reportsOf` is. */
+  /** By the lists that were sent before. The messages lead to the lists in `#reportsOf`. */
   readonly #reports = new Map<Lists | undefined, OwnersMessage>()
   #reportsOf: Lists | undefined
-  /** The latest; each watcher gets it once, and only the latest. */
+  /** The latest contact message. Each watcher gets it once. */
   #contact: ContactMessage | undefined
-  /** The same for whom it waited for: without a time that is no longer so. */
+  /** The same without the time, for watchers that get it later than LATE_MS. */
   #contactLate: { readonly afterMs: number; readonly message: ContactMessage } | undefined
-  /** As it is now; each watcher gets it, also one that comes later. */
+  /** The current message. Each watcher gets it, including later ones. */
   #authorities: AuthoritiesMessage | undefined
 
   /**
-   * `quota`: of a member that has no other. `addresses`: host:port, where members find the broker now; they may have
-   * joined when it had one address.
+   * `quota`: the default for members without one of their own. `addresses`: host:port at which members find the broker
+   * now. They may have joined when it had another address.
    */
   constructor(
     deps: WatchHubDeps,
@@ -75,10 +76,10 @@ export class WatchHub {
     this.#lists = new MemberLists(log, clock, () => this.#wakeAll())
   }
 
-  /** To be called after every commit that has changed records, or these memberships. */
+  /** The caller runs it after every commit that has changed records or these memberships. */
   wake(recordsChanged: boolean, members: readonly ClusterId[]): void {
     if (members.length > 0) this.#lists.changed()
-    // Of another member's membership the others hear by the lists.
+    // The other members learn of a changed membership by the lists.
     for (const watch of members.flatMap((cluster) => [...this.#places.of(cluster)])) {
       watch.isUnchecked = true
       if (!recordsChanged) this.#order.wake([watch.wake])
@@ -86,7 +87,7 @@ export class WatchHub {
     if (recordsChanged) this.#wakeWhoIsShown()
   }
 
-  /** Streams that wait for something else than what has changed sleep on. */
+  /** Wakes the streams that show a change. The other streams sleep on. */
   #wakeWhoIsShown(): void {
     this.#order.wake(this.#sleepers)
     for (const { sleepers } of this.#views.withNews()) this.#order.wake(sleepers)
@@ -97,12 +98,12 @@ export class WatchHub {
     for (const view of this.#views.all) this.#order.wake(view.sleepers)
   }
 
-  /** Sends every watcher which members have no connection to the broker, and what time it is here. */
+  /** Sends every watcher which members have no connection to the broker, and the broker's time. */
   reportContact(silent: readonly SilentMember[]): void {
     const { clock } = this.#deps
     this.#contact = { t: 'contact', silent, nowMs: clock.now() }
     this.#contactLate = { afterMs: clock.monotonic() + LATE_MS, message: { t: 'contact', silent } }
-    // The time of a certificate may be over.
+    // A certificate may have expired.
     for (const watch of this.#places.all()) watch.isUnchecked = true
     this.#wakeAll()
   }
@@ -112,31 +113,33 @@ export class WatchHub {
     this.#order.close()
   }
 
-  /** Sends every watcher which authorities count; undefined: there was never more than one. */
+  /** Sends every watcher which authorities are in use. Undefined if there has never been more than one. */
   reportAuthorities(message: AuthoritiesMessage | undefined): void {
     if (isDeepStrictEqual(message, this.#authorities)) return
     this.#authorities = message
-    // The one that signed a certificate may count no more.
+    // The authority of a certificate may no longer be accepted.
     for (const watch of this.#places.all()) watch.isUnchecked = true
     this.#wakeAll()
   }
 
-  /** Of the present membership: a peer that does not read holds its stream open beyond an eviction. */
+  /**
+   * Counts watches of the current membership only: a peer that does not read keeps its stream open beyond an eviction.
+   */
   openWatches(cluster: ClusterId): number {
     return this.#places.count(cluster)
   }
 
   /**
-   * To be called with the members whose rows have changed: ends the watches of who is none any more, also of one that
-   * takes nothing and so never comes for its next message.
+   * Ends the watches of peers that are no longer members, even if such a peer reads nothing and so never requests its
+   * next message. The caller runs it with the members whose rows have changed.
    */
   endDeparted(clusters?: Iterable<ClusterId>): void {
     this.#places.endDeparted(clusters)
   }
 
   /**
-   * Yields until the signal. Throws RefusedError when the peer is no member, or none any more; `end` is called with the
-   * same as soon as it is none.
+   * Yields messages until the signal. Throws RefusedError if the peer is not a member, or no longer is. `end` is called
+   * with the same error as soon as the membership ends.
    */
   async *watch(
     peer: Peer,
@@ -156,7 +159,7 @@ export class WatchHub {
         if (watch.ended !== undefined) throw watch.ended
         this.#check(watch)
         this.#skip(cursor)
-        // Behind what has been forgotten: removals may have been missed.
+        // The stream is behind the compacted revision, so it may have missed removals.
         if (this.#deps.log.compactedRevision > Math.max(cursor.revision, cursor.floor)) {
           yield this.#start(cursor, {})
         }
@@ -185,10 +188,9 @@ export class WatchHub {
   }
 
   /**
-   * What another broker of the same store has written a moment ago may not be here yet: nobody is refused because of
-   * that, nobody begins from nothing, and nobody is told an older state as the present one. An agent that takes over
-   * would undo what the one before it has written from the word of another broker. Throws StateError where it cannot be
-   * found out.
+   * Waits for recent writes of other brokers of the same store. Otherwise a member could be refused, start without
+   * state, or be sent an outdated state as the current one. An agent that takes over would then undo what its
+   * predecessor wrote on the word of another broker. Throws StateError if the store cannot be read.
    */
   async #catchUp(signal: AbortSignal): Promise<void> {
     await orAborted(this.#deps.log.refresh(), signal)
@@ -204,19 +206,19 @@ export class WatchHub {
       takesPacked: takes.includes('zstd'),
       takesOwners: takes.includes('owners'),
       ...{ revision: 0, floor: 0, snapshot: undefined, reported: undefined },
-      // What was said before the watch began is old news.
+      // Contact that was reported before the watch began is old.
       contact: this.#contact,
       authorities: undefined,
     }
   }
 
-  /** What came while it slept, and was not for it, may be forgotten by now. */
+  /** Skips changes that came during the sleep and are not shown: the log may no longer have them. */
   #skip(cursor: Cursor): void {
     if (cursor.view === undefined || cursor.snapshot !== undefined) return
     cursor.revision = cursor.view.quiet.skip(cursor.revision)
   }
 
-  /** A thousand watchers wake for each change: each looks at its membership when that may have changed. */
+  /** Up to a thousand watchers wake for each change, so each checks its membership only when that may have changed. */
   #check(watch: OpenWatch): void {
     if (!watch.isUnchecked) return
     requireMember(this.#deps.log, watch.peer, this.#deps.clock.now())
@@ -252,17 +254,17 @@ export class WatchHub {
     return { of: this.#snapshots.take({ packed, view }), next: 0 }
   }
 
-  /** Of the namespaces that a stream asks for and does not have, where it stands. */
+  /** A snapshot of the namespaces that a stream asks for and lacks at its revision. */
   #lacking({ takesPacked: packed, view, revision: since }: Cursor, missing: Interest = new Set()): Cursor['snapshot'] {
     if (view === undefined || missing.size === 0) return undefined
     const lacking = this.#views.take(view.audience, missing)
     const of = this.#snapshots.take({ packed, view: lacking, since })
-    // The parts are made of the object; nobody is to be woken for it.
+    // The parts are made from the object. No stream sleeps on this view.
     this.#views.release(lacking)
     return { of, next: 0 }
   }
 
-  /** In which namespaces something is exported: told before the records of that moment. */
+  /** The message on namespaces with exports, sent before the records of that moment. */
   #exported({ view, exported, takesPacked }: Cursor): WatchMessage | undefined {
     if (view === undefined || exported === undefined) return undefined
     if (exported.waiting.length === 0) {
@@ -273,12 +275,12 @@ export class WatchHub {
     return message !== undefined && takesPacked ? this.#batches.packedMessage(message) : message
   }
 
-  /** The next part of the snapshot; after the last one the watcher stands at its floor. */
+  /** The next part of the snapshot. After the last one, the stream is at the floor. */
   async #nextPart(cursor: Cursor): Promise<Part | undefined> {
     const { snapshot } = cursor
     const part = await snapshot?.of.part(snapshot.next)
     if (snapshot === undefined || part === undefined) {
-      // Of what was lacking that is where it stood before.
+      // For lacking namespaces, the floor is the revision at which the stream was before.
       cursor.revision = cursor.floor
       this.#leaveSnapshot(cursor)
       return undefined
@@ -289,7 +291,7 @@ export class WatchHub {
     return part
   }
 
-  /** A stream with a view was given so many records: perhaps they were made for this member alone. */
+  /** Pauses by the rate limiter: records for a stream with a view may have been made for this member alone. */
   async #pause({ cluster }: Peer, given: number, signal: AbortSignal): Promise<void> {
     const pauseMs = this.#pace.takes(cluster, given, this.#deps.log.count('record'))
     if (pauseMs > 0) await this.#deps.clock.sleep(pauseMs, signal).catch(() => undefined)
@@ -305,7 +307,7 @@ export class WatchHub {
     cursor.snapshot = undefined
   }
 
-  /** The next batch; when there is none, what else there is to say. */
+  /** The next batch, or another message if there is none. */
   #next(cursor: Cursor): WatchMessage | undefined {
     const batch = this.#batches.after(cursor.revision, cursor.view)
     if (batch !== undefined) {
@@ -316,7 +318,7 @@ export class WatchHub {
     return this.#owners(cursor) ?? this.#news(cursor)
   }
 
-  /** The first time whole, then what has changed, to who takes that. */
+  /** The whole lists the first time, then changes if the member accepts them. */
   #owners(cursor: Cursor): WatchMessage | undefined {
     const { reported, takesOwners, revision } = cursor
     const lists = reported === undefined ? this.#lists.current : this.#lists.reported
@@ -330,7 +332,7 @@ export class WatchHub {
     return report
   }
 
-  /** For a watcher that has all records, and stands at `revision` or could as well stand at a later one. */
+  /** For a watcher that has all records up to `revision`, which may skip to a later one. */
   #reportFrom(from: Lists | undefined, to: Lists, revision: number): OwnersMessage {
     if (this.#reportsOf !== to) this.#reports.clear()
     this.#reportsOf = to
@@ -349,7 +351,8 @@ export class WatchHub {
       if (this.#authorities !== undefined) return this.#authorities
     }
     if (cursor.contact === this.#contact) return undefined
-    // As often as that, it is told that what came meanwhile was not for it: it then resumes from there.
+    // At the same interval, the stream is told that it may skip changes that were not for it, so that it resumes from
+    // there.
     if (cursor.view !== undefined && cursor.said < cursor.revision) {
       cursor.said = cursor.revision
       return this.#batches.nothingUpTo(cursor.revision)
@@ -359,7 +362,7 @@ export class WatchHub {
     return late !== undefined && this.#deps.clock.monotonic() > late.afterMs ? late.message : this.#contact
   }
 
-  /** Waits until the stream is woken or over: one listener for all the times that it sleeps. */
+  /** Waits until the stream is woken or has ended. One listener serves all sleeps. */
   #sleeper(watch: OpenWatch, sleepers: Set<() => void>, signal: AbortSignal): () => Promise<void> {
     let resolve: () => void = () => undefined
     watch.wake = () => {
@@ -380,7 +383,7 @@ export class WatchHub {
   }
 }
 
-// Where one stream stands, and what it has heard.
+// The position of a stream, and what it has been sent.
 
 type ContactMessage = Extract<WatchMessage, { t: 'contact' }>
 type AuthoritiesMessage = Extract<WatchMessage, { t: 'authorities' }>
@@ -388,17 +391,19 @@ type AuthoritiesMessage = Extract<WatchMessage, { t: 'authorities' }>
 interface Cursor {
   readonly takesPacked: boolean
   readonly takesOwners: boolean
-  /** Everything up to here has been handed over. */
+  /** All changes up to here have been sent. */
   revision: number
-  /** Removals from here on are needed: a snapshot begun at this revision cannot hold what was removed before. */
+  /** Removals from here on are needed: a snapshot begun at this revision has no records that were removed before. */
   floor: number
-  /** What is being handed over, and its next part. */
+  /** The snapshot that is being sent, and its next part. */
   snapshot: { readonly of: TakenSnapshot; next: number } | undefined
-  /** Undefined: everything. */
+  /** Undefined if the stream gets all records. */
   readonly view: View | undefined
-  /** Of a stream with an interest: what is to be said of where something is exported, and as of when it was said. */
+  /**
+   * For a stream with an interest: messages on namespaces with exports that are still to be sent, and their revision.
+   */
   readonly exported: { readonly waiting: ExportedMessage[]; at: number | undefined } | undefined
-  /** The revision that the member has heard of last. */
+  /** The latest revision that the member was told. */
   said: number
   reported: Lists | undefined
   contact: ContactMessage | undefined

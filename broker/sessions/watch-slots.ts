@@ -1,8 +1,7 @@
 /**
- * Open watches of each member, no more than its quota of streams has room for beside the one that publishes. The newest
- * is refused, with one exception: the first of another connection takes the place of the oldest. So a member that comes
- * back is never locked out by what a broken connection of its own has left open, and one that opens more and more on its
- * connections takes from itself alone.
+ * Slots for the open watches of each member: its quota of streams, less one for the stream that publishes. A watch
+ * beyond that is refused, except that the first watch of another connection takes the slot of the oldest. So a broken
+ * connection of its own never locks a returning member out, and a member that opens many watches only affects itself.
  */
 import type { ClusterId, MemberQuota } from '../../model/model.ts'
 import { type Peer, RefusedError } from '../../protocol/protocol.ts'
@@ -13,13 +12,13 @@ import { quotaOf } from '../records/records.ts'
 
 export class OpenWatch {
   readonly peer: Peer
-  /** Why it has lost its place, if it has. */
+  /** Why the watch lost its slot, if it has. */
   ended: RefusedError | undefined
-  /** Wakes the watch where it waits for news. */
+  /** Wakes the watch if it waits for news. */
   wake: () => void = () => undefined
-  /** Its membership may have changed. */
+  /** Whether its membership may have changed. */
   isUnchecked = true
-  /** Ends the stream although its peer takes nothing. */
+  /** Ends the stream even if its peer reads nothing. */
   readonly end: ((reason: Error) => void) | undefined
   constructor(peer: Peer, end?: (reason: Error) => void) {
     this.peer = peer
@@ -34,9 +33,9 @@ export interface WatchPlacesDeps {
 
 export class WatchPlaces {
   readonly #deps: WatchPlacesDeps
-  /** As of quotaOf(). */
+  /** See quotaOf(). */
   readonly #fallback: MemberQuota
-  /** Oldest first. */
+  /** Open watches of each member, oldest first. */
   readonly #open = new Map<ClusterId, Set<OpenWatch>>()
 
   constructor(deps: WatchPlacesDeps, fallback: MemberQuota) {
@@ -44,12 +43,14 @@ export class WatchPlaces {
     this.#fallback = fallback
   }
 
-  /** Of the present membership: a peer that does not read holds its stream open beyond an eviction. */
+  /**
+   * Counts watches of the current membership only: a peer that does not read keeps its stream open beyond an eviction.
+   */
   count(cluster: ClusterId): number {
     return this.#counted(cluster).length
   }
 
-  /** Throws RefusedError where the quota has no room. */
+  /** Throws RefusedError if the quota has no room. */
   open(peer: Peer, end?: (reason: Error) => void): OpenWatch {
     const { cluster } = peer
     const { streams } = quotaOf(this.#deps.log, cluster, this.#fallback)
@@ -60,7 +61,7 @@ export class WatchPlaces {
     return watch
   }
 
-  /** Ends the watches of who is no member any more, of these clusters or of all. */
+  /** Ends the watches of peers that are no longer members, of these clusters or of all. */
   endDeparted(clusters: Iterable<ClusterId> = this.#open.keys()): void {
     const { log, clock } = this.#deps
     for (const { peer, end } of [...clusters].flatMap((cluster) => [...(this.#open.get(cluster) ?? [])])) {
@@ -80,7 +81,7 @@ export class WatchPlaces {
     if (open?.size === 0) this.#open.delete(cluster)
   }
 
-  /** Also those of a membership that is over. */
+  /** Includes watches of a membership that has ended. */
   of(cluster: ClusterId): Iterable<OpenWatch> {
     return this.#open.get(cluster) ?? []
   }
