@@ -45,8 +45,8 @@ import { type Problem, problem } from '../../model/reasons/reasons.ts'
 const MAX_ENDPOINT_NAME = 240
 
 /**
- * Takes a record as it came; `allowed` lists guarded namespaces that may be used all the same. `isKnown` says of a
- * cluster whether it is in the local API from before: ids that are reserved now are left to those that have them.
+ * Takes a record as received. `allowed` lists guarded namespaces that may be used. `isKnown` tells whether a cluster is
+ * already in the local API: a cluster keeps an id that was reserved later.
  */
 export function recordProblem(
   record: StoredRecord,

@@ -221,7 +221,7 @@ function compare(a: string, b: string): number {
 export interface OwnExports {
   /** Id of this cluster. */
   readonly own: string
-  /** False until the own exports have been read: then the broker's word is all there is. */
+  /** False until the own exports have been read. Until then, the broker's records are used. */
   readonly ownKnown: boolean
   /** Undefined if this cluster does not export the service, or if the export is not valid. */
   readonly ownExport: (key: ServiceKey) => OwnExport | undefined
