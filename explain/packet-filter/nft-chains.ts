@@ -8,7 +8,7 @@ export type Hook = 'ingress' | 'prerouting' | 'input' | 'forward' | 'output' | '
 
 /** The known properties of the packet, which is the first of its connection. */
 export interface Packet {
-  /** In the order in which it passes them. */
+  /** In the order in which the packet passes them. */
   readonly hooks: readonly Hook[]
   readonly protocol: 'udp' | 'tcp'
   readonly inDevice?: string
