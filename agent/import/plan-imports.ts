@@ -102,7 +102,7 @@ export interface ImportWorld extends OwnExports {
   /** The facts that the broker's record of this cluster is compared with. */
   readonly ownFacts: Pick<OwnFacts, 'stated' | 'local' | 'globalRange'>
   readonly records: Iterable<StoredRecord>
-  /** Owners whose missing records are withdrawn for certain. '' stands for the broker itself. */
+  /** Owners whose missing records are known to be withdrawn. '' stands for the broker itself. */
   readonly certain: ReadonlySet<string>
   /** Whether the replica holds all records of a namespace, so that a missing record counts. */
   readonly holds: (namespace: string) => boolean

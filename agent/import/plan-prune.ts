@@ -29,7 +29,7 @@ export interface PruneWorld extends MirroredObjects {
   readonly desired: ReadonlyMap<string, unknown>
   /** ServiceImports that stay although they are not desired, by objectKeyText(). */
   readonly kept: ReadonlyMap<string, unknown>
-  /** Owners whose missing records are withdrawn for certain. */
+  /** Owners whose missing records are known to be withdrawn. */
   readonly certain: ReadonlySet<string>
   /** Whether the replica holds all records of a namespace, so that a missing record counts. */
   readonly holds: (namespace: string) => boolean

@@ -51,7 +51,7 @@ export interface ReplicaView {
   /** False while everything known was saved to disk, by an earlier process or by this one before it lost leadership. */
   readonly confirmed: boolean
   /**
-   * Owners whose missing records are withdrawn for certain. '' stands for the broker itself. See WatchMessage `synced`.
+   * Owners whose missing records are known to be withdrawn. '' stands for the broker itself. See WatchMessage `synced`.
    */
   readonly complete: ReadonlySet<string>
   readonly departed: ReadonlySet<string>

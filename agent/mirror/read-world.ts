@@ -44,7 +44,7 @@ export class WorldReader {
 
   /**
    * Undefined while no trustworthy facts of this cluster are known. `certain` lists the owners whose missing records
-   * are withdrawn for certain.
+   * are known to be withdrawn.
    */
   world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {
     const { api, replica, findings } = this.#deps
