@@ -167,7 +167,7 @@ function causes(selfSubject: Subject): readonly Cause[] {
 }
 
 function failingAddresses({ broker, probes }: World): readonly Finding[] {
-  // The call probes of each address tell more.
+  // The call probes of each address are more informative.
   if (broker === undefined || probes['broker-call'] !== undefined) return []
   const { failing, addresses, publish, watch } = broker.object
   if (failing === 0 || publish !== 'live' || watch !== 'live') return []
@@ -262,7 +262,7 @@ function calls({ probes: { 'broker-call': all = [] }, selfSubject, broker }: Wor
   return [{ ...base, reason }]
 }
 
-/** The least informative reasons, from the most to the least. All other reasons tell more. */
+/** The least informative reasons, from the most to the least. All other reasons are more informative. */
 const SAYS_LESS: readonly ReasonCode[] = ['BrokerNoTls', 'BrokerLate', 'BrokerSilent']
 
 function unnamed({ stage }: BrokerCall): ReasonCode {

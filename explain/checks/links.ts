@@ -111,7 +111,7 @@ function linksTo({ links: all }: World, id: string): readonly Link[] {
   return all.filter(({ connection }) => connection.cluster === id)
 }
 
-/** A far end is new if its gateways have been known for less than this. No link to it has been up then. */
+/** A far end is new if its gateways have been known for less than this, and no link to it has been up. */
 const NEW_MS = 30_000
 
 function isNew(world: World, id: string, all: readonly Link[]): boolean {

@@ -88,7 +88,7 @@ function keyOf({ metadata }: { readonly metadata: { readonly namespace?: string;
   return `${metadata.namespace ?? ''}/${metadata.name}`
 }
 
-/** A range counts as allowed if any of its addresses is: a narrower rule is taken as intended. */
+/** A range counts as allowed if any of its addresses is: a narrower rule is considered intended. */
 function findingsOf(exported: Exported, all: readonly OtherRange[]): readonly Finding[] {
   const { subject, service, closing, opening } = exported
   const ranges = all.filter(isOfFamily(service))
@@ -231,7 +231,7 @@ const NEEDS = { agent: 'the API server, the broker and DNS', dns: 'the API serve
 const PARTS = ['agent', 'dns'] as const
 
 /**
- * Checks whether NetworkPolicies keep Sealane's own parts from what they need. Reports only certain cases: no egress at
+ * Checks whether NetworkPolicies keep Sealane's own parts from what they need. Reports only clear cases: no egress at
  * all is allowed, or no DNS query is. Gateways and route agents use the network of their nodes, where policies have no
  * effect.
  */
