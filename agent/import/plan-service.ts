@@ -76,7 +76,7 @@ export interface ServiceInput {
   readonly expired: ReadonlySet<string>
 }
 
-/** One slice and what was left out of it. */
+/** A slice, and what was left out of it. */
 interface PlannedSlice {
   readonly slice: EndpointSlice | undefined
   readonly dropped: readonly Dropped[]
