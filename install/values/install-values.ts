@@ -195,7 +195,7 @@ export function formOf({ broker, etcd }: Pick<InstallValues, 'broker' | 'etcd'>)
 /** A parsed image name, as pods and nodes use it. */
 
 export interface ImageName {
-  /** `registry.example.org:5000/tools/sealane` */
+  /** For example, `registry.example.org:5000/tools/sealane`. */
   readonly repository: string
   /** The tag, such as `0.1.0`. For an image by digest, the text after the last colon. */
   readonly tag: string
