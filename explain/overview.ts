@@ -11,7 +11,7 @@ import { heartbeatAgeMs, remoteLaneOf } from '../model/lanes/lanes.ts'
 import { type Link, type PartVersion, type World, hasAllBackends, importStates, partVersions } from './facts/facts.ts'
 
 export interface Overview {
-  /** RFC 3339. */
+  /** RFC 3339 time. */
   readonly takenAt: string
   readonly target: string
   /** Absent before the cluster has joined. */

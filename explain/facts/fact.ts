@@ -35,7 +35,7 @@ export type Fact = ObjectsFact | ReportFact | ProbeFact | UnansweredFact
 interface FactOrigin {
   /** Where the fact comes from: `API server`, `pod sealane-agent-x2x1k`. */
   readonly source: string
-  /** RFC 3339. */
+  /** RFC 3339 time. */
   readonly at: string
 }
 

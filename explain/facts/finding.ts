@@ -67,7 +67,7 @@ export interface Consequence {
   readonly examples: readonly string[]
 }
 
-/** `ServiceExport shop/web` */
+/** For example, `ServiceExport shop/web`. */
 export function subjectText({ kind, namespace, name }: Subject): string {
   return `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }

@@ -21,7 +21,7 @@ const packetMatch = z.looseObject({
   protocol: text.optional(),
   dports: ports.optional(),
   sports: ports.optional(),
-  /** Connection states: `established`. */
+  /** Connection states such as `established`. */
   states: texts.optional(),
   other: z.boolean(),
 })
@@ -55,7 +55,7 @@ const host = z.looseObject({
   /** The name of the Node, or of the machine. */
   node: text,
   devices: z.array(z.looseObject({ name: text, addresses: texts })).max(5000),
-  /** `net.ipv4.ip_forward`: `1`. */
+  /** Values by name. For example, `net.ipv4.ip_forward` is `1`. */
   sysctls: z.record(z.string(), text),
   /** Settings of Sealane's devices that differ from what it sets. Absent if an earlier release probed. */
   deviceSettings: z
@@ -65,7 +65,7 @@ const host = z.looseObject({
   /** Absent if it could not be read. */
   firewall: z
     .looseObject({
-      /** `ip sealane_gateway` */
+      /** Family and name of each table, such as `ip sealane_gateway`. */
       tables: texts,
       /** Chains of other programs that can drop packets. */
       chains: z.array(firewallChain).max(500),
@@ -126,7 +126,7 @@ export type Settings = z.infer<typeof settings>
 /** A CustomResourceDefinition that Sealane needs, compared with that of the running command. */
 const definition = z.looseObject({
   name: text,
-  /** `revision 7` */
+  /** For example, `revision 7`. */
   found: text,
   expected: text,
   isOlder: z.boolean(),

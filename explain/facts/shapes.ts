@@ -276,9 +276,9 @@ export type BrokerReport = z.infer<typeof brokerReport>
 /** What the API server refuses to a part. */
 const refusal = z.looseObject({
   code: name,
-  /** `patch gateways.sealane.io/status` */
+  /** The refused action, such as `patch gateways.sealane.io/status`. */
   what: text,
-  /** `webhook deny.example.com` */
+  /** The refusing instance, such as `webhook deny.example.com`. */
   by: text.optional(),
   /** The number of objects or lists that the refusal affects. */
   places: count,

@@ -215,14 +215,14 @@ export function hangingHere({ unanswered }: World): readonly Cause[] {
   })
 }
 
-/** `gw1, gw2 and 3 more` */
+/** For example, `gw1, gw2 and 3 more`. */
 export function named(names: Iterable<string>, most = 5): string {
   const sorted = [...new Set(names)].sort()
   const rest = sorted.length - most
   return rest > 0 ? `${sorted.slice(0, most).join(', ')} and ${rest} more` : sorted.join(', ')
 }
 
-/** `4m12s` */
+/** For example, `4m12s`. */
 export function durationText(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000))
   const [minutes, hours] = [Math.floor(seconds / 60), Math.floor(seconds / 3600)]

@@ -205,7 +205,7 @@ export function otherRanges({ objects, self }: World): readonly OtherRange[] {
     .filter(({ prefix }) => families.includes(prefix.family))
 }
 
-/** `10.52.0.0/16 (paris), 10.62.0.0/16 (tokyo)` */
+/** For example, `10.52.0.0/16 (paris), 10.62.0.0/16 (tokyo)`. */
 export function rangesText(ranges: readonly OtherRange[]): string {
   return named(ranges.map(({ cluster, prefix }) => `${formatPrefix(prefix)} (${cluster})`))
 }

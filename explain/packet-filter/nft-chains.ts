@@ -20,7 +20,7 @@ export interface Packet {
 }
 
 export interface Drop {
-  /** `table ip filter, chain FORWARD` */
+  /** For example, `table ip filter, chain FORWARD`. */
   readonly where: string
   /** What drops the packet. */
   readonly what: 'its policy' | 'a rule'
