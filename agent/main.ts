@@ -1,4 +1,7 @@
-/** The agent: the only part that talks to the broker. Publishes what this cluster exports, mirrors the rest. */
+/**
+ * Runs the agent, the only part that connects to the broker. It publishes this cluster's exports and mirrors those of
+ * others.
+ */
 import { type ClusterApi, HeardGateways, watchLeaving, whenMembership } from '../kubeapi/kubeapi.ts'
 import { MEMBERSHIP_NAME, RESERVED_ID_PROBLEM, isReservedId } from '../model/model.ts'
 import { type BackoffInit, untilDone } from '../reconcile/reconcile.ts'
@@ -24,22 +27,25 @@ import { IdentityFileError } from '../protocol/membership/membership.ts'
 
 export interface AgentDeps extends ComponentDeps {
   readonly api: ClusterApi
-  /** Absent: this site has no cluster DNS. */
+  /** Absent if this site has no cluster DNS. */
   readonly askClusterDns?: AskClusterDns
-  /** Called with the reason why the broker does not take this cluster for a member; with undefined when it does. */
+  /** Called with the reason why the broker does not accept this cluster as a member, or with undefined if it does. */
   readonly onRefused?: (reason: string | undefined) => void
-  /** How this machine and the broker are reached; by default as the kernel and the identity say. */
+  /**
+   * Gives the networks of this machine and the addresses of the broker. By default, they are read from the kernel and
+   * the identity.
+   */
   readonly surroundings?: () => Promise<Surroundings>
-  /** What the broker knows this process by; see LinkDeps. */
+  /** Identifies this process to the broker; see LinkDeps. */
   readonly processMark?: string
-  /** How to reach the broker; by default with the identity that `sealane join` left (protocol-link.ts). */
+  /** Opens the connection to the broker. By default, it uses the identity from `sealane join` (protocol-link.ts). */
   readonly openLink?: (deps: LinkDeps, config: AgentConfig) => Promise<BrokerLink>
 }
 
-/** Pauses while leaving fails: a user who runs `sealane leave` waits for it. */
+/** The pauses are short, since a user who runs `sealane leave` waits for the result. */
 const LEAVE_BACKOFF: BackoffInit = { minMs: 100, maxMs: 5000 }
 
-/** The cluster has been joined under another id while the agent ran under the old one. */
+/** The cluster has joined under another id while the agent ran under the old one. */
 export class MembershipChangedError extends Error {
   constructor(before: string, now: string) {
     super(
@@ -51,10 +57,10 @@ export class MembershipChangedError extends Error {
 }
 
 /**
- * Runs until the signal, or until this cluster has left: then everything mirrored is removed first. Before the cluster
- * has joined, it waits. May be ended at any point and run again, here or in another process, one at a time. Throws what
- * openLink throws, unless this cluster has left meanwhile, and MembershipChangedError. The broker's absence is no
- * error.
+ * Runs until the signal, or until this cluster has left and everything mirrored is removed. Waits until the cluster has
+ * joined. May be stopped at any point and run again, in any process, but only once at a time. Throws
+ * MembershipChangedError, and the errors of openLink unless this cluster has left meanwhile. An unreachable broker is
+ * not an error.
  */
 export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: AbortSignal): Promise<void> {
   const { api, status, clock } = deps
@@ -100,9 +106,9 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   logger.info('agent started', { cluster: own, clusterset })
   await Promise.all([
     about.run(stop),
-    // A contradiction may last longer than the certificate; without it there would be no way back.
+    // A contradiction may last longer than the certificate. An expired certificate would need a new join.
     link.keepIdentity(stop),
-    // Nothing is published or mirrored under an id that the cluster itself contradicts.
+    // Nothing is published or mirrored under an id that the cluster's own properties contradict.
     about
       .whenAccepted()
       .then(() => Promise.all([link, contact, publish, mirror, report, ...others].map((part) => part.run(stop)))),
@@ -124,8 +130,8 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
 }
 
 /**
- * Undefined: this cluster has left, and the command that leaves took the identity away when the agent that acted had
- * ended. The next one in turn finds its place free, and nothing to do.
+ * Undefined if this cluster has left: `sealane leave` removed the identity after the acting agent had ended. The next
+ * leader then has nothing to do.
  */
 async function openLinkUnlessLeft(
   deps: LinkDeps & Required<Pick<AgentDeps, 'api' | 'openLink'>>,
@@ -147,11 +153,11 @@ interface AgentLoops {
   readonly publish: PublishLoop
   readonly mirror: MirrorLoop
   readonly report: ReportLoop
-  /** Those that nothing else here asks, and those that not every site has. */
+  /** Loops that no other code here refers to, and loops that not every site has. */
   readonly others: readonly { run(signal: AbortSignal): Promise<void> }[]
 }
 
-/** From here on they receive changes; nothing runs yet. */
+/** The loops are subscribed to changes from here on, but none runs yet. */
 function makeLoops(
   deps: AgentDeps & {
     readonly agentMetrics: AgentMetrics
@@ -164,7 +170,8 @@ function makeLoops(
   const parts = { api, clock, logger, metrics, findings: new SharedFindings() }
   const writer = new MirrorWriter({ ...parts, own: config.own })
   const about = new AboutLoop({ ...parts, writer }, config)
-  // The agent knocks at no machine: it may be kept from the nodes, and it only says whether a gateway reports.
+  // The agent sends no TCP probes to nodes: network policies may prevent them, and it only needs to know whether a
+  // gateway reports.
   const gateways = new HeardGateways({ ...parts, heartbeatMs: config.heartbeatMs })
   const contact = new ContactLoop({ ...parts, writer, gateways, contact: link.contact }, config)
   const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher }, config)
@@ -181,7 +188,7 @@ function makeLoops(
   return { about, contact, publish, mirror, report, others }
 }
 
-/** What this cluster wrote of the others, and what they know of it. May be done again where it broke off. */
+/** Removes what this cluster wrote about the others and what is kept of them. Can be repeated after a failure. */
 async function takeOut(loops: AgentLoops, link: BrokerLink, signal: AbortSignal): Promise<void> {
   await loops.about.removeAll(signal)
   await loops.publish.reportLeft(signal)
@@ -193,7 +200,7 @@ async function takeOut(loops: AgentLoops, link: BrokerLink, signal: AbortSignal)
 interface RenamedWatch {
   /** Aborts when the cluster has joined under another id. */
   readonly signal: AbortSignal
-  /** Throws MembershipChangedError when it has. */
+  /** Throws MembershipChangedError if the cluster has joined under another id. */
   end(): void
 }
 

@@ -1,6 +1,6 @@
 /**
- * The real drivers of this node's kernel, opened for one piece of work and closed after it. In a container /proc/sys
- * and /sys are read-only; two variables say where the parts that we write are mounted (install/plan-member.ts).
+ * Opens the drivers of this node's kernel for one task and closes them after it. In a container, /proc/sys and /sys are
+ * read-only. Two variables tell where their writable parts are mounted (install/plan-member.ts).
  */
 import { Conntrack } from '../kernel/conntrack/conntrack.ts'
 import { NftSession } from '../kernel/nft/nft.ts'
@@ -21,7 +21,10 @@ export interface Kernel {
   readonly routes: Rtnetlink
   readonly nextHops: RtnetlinkNextHops
   readonly nft: NftSession
-  /** The tables of family ip6. Its `nft -i` starts with the first change, so that a node without IPv6 pays nothing. */
+  /**
+   * The tables of family ip6. Its `nft -i` starts with the first change, so that it costs nothing on a node without
+   * IPv6.
+   */
   readonly nft6: NftSession
   readonly wireguard: WgCommand
   readonly sysctl: ProcSysctl

@@ -1,4 +1,4 @@
-/** For commands that look at this machine and change nothing. */
+/** Reads the state of this machine for commands, without changing it. */
 import { addressesHere } from '../kernel/look/look.ts'
 import { runCommand } from '../kernel/kernel.ts'
 
@@ -9,7 +9,8 @@ export function ownAddresses(timeoutMs: number, signal: AbortSignal): Promise<re
   return addressesHere({ run: runCommand, timeoutMs, signal })
 }
 
-// What this machine's kernel and its services are asked for a bundle. It only reads; no question has a key as answer.
+// The commands whose output about this machine's kernel and services goes into a bundle. They only read, and no output
+// contains a secret key.
 
 interface KernelQuestion {
   readonly name: string
@@ -20,7 +21,7 @@ interface KernelQuestion {
 
 const LOG_LINES = 5000
 
-/** `wg show all dump` would have private and preshared keys. */
+/** `wg show all dump` would include private and preshared keys. */
 const WIREGUARD = [
   'public-key',
   'listen-port',
@@ -61,7 +62,7 @@ export const KERNEL_QUESTIONS: readonly KernelQuestion[] = [
   },
 ]
 
-/** What the tool prints. Throws what it complains of. */
+/** The output of the tool. Throws an error with the tool's message if it fails. */
 export async function askKernel(
   { tool, args }: KernelQuestion,
   timeoutMs: number,

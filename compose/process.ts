@@ -1,4 +1,4 @@
-/** What every process of Sealane has around its components: log, metrics, status page. */
+/** The environment of every Sealane process: log, metrics, status page. */
 import { isIP } from 'node:net'
 import { SystemClock } from '../reconcile/reconcile.ts'
 import {
@@ -17,17 +17,17 @@ import { type Metrics, createMetrics } from '../runtime/metrics/metrics.ts'
 
 export interface ProcessInit {
   readonly name: string
-  /** One or more. */
+  /** One or more addresses. */
   readonly statusListen: readonly string[]
-  /** A switch: what other loggers of the process go by as well. */
+  /** A LogSwitch is shared with other loggers of the process. */
   readonly logLevel: LogThreshold | LogSwitch
-  /** What was counted with before; a new registry by default. */
+  /** An existing registry. By default, a new one is created. */
   readonly metrics?: Metrics | undefined
 }
 
 /**
- * Runs `work` with the status page up; takes it down afterwards, also on failure. Not ready until `work` calls
- * `started`: the page answers before any part has been loaded and could say what it waits for.
+ * Runs `work` with the status pages up, and closes them afterwards, also on failure. The process is not ready until
+ * `work` calls `started`, since the pages answer before any part is loaded that could report what it waits for.
  */
 export async function withProcess(
   init: ProcessInit,
@@ -50,7 +50,8 @@ export async function withProcess(
   const servers: StatusServer[] = []
   const forget = toggleBySignal(log, logger)
   try {
-    // A server each: who fills the one up does not keep the node's own probes out of the other.
+    // Each address has its own server, so that a client that exhausts one does not block the node's probes at the
+    // other.
     for (const listen of init.statusListen) {
       const server = await serveStatus({ listen, status, metrics, clock, metricsFor, near })
       servers.push(server)
@@ -64,15 +65,15 @@ export async function withProcess(
 }
 
 /**
- * From where a kubelet, or a forwarded port, calls: this machine, the next hop of a pod, which is its node for most
- * CNIs, and the addresses of the node, as the installation says them.
+ * The addresses that a kubelet or a forwarded port connects from: this machine, the next hop of a pod (its node with
+ * most CNIs), and the addresses of the node by the installation.
  */
 async function probingAddresses(node = ''): Promise<readonly string[]> {
   const said = node.split(',').filter((address) => isIP(address) !== 0)
   return ['127.0.0.1', '::1', ...(await nearAddresses()), ...said]
 }
 
-/** Throws UserError for what is neither empty nor the one word. */
+/** Throws UserError for a text that is neither empty nor the accepted word. */
 function readMetricsFor(text = ''): NonNullable<StatusServerInit['metricsFor']> {
   if (text === '') return 'namedAddresses'
   if (text === METRICS_EVERYWHERE) return 'everywhere'

@@ -1,4 +1,4 @@
-/** Several members of a clusterset looked at together: each by itself, and what one says of another. Pure. */
+/** Diagnoses several members of a clusterset together: each by itself, and what they report about each other. Pure. */
 import { CONDITION_READY, findCondition } from '../model/model.ts'
 import { remoteLaneOf } from '../model/lanes/lanes.ts'
 import { type Diagnosis, type Health, diagnoseMember } from './diagnose-member.ts'
@@ -17,11 +17,12 @@ import {
   worst,
 } from './facts/facts.ts'
 
-// Whether one member knows of another what that one says of itself. What it has is as old as its last word from the broker.
+// Checks whether one member's records of another agree with what that one states itself. Its records are as old as its
+// last message from the broker.
 
 const RANGES = ['podCIDRs', 'serviceCIDRs', 'globalCIDRs'] as const
 
-/** What `reader` has of `owner`. */
+/** Compares the records that `reader` has of `owner`. */
 function records(reader: World, owner: World): readonly Finding[] {
   if (reader.self === undefined || owner.self === undefined) return []
   const known = reader.objects.Cluster?.find(({ object }) => object.spec.id === owner.self)
@@ -54,7 +55,7 @@ function ranges(reader: World, owner: World): readonly Finding[] {
   return [{ reason: 'RecordsDiffer', severity: 'degraded', subject: pairOf(reader, owner), seen, ...seenAt(theirs) }]
 }
 
-/** Keys are left out: in bundles they are numbers. */
+/** Ignores keys, which bundles replace by numbers. */
 function gateways(reader: World, owner: World): readonly Finding[] {
   const [theirs, own] = [reader, owner].map(({ objects }) =>
     objects.Endpoint?.filter(({ object }) => object.spec.cluster === owner.self),
@@ -77,7 +78,9 @@ function gateways(reader: World, owner: World): readonly Finding[] {
   return [{ reason: 'RecordsDiffer', severity: 'degraded', subject, seen: `gateways: ${texts.join('; ')}`, ...at }]
 }
 
-/** Namespaces of the other are no facts: whether it should be there, nobody can say. */
+/**
+ * The other member's namespaces are not among the facts, so it is unknown whether the service should be imported there.
+ */
 function services(reader: World, owner: World): readonly Finding[] {
   const imports = reader.objects.ServiceImport
   if (imports === undefined) return []
@@ -95,19 +98,19 @@ function services(reader: World, owner: World): readonly Finding[] {
 }
 
 export interface Comparison {
-  /** Of the worst. */
+  /** The health of the worst member. */
   readonly health: Health
-  /** In the order in which they were given. */
+  /** In the given order. */
   readonly members: readonly Diagnosis[]
-  /** What only two ends together show. */
+  /** Findings that need the facts of both members. */
   readonly between: readonly RankedFinding[]
 }
 
-/** Takes FactSets, or whatever files have. Never throws. */
+/** Takes FactSets, or the parsed content of files. Never throws. */
 export function compareMembers(sets: readonly unknown[]): Comparison {
   const members = sets.map((set) => diagnoseMember(set))
   const worlds = sets.map((set) => worldOf(readFacts(set)))
-  // What is found does not depend on who was named first.
+  // Sorted, so that the findings do not depend on the order of the members.
   const joined = worlds.filter(({ self }) => self !== undefined).sort((a, b) => compare(sortKey(a), sortKey(b)))
   const pairs = joined.flatMap((a, i) => joined.slice(i + 1).map((b) => [a, b] as const))
   const findings = pairs.flatMap(([a, b]) => pairFindings(a, b))
@@ -137,7 +140,7 @@ function differ(reason: 'MemberTwice' | 'ClustersetsDiffer', a: World, b: World,
   return { reason, severity: 'notice', subject, seen, source: `${a.target}; ${b.target}`, at: a.takenAt }
 }
 
-/** Releases of members; those of the parts within one are told there. */
+/** Compares the releases of members. Differences within a member are findings of that member. */
 function versions(worlds: readonly World[]): readonly Finding[] {
   const byVersion = new Map<string, string[]>()
   for (const world of worlds) {
@@ -153,17 +156,17 @@ function versions(worlds: readonly World[]): readonly Finding[] {
   return [{ reason: 'VersionSkew', severity: 'notice', subject, seen, source: 'all members', at: first.takenAt }]
 }
 
-// What both ends of a link say of it: who hears whom shows where packets are lost.
+// Compares what both ends of a link report: the end that receives nothing shows where packets are lost.
 
 interface Ends {
   readonly here: Link
-  /** Undefined: the other member has no such link. */
+  /** Undefined if the other member has no such link. */
   readonly there: Link | undefined
 }
 
 type Reason = Extract<Finding['reason'], 'UdpOneWay' | 'NeitherEndHears' | 'LinkEndsDiffer'>
 
-/** Of each pair of members once, and one finding for all links that have the same. */
+/** Checks each pair of members once, and joins links with the same result in one finding. */
 function linkEnds(a: World, b: World): readonly Finding[] {
   if (a.self === undefined || b.self === undefined || a.fresh.length === 0 || b.fresh.length === 0) return []
   const groups = new Map<

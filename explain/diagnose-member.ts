@@ -1,6 +1,6 @@
 /**
- * From facts to what is wrong with a member, ordered by cause. Whoever says something about health calls this, so that
- * all say the same by the same codes. Pure.
+ * Turns facts into the problems of a member, ordered by cause. Every command that reports health calls this, so that
+ * all use the same codes. Pure.
  */
 import { CONDITION_READY, findCondition } from '../model/model.ts'
 import type { ReasonCode } from '../model/reasons/reasons.ts'
@@ -44,19 +44,22 @@ import {
 } from './facts/facts.ts'
 import { type Overview, overviewOf } from './overview.ts'
 
-// A cluster whose parts have all just started has no gateway, no route and no link for some seconds: that is no fault,
-// and is counted under one notice. Pure.
+// Handles a cluster whose parts have all just started. It has no gateway, route or link for some seconds, which is not
+// a fault and is reported as one notice. Pure.
 
-/** Links come up within 10 s on an idle machine; on a busy one six sites that start at once took 80. */
+/** Links come up within 10 s on an idle machine. On a busy one, six sites that started together took 80 s. */
 const START_MS = 120_000
 
-/** A server of DNS listens when its zone is there, and routes follow what was read. What needs no link is there sooner. */
+/**
+ * A DNS server listens once its zone is there, and routes follow the objects that were read. Neither waits for links,
+ * so both have less time.
+ */
 const SERVES_MS = 30_000
 const NOT_SERVED_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>(['DnsServerSilent', 'KernelRoutesMissing'])
 
-/** What a part that has just started has not done yet. */
+/** Reasons that a part that has just started explains. */
 const NOT_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>(['NoGateway', 'RouteAgentMissing', 'NodesCutOff'])
-/** The same of links, where none has been up and is lost. */
+/** The same for links, unless a link is down. */
 const NO_LINK_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>([
   'NoLane',
   'AllClustersCutOff',
@@ -68,8 +71,8 @@ const NO_LINK_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>([
 ])
 
 /**
- * The same findings, and the start as their last cause: what follows from nothing else that is found follows from it.
- * rankFindings() makes that notices, and leaves a start out that nothing follows from.
+ * Adds the start as the last cause of the findings that it can explain. rankFindings() turns them into notices, and
+ * drops a start that explains no finding.
  */
 function whileStarting(world: World, findings: readonly Finding[]): readonly Finding[] {
   const started = lastStart(world)
@@ -103,23 +106,23 @@ interface Start {
   readonly at: string
 }
 
-/** Of the part that started last; undefined where one runs for longer, or none says when it started. */
+/** The start of the part that started last. Undefined if a part has run for longer, or if no part reports its start. */
 function lastStart({ reports, nowMs, fresh }: World): Start | undefined {
-  // An agent that starts beside gateways that run tells of itself alone.
+  // An agent that starts beside running gateways explains nothing about them.
   const isOld = fresh.some(({ object: { status } }) => {
     const ready = findCondition(status?.conditions, CONDITION_READY)
     return nowMs - Date.parse(ready?.lastTransitionTime ?? '') >= START_MS
   })
   if (isOld) return undefined
   const all = reports.flatMap(({ object: { part, startedAt = '' }, source, at }) =>
-    // The command that asks has always just started.
+    // The running command has always just started.
     part === 'cli' ? [] : [{ startedAt, agoMs: nowMs - Date.parse(startedAt), source, at }],
   )
   if (all.length === 0 || all.some(({ agoMs }) => !(Math.abs(agoMs) < START_MS))) return undefined
   return all.reduce((a, b) => (b.agoMs < a.agoMs ? b : a))
 }
 
-/** Every check, by what it is about. */
+/** All checks by area. */
 export const CHECKS: Readonly<Record<Area, readonly Check[]>> = {
   access: [unanswered, refusals],
   membership: [membership],
@@ -136,13 +139,13 @@ export type Health = 'healthy' | Exclude<Severity, 'notice'>
 export interface Diagnosis {
   readonly health: Health
   readonly overview: Overview
-  /** The worst first. */
+  /** The worst problem comes first. */
   readonly problems: readonly RankedFinding[]
 }
 
 /**
- * Takes a FactSet, or whatever a file has: what cannot be used becomes a finding. Of an area, only problems that it has a
- * part in count. Never throws.
+ * Takes a FactSet, or the parsed content of a file: unusable content becomes a finding. With `only`, problems that do
+ * not concern this area are left out. Never throws.
  */
 export function diagnoseMember(facts: unknown, only?: Area): Diagnosis {
   const world = worldOf(readFacts(facts))
@@ -157,7 +160,7 @@ export function diagnoseMember(facts: unknown, only?: Area): Diagnosis {
   return { health: severity === 'notice' ? 'healthy' : severity, overview: overviewOf(world), problems }
 }
 
-/** A fault in one check must not hide what the others find. */
+/** Runs one check. A bug in it must not hide the findings of the others. */
 function findingsOf(check: Check, world: World): readonly Finding[] {
   try {
     return check(world)

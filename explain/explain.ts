@@ -1,4 +1,4 @@
-/** What is wrong with a member, or between members, and an overview. */
+/** Finds the problems of a member or between members, and gives an overview. */
 export { type Comparison, compareMembers } from './compare-members.ts'
 export { type Diagnosis, diagnoseMember } from './diagnose-member.ts'
 export type { ClusterOverview, GatewayOverview, LinkOverview, Overview } from './overview.ts'

@@ -1,4 +1,4 @@
-/** One screen about a member: what it is, what it reaches, and how much of it works. Pure. */
+/** Summarizes a member on one screen: its identity, what it reaches, and how much of it works. Pure. */
 import {
   CONDITION_CLUSTER_DNS,
   CONDITION_IMPORTED,
@@ -11,10 +11,10 @@ import { heartbeatAgeMs, remoteLaneOf } from '../model/lanes/lanes.ts'
 import { type Link, type PartVersion, type World, hasAllBackends, importStates, partVersions } from './facts/facts.ts'
 
 export interface Overview {
-  /** RFC 3339. */
+  /** RFC 3339 time. */
   readonly takenAt: string
   readonly target: string
-  /** Absent before it has joined. */
+  /** Absent before the cluster has joined. */
   readonly cluster?: string
   readonly clusterset?: string
   readonly phase?: 'joined' | 'leaving'
@@ -24,20 +24,20 @@ export interface Overview {
   readonly clusters: readonly ClusterOverview[]
   readonly links: readonly LinkOverview[]
   readonly clusterDns: { readonly state: 'answers' | 'fails' | 'unknown' | 'none'; readonly since?: string }
-  /** Absent where nobody could read them. */
+  /** Absent if the objects could not be read. */
   readonly exports?: ExportCounts
   readonly imports?: ImportCounts
 }
 
 export interface BrokerOverview {
-  /** Whether this cluster publishes and learns, by the word of its agent. */
+  /** Whether this cluster publishes and receives, by its agent's report. */
   readonly state: 'connected' | 'away' | 'unknown'
   readonly since?: string
   readonly heardAt?: string
   readonly addresses?: number
   readonly failing?: number
   readonly certificateEnds?: string
-  /** Who holds the Lease of the agents. */
+  /** The holder of the agents' Lease. */
   readonly agent?: string
 }
 
@@ -53,16 +53,16 @@ export interface GatewayOverview {
 export interface ClusterOverview {
   readonly cluster: string
   readonly state: 'reached' | 'cut off' | 'unknown'
-  /** Whether it has a connection to the broker, as that said last. */
+  /** Whether the cluster is connected to the broker, by the broker's last report. */
   readonly contact: 'heard' | 'silent' | 'unknown'
   readonly linksUp: number
   readonly links: number
-  /** The best of the links that are up. */
+  /** The best value of the links that are up. */
   readonly rttMs?: number
-  /** The worst of them. */
+  /** The worst value of the links that are up. */
   readonly loss?: number
   readonly mtu?: number
-  /** Since the gateway reported that did so longest ago. */
+  /** The age of the oldest gateway report. */
   readonly heardSecondsAgo?: number
 }
 
@@ -88,7 +88,7 @@ export interface ExportCounts {
   readonly total: number
   readonly exported: number
   readonly pending: number
-  /** Invalid, or refused by the broker in whole or in part. */
+  /** Exports that are invalid, or that the broker refuses in whole or in part. */
   readonly failed: number
   readonly conflicts: number
   readonly notImported: number
@@ -96,10 +96,10 @@ export interface ExportCounts {
 
 export interface ImportCounts {
   readonly total: number
-  /** With a pod that is ready in a cluster that is reached; absent where nobody could say. */
+  /** Services with a ready pod in a reached cluster. Absent if unknown. */
   readonly usable?: number
   readonly withoutBackends?: number
-  /** Exports of others that are not imported here, as the agent counts them by reason; absent where it did not say. */
+  /** Exports of other members that are not imported here, by reason. Absent if the agent did not report them. */
   readonly notImported?: Readonly<Record<string, number>>
 }
 
@@ -222,7 +222,7 @@ function linkOverview({ nowMs }: World, { node, connection, gateway }: Link): Li
   }
 }
 
-/** A plain site has no DNS of a cluster: nothing is installed there by Deployments, and nobody asks for them. */
+/** On a plain site there is no cluster DNS. Such a site has no Deployments, and no collector asks for them. */
 function dnsOverview({ objects, self, unanswered }: World): Overview['clusterDns'] {
   const isPlain = objects.Deployment === undefined && !unanswered.some(({ what }) => what === 'Deployment')
   if (isPlain) return { state: 'none' }

@@ -1,4 +1,4 @@
-/** Every object of the broker's installation on the hub. */
+/** Plans the objects of the broker's installation on the hub. */
 import {
   BROKER_AUTHORITY,
   BROKER_CLAIM,
@@ -35,15 +35,15 @@ import {
 import { planEtcd } from './plan-etcd.ts'
 import { networkPolicy } from './policies/policies.ts'
 
-/** The broker makes its own folder in the volume, mode 0700. */
+/** The broker creates its own folder in the volume, with mode 0700. */
 const DATA: Mount = {
   name: 'data',
   path: '/var/lib/sealane',
   source: { persistentVolumeClaim: { claimName: BROKER_CLAIM } },
 }
 /**
- * Where an operator puts the key of the certificate authority, instead of the broker's own volume. Looked at while the
- * broker runs, so it may come later. Readable by the group of the pod, and by nobody else.
+ * The key of the certificate authority, if an operator keeps it in a Secret instead of the broker's volume. The broker
+ * checks for it while it runs, so it may be added later. Only the group of the pod can read it.
  */
 const AUTHORITY: Mount = {
   name: 'authority',
@@ -51,7 +51,7 @@ const AUTHORITY: Mount = {
   source: { secret: { secretName: BROKER_AUTHORITY, optional: true, defaultMode: 0o440 } },
   readOnly: true,
 }
-/** SQLite sorts large results in a file. */
+/** SQLite sorts large results in a temporary file. */
 const SCRATCH: Mount = { name: 'scratch', path: '/tmp', source: { emptyDir: { sizeLimit: '256Mi' } } }
 
 export function planBroker(values: InstallValues): readonly InstallPart[] {
@@ -86,8 +86,8 @@ function claim({ broker: { storage } }: InstallValues, { namespace }: PartRef): 
 }
 
 /**
- * Where the Service says nothing itself. A load balancer sends to the node that has the pod, and the pod sees the
- * caller's address. Of a NodePort members get the addresses of several nodes: with Local, all but one of them would not
+ * The defaults of externalTrafficPolicy. A load balancer sends to the node that has the pod, so with Local the pod sees
+ * the caller's address. With a NodePort, members get the addresses of several nodes: with Local, only one of them would
  * answer.
  */
 const POLICIES = { LoadBalancer: 'Local', NodePort: 'Cluster' }
@@ -112,19 +112,19 @@ function service({ broker }: InstallValues, { namespace }: PartRef): ManifestObj
   }
 }
 
-/** Read by `sealane broker serve`. */
+/** An environment variable of `sealane broker serve`. */
 export const EXTERNAL_TRAFFIC_POLICY = 'SEALANE_EXTERNAL_TRAFFIC_POLICY'
 
 /**
- * Read by `sealane broker serve`. Whatever collects the output of containers has the audit log with it, and on the day
- * when it is needed it is there; `--audit-log off` among the extra arguments leaves it out.
+ * An environment variable of `sealane broker serve`. By default, the audit log goes to the container's output, so that
+ * the cluster's log collector has it when it is needed. `--audit-log off` among the extra arguments disables it.
  */
 export const AUDIT_LOG = 'SEALANE_AUDIT_LOG'
 
-/** Read by `sealane broker serve`: a directory that need not exist. */
+/** An environment variable of `sealane broker serve`: a directory, which need not exist. */
 export const AUTHORITY_DIR = 'SEALANE_CA_DIR'
 
-/** A StatefulSet, because two brokers on one database must never be: a Deployment does not promise that. */
+/** A StatefulSet, since two brokers must never use one database, which a Deployment does not guarantee. */
 function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
   const mounts = [DATA, AUTHORITY, SCRATCH]
   return {
@@ -141,15 +141,18 @@ function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
   }
 }
 
-/** What every replica has in its store; the folder holds a copy of the certificate authority. */
+/** The records are in the shared store, so the folder only holds a copy of the certificate authority. */
 const FOLDER: Mount = { ...DATA, source: { emptyDir: { sizeLimit: '64Mi' } } }
 const LOGIN = '/etc/sealane-etcd'
-/** Volume of the Secret with it. */
+/** The volume of the Secret with the etcd credentials. */
 export const ETCD_LOGIN_VOLUME = 'etcd-login'
 
-/** Members of a replica that stops leave it one by one, and each connects anew now and then: so they spread. */
+/**
+ * A stopping replica disconnects its members one by one, and each member reconnects from time to time, so that members
+ * spread over the replicas.
+ */
 export const REPLICA_ARGS = ['--connection-age', '20m', '--drain', '10s'] as const
-/** The drain, and what the broker needs to close. */
+/** The drain, plus the time that the broker needs to close. */
 const REPLICA_GRACE_SECONDS = 30
 
 function replicas(values: InstallValues, place: PartRef): ManifestObject {
@@ -181,7 +184,7 @@ function pod(
 ): unknown {
   const { broker } = values
   const { externalTrafficPolicy, type } = broker.service
-  // Calls to a ClusterIP from elsewhere come by nobody knows what.
+  // The source address of a call to a ClusterIP from outside the cluster is unknown.
   const policy = orByTable(externalTrafficPolicy, type, { ...POLICIES, ClusterIP: 'Cluster' })
   return unprivilegedPod({
     part: 'broker',
@@ -195,8 +198,8 @@ function pod(
       ...(own.args ?? []),
       ...each(broker.extraArgs, (one) => [one]),
     ],
-    // No flag: an image of one's own may be of an earlier release, which would not start with a flag that it does not
-    // know.
+    // Environment variables instead of flags: a custom image may have an earlier release, which would not start with an
+    // unknown flag.
     env: [
       { name: EXTERNAL_TRAFFIC_POLICY, value: policy },
       { name: AUDIT_LOG, value: '-' },

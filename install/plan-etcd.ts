@@ -1,6 +1,7 @@
 /**
- * An etcd of three members beside the broker, for hubs that have none of their own. TLS between all, by certificates of
- * an authority that nothing else has: `sealane broker deploy` makes them, or whoever keeps the Secrets.
+ * Plans an etcd of three members beside the broker, for hubs without an etcd of their own. All connections use TLS,
+ * with certificates of an authority that nothing else uses. `sealane broker deploy` creates them, or the operator who
+ * manages the Secrets.
  */
 import {
   ETCD_MEMBERS,
@@ -21,7 +22,10 @@ import {
 } from './values/values.ts'
 import { type PartRef, UNPRIVILEGED, disruptionBudget, metadataOf, serviceAccount } from './workloads/workloads.ts'
 
-/** Of its database. Half of the smallest volume that is advised: snapshots and the log of changes are beside it. */
+/**
+ * The limit of the database: half of the smallest recommended volume, which also holds snapshots and the write-ahead
+ * log.
+ */
 const QUOTA_BYTES = 4 * 2 ** 30
 const CERTIFICATES = '/etc/etcd/tls'
 const DATA = '/var/lib/etcd'
@@ -39,7 +43,7 @@ export function planEtcd(values: InstallValues): InstallPart {
   return { name: 'etcd', objects }
 }
 
-/** Members find each other before they are ready, which none is alone. */
+/** Members must find each other before they are ready, since no member is ready alone. */
 function headlessService(place: PartRef): ManifestObject {
   return {
     apiVersion: 'v1',
@@ -67,10 +71,10 @@ function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
       replicas: ETCD_MEMBERS,
       revisionHistoryLimit: 3,
       serviceName: objectName('etcd'),
-      // The first is not ready before a second is there.
+      // The first member is not ready before a second one runs.
       podManagementPolicy: 'Parallel',
       updateStrategy: { type: 'RollingUpdate' },
-      // Of whoever removes it by hand, the data stays.
+      // The data stays if a user deletes or scales down the StatefulSet.
       persistentVolumeClaimRetentionPolicy: { whenDeleted: 'Retain', whenScaled: 'Retain' },
       selector: { matchLabels: selectorLabels('etcd') },
       template: podTemplate(values, place),
@@ -136,8 +140,8 @@ function podTemplate({ etcd, imagePullSecrets }: InstallValues, { namespace }: P
 }
 
 /**
- * Two members on one node would go together, and with them the majority. Where there are fewer nodes than members this
- * still lets all of them run.
+ * Two members on one node would fail together and break the quorum. With fewer nodes than members, all members can
+ * still run.
  */
 function apart(): object {
   const labelSelector = { matchLabels: selectorLabels('etcd') }
@@ -162,7 +166,7 @@ function etcdArgs(namespace: string): readonly string[] {
   ]
   return [
     '--name=$(POD_NAME)',
-    // A folder of its own: the file system of a volume may have lost+found.
+    // A subdirectory, since the file system of a volume may contain lost+found.
     `--data-dir=${DATA}/data`,
     `--listen-client-urls=https://0.0.0.0:${client}`,
     `--advertise-client-urls=https://${own}:${client}`,
@@ -174,7 +178,7 @@ function etcdArgs(namespace: string): readonly string[] {
     ...files(''),
     ...files('peer-'),
     `--peer-cert-allowed-cn=${ETCD_SERVER_NAME}`,
-    // Health and metrics, which are not secret, where probes have no certificate.
+    // Serves health and metrics, which are not secret, without TLS, since probes have no certificate.
     `--listen-metrics-urls=http://0.0.0.0:${health}`,
     `--quota-backend-bytes=${QUOTA_BYTES}`,
     '--auto-compaction-mode=periodic',

@@ -1,4 +1,4 @@
-/** Every object of a member cluster's installation, but the CRDs (plan-crds.ts) and what joining makes. */
+/** Plans the objects of a member cluster's installation, except the CRDs (plan-crds.ts) and what a join creates. */
 import { LABEL_GATEWAY } from '../model/lanes/lanes.ts'
 import {
   agentNamespaceAccess,
@@ -49,12 +49,12 @@ import {
 } from './workloads/workloads.ts'
 
 /**
- * All others have taken a gateway that is back into use by then; the next one may go. It is also longer than a probe
- * that came too early takes to be corrected (pod.ts: three failures, two seconds apart).
+ * By then, all other nodes use a gateway that has returned, so the next one may stop. It is also longer than it takes
+ * to correct a readiness probe that succeeded too early (pod.ts: three failures, two seconds apart).
  */
 const GATEWAY_SETTLE_SECONDS = 8
 
-/** In the order in which they should be applied. */
+/** The parts in the order in which they should be applied. */
 export function planMember(values: InstallValues): readonly InstallPart[] {
   const parts: readonly InstallPart[] = [
     { name: 'shared', objects: planShared(values) },
@@ -78,7 +78,7 @@ export function siteConfigMap(namespace: string, site: string): ManifestObject {
   }
 }
 
-/** `files` are those of the identity folder, by name: cluster.key, cluster.crt, ca.crt, broker.json. */
+/** `files` has the files of the identity folder by name: cluster.key, cluster.crt, ca.crt, broker.json. */
 export function identitySecret(namespace: string, files: Readonly<Record<string, string>>): ManifestObject {
   return {
     apiVersion: 'v1',
@@ -93,8 +93,8 @@ export function identitySecret(namespace: string, files: Readonly<Record<string,
 
 function planShared({ member }: InstallValues): readonly ManifestObject[] {
   return [
-    // The gateway and the routeagent are on the node's own network, which only this level allows. Policy sealane-pods
-    // holds all other pods there to `restricted`.
+    // Gateway and route agent use the network of the node, which only this level allows. Policy sealane-pods restricts
+    // all other pods there to `restricted`.
     ...when(member.createNamespace, namespaceObject(member.namespace, 'privileged')),
     ...when(member.criticalPodsQuota, criticalPodsQuota(member.namespace)),
     ...when(member.site, siteConfigMap(member.namespace, member.site)),
@@ -102,7 +102,7 @@ function planShared({ member }: InstallValues): readonly ManifestObject[] {
   ]
 }
 
-/** GKE refuses critical pods outside kube-system unless a quota lets them in. */
+/** GKE rejects critical pods outside kube-system unless a quota allows them. */
 function criticalPodsQuota(namespace: string): ManifestObject {
   const classes = ['system-node-critical', 'system-cluster-critical']
   return {
@@ -151,7 +151,7 @@ const NODE_ENV = [
   { name: 'SEALANE_NET_DEVICES', value: DEVICES.path },
 ]
 
-/** Sockets of WireGuard in user space. */
+/** The control sockets of userspace WireGuard. */
 const SOCKETS: Mount = { name: 'wireguard', path: '/var/run/wireguard', source: { emptyDir: { medium: 'Memory' } } }
 
 function planGateway(values: InstallValues): readonly ManifestObject[] {
@@ -171,7 +171,7 @@ function planGateway(values: InstallValues): readonly ManifestObject[] {
       env: NODE_ENV,
       volumes: [...NODE_MOUNTS.map(volumeOf), ...when(userSpace, volumeOf(SOCKETS), volumeOf(TUN))],
       volumeMounts: [...NODE_MOUNTS.map(mountOf), ...when(userSpace, mountOf(SOCKETS), mountOf(TUN))],
-      // A lane is handed over to another node before the process ends.
+      // The process hands its lane over to another node before it ends.
       spec: { affinity: nodeAffinity(onGatewayNodes), terminationGracePeriodSeconds: 90 },
     },
     values.gateway.statusListen,
@@ -229,7 +229,7 @@ function planDns(values: InstallValues): readonly ManifestObject[] {
     ],
     volumes: [volumeOf(SITE_MOUNT)],
     volumeMounts: [mountOf(SITE_MOUNT)],
-    // Upstreams are named in the site file; cluster DNS forwards here, so it must not be asked back.
+    // The site file names the upstreams. Cluster DNS forwards to these pods, so they must not use it themselves.
     spec: { ...spread('dns'), dnsPolicy: 'Default' },
   })
   const service: ManifestObject = {

@@ -1,4 +1,4 @@
-/** Keeps the properties of the About API right for as long as this cluster is a member. */
+/** Keeps the ClusterProperties of the About API correct while this cluster is a member. */
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -15,7 +15,7 @@ export interface AboutLoopDeps {
 }
 
 export interface AboutLoopInit {
-  /** As joined. */
+  /** The cluster id that this cluster joined with. */
   readonly own: string
   readonly clusterset: string
   readonly loop: LoopInit
@@ -48,19 +48,17 @@ export class AboutLoop {
     this.#accept()
   }
 
-  /**
-   * Resolves once nothing contradicts this membership, or when run() ends. A later contradiction changes nothing here.
-   */
+  /** Resolves once nothing contradicts this membership, or when run() ends. Later contradictions do not affect it. */
   whenAccepted(): Promise<void> {
     return this.#accepted
   }
 
-  /** What contradicts this membership and what to do about it; undefined when nothing does. */
+  /** What contradicts this membership and what to do about it. Undefined if nothing does. */
   problem(): string | undefined {
     return this.#problem
   }
 
-  /** This cluster is leaving. */
+  /** Removes the agent's own ClusterProperties. Called when this cluster leaves. */
   async removeAll(signal: AbortSignal): Promise<void> {
     const own = ownProperties(this.#deps.api.cache('ClusterProperty').list())
     const [failure] = await this.#deps.writer.remove(own, signal)

@@ -1,16 +1,19 @@
-/** Asks the DNS that this process was given who answers clusterset.local. */
+/** Asks the DNS servers of this process which server answers clusterset.local. */
 import { Resolver } from 'node:dns/promises'
 import { CLUSTERSET_NAME_SERVER, CLUSTERSET_ZONE } from '../../model/model.ts'
 
 export type ClusterDnsAnswer = { readonly answers: true } | { readonly answers: false; readonly said: string }
 
-/** Who answers the zone, by its SOA record (RFC 1035 section 3.3.13). Throws nothing: silence is an answer too. */
+/**
+ * Checks by the SOA record (RFC 1035 section 3.3.13) whether Sealane answers the zone. Never throws for a DNS failure:
+ * a timeout is also an answer.
+ */
 export type AskClusterDns = (signal: AbortSignal) => Promise<ClusterDnsAnswer>
 
-/** Milliseconds until a server is asked again, and how often one is asked. */
+/** `timeout` in milliseconds for each attempt, and the number of attempts for each server. */
 const PATIENCE = { timeout: 1000, tries: 2 }
 
-/** Codes of Node's resolver in words. */
+/** Describes the error codes of Node's resolver. */
 const SAID: Readonly<Record<string, string>> = {
   ENOTFOUND: 'NXDOMAIN',
   ENODATA: 'that there is no such zone',
@@ -20,12 +23,13 @@ const SAID: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing: the connection was refused',
 }
 
-/** `servers`, such as `127.0.0.1:5353`, are asked instead of those of /etc/resolv.conf. */
+/** Asks `servers`, such as `127.0.0.1:5353`, instead of those in /etc/resolv.conf. */
 export function askResolver(servers?: readonly string[]): AskClusterDns {
   return async (signal) => {
     const stopped = new AbortController()
     try {
-      // A new one each time: what resolv.conf says is read when it is made, and a new port may reach another server.
+      // Each call makes a new resolver: it reads resolv.conf when it is made, and its new port may reach another
+      // server.
       const resolver = new Resolver(PATIENCE)
       if (servers !== undefined) resolver.setServers(servers)
       signal.addEventListener('abort', () => resolver.cancel(), { signal: stopped.signal })

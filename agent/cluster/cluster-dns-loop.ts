@@ -1,4 +1,6 @@
-/** Asks the cluster's own DNS for the zone, as pods do, and says on this cluster's own Cluster what came of it. */
+/**
+ * Asks the cluster's own DNS for the zone, as pods do, and writes the result to the status of this cluster's Cluster.
+ */
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { CLUSTERSET_ZONE, CONDITION_CLUSTER_DNS, findCondition } from '../../model/model.ts'
 import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
@@ -15,7 +17,7 @@ export interface ClusterDnsLoopDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: AgentMetrics
-  /** Where the loop's own gauge is declared: only where somebody asks. */
+  /** Declares the loop's own gauge, so that the gauge exists only where this loop runs. */
   readonly registry: Metrics
 }
 
@@ -25,18 +27,20 @@ export interface ClusterDnsLoopInit {
   readonly loop: LoopInit
 }
 
-/** While it does not answer, somebody may be waiting for it; not for ever. */
+/**
+ * While the zone does not answer, a user may be waiting for it: the loop asks every second for the first 10 minutes.
+ */
 const ASK_AGAIN_MS = 1000
 const SOMEBODY_WAITS_MS = 10 * 60_000
 const ASK_NOW_AND_THEN_MS = 10_000
 /**
- * Each of its servers reads new settings in its own time, and any of them answers a question: while one of two has not
- * read them, so many agree once in 30,000 times.
+ * Each DNS server of the cluster reloads its settings at its own time, and any of them may answer a query. If one of
+ * two servers has not reloaded yet, 16 queries in a row all reach the other one once in 65,536 times.
  */
 const ANSWERS_THAT_COUNT = 16
-/** A server that is started anew is away for a moment: only so many failures in a row take a good word back. */
+/** A DNS server that restarts fails for a moment. Only this many failures in a row set the condition to False. */
 const FAILURES_THAT_COUNT = 3
-/** Another wording of the same bad news. */
+/** The message of a condition that stays False changes at most once in this time. */
 const REWORD_MS = 30_000
 
 export class ClusterDnsLoop {
@@ -57,7 +61,7 @@ export class ClusterDnsLoop {
     const init = { ...loop, minMs: ASK_AGAIN_MS / 2, resyncMs: Math.min(loop.resyncMs, ASK_NOW_AND_THEN_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'cluster-dns'), init, (signal) => this.#round(signal))
     const stop = deps.api.cache('Cluster').onChange((change) => {
-      // Somebody has overwritten our condition; also the first time that there is a place for it.
+      // The condition is missing: another client has overwritten it, or the Cluster has just been created.
       if (change?.object.metadata.name === own && this.#known() === undefined) this.#loop.poke()
     })
     this.#subscriptions.add(stop)
@@ -92,7 +96,10 @@ export class ClusterDnsLoop {
     this.#wordedAt = clock.monotonic()
   }
 
-  /** The first "no" of so many questions, else a "yes". Throws the signal's reason. */
+  /**
+   * Asks `times` times and gives the first negative answer, or a positive one if there is none. Throws the signal's
+   * reason.
+   */
   async #ask(times: number, signal: AbortSignal): Promise<ClusterDnsAnswer> {
     for (let n = 1; ; n += 1) {
       const answer = await this.#deps.ask(signal)

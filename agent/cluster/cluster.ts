@@ -1,4 +1,7 @@
-/** What the agent knows and says of clusters and nodes: facts, statuses, cluster DNS, required ranges, open connections. */
+/**
+ * What the agent learns and reports about clusters and nodes: facts, statuses, cluster DNS, required ranges, open
+ * connections.
+ */
 export { AboutLoop } from './about-loop.ts'
 export { type AskClusterDns, askResolver } from './ask-resolver.ts'
 export { ClusterDnsLoop } from './cluster-dns-loop.ts'

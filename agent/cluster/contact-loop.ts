@@ -1,4 +1,4 @@
-/** Keeps the Leases of the other clusters, and says which of them are dead. */
+/** Keeps the Leases of the other clusters and reports which of these clusters are dead. */
 import type { ClusterApi, HeardGateways } from '../../kubeapi/kubeapi.ts'
 import { type Gateway, type Lease, objectKeyText } from '../../model/model.ts'
 import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
@@ -27,11 +27,11 @@ export interface ContactLoopInit {
   readonly loop: LoopInit
 }
 
-/** A gateway writes its status every few seconds; one that has not for so long says nothing about the present. */
+/** A running gateway writes its status every few seconds. A status older than this says nothing about the present. */
 const FRESH_MS = 60_000
-/** What cannot be read in this time does not hold up the import. */
+/** After this time, the import no longer waits for objects that cannot be read. */
 const PATIENCE_MS = 5000
-/** Leases are looked at so often in their lifetime. */
+/** How often Leases are checked within their lifetime. */
 const LOOKS_PER_LIFETIME = 20
 
 const KINDS = ['Cluster', 'Lease', 'Gateway'] as const
@@ -41,9 +41,9 @@ export class ContactLoop {
   readonly #init: ContactLoopInit
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
-  /** When each gateway's status was last seen to change, monotonic. */
+  /** When the status of each gateway last changed, by the monotonic clock. */
   readonly #changedAt = new Map<string, number>()
-  /** What the lanes were when a gateway changed last. */
+  /** The state of the lanes after the last change of a gateway. */
   #lanes = ''
 
   constructor(deps: ContactLoopDeps, init: ContactLoopInit) {
@@ -81,14 +81,14 @@ export class ContactLoop {
     return missing === undefined ? undefined : `${missing} objects are not read yet`
   }
 
-  /** This cluster is leaving. */
+  /** Removes the agent's own Leases. Called when this cluster leaves. */
   async removeAll(signal: AbortSignal): Promise<void> {
     const leases = this.#deps.api.cache('Lease').list().filter(isOurs)
     const [failure] = await this.#deps.writer.remove(leases, signal)
     if (failure !== undefined) throw failure
   }
 
-  /** Endpoints of a dead cluster do little harm, no import at all does much. */
+  /** Imports without knowing the dead clusters: their endpoints do less harm than no import at all. */
   #giveUpWaiting(): void {
     const { findings, logger } = this.#deps
     if (findings.expired !== undefined) return
@@ -100,7 +100,8 @@ export class ContactLoop {
   #gatewayChanged(gateway: Gateway | undefined): void {
     const { gateways, clock, findings } = this.#deps
     if (gateway !== undefined) this.#changedAt.set(gateway.metadata.name, clock.monotonic())
-    // Written every few seconds: only the first contact of all is waited for, and what connects or breaks.
+    // A gateway writes its status every few seconds. A round is due only until the first result, and when a lane
+    // changes.
     const lanes = laneText(gateways)
     if (findings.expired === undefined || lanes !== this.#lanes) this.#loop.poke()
     this.#lanes = lanes
@@ -176,7 +177,7 @@ export class ContactLoop {
   }
 }
 
-/** Which lanes there are and how they do, without what changes all the time. */
+/** The state of all lanes as text, without the fields that change with every report. */
 function laneText(gateways: HeardGateways): string {
   const lanes = gateways.list().flatMap(({ metadata: { name }, status }) => {
     const liveness = gateways.liveness(name)

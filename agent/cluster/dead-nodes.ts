@@ -1,6 +1,6 @@
 /**
- * Sets the condition Ready of each gateway that has stopped to report to Unknown: a dead gateway cannot do so itself.
- * The gateway's next report takes it back. Nodes and the node controller do the same.
+ * Sets the condition Ready of each gateway that has stopped reporting to Unknown, since a dead gateway cannot do so
+ * itself. The gateway's next report reverts it. The Kubernetes node controller treats Nodes in the same way.
  */
 import type { ClusterApi, HeardGateways } from '../../kubeapi/kubeapi.ts'
 import {
@@ -72,7 +72,7 @@ export class GatewayLoop {
   }
 }
 
-/** The condition to set; undefined where it is set already. Takes milliseconds since 1970. */
+/** The condition to set, or undefined if it is already set. Takes milliseconds since 1970. */
 function staleFinding(gateway: Gateway, nowMs: number): Condition | undefined {
   if (isTakenAsSilent(gateway)) return undefined
   const { metadata, status } = gateway
@@ -82,7 +82,7 @@ function staleFinding(gateway: Gateway, nowMs: number): Condition | undefined {
   return findCondition(setCondition(status?.conditions ?? [], finding, nowMs), CONDITION_READY)
 }
 
-/** The gateway has taken back what was said of it while it was silent. */
+/** Whether the gateway has replaced the condition that was set while it was silent. */
 function heardAgain(before: Gateway | undefined, after: Gateway): boolean {
   return before !== undefined && isTakenAsSilent(before) && !isTakenAsSilent(after)
 }
@@ -97,21 +97,21 @@ interface OrphanLoopDeps {
 
 interface OrphanLoopInit {
   readonly loop: LoopInit
-  /** A Node that is away for less than this is not gone. */
+  /** A Node that is missing for less than this is not treated as removed. */
   readonly orphanGraceMs: number
 }
 
 /**
- * Removes what is left of nodes that are gone: on a site without Kubernetes, where there is no garbage collector. A
- * node is gone when its Node's YAML has been away for longer than an editor needs to write it anew. A folder that has
- * not been read, or has no Nodes, says nothing.
+ * Removes the objects of removed nodes on a site without Kubernetes, which has no garbage collector. A node is removed
+ * when the YAML file of its Node has been missing for longer than an editor needs to rewrite it. A folder that has not
+ * been read, or that has no Nodes, proves nothing.
  */
 export class OrphanLoop {
   readonly #deps: OrphanLoopDeps
   readonly #graceMs: number
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
-  /** Nodes that are away, by name: since when, by the monotonic clock. */
+  /** Maps the name of each missing Node to the monotonic time since when it is missing. */
   #awaySince: ReadonlyMap<string, number> = new Map()
   #cancelWake: () => void = () => undefined
 
@@ -148,7 +148,9 @@ export class OrphanLoop {
     if (failure !== undefined) throw failure
   }
 
-  /** Those whose Node has been away long enough. Asks for a round when the next is. */
+  /**
+   * The objects whose Node has been missing long enough. Schedules a round for when the next Node reaches that time.
+   */
   #afterGrace<T extends KubeObject>(orphans: readonly T[]): T[] {
     const { clock } = this.#deps
     const now = clock.monotonic()

@@ -1,4 +1,4 @@
-/** How many connections the pods of this cluster have with those of others: the sum of what its nodes report. */
+/** Counts the connections between the pods of this cluster and those of others: the sum of what its nodes report. */
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { ipv4Among, overlaps, parsePrefix } from '../../model/addresses/addresses.ts'
 import {
@@ -16,8 +16,8 @@ import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 
 /**
- * Of all nodes together. A node that reports nothing, or an impossible figure, makes the sum a lower bound. Undefined
- * where no node reports, or where nothing but zero is known of a part.
+ * The sum over all nodes. A node that reports nothing, or an impossible number, makes the sum a lower bound. Undefined
+ * if no node reports, or if a lower bound would be zero.
  */
 export function sumOpenConnections(nodes: readonly Node[], agents: readonly RouteAgent[]): OpenConnections | undefined {
   const byNode = new Map(agents.map(({ metadata, status }) => [metadata.name, status?.openConnections]))
@@ -34,13 +34,16 @@ export function sumOpenConnections(nodes: readonly Node[], agents: readonly Rout
 
 type Api = Pick<ClusterApi, 'cache'>
 
-/** Reads from now on; what it gives is the sum as it is then. Undefined: not known. */
+/** Gives a function that reads the current sum. It gives undefined while the sum is unknown. */
 export function openConnectionsReader(api: Api): () => OpenConnections | undefined {
   const [nodes, agents] = [api.cache('Node'), api.cache('RouteAgent')]
   return () => (nodes.synced && agents.synced ? sumOpenConnections(nodes.list(), agents.list()) : undefined)
 }
 
-/** The sum as the other members get it: every change of it goes to all of them. */
+/**
+ * The sum as it is reported to the other members. Each change is sent to all of them, so only changes worth reporting
+ * count.
+ */
 export class ReportedConnections {
   readonly #api: Api
   readonly #read: () => OpenConnections | undefined
@@ -62,7 +65,7 @@ export class ReportedConnections {
     return sum
   }
 
-  /** Calls back when a node reports another figure. Gives the function that ends it. */
+  /** Calls back when a node reports another number. Gives the function that unsubscribes. */
   onChange(listener: () => void): () => void {
     return this.#api.cache('RouteAgent').onChange((change) => {
       const isSame =
@@ -74,9 +77,8 @@ export class ReportedConnections {
   }
 }
 
-// This cluster has global addresses from now on, because another member's pods or services have addresses of its own.
-// Reported once, when it happens, so that people who find broken connections see when it was and which member caused
-// it.
+// Reports once that this cluster gets global addresses, because another member's pods or services use the same
+// addresses. Users who find broken connections see when this happened and which member caused it.
 
 interface OwnRenumberingDeps {
   readonly api: Pick<ClusterApi, 'cache' | 'report'>
@@ -84,11 +86,11 @@ interface OwnRenumberingDeps {
   readonly logger: Logger
 }
 
-/** The broker writes both clusters at once; here the other one may be mirrored a moment later. */
+/** The broker writes both clusters at once, but the other one may be mirrored here a moment later. */
 const SETTLE_MS = 2000
 const MAX_NAMED = 10
 
-/** Watches the Cluster of this id. Gives the function that ends it. */
+/** Watches the Cluster with id `own`. Gives the function that ends the watch. */
 export function reportOwnRenumbering({ api, clock, logger }: OwnRenumberingDeps, own: string): () => void {
   const clusters = api.cache('Cluster')
   const openConnections = openConnectionsReader(api)
@@ -114,7 +116,10 @@ export function reportOwnRenumbering({ api, clock, logger }: OwnRenumberingDeps,
   }
 }
 
-/** In words, for an Event. `open`: connections that its pods had with other clusters; undefined: not known. */
+/**
+ * The note of the Event. `open` is the number of connections that the pods had with other clusters, undefined if
+ * unknown.
+ */
 export function renumberingNote(own: Cluster, all: readonly Cluster[], open: OpenConnections | undefined): string {
   const pairs = own.spec.podCIDRs.map((cidr, i) => `${cidr} is ${own.spec.globalCIDRs[i] ?? ''}`)
   const others = all.filter(({ spec }) => spec.id !== own.spec.id && shares(own, { spec })).map(({ spec }) => spec.id)
@@ -132,7 +137,7 @@ function brokenText(open: OpenConnections | undefined): string {
   return `${openConnectionsText(open)} with them break`
 }
 
-/** Pods of the one, and pods or services of the other. IPv6 is never translated. */
+/** Whether the pods of one cluster overlap the pods or services of the other. IPv6 is never translated. */
 function shares(own: Pick<Cluster, 'spec'>, other: Pick<Cluster, 'spec'>): boolean {
   const pods = ipv4Among(own.spec.podCIDRs).map((text) => parsePrefix(text))
   const otherPods = ipv4Among(other.spec.podCIDRs).map((text) => parsePrefix(text))

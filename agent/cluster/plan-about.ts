@@ -1,6 +1,6 @@
 /**
- * The two properties by which a cluster says which member of which clusterset it is (About API, KEP-2149). This agent
- * is their gatekeeper: it never claims membership under an id that the cluster itself contradicts. Pure.
+ * Plans the two ClusterProperties that name this member and its clusterset (About API, KEP-2149). The agent never
+ * claims membership under an id that the cluster's own properties contradict. Pure.
  */
 import {
   APP_MANAGED_BY_SEALANE,
@@ -11,18 +11,18 @@ import {
 } from '../../model/model.ts'
 
 export interface AboutWorld {
-  /** As joined. */
+  /** The cluster id that this cluster joined with. */
   readonly clusterId: string
   readonly clusterset: string
   readonly properties: readonly ClusterProperty[]
 }
 
 export interface AboutPlan {
-  /** To apply as they are here: absent ones, and our own, whatever somebody has changed of them. */
+  /** Properties to apply as they are here: missing ones and the agent's own, which overrides edits by other clients. */
   readonly apply: readonly ClusterProperty[]
-  /** Our own that said something else. */
+  /** The agent's own properties that had another value. */
   readonly changed: readonly { readonly name: string; readonly found: string; readonly wanted: string }[]
-  /** Which property keeps membership from being claimed, why, and what to do; undefined when all is well. */
+  /** The property that contradicts the membership, with the reason and the remedy. Undefined if there is none. */
   readonly problem: { readonly property: string; readonly text: string } | undefined
 }
 
@@ -39,7 +39,7 @@ export function planAbout(world: AboutWorld): AboutPlan {
     const found = property?.spec.value
     if (property !== undefined && !isOurs(property)) {
       if (found === value) continue
-      // Without a right id the clusterset is not claimed either.
+      // Without a correct id, the clusterset is not claimed either.
       return { apply: [], changed: [], problem: { property: name, text: contradiction(world, name, found ?? '') } }
     }
     if (found !== undefined && found !== value) changed.push({ name, found, wanted: value })
@@ -48,7 +48,7 @@ export function planAbout(world: AboutWorld): AboutPlan {
   return { apply, changed, problem: undefined }
 }
 
-/** Those that go when this cluster leaves: what the user wrote is the user's. */
+/** The properties to remove when this cluster leaves. Properties that the user wrote stay. */
 export function ownProperties(properties: readonly ClusterProperty[]): ClusterProperty[] {
   const names: readonly string[] = [PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID]
   return properties.filter((property) => names.includes(property.metadata.name) && isOurs(property))

@@ -1,4 +1,4 @@
-/** What is said on each Cluster about contact with it, and about the lanes that lead there. Pure. */
+/** Plans the conditions of each Cluster about its contact with the broker and the lanes to it. Pure. */
 import type { ObjectEvent } from '../../kubeapi/kubeapi.ts'
 import {
   CLUSTERSET_ZONE,
@@ -20,25 +20,25 @@ import type { ClusterDnsAnswer } from './ask-resolver.ts'
 export interface ClusterStatusWorld {
   /** Milliseconds since 1970. */
   readonly nowMs: number
-  /** All members but this one. */
+  /** All members except this one. */
   readonly clusters: readonly Cluster[]
   /**
-   * Members that have no connection to the broker, and for how many milliseconds; undefined while the broker says
-   * nothing.
+   * Maps each member without a connection to the broker to the milliseconds it has been without. Undefined while the
+   * broker has not reported.
    */
   readonly silent: ReadonlyMap<string, number> | undefined
-  /** Those of this cluster; undefined while they have not been read. */
+  /** Gateways of this cluster. Undefined while they have not been read. */
   readonly gateways: readonly Gateway[] | undefined
-  /** Members that have published a gateway; undefined while nobody knows. */
+  /** Members that have published a gateway. Undefined while unknown. */
   readonly withGateway: ReadonlySet<string> | undefined
-  /** Names of gateways that have stopped to report. */
+  /** Names of gateways that have stopped reporting. */
   readonly stale: readonly string[]
 }
 
-/** An agent that starts anew is back sooner. */
+/** An agent that restarts reconnects sooner than this. */
 const SILENT_MS = 30_000
 
-/** Clusters whose status is to be written. While the broker is away, what it said last counts. */
+/** The Clusters whose status is to be written. While the broker is unreachable, its last report counts. */
 export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[] {
   const { nowMs, clusters, silent } = world
   return clusters.flatMap((cluster) => {
@@ -52,7 +52,7 @@ export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[]
     const conditions = findings.reduce((list, finding) => {
       if (finding === undefined) return list
       const known = findCondition(list, finding.type)
-      // Since when it is silent is said once: the clocks of two machines differ a little each time.
+      // The start of a silence is written once: it varies a little each time, since the clocks of two machines differ.
       const isSaid = finding.type === CONDITION_IN_CONTACT || known?.reason === finding.reason
       return known?.status === finding.status && isSaid ? list : setCondition(list, finding, nowMs)
     }, before)
@@ -60,7 +60,7 @@ export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[]
   })
 }
 
-/** Clusters that are reached again or not any more, by what planClusterStatus() gave. */
+/** Events for the Clusters that became reachable or unreachable by the statuses from planClusterStatus(). */
 export function clusterEvents(before: readonly Cluster[], after: readonly Cluster[]): readonly ObjectEvent[] {
   const known = new Map(before.map((cluster) => [cluster.metadata.name, cluster]))
   return after.flatMap(({ metadata: { name, uid }, status }): ObjectEvent[] => {
@@ -82,13 +82,13 @@ function validate(silentForMs: number | undefined, nowMs: number): ConditionFind
     return { type: CONDITION_IN_CONTACT, status: 'True', reason: 'Heard', message: 'it is connected to the broker' }
   }
   if (silentForMs < SILENT_MS) return undefined
-  // A silence since before all time is more than a date can say.
+  // A silence may be reported as longer than the time since 1970. The date is then 1970.
   const since = new Date(Math.max(0, nowMs - silentForMs)).toISOString().replace(/\.\d+Z$/, 'Z')
   const message = `the broker has not heard from it since ${since}`
   return { type: CONDITION_IN_CONTACT, status: 'False', reason: 'Silent', message }
 }
 
-/** A gateway that has stopped to report does not count. */
+/** Reports whether several gateways have a link to the cluster. A gateway that has stopped reporting does not count. */
 function redundant({ gateways, stale }: ClusterStatusWorld, id: string): ConditionFinding | undefined {
   if (gateways === undefined) return undefined
   const isUp = ({ status }: Gateway): boolean =>
@@ -108,7 +108,7 @@ function redundant({ gateways, stale }: ClusterStatusWorld, id: string): Conditi
   return { type, status: 'False', reason: 'OneGatewayOnly', message }
 }
 
-/** One lane that is up is enough, as long as its gateway reports. */
+/** Reports whether the cluster is reachable. One lane that is up is enough while its gateway reports. */
 function connected(
   { gateways, stale, withGateway }: ClusterStatusWorld,
   id: string,
@@ -134,22 +134,22 @@ function connected(
   }
   if (fresh.length > 0) return finding('False', 'LaneConnecting', 'no lane to it is connected yet')
   if (gateways.length === 0) return finding('False', 'NoGateway', 'no node of this cluster is a gateway that runs')
-  // One that was reached before has lost its gateways.
+  // A cluster that was reached before had a gateway, so it has lost its gateways.
   const isNew = withGateway?.has(id) === false && !wasReached(before)
   if (isNew) return finding('False', 'FarGatewayAwaited', 'it has published no gateway yet')
   return finding('False', 'NoLane', 'no gateway of this cluster has a lane to it')
 }
 
-/** What is told of a cluster that has, or had, a gateway. */
+/** Reasons of a condition Connected that imply that the cluster has, or had, a gateway. */
 const REACHED: readonly string[] = ['NoLane', 'LaneProbeTimeout'] satisfies readonly ReasonCode[]
 
 function wasReached(before: Condition | undefined): boolean {
   return before?.status === 'True' || (before !== undefined && REACHED.includes(before.reason))
 }
 
-// What is said on this cluster's own Cluster about its DNS. Pure.
+// The condition of this cluster's own Cluster about its DNS. Pure.
 
-/** The Cluster with its status as it is to be; undefined when it is right. */
+/** The Cluster with its new status. Undefined if its status needs no change. */
 export function planDnsStatus(own: Cluster, answer: ClusterDnsAnswer, nowMs: number): Cluster | undefined {
   const before = own.status?.conditions ?? []
   const conditions = setCondition(before, dnsFinding(answer), nowMs)

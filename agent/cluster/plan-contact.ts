@@ -1,8 +1,9 @@
 /**
- * Which clusters are alive (KEP-1645 "EndpointSlice", on stale endpoints: leases per source cluster). The agent renews
- * a Lease while contact with the cluster is confirmed. It lets the Lease expire only when the broker says now that it
- * has had no connection to the cluster for as long. A cluster that is cut off itself cannot know, and then removes
- * nothing. An expired Lease has no holder until the cluster is in contact again, so a restart does not forget. Pure.
+ * Plans which clusters are alive (KEP-1645 "EndpointSlice", on stale endpoints: leases per source cluster). The agent
+ * renews a cluster's Lease while contact with the cluster is confirmed. It lets the Lease expire only when the broker
+ * reports that the cluster has had no connection for the whole lease duration. A cluster that is cut off itself gets no
+ * such report, and so removes nothing. An expired Lease has no holder until the cluster is in contact again, so a
+ * restart does not lose this state. Pure.
  */
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SOURCE_CLUSTER, type Lease } from '../../model/model.ts'
 import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lanes.ts'
@@ -12,13 +13,13 @@ export interface ContactWorld {
   readonly nowMs: number
   readonly durationMs: number
   readonly namespace: string
-  /** Clusters to watch over: all members but this one. */
+  /** All members except this one. */
   readonly clusters: readonly string[]
-  /** Leases in the local API, also those of others. */
+  /** All Leases in the local API, including those of other programs. */
   readonly leases: readonly Lease[]
   /**
-   * Members that have no connection to the broker, and for how many milliseconds; undefined while the broker says
-   * nothing.
+   * Maps each member without a connection to the broker to the milliseconds it has been without. Undefined while the
+   * broker has not reported.
    */
   readonly silent: ReadonlyMap<string, number> | undefined
   /** Clusters that a lane of this cluster is connected to now. */
@@ -32,7 +33,7 @@ export interface ContactPlan {
   readonly expired: readonly string[]
 }
 
-/** A Lease is written this often in its lifetime, not at every sign of life. */
+/** A Lease is renewed this often in its lifetime, not at every sign of life. */
 const RENEWALS_PER_LIFETIME = 10
 
 export function planContact(world: ContactWorld): ContactPlan {
@@ -56,11 +57,11 @@ function validate(world: ContactWorld, cluster: string, lease: Lease | undefined
   const renewedMs = Date.parse(lease?.spec?.renewTime ?? '')
   const ageMs = Number.isNaN(renewedMs) ? Infinity : nowMs - renewedMs
   if (heard) {
-    // A renewal from the future comes from a clock that was wrong.
+    // A renewal time in the future was written with a wrong clock.
     const due = ageMs < 0 || ageMs >= durationMs / RENEWALS_PER_LIFETIME
     return due || released ? { next: leaseObject(world, cluster, lease), dead: false } : { dead: false }
   }
-  // Its time begins when it is first missed.
+  // The lease duration starts when the cluster is first without contact.
   if (lease === undefined) return { next: leaseObject(world, cluster, lease), dead: false }
   if (released) return { dead: true }
   const dead = ageMs >= durationMs && (silent?.get(cluster) ?? 0) >= durationMs
@@ -107,7 +108,7 @@ function leaseName(cluster: string): string {
   return `${CLUSTER_LEASE_PREFIX}${cluster}`
 }
 
-/** metav1.MicroTime. */
+/** Formats milliseconds since 1970 as metav1.MicroTime. */
 function microTime(ms: number): string {
   return new Date(ms).toISOString().replace('Z', '000Z')
 }

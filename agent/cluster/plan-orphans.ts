@@ -1,10 +1,10 @@
-/** Objects that nodes wrote about themselves, of nodes that the site does not have any more. Pure. */
+/** Finds the objects that nodes wrote about themselves and whose nodes the site no longer has. Pure. */
 import { type KubeObject, type Node, isNodeOfSite, owningNode } from '../../model/model.ts'
 
 /**
- * Only what says itself to which Node it belongs, and nothing while there are no Nodes at all: a site may do without,
- * and a folder that is empty for a moment must remove nothing. By name, since the file of a Node that was taken away
- * and put back is for the same machine.
+ * Considers only objects that name the Node they belong to, and none at all while there are no Nodes: a site may have
+ * no Nodes, and a folder that is empty for a moment must remove nothing. Compares names, since the file of a Node that
+ * was removed and restored is for the same machine.
  */
 export function planOrphans<T extends KubeObject>(objects: readonly T[], nodes: readonly Node[]): T[] {
   return objects.filter((object) => {

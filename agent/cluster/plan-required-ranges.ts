@@ -1,6 +1,6 @@
 /**
- * What this cluster needs outside the lanes: no member's pods may have such an address here. The broker gets it too, so
- * that no member's pods have one anywhere. Pure.
+ * Plans the ranges that this cluster requires outside the lanes. No member's pods may have such an address here. The
+ * broker also gets them, so that it gives no member's pods such an address. Pure.
  */
 import {
   MAX_REPORTED_BY_NODE,
@@ -28,18 +28,18 @@ export interface NeedsWorld {
   readonly own: Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs'>
   readonly nodes: readonly Node[]
   readonly routeAgents: readonly RouteAgent[]
-  /** Of Service default/kubernetes: where the API server is. */
+  /** EndpointSlices of Service default/kubernetes, which list the addresses of the API servers. */
   readonly apiServers: readonly EndpointSlice[]
-  /** Of the agent's machine or pod. */
+  /** The network of the agent's machine or pod. */
   readonly machine: MachineNetwork
-  /** Addresses that the broker is called at. */
+  /** Addresses at which the agent connects to the broker. */
   readonly broker: readonly string[]
 }
 
 export interface Needs {
-  /** What no other member's pods may have here. */
+  /** Ranges that no other member's pods may have here. */
   readonly needed: readonly NeededRange[]
-  /** What the broker gets: without what lies in this cluster's own ranges. CIDRs. */
+  /** Ranges for the broker, as CIDRs. Those inside this cluster's own ranges are left out. */
   readonly reported: readonly string[]
 }
 
@@ -59,11 +59,11 @@ export function planNeeds({ own, nodes, routeAgents, apiServers, machine, broker
 }
 
 /**
- * Of thousands of nodes the last are left to the parts on the nodes, which look as well: each costs time with each
- * member.
+ * Limits the ranges that are checked here: each costs time for each member. The route agents check the ranges of their
+ * own nodes as well, so those of the last of thousands of nodes are left to them.
  */
 const MAX_HERE = 256
-/** Of ranges that Sealane brings along nobody has machines. */
+/** No machine has an address in a range that Sealane itself assigns. */
 const BROUGHT_ALONG = [DEFAULT_GLOBAL_RANGE, DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE]
 
 function nodeAddresses({ status }: Node): string[] {
@@ -72,8 +72,8 @@ function nodeAddresses({ status }: Node): string[] {
 }
 
 /**
- * For the broker alone: a node that was broken into writes its own RouteAgent, and must not keep other clusters away
- * from this one. Of networks, those count that its Node is in; of the rest, single addresses.
+ * Ranges for the broker alone: a compromised node can write any RouteAgent for itself, and must not cut off other
+ * clusters from this one. A network counts if it contains an address of the Node. A single address always counts.
  */
 function reportedByNodes(nodes: readonly Node[], routeAgents: readonly RouteAgent[]): Prefix[] {
   const byName = new Map(nodes.map((node) => [node.metadata.name, neededRanges(nodeAddresses(node), '')]))

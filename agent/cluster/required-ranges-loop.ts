@@ -1,5 +1,6 @@
 /**
- * Finds out what this cluster needs outside the lanes, for the mirror, and tells the broker with this cluster's facts.
+ * Finds the ranges that this cluster requires outside the lanes, gives them to the mirror, and reports them to the
+ * broker with this cluster's facts.
  */
 import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
@@ -16,7 +17,7 @@ import { type NeedsWorld, planNeeds } from './plan-required-ranges.ts'
 
 export interface Surroundings {
   readonly machine: MachineNetwork
-  /** Addresses that the broker is called at. */
+  /** Addresses at which the agent connects to the broker. */
   readonly broker: readonly string[]
 }
 
@@ -33,17 +34,20 @@ export interface NeedsLoopDeps {
 export interface NeedsLoopInit {
   /** Id of this cluster. */
   readonly own: string
-  /** What this cluster states about itself; undefined: as it joined, and nothing is sent to the broker. */
+  /** The facts that this cluster states about itself. If undefined, those it joined with stay and nothing is sent. */
   readonly facts: ClusterFacts | undefined
   readonly loop: LoopInit
 }
 
 const KINDS = ['Node', 'RouteAgent', 'EndpointSlice', 'Cluster'] as const
-/** Nodes change often, by their heartbeats; addresses hardly ever do. */
+/** Nodes change often because of their heartbeats, but their addresses rarely do. */
 const LOOK_MS = 1000
-/** What cannot be read in this time (the rights may be those of an earlier release) does not hold up the facts. */
+/**
+ * After this time, objects that cannot be read no longer delay the facts. The RBAC rules may be those of an earlier
+ * release.
+ */
 const PATIENCE_MS = 60_000
-/** API servers write this slice of their own Service themselves. */
+/** The API servers maintain this EndpointSlice of their own Service themselves. */
 const API_SERVER = { namespace: 'default', name: 'kubernetes' } as const
 
 export class NeedsLoop {
@@ -81,7 +85,7 @@ export class NeedsLoop {
     const { publisher, api, clock } = this.#deps
     const { facts } = this.#init
     if (facts === undefined) return
-    // A part of them would withdraw the others at the broker, and the next round would state those again.
+    // Incomplete ranges would withdraw the missing ones at the broker until the next round.
     const isWhole = KINDS.every((kind) => api.cache(kind).synced)
     if (!isWhole && clock.monotonic() - this.#startedAt < PATIENCE_MS) return
     const now = reported.length === 0 ? facts : { ...facts, neededCIDRs: reported }
@@ -105,12 +109,15 @@ export class NeedsLoop {
   }
 }
 
-// Reads what the agent's own machine or pod is connected by, and where the broker is called.
+// Reads the networks of the agent's own machine or pod, and the addresses of the broker.
 
-/** Of one name. */
+/** Limits the addresses of one host name. */
 const MAX_ADDRESSES = 8
 
-/** Gives a reader that remembers the last answer about each name: no answer now does not mean that it leads nowhere. */
+/**
+ * Gives a reader that remembers the last answer for each name: a failed lookup does not mean that the name has no
+ * address.
+ */
 export function surroundingsReader(
   identity: Pick<IdentityStore, 'read'>,
   ask: (host: string) => Promise<readonly string[]> = lookUp,

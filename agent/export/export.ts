@@ -1,4 +1,4 @@
-/** What this cluster publishes: records from objects, conditions and reports. Pure. */
+/** Plans what this cluster publishes: records from its objects, conditions and reports. Pure. */
 export { type Importers, importedCondition, planImporters } from './importers.ts'
 export { type LeftOutNote, addressProblem, usableTopology } from './member-records.ts'
 export {

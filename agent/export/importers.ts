@@ -1,4 +1,4 @@
-/** Which members import what this cluster exports, from what they report. Pure. */
+/** Finds which members import what this cluster exports, from their reports. Pure. */
 import {
   CONDITION_IMPORTED,
   type ConditionFinding,
@@ -8,30 +8,33 @@ import {
 } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
-/** The members as far as they matter to this cluster's exports, ready to be asked about any of them. */
+/** The other members and their reports, prepared for a lookup by export. */
 export interface Importers {
-  /** Sorted: those that report; this cluster and those taken as dead are left out. */
+  /** Members that have reported, sorted. This cluster and dead clusters are left out. */
   readonly reporting: readonly string[]
-  /** Sorted: members of an earlier release, or that have not reported yet. */
+  /** Members that have not reported yet or that run an earlier release, sorted. */
   readonly silent: readonly string[]
-  /** Members that have more findings than they can report. */
+  /** Members with more findings than one report can hold. */
   readonly partial: ReadonlySet<string>
-  /** Members that have no connection to the broker, monotonic time since when: they know nothing of what came later. */
+  /** Members without a connection to the broker, with the monotonic time since when: they do not know later records. */
   readonly unheardSince: ReadonlyMap<string, number>
-  /** By `namespace/name`, `namespace/` or '/' (all exports of this cluster): by member, why it does not import. */
+  /**
+   * Maps `namespace/name`, `namespace/` or '/' (all exports of this cluster) to the reason by member why it does not
+   * import.
+   */
   readonly findings: ReadonlyMap<string, ReadonlyMap<string, NotImportedReason>>
 }
 
 export interface ImportersInput {
   /** Id of this cluster. */
   readonly own: string
-  /** All of the clusterset. */
+  /** All members of the clusterset. */
   readonly members: Iterable<string>
-  /** Taken as dead. */
+  /** Members that are treated as dead. */
   readonly expired: ReadonlySet<string>
   readonly statuses: ReadonlyMap<string, MemberStatus>
   readonly unheardSince: ReadonlyMap<string, number>
-  /** Namespaces from which this cluster exports: findings about others are of no use. */
+  /** Namespaces from which this cluster exports. Findings about other namespaces are ignored. */
   readonly namespaces: ReadonlySet<string>
 }
 
@@ -54,7 +57,7 @@ export function planImporters(input: ImportersInput): Importers {
   return { reporting, silent: others.filter((id) => !statuses.has(id)), partial, unheardSince, findings }
 }
 
-/** Names in one message; the rest is counted, or where the number would change all the time, only mentioned. */
+/** Limits the names in one message. The rest is counted, or only mentioned where the number would change often. */
 const MAX_NAMES = 5
 
 const WORDS: Record<NotImportedReason, (namespace: string) => string> = {
@@ -67,7 +70,7 @@ const WORDS: Record<NotImportedReason, (namespace: string) => string> = {
   ClusterNotUsable: () => "this cluster's addresses overlap those of",
 }
 
-/** The condition for one export that the broker has had for a while, since `storedAt` (monotonic). */
+/** The condition Imported of one export that the broker has stored since `storedAt` (monotonic). */
 export function importedCondition(key: ServiceKey, importers: Importers, storedAt: number): ConditionFinding {
   const namespace = key.slice(0, key.indexOf('/'))
   const against = new Map<string, NotImportedReason>()
@@ -93,7 +96,7 @@ export function importedCondition(key: ServiceKey, importers: Importers, storedA
   return finding('False', 'NotImported', [`no member imports it: ${not.join('; ')}`])
 }
 
-/** One sentence for each reason. */
+/** Gives one sentence for each reason. */
 function notImporting(against: ReadonlyMap<string, NotImportedReason>, namespace: string): string[] {
   const byReason = new Map<NotImportedReason, string[]>()
   for (const [id, reason] of against) byReason.set(reason, [...(byReason.get(reason) ?? []), id])

@@ -1,4 +1,4 @@
-/** Service, ServiceExport and EndpointSlice as the records that other clusters get to see. Pure. */
+/** Turns Services, ServiceExports and EndpointSlices into the records that other clusters get. Pure. */
 import {
   type Address,
   type FamilyName,
@@ -26,7 +26,9 @@ import {
 import { type Problem, problem as toProblem } from '../../model/reasons/reasons.ts'
 import { podKey } from '../../model/services/services.ts'
 
-/** What is left out of an export and why, for people; `reason` where that has a name that status and `diagnose` use. */
+/**
+ * A message about what is left out of an export and why. `reason` is set if status and `diagnose` use a code for it.
+ */
 export interface LeftOutNote {
   readonly message: string
   readonly reason?: 'AddressOutsidePods' | 'HostnameTooLong'
@@ -34,7 +36,10 @@ export interface LeftOutNote {
 
 type Families = ServiceExportBody['ipFamilies']
 
-/** KEP-1645 "Exporting Services": settings from the Service, labels and annotations from the export's spec alone. */
+/**
+ * Takes settings from the Service, and labels and annotations only from the export's spec (KEP-1645 "Exporting
+ * Services").
+ */
 export function exportBody(
   object: ServiceExport,
   service: Service,
@@ -62,18 +67,18 @@ export interface SlicePlace {
   readonly cluster: string
   readonly namespace: string
   readonly service: string
-  /** Addresses outside these cannot be reached from other clusters. */
+  /** Pod CIDRs. Other clusters cannot reach addresses outside them. */
   readonly podPrefixes: readonly Prefix[]
-  /** Why there are none of IPv6, where there should be. */
+  /** Why IPv6 addresses are left out although the cluster has them. */
   readonly ipv6LeftOut?: string | undefined
-  /** The service has two families: whose each address is matters to DNS. */
+  /** Whether endpoints name their pod: DNS needs it for a service of two families, to join the addresses of a pod. */
   readonly reportsPods?: boolean
 }
 
 /**
- * A slice without what is of no use elsewhere; `notes` gets each omission. Undefined for address type FQDN, and
- * for a family of which the cluster has no pod CIDR.
- * Endpoints come sorted by address, so that a mere change of order publishes nothing.
+ * The slice without the parts that other clusters cannot use. `notes` gets each omission. Undefined for address type
+ * FQDN, and for a family without a pod CIDR in this cluster. Endpoints are sorted by address, so that a mere change of
+ * order publishes nothing.
  */
 export function sliceBody(
   slice: EndpointSlice,
@@ -142,7 +147,9 @@ function publishedEndpoint(
   ]
 }
 
-/** Why other clusters cannot use the address; undefined when they can. Without `inside`, any place is fine. */
+/**
+ * Why other clusters cannot use the address. Undefined if they can. Without `inside`, any usable address is accepted.
+ */
 export function addressProblem(
   text: string,
   addressType: FamilyName,
@@ -181,7 +188,7 @@ function servicePort({
   }
 }
 
-/** An API server fills ipFamilies in; a plain file need not: then the addresses of the endpoints decide. */
+/** An API server sets ipFamilies, but a plain file may lack it. Then the cluster IPs decide, else the slices. */
 function families(service: Service, slices: readonly EndpointSlice[]): Families {
   const named = service.spec?.ipFamilies ?? []
   if (named.length > 0) return [...new Set(named)]
@@ -204,12 +211,12 @@ function compareTexts(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
 
-// Where an endpoint is and for whom it is meant, checked in both directions. Pure.
+// Checks the topology of endpoints, both published and imported. Pure.
 
 /**
- * Zone and zone hints (discovery.k8s.io/v1) as far as they can be used: a zone is the value of a label. What cannot be
- * used goes to `note` and is left out; the endpoint itself is as good as before. Hints that are too many are left out
- * as a whole: a part of them would keep some zones from the endpoint.
+ * The usable part of zone and zone hints (discovery.k8s.io/v1): a zone must be a label value. Each omission goes to
+ * `note`; the endpoint stays usable without it. Too many hints are left out as a whole, since a subset would hide the
+ * endpoint from some zones.
  */
 export function usableTopology(
   { zone, hints }: SliceEndpoint,

@@ -1,4 +1,4 @@
-/** What this cluster publishes, from its own objects, and which of its exports are well-formed. Pure. */
+/** Plans what this cluster publishes from its own objects, and which of its exports are valid. Pure. */
 import type { Prefix } from '../../model/addresses/addresses.ts'
 import {
   type ConditionFinding,
@@ -21,9 +21,9 @@ import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { KeyedMemo } from '../../reconcile/reconcile.ts'
 import { type LeftOutNote, type SlicePlace, exportBody, sliceBody } from './member-records.ts'
 
-// How a Service's EndpointSlices are divided for publishing. A small service is one slice per family and set of ports,
-// however its own cluster divides it; a large one keeps the division that it has, so that one pod changes one slice.
-// No slice has more endpoints than the EndpointSlice controller's own default. Pure.
+// Divides the EndpointSlices of a Service for publishing. A small service becomes one slice for each family and set of
+// ports, however its own cluster divides it. A large service keeps its division, so that one pod changes one slice. No
+// slice has more endpoints than the EndpointSlice controller's default. Pure.
 
 export interface NamedSlice {
   readonly name: string
@@ -32,10 +32,7 @@ export interface NamedSlice {
 
 export const MAX_ENDPOINTS_PUBLISHED = 100
 
-/**
- * Takes all slices of one service, sorted by name, endpoints sorted within each. A body that stays as it is stays the
- * same object.
- */
+/** Takes all slices of one service, sorted by name, with sorted endpoints. An unchanged body stays the same object. */
 export function packSlices(slices: readonly NamedSlice[]): NamedSlice[] {
   const groups = new Map<string, NamedSlice[]>()
   for (const slice of slices) {
@@ -45,7 +42,7 @@ export function packSlices(slices: readonly NamedSlice[]): NamedSlice[] {
     else group.push(slice)
   }
   const packed = [...groups.values()].flatMap(packGroup)
-  // The placeholder of a service that had no pods may outlive its purpose for a moment.
+  // Drops empty slices of a family that has endpoints, such as the placeholder of a service that had no pods.
   const served = new Set(packed.filter(({ body }) => body.endpoints.length > 0).map(({ body }) => body.addressType))
   return packed.filter(({ body }) => body.endpoints.length > 0 || !served.has(body.addressType))
 }
@@ -71,7 +68,7 @@ function chunks({ name, body }: NamedSlice): NamedSlice[] {
   return parts
 }
 
-/** While slices are rearranged an endpoint may be in two of them: the one that says it is ready counts. */
+/** While slices are rearranged, an endpoint may be in two of them. The one that is ready counts. */
 function unique(endpoints: readonly PublishedEndpoint[]): PublishedEndpoint[] {
   const found = new Map<string, PublishedEndpoint>()
   for (const endpoint of endpoints) {
@@ -87,15 +84,15 @@ function unique(endpoints: readonly PublishedEndpoint[]): PublishedEndpoint[] {
 export interface ExportWorld {
   /** Id of this cluster. */
   readonly cluster: string
-  /** Only endpoints inside these can be reached from elsewhere. */
+  /** Pod CIDRs. Other clusters can reach only endpoints inside them. */
   readonly podPrefixes: readonly Prefix[]
-  /** ipv6LeftOut(). */
+  /** Why IPv6 is left out, by ipv6LeftOut(). */
   readonly ipv6LeftOut?: string | undefined
   readonly exports: readonly ServiceExport[]
   readonly services: readonly Service[]
-  /** All of the local API; imported ones are left out by their label. */
+  /** All slices of the local API. planExports() ignores imported ones by their label. */
   readonly slices: readonly EndpointSlice[]
-  /** All of the local API; those of other clusters are left out. */
+  /** All Endpoints of the local API. planExports() ignores those of other clusters. */
   readonly endpoints: readonly Endpoint[]
 }
 
@@ -108,14 +105,14 @@ export interface OwnExport {
 }
 
 export interface PlannedRecords {
-  /** Condition Valid. */
+  /** The condition Valid. */
   readonly valid: ConditionFinding
-  /** Keys of the records that make up this export; empty when it is not valid. The first is the ServiceExport's own. */
+  /** Keys of the records of this export, the ServiceExport's own first. Empty if the export is not valid. */
   readonly recordKeys: readonly string[]
   readonly records: readonly MemberRecord[]
-  /** What the records say; undefined when the export is not valid. */
+  /** The content of the records. Undefined if the export is not valid. */
   readonly exported: OwnExport | undefined
-  /** What was left out of the published endpoints and why, for people. */
+  /** Messages about what was left out of the published endpoints and why. */
   readonly notes: readonly LeftOutNote[]
 }
 
@@ -124,12 +121,12 @@ export interface PlannedExport extends PlannedRecords {
 }
 
 export interface ExportPlan {
-  /** By `<kind>/<namespace>/<name>`. */
+  /** Records by `<kind>/<namespace>/<name>`. */
   readonly records: ReadonlyMap<string, MemberRecord>
   readonly exports: ReadonlyMap<ServiceKey, PlannedExport>
 }
 
-/** What a slice came out as, while the slice and what is known of the cluster are the same. */
+/** The cached result for a slice. It is valid while the slice and these inputs stay the same. */
 interface SliceResult {
   readonly podPrefixes: readonly Prefix[]
   readonly ipv6LeftOut: string | undefined
@@ -139,10 +136,10 @@ interface SliceResult {
   readonly notes: readonly LeftOutNote[]
 }
 
-/** Spares work from round to round; the result is the same without. */
+/** A cache between rounds. It saves work but does not change the result. */
 export interface ExportMemory {
   readonly plans: KeyedMemo<PlannedRecords | MemberRecord>
-  /** One pod of 5,000 changes one slice: the others are not looked at again. */
+  /** One pod of 5,000 changes one slice. The other slices are not processed again. */
   readonly slices: WeakMap<EndpointSlice, SliceResult>
   readonly records: WeakMap<EndpointSliceBody, PublishedSlice>
 }
@@ -151,14 +148,16 @@ export function newExportMemory(): ExportMemory {
   return { plans: new KeyedMemo(), slices: new WeakMap(), records: new WeakMap() }
 }
 
-/** Takes the world and, to save work, the memory of the round before. Sorted: gateways, then exports. */
+/**
+ * Takes the world and, to save work, the cache of the previous round. The records are sorted: gateways, then exports.
+ */
 export function planExports(world: ExportWorld, memory: ExportMemory = newExportMemory()): ExportPlan {
   const memo = memory.plans
   const services = new Map(world.services.map((service) => [keyOf(service), service]))
   const slices = groupOwnSlices(world.slices)
   const records = new Map<string, MemberRecord>()
   const exports = new Map<ServiceKey, PlannedExport>()
-  // Gateways first: they are published first, and no service is in the way of a lane.
+  // Gateways are published first, so that no service delays a lane.
   for (const endpoint of sortedByKey(world.endpoints)) {
     if (endpoint.spec.cluster !== world.cluster || endpoint.metadata.deletionTimestamp !== undefined) continue
     const key = `Endpoint//${endpoint.metadata.name}`
@@ -169,7 +168,8 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
     const key = keyOf(object)
     const service = services.get(key)
     const own = slices.get(key) ?? []
-    // Not the object itself: a change of its status, which we write, must not look like a change of what is exported.
+    // Compares metadata and spec, not the object: the agent writes the status, which must not look like a changed
+    // export.
     const { podPrefixes, ipv6LeftOut, cluster } = world
     const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster]
     const planned = memo.get(key, inputs, () => planExport(world, memory, { object, service, own })) as PlannedRecords
@@ -213,8 +213,8 @@ function planExport(world: ExportWorld, memory: ExportMemory, { object, service,
 }
 
 /**
- * The condition Valid (KEP-1645 "Service Types"). Takes the export and the Service of the same namespace and name, if
- * there is one.
+ * The condition Valid (KEP-1645 "Service Types"). Takes the export and the Service of the same namespace and name, or
+ * undefined if there is none.
  */
 function validateExport(object: ServiceExport, service: Service | undefined): ConditionFinding {
   const { namespace = '', name } = object.metadata
@@ -225,7 +225,7 @@ function validateExport(object: ServiceExport, service: Service | undefined): Co
     reason,
     message,
   })
-  // A name that is no DNS label cannot be that of a Service that anyone could call.
+  // No client can resolve a name that is not a DNS label.
   const wrong = [namespace, name].find((part) => !isDnsLabel(part))
   if (wrong !== undefined) {
     const limit = 'expected 1 to 63 of a-z, 0-9 and -'
@@ -259,7 +259,9 @@ function endpointRecord({ metadata, spec }: Endpoint): MemberRecord {
   return { namespace: '', name: metadata.name, body: { kind: 'Endpoint', spec } }
 }
 
-/** The user's slices by the Service they belong to. What an importer made carries the label of its source cluster. */
+/**
+ * Groups the user's own slices by their Service. Slices that an importer made carry the label of their source cluster.
+ */
 function groupOwnSlices(slices: readonly EndpointSlice[]): Map<ServiceKey, EndpointSlice[]> {
   const groups = new Map<ServiceKey, EndpointSlice[]>()
   for (const slice of slices) {

@@ -1,6 +1,6 @@
 /**
- * What other members state is validated again before it becomes an object here. The broker validates it first, but one
- * broken broker must not be enough to reach into this cluster. Pure. Every function gives the problem, or undefined.
+ * Validates what other members state before it becomes an object here. The broker validates it first, but one
+ * compromised broker must not be enough to affect this cluster. Pure. Every function gives the problem, or undefined.
  */
 import {
   InvalidAddressError,
@@ -39,12 +39,14 @@ import {
 } from '../../model/model.ts'
 import { type Problem, problem } from '../../model/reasons/reasons.ts'
 
-/** What becomes a file name on a site of files: 255 octets with the ending that it gets there. */
+/**
+ * Limits the object name, which becomes a file name on a site. A file name has at most 255 octets, with the extension.
+ */
 const MAX_ENDPOINT_NAME = 240
 
 /**
- * Takes a record as it came; `allowed` lists guarded namespaces that may be used all the same. `isKnown` says of a
- * cluster whether it is in the local API from before: ids that are reserved now are left to those that have them.
+ * Takes a record as received. `allowed` lists guarded namespaces that may be used. `isKnown` tells whether a cluster is
+ * already in the local API: a cluster keeps an id that was reserved later.
  */
 export function recordProblem(
   record: StoredRecord,
@@ -78,8 +80,8 @@ export function recordProblem(
 }
 
 /**
- * Takes a remote cluster's facts and this cluster's own, whose pod and service addresses nobody else may claim; and
- * what this cluster needs outside the lanes, which nobody's pods may have.
+ * Checks a remote cluster's facts. No other cluster may claim the pod and service addresses of this cluster (`own`),
+ * and no other cluster's pods may have addresses that this cluster requires outside the lanes (`needed`).
  */
 export function clusterProblem(
   spec: ClusterSpec,
@@ -100,7 +102,7 @@ export function clusterProblem(
       if (clash !== undefined)
         return problem('OverlapsOwnRange', `${formatPrefix(clash)} overlaps this cluster's own ${words}`)
     }
-    // Its nodes would take our pods for Services of their own: what they answer never arrives.
+    // Its nodes would treat our pods' addresses as Services of their own, so answers would never arrive.
     const taken = spec.serviceCIDRs.find((text) => routedPrefixes(own).some((one) => overlaps(one, parsePrefix(text))))
     if (taken !== undefined)
       return problem('OverlapsOwnRange', `its service CIDR ${taken} overlaps the addresses of this cluster's pods`)
@@ -111,7 +113,10 @@ export function clusterProblem(
   }
 }
 
-/** Of a cluster that may have been taken in before this was known, or by an earlier release. */
+/**
+ * Whether a cluster takes required addresses. The cluster may have been accepted before they were known, or by an
+ * earlier release.
+ */
 export function takesNeeded(
   spec: ClusterSpec,
   own: Pick<ClusterSpec, 'podCIDRs'>,
@@ -125,7 +130,7 @@ export function takesNeeded(
   }
 }
 
-/** Where no pod has IPv6, that of others leads nowhere and collides with nothing. */
+/** Ignores IPv6 ranges of others if no pod here has IPv6: nothing routes to them, so they cannot collide. */
 function routedHere(prefixes: readonly Prefix[], own: Pick<ClusterSpec, 'podCIDRs'>): Prefix[] {
   const families = podFamilies(own).map(familyNumber)
   return prefixes.filter(({ family }) => families.includes(family))

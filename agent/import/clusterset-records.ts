@@ -1,4 +1,4 @@
-/** The broker's records sorted by what they are about. Pure but for the memory of which records were found good. */
+/** Sorts the broker's records by their subject. Pure, except for the cache of validated records. */
 import { isDeepStrictEqual } from 'node:util'
 import {
   type ClusterSetIpBody,
@@ -30,7 +30,7 @@ export interface ServiceFacts {
   readonly ips?: ClusterSetIpRecord
 }
 
-/** Facts that are being put together. */
+/** A ServiceFacts that is still being filled. */
 interface OpenFacts {
   exports: ExportRecord[]
   slices: SliceRecord[]
@@ -44,11 +44,11 @@ export interface RemoteEndpoint {
   readonly spec: EndpointSpec
 }
 
-/** Something received that is not used. */
+/** A received record, or a part of one, that is not used. */
 export interface Dropped extends Problem {
-  /** Which record, in short. */
+  /** Names the record for messages. */
   readonly what: string
-  /** It may be a matter of moments; only what lasts is worth telling. */
+  /** The problem may go away by itself within moments, so it is logged only if it persists. */
   readonly settles?: true
 }
 
@@ -57,17 +57,17 @@ export interface ClustersetView {
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   readonly endpoints: readonly RemoteEndpoint[]
   readonly dropped: readonly Dropped[]
-  /** ServiceExports among those. */
+  /** The keys of the ServiceExports among `dropped`. */
   readonly refusedExports: readonly RecordKey[]
 }
 
 export interface RecordValidatorInit {
   readonly allowedNamespaces: readonly string[]
-  /** Of a cluster: it is in the local API from before. By default none is. */
+  /** Whether a cluster is already in the local API. By default no cluster is. */
   readonly isKnown?: (cluster: string) => boolean
 }
 
-/** Records never change once received: each is validated once. */
+/** Validates each record once, since received records never change. */
 export class RecordValidator {
   readonly #validation = new WeakMap<StoredRecord, { readonly problem: Problem | undefined }>()
   readonly #init: RecordValidatorInit
@@ -84,7 +84,7 @@ export class RecordValidator {
   }
 }
 
-/** Sorts records in whatever order they come; the result does not depend on it. */
+/** Sorts records. Their order does not affect the result. */
 export function viewClusterset(records: Iterable<StoredRecord>, validate: RecordValidator): ClustersetView {
   const services = new Map<ServiceKey, OpenFacts>()
   const clusters = new Map<string, ClusterSpec>()
@@ -93,7 +93,7 @@ export function viewClusterset(records: Iterable<StoredRecord>, validate: Record
   const refusedExports: RecordKey[] = []
   for (const record of records) {
     const { key, body, createdAtMs } = record
-    // Nothing to mirror: report-loop.ts reads it.
+    // report-loop.ts reads it. The mirror has no use for it.
     if (body.kind === 'MemberStatus') continue
     const found = validate.problem(record)
     if (found !== undefined) {
@@ -115,7 +115,7 @@ export function viewClusterset(records: Iterable<StoredRecord>, validate: Record
   }
 }
 
-/** Of each member those that came first: a flood of new ones takes no gateway away. Keeps their order. */
+/** Keeps the oldest Endpoints of each member, so that a flood of new ones removes no gateway. Keeps the order. */
 function withinLimit(endpoints: readonly RemoteEndpoint[], dropped: Dropped[]): readonly RemoteEndpoint[] {
   const byCluster = [...Map.groupBy(endpoints, ({ cluster }) => cluster)]
   const surplus = new Set<RemoteEndpoint>()
@@ -146,13 +146,13 @@ function sortFacts(facts: OpenFacts): void {
 
 export interface ChangedView {
   readonly view: ClustersetView
-  /** Services that are not what they were, or may not be. */
+  /** Services that have changed, or may have. */
   readonly touched: ReadonlySet<ServiceKey>
 }
 
 /**
- * The view with its services brought up to date; the one that was given stays as it is. Undefined when the change
- * concerns more than single services, or something that is not used: then the view has to be made anew.
+ * Gives the view with its services updated. The given view stays as it is. Undefined if a change concerns other records
+ * than those of services, or a record that is not used. The caller must then make the view again.
  */
 export function changeServices(
   view: ClustersetView,
@@ -184,7 +184,7 @@ export function changeServices(
   return { view: { ...view, services: view.services.with(changed) }, touched: new Set(open.keys()) }
 }
 
-/** A copy of what the view knows of the record's service, made at its first change. */
+/** A copy of the facts about the record's service, made at the service's first change. */
 function openFacts(open: Map<ServiceKey, OpenFacts>, view: ClustersetView, record: StoredRecord): OpenFacts {
   const at = serviceOf(record)
   const known = open.get(at)
@@ -215,22 +215,22 @@ function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
 
-// What this cluster exports, according to its own API. The broker's records of it only say since when. Pure but for the
-// memory of which records were found to be right.
+// Corrects what this cluster exports by its own API. From the broker's records of it, only the time stamps are used.
+// Pure, except for a cache of corrected records.
 
 export interface OwnExports {
   /** Id of this cluster. */
   readonly own: string
-  /** False until the own exports have been read: then the broker's word is all there is. */
+  /** False until the own exports have been read. Until then, the broker's records are used. */
   readonly ownKnown: boolean
-  /** Undefined when the service is not exported here, or not as it has to be. */
+  /** Undefined if this cluster does not export the service, or if the export is not valid. */
   readonly ownExport: (key: ServiceKey) => OwnExport | undefined
 }
 
-/** The broker's record with this cluster's own body, so that what is planned from it stays the same object. */
+/** The broker's record with this cluster's own body. The cache keeps it the same object between plans. */
 const WITH_OWN_BODY = new WeakMap<ExportRecord, ExportRecord>()
 
-/** The facts of one service with this cluster's own part put right, and what was left out for it. */
+/** The facts of one service with this cluster's own part corrected, and what was left out for that. */
 export function withOwnExport(
   key: ServiceKey,
   facts: ServiceFacts,
@@ -247,7 +247,7 @@ export function withOwnExport(
     exports: facts.exports.filter((one) => !isOwn(one)),
     slices: facts.slices.filter((one) => !isOwn(one)),
   }
-  // It may have been withdrawn a moment ago, and the broker may not know it yet.
+  // The export may have been withdrawn a moment ago, so that the broker still has it.
   const why = { reason: 'NotExported', message: 'this cluster does not export it', settles: true } as const
   return { facts: { ...facts, ...others }, dropped: [{ what: `${own}/ServiceExport/${key}`, ...why }] }
 }

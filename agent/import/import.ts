@@ -1,4 +1,4 @@
-/** What others publish, checked and sorted, and the objects that follow from it. Pure. */
+/** Checks and sorts what other members publish, and plans the objects that follow from it. Pure. */
 export { recordProblem, takesNeeded } from './check-record.ts'
 export { type ClustersetView, type Dropped, changeServices } from './clusterset-records.ts'
 export {

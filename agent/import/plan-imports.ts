@@ -1,4 +1,4 @@
-/** Everything that this cluster's API should hold about the clusterset, from the broker's records. Pure. */
+/** Plans everything that this cluster's API should hold about the clusterset, from the broker's records. Pure. */
 import {
   type NeededRange,
   type OwnFacts,
@@ -41,11 +41,11 @@ import {
 } from './clusterset-records.ts'
 import { type ServicePlan, type SliceMemo, planService } from './plan-service.ts'
 
-// Clusters and gateways of the clusterset as objects of this cluster. Pure.
+// Plans the Clusters and gateways of the clusterset as objects of this cluster. Pure.
 
 const LABELS = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
 
-/** `knownMembers`: for this cluster's own (ANNOTATION_KNOWN_MEMBERS); '' for the others. */
+/** `knownMembers` is the value of ANNOTATION_KNOWN_MEMBERS for this cluster's own Cluster, and '' for the others. */
 function clusterObject(spec: ClusterSpec, knownMembers = ''): Cluster {
   const annotations = knownMembers === '' ? {} : { annotations: { [ANNOTATION_KNOWN_MEMBERS]: knownMembers } }
   const metadata = { name: spec.id, labels: LABELS, ...annotations }
@@ -56,7 +56,7 @@ interface EndpointWorld {
   readonly own: string
 }
 
-/** Endpoint objects of the other clusters; of two that claim one name, the first record keeps it. */
+/** Plans the Endpoint objects of the other clusters. If two records claim one name, the first record keeps it. */
 function planEndpoints(world: EndpointWorld, endpoints: readonly RemoteEndpoint[], dropped: Dropped[]): Endpoint[] {
   const planned = new Map<string, Endpoint>()
   const remote = endpoints.filter(({ cluster }) => cluster !== world.own)
@@ -82,13 +82,13 @@ function nameOf({ spec }: RemoteEndpoint): string {
   return endpointName(spec.cluster, spec.node, spec.lane)
 }
 
-/** A bad address costs that candidate, not the gateway. */
+/** An unusable address excludes its candidate, not the gateway. */
 function isUsable(candidate: EndpointCandidate, one: RemoteEndpoint, dropped: Dropped[]): boolean {
   let kind = 'malformed'
   try {
     kind = classifyAddress(parseAddress(candidate.address))
   } catch {
-    // Said below.
+    // The code below reports it.
   }
   if (kind === 'usable') return true
   const message = `candidate ${JSON.stringify(candidate.address)} is a ${kind} address`
@@ -99,52 +99,52 @@ function isUsable(candidate: EndpointCandidate, one: RemoteEndpoint, dropped: Dr
 export interface ImportWorld extends OwnExports {
   /** This cluster's facts, from its own API. */
   readonly ownSpec: ClusterSpec
-  /** What the broker's statements about this cluster are compared with. */
+  /** The facts that the broker's record of this cluster is compared with. */
   readonly ownFacts: Pick<OwnFacts, 'stated' | 'local' | 'globalRange'>
   readonly records: Iterable<StoredRecord>
-  /** Owners whose missing records are gone for certain, '' for the broker itself. */
+  /** Owners whose missing records are known to be withdrawn. '' stands for the broker itself. */
   readonly certain: ReadonlySet<string>
-  /** Whose missing records count, of those with a namespace: of this one they are all here. */
+  /** Whether the replica holds all records of a namespace, so that a missing record counts. */
   readonly holds: (namespace: string) => boolean
-  /** That exist here and are not terminating. */
+  /** Namespaces that exist here and are not terminating. */
   readonly namespaces: ReadonlySet<string>
-  /** What the local API holds now. */
+  /** The ServiceImport that the local API has now. */
   readonly serviceImport: (key: ServiceKey) => ServiceImport | undefined
-  /** Facts that are still in the local API, for clusters that the broker does not show (yet). */
+  /** Facts from the local API, for clusters that the broker does not show, or not yet. */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   readonly clustersetIpRange: Prefix | undefined
-  /** What no other cluster's pods may have here. */
+  /** Ranges that no other cluster's pods may have here. */
   readonly needed: readonly NeededRange[]
-  /** Clusters taken as dead: plan-contact.ts. */
+  /** Clusters that are treated as dead (plan-contact.ts). */
   readonly expired: ReadonlySet<string>
 }
 
 export interface ImportPlan {
-  /** By objectKeyText. */
+  /** Objects by objectKeyText(). */
   readonly objects: ValueMap<string, KubeObject>
-  /** By objectKeyText of the ServiceImport. */
+  /** Services by objectKeyText() of the ServiceImport. */
   readonly services: ValueMap<string, ServicePlan>
-  /** Conflicts that this cluster's own exports are part of. */
+  /** Conflicts that this cluster's own exports take part in. */
   readonly ownFindings: ValueMap<ServiceKey, ConflictFinding>
   readonly dropped: readonly Dropped[]
   readonly basis: PlanBasis
 }
 
-/** What all services are planned from. */
+/** The common input of all service plans. */
 export interface PlanBasis {
   readonly view: ClustersetView
-  /** Whose addresses can be used. */
+  /** Clusters whose addresses can be used. */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
-  /** What is left out beside services. */
+  /** What is left out apart from services. */
   readonly others: readonly Dropped[]
-  /** Services of which something is left out. */
+  /** Services with parts that are left out. */
   readonly dropping: ValueMap<ServiceKey, readonly Dropped[]>
 }
 
 export interface ImportMemory {
   readonly validate: RecordValidator
   readonly services: KeyedMemo<ServicePlan>
-  /** By service. */
+  /** The slice caches by service. */
   readonly slices: Map<ServiceKey, SliceMemo>
   readonly clusters: KeyedMemo<KubeObject>
 }
@@ -158,7 +158,7 @@ export function newImportMemory(init: RecordValidatorInit): ImportMemory {
   }
 }
 
-/** Takes the world and, to save work, what the round before remembers. */
+/** Takes the world and, to save work, the cache of the previous round. */
 export function planImports(world: ImportWorld, memory: ImportMemory): ImportPlan {
   const view = viewClusterset(world.records, memory.validate)
   const others = [...view.dropped]
@@ -183,8 +183,9 @@ export function planImports(world: ImportWorld, memory: ImportMemory): ImportPla
 }
 
 /**
- * The plan with some services planned anew from a view in which nothing else has changed. Valid while nothing but these
- * services, the facts of the view about them, and their objects in the local API has changed. Costs what has changed.
+ * Plans some services again from a view in which nothing else has changed. The result is valid only if nothing has
+ * changed but these services, their facts in the view, and their objects in the local API. The cost is that of the
+ * changed services.
  */
 export function replanServices(
   world: ImportWorld,
@@ -205,7 +206,7 @@ export function replanServices(
   return changed(before, basis, changes)
 }
 
-/** What of a plan's maps is put, and where there is undefined, removed. */
+/** The changes to the maps of a plan: values to set, and undefined for keys to remove. */
 interface PlanChanges {
   readonly objects: Map<string, KubeObject | undefined>
   readonly services: Map<string, ServicePlan | undefined>
@@ -239,13 +240,13 @@ function changed(before: PlanMaps, basis: Omit<PlanBasis, 'dropping'>, changes: 
   }
 }
 
-/** Slices before the ServiceImport: who finds the service finds its endpoints. */
+/** Slices come before the ServiceImport, so that a client that finds the service finds its endpoints. */
 export function objectsOf(plan: ServicePlan | undefined): KubeObject[] {
   if (plan === undefined) return []
   return plan.serviceImport === undefined ? [...plan.slices] : [...plan.slices, plan.serviceImport]
 }
 
-/** Plans one service, if there is anything to plan, into the changes. */
+/** Adds the plan of one service to the changes, if there is anything to plan. */
 function planOne(
   world: ImportWorld,
   memory: ImportMemory,
@@ -261,7 +262,7 @@ function planOne(
   changes.services.set(`ServiceImport/${key}`, service)
   for (const object of objectsOf(service)) {
     const text = objectKeyText(object)
-    // Put last is last in order, also where it is to be removed so far.
+    // The deletion moves the key to the end, since a Map keeps the position of a key that it already has.
     changes.objects.delete(text)
     changes.objects.set(text, object)
   }
@@ -269,7 +270,7 @@ function planOne(
   if (service.ownFinding !== undefined) changes.ownFindings.set(key, service.ownFinding)
 }
 
-/** Of clusters that are not used here, by id. */
+/** Maps the id of each cluster that is not used here to the reason. */
 function reasonsOf(dropped: readonly Dropped[]): ReadonlyMap<string, string> {
   const clusters = dropped.filter(({ what }) => what.endsWith('/Cluster'))
   return new Map(clusters.map(({ what, reason }) => [what.slice(0, what.indexOf('/')), reason]))
@@ -289,7 +290,7 @@ function planRemembered(
   const present = world.serviceImport(key)
   const ownSlices = world.ownExport(key)?.slices
   const held = present !== undefined && isHeld(world, present, facts) ? present.spec : undefined
-  // Once the broker knows all of its own records, an address that is missing is none.
+  // Once the broker has all of its own records, a missing address means that there is none.
   const previousIps = world.certain.has('') && world.holds(namespaceOf(key)) ? [] : (present?.spec.ips ?? [])
   const { own, clustersetIpRange, expired } = world
   const specs = facts.exports.map((record) => clusters.get(record.key.cluster))
@@ -307,7 +308,7 @@ function planRemembered(
   })
 }
 
-/** A cluster that was part of the service is missing, and nobody knows whether it has withdrawn. */
+/** Whether a cluster that was part of the service is missing without being known to have withdrawn. */
 function isHeld(world: ImportWorld, present: ServiceImport, facts: ServiceFacts): boolean {
   const exporting = new Set<string>(facts.exports.map(({ key }) => key.cluster))
   const isWhole = world.holds(present.metadata.namespace ?? '')
@@ -315,7 +316,10 @@ function isHeld(world: ImportWorld, present: ServiceImport, facts: ServiceFacts)
   return (present.status?.clusters ?? []).some(({ cluster }) => !exporting.has(cluster) && !isCertain(cluster))
 }
 
-/** Clusters whose addresses can be used: the broker's facts, else those known from before; of itself what it knows. */
+/**
+ * Clusters whose addresses can be used: the broker's facts, else those known from before. The own cluster uses its own
+ * facts.
+ */
 function usableClusters(world: ImportWorld, view: ClustersetView, dropped: Dropped[]): Map<string, ClusterSpec> {
   const { own, ownFacts, ownSpec } = world
   const usable = new Map<string, ClusterSpec>()
@@ -323,12 +327,12 @@ function usableClusters(world: ImportWorld, view: ClustersetView, dropped: Dropp
     if (id === own) continue
     const problem = clusterProblem(spec, ownSpec, world.needed)
     if (problem === undefined) usable.set(id, spec)
-    // What was mirrored of it before is not what it is now.
+    // The facts that were mirrored before are outdated.
     else usable.delete(id)
     if (problem !== undefined) dropped.push({ what: `${id}/Cluster`, ...problem })
   }
   const { spec, problem } = believedCluster(view.clusters.get(own), { id: own, ...ownFacts })
-  // The broker may not have received yet what is stated now.
+  // The broker may not have received the current facts yet.
   if (problem !== undefined)
     dropped.push({ what: `${own}/Cluster`, reason: 'OwnFactsDiffer', message: problem, settles: true })
   if (spec !== undefined) usable.set(own, spec)

@@ -1,6 +1,6 @@
 /**
- * Which of the mirrored objects may be removed: only those that are known to be withdrawn. An object that a record is
- * only missing for, because the broker has not shown it, stays. Pure.
+ * Plans which mirrored objects are removed: only those that are known to be withdrawn. An object whose record is only
+ * missing, because the broker has not shown it, stays. Pure.
  */
 import {
   APP_MANAGED_BY_SEALANE,
@@ -16,7 +16,7 @@ import {
   objectKeyText,
 } from '../../model/model.ts'
 
-/** Mirrored objects of the local API, and perhaps others, which are left alone. */
+/** Objects of the local API. Those that the mirror did not make are left alone. */
 export interface MirroredObjects {
   readonly serviceImports: readonly ServiceImport[]
   readonly slices: readonly EndpointSlice[]
@@ -27,21 +27,24 @@ export interface MirroredObjects {
 export interface PruneWorld extends MirroredObjects {
   readonly own: string
   readonly desired: ReadonlyMap<string, unknown>
-  /** ServiceImports that stay though not desired, by objectKeyText. */
+  /** ServiceImports that stay although they are not desired, by objectKeyText(). */
   readonly kept: ReadonlyMap<string, unknown>
-  /** Owners whose missing records are gone for certain. */
+  /** Owners whose missing records are known to be withdrawn. */
   readonly certain: ReadonlySet<string>
-  /** Whether all records of a namespace are here, so that what is missing counts. */
+  /** Whether the replica holds all records of a namespace, so that a missing record counts. */
   readonly holds: (namespace: string) => boolean
-  /** Clusters taken as dead: their slices go, what they export is remembered. */
+  /** Clusters that are treated as dead. Their slices are removed, but their exports stay. */
   readonly expired: ReadonlySet<string>
-  /** Clusters whose pods would take what this one needs: routes to them must go, whoever still announces them. */
+  /**
+   * Clusters whose pods have addresses that this cluster requires. Their routes must go even if other records announce
+   * them.
+   */
   readonly harmful: ReadonlySet<string>
-  /** That exist here and are not terminating; what was mirrored into any other goes. */
+  /** Namespaces that exist here and are not terminating. Objects mirrored into any other namespace are removed. */
   readonly namespaces: ReadonlySet<string>
 }
 
-/** Objects to remove, ServiceImports first: who no longer finds the service asks for no endpoint. */
+/** The objects to remove, ServiceImports first: a client that no longer finds the service asks for no endpoint. */
 export function planPrune(world: PruneWorld): KubeObject[] {
   const gone = (cluster: string | undefined): boolean => cluster !== undefined && world.certain.has(cluster)
   const known = world.clusters.map(({ spec }) => spec.id)
@@ -50,9 +53,9 @@ export function planPrune(world: PruneWorld): KubeObject[] {
   const imports = mirrored.serviceImports.filter((object) => {
     if (homeless(object)) return true
     if (world.kept.has(objectKeyText(object))) return false
-    // One that was written without getting its status may be of any cluster.
+    // A ServiceImport that was written without its status may belong to any cluster.
     const clusters = object.status?.clusters?.map(({ cluster }) => cluster) ?? known
-    // Nobody is known of whom anything is certain: no word has come yet.
+    // Nothing is certain yet, since the broker has not reported.
     if (world.certain.size === 0) return false
     return world.holds(object.metadata.namespace ?? '') && clusters.every(gone)
   })
@@ -68,7 +71,7 @@ export function planPrune(world: PruneWorld): KubeObject[] {
   )
 }
 
-/** Everything that the mirror may have made here: what leaving the clusterset takes away. */
+/** Everything that the mirror may have made here, which is removed when the cluster leaves the clusterset. */
 export function ownedByMirror(world: MirroredObjects & { readonly own: string }): MirroredObjects {
   return {
     serviceImports: world.serviceImports.filter(

@@ -1,4 +1,4 @@
-/** One imported service: its ServiceImport and the EndpointSlices behind it. Pure. */
+/** Plans one imported service: its ServiceImport and its EndpointSlices. Pure. */
 import {
   type Address,
   type Prefix,
@@ -56,48 +56,48 @@ export interface ServiceInput {
   readonly facts: ServiceFacts
   /** Id of this cluster. */
   readonly own: string
-  /** Of the addresses that this cluster's own pods have. */
+  /** Address families of this cluster's own pods. */
   readonly ownFamilies: readonly IpFamily[]
-  /** Pod CIDRs of this cluster: no endpoint of its own is anywhere else, whatever the broker says. */
+  /** Pod CIDRs of this cluster. An endpoint of its own outside them is left out, whatever the broker reports. */
   readonly ownPods: readonly string[]
-  /** This cluster's slices, fresher than what the broker has; undefined when this cluster does not export it. */
+  /** This cluster's slices, more recent than the broker's. Undefined if this cluster does not export the service. */
   readonly ownSlices: readonly PublishedSlice[] | undefined
-  /** Cluster facts by id; a cluster that is missing here cannot be translated, so its slices wait. */
+  /** Cluster facts by id. Addresses of a cluster without facts cannot be translated, so its slices wait. */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   /**
-   * Set while a cluster that was part of the service has not been shown since the broker lost its memory: the
-   * ServiceImport stays as it is, with these ports, this type and these families.
+   * Set while a cluster that was part of the service has not been shown since the broker lost its data. The
+   * ServiceImport then stays as it is, with these ports, this type and these families.
    */
   readonly held: Pick<ServiceImportSpec, 'ports' | 'type' | 'ipFamilies'> | undefined
-  /** Addresses to keep while the broker has not said which are right. */
+  /** Addresses to keep while the broker has not reported the current ones. */
   readonly previousIps: readonly string[]
   readonly clustersetIpRange: Prefix | undefined
-  /** Clusters taken as dead: their endpoints are left out. */
+  /** Clusters that are treated as dead. Their endpoints are left out. */
   readonly expired: ReadonlySet<string>
 }
 
-/** One slice and what was left out of it. */
+/** A slice, and what was left out of it. */
 interface PlannedSlice {
   readonly slice: EndpointSlice | undefined
   readonly dropped: readonly Dropped[]
 }
 
-/** Slices of one service as they came out last time: of 5,000 endpoints one changes, and 49 slices stay. */
+/** Cache of the slices of one service. If one of 5,000 endpoints changes, 49 of 50 slices are reused. */
 export type SliceMemo = KeyedMemo<PlannedSlice>
 
 export interface ServicePlan {
-  /** Undefined while held. */
+  /** Undefined while the ServiceImport is held. */
   readonly serviceImport: ServiceImport | undefined
-  /** Condition Ready of the ServiceImport. */
+  /** The condition Ready of the ServiceImport. */
   readonly ready: ConditionFinding
   readonly clusters: readonly string[]
   readonly slices: readonly EndpointSlice[]
-  /** Conflicts, if this cluster is one of the exporters. */
+  /** Conflicts of this cluster's export. Undefined if there are none. */
   readonly ownFinding: ConflictFinding | undefined
   readonly dropped: readonly Dropped[]
 }
 
-/** Takes a service with at least one export and, to save work, what the last plan of this service remembers. */
+/** Takes a service with at least one export and, to save work, the cache of its previous plan. */
 export function planService(input: ServiceInput, memo: SliceMemo = new KeyedMemo()): ServicePlan {
   const { facts, own, held } = input
   const merged = mergeServices(
@@ -126,7 +126,7 @@ export function planService(input: ServiceInput, memo: SliceMemo = new KeyedMemo
   }
 }
 
-/** Undefined while nothing is known about the cluster. */
+/** Undefined while the cluster's facts are unknown. */
 function carriedFamilies({ own, ownFamilies, clusters }: ServiceInput, id: string): readonly IpFamily[] | undefined {
   if (id === own) return ownFamilies
   const spec = clusters.get(id)
@@ -145,7 +145,7 @@ function importObject(
     metadata: {
       name,
       namespace,
-      // Ours by this label, whatever an exporter says.
+      // The label comes last, so that no exported label can replace it.
       labels: { ...merged.labels, [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
       ...(Object.keys(merged.annotations).length === 0 ? {} : { annotations: merged.annotations }),
     },
@@ -194,7 +194,7 @@ function planSlices(
   })
 }
 
-// A published slice as an object of the importing cluster (KEP-1645 "Tracking Endpoints"). Pure.
+// Turns a published slice into an object of the importing cluster (KEP-1645 "Tracking Endpoints"). Pure.
 
 interface SliceSource {
   readonly key: ServiceKey
@@ -202,9 +202,9 @@ interface SliceSource {
   /** Name of the slice in its own cluster. */
   readonly name: string
   readonly body: EndpointSliceBody
-  /** Of the source cluster; undefined for this cluster itself, whose addresses are used as they are. */
+  /** Facts of the source cluster. Undefined for this cluster itself, whose addresses are not translated. */
   readonly spec: ClusterSpec | undefined
-  /** Pod CIDRs of the source cluster, its own ones. */
+  /** Pod CIDRs of the source cluster, before translation. */
   readonly inside: readonly string[]
 }
 
@@ -214,8 +214,8 @@ interface Translation {
 }
 
 /**
- * The slice with translated addresses, a hostname on every endpoint, and only the ports that its cluster exposes,
- * under their merged names. Undefined when it has nothing left to offer.
+ * The slice with translated addresses, a hostname on every endpoint, and only the ports that its cluster exposes, under
+ * their merged names. Undefined if the slice has none of the ports of a service with a clusterset IP.
  */
 function importedSlice(
   source: SliceSource,
@@ -225,7 +225,7 @@ function importedSlice(
   const { body, cluster, spec } = source
   const [namespace = '', service = ''] = source.key.split('/')
   const ports = body.ports.flatMap((port) => exposedPort(port, exposure.ports) ?? [])
-  // Behind a clusterset IP such a slice serves nothing; of a headless service the addresses still count.
+  // Behind a clusterset IP, a slice without a port serves nothing. For a headless service, its addresses still count.
   if (exposure.type === 'ClusterSetIP' && body.ports.length > 0 && ports.length === 0) return undefined
   const translation: Translation = {
     pairs: spec === undefined ? [] : prefixPairs(spec),
@@ -282,7 +282,7 @@ function importedEndpoint(
   })
   if (good.length === 0) return []
   const { conditions, nodeName } = endpoint
-  // From the original address: the name must be the same for every importer, and before and after renumbering.
+  // Made from the original address: the name must be the same for every importer, and before and after renumbering.
   const hostname = endpointHostname({ ...endpoint, addresses: good })
   return [
     {
@@ -291,36 +291,37 @@ function importedEndpoint(
       ...usableTopology(endpoint, (note) =>
         dropped.push({ what, reason: 'InvalidValue', message: `endpoint ${JSON.stringify(good[0])}: ${note}` }),
       ),
-      // Another cluster's node names mean nothing here, or worse, the wrong node.
+      // A node name of another cluster means nothing here, or could match a wrong node.
       ...(source.spec === undefined && nodeName !== undefined ? { nodeName } : {}),
       ...(conditions === undefined ? {} : { conditions }),
     },
   ]
 }
 
-// Families and clusterset IPs of a ServiceImport (KEP-1645 "Exporting Services", "ClusterSetIP"). Pure.
+// Plans the families and clusterset IPs of a ServiceImport (KEP-1645 "Exporting Services", "ClusterSetIP"). Pure.
 
 interface AddressInput {
   readonly key: string
   readonly facts: Pick<ServiceFacts, 'ips'>
   readonly previousIps: readonly string[]
   readonly clustersetIpRange: Prefix | undefined
-  /** Of the addresses that this cluster's own pods have. */
+  /** Address families of this cluster's own pods. */
   readonly ownFamilies: readonly IpFamily[]
 }
 
 interface AddressPlan {
-  /** In the order of ipFamilies; undefined for none. */
+  /** In the order of ipFamilies. Undefined if there are none. */
   readonly ips: readonly string[] | undefined
   readonly ipFamilies: readonly IpFamily[]
-  /** Those that pods of this cluster can use: of no other family are there endpoints here. */
+  /** Families that pods of this cluster can use. Endpoints of other families are not imported. */
   readonly usable: readonly IpFamily[]
   readonly ready: ConditionFinding
 }
 
 /**
- * Of the merged service's families those that this cluster's pods have. A headless service needs no address; a
- * ClusterSetIP one is ready once it has one: the broker gives that of IPv4, and that of IPv6 follows from it.
+ * Uses the families of the merged service that this cluster's pods have. A headless service needs no address. A
+ * ClusterSetIP service is ready once it has one: the broker assigns the IPv4 address, and the IPv6 address is derived
+ * from it.
  */
 function planAddresses(
   input: AddressInput,
@@ -346,7 +347,7 @@ function planAddresses(
   return { ips, ...families, ready: finding('True', 'Ready', 'has its clusterset IP') }
 }
 
-/** The IPv4 address that an address of a ServiceImport was made from. */
+/** The IPv4 address that a ServiceImport's address was derived from. */
 function givenFor(text: string): string {
   const address = tryParse(text)
   const v4 = address === undefined ? undefined : clustersetIpv4(address)
@@ -370,7 +371,7 @@ function ipProblem(text: string, range: Prefix | undefined): string | undefined 
   const address = tryParse(text)
   if (address === undefined) return `${JSON.stringify(text)} is not an IP address`
   if (address.family !== 4) return `${text} is no IPv4 address`
-  // Class E is where clusterset IPs come from; classifyAddress lets it pass.
+  // Clusterset IPs come from class E, which classifyAddress() accepts.
   if (classifyAddress(address) !== 'usable') return `${text} is no usable address`
   if (range !== undefined && !containsAddress(range, address)) {
     return `${text} is outside the clusterset IP range ${formatPrefix(range)}`

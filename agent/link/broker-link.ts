@@ -1,6 +1,6 @@
 /**
- * The broker as the agent's loops see it: a set of records to keep published, and a copy of everybody's records.
- * Connections, retries and the wire are behind it (protocol-link.ts).
+ * The broker as the agent's loops see it: a set of records to keep published, and a copy of all members' records.
+ * protocol-link.ts implements the connections, retries and wire format.
  */
 import type { MemberRecord, MemberStatus, StoredRecord } from '../../model/model.ts'
 import type { ClusterFacts } from '../../protocol/protocol.ts'
@@ -8,89 +8,101 @@ import type { ReplicaChange } from '../../protocol/replica/replica.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export type PublishState =
-  /** Not sent to the broker yet, or no answer yet. */
+  /** Not sent to the broker yet, or not answered yet. */
   | { readonly t: 'pending' }
-  /** The broker has it durably, exactly as desired now. */
+  /** The broker has stored exactly the current record durably. */
   | { readonly t: 'stored' }
-  /** The broker does not take it as it is now. */
+  /** The broker refuses the current record. */
   | { readonly t: 'refused'; readonly field: string; readonly reason: ReasonCode; readonly message: string }
 
 export interface Publisher {
   /**
-   * False until the broker has answered a declaration once in the life of this process: until then nothing is known.
+   * False until the broker has answered a declaration once in the life of this process. Until then, the state of all
+   * records is unknown.
    */
   readonly answered: boolean
   /**
-   * The whole set to publish, by memberKey text. Records whose object is the very same as last time are taken as
-   * unchanged without a look inside.
+   * Sets all records to publish, by memberKey text. A record that is the same object as before counts as unchanged and
+   * is not compared.
    */
   setDesired(records: ReadonlyMap<string, MemberRecord>): void
-  /** What this cluster states about itself, whenever it differs; until the first time, it is as it joined. */
+  /**
+   * Sets the facts that this cluster states about itself, whenever they change. Until the first call, the facts it
+   * joined with are used.
+   */
   setFacts(facts: ClusterFacts): void
-  /** What this cluster reports about itself. A broker of an earlier release does not get it. */
+  /** Sets what this cluster reports about itself. A broker of an earlier release does not get it. */
   setStatus(status: MemberStatus): void
-  /** What became of a record of the set last given. */
+  /** The state of a record of the current set. */
   state(key: string): PublishState
   /**
-   * Calls back after states have changed: of these records, or of any when undefined. Gives the function that ends it.
+   * Calls back after states have changed: of the given records, or of any record if undefined. Gives the function that
+   * unsubscribes.
    */
   onChange(listener: (keys: readonly string[] | undefined) => void): () => void
 }
 
 export interface ReplicaView {
   /**
-   * False until one snapshot was received whole. Stays true while the broker is away: the copy then does not change.
+   * False until one whole snapshot was received. Stays true while the broker is unreachable; the copy does not change
+   * then.
    */
   readonly synced: boolean
-  /** False while all that is known was saved by an earlier process, or by this one when it acted before. */
+  /** False while everything known was saved to disk, by an earlier process or by this one before it lost leadership. */
   readonly confirmed: boolean
-  /** Owners whose absent records are gone for certain ('' is the broker itself): see WatchMessage `synced`. */
+  /**
+   * Owners whose missing records are known to be withdrawn. '' stands for the broker itself. See WatchMessage `synced`.
+   */
   readonly complete: ReadonlySet<string>
   readonly departed: ReadonlySet<string>
-  /** Whether a record of this namespace that is not here is not at the broker either. */
+  /** Whether all records of this namespace are here, so that a missing record is also missing at the broker. */
   holds(namespace: string): boolean
   /**
-   * Namespaces in which some cluster exports something, also those that were not asked for. Undefined: nobody has said,
-   * and the records of all namespaces are here.
+   * Namespaces in which any cluster exports a service, including those without interest. If undefined, the broker has
+   * not reported them, and the records of all namespaces are here.
    */
   readonly exported: ReadonlySet<string> | undefined
-  /** A record that has not changed is the very same object as before. */
+  /** An unchanged record is the same object as before. */
   records(): Iterable<StoredRecord>
-  /** Calls back with all that has changed in the records since the last call. */
+  /** Calls back with all changes to the records since the last call. */
   onChange(listener: (changes: readonly ReplicaChange[]) => void): () => void
-  /** Calls back when `exported` has changed. */
+  /** Calls back after `exported` has changed. */
   onExported(listener: () => void): () => void
 }
 
 export interface ContactView {
   /**
-   * Members that have no connection to the broker, and for how many milliseconds, as the broker said a moment ago; all
-   * other members have one. Undefined while this cluster itself has no connection to the broker: then nothing is known.
+   * Members that have no connection to the broker, with the milliseconds since when, by the broker's latest report. All
+   * other members are connected. Undefined while this cluster itself is not connected to the broker, when nothing is
+   * known.
    */
   silent(): ReadonlyMap<string, number> | undefined
   onChange(listener: () => void): () => void
 }
 
-/** How the way to the broker does, for /status: no addresses. */
+/** The state of the connection to the broker, for /status. Contains no addresses. */
 export interface LinkState {
   readonly publish: 'closed' | 'waiting' | 'connecting' | 'declaring' | 'live'
   readonly watch: 'closed' | 'waiting' | 'connecting' | 'syncing' | 'live'
-  /** RFC 3339: since when both are live, or not. */
+  /** RFC 3339 time since when both are live, or not. */
   readonly since: string
-  /** Why there is no connection, where that has a name. */
+  /** Why there is no connection, if the cause has a reason code. */
   readonly reason?: ReasonCode
-  /** Why the broker does not take what this cluster states of itself; absent: it does. */
+  /** Why the broker refuses the facts that this cluster states. Absent if it accepts them. */
   readonly factsRefused?: ReasonCode
-  /** RFC 3339: the broker's last word. */
+  /** RFC 3339 time of the broker's last message. */
   readonly heardAt?: string
-  /** How many addresses of brokers are known, and at how many of them the last attempt failed. */
+  /** The number of known broker addresses, and how many of them failed at the last attempt. */
   readonly addresses: number
   readonly failing: number
-  /** RFC 3339. */
+  /** RFC 3339 time at which the certificate expires. */
   readonly certificateEnds?: string
-  /** At least so long the broker took to confirm each of the last three changes; absent: there were not three lately. */
+  /**
+   * The shortest time that the broker took to confirm one of the last three changes. Absent without three recent
+   * changes.
+   */
   readonly answeredMs?: number
-  /** How far the broker's clock is ahead of the one here, negative where behind; absent: not known yet. */
+  /** How far the broker's clock is ahead of the local clock, negative if it is behind. Absent while unknown. */
   readonly aheadMs?: number
 }
 
@@ -98,18 +110,17 @@ export interface BrokerLink {
   readonly publisher: Publisher
   readonly replica: ReplicaView
   readonly contact: ContactView
-  /** Namespaces whose records are of use here; undefined: all. Until it is said, nothing is asked for. */
+  /** Sets the namespaces whose records are needed here; undefined for all. Until the first call, none are requested. */
   setInterest(namespaces: ReadonlySet<string> | undefined): void
-  /** What is wrong with the connection, in words; undefined while all is well. */
+  /** The problem of the connection as text. Undefined if there is none. */
   problem(): string | undefined
   state(): LinkState
-  /** Connects, and again whenever the connection breaks, until the signal. */
+  /** Connects, and reconnects whenever the connection breaks, until the signal. */
   run(signal: AbortSignal): Promise<void>
   /**
-   * Keeps what the broker knows this cluster by from ending, until the signal; also while run() is not called. Never
-   * rejects.
+   * Keeps this cluster's identity from expiring, until the signal. Works also while run() is not called. Never rejects.
    */
   keepIdentity(signal: AbortSignal): Promise<void>
-  /** After run(): removes what is kept for the next start. This cluster has left. */
+  /** Removes the state that is kept for the next start. Called after run(), when this cluster has left. */
   forget(): Promise<void>
 }

@@ -1,9 +1,10 @@
 /**
- * Renews this cluster's certificate after two thirds of its lifetime, with the key it has: writing one file is atomic,
- * writing a key and its certificate is not. Failures are tried again. The store is the truth: a certificate is used
- * once it is stored, and a later one that somebody else stored there (another agent of this cluster, or a later join)
- * is used in its place, before it is renewed itself. The broker refuses what was replaced, after a short overlap. A
- * wrong clock is logged. It makes renewals neither follow each other without end nor come too late.
+ * Renews this cluster's certificate after two thirds of its lifetime, with the same key: writing one file is atomic,
+ * writing a key and its certificate is not. A failed renewal is tried again.
+ *
+ * The store is authoritative: a certificate is used once it is stored. If another agent of this cluster or a later join
+ * stores a later certificate there, that one is used. The broker refuses a replaced certificate after a short overlap.
+ * A wrong clock is logged. It causes neither an endless series of renewals nor a renewal that comes too late.
  */
 import { X509Certificate } from 'node:crypto'
 import { type Authorities, type BrokerClient, ProtocolError } from '../../protocol/protocol.ts'
@@ -26,29 +27,29 @@ export interface CertificateRenewalDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly agentMetrics: AgentMetrics
-  /** The client in use now. */
+  /** Gives the client in use. */
   readonly client: () => BrokerClient
-  /** Addresses to be stored with the next certificate: those that the broker named, and that have worked. */
+  /** Gives the addresses to store with the next certificate: those that the broker named and that have worked. */
   readonly learned?: () => readonly string[]
-  /** The new certificate is stored; from now on it is to be used. */
+  /** Called after the new identity is stored. The caller must use it from then on. */
   readonly onRenewed: (identity: MemberIdentity) => void
 }
 
 export interface CertificateRenewalInit {
-  /** Where the identity is kept. */
+  /** Where the identity is stored. */
   readonly store: IdentityStore
   readonly identity: MemberIdentity
 }
 
-/** The clock is looked at this often, so that a machine that slept, or whose clock was set, is not late. */
+/** The clock is checked this often, so that a suspended machine or a changed clock does not make the renewal late. */
 const LOOK_EVERY_MS = 60_000
-/** Between two renewals of which the second is due at once, because this machine's clock is ahead of the broker's. */
+/** Pause between two renewals if the second is due at once, because this machine's clock is ahead of the broker's. */
 const AGAIN = { minMs: 10 * 60_000, maxMs: 4 * 3_600_000 }
-/** Between two renewals after which the authorities are still not those that the broker says. */
+/** Pause between two renewals if the authorities still differ from those that the broker announces. */
 const BEHIND = { minMs: 5000, maxMs: 10 * 60_000 }
-/** A broker that says more is not believed. */
+/** Caps the delay that the broker may announce. */
 const MAX_WITHIN_MS = 3_600_000
-/** And the store so often while the certificate is of no use. */
+/** The store is checked this often while the certificate cannot be used. */
 const LOOK_AT_STORE_MS = 5000
 
 export class CertificateRenewal {
@@ -56,15 +57,17 @@ export class CertificateRenewal {
   readonly #store: IdentityStore
   #identity: MemberIdentity
   #facts: CertificateFacts
-  /** When this process got the certificate, by the monotonic clock; undefined: it was there before. */
+  /** When this process got the certificate, by the monotonic clock. Undefined if it was loaded at the start. */
   #gotAtMs: number | undefined
   #failure: string | undefined
   #isRefused = false
-  /** As the broker said last. */
+  /** As the broker announced them last. */
   #authorities: Authorities | undefined
-  /** When to renew because of them, monotonic; undefined: they are those that this member has. */
+  /** The monotonic time to renew because of the authorities. Undefined if this member has the announced ones. */
   #followAtMs: number | undefined
-  /** After a renewal that changed nothing, whatever the broker says meanwhile; monotonic. */
+  /**
+   * The earliest monotonic time for that renewal, after one that did not help. Later announcements do not shorten it.
+   */
   #followNotBeforeMs = 0
   readonly #behind: Backoff
   #wake = new AbortController()
@@ -77,23 +80,23 @@ export class CertificateRenewal {
     this.#behind = new Backoff(deps.clock, BEHIND)
   }
 
-  /** Why the certificate was not renewed in time; undefined while all is well. */
+  /** Why the certificate was not renewed in time. Undefined if there is no problem. */
   problem(): string | undefined {
     return this.#failure
   }
 
-  /** When the certificate ends, milliseconds since 1970. */
+  /** When the certificate expires, in milliseconds since 1970. */
   get endsMs(): number {
     return this.#facts.notAfterMs
   }
 
-  /** The broker refuses the certificate, or does so no longer. Another one may be in the store. */
+  /** Takes whether the broker refuses the certificate. If it does, the store is checked for another one. */
   takeRefusal(isRefused: boolean): void {
     this.#isRefused = isRefused
     if (isRefused) this.#wake.abort(new Error('the certificate is refused'))
   }
 
-  /** The broker has said which authorities count. Where this member has others, it renews within the time that is said. */
+  /** Takes the authorities that the broker announces. If they differ, the member renews within the announced time. */
   takeAuthorities(authorities: Authorities): void {
     const { clock } = this.#deps
     this.#authorities = authorities
@@ -106,7 +109,7 @@ export class CertificateRenewal {
     this.#wake.abort(new Error('the authorities have changed'))
   }
 
-  /** Until the signal. Never rejects. */
+  /** Runs until the signal. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { agentMetrics, clock } = this.#deps
     const backoff = new Backoff(clock, { minMs: 5000, maxMs: 10 * 60_000 })
@@ -136,7 +139,10 @@ export class CertificateRenewal {
     return this.#followAtMs === undefined ? due : Math.min(due, this.#followAtMs - monotonicMs)
   }
 
-  /** With another identity: it may still be behind, where one replica of the broker knows more than another. */
+  /**
+   * Decides again whether the authorities require a renewal. The new identity may still be behind, if one replica of
+   * the broker knows more than another.
+   */
   #follow(): void {
     if (this.#authorities !== undefined && isBehind(this.#identity, this.#authorities)) {
       this.#followNotBeforeMs = this.#deps.clock.monotonic() + this.#behind.next()
@@ -148,15 +154,15 @@ export class CertificateRenewal {
     this.#followAtMs = undefined
   }
 
-  /** Over before its time when the broker says that the certificate is refused. */
+  /** Ends early if the broker refuses the certificate or announces other authorities. */
   async #sleep(ms: number, signal: AbortSignal): Promise<void> {
     if (this.#wake.signal.aborted) this.#wake = new AbortController()
     await this.#deps.clock.sleep(ms, AbortSignal.any([signal, this.#wake.signal])).catch(() => undefined)
   }
 
   /**
-   * Over before its time when somebody has stored another identity: one that has ended, or is refused, cannot renew
-   * itself.
+   * Ends early if another process has stored another identity: a certificate that has expired or is refused cannot
+   * renew itself.
    */
   async #pause(ms: number, signal: AbortSignal): Promise<void> {
     const { clock } = this.#deps
@@ -169,13 +175,13 @@ export class CertificateRenewal {
 
   async #adopt(): Promise<boolean> {
     const { clock, logger, onRenewed } = this.#deps
-    // Where it cannot be read, the next look may.
+    // A store that cannot be read is read again at the next check.
     const stored = await this.#store.read().catch(() => undefined)
     if (stored === undefined || stored.cluster !== this.#identity.cluster) return false
     if (stored.clusterset !== this.#identity.clusterset) return false
     const { serial, notBeforeMs, notAfterMs, renews } = readCertificate(stored.certificate)
     if (serial === this.#facts.serial || notAfterMs <= clock.now()) return false
-    // An earlier one, as from a copy of the store, is of use only where this one is of none.
+    // An earlier certificate, such as one from a backup of the store, is used only if the present one is unusable.
     const isOfUse = this.#facts.notAfterMs > clock.now() && !this.#isRefused
     if (isOfUse && notBeforeMs < this.#facts.notBeforeMs) return false
     this.#use(stored)
@@ -199,9 +205,9 @@ export class CertificateRenewal {
     const askedMs = clock.now()
     try {
       const { certificate, caBundle } = await client().renew(await createCsr(this.#identity.key), signal)
-      // "sealane leave" removes the identity: it must not come back.
+      // "sealane leave" removes the identity, which must not be written again.
       signal.throwIfAborted()
-      // What takes the place of the identity cannot be taken back.
+      // Checks the answer first, since the stored identity cannot be restored once it is replaced.
       const { caBundle: trusted } = this.#identity
       const firstAuthority = this.#identity.firstAuthority ?? trusted.slice(0, 1).map(fingerprint).join()
       const problem = certificateProblem({ ...this.#identity, trusted }, { certificate, caBundle }, clock.now())
@@ -245,9 +251,11 @@ function endOf(ms: number): string {
   return new Date(ms).toISOString()
 }
 
-// Whether this member has the authorities that the broker says. Pure.
+// Compares this member's authorities with those that the broker announces. Pure.
 
-/** True where it trusts others, or its certificate is not of the one that signs now: then it is to be renewed. */
+/**
+ * Whether the member must renew: it trusts other authorities, or the signing authority did not issue its certificate.
+ */
 export function isBehind(
   { caBundle, certificate }: Pick<MemberIdentity, 'caBundle' | 'certificate'>,
   { bundle, signing }: Authorities,

@@ -1,20 +1,21 @@
-/** When a certificate is to be renewed, and what it says of the clocks. Pure. */
+/** Plans when a certificate is renewed, and detects wrong clocks from it. Pure. */
 import { BACKDATE_MS, type CertificateFacts } from '../../protocol/identity/identity.ts'
 
 export interface RenewalTime {
-  /** By the clock of this machine, which may be wrong. */
+  /** The time of this machine's clock, which may be wrong. */
   readonly nowMs: number
   readonly monotonicMs: number
-  /** When this process got the certificate, by the monotonic clock. */
+  /** When this process got the certificate, by the monotonic clock. Undefined if it was loaded at the start. */
   readonly gotAtMs: number | undefined
 }
 
-/** Clocks may differ by this much: the broker refuses a join beyond it as well. */
+/** The largest accepted clock difference. The broker refuses a join beyond it. */
 const MAX_SKEW_MS = 5 * 60_000
 
 /**
- * Milliseconds until it is to be renewed; 0 or less: now. After two thirds of its life, by whichever clock says so
- * first: one that is behind must not let it end, and one of which a certificate comes from the future is asked nothing.
+ * Milliseconds until the renewal is due; 0 or less means now. It is due after two thirds of the lifetime by the wall
+ * clock or the monotonic clock, whichever is first, so that a clock that is behind does not let the certificate expire.
+ * If a loaded certificate starts in the future, the clock is wrong and the renewal is due now.
  */
 export function renewalDueInMs(facts: CertificateFacts, { nowMs, monotonicMs, gotAtMs }: RenewalTime): number {
   const byClock = facts.renewAtMs - nowMs
@@ -23,8 +24,8 @@ export function renewalDueInMs(facts: CertificateFacts, { nowMs, monotonicMs, go
 }
 
 /**
- * What to log where a certificate that was requested and came in this time shows that the clocks differ; undefined:
- * they do not.
+ * The message to log if the certificate's issue time is outside the time between request and answer, which shows that
+ * the clocks differ. Undefined if they do not.
  */
 export function clockDoubt(facts: CertificateFacts, askedMs: number, nowMs: number): string | undefined {
   const brokerMs = issuedAtMs(facts)
@@ -35,13 +36,17 @@ export function clockDoubt(facts: CertificateFacts, askedMs: number, nowMs: numb
   )
 }
 
-/** This part of the life of the present one is left when a premature one is taken all the same. */
+/**
+ * A premature certificate is accepted once 1/LAST_PART of the lifetime has passed since the present one was due for
+ * renewal.
+ */
 const LAST_PART = 6
 
 /**
- * The next certificate begins in the future: a replica of the broker has a clock that is ahead, and the others would
- * refuse it until then. It is not taken while the present one has time, unless this machine is the one that is behind,
- * as the present one shows, or may be: towards its end any other is better.
+ * Whether to reject the next certificate because it starts in the future. A replica of the broker then has a clock that
+ * is ahead, and the other replicas would refuse the certificate until it starts. It is accepted if the present
+ * certificate also starts in the future, since this machine's clock is then behind, and if the present certificate
+ * nears its end.
  */
 export function isPremature(next: CertificateFacts, present: CertificateFacts, time: RenewalTime): boolean {
   if (next.notBeforeMs <= time.nowMs || present.notBeforeMs > time.nowMs) return false

@@ -1,4 +1,6 @@
-/** The BrokerLink over protocol/: identity and replica from disk, two sessions, one client, certificate renewal. */
+/**
+ * Implements BrokerLink with protocol/: identity and replica from disk, two sessions, one client, certificate renewal.
+ */
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { nameHash } from '../../model/model.ts'
@@ -25,7 +27,7 @@ import type { AgentConfig, AgentMetrics } from '../loop/loop.ts'
 import type { BrokerLink, ContactView, LinkState, Publisher, ReplicaView } from './broker-link.ts'
 import { CertificateRenewal } from './certificate-renewal.ts'
 
-// Since when the way to the broker is open or not, and when the broker was heard last.
+// Records since when the connection to the broker is live or not, and when the broker last sent a message.
 
 export class LinkLife {
   readonly #clock: Pick<Clock, 'now'>
@@ -38,7 +40,7 @@ export class LinkLife {
     this.#sinceMs = clock.now()
   }
 
-  /** Takes whether all of it is live now. */
+  /** Takes whether both sessions are live. */
   onState(isLive: boolean): void {
     if (isLive === this.#isLive) return
     this.#isLive = isLive
@@ -49,14 +51,14 @@ export class LinkLife {
     this.#heardMs = this.#clock.now()
   }
 
-  /** RFC 3339, both. */
+  /** Both times as RFC 3339. */
   times(): { readonly since: string; readonly heardAt?: string } {
     const heardAt = this.#heardMs === undefined ? {} : { heardAt: timeText(this.#heardMs) }
     return { since: timeText(this.#sinceMs), ...heardAt }
   }
 }
 
-/** Whole seconds. A clock that is beyond what a date can say is told as the first of all times. */
+/** RFC 3339 in whole seconds. Gives 1970 for a time that a Date cannot represent. */
 export function timeText(ms: number): string {
   const date = new Date(ms)
   return Number.isNaN(date.getTime()) ? '1970-01-01T00:00:00Z' : date.toISOString().replace(/\.\d+Z$/, 'Z')
@@ -67,20 +69,20 @@ export interface LinkDeps {
   readonly logger: Logger
   readonly metrics: Metrics
   readonly agentMetrics: AgentMetrics
-  /** The broker has said why it takes this cluster for no member; undefined when it takes it for one. */
+  /** Called with the reason why the broker does not accept this cluster as a member, or with undefined if it does. */
   readonly onRefused: (why: string | undefined, reason?: ReasonCode) => void
-  /** What the broker knows this process by (newProcessMark()). Absent: it is not known again. */
+  /** Identifies this process to the broker (newProcessMark()). If absent, the broker cannot recognize it. */
   readonly processMark?: string
-  /** setInterest() will say what is asked for; until then nothing is. Absent: everything is asked for. */
+  /** Whether records are requested only after setInterest(). If absent, all records are requested. */
   readonly followsInterest?: boolean
 }
 
-/** Refused records are offered again after this time: an operator may have changed the broker's rules. */
+/** Refused records are sent again after this time, since an operator may have changed the broker's rules. */
 const RETRY_REFUSED_MS = 5 * 60_000
 
 /**
- * Throws IdentityFileError when this site has not joined or its identity cannot be read. A damaged replica file is
- * logged and replaced: the broker has everything, and the local API keeps what it holds.
+ * Throws IdentityFileError if this site has not joined or its identity cannot be read. A damaged replica file is logged
+ * and replaced: the broker has all records, and the local API keeps what it holds.
  */
 export async function openBrokerLink(deps: LinkDeps, config: AgentConfig): Promise<BrokerLink> {
   const identity = await config.identity.read()
@@ -92,7 +94,7 @@ export async function openBrokerLink(deps: LinkDeps, config: AgentConfig): Promi
   return new ProtocolLink(deps, config, { identity, file, store, replica: await loadReplica(store, deps.logger) })
 }
 
-/** Another clusterset, or another id in it, must never see the records of this one. */
+/** A member of another clusterset, or with another id, must never read the records of this one. */
 function replicaName({ cluster, clusterset, caBundle, firstAuthority }: MemberIdentity): string {
   const first = firstAuthority === undefined ? caBundle.slice(0, 1).map(fingerprint) : [firstAuthority]
   return `replica-${nameHash(cluster, clusterset, ...first)}`
@@ -113,7 +115,7 @@ async function loadReplica(store: ReplicaStore, logger: Logger): Promise<Replica
 
 interface LinkInit {
   readonly identity: MemberIdentity
-  /** Of the saved replica. */
+  /** Path of the saved replica. */
   readonly file: string
   readonly store: ReplicaStore
   readonly replica: Replica
@@ -233,7 +235,7 @@ class ProtocolLink implements BrokerLink {
 
   async keepIdentity(signal: AbortSignal): Promise<void> {
     await this.#renewal.run(signal)
-    // A renewal at the very end has opened it anew.
+    // A last renewal may have opened the client again.
     this.#client.close()
   }
 
@@ -262,10 +264,12 @@ class ProtocolLink implements BrokerLink {
     this.#deps.onRefused(error?.message, error?.reason)
   }
 
-  /** The sessions' streams break with the old client; they resume with the new one after their shortest pause. */
+  /**
+   * Closing the old client breaks the sessions' streams. They resume with the new client after their shortest pause.
+   */
   #replaceClient(identity: MemberIdentity): void {
     const old = this.#client
-    // Another token may name another broker; of the same one everything stays known.
+    // Another token may name another broker. For the same broker, the results of past attempts are kept.
     if (!this.#book.has(identity.brokerAddresses)) this.#book = this.#bookOf(identity)
     this.#client = this.#open(identity)
     old.close()
@@ -290,12 +294,12 @@ class ProtocolLink implements BrokerLink {
   }
 }
 
-/** Undefined: it has no name of its own. */
+/** Undefined if the cause has no reason code. */
 function noConnectionReason(error: Error | undefined): ReasonCode | undefined {
   return reasonOf(error) ?? (error instanceof BrokerUnreachableError ? 'BrokerSilent' : undefined)
 }
 
-/** Other refusals are about a moment; these about who we are, and whom we take for the broker. */
+/** These refusals concern this member's identity, or the broker's. All other refusals are temporary. */
 function isAboutUs(error: Error | undefined): error is RefusedError | CertificateError {
   if (error instanceof CertificateError) return true
   return error instanceof RefusedError && (error.code === 'PermissionDenied' || error.code === 'Unauthenticated')
@@ -342,7 +346,7 @@ function replicaViewOf(
   }
 }
 
-/** The broker speaks every few seconds; after so long without a word, what it said is no news. */
+/** The broker reports every few seconds. After this time without a report, the last one is outdated. */
 const CONTACT_STALE_MS = 60_000
 
 class LatestContact implements ContactView {

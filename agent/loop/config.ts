@@ -1,4 +1,4 @@
-/** Configuration of the agent; compose/site/agent.ts fills it from site.yaml and flags. */
+/** The configuration of the agent. compose/site/agent.ts fills it from site.yaml and flags. */
 import { join } from 'node:path'
 import { HEARTBEAT_MS } from '../../model/lanes/lanes.ts'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
@@ -7,34 +7,38 @@ import { type IdentityStore, folderIdentity } from '../../protocol/membership/me
 import type { LoopInit } from '../../reconcile/reconcile.ts'
 
 export interface AgentConfig {
-  /** Key, certificate, CA and broker address, as `sealane join` left them. */
+  /** Key, certificate, CA and broker address, as `sealane join` wrote them. */
   readonly identity: IdentityStore
-  /** The replica is kept here across restarts. */
+  /** The directory that keeps the replica across restarts. */
   readonly replicaDirectory: string
-  /** What this cluster states about itself; sent to the broker whenever it differs. Undefined: as it joined. */
+  /**
+   * The facts that this cluster states about itself, sent to the broker whenever they change. If undefined, those it
+   * joined with stay.
+   */
   readonly facts: ClusterFacts | undefined
-  /** Guarded namespaces (`default`, kube-*, openshift*, our own) whose services may be imported all the same. */
+  /** Guarded namespaces (`default`, kube-*, openshift*, Sealane's own) whose services may be imported. */
   readonly allowedNamespaces: readonly string[]
   /**
-   * A cluster that had neither a connection to the broker nor a lane to this one for so long loses its endpoints here.
+   * How long a cluster may have neither a connection to the broker nor a lane to this cluster. After that, its
+   * endpoints are removed here.
    */
   readonly leaseMs: number
-  /** Where the Leases of the other clusters are kept. */
+  /** The namespace of the other clusters' Leases. */
   readonly leaseNamespace: string
-  /** Objects of nodes that are gone: on Kubernetes the garbage collector removes them. */
+  /** Whether the agent removes the objects of removed nodes. On Kubernetes, the garbage collector does so. */
   readonly removesOrphans: boolean
-  /** A Node that is away for less than this keeps its objects: editors remove a file and put it back. */
+  /** A Node that is missing for less than this keeps its objects, since editors remove a file and write it again. */
   readonly orphanGraceMs: number
-  /** At most one report to the others, and one about what they report, in so long. */
+  /** The shortest time between two reports to the other members, and between two evaluations of their reports. */
   readonly reportMs: number
-  /** How often gateways of this cluster write their status at least. */
+  /** The longest time between two status writes of a gateway of this cluster. */
   readonly heartbeatMs: number
   readonly loop: LoopInit
 }
 
 /**
- * Small pauses: a change should be seen elsewhere within milliseconds. Drift is repaired every 30 s. What fails is one
- * object mostly (a webhook that is down, say), and news about all the others does not wait for it.
+ * The pauses are short, so that a change reaches other clusters within milliseconds. Drift is repaired every 30 s. A
+ * failure mostly concerns one object (such as a webhook that is down), and changes of other objects do not wait for it.
  */
 export const AGENT_LOOP: LoopInit = {
   minMs: 2,
@@ -44,15 +48,15 @@ export const AGENT_LOOP: LoopInit = {
   pokedRetryMs: 1000,
 }
 
-/** Defaults for a site whose state is in `stateDirectory`. */
+/** The default configuration of a site with its state in `stateDirectory`. */
 export function agentConfig(stateDirectory: string, change: Partial<AgentConfig> = {}): AgentConfig {
   return {
     identity: folderIdentity(join(stateDirectory, 'identity')),
     replicaDirectory: join(stateDirectory, 'agent'),
     facts: undefined,
     allowedNamespaces: [],
-    // Long, because a cluster that cannot be reached for a while is not gone. The lanes' probes take a dead cluster out
-    // of DNS and balancing within a second anyway.
+    // Long, because a cluster that is unreachable for a while is not gone. The lanes' probes remove a dead cluster from
+    // DNS and load balancing within a second anyway.
     leaseMs: 10 * 60_000,
     leaseNamespace: SYSTEM_NAMESPACE,
     removesOrphans: false,

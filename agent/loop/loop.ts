@@ -1,4 +1,4 @@
-/** What every loop of the agent is given: configuration, metrics, findings, a writer to the local API. */
+/** Common inputs of the agent's loops: configuration, metrics, findings, a writer to the local API. */
 export { type AgentConfig, agentConfig } from './config.ts'
 export { type AgentMetrics, type LoopParts, agentMetrics, clusterDnsGauge, loopDeps } from './metrics.ts'
 export { MirrorWriter } from './mirror-writer.ts'

@@ -1,4 +1,4 @@
-/** Everything that the agent counts itself; the sessions with the broker count in protocol/. */
+/** The agent's own metrics. The sessions with the broker have theirs in protocol/. */
 import type { Clock, LoopDeps } from '../../reconcile/reconcile.ts'
 import { reportedLoop } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -89,7 +89,7 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
   }
 }
 
-/** Without a value until the cluster DNS has been asked. */
+/** Has no value until the cluster DNS has been asked. */
 export function clusterDnsGauge(metrics: Metrics): Gauge {
   return metrics.gauge({
     name: 'sealane_agent_cluster_dns_answers',
@@ -98,7 +98,7 @@ export function clusterDnsGauge(metrics: Metrics): Gauge {
   })
 }
 
-// What the agent's loops have in common: how their rounds are counted.
+// Counts and logs the rounds of the agent's loops.
 
 export interface LoopParts {
   readonly clock: Clock
@@ -106,7 +106,7 @@ export interface LoopParts {
   readonly metrics: AgentMetrics
 }
 
-/** `loop` names it in metrics and log lines. */
+/** `loop` is the name of the loop in metrics and log lines. */
 export function loopDeps({ clock, logger, metrics }: LoopParts, loop: string): LoopDeps {
   return reportedLoop({
     clock,

@@ -1,6 +1,6 @@
 /**
- * Brings the local API to what is desired with as few writes as possible. It compares with the caches, so drift is
- * repaired, and remembers what it has compared, so that an object that has not changed costs one look.
+ * Writes the desired objects to the local API with as few writes as possible. It compares with the caches, so drift is
+ * repaired. It remembers what it has compared, so an unchanged object costs one lookup.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { type ClusterApi, ClusterApiError, type ClusterApiErrorCode } from '../../kubeapi/kubeapi.ts'
@@ -21,15 +21,15 @@ export interface MirrorWriterDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: AgentMetrics
-  /** Id of this cluster: its own Cluster is marked when all others are written, and so says that they are. */
+  /** Id of this cluster. Its own Cluster is labelled last, so the label means that all other Clusters are written. */
   readonly own?: string
 }
 
 interface Remembered {
   readonly desired: KubeObject
-  /** The cached object that was found to be right, or that our write was about; the cache may lag behind. */
+  /** The cached object that was found correct, or that was cached before our write. The cache may lag behind. */
   readonly present: KubeObject | undefined
-  /** When it was written, monotonic; undefined when it was found to be right. */
+  /** When the object was written, monotonic. Undefined if it was found correct. */
   readonly writtenAt: number | undefined
 }
 
@@ -42,44 +42,47 @@ interface Refused {
 
 type Verb = 'apply' | 'applyStatus' | 'remove'
 
-/** Writes under way at once. */
+/** The number of concurrent writes. */
 const PARALLEL_WRITES = 16
-/** The cache shows a write sooner than this, unless something undid it in between. */
+/** The cache shows a write within this time, unless another change reverted it. */
 const LAG_MS = 30_000
-/** What the API has refused is offered again after this time, or when something about it has changed. */
+/**
+ * A refused object is tried again after this time, or when the object, its cached state or its namespace has changed.
+ */
 const REFUSED_MS = 30_000
-/** Beyond this many refusals the oldest are forgotten, so they may be logged and tried again. */
+/** Beyond this number, the oldest refusals are forgotten, so these objects may be tried and logged again. */
 const MAX_REFUSED = 2000
-/** How an API server says that a namespace ends, or is no more. */
+/** How an API server reports that a namespace is terminating or does not exist. */
 const NAMESPACE_GONE_CODES: ReadonlySet<ClusterApiErrorCode> = new Set(['Conflict', 'Forbidden', 'NotFound'])
 const NAMESPACE_GONE = /being terminated|namespaces "[^"]*" not found/
 
 export class MirrorWriter {
   readonly #deps: MirrorWriterDeps
   readonly #remembered = new Map<string, Remembered>()
-  /** Refusals already logged, by object: the same one is not logged in every round. */
+  /** Refusals that were logged, by object, so that no round logs the same one again. */
   readonly #reported = new Map<string, string>()
-  /** By verb and object. */
+  /** Refusals by verb and object. */
   readonly #refused = new Map<string, Refused>()
 
   constructor(deps: MirrorWriterDeps) {
     this.#deps = deps
   }
 
-  /** To be called when an object has vanished from the cache: our write may be what has vanished. */
+  /** Must be called when an object is removed from the cache: the removed object may be the one that was written. */
   forget(object: { readonly kind: Kind; readonly metadata: ObjectMeta }): void {
     this.#remembered.delete(objectKeyText(object))
   }
 
-  /** True while the API does not take the object as it is. */
+  /** Whether the API refuses the object in its present form. */
   isRefused(object: KubeObject): boolean {
     return this.#isHeld('apply', object)
   }
 
   /**
-   * Applies what differs: endpoints first, since who finds a new service finds its endpoints; then what gives addresses
-   * up, since gateways use no cluster that claims what another one still has. This cluster's own Cluster gets its mark
-   * last, when all others are there that the API takes. Goes on past failures and gives those that may pass.
+   * Applies the objects that differ. Slices come first, so that a client that finds a new service finds its endpoints.
+   * Clusters that lose a pod CIDR come next, since gateways ignore a cluster that claims a range that another one still
+   * has. This cluster's own Cluster is labelled last, once all other Clusters that the API accepts exist. A failure
+   * does not stop the other writes. Gives the failures that a later try may resolve.
    */
   async apply(objects: ReadonlyMap<string, KubeObject>, signal: AbortSignal): Promise<ClusterApiError[]> {
     const groups: readonly [slices: KubeObject[], givingUp: KubeObject[], others: KubeObject[]] = [[], [], []]
@@ -99,7 +102,7 @@ export class MirrorWriter {
     return [...failures, ...(await this.#all('apply', own, signal))]
   }
 
-  /** Replaces the status of each object. Failures as with apply. */
+  /** Replaces the status of each object. Gives failures as apply() does. */
   applyStatuses(objects: readonly KubeObject[], signal: AbortSignal): Promise<ClusterApiError[]> {
     return this.#all(
       'applyStatus',
@@ -108,7 +111,7 @@ export class MirrorWriter {
     )
   }
 
-  /** Removes objects, kind after kind in the order given. Failures as with apply. */
+  /** Removes the objects, one kind after the other in the given order. Gives failures as apply() does. */
   async remove(objects: readonly KubeObject[], signal: AbortSignal): Promise<ClusterApiError[]> {
     const failures: ClusterApiError[] = []
     for (const kind of new Set(objects.map((object) => object.kind))) {
@@ -123,15 +126,15 @@ export class MirrorWriter {
     return this.#present(object)?.metadata.labels?.[LABEL_APP_MANAGED_BY] !== APP_MANAGED_BY_SEALANE
   }
 
-  /** It could not be written, and may be later. One that the API refuses holds nothing up. */
+  /** Whether a Cluster could not be written but may be later. A Cluster that the API refuses delays nothing. */
   #isLateCluster(object: KubeObject): boolean {
     const known = this.#remembered.has(objectKeyText(object)) || this.#isHeld('apply', object)
     return object.kind === 'Cluster' && !known
   }
 
   /**
-   * The Clusters among them are there, as the API says now: where its CustomResourceDefinition was taken away and came
-   * back, the cache may show them still.
+   * Whether the Clusters among the objects exist in the API now. If their CustomResourceDefinition was deleted and
+   * restored, the cache may still show deleted ones.
    */
   async #areThere(objects: readonly KubeObject[], failures: ClusterApiError[], signal: AbortSignal): Promise<boolean> {
     for (const { kind, metadata } of objects) {
@@ -147,7 +150,7 @@ export class MirrorWriter {
     return true
   }
 
-  /** A Cluster that loses a pod CIDR. */
+  /** Whether the desired Cluster loses a pod CIDR. */
   #givesUp(desired: KubeObject): boolean {
     if (desired.kind !== 'Cluster') return false
     const present = this.#deps.api.cache('Cluster').get(desired.metadata.name)
@@ -158,12 +161,11 @@ export class MirrorWriter {
     const present = this.#present(desired)
     const last = this.#remembered.get(key)
     if (last !== undefined && last.present === present && isSame(last.desired, desired)) {
-      // Written, and the cache does not show it yet; or it shows what others added, which writing again will not
-      // change.
+      // The cache does not show the write yet, or it shows additions by others that another write would not change.
       if (last.writtenAt === undefined || this.#deps.clock.monotonic() - last.writtenAt < LAG_MS) return true
     }
     if (present === undefined) return false
-    // An API server may add defaults to a slice, so there our own part decides, once it has been written as it is.
+    // An API server may add defaults to a slice, so once our part has been written, only our part counts.
     const written = last !== undefined && isSame(last.desired, desired)
     const applied = this.#deps.api.asApplied(desired)
     const right =
@@ -208,14 +210,14 @@ export class MirrorWriter {
     return failures
   }
 
-  /** Gives the error when trying again later may help. What the API will never take is only logged. */
+  /** Gives the error if a later try may succeed. Other refusals are only logged. */
   async #one(verb: Verb, object: KubeObject, signal: AbortSignal): Promise<ClusterApiError | undefined> {
     const { metrics, logger } = this.#deps
     const key = objectKeyText(object)
-    // As known before the write: what is made while it is refused lifts the refusal.
+    // The state before the write: a namespace that is created during the refused write then lifts the refusal.
     const present = this.#present(object)
     const namespace = this.#namespace(object)
-    // Remembered before it is done: who forgets it meanwhile has seen it come and go.
+    // Stored before the write completes, so that forget() also covers an object that is created and removed meanwhile.
     const done: Remembered = { desired: object, present, writtenAt: this.#deps.clock.monotonic() }
     if (verb === 'apply') this.#remembered.set(key, done)
     try {
@@ -227,7 +229,7 @@ export class MirrorWriter {
       const ending = verb === 'apply' && this.#isNamespaceGone(object, error)
       if (!ending && error.code !== 'Forbidden' && error.code !== 'Invalid') return error
       const text = `${verb}: ${error.message}`
-      // That a namespace ends is no failure, and its end is seen in the cache a moment later.
+      // A terminating namespace is not a failure, and the cache shows its end a moment later.
       const level = ending ? 'debug' : 'warn'
       if (this.#reported.get(key) !== text) {
         logger[level]('object not written', { reason: 'ObjectNotWritten', object: key, verb, why: error.message })
@@ -263,7 +265,7 @@ export class MirrorWriter {
   }
 }
 
-/** The latest comes last. */
+/** Moves the key to the end, so that the first key is the oldest. */
 function remember<V>(map: Map<string, V>, key: string, value: V): void {
   map.delete(key)
   map.set(key, value)
@@ -275,16 +277,16 @@ function isSame(a: KubeObject, b: KubeObject): boolean {
   return a === b || isDeepStrictEqual(a, b)
 }
 
-// Whether the local API already holds what is desired. Pure.
+// Compares the local API's objects with the desired ones. Pure.
 
 type Loose = KubeObject & { readonly status?: unknown }
 
-/** True when everything that we write is exactly so, and there is nothing else. Status is not compared. */
+/** Whether all parts that we write are equal and nothing else is there. Ignores the status. */
 function holdsExactly(present: KubeObject, desired: KubeObject): boolean {
   return isDeepStrictEqual(ownedParts(present), ownedParts(desired))
 }
 
-/** True when everything that we write is so; an API server or another controller may have added something. */
+/** Whether all parts that we write are equal. An API server or another controller may have added others. */
 function holdsAtLeast(present: KubeObject, desired: KubeObject): boolean {
   return covers(ownedParts(present), ownedParts(desired))
 }

@@ -1,4 +1,4 @@
-/** What the loops share: the latest result of each, and a call when it has changed. */
+/** Shares the latest result of each loop with the other loops, and calls them when it changes. */
 import { isDeepStrictEqual } from 'node:util'
 import type { NotImportedReason, ServiceKey } from '../../model/model.ts'
 import type { NeededRange } from '../../model/addresses/addresses.ts'
@@ -7,37 +7,37 @@ import { Listeners } from '../../reconcile/reconcile.ts'
 import type { ExportPlan, Importers } from '../export/export.ts'
 import type { ImportPlan } from '../import/import.ts'
 
-/** What the mirror loop has come to. */
+/** The results of the mirror loop. */
 export interface ImportFindings {
   readonly plan: ImportPlan
-  /** That exist here and are not terminating. */
+  /** Namespaces that exist here and are not terminating. */
   readonly namespaces: ReadonlySet<string>
-  /** Why services of namespaces that are here are not imported all the same. Changes in place. */
+  /** Why services of existing namespaces are not imported. The map is changed in place. */
   readonly problems: ReadonlyMap<ServiceKey, NotImportedReason>
 }
 
-/** Who imports what this cluster exports. */
+/** The results of the report loop: which members import what this cluster exports. */
 export interface ImporterFindings {
   readonly importers: Importers
   /**
-   * Exports that the broker has had for so long that every member has had the time to say no, and since when it has
-   * them.
+   * Exports that the broker has stored for so long that every member had time to report a problem, with the monotonic
+   * time since when it stores them.
    */
   readonly settled: ReadonlyMap<ServiceKey, number>
 }
 
 export class SharedFindings {
-  /** From the publish loop: what this cluster offers now. Undefined until its caches are synced. */
+  /** From the publish loop: what this cluster exports. Undefined until the caches are synced. */
   exportPlan: ExportPlan | undefined
-  /** From the mirror loop: conflicts that own exports are part of. */
+  /** From the mirror loop: conflicts that this cluster's exports take part in. */
   ownFindings: ReadonlyMap<ServiceKey, ConflictFinding> = new Map()
-  /** From the contact loop: clusters taken as dead. Undefined until it has looked once. */
+  /** From the contact loop: clusters that are treated as dead. Undefined until its first round. */
   expired: ReadonlySet<string> | undefined
-  /** From the mirror loop. Undefined until a whole snapshot of the broker was mirrored. */
+  /** From the mirror loop. Undefined until a whole snapshot of the broker has been mirrored. */
   imports: ImportFindings | undefined
-  /** From the needs loop: what no other cluster's pods may have here. Empty until it has looked once. */
+  /** From the needs loop: ranges that no other cluster's pods may have here. Empty until its first round. */
   needed: readonly NeededRange[] = []
-  /** From the report loop. Undefined until it has looked once. */
+  /** Undefined until the report loop's first round. */
   importers: ImporterFindings | undefined
   readonly #onImports = new Listeners()
   readonly #onImporters = new Listeners()
@@ -56,7 +56,7 @@ export class SharedFindings {
   setOwnFindings(findings: ReadonlyMap<ServiceKey, ConflictFinding>): void {
     const before = this.ownFindings
     const changed = new Set<ServiceKey>()
-    // Plans hand out the very same objects while nothing has changed.
+    // Plans give the same objects while nothing has changed.
     for (const [key, finding] of findings) if (before.get(key) !== finding) changed.add(key)
     for (const key of before.keys()) if (!findings.has(key)) changed.add(key)
     this.ownFindings = findings
@@ -96,7 +96,7 @@ export class SharedFindings {
     this.#onImporters.add(listener)
   }
 
-  /** Called with the services whose published records are not what they were; the first time also with none. */
+  /** Called with the services whose published records have changed. The first call may have none. */
   onExports(listener: (keys: ReadonlySet<ServiceKey>) => void): void {
     this.#onExports.add(listener)
   }

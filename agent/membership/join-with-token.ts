@@ -1,6 +1,6 @@
 /**
- * Joining from inside a real cluster: the agent makes the key here, and it never leaves. The installer brings a token
- * and nothing else. Until the join has worked, the agent reports to the waiting `sealane join` what prevents it.
+ * Joins a Kubernetes cluster from within: the agent generates the key, which never leaves the cluster. The installer
+ * only provides a token. Until the join succeeds, the agent reports the cause to the waiting `sealane join`.
  */
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import {
@@ -43,18 +43,18 @@ export interface JoinWithTokenInit {
   readonly store: JoinStore
 }
 
-/** A token that was refused is looked at again this often: a new one may lie there. */
+/** After a refusal, the token is checked this often, since a user may store a new one. */
 const LOOK_MS = 1000
-/** The clock may be set, and the identity be renewed or taken away, meanwhile. */
+/** The identity is checked this often: the clock may be changed, and the identity renewed or removed. */
 const LOOK_AT_IDENTITY_MS = 5000
-/** A broker, or an API server, that does not answer is asked again after so long. */
+/** The pause before another try if the broker or the API server does not answer. */
 const AWAY_MS = 5000
-/** And so is one whose operator has not accepted this cluster yet, until then. */
+/** The pause between tries while the broker's operator has not approved this cluster. */
 const UNAPPROVED_MS = APPROVAL_PACE.maxMs
 
 /**
- * Resolves once this cluster has an identity; at once when it has one, ended or not. Rejects only with the signal's
- * reason, or when the JoinStore cannot be read or written.
+ * Resolves once this cluster has an identity, expired or not. Rejects only with the signal's reason, or if the identity
+ * or the JoinStore cannot be read or written.
  */
 export async function joinWithToken(
   deps: ComponentDeps & { readonly api: ClusterApi },
@@ -87,11 +87,11 @@ export async function joinWithToken(
   }
   state = undefined
   attempt.forget()
-  // With one that has ended the agent goes on as it can, and rejoinWhenEnded() needs the token.
+  // With an expired identity, the agent runs as far as it can, and rejoinWhenEnded() needs the token.
   if (known === undefined || endOfIdentity(known) > deps.clock.now()) await dropToken(deps, store, signal)
 }
 
-/** A process that runs with the earlier identity has to start again. */
+/** The cluster has joined again, so a process that uses the earlier identity must restart. */
 export class JoinedAnewError extends Error {
   constructor(cluster: ClusterId) {
     super(`cluster ${cluster} has joined anew: the agent starts again, with its new identity`)
@@ -100,9 +100,9 @@ export class JoinedAnewError extends Error {
 }
 
 /**
- * Beside the running agent, until the signal or until the cluster leaves. Once its certificate has ended, a token makes
- * another one of the same id; until one comes everything stays as it is. In the place of an identity that somebody took
- * away a token may lie: then it is joined anew. Throws JoinedAnewError when that is done.
+ * Runs beside the agent, until the signal or until the cluster leaves. Once the certificate has expired, a token gives
+ * the same cluster id a new identity. Until a token is stored, nothing changes. If another process has removed the
+ * identity and stored a token, the cluster joins with it. Throws JoinedAnewError after that.
  */
 export async function rejoinWhenEnded(
   deps: ComponentDeps & { readonly api: ClusterApi },
@@ -128,7 +128,7 @@ export async function rejoinWhenEnded(
   }
 }
 
-/** Gives when to look again; undefined when this cluster has no identity any more. */
+/** Gives the milliseconds until the next check. Undefined if this cluster has left. */
 async function rejoin(
   deps: ComponentDeps & { readonly api: ClusterApi },
   init: JoinWithTokenInit,
@@ -152,7 +152,7 @@ async function rejoin(
   return isFinal(failure) ? LOOK_MS : AWAY_MS
 }
 
-/** Whether it is leaving, or no member. Leaving says so first, then takes the identity away. */
+/** Whether the cluster is leaving or is no member. A leaving cluster sets the phase before it removes the identity. */
 export function hasLeft(api: ClusterApi): boolean {
   return api.cache('Membership').synced && !isJoined(api)
 }
@@ -161,7 +161,7 @@ function isJoined(api: ClusterApi): boolean {
   return api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
 }
 
-/** One that came while the identity was made, or was left beside it: it may be good for another cluster still. */
+/** Removes a token that was stored during the join or left unused: it may still be valid for another cluster. */
 async function dropToken({ logger }: ComponentDeps, store: JoinStore, signal: AbortSignal): Promise<void> {
   try {
     if (await store.dropToken()) logger.info('this cluster has joined: a token that lay there is removed')
@@ -193,8 +193,8 @@ function reportRenumbered(
 }
 
 /**
- * Asking again with a token that the broker refused changes nothing. A broker that is away comes back, one that had
- * too many joins of others says when it takes more, and its operator may still accept this one.
+ * Whether another try with this token is useless, since the broker refused it. An unreachable broker may come back, a
+ * rate limit ends, and an operator may still approve the join.
  */
 function isFinal(failure: Error): boolean {
   if (failure instanceof RefusedError) return !PASSING.includes(failure.reason)
@@ -203,15 +203,15 @@ function isFinal(failure: Error): boolean {
 
 const PASSING: readonly ReasonCode[] = ['TooManyAttempts', 'JoinAwaitsAgreement', 'JoinAwaitsApproval', 'WaitingLimit']
 
-/** Joins with what lies there, again and again, and tells why it does not work. */
+/** Tries to join with the stored token, and reports why it fails. */
 class JoinAttempt {
   readonly #deps: ComponentDeps & { readonly api: ClusterApi }
   readonly #init: JoinWithTokenInit
   readonly #message: string
-  /** The token that an operator has to accept: whether it has ended by then, the broker says. */
+  /** The token that waits for approval. Its expiry is left to the broker to check. */
   #waiting: string | undefined
   #logged: string | undefined
-  /** Why the broker refused it last. */
+  /** Why the broker refused the last try. */
   #refusedFor: string | undefined
 
   constructor(deps: ComponentDeps & { readonly api: ClusterApi }, init: JoinWithTokenInit, message: string) {
@@ -221,12 +221,12 @@ class JoinAttempt {
     deps.status.report('joinRefused', () => this.#refusedFor)
   }
 
-  /** There is an identity that counts: why it was refused before is over. */
+  /** The cluster has a valid identity, so the reason for earlier refusals is dropped. */
   forget(): void {
     this.#refusedFor = undefined
   }
 
-  /** Undefined: it has joined. */
+  /** Undefined if the cluster has joined. */
   async join(token: string, signal: AbortSignal): Promise<Error | undefined> {
     const nowMs = token === this.#waiting ? 0 : this.#deps.clock.now()
     const failure = await tryToJoin(this.#deps, this.#init, { text: token, nowMs }, signal)
@@ -235,7 +235,9 @@ class JoinAttempt {
     return failure
   }
 
-  /** Logged once while an operator is waited for: he may take a day, and is asked four times a minute. */
+  /**
+   * Logs once while an operator's approval is pending: it may take a day, and the broker is asked four times a minute.
+   */
   async report(failure: Error, token: string): Promise<void> {
     const { message } = failure
     const isRefused = isFinal(failure)
@@ -248,8 +250,8 @@ class JoinAttempt {
 }
 
 /**
- * Somebody has to agree first: throws RefusedError (JoinAwaitsAgreement), and what lookAtJoin() throws, but for a broker
- * of an older release, which knows no looks.
+ * Requires an agreement if the join would renumber other members. Throws RefusedError (JoinAwaitsAgreement), and the
+ * errors of lookAtJoin(), except if a broker of an earlier release does not support that request.
  */
 async function requireNobodyRenumbered(deps: ComponentDeps, ask: JoinAsk, signal: AbortSignal): Promise<void> {
   let found: JoinLook
@@ -257,7 +259,7 @@ async function requireNobodyRenumbered(deps: ComponentDeps, ask: JoinAsk, signal
     found = await lookAtJoin(ask, deps, signal)
   } catch (error) {
     if (error instanceof RefusedError && error.field === 'csr') return
-    // The operator is told, and agrees.
+    // The operator sees who is renumbered and approves it.
     if (awaitsApproval(error)) return
     throw error
   }
@@ -282,7 +284,7 @@ async function tryToJoin(
     signal.throwIfAborted()
     return awaitsApproval(error) && ask !== undefined ? inOwnWords(error, ask) : errorOf(error)
   }
-  // The identity comes last: what breaks off here is asked for again, with the same key and the same token.
+  // The identity is written last: an interrupted join is repeated with the same key and token.
   await deps.api.apply(ownCluster(init.cluster, init.facts, response), signal)
   await deps.api.apply(joinedMembership(init.cluster, response), signal)
   await init.identity.write(joinedIdentity(ask, response))

@@ -1,7 +1,7 @@
 /**
- * The Membership of a real cluster stays as long as the cluster is a member. Deleting it is refused, but a user who
- * deletes its CRD takes it along: the agent writes it again once the kind is served. Only `sealane leave` ends a
- * membership, by saying so on it first.
+ * Keeps the Membership of a Kubernetes cluster while the cluster is a member. Deleting it is refused, but deleting its
+ * CRD also deletes it: the agent creates it again once the kind is served. Only `sealane leave` ends a membership, and
+ * it sets that on the Membership first.
  */
 import type { ClusterApi, ObjectCache } from '../../kubeapi/kubeapi.ts'
 import { MEMBERSHIP_NAME, type Membership, keptMembership } from '../../model/model.ts'
@@ -14,14 +14,14 @@ import {
 import type { ComponentDeps } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 
-/** Each look is one small request to the API server. */
+/** Each check is one small request to the API server. */
 const LOOK_MS = 5000
 
-/** Past all caches. */
+/** Reads and writes the Membership directly, bypassing all caches. */
 export interface MembershipAccess {
-  /** As the server has it now. Throws ClusterApiError, also where the kind is not served. */
+  /** Whether the server has a Membership. Throws ClusterApiError, also if the kind is not served. */
   hasMembership(signal: AbortSignal): Promise<boolean>
-  /** Fails where there is one. Throws ClusterApiError. */
+  /** Creates the Membership. Throws ClusterApiError, also if there is one. */
   createMembership(membership: Membership, signal: AbortSignal): Promise<void>
 }
 
@@ -31,7 +31,7 @@ export interface KeepMembershipInit {
   readonly identity: IdentityStore
 }
 
-/** Until the signal. Never rejects. */
+/** Runs until the signal. Never rejects. */
 export async function keepMembership(
   { clock, logger }: Pick<ComponentDeps, 'clock' | 'logger'>,
   init: KeepMembershipInit,
@@ -59,7 +59,7 @@ async function look({ api, kube, identity }: KeepMembershipInit, logger: Logger,
   logger.warn('the Membership was gone, and is there again', { reason: 'MembershipRestored', cluster })
 }
 
-/** As the broker said last; else as the identity has it, once it is certain that the broker has said nothing. */
+/** The Membership by the cache. If the cache is synced and has none, the one by the identity. */
 async function wantedMembership(
   memberships: ObjectCache<Membership>,
   identity: IdentityStore,
@@ -70,22 +70,23 @@ async function wantedMembership(
   return kept === undefined ? undefined : keptMembership(kept)
 }
 
-// The identity of a cluster, remembered by each of its agents for as long as the process lives: one that somebody took
-// away is written again by whoever acts, also after leadership has moved.
+// Keeps a copy of the identity in the memory of each agent process. If another process removes the identity, the acting
+// agent writes it again, also after leadership has moved.
 
-/** An agent that stands by looks so often: its copy must not be older than a renewal that counts already. */
+/** A standby agent reads the identity this often, so that its copy is not older than a renewal that is in effect. */
 const IDENTITY_LOOK_MS = 10_000
 
 type Deps = Pick<ComponentDeps, 'clock' | 'logger'> & { readonly api: Pick<ClusterApi, 'cache'> }
 
 interface RememberedIdentity extends IdentityStore, JoinStore {
-  /** Keeps looking, until the signal; writes nothing. Never rejects. */
+  /** Reads the identity regularly until the signal, without writing. Never rejects. */
   follow(signal: AbortSignal): Promise<void>
 }
 
 /**
- * Reading one that is gone writes it again, where this cluster is a member, its time is not over, and no token lies
- * there to make another. What cannot be written now (nobody but an administrator makes the Secret) is none until then.
+ * Gives a store that writes a missing identity again when it is read, if this cluster is a member, the identity has not
+ * expired, and no token is stored for a new one. If the write fails (only an administrator can create the Secret), the
+ * store has no identity until a later try succeeds.
  */
 export function rememberIdentity(deps: Deps, store: IdentityStore & JoinStore): RememberedIdentity {
   const { clock, logger } = deps

@@ -1,6 +1,6 @@
 /**
- * The agent of a real cluster, from before its join until it has left: joins with the token that it finds, runs as a
- * member, joins anew where its certificate ended, and tells the broker when the cluster leaves.
+ * Runs the agent of a Kubernetes cluster from before its join until it has left: it joins with the stored token, runs
+ * as a member, joins again after its certificate has expired, and notifies the broker when the cluster leaves.
  */
 import { type ClusterApi, watchLeaving, whenMembership } from '../../kubeapi/kubeapi.ts'
 import {
@@ -24,29 +24,29 @@ export interface JoinAndRunInit {
   readonly facts: ClusterFacts
   readonly identity: IdentityStore & JoinStore
   readonly memberships: MembershipAccess
-  /** Runs as a member until the signal. `onRefused` is called with the reason when the broker refuses this member. */
+  /** Runs as a member until the signal. Calls `onRefused` with the reason if the broker refuses this member. */
   readonly runMember: (onRefused: (reason: string | undefined) => void, signal: AbortSignal) => Promise<void>
 }
 
-/** Resolves once the cluster has left, or after the signal. Rejects with what ends one of the parts. */
+/** Resolves once the cluster has left, or after the signal. Rejects with the error that ends one of the parts. */
 export async function joinAndRun(
   deps: ComponentDeps & { readonly api: ClusterApi },
   { cluster, facts, identity, memberships, runMember }: JoinAndRunInit,
   signal: AbortSignal,
 ): Promise<void> {
   const joining = { cluster, facts, identity, store: identity }
-  // Another agent acts from then on.
+  // From then on, another agent acts and reports.
   const forget = (): void => deps.status.report('joinRefused', () => undefined)
   signal.addEventListener('abort', forget, { once: true })
   await joinWithToken(deps, joining, signal)
   const stop = new AbortController()
   const until = AbortSignal.any([signal, stop.signal])
   const note = new RefusalNote(deps, identity, until)
-  // A part that fails ends the other: the pod is started anew, and goes on from there.
+  // A part that fails ends the other. The pod is restarted and continues from there.
   const part = (work: Promise<void>): Promise<void> =>
     work.catch((error: unknown) => (stop.abort(), Promise.reject(error as Error)))
   const member = [part(runMember((reason) => note.onReason(reason), until)), part(reportLeaving(deps, identity, until))]
-  // Nobody is left who could join anew.
+  // The cluster has left, so no later join is to be expected.
   const left = Promise.all(member).then(() => stop.abort())
   const beside = [
     part(rejoinWhenEnded(deps, joining, until)),
@@ -55,22 +55,23 @@ export async function joinAndRun(
   await Promise.all([left, ...beside])
 }
 
-// Leaving a real cluster's clusterset. Only the agent has the identity, so the agent tells the broker, as soon as the
-// Membership asks for it. Only then every part takes itself out: what was cut off without a word would stay a member.
+// Leaves the clusterset of a Kubernetes cluster. Only the agent has the identity, so the agent notifies the broker as
+// soon as the Membership requests it. Only then does every part remove its state: a cluster that disconnects without
+// notice stays a member.
 //
-// joined ──leave-requested──► the broker is told ──► leaving ──► the identity goes
-// leaving, said by `sealane leave --force` ──► the broker is told, or not ──► the identity goes
+// joined ──leave-requested──► the broker is notified ──► leaving ──► the identity is removed
+// leaving, set by `sealane leave --force` ──► the broker is notified, or not ──► the identity is removed
 
 /**
- * Resolves once the broker was told and the identity is gone, or when somebody has taken back that this cluster leaves
- * after its parts had begun to; before that only with the signal.
+ * Resolves once the broker was notified and the identity is removed, or if the request is withdrawn after the parts of
+ * this process have begun to leave. Otherwise resolves only after the signal.
  */
 export async function reportLeaving(
   deps: ComponentDeps & { readonly api: ClusterApi },
   store: IdentityStore & JoinStore,
   signal: AbortSignal,
 ): Promise<void> {
-  // Also one that is over before the next look: the other parts of this process have begun to leave.
+  // Also notes a leaving phase that ends before the next check: the other parts of this process have begun to leave.
   const leaving = watchLeaving(deps.api)
   try {
     await reportUntilDone(deps, store, { hasBegun: () => leaving.signal.aborted }, signal)
@@ -90,7 +91,7 @@ async function reportUntilDone(
   const isTakenBack = ({ spec }: Membership): boolean => hasBegun() && spec.phase === 'joined'
   for (;;) {
     const membership = deps.api.cache('Membership').get(MEMBERSHIP_NAME)
-    // A request that is taken back is none, nor is what stood in its way.
+    // A withdrawn request needs no problem report.
     if (isNoted && membership !== undefined && !isToLeave(membership)) {
       await store.problem(undefined).then(
         () => (isNoted = false),
@@ -115,7 +116,10 @@ async function reportUntilDone(
   }
 }
 
-/** Its signal aborts when nobody wants this cluster to leave any more: a call that has not got through yet must not. */
+/**
+ * Gives a signal that aborts when the request to leave is withdrawn: a pending call to the broker must then not go
+ * through.
+ */
 function takenBack(api: ClusterApi): { readonly signal: AbortSignal; readonly close: () => void } {
   const back = new AbortController()
   const memberships = api.cache('Membership')
@@ -130,7 +134,7 @@ function isToLeave(membership: Membership): boolean {
   return membership.spec.phase === 'leaving' || isLeaveRequested(membership)
 }
 
-/** Undefined when the broker knows, or need not, and every part sees that this cluster leaves. */
+/** Undefined once every part sees that this cluster leaves, and the broker knows it or need not. */
 async function reportAndLeave(
   deps: ComponentDeps & { readonly api: ClusterApi },
   store: IdentityStore,
@@ -140,16 +144,17 @@ async function reportAndLeave(
   if (problem !== undefined) return isUnreported(deps.api) ? undefined : problem
   const membership = deps.api.cache('Membership').get(MEMBERSHIP_NAME)
   if (membership?.spec.phase !== 'joined') return undefined
-  // Who asked for it takes that back, or need not any more.
+  // Removes the request, since it is now fulfilled.
   const { [LEAVE_REQUESTED_ANNOTATION]: _asked, ...annotations } = membership.metadata.annotations ?? {}
   const metadata = { ...membership.metadata, annotations }
   await deps.api.apply({ ...membership, metadata, spec: { ...membership.spec, phase: 'leaving' } }, signal)
-  // What looks for an identity that was taken away looks at the same copy.
+  // The copy of the Membership must show it, since the identity store uses the same copy to decide whether to restore
+  // the identity.
   await whenMembership(deps.api, ({ spec }) => spec.phase === 'leaving', signal)
   return undefined
 }
 
-/** Undefined when there is nothing more to tell. */
+/** Undefined if there is nothing more to report. */
 async function report(
   deps: ComponentDeps & { readonly api: ClusterApi },
   store: IdentityStore,
@@ -157,7 +162,7 @@ async function report(
 ): Promise<string | undefined> {
   const identity = await store.read()
   if (identity === undefined) {
-    // It goes when the broker has been told, and the Membership says so first.
+    // The identity is removed only after the broker was notified and the Membership is in phase leaving.
     const isMember = deps.api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
     return isMember ? `there is no identity in ${store.place}` : undefined
   }

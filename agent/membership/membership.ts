@@ -1,4 +1,4 @@
-/** How an agent joins, stays a member, and leaves. */
+/** Joining the clusterset, keeping the membership, and leaving. */
 export { hasLeft } from './join-with-token.ts'
 export { type MembershipAccess, rememberIdentity } from './keep-membership.ts'
 export { joinAndRun } from './lifecycle.ts'

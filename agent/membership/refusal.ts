@@ -1,6 +1,6 @@
 /**
- * The broker does not take this cluster for a member any more (evicted, or another site has taken its id). Each reason
- * is reported once: it does not mend itself, and everything that was received stays as it is.
+ * Reports that the broker no longer accepts this cluster as a member (evicted, or another site has taken its id). Each
+ * reason is reported once: it does not resolve itself, and everything received stays as it is.
  */
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { MEMBERSHIP_NAME } from '../../model/model.ts'
@@ -12,7 +12,7 @@ import type { Logger } from '../../runtime/logging/logging.ts'
 export interface RefusedMembershipDeps {
   readonly api: Pick<ClusterApi, 'report'>
   readonly logger: Logger
-  /** For each word of the broker that says something new. */
+  /** Called whenever the broker's answer changes. */
   readonly note?: ((reason: string | undefined) => void) | undefined
 }
 
@@ -24,7 +24,7 @@ export class RefusedMembership {
     this.#deps = deps
   }
 
-  /** The broker's word; undefined when it has taken this cluster as a member. */
+  /** Takes the broker's reason, or undefined if it has accepted this cluster as a member. */
   onReason(reason: string | undefined, code?: ReasonCode): void {
     if (this.#reported?.reason === reason && this.#reported !== undefined) return
     this.#reported = { reason }
@@ -41,14 +41,14 @@ export class RefusedMembership {
 }
 
 /**
- * Notes what the broker says of this member where the next `sealane join` reads it. One write at a time, the last one
- * wins, and a write that fails is tried again.
+ * Stores the broker's reason where the next `sealane join` reads it. Only one write runs at a time, the last reason
+ * wins, and a failed write is tried again.
  */
 export class RefusalNote {
   readonly #deps: { readonly clock: Clock; readonly logger: Logger }
   readonly #store: Pick<JoinStore, 'problem'>
   readonly #signal: AbortSignal
-  /** Not written yet. */
+  /** The reason that is not written yet. */
   #word: { readonly reason: string | undefined } | undefined
   #writing = false
 
@@ -62,7 +62,7 @@ export class RefusalNote {
     this.#signal = signal
   }
 
-  /** Undefined: the broker takes this cluster for a member. */
+  /** Takes the reason, or undefined if the broker accepts this cluster as a member. */
   onReason(reason: string | undefined): void {
     this.#word = { reason }
     if (!this.#writing) void this.#write()

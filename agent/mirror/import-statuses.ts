@@ -1,4 +1,4 @@
-/** Keeps the status of every ServiceImport right, and reports to the user what changed. */
+/** Keeps the status of every ServiceImport correct and reports changes as Events. */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterApi, ClusterApiError, ObjectEvent } from '../../kubeapi/kubeapi.ts'
 import { type KubeObject, type ServiceImport, findCondition, objectKeyText, setConditions } from '../../model/model.ts'
@@ -15,33 +15,33 @@ export interface ImportStatusesDeps {
 
 interface WrittenStatus {
   readonly key: string
-  /** What the cache showed at that time. */
+  /** The object in the cache before the write. */
   readonly present: ServiceImport | undefined
   readonly object: ServiceImport
-  /** Monotonic. */
+  /** When the status was written, monotonic. */
   readonly at: number
 }
 
-/** The cache shows a write sooner than this. */
+/** The cache shows a write within this time. */
 const LAG_MS = 30_000
 
 export class ImportStatuses {
   readonly #deps: ImportStatusesDeps
-  /** The object that was last found right for a plan. */
+  /** The object that was last found correct for a plan. */
   readonly #right = new WeakMap<ServicePlan, ServiceImport>()
-  /** By objectKeyText; the cache may show it later. */
+  /** The written statuses by objectKeyText(), since the cache may show them later. */
   readonly #written = new Map<string, WrittenStatus>()
 
   constructor(deps: ImportStatusesDeps) {
     this.#deps = deps
   }
 
-  /** To be called when an object has vanished from the cache. */
+  /** Must be called when an object is removed from the cache. */
   forget(object: KubeObject): void {
     this.#written.delete(objectKeyText(object))
   }
 
-  /** Gives the failures that may pass. */
+  /** Gives the failures that a later try may resolve. */
   async write(services: Iterable<ServicePlan>, signal: AbortSignal): Promise<ClusterApiError[]> {
     const { api, writer } = this.#deps
     const changes = [...services].flatMap((service) => this.#change(service) ?? [])
@@ -51,11 +51,11 @@ export class ImportStatuses {
     )
     if (failures.length === 0) for (const change of changes) this.#written.set(change.key, change)
     for (const change of changes) for (const event of importEvents(change.object, change.present)) api.report(event)
-    // Deleted in the meantime: the cache will say so.
+    // The object was deleted meanwhile, and the cache will show that.
     return failures.filter(({ code }) => code !== 'NotFound')
   }
 
-  /** The ServiceImport with the status it should have; undefined when there is nothing to write. */
+  /** The ServiceImport with its new status. Undefined if there is nothing to write. */
   #change(service: ServicePlan): WrittenStatus | undefined {
     const { api, writer, clock } = this.#deps
     const { serviceImport } = service
@@ -73,9 +73,9 @@ export class ImportStatuses {
     const now = clock.monotonic()
     const written = this.#written.get(key)
     if (written !== undefined && isDeepStrictEqual(written.object.status, status)) {
-      // Not shown by the cache yet.
+      // The cache does not show the write yet.
       if (written.present === present && now - written.at < LAG_MS) return undefined
-      // An API server with an older schema loses this field each time.
+      // An API server with an older schema drops this field at each write.
       const { endpointSliceObjects } = status
       if (isDeepStrictEqual({ ...present?.status, endpointSliceObjects }, status)) return undefined
     }
@@ -83,7 +83,7 @@ export class ImportStatuses {
   }
 }
 
-/** Takes the plan and what the local API holds now. */
+/** The status by the plan. Takes the ServiceImport that the local API has now. */
 function importStatus(
   plan: Pick<ServicePlan, 'ready' | 'clusters'>,
   present: ServiceImport | undefined,
@@ -98,7 +98,7 @@ function importStatus(
   }
 }
 
-/** Events for the user. Takes the object with its new status, and the one before. */
+/** Events about the new status. Takes the object with its new status, and the object before. */
 function importEvents(object: ServiceImport, before: ServiceImport | undefined): ObjectEvent[] {
   const { name, namespace } = object.metadata
   const regarding = { kind: 'ServiceImport' as const, name, namespace, uid: before?.metadata.uid }
@@ -109,7 +109,7 @@ function importEvents(object: ServiceImport, before: ServiceImport | undefined):
   if (before?.status === undefined) {
     events.push({ regarding, type: 'Normal', reason: 'Imported', note: `imported from ${clusters}` })
   }
-  // While the address is on its way there is nothing to worry about.
+  // A clusterset IP that is still pending needs no warning.
   if (is?.status === 'False' && is.reason !== 'Pending' && was?.reason !== is.reason) {
     events.push({ regarding, type: 'Warning', reason: firstReason(is.reason), note: is.message })
   }

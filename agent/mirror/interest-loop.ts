@@ -1,4 +1,4 @@
-/** Asks the broker for the records of the namespaces that exist in this cluster. */
+/** Requests the records of the namespaces that exist in this cluster from the broker. */
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import { type LoopParts, loopDeps } from '../loop/loop.ts'
@@ -11,8 +11,8 @@ export interface InterestLoopDeps extends LoopParts {
 }
 
 /**
- * Each change of what is asked for begins a stream anew. Namespaces that come in a row are asked for together; the
- * first one at once.
+ * Each change of the requested namespaces restarts a stream. The first new namespace is requested at once, those that
+ * follow within this time together.
  */
 const PACE_MS = 1000
 
@@ -25,7 +25,7 @@ export class InterestLoop {
 
   constructor(deps: InterestLoopDeps, { loop }: { readonly loop: LoopInit }) {
     this.#deps = deps
-    // What is gone is looked at again when its time is over.
+    // Removed namespaces are checked again when their keep time is over.
     const pace = { ...loop, minMs: PACE_MS, resyncMs: Math.min(loop.resyncMs, KEEP_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'interest'), pace, () => {
       this.#round()
@@ -35,7 +35,7 @@ export class InterestLoop {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    // Until then nothing is known of them: that is not none.
+    // Until the cache is synced, the namespaces are unknown, which must not count as none.
     const isKnown = await this.#deps.api
       .cache('Namespace')
       .whenSynced(signal)

@@ -1,4 +1,4 @@
-/** Keeps the local API's view of the clusterset equal to the replica. */
+/** Keeps the clusterset's objects in the local API equal to the replica. */
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import {
   APP_MANAGED_BY_SEALANE,
@@ -34,23 +34,23 @@ import { type AgentMetrics, type MirrorWriter, type SharedFindings, loopDeps } f
 import { ImportStatuses } from './import-statuses.ts'
 import { DirtyServices, type Touched, WorldReader, type WorldReaderInit } from './read-world.ts'
 
-// Logs which of the broker's records are not used: each once, and a bounded number in one round.
+// Logs which of the broker's records are not used: each once, and a limited number in one round.
 
-/** Log lines about bad records in one round; a member could send any number of them. */
+/** Limits the log lines about bad records in one round, since a member can send any number of them. */
 const MAX_LINES = 20
-/** The broker and this cluster receive each other's changes sooner than this. */
+/** The broker and this cluster receive each other's changes within this time. */
 const SETTLE_MS = 10_000
 
 export class LeftOut {
   readonly #deps: { readonly logger: Logger; readonly clock: Clock }
-  /** By text: since when it is left out, monotonic, and whether that is logged. */
+  /** By message: since when (monotonic) a record is left out, and whether that is logged. */
   #known = new Map<string, { readonly since: number; readonly isReported: boolean }>()
 
   constructor(deps: { readonly logger: Logger; readonly clock: Clock }) {
     this.#deps = deps
   }
 
-  /** Takes all that is left out now. */
+  /** Takes everything that is left out now. */
   report(dropped: readonly Dropped[]): void {
     const { clock, logger } = this.#deps
     const now = clock.monotonic()
@@ -96,18 +96,18 @@ interface LastPlan {
   readonly plan: ImportPlan
 }
 
-/** A whole plan, or what of it has changed. */
+/** A whole plan, or the changed part of one. */
 interface PlanPart {
   readonly objects: ReadonlyMap<string, KubeObject>
   readonly services: ReadonlyMap<string, ServicePlan>
 }
 
 interface Round extends LastPlan {
-  /** What of the plan is looked at. */
+  /** The part of the plan to apply. */
   readonly part: PlanPart
-  /** What there is in the local API of that part. */
+  /** The objects of that part in the local API. */
   readonly mirrored: MirroredObjects
-  /** ReplicaView.confirmed, as it was when this was planned. */
+  /** ReplicaView.confirmed at the time of the plan. */
   readonly confirmed: boolean
 }
 
@@ -123,9 +123,9 @@ export class MirrorLoop {
   readonly #dirty = new DirtyServices()
   #last: LastPlan | undefined
   #wasConfirmed = false
-  /** When the first change came that is not written yet, monotonic. */
+  /** When the oldest unwritten change arrived, monotonic. */
   #changedAtMs: number | undefined
-  /** Services of namespaces that are here, and why they are not imported all the same. */
+  /** Why services of existing namespaces are not imported. */
   readonly #problems = new Map<ServiceKey, NotImportedReason>()
   readonly #statuses: ImportStatuses
   readonly #subscriptions = new Subscriptions()
@@ -141,7 +141,7 @@ export class MirrorLoop {
     this.#loop = new ReconcileLoop(loopDeps(deps, 'mirror'), init.loop, (signal) => this.#round(signal))
     for (const kind of KINDS) this.#follow(kind)
     const stop = deps.replica.onChange((changes) => {
-      // What members report about themselves is not mirrored.
+      // The status that members report about themselves is not mirrored.
       const mirrored = changes.filter(({ record }) => record.body.kind !== 'MemberStatus')
       const isNews = mirrored.length > 0 || changes.length === 0 || deps.replica.confirmed !== this.#wasConfirmed
       if (!isNews) return
@@ -175,14 +175,14 @@ export class MirrorLoop {
     return missing === undefined ? undefined : `${missing} objects are not read yet`
   }
 
-  /** Objects of the latest plan, one line each. */
+  /** The objects of the latest plan, one line each. */
   print(): string {
     const plan = this.#last?.plan
     if (plan === undefined) return 'nothing received from the broker yet'
     return [...plan.objects.keys(), ...plan.dropped.map((one) => `left out: ${leftOutText(one)}`)].join('\n')
   }
 
-  /** Removes everything that was mirrored: this cluster is leaving. */
+  /** Removes everything that was mirrored. Called when this cluster leaves. */
   async removeAll(signal: AbortSignal): Promise<void> {
     const owned = ownedByMirror({ ...this.#reader.mirrored(), own: this.#own })
     const all = [...owned.serviceImports, ...owned.slices, ...owned.endpoints, ...owned.clusters]
@@ -204,10 +204,10 @@ export class MirrorLoop {
 
   async #round(signal: AbortSignal): Promise<void> {
     const { replica, findings } = this.#deps
-    // Until a whole snapshot was seen, everything stays as it was before.
+    // Until a whole snapshot has been received, everything stays as it was.
     const { expired } = findings
     if (!replica.synced || expired === undefined || this.notReady() !== undefined) return this.#endHarm(signal)
-    // What this cluster exports is known from now on.
+    // The exports of this cluster have become known, which concerns all services.
     if (this.#last?.world.ownKnown === false && findings.exportPlan !== undefined) this.#dirty.noteAll()
     const changedAtMs = this.#changedAtMs
     const taken = this.#dirty.take(replica)
@@ -218,7 +218,7 @@ export class MirrorLoop {
       else await this.#some(last, taken, signal)
     } catch (error) {
       this.#changedAtMs = changedAtMs ?? this.#changedAtMs
-      // What was left undone is found by looking at everything.
+      // The next round processes everything, and so finds what this one left undone.
       this.#dirty.noteAll()
       throw error
     }
@@ -227,8 +227,8 @@ export class MirrorLoop {
   }
 
   /**
-   * Before anything was received from the broker: a route into a lane may be what keeps the broker out of reach. Such
-   * routes are removed first.
+   * Removes harmful routes before anything is received from the broker: a route into a lane may be what makes the
+   * broker unreachable.
    */
   async #endHarm(signal: AbortSignal): Promise<void> {
     const { api, findings, logger, writer } = this.#deps
@@ -256,7 +256,7 @@ export class MirrorLoop {
 
   async #all(expired: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const { confirmed, complete, departed } = this.#deps.replica
-    // A route of another cluster may be what keeps the broker out of reach.
+    // A route to another cluster may be what makes the broker unreachable.
     if (!confirmed) await this.#endHarm(signal)
     const world = this.#reader.world(new Set(confirmed ? [...complete, ...departed] : []), expired)
     if (world === undefined) return
@@ -265,7 +265,7 @@ export class MirrorLoop {
     await this.#apply({ world, plan, part: plan, mirrored: this.#reader.mirrored(), confirmed }, signal)
   }
 
-  /** Costs what has changed, not what there is. */
+  /** The cost is that of the changes, not of all objects. */
   async #some({ world, plan: before }: LastPlan, { keys, changes }: Touched, signal: AbortSignal): Promise<void> {
     const changed = changeServices(before.basis.view, changes, this.#memory.validate)
     if (changed === undefined) return this.#all(world.expired, signal)
@@ -285,20 +285,20 @@ export class MirrorLoop {
   }
 
   /**
-   * What was saved may be older than what another agent of this cluster has written since. Until the broker has said what
-   * there is, only what this cluster knows by itself is written, or taken away.
+   * Applies a plan. A saved replica may be older than what another agent of this cluster has written since. Until the
+   * broker has confirmed it, only what this cluster knows by itself is written or removed.
    */
   async #apply({ world, plan, part, mirrored, confirmed }: Round, signal: AbortSignal): Promise<void> {
     const { writer, findings } = this.#deps
     if (confirmed) findings.setOwnFindings(plan.ownFindings)
     this.#report(plan)
-    // One object that cannot be written now holds nothing else up.
+    // An object that cannot be written does not delay the others.
     const failures = await writer.apply(confirmed ? part.objects : this.#ownSlices(part.objects), signal)
     if (confirmed) failures.push(...(await this.#statuses.write(part.services.values(), signal)))
     this.#noteProblems(part, part === plan)
     findings.setImports({ plan, namespaces: world.namespaces, problems: this.#problems })
     const { own, holds, expired, namespaces } = world
-    // What it exports itself is known here, and nowhere better.
+    // For its own exports, this cluster is authoritative.
     const certain = confirmed || !world.ownKnown ? world.certain : new Set([own])
     const gone = planPrune({
       ...mirrored,
@@ -316,13 +316,15 @@ export class MirrorLoop {
     if (failures[0] !== undefined) throw failures[0]
   }
 
-  /** What this cluster alone knows, whatever the broker has said since. */
+  /** The slices of this cluster's own exports, which do not depend on the broker. */
   #ownSlices(objects: ReadonlyMap<string, KubeObject>): ReadonlyMap<string, KubeObject> {
     const isOwn = ({ metadata }: KubeObject): boolean => metadata.labels?.[LABEL_SOURCE_CLUSTER] === this.#own
     return new Map([...objects].filter(([, object]) => isOwn(object)))
   }
 
-  /** Looked at right after the write: what was refused is offered again later, and meanwhile counts as neither. */
+  /**
+   * Runs right after the write: a refusal expires later, and an object that is due for another try counts as neither.
+   */
   #noteProblems({ services }: Pick<PlanPart, 'services'>, isWhole: boolean): void {
     if (isWhole) this.#problems.clear()
     for (const [at, service] of services) {

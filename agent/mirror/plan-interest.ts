@@ -1,20 +1,20 @@
-/** Which namespaces' records this cluster asks the broker for: those that exist here. Pure. */
+/** Plans which namespaces' records this cluster requests from the broker: those that exist here. Pure. */
 import { type Interest, interestProblem } from '../../model/model.ts'
 
-/** What is asked for, and since when some of it need not be. */
+/** The requested namespaces, and since when some of them do not exist any more. */
 export interface InterestPlan {
-  /** Undefined: everything, because so many names cannot be asked for. */
+  /** Undefined for all namespaces, because a request cannot hold that many names. */
   readonly interest: Interest | undefined
-  /** Why everything is asked for. */
+  /** Why all namespaces are requested. */
   readonly problem?: string
-  /** Namespaces that are asked for and do not exist any more, and since when, monotonic. */
+  /** Requested namespaces that do not exist any more, with the monotonic time since when. */
   readonly goneSince: ReadonlyMap<string, number>
 }
 
-/** A namespace that was removed is asked for so much longer: who makes it again at once gets nothing sent again. */
+/** A removed namespace stays requested for this time, so that nothing is sent again if it is created again at once. */
 export const KEEP_MS = 30_000
 
-/** Takes the plan before, if there was one, and the namespaces that exist now. */
+/** Takes the previous plan, or undefined, and the existing namespaces. */
 export function planInterest(
   before: InterestPlan | undefined,
   existing: ReadonlySet<string>,
@@ -28,7 +28,7 @@ export function planInterest(
   const wanted = new Set([...existing, ...goneSince.keys()])
   const problem = interestProblem(wanted)
   if (problem === undefined) return { interest: wanted, goneSince }
-  // What still exists comes before what may come back.
+  // Existing namespaces take precedence over removed ones.
   const least = interestProblem(existing)
   if (least === undefined) return { interest: existing, goneSince: new Map() }
   return { interest: undefined, problem: least, goneSince: new Map() }

@@ -1,4 +1,4 @@
-/** Reads what the mirror plans from, out of the replica and the local API. Changes nothing. */
+/** Reads the input of the mirror's plan from the replica and the local API. Changes nothing. */
 import type { ClusterApi, ObjectChange } from '../../kubeapi/kubeapi.ts'
 import { type OwnFacts, type Prefix, believedCluster, parsePrefix } from '../../model/addresses/addresses.ts'
 import {
@@ -26,7 +26,7 @@ export interface WorldReaderDeps {
 export interface WorldReaderInit {
   /** Id of this cluster. */
   readonly own: string
-  /** What this cluster states about itself; undefined: as its own API has it. */
+  /** The facts that this cluster states about itself. If undefined, those of its own API are used. */
   readonly facts: OwnFacts['stated']
 }
 
@@ -42,14 +42,17 @@ export class WorldReader {
     this.#facts = facts
   }
 
-  /** Undefined while nothing believable is known of this cluster. `certain`: whose absent records are really gone. */
+  /**
+   * Undefined while no trustworthy facts of this cluster are known. `certain` lists the owners whose missing records
+   * are known to be withdrawn.
+   */
   world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {
     const { api, replica, findings } = this.#deps
     const clusters = api.cache('Cluster')
     const membership = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec
     const local = clusters.get(this.#own)?.spec
     const ownFacts = { stated: this.#facts, local, globalRange: membership?.globalRange }
-    // Where somebody took it away, the broker's record of this cluster brings it back, as far as it can be believed.
+    // If the own Cluster was deleted, the trustworthy part of the broker's record restores it.
     const ownSpec = local ?? believedCluster(this.#ownRecord(), { id: this.#own, ...ownFacts }).spec
     if (ownSpec === undefined) return undefined
     const live = api
@@ -74,13 +77,13 @@ export class WorldReader {
     }
   }
 
-  /** As the local API has it. */
+  /** The ServiceImport in the local API. */
   serviceImport(key: ServiceKey): ServiceImport | undefined {
     const slash = key.indexOf('/')
     return this.#deps.api.cache('ServiceImport').get(key.slice(slash + 1), key.slice(0, slash))
   }
 
-  /** All that may be mirrored, and what users made of the same kinds. */
+  /** All objects that may be mirrored, including those of the same kinds that users made. */
   mirrored(): MirroredObjects {
     const { api } = this.#deps
     return {
@@ -91,7 +94,7 @@ export class WorldReader {
     }
   }
 
-  /** What there is of some services: their ServiceImports, and the slices among `candidates`. */
+  /** The objects of some services: their ServiceImports, and the slices among `candidates`. */
   mirroredOf(keys: readonly ServiceKey[], candidates: readonly KubeObject[]): MirroredObjects {
     const { api } = this.#deps
     const slices = new Map<string, EndpointSlice>()
@@ -114,7 +117,7 @@ export class WorldReader {
     return undefined
   }
 
-  /** The same object while the text is the same: the plan's memory goes by identity. */
+  /** Gives the same object while the text is unchanged, since the plan's cache compares by identity. */
   #clustersetIpRange(): Prefix | undefined {
     const text = this.#deps.api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clustersetIpRange
     if (text === undefined || text === '') return undefined
@@ -124,26 +127,26 @@ export class WorldReader {
 }
 
 export interface Touched {
-  /** Services, each with the objects of the local API that changed. */
+  /** The services, each with the objects of the local API that changed. */
   readonly keys: ReadonlyMap<ServiceKey, readonly KubeObject[]>
-  /** Records, in the order in which they came. */
+  /** The records, in the order in which they arrived. */
   readonly changes: readonly ReplicaChange[]
 }
 
-/** More changes than this are better looked at as a whole. */
+/** Above this number of changes, a round over everything is cheaper. */
 const MAX_CHANGES = 2000
 /**
- * The same of objects of the local API: while nothing is looked at, as before the broker's first snapshot, they pile
- * up.
+ * The same limit for objects of the local API. Their changes accumulate while no round processes them, as before the
+ * broker's first snapshot.
  */
 const MAX_NOTED = 20_000
 
-/** What has changed since the mirror last looked: some services, or more than that. */
+/** Collects what has changed since the mirror's last round: some services, or everything. */
 export class DirtyServices {
   #all = true
   #keys = new Map<ServiceKey, KubeObject[]>()
   #changes: ReplicaChange[] = []
-  /** Of the local API, since the last look. */
+  /** The number of noted changes of the local API since the last round. */
   #noted = 0
   #owners: Pick<ReplicaView, 'complete' | 'departed' | 'confirmed'> | undefined
 
@@ -165,7 +168,8 @@ export class DirtyServices {
   }
 
   /**
-   * Takes a change of a cache; undefined when it has become synced. False when it does not matter to what is mirrored.
+   * Takes a change of a cache, or undefined if the cache has become synced. False if it does not concern mirrored
+   * objects.
    */
   noteObject(change: ObjectChange<KubeObject> | undefined): boolean {
     const object = change?.object
@@ -177,8 +181,7 @@ export class DirtyServices {
   }
 
   /**
-   * What is to be looked at now; undefined for everything. Also when nothing is known to have changed: then drift may
-   * have.
+   * The changes to process now, or undefined for everything. If no change is known, it is everything, to find drift.
    */
   take({
     complete,

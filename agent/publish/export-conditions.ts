@@ -1,4 +1,4 @@
-/** Reports on each export what became of it: its conditions, and events when they change. */
+/** Reports the state of each export: its conditions, and Events when they change. */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterApi, ClusterApiError, ObjectEvent } from '../../kubeapi/kubeapi.ts'
 import {
@@ -34,13 +34,16 @@ interface Change {
 
 interface Written {
   readonly wanted: readonly ConditionFinding[]
-  /** Monotonic. */
+  /** When it was written, monotonic. */
   readonly at: number
 }
 
-/** Planned and written together: of a thousand new exports the broker confirms most before the first plan. */
+/**
+ * The number of exports that are planned and written together. Of a thousand new exports, the broker then confirms most
+ * before their conditions are planned.
+ */
 const AT_ONCE = 64
-/** The cache shows a write sooner than this. */
+/** The cache shows a write within this time. */
 const LAG_MS = 30_000
 
 const LEFT: readonly ConditionFinding[] = [
@@ -52,14 +55,14 @@ const LEFT: readonly ConditionFinding[] = [
 export class ExportConditions {
   readonly #deps: ExportConditionsDeps
   readonly #states = new Map<ServiceKey, State>()
-  /** What was written for an object; the cache may show it later. */
+  /** The findings written for an object, since the cache may show them later. */
   readonly #written = new WeakMap<ServiceExport, Written>()
 
   constructor(deps: ExportConditionsDeps) {
     this.#deps = deps
   }
 
-  /** Throws ClusterApiError when something could not be written now, after all that could be. */
+  /** Reports the exports. Throws ClusterApiError if a write failed, after all other writes are done. */
   async report(plan: ExportPlan, keys: Iterable<ServiceKey>, signal: AbortSignal): Promise<void> {
     const all = [...keys]
     const failures: ClusterApiError[] = []
@@ -86,7 +89,7 @@ export class ExportConditions {
     return []
   }
 
-  /** Says on every export that it is no longer one: this cluster has left. */
+  /** Sets the conditions of every export after this cluster has left. */
   async reportLeft(signal: AbortSignal): Promise<void> {
     const { api, clock } = this.#deps
     const changed = api
@@ -107,7 +110,7 @@ export class ExportConditions {
 
   #change(key: ServiceKey, planned: PlannedExport | undefined): Change | undefined {
     const { api, publisher, findings, clock } = this.#deps
-    // The plan may hold an earlier status.
+    // The object in the plan may have an outdated status.
     const present = api.cache('ServiceExport').get(key.slice(key.indexOf('/') + 1), key.slice(0, key.indexOf('/')))
     if (planned === undefined || present === undefined) {
       this.#states.delete(key)
@@ -140,10 +143,10 @@ export class ExportConditions {
     for (const [state, count] of Object.entries(counts)) this.#deps.metrics.exports.set(count, { state })
   }
 
-  /** Gives the failures that may pass. */
+  /** Gives the failures that a later try may resolve. */
   async #write(changed: readonly ServiceExport[], signal: AbortSignal): Promise<ClusterApiError[]> {
     const failures = await this.#deps.writer.applyStatuses(changed, signal)
-    // Deleted in the meantime: the cache will say so.
+    // The object was deleted meanwhile, and the cache will show that.
     return failures.filter(({ code }) => code !== 'NotFound')
   }
 }

@@ -1,4 +1,4 @@
-/** The conditions Ready and Conflict of a ServiceExport, from what became of its records. Pure. */
+/** Plans the conditions of a ServiceExport from the state of its records. Pure. */
 import type { ObjectEvent } from '../../kubeapi/kubeapi.ts'
 import {
   CONDITION_COMPLETE,
@@ -16,24 +16,24 @@ import type { LeftOutNote, PlannedExport } from '../export/export.ts'
 import type { PublishState } from '../link/link.ts'
 
 export interface PublishedView {
-  /** The broker has answered in the life of this process; until then the earlier findings count. */
+  /** Whether the broker has answered in the life of this process. Until then, earlier findings stay. */
   readonly answered: boolean
   state(key: string): PublishState
 }
 
-/** Endpoints left out that are named one by one; the rest is counted. */
+/** The number of omissions and refusals that a message names. The rest is counted. */
 const MAX_NOTES = 3
 
 export interface FoundElsewhere {
-  /** Of the merge; undefined while the broker does not show this export yet. */
+  /** The result of the merge. Undefined while the broker does not show this export yet. */
   readonly finding?: ConflictFinding | undefined
-  /** Undefined while the others may not have had the time to report. */
+  /** Undefined while the other members may not have had time to report. */
   readonly imported?: ConditionFinding | undefined
 }
 
 /**
- * Findings to set on one export, in order: Valid, Ready, Conflict, Imported. A condition about which nothing is known
- * is left out, so that a restart without the broker changes nothing.
+ * The findings to set on one export, in order: Valid, Ready, Conflict, Imported. A condition whose state is unknown is
+ * left out, so that a restart without the broker changes nothing.
  */
 export function planConditions(
   planned: PlannedExport,
@@ -63,7 +63,7 @@ function validate(
   return findings
 }
 
-/** An export that is none is imported by nobody, and that is no news of the others. */
+/** An export that is invalid or refused cannot be imported, which says nothing about the other members. */
 function validateImported(
   planned: PlannedExport,
   published: PublishedView,
@@ -77,7 +77,7 @@ function validateImported(
   return [{ type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message }]
 }
 
-/** What was left out of it says nothing of what it is now. */
+/** Earlier omissions say nothing about an export that is now invalid. */
 function unknownComplete({ object }: PlannedExport): readonly ConditionFinding[] {
   if (findCondition(object.status?.conditions, CONDITION_COMPLETE) === undefined) return []
   return [
@@ -94,7 +94,7 @@ function planReady(planned: PlannedExport, published: PublishedView): ConditionF
   )
   if (refusals.length > 0) {
     const more = refusals.length > MAX_NOTES ? `; and ${refusals.length - MAX_NOTES} more` : ''
-    // What a person can allow has a name of its own.
+    // A refusal that an administrator can lift has a reason of its own.
     const isForbidden = states[0]?.state.t === 'refused' && states[0].state.reason === 'NamespaceNotAllowed'
     return ready(
       'False',
@@ -102,7 +102,7 @@ function planReady(planned: PlannedExport, published: PublishedView): ConditionF
       `the broker refuses ${refusals.slice(0, MAX_NOTES).join('; ')}${more}`,
     )
   }
-  // Endpoints come and go all the time; being exported is about the service itself.
+  // Only the export's own record counts: endpoints change all the time.
   if (states[0]?.state.t !== 'stored') return ready('False', 'Pending', 'not confirmed by the broker yet')
   const { notes } = planned
   return ready('True', 'Exported', notes.length === 0 ? 'exported' : `exported; ${notesText(notes)}`)
@@ -114,7 +114,7 @@ function notesText(notes: readonly LeftOutNote[]): string {
   return `${named.join('; ')}${more}`
 }
 
-/** Beside an export that is ready: what of it has a name of its own and is left out. */
+/** The condition Complete of a ready export: False if parts with a reason code are left out. */
 function planComplete(planned: PlannedExport): readonly ConditionFinding[] {
   const named = planned.notes.flatMap((note) => (note.reason === undefined ? [] : [{ ...note, reason: note.reason }]))
   const [first, ...others] = new Set(named.map(({ reason }) => reason))
@@ -126,7 +126,10 @@ function planComplete(planned: PlannedExport): readonly ConditionFinding[] {
   return was === undefined ? [] : [{ type: CONDITION_COMPLETE, status: 'True', reason: 'Exported', message: '' }]
 }
 
-/** For want of room: what a person can allow has a name of its own. Refusals of another kind come first. */
+/**
+ * The finding if all refusals are about quotas, which have reasons of their own. Refusals of another kind take
+ * precedence.
+ */
 function planLeftOut(
   states: readonly { readonly key: string; readonly state: PublishState }[],
 ): ConditionFinding | undefined {
@@ -149,7 +152,7 @@ function conflict(finding: ConflictFinding): ConditionFinding {
   return { type: 'Conflict', status: 'True', reason: joinReasons([first, ...more]), message }
 }
 
-// Events about a ServiceExport when its conditions change (KEP-1645 "Headless": conditions and events). Pure.
+// Plans Events about a ServiceExport when its conditions change (KEP-1645 "Headless": conditions and events). Pure.
 
 /** Takes the conditions before and after. A restart changes none, so it reports nothing again. */
 export function exportEvents(
@@ -181,7 +184,7 @@ function wordsFor(was: Condition | undefined, is: Condition): Words | undefined 
     return isRefusal(is.reason) ? { type: 'Warning', reason: 'Refused', note: is.message } : undefined
   }
   if (is.type === CONDITION_IMPORTED) {
-    // Who imports changes with every cluster that comes or goes; only whether anybody does is worth an event.
+    // The importing members change whenever a cluster joins or leaves, so only the status is worth an Event.
     if (is.status === 'False' && was?.status !== 'False')
       return { type: 'Warning', reason: firstReason(is.reason), note: is.message }
     if (is.status !== 'True' || was?.status !== 'False') return undefined
@@ -192,7 +195,7 @@ function wordsFor(was: Condition | undefined, is: Condition): Words | undefined 
   return { type: 'Normal', reason: 'ConflictCleared', note: 'all exports of this service agree' }
 }
 
-/** As the reason of condition Ready: the broker does not take the export. */
+/** Whether the reason of condition Ready means that the broker refuses the export. */
 export function isRefusal(reason: string): boolean {
   return reason === 'Failed' || reason === 'NamespaceNotAllowed' || isQuotaReason(reason)
 }

@@ -1,4 +1,7 @@
-/** How this cluster does, for operators of the broker: versions, lanes, exports, problems by code. Pure. */
+/**
+ * Plans the report of this cluster's state for operators of the broker: versions, lanes, exports, problems by code.
+ * Pure.
+ */
 import {
   CONDITION_CLUSTER_DNS,
   CONDITION_CONNECTED,
@@ -39,20 +42,20 @@ const AWAITED: ReasonCode = 'FarGatewayAwaited'
 export interface MemberReportWorld {
   /** Id of this cluster. */
   readonly own: string
-  /** Of the agent. */
+  /** The version of the agent. */
   readonly version: string
   readonly gateways: readonly Gateway[]
   readonly routeAgents: readonly RouteAgent[]
   readonly clusters: readonly Cluster[]
   readonly exports: ReadonlyMap<ServiceKey, Pick<PlannedExport, 'valid'>>
-  /** Of own exports. */
+  /** Conflicts of this cluster's own exports. */
   readonly conflicts: ReadonlyMap<ServiceKey, ConflictFinding>
   readonly notImported: MemberStatus['notImported']
 }
 
-/** Numbers that change with every packet are no part of it: a report goes out when something has become so. */
+/** Leaves out numbers that change with every packet, so that a new report is sent only when a state changes. */
 export function planMemberReport(world: MemberReportWorld): MemberReport {
-  // What a gateway wrote before it fell silent says nothing of its links now.
+  // What a gateway wrote before it became silent says nothing about its links now.
   const connections = world.gateways.flatMap((gateway) =>
     (gateway.status?.connections ?? []).map(({ state }) => (isTakenAsSilent(gateway) ? 'unknown' : state)),
   )
@@ -89,7 +92,7 @@ function problemsOf(world: MemberReportWorld): ReportedProblem[] {
   for (const { status, metadata } of world.clusters) {
     if (metadata.name === world.own) unlessTrue('degraded', status?.conditions, CONDITION_CLUSTER_DNS)
     else {
-      // One that has no gateway yet is missed by nobody.
+      // A cluster that has no gateway yet is not a failure.
       const isAwaited = findCondition(status?.conditions, CONDITION_CONNECTED)?.reason === AWAITED
       unlessTrue(isAwaited ? 'notice' : 'down', status?.conditions, CONDITION_CONNECTED)
       unlessTrue('notice', status?.conditions, CONDITION_IN_CONTACT)
@@ -119,42 +122,42 @@ function rank({ severity }: ReportedProblem): number {
   return PROBLEM_SEVERITIES.indexOf(severity)
 }
 
-/** Objects here may have been written by anybody who may write them. */
+/** Whether the broker accepts this part of a report. Local objects may have any content. */
 function isSendable(part: Partial<MemberReport>): boolean {
   const nothing = { versions: [], lanes: { up: 0, of: 0 }, exports: { count: 0, failed: 0 }, problems: [] }
   return reportProblem({ ...nothing, ...part }) === undefined
 }
 
-// What this cluster reports about itself to the others: which of their exports it does not import, and why. Pure.
+// Plans what this cluster reports to the other members: which of their exports it does not import, and why. Pure.
 
 interface MemberStatusWorld {
   /** Id of this cluster. */
   readonly own: string
   readonly view: Pick<ClustersetView, 'services' | 'refusedExports'>
-  /** Namespaces in which some cluster exports something, as the broker says. Undefined: the view has all of them. */
+  /** Namespaces in which any cluster exports a service, by the broker. If undefined, the view has all of them. */
   readonly exported: ReadonlySet<string> | undefined
-  /** That exist here and are not terminating. */
+  /** Namespaces that exist here and are not terminating. */
   readonly namespaces: ReadonlySet<string>
   readonly allowedNamespaces: readonly string[]
-  /** Whose addresses can be used here. */
+  /** Clusters whose addresses can be used here. */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
-  /** Those of the broker's view, usable or not. */
+  /** All clusters of the broker's view, usable or not. */
   readonly members: ReadonlyMap<string, ClusterSpec>
-  /** Services of namespaces that are here, and why they are not imported all the same. */
+  /** Why services of existing namespaces are not imported. */
   readonly problems: ReadonlyMap<ServiceKey, NotImportedReason>
 }
 
-/** Bytes of all findings together, well below what the wire takes. */
+/** Limits the bytes of all findings, well below the protocol's limit. */
 const MAX_BYTES = 48 * 1024
-/** What one finding needs beside its texts. */
+/** The bytes of one finding apart from its texts. */
 const FRAME_BYTES = 16
 
-/** Findings that hold for more come first: those that are left out, when there are too many, are of single services. */
+/** Findings that concern more than one service come first, so that a limit drops those of single services. */
 export function planMemberStatus(world: MemberStatusWorld): MemberStatus {
   const findings = new Map<string, NotImported>()
   const add = (reason: NotImportedReason, where: Partial<Omit<NotImported, 'reason'>>): void => {
     const one = { reason, namespace: '', name: '', cluster: '', ...where }
-    // What came from others may have names that cannot be sent.
+    // Names from other members may be malformed and cannot be sent then.
     if (findingProblem(one) === undefined) findings.set(sortKey(one), one)
   }
   for (const [key, { exports }] of world.view.services) {

@@ -1,4 +1,4 @@
-/** Keeps what the broker has of this cluster equal to this cluster's exports. */
+/** Keeps the broker's records of this cluster equal to this cluster's exports. */
 import type { ClusterApi, ObjectChange } from '../../kubeapi/kubeapi.ts'
 import { type Prefix, ipv6Among, ipv6Clashes, parsePrefix, podFamilies } from '../../model/addresses/addresses.ts'
 import {
@@ -29,7 +29,7 @@ export interface PublishLoopDeps {
 export interface PublishLoopInit {
   /** Id of this cluster. */
   readonly own: string
-  /** What this cluster states about itself; undefined: as it joined. */
+  /** The facts that this cluster states about itself. If undefined, those it joined with are used. */
   readonly facts: ClusterFacts | undefined
   readonly loop: LoopInit
 }
@@ -45,12 +45,12 @@ export class PublishLoop {
   readonly #leftOut = new KeyedMemo<string | undefined>()
   #reportedLeftOut: string | undefined
   #podPrefixes: { readonly text: string; readonly prefixes: readonly Prefix[] } | undefined
-  /** The plan in force; undefined when what it was made from has changed. */
+  /** The current plan. Undefined if its input has changed. */
   #plan: ExportPlan | undefined
   #last: ExportPlan | undefined
-  /** Which export each record belongs to, by the record's key. */
+  /** Maps the key of each record to its export. */
   #exportOf = new Map<string, ServiceKey>()
-  /** Exports whose conditions may not be right any more; undefined for all. */
+  /** Exports whose conditions may be outdated. Undefined for all. */
   #unreported: Set<ServiceKey> | undefined
 
   constructor(deps: PublishLoopDeps, init: PublishLoopInit) {
@@ -68,7 +68,7 @@ export class PublishLoop {
       else this.#changed()
     })
     const slices = api.cache('EndpointSlice').onChange((change) => {
-      // What was imported is not exported again.
+      // Imported slices are not exported again.
       if (change?.object.metadata.labels?.[LABEL_SOURCE_CLUSTER] === undefined) this.#changed()
     })
     const published = publisher.onChange((keys) => {
@@ -77,7 +77,7 @@ export class PublishLoop {
     })
     for (const stop of [exports, slices, published]) this.#subscriptions.add(stop)
     findings.onFindings((keys) => this.#report(keys))
-    // At most once in reportMs; an export of which nothing has changed costs a look.
+    // Happens at most once in reportMs, and an unchanged export costs little.
     findings.onImporters(() => this.#report(undefined))
   }
 
@@ -86,7 +86,7 @@ export class PublishLoop {
     this.#subscriptions.end()
   }
 
-  /** Why nothing can be published yet; undefined once it can. */
+  /** Why nothing can be published yet. Undefined if it can. */
   notReady(): string | undefined {
     const { api } = this.#deps
     for (const kind of ['ServiceExport', 'Service', 'EndpointSlice', 'Endpoint', 'Cluster'] as const) {
@@ -95,7 +95,7 @@ export class PublishLoop {
     return api.cache('Cluster').get(this.#own) === undefined ? `Cluster ${this.#own} does not exist` : undefined
   }
 
-  /** Says on every export that it is no longer one: this cluster has left. */
+  /** Sets the conditions of every export after this cluster has left. */
   reportLeft(signal: AbortSignal): Promise<void> {
     return this.#conditions.reportLeft(signal)
   }
@@ -112,9 +112,9 @@ export class PublishLoop {
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    // Publishing half of the exports would withdraw the other half.
+    // Publishing an incomplete set would withdraw the missing exports.
     if (this.notReady() !== undefined) return
-    // Nothing is known to have changed: then drift may have.
+    // No change is known, so this round checks for drift.
     if (this.#plan !== undefined && this.#unreported?.size === 0) {
       this.#plan = undefined
       this.#unreported = undefined
@@ -166,7 +166,7 @@ export class PublishLoop {
     }
   }
 
-  /** Computed anew only when a Cluster has changed; logged once, even where nothing is exported. */
+  /** Computed again only if a Cluster has changed. Logged once, even if nothing is exported. */
   #ipv6LeftOut(own: ClusterSpec): string | undefined {
     const others = this.#deps.api
       .cache('Cluster')
@@ -180,7 +180,7 @@ export class PublishLoop {
     return why
   }
 
-  /** The same object while the CIDRs are the same: the plan's memory goes by identity. */
+  /** Gives the same object while the CIDRs are unchanged, since the plan's cache compares by identity. */
   #parsePodPrefixes(texts: readonly string[]): readonly Prefix[] {
     const text = texts.join()
     if (this.#podPrefixes?.text === text) return this.#podPrefixes.prefixes
@@ -190,7 +190,7 @@ export class PublishLoop {
   }
 }
 
-/** Mostly our own doing: what is exported is still the same. */
+/** Whether only the status has changed, mostly by our own write. The exported content is then the same. */
 function isStatusAlone(change: ObjectChange<ServiceExport>): boolean {
   const before = change.type === 'set' ? change.previous?.metadata : undefined
   const now = change.object.metadata
@@ -206,24 +206,24 @@ function keyOf({ metadata }: ServiceExport): ServiceKey {
   return serviceKey(metadata.namespace ?? '', metadata.name)
 }
 
-// Why this cluster is not reached by the IPv6 addresses that its pods have, for people. Pure.
+// Explains why this cluster is not reached by the IPv6 addresses of its pods. Pure.
 
 interface Ipv6World {
-  /** What this cluster states about itself; undefined where only the broker knows. */
+  /** The facts that this cluster states about itself. Undefined if only the broker has them. */
   readonly facts: Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs'> | undefined
-  /** What the others know it as. */
+  /** This cluster as the other members know it. */
   readonly own: ClusterSpec
   readonly others: readonly ClusterSpec[]
 }
 
-/** Undefined when nothing that is stated is left out. */
+/** Undefined if all stated IPv6 ranges are used. */
 export function ipv6LeftOut({ facts, own, others }: Ipv6World): string | undefined {
   const stated = ipv6Among(facts?.podCIDRs ?? [])
   if (facts === undefined || stated.length === 0 || podFamilies(own).includes('IPv6')) return undefined
   const { podCIDRs, serviceCIDRs } = facts
   const all = [{ ...own, podCIDRs, serviceCIDRs }, ...others.filter(({ id }) => id !== own.id)]
   const clash = ipv6Clashes(all).get(own.id)
-  // The other one's IPv6 may be left out itself, or the broker has refused what is stated.
+  // The other cluster's IPv6 may be left out itself, or the broker may have refused the facts.
   if (clash === undefined) return `the broker does not carry ${stated.join(', ')} of this cluster`
   return `${clash.own} of this cluster overlaps ${clash.other} of cluster ${clash.cluster}`
 }

@@ -1,3 +1,3 @@
-/** Keeps exports at the broker, and tells their owners how they are. */
+/** Keeps this cluster's exports at the broker, and reports their state in their conditions. */
 export { PublishLoop } from './publish-loop.ts'
 export { ReportLoop } from './report-loop.ts'

@@ -1,7 +1,7 @@
 /**
- * Reports to the other members which of their exports this one imports and how many connections it has with them, and
- * finds out which of them import this one's exports. All at most once in `reportMs`: they follow from what changes much
- * more often.
+ * Reports to the other members which of their exports this cluster imports and how many connections it has with them,
+ * and finds which of them import this cluster's exports. Does both at most once in `reportMs`, since the input changes
+ * much more often.
  */
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import {
@@ -43,8 +43,8 @@ export interface ReportLoopInit {
 }
 
 /**
- * A member that does not import a new export has reported it after this many times reportMs: it looks at most one such
- * time later, and so does this loop; one more for the way.
+ * A member that does not import a new export has reported it after this many times reportMs: up to one until its
+ * report, one until this loop's evaluation, and one for the transmission.
  */
 const SETTLE_ROUNDS = 3
 
@@ -56,9 +56,9 @@ export class ReportLoop {
   readonly #connections: ReportedConnections
   readonly #version = sealaneVersion()
   #notImported: Readonly<Record<string, number>> | undefined
-  /** By member. Undefined until all records have been looked at once. */
+  /** Statuses by member. Undefined until all records have been read once. */
   #statuses: Map<string, MemberStatus> | undefined
-  /** Since when the broker has each export, monotonic. */
+  /** Since when the broker stores each export, monotonic. */
   #storedSince = new Map<ServiceKey, { readonly uid: string | undefined; readonly at: number }>()
 
   #unheardSince: ReadonlyMap<string, number> = new Map()
@@ -105,7 +105,7 @@ export class ReportLoop {
   #take(statuses: Map<string, MemberStatus>, record: StoredRecord): void {
     const { key, body } = record
     if (body.kind !== 'MemberStatus') return
-    // What a member says of itself is asked for only where the member is used.
+    // Reserved ids are accepted: whether a member is used is checked elsewhere.
     const found = recordProblem(record, [], () => true)
     if (found === undefined) statuses.set(key.cluster, body)
     else {
@@ -119,13 +119,13 @@ export class ReportLoop {
   #round(): void {
     const { findings, replica } = this.#deps
     const { imports, expired } = findings
-    // A part of the findings would be taken for all of them.
+    // Incomplete findings would look like the complete ones.
     if (imports === undefined || expired === undefined || !replica.confirmed) return
     this.#reportOthers(imports)
     this.#onOthers(imports, expired)
   }
 
-  /** Exports of others that are not imported here, by reason; undefined before the first look. */
+  /** Exports of other members that are not imported here, by reason. Undefined before the first report. */
   get notImported(): Readonly<Record<string, number>> | undefined {
     return this.#notImported
   }
@@ -176,10 +176,7 @@ export class ReportLoop {
     findings.setImporters({ importers, settled })
   }
 
-  /**
-   * Since when members have no connection to the broker. While the broker says nothing itself, what it said last
-   * counts.
-   */
+  /** Since when members have no connection to the broker. While the broker is unreachable, its last report counts. */
   #unheard(): ReadonlyMap<string, number> {
     const silent = this.#deps.contact.silent()
     if (silent === undefined) return this.#unheardSince
@@ -197,7 +194,7 @@ export class ReportLoop {
     return statuses
   }
 
-  /** Exports that have been at the broker for long enough. Asks for another look while there are others. */
+  /** Exports that the broker has stored for long enough. Schedules another round while there are others. */
   #settled(exports: ReadonlyMap<ServiceKey, PlannedExport>): ReadonlyMap<ServiceKey, number> {
     const now = this.#deps.clock.monotonic()
     const before = this.#storedSince
@@ -219,7 +216,7 @@ export class ReportLoop {
     const [first] = recordKeys
     if (first === undefined) return false
     const { publisher } = this.#deps
-    // Before the broker has answered this process, the export's own condition decides.
+    // Until the broker has answered this process, the export's condition decides.
     return publisher.answered
       ? publisher.state(first).t === 'stored'
       : isConditionTrue(object.status?.conditions, 'Ready')

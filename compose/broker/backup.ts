@@ -1,4 +1,4 @@
-/** Backup and restore of a broker's state; they bring the certificate authority along. */
+/** Backup and restore of a broker's state. A separate module, since it loads the certificate authority. */
 import {
   type Restored,
   type Verified,
@@ -15,30 +15,33 @@ import { withHint } from './store.ts'
 export type { Restored } from '../../broker/recovery/recovery.ts'
 
 export interface BackupInit {
-  /** Where the user finds it. */
+  /** The name of the state in messages to the user. */
   readonly knownAs: string
   readonly warn: (text: string) => void
 }
 
-/** Writes a backup of the broker's state into `target`, which must not exist. Throws as backupBroker() does. */
+/** Writes a backup of the broker's state to `target`, which must not exist. Throws the errors of backupBroker(). */
 export async function backupState(state: string, target: string, init: BackupInit): Promise<void> {
   await backupBroker(new SystemClock(), state, target, init).catch(withHint)
 }
 
-/** When the backup was taken, milliseconds since 1970. Throws StateError for what is none, or not whole. */
+/** When the backup was taken, in milliseconds since 1970. Throws StateError if it is not a backup or is incomplete. */
 export function timeOfBackup(file: string): number {
   return readBackup(file).takenAtMs
 }
 
 export interface RestoreInit {
-  /** Also where the state there has members. */
+  /** Whether to replace a state that has members. */
   readonly force: boolean
-  /** Beside a running broker, which takes it when it starts anew. */
+  /** Whether to leave the restore to the next start of the broker, which may be running. */
   readonly atNextStart: boolean
   readonly warn: (text: string) => void
 }
 
-/** Undefined: it is done at the broker's next start. Throws StateError, also while a broker runs, and RefusedError. */
+/**
+ * Restores a backup. Undefined if the broker does it at its next start. Throws RefusedError and StateError, the latter
+ * also while a broker runs.
+ */
 export async function restoreState(
   state: string,
   file: string,
@@ -58,12 +61,12 @@ export async function restoreState(
   }
 }
 
-// A look through a broker's state or a backup, apart from the broker itself, which brings a server along.
+// Verifies a broker's state or a backup. Separate from the broker, which would load a server.
 
 export type { Finding } from '../../broker/recovery/recovery.ts'
 export type { Verified } from '../../broker/recovery/recovery.ts'
 
-/** Throws StateError where there is nothing, or it cannot be read at all. */
+/** Throws StateError if there is no state or backup, or if it cannot be read at all. */
 export async function verifyWhat(what: { readonly state: string; readonly backup?: string }): Promise<Verified> {
   const nowMs = new SystemClock().now()
   if (what.backup !== undefined) return verifyBackup(what.backup, nowMs)

@@ -1,4 +1,4 @@
-/** A broker's process, and its store for commands. */
+/** The process of a broker, and its store for commands. */
 export {
   type AuthorityFacts,
   type AuthorityStatus,

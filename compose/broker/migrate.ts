@@ -1,4 +1,4 @@
-/** Moves a broker's store, apart from the broker itself, which brings a server along. */
+/** Moves a broker's store. Separate from the broker, which would load a server. */
 import { localOperator } from '../../broker/audit/audit.ts'
 import type { EtcdStoreConfig } from '../../broker/config/config.ts'
 import {
@@ -14,17 +14,17 @@ import { SystemClock } from '../../reconcile/reconcile.ts'
 export type { Migrated } from '../../broker/recovery/recovery.ts'
 
 export interface MoveInit {
-  /** As the flags have it: see openPlace(). */
+  /** The values of the flags; see openPlace(). */
   readonly from: string
   readonly to: string
   readonly state: string
   readonly login: Omit<EtcdStoreConfig, 'url'>
   readonly force: boolean
-  /** Of several at one broker: which one; absent: the broker's own. */
+  /** The clusterset to move, if the broker has several. If absent, the broker's own. */
   readonly clusterset?: string | undefined
 }
 
-/** Throws StateError, RefusedError for a clusterset that is not there, and UserError for a place that cannot be meant. */
+/** Throws StateError, RefusedError for an unknown clusterset, and UserError for an invalid place. */
 export async function moveStore(given: MoveInit, signal: AbortSignal): Promise<Migrated> {
   const init = await checked(given, signal)
   const { from, to, force } = init
@@ -32,7 +32,7 @@ export async function moveStore(given: MoveInit, signal: AbortSignal): Promise<M
   return migrateStore({ clock: new SystemClock(), who: localOperator(), signal }, { ...places, force })
 }
 
-/** Without `to` the target is not asked. Throws as moveStore() does. */
+/** Cancels a move. Without `to`, the target is not contacted. Throws the errors of moveStore(). */
 export async function cancelMove(
   given: Omit<MoveInit, 'to'> & { readonly to?: string },
   signal: AbortSignal,
@@ -46,7 +46,7 @@ export async function cancelMove(
   await cancelMigration({ clock: new SystemClock(), who: localOperator(), signal }, { ...places, force })
 }
 
-/** The same, and its clusterset is one that the broker has. */
+/** Gives `init` with the clusterset's name as the broker lists it. Throws RefusedError for an unknown clusterset. */
 async function checked<T extends Omit<MoveInit, 'to'>>(init: T, signal: AbortSignal): Promise<T> {
   const { from, clusterset } = init
   if (clusterset === undefined) return init

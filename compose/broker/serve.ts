@@ -1,4 +1,4 @@
-/** Puts the broker together; one of the few places where the command line knows a component. */
+/** Assembles the broker. Only a few modules connect the command line to a component. */
 import {
   AUDIT_STDOUT,
   type AuditConfig,
@@ -64,7 +64,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     },
     approve: init.approve ?? DEFAULT_BROKER_CONFIG.approve,
   }
-  // Where there is no file to open anew, the signal ends the process, as everywhere.
+  // Without a log file to reopen, SIGHUP ends the process, as in all other processes.
   const hasFile = init.audit !== undefined && init.audit.log !== AUDIT_STDOUT
   await withProcess({ name: 'broker', ...init }, async (deps, started) => {
     const over = new AbortController()

@@ -1,4 +1,4 @@
-/** The broker's database for commands beside it; apart from the broker itself, which brings a server along. */
+/** The broker's database for commands that run beside it. Separate from the broker, which would load a server. */
 import { type BrokerStore, openBrokerStore } from '../../broker/admin/admin.ts'
 import { StateError } from '../../broker/store/store.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
@@ -9,7 +9,7 @@ export type { Answer, AnswerInit, WaitingSummary } from '../../broker/members/me
 export type { EvictInit, Eviction, MemberSummary } from '../../broker/members/members.ts'
 
 /**
- * Opens the broker's database, beside a running broker or not. Throws when no broker has ever started on this state.
+ * Opens the broker's database, with or without a running broker. Throws if no broker has ever started with this state.
  */
 export async function withBrokerStore<T>(state: string, work: (store: BrokerStore) => Promise<T> | T): Promise<T> {
   const store = await openBrokerStore(state, new SystemClock()).catch(withHint)
@@ -20,7 +20,7 @@ export async function withBrokerStore<T>(state: string, work: (store: BrokerStor
   }
 }
 
-/** Throws it, and where there is no state, with where it may be instead. */
+/** Throws `cause`. If there is no state, adds a hint about a broker on a cluster. */
 export function withHint(cause: unknown): never {
   if (!(cause instanceof StateError) || cause.code !== 'Absent') throw cause
   throw new UserError(cause.message, { hint: 'for a broker on a cluster: --context NAME', cause })

@@ -1,4 +1,4 @@
-/** What a member's problems are, as numbers: the same codes and severities as `sealane status` says. */
+/** The metrics about a member's problems, with the codes and severities of `sealane status`. */
 import type { Gauge, Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface ProblemMetrics {
@@ -7,7 +7,7 @@ export interface ProblemMetrics {
   readonly looked: Gauge
 }
 
-/** Of the agent that acts. */
+/** The metrics of the acting agent. */
 export function problemMetrics(metrics: Metrics): ProblemMetrics {
   return {
     problems: metrics.gauge({
@@ -27,7 +27,7 @@ export function problemMetrics(metrics: Metrics): ProblemMetrics {
   }
 }
 
-/** Of every process of a member, once it has joined. */
+/** The metric of every process of a member, set once the member has joined. */
 export function memberInfo(metrics: Metrics): Gauge {
   return metrics.gauge({
     name: 'sealane_member_info',

@@ -1,6 +1,6 @@
 /**
- * Looks at this cluster every 15 s as `sealane status` does, from what the agent has in memory, and counts what is
- * wrong: alerts speak of the same causes by the same codes. Nothing is asked for it, and nothing waits for it.
+ * Diagnoses this cluster every 15 s as `sealane status` does, from the agent's caches, and exports the problems as
+ * metrics, so that alerts use the same codes. It sends no requests, and nothing waits for it.
  */
 import { type Overview, diagnoseMember } from '../../explain/explain.ts'
 import {
@@ -36,10 +36,10 @@ export interface ProblemsDeps extends ComponentDeps {
 }
 
 export const LOOK_EVERY_MS = 15_000
-/** How many problems are named. */
+/** The number of problems whose subjects are exported. */
 export const MOST_SUBJECTS = 20
 
-/** Beside the services; all of them the agent follows: no other is asked for. */
+/** The kinds apart from services. The agent watches all of them anyway, so that no further request is needed. */
 const KINDS = [
   'Membership',
   'Cluster',
@@ -52,7 +52,7 @@ const SERVICE_KINDS = ['ServiceExport', 'ServiceImport', 'EndpointSlice'] as con
 
 const SOURCE = 'the agent'
 
-/** Until the signal; nothing is wrong afterwards, as far as this process says. Never rejects. */
+/** Runs until the signal, then resets the metrics. Never rejects. */
 export async function watchProblems(deps: ProblemsDeps, signal: AbortSignal): Promise<void> {
   const { clock, metrics: registry } = deps
   const metrics = problemMetrics(registry)
@@ -75,13 +75,13 @@ export async function watchProblems(deps: ProblemsDeps, signal: AbortSignal): Pr
   imports = undefined
 }
 
-/** Undefined where it is not known, as while no gateway reports. */
+/** Undefined while the result is unknown, such as while no gateway reports. */
 function importsReport({ imports }: Overview, nowMs: number): ImportsReport | undefined {
   if (imports?.withoutBackends === undefined) return undefined
   return { withoutBackends: imports.withoutBackends, at: new Date(nowMs).toISOString() }
 }
 
-/** The worst first. */
+/** Takes the problems with the worst first. */
 export function showProblems(metrics: ProblemMetrics, problems: readonly RankedFinding[]): void {
   const counts = new Map<string, { readonly code: string; readonly severity: string; count: number }>()
   for (const { reason: code, severity } of problems) {
@@ -98,7 +98,10 @@ export function showProblems(metrics: ProblemMetrics, problems: readonly RankedF
   }
 }
 
-/** A kind that was not read yet is one that nobody knows, not one of which there is none. */
+/**
+ * The facts from the agent's caches. A kind whose cache is not synced is left out, since an empty list would mean that
+ * there are no objects.
+ */
 export function ownFacts({ api, clock, status }: Pick<ProblemsDeps, 'api' | 'clock' | 'status'>): FactSet {
   const nowMs = clock.now()
   const at = new Date(nowMs).toISOString()
@@ -133,20 +136,20 @@ function listOf({ exports, imports, slices }: Services, kind: (typeof SERVICE_KI
 interface Services {
   readonly exports: readonly ServiceExport[]
   readonly imports: readonly ServiceImport[]
-  /** Of all services; those of the cluster's own Services are no imports. */
+  /** Slices of all services. Those of the cluster's own Services are not imports. */
   readonly slices: readonly EndpointSlice[]
 }
 
 interface ServicesAround {
-  /** Id of this cluster; undefined: not known. */
+  /** The id of this cluster. Undefined if unknown. */
   readonly self: string | undefined
   readonly gateways: readonly Gateway[]
   readonly nowMs: number
 }
 
 /**
- * Leaves out exported and imported services of which no check would say anything: of a thousand services with 21,000
- * slices, what is wrong is found in 25 ms instead of 150. Pure. What is left gives the same problems.
+ * Leaves out exported and imported services about which no check reports anything. For a thousand services with 21,000
+ * slices, this reduces the time of the checks from 150 ms to 25 ms. The problems stay the same. Pure.
  */
 export function leaveOutHealthy({ exports, imports, slices }: Services, around: ServicesAround): Services {
   const isReached = reachedBy(around)
@@ -169,7 +172,7 @@ export function leaveOutHealthy({ exports, imports, slices }: Services, around: 
   }
 }
 
-/** As far as gateways report that are heard. */
+/** Whether a cluster is reached, by the gateways that report. */
 function reachedBy({ self, gateways, nowMs }: ServicesAround): (cluster: string) => boolean {
   const heard = gateways.filter((one) => !isTakenAsSilent(one) && (heartbeatAgeMs(one, nowMs) ?? 0) < HEARTBEAT_OLD_MS)
   const up = heard.flatMap(({ status }) => (status?.connections ?? []).filter(({ state }) => state === 'up'))

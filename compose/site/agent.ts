@@ -1,4 +1,7 @@
-/** Starts the agent of a site. One of several acts; in a real cluster it joins by itself with the token it finds. */
+/**
+ * Starts the agent of a site. Only one of several agents acts. In a Kubernetes cluster, it joins with the token that it
+ * finds.
+ */
 import { randomBytes } from 'node:crypto'
 import { askResolver } from '../../agent/cluster/cluster.ts'
 import { agentConfig } from '../../agent/loop/loop.ts'
@@ -19,17 +22,17 @@ import { type ComponentDeps, sealaneVersion } from '../../runtime/runtime.ts'
 import { watchProblems } from '../problems/problems.ts'
 import { type SiteRun, untilLeft } from './part.ts'
 
-// Of the agents of a site without Kubernetes one acts: the one that holds the Lease in the state folder.
+// Elects the acting agent of a site without Kubernetes: the one that holds the Lease in the state folder.
 
 interface SiteAgentsInit extends Partial<ElectionTiming> {
   readonly node: string
-  /** No other node of the site has an agent: it also acts where there can be no Leases. */
+  /** Whether no other node of the site has an agent. It then acts even if Leases cannot be written. */
   readonly alone: boolean
 }
 
 /**
- * Calls `act` while this process is the one that acts. A process that ended without a word is not waited for where its
- * node starts another one. Resolves after the signal, when `act` ends by itself, or when the site has left.
+ * Calls `act` while this process is the leader. A new process takes the Lease of a dead process on the same node
+ * without waiting. Resolves after the signal, when `act` ends by itself, or when the site has left.
  */
 export async function actInTurn(
   deps: Omit<ElectionDeps, 'leader'> & { readonly api: Pick<ClusterApi, 'cache'> },
@@ -37,7 +40,7 @@ export async function actInTurn(
   act: (signal: AbortSignal) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
-  // No name of a Node has a '_'.
+  // Node names have no '_'.
   const ofNode = `${node}_`
   const identity = `${ofNode}${randomBytes(4).toString('hex')}`
   const replaces = (holder: string): boolean => holder.startsWith(ofNode)
@@ -60,7 +63,7 @@ export async function actInTurn(
   )
   const left = untilLeft(deps.api, signal)
   let acts = false
-  // Who acts takes out what it wrote, and ends by itself.
+  // The acting agent removes what it wrote, and ends by itself.
   const look = (): void => {
     if (left.aborted && !acts) over.abort(left.reason)
   }
@@ -79,11 +82,11 @@ export async function actInTurn(
   if (without.signal.aborted) await act(signal)
 }
 
-/** A site's state shows who leads: file leases/sealane-agent. */
+/** The file leases/sealane-agent of a site's state shows the leader, so there is no metric. */
 const UNCOUNTED = { set: (): void => undefined }
 
 export async function run(component: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
-  // One for all the times that this process acts: it is the process that the broker knows again.
+  // One mark for all terms of this process, since the broker recognizes the process by it.
   const deps = { ...component, processMark: newProcessMark() }
   const { kube, api, config } = site
   if (kube === undefined) {
@@ -91,7 +94,7 @@ export async function run(component: ComponentDeps, site: SiteRun, signal: Abort
     if (leases === undefined) throw new Error('a site without Leases')
     const act = async (acting: AbortSignal): Promise<void> => {
       await runMember(deps, site, acting)
-      // Standing by is ready.
+      // A standby agent is ready.
       deps.status.readiness('agent', () => undefined)
     }
     const turn = { node, alone: config.gateways.length <= 1, ...electionTiming(leaseMs) }
@@ -107,11 +110,11 @@ export async function run(component: ComponentDeps, site: SiteRun, signal: Abort
     runMember: (onRefused: NonNullable<AgentDeps['onRefused']>, until: AbortSignal) =>
       runMember({ ...deps, onRefused }, member, until),
   }
-  // Standing by is ready: the other one serves.
+  // A standby agent is ready, since the leader serves.
   const timing = electionTiming(site.leaseMs)
   const act = async (leading: AbortSignal): Promise<void> => {
     await joinAndRun({ ...deps, api }, init, leading)
-    // Also one that has taken out what it wrote, for a cluster that leaves.
+    // An agent that has removed what it wrote, for a cluster that leaves, is also ready.
     deps.status.readiness('agent', () => undefined)
   }
   const ended = new AbortController()

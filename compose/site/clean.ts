@@ -1,4 +1,4 @@
-/** Takes everything of Sealane out of this node's kernel, for a site that is no member any more. */
+/** Removes everything of Sealane from this node's kernel, for a site that is no longer a member. */
 import { join } from 'node:path'
 import { WireguardCable } from '../../gateway/cable/cable.ts'
 import { type GatewayConfig, cleanGatewayNode, gatewayConfig } from '../../gateway/main.ts'
@@ -19,7 +19,7 @@ export interface CleanNodeInit {
   readonly signal: AbortSignal
 }
 
-/** Throws what the kernel refused, after everything else has been done. Doing it again is fine. */
+/** Throws the kernel's errors after everything else is done. Can be repeated. */
 export async function cleanNode({ config, api }: Site, init: CleanNodeInit): Promise<void> {
   const { node, logger, signal } = init
   const version = sealaneVersion()
@@ -33,14 +33,14 @@ export async function cleanNode({ config, api }: Site, init: CleanNodeInit): Pro
   })
 }
 
-// What the parts of a node take out of its kernel, one part after the other.
+// Removes what the parts of a node wrote to its kernel, one part after the other.
 
 interface PartConfigs {
   readonly routeagent: RouteAgentConfig
   readonly gateway: GatewayConfig
 }
 
-/** Each part is tried, also where another one failed. Throws all that failed, when everything else has been done. */
+/** Cleans up each part even if another one failed. Throws all errors at the end. */
 export async function cleanParts(
   deps: GatewayDeps & RouteAgentDeps,
   { routeagent, gateway }: PartConfigs,

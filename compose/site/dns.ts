@@ -4,7 +4,7 @@ import { runDns } from '../../dns/main.ts'
 import type { ComponentDeps } from '../../runtime/runtime.ts'
 import { type SiteRun, untilLeft } from './part.ts'
 
-/** A pod gets its SIGTERM before all nodes have stopped sending to it: their kube-proxies get the change later. */
+/** A pod gets SIGTERM before all nodes have stopped sending to it, since kube-proxy gets the change later. */
 const POD_LINGER_MS = 5000
 
 export async function run(
@@ -13,7 +13,7 @@ export async function run(
   signal: AbortSignal,
 ): Promise<void> {
   const linger = kube === undefined ? {} : { lingerMs: POD_LINGER_MS }
-  // The site file has the addresses of all gateways' nodes.
+  // The site file has the addresses of all gateway nodes.
   const spread = kube === undefined && config.gateways.length > 1
   const dns = dnsConfig({
     clusterId: (await membership(signal)).cluster,

@@ -1,4 +1,4 @@
-/** Starts the gateway of one node, or prints what it would apply. */
+/** Starts the gateway of one node, or prints its plan. */
 import { join } from 'node:path'
 import {
   type GatewayConfig,
@@ -82,7 +82,7 @@ function stateDirOf({ config, node }: SiteRun): string {
   return join(config.state, 'nodes', node)
 }
 
-/** Throws UserError. */
+/** The Node of this process. Throws UserError if there is none. */
 async function ownNode({ api, node }: SiteRun, signal: AbortSignal): Promise<Node> {
   const nodes = api.cache('Node')
   await nodes.whenSynced(signal)
@@ -92,15 +92,15 @@ async function ownNode({ api, node }: SiteRun, signal: AbortSignal): Promise<Nod
 }
 
 /**
- * What the Node says about itself, or the site file of a site; undefined when it is no gateway. Throws UserError,
- * GatewayNodeError.
+ * The gateway settings from the Node's labels, or from the site file of a site. Undefined if the node is not a gateway.
+ * Throws UserError and GatewayNodeError.
  */
 async function labelOf(site: SiteRun, signal: AbortSignal): Promise<GatewayLabel | undefined> {
   if (site.kube === undefined) return siteLabel(site.config, site.node)
   return gatewayLabel(await ownNode(site, signal))
 }
 
-/** The same for a process that starts: a Node that cannot be a gateway does not end it. */
+/** The same for a starting process, which a Node that cannot be a gateway must not end. */
 async function labelAtStart(site: SiteRun, signal: AbortSignal): Promise<GatewayLabel | 'unusable' | undefined> {
   if (site.kube === undefined) return siteLabel(site.config, site.node)
   return gatewayProblem(await ownNode(site, signal)) === undefined ? labelOf(site, signal) : 'unusable'
@@ -113,7 +113,9 @@ function siteLabel({ gateways }: SiteRun['config'], name: string): GatewayLabel 
   return { lane, ...(publicAddress === undefined ? {} : { publicAddress }) }
 }
 
-/** The site file as it is now: it may have been changed since this process started. Throws InvalidFileError. */
+/**
+ * Makes a Node from the current site file, which may have changed since this process started. Throws InvalidFileError.
+ */
 async function askSiteFile({ config, node }: SiteRun): Promise<Node> {
   const { gateways } = await readSiteFile(config.file)
   return withGatewayLabels({ apiVersion: 'v1', kind: 'Node', metadata: { name: node } }, gateways)

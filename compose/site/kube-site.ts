@@ -1,4 +1,4 @@
-/** A site that is a real cluster: its objects, its identity's Secret, and the election of its agents. */
+/** A site that is a Kubernetes cluster: its objects, the Secret of its identity, and the election of its agents. */
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { MembershipAccess } from '../../agent/membership/membership.ts'
@@ -41,30 +41,30 @@ import { type SecretClient, secretAccess } from './secret-access.ts'
 
 export interface KubeSite extends MembershipAccess {
   readonly identity: IdentityStore & JoinStore
-  /** Calls `lead` while this process is the one agent that acts. Resolves after the signal, or when `lead` ends. */
+  /** Calls `lead` while this process is the leader. Resolves after the signal, or when `lead` ends. */
   elect(timing: ElectionTiming, lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void>
-  /** The Node as the server has it now; undefined when it says that there is none. Throws ClusterApiError. */
+  /** The Node that the server has now. Undefined if the server reports that there is none. Throws ClusterApiError. */
   askNode(name: string, signal: AbortSignal): Promise<Node | undefined>
-  /** In the namespace that Sealane is installed in. */
+  /** The Leases in the namespace that Sealane is installed in. */
   readonly leases: LeaseStore
-  /** What the API server does not let this process do now. */
+  /** The current refusals of the API server to this process. */
   readonly refused: () => readonly Refusal[]
 }
 
 export interface OpenKubeSiteInit {
   readonly access: KubernetesAccess
-  /** Text of the site file. */
+  /** The text of the site file. */
   readonly settings: string
-  /** Absent: all. */
+  /** If absent, all components. */
   readonly components: readonly string[] | undefined
   readonly signal: AbortSignal
-  /** Default: that of the process. */
+  /** By default, the environment of the process. */
   readonly env?: Readonly<Record<string, string | undefined>>
 }
 
 const MEMBERSHIP = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
 
-/** Throws UserError where the environment asks for labels or annotations that cannot be. */
+/** Throws UserError if the environment has invalid labels or annotations. */
 export async function openKubeSite(
   deps: { readonly clock: Clock; readonly logger: Logger; readonly metrics: Metrics | undefined },
   { access, settings, components, signal, env = process.env }: OpenKubeSiteInit,
@@ -92,10 +92,11 @@ export async function openKubeSite(
       hasMembership: async (until) => {
         const found = await api.dynamic.getForSure(MEMBERSHIP, until)
         if (found === undefined) return false
-        // Nothing else writes it while the cluster is a member. Not by applying it: who says meanwhile that the cluster
-        // leaves is not to be undone.
+        // Nothing else writes the Membership while the cluster is a member. The marks are patched, since an apply could
+        // undo a concurrent request to leave.
         if (lacksObjectMarks(found.metadata, marks) && !isMarked) {
-          // Once: whoever takes the marks away again has a reason, and where they are refused it is a member all the same.
+          // Done only once: another client may remove the marks on purpose, and a refusal does not affect the
+          // membership.
           isMarked = true
           const { labels, annotations } = marks
           const change = { metadata: { labels, annotations } }
@@ -126,7 +127,10 @@ function secretClient(dynamic: Pick<DynamicClient, 'get' | 'create' | 'patch'>):
   }
 }
 
-/** Only the agent looks at the slices that belong to no import; a node's processes would keep the whole cluster's. */
+/**
+ * Selects the objects to watch. Only the agent needs slices that belong to no import. The other processes would cache
+ * the slices of the whole cluster.
+ */
 function selectorsFor(
   components: readonly string[] | undefined,
   namespace: string,
@@ -136,11 +140,11 @@ function selectorsFor(
   return { ...own, EndpointSlice: { labelSelector: LABEL_SERVICE_NAME } }
 }
 
-// The labels and annotations of every object that is written, as the environment of a pod says them.
+// Reads the labels and annotations for all written objects from the environment of the pod.
 
 type TextMap = Readonly<Record<string, string>>
 
-/** What objectMarksEnv() says. Throws UserError that names variable and key. */
+/** Reads the output of objectMarksEnv(). Throws UserError that names variable and key. */
 export function readObjectMarks(env: Readonly<Record<string, string | undefined>>): Marks {
   return { labels: readMap(env, 'labels'), annotations: readMap(env, 'annotations') }
 }

@@ -1,4 +1,4 @@
-/** What a part of a site is started with, and the shape of the modules that start one. */
+/** The input of a part of a site, and the interface of the modules that start parts. */
 import type { ClusterApi, LeaseStore } from '../../kubeapi/kubeapi.ts'
 import type { SiteConfig } from '../../kubeapi/files/files.ts'
 import { type ClusterId, MEMBERSHIP_NAME } from '../../model/model.ts'
@@ -11,31 +11,34 @@ import type { KubeSite } from './kube-site.ts'
 export const COMPONENTS = ['agent', 'gateway', 'routeagent', 'dns'] as const
 export type ComponentName = (typeof COMPONENTS)[number]
 
-/** What this cluster is in its clusterset. */
+/** This cluster's role in its clusterset. */
 export interface MembershipInfo {
   readonly cluster: ClusterId
-  /** Its address as the broker saw it when joining; absent where the broker could not know whose that was. */
+  /**
+   * The cluster's address as the broker saw it during the join. Absent if the broker could not tell whose address it
+   * was.
+   */
   readonly observedAddress?: string
 }
 
-/** A site whose objects can be read and written. */
+/** A site with access to its objects. */
 export interface Site {
   readonly config: SiteConfig
   readonly api: ClusterApi
   /** Absent on a site without Kubernetes. */
   readonly kube?: KubeSite
-  /** In the state folder of a site without Kubernetes; absent on a real cluster. */
+  /** The Leases in the state folder of a site without Kubernetes. Absent on a Kubernetes cluster. */
   readonly leases?: LeaseStore
-  /** What a real cluster's driver counts with. */
+  /** The registry for the metrics of a Kubernetes cluster's driver. */
   readonly metrics?: Metrics | undefined
 }
 
 export interface SiteRun extends Site {
   readonly node: string
   readonly identity: IdentityStore
-  /** How often gateways of this site write their status at least: SEALANE_HEARTBEAT. */
+  /** The longest time between two status writes of a gateway of this site: SEALANE_HEARTBEAT. */
   readonly heartbeatMs: number
-  /** How long the Lease of a lane lasts: SEALANE_LEASE. */
+  /** The duration of a lane's Lease: SEALANE_LEASE. */
   readonly leaseMs: number
   /** Resolves once this cluster has joined. Rejects with the signal's reason. */
   readonly membership: (signal: AbortSignal) => Promise<MembershipInfo>
@@ -43,13 +46,13 @@ export interface SiteRun extends Site {
 
 export interface ComponentModule {
   readonly run: (deps: ComponentDeps, site: SiteRun, signal: AbortSignal) => Promise<void>
-  /** The text of what would be applied; absent where a part touches no kernel. */
+  /** The plan as text. Absent if the part does not change the kernel. */
   readonly plan?: (clock: Clock, site: SiteRun, signal: AbortSignal) => Promise<string>
 }
 
-// For parts that have nothing to take down on a site: they end when the membership does.
+// For parts that have nothing to clean up on a site: they end with the membership.
 
-/** Aborts once this site, which had joined, has no Membership any more; with the signal's reason when that came first. */
+/** Gives a signal that aborts once the Membership of this site is gone, or with the given signal. */
 export function untilLeft(api: Pick<ClusterApi, 'cache'>, signal: AbortSignal): AbortSignal {
   const left = new AbortController()
   const memberships = api.cache('Membership')

@@ -1,4 +1,4 @@
-/** Starts the routeagent of one node, or prints what it would apply. */
+/** Starts the route agent of one node, or prints its plan. */
 import { join } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { planRouteAgent, runRouteAgent } from '../../routeagent/main.ts'

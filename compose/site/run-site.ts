@@ -1,6 +1,6 @@
 /**
- * Puts the parts of a site together: which run on this node, in one process or alone. Each part is loaded only where
- * it runs: what a process does not need costs it no memory.
+ * Assembles the parts of a site: those that run on this node, in one process or separately. A part is loaded only where
+ * it runs, so that the others cost no memory.
  */
 import { type ClusterApi, watchLeaving, whenMembership } from '../../kubeapi/kubeapi.ts'
 import type { SiteConfig } from '../../kubeapi/files/files.ts'
@@ -31,26 +31,25 @@ import { memberInfo } from '../problems/problems.ts'
 import { withProcess } from '../compose.ts'
 import type { ComponentModule, ComponentName, MembershipInfo, Site, SiteRun } from './part.ts'
 
-// Times of a cluster that its environment may say: how often gateways write their status at least, and how long a Lease
-// lasts. Writers and readers go by the heartbeat, so every part of a cluster has the same in its environment, on all
-// nodes.
+// Reads times from the environment: the longest time between status writes of gateways, and the duration of a Lease.
+// Writers and readers depend on the heartbeat, so every part of a cluster needs the same value on all nodes.
 
 const HEARTBEAT = 'SEALANE_HEARTBEAT'
 const LEASE = 'SEALANE_LEASE'
 
-/** Gives milliseconds. Throws InvalidValueError for what is neither empty nor a duration within the bounds. */
+/** Gives milliseconds. Throws InvalidValueError for a text that is neither empty nor a duration within the bounds. */
 export function readHeartbeat(text = ''): number {
   return text === '' ? HEARTBEAT_MS : parseDuration(text, HEARTBEAT, HEARTBEAT_BOUNDS)
 }
 
-/** The same, of the Lease of a lane. */
+/** The same for the duration of a lane's Lease. */
 export function readLease(text = ''): number {
   return text === '' ? LANE_LEASE_MS : parseDuration(text, LEASE, LEASE_BOUNDS)
 }
 
 export interface RunSiteInit {
   readonly node: string
-  /** Undefined: all that this node needs. */
+  /** Undefined for all parts that this node needs. */
   readonly components: readonly ComponentName[] | undefined
   readonly statusListen: readonly string[]
   readonly logLevel: LogThreshold | LogSwitch
@@ -64,12 +63,12 @@ const MODULES: Readonly<Record<ComponentName, () => Promise<ComponentModule>>> =
   dns: () => import('./dns.ts'),
 }
 
-/** Parts that change the kernel need root, and a processor while others burn it: until then a dead way is in use. */
+/** Parts that change the kernel need root, and CPU time even under load: until they act, a dead route is in use. */
 const PRIVILEGED: ReadonlySet<ComponentName> = new Set(['gateway', 'routeagent'])
 
 /**
- * Each gateway's node also carries what a site cannot be without: of the agents one acts, and the others stand by. dns
- * runs only where the site file says where to listen.
+ * The parts of a node. Each gateway node also runs the parts that a site needs: only one of the agents acts, and the
+ * others are on standby. dns runs only if the site file has an address for it.
  */
 export function componentsOf({ config }: Pick<Site, 'config'>, node: string): ComponentName[] {
   const isGateway = config.gateways.some((row) => row.node === node)
@@ -87,12 +86,15 @@ function processName(components: readonly ComponentName[]): string {
   return components.length === 1 ? (components[0] ?? '') : 'site'
 }
 
-/** What the process that will run these parts counts with. */
+/** The metrics registry of the process that will run these parts. */
 export function processMetrics(config: SiteConfig, parts: Parts): Metrics {
   return createMetrics(processName(partsOf({ config }, parts)))
 }
 
-/** Runs until stopped, or until the site has left. Throws UserError for what is missing; the rest is the parts' own. */
+/**
+ * Runs until the signal, or until the site has left. Throws UserError for missing settings, and the errors of the
+ * parts.
+ */
 export async function runSite(site: Site, init: RunSiteInit): Promise<void> {
   const components = partsOf(site, init)
   const run = await siteRun(site, init.node, components)
@@ -114,7 +116,7 @@ export async function runSite(site: Site, init: RunSiteInit): Promise<void> {
         if (running === components.length) started()
         await ended
       } catch (error) {
-        // One part that fails ends the others: a supervisor restarts the whole.
+        // A part that fails ends the others, so that a supervisor restarts the whole process.
         stop.abort()
         throw error
       }
@@ -124,8 +126,8 @@ export async function runSite(site: Site, init: RunSiteInit): Promise<void> {
 }
 
 /**
- * A pod that ended would be started again and again while its cluster leaves: it stays, idle, and works again once the
- * cluster has left, or is a member after all.
+ * Keeps a pod idle while its cluster leaves, since Kubernetes would restart an ended pod again and again. It works
+ * again once the cluster has left or has withdrawn the request.
  */
 async function againAfterLeaving(api: Site['api'], work: () => Promise<void>, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
@@ -135,27 +137,27 @@ async function againAfterLeaving(api: Site['api'], work: () => Promise<void>, si
     } finally {
       leaving.close()
     }
-    // A part of a member that ends by itself is started again as a whole.
+    // If a part of a member ends by itself, the whole process is restarted.
     if (!leaving.signal.aborted) return
     await whenNotLeaving(api, signal)
   }
 }
 
-/** Before the parts start threads and programs, which inherit what the kernel gives. */
+/** Must run before the parts start threads and programs, which inherit the priority. */
 function askForProcessor({ logger, status }: Pick<ComponentDeps, 'logger' | 'status'>): void {
   const priority = favourProcess()
   status.report('priority', () => priority)
   logger.info('priority among processes', { ...priority })
 }
 
-/** The page says whose it is once that is known. */
+/** Sets the metric about the member once it is known. */
 async function showMember({ membership }: SiteRun, metrics: Metrics, signal: AbortSignal): Promise<void> {
   const info = memberInfo(metrics)
   const found = await membership(signal).catch(() => undefined)
   if (found !== undefined) info.set(1, { member: found.cluster, version: sealaneVersion() })
 }
 
-/** A part that waits for the join is not ready, and the status page says so. */
+/** Reports a part that waits for the join as not ready on the status page. */
 function givenMembership({ membership }: SiteRun, status: StatusBoard): SiteRun['membership'] {
   return async (signal) => {
     let joined = false
@@ -166,7 +168,7 @@ function givenMembership({ membership }: SiteRun, status: StatusBoard): SiteRun[
   }
 }
 
-/** What `up --dry-run` prints: the text that gateway and routeagent would apply now. */
+/** The output of `up --dry-run`: the plans of gateway and route agent. */
 export async function printPlans(site: Site, init: Parts & Pick<RunSiteInit, 'signal'>): Promise<string> {
   const components = partsOf(site, init)
   const run = await siteRun(site, init.node, components)
@@ -213,13 +215,13 @@ function checkDnsListen({ dns, file }: SiteConfig): void {
   throw new UserError(`spec.dns.listen of ${file}: expected at least one address:port such as 10.42.0.1:53`)
 }
 
-// Who calls the status page of a part by a lane. Lanes lead to pods, and our own pods are among them.
+// Recognizes callers of a status page that come by a lane. Lanes lead to pods, which include Sealane's own.
 // docs/decisions/0040-status-pages.md
 
 /**
- * Gives whom a status page turns away: who comes by a lane of the cluster with this id, as its objects have it at that
- * moment. Nobody before they have been read once: the API server, by which `diagnose` asks, has addresses that no object
- * names.
+ * Gives a check whether a status page rejects a caller, because it comes by a lane of the cluster with this id, by the
+ * current objects. Accepts all callers until the objects are read: the API server, through which `diagnose` asks, has
+ * addresses that no object names.
  */
 export function laneCallers(api: Pick<ClusterApi, 'cache'>, cluster: string): CallerCheck {
   const [clusters, nodes] = [api.cache('Cluster'), api.cache('Node')]
@@ -230,7 +232,7 @@ export function laneCallers(api: Pick<ClusterApi, 'cache'>, cluster: string): Ca
     try {
       return laneSources({ own: clusters.get(cluster), clusters: clusters.list(), nodes: nodes.list() })
     } catch (error) {
-      // What was known holds on: gateways keep their plan with such an object too.
+      // The last result stays: gateways also keep their plan if an object is malformed.
       if (error instanceof InvalidAddressError) return sources
       throw error
     }
@@ -244,11 +246,11 @@ export function laneCallers(api: Pick<ClusterApi, 'cache'>, cluster: string): Ca
   }
 }
 
-// What a cluster is in its clusterset: a plain site knows it by its identity, a real cluster by its Membership.
+// Finds a cluster's role in its clusterset: by the identity on a plain site, by the Membership on a Kubernetes cluster.
 
 /**
- * Throws UserError when this site has not joined, IdentityFileError when what is there cannot be read. `alsoTry` ends
- * the advice for a site that has not joined.
+ * Throws UserError if this site has not joined, and IdentityFileError if the identity cannot be read. `alsoTry` is
+ * appended to the advice for a site that has not joined.
  */
 export async function membershipByIdentity(identity: IdentityStore, alsoTry = ''): Promise<MembershipInfo> {
   const found = await identity.read()
@@ -257,18 +259,18 @@ export async function membershipByIdentity(identity: IdentityStore, alsoTry = ''
     throw new UserError('this site has not joined a clusterset', { hint })
   }
   const { cluster, observedAddress, observedCounts } = found
-  // An identity of an earlier release says nothing: then the gateway decides alone.
+  // An identity of an earlier release lacks this field. Then the gateway decides alone.
   return observedCounts === false ? { cluster } : { cluster, observedAddress }
 }
 
-/** Waits for the Membership that the agent makes when it joins. Rejects with the signal's reason. */
+/** Waits for the Membership that the agent creates when it joins. Rejects with the signal's reason. */
 async function membershipByObject(api: ClusterApi, signal: AbortSignal): Promise<MembershipInfo> {
   const found = await whenMembership(api, () => true, signal)
   if (found === undefined) throw signal.reason as Error
   return membershipOf(found)
 }
 
-/** At the signal too. */
+/** Resolves once the cluster is not leaving, or after the signal. */
 function whenNotLeaving(api: Pick<ClusterApi, 'cache'>, signal: AbortSignal): Promise<void> {
   const memberships = api.cache('Membership')
   return new Promise((resolve) => {

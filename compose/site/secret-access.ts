@@ -1,11 +1,11 @@
-/** One Secret of a cluster as texts, for secret-identity.ts. */
+/** Access to one Secret of a cluster as texts, for secret-identity.ts. */
 import type { SecretAccess, SecretChange } from '../../protocol/membership/membership.ts'
 import { type ObjectRef, titleOf } from '../../kubeapi/kube/kube.ts'
 import type { ManifestObject } from '../../install/values/values.ts'
 
-/** What it takes of a client. */
+/** The used methods of a Kubernetes client. */
 export interface SecretClient {
-  /** Undefined where there is none. */
+  /** Undefined if there is no such object. */
   get(ref: ObjectRef, signal: AbortSignal): Promise<ManifestObject | undefined>
   create(object: ManifestObject, options: { readonly dryRun: boolean }, signal: AbortSignal): Promise<unknown>
   /** JSON merge patch (RFC 7386). */
@@ -16,7 +16,7 @@ export interface SecretPlace {
   readonly namespace: string
   readonly name: string
   readonly type: string
-  /** Of one that is made, and of one that is changed. */
+  /** Set when the Secret is created and when it is changed. */
   readonly labels: Readonly<Record<string, string>>
   readonly annotations?: Readonly<Record<string, string>>
 }

@@ -1,4 +1,4 @@
-/** The parts of a site, one by one or all in one process. */
+/** Runs the parts of a site, one by one or all in one process. */
 export { cleanNode } from './clean.ts'
 export { openKubeSite } from './kube-site.ts'
 export { COMPONENTS, type ComponentName, type Site } from './part.ts'

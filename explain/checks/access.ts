@@ -1,4 +1,4 @@
-/** What the API server does not let parts of this cluster do: the cause of much that they do not report any more. */
+/** Finds what the API server refuses to the parts of this cluster, which explains much that they do not report. */
 import {
   API_SERVER,
   type Cause,
@@ -15,7 +15,7 @@ import {
   workloadSubject,
 } from '../facts/facts.ts'
 
-/** So many are named; the others are counted. */
+/** The number of refusals that a message names. The others are counted. */
 const MOST_NAMED = 3
 
 type RefusedPart = (typeof REFUSED_PART)[number]
@@ -42,7 +42,7 @@ export function refusals({ reports }: World): readonly Finding[] {
   return [...readOnly(all), ...identityMissing(all), ...ofParts]
 }
 
-/** No role of the agent lets it create a Secret, so it tries that only where its own is gone. */
+/** No role lets the agent create a Secret, so it only tries that if its identity Secret is missing. */
 function isAboutIdentity({ part, seen: { object } }: Refused): boolean {
   return part === 'agent' && object.code === 'PartForbidden' && object.what === 'create secrets'
 }
@@ -76,13 +76,13 @@ function finding(
   return { reason, severity: 'degraded', seen: named(texts, MOST_NAMED), ...at, ...about }
 }
 
-/** What could not be asked, or not be read: who does not know is not well. */
+/** Questions without a readable answer: an unknown state is not a healthy one. */
 export function unanswered({ unanswered, malformed, probes }: World): readonly Finding[] {
   return [
     ...unanswered.map(({ what, reason, message, needed, source, at }): Finding => {
       return {
         reason,
-        // Without its kind nothing of it is left.
+        // Without its CRD, all objects of the kind are gone.
         severity: !needed ? 'notice' : reason === 'KindMissing' ? 'down' : 'degraded',
         subject: subjectOfQuestion(what),
         seen: message,
@@ -91,7 +91,7 @@ export function unanswered({ unanswered, malformed, probes }: World): readonly F
         because: [
           ...becauseOf(what),
           ...(reason === 'NothingRuns' ? STARTS_NOT : []),
-          // Who looked at the disk itself says how full it is.
+          // Host probes check the disk themselves, so they know whether it is full.
           ...(reason === 'DiskFull' ? (probes.host ?? []).map(({ object: { node } }) => fullDisk(node)) : []),
         ],
       }
@@ -109,7 +109,7 @@ export function unanswered({ unanswered, malformed, probes }: World): readonly F
   ]
 }
 
-/** A process does not begin with such settings, and says so itself. */
+/** A process refuses to start with such settings, and reports why. */
 const STARTS_NOT: readonly Cause[] = [{ reason: 'DnsLoop' }]
 
 function fullDisk(node: string): Cause {
@@ -122,7 +122,7 @@ function subjectOfQuestion(what: string): Finding['subject'] {
   return space < 0 ? { kind: what, name: '*' } : { kind: what.slice(0, space), name: what.slice(space + 1) }
 }
 
-/** A pod that is not ready does not answer either. */
+/** An agent or DNS pod that is not ready does not answer. */
 function becauseOf(what: string): Finding['because'] & {} {
   const part = /^Pod (?:[^/]*\/)?sealane-(agent|dns)-/.exec(what)?.[1]
   return part === undefined

@@ -1,4 +1,4 @@
-/** Whether this cluster publishes and learns: the agent, its way to the broker, its certificate. */
+/** Checks whether this cluster publishes and receives: the agent, its connection to the broker, its certificate. */
 import { CONDITION_IN_CONTACT, findCondition } from '../../model/model.ts'
 import { type ReasonCode, knownReason, reasonRow } from '../../model/reasons/reasons.ts'
 import {
@@ -17,13 +17,13 @@ import {
   seenSubject,
 } from '../facts/facts.ts'
 
-/** By the clocks of two machines. A holder renews every few seconds. */
+/** Compares the clocks of two machines. A holder renews its Lease every few seconds. */
 const LEASE_OLD_MS = 45_000
 const CERTIFICATE_SOON_MS = 6 * 3600_000
 const AGENT = { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-agent' }
 
 export function broker(world: World): readonly Finding[] {
-  // Nobody has asked the agent for anything yet.
+  // The cluster has not joined, so the agent has nothing to do.
   if (world.self === undefined) return []
   return [
     ...agentSilent(world),
@@ -36,7 +36,7 @@ export function broker(world: World): readonly Finding[] {
   ]
 }
 
-/** The broker goes by what it took before: ranges that are new here are not reached from elsewhere. */
+/** The broker uses the facts that it accepted before, so other clusters do not reach ranges that are new here. */
 function statement({ broker, selfSubject: subject }: World): readonly Finding[] {
   const reason = knownReason(broker?.object.factsRefused)
   if (broker === undefined || reason === undefined) return []
@@ -44,7 +44,9 @@ function statement({ broker, selfSubject: subject }: World): readonly Finding[] 
   return [{ reason, severity: 'degraded', subject, seen, ...seenAt(broker) }]
 }
 
-/** As SealaneBrokerStoreSlow has it: a change waits for a commit of the store, and for next to nothing else. */
+/**
+ * The same limit as in SealaneBrokerStoreSlow: a confirmation waits for a commit of the store and hardly anything else.
+ */
 const SLOW_MS = 500
 
 function slowStore({ broker }: World): readonly Finding[] {
@@ -57,12 +59,12 @@ function slowStore({ broker }: World): readonly Finding[] {
   ]
 }
 
-/** What waits on the way, and two machines that ask others for the time, make less. */
+/** Delays on the network, and two machines that use time servers, cause smaller differences. */
 const CLOCK_DIFFERS_MS = 10_000
-/** As much as a join may differ, and a certificate begins in the past. */
+/** The largest difference at which a join is accepted, and by which a certificate is backdated. */
 const CLOCK_WRONG_MS = 5 * 60_000
 
-/** Without a stream it is old: either clock may have been set since. */
+/** Without a stream the value is outdated: either clock may have been changed since. */
 function clock({ broker, selfSubject }: World): readonly Finding[] {
   if (broker?.object.aheadMs === undefined || broker.object.watch !== 'live') return []
   const differs = Math.abs(broker.object.aheadMs)
@@ -74,7 +76,7 @@ function clock({ broker, selfSubject }: World): readonly Finding[] {
   return [{ reason: 'BrokerClockDiffers', severity, subject: selfSubject, seen, ...seenAt(broker), because }]
 }
 
-/** A report of an agent that acts is as good as its Lease. */
+/** A missing report is explained by the Lease: a report of an acting agent proves more than its Lease. */
 function agentSilent(world: World): readonly Finding[] {
   const { agentLease, broker, nowMs } = world
   if (agentLease === undefined || broker !== undefined) return []
@@ -106,12 +108,12 @@ function agentSilent(world: World): readonly Finding[] {
   ]
 }
 
-/** On a plain site an agent has the name of its node in its own. */
+/** On a plain site, the agent's holder identity begins with the name of its node. */
 function isOfThisMachine({ probes }: World, holder: string): boolean {
   return probes.host?.some(({ object: { node } }) => holder.startsWith(`${node}_`)) === true
 }
 
-/** What a call to the broker from this machine may say of it. */
+/** Possible results of a call to the broker from this machine. */
 const CALLED = [
   'BrokerSilent',
   'BrokerNoTls',
@@ -129,7 +131,7 @@ function unreached({ broker, nowMs, selfSubject }: World): readonly Finding[] {
   const { publish, watch, since, reason, heardAt, addresses } = broker.object
   if (publish === 'live' && watch === 'live') return []
   const ageMs = nowMs - Date.parse(since)
-  // Agents of an earlier release say of the broker what is a reason about API servers.
+  // Agents of an earlier release use the reason of an unreachable API server for the broker.
   const why = knownReason(reason === 'NoConnection' ? 'BrokerSilent' : reason)
   const means = why === undefined ? '' : ` ${reasonRow(why).means}`
   const heard = heardAt === undefined ? 'not heard since this process began' : `last heard ${heardAt}`
@@ -138,7 +140,7 @@ function unreached({ broker, nowMs, selfSubject }: World): readonly Finding[] {
     {
       ...(why === 'MemberEvicted'
         ? { reason: why, severity: 'down' as const }
-        : // A connection that is being made anew is no news yet.
+        : // A connection that is being reopened is not a problem yet.
           {
             reason: 'BrokerUnreached' as const,
             severity: ageMs < 15_000 ? ('notice' as const) : ('degraded' as const),
@@ -147,7 +149,7 @@ function unreached({ broker, nowMs, selfSubject }: World): readonly Finding[] {
       seen: `publishing is ${publish}, watching is ${watch}: ${heard}, ${known}.${why === undefined ? '' : ` ${why}:`}${means}`,
       ...seenAt(broker, since),
       ...(why === undefined ? {} : { mend: reasonRow(why).todo }),
-      // What an operator of the broker decided has no cause here.
+      // An eviction is decided by an operator of the broker and has no cause here.
       because: why === 'MemberEvicted' ? [] : causes(selfSubject),
     },
   ]
@@ -165,7 +167,7 @@ function causes(selfSubject: Subject): readonly Cause[] {
 }
 
 function failingAddresses({ broker, probes }: World): readonly Finding[] {
-  // A call to each of them says more.
+  // The call probes of each address are more informative.
   if (broker === undefined || probes['broker-call'] !== undefined) return []
   const { failing, addresses, publish, watch } = broker.object
   if (failing === 0 || publish !== 'live' || watch !== 'live') return []
@@ -179,7 +181,7 @@ function certificate({ broker, nowMs, selfSubject }: World): readonly Finding[] 
   const leftMs = Date.parse(ends ?? '') - nowMs
   if (broker === undefined || ends === undefined || !(leftMs < CERTIFICATE_SOON_MS)) return []
   const at = { subject: selfSubject, ...seenAt(broker) }
-  // What cannot be kept is not renewed.
+  // A missing identity prevents the renewal, since the new certificate cannot be stored.
   if (leftMs <= 0) {
     const seen = `it ended at ${ends}`
     return [{ reason: 'CertificateExpired', severity: 'degraded', seen, ...at, because: [IDENTITY_MISSING] }]
@@ -193,12 +195,12 @@ type Call = Seen<BrokerCall>
 
 const BROKER = { kind: 'Broker', name: '-' }
 
-/** What came of calls to the broker at each of its addresses, and whether this member's own certificate can be used. */
+/** Evaluates the calls to the broker at each of its addresses, and whether this member's certificate can be used. */
 export function brokerCalls(world: World): readonly Finding[] {
   return [...own(world), ...calls(world), ...ahead(world)]
 }
 
-/** The broker's certificate is good by the clock here, and ours is not by the broker's: its clock is ahead of this one. */
+/** By the local clock, both certificates are valid, but the broker treats ours as expired: its clock is ahead. */
 function ahead({
   probes: { identity = [], 'broker-call': all = [] },
   broker,
@@ -214,7 +216,7 @@ function ahead({
   return [{ reason: 'ClockDiffers', severity: 'degraded', subject: selfSubject, seen, ...seenAt(broker) }]
 }
 
-/** A clock that is behind is seen by a certificate that begins in the future; nothing else is issued so. */
+/** A certificate that starts in the future shows that the local clock is behind, since certificates are backdated. */
 function own({ probes: { identity = [] }, nowMs, selfSubject }: World): readonly Finding[] {
   return identity.flatMap((one): readonly Finding[] => {
     const { begins, ends } = one.object
@@ -233,7 +235,7 @@ function isoOf(ms: number): string {
   return new Date(ms).toISOString()
 }
 
-/** Where one address answers, the others are remarks. */
+/** If one address answers, those that fail are only notices. */
 function calls({ probes: { 'broker-call': all = [] }, selfSubject, broker }: World): readonly Finding[] {
   const failed = all.filter(({ object: { stage } }) => stage !== 'tls')
   const [first] = failed
@@ -248,18 +250,19 @@ function calls({ probes: { 'broker-call': all = [] }, selfSubject, broker }: Wor
     }))
   }
   const isLive = broker?.object.publish === 'live' && broker.object.watch === 'live'
-  // What the agent does counts; from here the way may be another.
+  // The agent's own connection counts, since this machine may reach the broker by another route.
   const severity = isLive ? 'notice' : 'degraded'
   const because = [{ reason: 'ClockDiffers' as const, subject: selfSubject }]
   const base = { severity, subject: BROKER, seen: named(failed.map(textOf), 3), ...seenAt(first), because } as const
-  // One that answers says more of the broker than one that does not, and one that says something more than a late one.
+  // An address that answers tells more about the broker than one that does not, and an answer with a cause more than a
+  // late one.
   const reasons = failed.map(({ object }) => knownReason(object.reason) ?? unnamed(object))
   const reason = reasons.sort((a, b) => SAYS_LESS.indexOf(a) - SAYS_LESS.indexOf(b))[0] ?? 'BrokerSilent'
   if (reason === 'CertificateNotYetValid') return [{ ...base, reason: 'ClockDiffers', because: [] }]
   return [{ ...base, reason }]
 }
 
-/** What is not among them says the most. */
+/** The least informative reasons, from the most to the least. All other reasons are more informative. */
 const SAYS_LESS: readonly ReasonCode[] = ['BrokerNoTls', 'BrokerLate', 'BrokerSilent']
 
 function unnamed({ stage }: BrokerCall): ReasonCode {
@@ -270,9 +273,9 @@ function textOf({ object: { address, stage, message = '' } }: Call): string {
   return `${address}: ${stage === 'tcp' ? 'TCP is answered, TLS is not: ' : ''}${message}`
 }
 
-// Which other clusters have lost their connection to the broker.
+// Finds other clusters that have lost their connection to the broker.
 
-/** While this cluster has no connection itself, what the broker said last is old. */
+/** While this cluster has no connection itself, the broker's last report may be outdated. */
 export function contact({ objects, self, reached }: World): readonly Finding[] {
   return (objects.Cluster ?? []).flatMap((cluster): readonly Finding[] => {
     const { spec, status } = cluster.object
@@ -281,7 +284,7 @@ export function contact({ objects, self, reached }: World): readonly Finding[] {
     return [
       {
         reason: 'Silent',
-        // What it has exported goes on working.
+        // Its exports keep working.
         severity: reached?.has(spec.id) === true ? 'notice' : 'degraded',
         subject: { kind: 'Cluster', name: spec.id },
         seen: found.message,

@@ -1,4 +1,4 @@
-/** One file for each subject: from facts to findings. */
+/** The checks, which turn facts into findings: one file for each subject. */
 export { refusals, unanswered } from './access.ts'
 export { broker, brokerCalls, contact } from './broker.ts'
 export { clusterDns, dnsServers } from './dns.ts'

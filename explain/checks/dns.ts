@@ -1,4 +1,4 @@
-/** Whether the names of the clusterset are answered where pods ask. Plain sites have no such DNS. */
+/** Checks whether DNS servers answer the clusterset's names where pods ask for them. Plain sites have no such DNS. */
 import { CONDITION_CLUSTER_DNS, findCondition } from '../../model/model.ts'
 import {
   type Cause,
@@ -38,10 +38,13 @@ export function clusterDns(world: World): readonly Finding[] {
   ]
 }
 
-/** Of whichever server: that of the cluster, or ours, to which it hands on. */
+/** Causes at any DNS server: one of the cluster, or the Sealane server that it forwards to. */
 const SERVERS: readonly Cause[] = [{ reason: 'DnsServerSilent' }, { reason: 'DnsServerFails' }]
 
-/** A server of the cluster denies the zone itself: it hands it on to nobody, whoever else is silent. */
+/**
+ * Whether a DNS server of the cluster denies the zone. It then does not forward, so silent servers behind it are no
+ * cause.
+ */
 function isUnknownThere({ probes }: World): boolean {
   const denies = new Set(['NXDOMAIN', 'REFUSED'])
   return (probes['dns-answer'] ?? []).some(({ object }) => object.role === 'cluster' && denies.has(object.result))
@@ -55,15 +58,15 @@ const OURS_SILENT: readonly Cause[] = [
   { reason: 'PartMissing', subject: { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-dns' } },
   { reason: 'FilesNearlyOut' },
   { reason: 'DnsLoop' },
-  // Of plain sites: the server is in the process whose page does not answer either.
+  // On plain sites, the DNS server runs in the process whose status page does not answer.
   { reason: 'NothingRuns' },
 ]
 
-/** What servers of names said when they were asked, one by one. */
+/** Evaluates the answers of each DNS server. */
 export function dnsServers(world: World): readonly Finding[] {
   const answers = world.probes['dns-answer'] ?? []
   const causes = [...OURS_SILENT, ...unjoinedCauses(world), ...hangingHere(world)]
-  // Cluster DNS hands on to ours: what one of those does not say, it may not say either.
+  // Cluster DNS forwards to our servers, so their failures are causes of its failures.
   const failing = answers
     .filter(({ object: { role } }) => role === 'ours')
     .flatMap((answer) => answerFindings(world, answer, []))
@@ -88,12 +91,12 @@ function answerFindings({ selfSubject }: World, answer: Answer, causes: readonly
   }
   if (result === 'NOERROR') return []
   if (role === 'ours') return [{ reason: 'DnsServerFails', severity: 'down', ...at, because: causes }]
-  // Where no server has the zone, that is said of the cluster, once.
+  // If no server has the zone, the finding about the cluster is the cause.
   const because = [...causes, { reason: 'DoesNotAnswer' as const, subject: selfSubject }]
   return [{ reason: 'DoesNotAnswer', severity: 'down', ...at, because }]
 }
 
-/** A server that hands on to itself answers nobody. */
+/** A server that forwards to itself cannot answer. */
 function loops({ probes: { settings = [] } }: World): readonly Finding[] {
   return settings.flatMap((one): readonly Finding[] => {
     const { listen, upstreams } = one.object

@@ -1,4 +1,4 @@
-/** Whether this cluster has gateways, and whether they report. */
+/** Checks whether this cluster has gateways, and whether they report. */
 import { CONDITION_READY, findCondition } from '../../model/model.ts'
 import { LABEL_GATEWAY, gatewayProblem, heartbeatAgeMs, leavingReason } from '../../model/lanes/lanes.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
@@ -41,7 +41,7 @@ export function gateways(world: World): readonly Finding[] {
 function noGateway(world: World, labelled: readonly SeenNode[]): readonly Finding[] {
   const { objects, others = [], selfSubject } = world
   if (objects.Gateway === undefined || objects.Node === undefined) return []
-  // Those that were there and are silent are told one by one.
+  // Gateways that were present and became silent have findings of their own.
   if (world.fresh.length > 0 || world.silent.length > 0) return []
   const nodes = labelled.map(({ object }) => object.metadata.name)
   const seen =
@@ -96,14 +96,14 @@ function isThisMachine({ probes }: World, node: string): boolean {
   return probes.host?.some(({ object }) => object.node === node) === true
 }
 
-/** A process that may open no more files starts no tool either. */
+/** A process that can open no more files cannot start tools either. */
 function filesCauses(world: World, node: string): readonly Cause[] {
   const named: Cause = { reason: 'FilesNearlyOut', subject: { kind: 'Part', name: `gateway ${node}` } }
-  // Of a site, whose page says no node.
+  // On a site, the status page names no node.
   return isThisMachine(world, node) ? [{ reason: 'FilesNearlyOut' }, named] : [named]
 }
 
-/** What is wrong with single links is for the check of links. */
+/** Problems of single links belong to the check of links. */
 function failure(world: World, gateway: SeenGateway): readonly Finding[] {
   const { status, metadata } = gateway.object
   if (status?.failure === undefined) return []
@@ -130,7 +130,7 @@ function problemOf({ object }: SeenNode): Pick<Finding, 'reason' | 'seen'> | und
   return problem === undefined ? undefined : { reason: problem.reason, seen: problem.message }
 }
 
-/** Said only where another node could be one. */
+/** Reported only if another node could be a gateway. */
 function oneGateway({ objects, fresh, silent, selfSubject }: World): readonly Finding[] {
   const [only, ...more] = fresh
   const nodes = objects.Node ?? []

@@ -1,4 +1,4 @@
-/** How the kernels of machines that were looked at stand, and what is about to run out there. */
+/** Checks the kernel state of probed machines, and resources that are about to run out. */
 import { containsAddress, parseAddress, parsePrefix } from '../../model/addresses/addresses.ts'
 import {
   CONDITION_NODES_ANSWER,
@@ -22,7 +22,7 @@ type Host = Seen<HostReport>
 type Found = Pick<Finding, 'reason' | 'severity' | 'seen'> & Partial<Pick<Finding, 'because'>>
 
 const RP_FILTER = 'rp_filter'
-/** Of what may run out. */
+/** The used shares above which a resource counts as nearly exhausted. */
 const NEARLY = { connections: 0.95, disk: 0.97, files: 0.9 }
 const STRICT = '1'
 
@@ -36,7 +36,7 @@ function hostFindings(world: World, host: Host): readonly Finding[] {
   return found.map((one) => ({ ...one, subject: { kind: 'Node', name: node }, ...seenAt(host) }))
 }
 
-/** Whether Sealane carries packets there. */
+/** Whether Sealane carries traffic on a node: as a gateway, and for its pods. */
 function serves({ objects, fresh }: World, node: string): { readonly gateway: boolean; readonly node: boolean } {
   const gateway = fresh.find(({ object }) => object.metadata.name === node)
   const agent = objects.RouteAgent?.find(({ object }) => object.metadata.name === node)
@@ -53,7 +53,7 @@ function settings(world: World, host: Host): readonly Found[] {
   const found: Found[] = []
   const off = forwardingOff(world, host)
   if (off !== undefined) found.push(off)
-  // The kernel takes the larger of the two: 2 of a device makes it loose.
+  // The kernel uses the larger of the two values: 2 (loose) on a device overrides 1 (strict) of all.
   const all = sysctls[`net/ipv4/conf/all/${RP_FILTER}`] ?? '0'
   const strict = Object.entries(sysctls).flatMap(([name, value]) => {
     const device = /^net\/ipv4\/conf\/(sealane[^/]*)\/rp_filter$/.exec(name)?.[1]
@@ -80,7 +80,10 @@ function hasIpv6Pods(world: World): boolean {
   return ownPodCIDRs(world).some((range) => range.includes(':'))
 }
 
-/** A device carries the families that the pods have, and nobody sets what the other one inherits. */
+/**
+ * The changed settings that matter: IPv6 settings count only if pods have IPv6, since nothing uses the inherited ones
+ * otherwise.
+ */
 function changedSettings(
   world: World,
   { object: { deviceSettings = [] } }: Host,
@@ -88,7 +91,7 @@ function changedSettings(
   return hasIpv6Pods(world) ? deviceSettings : deviceSettings.filter(({ name }) => !name.startsWith('net/ipv6/'))
 }
 
-/** Of the kernel, of devices of ours, and of those by which the CNI has its pods. */
+/** Checks forwarding of the kernel, of Sealane's devices, and of the devices that the CNI connects pods with. */
 function forwardingOff(world: World, host: Host): Found | undefined {
   const { sysctls, devices } = host.object
   const { objects } = world
@@ -111,7 +114,7 @@ function forwardingOff(world: World, host: Host): Found | undefined {
     if (device === undefined || value !== '0') continue
     const isOfPods = POD_DEVICE.test(device) || has(device, (address) => own.some((range) => isInside(address, range)))
     if (isOfPods) down.push(name.replaceAll('/', '.'))
-    // The overlay ends on this node: only a CNI that routes pods over the uplink needs it there.
+    // The overlay ends on this node, so only a CNI that routes pods over the uplink needs forwarding there.
     else if (has(device, (address) => nodeAddresses.includes(address))) noted.push(name.replaceAll('/', '.'))
   }
   const seen = `0 is ${named([...down, ...noted])}: the kernel hands on no packet of others that comes in there`
@@ -119,7 +122,10 @@ function forwardingOff(world: World, host: Host): Found | undefined {
   return noted.length > 0 ? { reason: 'ForwardingOff', severity: 'notice', seen } : undefined
 }
 
-/** Devices of single pods that are no ports of a bridge, whose own setting does not count: Calico, Cilium, Antrea. */
+/**
+ * Devices of single pods that are not bridge ports (Calico, Cilium, Antrea). The setting of a bridge port has no
+ * effect.
+ */
 const POD_DEVICE = /^(cali|lxc)/
 
 function tables(world: World, { object: { node, firewall } }: Host): readonly Found[] {
@@ -127,15 +133,15 @@ function tables(world: World, { object: { node, firewall } }: Host): readonly Fo
   if (firewall === undefined) return []
   const wanted = [...(gateway ? [NFT_TABLE_GATEWAY] : []), ...(carries ? [NFT_TABLE_NODE] : [])]
   const missing = wanted.filter((name) => !firewall.tables.includes(`ip ${name}`))
-  // A part makes its table when it has something to put there: only where none of them is, somebody removed them.
+  // A part creates its table when it has content for it, so a table counts as removed only if all are missing.
   if (missing.length === 0 || missing.length < wanted.length) return []
   const seen = `nftables has no ${named(missing.map((name) => `table ip ${name}`))}`
   return [{ reason: 'KernelTableMissing', severity: 'degraded', seen }]
 }
 
 /**
- * Routes to other clusters, of a gateway with links or of a node behind one that is reached. A gateway has those of its
- * links as long as it has links, up or not: the probes go by them.
+ * Finds missing routes to other clusters, on a gateway with links or on a node behind a gateway. A gateway has routes
+ * for all its links, up or not, since the probes use them.
  */
 function routes(world: World, { object: { node, routes: found } }: Host): readonly Found[] {
   const { objects, reached, self, links } = world
@@ -152,7 +158,7 @@ function routes(world: World, { object: { node, routes: found } }: Host): readon
       const prefixes = spec.globalCIDRs.length > 0 ? spec.globalCIDRs : spec.podCIDRs
       return prefixes.filter((prefix) => !prefix.includes(':')).map((p) => `${p} of ${spec.id}`)
     })
-  // Prefixes may be routed in parts: only where nothing is there, it was removed.
+  // Prefixes may be routed in parts, so routes count as removed only if there are none.
   if (missing.length === 0 || known.size > 0) return []
   const seen = `table ${table} has no route to ${named(missing)}`
   return [{ reason: 'KernelRoutesMissing', severity: 'down', seen }]
@@ -174,7 +180,7 @@ function shares({ object: { connections, disks } }: Host): readonly Found[] {
   return found
 }
 
-/** What a part says of itself. */
+/** Finds parts that report that their open files are nearly exhausted. */
 function files({ reports }: World): readonly Finding[] {
   return reports.flatMap((report): readonly Finding[] => {
     const { part, name, files: open } = report.object
@@ -187,11 +193,11 @@ function files({ reports }: World): readonly Finding[] {
 
 interface Wanted {
   readonly packet: Packet
-  /** What it is, in words. */
+  /** Describes the packet for messages. */
   readonly text: string
 }
 
-/** Whether a firewall of somebody else drops what Sealane sends and receives on a machine that was looked at. */
+/** Checks whether firewalls of other programs drop Sealane's packets on probed machines. */
 export function firewalls(world: World): readonly Finding[] {
   return (world.probes.host ?? []).flatMap((host) => {
     const wanted = [...pods(world, host), ...lanes(world, host), ...overlay(world, host)]
@@ -199,7 +205,7 @@ export function firewalls(world: World): readonly Finding[] {
   })
 }
 
-/** One place that drops is one finding, whatever it drops. */
+/** Gives one finding for all places that drop packets. */
 function firewallFindings(host: Seen<HostReport>, wanted: readonly Wanted[]): readonly Finding[] {
   const { firewall, node } = host.object
   if (firewall === undefined) return []
@@ -213,7 +219,7 @@ function firewallFindings(host: Seen<HostReport>, wanted: readonly Wanted[]): re
   return [{ reason: 'FirewallDrops', severity: 'down', subject: { kind: 'Node', name: node }, seen, ...seenAt(host) }]
 }
 
-/** Connections of pods to other clusters, and from there. */
+/** Connections between pods and other clusters, in both directions. */
 function pods({ objects, self }: World, { object: { devices } }: Seen<HostReport>): readonly Wanted[] {
   const own = objects.Cluster?.find(({ object }) => object.spec.id === self)?.object.spec.podCIDRs ?? []
   const isOwn = (address: string): boolean => own.some((range) => isInside(address, range))
@@ -231,12 +237,18 @@ function pods({ objects, self }: World, { object: { devices } }: Seen<HostReport
   )
 }
 
-/** `sealane0`, and the overlay, which leads to it from other nodes; what carries a lane has a name that goes on. */
+/**
+ * Whether the device is a lane's own (`sealane0`) or the overlay, which leads to lanes from other nodes. Devices of
+ * cables have longer names.
+ */
 function isLane(device: string): boolean {
   return device === VXLAN_DEVICE || /^sealane\d$/.test(device)
 }
 
-/** The packets of links, while not all are up: what carries is not dropped, whatever rules seem to say. */
+/**
+ * The packets of links that are not up. Packets of links that are up are evidently not dropped, whatever the rules seem
+ * to say.
+ */
 function lanes({ links }: World, { object: { node } }: Seen<HostReport>): readonly Wanted[] {
   const down = links.filter((link) => link.node === node && link.connection.state !== 'up')
   const numbers = new Set(down.map(({ connection: { lane, remoteLane = lane } }) => remoteLane))
@@ -254,8 +266,8 @@ function lanes({ links }: World, { object: { node } }: Seen<HostReport>): readon
 }
 
 /**
- * Packets of the overlay and the probes in it, while the node does not hear others or they do not hear it: what answers
- * is not dropped. The answers tell as much of what it sends as of what it receives.
+ * The packets of the overlay and its probes, if the node does not hear others or others do not hear it. Otherwise they
+ * are evidently not dropped in either direction.
  */
 function overlay({ objects }: World, { object: { node } }: Seen<HostReport>): readonly Wanted[] {
   const agents = (objects.RouteAgent ?? []).map(({ object }) => object)
@@ -281,9 +293,9 @@ function overlay({ objects }: World, { object: { node } }: Seen<HostReport>): re
   ]
 }
 
-// Whether an address that somebody stated lies in a range that somebody stated. Pure.
+// Compares addresses and ranges from reports, which may be malformed. Pure.
 
-/** False for what is no address or no range. */
+/** Whether the address is in the range. False if either is malformed. */
 function isInside(address: string, range: string): boolean {
   try {
     return containsAddress(parsePrefix(range), parseAddress(address))
@@ -292,7 +304,7 @@ function isInside(address: string, range: string): boolean {
   }
 }
 
-/** What Kubernetes says of its nodes; plain machines have nobody who does. */
+/** Reports the nodes that Kubernetes marks as not ready. Plain machines have no such condition. */
 export function nodes({ objects }: World): readonly Finding[] {
   return (objects.Node ?? []).flatMap((node): readonly Finding[] => {
     const { status, metadata } = node.object

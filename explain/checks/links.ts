@@ -1,6 +1,6 @@
 /**
- * Which other clusters are reached, and what the links that are not up have in common: everything, a cluster, a gateway
- * here, a gateway there. One cause is one finding, and the links are counted under it.
+ * Checks which other clusters are reached, and finds the common cause of links that are not up: all links, a cluster, a
+ * gateway here, a gateway there. One cause is one finding, with its links below it.
  */
 import { CONDITION_CONNECTED, CONDITION_IN_CONTACT, findCondition } from '../../model/model.ts'
 import { remoteLaneOf } from '../../model/lanes/lanes.ts'
@@ -19,7 +19,7 @@ import {
 export function links(world: World): readonly Finding[] {
   const { reached, others, silent } = world
   if (world.self === undefined || others === undefined) return []
-  // Nobody knows how its links do.
+  // The state of the links is unknown.
   if (reached === undefined) return silent.length === 0 ? [] : others.map((id) => unknownFinding(world, id))
   const cutOff = others.filter((id) => !reached.has(id))
   const gateways = cutOffGateways(world)
@@ -41,7 +41,10 @@ function clusterSubject(id: string): Subject {
   return { kind: 'Cluster', name: id }
 }
 
-/** Of one cluster alone nobody can say on which side it is. Those that the broker does not hear either are away. */
+/**
+ * Finds that all clusters are cut off. With one cluster alone, the faulty side is unknown. Clusters that are not
+ * connected to the broker either are not counted.
+ */
 function allCutOff(world: World, cutOff: readonly string[]): readonly Finding[] {
   const { objects, others = [], selfSubject, fresh, links: all } = world
   const [first] = fresh
@@ -57,12 +60,15 @@ function allCutOff(world: World, cutOff: readonly string[]): readonly Finding[] 
   return [{ reason: 'AllClustersCutOff', severity, subject: selfSubject, seen, ...seenAt(first), because }]
 }
 
-/** It has published no gateway: it is not ready yet, or has told at home why not. There was one where there is a link. */
+/**
+ * Whether the cluster has published no gateway: it is not ready yet, or its own status has the cause. A link to it
+ * proves that it had one.
+ */
 function isAwaited({ objects, links: all }: World, id: string): boolean {
   if (all.some(({ connection }) => connection.cluster === id)) return false
   const object = objects.Cluster?.find((one) => one.object.spec.id === id)?.object
   const said = findCondition(object?.status?.conditions, CONDITION_CONNECTED)
-  // One that was reached before has lost its gateways.
+  // A cluster that was reached before has lost its gateways.
   if (said?.status === 'True' || said?.reason === 'NoLane' || said?.reason === 'LaneProbeTimeout') return false
   return objects.Endpoint?.some(({ object }) => object.spec.cluster === id) === false
 }
@@ -105,7 +111,7 @@ function linksTo({ links: all }: World, id: string): readonly Link[] {
   return all.filter(({ connection }) => connection.cluster === id)
 }
 
-/** A far end that has just come: no link to it has been up, and its gateways are known for less than that. */
+/** A far end is new if its gateways have been known for less than this, and no link to it has been up. */
 const NEW_MS = 30_000
 
 function isNew(world: World, id: string, all: readonly Link[]): boolean {
@@ -113,7 +119,7 @@ function isNew(world: World, id: string, all: readonly Link[]): boolean {
   return ends.length > 0 && ends.every(({ object }) => hasJustCome(world, object)) && all.every(isConnecting)
 }
 
-/** Of single links, whose cluster may have other gateways for long. */
+/** Whether links lead to new gateways, of a cluster that may have others for longer. */
 function areNew(world: World, all: readonly Link[]): boolean {
   const names = new Set(all.map(({ connection }) => farName(connection)))
   const ends = (world.objects.Endpoint ?? []).filter(({ object }) => names.has(object.metadata.name))
@@ -128,32 +134,32 @@ function hasJustCome({ nowMs }: World, { metadata: { creationTimestamp } }: Fact
   return Math.abs(nowMs - Date.parse(creationTimestamp ?? '')) < NEW_MS
 }
 
-/** Some packets of the far end come: it is there, and what goes there, or comes from there, is lost on the way. */
+/** Whether some packets of the far end arrive: it works, and packets in one direction are lost on the way. */
 function isOneWay({ connection: { cause } }: Link): boolean {
   return cause === 'AnswersLost' || cause === 'NoneAnswers'
 }
 
-/** What closes the ways of a whole gateway. */
+/** Causes that can stop all links of a gateway. */
 const WAYS_BLOCKED: readonly Cause[] = [
-  // The others call an evicted member no longer.
+  // The other members do not connect to an evicted member.
   { reason: 'MemberEvicted' },
   { reason: 'FirewallDrops' },
   { reason: 'PortTaken' },
 ]
 
-/** Without its routes no link of a gateway carries anything, not even the probes. */
+/** A gateway without its routes cannot carry traffic on any link, not even probes. */
 function routesMissing(down: readonly Link[]): readonly Cause[] {
   const nodes = new Set(down.map(({ node }) => node))
   return [...nodes].map((name) => ({ reason: 'KernelRoutesMissing', subject: { kind: 'Node', name } }))
 }
 
-/** Gateways without a link that is up to clusters that others reach, with the links that should be. */
+/** Gateways that have no link up to clusters that other gateways reach, with those links. */
 function cutOffGateways(world: World): ReadonlyMap<string, readonly Link[]> {
   const wanted = groupBy(world.links.filter(isReachedOtherwise(world)), ({ node }) => node)
   return new Map([...wanted].filter(([, all]) => !all.some(isUp)))
 }
 
-/** The same of far gateways, as those of ours see them that have links. */
+/** The same for far gateways, as seen from our gateways that have links up. */
 function cutOffFarGateways(
   world: World,
   gateways: ReadonlyMap<string, readonly Link[]>,
@@ -246,7 +252,7 @@ function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): ReadonlyMa
 const LOSSY = 0.1
 const HELD = 'it went down again and again, and is held out of use'
 
-/** How well the links carry that are up. */
+/** Checks the quality of the links that are up. */
 export function linkQuality({ links }: World): readonly Finding[] {
   return links.filter(({ connection }) => connection.state === 'up').flatMap(qualityOf)
 }

@@ -1,4 +1,4 @@
-/** Whether the parts of an installation run, belong to a clusterset, and are of one release. */
+/** Checks whether the parts of an installation run, belong to a clusterset, and have the same release. */
 import { MEMBERSHIP_NAME } from '../../model/model.ts'
 import { reasonRow } from '../../model/reasons/reasons.ts'
 import {
@@ -29,7 +29,7 @@ import {
 type Workload = Seen<FactObjects['Deployment']>
 type Pod = Seen<FactObjects['Pod']>
 
-/** Whether the pods of each part run, in a Kubernetes cluster. */
+/** Checks whether the pods of each part run, in a Kubernetes cluster. */
 export function parts(world: World): readonly Finding[] {
   return MEMBER_PARTS.flatMap((part) => partFindings(world, part))
 }
@@ -48,7 +48,7 @@ function partFindings(world: World, part: MemberPart): readonly Finding[] {
   const wanted = (kind === 'Deployment' ? (spec?.replicas ?? 1) : status?.desiredNumberScheduled) ?? 0
   const ready = (kind === 'Deployment' ? status?.readyReplicas : status?.numberReady) ?? 0
   const waiting = podsOf(world, part).filter((pod) => !isReady(pod))
-  // While a new release cannot start, pods of the old one stay.
+  // While pods of a new release cannot start, those of the old one stay.
   const pods = ready >= wanted ? waiting.filter(cannotStart) : waiting
   if (ready >= wanted && pods.length === 0) return []
   const beside = ready >= wanted ? ', and a new one cannot start' : ''
@@ -57,7 +57,7 @@ function partFindings(world: World, part: MemberPart): readonly Finding[] {
   const subject = seenSubject(kind, workload)
   const finding: Finding = {
     reason: 'PartNotReady',
-    // Without DNS no name is answered. What the kernel carries goes on without the other parts.
+    // Without the DNS part, no name is answered. Without another part, the kernel keeps carrying traffic.
     severity: part === 'dns' && ready === 0 ? 'down' : 'degraded',
     subject,
     seen: `${ready} of ${wanted} pods of the ${part} are ready${beside}${why === '' ? '' : `: ${why}`}`,
@@ -76,7 +76,7 @@ function podsOf({ objects }: World, part: MemberPart): readonly Pod[] {
   return (objects.Pod ?? []).filter(({ object }) => object.metadata.labels?.[LABEL_COMPONENT] === part)
 }
 
-/** Some pod of the part has begun, ready or not. */
+/** Whether any pod of the part runs, ready or not. */
 export function runs(world: World, part: MemberPart): boolean {
   return podsOf(world, part).some((pod) => pod.object.status?.phase === 'Running' && !cannotStart(pod))
 }
@@ -85,7 +85,7 @@ function isReady({ object }: Pod): boolean {
   return object.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true
 }
 
-/** What Kubernetes says of a container that will not start by waiting. */
+/** Reasons of containers that do not start by waiting. */
 const STUCK = new Set([
   'ImagePullBackOff',
   'ErrImagePull',
@@ -99,7 +99,7 @@ function cannotStart({ object: { status } }: Pod): boolean {
   return (status?.containerStatuses ?? []).some(({ state }) => STUCK.has(state?.waiting?.reason ?? ''))
 }
 
-/** In the words of who knows it best: the container's state, else the scheduler's. */
+/** The cause by the most specific source: the container's state, else the scheduler's condition. */
 function troubleOf({ object: { status } }: Pod): string {
   for (const { state } of status?.containerStatuses ?? []) {
     const { reason, message } = state?.waiting ?? state?.terminated ?? {}
@@ -109,7 +109,7 @@ function troubleOf({ object: { status } }: Pod): string {
   return unmet?.message ?? status?.phase ?? 'nothing is known of it'
 }
 
-/** Where no pod could be made: a quota, or an admission policy. */
+/** The cause why no pod could be created, such as a quota or an admission policy. */
 function workloadTrouble({ object }: Workload): string {
   const failed = object.status?.conditions?.find(({ type, status }) => type === 'ReplicaFailure' && status === 'True')
   return failed?.message ?? ''
@@ -121,13 +121,13 @@ function nodesOf(pods: readonly Pod[]): readonly Cause[] {
 }
 
 const AGENT = { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-agent' }
-/** The agent joins; one that runs and is not ready waits for that. */
+/** The agent does the join. An agent that runs but is not ready waits for it. */
 const WHO_JOINS: readonly Cause[] = [
   { reason: 'PartMissing', subject: AGENT },
   { reason: 'PartNotReady', subject: AGENT },
 ]
 
-/** Whether this cluster belongs to a clusterset. */
+/** Checks whether this cluster belongs to a clusterset. */
 export function membership(world: World): readonly Finding[] {
   const { objects, self, selfSubject } = world
   const { Membership: memberships, Cluster: clusters } = objects
@@ -153,26 +153,26 @@ export function membership(world: World): readonly Finding[] {
   return [...refused, { ...missing, ...seenAt(own), because }]
 }
 
-/** By the code of the refusal: a token that was used is mended otherwise than an id that is taken. */
+/** Uses the reason of the refusal: a used token needs another remedy than a taken id. */
 function refusedJoin(world: World, isFirst: boolean): readonly Finding[] {
   const refusal = joinRefusal(world)
   if (refusal === undefined) return []
   const { reason } = refusal
   const what = isFirst ? 'this cluster has not joined' : 'this cluster could not join anew'
   const seen = `${what}: the last try ended with ${reason}. ${reasonRow(reason).means}`
-  // Lanes go on for a while where nobody acts.
+  // Lanes keep working for a while without a new join.
   return [{ reason, severity: isFirst ? 'down' : 'degraded', subject: OWN_MEMBERSHIP, seen, ...seenAt(refusal) }]
 }
 
-/** Releases that are further apart than this are not tested together. */
+/** The largest distance of releases that are tested together. */
 const TESTED_APART = 1
 
-/** Whether all parts are of one release, and whose clock is another one. */
+/** Checks whether all parts have the same release, and whether the command's clock agrees with theirs. */
 export function versions(world: World): readonly Finding[] {
   return [...differentVersions(world), ...commandClock(world)]
 }
 
-/** Said because all ages that other programs print are wrong by it. */
+/** Reports the command's clock, since it makes all ages wrong that other programs print. */
 function commandClock({ clockOffsetMs, takenAt, selfSubject }: World): readonly Finding[] {
   if (clockOffsetMs === 0) return []
   const how = clockOffsetMs > 0 ? 'behind' : 'ahead of'
@@ -182,7 +182,7 @@ function commandClock({ clockOffsetMs, takenAt, selfSubject }: World): readonly 
 }
 
 function differentVersions(world: World): readonly Finding[] {
-  // What this command itself is makes no cluster unwell.
+  // The version of this command does not make a cluster unhealthy.
   const all = partVersions(world).filter(({ part }) => part !== 'cli')
   const different = new Set(all.map(({ version }) => version))
   if (different.size < 2) return []
@@ -201,18 +201,18 @@ function differentVersions(world: World): readonly Finding[] {
   ]
 }
 
-/** Of `1.4.2` 1004: releases of two numbers in one. */
+/** Major and minor number of a release as one number: `1.4.2` is 1004. */
 function minorOf(version: string): number | undefined {
   const found = /^v?(\d{1,4})\.(\d{1,3})\b/.exec(version)
   return found === null ? undefined : Number(found[1]) * 1000 + Number(found[2])
 }
 
-/** Whether the CustomResourceDefinitions are as new as the command, and what other products they show. */
+/** Checks whether the CustomResourceDefinitions are as new as the command, and which other products they reveal. */
 export function definitions(world: World): readonly Finding[] {
   return [...outdated(world), ...products(world)]
 }
 
-/** One finding: they are brought up to date together. */
+/** Gives one finding, since one update renews all of them. */
 function outdated(world: World): readonly Finding[] {
   const { probes, selfSubject } = world
   const { definition = [] } = probes
@@ -223,12 +223,12 @@ function outdated(world: World): readonly Finding[] {
     ({ object: { name, found, expected } }) => `${name} is ${found}, and this command has ${expected}`,
   )
   const seen = named(texts, 3)
-  // That this command is newer than the whole cluster makes no cluster unwell.
+  // A command that is newer than the whole cluster does not make it unhealthy.
   const severity = isUsed(world) ? 'degraded' : 'notice'
   return [{ reason: 'DefinitionOutdated', severity, subject: selfSubject, seen, ...seenAt(first) }]
 }
 
-/** Some part of the cluster is of the release of this command. */
+/** Whether any part of the cluster has the release of this command. */
 function isUsed(world: World): boolean {
   const all = partVersions(world)
   const own = new Set(all.flatMap(({ part, version }) => (part === 'cli' ? [version] : [])))

@@ -1,6 +1,6 @@
 /**
- * Whether NetworkPolicies let pods of other clusters call exported services. Which pods a policy is about is known as far
- * as the Service's selector says it: where it may be about them, what it lets in counts, and what it keeps out does not.
+ * Checks whether NetworkPolicies let pods of other clusters call exported services. The pods are known only by the
+ * Service's selector. A policy that may select them counts for what it allows, but not for what it isolates.
  */
 import { type Prefix, addressBits, parseAddress } from '../../model/addresses/addresses.ts'
 import { CONDITION_READY, SYSTEM_NAMESPACE, isConditionTrue } from '../../model/model.ts'
@@ -41,12 +41,12 @@ interface ReadPolicy extends Seen<FactObjects['NetworkPolicy']> {
 interface Exported {
   readonly subject: Subject
   readonly service: FactObjects['Service']
-  /** Those that are surely about its pods, and those that are or may be. */
+  /** Policies that certainly select the service's pods (`closing`), and policies that do or may (`opening`). */
   readonly closing: readonly ReadPolicy[]
   readonly opening: readonly ReadPolicy[]
 }
 
-/** A port of the pods; undefined: of a Service that names none. */
+/** A port of the pods. Undefined for a Service without ports. */
 interface OpenTo {
   readonly port: PodPort | undefined
   readonly lets: Addresses
@@ -58,7 +58,7 @@ export function callersKeptOut(world: World): readonly Finding[] {
   return [...found, ...together(found)]
 }
 
-/** Of those that are exported. A Service without a selector may lead to anything. */
+/** The exported services. A Service without a selector is skipped, since it may lead to anything. */
 function exportedServices({ objects }: World): readonly Exported[] {
   const services = new Map((objects.Service ?? []).map(({ object }) => [keyOf(object), object]))
   const byNamespace = new Map<string, ReadPolicy[]>()
@@ -88,7 +88,7 @@ function keyOf({ metadata }: { readonly metadata: { readonly namespace?: string;
   return `${metadata.namespace ?? ''}/${metadata.name}`
 }
 
-/** A range of which some address is let in is let in: who narrows it further means to. */
+/** A range counts as allowed if any of its addresses is: a narrower rule is considered intended. */
 function findingsOf(exported: Exported, all: readonly OtherRange[]): readonly Finding[] {
   const { subject, service, closing, opening } = exported
   const ranges = all.filter(isOfFamily(service))
@@ -101,7 +101,7 @@ function findingsOf(exported: Exported, all: readonly OtherRange[]): readonly Fi
   const [first] = closing
   if (first === undefined || shutRanges.length + (ranges.length === 0 ? 0 : shutPorts.length) === 0) return []
   const isShut = shutRanges.length === ranges.length
-  // What is shut for some, or at some ports, may be meant so.
+  // A policy that allows only some clusters or ports may be intended.
   const [from, at] = isShut || shutRanges.length > 0 ? [shutRanges, ports] : [ranges, shutPorts]
   const lets = isShut
     ? 'no policy lets in any address of another cluster'
@@ -124,7 +124,7 @@ function isOfFamily({ spec }: FactObjects['Service']): (range: OtherRange) => bo
   return ({ prefix }) => families.length === 0 || families.includes(`IPv${prefix.family}`)
 }
 
-/** Policies go by the ports of pods, not of Services. */
+/** Policies match the ports of pods, not those of Services. */
 function openTo({ spec }: FactObjects['Service'], rules: readonly PolicyRule[]): readonly OpenTo[] {
   const ports = (spec?.ports ?? []).map(({ protocol = 'TCP', port, targetPort }): PodPort => {
     return { protocol, port: targetPort ?? port }
@@ -147,7 +147,7 @@ function namespaceSubject({ namespace = '' }: Subject): Subject {
   return { kind: 'Namespace', name: namespace }
 }
 
-/** A policy that closes a namespace is one problem, however many services are exported from there. */
+/** Joins the findings of a namespace: a policy that closes it is one problem, however many services it exports. */
 function together(found: readonly Finding[]): readonly Finding[] {
   const namespaces = new Map<string, readonly Finding[]>()
   for (const one of found) {
@@ -164,13 +164,13 @@ function together(found: readonly Finding[]): readonly Finding[] {
   })
 }
 
-// Whether NetworkPolicies let pods call services of other clusters, in namespaces that import some.
+// Checks whether NetworkPolicies let pods call services of other clusters, in namespaces with imports.
 
 type Import = Seen<FactObjects['ServiceImport']>
 
 /**
- * Said where every pod of the namespace is kept in: where one policy lets out to another cluster, who wrote it knows of
- * them. Some pod networks look at a call before the clusterset IP becomes a pod, some after that: either will do.
+ * Reports a namespace only if a policy isolates all its pods and no rule allows another cluster. Some CNIs check a call
+ * before the clusterset IP is translated to a pod address, some after it, so a rule for either address is enough.
  */
 export function callsKeptIn(world: World): readonly Finding[] {
   const { objects, self } = world
@@ -209,7 +209,7 @@ export function callsKeptIn(world: World): readonly Finding[] {
 
 const DNS_PORT = 53
 
-/** To ask for names is not to call. */
+/** Whether the rule only allows DNS queries, which are not calls of a service. */
 function isForNames({ ports }: PolicyRule): boolean {
   return ports.length > 0 && ports.every(({ port, endPort }) => port === DNS_PORT && (endPort ?? port) === port)
 }
@@ -231,8 +231,9 @@ const NEEDS = { agent: 'the API server, the broker and DNS', dns: 'the API serve
 const PARTS = ['agent', 'dns'] as const
 
 /**
- * Whether NetworkPolicies keep our own parts from what they need. Only what is plain is said: nothing at all is let out,
- * or no question of DNS is let in. Gateways and routeagents are on the network of their nodes, where policies do not hold.
+ * Checks whether NetworkPolicies keep Sealane's own parts from what they need. Reports only clear cases: no egress at
+ * all is allowed, or no DNS query is. Gateways and route agents use the network of their nodes, where policies have no
+ * effect.
  */
 export function partsClosed(world: World): readonly Finding[] {
   return PARTS.flatMap((part) => [...shutIn(world, part), ...(part === 'dns' ? unasked(world) : [])])
@@ -271,7 +272,7 @@ function unasked(world: World): readonly Finding[] {
   ]
 }
 
-/** Those that are about the part's pods, as they are labelled; each policy once. */
+/** The policies that select the pods of the part by their actual labels, each once. */
 function policiesOf({ objects }: World, part: string, direction: Direction): readonly Policy[] {
   const pods = (objects.Pod ?? []).filter(({ object: { metadata, spec } }) => {
     return metadata.labels?.[LABEL_COMPONENT] === part && spec?.hostNetwork !== true

@@ -1,4 +1,4 @@
-/** Whether the pods of every node have a way to the other clusters. */
+/** Checks whether the pods of every node can reach the other clusters. */
 import { CONDITION_NODES_ANSWER, findCondition } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import {
@@ -62,7 +62,7 @@ function failure(agent: SeenAgent): readonly Finding[] {
   return [{ reason, severity: 'degraded', subject, seen, ...seenAt(agent), because }]
 }
 
-/** A closed port between nodes cuts many off at once: one finding has them all. */
+/** Joins the nodes that are cut off in one finding: a closed port between nodes cuts off many at once. */
 function overlay(world: World, agents: readonly SeenAgent[]): readonly Finding[] {
   const { reached } = world
   const lost = agents.flatMap((agent) =>
@@ -95,7 +95,7 @@ function cutOff(
   ]
 }
 
-/** One for each node that others do not hear, whoever says so; of those that are cut off, that is the finding. */
+/** Gives one finding for each node that does not answer others. Nodes that are cut off already have a finding. */
 function silentNodes(world: World, agents: readonly SeenAgent[], isLost: ReadonlySet<SeenAgent>): readonly Finding[] {
   const { objects, self, selfSubject } = world
   const own = (objects.Endpoint ?? []).filter(({ object }) => object.spec.cluster === self)
@@ -104,7 +104,7 @@ function silentNodes(world: World, agents: readonly SeenAgent[], isLost: Readonl
   const listed = agents
     .filter((agent) => !isLost.has(agent))
     .flatMap((agent) => (agent.object.status?.silentNodes ?? []).map((node) => ({ agent, node })))
-    // A worker that is cut off says so itself.
+    // A worker that is cut off reports it itself.
     .filter(({ node }) => gateways.has(node) || !lostNodes.has(node))
   return [...Map.groupBy(listed, ({ node }) => node)].flatMap(([node, by]): readonly Finding[] => {
     const [first] = by
@@ -127,7 +127,7 @@ function silentNodes(world: World, agents: readonly SeenAgent[], isLost: Readonl
   })
 }
 
-/** A gateway node that has never answered: whether packets get there, nobody knows. */
+/** Finds gateways that no other node has ever answered, so that it is unknown whether packets arrive. */
 function unheard(agents: readonly SeenAgent[]): readonly Finding[] {
   return agents.flatMap((agent): readonly Finding[] => {
     const found = findCondition(agent.object.status?.conditions, CONDITION_NODES_ANSWER)
@@ -146,7 +146,7 @@ function unheard(agents: readonly SeenAgent[]): readonly Finding[] {
   })
 }
 
-/** What keeps packets from a node, or from leaving it. */
+/** What can keep packets from reaching or leaving a node. */
 function overlayCauses(node: string): readonly Cause[] {
   const subject = { kind: 'Node', name: node } as const
   return [

@@ -1,4 +1,4 @@
-/** What became of this cluster's exports, and of what it imports. */
+/** Checks this cluster's exports and imports. */
 import { CONDITION_COMPLETE, CONDITION_IMPORTED, type Condition, findCondition } from '../../model/model.ts'
 import { type ReasonCode, firstReason, knownReason } from '../../model/reasons/reasons.ts'
 import {
@@ -18,10 +18,10 @@ import {
 
 type SeenExport = Seen<FactObjects['ServiceExport']>
 
-/** The broker answers within a second; what takes longer is stuck. */
+/** The broker answers within a second, so an export that is pending for longer is stuck. */
 const PENDING_MS = 30_000
 
-/** What became of this cluster's exports. */
+/** Checks the state of this cluster's exports. */
 export function exports_(world: World): readonly Finding[] {
   return (world.objects.ServiceExport ?? []).flatMap((one) => [...notExported(world, one), ...remarks(one)])
 }
@@ -33,7 +33,7 @@ function notExported({ nowMs }: World, one: SeenExport): readonly Finding[] {
   const ready = findCondition(status?.conditions, 'Ready')
   if (ready?.status === 'True') return []
   if (ready !== undefined && ready.reason !== 'Pending') {
-    // A part of its endpoints is refused, or all of it.
+    // The broker refuses all or some of the export's records.
     return [conditionFinding(one, ready, 'degraded', CONTROL_PLANE_CAUSES)]
   }
   const since = ready?.lastTransitionTime ?? metadata.creationTimestamp
@@ -50,7 +50,7 @@ function notExported({ nowMs }: World, one: SeenExport): readonly Finding[] {
   ]
 }
 
-/** Exported all the same. */
+/** Problems of services that are exported nevertheless. */
 function remarks(one: SeenExport): readonly Finding[] {
   const { conditions } = one.object.status ?? {}
   const ready = findCondition(conditions, 'Ready')
@@ -76,8 +76,8 @@ function leftOutFinding(
 }
 
 /**
- * Another program may have written the condition, or a later release. What the Service, another export or an importer
- * is the reason of has no cause in the control plane.
+ * The finding of a condition, which another program or a later release may have written. `causes` is empty if the
+ * Service, another export or an importer is the cause.
  */
 function conditionFinding(
   one: SeenExport,
@@ -96,19 +96,19 @@ function conditionFinding(
   }
 }
 
-/** Whether a call to an imported service finds a pod. */
+/** Checks whether a call to an imported service finds a pod. */
 export function imports(world: World): readonly Finding[] {
   const lost = importStates(world).filter(({ usable }) => usable === 0)
   const own = lost.filter((state) => !isBlocked(state) && !isLeftOut(world, state))
   return [...lost.map((state) => lostFinding(world, state, own.length > 1)), ...together(world, own)]
 }
 
-/** It has pods that are ready, or may have: no link leads there. */
+/** Whether the service has, or may have, ready pods that no link leads to. */
 function isBlocked({ ready, isReached }: ImportState): boolean {
   return !isReached || ready > 0
 }
 
-/** Exported here too, with pods that this cluster leaves out: that is told of the export. */
+/** Whether this cluster also exports the service, with pods that are left out. The export's finding explains that. */
 function isLeftOut({ objects }: World, { service: { object } }: ImportState): boolean {
   const { name, namespace } = object.metadata
   const own = objects.ServiceExport?.find(
@@ -159,7 +159,7 @@ function lostFinding({ selfSubject, self, reached }: World, state: ImportState, 
   }
 }
 
-/** A hundred services without pods are one problem on the screen. */
+/** Joins the services without pods in one finding. */
 function together({ selfSubject }: World, own: readonly ImportState[]): readonly Finding[] {
   const [first, ...more] = own
   if (first === undefined || more.length === 0) return []

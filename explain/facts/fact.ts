@@ -1,6 +1,6 @@
 /**
- * What was found out about one member, before anybody says what it means: plain data, each with who said it and when.
- * A file of facts says the same a week later as the cluster did.
+ * The facts about one member, before any check interprets them: plain data, each with its source and time. A file of
+ * facts gives the same findings later as the cluster gave when it was written.
  */
 import type {
   Cluster,
@@ -20,12 +20,12 @@ import type { FactKind, NetworkPolicy, NodeConditions, PartReport, Pod, ServiceF
 
 export const FACTS_FORMAT = 1
 
-/** Everything that was found out at one moment. */
+/** All facts that were collected at one moment. */
 export interface FactSet {
   readonly format: typeof FACTS_FORMAT
-  /** RFC 3339. Ages are counted up to then. */
+  /** RFC 3339. Ages are relative to this time. */
   readonly takenAt: string
-  /** What was looked at: `context "c1" of /home/ana/.kube/config`. */
+  /** What the facts are about: `context "c1" of /home/ana/.kube/config`. */
   readonly target: string
   readonly facts: readonly Fact[]
 }
@@ -33,47 +33,47 @@ export interface FactSet {
 export type Fact = ObjectsFact | ReportFact | ProbeFact | UnansweredFact
 
 interface FactOrigin {
-  /** Who said it: `API server`, `pod sealane-agent-x2x1k`. */
+  /** Where the fact comes from: `API server`, `pod sealane-agent-x2x1k`. */
   readonly source: string
-  /** RFC 3339. */
+  /** RFC 3339 time. */
   readonly at: string
 }
 
-/** All objects of one kind that there are: who is not among them does not exist. */
+/** All objects of one kind: an object that is not among them does not exist. */
 export interface ObjectsFact extends FactOrigin {
   readonly t: 'objects'
   readonly kind: FactKind
   readonly items: readonly unknown[]
 }
 
-/** What a running part says of itself. */
+/** What a running part reports about itself. */
 export interface ReportFact extends FactOrigin {
   readonly t: 'report'
   readonly report: PartReport
 }
 
-/** What was found by looking closer: each item as `probe-shapes.ts` has its kind. */
+/** What a probe found. `probe-shapes.ts` has the shape of each kind's items. */
 export interface ProbeFact<K extends ProbeKind = ProbeKind> extends FactOrigin {
   readonly t: 'probe'
   readonly kind: K
   readonly items: readonly ProbeItems[K][]
 }
 
-/** A question that nobody answered. */
+/** A question without an answer. */
 export interface UnansweredFact extends FactOrigin {
   readonly t: 'unanswered'
-  /** What was asked for: `Gateway`, `pod sealane-agent-x2x1k`. */
+  /** The subject of the question: `Gateway`, `pod sealane-agent-x2x1k`. */
   readonly what: string
   readonly reason: Extract<
     ReasonCode,
     'RightMissing' | 'KindMissing' | 'NotAnswered' | 'NotReadable' | 'NothingRuns' | 'DiskFull' | 'DiskReadOnly'
   >
   readonly message: string
-  /** Without it nobody can say that the cluster is well. */
+  /** Whether the cluster's health is unknown without the answer. */
   readonly needed: boolean
 }
 
-/** What is known of an object that is as it has to be. */
+/** The type of a well-formed object of each kind. */
 export interface FactObjects extends Readonly<Record<FactKind, unknown>> {
   readonly Membership: Membership
   readonly Cluster: Cluster
@@ -83,34 +83,34 @@ export interface FactObjects extends Readonly<Record<FactKind, unknown>> {
   readonly Node: Node & NodeConditions
   readonly ServiceExport: ServiceExport
   readonly ServiceImport: ServiceImport
-  /** Of imported services alone. */
+  /** Slices of imported services only. */
   readonly EndpointSlice: EndpointSlice
-  /** In Sealane's own namespace. */
+  /** Leases in Sealane's own namespace. */
   readonly Lease: Lease
   readonly Pod: Pod
   readonly Deployment: Workload
   readonly DaemonSet: Workload
-  /** In Sealane's own namespace, and in those that export or import something. */
+  /** Policies in Sealane's own namespace, and in namespaces that export or import services. */
   readonly NetworkPolicy: NetworkPolicy
-  /** Exported, in namespaces that have a NetworkPolicy. */
+  /** Exported Services, in namespaces that have a NetworkPolicy. */
   readonly Service: ServiceFact
 }
 
-// What is kept of an answer: what nobody looks at makes a file of facts large, and no better.
+// Reduces objects to the fields that checks read, since other fields only make a file of facts larger.
 
-/** As JSON has an object of any kind. */
+/** A parsed object of any kind. */
 export interface AnyObject {
   readonly metadata: object
   readonly [field: string]: unknown
 }
 
-/** Of these kinds, which others write, the fields of the spec that a check reads. */
+/** The fields of the spec that checks read, for kinds whose objects users write. */
 const READ_FIELDS: Partial<Readonly<Record<FactKind, readonly string[]>>> = {
   NetworkPolicy: ['podSelector', 'policyTypes', 'ingress', 'egress'],
   Service: ['type', 'selector', 'ipFamilies', 'ports'],
 }
 
-/** Without who wrote which field; of endpoints no more than whether they are ready. */
+/** The object without managedFields. Endpoints keep only their conditions. */
 export function slimmed(kind: FactKind, object: AnyObject): unknown {
   const { managedFields: _fields, ...metadata } = object.metadata as Readonly<Record<string, unknown>>
   const fields = READ_FIELDS[kind]
@@ -132,8 +132,8 @@ function readinessOf(endpoint: unknown): unknown {
 }
 
 /**
- * `/status` of a part. Whatever it is, it is checked where facts are read; its name is ours, and so is `part` where it
- * is known otherwise: one that was broken into does not speak for another.
+ * Makes a fact from the `/status` of a part. readFacts() validates the answer. The name, and `part` if it is known,
+ * replace those in the answer, so that a compromised part cannot report for another.
  */
 export function readReport(
   answer: unknown,

@@ -1,4 +1,4 @@
-/** Facts of a member, their shapes, and the world that checks look at. */
+/** Facts of a member, their shapes, and the world that checks read. */
 export {
   type AnyObject,
   FACTS_FORMAT,

@@ -1,58 +1,59 @@
-/** What a check finds, and what becomes of it once all causes are known. */
+/** The findings of checks, and their order once all causes are known. */
 import { fitText, printable } from '../../model/model.ts'
 import { type ReasonCode, reasonRow } from '../../model/reasons/reasons.ts'
 
 /**
- * down: something that users rely on does not work. degraded: it works, and the next fault may end that, or something
- * does not follow changes any more. notice: worth knowing; the cluster counts as healthy.
+ * down: something that users rely on does not work.
+ * degraded: it works, but the next fault may end that, or something no longer follows changes.
+ * notice: worth knowing. The cluster counts as healthy.
  */
 export const SEVERITIES = ['down', 'degraded', 'notice'] as const
 export type Severity = (typeof SEVERITIES)[number]
 
-/** What is looked at together. */
+/** Groups of checks. */
 export const AREAS = ['access', 'membership', 'parts', 'broker', 'lanes', 'dns', 'services', 'host'] as const
 export type Area = (typeof AREAS)[number]
 
-/** What a finding is about: mostly an object. */
+/** The subject of a finding, mostly an object. */
 export interface Subject {
   readonly kind: string
   readonly name: string
   readonly namespace?: string
 }
 
-/** As a check gives it. */
+/** A finding as a check gives it. */
 export interface Finding {
   readonly reason: ReasonCode
   readonly severity: Severity
   readonly subject: Subject
-  /** What was seen, in words. */
+  /** What was observed, as text. */
   readonly seen: string
-  /** Who said so. */
+  /** Where the observation comes from. */
   readonly source: string
-  /** RFC 3339: when. */
+  /** The RFC 3339 time of the observation. */
   readonly at: string
-  /** RFC 3339: since when it is so, where somebody says that. */
+  /** The RFC 3339 time since when the state lasts, if a source reports it. */
   readonly since?: string
-  /** The next step. Absent: what the table of reasons says. */
+  /** The next step. If absent, that of the table of reasons is used. */
   readonly mend?: string
-  /** What it follows from, where that is found too; the first that is counts. */
+  /** Possible causes. The first one that is also found is used. */
   readonly because?: readonly Cause[]
-  /** Of the check that found it. */
+  /** The area of the check. */
   readonly area?: Area
 }
 
 export interface Cause {
   readonly reason: ReasonCode
-  /** Absent: about whatever. */
+  /** If absent, a finding about any subject matches. */
   readonly subject?: Subject
 }
 
-/** A finding without a cause among the others, with all that follows from it. */
+/** A finding without a cause among the others, with all its consequences. */
 export interface RankedFinding extends Omit<Finding, 'because' | 'mend' | 'area'> {
-  /** That of the worst that follows from it, where that is worse. */
+  /** The highest severity of the finding and its consequences. */
   readonly severity: Severity
   readonly mend: string
-  /** Of all that is in it, in the order of AREAS. */
+  /** The areas of the finding and its consequences, in the order of AREAS. */
   readonly areas: readonly Area[]
   /** One for each reason, the worst first. */
   readonly consequences: readonly Consequence[]
@@ -62,11 +63,11 @@ export interface Consequence {
   readonly reason: ReasonCode
   readonly severity: Severity
   readonly count: number
-  /** A few of them: `ServiceImport shop/web`. */
+  /** Some of the subjects: `ServiceImport shop/web`. */
   readonly examples: readonly string[]
 }
 
-/** `ServiceExport shop/web` */
+/** For example, `ServiceExport shop/web`. */
 export function subjectText({ kind, namespace, name }: Subject): string {
   return `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }
@@ -75,14 +76,14 @@ export function worst(severities: readonly Severity[]): Severity | undefined {
   return SEVERITIES.find((severity) => severities.includes(severity))
 }
 
-// Orders findings by cause: what follows from another finding is counted under it, so that a dead gateway is one problem
-// and not ten. Pure.
+// Orders findings by cause: consequences are listed under their cause, so that a dead gateway is one problem, not ten.
+// Pure.
 
-/** A line or two of a terminal. */
+/** A few lines of a terminal. */
 const MAX_TEXT = 600
 const MAX_EXAMPLES = 5
 
-/** The worst first; of equals the one with more consequences. Whatever the order of `findings`. */
+/** The worst come first, then those with more consequences. The order of `findings` does not matter. */
 export function rankFindings(findings: readonly Finding[]): readonly RankedFinding[] {
   const all = withoutDoubles(findings)
   const parents = parentsOf(all)
@@ -99,14 +100,14 @@ export function rankFindings(findings: readonly Finding[]): readonly RankedFindi
     .sort(byWeight)
 }
 
-/** What follows from a start alone is no fault yet; a start that nothing follows from is no news. */
+/** Findings that only a start explains are no faults yet. A start without consequences is dropped. */
 const START: ReasonCode = 'Starting'
 
 function asNotice(finding: Finding): Finding {
   return { ...finding, severity: 'notice' }
 }
 
-/** One reason about one subject is one finding: the worst of them, with the causes of all. */
+/** Merges findings with the same reason and subject: keeps the worst, with the causes of all. */
 function withoutDoubles(findings: readonly Finding[]): readonly Finding[] {
   const known = new Map<string, Finding>()
   for (const next of [...findings].sort((a, b) => compare(textOf(a), textOf(b)))) {
@@ -138,7 +139,7 @@ function parentsOf(all: readonly Finding[]): ReadonlyMap<Finding, Finding> {
   return parents
 }
 
-/** Whether `to` is `from` or one of its causes: it must not become its consequence as well. */
+/** Whether `to` is `from` or one of its causes. Then it must not become its consequence too. */
 function leadsTo(from: Finding, to: Finding, parents: ReadonlyMap<Finding, Finding>): boolean {
   let at: Finding | undefined = from
   while (at !== undefined) {
@@ -184,7 +185,7 @@ function counted(findings: readonly Finding[]): readonly Consequence[] {
     .sort((a, b) => weightOf(a) - weightOf(b) || b.count - a.count || compare(a.reason, b.reason))
 }
 
-/** Names and messages of other clusters are in it. */
+/** Texts may contain names and messages from other clusters. */
 function clean(text: string): string {
   return fitText(printable(text), MAX_TEXT)
 }

@@ -1,4 +1,4 @@
-/** For each imported service: its pods that are ready, and those of them that can be reached. Pure. */
+/** Counts the ready pods of each imported service, and those among them that are reachable. Pure. */
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/model.ts'
 import type { FactObjects } from './fact.ts'
 import type { Seen } from './read-facts.ts'
@@ -7,21 +7,21 @@ import type { World } from './world.ts'
 
 export interface ImportState {
   readonly service: Seen<FactObjects['ServiceImport']>
-  /** Exporters. */
+  /** The exporting clusters. */
   readonly clusters: readonly string[]
   readonly ready: number
-  /** Of them in clusters that are reached. */
+  /** The ready pods in clusters that are reached. */
   readonly usable: number
-  /** Some exporter is this cluster, or is reached. */
+  /** Whether any exporter is this cluster or is reached. */
   readonly isReached: boolean
 }
 
-/** An agent looks every 15 s; one that is late has other worries. */
+/** An agent checks every 15 s. An older result is not used. */
 const LOOKED_MS = 40_000
 
 /**
- * The agent that acts has looked a moment ago, and every imported service has a pod that is ready and reached; and all
- * clusters that export one are reached still.
+ * Whether the acting agent has recently found that every imported service has a ready and reachable pod, and all
+ * exporting clusters are still reached.
  */
 export function hasAllBackends({ objects, reports, reached, self }: World): boolean {
   if (reached === undefined || objects.ServiceImport === undefined) return false
@@ -35,7 +35,10 @@ function missesNone({ object: { part, broker, imports, now } }: Seen<PartReport>
   return ageMs >= 0 && ageMs < LOOKED_MS
 }
 
-/** Of services that somebody exports. Nothing where nobody could read the endpoints, or no gateway reports. */
+/**
+ * The states of services that any cluster exports. Empty if the EndpointSlices could not be read, or if no gateway
+ * reports.
+ */
 export function importStates(world: World): readonly ImportState[] {
   const { objects, self, reached } = world
   if (objects.EndpointSlice === undefined || self === undefined || reached === undefined) return []

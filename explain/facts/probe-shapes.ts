@@ -1,6 +1,6 @@
 /**
- * What is found by looking closer than objects and status pages do: at the kernel of a machine, at servers that were
- * asked and brokers that were called. Each kind has its shape here, and what names one of its items.
+ * The shapes of probe results: the kernel state of a machine, queries to DNS servers, calls to brokers. Each kind has
+ * its shape here, and a function that names an item.
  */
 import { z } from 'zod'
 
@@ -12,8 +12,8 @@ const texts = z.array(text).max(10_000)
 const ports = z.array(z.tuple([count, count])).max(1000)
 
 /**
- * What a rule asks of a packet. What is absent is not asked; `other` says that it asks for something else beside, so that
- * nobody can say whether the packet is meant.
+ * What a rule matches. An absent field matches everything. `other` means that the rule also has conditions that are not
+ * listed, so that it is unknown whether it matches.
  */
 const packetMatch = z.looseObject({
   inDevice: text.optional(),
@@ -21,7 +21,7 @@ const packetMatch = z.looseObject({
   protocol: text.optional(),
   dports: ports.optional(),
   sports: ports.optional(),
-  /** Connection states: `established`. */
+  /** Connection states such as `established`. */
   states: texts.optional(),
   other: z.boolean(),
 })
@@ -30,7 +30,7 @@ export type PacketMatch = z.infer<typeof packetMatch>
 const firewallRule = z.looseObject({
   match: packetMatch,
   action: z.enum(['accept', 'drop', 'reject', 'jump', 'goto', 'return', 'none']),
-  /** The chain of `jump` and `goto`. */
+  /** The target chain of `jump` and `goto`. */
   to: text.optional(),
 })
 export type FirewallRule = z.infer<typeof firewallRule>
@@ -39,12 +39,12 @@ const firewallChain = z.looseObject({
   family: text,
   table: text,
   name: text,
-  /** Of a base chain. */
+  /** Set for base chains. */
   hook: text.optional(),
   priority: z.number().optional(),
   policy: z.enum(['accept', 'drop']).optional(),
   rules: z.array(firewallRule).max(2000),
-  /** Rules behind the last of them that are not told. */
+  /** The number of further rules, which are left out. */
   omitted: count,
 })
 export type FirewallChain = z.infer<typeof firewallChain>
@@ -52,26 +52,26 @@ export type FirewallChain = z.infer<typeof firewallChain>
 const share = z.looseObject({ used: amount, limit: amount })
 
 const host = z.looseObject({
-  /** Of its Node, or of the machine. */
+  /** The name of the Node, or of the machine. */
   node: text,
   devices: z.array(z.looseObject({ name: text, addresses: texts })).max(5000),
-  /** `net.ipv4.ip_forward`: `1`. */
+  /** Values by name. For example, `net.ipv4.ip_forward` is `1`. */
   sysctls: z.record(z.string(), text),
-  /** Settings of devices of Sealane that are not what it sets; absent: an earlier release looked. */
+  /** Settings of Sealane's devices that differ from what it sets. Absent if an earlier release probed. */
   deviceSettings: z
     .array(z.looseObject({ name: text, value: text, found: text }))
     .max(1000)
     .optional(),
-  /** Absent: it could not be read. */
+  /** Absent if it could not be read. */
   firewall: z
     .looseObject({
-      /** `ip sealane_gateway` */
+      /** Family and name of each table, such as `ip sealane_gateway`. */
       tables: texts,
-      /** Of others than Sealane, where they can drop. */
+      /** Chains of other programs that can drop packets. */
       chains: z.array(firewallChain).max(500),
     })
     .optional(),
-  /** Prefixes of the routes in tables of ours, by number of the table; absent: they could not be read. */
+  /** Prefixes of the routes in Sealane's tables, by table number. Absent if they could not be read. */
   routes: z.record(z.string(), texts).optional(),
   connections: share.optional(),
   disks: z.array(z.looseObject({ path: text, ...share.shape })).max(50),
@@ -80,12 +80,16 @@ export type HostReport = z.infer<typeof host>
 
 const dnsAnswer = z.looseObject({
   server: text,
-  /** ours: a server of Sealane. upstream: where it hands on what is not its own. cluster: where pods ask. */
+  /**
+   * ours: a server of Sealane.
+   * upstream: the server that it forwards other names to.
+   * cluster: the server that pods ask.
+   */
   role: z.enum(['ours', 'upstream', 'cluster']),
   name: text,
-  /** NOERROR and the others of RFC 1035; timeout; unreachable. */
+  /** NOERROR and the other codes of RFC 1035, `timeout` or `unreachable`. */
   result: text,
-  /** The error in words, where there is one. */
+  /** The text of the error, if there is one. */
   message: text.optional(),
   ms: amount,
 })
@@ -93,9 +97,9 @@ export type DnsAnswer = z.infer<typeof dnsAnswer>
 
 const brokerCall = z.looseObject({
   address: text,
-  /** What was reached. */
+  /** How far the connection got. */
   stage: z.enum(['nothing', 'tcp', 'tls']),
-  /** Of a failure, where it has a name. */
+  /** The reason code of a failure, if it has one. */
   reason: text.optional(),
   message: text.optional(),
   ms: amount,
@@ -103,36 +107,36 @@ const brokerCall = z.looseObject({
 export type BrokerCall = z.infer<typeof brokerCall>
 
 const identity = z.looseObject({
-  /** RFC 3339: of the certificate. */
+  /** RFC 3339 validity of the certificate. */
   begins: text,
   ends: text,
-  /** This member's address as the broker saw it when joining. */
+  /** This member's address as the broker saw it during the join. */
   observedAddress: text.optional(),
 })
 export type IdentityReport = z.infer<typeof identity>
 
-/** What the site file or the installation was told, beside what is found. */
+/** Settings of the site file or the installation. */
 const settings = z.looseObject({
-  /** Where its own DNS listens, and whom that asks. */
+  /** Where its own DNS server listens, and the servers it forwards to. */
   listen: texts,
   upstreams: texts,
 })
 export type Settings = z.infer<typeof settings>
 
-/** A CustomResourceDefinition that Sealane needs, beside what the command that looks has of it. */
+/** A CustomResourceDefinition that Sealane needs, compared with that of the running command. */
 const definition = z.looseObject({
   name: text,
-  /** `revision 7` */
+  /** For example, `revision 7`. */
   found: text,
   expected: text,
   isOlder: z.boolean(),
 })
 export type Definition = z.infer<typeof definition>
 
-/** Something that takes the objects of multicluster.x-k8s.io for its own. */
+/** Another product that manages the objects of multicluster.x-k8s.io. */
 const otherProduct = z.looseObject({
   name: text,
-  /** By which it was recognized. */
+  /** The CustomResourceDefinition that reveals the product. */
   crd: text,
 })
 export type OtherProduct = z.infer<typeof otherProduct>
@@ -153,7 +157,7 @@ export const PROBE_KINDS = Object.keys(PROBE_SHAPES) as readonly ProbeKind[]
 
 export type ProbeItems = { readonly [K in ProbeKind]: z.infer<(typeof PROBE_SHAPES)[K]> }
 
-/** What an item is about: of two of one name the later counts. */
+/** Names the subject of an item. The later of two items with the same name counts. */
 export const PROBE_NAMES: { readonly [K in ProbeKind]: (item: ProbeItems[K]) => string } = {
   host: ({ node }) => node,
   'dns-answer': ({ server, name }) => `${server} ${name}`,

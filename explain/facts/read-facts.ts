@@ -1,32 +1,32 @@
 /**
- * From what drivers bring, or a file has, to what checks may rely on. Nothing here throws: what cannot be used is named,
- * and the rest counts. The order of facts makes no difference.
+ * Validates facts from drivers or files for the checks. Never throws: unusable facts are listed, and the others count.
+ * The order of the facts does not matter.
  */
 import { fitText, printable } from '../../model/model.ts'
 import type { FactObjects, UnansweredFact } from './fact.ts'
 import { PROBE_KINDS, PROBE_NAMES, PROBE_SHAPES, type ProbeItems, type ProbeKind } from './probe-shapes.ts'
 import { FACT_KINDS, type FactKind, OBJECT_SHAPES, type PartReport, factSetShape, factShape } from './shapes.ts'
 
-/** A thing, who said it, and when (RFC 3339). */
+/** An object with its source and RFC 3339 time. */
 export interface Seen<T> {
   readonly object: T
   readonly source: string
   readonly at: string
 }
 
-/** Facts that are well formed, each in one place. */
+/** Facts that are well-formed, without duplicates. */
 export interface KnownFacts {
-  /** When all was asked: RFC 3339, and milliseconds since 1970. */
+  /** The time of the collection, as RFC 3339 and in milliseconds since 1970. */
   readonly takenAt: string
   readonly nowMs: number
   readonly target: string
-  /** By name; undefined for a kind that nobody could read. */
+  /** Objects sorted by name. Undefined for a kind that could not be read. */
   readonly objects: { readonly [K in FactKind]?: readonly Seen<FactObjects[K]>[] }
   readonly reports: readonly Seen<PartReport>[]
-  /** By name; undefined for what nobody has looked at. */
+  /** Results sorted by name. Undefined for a kind that was not probed. */
   readonly probes: { readonly [K in ProbeKind]?: readonly Seen<ProbeItems[K]>[] }
   readonly unanswered: readonly UnansweredFact[]
-  /** What is no fact, in words. */
+  /** Descriptions of malformed facts. */
   readonly malformed: readonly MalformedFact[]
 }
 
@@ -37,10 +37,10 @@ export interface MalformedFact {
   readonly at: string
 }
 
-/** So many are named; the others are counted in one. */
+/** The number of malformed facts that are listed. The others are counted in one entry. */
 const MOST_MALFORMED = 20
 
-/** Takes anything. What is no set of facts is one that is malformed. */
+/** Takes any value. If it is not a FactSet, the result has one malformed fact. */
 export function readFacts(value: unknown): KnownFacts {
   const set = factSetShape.safeParse(value)
   if (!set.success) {
@@ -134,7 +134,7 @@ class Reading {
   }
 }
 
-/** Of two words about one thing the later counts; of the same time, the same one in whatever order they come. */
+/** Keeps the later of two facts about the same object. For equal times, the choice does not depend on their order. */
 function keepLatest<T>(known: Map<string, Seen<T>>, key: string, { object, source, at }: Seen<T>): void {
   const next = { object, source, at }
   const before = known.get(key)
@@ -154,7 +154,7 @@ function byText(a: unknown, b: unknown): number {
   return compare(textOf(a), textOf(b))
 }
 
-/** A driver's slip must not end the whole reading: not everything has a text. */
+/** A value without a JSON text, from a faulty driver, must not end the reading. */
 function textOf(value: unknown): string {
   try {
     return JSON.stringify(value)
@@ -189,7 +189,7 @@ function fieldOf(value: unknown, field: string): unknown {
     : undefined
 }
 
-/** The first field that is wrong, and how. */
+/** Describes the first wrong field. */
 function problemOf({
   issues,
 }: {
@@ -203,7 +203,7 @@ function problemOf({
 
 const MOST_SOURCE = 200
 
-/** Who said it, as far as it says so. */
+/** The source that the value names, or '-'. */
 function sourceOf(value: unknown): string {
   const source = typeof value === 'object' && value !== null && 'source' in value ? value.source : undefined
   return typeof source === 'string' && source !== '' ? fitText(printable(source), MOST_SOURCE) : '-'

@@ -1,11 +1,8 @@
-/**
- * What a fact has to look like to be used. Fields that no check reads are left as they are: a later release may write
- * more.
- */
+/** The shapes of usable facts. Fields that no check reads are not validated, since a later release may write more. */
 import { z } from 'zod'
 import { PROBE_KINDS, PROBE_SHAPES, type ProbeKind } from './probe-shapes.ts'
 
-/** A text as it may stand in an object; what is longer is no name and no message of ours. */
+/** The limit of a text in an object. Names and messages of Sealane are shorter. */
 const text = z.string().max(32_768)
 const name = z.string().min(1).max(300)
 const count = z.number().int().nonnegative()
@@ -31,7 +28,7 @@ const condition = z.looseObject({
 })
 const conditions = z.array(condition).optional()
 
-/** Conditions of others have fewer fields. */
+/** Conditions of other programs may have fewer fields. */
 const foreignCondition = z.looseObject({
   type: name,
   status: z.enum(['True', 'False', 'Unknown']),
@@ -184,7 +181,7 @@ const networkPolicy = z.looseObject({
 })
 export type NetworkPolicy = z.infer<typeof networkPolicy>
 
-/** By kind. */
+/** Shapes by kind. */
 export const OBJECT_SHAPES = {
   Membership: z.looseObject({
     metadata,
@@ -252,83 +249,83 @@ export type FactKind = keyof typeof OBJECT_SHAPES
 
 export const FACT_KINDS = Object.keys(OBJECT_SHAPES) as readonly FactKind[]
 
-/** What the agent that acts says of its way to the broker. */
+/** The acting agent's connection to the broker. */
 const brokerReport = z.looseObject({
   publish: z.enum(['closed', 'waiting', 'connecting', 'declaring', 'live']),
   watch: z.enum(['closed', 'waiting', 'connecting', 'syncing', 'live']),
-  /** RFC 3339: since when both have been live, or not. */
+  /** RFC 3339 time since when both are live, or not. */
   since: text,
-  /** Why it has no connection. */
+  /** Why there is no connection. */
   reason: name.optional(),
-  /** Why the broker does not take what the cluster states of itself. */
+  /** Why the broker refuses the facts that the cluster states. */
   factsRefused: name.optional(),
-  /** RFC 3339: the broker's last word. Absent: none since this process began. */
+  /** RFC 3339 time of the broker's last message. Absent if there was none since the process started. */
   heardAt: text.optional(),
-  /** How many addresses of brokers it knows, and at how many of them nobody answered last. */
+  /** The number of known broker addresses, and how many of them failed at the last attempt. */
   addresses: count,
   failing: count,
-  /** RFC 3339. */
+  /** RFC 3339 time at which the certificate expires. */
   certificateEnds: text.optional(),
-  /** At least so long the broker took to confirm each of the last three changes. */
+  /** The shortest time that the broker took to confirm one of the last three changes. */
   answeredMs: z.number().nonnegative().optional(),
-  /** How far the broker's clock is ahead of the agent's; negative where it is behind. */
+  /** How far the broker's clock is ahead of the agent's, negative if it is behind. */
   aheadMs: z.number().int().optional(),
 })
 export type BrokerReport = z.infer<typeof brokerReport>
 
-/** What the API server does not let a part do. */
+/** What the API server refuses to a part. */
 const refusal = z.looseObject({
   code: name,
-  /** `patch gateways.sealane.io/status` */
+  /** The refused action, such as `patch gateways.sealane.io/status`. */
   what: text,
-  /** `webhook deny.example.com` */
+  /** The refusing instance, such as `webhook deny.example.com`. */
   by: text.optional(),
-  /** How many objects, or lists, wait for it. */
+  /** The number of objects or lists that the refusal affects. */
   places: count,
-  /** RFC 3339: the first and the last time. */
+  /** RFC 3339 times of the first and the last refusal. */
   since: text,
   last: text,
 })
 export type RefusalReport = z.infer<typeof refusal>
 
-/** What the agent found when it looked at all imported services last. */
+/** The agent's latest check of all imported services. */
 const importsReport = z.looseObject({
-  /** Services that somebody exports and that have no pod which is ready and reached. */
+  /** The number of exported services without a ready and reachable pod. */
   withoutBackends: count,
-  /** RFC 3339, by its own clock. */
+  /** RFC 3339 time by the agent's clock. */
   at: text,
 })
 export type ImportsReport = z.infer<typeof importsReport>
 
 export const PART_REPORT_SHAPE = z.looseObject({
-  /** `agent`, `dns`; `site` where one process is several; `cli` for the command that asks. */
+  /** `agent`, `dns`; `site` for one process with several parts; `cli` for the running command. */
   part: name,
   /** The pod, or the address that was asked. */
   name: text,
   version: name,
   ready: z.boolean(),
-  /** RFC 3339. */
+  /** RFC 3339 time. */
   startedAt: text.optional(),
-  /** RFC 3339: when it answered, by its own clock. */
+  /** RFC 3339 time of the answer, by the part's clock. */
   now: text.optional(),
-  /** Of the agent that acts. */
+  /** Set by the acting agent. */
   broker: brokerReport.optional(),
-  /** Files that it has open, and may have. */
+  /** The number of its open files, and their limit. */
   files: z.looseObject({ used: count, limit: count }).optional(),
-  /** Of the agent that acts: exports of others that are not imported here, by reason. */
+  /** Exports of other members that are not imported here, by reason. Set by the acting agent. */
   notImported: z.record(z.string(), count).optional(),
-  /** Of the agent that acts. */
+  /** Set by the acting agent. */
   imports: importsReport.optional(),
-  /** In a Kubernetes cluster. */
+  /** Set in a Kubernetes cluster. */
   refused: z.array(refusal).max(100).optional(),
-  /** Of an agent that has not joined: the reason by which the broker refused it last. */
+  /** The reason of the broker's last refusal. Set by an agent that has not joined. */
   joinRefused: name.optional(),
 })
 export type PartReport = z.infer<typeof PART_REPORT_SHAPE>
 
 const origin = { source: text, at: z.iso.datetime({ offset: true }) }
 
-/** The items of `objects` are looked at one by one: a bad one does not spoil the others. */
+/** The items of `objects` are validated one by one, so that a malformed one does not affect the others. */
 export const factShape = z.discriminatedUnion('t', [
   z.looseObject({
     t: z.literal('objects'),
@@ -368,9 +365,9 @@ export const factSetShape = z.looseObject({
   facts: z.array(z.unknown()),
 })
 
-// The fields of facts as JSON schemas have them: for who decides which of them go into a file.
+// The fields of facts as JSON schemas, for code that decides which of them go into a file.
 
-/** The part of a JSON schema that says which fields there are. */
+/** The part of a JSON schema that lists fields. */
 export interface FieldSchema {
   readonly properties?: Readonly<Record<string, FieldSchema>>
   readonly items?: FieldSchema
@@ -378,22 +375,22 @@ export interface FieldSchema {
   readonly anyOf?: readonly FieldSchema[]
 }
 
-/** What a part says of itself. */
+/** The schema of a part's report. */
 export function reportSchema(): FieldSchema {
   return schemaOf(PART_REPORT_SHAPE)
 }
 
-/** An item of each kind of probe. */
+/** The schema of an item of each kind of probe. */
 export function probeSchema(kind: ProbeKind): FieldSchema {
   return schemaOf(PROBE_SHAPES[kind])
 }
 
-/** What checks read of an object of a kind. */
+/** The schema of what checks read of an object of a kind. */
 export function objectSchema(kind: FactKind): FieldSchema {
   return schemaOf(OBJECT_SHAPES[kind])
 }
 
-/** Shapes here have nothing that a schema cannot say. */
+/** The shapes here use nothing that a JSON schema cannot express. */
 function schemaOf(shape: z.ZodType): FieldSchema {
   return z.toJSONSchema(shape) as FieldSchema
 }

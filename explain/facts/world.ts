@@ -1,4 +1,4 @@
-/** What checks look at: the facts, and what several checks would otherwise each work out. Pure. */
+/** The input of checks: the facts, and values derived from them that several checks need. Pure. */
 import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/lanes.ts'
 import { type ConnectionStatus, MEMBERSHIP_NAME } from '../../model/model.ts'
 import { type ReasonCode, knownReason } from '../../model/reasons/reasons.ts'
@@ -7,15 +7,15 @@ import type { Cause, Finding, Subject } from './finding.ts'
 import type { KnownFacts, Seen } from './read-facts.ts'
 import type { BrokerReport, FactKind, PartReport } from './shapes.ts'
 
-/** Names that an installation gives, as its objects show them (install/values/names.ts says them to who installs). */
+/** Names of installed objects (defined in install/values/names.ts). */
 
 export const AGENT_LEASE = 'sealane-agent'
-/** The Secret that the agent keeps the identity of the cluster in. */
+/** The Secret with the cluster's identity. */
 export const IDENTITY_SECRET = { kind: 'Secret', namespace: 'sealane-system', name: 'sealane-identity' } as const
-/** Label of pods and workloads that says which part they are. */
+/** The label of pods and workloads that names their part. */
 export const LABEL_COMPONENT = 'app.kubernetes.io/component'
 
-/** The parts of a member, and what runs each in a Kubernetes cluster. */
+/** The parts of a member, and the kind of workload that runs each in a Kubernetes cluster. */
 export const PART_WORKLOADS = {
   agent: 'Deployment',
   dns: 'Deployment',
@@ -25,7 +25,7 @@ export const PART_WORKLOADS = {
 export type MemberPart = keyof typeof PART_WORKLOADS
 export const MEMBER_PARTS = Object.keys(PART_WORKLOADS) as readonly MemberPart[]
 
-/** What a finding about a part as a whole is about. */
+/** The subject of a finding about a whole part. */
 export function workloadSubject(part: MemberPart): { kind: string; namespace: string; name: string } {
   return { kind: PART_WORKLOADS[part], namespace: 'sealane-system', name: workloadName(part) }
 }
@@ -34,10 +34,10 @@ export function workloadName(part: MemberPart): string {
   return `sealane-${part}`
 }
 
-/** Where pods of dns listen; their Service has 53. */
+/** The port of the DNS pods. Their Service has port 53. */
 export const DNS_POD_PORT = 5353
 
-/** Gives what is wrong; nothing where all is well, or where nobody said anything. */
+/** Gives the problems that it finds. Empty if there is none, or if no fact tells. */
 export type Check = (world: World) => readonly Finding[]
 
 /** One link of a gateway that reports. */
@@ -49,27 +49,27 @@ export interface Link {
 }
 
 export interface World extends KnownFacts {
-  /** How far the cluster's clocks are ahead of the one by which facts were taken; 0: as far as is known, not at all. */
+  /** How far the cluster's clocks are ahead of the clock of the collection. 0 if no difference is known. */
   readonly clockOffsetMs: number
-  /** This cluster's id; undefined before it has joined. */
+  /** The id of this cluster. Undefined before it has joined. */
   readonly self: string | undefined
-  /** What is about the cluster as a whole is about its own Cluster object. */
+  /** The subject of findings about the whole cluster: its own Cluster object. */
   readonly selfSubject: Subject
-  /** Ids of the other members; undefined where nobody could read them. */
+  /** Ids of the other members. Undefined if they could not be read. */
   readonly others: readonly string[] | undefined
   /** Gateways that report. */
   readonly fresh: readonly Seen<FactObjects['Gateway']>[]
   readonly silent: readonly Seen<FactObjects['Gateway']>[]
-  /** All links of gateways that report, to other members. */
+  /** All links of reporting gateways to other members. */
   readonly links: readonly Link[]
-  /** Other members with a link that is up; undefined where no gateway reports. */
+  /** Other members with a link that is up. Undefined if no gateway reports. */
   readonly reached: ReadonlySet<string> | undefined
   readonly agentLease: Seen<FactObjects['Lease']> | undefined
-  /** What the agent that acts says of the broker; the latest, where several say it. */
+  /** The acting agent's report about the broker. The latest if several agents report. */
   readonly broker: Seen<BrokerReport> | undefined
 }
 
-/** Ages are counted by the clocks of the cluster, where some part says how late it is there. */
+/** Derives the world from the facts. Ages are relative to the clocks of the cluster, if any part reports its time. */
 export function worldOf(known: KnownFacts): World {
   const clockOffsetMs = offsetOf(known)
   const facts = { ...known, nowMs: known.nowMs + clockOffsetMs }
@@ -80,7 +80,7 @@ export function worldOf(known: KnownFacts): World {
   const gateways = objects.Gateway ?? []
   const isSilent = ({ object }: Seen<FactObjects['Gateway']>): boolean =>
     isTakenAsSilent(object) || (heartbeatAgeMs(object, nowMs) ?? 0) >= HEARTBEAT_OLD_MS
-  // One that has not reported yet says nothing, and nothing is wrong with it.
+  // A gateway that has not reported yet counts as neither fresh nor silent.
   const fresh = gateways.filter((gateway) => gateway.object.status !== undefined && !isSilent(gateway))
   const isOther = new Set(others ?? [])
   const links = fresh.flatMap((gateway) =>
@@ -104,10 +104,10 @@ export function worldOf(known: KnownFacts): World {
   }
 }
 
-/** What an answer's way takes is no difference of clocks. */
+/** Smaller differences may come from the transmission of the answer. */
 const CLOCKS_DIFFER_MS = 3000
 
-/** That of most parts that say it: one of them may have a clock of its own. */
+/** The median of the reported differences, since one machine may have a wrong clock. */
 function offsetOf({ reports }: KnownFacts): number {
   const offsets = reports.flatMap(({ object: { now }, at }) => {
     const ms = Date.parse(now ?? '') - Date.parse(at)
@@ -117,10 +117,10 @@ function offsetOf({ reports }: KnownFacts): number {
   return Math.abs(median) < CLOCKS_DIFFER_MS ? 0 : median
 }
 
-/** `site` where it is one process with other parts. */
+/** `site` is one process with several parts, including the agent. */
 const SPEAKS_OF_BROKER: readonly string[] = ['agent', 'site']
 
-/** Of two agents one acts; a report of the time before comes from the one that has just handed over. */
+/** Only one agent acts. An earlier report comes from an agent that has just handed over. */
 function brokerOf({ reports }: KnownFacts): Seen<BrokerReport> | undefined {
   const said = reports.flatMap(({ object: { broker, ...report }, source, at }) =>
     broker === undefined || !SPEAKS_OF_BROKER.includes(report.part)
@@ -141,31 +141,31 @@ interface Named {
   readonly metadata: { readonly name: string; readonly namespace?: string | undefined }
 }
 
-/** The subject of a fact, whose object need not say its own kind. */
+/** The subject of a fact, whose object may lack its kind. */
 export function seenSubject(kind: FactKind, { object }: Seen<Omit<Named, 'kind'>>): Subject {
   return subjectOf({ kind, metadata: object.metadata })
 }
 
-/** Where and when it was seen, and since when it is so. */
+/** Source and time of an observation, and since when the state lasts. */
 export function seenAt({ source, at }: Seen<unknown>, since?: string | null): Pick<Finding, 'source' | 'at' | 'since'> {
   return { source, at, ...(since === undefined || since === null || since === '' ? {} : { since }) }
 }
 
-/** Of what is not there: nobody said it, and all objects together show it. */
+/** Source and time for something that is missing: the list of all objects shows it. */
 export function absentAt({ takenAt }: World): Pick<Finding, 'source' | 'at'> {
   return { source: 'the objects of this cluster', at: takenAt }
 }
 
-/** What the API server does not let a part do, which is about that part. */
+/** Reasons of refusals by the API server that concern a single part. */
 export const REFUSED_PART = ['PartForbidden', 'AdmissionRefuses', 'ObjectNotWritten'] as const
-/** Without it the agent that begins has no certificate, and one that runs keeps no newer one. */
+/** Without its identity, a starting agent has no certificate, and a running one cannot store a renewed certificate. */
 export const IDENTITY_MISSING: Cause = { reason: 'IdentityMissing', subject: IDENTITY_SECRET }
 export const API_SERVER = { kind: 'ApiServer', name: '-' } as const
 
-/** Of a site, whose parts are one process. */
+/** On a site, all parts are one process. */
 export const NOTHING_RUNS: Cause = { reason: 'NothingRuns' }
 
-/** Why these parts may not do what they have to, as far as that hangs on the API server. */
+/** Refusals by the API server that can explain why these parts do not work. */
 export function refusalCauses(...parts: readonly MemberPart[]): readonly Cause[] {
   const ofParts = parts.flatMap((part) => REFUSED_PART.map((reason) => ({ reason, subject: workloadSubject(part) })))
   const identity: readonly Cause[] = parts.includes('agent') ? [IDENTITY_MISSING] : []
@@ -179,8 +179,8 @@ export interface JoinRefusal extends Seen<PartReport> {
 }
 
 /**
- * Why the broker refused this cluster's last try to join, where an agent says so and it still counts: while another agent
- * acts as a member with a certificate that is good, it is what a standby was told before.
+ * The reason of the broker's last refusal of a join, if it still counts. It does not while another agent acts as a
+ * member with a valid certificate: then a standby agent reports an old refusal.
  */
 export function joinRefusal({ reports, self, broker, nowMs }: World): JoinRefusal | undefined {
   const isMember = self !== undefined && broker !== undefined
@@ -193,7 +193,7 @@ export function joinRefusal({ reports, self, broker, nowMs }: World): JoinRefusa
   return undefined
 }
 
-/** Why this cluster is no member: what its parts do not do follows from that. */
+/** Why this cluster is not a member, which explains what its parts do not do. */
 export function unjoinedCauses(world: World): readonly Cause[] {
   const reason = joinRefusal(world)?.reason ?? (world.self === undefined ? 'NoMembership' : undefined)
   return reason === undefined ? [] : [{ reason, subject: OWN_MEMBERSHIP }]
@@ -207,7 +207,7 @@ export const CONTROL_PLANE_CAUSES: readonly Cause[] = [
   { reason: 'MemberEvicted' },
 ]
 
-/** Status pages of this machine that do not answer: what their process does not do either, follows from it. */
+/** Status pages of this machine that do not answer, which explain what their process does not do. */
 export function hangingHere({ unanswered }: World): readonly Cause[] {
   return unanswered.flatMap(({ what, reason }): readonly Cause[] => {
     const [, page] = /^Page (.+)$/.exec(what) ?? []
@@ -215,14 +215,14 @@ export function hangingHere({ unanswered }: World): readonly Cause[] {
   })
 }
 
-/** `gw1, gw2 and 3 more` */
+/** For example, `gw1, gw2 and 3 more`. */
 export function named(names: Iterable<string>, most = 5): string {
   const sorted = [...new Set(names)].sort()
   const rest = sorted.length - most
   return rest > 0 ? `${sorted.slice(0, most).join(', ')} and ${rest} more` : sorted.join(', ')
 }
 
-/** `4m12s` */
+/** For example, `4m12s`. */
 export function durationText(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000))
   const [minutes, hours] = [Math.floor(seconds / 60), Math.floor(seconds / 3600)]
@@ -231,19 +231,19 @@ export function durationText(ms: number): string {
   return minutes > 0 ? `${minutes}m${seconds % 60}s` : `${seconds}s`
 }
 
-// Which versions of which parts run, as far as they say it themselves. Pure.
+// Lists the versions of the parts, as far as they report them. Pure.
 
 export interface PartVersion {
   readonly part: string
   readonly version: string
-  /** How many of the part say so. */
+  /** The number of instances of the part with this version. */
   readonly count: number
 }
 
-/** They say it in an object of their own, where everybody sees it. */
+/** These parts report their version in an object of their own. */
 const IN_OBJECTS = new Set(['gateway', 'routeagent'])
 
-/** By part, then by version. */
+/** Sorted by part, then by version. */
 export function partVersions({ objects, reports }: World): readonly PartVersion[] {
   const said = [
     ...(objects.Gateway ?? []).map(({ object }) => ['gateway', object.status?.version] as const),

@@ -1,6 +1,6 @@
 /**
- * Which addresses outside the cluster NetworkPolicies let through. Policies add to each other: what the rules of one let
- * through, none takes away. Where nobody can say, it counts as let through. Pure.
+ * Finds the addresses outside the cluster that NetworkPolicies allow. Policies are additive: no policy denies what
+ * another allows. An unknown result counts as allowed. Pure.
  */
 import {
   type Family,
@@ -21,13 +21,13 @@ export type Direction = 'Ingress' | 'Egress'
 
 /** A rule of either direction. */
 export interface PolicyRule {
-  /** Whom it lets through. */
+  /** The addresses that the rule allows. */
   readonly lets: Addresses
-  /** Where; none: at every port. */
+  /** The ports that the rule allows. Empty for all ports. */
   readonly ports: readonly PolicyPort[]
 }
 
-/** Whom a rule names; without any it is everybody. */
+/** A peer of a rule. A rule without peers allows all. */
 export interface PolicyPeer {
   readonly ipBlock?: IpBlock | null | undefined
 }
@@ -43,26 +43,26 @@ interface PolicyPort {
   readonly endPort?: number | null | undefined
 }
 
-/** A port of a pod, by its number or by its name. */
+/** A port of a pod, by number or by name. */
 export interface PodPort {
   readonly protocol: string
   readonly port: number | string
 }
 
-/** `any`, or those of these prefixes. */
+/** `any`, or the addresses in these prefixes. */
 export type Addresses = 'any' | readonly Prefix[]
 
-/** With more blocks and exceptions than this, or more that is left of them, nobody says what is let through. */
+/** With more blocks and exceptions than this, or more resulting prefixes, all addresses count as allowed. */
 const MOST_PREFIXES = 200
 
-/** What the API server takes it for where it does not say. */
+/** Whether the policy applies to the direction, with the API server's default if it has no policyTypes. */
 export function isAbout({ spec }: NetworkPolicy, direction: Direction): boolean {
   const types = spec?.policyTypes ?? []
   if (types.length > 0) return types.includes(direction)
   return direction === 'Ingress' || (spec?.egress ?? []).length > 0
 }
 
-/** None where it is not about the direction. */
+/** Empty if the policy does not apply to the direction. */
 export function rulesOf(policy: NetworkPolicy, direction: Direction): readonly PolicyRule[] {
   if (!isAbout(policy, direction)) return []
   const { ingress, egress } = policy.spec ?? {}
@@ -71,7 +71,7 @@ export function rulesOf(policy: NetworkPolicy, direction: Direction): readonly P
     : (egress ?? []).map(({ to, ports }) => ({ lets: addressesOf(to ?? []), ports: ports ?? [] }))
 }
 
-/** A name and a number may be one port: that is for the pod to say. */
+/** Whether the rule may allow the port. A name and a number may mean the same port, which only the pod tells. */
 export function opens({ ports }: PolicyRule, wanted: PodPort): boolean {
   return ports.length === 0 || ports.some((one) => mayBe(one, wanted))
 }
@@ -83,7 +83,7 @@ function mayBe({ protocol, port, endPort }: PolicyPort, wanted: PodPort): boolea
   return port <= wanted.port && wanted.port <= (endPort ?? port)
 }
 
-/** What some of the rules let through. */
+/** The addresses that any of the rules allows. */
 export function letThrough(rules: readonly PolicyRule[]): Addresses {
   const all: Prefix[] = []
   for (const { lets } of rules) {
@@ -93,12 +93,12 @@ export function letThrough(rules: readonly PolicyRule[]): Addresses {
   return all
 }
 
-/** Whether some address of the range is let through. */
+/** Whether any address of the range is allowed. */
 export function meets(addresses: Addresses, range: Prefix): boolean {
   return addresses === 'any' || addresses.some((one) => overlaps(one, range))
 }
 
-/** A peer that is named by labels is a pod of this cluster, and none of another. */
+/** A peer with label selectors matches pods of this cluster only. */
 export function addressesOf(peers: readonly PolicyPeer[]): Addresses {
   if (peers.length === 0) return 'any'
   const blocks = peers.flatMap(({ ipBlock }) => ipBlock ?? [])
@@ -108,17 +108,17 @@ export function addressesOf(peers: readonly PolicyPeer[]): Addresses {
   return prefixes.includes(undefined) ? 'any' : prefixes.flatMap((one) => one ?? [])
 }
 
-/** Undefined where its CIDR cannot be read. An exception that cannot be read is none. */
+/** The prefixes that remain of the block. Undefined if its CIDR is malformed. A malformed exception is ignored. */
 function leftOf({ cidr, except }: IpBlock): readonly Prefix[] | undefined {
   const whole = readPrefix(cidr)
   if (whole === undefined) return undefined
   const without = (except ?? []).flatMap((text) => readPrefix(text) ?? [])
-  // The longest prefix decides below: an exception from outside would not count.
+  // meantPrefixes() prefers the longest prefix, so an exception that contains the whole block would be ignored.
   if (without.some((one) => containsPrefix(one, whole))) return []
   return meantPrefixes([{ prefix: whole, meant: true }, ...without.map((prefix) => ({ prefix, meant: false }))])
 }
 
-/** The API server takes `10.1.2.3/16` as well. */
+/** Also accepts `10.1.2.3/16`, as the API server does. */
 function readPrefix(text: string): Prefix | undefined {
   const [address = '', length = '', ...more] = text.split('/')
   if (more.length > 0 || !/^\d{1,3}$/.test(length)) return undefined
@@ -130,18 +130,18 @@ function readPrefix(text: string): Prefix | undefined {
   }
 }
 
-// Whether a label selector is about a pod, also where only some of its labels are known. Pure.
+// Decides whether a label selector matches a pod, even if only some of its labels are known. Pure.
 
-/** maybe: that depends on labels that are not known. */
+/** maybe: the result depends on unknown labels. */
 export type Selected = 'yes' | 'maybe' | 'no'
 
 interface KnownLabels {
   readonly labels: Readonly<Record<string, string>>
-  /** The pod has no others. */
+  /** Whether the pod has no other labels. */
   readonly isWhole: boolean
 }
 
-/** An empty selector is about every pod. */
+/** An empty selector matches every pod. */
 export function selects(selector: LabelSelector | null | undefined, known: KnownLabels): Selected {
   const { matchLabels, matchExpressions } = selector ?? {}
   const answers = [
@@ -154,7 +154,7 @@ export function selects(selector: LabelSelector | null | undefined, known: Known
   return answers.includes('maybe') ? 'maybe' : 'yes'
 }
 
-/** It asks for nothing. */
+/** Whether the selector is empty. */
 export function selectsAll(selector: LabelSelector | null | undefined): boolean {
   return Object.keys(selector?.matchLabels ?? {}).length === 0 && (selector?.matchExpressions ?? []).length === 0
 }
@@ -165,7 +165,7 @@ interface Requirement {
   readonly values?: readonly string[] | null | undefined
 }
 
-/** A pod without the label is in no set of values, and so meets NotIn. */
+/** A pod without the label meets NotIn. */
 function meetsRequirement({ key, operator, values }: Requirement, { labels, isWhole }: KnownLabels): Selected {
   const value = Object.hasOwn(labels, key) ? labels[key] : undefined
   if (value === undefined && !isWhole) return 'maybe'
@@ -184,14 +184,17 @@ function meetsRequirement({ key, operator, values }: Requirement, { labels, isWh
   }
 }
 
-// By which addresses pods of other clusters call pods of this one, and are called. Pure.
+// The addresses by which pods of other clusters and of this one reach each other. Pure.
 
 export interface OtherRange {
   readonly cluster: string
   readonly prefix: Prefix
 }
 
-/** Their pod CIDRs, or the global ones where they have them; IPv6 where pods here have it. What is no CIDR is left out. */
+/**
+ * The global CIDRs of the other clusters if they have them, otherwise their pod CIDRs. IPv6 is included if pods here
+ * have it. Malformed CIDRs are left out.
+ */
 export function otherRanges({ objects, self }: World): readonly OtherRange[] {
   const clusters = (objects.Cluster ?? []).map(({ object }) => object)
   const own = clusters.find(({ spec }) => spec.id === self)
@@ -202,7 +205,7 @@ export function otherRanges({ objects, self }: World): readonly OtherRange[] {
     .filter(({ prefix }) => families.includes(prefix.family))
 }
 
-/** `10.52.0.0/16 (paris), 10.62.0.0/16 (tokyo)` */
+/** For example, `10.52.0.0/16 (paris), 10.62.0.0/16 (tokyo)`. */
 export function rangesText(ranges: readonly OtherRange[]): string {
   return named(ranges.map(({ cluster, prefix }) => `${formatPrefix(prefix)} (${cluster})`))
 }

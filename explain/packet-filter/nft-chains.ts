@@ -1,28 +1,28 @@
 /**
- * Whether a packet is dropped on its way through firewalls, as far as that is certain: a rule that may let it pass, or
- * that nobody understands, ends the certainty. Families of IPv4 alone. Pure.
+ * Decides whether firewalls certainly drop a packet. A rule that may accept the packet, or that is not understood,
+ * makes the result uncertain. Considers only tables that see IPv4. Pure.
  */
 import type { FirewallChain, FirewallRule, PacketMatch } from '../facts/facts.ts'
 
 export type Hook = 'ingress' | 'prerouting' | 'input' | 'forward' | 'output' | 'postrouting'
 
-/** What is known of the packet; it is the first of its connection. */
+/** The known properties of the packet, which is the first of its connection. */
 export interface Packet {
-  /** In the order in which it passes them. */
+  /** In the order in which the packet passes them. */
   readonly hooks: readonly Hook[]
   readonly protocol: 'udp' | 'tcp'
   readonly inDevice?: string
   readonly outDevice?: string
   readonly dport?: number
   readonly sport?: number
-  /** What went the other way before may have opened the way for it. */
+  /** Whether earlier packets in the other direction may have created a connection that this packet belongs to. */
   readonly mayBeAnswer: boolean
 }
 
 export interface Drop {
-  /** `table ip filter, chain FORWARD` */
+  /** For example, `table ip filter, chain FORWARD`. */
   readonly where: string
-  /** What drops it: `its policy`, `a rule`. */
+  /** What drops the packet. */
   readonly what: 'its policy' | 'a rule'
 }
 
@@ -32,7 +32,7 @@ type Outcome = { readonly t: 'passes' | 'returns' | 'unsure' } | { readonly t: '
 const FAMILIES = new Set(['ip', 'inet', 'netdev'])
 const MOST_JUMPS = 16
 
-/** The first place that drops it for certain; undefined: none does. */
+/** The first place that certainly drops the packet. Undefined if there is none. */
 export function dropOf(chains: readonly FirewallChain[], packet: Packet): Drop | undefined {
   const known = chains.filter(({ family }) => FAMILIES.has(family))
   for (const hook of packet.hooks) {
@@ -57,7 +57,7 @@ function walk(chains: readonly FirewallChain[], chain: FirewallChain, packet: Pa
   return { t: chain.omitted > 0 ? 'unsure' : 'returns' }
 }
 
-/** Undefined: the next rule has its turn. */
+/** Undefined if the next rule is to be evaluated. */
 function outcomeOf(
   chains: readonly FirewallChain[],
   chain: FirewallChain,
@@ -95,7 +95,7 @@ function jump(
   const outcome = walk(chains, next, packet, depth + 1)
   if (outcome.t === 'returns') return isFinal ? { t: isSure ? 'returns' : 'unsure' } : undefined
   if (isSure) return outcome
-  // It may go there: what drops it there is not certain, and what lets it pass may count.
+  // The jump is uncertain: a drop there is not certain, but an accept there may count.
   return outcome.t === 'dropped' && !isFinal ? undefined : { t: 'unsure' }
 }
 
@@ -113,7 +113,7 @@ function isMeant(match: PacketMatch, packet: Packet): Answer {
   return answers.includes('no') ? 'no' : answers.includes('maybe') ? 'maybe' : 'yes'
 }
 
-/** `eth*` is every device that begins so. */
+/** `eth*` matches every device whose name begins with `eth`. */
 function deviceAnswer(asked: string | undefined, device: string | undefined): Answer {
   if (asked === undefined) return 'yes'
   if (device === undefined) return 'maybe'

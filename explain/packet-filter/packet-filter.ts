@@ -1,4 +1,4 @@
-/** What network policies and nftables rules do with packets of ours. */
+/** Evaluates NetworkPolicies and nftables rules for Sealane's packets. */
 export {
   type Addresses,
   type Direction,

@@ -1,4 +1,4 @@
-/** Every CRD that Sealane needs, in the order of their names. */
+/** Every CRD that Sealane needs, sorted by name. */
 import type { CustomResourceDefinition } from './custom-resource.ts'
 import {
   CLUSTER_PROPERTY,
@@ -9,28 +9,28 @@ import {
 } from './multicluster-crds.ts'
 import { CLUSTER, ENDPOINT, GATEWAY, LABEL_CRD_REVISION, MEMBERSHIP, ROUTE_AGENT } from './sealane-crds.ts'
 
-/** Sealane's own: nobody else installs them. */
+/** Sealane's own CRDs, which no other product installs. */
 export const OWN_CRDS: readonly CustomResourceDefinition[] = [CLUSTER, ENDPOINT, GATEWAY, MEMBERSHIP, ROUTE_AGENT]
 
-/** Of the Kubernetes project: another product may have installed them before. */
+/** CRDs of the Kubernetes project, which another product may have installed before. */
 export const SHARED_CRDS: readonly CustomResourceDefinition[] = [CLUSTER_PROPERTY, SERVICE_EXPORT, SERVICE_IMPORT]
 
 export const ALL_CRDS: readonly CustomResourceDefinition[] = [...OWN_CRDS, ...SHARED_CRDS].sort((a, b) =>
   a.metadata.name < b.metadata.name ? -1 : 1,
 )
 
-// How new a CRD is, by the labels that its project puts on it for installers.
+// Determines the revision of a CRD by the labels that its project sets for installers.
 
 /**
- * Numbers to compare from left to right. Pre-releases come before their release (semver.org, item 11). Undefined: the
- * labels are missing or are no versions.
+ * Numbers to compare from left to right. Pre-releases come before their release (semver.org, item 11). Undefined if the
+ * labels are missing or are not versions.
  */
 type CrdRevision = readonly number[]
 
 const RELEASE = /^v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$/
 const NUMBER = /^\d{1,9}$/
 
-/** Takes a CRD of ours, or one of the server with the same name. */
+/** Takes a CRD of this release, or the one of the server with the same name. */
 export function crdRevision(crd: CustomResourceDefinition): CrdRevision | undefined {
   const labels = crd.metadata.labels ?? {}
   if (crd.spec.group === 'sealane.io') return numbers(labels[LABEL_CRD_REVISION])
@@ -40,7 +40,7 @@ export function crdRevision(crd: CustomResourceDefinition): CrdRevision | undefi
   return [...release.slice(1, 4).map(Number), release[4] === undefined ? 1 : 0, ...revision]
 }
 
-/** As people say it: "v0.5.2 revision 0", "revision 3", or "without a version". */
+/** The revision in messages: "v0.5.2 revision 0", "revision 3", or "without a version". */
 export function describeRevision(crd: CustomResourceDefinition): string {
   const labels = crd.metadata.labels ?? {}
   if (crdRevision(crd) === undefined) return 'without a version'
@@ -48,7 +48,7 @@ export function describeRevision(crd: CustomResourceDefinition): string {
   return `${labels[LABEL_MCS_RELEASE] ?? ''} revision ${labels[LABEL_MCS_REVISION] ?? '0'}`
 }
 
-/** Negative where a is older. What has no version is older than what has one. */
+/** Negative if `a` is older. A CRD without a version is older than one with a version. */
 export function compareRevisions(a: CrdRevision | undefined, b: CrdRevision | undefined): number {
   if (a === undefined || b === undefined) return Number(a !== undefined) - Number(b !== undefined)
   for (const [i, number] of a.entries()) {

@@ -1,4 +1,4 @@
-/** CustomResourceDefinitions of ours and of the Multi-Cluster Services API. */
+/** CustomResourceDefinitions of Sealane and of the Multi-Cluster Services API. */
 export { ALL_CRDS, OWN_CRDS, compareRevisions, crdRevision, describeRevision } from './all-crds.ts'
 export type { CustomResourceDefinition } from './custom-resource.ts'
 export { SERVICE_EXPORT, SERVICE_IMPORT } from './multicluster-crds.ts'

@@ -1,11 +1,12 @@
-/** CustomResourceDefinitions as data: the fields that we write or read. */
+/** Defines CustomResourceDefinitions as data, with the fields that Sealane writes or reads. */
 
 /**
- * Words for structural schemas (OpenAPI v3 as apiextensions.k8s.io/v1 takes it), so that each schema reads as a list.
+ * Functions for structural schemas (OpenAPI v3 as apiextensions.k8s.io/v1 accepts it) that make a schema read as a
+ * list.
  */
 
 interface Rule {
-  /** CEL. */
+  /** A CEL expression. */
   readonly rule: string
   readonly message: string
 }
@@ -46,7 +47,7 @@ export function number(description: string, extra: Extra = {}): Schema {
   return { description, type: 'number', ...extra }
 }
 
-/** RFC 3339. */
+/** An RFC 3339 time. */
 export function time(description: string): Schema {
   return { description, type: 'string', format: 'date-time' }
 }
@@ -60,7 +61,7 @@ export function list(description: string, items: Schema, maxItems: number, extra
   return { description, type: 'array', items, maxItems, 'x-kubernetes-list-type': 'atomic', ...extra }
 }
 
-/** All fields are required, but those named in `optional`. */
+/** An object. All fields are required except those in `optional`. */
 export function map(
   description: string,
   properties: Readonly<Record<string, Schema>>,
@@ -77,17 +78,17 @@ export function textMap(description: string, extra: Extra = {}): Schema {
 
 const LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
 
-/** RFC 1123 label. */
+/** An RFC 1123 label. */
 export function dnsLabel(description: string): Schema {
   return text(description, { pattern: `^${LABEL}$`, minLength: 1, maxLength: 63 })
 }
 
-/** RFC 1123 subdomain. */
+/** An RFC 1123 subdomain. */
 export function dnsSubdomain(description: string): Schema {
   return text(description, { pattern: `^${LABEL}(\\.${LABEL})*$`, minLength: 1, maxLength: 253 })
 }
 
-/** The network address of a range, without host bits. CEL library of Kubernetes 1.31. */
+/** The network address of a range, without host bits. Uses the CEL library of Kubernetes 1.31. */
 export function cidr(description: string): Schema {
   return text(description, {
     maxLength: 43,
@@ -107,7 +108,7 @@ export function ipAddress(description: string): Schema {
   })
 }
 
-/** A field that keeps the value that it was made with. */
+/** A field that cannot change after it is set. */
 export function fixed(schema: Schema, what: string): Schema {
   const rule = { rule: 'self == oldSelf', message: `${what} cannot change` }
   return { ...schema, 'x-kubernetes-validations': [...(schema['x-kubernetes-validations'] ?? []), rule] }
@@ -118,7 +119,7 @@ export interface PrinterColumn {
   readonly type: 'string' | 'integer' | 'date' | 'number' | 'boolean'
   readonly jsonPath: string
   readonly description?: string
-  /** Above 0: shown with -o wide only. */
+  /** Columns above 0 are shown only with -o wide. */
   readonly priority?: number
 }
 
@@ -159,7 +160,7 @@ export interface CustomResourceDefinition {
 
 export const AGE: PrinterColumn = { name: 'Age', type: 'date', jsonPath: '.metadata.creationTimestamp' }
 
-/** The root of a schema: what every object has, and its own fields. */
+/** The root of a schema: the fields of every object, and the object's own fields. */
 export function objectSchema(
   description: string,
   fields: Readonly<Record<string, Schema>>,
@@ -184,7 +185,7 @@ const REASON = '^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$'
 const TYPE =
   '^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$'
 
-/** metav1.Condition with the validation that Kubernetes' own types carry; a map list keyed by type. */
+/** metav1.Condition with the validation of Kubernetes' own types, as a map list keyed by type. */
 export const CONDITIONS: Schema = {
   description: 'What holds now, one entry per type.',
   type: 'array',

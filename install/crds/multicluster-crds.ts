@@ -1,6 +1,6 @@
 /**
- * CRDs of the Multi-Cluster Services API (KEP-1645). Facts as in sigs.k8s.io/mcs-api v0.5.2: both versions have the
- * same schema, v1beta1 is stored. They are shared with other products: nothing may be added here.
+ * CRDs of the Multi-Cluster Services API (KEP-1645), as in sigs.k8s.io/mcs-api v0.5.2: both versions have the same
+ * schema, and v1beta1 is stored. Other products share them, so nothing may be added here.
  */
 import {
   AGE,
@@ -212,8 +212,8 @@ const beta: CrdVersion = {
 }
 
 /**
- * CRD of the About API (KEP-2149). The group is protected: the API server takes it only with the annotation that says
- * where it was approved.
+ * CRD of the About API (KEP-2149). The group is protected: the API server accepts it only with the annotation that
+ * names its approval.
  */
 export const CLUSTER_PROPERTY: CustomResourceDefinition = {
   apiVersion: 'apiextensions.k8s.io/v1',

@@ -1,6 +1,6 @@
 /**
- * What to do with each CRD: create, update or leave. Other products install the same CRDs, so nothing newer is ever
- * replaced, and no version goes that the server serves or has stored: objects in it could not be read any more.
+ * Decides for each CRD: create, update or leave. Other products install the same CRDs, so a newer CRD is never
+ * replaced, and a version that the server serves or stores is never removed: its objects could not be read any more.
  */
 import { compareRevisions, crdRevision, describeRevision } from './all-crds.ts'
 import type { CrdVersion, CustomResourceDefinition } from './custom-resource.ts'
@@ -12,13 +12,13 @@ export interface CrdDecision {
   readonly action: CrdAction
   /** One sentence, also for `leave`. */
   readonly reason: string
-  /** What to write; undefined for `leave`. */
+  /** The CRD to write. Undefined for `leave`. */
   readonly crd: CustomResourceDefinition | undefined
-  /** Why Sealane cannot work with what will be on the server, and what to do about it. */
+  /** Why Sealane cannot work with the server's CRD, and the remedy. */
   readonly problem: string | undefined
 }
 
-/** `present` holds the server's CRDs by name; those that are missing there do not exist. Decisions in ours' order. */
+/** `present` holds the server's CRDs by name. A CRD that is missing there does not exist. Keeps the order of `ours`. */
 export function planCrds(
   ours: readonly CustomResourceDefinition[],
   present: ReadonlyMap<string, CustomResourceDefinition>,
@@ -46,7 +46,7 @@ export function planCrd(ours: CustomResourceDefinition, present: CustomResourceD
   return leave(ours, crdRevision(ours) === undefined ? 'the server serves what is needed' : `it is ${theirs} already`)
 }
 
-/** Things that an update cannot mend. */
+/** Problems that an update cannot solve. */
 function shapeProblem(
   ours: CustomResourceDefinition,
   present: CustomResourceDefinition,
@@ -65,7 +65,10 @@ function shapeProblem(
   return undefined
 }
 
-/** The version that we read and write is not served, or has no status subresource where ours has one. */
+/**
+ * Why the server's CRD is insufficient: it does not serve the version that Sealane uses, or lacks its status
+ * subresource.
+ */
 function missingVersion(ours: CustomResourceDefinition, present: CustomResourceDefinition): string | undefined {
   const needed = ours.spec.versions.find(({ storage }) => storage)
   const found = present.spec.versions.find(({ name }) => name === needed?.name)
@@ -80,8 +83,8 @@ function hasWebhook({ spec }: CustomResourceDefinition): boolean {
 }
 
 /**
- * Ours, with every version of the server's that ours has not. Those stay served as they were; ours is stored from now
- * on. A version that the server serves stays served, whatever ours says.
+ * Our CRD, plus the versions that only the server's has. Those stay served as they were, and ours is the stored one. A
+ * version that the server serves stays served, even if ours does not serve it.
  */
 function merged(ours: CustomResourceDefinition, present: CustomResourceDefinition): CustomResourceDefinition {
   const theirs = new Map(present.spec.versions.map((version) => [version.name, version]))

@@ -1,4 +1,4 @@
-/** The CRDs of sealane.io/v1alpha1, and what they have in common. */
+/** Defines the CRDs of sealane.io/v1alpha1. */
 import { MAX_POD_RANGES, MAX_REPORTED_BY_NODE } from '../../model/addresses/addresses.ts'
 import {
   MAX_CONNECTION_MESSAGE_LENGTH,
@@ -28,7 +28,7 @@ import {
   time,
 } from './custom-resource.ts'
 
-/** Raised with every change of a schema: an installer never replaces a higher one. */
+/** Increased with every change of a schema. An installer never replaces a higher revision. */
 export const CRD_REVISION = 11
 export const LABEL_CRD_REVISION = 'sealane.io/crd-revision'
 
@@ -40,7 +40,7 @@ export interface SealaneKind {
   readonly schema: Schema
 }
 
-/** Cluster-scoped, one version; the status subresource where the schema has a status. */
+/** A cluster-scoped CRD with one version. It has a status subresource if the schema has a status. */
 export function sealaneCrd({ kind, plural, shortNames, columns, schema }: SealaneKind): CustomResourceDefinition {
   const hasStatus = schema.properties?.['status'] !== undefined
   return {
@@ -171,7 +171,8 @@ export const ENDPOINT = sealaneCrd({
     {
       'x-kubernetes-validations': [
         {
-          // Not as one sum: a number as text has no bound that the API server would count with.
+          // Two conditions, since the CEL cost estimate of the API server has no bound for a number that is converted
+          // to text.
           rule: `self.metadata.name.startsWith(${NAME_PREFIX}) && self.metadata.name.substring(size(${NAME_PREFIX})) == string(self.spec.lane)`,
           message: 'metadata.name is <cluster>.<node>-lane<number>',
         },
@@ -235,10 +236,10 @@ const gatewayStatus = map(
   ['heartbeatTime', 'up', 'conditions', 'failure', 'failureReason'],
 )
 
-/** Not `gtw` or `gw`: those belong to Gateway API and to Istio. */
+/** Gateway API and Istio use `gtw` and `gw`. */
 const SHORT_NAMES = ['slgateway']
 
-/** CRD of Gateway: how the lanes of one node do (model/objects.ts). Status only. */
+/** CRD of Gateway: the state of one node's lanes (model/objects.ts). It has only a status. */
 export const GATEWAY = sealaneCrd({
   kind: 'Gateway',
   plural: 'gateways',
@@ -267,7 +268,7 @@ const reachedCluster = map('The way to one other cluster.', {
   mtu: integer('Largest packet that gets there.', 0, 65_535),
 })
 
-// A pattern costs the API server less than CEL, and this list may change with every pod. Readers check it anyway.
+// A pattern costs the API server less than CEL, and this list may change with every pod. Readers validate it anyway.
 const podRange = text('A range of their addresses.', { pattern: '^[0-9a-f.:]{2,39}/\\d{1,3}$', maxLength: 43 })
 
 const openConnections = map('Connections of its pods with pods of other clusters, over IPv4. Absent: not known.', {
@@ -298,7 +299,7 @@ const routeAgentStatus = map(
   ['reached', 'podRanges', 'underlay', 'openConnections', 'silentNodes', 'conditions', 'failure', 'failureReason'],
 )
 
-/** CRD of RouteAgent: which ways one node has to the other clusters (model/objects.ts). Status only. */
+/** CRD of RouteAgent: the routes of one node to the other clusters (model/objects.ts). It has only a status. */
 export const ROUTE_AGENT = sealaneCrd({
   kind: 'RouteAgent',
   plural: 'routeagents',

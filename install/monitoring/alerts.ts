@@ -1,23 +1,27 @@
-/** The alerts, before they are written as rules of Prometheus. */
+/** Defines the alerts. rule-file.ts turns them into Prometheus rules. */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
-/** critical: users notice, or will within hours. warning: to be looked at today. info: worth knowing. */
+/**
+ * critical: users notice, or will within hours.
+ * warning: needs attention today.
+ * info: worth knowing.
+ */
 export const ALERT_SEVERITIES = ['critical', 'warning', 'info'] as const
 export type AlertSeverity = (typeof ALERT_SEVERITIES)[number]
 
 export interface Alert {
-  /** Also that of its runbook: docs/runbooks/NAME.md. */
+  /** The name of the alert and of its runbook: docs/runbooks/NAME.md. */
   readonly name: `Sealane${string}`
   readonly severity: AlertSeverity
-  /** PromQL. Metrics by their names, durations as Prometheus writes them. */
+  /** A PromQL expression. */
   readonly expr: string
-  /** How long it must hold, as Prometheus writes it. */
+  /** How long the expression must hold, as a Prometheus duration. */
   readonly for: string
-  /** One line; `{{ $labels.x }}` for a label that the expression keeps. */
+  /** One line. `{{ $labels.x }}` gives a label that the expression keeps. */
   readonly summary: string
-  /** One sentence: what is known. */
+  /** One sentence that says what is known. */
   readonly says: string
-  /** What it is called in conditions, logs and `sealane status`; `label`: the series says it. */
+  /** The reason code in conditions, logs and `sealane status`, or the label that has it. */
   readonly code: ReasonCode | LabelledCode
 }
 
@@ -28,17 +32,17 @@ export interface LabelledCode {
 
 export interface AlertGroup {
   readonly name: string
-  /** Whom it is for: a cluster of a clusterset, or the broker. */
+  /** Whether the alerts concern a cluster of a clusterset, or the broker. */
   readonly about: 'member' | 'broker'
   readonly alerts: readonly Alert[]
 }
 
-/** Series of one process, with the id of its cluster. */
+/** Adds the id of the cluster to series of one process. */
 export function ofMember(series: string): string {
   return `${series} * on (job, instance) group_left (member) sealane_member_info`
 }
 
-/** Of the agent that acts: one that stands by may still show what was so when it acted. */
+/** Selects the series of the acting agent, since a standby agent may still export old values from its own term. */
 export function acting(series: string): string {
   return ofMember(`(${series} and on (job, instance) (time() - sealane_member_looked_timestamp_seconds < 120))`)
 }
@@ -275,7 +279,7 @@ export const MEMBER_ALERTS: AlertGroup = {
   ],
 }
 
-/** As some replica saw them lately: how many there should be. */
+/** The expected number of replicas: the highest that any replica has seen within the last hour. */
 const REPLICAS_LATELY = 'max by (job) (max_over_time(sealane_broker_replicas[1h]))'
 
 /** Alerts about the broker: its replicas, its store, and what it promises. */
@@ -286,7 +290,7 @@ export const BROKER_ALERTS: AlertGroup = {
     {
       name: 'SealaneBrokerDown',
       severity: 'critical',
-      // Where none is left, there is no series either that could be low.
+      // If no replica is left, there is no series that could be low.
       expr:
         'group by (job) (max_over_time(sealane_broker_store_usable[1h])) unless ' +
         'group by (job) (sealane_broker_store_usable)',

@@ -1,4 +1,4 @@
-/** The dashboards, as files and as objects that Grafana's sidecar finds. */
+/** All dashboards, as files and as ConfigMaps for Grafana's sidecar. */
 import { type ManifestObject, partLabels } from '../values/values.ts'
 import { CLUSTERSET_DASHBOARD } from './clusterset-dashboard.ts'
 import { CONTROL_PLANE_DASHBOARD } from './control-plane-dashboard.ts'
@@ -17,7 +17,7 @@ export function dashboardText(dashboard: Dashboard): string {
   return `${JSON.stringify(dashboardModel(dashboard), undefined, 2)}\n`
 }
 
-/** With the label by which the sidecar of Grafana's chart looks for dashboards. */
+/** ConfigMaps with the label by which the sidecar of Grafana's chart finds dashboards. */
 export function dashboardConfigMaps(namespace: string): readonly ManifestObject[] {
   return ALL_DASHBOARDS.map((dashboard) => ({
     apiVersion: 'v1',

@@ -1,4 +1,4 @@
-/** Who reaches whom, how well, and what is wrong where. */
+/** The dashboard about the clusterset: which clusters reach each other, how well, and what is wrong where. */
 import { acting, ofMember } from './alerts.ts'
 import type { Dashboard } from './dashboard.ts'
 

@@ -1,4 +1,4 @@
-/** Agents and the broker: who is in contact, how old what is known is, and how the store does. */
+/** The dashboard about agents and the broker: contact, age of the replicas, state of the store. */
 import { acting } from './alerts.ts'
 import type { Dashboard, Panel } from './dashboard.ts'
 

@@ -1,11 +1,11 @@
 /**
- * Dashboards of Grafana as data: what a panel shows, and how wide it is. Where it stands follows from its place in the
- * list: from left to right, and down.
+ * Describes Grafana dashboards as data: what a panel shows, and its width. Panels are placed in the order of the list,
+ * from left to right and then down.
  */
 
 export interface Query {
   readonly expr: string
-  /** As Grafana writes it: `{{cluster}}`. Not of a table. */
+  /** A Grafana legend such as `{{cluster}}`. Not for tables. */
   readonly legend?: string
 }
 
@@ -13,30 +13,30 @@ export interface Panel {
   readonly title: string
   readonly kind: 'timeseries' | 'stat' | 'table' | 'matrix'
   readonly queries: readonly Query[]
-  /** Of 24 columns. */
+  /** Out of 24 columns. */
   readonly width: 6 | 8 | 12 | 24
   /** Grafana's name of a unit. */
   readonly unit?: 's' | 'ops' | 'Bps' | 'bytes' | 'percentunit' | 'short' | 'dateTimeFromNow'
-  /** One sentence for who has not seen it before. */
+  /** One sentence for a new reader. */
   readonly help?: string
-  /** Of a matrix: label of rows, label of columns. */
+  /** For a matrix: the label of the rows, and that of the columns. */
   readonly by?: readonly [rows: string, columns: string]
 }
 
 export interface Dashboard {
   readonly uid: `sealane-${string}`
   readonly title: string
-  /** Labels to choose by, each with the metric that has it. Expressions use them as `$cluster`. */
+  /** Labels to filter by, each with a metric that has it. Expressions use them as `$cluster`. */
   readonly choices: readonly { readonly label: string; readonly metric: string }[]
   readonly panels: readonly Panel[]
 }
 
 const COLUMNS = 24
-/** Rows of the grid. */
+/** In rows of the grid. */
 const HEIGHTS = { timeseries: 8, stat: 4, table: 9, matrix: 9 } as const
 const DATASOURCE = { type: 'prometheus', uid: '${datasource}' }
 
-/** The object that Grafana imports. */
+/** The JSON model that Grafana imports. */
 export function dashboardModel({ uid, title, choices, panels }: Dashboard): Readonly<Record<string, unknown>> {
   const places = placesOf(panels)
   return {
@@ -116,7 +116,7 @@ function matrixOf([rowField, columnField]: readonly [string, string]): object {
   return { transformations: [{ id: 'groupingToMatrix', options: { rowField, columnField, valueField: 'Value' } }] }
 }
 
-/** Of a table: the time of the query says nothing. */
+/** Hides the time of the query in tables, where it has no meaning. */
 function hidden(isTable: boolean): object {
   if (!isTable) return {}
   return { transformations: [{ id: 'organize', options: { excludeByName: { Time: true, component: true } } }] }

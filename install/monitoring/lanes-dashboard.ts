@@ -1,4 +1,4 @@
-/** Every link, what passes it, and what is dropped. */
+/** The dashboard about links, their traffic, and dropped packets. */
 import type { Dashboard, Panel } from './dashboard.ts'
 
 const LINK = '{{instance}} lane {{lane}} to {{cluster}} lane {{remote_lane}}'

@@ -1,13 +1,13 @@
-/** All alerts, as a file of Prometheus and as objects of its Operator. */
+/** All alerts, as a Prometheus rule file and as objects for its Operator. */
 import { type ManifestObject, partLabels } from '../values/values.ts'
 import { type Alert, type AlertGroup, BROKER_ALERTS, LANE_ALERTS, MEMBER_ALERTS } from './alerts.ts'
 
 export const ALERT_GROUPS: readonly AlertGroup[] = [LANE_ALERTS, MEMBER_ALERTS, BROKER_ALERTS]
 
-/** Of a checkout; an operator puts the address of the own copy before it. */
+/** A path in a checkout. Operators put the address of their copy before it. */
 export const RUNBOOKS = 'docs/runbooks/'
 
-/** As Prometheus reads it. */
+/** A Prometheus rule file. */
 export interface RuleFile {
   readonly groups: readonly { readonly name: string; readonly rules: readonly Rule[] }[]
 }
@@ -24,7 +24,7 @@ export function ruleFile(groups: readonly AlertGroup[] = ALERT_GROUPS): RuleFile
   return { groups: groups.map(({ name, alerts }) => ({ name, rules: alerts.map(ruleOf) })) }
 }
 
-/** The rules that are about a cluster, or about the broker. */
+/** The rules about a cluster, or about the broker. */
 export function prometheusRule(about: AlertGroup['about'], namespace: string): ManifestObject {
   return {
     apiVersion: 'monitoring.coreos.com/v1',

@@ -1,8 +1,8 @@
-/** What is exported and imported, how long that takes, and how names are answered. */
+/** The dashboard about exports, imports, their delays, and DNS answers. */
 import { acting } from './alerts.ts'
 import type { Dashboard, Panel, Query } from './dashboard.ts'
 
-/** Two quantiles of a histogram, over all. */
+/** Two quantiles of a histogram over all series. */
 function quantiles(metric: string): readonly Query[] {
   return [0.5, 0.99].map((q) => ({
     expr: `histogram_quantile(${q}, sum by (le) (rate(${metric}_bucket[5m])))`,

@@ -1,22 +1,22 @@
-/** ValidatingAdmissionPolicies in short, each with the binding that puts it in force. */
+/** Builds ValidatingAdmissionPolicies, each with its binding. */
 import { type ManifestObject, type PartName, objectName, partLabels } from '../values/values.ts'
 
 const GROUP = 'admissionregistration.k8s.io'
 
-/** Of the parameter that says what this cluster is a member of. */
+/** The kind of the parameter that describes this cluster's membership. */
 export const MEMBERSHIP_KIND = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership' }
 
 export interface PolicyInit {
   readonly name: string
   readonly spec: Readonly<Record<string, unknown>>
-  /** Object that the rules may look at as `params`. */
+  /** The object that the rules can use as `params`. */
   readonly param?: {
     readonly name: string
-    /** Of one that is in a namespace. */
+    /** The namespace of a namespaced object. */
     readonly namespace?: string
     /**
-     * Allow: without it there is nothing to keep, and nobody is locked out. Deny: nothing may be done before it is
-     * there.
+     * The result if the object is missing. Allow: there is nothing to protect, and no client is locked out. Deny:
+     * requests are rejected until the object exists.
      */
     readonly absent: 'Allow' | 'Deny'
   }
@@ -33,7 +33,7 @@ export function policy({ name, spec, param }: PolicyInit): readonly ManifestObje
       apiVersion: `${GROUP}/v1`,
       kind: 'ValidatingAdmissionPolicy',
       metadata,
-      // Where the kind of the parameter is gone, it is as where the parameter is.
+      // A missing kind of the parameter has the same result as a missing parameter.
       spec: { failurePolicy: param?.absent === 'Allow' ? 'Ignore' : 'Fail', ...spec },
     },
     {
@@ -45,7 +45,10 @@ export function policy({ name, spec, param }: PolicyInit): readonly ManifestObje
   ]
 }
 
-/** With what the server would fill in: it owns these as a whole, so a later apply must say the same. */
+/**
+ * The constraints with the server's defaults filled in: the server treats them as one field, so a later apply must
+ * contain the same.
+ */
 export function constraints(
   group: string,
   version: string,
@@ -62,7 +65,7 @@ export interface MatchRule {
   readonly operations: readonly string[]
 }
 
-/** As constraints(), of several groups, or of one namespace only. */
+/** The same as constraints(), for several groups, or for one namespace only. */
 export function matching(rules: readonly MatchRule[], namespace?: string) {
   const namespaceSelector = namespace === undefined ? {} : { matchLabels: { [NAMESPACE_NAME]: namespace } }
   const resourceRules = rules.map(({ group, version, resources, operations }) => {
@@ -71,15 +74,15 @@ export function matching(rules: readonly MatchRule[], namespace?: string) {
   return { matchConstraints: { matchPolicy: 'Equivalent', namespaceSelector, objectSelector: {}, resourceRules } }
 }
 
-/** The API server sees to it that it is right. */
+/** The API server sets this label. */
 const NAMESPACE_NAME = 'kubernetes.io/metadata.name'
 
-/** A list of texts as CEL has it. The texts are ours and have no quotes. */
+/** A list of texts in CEL. The texts are constants without quotes. */
 export function celList(texts: readonly string[]): string {
   return `[${texts.map((text) => `'${text}'`).join(', ')}]`
 }
 
-/** How the API server calls the account of a part. */
+/** The user name of a part's ServiceAccount. */
 export function account(namespace: string, part: PartName): string {
   return `system:serviceaccount:${namespace}:${objectName(part)}`
 }

@@ -1,4 +1,4 @@
-/** What the agent may do beyond its role: somebody who steals its token gets no further than its own objects. */
+/** Restricts the agent beyond its role, so that a stolen token gives access only to the agent's own objects. */
 import { formatPrefix, parsePrefix } from '../../model/addresses/addresses.ts'
 import {
   APP_MANAGED_BY_SEALANE,
@@ -26,7 +26,7 @@ function byAgent(namespace: string): object {
   }
 }
 
-/** RBAC cannot distinguish our EndpointSlices and ServiceImports from those of others. */
+/** RBAC cannot distinguish Sealane's EndpointSlices and ServiceImports from those of others. */
 function agentObjects(namespace: string): readonly ManifestObject[] {
   const ours = (object: string, label: string, value: string): string =>
     `(${object} == null || (has(${object}.metadata.labels) && '${label}' in ${object}.metadata.labels && ` +
@@ -45,14 +45,16 @@ function agentObjects(namespace: string): readonly ManifestObject[] {
         validations: [
           only('EndpointSlices', LABEL_MANAGED_BY, MANAGED_BY_SEALANE),
           {
-            // kube-proxy, cluster DNS and ingress controllers go by this label, whichever controller manages the slice.
+            // kube-proxy, cluster DNS and ingress controllers select slices by this label, whichever controller manages
+            // the slice.
             expression:
               'object == null || !has(object.metadata.labels) || ' +
               `!('${LABEL_K8S_SERVICE_NAME}' in object.metadata.labels)`,
             message: `the agent writes no EndpointSlice with label ${LABEL_K8S_SERVICE_NAME}: it would be a Service's`,
           },
           {
-            // As importedSlice() names it. Which addresses a cluster has, no policy knows: it looks at one object.
+            // The name that importedSlice() gives. A policy cannot check the addresses against the source cluster,
+            // since it sees one object only.
             expression:
               'object == null || (' +
               `${labelOf(LABEL_SERVICE_NAME)} != '' && ${labelOf(LABEL_SOURCE_CLUSTER)} != '' && ` +
@@ -81,8 +83,8 @@ function labelOf(label: string): string {
 }
 
 /**
- * The clusterset IP of a ServiceImport is what nodes send elsewhere: one outside the range would take traffic that has
- * nothing to do with Sealane, such as that to the API server.
+ * Nodes redirect traffic to the clusterset IP of a ServiceImport. An address outside the range would capture other
+ * traffic, such as that to the API server.
  */
 function importAddresses(namespace: string): readonly ManifestObject[] {
   const twins = formatPrefix(parsePrefix(CLUSTERSET_IPV6_PREFIX))
@@ -108,12 +110,13 @@ function importAddresses(namespace: string): readonly ManifestObject[] {
 }
 
 /**
- * Names in namespaces of the platform and in our own are believed: the agent writes there only where the site file says
- * so, which it cannot write. What was allowed once may be cleaned up.
+ * Clients trust names in namespaces of the platform and of Sealane. The agent may write there only if the site file,
+ * which it cannot write, allows it. Deletion is always allowed, so that objects can be cleaned up.
  */
 function guardedNamespaces(namespace: string): readonly ManifestObject[] {
   const operations = ['CREATE', 'UPDATE']
-  // The words of the list: what follows it has a colon. A namespace is of a-z, 0-9 and -, and so means itself there.
+  // Matches the words of the list, since the key that follows it ends with a colon. A namespace name has only a-z, 0-9
+  // and -, so it needs no escaping.
   const allowed =
     `params.data['${SITE_KEY}'].matches('allowedNamespaces.?:[^:]*[^a-z0-9:-]' + request.namespace + ` +
     `'([^a-z0-9:-]|$)')`
@@ -141,7 +144,7 @@ function guardedNamespaces(namespace: string): readonly ManifestObject[] {
   })
 }
 
-/** Its own election, and what it knows of other clusters. Who serves a lane is the gateways' matter. */
+/** The agent's own election, and its Leases for other clusters. Only gateways write the Leases of lanes. */
 function agentLeases(namespace: string): readonly ManifestObject[] {
   const name = '(object == null ? oldObject : object).metadata.name'
   return policy({
@@ -159,7 +162,7 @@ function agentLeases(namespace: string): readonly ManifestObject[] {
   })
 }
 
-/** The agent joins; that the cluster leaves, an administrator says, and the agent when the broker knows. */
+/** The agent joins. An administrator requests to leave, and the agent sets the phase once the broker knows. */
 function agentMembership(namespace: string): readonly ManifestObject[] {
   const asked = (object: string): string =>
     `(has(${object}.metadata.annotations) && '${LEAVE_REQUESTED_ANNOTATION}' in ${object}.metadata.annotations)`
@@ -178,7 +181,7 @@ function agentMembership(namespace: string): readonly ManifestObject[] {
           message: 'the agent does not ask for this cluster to leave its clusterset: sealane leave does',
         },
         {
-          // Another policy goes by them.
+          // The policy sealane-agent-import-ips relies on these ranges.
           expression:
             "oldObject.spec.phase != 'joined' || (object.spec.clustersetIpRange == oldObject.spec.clustersetIpRange " +
             '&& object.spec.globalRange == oldObject.spec.globalRange)',
@@ -189,7 +192,7 @@ function agentMembership(namespace: string): readonly ManifestObject[] {
   })
 }
 
-/** RBAC cannot name what is yet to be made. */
+/** RBAC cannot restrict `create` to names. */
 function agentProperties(namespace: string): readonly ManifestObject[] {
   const names = [PROPERTY_CLUSTER_ID, PROPERTY_CLUSTERSET]
   return policy({
@@ -207,7 +210,7 @@ function agentProperties(namespace: string): readonly ManifestObject[] {
   })
 }
 
-/** The agent says of a silent gateway that it is not known how it does; it does not speak in its name. */
+/** The agent may set a silent gateway's conditions to Unknown, but must not write the rest of its status. */
 function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
   const same = (field: string): string => `object.status.${field} == oldObject.status.${field}`
   const sameOrNone = (field: string): string => {

@@ -1,6 +1,6 @@
 /**
- * What each component of a member may do with the API: what it reads and writes, nothing else. Server-side apply needs
- * `patch`, and `create` for what does not exist yet.
+ * The RBAC rules of each part of a member: only what it reads and writes. Server-side apply needs `patch`, and `create`
+ * for an object that does not exist yet.
  */
 import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/model.ts'
 import { IDENTITY_SECRET, type ManifestObject, type PartName, objectName, partLabels } from '../values/values.ts'
@@ -27,7 +27,7 @@ const ABOUT = 'about.k8s.io'
 
 const AGENT: readonly AccessRule[] = [
   rule('', ['namespaces', 'services'], READ),
-  // What machines need outside the lanes goes to the broker, and no member's pods may have it.
+  // The addresses that machines need outside the lanes are reported to the broker, so that no member's pods get them.
   rule('', ['nodes'], READ),
   rule(SEALANE, ['routeagents'], READ),
   rule(SLICES, ['endpointslices'], [...READ, ...WRITE]),
@@ -37,9 +37,9 @@ const AGENT: readonly AccessRule[] = [
   rule(SEALANE, ['gateways'], READ),
   // The agent joins by itself, with the token that it finds.
   rule(SEALANE, ['memberships', 'clusters', 'endpoints'], [...READ, ...WRITE]),
-  // Of gateways: that one has stopped to report.
+  // For gateways: the agent marks those that have stopped reporting.
   rule(SEALANE, ['clusters/status', 'gateways/status'], ['patch']),
-  // The gatekeeper of the About API: both properties come and go with the membership.
+  // The agent manages both ClusterProperties of the About API together with the membership.
   rule(ABOUT, ['clusterproperties'], [...READ, 'create']),
   rule(ABOUT, ['clusterproperties'], ['patch', 'delete'], [PROPERTY_CLUSTER_ID, PROPERTY_CLUSTERSET]),
   rule('events.k8s.io', ['events'], ['create', 'patch']),
@@ -78,7 +78,7 @@ const RULES: Readonly<Partial<Record<PartName, readonly AccessRule[]>>> = {
 
 export const RBAC_GROUP = 'rbac.authorization.k8s.io'
 
-/** ClusterRole and binding of one component. */
+/** The ClusterRole of one part and its binding. */
 export function clusterAccess({ part, namespace }: PartRef): readonly ManifestObject[] {
   const name = objectName(part)
   return [
@@ -98,7 +98,10 @@ export function clusterAccess({ part, namespace }: PartRef): readonly ManifestOb
   ]
 }
 
-/** The agent alone reads and renews the cluster's identity, is elected, and keeps a Lease for each other cluster. */
+/**
+ * Only the agent reads and renews the cluster's identity, takes part in the election, and keeps a Lease for each other
+ * cluster.
+ */
 export function agentNamespaceAccess(namespace: string): readonly ManifestObject[] {
   return namespaceAccess({ part: 'agent', namespace }, [
     rule('', ['secrets'], [...READ, 'update', 'patch'], [IDENTITY_SECRET]),
@@ -107,8 +110,8 @@ export function agentNamespaceAccess(namespace: string): readonly ManifestObject
 }
 
 /**
- * Gateways agree by Leases who serves a lane. Which ones they write is the admission policy's: RBAC cannot name what is
- * yet to be made.
+ * Gateways use Leases to agree which node serves a lane. An admission policy restricts the names, since RBAC cannot
+ * restrict `create` to names.
  */
 export function gatewayNamespaceAccess(namespace: string): readonly ManifestObject[] {
   return namespaceAccess({ part: 'gateway', namespace }, [
@@ -137,8 +140,8 @@ function namespaceAccess({ part, namespace }: PartRef, rules: readonly AccessRul
 }
 
 /**
- * What people may do, added to the roles that clusters have: a user who edits a namespace may export its Services;
- * ServiceImports are only read (KEP-1645: their lifecycle is the controller's alone).
+ * Adds rules for users to the default roles: a user who can edit a namespace can export its Services. ServiceImports
+ * are read-only (KEP-1645: only the controller manages them).
  */
 export function userAccess(): readonly ManifestObject[] {
   const role = (name: string, aggregate: readonly string[], rules: readonly AccessRule[]): ManifestObject => {

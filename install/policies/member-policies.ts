@@ -1,8 +1,8 @@
 /**
- * Rules that RBAC cannot say, as ValidatingAdmissionPolicies. Some hold our own ServiceAccounts to less than their
- * roles let them, one the nodes' accounts, and one the pods of our namespace; two keep the About API's promises
- * (KEP-2149), and one the way out of a clusterset. None of them concerns what an administrator does with objects of
- * other products.
+ * Defines rules that RBAC cannot express, as ValidatingAdmissionPolicies. Some restrict Sealane's own ServiceAccounts
+ * beyond their roles, one restricts the nodes' accounts, and one the pods of Sealane's namespace. Two enforce the About
+ * API (KEP-2149), and one the way to leave a clusterset. None of them restricts what an administrator does with objects
+ * of other products.
  */
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY, LANE_LEASE_PREFIX } from '../../model/lanes/lanes.ts'
 import { MEMBERSHIP_NAME, PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/model.ts'
@@ -13,10 +13,10 @@ import type { ManifestObject } from '../values/values.ts'
 
 const NODE_CLAIM = 'authentication.kubernetes.io/node-name'
 
-/** Kubelets get such tokens for their pods since Kubernetes 1.30, which is older than any that we run on. */
+/** Kubelets get such tokens for their pods since Kubernetes 1.30, and all supported releases are newer. */
 const IS_BOUND = `has(request.userInfo.extra) && '${NODE_CLAIM}' in request.userInfo.extra`
 
-/** A node that was broken into speaks for itself alone, and who names no node for none. */
+/** A compromised node can write only its own objects. A token without a node name can write none. */
 function nodeWrites(namespace: string): readonly ManifestObject[] {
   const accounts = (['gateway', 'routeagent'] as const).map((part) => `'${account(namespace, part)}'`).join(', ')
   return policy({
@@ -49,8 +49,8 @@ function nodeWrites(namespace: string): readonly ManifestObject[] {
 }
 
 /**
- * A gateway takes a lane for its own node and gives up its own, and writes no other Lease: the agents' election is
- * beside them. That it takes one before its time is not prevented; it is a gateway all the same.
+ * A gateway can take a lane only for its own node, can release only its own lane, and can write no other Lease, such as
+ * that of the agents' election. The policy does not prevent that a gateway takes a lane before the Lease has expired.
  */
 function laneLeases(namespace: string): readonly ManifestObject[] {
   const holder = (object: string): string => `(has(${object}.spec.holderIdentity) ? ${object}.spec.holderIdentity : '')`
@@ -79,8 +79,9 @@ function laneLeases(namespace: string): readonly ManifestObject[] {
 }
 
 /**
- * A node that was broken into must not make itself a gateway, or move one. NodeRestriction lets a kubelet change these
- * of its own Node, also with its status. At registration it may set them: node pools do.
+ * A compromised node must not make itself a gateway or move one. NodeRestriction lets a kubelet change this label and
+ * annotation of its own Node, also together with the status. At registration the kubelet may set them, as node pools
+ * do.
  */
 function gatewayLabel(): readonly ManifestObject[] {
   const held = (object: string, map: 'labels' | 'annotations', key: string): string => {
@@ -111,8 +112,8 @@ function gatewayLabel(): readonly ManifestObject[] {
 }
 
 /**
- * A node speaks for its own cluster alone: nodes of several clusters may have the same name. Two policies, since a
- * gateway that cleans up must not need the Membership, which may be gone before it.
+ * A node can write only Endpoints of its own cluster, since nodes of several clusters may have the same name. Two
+ * policies, since a gateway must be able to clean up after the Membership is gone.
  */
 function endpointCluster(namespace: string): readonly ManifestObject[] {
   const rows = [
@@ -142,8 +143,8 @@ function endpointCluster(namespace: string): readonly ManifestObject[] {
 }
 
 /**
- * Deleting the Membership of a member would take its lanes down at once and leave the broker untold. `sealane leave`,
- * also by force, says first that it leaves. A CRD that is deleted takes its objects along without being asked here.
+ * Deleting the Membership of a member would take its lanes down at once without notifying the broker. `sealane leave`
+ * first sets the phase to leaving, also with --force. Deleting the CRD deletes its objects without this check.
  */
 function membershipStays(): readonly ManifestObject[] {
   return policy({
@@ -162,7 +163,8 @@ function membershipStays(): readonly ManifestObject[] {
 }
 
 /**
- * The id of a cluster stays while it belongs to a clusterset. The agent keeps it right and takes it away at the end.
+ * The cluster id cannot change while the cluster belongs to a clusterset. The agent maintains the property and removes
+ * it at the end.
  */
 function aboutId(namespace: string): readonly ManifestObject[] {
   return policy({
@@ -187,7 +189,10 @@ function aboutId(namespace: string): readonly ManifestObject[] {
   })
 }
 
-/** The clusterset stays while this cluster is a member; `sealane leave` says that it leaves before it removes it. */
+/**
+ * The clusterset cannot change while this cluster is a member. `sealane leave` sets the phase to leaving before it is
+ * removed.
+ */
 function aboutClusterset(): readonly ManifestObject[] {
   return policy({
     name: 'sealane-about-clusterset',

@@ -1,7 +1,7 @@
 /**
- * Which ports of our pods others may call. NetworkPolicies do not apply to pods on the node's network. A caller of the
- * status port from elsewhere than loopback learns whether the part is well and no more, unless metrics are open
- * (pod.ts): so it is not closed here, where some pod networks might take the kubelet for a stranger.
+ * The ports of Sealane's pods that other pods may connect to. NetworkPolicies do not apply to pods on the node's
+ * network. The status port stays open, since some CNIs may not recognize the kubelet. It tells callers that are not on
+ * loopback only whether the part is healthy, unless metrics are open (pod.ts).
  */
 import {
   BROKER_PORT,
@@ -31,7 +31,10 @@ const OPEN: Readonly<Partial<Record<PartRef['part'], readonly OpenPort[]>>> = {
   ],
 }
 
-/** To be spread into the part's objects. Outward nothing is closed: brokers and API servers may be anywhere. */
+/**
+ * Gives zero or one NetworkPolicy, to be spread into a list. Egress is not restricted, since brokers and API servers
+ * may have any address.
+ */
 export function networkPolicy(place: PartRef, isWanted: boolean): readonly ManifestObject[] {
   return when(isWanted, {
     apiVersion: 'networking.k8s.io/v1',

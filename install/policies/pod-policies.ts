@@ -1,7 +1,7 @@
 /**
- * What pods beside the node parts may be in our namespace. Pod Security has one level for a namespace, and gateway and
- * routeagent need the node's network: so it is `privileged`, and this policy says who gets what of it
- * (docs/decisions/0085-who-is-privileged-in-our-namespace.md).
+ * Restricts the pods in Sealane's namespace other than the node parts. A namespace has only one Pod Security level, and
+ * gateway and route agent need the node's network: so it is `privileged`, and this policy decides which pod may use
+ * which privilege (docs/decisions/0085-who-is-privileged-in-our-namespace.md).
  */
 import { type ManifestObject, objectName } from '../values/values.ts'
 import { NODE_PATHS } from '../workloads/workloads.ts'
@@ -9,13 +9,13 @@ import { celList, matching, policy } from './admission-policy.ts'
 
 const NODE_ACCOUNTS = (['gateway', 'routeagent'] as const).map((part) => objectName(part))
 
-/** Kinds of volumes that Pod Security `restricted` knows. */
+/** The volume types that Pod Security `restricted` allows. */
 const VOLUMES = [
   ...['configMap', 'csi', 'downwardAPI', 'emptyDir', 'ephemeral', 'persistentVolumeClaim', 'projected', 'secret'],
 ]
 const SELINUX_TYPES = ['', 'container_t', 'container_init_t', 'container_kvm_t', 'container_engine_t']
 
-/** Of the security contexts of pod and containers, in CEL; each gives true where the field says nothing. */
+/** CEL rules for the security contexts of pods and containers. Each is true if the field is not set. */
 const PLAIN_SELINUX =
   `(one.?seLinuxOptions.?type.orValue('') in ${celList(SELINUX_TYPES)} && ` +
   `one.?seLinuxOptions.?user.orValue('') == '' && one.?seLinuxOptions.?role.orValue('') == '')`
@@ -32,7 +32,7 @@ const VARIABLES = [
       'object.spec.?ephemeralContainers.orValue([]).map(one, dyn(one))',
   },
   {
-    // Its account alone would not do: whoever may make pods here may name any account.
+    // The account alone is not enough, since a user who can create pods here can name any account.
     name: 'onNode',
     expression:
       `object.spec.?serviceAccountName.orValue('') in ${celList(NODE_ACCOUNTS)} && ` +
@@ -49,7 +49,7 @@ const VARIABLES = [
 
 const ELSE = 'only the DaemonSets of gateway and routeagent'
 
-/** Each of these in CEL, and what to say of a pod that is not so. */
+/** CEL rules, with the message for a pod that violates one. */
 const VALIDATIONS = [
   {
     expression:
@@ -114,7 +114,8 @@ export function podPolicies(namespace: string): readonly ManifestObject[] {
     spec: {
       ...matching([{ ...of, operations: ['CREATE', 'UPDATE'] }], namespace),
       matchConditions: [
-        // Else nothing of what this is about can change; a pod from before may have its labels changed and go.
+        // Other updates cannot change what the rules check, and must be possible for older pods, which need label
+        // changes and removal.
         {
           name: 'new-or-debugged',
           expression:

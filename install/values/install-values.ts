@@ -1,4 +1,4 @@
-/** What can be said about an installation, and what holds where nothing is said. The chart's values.yaml is this. */
+/** Defines the values of an installation and their defaults. The chart's values.yaml is generated from them. */
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
 import project from '../../package.json' with { type: 'json' }
 import type { MarkValues, Marks } from './marks.ts'
@@ -22,7 +22,7 @@ export interface PodValues {
   readonly tolerations: readonly TolerationValues[]
 }
 
-/** `loopback` is the node's own; `node` is the node's InternalIP besides. */
+/** `loopback` listens on the node's loopback only, `node` also on the node's InternalIP. */
 export const STATUS_PLACES = ['loopback', 'node'] as const
 export type StatusPlace = (typeof STATUS_PLACES)[number]
 
@@ -33,11 +33,11 @@ export interface InstallValues extends MarkValues {
   readonly imagePullSecrets: readonly { readonly name: string }[]
   readonly logLevel: string
   readonly member: {
-    /** Only the chart looks at this. */
+    /** Used by the chart only. */
     readonly enabled: boolean
     readonly namespace: string
     readonly createNamespace: boolean
-    /** Text of site.yaml; empty: ConfigMap sealane-site comes from elsewhere, such as `sealane join`. */
+    /** The text of site.yaml. If empty, another tool such as `sealane join` creates ConfigMap sealane-site. */
     readonly site: string
     readonly admissionPolicies: boolean
     readonly networkPolicies: boolean
@@ -49,54 +49,55 @@ export interface InstallValues extends MarkValues {
   readonly routeagent: PodValues & { readonly statusListen: StatusPlace }
   readonly metrics: {
     /**
-     * Of agent, dns and broker, for every caller that reaches their pods; where there are PodMonitors it is so anyway.
+     * Opens the metrics of agent, dns and broker to every caller that reaches their pods. PodMonitors open them as
+     * well.
      */
     readonly open: boolean
     readonly podMonitors: {
       readonly enabled: boolean
-      /** As Prometheus writes it, such as 30s. */
+      /** A Prometheus duration, such as 30s. */
       readonly interval: string
       readonly labels: Readonly<Record<string, string>>
     }
   }
   readonly broker: PodValues & {
-    /** Only the chart looks at this. */
+    /** Used by the chart only. */
     readonly enabled: boolean
     readonly namespace: string
     readonly createNamespace: boolean
     readonly networkPolicies: boolean
-    /** host:port under which members reach the broker. */
+    /** The host:port at which members connect to the broker. */
     readonly advertise: readonly string[]
     readonly clusterset: string
-    /** `--flag=value` of `sealane broker serve`, after all that the other values say. */
+    /** Further `--flag=value` arguments of `sealane broker serve`, after those from the other values. */
     readonly extraArgs: readonly string[]
     readonly service: {
       readonly type: string
       readonly annotations: Readonly<Record<string, string>>
       readonly loadBalancerClass: string
-      /** Local or Cluster; empty: as the type wants it. Not with ClusterIP. */
+      /** Local or Cluster. If empty, the default of the type. Not for ClusterIP. */
       readonly externalTrafficPolicy: string
     }
-    /** `sqlite`: one broker with a volume of its own; `etcd`: replicas on what `etcd` says. */
+    /** `sqlite`: one broker with its own volume. `etcd`: replicas that use the etcd in `etcd`. */
     readonly store: string
-    /** With `etcd`; else it is one. */
+    /** Used with `etcd` only. With `sqlite` there is one broker. */
     readonly replicas: number
     readonly etcd: {
-      /** As `sealane broker serve --store` takes it. */
+      /** The value of `sealane broker serve --store`. */
       readonly url: string
-      /** How the broker logs in. */
+      /** How the broker authenticates. */
       readonly login: string
-      /** Name of the Secret with what that takes: ca.crt, and tls.crt and tls.key, or password. */
+      /** The name of the Secret with ca.crt, and either tls.crt and tls.key, or password. */
       readonly secret: string
     }
-    /** With `sqlite`. */
+    /** Used with `sqlite` only. */
     readonly storage: { readonly size: string; readonly storageClassName: string }
   }
-  /** Three members beside the broker. */
+  /** An etcd of three members beside the broker. */
   readonly etcd: PodValues & {
     readonly enabled: boolean
     readonly image: string
-    /** Of each member. */
+    /** The volume of each member. */
     readonly storage: { readonly size: string; readonly storageClassName: string }
   }
 }
@@ -105,18 +106,18 @@ export const STORES = ['sqlite', 'etcd'] as const
 export const ETCD_LOGINS = ['certificate', 'password'] as const
 export type EtcdLogin = (typeof ETCD_LOGINS)[number]
 
-/** Every process holds about 100 MiB resident; an agent with 1,000 services up to 200 (docs/benchmarks.md). */
+/** A process uses about 100 MiB of resident memory; an agent with 1,000 services up to 200 MiB (docs/benchmarks.md). */
 const RESIDENT = '128Mi'
 
 /**
- * No limit of processor time: throttled probes would look like a dead lane, throttled DNS like a dead service. What is
- * requested is the share of it where others burn it all: with less, a gateway that is gone is found late (decision 87).
+ * There is no CPU limit: throttled probes would look like a dead lane, and throttled DNS like a dead service. The CPU
+ * request sets the share under full load: with less, the loss of a gateway is detected late (decision 87).
  */
 function resources(cpu: string, memoryLimit: string, memory = RESIDENT): ResourceValues {
   return { requests: { cpu, memory }, limits: { memory: memoryLimit } }
 }
 
-/** These pods are the node's network: they run wherever there is one. */
+/** These pods provide the node's network, so they run on every node. */
 const EVERYWHERE: readonly TolerationValues[] = [{ operator: 'Exists' }]
 
 const NO_MARKS: Marks = { labels: {}, annotations: {} }
@@ -182,7 +183,7 @@ export const DEFAULT_VALUES: InstallValues = {
 
 /**
  * `own`: one broker with its own volume. `included`: replicas with an etcd that is installed with them. `given`:
- * replicas on an etcd of somebody else's.
+ * replicas that use an existing etcd.
  */
 export type BrokerForm = 'own' | 'included' | 'given'
 
@@ -191,16 +192,16 @@ export function formOf({ broker, etcd }: Pick<InstallValues, 'broker' | 'etcd'>)
   return etcd.enabled ? 'included' : 'given'
 }
 
-/** Names of images, as pods and nodes have them. Pure. */
+/** A parsed image name, as pods and nodes use it. */
 
 export interface ImageName {
-  /** `registry.example.org:5000/tools/sealane` */
+  /** For example, `registry.example.org:5000/tools/sealane`. */
   readonly repository: string
-  /** `0.1.0`; of an image by digest what is behind its colon. */
+  /** The tag, such as `0.1.0`. For an image by digest, the text after the last colon. */
   readonly tag: string
 }
 
-/** A name without a tag gets `tag`. A colon before the last slash is a registry's port. */
+/** A name without a tag gets `tag`. A colon before the last slash belongs to a registry's port. */
 export function parseImageName(text: string, tag = 'latest'): ImageName {
   const at = text.lastIndexOf(':')
   if (at <= text.lastIndexOf('/')) return { repository: text, tag }
@@ -211,7 +212,7 @@ export function formatImageName({ repository, tag }: ImageName): string {
   return `${repository}:${tag}`
 }
 
-/** As nodes list it, with the registry and the folder that a short name implies: `docker.io/library/busybox:1`. */
+/** The name as nodes list it, with the registry and folder that a short name implies: `docker.io/library/busybox:1`. */
 export function fullImageName(text: string): string {
   const { repository, tag } = parseImageName(text)
   const [first = ''] = repository.split('/')

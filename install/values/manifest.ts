@@ -1,13 +1,13 @@
 /**
- * One source for objects and for chart templates. The planners get values; for the chart they get placeholders
- * instead. A text becomes `{{ .Values.path }}`, so that it can be joined with other text as usual; everything
- * else becomes a TemplateValue. A planner never looks into a value: it asks when(), each(), optional() or digest().
+ * Lets one source produce objects and chart templates. The planners get values, or for the chart placeholders. A text
+ * becomes `{{ .Values.path }}`, so that it can be joined with other text as usual. Every other value becomes a
+ * TemplateValue. A planner never inspects a value itself: it uses when(), each(), optional() or digest().
  */
 import { createHash } from 'node:crypto'
 
 type TextMap = Readonly<Record<string, string>>
 
-/** A placeholder for a value in the chart. */
+/** A placeholder for a value of the chart. */
 class TemplatePlace {
   readonly path: string
   constructor(path: string) {
@@ -23,17 +23,17 @@ class TemplateItems<T> extends TemplatePlace {
   }
 }
 
-/** A number, a flag, a list or a map that the chart's user gives. */
+/** A placeholder for a number, a flag, a list or a map of the chart. */
 export class TemplateValue extends TemplatePlace {}
 
 export interface ConditionTerms {
-  /** That the value must be. */
+  /** The text that the value must equal. */
   readonly word?: string
-  /** Path of a value that will do instead. */
+  /** The path of another value that also satisfies the condition. */
   readonly or?: string
 }
 
-/** List items, or whole objects, that are there when the value is true or not empty, or as the terms say. */
+/** List items or whole objects that are included if the value is true or not empty, or as the terms require. */
 export class Conditional extends TemplateItems<unknown> {
   readonly terms: ConditionTerms
   constructor(path: string, items: readonly unknown[], terms: ConditionTerms = {}) {
@@ -42,7 +42,7 @@ export class Conditional extends TemplateItems<unknown> {
   }
 }
 
-/** Maps of the user's, of which the first counts for most, with entries of ours that go before theirs. */
+/** Maps of the user with our entries. Earlier maps take precedence over later ones, and our entries over all. */
 export class ExtendedMap {
   readonly paths: readonly string[]
   readonly ours: TextMap
@@ -52,10 +52,10 @@ export class ExtendedMap {
   }
 }
 
-/** List items, once for each text of a list; `{{ . }}` is that text. */
+/** List items that are repeated for each text of a list. `{{ . }}` is that text. */
 export class Repeated extends TemplateItems<string> {}
 
-/** The value of a map entry that is left out when the text is empty; `expression` is what a template writes for it. */
+/** The value of a map entry that is left out if the text is empty. `expression` is its template expression. */
 export class OptionalText {
   readonly expression: string
   constructor(expression: string) {
@@ -63,10 +63,10 @@ export class OptionalText {
   }
 }
 
-/** Maps whose keys the user chooses: they are given whole. */
+/** Maps whose keys the user chooses. They become one placeholder each. */
 const OPAQUE = new Set(['resources', 'nodeSelector', 'annotations', 'labels'])
 
-/** The same shape, with a place instead of each value. */
+/** The same structure, with a placeholder for each value. */
 export function placeholders<T extends object>(values: T, under = ''): T {
   const entries = Object.entries(values).map(([key, value]: [string, unknown]) => {
     const path = under === '' ? key : `${under}.${key}`
@@ -77,7 +77,7 @@ export function placeholders<T extends object>(values: T, under = ''): T {
   return Object.fromEntries(entries) as T
 }
 
-/** A text that is nothing but one place. */
+/** A text that consists of a single placeholder. */
 const EXPRESSION = /^\{\{ ([^{}]+) \}\}$/
 const TEXT_PLACEHOLDER = /^\{\{ \.Values\.([A-Za-z0-9.]+) \}\}$/
 
@@ -85,13 +85,13 @@ function textPlaceholder(path: string): string {
   return `{{ .Values.${path} }}`
 }
 
-/** The path of a place; undefined for a plain value. */
+/** The path of a placeholder. Undefined for a plain value. */
 export function placeholderPath(value: unknown): string | undefined {
   if (value instanceof TemplateValue) return value.path
   return typeof value === 'string' ? TEXT_PLACEHOLDER.exec(value)?.[1] : undefined
 }
 
-/** The items when the flag is true, or the text or the map is not empty. To be spread into a list. */
+/** The items if the flag is true, or if the text or map is not empty. To be spread into a list. */
 export function when<T>(value: boolean | string | TextMap, ...items: readonly T[]): readonly T[] {
   const path = placeholderPath(value)
   if (path !== undefined) return [new Conditional(path, items) as T]
@@ -99,14 +99,14 @@ export function when<T>(value: boolean | string | TextMap, ...items: readonly T[
   return value === true || (typeof value === 'string' && value !== '') ? items : []
 }
 
-/** The items when one of the flags is true. To be spread into a list. */
+/** The items if one of the flags is true. To be spread into a list. */
 export function whenEither<T>(a: boolean, b: boolean, ...items: readonly T[]): readonly T[] {
   const [path, or] = [placeholderPath(a), placeholderPath(b)]
   if (path !== undefined && or !== undefined) return [new Conditional(path, items, { or }) as T]
   return a || b ? items : []
 }
 
-/** The items when the text is this word. To be spread into a list. */
+/** The items if the text equals the word. To be spread into a list. */
 export function whenIs<T>(value: string, word: string, ...items: readonly T[]): readonly T[] {
   const path = placeholderPath(value)
   if (path !== undefined) return [new Conditional(path, items, { word }) as T]
@@ -114,8 +114,8 @@ export function whenIs<T>(value: string, word: string, ...items: readonly T[]): 
 }
 
 /**
- * Entries of the user's beside ours, which stay as they are; of `given`, the first counts for most. Undefined where
- * there are none at all.
+ * Adds entries of the user to ours, which take precedence. Earlier maps of `given` take precedence over later ones.
+ * Undefined if there are no entries.
  */
 export function withOurs(ours: TextMap | undefined, ...given: readonly TextMap[]): TextMap | undefined {
   const paths = given.map(placeholderPath)
@@ -137,15 +137,15 @@ function asMap(value: unknown): TextMap {
   return (value ?? {}) as TextMap
 }
 
-/** What `make` gives for each text of the list. To be spread into a list. */
+/** The results of `make` for each text of the list. To be spread into a list. */
 export function each(values: readonly string[], make: (value: string) => readonly string[]): readonly string[] {
   const path = placeholderPath(values)
-  // The only list of texts that is no list of texts: a chart's loop.
+  // The placeholder of a list of texts becomes a loop of the chart.
   if (path !== undefined) return [new Repeated(path, make('{{ . }}')) as unknown as string]
   return values.flatMap(make)
 }
 
-/** Undefined for the empty text: the field is left out. */
+/** Undefined for an empty text, so that the field is left out. */
 export function optional(value: string): string | undefined {
   const expression = EXPRESSION.exec(value)?.[1]
   if (expression !== undefined) return new OptionalText(expression) as unknown as string
@@ -153,8 +153,8 @@ export function optional(value: string): string | undefined {
 }
 
 /**
- * What was said; where nothing was, what the table has for `key`, or the empty text. Keys and texts of the table are
- * plain words.
+ * The text, or if it is empty, the table's entry for `key`, or an empty text. The table's keys and texts must not need
+ * quoting.
  */
 export function orByTable(said: string, key: string, table: Readonly<Record<string, string>>): string {
   const [path, keyPath] = [placeholderPath(said), placeholderPath(key)]
@@ -163,12 +163,12 @@ export function orByTable(said: string, key: string, table: Readonly<Record<stri
   return `{{ .Values.${path} | default (get (dict ${words.join(' ')}) .Values.${keyPath}) }}`
 }
 
-/** What Helm's toJson() escapes, and `$`: in an environment variable, Kubernetes puts others in the place of `$(NAME)`. */
+/** Characters that Helm's toJson() escapes, and `$`, since Kubernetes expands `$(NAME)` in an environment variable. */
 const ESCAPED = /[$<>&\u2028\u2029]/g
 
 /**
- * A map as JSON, for an environment variable; the same text, whatever the order of the keys. In the chart, the value of
- * an entry that is only there where the map is not empty.
+ * A map as JSON for an environment variable. The order of the keys does not matter. In the chart, it is the value of an
+ * entry that exists only if the map is not empty.
  */
 export function jsonText(map: TextMap): string {
   const path = placeholderPath(map)
@@ -179,13 +179,13 @@ export function jsonText(map: TextMap): string {
   return new OptionalText(`(.Values.${path} | toJson | replace "$" "\\\\u0024")`) as unknown as string
 }
 
-/** SHA-256 of a text, in hexadecimal. */
+/** The SHA-256 of a text in hexadecimal. */
 export function digest(text: string): string {
   const path = placeholderPath(text)
   return path === undefined ? createHash('sha256').update(text).digest('hex') : `{{ .Values.${path} | sha256sum }}`
 }
 
-/** An object as it is written to a file or sent to an API server. */
+/** An object that is written to a file or sent to an API server. */
 export interface ManifestObject {
   readonly apiVersion: string
   readonly kind: string

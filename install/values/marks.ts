@@ -1,4 +1,4 @@
-/** Labels and annotations that a user asks for on what is installed. */
+/** Adds the labels and annotations that a user requests to installed objects. */
 import { isLabelValue, isQualifiedName } from '../../model/model.ts'
 import { Conditional, type ManifestObject, jsonText, when, withOurs } from './manifest.ts'
 
@@ -11,7 +11,7 @@ export interface Marks {
 
 export type MarkKind = keyof Marks
 
-/** `objects`: every object, pods included; `pods`: pods alone, and they count for more there. */
+/** `objects`: for every object, including pods. `pods`: for pods only, with precedence over `objects`. */
 export interface MarkValues {
   readonly objects: Marks
   readonly pods: Marks
@@ -20,12 +20,12 @@ export interface MarkValues {
 const WORKLOADS: ReadonlySet<string> = new Set(['Deployment', 'DaemonSet', 'StatefulSet'])
 
 /**
- * The objects with these marks; what they have already stays as it is. Claims that a StatefulSet makes have none: the
- * API server refuses every change of their templates.
+ * Adds the marks to the objects. Existing entries take precedence. Volume claim templates of a StatefulSet get none,
+ * since the API server rejects every change of them.
  */
 export function marked(objects: readonly ManifestObject[], values: MarkValues): readonly ManifestObject[] {
   return objects.map((object): ManifestObject => {
-    // Of the chart.
+    // A conditional object of the chart.
     if (object instanceof Conditional) {
       const { path, items, terms } = object
       return new Conditional(
@@ -42,7 +42,7 @@ export function marked(objects: readonly ManifestObject[], values: MarkValues): 
   })
 }
 
-/** `given`: the first counts for most. */
+/** Earlier marks of `given` take precedence over later ones. */
 function markedMetadata<T extends Partial<Marks>>(metadata: T, ...given: readonly Marks[]): T {
   const { labels, annotations, ...others } = metadata
   const all = {
@@ -53,7 +53,7 @@ function markedMetadata<T extends Partial<Marks>>(metadata: T, ...given: readonl
   return { ...others, ...some } as T
 }
 
-/** Labels that selectors and owners go by, and annotations that others write. */
+/** Labels that selectors and owners use, and annotations that other programs write. */
 const RESERVED_KEYS = [
   ...['name', 'component', 'part-of', 'managed-by'].map((name) => `app.kubernetes.io/${name}`),
   'kubernetes.io/metadata.name',
@@ -63,7 +63,7 @@ const RESERVED_KEYS = [
   'kubectl.kubernetes.io/last-applied-configuration',
 ]
 
-/** Everything below these domains. */
+/** All keys of these domains and their subdomains are reserved. */
 const RESERVED_DOMAINS = [
   'sealane.io',
   'multicluster.x-k8s.io',
@@ -75,19 +75,19 @@ const RESERVED_DOMAINS = [
 
 const escaped = (texts: readonly string[]): string => texts.map((text) => text.replaceAll('.', '\\.')).join('|')
 
-/** What isReservedKey() knows, as a pattern of RE2 and of JavaScript. */
+/** The pattern of isReservedKey(), for RE2 and JavaScript. */
 export const RESERVED_KEY = `^(${escaped(RESERVED_KEYS)}|([^/]+\\.)?(${escaped(RESERVED_DOMAINS)})(/.*)?)$`
 const RESERVED = new RegExp(RESERVED_KEY)
 
-/** Sealane, or Kubernetes itself, sets a mark of this key. */
+/** Whether Sealane or Kubernetes sets marks with this key. */
 export function isReservedKey(key: string): boolean {
   return RESERVED.test(key)
 }
 
-/** Of an object, as the API server counts keys and values together. */
+/** The API server's limit for an object: the sum of all keys and values. */
 const MAX_ANNOTATIONS_BYTES = 262_144
 
-/** What is wrong with a key, as `expected …`; undefined where nothing is. */
+/** The problem of a key, as `expected …`. Undefined if there is none. */
 export function keyProblem(key: string): string | undefined {
   if (!isQualifiedName(key)) {
     return "expected a key of Kubernetes: up to 63 letters, digits, '-', '_' and '.', perhaps after a DNS name and '/'"
@@ -95,7 +95,7 @@ export function keyProblem(key: string): string | undefined {
   return isReservedKey(key) ? `expected another key than ${key}, which Sealane or Kubernetes sets itself` : undefined
 }
 
-/** What is wrong with a value, as `expected …`; undefined where nothing is. */
+/** The problem of a value, as `expected …`. Undefined if there is none. */
 export function valueProblem(kind: MarkKind, value: string): string | undefined {
   if (kind === 'labels') {
     const form = "up to 63 letters, digits, '-', '_' and '.', with a letter or digit first and last"
@@ -105,20 +105,20 @@ export function valueProblem(kind: MarkKind, value: string): string | undefined 
   return isTooLong ? `expected an annotation of at most ${MAX_ANNOTATIONS_BYTES} bytes` : undefined
 }
 
-// How the parts that run hear of the labels and annotations that every object is to have: the environment of pods.
+// Passes the labels and annotations for all objects to the running parts, in the environment of their pods.
 
-/** Names of variables. Each is a JSON object of texts; absent or empty: none. */
+/** The names of the variables. Each holds a JSON object of texts; absent or empty means none. */
 export const OBJECT_MARKS = {
   labels: 'SEALANE_OBJECT_LABELS',
   annotations: 'SEALANE_OBJECT_ANNOTATIONS',
 } as const satisfies Readonly<Record<MarkKind, string>>
 
-/** One variable may have 128 KiB with its name; beyond it the kernel starts no program. */
+/** A variable can have at most 128 KiB including its name. Beyond that, the kernel starts no program. */
 export const MAX_MARKS_BYTES = 120_000
 
 /**
- * Entries of a container's `env`. The environment, because an image of an earlier release would not start with a flag
- * that it does not know.
+ * Entries of a container's `env`. The environment is used since an image of an earlier release would not start with an
+ * unknown flag.
  */
 export function objectMarksEnv({ labels, annotations }: Marks): readonly unknown[] {
   return [
@@ -127,7 +127,7 @@ export function objectMarksEnv({ labels, annotations }: Marks): readonly unknown
   ]
 }
 
-/** What is wrong with all marks together, as `expected …`; undefined where nothing is. */
+/** The problem of all marks together, as `expected …`. Undefined if there is none. */
 export function marksProblem(marks: Marks): string | undefined {
   const isTooLong = ([marks.labels, marks.annotations] as const).some(
     (map) => Buffer.byteLength(jsonText(map)) > MAX_MARKS_BYTES,

@@ -1,11 +1,11 @@
-/** Names and labels of what is installed. */
+/** Names and labels of installed objects. */
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.ts'
 import type { ManifestObject } from './manifest.ts'
 
 export type ComponentName = 'agent' | 'gateway' | 'routeagent' | 'dns' | 'broker'
 export type PartName = ComponentName | 'etcd'
 
-/** Objects that belong together: one file of the Kustomize base, one template of the chart. */
+/** Objects that belong together: one file of the Kustomize base, and one template of the chart. */
 export interface InstallPart {
   readonly name: PartName | 'shared' | 'policies' | 'monitors'
   readonly objects: readonly ManifestObject[]
@@ -14,11 +14,11 @@ export interface InstallPart {
 export const SITE_CONFIG = 'sealane-site'
 export const SITE_KEY = 'site.yaml'
 export const IDENTITY_SECRET = 'sealane-identity'
-/** Which of the agents acts. */
+/** The Lease of the acting agent. */
 export const AGENT_LEASE = 'sealane-agent'
 export const IDENTITY_SECRET_TYPE = 'sealane.io/identity'
 export const BROKER_CLAIM = 'sealane-broker-data'
-/** Secret of an operator with certificates and keys of the authority; there need be none. */
+/** An optional Secret of the operator with certificates and keys of the authority. */
 export const BROKER_AUTHORITY = 'sealane-broker-authority'
 
 export function objectName(part: PartName): string {
@@ -34,7 +34,7 @@ export function partLabels(part: PartName | 'policies' | undefined): Readonly<Re
   }
 }
 
-/** What selectors go by: must never change, a Deployment's selector cannot. */
+/** The labels in selectors. They must never change, since a Deployment's selector cannot change. */
 export function selectorLabels(part: PartName): Readonly<Record<string, string>> {
   return { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': part }
 }
@@ -48,12 +48,12 @@ export function namespaceObject(name: string, podSecurity: 'privileged' | 'restr
   }
 }
 
-/** Ports of the pods. Two of them share the node's network, so each status page has a port of its own. */
+/** Ports of the pods. Gateway and route agent share the node's network, so each status page has its own port. */
 
 export const DNS_CONTAINER_PORT = 5353
 export const BROKER_PORT = 7443
 
-/** Of the container's port. */
+/** The name of the container's status port. */
 export const STATUS_PORT_NAME = 'status'
 
 export const STATUS_PORTS = {
@@ -64,28 +64,28 @@ export const STATUS_PORTS = {
   dns: 9474,
 } as const
 
-/** Of the etcd that can be installed beside the broker. */
+/** Ports of the etcd that can be installed beside the broker. */
 export const ETCD_PORTS = { client: 2379, peer: 2380, health: 2381 } as const
 
 // Names of the etcd that can be installed beside the broker.
 
-/** Who has the majority goes on: of three, one may be away. */
+/** etcd needs a majority, so one of three members may fail. */
 export const ETCD_MEMBERS = 3
-/** ca.crt, tls.crt, tls.key: of the members of etcd, which also call each other with it. */
+/** The Secret with ca.crt, tls.crt and tls.key of the etcd members, which also authenticate to each other with it. */
 export const ETCD_SERVER_SECRET = 'sealane-etcd-server'
-/** The same of who may read and write. */
+/** The Secret with the same files for clients. */
 export const ETCD_CLIENT_SECRET = 'sealane-etcd-client'
-/** In the members' certificate: nobody else may be one, whatever else the authority has signed. */
+/** The name in the members' certificate. Other certificates of the authority cannot be used as a member. */
 export const ETCD_SERVER_NAME = 'sealane-etcd'
-/** Claims `data-sealane-etcd-0` and so on. */
+/** The claims are named `data-sealane-etcd-0` and so on. */
 export const ETCD_VOLUME = 'data'
 
-/** `sealane-etcd-0.sealane-etcd.<namespace>.svc`, one for each member. */
+/** `sealane-etcd-0.sealane-etcd.<namespace>.svc` for each member. */
 export function etcdHosts(namespace: string): readonly string[] {
   return etcdMembers().map((name) => etcdHost(name, namespace))
 }
 
-/** As `sealane broker serve --store` takes it. */
+/** The value of `sealane broker serve --store`. */
 export function includedEtcdUrl(namespace: string): string {
   const endpoints = etcdHosts(namespace).map((host) => `${host}:${ETCD_PORTS.client}`)
   return `etcd://${endpoints.join(',')}/sealane`
@@ -95,7 +95,7 @@ export function etcdMembers(): readonly string[] {
   return Array.from({ length: ETCD_MEMBERS }, (_, i) => `${objectName('etcd')}-${i}`)
 }
 
-/** Of one member. */
+/** The host name of one member. */
 export function etcdHost(member: string, namespace: string): string {
   return `${member}.${objectName('etcd')}.${namespace}.svc`
 }

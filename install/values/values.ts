@@ -1,4 +1,4 @@
-/** What an installation depends on: values, names, marks, the manifest of a broker's form. */
+/** The inputs of an installation: values, names, marks, and functions for objects and chart templates. */
 export {
   type BrokerForm,
   DEFAULT_VALUES,

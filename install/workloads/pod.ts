@@ -1,4 +1,4 @@
-/** The pods of all components: what they share, and how little each may do. */
+/** Builds the pods of all components: their common parts and their restrictions. */
 import {
   type ComponentName,
   type InstallValues,
@@ -16,17 +16,17 @@ import {
   whenIs,
 } from '../values/values.ts'
 
-/** Nobody in particular; the number that distroless images use too. */
+/** The user id of a nonroot user, as in distroless images. */
 const UNPRIVILEGED_ID = 65_532
 
-/** The security context of a pod that needs no power at all. */
+/** The security context of a pod that needs no privileges. */
 export const UNPRIVILEGED = {
   runAsNonRoot: true,
   ...{ runAsUser: UNPRIVILEGED_ID, runAsGroup: UNPRIVILEGED_ID, fsGroup: UNPRIVILEGED_ID },
   seccompProfile: { type: 'RuntimeDefault' },
 }
 
-/** A volume and where the container sees it. `source` is the volume's own field, such as `{ emptyDir: {} }`. */
+/** A volume and its mount path. `source` is the volume's own field, such as `{ emptyDir: {} }`. */
 export interface Mount {
   readonly name: string
   readonly path: string
@@ -40,12 +40,12 @@ export interface PodInit {
   readonly pod: PodValues
   readonly priority: 'system-node-critical' | 'system-cluster-critical'
   readonly args: readonly string[]
-  /** Volumes and mounts as lists, so that a mount may depend on a value. */
+  /** Volumes and mounts are lists, so that a mount can depend on a value. */
   readonly volumes: readonly unknown[]
   readonly volumeMounts: readonly unknown[]
   readonly env?: readonly unknown[]
   readonly ports?: readonly unknown[]
-  /** Goes over what all pod specs have. */
+  /** Overrides the fields that all pod specs have. */
   readonly spec?: Readonly<Record<string, unknown>>
 }
 
@@ -64,21 +64,21 @@ export const SITE_MOUNT: Mount = {
   readOnly: true,
 }
 
-/** `everywhere`: a status page on all addresses gives metrics to every caller; else on loopback alone. */
+/** With `everywhere`, a status page serves metrics to every caller. Otherwise it serves them to loopback only. */
 export const STATUS_METRICS = 'SEALANE_STATUS_METRICS'
 export const METRICS_EVERYWHERE = 'everywhere'
 
-/** As in the environment: an image of an earlier release would not start with a flag that it does not know. */
+/** Passed in the environment, since an image of an earlier release would not start with an unknown flag. */
 export const OPEN_METRICS = { name: STATUS_METRICS, value: METRICS_EVERYWHERE }
 
-/** Addresses from which the kubelet's probes come, with commas between them. */
+/** The addresses that the kubelet's probes come from, separated by commas. */
 export const NODE_ADDRESSES = 'SEALANE_NODE_ADDRESSES'
 const NODE_ADDRESSES_ENV = {
   name: NODE_ADDRESSES,
   valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'status.hostIPs' } },
 }
 
-/** A component that talks to the API server, away from the node's own network. */
+/** The pod of a component that uses only the API server and not the node's network. */
 export function unprivilegedPod(init: PodInit): unknown {
   const { open, podMonitors } = init.values.metrics
   const env = [...(init.env ?? []), NODE_ADDRESSES_ENV, ...whenEither(open, podMonitors.enabled, OPEN_METRICS)]
@@ -88,7 +88,7 @@ export function unprivilegedPod(init: PodInit): unknown {
   )
 }
 
-/** A component that changes the node's own network: root without any power but that one. */
+/** The pod of a component that changes the node's network: root with NET_ADMIN as its only capability. */
 export function nodeNetworkPod(init: PodInit, statusListen: StatusPlace): unknown {
   const port = STATUS_PORTS[init.part]
   const template = podTemplate(
@@ -96,11 +96,12 @@ export function nodeNetworkPod(init: PodInit, statusListen: StatusPlace): unknow
       ...init,
       env: [...(init.env ?? []), ...whenIs(statusListen, 'node', NODE_IP)],
       ports: [{ name: STATUS_PORT_NAME, containerPort: port }],
-      // The node's own resolver: these pods must start while cluster DNS is away.
+      // Uses the node's resolver, since these pods must start without cluster DNS.
       spec: { hostNetwork: true, dnsPolicy: 'Default', ...init.spec },
     },
     {
-      // The node's addresses may be public: loopback, and another only where it is asked for. Probes stay on loopback.
+      // The node's addresses may be public, so it listens on loopback, and on the node's address only on request.
+      // Probes use loopback.
       listen: '127.0.0.1',
       moreArgs: whenIs(statusListen, 'node', ...onNodeArgs(init.part)),
       podSecurity: { runAsUser: 0, runAsGroup: 0, seccompProfile: { type: 'RuntimeDefault' } },
@@ -121,7 +122,7 @@ function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabi
   const { part, values, pod } = init
   const port = STATUS_PORTS[part]
   const usesSite = part !== 'broker'
-  // Only who talks to the API server writes objects.
+  // Only components that use the API server write objects.
   const env = [...(init.env ?? []), ...(usesSite ? objectMarksEnv(values.objects) : [])]
   const container = {
     name: part,
@@ -132,7 +133,7 @@ function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabi
     ...(init.ports === undefined ? {} : { ports: init.ports }),
     ...probes(port, listen),
     resources: pod.resources,
-    // Why it ended is then in the pod's status, where commands and people look first.
+    // The pod's status then contains the reason of a failure, where commands and users look first.
     terminationMessagePolicy: 'FallbackToLogsOnError',
     securityContext: { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities },
     volumeMounts: init.volumeMounts,
@@ -140,12 +141,12 @@ function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabi
   return {
     metadata: {
       labels: partLabels(part),
-      // A change of the site file starts the pods anew: it is read once.
+      // Restarts the pods when the site file changes, since they read it only once.
       ...(usesSite ? { annotations: { 'sealane.io/site-digest': digest(values.member.site) } } : {}),
     },
     spec: {
       serviceAccountName: objectName(part),
-      // Only who talks to the API server has a token.
+      // Only components that use the API server get a token.
       automountServiceAccountToken: usesSite,
       enableServiceLinks: false,
       priorityClassName: init.priority,
@@ -164,19 +165,19 @@ function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabi
 function probes(port: number, listen: '0.0.0.0' | '127.0.0.1'): Readonly<Record<string, unknown>> {
   const get = (path: string) => ({ path, port, ...(listen === '127.0.0.1' ? { host: listen } : {}) })
   return {
-    // Node needs a moment to start where many pods do so at once.
+    // Node.js starts slowly if many pods start at once.
     startupProbe: { httpGet: get('/healthz'), periodSeconds: 1, failureThreshold: 60 },
     livenessProbe: { httpGet: get('/healthz'), periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6 },
     readinessProbe: { httpGet: get('/readyz'), periodSeconds: 2, timeoutSeconds: 2, failureThreshold: 3 },
   }
 }
 
-/** What every component of a member is started with. */
+/** The arguments of every component of a member. */
 export function upArgs(part: ComponentName): readonly string[] {
   return ['up', '--site', `${SITE_MOUNT.path}/${SITE_KEY}`, '--component', part, '--node', '$(NODE_NAME)']
 }
 
-/** With the version that the server would fill in: fieldRef has one owner as a whole. */
+/** Contains the server's default apiVersion, since a field manager owns fieldRef as a whole. */
 export const NODE_NAME = {
   name: 'NODE_NAME',
   valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'spec.nodeName' } },
@@ -185,7 +186,7 @@ export const NODE_NAME = {
 /** The node's InternalIP. */
 const NODE_IP = { name: 'NODE_IP', valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'status.hostIP' } } }
 
-/** Brackets, because it may be of either family. */
+/** The address is in brackets, since it may be IPv6. */
 function onNodeArgs(part: ComponentName): readonly string[] {
   return ['--status-listen', `[$(${NODE_IP.name})]:${STATUS_PORTS[part]}`]
 }
@@ -204,24 +205,24 @@ export function statusOnNodePatch(part: 'gateway' | 'routeagent'): readonly obje
   ]
 }
 
-// What gateway and routeagent see of their node's own files, and nothing else of them.
+// The node's files that gateway and route agent can access.
 
 /**
- * The runtime shows /proc/sys read-only to containers; these are the settings of the node's own network namespace. Only
- * net/: with the rest of /proc/sys root in the container could take over the node.
+ * The settings of the node's network namespace, since the runtime mounts /proc/sys read-only in containers. Only net/
+ * is mounted: with the rest of /proc/sys, root in the container could take over the node.
  */
 export const SYSCTLS: Mount = {
   name: 'sysctls',
   path: '/host/proc/sys/net',
   source: { hostPath: { path: '/proc/sys/net', type: 'Directory' } },
 }
-/** Receive queues of lanes and overlay, read-only in containers too. */
+/** The receive queues of lanes and overlay, which are also read-only in containers. */
 export const DEVICES: Mount = {
   name: 'devices',
   path: '/host/sys/devices/virtual/net',
   source: { hostPath: { path: '/sys/devices/virtual/net', type: 'Directory' } },
 }
-/** Lane keys, made on the node and never leaving it, and what was switched on there. */
+/** Lane keys, which are generated on the node and never leave it, and the settings that were changed there. */
 const NODE_STATE: Mount = {
   name: 'state',
   path: '/var/lib/sealane',
@@ -235,7 +236,7 @@ export const TUN: Mount = {
 
 export const NODE_MOUNTS: readonly Mount[] = [SITE_MOUNT, NODE_STATE, SYSCTLS, DEVICES]
 
-/** Paths on the node that a pod of gateway or routeagent may mount. */
+/** The paths on the node that a pod of gateway or route agent may mount. */
 export const NODE_PATHS: readonly string[] = [...NODE_MOUNTS, TUN].flatMap(({ source }) => {
   const { hostPath } = source as { readonly hostPath?: { readonly path: string } }
   return hostPath === undefined ? [] : [hostPath.path]

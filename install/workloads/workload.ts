@@ -1,4 +1,4 @@
-/** Deployments, their disruption budgets, and ServiceAccounts. */
+/** Builds Deployments, DaemonSets, disruption budgets, ServiceAccounts and PodMonitors. */
 import { LABEL_ZONE } from '../../model/model.ts'
 import {
   type InstallValues,
@@ -22,7 +22,7 @@ export function metadataOf({ part, namespace }: PartRef): ManifestObject['metada
   return { name: objectName(part), namespace, labels: partLabels(part) }
 }
 
-/** Pods that need a token ask for it themselves; nobody else gets one by using this account. */
+/** Pods that need a token request it in their spec. No other pod with this account gets one. */
 export function serviceAccount(place: PartRef): ManifestObject {
   return { apiVersion: 'v1', kind: 'ServiceAccount', metadata: metadataOf(place), automountServiceAccountToken: false }
 }
@@ -42,7 +42,7 @@ export function deployment(place: PartRef, replicas: number, template: unknown):
   }
 }
 
-/** `settleSeconds`: after a new pod is ready, until the next may be replaced. */
+/** `settleSeconds` is the time from the readiness of a new pod until the next pod may be replaced. */
 export function daemonSet(
   place: PartRef,
   { maxUnavailable, settleSeconds = 0 }: { readonly maxUnavailable: number | string; readonly settleSeconds?: number },
@@ -62,7 +62,7 @@ export function daemonSet(
   }
 }
 
-/** One pod at a time may be moved away. Pods that are not ready do not hold a drain up. */
+/** Only one pod at a time may be evicted. Pods that are not ready do not block a drain. */
 export function disruptionBudget(place: PartRef): ManifestObject {
   return {
     apiVersion: 'policy/v1',
@@ -77,8 +77,8 @@ export function disruptionBudget(place: PartRef): ManifestObject {
 }
 
 /**
- * Fields of a pod spec: over nodes and zones where there are several; never a reason not to run. Zones by affinity,
- * since the scheduler disregards all soft spread constraints of a pod on nodes that lack one of their labels, and many
+ * Pod spec fields that spread pods over nodes and zones if possible, but never prevent them from running. Zones use
+ * affinity: the scheduler ignores all soft spread constraints of a pod on nodes that lack one of their labels, and many
  * clusters have no zones.
  */
 export function spread(part: PartName): Readonly<Record<string, unknown>> {
@@ -92,10 +92,13 @@ export function spread(part: PartName): Readonly<Record<string, unknown>> {
   }
 }
 
-// Says to the Prometheus Operator where to scrape (monitoring.coreos.com/v1): one PodMonitor for each part, by the name
-// of the port of its status page.
+// Tells the Prometheus Operator where to scrape (monitoring.coreos.com/v1): one PodMonitor for each part, by the name
+// of the status page's port.
 
-/** To be spread into a list. A part on loopback has none: it could not be reached, and would be taken as down. */
+/**
+ * To be spread into a list. A part on loopback has no PodMonitor: Prometheus could not reach it and would report it as
+ * down.
+ */
 export function memberMonitors(values: InstallValues): readonly ManifestObject[] {
   const { gateway, routeagent, metrics, member } = values
   const monitor = (part: PartRef['part']): ManifestObject => podMonitor({ part, namespace: member.namespace }, values)

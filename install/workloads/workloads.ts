@@ -1,4 +1,4 @@
-/** Pods and what runs them. */
+/** Pods and the workloads that run them. */
 export {
   DEVICES,
   METRICS_EVERYWHERE,
