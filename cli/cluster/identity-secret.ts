@@ -101,9 +101,9 @@ function joinsAnew(why: string, { cluster }: MemberIdentity, init: KnownMembersh
 
 /** A broker from which this member can get a new identity with the rights of the broker's operator. */
 export interface RekeyingBroker {
-  /** Somebody is connected with the identity that the member has: a cluster that was copied, or an agent of this one. */
+  /** A client is connected with the member's current identity: a copy of the cluster, or the agent of this one. */
   readonly inContact: boolean
-  /** Refuses the identity that the member has, from then on, and gives the token that makes it a new one. */
+  /** Revokes the member's current identity, and returns a token for a new one. */
   rekey(): Promise<string>
 }
 

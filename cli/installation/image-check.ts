@@ -54,7 +54,7 @@ async function askNodes(
 
 interface PodStatus {
   readonly phase?: string
-  /** Of the pod as a whole: what the kubelet did to it. */
+  /** The kubelet's reason for the phase of the whole pod. */
   readonly reason?: string
   readonly message?: string
   readonly containerStatuses?: readonly {

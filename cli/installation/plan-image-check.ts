@@ -18,9 +18,9 @@ export interface ImageQuestion {
   readonly pullSecrets: readonly string[]
   /** The namespace of the parts and of the pull secrets. */
   readonly namespace: string
-  /** `every`: it will run on each node. `one`: on any that takes pods. */
+  /** `every`: the image will run on each node. `one`: it will run on any node that accepts pods. */
   readonly on: 'every' | 'one'
-  /** Of pods that ask nodes; absent: none. */
+  /** The marks of the pods that check nodes. Undefined if there are none. */
   readonly marks?: Marks
 }
 

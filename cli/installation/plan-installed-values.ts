@@ -132,8 +132,8 @@ function readShared(defaults: InstallValues, asked: AskedOptions, live: Installe
 }
 
 /**
- * True for an installation of the first releases, which had no NetworkPolicies. These have the first of these policies,
- * but not the second.
+ * True for an installation of a release that had no NetworkPolicies yet. It has the first of these two policies, but
+ * not the second.
  */
 function isOfBefore(live: InstalledObjects): boolean {
   const has = (name: string): boolean => live.has(titleOf({ kind: POLICY, name }))
