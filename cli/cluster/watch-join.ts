@@ -77,7 +77,7 @@ const OURS = 'sealane.io/v1alpha1'
 
 export interface JoinPlace {
   readonly secret: SecretAccess
-  /** Text of the site file that the agent has, or will have. */
+  /** The text of the site file that the agent has, or will have. */
   readonly settings: string
   readonly namespace: string
   /** The current time in milliseconds since 1970. An identity that has expired by then does not count. */
