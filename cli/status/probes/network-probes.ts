@@ -117,7 +117,7 @@ type Admin = Pick<ClusterAdmin, 'title' | 'list' | 'get' | 'exec'>
 
 interface Found<T> {
   readonly value: T
-  /** What could not be found out. */
+  /** The questions that were not answered. */
   readonly facts: readonly Fact[]
 }
 
