@@ -5,7 +5,7 @@
  */
 import { Buffer } from 'node:buffer'
 
-/** Values in a text that have the name of a secret before them: where each ends, in whatever notation. Pure. */
+/** Finds values that follow the name of a secret in a text, and where each ends, in several notations. Pure. */
 
 const WORDS =
   'passwords?|passwd|passphrase|passcode|(?<![a-z])(?:pass|pwd|pw|sig)(?![a-z])|secret|token|(?<![a-z])auths?(?![a-z])|cookie|api[-_]?key|access[-_]?key|account[-_]?key|shared[-_]?key|psk|private[-_]?key|signing[-_]?key|signature|encryption[-_]?key|(?:tls|ssh|ca|client|server)[-_.]key|key[-_]data|credentials?|authorization|bearer'
@@ -180,7 +180,10 @@ function insideBase64(secret: string, before: number): string {
 
 const REDACTED = '<redacted>'
 
-/** Of any kind: who reads a bundle needs no certificate, and its name may be wrong. Also in one line, with `\n`. */
+/**
+ * PEM blocks of any type, also in one line with `\n`: a reader of the bundle needs no certificate, and the type may be
+ * wrong.
+ */
 const PEM = /-----BEGIN [A-Z0-9 ]{0,40}-----[^]*?(?:-----END [A-Z0-9 ]{0,40}-----|$)/g
 const JOIN_TOKEN = /sealane1\.[\w-]+/g
 const WEB_TOKEN = /eyJ[\w-]{5,}\.[\w-]+\.[\w-]*/g
