@@ -6,11 +6,11 @@ import { isLinux } from './platform.ts'
 
 export interface GatewayCandidate {
   readonly node: string
-  /** The lane that its label says; undefined without the label. */
+  /** The lane in its label. Undefined without the label. */
   readonly lane: number | 'any' | undefined
-  /** From the annotation, else the Node's ExternalIP. */
+  /** The address in the annotation, else the Node's ExternalIP. */
   readonly publicAddress: string | undefined
-  /** The annotation says it. An ExternalIP alone is not known to the gateway: a join has to write it down. */
+  /** The address is in the annotation. A gateway does not read the ExternalIP, so a join has to annotate it. */
   readonly annotated: boolean
   readonly zone: string | undefined
   /** The reasons for its rank as text, the strongest first. */

@@ -12,7 +12,7 @@ import { type ClusterSnapshot, type Unread, nameOf } from './snapshot.ts'
 interface Wanted {
   readonly apiVersion: string
   readonly kind: string
-  /** One object; without it all of the kind. */
+  /** The name of one object. Undefined for all objects of the kind. */
   readonly name?: string
   readonly namespace?: string
   readonly labelSelector?: string
