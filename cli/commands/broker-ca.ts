@@ -23,7 +23,7 @@ import {
 
 // Prints the certificate authorities of a clusterset for people. Pure.
 
-/** The maximum of members in the table. `-o json` has all of them. */
+/** The maximum number of members in the table. `-o json` has all of them. */
 const MAX_ROWS = 50
 
 /** Two tables: the authorities, and during a rotation the members with what the rotation waits for. */

@@ -87,7 +87,7 @@ function addClusterQuota(cluster: Command, context: CommandContext): void {
     })
 }
 
-/** The maximum of clashes of one member that are printed below the list. `-o json` has all of them. */
+/** The maximum number of clashes of one member that are printed below the list. `-o json` has all of them. */
 const MAX_CLASHES = 5
 
 /** The same limits as for `sealane token create`. */

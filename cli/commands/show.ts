@@ -124,7 +124,9 @@ const gateways: View<GatewayRow> = {
   note: noGatewayNote,
 }
 
-/** The packet size of sending, and the one of receiving if it differs. */
+/**
+ * The size of the largest packet that reaches the other cluster, and that of the largest one from there if it differs.
+ */
 function sizesText({ mtu, receiveMtu }: ConnectionRow): string {
   const there = mtu === undefined ? '-' : String(mtu)
   return receiveMtu === undefined || receiveMtu === mtu ? there : `${there}/${receiveMtu}`

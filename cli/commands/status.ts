@@ -197,7 +197,7 @@ interface MemberLook {
 
 const MEMBERS_TEXT = 'Shows how each member does, as it reports itself to the broker. sealane status there says more.'
 const HINT = 'start it (sealane broker serve), or look at why it ended: sealane broker status'
-/** The maximum of problems of one member in a table that is not wide. */
+/** The maximum number of problems of one member in a table that is not wide. */
 const MAX_PROBLEMS = 3
 
 /** `sealane members`: every member of a clusterset on one screen, as each reports itself to the broker. */
