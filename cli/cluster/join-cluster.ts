@@ -287,7 +287,9 @@ async function watchParts(
   }
 }
 
-/** Prints which ranges of this cluster are reached by other addresses, and why, as the broker reported it. */
+/**
+ * Prints the notes that the broker sent at the join: which addresses of this cluster differ for other members, and why.
+ */
 async function reportAddresses(admin: ClusterAdmin, { signal, say }: JoinClusterInit): Promise<void> {
   const ref = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
   const membership = (await admin.get(ref, signal)) as unknown as Membership | undefined

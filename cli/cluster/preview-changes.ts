@@ -10,7 +10,7 @@ import { type NodeChange, type SecretMarkChange, afterMarks, decideCrds } from '
 // The differences between an object in the cluster and the one that replaces it, one line each. Fields that the server
 // maintains and the content of Secrets are not shown. Pure.
 
-/** The maximum of lines for one object. An updated CRD may differ in hundreds of fields. */
+/** The maximum number of lines for one object. An updated CRD may differ in hundreds of fields. */
 const MAX_LINES = 60
 const MAX_VALUE = 160
 const STAMPS = ['managedFields', 'resourceVersion', 'generation', 'uid', 'creationTimestamp', 'selfLink']
@@ -94,7 +94,7 @@ function* textDifferences(before: string, after: string, path: string): Generato
   for (const line of lineDiff(before.split('\n'), after.split('\n'))) yield `  ${line}`
 }
 
-/** The maximum of compared pairs of lines. Larger texts are shown as a whole. */
+/** The maximum number of compared pairs of lines. Larger texts are shown as a whole. */
 const MAX_COMPARED = 1_000_000
 
 /** The lines that differ, by the longest common subsequence. */

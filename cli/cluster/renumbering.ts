@@ -1,6 +1,6 @@
 /**
- * A join may change the global addresses of existing members: this names those members first and asks the user to
- * confirm.
+ * A join may change the addresses at which existing members are reached. This names those members first, and asks the
+ * user to confirm.
  */
 import { type ClusterId, renumberedText } from '../../model/model.ts'
 import { type ClusterFacts, RefusedError, type JoinLook } from '../../protocol/protocol.ts'

@@ -63,7 +63,7 @@ export interface RemovalPlan {
   readonly command: string
 }
 
-/** The maximum of names that are printed; the rest is counted. */
+/** The maximum number of names that are printed; the rest is counted. */
 const MAX_NAMED = 5
 const SERVICE = `Service ${DEFAULT_VALUES.broker.namespace}/${objectName('broker')}`
 
