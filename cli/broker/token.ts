@@ -56,7 +56,7 @@ interface TokenSources {
   readonly signal: AbortSignal
 }
 
-/** The maximum of characters read from stdin, far more than a token has. */
+/** The maximum number of characters read from stdin, far more than a token has. */
 const MAX_INPUT = 65_536
 
 /** Throws UserError: with exit code 2 if there is no token or more than one, with 1 if the token cannot be read. */
