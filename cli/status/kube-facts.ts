@@ -88,8 +88,8 @@ interface ListPlace {
   readonly labelSelector?: string
   readonly needed: boolean
   /**
-   * The maximum of objects. If there are more, none is used, because conclusions from a part of them would be wrong.
-   * Undefined for no limit.
+   * The maximum number of objects. If there are more, none is used, because conclusions from a part of them would be
+   * wrong. Undefined for no limit.
    */
   readonly most?: number
 }
@@ -130,7 +130,7 @@ const OTHERS = (Object.keys(PLACES) as readonly FactKind[]).filter((kind) => !FU
 const PART_MS = 700
 /** The parts with a network namespace of their own. The other parts report in objects. */
 const ASKED_PARTS = { agent: STATUS_PORTS.agent, dns: STATUS_PORTS.dns } as const
-/** The maximum of pods of one part. Further ones report nothing new. */
+/** The maximum number of pods of one part. Further ones report nothing new. */
 const MOST_PODS = 8
 
 /** Rejects if the API server does not answer at all, or does not accept the credentials. */

@@ -75,7 +75,7 @@ interface Labelled {
   readonly metadata: { readonly labels?: Readonly<Record<string, string>> }
 }
 
-/** The maximum of files. The log of the processes names all of them. */
+/** The maximum number of files. The log of the processes names all of them. */
 const MOST_FILES = 20
 
 /** Files and directories that cannot be read: the objects in them are missing from the lists above. */

@@ -8,7 +8,7 @@ import type { Progress } from './progress.ts'
 
 const CALL_MS = 3000
 const SOURCE = 'this machine'
-/** The maximum of addresses. A broker has few replicas, but the list of learned addresses may be longer. */
+/** The maximum number of addresses. A broker has few replicas, but the list of learned addresses may be longer. */
 export const MOST_ADDRESSES = 12
 
 /** The location of the member's identity. */

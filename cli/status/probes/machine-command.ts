@@ -18,7 +18,7 @@ export interface AskedServer {
   readonly server: string
 }
 
-/** The maximum of servers that one command queries. */
+/** The maximum number of servers that one command queries. */
 export const MOST_SERVERS = 64
 
 /** `cluster=10.43.0.10:53`. Throws UserError and InvalidAddressError. */

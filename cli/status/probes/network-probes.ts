@@ -34,9 +34,9 @@ const DNS_PLACES: readonly DnsPlace[] = [
   },
 ]
 
-/** The maximum of objects in a list. Usually there are one Service and one or two EndpointSlices. */
+/** The maximum number of objects in a list. Usually there are one Service and one or two EndpointSlices. */
 const MOST_OBJECTS = 50
-/** The maximum of servers of one place. */
+/** The maximum number of servers of one place. */
 const MOST_OF_PLACE = 24
 
 interface Port {

@@ -22,7 +22,7 @@ const PART = 'routeagent'
 const CONTAINER = objectName(PART).replace('sealane-', '')
 /** The node's own directory, with its keys. */
 const FOLDERS = ['/var/lib/sealane']
-/** The maximum of nodes, to limit the duration. Nodes with gateways come first. */
+/** The maximum number of nodes, to limit the duration. Nodes with gateways come first. */
 const MOST_NODES = 40
 const AT_ONCE = 8
 const MS = 8000
