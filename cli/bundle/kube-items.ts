@@ -46,7 +46,7 @@ const VERSION = fields('major minor gitVersion gitCommit platform goVersion buil
 const MAX_BYTES = 8 << 20
 const MAX_LOG = 1 << 20
 const LOG_LINES = 2000
-/** The maximum of pods. A cluster with thousands of nodes has as many route agents, which report nothing new. */
+/** The maximum number of pods. A cluster with thousands of nodes has as many route agents, which report nothing new. */
 const MOST_PODS = 40
 
 /** Lists the pods first, because further items depend on them. */

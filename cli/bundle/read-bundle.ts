@@ -12,7 +12,7 @@ import { unpackTar } from './tar.ts'
 const MAX_FILE = 64 << 20
 const MAX_UNPACKED = 128 << 20
 const MAX_FILES = 5000
-/** The maximum of facts: one for each list of objects, part and question. */
+/** The maximum number of facts: one for each list of objects, part and question. */
 const MAX_FACT_COUNT = 10_000
 const MAX_OBJECTS = 200_000
 
