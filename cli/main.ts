@@ -1,14 +1,18 @@
-/** `sealane`: reads the command line, runs one command, sets the exit code: 0 done, 1 failed, 2 wrong usage. */
+/**
+ * The `sealane` command: reads the command line, runs one command and sets the exit code: 0 for success, 1 for failure,
+ * 2 for wrong usage.
+ */
 import { runProcess } from '../runtime/runtime.ts'
 
-// The reader may close before all is written: `sealane show services | head -1`.
+// The reader may close the pipe before all is written, as in `sealane show services | head -1`.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
 })
 
 await runProcess('sealane', async (signal) => {
-  // Not before signals are heard: process 1 of a container, which this is in a pod, never sees one that comes earlier,
-  // and is killed at the end of its grace period.
+  // The program is loaded only after the signal handlers are installed. In a pod this is process 1, for which the
+  // kernel ignores signals without a handler, so an earlier SIGTERM is lost and the kubelet kills the container at the
+  // end of its grace period.
   const { runCommandLine } = await import('./program.ts')
   return runCommandLine(process.argv.slice(2), signal)
 })

@@ -1,4 +1,4 @@
-/** The tree of commands. Each lives in commands/, with its help and one example. */
+/** The tree of commands. Each command lives in commands/, with its help and one example. */
 import { Command } from 'commander'
 import {
   addBrokerCommand,
@@ -21,7 +21,7 @@ import {
 import { sealaneVersion } from '../runtime/runtime.ts'
 import { type CommandContext, parseWith, processOutput, throwingUsageErrors } from './context/context.ts'
 
-/** Runs one command. Throws what it throws, and UserError for words that mean nothing. */
+/** Runs one command. Throws what the command throws, and UserError for an unknown command or option. */
 export function runCommandLine(words: readonly string[], signal: AbortSignal): Promise<void> {
   return parseWith(buildProgram(signal), words)
 }
@@ -35,7 +35,7 @@ export function buildProgram(
     .version(sealaneVersion(), '--version')
     .configureOutput({
       writeOut: (text) => context.output.answer(text),
-      // Errors are printed once, by the frame of the process.
+      // The frame of the process prints each error once.
       writeErr: () => undefined,
     })
     .helpCommand(false)

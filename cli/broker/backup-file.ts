@@ -1,24 +1,27 @@
-/** The file of a backup: whole or not there, readable by its owner alone, and never written over by chance. */
+/**
+ * The file of a backup: written completely or not at all, readable by its owner only, and never overwritten without
+ * --force.
+ */
 import { randomBytes } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { link, open, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { UserError } from '../../runtime/runtime.ts'
 
-/** Begins a line on standard error of a command that did what it was asked for, and something beside it not. */
+/** The beginning of a line on stderr that reports a secondary problem of a command that has otherwise succeeded. */
 export const WARNING = 'warning: '
 
 export interface BackupFileInit {
   readonly file: string
-  /** Also where there is a file of that name. */
+  /** Replaces an existing file. */
   readonly force: boolean
   /** Writes the backup into a file that does not exist yet. */
   readonly write: (target: string) => Promise<void>
-  /** Throws for what is no whole backup. */
+  /** Throws if the file is not a complete backup. */
   readonly check: (target: string) => void
 }
 
-/** Throws UserError where the file exists or cannot be written; and what `write` and `check` throw. */
+/** Throws UserError if the file exists or cannot be written. Also throws what `write` and `check` throw. */
 export async function writeBackupFile({ file, force, write, check }: BackupFileInit): Promise<void> {
   await refuseExisting({ file, force })
   const part = join(dirname(file), `.${basename(file).slice(0, 100)}.${randomBytes(6).toString('hex')}.part`)
@@ -41,7 +44,7 @@ export async function writeBackupFile({ file, force, write, check }: BackupFileI
   }
 }
 
-/** To be asked before what takes long. */
+/** Throws UserError if the file exists. For a check before a long operation. */
 export async function refuseExisting({ file, force }: Pick<BackupFileInit, 'file' | 'force'>): Promise<void> {
   if (!force && (await isThere(file))) throw exists(file)
 }
@@ -63,12 +66,12 @@ async function isThere(file: string): Promise<boolean> {
   }
 }
 
-/** Ends a file that comes as base64 lines through a pipe that cannot be closed. */
+/** The line that ends a file which is sent as base64 lines through a pipe that cannot be closed. */
 const END = '.'
-/** Bytes of a line; a multiple of 3, so that a line is whole base64. */
+/** The number of bytes in a line. A multiple of 3, so that each line is complete base64. */
 const LINE = 24 * 1024
 
-/** A file as base64 lines and a last one with a dot. */
+/** Encodes a file as base64 lines, followed by a line with a dot. */
 export async function* framed(file: string): AsyncGenerator<Buffer> {
   for await (const part of createReadStream(file, { highWaterMark: LINE }) as AsyncIterable<Buffer>) {
     yield Buffer.from(`${part.toString('base64')}\n`)
@@ -76,7 +79,10 @@ export async function* framed(file: string): AsyncGenerator<Buffer> {
   yield Buffer.from(`${END}\n`)
 }
 
-/** Writes what framed() gave into a new file, mode 0600. Throws UserError where it ends before its end. */
+/**
+ * Writes the output of framed() into a new file with mode 0600. Throws UserError if the input ends before the last
+ * line.
+ */
 export async function writeUnframed(input: AsyncIterable<Buffer>, target: string): Promise<void> {
   const handle = await open(target, 'wx', 0o600)
   try {

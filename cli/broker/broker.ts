@@ -1,4 +1,4 @@
-/** Administration of a broker, here or in its pod. */
+/** Administers a broker on this machine or in a cluster. */
 export { refuseExisting, writeBackupFile } from './backup-file.ts'
 export { deployBroker } from './deploy/deploy-broker.ts'
 export {

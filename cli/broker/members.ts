@@ -1,20 +1,20 @@
-/** The members of a broker on this machine, or of one on a cluster. */
+/** The members of a broker on this machine or in a cluster. */
 import type { MemberSummary } from '../../compose/broker/broker.ts'
 import { type CommandContext, type KubeTarget, withinTime } from '../context/context.ts'
 import type { Members } from './pod-broker.ts'
 import { stateOf } from './which-clusterset.ts'
 
 export interface MembersPlace {
-  /** Undefined: on this machine. */
+  /** Undefined for the broker on this machine. */
   readonly kube: KubeTarget | undefined
   readonly state: string
-  /** Absent: the broker's own. */
+  /** Undefined for the broker's own clusterset. */
   readonly clusterset?: string | undefined
-  /** Milliseconds. */
+  /** In milliseconds. */
   readonly timeout: number
 }
 
-/** As for tokens: the store brings the broker's database along, so it is loaded only when it is needed. */
+/** Loaded on demand, because the store loads the broker's database. */
 export async function withMembers<T>(
   { kube, state, clusterset, timeout }: MembersPlace,
   context: CommandContext,
@@ -30,11 +30,13 @@ export async function withMembers<T>(
   return withBrokerStore(await stateOf({ state, clusterset }), work)
 }
 
-// What is read beside a broker is as old as its last word: a broker that has ended is told to whoever reads it.
+// Data that is read from the store is only as current as the broker's last write. So the reader is told if the broker
+// does not run.
 
 /**
- * `no broker runs on /var/lib/sealane/broker: …`, with the time of its last word about `members`; undefined where one
- * runs, or nobody can know. In a pod that runs, the broker runs. Throws StateError where the store cannot be read.
+ * `no broker runs on /var/lib/sealane/broker: …`, with the time of the last contact with one of `members`. Undefined if
+ * a broker runs, or if that cannot be determined. For a broker in a cluster it is undefined, because in a running pod
+ * the broker runs. Throws StateError if the store cannot be read.
  */
 export async function unservedText(
   { kube, state, clusterset }: MembersPlace,

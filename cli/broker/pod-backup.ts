@@ -1,5 +1,6 @@
 /**
- * Backup and restore of a broker that runs on a cluster: the same commands in its pod, the file through the API server.
+ * Backup and restore of a broker in a cluster: runs the same commands in its pod, and transfers the file through the
+ * API server.
  */
 import { closeSync, openSync, writeSync } from 'node:fs'
 import { DEFAULT_VALUES, objectName } from '../../install/values/values.ts'
@@ -12,11 +13,11 @@ import { STATE, brokerPod, refusedInPod } from './pod-broker.ts'
 import { isReady, waitUntil } from '../installation/installation.ts'
 
 export interface PodBackupInit {
-  /** `--context c1`, for the commands that are advised. */
+  /** `--context c1`, for the commands that messages recommend. */
   readonly flags: string
-  /** Absent: the broker's own. */
+  /** Undefined for the broker's own clusterset. */
   readonly clusterset?: string | undefined
-  /** For each step. */
+  /** The time limit of each step. */
   readonly timeoutMs: number
   readonly clock: Clock
   readonly signal: AbortSignal
@@ -27,7 +28,7 @@ type Admin = Pick<ClusterAdmin, 'title' | 'get' | 'list' | 'remove' | 'exec'>
 
 const { namespace } = DEFAULT_VALUES.broker
 
-/** Writes a backup into `target`, which must not exist. Throws UserError with what the broker's pod says. */
+/** Writes a backup into `target`, which must not exist. Throws UserError with the message from the broker's pod. */
 export async function backupFromPod(admin: Admin, target: string, init: PodBackupInit): Promise<void> {
   const { flags, clusterset, timeoutMs, signal, say } = init
   const pod = await brokerPod(admin, { namespace, flags }, signal)
@@ -45,7 +46,7 @@ export async function backupFromPod(admin: Admin, target: string, init: PodBacku
   }
 }
 
-/** What the command in the pod has done, but not all of it. */
+/** Prints the warnings of a command in the pod that has succeeded. */
 function sayWarnings(stderr: string, say: (text: string) => void): void {
   for (const line of stderr.split('\n')) if (line.startsWith(WARNING)) say(`${line}\n`)
 }
@@ -55,8 +56,8 @@ function writeAll(file: number, part: Buffer): void {
 }
 
 /**
- * Brings the file to the broker's pod, and starts the broker anew, which takes it in its state's place. Throws
- * UserError with what the broker's pod says, and where no broker is ready again in time.
+ * Transfers the file to the broker's pod and restarts the broker, which then replaces its state with the backup. Throws
+ * UserError with the message from the broker's pod, and if no broker becomes ready within the time limit.
  */
 export async function restoreIntoPod(
   admin: Admin,
@@ -93,7 +94,7 @@ export async function restoreIntoPod(
   await waitUntil(look, { what: 'the broker to be ready', timeoutMs, clock, signal, say, hint })
 }
 
-/** The folder of a replica goes with its pod, and so would a backup that was put there. */
+/** The state directory of a replica is deleted with its pod, and a backup in it would be too. */
 async function refuseReplicas(admin: Admin, signal: AbortSignal): Promise<void> {
   const ref = { apiVersion: 'apps/v1', kind: 'Deployment', namespace, name: objectName('broker') }
   if ((await admin.get(ref, signal)) === undefined) return

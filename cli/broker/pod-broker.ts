@@ -1,4 +1,4 @@
-/** A broker that runs on a cluster: what is asked of it is asked by the same command in its pod, on its database. */
+/** Access to a broker in a cluster: runs the `sealane` commands in its pod, on its database. */
 import type {
   Answer,
   AnswerInit,
@@ -27,30 +27,32 @@ import { clustersetWords } from './which-clusterset.ts'
 /** The state directory in the pod. */
 export const STATE = '/var/lib/sealane/broker'
 
-/** Exit statuses from here on are those of a process that was ended by a signal: its pod goes. */
+/** Exit statuses from here on mean that a signal ended the process, because its pod is being deleted. */
 const KILLED = 128
 
-/** A broker on a cluster, and one of its clustersets. */
+/** A broker in a cluster, and one of its clustersets. */
 export interface BrokerInPod extends KubeTarget {
-  /** Absent: the broker's own. */
+  /** Undefined for the broker's own clusterset. */
   readonly clusterset?: string | undefined
 }
 
-/** Runs `sealane WORDS` in the broker's pod and gives what it printed. Throws UserError with what it said instead. */
+/**
+ * Runs `sealane WORDS` in the broker's pod and returns its stdout. Throws UserError with its error message if it fails.
+ */
 export type AskBroker = (words: readonly string[], init?: AskInit) => Promise<string>
 
 export interface AskInit {
-  /** The command changes nothing: where one replica cannot run it, the next one does. */
+  /** The command is read-only, so the next replica runs it if one replica cannot. */
   readonly looks?: boolean
 }
 
-/** What it printed as JSON. Throws UserError where that is none: an older version may print something else. */
+/** Returns the JSON output of the command. Throws UserError if the output is not JSON, as with an earlier release. */
 export async function askForJson<T>(ask: AskBroker, words: readonly string[], init?: AskInit): Promise<T> {
   const text = await ask([...words, '-o', 'json'], init)
   try {
     return JSON.parse(text) as T
   } catch (cause) {
-    // Not what it said: that may be a token.
+    // The message does not contain the output, which may be a token.
     const command = `sealane ${words.join(' ')} -o json`
     throw new UserError(`the broker's version does not know this: ${command}: expected JSON`, { cause })
   }
@@ -66,7 +68,7 @@ export function withPodBroker<T>(
   )
 }
 
-/** `flags` name the cluster in what is said. */
+/** `flags` identify the cluster in messages. */
 export function podBroker(
   admin: Pick<ClusterAdmin, 'title' | 'list' | 'exec'>,
   flags: string,
@@ -86,8 +88,8 @@ export function podBroker(
 }
 
 /**
- * A pod on a node that has died counts as ready for a while. Gives what the first one says that can run the command, or
- * the last one; throws what that throws.
+ * Returns the result of the first pod that can run the command, else that of the last one, and throws what the last one
+ * throws. A pod on a node that has died still counts as ready for a while.
  */
 async function firstThatRuns(
   [pod, ...others]: readonly [string, ...string[]],
@@ -104,16 +106,16 @@ async function firstThatRuns(
   return firstThatRuns([next, ...rest], run)
 }
 
-/** What the command says that failed in the broker's pod: its message, and the name of its reason. */
+/** The error of a command that failed in the broker's pod, with its message and the name of its reason. */
 export function refusedInPod({ title }: Pick<ClusterAdmin, 'title'>, stderr: string): UserError {
   const [, text = '', code] = /^(?:sealane: )?(.*?)(?:\nreason: (\w+))?$/s.exec(stderr.trim()) ?? []
   const reason = knownReason(code)
   return new UserError(`the broker of ${title} says: ${text}`, reason === undefined ? {} : { reason })
 }
 
-// The members that a broker on a cluster knows: the same commands, in its pod.
+// The members of a broker in a cluster, through the same commands in its pod.
 
-/** The part of the broker's store that is about members. */
+/** The operations of the broker's store on members. */
 export type Members = Pick<BrokerStore, 'members' | 'evict' | 'changeQuota' | 'waiting' | 'accept' | 'refuse'> & {
   rekey(init: RekeyInit): Promise<{ readonly id: string; readonly text: string; readonly expiresAtMs: number }>
 }
@@ -150,7 +152,7 @@ export function podMembers(ask: AskBroker): Members {
     },
     waiting: async () =>
       (await askForJson<{ readonly items: WaitingSummary[] }>(ask, ['cluster', 'waiting'], { looks: true })).items.map(
-        // A broker of an earlier release knows joins alone, and does not say so.
+        // A broker of an earlier release has only join requests and does not report `what`.
         (row) => ({ ...row, what: (row as Partial<WaitingSummary>).what ?? 'join' }),
       ),
     accept: (init) => askForJson<Answer>(ask, answerWords('accept', init)),
@@ -167,9 +169,9 @@ function answerWords(verb: 'accept' | 'refuse', { cluster, fingerprint }: Answer
   return ['cluster', verb, cluster, ...(fingerprint === undefined ? [] : ['--fingerprint', fingerprint])]
 }
 
-// The tokens of a broker that runs on a cluster: the same commands, in its pod.
+// The tokens of a broker in a cluster, through the same commands in its pod.
 
-/** What can be done with tokens over any distance. */
+/** The operations on tokens, for a local broker or one in a cluster. */
 export interface Tokens {
   create(init: TokenInit): Promise<{
     readonly id: string
@@ -188,7 +190,7 @@ export function withPodTokens<T>(
   return withPodBroker(target, context, (ask) => work(podTokens(ask)))
 }
 
-/** A token, as it is printed. */
+/** A token in the JSON output of the command. */
 export interface MadeToken {
   readonly id: string
   readonly token: string
@@ -214,9 +216,9 @@ export function podTokens(ask: AskBroker): Tokens {
   }
 }
 
-// The clustersets of a broker that runs on a cluster: the same commands, in its pod.
+// The clustersets of a broker in a cluster, through the same commands in its pod.
 
-/** What can be done with them over any distance. */
+/** The operations on clustersets, for a local broker or one in a cluster. */
 export interface Clustersets {
   list(): Promise<ClustersetSummary[]>
   create(init: CreateClustersetInit): Promise<Created>
@@ -225,7 +227,7 @@ export interface Clustersets {
 
 export interface Created extends ClustersetSummary {
   readonly repeated: boolean
-  /** A broker has opened it: tokens can be made. */
+  /** True if a broker has opened the clusterset, so that tokens can be created. */
   readonly opened: boolean
 }
 
@@ -237,7 +239,7 @@ export function podClustersets(ask: AskBroker): Clustersets {
       try {
         return (await askForJson<{ readonly items: ClustersetSummary[] }>(ask, words)).items
       } catch (error) {
-        // A broker of an earlier release has its own, and no other.
+        // A broker of an earlier release has only its own clusterset.
         if (error instanceof UserError && /unknown command/.test(error.message)) return []
         throw error
       }
@@ -257,7 +259,7 @@ export function podClustersets(ask: AskBroker): Clustersets {
   }
 }
 
-// The certificate authority of a broker that runs on a cluster: the same commands, in its pod.
+// The certificate authority of a broker in a cluster, through the same commands in its pod.
 
 export type Authority = Omit<AuthorityStore, 'close'>
 
@@ -269,7 +271,7 @@ export function withPodAuthority<T>(
   return withPodBroker(target, context, (ask) => work(podAuthority(ask)))
 }
 
-/** Throws what askForJson() throws. A file is one in the pod. */
+/** Throws what askForJson() throws. File names refer to files in the pod. */
 export function podAuthority(ask: AskBroker): Authority {
   const step = (...words: string[]): Promise<AuthorityStep> =>
     askForJson<AuthorityStep>(ask, ['broker', 'ca', ...words])
@@ -284,15 +286,17 @@ export function podAuthority(ask: AskBroker): Authority {
   }
 }
 
-// The pods of a broker on a cluster.
+// Finds the pods of a broker in a cluster.
 
-/** A pod of the broker that is ready. Throws UserError when there is none; `flags` name the cluster in it. */
+/**
+ * A pod of the broker that is ready. Throws UserError if there is none; `flags` identify the cluster in the message.
+ */
 export async function brokerPod(...args: Parameters<typeof brokerPods>): Promise<string> {
   const [first] = await brokerPods(...args)
   return first
 }
 
-/** All that are ready, those that are being deleted last. Throws what brokerPod() throws. */
+/** All pods that are ready, with those that are being deleted last. Throws what brokerPod() throws. */
 export async function brokerPods(
   admin: Pick<ClusterAdmin, 'title' | 'list'>,
   { namespace, flags }: { readonly namespace: string; readonly flags: string },

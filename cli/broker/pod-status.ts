@@ -1,4 +1,4 @@
-/** How a broker on a cluster is: what its pods are, and what one of them says of all. */
+/** The status of a broker in a cluster: the state of its pods, and the report of one of them. */
 import type { BrokerStatus, StatusProblem } from '../../compose/broker/broker.ts'
 import { DEFAULT_VALUES, type ManifestObject } from '../../install/values/values.ts'
 import { refOf } from '../../kubeapi/kube/kube.ts'
@@ -12,10 +12,10 @@ import { STATE } from './pod-broker.ts'
 type Admin = Pick<ClusterAdmin, 'title' | 'get' | 'list' | 'exec'>
 
 const { namespace } = DEFAULT_VALUES.broker
-/** Long enough for a store that does not answer, which the command in the pod says itself. */
+/** Long enough that the command in the pod itself can report a store that does not answer. */
 const ASK_MS = 60_000
 
-/** `flags` name the cluster in what is advised. Throws UserError where no broker is installed. */
+/** `flags` identify the cluster in hints. Throws UserError if no broker is installed. */
 export async function podStatus(
   admin: Admin,
   flags: string,
@@ -33,7 +33,7 @@ export async function podStatus(
   const asked = await askOne(admin, brokers, signal)
   const problems = [
     ...partProblems('broker', broker, 1),
-    // Of a store without majority the broker says more.
+    // The broker itself reports more about a store without a majority.
     ...(members === undefined ? [] : partProblems('etcd', members, Math.floor(members.wanted / 2) + 1)),
     ...(asked.status?.problems ?? []),
     ...asked.problems,
@@ -64,7 +64,9 @@ interface PodAnswer {
   readonly problems: readonly StatusProblem[]
 }
 
-/** One that is ready, or one that runs: it knows what it lacks. */
+/**
+ * Asks a pod that is ready, else one that runs, because a running broker knows what prevents it from becoming ready.
+ */
 async function askOne(admin: Admin, pods: readonly ManifestObject[], signal: AbortSignal): Promise<PodAnswer> {
   const runs = ({ status }: ManifestObject): boolean =>
     (status as { readonly phase?: string } | undefined)?.phase === 'Running'

@@ -1,4 +1,4 @@
-/** Quotas of members as people write and read them. Pure. */
+/** Parses and prints the quotas of members. Pure. */
 import type { Command } from 'commander'
 import type { MemberSummary } from '../../compose/broker/broker.ts'
 import { DEFAULT_MAX_MEMBERS, MOST_MEMBERS } from '../../model/addresses/addresses.ts'
@@ -8,7 +8,7 @@ import { parsed, quoted } from '../context/context.ts'
 
 const UNITS = ['', 'Ki', 'Mi', 'Gi'] as const
 
-/** Takes a whole number, of bytes also with Ki, Mi or Gi. Throws UserError that names the flag. */
+/** Parses a whole number; for bytes also with the suffix Ki, Mi or Gi. Throws UserError, which names the flag. */
 export function parseQuota(flag: string, field: QuotaField): (text: string) => number {
   const { min, max } = QUOTA_BOUNDS[field]
   return (text) => {
@@ -20,7 +20,7 @@ export function parseQuota(flag: string, field: QuotaField): (text: string) => n
   }
 }
 
-/** As parseQuota(); `default`: as for all members. */
+/** Like parseQuota(), and also accepts `default`, which restores the limit of all members. */
 export function parseOwnQuota(flag: string, field: QuotaField): (text: string) => number | 'default' {
   const parse = parseQuota(flag, field)
   return (text) => {
@@ -34,7 +34,10 @@ export function parseOwnQuota(flag: string, field: QuotaField): (text: string) =
   }
 }
 
-/** Bytes with the largest unit that leaves a whole number, or one digit behind the point. */
+/**
+ * Formats bytes with the largest unit in which the value is at least 1, with one decimal place if it is not a whole
+ * number.
+ */
 export function quotaText(field: QuotaField, value: number): string {
   if (field !== 'bytes') return String(value)
   const power = Math.min(UNITS.length - 1, value < 1 ? 0 : Math.floor(Math.log2(value) / 10))
@@ -42,7 +45,7 @@ export function quotaText(field: QuotaField, value: number): string {
   return `${Number.isInteger(scaled) ? scaled : scaled.toFixed(1)}${UNITS[power]}`
 }
 
-/** `12/50000`; of a broker of an earlier release what it says. */
+/** `12/50000`. For a broker of an earlier release without the limit. */
 export function recordsCell({ records, quota }: MemberSummary): string {
   const limit = (quota as MemberSummary['quota'] | undefined)?.limit.records
   return limit === undefined ? String(records) : `${records}/${limit}`
@@ -55,12 +58,12 @@ export function bytesCell(row: MemberSummary): string {
   return `${quotaText('bytes', quota.used.bytes)}/${quotaText('bytes', quota.limit.bytes)}`
 }
 
-/** What has no use that is kept. */
+/** The limit alone, for quotas whose use is not recorded. */
 export function limitCell(field: 'changes' | 'streams'): (row: MemberSummary) => string {
   return ({ quota }) => String((quota as MemberSummary['quota'] | undefined)?.limit[field] ?? '-')
 }
 
-/** A line about each member that has no room for new exports. */
+/** One line about each quota of the member that leaves no room for new exports. */
 export function fullRemarks({ id, quota }: MemberSummary): string[] {
   const known = quota as MemberSummary['quota'] | undefined
   if (known === undefined) return []
@@ -73,7 +76,7 @@ export function fullRemarks({ id, quota }: MemberSummary): string[] {
   )
 }
 
-/** A line for each limit of a member, with its use where that is known. */
+/** One line about each limit of a member, with its current use if it is recorded. */
 export function quotaLines({ quota }: MemberSummary): string {
   const { limit, used, own } = quota
   const lines = QUOTA_FIELDS.map((field) => {
@@ -84,7 +87,7 @@ export function quotaLines({ quota }: MemberSummary): string {
   return lines.join('')
 }
 
-// The flags of `sealane broker serve` that limit each member, and how many there are.
+// The options of `sealane broker serve` that limit each member and the number of members.
 
 const FLAGS: readonly (readonly [field: QuotaField, value: string, help: string])[] = [
   ['records', '<count>', 'records that a member may publish'],
@@ -93,7 +96,7 @@ const FLAGS: readonly (readonly [field: QuotaField, value: string, help: string]
   ['streams', '<count>', 'streams that a member has open at once'],
 ]
 
-/** They hold for each member that "sealane cluster quota" gives no other. */
+/** These limits apply to each member for which "sealane cluster quota" sets no other. */
 export function addQuotaOptions(serve: Command): Command {
   for (const [field, value, help] of FLAGS) {
     const standard = quotaText(field, DEFAULT_MEMBER_QUOTA[field])

@@ -1,4 +1,4 @@
-/** The command lines of backup and restore: of the broker on this machine, or of one in a cluster. */
+/** The command lines of backup and restore, for the broker on this machine or one in a cluster. */
 import { randomBytes } from 'node:crypto'
 import { createReadStream, existsSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
@@ -15,12 +15,12 @@ import type { PodBackupInit } from './pod-backup.ts'
 interface WhichBroker {
   readonly kube: KubeTarget | undefined
   readonly state: string
-  /** Absent: the broker's own. */
+  /** Undefined for the broker's own clusterset. */
   readonly clusterset?: string | undefined
   readonly timeout: number
 }
 
-/** Throws UserError, StateError, or what the cluster says. */
+/** Throws UserError, StateError, or the error of the cluster. */
 export async function runBackup(
   { kube, output: given, force, ...which }: WhichBroker & { readonly output?: string; readonly force: boolean },
   context: CommandContext,
@@ -41,7 +41,7 @@ export async function runBackup(
   context.output.remark('keep it as you keep a key: who has it can let any cluster in\n')
 }
 
-/** On standard error: what was asked for is done. */
+/** Prints warnings on stderr, because the command itself has succeeded. */
 function warnTo({ output }: CommandContext): (text: string) => void {
   return (text) => output.remark(`${WARNING}${text}\n`)
 }
@@ -50,7 +50,7 @@ function timeText(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d+/, '').replaceAll(':', '')
 }
 
-/** For the reader at the other end of this process's standard output. */
+/** Writes the backup to stdout, for the process at the other end of the pipe. */
 export async function backupToStdout(which: WhichClusterset, context: CommandContext): Promise<void> {
   const state = await stateOf(which)
   await withTemporary(state, async (file) => {
@@ -59,7 +59,10 @@ export async function backupToStdout(which: WhichClusterset, context: CommandCon
   })
 }
 
-/** In the broker's own folder: nobody else reads it, and there is room for what is as large as the state. */
+/**
+ * The file is in the broker's own directory, which no other user can read and which has room for a file as large as the
+ * state.
+ */
 async function withTemporary(state: string, work: (file: string) => Promise<void>): Promise<void> {
   const file = join(state, `.backup.${randomBytes(6).toString('hex')}`)
   try {
@@ -72,11 +75,11 @@ async function withTemporary(state: string, work: (file: string) => Promise<void
 export interface RunRestoreOptions extends WhichBroker {
   readonly force: boolean
   readonly atNextStart: boolean
-  /** `file` is `-`, and standard input is what framed() gives. */
+  /** `file` is `-`, and stdin has the output of framed(). */
   readonly framed: boolean
 }
 
-/** Throws UserError, StateError, or what the cluster says. */
+/** Throws UserError, StateError, or the error of the cluster. */
 export async function runRestore(file: string, options: RunRestoreOptions, context: CommandContext): Promise<void> {
   const { kube, force, atNextStart } = options
   const state = kube === undefined ? await stateOf(options) : options.state
@@ -87,7 +90,7 @@ export async function runRestore(file: string, options: RunRestoreOptions, conte
       report(await restoreState(state, received, { force, atNextStart, warn }), context)
     })
   }
-  // SQLite would say that it cannot be written.
+  // For a missing file, SQLite would only report that it cannot open the database.
   if (!existsSync(file)) {
     throw new UserError(`${file}: no such file`, { hint: 'name a file that sealane broker backup has written' })
   }

@@ -1,4 +1,4 @@
-/** The command line of `broker verify`: of the broker on this machine, of one in a cluster, or of a backup. */
+/** The command line of `broker verify`, for the broker on this machine, one in a cluster, or a backup. */
 import { existsSync } from 'node:fs'
 import { DEFAULT_VALUES } from '../../install/values/values.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
@@ -18,7 +18,7 @@ import { clustersetWords, stateOf } from './which-clusterset.ts'
 export interface RunVerifyOptions {
   readonly kube: KubeTarget | undefined
   readonly state: string
-  /** Absent: the broker's own. */
+  /** Undefined for the broker's own clusterset. */
   readonly clusterset?: string | undefined
   readonly backup?: string
   readonly output: OutputFormat
@@ -31,7 +31,7 @@ const COLUMNS: readonly Column<Finding>[] = [
   { title: 'WHAT', cell: ({ text }) => text },
 ]
 
-/** Throws UserError (StateInconsistent) after it has printed what is wrong, and what opening the store throws. */
+/** Throws UserError (StateInconsistent) after it has printed the problems, and the errors of opening the store. */
 export async function runVerify(options: RunVerifyOptions, context: CommandContext): Promise<void> {
   const { kube, backup } = options
   if (backup !== undefined && !existsSync(backup))
@@ -57,7 +57,7 @@ function textOf(verified: Verified): string {
   return `nothing is wrong: ${whose}, ${members} members, ${records} records, ${rows} rows; revision ${revision} of epoch ${epoch}\n`
 }
 
-/** The same command in the broker's pod: what is wrong there makes it fail, and is what was asked for. */
+/** Runs the same command in the broker's pod. That command fails if it finds problems, but its output is still used. */
 async function inPod(
   kube: KubeTarget,
   { timeout, clusterset }: RunVerifyOptions,

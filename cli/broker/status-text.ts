@@ -1,17 +1,17 @@
-/** How a broker is, for people. Pure. */
+/** Formats the status of a broker for people. Pure. */
 import type { BrokerStatus, StatusProblem } from '../../compose/broker/broker.ts'
 import { renderTable } from '../context/context.ts'
 
-/** Pods of one part, as the cluster has them. */
+/** The pods of one part, as the cluster reports them. */
 export interface PartPods {
   readonly wanted: number
   readonly ready: number
-  /** That are not ready, and why. */
+  /** The reasons why pods are not ready. */
   readonly troubles: readonly string[]
 }
 
 export interface ShownStatus extends Pick<BrokerStatus, 'health' | 'problems'> {
-  /** Undefined: no broker could be asked. */
+  /** Undefined if no broker could be asked. */
   readonly broker?: BrokerStatus
   readonly pods?: { readonly broker: PartPods; readonly etcd?: PartPods }
 }

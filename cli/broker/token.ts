@@ -1,4 +1,4 @@
-/** Tokens of `sealane token create`: printed, kept in a file, read again. */
+/** Prints the tokens of `sealane token create`, writes them to a file and reads them again. */
 import { open, readFile, rm } from 'node:fs/promises'
 import { type Readable, addAbortSignal } from 'node:stream'
 import { UserError } from '../../runtime/runtime.ts'
@@ -7,27 +7,27 @@ import { type KubeTarget, quoted, shellWord } from '../context/context.ts'
 export interface TokenText {
   /** Lines for a shell. */
   readonly answer: string
-  /** For a person; empty where nothing is left open. */
+  /** A remark for people. Empty if the lines are complete. */
   readonly remark: string
 }
 
 export interface TokenTextInit {
   readonly token: string
-  /** Of the broker; undefined: it is on this machine, and so sites join. */
+  /** The cluster of the broker. Undefined if the broker is on this machine; then the lines are for plain sites. */
   readonly broker: KubeTarget | undefined
-  /** Contexts of the broker's kubeconfig, but for its own. */
+  /** The contexts of the broker's kubeconfig except its own. */
   readonly others: readonly string[]
   /** The only cluster that may use the token. */
   readonly cluster: string | undefined
-  /** Has the token already: only the line that joins is printed. */
+  /** The file that already contains the token. Then only the line with the join is printed. */
   readonly file?: string | undefined
 }
 
 const FILE = 'token.txt'
-/** Says itself what is meant where it is pasted as it is: no kubeconfig has it. */
+/** A placeholder that explains itself if it is pasted unchanged: no kubeconfig has a context of this name. */
 const PLACE = 'CONTEXT'
 
-/** What `sealane token create` prints: lines to paste, that keep the token out of the process list. Pure. */
+/** The output of `sealane token create`: lines to paste that keep the token out of the process list. Pure. */
 export function tokenText({ token, broker, others, cluster, file: written }: TokenTextInit): TokenText {
   const write = written === undefined ? `(umask 077; rm -f ${FILE}; cat > ${FILE}) <<'EOF'\n${token}\nEOF\n` : ''
   const from = `--token-file ${shellWord(written ?? FILE)}`
@@ -43,7 +43,7 @@ export function tokenText({ token, broker, others, cluster, file: written }: Tok
   return { answer, remark: `${PLACE} is the kubeconfig's context of the cluster that joins${list}\n` }
 }
 
-// Where a join token comes from: the command line, a file, standard input, or the environment. Never into a log.
+// Reads a join token from the command line, a file, stdin or the environment. It is never logged.
 
 export interface TokenOptions {
   readonly token?: string
@@ -56,10 +56,10 @@ interface TokenSources {
   readonly signal: AbortSignal
 }
 
-/** Far more than a token has. */
+/** The maximum number of characters read from stdin, far more than a token has. */
 const MAX_INPUT = 65_536
 
-/** Throws UserError: exit code 2 where none or two are given, 1 where it cannot be read. */
+/** Throws UserError: with exit code 2 if there is no token or more than one, with 1 if the token cannot be read. */
 export async function readTokenText(options: TokenOptions, { env, stdin, signal }: TokenSources): Promise<string> {
   const { token, tokenFile } = options
   if (token !== undefined && tokenFile !== undefined) {
@@ -105,11 +105,12 @@ function notEmpty(source: string, text: string): string {
   return text
 }
 
-// The file that `sealane token create --out` writes: a new one, that its owner alone reads.
+// The file that `sealane token create --out` writes: a new file that only its owner can read.
 
 /**
- * Makes the file before there is a token, so that none is made in vain; it is gone again where `make` or the writing
- * fails. Gives what `make` gave. Throws UserError where the file exists or cannot be made, and what `make` throws.
+ * Creates the file before the token, so that no token is created in vain. Deletes the file again if `make` or the
+ * writing fails. Returns the result of `make`. Throws UserError if the file exists or cannot be created, and what
+ * `make` throws.
  */
 export async function writeTokenFile<T extends { readonly text: string }>(
   file: string,

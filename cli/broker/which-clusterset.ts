@@ -1,25 +1,25 @@
-/** `--clusterset`: which clusterset of a broker a command is about. */
+/** `--clusterset`: selects the clusterset of a broker that a command is about. */
 
 export interface WhichClusterset {
   readonly state: string
-  /** Absent: the broker's own. */
+  /** Undefined for the broker's own clusterset. */
   readonly clusterset?: string | undefined
 }
 
-/** The state directory of the clusterset. Throws RefusedError where the broker has none of this name. */
+/** The state directory of the clusterset. Throws RefusedError if the broker has no clusterset of this name. */
 export async function stateOf({ state, clusterset }: WhichClusterset): Promise<string> {
   if (clusterset === undefined) return state
-  // It brings the broker's database along.
+  // Loaded on demand, because this loads the broker's database.
   const { clustersetState } = await import('../../compose/broker/clustersets.ts')
   return clustersetState(state, clusterset)
 }
 
-/** The same, for a command that somebody types. */
+/** The --clusterset option, for a command that the user types. */
 export function clustersetFlag(clusterset: string | undefined): string {
   return clusterset === undefined ? '' : ` --clusterset ${clusterset}`
 }
 
-/** The same, for a command in the broker's pod. */
+/** The --clusterset option, for a command in the broker's pod. */
 export function clustersetWords(clusterset: string | undefined): readonly string[] {
   return clusterset === undefined ? [] : ['--clusterset', clusterset]
 }

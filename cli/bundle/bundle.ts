@@ -1,3 +1,3 @@
-/** Bundles for support: what is let out, and how they are read. */
+/** Support bundles: what they may contain, and how they are written and read. */
 export { gather } from './gather.ts'
 export { readBundle } from './read-bundle.ts'

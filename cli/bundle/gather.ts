@@ -1,4 +1,4 @@
-/** Opens the cluster or site, asks it everything at once, and writes the bundle. */
+/** Opens a cluster or site, asks all questions at once, and writes the answers into a bundle. */
 import { Buffer } from 'node:buffer'
 import { writeFile } from 'node:fs/promises'
 import { release } from 'node:os'
@@ -11,20 +11,20 @@ import type { CommandContext, Target } from '../context/context.ts'
 import { type BundleItem, type Collected, type Missing, ROOT, collect } from './items.ts'
 import { packTar } from './tar.ts'
 
-// Writes what was collected as one file, for its owner alone.
+// Writes the answers into one file that only its owner can read.
 
 const BUNDLE_FORMAT = 1
 
 interface BundleFile {
   readonly file: string
-  /** Also where there is a file of that name. */
+  /** Replaces an existing file. */
   readonly force: boolean
-  /** What was looked at. */
+  /** The name of the cluster or site. */
   readonly target: string
   readonly at: Date
 }
 
-/** Gives the size of the file. Throws UserError where it exists or cannot be written. */
+/** Returns the size of the file. Throws UserError if the file exists or cannot be written. */
 async function writeBundle({ files, missing }: Collected, { file, force, target, at }: BundleFile): Promise<number> {
   const about = {
     format: BUNDLE_FORMAT,
@@ -45,11 +45,11 @@ export interface GatherInit extends Target {
   readonly file: string
   readonly force: boolean
   readonly at: Date
-  /** Of a site: status pages on this machine. */
+  /** The status pages on this machine, for a site. */
   readonly pages: readonly string[]
-  /** Of a site: files of logs. */
+  /** The log files, for a site. */
   readonly logs: readonly string[]
-  /** For each item, in milliseconds. */
+  /** The time limit of each item, in milliseconds. */
   readonly timeout: number
 }
 
@@ -59,7 +59,7 @@ export interface Gathered {
   readonly missing: readonly Missing[]
 }
 
-/** Throws UserError where nothing can be asked, or the file cannot be written. */
+/** Throws UserError if the target cannot be opened or the file cannot be written. */
 export async function gather(init: GatherInit, context: CommandContext): Promise<Gathered> {
   const write = async (target: string, items: readonly BundleItem[]): Promise<Gathered> => {
     const collected = await collect(items, context.signal)

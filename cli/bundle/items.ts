@@ -1,4 +1,4 @@
-/** What a bundle is made of: each item has a size, a time and a fate of its own. */
+/** The items of a bundle. Each has its own size limit and time limit, and fails on its own. */
 import { Buffer } from 'node:buffer'
 import type { FactSet } from '../../explain/facts/facts.ts'
 import { printable } from '../../model/model.ts'
@@ -9,11 +9,11 @@ import { type Allowed, type AllowedFields, LEFT_OUT, factsLetOut, fields, letOut
 import { Redactor } from './redactor.ts'
 import { type TarFile, isTarName } from './tar.ts'
 
-// What a bundle lets out of logs and metrics, line by line.
+// Filters logs and metrics for a bundle, line by line.
 
 const ERROR = fields('type message code')
 
-/** What our own lines are about. A key that is not here goes out without its value. */
+/** The fields of Sealane's own log lines. A key that is not in this list is kept without its value. */
 export const LOG_FIELDS: AllowedFields = fields(
   'time level component msg reason why ' +
     'accepted address advice audit authority batch before by cause cidrs cluster clusters clusterset code command ' +
@@ -23,18 +23,18 @@ export const LOG_FIELDS: AllowedFields = fields(
     'revision said seconds serial services signal sockets subject takenAt text to todo until upstream used what',
   { error: 'plain' },
 )
-/** As pino has the errors of programmers and of Node. */
+/** With the fields in which pino writes unexpected errors. */
 const WITH_ERRORS: AllowedFields = { ...LOG_FIELDS, err: { ...ERROR, cause: ERROR }, cause: ERROR }
 
-/** Of journald, before the line of ours: `2026-11-26T10:00:00+0000 host sealane[7]: `. */
+/** A line with an optional prefix of journald, such as `2026-11-26T10:00:00+0000 host sealane[7]: `. */
 const LINE = /^([^{]{0,200})(\{.*\})\s*$/
 
-/** Our lines by the list above; what others write, such as a stack, by the patterns alone. */
+/** Filters Sealane's own lines by the list above. Other lines, such as a stack trace, are only redacted by patterns. */
 function logLetOut(text: string, redactor: Redactor): string {
   const out: string[] = []
   let foreign: string[] = []
   const flush = (): void => {
-    // Together: a certificate is many lines.
+    // These lines are redacted together, because a certificate has several lines.
     if (foreign.length > 0) out.push(redactor.text(foreign.join('\n')))
     foreign = []
   }
@@ -64,7 +64,7 @@ function fieldsIn(json: string): Readonly<Record<string, unknown>> | undefined {
 
 const OUR_METRIC = /^(# (HELP|TYPE) )?(sealane|process|nodejs)_/
 
-/** Another program may answer there. */
+/** Drops lines that are not Sealane's, because another program may answer at the address. */
 function metricsLetOut(text: string, redactor: Redactor): string {
   const lines = text.split('\n')
   const ours = lines.filter((line) => OUR_METRIC.test(line))
@@ -72,7 +72,7 @@ function metricsLetOut(text: string, redactor: Redactor): string {
   return `${others === 0 ? '' : `# ${LEFT_OUT}: ${others} lines\n`}${ours.map((line) => metricLine(line, redactor)).join('\n')}\n`
 }
 
-/** Values of labels are escaped. */
+/** The values of labels are escaped. */
 function metricLine(line: string, redactor: Redactor): string {
   if (line.startsWith('#')) return redactor.text(line)
   return line.replace(/(\w+)=("(?:[^"\\]|\\.)*")/g, (_all: string, label: string, quoted: string) => {
@@ -84,16 +84,22 @@ function metricLine(line: string, redactor: Redactor): string {
 }
 
 export interface BundleItem {
-  /** Its file in the bundle, in the folder ROOT: `plans/127.0.0.1:9471.txt`. */
+  /** Its file in the bundle, below ROOT: `plans/127.0.0.1:9471.txt`. */
   readonly name: string
   readonly ms: number
   readonly maxBytes: number
-  /** Of a text that is too long: logs keep their end, the others their beginning. What is no text is left out whole. */
+  /**
+   * The part of a too long text that is kept: logs keep their end, other texts their beginning. If undefined, a too
+   * long item is left out.
+   */
   readonly keeps?: 'beginning' | 'end'
   readonly ask: (signal: AbortSignal) => Promise<Answer>
 }
 
-/** By what it is, it is let out: `items` of a kind by its fields, `json` by those of `allowed`, or by patterns alone. */
+/**
+ * The type of an answer determines its filter: `items` are filtered by the fields of their kind, `json` by `allowed`,
+ * and everything else by patterns alone.
+ */
 export type Answer =
   | { readonly text: string }
   | { readonly log: string }
@@ -112,13 +118,13 @@ export interface Collected {
   readonly missing: readonly Missing[]
 }
 
-/** So that who unpacks it has one folder. */
+/** All files are in this directory of the archive. */
 export const ROOT = 'sealane-gather/'
 
-/** Of everything, before it is packed. */
+/** The maximum size of all files before compression. */
 const MAX_TOTAL = 96 << 20
 
-/** All are asked at once. Rejects only after the signal. */
+/** Asks all questions at once. Rejects only after the signal. */
 export async function collect(items: readonly BundleItem[], signal: AbortSignal): Promise<Collected> {
   const redactor = new Redactor()
   const answers = await Promise.all(items.map(async (item) => ({ item, answer: await answerOf(item, signal) })))
@@ -143,10 +149,12 @@ export async function collect(items: readonly BundleItem[], signal: AbortSignal)
   return { files, missing: missing.map(({ item, why }) => ({ item, why: redactor.finish(why) })) }
 }
 
-/** What is left of an answer, before all answers have been looked at. */
+/** A filtered answer, before the secrets from all answers are known. */
 type LetOut = { readonly text: string } | { readonly value: unknown }
 
-/** Patterns come first: of a secret in what is left out, they learn what to look for elsewhere. */
+/**
+ * Patterns are applied before fields are dropped, so that a secret in a dropped field is still recognized elsewhere.
+ */
 function letOutOf(answer: Answer, redactor: Redactor): LetOut {
   if ('text' in answer) return { text: redactor.text(answer.text) }
   if ('log' in answer) return { text: logLetOut(answer.log, redactor) }
@@ -184,7 +192,7 @@ async function answerOf(item: BundleItem, signal: AbortSignal): Promise<Answer |
   }
 }
 
-/** Undefined: what is too long cannot be cut. */
+/** Undefined if the content is too long and cannot be cut. */
 function bounded({ maxBytes, keeps }: BundleItem, content: Buffer): Buffer | undefined {
   if (content.length <= maxBytes) return content
   if (keeps === undefined) return undefined
@@ -193,11 +201,11 @@ function bounded({ maxBytes, keeps }: BundleItem, content: Buffer): Buffer | und
   return Buffer.concat([note, content.subarray(0, maxBytes)])
 }
 
-/** The facts that `sealane status` reads, kept for later. */
+/** The facts that `sealane status` reads. */
 export function factsItem(ms: number, gather: () => Promise<FactSet>): BundleItem {
   return { name: FACTS_FILE, ms, maxBytes: MAX_FACTS, ask: async () => ({ facts: await gather() }) }
 }
 
-/** Where they are in a bundle. */
+/** The name of the file with the facts. */
 export const FACTS_FILE = 'facts.json'
 export const MAX_FACTS = 48 << 20

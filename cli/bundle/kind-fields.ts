@@ -1,20 +1,22 @@
 /**
- * What a bundle lets out of objects: for each kind the fields that checks and people who help read. A field that is not
- * here is left out, and so is all of a kind that is not here but its name. Of our own kinds the schema says it.
+ * The fields of objects that a bundle contains: for each kind those that the checks and support need. Other fields are
+ * left out. Of a kind that is not listed only the name is kept. The fields of Sealane's own kinds come from their
+ * schemas.
  */
 import { type Fact, type FactSet, type FieldSchema, probeSchema, reportSchema } from '../../explain/facts/facts.ts'
 import { OWN_CRDS, SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/crds.ts'
 import { SITE_KEY } from '../../install/values/values.ts'
 import { formatYaml, parseYaml } from '../../kubeapi/kubeapi.ts'
 
-// Lets out of a value what a list names, and says of the rest that there is more. Pure.
+// Keeps the fields of a value that a list names, and marks the others as left out. Pure.
 
-/** Stands where something was that no list names. */
+/** Replaces a value that no list names. */
 export const LEFT_OUT = '<left out>'
 
 /**
- * What may go out of a value; in a list, of each item. `plain`: a text, a number or a flag. `map`: plain values under
- * whatever names. Fields: those that are named, each as it says. A function decides by the other fields beside.
+ * What is kept of a value, or of each item of a list. `plain`: a string, a number or a boolean. `map`: plain values
+ * under any names. AllowedFields: the named fields, each by its own rule. A function chooses the rule by the value's
+ * other fields.
  */
 export type Allowed = 'plain' | 'map' | AllowedFields | ((fields: Fields) => AllowedFields)
 export interface AllowedFields {
@@ -23,12 +25,12 @@ export interface AllowedFields {
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** What has another form than the list says is left out too. */
+/** A value whose type differs from the rule is left out too. */
 export function letOut(value: unknown, allowed: Allowed | undefined): unknown {
   return kept(value, allowed, false)
 }
 
-/** The same for what a program reads again: a field that no list names is absent, as to a reader that does not know it. */
+/** For values that a program reads again: a field that no list names is absent instead of marked. */
 function letOutForReaders(value: unknown, allowed: Allowed | undefined): unknown {
   return kept(value, allowed, true)
 }
@@ -50,7 +52,7 @@ function kept(value: unknown, allowed: Allowed | undefined, omits: boolean): unk
   )
 }
 
-/** `fields('name port', { more: 'map' })`: plain ones by their names. */
+/** `fields('name port', { more: 'map' })`: plain fields by name, and others with a rule. */
 export function fields(names: string, others: AllowedFields = {}): AllowedFields {
   return { ...plain(names.split(' ')), ...others }
 }
@@ -73,7 +75,7 @@ function ownOf(allowed: AllowedFields, key: string): Allowed | undefined {
   return Object.hasOwn(allowed, key) ? allowed[key] : undefined
 }
 
-/** Others write what they want into annotations, whole objects too. */
+/** Only these annotations are kept, because other tools write any content into annotations, including whole objects. */
 const READ_ANNOTATIONS =
   /^([a-z-]+\.)*(sealane\.io|multicluster\.(x-)?k(8s|ubernetes)\.io)\/|^deployment\.kubernetes\.io\/revision$/
 const annotations = (all: Fields): AllowedFields =>
@@ -110,7 +112,7 @@ const CONTAINER = fields('name image imagePullPolicy restartPolicy', {
   ),
 })
 const OUR_CONTAINERS = /^(agent|gateway|routeagent|dns|broker)$/
-/** Whose words are ours; the pattern takes out what follows the flag of a secret. */
+/** The arguments of Sealane's own containers are kept; a pattern redacts the value after the flag of a secret. */
 const containers = ({ name }: Fields): AllowedFields =>
   typeof name === 'string' && OUR_CONTAINERS.test(name) ? { ...CONTAINER, ...fields('args') } : CONTAINER
 
@@ -213,7 +215,7 @@ const OTHERS: Readonly<Record<string, AllowedFields>> = {
     involvedObject: fields('apiVersion kind name namespace uid fieldPath'),
     source: fields('component host'),
   }),
-  // Of a ConfigMap only what Sealane reads.
+  // Of a ConfigMap only the site file is kept.
   ConfigMap: { data: { [SITE_KEY]: 'plain' } },
 }
 
@@ -227,10 +229,10 @@ const SITE = fields('apiVersion kind', {
   }),
 })
 
-/** A user's: the names alone. */
+/** The user's own annotations: only the names are kept. */
 const EXPORTED = { spec: { exportedLabels: 'map', exportedAnnotations: {} } } as const
 
-/** By kind; `apiVersion`, `kind` and metadata come with each. */
+/** The fields by kind. `apiVersion`, `kind` and metadata are part of each. */
 export const KIND_FIELDS: ReadonlyMap<string, AllowedFields> = new Map(
   [
     ...[...OWN_CRDS, SERVICE_EXPORT, SERVICE_IMPORT].map(({ spec: { names, versions } }) => {
@@ -246,12 +248,12 @@ export const KIND_FIELDS: ReadonlyMap<string, AllowedFields> = new Map(
 
 const OF_ANY_KIND = fields('apiVersion kind', { metadata: fields('name namespace') })
 
-/** What goes out of an object of this kind, which it need not name itself. */
+/** Filters an object of this kind. The object itself need not name its kind. */
 export function objectLetOut(kind: string, object: unknown): unknown {
   return letOut(kind === 'ConfigMap' ? withSettings(object) : object, KIND_FIELDS.get(kind) ?? OF_ANY_KIND)
 }
 
-/** Its site file as YAML has it, with the fields that a site file may have. */
+/** Filters the site file in a ConfigMap by the fields of a site file, and formats it as YAML. */
 function withSettings(object: unknown): unknown {
   const { data, ...others } = (object ?? {}) as { readonly data?: Fields }
   const text = data?.[SITE_KEY]
@@ -266,13 +268,13 @@ function settings(text: string): string {
   }
 }
 
-/** Of `/status` of a part. */
+/** The fields of the `/status` page of a part. */
 export const REPORT_FIELDS = allowedBy(reportSchema()) as AllowedFields
 
-/** Of a fact itself. */
+/** The fields of every fact. */
 const FACT = fields('t kind source at what reason message needed')
 
-/** What a bundle lets out of facts: the objects as their kinds say, of reports and probes what checks read. Pure. */
+/** Filters facts: objects by their kinds, reports and probes by the fields that the checks read. Pure. */
 export function factsLetOut({ format, takenAt, target, facts }: FactSet): unknown {
   return { format, takenAt, target, facts: facts.map(factLetOut) }
 }

@@ -1,6 +1,6 @@
 /**
- * What a bundle has of a Kubernetes cluster: objects, what its parts report, their pages as far as they give them to the
- * API server's proxy, and their logs. All that is needed is to read; Secrets are not asked for.
+ * The items of a bundle about a Kubernetes cluster: objects, the reports of the parts, their pages through the API
+ * server's proxy, and their logs. Needs only read access, and reads no Secrets.
  */
 import { STATUS_PORTS } from '../../install/values/values.ts'
 import { type DynamicClient, KIND_PLACES } from '../../kubeapi/kube/kube.ts'
@@ -46,16 +46,16 @@ const VERSION = fields('major minor gitVersion gitCommit platform goVersion buil
 const MAX_BYTES = 8 << 20
 const MAX_LOG = 1 << 20
 const LOG_LINES = 2000
-/** A cluster of thousands of nodes has as many route agents: more of them say nothing new. */
+/** The maximum number of pods. A cluster with thousands of nodes has as many route agents, which report nothing new. */
 const MOST_PODS = 40
 
-/** Asks for the pods first: they are what else there is to ask. */
+/** Lists the pods first, because further items depend on them. */
 export async function kubeItems(reader: Reader, init: KubeItemsInit): Promise<readonly BundleItem[]> {
   const { title, timeoutMs, signal } = init
   const facts = factsItem(2 * timeoutMs + 1000, () => gatherFacts(title, () => kubeFacts(reader, init)))
   const objects = LISTS.map((place): BundleItem => {
     const ask = async (limited: AbortSignal): Promise<Answer> => ({
-      // Items of a list do not say what they are, and what is let out depends on it.
+      // The items of a list do not contain their kind, which determines how they are filtered.
       ...{ items: await reader.list(place, limited), kind: place.kind },
     })
     return { name: `objects/${place.kind}.json`, ms: timeoutMs, maxBytes: MAX_BYTES, ask }
@@ -77,7 +77,7 @@ interface PodPart {
   readonly containers: readonly string[]
 }
 
-/** None where they cannot be listed: the list itself says why. */
+/** Empty if the pods cannot be listed. The item with the list of pods contains the error. */
 async function podsOf(reader: Reader, ms: number, signal: AbortSignal): Promise<readonly PodPart[]> {
   try {
     const place = { apiVersion: 'v1', kind: 'Pod', ...OURS }
@@ -124,7 +124,7 @@ function pageAnswer(page: string, answer: unknown): Answer {
   return page === 'metrics' ? { metrics: textOf(answer) } : { text: textOf(answer) }
 }
 
-/** A text that is JSON by chance, one line of a log, was read as such. */
+/** The client parses a text that happens to be JSON, such as one line of a log. */
 function textOf(answer: unknown): string {
   return typeof answer === 'string' ? answer : JSON.stringify(answer)
 }

@@ -1,4 +1,6 @@
-/** A bundle that `sealane gather` made, read as `sealane status` reads a cluster. It may be anybody's: all is bounded. */
+/**
+ * Reads a bundle of `sealane gather` in place of a cluster. The file may come from anyone, so all sizes are limited.
+ */
 import { open } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
@@ -10,11 +12,14 @@ import { unpackTar } from './tar.ts'
 const MAX_FILE = 64 << 20
 const MAX_UNPACKED = 128 << 20
 const MAX_FILES = 5000
-/** One list of objects each, and one for each part or question. */
+/** The maximum number of facts: one for each list of objects, part and question. */
 const MAX_FACT_COUNT = 10_000
 const MAX_OBJECTS = 200_000
 
-/** The facts in it, for diagnoseMember(), which checks each. Throws UserError: what is wrong with the file. */
+/**
+ * The facts in the bundle, for diagnoseMember(), which validates each of them. Throws UserError, which says what is
+ * wrong with the file.
+ */
 export async function readBundle(file: string): Promise<unknown> {
   try {
     return factsOf(await unpacked(await contentOf(file)))
@@ -78,7 +83,7 @@ function factsOf(files: ReadonlyMap<string, Buffer>): unknown {
   return value
 }
 
-/** How much there is; what it is, is checked where facts are read. */
+/** Checks only the number of facts and objects. Their content is validated where facts are read. */
 function checkFacts(value: unknown): void {
   const { format, facts } = (typeof value === 'object' && value !== null ? value : {}) as Readonly<
     Record<string, unknown>

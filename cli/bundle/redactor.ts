@@ -1,47 +1,50 @@
 /**
- * The second net for what goes into a bundle, beside the lists of what may. By structure: fields that hold a secret by
- * their name, variables of containers, data of Secrets. By pattern, in every text. What was found once is looked for
- * everywhere in the end, also as base64. Pure.
+ * Redacts secrets in a bundle, as a second safeguard after the lists of allowed fields. By structure: fields with the
+ * name of a secret, variables of containers and the data of Secrets. By pattern, in every text. A secret that was found
+ * once is finally redacted everywhere, also in base64. Pure.
  */
 import { Buffer } from 'node:buffer'
 
-/** Values in a text that have the name of a secret before them: where each ends, in whatever notation. Pure. */
+/** Finds values that follow the name of a secret in a text, and where each ends, in several notations. Pure. */
 
 const WORDS =
   'passwords?|passwd|passphrase|passcode|(?<![a-z])(?:pass|pwd|pw|sig)(?![a-z])|secret|token|(?<![a-z])auths?(?![a-z])|cookie|api[-_]?key|access[-_]?key|account[-_]?key|shared[-_]?key|psk|private[-_]?key|signing[-_]?key|signature|encryption[-_]?key|(?:tls|ssh|ca|client|server)[-_.]key|key[-_]data|credentials?|authorization|bearer'
 const SENSITIVE = new RegExp(WORDS, 'i')
-/** They say where a secret is, or how many there are. */
+/** Names with these endings hold the location or number of secrets. */
 const PLACE = /(files?|names?|ref|path|count|total|ttl|seconds|id|kind|type|policy)$/i
 
-/** Of what stands in brackets. What goes on longer is no value: all of it goes. */
+/**
+ * The maximum length of a value in brackets. If there is no closing bracket within it, the rest of the text is
+ * redacted.
+ */
 const MOST = 8192
 
-/** `"password": `, `db-pass=`, and the same in texts that are escaped. */
+/** `"password": `, `db-pass=`, and the same in escaped texts. */
 const NAME = new RegExp(`([\\w.-]{0,40}(?:${WORDS})[\\w.-]{0,40})(?:\\\\{0,7}["'])?\\s{0,3}[:=][ \\t]{0,8}`, 'gi')
 const FLAG = new RegExp(
   `(--?[\\w-]{0,40}(?:${WORDS})[\\w-]{0,40})(\\s{1,3})(?:(\\\\{0,7}["'])(.{0,${MOST}}?)\\3|([^\\s"'\\\\-][^\\s"']*))`,
   'gi',
 )
-/** `the token x was refused`: by its characters it is no word, and no name of Kubernetes. */
+/** `the token x was refused`: the characters of the value show that it is neither a word nor a name in Kubernetes. */
 const SPOKEN = new RegExp(
   `((?:${WORDS})["']?\\s{1,3}(?:is\\s|was\\s|by\\s)?["']?)(?=[^\\s"',;]*[a-z])(?=[^\\s"',;]*[A-Z])(?=[^\\s"',;]*\\d)([^\\s"',;]{6,})`,
   'gi',
 )
-/** What follows these has parts of its own. */
+/** The values of these headers have several parts, so the whole line is redacted. */
 const WHOLE_LINE = /authorization|cookie/i
 const PLAIN = /^(true|false|null|[\d.]{1,6}|<redacted(-key-\d+)?>|<left out>|\$\(\w+\))$/
 
-/** Whether what has this name is a secret. */
+/** True if a field or flag with this name holds a secret. */
 function isSensitive(key: string): boolean {
   return SENSITIVE.test(key) && !PLACE.test(key)
 }
 
-/** Whether a name says that it is about a secret, and where that is. */
+/** True if a name with the word for a secret says where the secret is. */
 function isPlace(key: string): boolean {
   return PLACE.test(key)
 }
 
-/** The text with each such value as `gone` gives it. */
+/** Replaces each such value by the result of `gone`. */
 function hideNamed(text: string, gone: (value: string) => string): string {
   let out = ''
   let done = 0
@@ -49,7 +52,7 @@ function hideNamed(text: string, gone: (value: string) => string): string {
   for (const { 0: all, 1: key = '', index } of text.matchAll(NAME)) {
     const start = index + all.length
     if (index < done || !isSensitive(key)) continue
-    // Once for each line: all may be one.
+    // Computed once for each line, because the whole text may be one line.
     if (lineEnd < start) lineEnd = endOfLine(text, start)
     const { from, to } = extent(text, { name: index, start, lineEnd, isWholeLine: WHOLE_LINE.test(key) })
     const value = text.slice(from, to)
@@ -65,7 +68,7 @@ function hideNamed(text: string, gone: (value: string) => string): string {
         : whole
     })
     .replace(SPOKEN, (whole: string, before: string, value: string) =>
-      // The flag i makes of each letter both: what it found is looked at again.
+      // The flag `i` makes each of the patterns `[a-z]` and `[A-Z]` match both cases, so the value is checked again.
       /[a-z]/.test(value) && /[A-Z]/.test(value) && !value.includes('<redacted') ? `${before}${gone(value)}` : whole,
     )
 }
@@ -76,7 +79,7 @@ interface Extent {
 }
 
 interface Named {
-  /** Where the name begins, and the value. */
+  /** The offsets of the name and of the value. */
   readonly name: number
   readonly start: number
   readonly lineEnd: number
@@ -95,7 +98,10 @@ function extent(text: string, { name, start, lineEnd, isWholeLine }: Named): Ext
   return { from: start, to: isWholeLine ? lineEnd : start + bareEnd(line) }
 }
 
-/** A quote with as many backslashes as the first one; with none, what is escaped does not end it. */
+/**
+ * Finds a quote with as many backslashes as the opening one. Without backslashes, an escaped quote does not close the
+ * value.
+ */
 function closing(text: string, from: number, escapes: number, quote: string): number | undefined {
   const before = escapes === 0 ? '(?<!\\\\)(?:\\\\\\\\)*' : `(?<!\\\\)\\\\{${escapes}}`
   const end = new RegExp(before + quote, 'g')
@@ -121,7 +127,7 @@ function endOfLine(text: string, start: number): number {
   return end < 0 ? text.length : end
 }
 
-/** Lines that are further in than the name's, and items of a list at the same place. */
+/** The block includes lines with a larger indent than the name, and list items with the same indent. */
 function blockEnd(text: string, name: number, lineEnd: number): number {
   const begin = text.lastIndexOf('\n', name - 1) + 1
   const indent = /^[ \t]*(?:- +)?/.exec(text.slice(begin, name))?.[0].length ?? 0
@@ -136,15 +142,18 @@ function blockEnd(text: string, name: number, lineEnd: number): number {
   return end
 }
 
-/** A character that may end a value does so before a space, another of its kind, and a name with a value. */
+/** A separator ends the value only before a space, the end of the line, or a name with a value. */
 function bareEnd(line: string): number {
   return /[,;}\]"'&]+(?=\s|$|[\w.-]+[=:])|\\+["'n]/.exec(line)?.index ?? line.length
 }
 
-/** Shorter ones are in half of all texts. */
+/** The minimum length of a spelling. Shorter texts occur in many places by chance. */
 const SHORTEST = 8
 
-/** How one secret may be written: as it is, in JSON, in a URL, and inside of base64 at each of its three places. Pure. */
+/**
+ * The ways in which a secret may be written: unchanged, in JSON, in a URL, and within base64 at each of the three
+ * alignments. Pure.
+ */
 export function spellingsOf(secret: string): readonly string[] {
   const encoded = [0, 1, 2].map((before) => insideBase64(secret, before))
   const urlSafe = encoded.map((text) => text.replaceAll('+', '-').replaceAll('/', '_'))
@@ -153,11 +162,14 @@ export function spellingsOf(secret: string): readonly string[] {
 }
 
 function inUrl(secret: string): string {
-  // A half of a character pair has no URL form.
+  // A lone surrogate cannot be encoded for a URL.
   return secret.isWellFormed() ? encodeURIComponent(secret) : secret
 }
 
-/** The characters that do not depend on what stands around it; `before` octets come first. */
+/**
+ * The base64 characters that do not depend on the surrounding octets. `before` is the number of octets that precede the
+ * secret.
+ */
 function insideBase64(secret: string, before: number): string {
   const octets = Buffer.concat([Buffer.alloc(before), Buffer.from(secret)])
   const text = octets.toString('base64').replaceAll('=', '')
@@ -168,14 +180,17 @@ function insideBase64(secret: string, before: number): string {
 
 const REDACTED = '<redacted>'
 
-/** Of any kind: who reads a bundle needs no certificate, and its name may be wrong. Also in one line, with `\n`. */
+/**
+ * PEM blocks of any type, also in one line with `\n`: a reader of the bundle needs no certificate, and the type may be
+ * wrong.
+ */
 const PEM = /-----BEGIN [A-Z0-9 ]{0,40}-----[^]*?(?:-----END [A-Z0-9 ]{0,40}-----|$)/g
 const JOIN_TOKEN = /sealane1\.[\w-]+/g
 const WEB_TOKEN = /eyJ[\w-]{5,}\.[\w-]+\.[\w-]*/g
 const LOGIN = /\b(Bearer|Basic)(\s{1,3})([\w.~+/=-]{4,})/gi
-/** A name before the password stays; a word alone may be a token. */
+/** A user name before the password stays. A single word may be a token, so it is redacted. */
 const URL_LOGIN = /(:\/\/(?:[^\s/@:"']{0,200}:)?)([^\s/@"']{1,500})@/g
-/** Tokens and keys that are known by their beginning, and hashes of passwords. */
+/** Tokens and keys with a known prefix, and password hashes. */
 const KNOWN_FORMS: readonly RegExp[] = [
   /\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
   /\bAIza[\w-]{30,}/g,
@@ -188,16 +203,16 @@ const KNOWN_FORMS: readonly RegExp[] = [
   /(?<=\bIDENTIFIED BY\s{1,3}['"])[^'"]+/gi,
   /(?<=(?:^|\s)(?:-u|--user)\s{1,3}[^\s:"']{1,100}:)[^\s"']+/g,
 ]
-/** Names of images and of commits are no keys. */
+/** Digests of images and hashes of commits are not keys. */
 const HEX = /(?<!sha\d{1,3}:)\b(0x[0-9a-f]{32,}|(?![0-9a-f]{40}\b)[0-9a-f]{32,})\b/gi
-/** A text in JSON, which may have lines. */
+/** A JSON string, which may contain line breaks. */
 const ESCAPED = /(?<!\\)"((?:\\.|[^"\\\n]){0,16384})"/g
 const ENCODED = /[\w+/-]{16,}={0,2}/g
 
-/** Of 32 octets, as WireGuard has them; longer runs are secrets of some other kind, or might be. */
+/** The lengths of encoded keys of 32 octets, such as WireGuard's. Longer runs are, or may be, other secrets. */
 const KEY_LENGTHS = [43, 44, 64, 66]
 const LONG_RUN = 40
-/** Base64 in base64. */
+/** The maximum depth of base64 within base64. */
 const MOST_DEPTH = 3
 const MOST_LEARNED = 100
 const MOST_NUMBERED = 10_000
@@ -209,13 +224,16 @@ type Fields = Readonly<Record<string, unknown>>
 
 export class Redactor {
   readonly #learned = new Set<string>()
-  /** Equal keys stay equal: who is whose peer can be told, and no key. */
+  /** Equal keys get the same number, so that peers can be matched without showing the keys. */
   readonly #numbers = new Map<string, number>()
 
-  /** Of what any member can write as it likes, nothing is learnt: it could take words of ours out of the bundle. */
+  /**
+   * False inside maps that any member can write: a member could otherwise have ordinary words redacted from the whole
+   * bundle.
+   */
   #learns = true
 
-  /** A secret that is known by itself. */
+  /** Remembers a secret to redact it everywhere. */
   learn(secret: string): void {
     if (!this.#learns) return
     const isWorthKnowing = secret.length >= 8 && !/^([a-z][a-z.:/-]*|[\d.:]+|<redacted.*|\/.*)$/.test(secret)
@@ -235,7 +253,7 @@ export class Redactor {
       .replace(ENCODED, (run) => this.#encoded(run, depth))
   }
 
-  /** Of anything that JSON has. */
+  /** Redacts any JSON value. */
   value(value: unknown): unknown {
     if (typeof value === 'string') return this.text(value)
     if (Array.isArray(value)) return this.#list(value as readonly unknown[])
@@ -263,12 +281,12 @@ export class Redactor {
     }
   }
 
-  /** To be called last, with each text: what was found anywhere goes everywhere. */
+  /** Call this last, for each text: redacts every remembered secret. */
   finish(text: string): string {
     return withoutAny(text, this.#spellings())
   }
 
-  /** The same of anything that JSON has. Names of fields stay: readers go by them. */
+  /** Like finish(), for any JSON value. Field names stay, because readers depend on them. */
   finishValue(value: unknown): unknown {
     const spellings = this.#spellings()
     const finished = (one: unknown): unknown => {
@@ -280,7 +298,7 @@ export class Redactor {
     return finished(value)
   }
 
-  /** The longest first: one may be in another. */
+  /** The longest come first, because one spelling may contain another. */
   #spellings(): readonly string[] {
     return [...this.#learned].flatMap(spellingsOf).sort((a, b) => b.length - a.length)
   }
@@ -290,7 +308,7 @@ export class Redactor {
     return REDACTED
   }
 
-  /** Where a value ends that is on several lines can only be seen on these. */
+  /** The end of a value on several lines can only be found in the unescaped text. */
   #unescaped(quoted: string, depth: number): string {
     if (depth >= MOST_DEPTH || !quoted.includes('\\n')) return quoted
     try {
@@ -321,7 +339,7 @@ export class Redactor {
     return `<redacted-key-${this.#numbers.size}>`
   }
 
-  /** In a command line the secret is the word after the flag. */
+  /** In a command line the secret is the argument after the flag. */
   #list(items: readonly unknown[]): unknown[] {
     return items.map((item, index) => {
       const before = items[index - 1]
@@ -330,7 +348,7 @@ export class Redactor {
     })
   }
 
-  /** Of the variables of a container only the names are of use. */
+  /** Only the names of a container's variables are kept. */
   #variables(items: readonly unknown[]): unknown[] {
     return items.map((item) => {
       if (typeof item !== 'object' || item === null || !('value' in item)) return this.value(item)
@@ -340,7 +358,7 @@ export class Redactor {
     })
   }
 
-  /** Whatever is under the name of a secret: the shape stays, and no text does. */
+  /** Redacts everything below the name of a secret. The structure stays, and no text does. */
   #leaves(value: unknown): unknown {
     if (typeof value === 'string') return this.#gone(value)
     if (Array.isArray(value)) return value.map((one) => this.#leaves(one))

@@ -1,4 +1,7 @@
-/** What a bundle has of a site without Kubernetes: its objects, the pages of its parts, and this machine's kernel. */
+/**
+ * The items of a bundle about a site without Kubernetes: its objects, the pages of its parts, and the kernel of this
+ * machine.
+ */
 import { open } from 'node:fs/promises'
 import { KERNEL_QUESTIONS, askKernel } from '../../compose/compose.ts'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
@@ -9,9 +12,9 @@ import { type Answer, type BundleItem, factsItem } from './items.ts'
 
 export interface SiteItemsInit {
   readonly config: SiteConfig
-  /** host:port of status pages. */
+  /** The host:port of each status page. */
   readonly pages: readonly string[]
-  /** Files that the parts write their logs to. */
+  /** The files to which the parts write their logs. */
   readonly logs: readonly string[]
   readonly timeoutMs: number
   readonly signal: AbortSignal
@@ -32,7 +35,7 @@ const MAX_LOG = 2 << 20
 
 export function siteItems(api: ClusterApi, init: SiteItemsInit): readonly BundleItem[] {
   const { config, pages, logs, timeoutMs: ms, signal } = init
-  // With the closer look of `sealane diagnose`, so that it can be had of the bundle.
+  // Includes the probes of `sealane diagnose`, so that it can be run on the bundle.
   const facts = async (): ReturnType<typeof siteFacts> => {
     const said = siteFacts(api, { file: config.file, pages, timeoutMs: ms, signal })
     const closer = siteProbes(api, { config, area: undefined, progress: SILENT_PROGRESS, signal })
@@ -69,7 +72,7 @@ export function siteItems(api: ClusterApi, init: SiteItemsInit): readonly Bundle
     const ask = async (): Promise<Answer> => ({ log: await endOf(file) })
     return { name: `logs/file-${index + 1}.txt`, ms, maxBytes: MAX_LOG, keeps: 'end', ask }
   })
-  // The facts have deadlines of their own, and say themselves what was late.
+  // The facts have time limits of their own and report what was late.
   return [
     factsItem(2 * ms + 1000, () => gatherFacts(`site ${config.name}`, facts)),
     ...objects,
@@ -79,7 +82,7 @@ export function siteItems(api: ClusterApi, init: SiteItemsInit): readonly Bundle
   ]
 }
 
-/** What JSON.parse() complains of has a part of the text in it. */
+/** Replaces the error of JSON.parse(), whose message contains a part of the text. */
 function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text) as unknown
@@ -100,7 +103,7 @@ function fileName(address: string): string {
   return address.replaceAll(/[^A-Za-z0-9.:-]/g, '').slice(0, 60)
 }
 
-/** No more of a log than is kept is read. */
+/** Reads only the part of a log that is kept. */
 async function endOf(file: string): Promise<string> {
   const handle = await open(file, 'r')
   try {
@@ -109,7 +112,7 @@ async function endOf(file: string): Promise<string> {
     const length = Math.min(found.size, MAX_LOG)
     const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, found.size - length)
     const text = buffer.subarray(0, bytesRead).toString()
-    // A line that is cut might have lost what tells that a secret follows.
+    // A cut line could lack the name that marks the secret after it, so it is dropped.
     return found.size > length ? text.slice(text.indexOf('\n') + 1) : text
   } finally {
     await handle.close()

@@ -1,4 +1,7 @@
-/** Regular files in a tar archive (POSIX ustar), in memory. What is read is checked: it may be anybody's. Pure. */
+/**
+ * Regular files in a tar archive (POSIX ustar), in memory. Archives to read may come from anyone, so they are
+ * validated. Pure.
+ */
 import { Buffer } from 'node:buffer'
 
 export interface TarFile {
@@ -8,10 +11,10 @@ export interface TarFile {
 
 const BLOCK = 512
 const MAX_NAME = 100
-/** Letters, digits and a few signs: nothing that climbs out of a folder or steers a terminal. */
+/** Letters, digits and a few signs: nothing that leaves the directory or contains control characters. */
 const NAME = /^[A-Za-z0-9_-][A-Za-z0-9._@:-]*(\/[A-Za-z0-9_-][A-Za-z0-9._@:-]*)*$/
 
-/** Throws where a name cannot be in a bundle. */
+/** Throws Error for a name that a bundle may not contain. */
 export function packTar(files: readonly TarFile[], atMs: number): Buffer {
   const parts = files.flatMap(({ name, content }) => {
     if (!isTarName(name)) throw new Error(`no name for a file in a bundle: ${JSON.stringify(name.slice(0, 200))}`)
@@ -42,14 +45,17 @@ function octal(value: number, digits: number): string {
   return value.toString(8).padStart(digits, '0')
 }
 
-/** With its own field as spaces. */
+/** The checksum counts its own field as spaces. */
 function checksum(block: Buffer): number {
   let sum = 8 * 0x20
   for (let i = 0; i < BLOCK; i += 1) if (i < 148 || i >= 156) sum += block[i] ?? 0
   return sum
 }
 
-/** Throws Error with what is wrong: no tar, a name that leads elsewhere, no regular file, a name twice, too many. */
+/**
+ * Throws Error if the content is no tar archive or is incomplete, for a name that a bundle may not contain, for
+ * anything but a regular file, for a duplicate name, and for too many files.
+ */
 export function unpackTar(archive: Buffer, mostFiles: number): ReadonlyMap<string, Buffer> {
   const files = new Map<string, Buffer>()
   let at = 0

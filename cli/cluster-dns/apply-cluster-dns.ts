@@ -1,4 +1,4 @@
-/** Reads what a flavour's plan looks at, and carries a plan out. */
+/** Reads the objects that the plan of a flavour needs, and applies a plan. */
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import { titleOf, type ObjectRef } from '../../kubeapi/kube/kube.ts'
@@ -8,15 +8,15 @@ import { clusterDnsReads } from './plan-cluster-dns.ts'
 const TRIES = 5
 
 export interface ClusterDnsResult {
-  /** The plan that was carried out; nothing was, where it has problems. */
+  /** The plan that was applied. If it has problems, nothing was changed. */
   readonly plan: ClusterDnsPlan
-  /** Workloads that must be restarted by hand before the change is felt. */
+  /** The workloads that the user has to restart for the change to take effect. */
   readonly toRestart: readonly ObjectRef[]
 }
 
 /**
- * Reads, plans and writes; again where somebody else wrote between. Throws UserError when that does not end, and what
- * the client throws.
+ * Reads, plans and writes, and repeats that if another client has written in between. Throws UserError after several
+ * attempts, and what the client throws.
  */
 export async function applyClusterDns(
   client: ClusterDnsClient,

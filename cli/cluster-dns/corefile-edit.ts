@@ -1,6 +1,6 @@
 /**
- * Our server block in somebody else's Corefile. It is between two marker comments at the top level; every other byte
- * stays as it was, and removing it gives back the text from before, to the byte.
+ * Edits Sealane's server block in a Corefile of another owner. The block is between two marker comments at the top
+ * level. Every other byte stays unchanged, and removing the block restores the previous text to the byte.
  */
 import {
   type Corefile,
@@ -14,33 +14,35 @@ import {
 const BEGIN = 'sealane begin'
 const END = 'sealane end'
 
-/** Seconds. What is not there now may be there in a moment, so neither answer is kept for longer. */
+/**
+ * In seconds. A missing name may exist a moment later, so neither positive nor negative answers are cached for longer.
+ */
 const CACHE_SECONDS = 5
 
 export interface ForwardBlock {
   /** `clusterset.local` */
   readonly domain: string
-  /** `IP` or `IP:port`, IPv6 in brackets where a port follows. */
+  /** `IP` or `IP:port`, with IPv6 in brackets if a port follows. */
   readonly forwardTo: string
 }
 
-/** Where the Corefile's own names are served: ports, and the `bind` lines, which every block of a server needs. */
+/** Where the Corefile serves its own names: the ports, and the `bind` lines, which every block of a server needs. */
 export interface ListenOptions {
-  /** As written after the names; undefined where none is written. */
+  /** As written after the names. Undefined if no port is written. */
   readonly ports: readonly (string | undefined)[]
   /** `bind …` as it is in the Corefile. */
   readonly binds: readonly string[]
 }
 
-/** Something else answers the domain already. */
+/** Another part of the Corefile that already answers the domain. */
 export interface ExistingServer {
   readonly line: number
   readonly what: string
 }
 
 /**
- * Adds our block, or brings the one that is there up to date. Throws CorefileError where the Corefile cannot be
- * understood, or has no block for ordinary names.
+ * Adds Sealane's block, or updates an existing one. Throws CorefileError if the Corefile cannot be parsed, or if it has
+ * no block for ordinary names.
  */
 export function addForwardBlock(text: string, block: ForwardBlock): string {
   const corefile = parseCorefile(text)
@@ -51,11 +53,15 @@ export function addForwardBlock(text: string, block: ForwardBlock): string {
     const newline = text.slice(own.start, own.end).endsWith('\n') ? '\n' : ''
     return text.slice(0, own.start) + lines + newline + text.slice(own.end)
   }
-  // Without a line end at the end of the file there is none after us either: so removal can distinguish the two.
+  // If the file does not end with a line break, the block does not either. So the removal can distinguish the two
+  // cases.
   return text.endsWith('\n') ? `${text}${lines}\n` : `${text}\n${lines}`
 }
 
-/** Takes our block out. The same text where there is none. Throws CorefileError where its bounds cannot be found. */
+/**
+ * Removes Sealane's block. Returns the same text if there is none. Throws CorefileError if the bounds of the block
+ * cannot be found.
+ */
 export function removeForwardBlock(text: string): string {
   if (!text.includes(BEGIN) && !text.includes(END)) return text
   const own = findOwn(text, parseCorefile(text))
@@ -65,12 +71,13 @@ export function removeForwardBlock(text: string): string {
   return text.slice(0, start) + text.slice(own.end)
 }
 
-/** The block with its markers, without a line end at the end. */
+/** The block with its markers, without a line break at the end. */
 export function formatForwardBlock({ domain, forwardTo }: ForwardBlock, place: ListenOptions): string {
   const keys = place.ports.map((port) => (port === undefined ? domain : `${domain}:${port}`))
-  // Only settings that every CoreDNS since 1.5 knows: one that it does not know would stop all of DNS at its next
-  // start. No `loop`: it ends the whole server where it finds one. max_fails 1: without an endpoint behind the address,
-  // older versions try again and again until the first health check has failed, at once.
+  // Uses only settings that every CoreDNS since 1.5 supports, because an unknown setting would stop all DNS at the next
+  // start. There is no `loop`, because it ends the server process when it detects a loop. max_fails is 1: if no
+  // endpoint is behind the address, older versions retry until the first health check has failed, and with 1 that is
+  // immediately.
   const plugins = [
     ...place.binds,
     'errors',
@@ -90,7 +97,7 @@ export function formatForwardBlock({ domain, forwardTo }: ForwardBlock, place: L
   ].join('\n')
 }
 
-/** Who else answers the domain, or a part of it, in this Corefile. Our own block does not count. */
+/** The other parts of this Corefile that answer the domain or a part of it. Sealane's own block does not count. */
 export function claimsOn(text: string, domain: string): readonly ExistingServer[] {
   const corefile = parseCorefile(text)
   const own = findOwn(text, corefile)
@@ -98,7 +105,7 @@ export function claimsOn(text: string, domain: string): readonly ExistingServer[
   return items.flatMap((item) => claimsOfItem(item, domain.toLowerCase()))
 }
 
-/** Whether a CoreDNS with this Corefile notices changes of it, and of what it imports, by itself. */
+/** True if a CoreDNS with this Corefile detects changes of the Corefile and its imports by itself. */
 export function reloadsItself(text: string): boolean {
   return parseCorefile(text).items.some(
     (item) =>
@@ -107,7 +114,10 @@ export function reloadsItself(text: string): boolean {
   )
 }
 
-/** Whether the body of a snippet has this plugin; not an option of the same name in the braces of another one. */
+/**
+ * True if the body of a snippet has this plugin. An option of the same name inside the braces of another plugin does
+ * not count.
+ */
 function hasPlugin(tokens: readonly Token[], plugin: string): boolean {
   let depth = 0
   for (const { text } of tokens) {
@@ -118,12 +128,12 @@ function hasPlugin(tokens: readonly Token[], plugin: string): boolean {
   return false
 }
 
-/** The patterns of the imports at the top of a Corefile: where other files may add server blocks. */
+/** The patterns of the top-level imports of a Corefile, where other files may add server blocks. */
 export function topImports(text: string): readonly string[] {
   return parseCorefile(text).items.flatMap((item) => (item.kind === 'import' ? [item.pattern] : []))
 }
 
-/** Ports and addresses of the block that answers ordinary names. Throws CorefileError where there is none. */
+/** The ports and addresses of the block that answers ordinary names. Throws CorefileError if there is none. */
 export function placeOfText(text: string): ListenOptions {
   return placeOf(text, parseCorefile(text).items)
 }
@@ -133,7 +143,7 @@ interface OwnSpan {
   readonly end: number
 }
 
-/** From the beginning of the first marker's line to behind the line end of the last one. */
+/** From the start of the first marker's line to the end of the last marker's line, including its line break. */
 function findOwn(text: string, corefile: Corefile): OwnSpan | undefined {
   const markers = corefile.comments.filter((comment) => comment.text === BEGIN || comment.text === END)
   if (markers.length === 0) return undefined
@@ -164,7 +174,7 @@ interface Key {
   readonly plain: boolean
 }
 
-/** `dns://example.org.:53`, `.`, `example.org`. */
+/** Parses `dns://example.org.:53`, `.` or `example.org`. */
 function parseKey(key: string): Key {
   const scheme = /^([a-z0-9]+):\/\//i.exec(key)?.[1]?.toLowerCase()
   const rest = scheme === undefined ? key : key.slice(scheme.length + 3)

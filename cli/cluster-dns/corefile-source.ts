@@ -1,4 +1,4 @@
-/** Which object holds the Corefile of a CoreDNS, under which key, and which workload reads it. */
+/** Finds the object that contains the Corefile of a CoreDNS, the key in it, and the workload that reads it. */
 import { parseCorefile } from './corefile.ts'
 import { refOf, titleOf, type ObjectRef } from '../../kubeapi/kube/kube.ts'
 import { type ClusterDnsProblem, type DnsObject, type Effect, configMapRef, findObject } from './dns-change.ts'
@@ -15,13 +15,15 @@ const NODE_LOCAL = /node-?local/
 const KNOWN_MAPS = ['coredns', 'rke2-coredns-rke2-coredns']
 const KNOWN_NODE_LOCAL_MAPS = ['node-local-dns', 'nodelocaldns']
 
-/** The cluster's own CoreDNS. */
+/** The Corefile of the cluster's own CoreDNS. */
 export function findClusterCorefile(present: readonly DnsObject[]): CorefileSource | ClusterDnsProblem {
   const names = KNOWN_MAPS.filter((name) => findObject(present, configMapRef(name)) !== undefined)
   return findSource(present, (name) => !NODE_LOCAL.test(name), names, 'coredns', 'Deployment')
 }
 
-/** NodeLocal DNSCache, where there is one: it answers pods in place of the cluster's CoreDNS. */
+/**
+ * The Corefile of NodeLocal DNSCache, which answers pods in place of the cluster's CoreDNS. Undefined if there is none.
+ */
 export function findNodeLocalCorefile(present: readonly DnsObject[]): CorefileSource | ClusterDnsProblem | undefined {
   const names = KNOWN_NODE_LOCAL_MAPS.filter((name) => findObject(present, configMapRef(name)) !== undefined)
   if (names.length === 0) return undefined
@@ -111,7 +113,10 @@ function corefileMount(workload: DnsObject): { readonly map: string; readonly ke
   return undefined
 }
 
-/** The ConfigMap that is mounted where an import at the top of the Corefile looks for `*.server`. */
+/**
+ * The name of the ConfigMap that is mounted in the directory from which a top-level import of the Corefile reads
+ * `*.server`.
+ */
 export function customMapName(present: readonly DnsObject[], workload: ObjectRef, pattern: string): string {
   const object = findObject(present, workload)
   const pod = (object?.spec?.['template'] as { readonly spec?: PodSpec } | undefined)?.spec ?? {}
@@ -121,7 +126,7 @@ export function customMapName(present: readonly DnsObject[], workload: ObjectRef
   return pod.volumes?.find(({ name }) => name === volume && name !== undefined)?.configMap?.name ?? 'coredns-custom'
 }
 
-/** How a change of the Corefile, or of what it imports, gets to the ones who ask. */
+/** How a change of the Corefile, or of its imports, takes effect. */
 export function effectOf(corefile: string, workload: ObjectRef): Effect {
   return reloadsItself(corefile) ? { how: 'by itself', withinSeconds: 120 } : { how: 'restart', workload }
 }
@@ -145,7 +150,7 @@ const OTHER_OWNERS: readonly {
   },
 ]
 
-/** A warning where somebody else writes this object as well. */
+/** A warning if another owner also writes this object. */
 export function otherOwnerNotes(map: DnsObject): readonly string[] {
   const owner = OTHER_OWNERS.find(({ where, key, value }) =>
     Object.entries(map.metadata[where] ?? {}).some(([k, v]) => key.test(k) && (value === undefined || v === value)),

@@ -1,36 +1,37 @@
 /**
- * A Corefile as a list of what is at its top level: server blocks, snippets and imports, each with its place in the
- * text. The grammar is that of github.com/coredns/caddy, caddyfile/parse.go, less what an edit cannot be safe in:
- * blocks without braces, names without a block, and a last brace that CoreDNS would forgive.
+ * Parses a Corefile into its top-level items: server blocks, snippets and imports, each with its position in the text.
+ * The grammar is that of github.com/coredns/caddy, caddyfile/parse.go, without the constructs that cannot be edited
+ * safely: blocks without braces, names without a block, and a missing last brace, which CoreDNS accepts.
  */
 
 /**
- * The words of a Corefile, cut exactly as CoreDNS cuts them (github.com/coredns/caddy, caddyfile/lexer.go), each with
- * its place in the text. Oddities are kept: `#` also begins a comment inside a word, and only a word may end it there.
+ * A word of a Corefile with its position. The text is split exactly as CoreDNS does it (github.com/coredns/caddy,
+ * caddyfile/lexer.go), including its oddities: `#` also starts a comment inside a word, and such a comment may end with
+ * the word.
  */
 
 export interface Token {
   readonly text: string
-  /** From 1, where the word begins. */
+  /** The line in which the word starts, counted from 1. */
   readonly line: number
-  /** The line after the word: differs for quoted words with line breaks. */
+  /** The line in which the word ends. It differs for quoted words with line breaks. */
   readonly lastLine: number
-  /** Offsets into the text; `end` is behind the last character, quotes included. */
+  /** Offsets in the text. `end` is after the last character, quotes included. */
   readonly start: number
   readonly end: number
 }
 
-/** A comment that follows no word directly. */
+/** A comment that does not directly follow a word. */
 interface Comment {
-  /** Without the `#` and the space around. */
+  /** Without the `#` and the surrounding space. */
   readonly text: string
   readonly line: number
   readonly start: number
-  /** Nothing but space is before it on its line. */
+  /** Only space precedes it in its line. */
   readonly alone: boolean
 }
 
-/** What CoreDNS could not read either, or reads in a way that an edit could change. The message names no file. */
+/** The Corefile has an error, or contains a construct that an edit could break. The message names no file. */
 export class CorefileError extends Error {
   readonly line: number
   constructor(line: number, message: string) {
@@ -40,10 +41,10 @@ export class CorefileError extends Error {
   }
 }
 
-// What Go's unicode.IsSpace takes for space: not the same set as \s.
+// The characters for which Go's unicode.IsSpace is true, which differ from those of \s.
 const SPACE = /[\t\n\v\f\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/
 
-/** Throws CorefileError for a quote that does not end. */
+/** Throws CorefileError for a quote that is not closed. */
 function tokenize(text: string): { readonly tokens: readonly Token[]; readonly comments: readonly Comment[] } {
   return new Lexer(text).run()
 }
@@ -63,14 +64,14 @@ class Lexer {
   }
 
   run(): { readonly tokens: readonly Token[]; readonly comments: readonly Comment[] } {
-    // A byte order mark is no part of the first word.
+    // A byte order mark is not part of the first word.
     let at = this.#text.startsWith('\uFEFF') ? 1 : 0
     while (at < this.#text.length) at = this.#take(at)
     if (this.#word !== '') this.#endWord(this.#text.length)
     return { tokens: this.#tokens, comments: this.#comments }
   }
 
-  /** Takes the character at `at`, or a whole quoted word, and gives where to go on. */
+  /** Consumes the character at `at`, or a whole quoted word, and returns the next position. */
   #take(at: number): number {
     const character = this.#text[at] ?? ''
     if (SPACE.test(character)) {
@@ -99,7 +100,7 @@ class Lexer {
   #endWord(end: number): void {
     this.#push(this.#word, end)
     this.#word = ''
-    // CoreDNS forgets that it was in a comment when a word ends.
+    // In CoreDNS the end of a word also ends the comment state.
     this.#inComment = false
   }
 
@@ -117,7 +118,7 @@ class Lexer {
     this.#comments.push({ text, line: this.#line, start: at, alone: before.trim() === '' })
   }
 
-  /** From the opening quote at `at`. Only quotes can be escaped. */
+  /** Consumes a quoted word, whose opening quote is at `at`. Only quotes can be escaped. */
   #quoted(at: number): number {
     let word = ''
     for (let here = at + 1; here < this.#text.length; here += 1) {
@@ -137,7 +138,7 @@ class Lexer {
 
 export interface Directive {
   readonly name: string
-  /** The name and all that belongs to it, braces included. */
+  /** The name and all tokens that belong to it, braces included. */
   readonly tokens: readonly Token[]
 }
 
@@ -158,7 +159,7 @@ export interface Corefile {
   readonly comments: readonly Comment[]
 }
 
-/** Throws CorefileError, and nothing else, for what it does not understand. */
+/** Throws CorefileError for anything that it cannot parse, and no other error. */
 export function parseCorefile(text: string): Corefile {
   const { tokens, comments } = tokenize(text)
   return { items: new Parser(tokens).items(), comments }
@@ -188,7 +189,7 @@ class Parser {
     return this.#tokens[this.#at]
   }
 
-  /** Whether the word at the cursor is the first of its line. */
+  /** True if the current word is the first one of its line. */
   #firstOfLine(): boolean {
     const before = this.#tokens[this.#at - 1]
     const here = this.#token()
@@ -218,7 +219,7 @@ class Parser {
     return { line: first.line, start: first.start, end: this.#tokens[this.#at - 1]?.end ?? first.end }
   }
 
-  /** `import PATTERN`, the cursor on `import`; leaves it behind. */
+  /** Parses `import PATTERN` from the word `import` on, and moves the cursor after it. */
   #importPattern(): string {
     const line = this.#lineOfLast()
     this.#at += 1
@@ -230,8 +231,8 @@ class Parser {
   }
 
   /**
-   * The names before a block, up to and including its opening brace, which may be in the next line. A comma lets
-   * the names go on there.
+   * Parses the names before a block, including the opening brace, which may be in the next line. After a comma the
+   * names may continue in the next line.
    */
   #keys(): string[] {
     const keys: string[] = []
@@ -255,7 +256,7 @@ class Parser {
     }
   }
 
-  /** All up to the closing brace of a snippet, without it. */
+  /** Parses all tokens up to the closing brace of a snippet, without the brace. */
   #snippetTokens(): Token[] {
     const line = this.#tokens[this.#at - 1]?.line ?? 1
     const tokens: Token[] = []
@@ -272,7 +273,7 @@ class Parser {
     }
   }
 
-  /** The plugins of a server block and its closing brace. */
+  /** Parses the plugins of a server block and its closing brace. */
   #directives(): Directive[] {
     const line = this.#tokens[this.#at - 1]?.line ?? 1
     const directives: Directive[] = []
@@ -291,7 +292,7 @@ class Parser {
     }
   }
 
-  /** One plugin: to the end of its line, or of the braces that it opens. */
+  /** Parses one plugin, which ends with its line or with the braces that it opens. */
   #directive(name: Token): Directive {
     const from = this.#at
     let depth = 0

@@ -1,11 +1,11 @@
 /**
- * Types for how a cluster's own DNS learns where clusterset.local is answered: what a cluster has, what would be
- * changed, and what prevents it. The plans are pure; ClusterDnsClient carries them out.
+ * Types for the configuration of a cluster's own DNS: the existing objects, the planned changes, and the problems that
+ * prevent them. The plans are pure; ClusterDnsClient applies them.
  */
 import type { ObjectRef } from '../../kubeapi/kube/kube.ts'
 import type { ObjectMeta } from '../../model/model.ts'
 
-/** An object as the API server gives it, unknown fields included: what we write back is what we read, plus ours. */
+/** An object from the API server, with unknown fields included, so that they are preserved when it is written back. */
 export interface DnsObject {
   readonly apiVersion: string
   readonly kind: string
@@ -15,9 +15,9 @@ export interface DnsObject {
   readonly [field: string]: unknown
 }
 
-/** Who runs the cluster's DNS, and how it gets a zone. */
+/** The kind of cluster DNS, which determines how a zone is configured. */
 export type ClusterDnsFlavour =
-  /** A CoreDNS whose Corefile belongs to the people who run the cluster: kubeadm, kind, kubespray, kOps, Talos, EKS. */
+  /** CoreDNS with a Corefile that the operators of the cluster own: kubeadm, kind, kubespray, kOps, Talos, EKS. */
   | 'coredns'
   /** CoreDNS with a ConfigMap of additions that its Corefile imports. */
   | 'k3s'
@@ -25,9 +25,9 @@ export type ClusterDnsFlavour =
   /** CoreDNS from a Helm chart that the cluster itself installs. */
   | 'rke2'
   | 'openshift'
-  /** kube-dns, or what reads its ConfigMap (GKE, also where it runs on CoreDNS). */
+  /** kube-dns, or another server that reads its ConfigMap (GKE, even with CoreDNS). */
   | 'kube-dns'
-  /** Run by the provider, out of reach. */
+  /** Managed by the provider, and not configurable. */
   | 'eks-auto-mode'
   | 'gke-cloud-dns'
   | 'unknown'
@@ -39,19 +39,19 @@ export interface ClusterDnsOptions {
   readonly forwardTo: string
 }
 
-/** When a change is felt. */
+/** How a change takes effect. */
 export type Effect =
-  /** CoreDNS reads its file again. Up to a minute until the node has the new ConfigMap, then up to 45 s. */
+  /** CoreDNS reloads its file: it takes up to a minute until the node has the new ConfigMap, then up to 45 s. */
   | { readonly how: 'by itself'; readonly withinSeconds: number }
   | { readonly how: 'restart'; readonly workload: ObjectRef }
 
 export interface ClusterDnsChange {
   readonly object: ObjectRef
-  /** As read. Undefined: it is created. */
+  /** The object as it was read. Undefined if it is created. */
   readonly before: DnsObject | undefined
-  /** Undefined: it is deleted. */
+  /** Undefined if the object is deleted. */
   readonly after: DnsObject | undefined
-  /** The field that differs and its texts, for a dry run. */
+  /** The field that changes, with its old and new text, for a dry run. */
   readonly edit: { readonly field: string; readonly before: string | undefined; readonly after: string | undefined }
   readonly why: string
   readonly effect: Effect
@@ -59,33 +59,36 @@ export interface ClusterDnsChange {
 
 export interface ClusterDnsProblem {
   /**
-   * conflict: something else answers the zone. unreadable: we do not understand what is there. absent: what should be
-   * there is not. outOfReach: this cluster's DNS takes no such setting.
+   * conflict: another server answers the zone. unreadable: the existing configuration cannot be parsed. absent: an
+   * expected object does not exist. outOfReach: this cluster's DNS cannot be configured.
    */
   readonly kind: 'conflict' | 'unreadable' | 'absent' | 'outOfReach'
   readonly object?: ObjectRef
   readonly message: string
-  /** What to do, each a line of its own. */
+  /** What the user has to do, one line each. */
   readonly advice: readonly string[]
 }
 
-/** With a problem there are no changes: all or nothing. */
+/** A plan with problems has no changes. */
 export interface ClusterDnsPlan {
   readonly changes: readonly ClusterDnsChange[]
   readonly notes: readonly string[]
   readonly problems: readonly ClusterDnsProblem[]
 }
 
-/** What carrying out a plan needs of the API server. */
+/** The operations on the API server that applying a plan needs. */
 export interface ClusterDnsClient {
-  /** Undefined where it does not exist, its kind included. */
+  /** Undefined if the object or its kind does not exist. */
   get(object: ObjectRef, signal: AbortSignal): Promise<DnsObject | undefined>
   /**
-   * Writes `after` in place of `before`: creates where there is no `before`, deletes where there is no `after`.
-   * Gives false, and does nothing, where the object is no longer the one that was read.
+   * Replaces `before` with `after`: creates the object if `before` is undefined, deletes it if `after` is undefined.
+   * Returns false and changes nothing if the object has changed since it was read.
    */
   replace(change: Pick<ClusterDnsChange, 'object' | 'before' | 'after'>, signal: AbortSignal): Promise<boolean>
-  /** A rollout restart. Left out, or where the workload is not there (NotFound): the user is asked to do it. */
+  /**
+   * Restarts a rollout. If it is not implemented, or if the workload does not exist (NotFound), the user is asked to do
+   * it.
+   */
   restart?(workload: ObjectRef, signal: AbortSignal): Promise<void>
 }
 

@@ -1,4 +1,7 @@
-/** How a cluster's own DNS learns where clusterset.local is answered, and unlearns it: one plan for each flavour. */
+/**
+ * Plans how a cluster's own DNS is configured to forward clusterset.local, and how that is undone: one plan for each
+ * flavour.
+ */
 import { InvalidAddressError, parseAddress } from '../../model/addresses/addresses.ts'
 import { parseHostPort } from '../../runtime/runtime.ts'
 import type { ObjectRef } from '../../kubeapi/kube/kube.ts'
@@ -51,14 +54,14 @@ const READS: Readonly<Record<ClusterDnsFlavour, readonly ObjectRef[]>> = {
   unknown: [],
 }
 
-/** The objects that the plans of a flavour look at. More of them, such as a Deployment of another name, do no harm. */
+/** The objects that the plans of a flavour need. Further objects, such as a Deployment of another name, are ignored. */
 export function clusterDnsReads(flavour: ClusterDnsFlavour): readonly ObjectRef[] {
   return READS[flavour]
 }
 
 /**
- * What to change so that names below `domain` are asked of `forwardTo`. Nothing where it is so already. Never throws
- * for what it finds in the cluster: that is a problem in the plan. Throws InvalidAddressError for a bad `forwardTo`.
+ * The changes that make the cluster DNS forward names below `domain` to `forwardTo`. Empty if it already does. Problems
+ * in the cluster are part of the plan and are never thrown. Throws InvalidAddressError for a bad `forwardTo`.
  */
 export function planClusterDns(
   flavour: ClusterDnsFlavour,
@@ -68,7 +71,7 @@ export function planClusterDns(
   checkUpstream(options.forwardTo)
   switch (flavour) {
     case 'coredns':
-      // A Corefile that imports additions has an owner who would set it back.
+      // A Corefile that imports additions has an owner who would overwrite a change of it.
       return importsAdditions(present) ? planCustomMap(present, options) : planCorefile(present, options)
     case 'k3s':
     case 'aks':
@@ -86,13 +89,16 @@ export function planClusterDns(
   }
 }
 
-/** The way back: every object as it was before planClusterDns, to the byte where nobody else has written it since. */
+/**
+ * The changes that undo planClusterDns(): every object is restored to the byte, unless another client has written it
+ * since.
+ */
 export function planClusterDnsRemoval(flavour: ClusterDnsFlavour, present: readonly DnsObject[]): ClusterDnsPlan {
   switch (flavour) {
     case 'coredns': {
       const custom = planCustomMapRemoval(present)
       const direct = planCorefileRemoval(present)
-      // Where there is no Corefile any more, there is nothing of ours in it.
+      // Without a Corefile there is no block of Sealane to remove.
       const problems = direct.problems.filter(({ kind }) => kind !== 'absent')
       return { changes: [...custom.changes, ...direct.changes], notes: direct.notes, problems }
     }

@@ -1,4 +1,4 @@
-/** CoreDNS whose Corefile is ours to edit, NodeLocal DNSCache included. */
+/** Plans for a CoreDNS whose Corefile Sealane may edit, including NodeLocal DNSCache. */
 import { refOf, titleOf } from '../../kubeapi/kube/kube.ts'
 import {
   type ClusterDnsChange,
@@ -38,7 +38,7 @@ export function planCorefileRemoval(present: readonly DnsObject[]): ClusterDnsPl
   )
 }
 
-/** Says who has the zone already. */
+/** The problem that another server already answers the zone. */
 export function claimProblem(
   source: CorefileSource,
   domain: string,
@@ -58,7 +58,7 @@ export function claimProblem(
   }
 }
 
-/** CorefileError becomes a problem that names the object and the line; all else goes on. */
+/** Converts a CorefileError into a problem that names the object and the line. Other errors are thrown. */
 export function readable<T>(source: CorefileSource, read: () => T): T | ClusterDnsProblem {
   try {
     return read()

@@ -1,4 +1,4 @@
-/** CoreDNS that imports `*.server` from a ConfigMap of additions: k3s, AKS, and others that do the same. */
+/** Plans for a CoreDNS that imports `*.server` from a ConfigMap of additions: k3s, AKS and others. */
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.ts'
 import { refOf, titleOf, type ObjectRef } from '../../kubeapi/kube/kube.ts'
 import {
@@ -14,10 +14,10 @@ import { type ListenOptions, claimsOn, formatForwardBlock, placeOfText, topImpor
 import { type CorefileSource, customMapName, effectOf, findClusterCorefile } from './corefile-source.ts'
 import { claimProblem, isProblem, readable } from './plan-corefile.ts'
 
-/** The suffix is what the Corefile imports; the name is ours alone, so removal needs no markers. */
+/** The Corefile imports keys with this suffix. Only Sealane uses the name, so the removal needs no markers. */
 const KEY = 'sealane.server'
 
-/** The import at the top of the Corefile that takes in `*.server`; undefined where there is none. */
+/** The top-level import of the Corefile that reads `*.server`. Undefined if there is none. */
 export function customImport(corefile: string): string | undefined {
   return topImports(corefile).find((pattern) => pattern.endsWith('*.server'))
 }
@@ -33,7 +33,7 @@ export function planCustomMap(present: readonly DnsObject[], options: ClusterDns
 
   const problems = [main, ...otherKeys(main, before)].flatMap((source) => {
     const claims = readable(source, () => claimsOn(source.corefile, options.domain))
-    // What others wrote wrongly into the additions is theirs to mend, and no worse for us.
+    // An error in the additions of other owners is theirs to fix, and does not affect Sealane's own.
     if (isProblem(claims)) return source === main ? [claims] : []
     return claims.length > 0 ? [claimProblem(source, options.domain, claims)] : []
   })
@@ -92,7 +92,10 @@ export function planCustomMapRemoval(present: readonly DnsObject[]): ClusterDnsP
   return { changes: [change], notes: [], problems: [] }
 }
 
-/** The additions of others, each as a Corefile of its own. What belongs inside a block gets one. */
+/**
+ * The additions of other owners, each as a Corefile of its own. An addition that belongs inside a block is wrapped into
+ * one.
+ */
 function otherKeys(main: CorefileSource, map: DnsObject | undefined): CorefileSource[] {
   if (map === undefined) return []
   return Object.entries(map.data ?? {})

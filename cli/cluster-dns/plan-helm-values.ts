@@ -1,8 +1,8 @@
 /**
- * RKE2: CoreDNS comes from a Helm chart that the server installs again and again, so the Corefile is no place for us.
- * HelmChartConfig kube-system/rke2-coredns holds the user's values; ours are between two marker comments there.
- * The chart prints each entry of `extraConfig` at the top of the Corefile as `<name> <parameters>`, which makes a
- * server block of one; unlike the list `servers`, this map is merged, so the chart's own block need not be repeated.
+ * Plans for RKE2: its server reinstalls CoreDNS from a Helm chart, so changes of the Corefile would be lost.
+ * HelmChartConfig kube-system/rke2-coredns contains the user's values; Sealane's are between two marker comments in it.
+ * The chart prints each entry of `extraConfig` at the top of the Corefile as `<name> <parameters>`, which makes an
+ * entry a server block. Unlike the list `servers`, this map is merged, so the chart's own block need not be repeated.
  */
 import { formatYaml, parseYaml } from '../../kubeapi/kubeapi.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.ts'
@@ -28,7 +28,7 @@ export const RKE2_CHART_CONFIG: ObjectRef = {
 const BEGIN = '# sealane begin'
 const END = '# sealane end'
 const MAP = 'extraConfig'
-/** Helm installs the chart anew, which starts the pods one after the other. */
+/** Helm reinstalls the chart, which restarts the pods one after the other. */
 const EFFECT = { how: 'by itself', withinSeconds: 180 } as const
 
 export function planHelmValues(present: readonly DnsObject[], options: ClusterDnsOptions): ClusterDnsPlan {
@@ -38,7 +38,7 @@ export function planHelmValues(present: readonly DnsObject[], options: ClusterDn
   const rendered = findClusterCorefile(present)
   if (isProblem(rendered)) return problemPlan(rendered)
   const place = readable(rendered, () => {
-    // What our own values have put there is no claim of somebody else.
+    // A block from Sealane's own values is not a claim of another owner.
     const claims = clean === values ? claimsOn(rendered.corefile, options.domain) : []
     return claims.length > 0 ? claimProblem(rendered, options.domain, claims) : placeOfText(rendered.corefile)
   })
@@ -88,7 +88,7 @@ function valuesOf(config: DnsObject | undefined): string {
   return typeof values === 'string' ? values : ''
 }
 
-/** Undefined where the values are not written in a way that lines can be added to. */
+/** Undefined if no lines can be inserted into the values as they are written. */
 function insertOurs(values: string, options: ClusterDnsOptions, place: ListenOptions): string | undefined {
   const present = parsed(values)
   if (present === undefined) return undefined
@@ -108,13 +108,13 @@ function ourLines(options: ClusterDnsOptions, place: ListenOptions, indent: stri
   const block = formatForwardBlock(options, place).split('\n')
   const keys = (block.find((line) => line.endsWith(' {')) ?? '').slice(0, -2)
   const body = block.slice(block.findIndex((line) => line.endsWith(' {')) + 1, -1)
-  // The chart prints this as it is into an indented text, and the indentation must not end before the text does.
+  // The chart prints this unchanged into an indented text, so every line needs the full indent.
   const parameters = ['{', ...body.map((line) => `    ${line}`)].join('\n')
   const value = formatYaml({ [keys]: { parameters } }).trimEnd()
   return [BEGIN, ...value.split('\n').map((line) => indent + line), END]
 }
 
-/** The values without our lines, to the byte. */
+/** The values without Sealane's lines, otherwise unchanged to the byte. */
 function cutOurs(values: string): string {
   const pattern = new RegExp(`(^|\\n)${BEGIN}\\n[^]*?\\n${END}(\\n|$)`)
   return values.replace(pattern, (_all, before: string, after: string) => (after === '\n' ? before : ''))
@@ -129,7 +129,7 @@ function parsed(values: string): Readonly<Record<string, unknown>> | undefined {
   }
 }
 
-/** Read again, the values must be what they were, and one entry more. */
+/** True if the parsed values are the same as before, with exactly one additional entry. */
 function addsOnlyOurs(before: string, after: string): boolean {
   const old = parsed(before)
   const now = parsed(after)
@@ -146,7 +146,7 @@ function addsOnlyOurs(before: string, after: string): boolean {
   )
 }
 
-/** Pods ask NodeLocal DNSCache, which has not been given the zone. */
+/** True if pods use NodeLocal DNSCache and it is not configured for the zone. */
 function asksNodeLocal(present: readonly DnsObject[], values: string, domain: string): boolean {
   const { nodelocal } = (parsed(values) ?? {}) as { nodelocal?: { extraClusterDomains?: unknown } | null }
   const reported = nodelocal?.extraClusterDomains

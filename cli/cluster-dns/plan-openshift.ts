@@ -1,5 +1,6 @@
 /**
- * OpenShift: the DNS operator writes the Corefile; spec.servers of dns.operator.openshift.io/default is ours to use.
+ * Plans for OpenShift: its DNS operator writes the Corefile, and users may configure servers in spec.servers of
+ * dns.operator.openshift.io/default.
  */
 import type { ObjectRef } from '../../kubeapi/kube/kube.ts'
 import {

@@ -1,5 +1,6 @@
 /**
- * kube-dns: the ConfigMap kube-system/kube-dns, whose key stubDomains is JSON. GKE reads it, NodeLocal DNSCache too.
+ * Plans for kube-dns: the ConfigMap kube-system/kube-dns, whose key stubDomains is JSON. GKE and NodeLocal DNSCache
+ * read it too.
  */
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.ts'
 import {
@@ -14,7 +15,7 @@ import {
 
 export const KUBE_DNS_MAP = configMapRef('kube-dns')
 const KEY = 'stubDomains'
-/** JSON has no comments: this annotation says that the entry is ours, and holds it as it was written. */
+/** JSON has no comments, so this annotation marks the entry as Sealane's and contains its exact text. */
 const ANNOTATION = 'sealane.io/stub-domain'
 const EFFECT = { how: 'by itself', withinSeconds: 120 } as const
 
@@ -66,7 +67,7 @@ function withEntry(clean: DnsObject | undefined, text: string, entry: string): D
   return { ...base, metadata: { ...base.metadata, annotations }, data: { ...base.data, [KEY]: text } }
 }
 
-/** The object without our entry and annotation; every other character of the JSON stays. */
+/** The object without Sealane's entry and annotation. Every other character of the JSON stays. */
 function without(object: DnsObject): DnsObject {
   const { [ANNOTATION]: entry, ...annotations } = object.metadata.annotations ?? {}
   if (entry === undefined) return object
@@ -83,7 +84,7 @@ function without(object: DnsObject): DnsObject {
   }
 }
 
-/** Behind the last entry, directly: so that it can be cut out again without a trace. */
+/** Inserts the entry directly after the last one, so that it can be removed without a trace. */
 function insert(text: string, entry: string): string {
   const head = text.slice(0, text.lastIndexOf('}')).trimEnd()
   const comma = head.endsWith('{') ? '' : ','
@@ -95,7 +96,7 @@ function cut(text: string, entry: string): string {
     const left = text.replace(written, () => '')
     if (left !== text && parseDomains(left) !== undefined) return left
   }
-  // Somebody wrote the JSON anew: take the entry out by its meaning.
+  // Another client has rewritten the JSON, so the entry is removed from the parsed value.
   const domains = parseDomains(text)
   const [name = ''] = Object.keys(parseDomains(`{${entry}}`) ?? {})
   if (domains?.[name] === undefined) return text

@@ -1,4 +1,4 @@
-/** Join, gateways and leaving of a Kubernetes cluster. */
+/** Joins a Kubernetes cluster, drains its gateways, and makes it leave. */
 export { drainGateway, undrainGateway } from './drain-gateway.ts'
 export { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from './join-options.ts'
 export { planRemoval } from './leave/plan-removal.ts'

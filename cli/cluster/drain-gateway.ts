@@ -1,4 +1,4 @@
-/** Takes the traffic off a gateway of a real cluster, and gives it back. */
+/** Moves the traffic away from a gateway of a real cluster, and moves it back. */
 import { CONDITION_DRAINED, type Gateway, findCondition } from '../../model/model.ts'
 import { LABEL_DRAIN, LABEL_GATEWAY } from '../../model/lanes/lanes.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -10,7 +10,7 @@ import { type Missing, waitUntil } from '../installation/installation.ts'
 type Admin = Pick<ClusterAdmin, 'get' | 'list' | 'merge'>
 
 export interface DrainInit {
-  /** Also the only gateway: it is marked, and goes on to carry. */
+  /** Marks the only gateway too, which then continues to carry traffic. */
   readonly force: boolean
   readonly timeoutMs: number
   readonly clock: Clock
@@ -19,8 +19,9 @@ export interface DrainInit {
 }
 
 /**
- * Marks the Node, and waits until its gateway carries nothing or another node has its place. Gives what is so then, in
- * words. Throws UserError where the Node is none or no gateway, where no other gateway could carry, and after the time.
+ * Labels the Node, and waits until its gateway carries no traffic or another node has taken over its slot. Returns the
+ * final state as text. Throws UserError if the Node does not exist or is no gateway, if no other gateway could carry
+ * the traffic, and after the time limit.
  */
 export async function drainGateway(admin: Admin, name: string, init: DrainInit): Promise<string> {
   const { signal } = init
@@ -42,7 +43,7 @@ export async function drainGateway(admin: Admin, name: string, init: DrainInit):
   return left ? `${name} is no gateway now: another node has its place` : `nothing flows over ${name} any more`
 }
 
-/** Throws UserError where the Node is none or no gateway. */
+/** Throws UserError if the Node does not exist or is no gateway. */
 export async function undrainGateway(
   admin: Admin,
   name: string,
@@ -87,7 +88,7 @@ async function gatewayObject(admin: Admin, name: string, signal: AbortSignal): P
   return (await admin.get({ apiVersion: GATEWAYS, kind: 'Gateway', name }, signal)) as unknown as Gateway | undefined
 }
 
-/** Names of gateways that serve and are not drained themselves. */
+/** The names of the other active gateways that are not drained themselves. */
 async function otherGateways(admin: Admin, name: string, signal: AbortSignal): Promise<readonly string[]> {
   const gateways = (await admin.list(GATEWAYS, 'Gateway', {}, signal)) as unknown as readonly Gateway[]
   const isDrained = ({ status }: Gateway): boolean => findCondition(status?.conditions, CONDITION_DRAINED) !== undefined

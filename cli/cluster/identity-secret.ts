@@ -1,5 +1,6 @@
 /**
- * The Secret with the identity of a cluster, as a join finds it: what an earlier one left, and a token for the agent.
+ * The Secret with the identity of a cluster, as a join finds it: the identity of an earlier join, and a token for the
+ * agent.
  */
 import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, type Marks, partLabels } from '../../install/values/values.ts'
 import type { ClusterId } from '../../model/model.ts'
@@ -20,7 +21,7 @@ import { noToken } from '../broker/broker.ts'
 import { leaveToken } from '../installation/installation.ts'
 import { secretAccess } from '../../compose/site/site.ts'
 
-/** `marks`: of one that is made because there is none. */
+/** `marks` are set if the Secret has to be created. */
 export function identitySecret(
   admin: ClusterAdmin,
   namespace: string,
@@ -34,25 +35,26 @@ export function identitySecret(
 }
 
 export interface KnownMembershipInit {
-  /** Of the cluster, for messages: `context "c1" of kubeconfig`. */
+  /** The title of the cluster for messages: `context "c1" of kubeconfig`. */
   readonly title: string
-  /** Undefined: what is there stays. */
+  /** Undefined if the user gives no token. Then a stored token or identity stays. */
   readonly token: string | undefined
   readonly dryRun: boolean
-  /** `--context c1`, for the commands that are advised. */
+  /** `--context c1`, for the commands that messages recommend. */
   readonly flags: string
   readonly clock: Clock
   readonly say: (text: string) => void
 }
 
-/** Of an earlier join, and what this one is about. */
+/** The facts about an earlier join, and the id of this one. */
 export interface EarlierMembership extends Pick<EarlierInstall, 'clusterId'> {
   /** The id that this cluster is to have. */
   readonly wanted: ClusterId
 }
 
 /**
- * The identity of an earlier join, if there is one that still counts. Throws UserError where this join cannot go on.
+ * The identity of an earlier join. Undefined if there is none that is still valid. Throws UserError if this join cannot
+ * continue.
  */
 export async function knownMembership(
   secret: SecretAccess,
@@ -82,7 +84,7 @@ export async function knownMembership(
     return undefined
   }
   const problem = joinProblem(await secret.read(), '')
-  // What kept the agent from leaving says nothing of this member.
+  // A problem that kept the agent from leaving says nothing about the identity.
   if (problem !== undefined && problem.reason !== 'LeaveNotReported') {
     joinsAnew(`the broker refuses it: ${problem.text}`, known, init)
     return undefined
@@ -91,29 +93,32 @@ export async function knownMembership(
   return known
 }
 
-/** An identity that opens no door any more: a token makes another of the same id. */
+/** The identity is no longer valid: a token is needed to create a new one with the same id. */
 function joinsAnew(why: string, { cluster }: MemberIdentity, init: KnownMembershipInit): void {
   if (init.token !== undefined) init.say(`joined before as ${cluster}; ${why}\n`)
   else if (!init.dryRun) throw needsToken(`${init.title} has joined as ${cluster}, and ${why}`, cluster, init)
 }
 
-/** A broker that this member can get a new identity from, asked with the rights of its operator. */
+/** A broker from which this member can get a new identity with the rights of the broker's operator. */
 export interface RekeyingBroker {
-  /** Somebody is connected with the identity that the member has: a cluster that was copied, or an agent of this one. */
+  /** A client is connected with the member's current identity: a copy of the cluster, or the agent of this one. */
   readonly inContact: boolean
-  /** Refuses the identity that the member has, from then on, and gives the token that makes it a new one. */
+  /** Revokes the member's current identity, and returns a token for a new one. */
   rekey(): Promise<string>
 }
 
 export interface RekeyInit extends Pick<KnownMembershipInit, 'title' | 'token' | 'dryRun' | 'clock'> {
-  /** Changes nothing. Undefined: there is no broker to ask, or it knows no such member. */
+  /**
+   * Looks up the broker and changes nothing. Undefined if there is no broker to ask. It returns undefined if the broker
+   * does not know the member.
+   */
   readonly rekey?: ((cluster: string) => Promise<RekeyingBroker | undefined>) | undefined
   readonly force: boolean
 }
 
 /**
- * Where a member has lost its identity, and no token lies there that may still work: the broker that would give it a
- * new one. Throws UserError where somebody is connected with the one it had, but with `force`.
+ * The broker that gives a new identity to a member that has lost its own and has no stored token that may still work.
+ * Undefined otherwise. Throws UserError if a client is connected with the lost identity, except with `force`.
  */
 export async function rekeyingBroker(
   secret: SecretAccess,
@@ -124,7 +129,7 @@ export async function rekeyingBroker(
   const store = secretIdentity(secret)
   if ((await store.read()) !== undefined) return undefined
   const waiting = await store.token()
-  // Whatever the settings were: who brings another token takes the note of the refused one away.
+  // The note of a refused token counts whatever the settings were, because storing another token removes it.
   const isRefused = REFUSED_ANNOTATION in ((await secret.read())?.annotations ?? {})
   if (waiting !== undefined && isOpen(waiting, clock.now()) && !isRefused) return undefined
   const broker = await rekey(clusterId)
@@ -144,7 +149,7 @@ function isOpen(token: string, nowMs: number): boolean {
   }
 }
 
-/** Without a token given, one has to lie there for the agent. */
+/** If the user gives no token, one has to be stored for the agent. Throws UserError if there is none. */
 async function tokenWaits(
   secret: SecretAccess,
   { clusterId }: EarlierMembership,
@@ -168,7 +173,10 @@ function needsToken(problem: string, cluster: string, { flags }: KnownMembership
   })
 }
 
-/** For the agent, where there is no identity that counts. One that the broker refuses goes: else it would be used. */
+/**
+ * Stores a token for the agent if there is no valid identity. Removes an identity that the broker refuses, because the
+ * agent would use it otherwise.
+ */
 export async function bringToken(
   secret: SecretAccess,
   { known, clock, asksFirst }: BringTokenInit,
@@ -177,7 +185,8 @@ export async function bringToken(
   if (known !== undefined) return
   const stale = await secretIdentity(secret).read()
   await leaveToken(secret, token, asksFirst)
-  // The agent itself sees that one has ended, and goes on as it can until the token has made another.
+  // The agent itself detects an expired identity, and continues as far as it can until the token has produced a new
+  // one.
   if (stale !== undefined && endOfIdentity(stale) > clock.now()) await secretIdentity(secret).dropIdentity()
 }
 
@@ -188,12 +197,12 @@ export interface BringTokenInit {
   readonly asksFirst: boolean
 }
 
-/** An agent that looks for its identity every few seconds has put it back by then. */
+/** An agent checks its identity every few seconds, so by then it has restored the Secret. */
 const BACK_MS = 15_000
 
 /**
- * Where the Secret was deleted while an agent runs: it still knows the identity, and may write it into a Secret that is
- * there. Nobody but an administrator makes one.
+ * Creates an empty Secret if it was deleted while an agent runs. The agent still has the identity in memory and may
+ * write it into an existing Secret, but only an administrator may create one.
  */
 export async function offerSecret(
   secret: SecretAccess,

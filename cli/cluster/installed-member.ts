@@ -1,4 +1,4 @@
-/** What an earlier installation left in a cluster: its objects, and what is said of it. */
+/** Reads the objects of an earlier installation from a cluster, and describes what a join changes about them. */
 import type { InstallValues, ManifestObject } from '../../install/values/values.ts'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
@@ -7,7 +7,7 @@ import { at, listAt, textAt } from '../discovery/discovery.ts'
 import { type InstalledObjects, installedRefs } from '../installation/installation.ts'
 import type { JoinPlan } from './plan-join.ts'
 
-/** Every object of ours that is there. Throws KubeError. */
+/** Every object of Sealane that exists. Throws KubeError. */
 export async function readInstalled(
   admin: Pick<ClusterAdmin, 'get'>,
   values: InstallValues,
@@ -18,7 +18,7 @@ export async function readInstalled(
   return new Map(found.flatMap((object) => (object === undefined ? [] : [[titleOf(refOf(object)), object] as const])))
 }
 
-/** Undefined also where the server does not know the kind: not every cluster has that of the Prometheus Operator. */
+/** Undefined also if the server does not serve the kind: not every cluster has the kinds of the Prometheus Operator. */
 async function getIfServed(
   admin: Pick<ClusterAdmin, 'get'>,
   ref: ObjectRef,
@@ -32,9 +32,9 @@ async function getIfServed(
   }
 }
 
-// What a join means for a cluster where something is installed already. Pure.
+// Describes what a join means for a cluster with an existing installation. Pure.
 
-/** `c2 is a member already: upgrades from …`; empty for a first join. */
+/** `c2 is a member already: upgrades from …`. Empty for a first join. */
 export function describeInstalled(
   { clusterId, objects }: Pick<JoinPlan, 'clusterId' | 'objects'>,
   live: InstalledObjects,
@@ -52,7 +52,7 @@ function upgrade(before: readonly string[], after: readonly string[]): string {
   return `goes from image ${before.join(', ')} to ${after.join(', ')}`
 }
 
-/** Each once, sorted. */
+/** The images without duplicates, sorted. */
 function imagesOf(objects: readonly ManifestObject[]): readonly string[] {
   const images = objects.flatMap((object) =>
     listAt(at(object, 'spec', 'template', 'spec'), 'containers')

@@ -1,7 +1,7 @@
 /**
- * `sealane join --context`: looks at a cluster, says what it found, installs, leaves the token for the agent, and waits
- * until lanes are up and names are answered. Each step can be repeated: a join that broke off is finished by the same
- * command.
+ * `sealane join --context`: examines a cluster, prints the findings, installs the parts, stores the token for the
+ * agent, and waits until lanes are up and names are answered. Each step can be repeated, so the same command completes
+ * an interrupted join.
  */
 import {
   IDENTITY_SECRET,
@@ -79,29 +79,32 @@ import { describeInstalled, readInstalled } from './installed-member.ts'
 import { joinProgress, lanesProgress } from './watch-join.ts'
 
 export interface JoinClusterInit {
-  /** Undefined: everything but the token, as for GitOps. */
+  /** Undefined to install everything except the token, as with GitOps. */
   readonly token: string | undefined
   readonly chosen: JoinOptions
   readonly values: InstallValues
-  /** What of the values was asked for, and is not merely the default. */
+  /** The values that the user asked for, as opposed to defaults. */
   readonly asked?: AskedOptions
   readonly dryRun: boolean
   /**
-   * Asks whether changes that were shown are to be made; undefined where nobody can be asked, or nobody wants to be.
+   * Asks the user whether to make the changes that were shown. Undefined if there is no terminal, or if the user does
+   * not want to be asked.
    */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined
-  /** See RekeyInit. Absent: a member that has lost its identity needs a token. */
+  /** See RekeyInit. If undefined, a member that has lost its identity needs a token. */
   readonly rekey?: RekeyInit['rekey']
-  /** Asks the broker what the join would change for others; absent: nobody asks it. */
+  /** Asks the broker what the join would change for other members. If undefined, the broker is not asked. */
   readonly look?: LookAtJoin
-  /** Joins although something is known not to work. */
+  /** Joins in spite of known problems. */
   readonly force: boolean
-  /** `--context c1`, for the commands that are advised. */
+  /** `--context c1`, for the commands that messages recommend. */
   readonly flags: string
   readonly timeoutMs: number
-  /** How long to wait for an operator of the broker to accept this cluster; absent: as long as the token lasts. */
+  /**
+   * How long to wait until an operator of the broker accepts this cluster. If undefined, as long as the token is valid.
+   */
   readonly approvalMs?: number | undefined
-  /** Asks a person; undefined where nobody can be asked. */
+  /** Asks the user. Undefined if there is no terminal. */
   readonly ask: ((question: Ask) => Promise<readonly string[]>) | undefined
   readonly clock: Clock
   readonly signal: AbortSignal
@@ -116,7 +119,7 @@ export interface JoinedCluster {
 }
 
 export interface Others {
-  /** Ids of the clusters that are reached. */
+  /** The ids of the clusters that are reachable. */
   readonly reached: readonly string[]
   /** There is no other member. */
   readonly alone: boolean
@@ -129,7 +132,7 @@ export interface PreparedJoin {
   readonly live: InstalledObjects
 }
 
-/** What was found, decided and asked, before anything is changed. Throws UserError, TokenError. */
+/** Finds out, decides and asks everything before the join changes anything. Throws UserError, TokenError. */
 export async function prepareJoin(
   { admin, dynamic }: { readonly admin: ClusterAdmin; readonly dynamic: Lookable },
   init: JoinClusterInit,
@@ -155,7 +158,7 @@ export async function prepareJoin(
   return { plan, discovery, advice: given, live }
 }
 
-/** Throws UserError with what prevents the join; what is done stays done. */
+/** Throws UserError, which says what prevents the join. Completed steps are not undone. */
 export async function joinCluster(
   open: { readonly admin: ClusterAdmin; readonly dynamic: Lookable },
   init: JoinClusterInit,
@@ -193,7 +196,7 @@ export async function joinCluster(
   if (dryRun) return dryJoin(prepared, admin, init)
   await applyCrds(context)
   await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
-  // Only now: nothing stands in the way any more, and everybody has agreed.
+  // rekey() revokes the old identity, so it is called only after all checks and questions.
   const token = broker === undefined ? init.token : await broker.rekey()
   await install(plan, context, { ...init, token, secret, known, asksFirst, isWanted })
   await applySecretMarks(admin, secrets, context)
@@ -202,15 +205,18 @@ export async function joinCluster(
     context,
   )
   await watchStart(plan, admin, { ...init, secret })
-  // Now: while pods start, the cluster's DNS reads its settings.
+  // The cluster's DNS reloads its settings while the pods start.
   const dns = await wireClusterDns(admin, discovery, init)
   const others = await watchParts(plan, admin, { ...init, dns })
-  // What somebody has to do by hand first is not waited for.
+  // There is no point in waiting if the user first has to change something by hand.
   const late = dns.left.length > 0 ? undefined : await watchClusterDns(admin, plan.clusterId, init)
   return { plan, advice: given, dns: late === undefined ? dns : { left: [late] }, others }
 }
 
-/** A member that joins again has done this. `unknown`: the agent asks the broker, from inside, before it joins. */
+/**
+ * Asks the user to agree to the changes for other members. A member that joins again has agreed before. `unknown` if
+ * the broker is unreachable from here: then the agent asks it before it joins.
+ */
 async function agreeOnOthers(
   { clusterId, podCIDRs, serviceCIDRs }: JoinPlan,
   init: JoinClusterInit,
@@ -228,7 +234,7 @@ async function agreeOnOthers(
   return agreed
 }
 
-/** Of what runs the image. */
+/** True for the workloads that run the image. */
 function startsPods({ kind }: ManifestObject): boolean {
   return kind === 'Deployment' || kind === 'DaemonSet'
 }
@@ -238,20 +244,20 @@ function agentRuns(live: InstalledObjects, { member: { namespace } }: InstallVal
   return ((status as WorkloadShape['status'])?.readyReplicas ?? 0) > 0
 }
 
-/** What a dry run says beside the changes. */
+/** The steps of a dry run after the preview of the changes. */
 async function dryJoin(
   { plan, discovery, advice: given }: PreparedJoin,
   admin: ClusterAdmin,
   init: JoinClusterInit,
 ): Promise<JoinedCluster> {
-  // Says what applying them would fail at.
+  // Throws if applying the CRDs would fail.
   const marks = plan.values.common.objects
   await applyCrds({ admin, dryRun: true, signal: init.signal, report: () => undefined, marks })
   const dns = await wireClusterDns(admin, discovery, init)
   return { plan, advice: given, dns, others: { reached: [], alone: true } }
 }
 
-/** A namespace that is being removed takes along whatever is put into it now. */
+/** Waits for a namespace that is being deleted, because everything created in it now would be deleted too. */
 async function namespaceStays(admin: ClusterAdmin, init: JoinClusterInit): Promise<void> {
   const { name, ...type } = { apiVersion: 'v1', kind: 'Namespace', name: init.values.member.namespace }
   const look = async (): Promise<Missing | undefined> => {
@@ -263,7 +269,7 @@ async function namespaceStays(admin: ClusterAdmin, init: JoinClusterInit): Promi
   await until(init, 'a namespace that is being removed to be gone', look)
 }
 
-/** Gives the clusters that are reached. When that fails, what is left to do about DNS is said all the same. */
+/** Returns the clusters that are reachable. After a failure it still prints what is left to do about DNS. */
 async function watchParts(
   plan: JoinPlan,
   admin: ClusterAdmin,
@@ -281,14 +287,16 @@ async function watchParts(
   }
 }
 
-/** What the broker said when it took this cluster in: its members are called by other addresses, and why. */
+/**
+ * Prints the notes that the broker sent at the join: which addresses of this cluster differ for other members, and why.
+ */
 async function reportAddresses(admin: ClusterAdmin, { signal, say }: JoinClusterInit): Promise<void> {
   const ref = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
   const membership = (await admin.get(ref, signal)) as unknown as Membership | undefined
   for (const note of membership === undefined ? [] : addressNotes(membership)) say(`addresses: ${oneLine(note)}\n`)
 }
 
-/** What Sealane does itself for this kind of cluster. */
+/** The objects that Sealane itself creates for this kind of cluster. */
 export function adviceObjects(given: readonly Advice[], marks: MarkValues): readonly ManifestObject[] {
   return marked(
     given.flatMap(({ objects }) => objects as readonly ManifestObject[]),
@@ -300,7 +308,9 @@ interface InstallInit extends JoinClusterInit {
   readonly secret: SecretAccess
   readonly known: MemberIdentity | undefined
   readonly asksFirst: boolean
-  /** False for what stays as it is: applying it would make us an owner of what others wrote. */
+  /**
+   * False for objects that stay unchanged: applying them would make Sealane a field owner of what other managers wrote.
+   */
   readonly isWanted: (ref: ObjectRef) => boolean
 }
 
@@ -338,7 +348,7 @@ async function watchStart(
     const next = await joinProgress(admin, place, signal)
     return next && withMore(next, init, answeringMs)
   })
-  // One lies there still where the agent had another one, and was faster.
+  // The Secret still has a token if the agent joined with an earlier one before it saw this one.
   await until(init, 'the token to go', async () => {
     await secretIdentity(secret).dropToken()
     return undefined
@@ -346,12 +356,15 @@ async function watchStart(
   say('joined\n')
 }
 
-/** A person who was asked took so long: nobody else did. */
+/** Extends the time limit by the time that the user took to answer. */
 function withMore(missing: Missing, { timeoutMs }: JoinClusterInit, moreMs: number): Missing {
   return moreMs === 0 ? missing : { ...missing, mayTakeMs: (missing.mayTakeMs ?? timeoutMs) + moreMs }
 }
 
-/** What the agent has heard from the broker before it joins: nothing has changed for anybody yet. */
+/**
+ * Prints what the broker told the agent before the join, and asks the user to confirm. No member is affected up to
+ * here.
+ */
 async function agreeFromInside(
   text: string,
   { secret, confirm, say }: JoinClusterInit & { readonly secret: SecretAccess },
@@ -366,19 +379,19 @@ async function agreeFromInside(
   await secret.change({ annotations: { ...NO_PROBLEM, [ASK_FIRST_ANNOTATION]: null } })
 }
 
-/** Milliseconds; one that an earlier join has brought is not known here. */
+/** The remaining validity of the token in milliseconds. Undefined for a token that an earlier join stored. */
 function tokenLasts({ token, clock }: JoinClusterInit): number | undefined {
   return token === undefined ? undefined : Math.max(0, parseJoinToken(token, 0).expiresAtMs - clock.now())
 }
 
-/** Gives the clusters that are reached: all that are in contact. */
+/** Waits for the lanes to all clusters that are in contact with the broker. Returns the clusters that are reachable. */
 async function watchLanes(plan: JoinPlan, admin: ClusterAdmin, init: JoinClusterInit): Promise<Others> {
   const { reached, alone } = await untilAll(init, 'lanes', () => lanesProgress(admin, plan, init.signal))
   if (reached.length > 0) init.say(`lanes are up, and probes pass: ${reached.join(', ')}\n`)
   return { reached, alone }
 }
 
-/** As until(); then names what was not waited for, and gives the last look. */
+/** Like until(). Then prints what was not waited for, and returns the last result of `look`. */
 async function untilAll<P extends Progress>(init: JoinClusterInit, what: string, look: () => Promise<P>): Promise<P> {
   let last: P | undefined
   await until(init, what, async () => (last = await look()).missing)

@@ -1,4 +1,4 @@
-/** Flags of `sealane join` that are about a real cluster. */
+/** Options of `sealane join` for real clusters. */
 import type { Command } from 'commander'
 import { InvalidNameError, isDnsSubdomain, parseDnsLabel } from '../../model/model.ts'
 import { DEFAULT_ACTIVE_GATEWAYS, MAX_LANE } from '../../model/lanes/lanes.ts'
@@ -110,7 +110,7 @@ function parseLabel(text: string): readonly [string, string | null] {
   return [text.slice(0, at), text.slice(at + 1)]
 }
 
-/** As commander names them. */
+/** The option names as commander spells them. */
 const KUBE_ONLY = [
   'image',
   'imagePullPolicy',
@@ -136,7 +136,7 @@ const KUBE_ONLY = [
   'timeout',
 ] as const satisfies readonly (keyof JoinKubeOptions)[]
 
-/** Throws UserError for a flag that says nothing to a site file: `--dry-run` must not join after all. */
+/** Throws UserError for a flag that has no effect on a site file. Otherwise `--dry-run` would join after all. */
 export function refuseKubeOptions(command: Command): void {
   const given = KUBE_ONLY.find((name) => command.getOptionValueSource(name) === 'cli')
   const flag = command.options.find((option) => option.attributeName() === given)?.long

@@ -1,4 +1,7 @@
-/** What a join asks: which id the cluster gets, what nobody could find out, and whether it may change what is there. */
+/**
+ * The questions of a join: the id of the cluster, facts that could not be detected, and permission to change an
+ * existing installation.
+ */
 import type { InstallValues, ManifestObject, Marks } from '../../install/values/values.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
 import { type ClusterId, parseClusterId } from '../../model/model.ts'
@@ -22,23 +25,26 @@ export interface PlannedJoin {
   readonly plan: Pick<JoinPlan, 'objects' | 'nodes'>
   readonly discovery: Discovery
   readonly live: InstalledObjects
-  /** What is made beside the plan for this kind of cluster. */
+  /** The objects that are created in addition to the plan for this kind of cluster. */
   readonly made: readonly ManifestObject[]
-  /** Of CRDs; absent: none. */
+  /** The marks of the CRDs. Undefined if there are none. */
   readonly marks?: Marks
   readonly secrets?: readonly SecretMarkChange[]
 }
 
 export interface AgreeInit {
   readonly dryRun: boolean
-  /** Undefined: nobody is asked. */
+  /** Asks the user. Undefined if the user is not asked. */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined
   readonly clock: Clock
   readonly signal: AbortSignal
   readonly say: (text: string) => void
 }
 
-/** Gives what is to be applied: all where nothing is installed yet. Throws UserError where a person says no. */
+/**
+ * Returns whether an object is to be applied: all objects if nothing is installed yet. Throws UserError if the user
+ * declines.
+ */
 export async function agreeOnChanges(
   admin: ClusterAdmin,
   planned: PlannedJoin,
@@ -72,16 +78,16 @@ async function plannedChanges(
   ]
 }
 
-// What looking at a cluster could not tell: a person is asked.
+// Asks the user for facts that could not be detected in the cluster.
 
 interface Answering {
-  /** What is known. */
+  /** The options that are known. */
   readonly chosen: JoinOptions
-  /** Asks a person; undefined where nobody can be asked. */
+  /** Asks the user. Undefined if there is no terminal. */
   readonly ask: ((question: Ask) => Promise<readonly string[]>) | undefined
 }
 
-/** Throws UserError with the flag that says it, where nobody can be asked. */
+/** Throws UserError, which names the flag to use, if there is no terminal. */
 export async function answered(asks: readonly Ask[], { chosen, ask }: Answering): Promise<JoinOptions> {
   let answers = chosen
   for (const question of asks) {
@@ -101,7 +107,7 @@ const FLAGS: Readonly<Record<Ask['field'], string>> = {
   gateways: '--gateway NODE',
 }
 
-// Under which id a cluster joins.
+// Chooses the id under which a cluster joins.
 
 interface IdWorld {
   readonly discovery: Discovery
@@ -109,7 +115,7 @@ interface IdWorld {
   readonly values: InstallValues
 }
 
-/** What was said; else what an earlier join used; else the context's name. Throws UserError, InvalidNameError. */
+/** The requested id, else that of an earlier join, else the name of the context. Throws UserError, InvalidNameError. */
 export function chooseId(
   chosen: JoinOptions,
   { discovery, live, values }: IdWorld,

@@ -1,4 +1,7 @@
-/** Which nodes a join makes gateways, how many are active at once, and what is written to them. Pure. */
+/**
+ * Decides which nodes become gateways at a join, how many are active at once, and which labels and annotations are
+ * written. Pure.
+ */
 import {
   ANNOTATION_PUBLIC_ADDRESS,
   ANY_LANE_VALUE,
@@ -15,10 +18,10 @@ export interface GatewayOption {
   readonly publicAddress?: string
 }
 
-/** What flags and answers say of gateways. */
+/** The options and answers about gateways. */
 export interface GatewayOptions {
   readonly gateways: readonly GatewayOption[]
-  /** How many are to be active at once, 1 to 8; absent: as it is installed, else two. */
+  /** How many are active at once, 1 to 8. If undefined, the installed number, else two. */
   readonly activeGateways?: number
 }
 
@@ -26,15 +29,15 @@ export interface GatewaysPlan {
   readonly gateways: readonly GatewayOption[]
   /** How many of the gateways are active at once. */
   readonly activeGateways: number
-  /** Nodes whose label or annotation differs from what is wanted. */
+  /** The nodes whose label or annotation has to change. */
   readonly nodes: readonly NodeChange[]
-  /** What is not as it could be and stays so, one sentence each. */
+  /** Remarks about settings that could be better and stay as they are, one sentence each. */
   readonly notes: readonly string[]
 }
 
 /**
- * `installed`: how many are active now; undefined where nothing says so. Throws UserError for a node that is asked for
- * and cannot be a gateway.
+ * `installed` is the current number of active gateways. Undefined if it is not known. Throws UserError for a requested
+ * node that cannot be a gateway.
  */
 export function planGateways(discovery: Discovery, given: GatewayOptions, installed: number | undefined): GatewaysPlan {
   const activeGateways = activeCount(given, installed)
@@ -58,7 +61,7 @@ function refuseImpossible({ gateways: { unfit } }: Discovery, { gateways }: Gate
   })
 }
 
-/** Three gateways that were asked for by name are three at once. */
+/** The count grows to the number of gateways that the user names: three named gateways are all active. */
 function activeCount(given: GatewayOptions, installed: number | undefined): number {
   if (given.activeGateways !== undefined) return given.activeGateways
   const before = installed ?? DEFAULT_ACTIVE_GATEWAYS
@@ -66,8 +69,8 @@ function activeCount(given: GatewayOptions, installed: number | undefined): numb
 }
 
 /**
- * What was asked for; else the Nodes that are labelled, without those that are cordoned or away as long as there are
- * others; else the best candidates. Where a number was asked for, the best candidates fill up to it.
+ * The gateways that the user names. Else the labelled Nodes, where cordoned or unavailable Nodes count only if there
+ * are no others. Else the best candidates. If the user asks for a number, the best candidates fill up to it.
  */
 function chooseGateways(
   { gateways: { candidates, unfit } }: Discovery,
@@ -91,10 +94,10 @@ function asFound({ node, publicAddress }: GatewayCandidate): GatewayOption {
   return { node, ...(publicAddress === undefined ? {} : { publicAddress }) }
 }
 
-/** The lanes that labels say, by the names of their Nodes. */
+/** The lanes in the labels of the Nodes, by Node name. */
 type Labels = ReadonlyMap<string, number | 'any'>
 
-/** Of all Nodes that are labelled, also those that are cordoned or away, by name. */
+/** The lanes of all labelled Nodes, cordoned and unavailable ones included. */
 function labelledLanes({ gateways }: Discovery): Labels {
   const nodes = [...gateways.candidates, ...gateways.unfit.filter(({ isAway }) => isAway)]
   return new Map(
@@ -102,7 +105,7 @@ function labelledLanes({ gateways }: Discovery): Labels {
   )
 }
 
-/** Nodes of one number are active one after the other: they are no gateways at once. */
+/** Without the Nodes that share a lane number, because only one of them is active at a time. */
 function onlyUnshared(present: Labels): Labels {
   const lanes = [...present.values()]
   return new Map([...present].filter(([, lane]) => lane === 'any' || lanes.indexOf(lane) === lanes.lastIndexOf(lane)))
@@ -111,7 +114,7 @@ function onlyUnshared(present: Labels): Labels {
 interface ChosenGateways {
   readonly gateways: readonly GatewayOption[]
   readonly present: Labels
-  /** Of these, what stays. */
+  /** The labels that stay as they are. */
   readonly numbers: Labels
   readonly activeGateways: number
 }
@@ -123,7 +126,7 @@ function gatewayNotes(discovery: Discovery, chosen: ChosenGateways): string[] {
   return [...impossible.map(takesNone), ...countNotes(discovery, chosen)]
 }
 
-/** Where more gateways are wanted than there will be, and what would change that. */
+/** Remarks if there will be fewer gateways than wanted, and what would change that. */
 function countNotes({ gateways: { candidates } }: Discovery, chosen: ChosenGateways): string[] {
   const { gateways, present, numbers, activeGateways } = chosen
   const nodes = new Set([...present.keys(), ...gateways.map(({ node }) => node)])
@@ -146,11 +149,11 @@ function countNotes({ gateways: { candidates } }: Discovery, chosen: ChosenGatew
   return [`${activeGateways} gateways are to be active, and there are ${nodes.size}: ${rest}`]
 }
 
-/** New gateways leave the number of their lane open. A Node whose label says one keeps it. */
+/** The label of a new gateway leaves the lane number open. A Node whose label has a number keeps it. */
 function nodeChange(discovery: Discovery, { node, publicAddress }: GatewayOption, present: Labels): NodeChange[] {
   const known = discovery.gateways.candidates.find((candidate) => candidate.node === node)
   const labels = present.has(node) ? {} : { [LABEL_GATEWAY]: ANY_LANE_VALUE }
-  // An ExternalIP that was found is not stated yet: the gateway reads the annotation alone.
+  // An ExternalIP that was detected has to be annotated, because the gateway reads only the annotation.
   const same = publicAddress === undefined || (known?.annotated === true && publicAddress === known.publicAddress)
   const annotations = same ? {} : { [ANNOTATION_PUBLIC_ADDRESS]: publicAddress }
   const nothing = Object.keys(labels).length + Object.keys(annotations).length === 0

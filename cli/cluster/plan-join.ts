@@ -1,4 +1,4 @@
-/** From what was found and what was said to what a join will do: settings, objects and labels. Pure. */
+/** Plans a join from the discovered facts and the options: settings, objects and labels. Pure. */
 import { formatYaml } from '../../kubeapi/kubeapi.ts'
 import {
   DNS_CONTAINER_PORT,
@@ -21,18 +21,18 @@ import {
   readInstalledValues,
 } from '../installation/installation.ts'
 
-/** What flags and answers say; absent where they say nothing. */
+/** The options and answers of the user. A field is undefined if the user has not set it. */
 export interface JoinOptions extends GatewayOptions {
   readonly clusterId?: ClusterId
   readonly podCIDRs?: readonly string[]
   readonly serviceCIDRs?: readonly string[]
-  /** Beside those of an earlier join; null takes one of them away. */
+  /** Added to the labels of an earlier join. Null removes a label. */
   readonly labels: Readonly<Record<string, string | null>>
-  /** Beside those of an earlier join. */
+  /** Added to those of an earlier join. */
   readonly allowedNamespaces?: readonly string[]
 }
 
-/** What is in the cluster already, and what of it is to change. */
+/** The objects that are installed already, and the values to change. */
 export interface InstalledInit {
   readonly live: InstalledObjects
   readonly asked: AskedOptions
@@ -42,24 +42,24 @@ const NOTHING_STANDS: InstalledInit = { live: new Map(), asked: {} }
 
 export interface JoinPlan {
   readonly clusterId: ClusterId
-  /** What is installed, part by part. */
+  /** The values to install, for each part. */
   readonly values: InstalledValues
-  /** What is not as it could be and stays so, one sentence each. */
+  /** Remarks about settings that could be better and stay as they are, one sentence each. */
   readonly notes: readonly string[]
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
   readonly gateways: readonly GatewayOption[]
   /** How many of the gateways are active at once. */
   readonly activeGateways: number
-  /** Text of the site file. */
+  /** The text of the site file. */
   readonly site: string
-  /** Nodes whose label or annotation differs from what is wanted. */
+  /** The nodes whose label or annotation has to change. */
   readonly nodes: readonly NodeChange[]
-  /** Everything to apply but CRDs and the Secret, in order. */
+  /** All objects to apply except CRDs and the Secret, in order. */
   readonly objects: readonly ManifestObject[]
 }
 
-/** What only a person can say, after the wishes. */
+/** The questions that neither discovery nor the options have answered. */
 export function openQuestions(discovery: Discovery, given: JoinOptions): readonly Ask[] {
   return discovery.asks.filter(({ field }) => {
     if (field === 'podCIDRs') return given.podCIDRs === undefined
@@ -68,10 +68,7 @@ export function openQuestions(discovery: Discovery, given: JoinOptions): readonl
   })
 }
 
-/**
- * Call once openQuestions() is empty. What is installed counts for more than what is found, and flags for more than
- * both.
- */
+/** Call this once openQuestions() is empty. Installed values override discovered ones, and options override both. */
 export function planJoin(
   discovery: Discovery,
   given: JoinOptions & { readonly clusterId: ClusterId },
@@ -119,7 +116,7 @@ interface InstalledSite extends SiteFacts {
   readonly document: object
 }
 
-/** The site file that is there; undefined where there is none that can be read. */
+/** The installed site file. Undefined if there is none that can be parsed. */
 export function installedSite(values: InstallValues, live: InstalledObjects): InstalledSite | undefined {
   const { namespace } = values.member
   const text = textAt(live.get(titleOf({ kind: 'ConfigMap', namespace, name: SITE_CONFIG })), 'data', SITE_KEY)
@@ -152,17 +149,18 @@ function leftOutNote(name: string): string {
   return `ValidatingAdmissionPolicyBinding ${name} was taken away and stays away: its policy is not in force`
 }
 
-/** The same for the same facts, whatever the order of labels. */
+/** A text that is equal for equal facts, whatever the order of the labels. */
 function factsText(facts: SiteFacts): string {
   const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces, activeGateways } = facts
   const lists = [podCIDRs, serviceCIDRs, allowedNamespaces]
   return JSON.stringify([name, activeGateways, ...lists, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))])
 }
 
-/** To the byte as it is where nothing is to change: a change starts all pods anew. */
+/** Returns the installed text unchanged if no fact changes, because any change of the text restarts all pods. */
 function siteText(site: SiteFacts, installed: InstalledSite | undefined): string {
   const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces, activeGateways } = site
-  // An image of the last release does not start with fields that it does not know.
+  // Fields with default values are left out, because an image of the previous release rejects fields that it does not
+  // know.
   const optional = {
     ...(allowedNamespaces.length === 0 ? {} : { allowedNamespaces }),
     ...(activeGateways === DEFAULT_ACTIVE_GATEWAYS ? {} : { activeGateways }),
@@ -195,9 +193,9 @@ function siteText(site: SiteFacts, installed: InstalledSite | undefined): string
 
 const MAX_ID = 63
 
-/** A cluster id made of the cluster's name in the kubeconfig; undefined where nothing of it can be used. */
+/** Derives a cluster id from the name of the cluster in the kubeconfig. Undefined if no valid id can be derived. */
 export function idFromName(name: string | undefined): string | undefined {
-  // Cloud providers' names are paths: arn:aws:eks:…:cluster/name, gke_project_zone_name.
+  // Names of cloud providers are paths: arn:aws:eks:…:cluster/name, gke_project_zone_name.
   const last =
     (name ?? '')
       .toLowerCase()

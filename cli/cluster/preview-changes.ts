@@ -1,26 +1,31 @@
-/** What a join would change, asked of the API server object by object and shown as a diff before anything is done. */
+/**
+ * Previews the changes of a join: asks the API server for each object and shows the differences before anything is
+ * changed.
+ */
 import type { ManifestObject, Marks } from '../../install/values/values.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
 import type { ClusterAdmin } from '../context/context.ts'
 import { type NodeChange, type SecretMarkChange, afterMarks, decideCrds } from '../installation/installation.ts'
 
-// What differs between an object of a cluster and what would be in its place, one line for each place. What the server
-// counts and stamps is left out, and nothing of a Secret's content is shown. Pure.
+// The differences between an object in the cluster and the one that replaces it, one line each. Fields that the server
+// maintains and the content of Secrets are not shown. Pure.
 
-/** Of one object; a CRD that is brought up to date may differ in hundreds of places. */
+/** The maximum number of lines for one object. An updated CRD may differ in hundreds of fields. */
 const MAX_LINES = 60
 const MAX_VALUE = 160
 const STAMPS = ['managedFields', 'resourceVersion', 'generation', 'uid', 'creationTimestamp', 'selfLink']
-/** A copy of the whole object, a Secret's content included; and what follows from other changes. */
+/**
+ * Annotations that hold a copy of the whole object, including a Secret's content, or that follow from other changes.
+ */
 const SET_BY_SERVER = [
   'kubectl.kubernetes.io/last-applied-configuration',
   'deprecated.daemonset.template.generation',
   'deployment.kubernetes.io/revision',
 ]
-/** The fields by which the API server distinguishes items of a list. */
+/** The fields by which the API server identifies items of a list. */
 const ITEM_KEYS = ['name', 'mountPath', 'key', 'containerPort', 'port', 'type']
 
-/** Without what the server writes by itself. */
+/** The object without the fields that the server maintains. */
 function contentOf(object: ManifestObject): Readonly<Record<string, unknown>> {
   const { status: _status, metadata, ...rest } = object as ManifestObject & { readonly status?: unknown }
   const described = Object.entries(metadata).filter(([name]) => !STAMPS.includes(name))
@@ -30,8 +35,8 @@ function contentOf(object: ManifestObject): Readonly<Record<string, unknown>> {
 }
 
 /**
- * `spec.replicas: 2 -> 3`, and texts of several lines with `-` and `+` before the lines that differ; none where the
- * objects are the same.
+ * Lines such as `spec.replicas: 2 -> 3`, and for texts of several lines the lines that differ, with `-` and `+`. Empty
+ * if the objects are equal.
  */
 export function objectDiff(before: ManifestObject, after: ManifestObject): readonly string[] {
   const isSecret = after.kind === 'Secret'
@@ -55,7 +60,7 @@ function* differences(before: unknown, after: unknown, path: string, isSecret: b
   }
 }
 
-/** The diff says that it differs, and nothing of what it is. */
+/** Shows that a value differs, but not the value. */
 function* hiddenDifferences(before: unknown, after: unknown, path: string): Generator<string> {
   const [old, now] = [before, after].map((value) => (isMap(value) ? value : {})) as [AnyMap, AnyMap]
   const word = (value: unknown): string => (value === undefined ? NONE : '(hidden)')
@@ -89,10 +94,10 @@ function* textDifferences(before: string, after: string, path: string): Generato
   for (const line of lineDiff(before.split('\n'), after.split('\n'))) yield `  ${line}`
 }
 
-/** Beyond it two texts are shown whole. */
+/** The maximum number of compared pairs of lines. Larger texts are shown as a whole. */
 const MAX_COMPARED = 1_000_000
 
-/** The lines that differ, by their longest common subsequence. */
+/** The lines that differ, by the longest common subsequence. */
 function lineDiff(before: readonly string[], after: readonly string[]): readonly string[] {
   const [rows, columns] = [before.length, after.length]
   if (rows * columns > MAX_COMPARED) return [...before.map((line) => `- ${line}`), ...after.map((line) => `+ ${line}`)]
@@ -121,12 +126,12 @@ function isMap(value: unknown): value is AnyMap {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Of several lines: the others are shown on one. */
+/** True for a text of several lines. A text of one line is shown like any other value. */
 function isText(value: unknown): value is string {
   return typeof value === 'string' && value.includes('\n')
 }
 
-/** Each item has it, and no two the same. */
+/** True if each item has the key, and no two items have the same value. */
 function distinguishes(list: readonly unknown[], key: string): boolean {
   const ids = list.map((item) => idOf(item, key))
   return ids.every((id) => id !== undefined) && new Set(ids).size === ids.length
@@ -147,7 +152,7 @@ function below(path: string, key: string): string {
   return plain ? `${path}.${key}` : `${path}["${key}"]`
 }
 
-/** What is empty is the same as what is not there: so the API server has it. */
+/** An empty value equals a missing one, as for the API server. */
 function isSame(a: unknown, b: unknown): boolean {
   return canonical(a) === canonical(b)
 }
@@ -174,18 +179,18 @@ function shown(value: unknown): string {
   return text.length <= MAX_VALUE ? text : `${text.slice(0, MAX_VALUE)}…`
 }
 
-/** Of one object. */
+/** The change of one object. */
 export interface PlannedChange {
   readonly ref: ObjectRef
   readonly how: 'create' | 'change' | 'remove'
-  /** Empty for what is created or removed. */
+  /** Empty for an object that is created or removed. */
   readonly lines: readonly string[]
   readonly why?: string
 }
 
 type Previewer = Pick<ClusterAdmin, 'get' | 'list' | 'preview'>
 
-/** What would be created or changed, in order; the others are left out. */
+/** The objects that would be created or changed, in order. Unchanged objects are left out. */
 export async function previewObjects(
   admin: Previewer,
   objects: readonly ManifestObject[],
@@ -198,7 +203,7 @@ export async function previewObjects(
   })
 }
 
-/** As applyCrds() would; that one reports what keeps it from doing so. */
+/** The CRDs that applyCrds() would create or change. Problems are reported by applyCrds() only. */
 export async function previewCrds(
   admin: Previewer,
   marks: Marks,
@@ -242,7 +247,7 @@ export function previewSecretMarks(changes: readonly SecretMarkChange[]): readon
   return changes.flatMap((change) => plannedChange(change.ref, change.before, afterMarks(change)))
 }
 
-/** One or none. */
+/** The change of one object. Empty if it does not change. */
 export function plannedChange(
   ref: ObjectRef,
   before: ManifestObject | undefined,
@@ -256,7 +261,7 @@ export function plannedChange(
 
 const MARKS = { create: '+', change: '~', remove: '-' } as const
 
-/** `~ Deployment sealane-system/sealane-agent`, and what differs below it. */
+/** `~ Deployment sealane-system/sealane-agent`, followed by the lines that differ. */
 export function describePlanned({ ref, how, lines, why }: PlannedChange): string {
   const title = `  ${MARKS[how]} ${titleOf(ref)}${why === undefined ? '' : `  (${why})`}\n`
   return title + lines.map((line) => `      ${line}\n`).join('')

@@ -1,4 +1,7 @@
-/** A join may change the addresses of members that are there: they are named before, and the user is asked. */
+/**
+ * A join may change the addresses at which existing members are reached. This names those members first, and asks the
+ * user to confirm.
+ */
 import { type ClusterId, renumberedText } from '../../model/model.ts'
 import { type ClusterFacts, RefusedError, type JoinLook } from '../../protocol/protocol.ts'
 import { awaitsApproval } from '../../protocol/membership/membership.ts'
@@ -11,12 +14,12 @@ export interface LookAsk {
   readonly facts: ClusterFacts
 }
 
-/** Asks the broker of the token what a join would bring. */
+/** Asks the broker of the token for the effects of a join. */
 export type LookAtJoin = (ask: LookAsk, signal: AbortSignal) => Promise<JoinLook>
 
 export interface RenumberingInit extends LookAsk {
   readonly look: LookAtJoin
-  /** Undefined: nobody is asked. */
+  /** Asks the user. Undefined if the user is not asked. */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined
   readonly say: (text: string) => void
   readonly signal: AbortSignal
@@ -26,9 +29,10 @@ const AFTERWARDS =
   'afterwards, "sealane cluster list" on the broker and "sealane show clusters" here say who has global ones'
 
 /**
- * Names the members that would get global addresses by this join, and asks. A broker of an older release stops nobody.
- * Where an operator of the broker has to accept this join, that is who is told and agrees. Throws UserError where the
- * answer is no. `unknown`: the broker cannot be asked from here.
+ * Names the members that would get global addresses by this join, and asks the user to confirm. A broker of an older
+ * release cannot tell, so the join continues with a note. If an operator of the broker has to accept this join, the
+ * operator is shown the effects and decides. Throws UserError if the user declines. `unknown` if the broker is
+ * unreachable from here.
  */
 export async function agreeOnRenumbering({
   look,
@@ -55,7 +59,7 @@ export async function agreeOnRenumbering({
   return 'agreed'
 }
 
-/** It meets a request without a csr, and refuses that. */
+/** A broker of an older release treats the question as a join request, which it refuses because it has no csr. */
 function isOfOlderRelease(error: unknown): boolean {
   return error instanceof RefusedError && error.field === 'csr'
 }

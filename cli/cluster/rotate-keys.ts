@@ -1,4 +1,4 @@
-/** Has the gateways of a real cluster make their keys anew. */
+/** Makes the gateways of a real cluster generate new keys. */
 import {
   CONDITION_KEYS_ROTATED,
   type Endpoint,
@@ -26,8 +26,9 @@ export interface RotateInit {
 const GROUP = 'sealane.io/v1alpha1'
 
 /**
- * Asks the gateway of this Node, or all that are active, and waits until each has a new key. Gives what is so then, in
- * words. Throws UserError where there is no such gateway, and after the time; what was asked for goes on.
+ * Requests new keys from the gateway of this Node, or from all active gateways, and waits until each has a new key.
+ * Returns the final state as text. Throws UserError if there is no such gateway, and after the time limit, when the
+ * rotation still continues.
  */
 export async function rotateKeys(admin: Admin, name: string | undefined, init: RotateInit): Promise<string> {
   const { signal } = init
@@ -61,7 +62,7 @@ async function ask(admin: Admin, name: string, { clock, signal, say }: RotateIni
   say(`  changed   Node ${name}  (${ANNOTATION_ROTATE_KEYS}=${request})\n`)
 }
 
-/** Of their Endpoints, by the names of the Nodes. */
+/** The Endpoints of these gateways, by Node name. */
 async function keysOf(
   admin: Admin,
   gateways: readonly Gateway[],
@@ -74,7 +75,7 @@ async function keysOf(
   return new Map(ours.map(({ spec }) => [spec.node, spec]))
 }
 
-/** Nodes of two clusters may have the same name. */
+/** Filters by cluster, because Nodes of two clusters may have the same name. */
 async function ownCluster(admin: Admin, signal: AbortSignal): Promise<string | undefined> {
   const membership = await admin.get({ apiVersion: GROUP, kind: 'Membership', name: MEMBERSHIP_NAME }, signal)
   return (membership as unknown as Membership | undefined)?.spec.clusterId

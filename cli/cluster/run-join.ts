@@ -1,4 +1,4 @@
-/** The command line of joinCluster(): questions at the terminal, the account, and what to do next. */
+/** The command line of joinCluster(): questions at the terminal, the report of the changes, and the next step. */
 import { formatYaml } from '../../kubeapi/kubeapi.ts'
 import { DEFAULT_VALUES, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install/values/values.ts'
 import { CLUSTERSET_ZONE, MEMBERSHIP_NAME, parseClusterId } from '../../model/model.ts'
@@ -82,7 +82,10 @@ interface RekeyPlace {
   readonly admin: ClusterAdmin
 }
 
-/** The broker that was named, else one in the same cluster. Undefined: there is none to ask, or it is of others. */
+/**
+ * The broker that the user names, else the one in the same cluster. Undefined if there is no broker, or if it does not
+ * know this member.
+ */
 async function brokerOf(
   cluster: string,
   { target, options, admin }: RekeyPlace,
@@ -113,7 +116,7 @@ async function brokerOf(
   try {
     return await memberAt(cluster, (work) => work(here))
   } catch (error) {
-    // A broker of other clusters, in a cluster that is a member elsewhere.
+    // The broker in this cluster does not serve the clusterset that this cluster is a member of.
     if (error instanceof UserError) return undefined
     throw error
   }
@@ -130,7 +133,7 @@ async function memberAt(
   return { inContact: found.state === 'in contact', rekey }
 }
 
-/** As `leave` asks; undefined where nobody can be asked. */
+/** Asks for confirmation at the terminal, as `leave` does. Undefined if there is no terminal. */
 function confirmAt(terminal: Terminal | undefined, signal: AbortSignal): JoinClusterInit['confirm'] {
   if (terminal === undefined) return undefined
   return async (question) => {
@@ -139,7 +142,10 @@ function confirmAt(terminal: Terminal | undefined, signal: AbortSignal): JoinClu
   }
 }
 
-/** A member that joins again needs none, nor does who only looks; whether it is one is seen in the cluster. */
+/**
+ * The given token. Undefined if there is none: neither a member that joins again nor a preview needs a token. Whether
+ * the cluster is a member is known only after reading it.
+ */
 async function tokenFor(options: RunJoinOptions, signal: AbortSignal): Promise<string | undefined> {
   if (options.output === 'yaml') return undefined
   const sources = { env: process.env, stdin: process.stdin, signal }
@@ -148,7 +154,7 @@ async function tokenFor(options: RunJoinOptions, signal: AbortSignal): Promise<s
   return given ? readTokenText(options, sources) : undefined
 }
 
-/** Everything that is applied, and what a file cannot carry. */
+/** Prints all objects that would be applied, and the steps that a file cannot contain. */
 function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output: CommandContext['output']): void {
   const { plan, advice, discovery } = prepared
   const marks = plan.values.common

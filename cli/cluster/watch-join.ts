@@ -1,4 +1,4 @@
-/** How far a join has come, each as what is still missing. */
+/** Reads the progress of a join from the cluster, as what is still missing. */
 import {
   APP_MANAGED_BY_SEALANE,
   CONDITION_IN_CONTACT,
@@ -20,11 +20,11 @@ import type { ClusterAdmin } from '../context/context.ts'
 import { type Missing, type Progress, nodeText, partTrouble, unreadyNodes } from '../installation/installation.ts'
 import type { JoinPlan } from './plan-join.ts'
 
-// Which other clusters are reached, by what the gateways' probes say. Pure.
+// Decides which other clusters are reachable, from the probe results of the gateways. Pure.
 
 interface LaneState {
   readonly cluster: string
-  /** The best of all lanes to it: one that is up is enough. */
+  /** The state of the best of all lanes to the cluster: one lane that is up is enough. */
   readonly state: ConnectionState
   readonly message: string
   readonly cause?: ConnectionCause
@@ -39,7 +39,10 @@ export function joinedOthers(clusters: readonly Cluster[], own: string | undefin
     .sort()
 }
 
-/** What the agent says of members without a connection to the broker, by id (agent/cluster/plan-cluster-status.ts). */
+/**
+ * The members without a connection to the broker, with the message that the agent writes to their status
+ * (agent/cluster/plan-cluster-status.ts), by id.
+ */
 function silentClusters(clusters: readonly Cluster[]): ReadonlyMap<string, string> {
   return new Map(
     clusters.flatMap(({ spec, status }): [string, string][] => {
@@ -49,7 +52,7 @@ function silentClusters(clusters: readonly Cluster[]): ReadonlyMap<string, strin
   )
 }
 
-/** A cluster that no gateway speaks of yet is `connecting`. */
+/** A cluster that no gateway reports yet is `connecting`. */
 export function laneStates(clusters: readonly string[], gateways: readonly Gateway[]): readonly LaneState[] {
   const connections = gateways.flatMap((gateway) =>
     (gateway.status?.connections ?? []).map((one): LaneState =>
@@ -65,7 +68,7 @@ export function laneStates(clusters: readonly string[], gateways: readonly Gatew
   })
 }
 
-/** What it said last is no news of its lanes. */
+/** The state of a gateway that no longer reports: its last report says nothing about its lanes now. */
 function unheard(cluster: string, node: string): LaneState {
   return { cluster, state: 'connecting', message: `nothing is heard from the gateway on node ${node}` }
 }
@@ -74,21 +77,21 @@ const OURS = 'sealane.io/v1alpha1'
 
 export interface JoinPlace {
   readonly secret: SecretAccess
-  /** Text of the site file that the agent has, or will have. */
+  /** The text of the site file that the agent has, or will have. */
   readonly settings: string
   readonly namespace: string
-  /** Milliseconds since 1970: an identity that has ended is none. */
+  /** The current time in milliseconds since 1970. An identity that has expired by then does not count. */
   readonly nowMs: number
-  /** How long an operator of the broker may take to accept this cluster; undefined: as long as anything else. */
+  /** How long an operator of the broker may take to accept this cluster. Undefined for the usual limit. */
   readonly approvalMs?: number | undefined
 }
 
 export interface JoinMissing extends Missing {
-  /** What the join would change for other members: somebody has to agree. */
+  /** What the join would change for other members. The user has to agree to it. */
   readonly asks?: string
 }
 
-/** Throws UserError when the broker, or the token itself, says no. */
+/** Throws UserError if the broker refuses the token, or if the token is invalid. */
 export async function joinProgress(
   admin: Pick<ClusterAdmin, 'list'>,
   { secret, settings, namespace, nowMs, approvalMs }: JoinPlace,
@@ -103,9 +106,9 @@ export async function joinProgress(
       ...(problem.reason === undefined ? {} : { reason: problem.reason }),
     })
   }
-  // A person needs that at once, to read it to another one.
+  // Shown at once: the user may have to read it to the operator of the broker.
   if (problem?.reason === 'JoinAwaitsApproval') return { what: oneLine(problem.text), mayTakeMs: approvalMs }
-  // A person may take a while to answer; after that the agent joins at once.
+  // The user may take a while to answer. After that the agent joins at once.
   if (problem?.reason === 'JoinAwaitsAgreement')
     return { what: 'agent', asks: oneLine(problem.text), mayTakeMs: Infinity }
   if (problem !== undefined) return { what: 'agent', why: problem.text }
@@ -113,15 +116,15 @@ export async function joinProgress(
 }
 
 export interface LanesProgress extends Progress {
-  /** Ids of the other clusters with a lane that is up. */
+  /** The ids of the other clusters with a lane that is up. */
   readonly reached: readonly string[]
   /** There is no other member. */
   readonly alone: boolean
 }
 
 /**
- * Members that have no connection to the broker are left out, and gateways on nodes that are not ready; never all of
- * the gateways.
+ * Members without a connection to the broker are left out, and so are gateways on nodes that are not ready, unless all
+ * of the gateways would be left out.
  */
 export async function lanesProgress(
   admin: Pick<ClusterAdmin, 'list' | 'get'>,
@@ -133,7 +136,7 @@ export async function lanesProgress(
   const own = (membership?.['spec'] as { clusterId?: string } | undefined)?.clusterId
   const unready = await unreadyNodes(admin, signal)
   const all = (await admin.list(OURS, 'Gateway', {}, signal)) as unknown as Gateway[]
-  // What a node that is down said last is no news of its lanes.
+  // The last report of a node that is down says nothing about its lanes now.
   const objects = all.filter(({ metadata }) => !unready.has(metadata.name))
   const ownCluster = clusters.find((one) => one.spec.id === own)
   const known = ownCluster === undefined || !isMirrored(ownCluster) ? undefined : knownMembers(ownCluster)
@@ -144,7 +147,7 @@ export async function lanesProgress(
   const others = joinedOthers(clusters, own)
   const unused = [...known].filter(([id, reason]) => id !== own && reason !== undefined)
   const late = [...known.keys()].filter((id) => id !== own && !others.includes(id) && known.get(id) === undefined)
-  // The broker's own list: what this cluster has of the others may be a part, or nothing yet.
+  // This counts the broker's own list, because this cluster may have mirrored only a part of the other members yet.
   const alone = others.length === 0 && known.size <= 1
   const notUsed = unused.map(([id, reason]) => `cluster ${id} is not used here: ${reason ?? ''}`)
   if (late.length > 0) return { reached: [], alone, missing: { what: `from ${late.join(', ')}` }, leftOut: notUsed }
@@ -169,8 +172,8 @@ export async function lanesProgress(
 }
 
 /**
- * Nodes with a gateway, and those that stand by: for a lane of their label that is served, or for any, when as many
- * gateways are active as there are to be.
+ * The Nodes with an active gateway, and standby Nodes whose lane is served by another Node. A standby Node without a
+ * lane number counts when as many gateways are active as there are to be.
  */
 async function servedLanes(
   admin: Pick<ClusterAdmin, 'list'>,
@@ -188,7 +191,8 @@ async function servedLanes(
 }
 
 /**
- * The join itself makes the cluster's own object; the agent's mirror puts its mark on it with the first look at all.
+ * The join itself creates the cluster's own object. The agent labels the object when it first mirrors the whole
+ * clusterset.
  */
 function isMirrored({ metadata }: Cluster): boolean {
   return metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
@@ -198,7 +202,7 @@ function lanesMissing(down: readonly LaneState[]): Missing | undefined {
   const [first] = down
   if (first === undefined) return undefined
   const why = down.map(({ cluster, state, message }) => `${cluster} ${state}${message === '' ? '' : `: ${message}`}`)
-  // While another may still come, it is waited for.
+  // As long as one of the clusters may still become reachable, the command waits for it.
   const isHopeless = down.every(({ cause }) => cause === 'NeitherCallable')
   const mend = isHopeless ? { mend: reasonRow('NeitherEndCallable').todo } : {}
   return { what: `to ${down.map(({ cluster }) => cluster).join(', ')}`, why: why.join('; '), ...mend }

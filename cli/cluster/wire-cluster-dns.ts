@@ -1,4 +1,4 @@
-/** Writes into the cluster's own DNS where clusterset.local is answered, or takes that back. */
+/** Configures the cluster's own DNS to forward clusterset.local to Sealane, or removes that configuration. */
 import { objectName } from '../../install/values/values.ts'
 import { titleOf } from '../../kubeapi/kube/kube.ts'
 import { CLUSTERSET_ZONE, CONDITION_CLUSTER_DNS, SYSTEM_NAMESPACE } from '../../model/model.ts'
@@ -27,11 +27,13 @@ export interface WireInit {
 }
 
 export interface ClusterDnsOutcome {
-  /** Sentences for the end of the account: what could not be done, what is to be done by hand. */
+  /** Sentences for the end of the report: what failed, and what the user has to do by hand. */
   readonly left: readonly string[]
 }
 
-/** Before a join there is no Service yet, and no address of it: one for documentation (RFC 5737) is used instead. */
+/**
+ * A placeholder from the documentation range (RFC 5737). Before a join there is no Service and therefore no address.
+ */
 const NO_ADDRESS = '192.0.2.53'
 
 const SERVICE = { apiVersion: 'v1', kind: 'Service', namespace: SYSTEM_NAMESPACE, name: objectName('dns') }
@@ -54,7 +56,7 @@ export async function wireClusterDns(
   return carryOut(admin, flavour, (present) => planClusterDns(flavour, present, options), { ...init, say })
 }
 
-/** What wireClusterDns() would change now. */
+/** The changes that wireClusterDns() would make now. */
 export async function previewClusterDns(
   admin: ClusterAdmin,
   discovery: DnsDiscovery,
@@ -101,7 +103,7 @@ async function carryOut(
   const result = dryRun
     ? { plan: plan(await readClusterDns(client, flavour, signal)), toRestart: [] }
     : await applyClusterDns(client, flavour, plan, signal)
-  // What a dry run would change is shown with everything else that it would: previewClusterDns().
+  // The changes of a dry run are already shown by previewClusterDns().
   for (const { object, why } of dryRun ? [] : result.plan.changes) say(`  changed   ${titleOf(object)}  (${why})\n`)
   for (const note of result.plan.notes) say(`  cluster DNS: ${note}\n`)
   return {
@@ -125,14 +127,14 @@ function clientOf(admin: ClusterAdmin, clock: Clock): ClusterDnsClient {
   }
 }
 
-/** Which immutable one it is follows from the provider. */
+/** The provider determines which DNS a cluster with an immutable one has. */
 function flavourOf({ dns, distribution }: DnsDiscovery): ClusterDnsFlavour {
   const { value } = dns.flavour
   if (value !== 'immutable') return value
   return distribution.value === 'gke' ? 'gke-cloud-dns' : 'eks-auto-mode'
 }
 
-// Waits until the cluster's own DNS has read its new settings: before that, no name of the clusterset has an answer.
+// Waits until the cluster's own DNS has loaded its new settings. Before that, names of the clusterset do not resolve.
 
 interface WatchDnsInit {
   readonly timeoutMs: number
@@ -142,8 +144,8 @@ interface WatchDnsInit {
 }
 
 /**
- * `own` is this cluster's id. When the time is over, gives what is still missing as a sentence: the lanes are up all
- * the same, and a cluster's DNS may take minutes.
+ * `own` is this cluster's id. After the time limit it returns a sentence with what is still missing instead of failing,
+ * because the lanes are up and a cluster's DNS may take minutes.
  */
 export async function watchClusterDns(
   admin: Pick<ClusterAdmin, 'get'>,
@@ -163,7 +165,7 @@ export async function watchClusterDns(
   return undefined
 }
 
-/** The agent asks as any pod does, and writes the answers into the status of this cluster's own Cluster. */
+/** The agent resolves names as any pod does, and writes the results into the status of this cluster's own Cluster. */
 async function progress(
   admin: Pick<ClusterAdmin, 'get'>,
   own: string,

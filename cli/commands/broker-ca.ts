@@ -1,4 +1,4 @@
-/** `sealane broker ca status|rotate|finish|abort`: of the broker on this machine, or of one on a cluster. */
+/** `sealane broker ca status|rotate|finish|abort`, for the broker on this machine or one in a cluster. */
 import type { Command } from 'commander'
 import type { AuthorityFacts, AuthorityStatus, AuthorityStep } from '../../compose/broker/broker.ts'
 import { type Authority, stateOf } from '../broker/broker.ts'
@@ -21,12 +21,12 @@ import {
   withinTime,
 } from '../context/context.ts'
 
-// The authorities of a clusterset, for people. Pure.
+// Prints the certificate authorities of a clusterset for people. Pure.
 
-/** Members that the table has; all are in -o json. */
+/** The maximum number of members in the table. `-o json` has all of them. */
 const MAX_ROWS = 50
 
-/** Tables: the authorities, and during a rotation the members and what they are waited for. */
+/** Two tables: the authorities, and during a rotation the members with what the rotation waits for. */
 function authorityText(status: AuthorityStatus): string {
   const { current, next, members, waitsFor } = status
   const rows: (readonly [string, AuthorityFacts])[] = [
@@ -62,7 +62,7 @@ function authorityText(status: AuthorityStatus): string {
   return `${authorities}\n${shown.length === 0 ? '' : table}${more}${[...waits, ...tokens].join('')}`
 }
 
-/** What comes next, by itself or by a command. */
+/** The next step, which happens by itself or by a command. */
 function nextText({ phase, waitsFor }: AuthorityStatus): string {
   const isFree = waitsFor.members.length === 0 && waitsFor.tokens.length === 0
   switch (phase) {
@@ -183,7 +183,7 @@ function withOptions(command: Command): Command {
     .addOption(outputOption())
 }
 
-/** Loaded only when it is needed: the store brings the broker's database along. */
+/** Loaded on demand, because the store loads the broker's database. */
 async function withAuthority<T>(
   {
     kube,

@@ -1,4 +1,4 @@
-/** `sealane broker clusterset create|list|remove`: clustersets beside the broker's own. */
+/** `sealane broker clusterset create|list|remove`: manages clustersets in addition to the broker's own. */
 import type { Command } from 'commander'
 import { formatPrefix, parsePrefix } from '../../model/addresses/addresses.ts'
 import { parseDnsLabel } from '../../model/model.ts'
@@ -130,7 +130,7 @@ function addRemove(clusterset: Command, context: CommandContext): void {
     })
 }
 
-/** Loaded only when it is needed: the store brings the broker's database along. */
+/** Loaded on demand, because the store loads the broker's database. */
 async function withClustersets<T>(
   { kube, state, timeout }: Pick<CommonOptions, 'state' | 'timeout'> & { readonly kube: KubeTarget | undefined },
   context: CommandContext,

@@ -1,4 +1,4 @@
-/** `sealane broker deploy`: the broker on a cluster. */
+/** `sealane broker deploy`: installs the broker in a cluster. */
 import type { Command } from 'commander'
 import type { ServiceType } from '../../install/values/values.ts'
 import { isDnsSubdomain, parseDnsLabel } from '../../model/model.ts'
@@ -132,7 +132,7 @@ const storageSize = (text: string): string => {
   throw new UserError(`--etcd-storage-size ${quoted(text)}: expected at least 1Gi, such as 8Gi`)
 }
 
-/** Room for some snapshots and the log of changes, whatever little there is to keep. */
+/** Room for some snapshots and the change log, however small the data is. */
 const MIN_ETCD_BYTES = 2 ** 30
 
 async function deploy(options: DeployOptions, target: KubeTarget, context: CommandContext): Promise<void> {

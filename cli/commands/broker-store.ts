@@ -1,4 +1,4 @@
-/** Commands for a broker's data: backup and restore, verify, migrate, status. */
+/** Commands for the broker's data: backup and restore, verify, migrate and status. */
 import { type Command, Option } from 'commander'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { UserError } from '../../runtime/runtime.ts'
@@ -39,7 +39,7 @@ interface RestoreOptions extends CommonOptions {
   readonly framed: boolean
 }
 
-/** `sealane broker backup` and `restore`: one file with all that a broker knows, and its certificate authority. */
+/** `sealane broker backup` and `restore`: one file with all data of a broker and its certificate authority. */
 export function addBrokerBackupCommands(broker: Command, context: CommandContext): void {
   addBackup(broker, context)
   addRestore(broker, context)
@@ -88,7 +88,7 @@ interface VerifyOptions extends KubeTarget {
   readonly timeout: number
 }
 
-/** `sealane broker verify`: looks whether what a broker knows can be right. */
+/** `sealane broker verify`: checks the broker's data for inconsistencies. */
 export function addBrokerVerifyCommand(broker: Command, context: CommandContext): void {
   const text = 'Looks through all that the broker has stored, and lists what cannot be right. Changes nothing.'
   const command = subcommand(broker, 'verify', text, 'sealane broker verify --backup broker.backup')
@@ -111,7 +111,7 @@ interface StatusOptions extends KubeTarget {
   readonly timeout: number
 }
 
-/** `sealane broker status`: how the broker is, with its replicas and its store. */
+/** `sealane broker status`: shows the health of the broker, its replicas and its store. */
 export function addBrokerStatusCommand(broker: Command, context: CommandContext): void {
   const text =
     'Shows how the broker is, with its replicas and its store. Exit code 0: healthy, 1: degraded, 2: down. Changes nothing.'
@@ -163,7 +163,7 @@ interface MigrateOptions {
   readonly etcdPasswordFile?: string
 }
 
-/** `sealane broker migrate`: moves what a broker knows into another store. */
+/** `sealane broker migrate`: moves the broker's data into another store. */
 export function addBrokerMigrateCommand(broker: Command, context: CommandContext): void {
   const text = 'Moves what a stopped broker knows into another store. Once more: goes on where it was broken off.'
   subcommand(broker, 'migrate', text, 'sealane broker migrate --from sqlite --to sqlite:/srv/sealane/broker')

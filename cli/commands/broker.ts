@@ -1,4 +1,4 @@
-/** `sealane broker serve` */
+/** `sealane broker serve` and the tree of `sealane broker` commands. */
 import { isAbsolute, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { parseDnsLabel } from '../../model/model.ts'
@@ -32,7 +32,7 @@ import { addBrokerCaCommands } from './broker-ca.ts'
 import { addBrokerClustersetCommands } from './broker-clusterset.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
 
-/** As `--audit-log`: no audit log. */
+/** The value of `--audit-log` that turns the audit log off. */
 const AUDIT_OFF = 'off'
 const MIB = 1024 * 1024
 const DEFAULT_AUDIT_MIB = 32
@@ -75,7 +75,7 @@ interface ServeOptions {
   readonly logLevel: LogThreshold
 }
 
-/** Parsers that check and give the text itself: the broker reads it again. */
+/** Parsers that only validate: they return the text itself, because the broker parses it again. */
 const address =
   (flag: string) =>
   (text: string): string => {
@@ -116,7 +116,7 @@ const label =
   (text: string): string =>
     parseDnsLabel(text, flag)
 
-/** Files by their full names: commands beside the broker look for them later, from elsewhere. */
+/** File names become absolute, because other commands read them later from another working directory. */
 function storeOf(options: ServeOptions): EtcdStoreConfig | undefined {
   const { store: url, etcdCa, etcdCert, etcdKey, etcdPasswordFile } = options
   if (url === undefined) {
@@ -141,7 +141,10 @@ const absolutePath = (text: string): string => {
   throw new UserError(`--ca-signer ${JSON.stringify(text)}: expected the absolute path of a command`, { exitCode: 2 })
 }
 
-/** Where the authority's key is, when it is not in the state directory. Throws UserError for words without a command. */
+/**
+ * Where the authority's key is if it is not in the state directory. Throws UserError for signer arguments without a
+ * command.
+ */
 function authorityOf({ caDir, caSigner, caSignerArg = [] }: ServeOptions): {
   readonly authorityDir?: string
   readonly signer?: { readonly command: string; readonly args: readonly string[] }
@@ -279,7 +282,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       const accepted = acceptEmpty === true ? new SystemClock().now() : acceptEmpty
       const more = accepted === undefined ? {} : { acceptEmptyAtMs: accepted }
       const audit = { log: auditLog, maxBytes: auditLogSize * MIB, keep: auditLogKeep }
-      // As of all settings by the environment, one that is set to nothing is none. A flag was meant.
+      // An empty value in the environment means "not set", as for all settings. An empty flag is an error.
       if (auditLog === '' && command.getOptionValueSource('auditLog') !== 'env')
         throw new UserError(`--audit-log "": expected a file, "-" or "${AUDIT_OFF}"`, { exitCode: 2 })
       const store = storeOf(options)

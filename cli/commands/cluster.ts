@@ -1,4 +1,4 @@
-/** `sealane cluster …`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
+/** `sealane cluster …`, on the broker's host, whether or not the broker runs, or for a broker in a cluster. */
 import type { Command } from 'commander'
 import type { MemberSummary, WaitingSummary } from '../../compose/broker/broker.ts'
 import { QUOTA_FIELDS, type QuotaField, isReservedId, parseClusterId } from '../../model/model.ts'
@@ -52,7 +52,7 @@ const FLAGS: Readonly<Record<QuotaField, readonly [value: string, help: string]>
   streams: ['<count>', 'streams open at once'],
 }
 
-/** `sealane cluster quota`: how much of the broker one member may have. */
+/** `sealane cluster quota`: shows and changes the limits of one member at the broker. */
 function addClusterQuota(cluster: Command, context: CommandContext): void {
   const { output } = context
   const text = 'Shows the quota of a member, and changes what a flag names; "default": as for all members.'
@@ -87,10 +87,10 @@ function addClusterQuota(cluster: Command, context: CommandContext): void {
     })
 }
 
-/** Of one member, printed below the list; all are in -o json. */
+/** The maximum number of clashes of one member that are printed below the list. `-o json` has all of them. */
 const MAX_CLASHES = 5
 
-/** As of `sealane token create`. */
+/** The same limits as for `sealane token create`. */
 const TOKEN_TTL = { minMs: 1000, maxMs: 30 * 24 * 3_600_000 }
 
 export function addClusterCommand(program: Command, context: CommandContext): void {
@@ -120,7 +120,7 @@ function addList(cluster: Command, context: CommandContext): void {
       const kube = targetToSee(command, context, options.state)
       const [rows, waiting] = await withMembers({ ...options, kube }, context, async (members) => [
         await members.members(),
-        // A broker of an earlier release knows of none.
+        // A broker of an earlier release does not support waiting members.
         options.output === 'table' ? await members.waiting().catch(() => []) : [],
       ])
       const unserved = await unservedText({ ...options, kube }, context, rows)
@@ -166,7 +166,7 @@ function misuseRemark(id: string, { atMs, serial, address }: NonNullable<MemberS
   )
 }
 
-/** A broker of an earlier release says nothing of those that are not carried. */
+/** A broker of an earlier release does not report `notCarried`. */
 function podsCell({ podCIDRs, notCarried }: MemberSummary): string {
   const left = new Set((notCarried as readonly string[] | undefined) ?? [])
   return podCIDRs.map((cidr) => (left.has(cidr) ? `${cidr} (not carried)` : cidr)).join(',')
@@ -240,9 +240,10 @@ function addRekey(cluster: Command, context: CommandContext): void {
     })
 }
 
-// `sealane cluster waiting|accept|refuse`: who waits for approval, and the operator's answer.
+// `sealane cluster waiting|accept|refuse`: lists the members that wait for approval, and records the operator's
+// decision.
 
-/** What every one of these commands takes. */
+/** The options that all of these commands have. */
 interface CommonOptions extends KubeTarget {
   readonly state: string
   readonly clusterset?: string
@@ -260,7 +261,7 @@ function addApprovalCommands(cluster: Command, context: CommandContext): void {
   addRefuse(cluster, context)
 }
 
-/** Below the list of members; empty where nobody waits. */
+/** A remark below the list of members. Empty if no member waits. */
 function waitingRemark(waiting: readonly WaitingSummary[]): string {
   const ids = [...new Set(waiting.filter(({ state }) => state === 'waiting').map(({ id }) => id))]
   const [first] = ids
@@ -311,7 +312,7 @@ function labelsCell({ labels }: WaitingSummary): string {
   )
 }
 
-/** What an operator must not miss before he accepts. */
+/** Facts that an operator must know before accepting. */
 function remarks(row: WaitingSummary, all: readonly WaitingSummary[]): string {
   const { id, what, isMember, renumbers, fingerprint } = row
   if (what === 'ranges') {

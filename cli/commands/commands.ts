@@ -1,4 +1,4 @@
-/** What may be typed. */
+/** All commands of the command line. */
 export { addBrokerCommand } from './broker.ts'
 export { addClusterCommand } from './cluster.ts'
 export { addDiagnoseCommand, addGatherCommand, addMachineCommand } from './diagnose.ts'

@@ -1,4 +1,4 @@
-/** `sealane diagnose` and `sealane gather`, and what they run in pods to look at a machine. */
+/** `sealane diagnose` and `sealane gather`, and the hidden command that they run in pods to examine a machine. */
 import { Argument, type Command, Option } from 'commander'
 import { AREAS, type Area, type Fact } from '../../explain/facts/facts.ts'
 import { ExitWith, UserError } from '../../runtime/runtime.ts'
@@ -50,7 +50,7 @@ const TEXT =
   'Looks closely at this cluster, names what is wrong by its cause, and says what to do; of several also what only ' +
   'their ends together show. Exit codes as of status.'
 
-/** `sealane diagnose`: looks closer than `status` does, and names the cause of what is wrong with the next step. */
+/** `sealane diagnose`: examines more than `status` does, and names the cause of each problem and the next step. */
 export function addDiagnoseCommand(program: Command, context: CommandContext): void {
   const made = subcommand(program, 'diagnose', TEXT, 'sealane diagnose --site site.yaml dns')
   const command = addKubeOptions(
@@ -86,7 +86,7 @@ export function addDiagnoseCommand(program: Command, context: CommandContext): v
     })
 }
 
-/** The one of every command, as often as there are sites to compare. */
+/** The --site option that every command has, here repeatable so that several sites can be compared. */
 function sitesOption(): Option {
   const option = siteOption()
   const standards = [String(option.defaultValue)]
@@ -116,7 +116,7 @@ async function diagnose(
   return show(await factsOf(area, options, context, command), area, options, context)
 }
 
-/** Of one. */
+/** The facts about one cluster or site. */
 async function factsOf(
   area: Area | undefined,
   options: DiagnoseOptions,
@@ -175,7 +175,7 @@ async function factsOfSeveral(options: DiagnoseOptions, context: CommandContext)
   if (bundle !== undefined) {
     const { readBundle } = await import('../bundle/read-bundle.ts')
     const sets: unknown[] = []
-    // One after another: each may be large.
+    // Bundles are read one after another, because each may be large.
     for (const file of bundle) sets.push(await readBundle(file))
     return { sets, missing: [] }
   }
@@ -205,7 +205,7 @@ interface GatherOptions extends TargetOptions {
 
 const GATHER_TEXT = 'Writes one file with what there is to know here, for help from elsewhere. Secrets are taken out.'
 
-/** `sealane gather`: one file about this cluster or site for who looks at it elsewhere, without its secrets. */
+/** `sealane gather`: writes one file about this cluster or site, without its secrets, for support elsewhere. */
 export function addGatherCommand(program: Command, context: CommandContext): void {
   const made = subcommand(program, 'gather', GATHER_TEXT, 'sealane gather --context c1 -o c1.tar.gz')
   const command = addTargetOptions(made, seenOtherwise(LOCAL_SITE))
@@ -250,8 +250,9 @@ interface MachineOptions {
 }
 
 /**
- * `sealane machine-facts`: what `sealane diagnose` of somebody elsewhere asks in a pod: about the machine whose network
- * the pod shares, or about broker and DNS servers as pods reach them. It is not in the help: people ask diagnose.
+ * `sealane machine-facts`: the hidden command that `sealane diagnose` runs in a pod. It reports about the machine whose
+ * network namespace the pod shares, or about the broker and DNS servers as pods reach them. Help does not list it,
+ * because users run `diagnose`.
  */
 export function addMachineCommand(program: Command, context: CommandContext): void {
   throwingUsageErrors(program.command(MACHINE_COMMAND, { hidden: true }))

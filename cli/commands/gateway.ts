@@ -1,4 +1,6 @@
-/** `sealane gateway drain|undrain`: takes the traffic off a gateway before its node goes, and gives it back. */
+/**
+ * `sealane gateway drain|undrain`: moves the traffic away from a gateway before its node is removed, and moves it back.
+ */
 import type { Command } from 'commander'
 import { isDnsSubdomain } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'

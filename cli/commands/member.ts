@@ -1,4 +1,4 @@
-/** What a site or a cluster does as a member: `sealane join`, `export`, `unexport`, `leave`, `uninstall`. */
+/** The commands of a member: `sealane join`, `export`, `unexport`, `leave` and `uninstall`. */
 import type { Command } from 'commander'
 import { guardedNamespace, parseClusterId, parseDnsLabel } from '../../model/model.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
@@ -27,7 +27,7 @@ interface JoinOptions extends TokenOptions, TargetOptions, JoinKubeOptions {
   readonly approvalTimeout?: number
 }
 
-/** `sealane join`: makes a key, trades a token for a certificate, writes both into the site's state. */
+/** `sealane join`: creates a key, exchanges a token for a certificate and writes both into the site's state. */
 export function addJoinCommand(program: Command, context: CommandContext): void {
   const { signal, output } = context
   const command = subcommand(
@@ -74,7 +74,7 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
     })
 }
 
-/** Undefined where nobody sits. A site's command is run by scripts too, so it asks only at a terminal. */
+/** Undefined if there is no terminal. Scripts run a site's command too, so it asks only at a terminal. */
 async function confirmAt(context: CommandContext): Promise<((question: string) => Promise<boolean>) | undefined> {
   const { terminalOf } = await import('../context/confirm.ts')
   const terminal = terminalOf(context)
@@ -86,7 +86,7 @@ async function confirmAt(context: CommandContext): Promise<((question: string) =
   }
 }
 
-/** Loaded only then: a plain site needs none of it. */
+/** Loaded on demand: a plain site needs none of it. */
 async function joinKube(target: KubeTarget, options: JoinOptions, context: CommandContext): Promise<void> {
   if (target.by !== undefined && !options.dryRun && options.output === undefined) {
     const { confirm } = await import('../context/confirm.ts')
@@ -102,7 +102,7 @@ interface ExportOptions extends TargetOptions {
   readonly namespace: string
 }
 
-/** `sealane export` and `sealane unexport`: writes or removes one ServiceExport among the site's objects. */
+/** `sealane export` and `sealane unexport`: creates or deletes a ServiceExport among the site's objects. */
 export function addExportCommands(program: Command, context: CommandContext): void {
   add(program, context, 'export', 'Offers a Service of this site to all clusters.')
   add(program, context, 'unexport', 'Withdraws a Service from the clusterset.')
@@ -150,7 +150,10 @@ interface LeaveOptions extends TargetOptions {
   readonly node?: string
 }
 
-/** `sealane leave`: takes a site or a cluster out of the clusterset, and Sealane out of its kernels. */
+/**
+ * `sealane leave`: removes a site or a cluster from the clusterset, and Sealane's configuration from the kernels of its
+ * machines.
+ */
 export function addLeaveCommand(program: Command, context: CommandContext): void {
   const { signal, output } = context
   const command = subcommand(
@@ -207,7 +210,7 @@ interface UninstallOptions extends KubeTarget {
   readonly timeout: number
 }
 
-/** `sealane uninstall`: takes everything of Sealane out of a cluster, the broker included. */
+/** `sealane uninstall`: removes all of Sealane from a cluster, the broker included. */
 export function addUninstallCommand(program: Command, context: CommandContext): void {
   const command = subcommand(
     program,

@@ -45,12 +45,12 @@ import {
 interface View<T> {
   readonly description: string
   readonly columns: readonly Column<T>[]
-  /** What items() reads. */
+  /** The kinds that items() reads. */
   readonly kinds: readonly Kind[]
-  /** Of items that are in namespaces. */
+  /** The namespace of an item. Undefined for views whose items have no namespace. */
   readonly namespaceOf?: (row: T) => string | undefined
   items(api: ClusterApi, signal: AbortSignal): Promise<readonly T[]>
-  /** What people are told beside the rows. */
+  /** A remark for people in addition to the rows. */
   readonly note?: (rows: readonly T[]) => string | undefined
 }
 
@@ -124,7 +124,9 @@ const gateways: View<GatewayRow> = {
   note: noGatewayNote,
 }
 
-/** What gets there, and what comes from there where that is not the same. */
+/**
+ * The size of the largest packet that reaches the other cluster, and that of the largest one from there if it differs.
+ */
 function sizesText({ mtu, receiveMtu }: ConnectionRow): string {
   const there = mtu === undefined ? '-' : String(mtu)
   return receiveMtu === undefined || receiveMtu === mtu ? there : `${there}/${receiveMtu}`
@@ -239,7 +241,7 @@ function addView<T>(show: Command, context: CommandContext, name: string, view: 
     })
 }
 
-/** What is in no namespace is shown all the same: one habit serves for every view. */
+/** Items without a namespace are always shown, so that --namespace can be used with every view. */
 function isWanted<T>({ namespaceOf }: View<T>, row: T, namespace: string | undefined): boolean {
   return namespace === undefined || namespaceOf === undefined || namespaceOf(row) === namespace
 }
@@ -259,7 +261,7 @@ function addNamespaceOptions(command: Command, inNamespaces: boolean): void {
     )
 }
 
-/** What could not be read is reported once the rest is shown. */
+/** Objects that cannot be read are reported after the rest is shown. */
 function withView<T>(
   target: Target,
   context: CommandContext,
@@ -281,12 +283,12 @@ function pairs(labels: Readonly<Record<string, string>>): string {
   return text.sort().join(',') || '-'
 }
 
-// What a user should know about an export, from the messages of its conditions. Pure.
+// The text about an export for its user, from the messages of its conditions. Pure.
 
-/** What is wrong comes first; which members import it is said also when all is well. '-' for nothing. */
+/** Problems come first. The members that import the Service are named in any case. '-' if there is no message. */
 export function exportMessage(conditions: readonly Condition[] = []): string {
   const valid = findCondition(conditions, 'Valid')
-  // Everything else follows from it.
+  // All other conditions follow from an invalid export.
   if (valid !== undefined && valid.status !== 'True') return valid.message
   const ready = findCondition(conditions, 'Ready')
   const conflict = findCondition(conditions, 'Conflict')

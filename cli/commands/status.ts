@@ -31,13 +31,13 @@ import {
 } from '../context/context.ts'
 import { EXIT_CODES, EXIT_UNKNOWN, statusDocument, statusScreen } from '../status/status.ts'
 
-// Looking again and again, as `--watch` does.
+// Repeated output, as for `--watch`.
 
 const WATCH_MS = 2000
 
 /**
- * Looks every two seconds until it is interrupted, which is how a watch ends. A look that fails is named, and the next
- * one comes all the same: who watches wants to see when it works again.
+ * Calls `look` every two seconds until the signal aborts. An error is printed and does not end the loop, because the
+ * user wants to see when the cluster works again.
  */
 export async function lookAgain(
   { signal, output }: Pick<CommandContext, 'signal' | 'output'>,
@@ -54,7 +54,7 @@ export async function lookAgain(
   }
 }
 
-/** False: it was interrupted. */
+/** False if the signal aborted the pause. */
 function pause(signal: AbortSignal, clock: Clock): Promise<boolean> {
   return clock.sleep(WATCH_MS, signal).then(
     () => true,
@@ -62,7 +62,7 @@ function pause(signal: AbortSignal, clock: Clock): Promise<boolean> {
   )
 }
 
-/** What comes before each look, for people. */
+/** The text before each repetition, for people. */
 function screenStart({ env }: Pick<CommandContext, 'env'>): string {
   return env === undefined && process.stdout.isTTY ? CLEAR_SCREEN : '\n'
 }
@@ -76,7 +76,7 @@ interface StatusOptions extends TargetOptions {
 }
 
 const TEXT = 'Shows what this cluster is, reaches and lacks. Exit code 0: healthy, 1: degraded, 2: down, 3: not known.'
-/** Of the status page of `sealane up`. */
+/** The address of the status page of `sealane up`. */
 export const STANDARD_PAGE = '127.0.0.1:9471'
 
 /** `sealane status`: one screen about this cluster or site, and an exit code for programs. */
@@ -103,7 +103,7 @@ export function addStatusCommand(program: Command, context: CommandContext): voi
     })
 }
 
-/** Of the commands that ask what runs on this machine. */
+/** An option of the commands that query the processes on this machine. */
 export function pagesOption(): Option {
   return new Option(
     '--ask <host:port>',
@@ -118,7 +118,7 @@ export function parsePage(text: string): string {
   return text
 }
 
-/** 1 and 2 say something about the cluster: a command that could not look has a code of its own. */
+/** Exit codes 1 and 2 describe the state of the cluster. So a command that could not look has a code of its own. */
 export function unknownError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof ExitWith) return error
   if (!(error instanceof UserError)) return new UserError(messageOf(error), { exitCode: EXIT_UNKNOWN, cause: error })
@@ -167,7 +167,7 @@ async function print(
 ): Promise<void> {
   const { output } = context
   const document = statusDocument(diagnosis)
-  // A program that follows reads one document a line.
+  // With --watch, programs get one JSON document per line.
   if (watch && format === 'json') {
     output.answer(`${JSON.stringify(document)}\n`)
     return
@@ -186,21 +186,21 @@ interface MembersOptions extends KubeTarget {
   readonly watch: boolean
 }
 
-/** What programs get of a member. */
+/** The facts about one member for programs. */
 interface MemberLook {
   readonly id: string
   readonly state: MemberSummary['state']
   readonly lastHeardMs: number
-  /** Absent: it has said nothing of itself, as one of an earlier release. */
+  /** Undefined if the member has not reported, as a member of an earlier release. */
   readonly reported?: MemberReport
 }
 
 const MEMBERS_TEXT = 'Shows how each member does, as it reports itself to the broker. sealane status there says more.'
 const HINT = 'start it (sealane broker serve), or look at why it ended: sealane broker status'
-/** Of one member, in a table that is not wide. */
+/** The maximum number of problems of one member in a table that is not wide. */
 const MAX_PROBLEMS = 3
 
-/** `sealane members`: every cluster of a clusterset on one screen, as each reports itself to the broker. */
+/** `sealane members`: every member of a clusterset on one screen, as each reports itself to the broker. */
 export function addMembersCommand(program: Command, context: CommandContext): void {
   addKubeOptions(
     subcommand(program, 'members', MEMBERS_TEXT, 'sealane members --context hub --watch'),
@@ -220,13 +220,13 @@ export function addMembersCommand(program: Command, context: CommandContext): vo
         if (unserved !== undefined) throw new UserError(unserved, { hint: HINT, reason: 'BrokerSilent' })
       }
       await look(kube)
-      // Which cluster was taken is said once.
+      // The name of the selected cluster is printed once.
       const again = kube && (kubeTarget(kube) ?? {})
       if (options.watch) await lookAgain(context, () => look(again))
     })
 }
 
-/** Nobody is in contact with a broker that does not run, whatever it noted before it ended. */
+/** While the broker does not run, no member is in contact with it, whatever its stored data says. */
 function asSilent(member: MemberSummary): MemberSummary {
   return member.state === 'in contact' ? { ...member, state: 'silent' } : member
 }
@@ -238,7 +238,7 @@ async function printMembers(
 ): Promise<void> {
   const { output } = context
   const looks = all.filter(({ state }) => state === 'in contact' || state === 'silent').map(lookOf)
-  // A program that follows reads one document a line.
+  // With --watch, programs get one JSON document per line.
   if (watch && format === 'json') {
     output.answer(`${JSON.stringify({ items: looks })}\n`)
     return
@@ -265,7 +265,7 @@ function exportsCell(reported: MemberReport | undefined): string {
   return failed === 0 ? `${count}` : `${count} (${failed} failed)`
 }
 
-/** They come with the worst first. */
+/** The problems come sorted, the most severe first. */
 function problemsCell(reported: MemberReport | undefined, most: number): string {
   if (reported === undefined) return '-'
   const { problems } = reported

@@ -1,5 +1,5 @@
 /**
- * `sealane token create|list|revoke`, on the broker's host, beside a running broker or not; or on a broker in a
+ * `sealane token create|list|revoke`, on the broker's host, whether or not the broker runs, or for a broker in a
  * cluster.
  */
 import type { Command } from 'commander'
@@ -161,8 +161,7 @@ function addRevoke(token: Command, context: CommandContext): void {
 }
 
 /**
- * The tokens of a broker on this host, or of one on a cluster. Loaded only when a token command runs: the store brings
- * the broker's database along.
+ * The tokens of a broker on this host or in a cluster. Loaded on demand, because the store loads the broker's database.
  */
 async function withTokens<T>(
   {
@@ -184,12 +183,12 @@ async function withTokens<T>(
   return withBrokerStore(await stateOf({ state, clusterset }), work)
 }
 
-/** A broker of an earlier release says nothing of it. */
+/** A broker of an earlier release does not report `allowedCIDRs`. */
 function allowedCell({ allowedCIDRs }: TokenSummary): string {
   return ((allowedCIDRs as readonly string[] | undefined) ?? []).join(',') || '-'
 }
 
-/** The same. */
+/** A broker of an earlier release does not report `heldBy`. */
 function heldCell({ heldBy }: TokenSummary): string {
   return ((heldBy as readonly string[] | undefined) ?? []).join(',') || '-'
 }

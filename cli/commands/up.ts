@@ -1,4 +1,4 @@
-/** `sealane up`: runs the parts of a site, together in one process or one by one. */
+/** `sealane up`: runs the parts of a site, all in one process or each on its own. */
 import type { Command } from 'commander'
 import { InvalidNameError, isDnsSubdomain } from '../../model/model.ts'
 import type { LogThreshold } from '../../runtime/logging/logging.ts'
@@ -58,7 +58,7 @@ function parseComponent(text: string): ComponentName {
   return component
 }
 
-/** Names of Nodes may have dots. */
+/** Names of Nodes may contain dots. */
 function parseNodeName(text: string): string {
   if (!isDnsSubdomain(text)) throw new InvalidNameError('--node', text, 'the name of a Node: RFC 1123 labels and dots')
   return text

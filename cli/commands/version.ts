@@ -1,4 +1,4 @@
-/** `sealane version`: of this program, and of what runs in a cluster. */
+/** `sealane version`: the version of this program and of the parts in a cluster. */
 import type { Command } from 'commander'
 import { messageOf, sealaneVersion } from '../../runtime/runtime.ts'
 import {
@@ -44,9 +44,7 @@ export function addVersionCommand(program: Command, context: CommandContext): vo
 
 type ClusterVersions = { readonly parts: readonly PartVersion[] } | { readonly unknown: string }
 
-/**
- * Each question has the time for itself. A cluster that cannot be asked is no failure: the client's version is printed.
- */
+/** Each query has its own time limit. An unreachable cluster is no failure: the client's version is still printed. */
 async function clusterVersions(target: KubeTarget, ms: number, context: CommandContext): Promise<ClusterVersions> {
   const { signal } = context
   const { SystemClock } = await import('../../reconcile/clock.ts')

@@ -1,11 +1,15 @@
-/** Whether a cluster has what is to be shown: a command that follows a kind that is not there waits for ever. */
+/**
+ * Checks that a cluster serves the kinds that a command shows. A watch of a kind that does not exist would wait
+ * forever.
+ */
 import { KIND_PLACES } from '../../kubeapi/kube/kube.ts'
 import type { Kind } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import type { ClusterAdmin } from './cluster-admin.ts'
 
 /**
- * Throws UserError for a missing CRD, with what brings it back, and what the server says to who may not read a kind.
+ * Throws UserError for a missing CRD, with the command that restores it, and the server's error if this user may not
+ * list a kind.
  */
 export async function checkServed(
   admin: Pick<ClusterAdmin, 'title' | 'knows' | 'list'>,

@@ -1,4 +1,4 @@
-/** What installing, joining and leaving need of an API server, as an administrator. */
+/** The operations on an API server that installing, joining and leaving need, with the rights of an administrator. */
 import { isDeepStrictEqual } from 'node:util'
 import type { ManifestObject } from '../../install/values/values.ts'
 import {
@@ -22,44 +22,47 @@ export interface ListScope {
 
 export type Applied = 'created' | 'changed' | 'unchanged'
 
-/** What an object is, and what applying would make of it. */
+/** An object before and after it would be applied. */
 export interface Preview {
-  /** Undefined: it would be created. */
+  /** Undefined if the object would be created. */
   readonly before: ManifestObject | undefined
   readonly after: ManifestObject
 }
 
-/** All of it throws KubeError: what was asked of which object, and what the server said. */
+/** Every method throws KubeError, which names the request, the object and the answer of the server. */
 export interface ClusterAdmin {
   /** `context "c1" of /home/ana/.kube/config` */
   readonly title: string
-  /** Name of the kubeconfig's context; undefined without one. */
+  /** The name of the kubeconfig's context. Undefined if it has none. */
   readonly contextName: string | undefined
   /** `GET /version`. */
   version(signal: AbortSignal): Promise<unknown>
-  /** True where the server knows the kind in this version: its CRD is there. */
+  /** True if the server serves the kind in this version, that is, if its CRD is installed. */
   knows(type: ObjectType, signal: AbortSignal): Promise<boolean>
-  /** Undefined where the object does not exist, its kind included. */
+  /** Undefined if the object or its kind does not exist. */
   get(ref: ObjectRef, signal: AbortSignal): Promise<ManifestObject | undefined>
-  /** Empty where the kind does not exist. */
+  /** Empty if the kind does not exist. */
   list(apiVersion: string, kind: string, scope: ListScope, signal: AbortSignal): Promise<readonly ManifestObject[]>
-  /** Server-side apply as manager "sealane", by force. With dryRun the server checks and changes nothing. */
+  /** Server-side apply with field manager "sealane" and force. With dryRun the server validates and changes nothing. */
   apply(object: ManifestObject, options: { readonly dryRun: boolean }, signal: AbortSignal): Promise<Applied>
-  /** What apply() would do, as the server says; what would be created is not shown to it. Changes nothing. */
+  /**
+   * What apply() would do, according to the server. An object that would be created is returned as given, without
+   * asking the server. Changes nothing.
+   */
   preview(object: ManifestObject, signal: AbortSignal): Promise<Preview>
   /**
-   * What the server would refuse to take this object with, in its words; undefined where it takes it, or cannot be
-   * asked: its kind, or what it names, is not there yet. Where its namespace is not there, namespace `default` is asked
-   * in its place. Changes nothing.
+   * The reason for which the server would refuse this object, in the server's words. Undefined if the server accepts
+   * the object or cannot evaluate it yet because its kind, or an object that it names, is missing. If the object's
+   * namespace is missing, the request goes to namespace `default` instead. Changes nothing.
    */
   refusal(object: ManifestObject, signal: AbortSignal): Promise<string | undefined>
-  /** Creates without applying; for probes and reviews. */
+  /** Creates an object without server-side apply. For probes and access reviews. */
   create(object: ManifestObject, options: { readonly dryRun: boolean }, signal: AbortSignal): Promise<ManifestObject>
   /** JSON merge patch (RFC 7386). */
   merge(ref: ObjectRef, patch: unknown, signal: AbortSignal): Promise<void>
   /**
-   * Puts `after` in the place of `before`: creates without `before`, deletes without `after`. False, and nothing done,
-   * where the object is not `before` any more.
+   * Replaces `before` with `after`: creates the object if `before` is undefined, deletes it if `after` is undefined.
+   * False if the object has changed since `before` was read; then nothing is changed.
    */
   replace(
     ref: ObjectRef,
@@ -67,13 +70,13 @@ export interface ClusterAdmin {
     after: ManifestObject | undefined,
     signal: AbortSignal,
   ): Promise<boolean>
-  /** Absent is fine. True when there was something. Does not wait for it to go. */
+  /** Deletes the object, and does not wait until it is gone. True if it existed. */
   remove(ref: ObjectRef, signal: AbortSignal): Promise<boolean>
-  /** Runs a command in a container to its end. */
+  /** Runs a command in a container and waits until it ends. */
   exec(command: PodCommand, signal: AbortSignal): Promise<CommandResult>
 }
 
-/** An administrator's hands on a cluster, over the project's own client. */
+/** A ClusterAdmin on top of the project's own API client. */
 export function adminOf(api: Pick<KubeApi, 'dynamic' | 'access' | 'exec'>): ClusterAdmin {
   const { dynamic, access } = api
   const get = async (ref: ObjectRef, signal: AbortSignal): Promise<ManifestObject | undefined> =>
@@ -91,7 +94,7 @@ export function adminOf(api: Pick<KubeApi, 'dynamic' | 'access' | 'exec'>): Clus
     },
     apply: async (object, options, signal) => {
       const before = await get(refOf(object), signal)
-      // A dry run before the namespace, or the CRD, is there: the server could not even look at it.
+      // In a dry run the server cannot evaluate an object whose namespace or CRD does not exist yet.
       if (options.dryRun && before === undefined && !(await canBeAsked(dynamic, object, signal))) return 'created'
       const after = await dynamic.apply(object, options, signal)
       return before === undefined ? 'created' : sameContent(before, after) ? 'unchanged' : 'changed'
@@ -123,7 +126,7 @@ async function canBeAsked(dynamic: DynamicClient, object: ManifestObject, signal
   return (await dynamic.get({ apiVersion: 'v1', kind: 'Namespace', name: namespace }, signal)) !== undefined
 }
 
-/** Every cluster has it, and rules that are the company's hold there as well. */
+/** This namespace exists in every cluster, and cluster-wide admission rules apply to it too. */
 const STAND_IN = 'default'
 
 async function refusal(
@@ -133,7 +136,8 @@ async function refusal(
 ): Promise<string | undefined> {
   if (!(await dynamic.knows(object, signal))) return undefined
   if (await canBeAsked(dynamic, object, signal)) return (await refusalOf(dynamic, object, signal))?.message
-  // A rule about the one stand-in itself says nothing of the object: what is refused is refused in the other one, too.
+  // A rule for one stand-in namespace alone says nothing about the object. So a refusal counts only if every stand-in
+  // namespace refuses it.
   let found: string | undefined
   for (const namespace of await standIns(dynamic, signal)) {
     const asked = { ...object, metadata: { ...object.metadata, namespace } }
@@ -144,7 +148,7 @@ async function refusal(
   return found
 }
 
-/** One, and an ordinary one of the users where there is one. */
+/** The namespace `default`, and one ordinary namespace of the users if there is one. */
 async function standIns(dynamic: DynamicClient, signal: AbortSignal): Promise<readonly string[]> {
   const all = await dynamic.list({ apiVersion: 'v1', kind: 'Namespace' }, signal)
   const names = all.filter(({ metadata }) => !('deletionTimestamp' in metadata)).map(({ metadata }) => metadata.name)
@@ -152,7 +156,7 @@ async function standIns(dynamic: DynamicClient, signal: AbortSignal): Promise<re
   return [STAND_IN, ...(other === undefined ? [] : [other])]
 }
 
-/** Undefined: it is taken, or it cannot be asked. */
+/** Undefined if the server accepts the object, or cannot evaluate it. */
 async function refusalOf(
   dynamic: DynamicClient,
   object: ManifestObject,
@@ -163,17 +167,17 @@ async function refusalOf(
     return undefined
   } catch (error) {
     if (!(error instanceof KubeError) || !isRefusal(error)) throw error
-    // What it names is not there yet; or a webhook is asked that takes no dry runs.
+    // An object that this one names does not exist yet, or an admission webhook does not support dry runs.
     return error.status === 404 || error.status === 409 || error.reason === 'BadRequest' ? undefined : error
   }
 }
 
-/** Also of a webhook that does not answer. */
+/** True also if an admission webhook does not answer. */
 function isRefusal({ status }: KubeError): boolean {
   return status >= 400 && status !== 401 && status !== 429
 }
 
-/** What the server itself counts and stamps does not make a change. */
+/** Compares without the fields that the server maintains itself. */
 function sameContent(a: ManifestObject, b: DynamicObject): boolean {
   const content = (object: ManifestObject | DynamicObject): unknown => {
     const {
@@ -200,7 +204,8 @@ async function replace(
       const { uid } = before.metadata as { uid?: string }
       await dynamic.delete(ref, uid === undefined ? {} : { uid }, signal)
     } else {
-      // The version that was read makes the server refuse where somebody wrote in between.
+      // With the resourceVersion that was read, the server refuses the request if another client has written in
+      // between.
       const { resourceVersion } = before.metadata as { resourceVersion?: string }
       const { creationTimestamp: _at, managedFields: _fields, ...metadata } = after.metadata as Record<string, unknown>
       await dynamic.replace({ ...after, metadata: { ...metadata, resourceVersion } } as DynamicObject, {}, signal)
@@ -212,9 +217,9 @@ async function replace(
   }
 }
 
-// Looking around before something is changed: what this user may not see is not known, and no reason to stop.
+// Lookups before a change: what this user may not read stays unknown and does not stop the command.
 
-/** Undefined where the server says 403. */
+/** Undefined if the server answers 403. */
 export async function unlessForbidden<T>(work: () => Promise<T>): Promise<T | undefined> {
   try {
     return await work()
@@ -224,7 +229,7 @@ export async function unlessForbidden<T>(work: () => Promise<T>): Promise<T | un
   }
 }
 
-/** Undefined where this user may not list them. */
+/** Undefined if this user may not list the objects. */
 export function listIfAllowed(
   admin: Pick<ClusterAdmin, 'list'>,
   apiVersion: string,

@@ -1,4 +1,4 @@
-/** What every command gets, and the pieces of command lines that several share. */
+/** What every command gets, and the parts of command lines that several commands share. */
 import { type Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { parseDnsLabel } from '../../model/model.ts'
 import {
@@ -16,9 +16,9 @@ import type { Terminal } from './terminal.ts'
 export interface CommandContext {
   readonly signal: AbortSignal
   readonly output: Output
-  /** The process's by default. */
+  /** The environment of the process by default. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined
-  /** Whom questions are put to: the process's terminal by default, if there is one; null: nobody. */
+  /** The terminal to ask questions at. By default the terminal of the process, if there is one; null for none. */
   readonly terminal?: Terminal | null | undefined
 }
 
@@ -36,7 +36,7 @@ export function outputOption(): Option {
   return choiceOption('-o, --output <format>', 'how to print', OUTPUT_FORMATS, 'table' satisfies OutputFormat)
 }
 
-/** A flag with a few values; the message names flag and value, as those of the other flags do. */
+/** An option with a fixed list of values. The error message names flag and value, as for the other options. */
 export function choiceOption(
   flags: string,
   description: string,
@@ -53,13 +53,13 @@ export function choiceOption(
   return standard === undefined ? option : option.default(standard)
 }
 
-/** Of the broker; `--approve no` is for a script that says either. */
+/** An option of the broker. `--approve no` lets a script always pass the flag. */
 export function approveOption(): Option {
   const text = 'who joins waits until "sealane cluster accept" lets it in: yes (as the flag alone) or no'
   return choiceOption('--approve [yes|no]', text, ['yes', 'no'])
 }
 
-/** A duration flag in milliseconds; help shows the default as people write it. */
+/** A duration option, parsed to milliseconds. Help shows the default as a duration. */
 export function durationOption(
   flag: string,
   description: string,
@@ -71,7 +71,7 @@ export function durationOption(
     .default(defaultMs, formatDuration(defaultMs))
 }
 
-/** Given several times, it listens on each; the standard place counts only where none is given. */
+/** May be given several times, to listen on each address. The default applies only if the flag is not given. */
 export function statusListenOption(description: string, standard: string): Option {
   const standards = [standard]
   const parse = parsed((text) => {
@@ -93,7 +93,7 @@ function parseLogLevel(text: string): LogThreshold {
   return level
 }
 
-/** A value in a message: quoted, control characters escaped, not longer than a line. */
+/** A value for a message: quoted, with control characters escaped, and cut to 100 characters. */
 export function quoted(text: string): string {
   return JSON.stringify(text.slice(0, 100))
 }
@@ -107,7 +107,7 @@ export function clustersetOption(): Option {
   return new Option('--clusterset <name>', text).argParser(parsed((name) => parseDnsLabel(name, '--clusterset')))
 }
 
-/** Lets a parser of ours speak in commander's words: usage errors name the flag. */
+/** Wraps a parser so that commander names the flag in usage errors. */
 export function parsed<T>(parse: (text: string) => T): (text: string) => T {
   return (text) => {
     try {
@@ -124,9 +124,9 @@ export function collect<T>(
   return (text, before = []) => [...before, parsed(parse)(text)]
 }
 
-// Turns what commander throws into exit codes: help and version are no failure, wrong usage is 2.
+// Turns the errors that commander throws into exit codes: help and version are no failure, wrong usage is 2.
 
-/** Throws UserError with exit code 2 for wrong usage; whatever the command throws passes through. */
+/** Throws UserError with exit code 2 for wrong usage. Errors of the command itself pass through. */
 export async function parseWith(program: Command, args: readonly string[]): Promise<void> {
   try {
     await program.parseAsync([...args], { from: 'user' })
@@ -136,8 +136,8 @@ export async function parseWith(program: Command, args: readonly string[]): Prom
 }
 
 /**
- * Makes commander throw instead of ending the process: CommanderError after help, UserError for wrong usage, with this
- * exit code.
+ * Makes commander throw instead of ending the process: CommanderError after help, UserError with this exit code for
+ * wrong usage.
  */
 export function throwingUsageErrors(command: Command, exitCode: 2 | 3 = 2): Command {
   return command.exitOverride((error) => {
@@ -159,7 +159,7 @@ function usageMessage({ code, message }: CommanderError, command: Command): stri
     case 'commander.unknownCommand':
       return `${first.replace('error: ', '')}: expected ${expected}`
     case 'commander.invalidArgument':
-      // Our parsers name the flag and the value themselves.
+      // The project's own parsers already name flag and value.
       return message.replace(/^error: .*? is invalid(?: for argument '[^']*')?\. /s, '')
     default:
       return message.replace(/^error: /, '')
@@ -171,7 +171,9 @@ function fullName(command: Command): string {
   return command.parent === null ? command.name() : `${fullName(command.parent)} ${command.name()}`
 }
 
-/** `['token']`: every message begins with the program's name already. */
+/**
+ * The path of the command below the program, such as `['token']`. Messages already begin with the name of the program.
+ */
 function pathOf(command: Command): readonly string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()]
 }

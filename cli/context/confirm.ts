@@ -1,23 +1,23 @@
-/** "Are you sure": asked where somebody can answer, and refused where nobody can. */
+/** Asks the user to confirm a change at the terminal, and refuses the change if there is no terminal. */
 import { UserError } from '../../runtime/runtime.ts'
 import { type Terminal, processTerminal, lineFromTerminal } from './terminal.ts'
 import type { CommandContext } from './command-context.ts'
 
 export interface ConfirmInit {
-  /** `Leave` */
+  /** Describes the change, such as `Leave`. */
   readonly what: string
-  /** --yes. */
+  /** The flag --yes was given. */
   readonly yes: boolean
-  /** The same command, to be typed where there is nobody to ask. */
+  /** The command to type if there is no terminal, for the hint. */
   readonly command: string
 }
 
-/** Whom this command can ask; undefined: nobody. */
+/** The terminal that this command can ask at. Undefined if there is none. */
 export function terminalOf({ terminal }: CommandContext): Terminal | undefined {
   return terminal === undefined ? processTerminal() : (terminal ?? undefined)
 }
 
-/** Throws UserError: exit code 2 where there is no terminal and no --yes, 1 where the answer is no. */
+/** Throws UserError: with exit code 2 if there is no terminal and no --yes, with 1 if the answer is no. */
 export async function confirm({ what, yes, command }: ConfirmInit, context: CommandContext): Promise<void> {
   if (yes) return
   const terminal = terminalOf(context)

@@ -1,4 +1,6 @@
-/** What a command works with: output, terminal, timeouts, its target; opens a site or a cluster. */
+/**
+ * What every command works with: output, terminal, timeouts and targets, and functions that open a site or a cluster.
+ */
 export { checkServed } from './check-served.ts'
 export { type Applied, type ClusterAdmin, listIfAllowed, unlessForbidden } from './cluster-admin.ts'
 export {

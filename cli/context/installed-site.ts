@@ -1,4 +1,7 @@
-/** A cluster that has joined, as an administrator sees it: the site file is the one that join put there. */
+/**
+ * Opens the site of a cluster that has joined, as an administrator. The site file is the one that `sealane join` stored
+ * in the cluster.
+ */
 import { parseSiteFile } from '../../kubeapi/files/files.ts'
 import { SITE_CONFIG, SITE_KEY } from '../../install/values/values.ts'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'

@@ -1,4 +1,4 @@
-/** Opens a site for one command: its file, its objects and its state. */
+/** Opens a site for one command: its site file, its objects and its state. */
 import { mkdirSync, readFileSync, statSync } from 'node:fs'
 import { FileApi, type SiteConfig, readSiteFile } from '../../kubeapi/files/files.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
@@ -12,24 +12,28 @@ import { PlainLogger } from './output.ts'
 import { interruption } from './timeout.ts'
 
 export interface OpenSite extends Site {
-  /** A real cluster under an administrator's kubeconfig. */
+  /** Set for a real cluster that was opened with an administrator's kubeconfig. */
   readonly admin?: ClusterAdmin
 }
 
 export interface OpenSiteInit extends CommandContext {
-  /** Called with files that cannot be read; by default they are printed to stderr. */
+  /** Receives warnings about files that cannot be read. By default they are printed to stderr. */
   readonly logger?: Logger | undefined
-  /** What a real cluster's driver counts with; nothing is counted by default. */
+  /** Creates the metrics of a real cluster's driver. By default nothing is counted. */
   readonly metrics?: ((config: SiteConfig) => Metrics) | undefined
-  /** Runs until the signal. Everything else has failed when the signal comes first. */
+  /** The command runs until the signal. For every other command an abort of the signal is a failure. */
   readonly serves?: boolean
-  /** What will run: a real cluster is asked only for what they look at. Absent: anything. */
+  /**
+   * The components that will run: only the kinds that they watch are read from a real cluster. All kinds if undefined.
+   */
   readonly components?: readonly string[] | undefined
-  /** What cannot be read in the state is a failure, reported when the work is done. */
+  /** State that cannot be read is a failure, reported after the work is done. */
   readonly wantsAll?: boolean
 }
 
-/** Opens, works, closes, also on failure. Throws what the site file or the state have to say. */
+/**
+ * Opens the site, runs `work` and closes the site, also on failure. Throws the errors of the site file or the state.
+ */
 export async function withSite<T>(file: string, init: OpenSiteInit, work: (site: OpenSite) => Promise<T>): Promise<T> {
   const { signal, serves = false, wantsAll = false } = init
   const site = await openSite(await readSite(file, serves), init)
@@ -50,7 +54,7 @@ async function readSite(file: string, serves: boolean): Promise<SiteConfig> {
   if (kind === undefined || kind.isDirectory()) {
     const problem = kind === undefined ? 'no such file' : 'expected a file, it is a folder'
     const hint = 'name the site file with --site FILE, or run this in the folder that has site.yaml'
-    // What serves runs on a node, or in a pod, and knows its site by the file.
+    // A long-running part runs on a node or in a pod and finds its site only by the file.
     const cluster = serves ? '' : '; for a real cluster: --context NAME'
     throw new UserError(`--site ${quoted(file)}: ${problem}`, { hint: `${hint}${cluster}` })
   }
@@ -62,7 +66,7 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
   const deps = { clock: new SystemClock(), logger }
   const metrics = init.metrics?.(config)
   if (config.kubernetes !== undefined) {
-    // Loaded only where there is a cluster: a plain site's processes need none of it.
+    // Loaded on demand: the processes of a plain site need none of it.
     const { openKubeSite } = await import('../../compose/site/kube-site.ts')
     const settings = readFileSync(config.file, 'utf8')
     const { api, kube } = await openKubeSite(
@@ -84,7 +88,7 @@ function checkAllRead({ api }: OpenSite): void {
   throw new UserError(`the state could not be read in ${count}: what was there is not shown`)
 }
 
-/** What cannot be read would look like a site that knows nothing. */
+/** An unreadable state folder would look like a site without any state. */
 function makeState({ state, file }: SiteConfig): void {
   try {
     mkdirSync(state, { recursive: true })

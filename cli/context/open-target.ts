@@ -1,17 +1,17 @@
-/** Opens what a command is about: a real cluster, or the site of a site file. */
+/** Opens the target of a command: a real cluster, or the site of a site file. */
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import type { OpenSite, OpenSiteInit } from './open-site.ts'
 import type { KubeTarget } from './target.ts'
 
-/** What withTarget() opens: the cluster where there is one, else the site file. */
+/** What withTarget() opens: the cluster if there is one, else the site file. */
 export interface Target {
   readonly kube: KubeTarget | undefined
   readonly site: string
 }
 
 /**
- * Opens it, works, closes. Only the driver that is meant is loaded. Throws what the site file, the kubeconfig or the
- * cluster have to say.
+ * Opens the target, runs `work` and closes the target. Loads only the driver that is needed. Throws the errors of the
+ * site file, the kubeconfig or the cluster.
  */
 export async function withTarget<T>(
   { kube, site }: Target,

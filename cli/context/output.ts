@@ -1,4 +1,4 @@
-/** Where commands write: answers to stdout, remarks to stderr; a table for people or JSON/YAML for programs. */
+/** The output of commands: answers on stdout, remarks on stderr; a table for people, or JSON or YAML for programs. */
 import { forTerminal, jsonForTerminal, printable } from '../../model/model.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 
@@ -10,16 +10,16 @@ export interface Output {
   remark(text: string): void
 }
 
-/** Empties a terminal: the one text of ours that may steer it. */
+/** Clears the terminal. This is the only text of Sealane that may contain control sequences. */
 export const CLEAR_SCREEN = '\u001b[H\u001b[2J'
 
-/** Writes to the process's streams. What brokers, members and files say in our texts cannot steer the terminal. */
+/** Writes to the streams of the process. Control characters from brokers, members and files are neutralized. */
 export const processOutput: Output = {
   answer: (text) => void process.stdout.write(text === CLEAR_SCREEN ? text : forTerminal(text)),
   remark: (text) => void process.stderr.write(forTerminal(text)),
 }
 
-/** JSON and YAML carry whole objects under `items`; the table shows what people look for, a wide one all columns. */
+/** JSON and YAML contain whole objects under `items`. The table has the main columns, the wide table all columns. */
 export async function printItems<T>(
   output: Output,
   format: OutputFormat,
@@ -51,23 +51,23 @@ function jsonText(value: object): string {
   return `${jsonForTerminal(JSON.stringify(value, undefined, 2))}\n`
 }
 
-/** Few ask for it, and the package is a large one. */
+/** Loaded on demand, because the YAML package is large and few callers need it. */
 async function yamlOf(value: object): Promise<string> {
   const { formatYaml } = await import('../../kubeapi/yaml.ts')
   return formatYaml(value)
 }
 
-/** The log of commands that end by themselves: warnings as plain lines on stderr, the rest unsaid. */
+/** The log of short-lived commands: warnings and errors as plain lines on stderr. All other messages are dropped. */
 export class PlainLogger implements Logger {
   readonly #output: Output
   constructor(output: Output) {
     this.#output = output
   }
   debug(): void {
-    // Of no use to somebody who asked one question.
+    // A short-lived command prints no debug messages.
   }
   info(): void {
-    // As above.
+    // A short-lived command prints no info messages.
   }
   warn(message: string): void {
     this.#output.remark(`sealane: ${message}\n`)
@@ -80,17 +80,17 @@ export class PlainLogger implements Logger {
   }
 }
 
-// Tables for people: columns as wide as their widest cell, two spaces between, no frame.
+// Tables for people: each column is as wide as its widest cell, with two spaces between columns and no frame.
 
 export interface Column<T> {
   readonly title: string
   readonly cell: (row: T) => string
   readonly align?: 'left' | 'right'
-  /** Only in wide tables. */
+  /** The column is shown only in wide tables. */
   readonly wide?: true
 }
 
-/** One line per row below a heading; ends with a newline. Control characters in cells are shown as '?'. */
+/** One line for each row below a heading line. Ends with a newline. Control characters in cells are shown as '?'. */
 export function renderTable<T>(columns: readonly Column<T>[], rows: readonly T[]): string {
   const cells = rows.map((row) => columns.map((column) => printable(column.cell(row))))
   const widths = columns.map((column, i) => Math.max(column.title.length, ...cells.map((line) => line[i]?.length ?? 0)))

@@ -1,6 +1,6 @@
 /**
- * What a command is about: a real cluster, or a site file or broker on this machine. One rule for all: flags, then
- * KUBECONFIG, then what is on this machine; a command that only looks takes ~/.kube/config where there is nothing else.
+ * Decides what a command is about: a real cluster, or a site file or a broker on this machine. All commands follow one
+ * rule: flags first, then KUBECONFIG, then what is on this machine. A read-only command falls back to ~/.kube/config.
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,11 +14,11 @@ export interface TargetOptions {
   readonly context?: string
 }
 
-/** A cluster that is meant, of a kubeconfig or of KUBECONFIG. */
+/** A cluster that was selected by flags or by KUBECONFIG. */
 export interface KubeTarget {
   readonly kubeconfig?: string
   readonly context?: string
-  /** Where nobody named it with a flag: what was taken instead, for people. */
+  /** Set if no flag selected the cluster: the source that did, for messages. */
   readonly by?: 'KUBECONFIG' | '~/.kube/config'
 }
 
@@ -26,10 +26,13 @@ export function addTargetOptions(command: Command, otherwise = LOCAL_SITE): Comm
   return addKubeOptions(command.addOption(siteOption()), otherwise)
 }
 
-/** What says where the broker, or the site, is on this machine. */
+/** The flags that locate a site or a broker on this machine. */
 const SITE = ['site', 'state']
 
-/** `otherwise` is what the command is about without any of them; absent where it is about a cluster all the same. */
+/**
+ * `otherwise` names what the command is about if no cluster is selected. Undefined if it is about a cluster in any
+ * case.
+ */
 export function addKubeOptions(command: Command, otherwise?: string): Command {
   const without = otherwise === undefined ? '' : `; without --context, --kubeconfig and KUBECONFIG: ${otherwise}`
   return command
@@ -39,16 +42,16 @@ export function addKubeOptions(command: Command, otherwise?: string): Command {
     .addOption(new Option('--context <name>', `its context (default: its current one)${without}`).conflicts(SITE))
 }
 
-/** Of the commands that are about a site. */
+/** The fallback of commands that are about a site. */
 export const LOCAL_SITE = 'the site of --site'
 
-/** Of the commands that are about a broker. */
+/** The fallback of commands that are about a broker. */
 export const LOCAL_BROKER = "this machine's broker"
 
-/** As targetToSee() has it. */
+/** The fallback text of a command that uses targetToSee(). */
 export const seenOtherwise = (local: string): string => `${local}, else ~/.kube/config`
 
-/** The cluster that the flags name; undefined where there are none. */
+/** The cluster that the flags select. Undefined if no flag is given. */
 export function kubeTarget({ kubeconfig, context }: Omit<TargetOptions, 'site'>): KubeTarget | undefined {
   if (kubeconfig === undefined && context === undefined) return undefined
   return { ...(kubeconfig === undefined ? {} : { kubeconfig }), ...(context === undefined ? {} : { context }) }
@@ -60,7 +63,7 @@ export function envOf({ env }: CommandContext): Env {
   return env ?? process.env
 }
 
-/** A cluster by KUBECONFIG, for who has named nothing; undefined where it is not set. */
+/** The cluster of KUBECONFIG. Undefined if the variable is not set. */
 function byEnvironment(env: Env): KubeTarget | undefined {
   return (env['KUBECONFIG'] ?? '') === '' ? undefined : { by: 'KUBECONFIG' }
 }
@@ -70,8 +73,8 @@ function isGiven(command: Command, names: readonly string[]): boolean {
 }
 
 /**
- * Of a command that changes something and can be taken back (a token, an export): flags, then KUBECONFIG. Undefined:
- * what is on this machine.
+ * The target of a command whose change can be undone (a token, an export): flags, then KUBECONFIG. Undefined for the
+ * broker or site on this machine.
  */
 export function targetToChange(command: Command, context: CommandContext): KubeTarget | undefined {
   const named = kubeTarget(command.opts())
@@ -79,14 +82,14 @@ export function targetToChange(command: Command, context: CommandContext): KubeT
   return byEnvironment(envOf(context))
 }
 
-/** Of a command that only looks; `local` is the file of this machine that it is about otherwise. */
+/** The target of a read-only command. `local` is the file on this machine that the command is about otherwise. */
 export function targetToSee(command: Command, context: CommandContext, local: string): KubeTarget | undefined {
   const target = targetToChange(command, context)
   if (target !== undefined || isGiven(command, SITE) || existsSync(local)) return target
   return atHome(envOf(context))
 }
 
-/** Of `version` and `broker deploy`, which are about no file. */
+/** The target of `version` and `broker deploy`, which are not about a file. */
 export function targetToAsk(command: Command, context: CommandContext): KubeTarget | undefined {
   return targetToChange(command, context) ?? atHome(envOf(context))
 }
@@ -97,8 +100,8 @@ function atHome(env: Env): KubeTarget | undefined {
 }
 
 /**
- * Of a command that brings a cluster in or takes it out: never one that nobody named. Undefined: the site of --site.
- * Throws UserError where both a cluster and a site could be meant.
+ * The target of a command that adds a cluster to the clusterset or removes it; it never falls back to ~/.kube/config.
+ * Undefined for the site of --site. Throws UserError if both a cluster and a site could be meant.
  */
 export function targetToJoin(command: Command, context: CommandContext): KubeTarget | undefined {
   const target = targetToChange(command, context)
@@ -112,8 +115,8 @@ export function targetToJoin(command: Command, context: CommandContext): KubeTar
 }
 
 /**
- * The flags that name it, as a person would type them: for the command to run next. `current` is the name of the
- * kubeconfig's current context, where that is known: it counts where no flag was given.
+ * The flags that select this cluster, to print in the next command to run. `current` is the name of the kubeconfig's
+ * current context, if it is known; it is used if no flag was given.
  */
 export function targetFlags({ kubeconfig, context }: KubeTarget, current = 'NAME'): string {
   const flags = [
@@ -123,12 +126,12 @@ export function targetFlags({ kubeconfig, context }: KubeTarget, current = 'NAME
   return flags.length === 0 ? `--context ${shellWord(current)}` : flags.join(' ')
 }
 
-/** As a shell reads it back: names of clouds' contexts have characters of their own. */
+/** Quotes a word for a POSIX shell if needed. The names of cloud providers' contexts contain special characters. */
 export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }
 
-/** Of the clusters that could join: those that this kubeconfig has beside the broker's own. */
+/** The clusters that could join: the contexts of this kubeconfig other than the broker's own. */
 export async function otherContexts(broker: KubeTarget): Promise<readonly string[]> {
   const { contextNames } = await import('../../kubeapi/kube/kubeconfig.ts')
   const { names, current } = contextNames(broker)

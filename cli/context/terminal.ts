@@ -1,37 +1,37 @@
-/** A question to the person at the terminal. */
+/** Asks the user a question at the terminal. */
 import { createInterface } from 'node:readline/promises'
 import { forTerminal } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
 
 export interface Question {
-  /** A sentence. */
+  /** A sentence that says why the question is asked. */
   readonly why: string
-  /** What holds where nothing is said; empty when there is nothing to offer. */
+  /** The values that hold if the user gives no answer. Empty if there is no suggestion. */
   readonly suggestion: readonly string[]
 }
 
 export interface Terminal {
   readonly input: NodeJS.ReadableStream
   readonly output: NodeJS.WritableStream & { readonly isTTY?: boolean }
-  /** Ctrl-C: while a question is open, the terminal sends the key and no signal. */
+  /** Handles Ctrl-C: while a question is open, the terminal delivers the key and the kernel sends no signal. */
   readonly interrupt: () => void
 }
 
 const PROCESS: Terminal = {
   input: process.stdin,
-  // The answers to commands go to stdout.
+  // Stdout is reserved for the output of the command.
   output: process.stderr,
   interrupt: () => void process.kill(process.pid, 'SIGINT'),
 }
 
-/** The process's own, where somebody sits at it. */
+/** The terminal of the process. Undefined if its stdin or stderr is not a terminal. */
 export function processTerminal(): Terminal | undefined {
   return process.stdin.isTTY && process.stderr.isTTY ? PROCESS : undefined
 }
 
 /**
- * Gives what was said, or what was suggested where nothing was. Rejects with an AbortError after the signal; throws
- * UserError where the input ends.
+ * Returns the answer, or the suggestion if the answer is empty. Rejects with an AbortError after the signal. Throws
+ * UserError if the input ends.
  */
 export async function askAtTerminal(
   { why, suggestion }: Question,
@@ -46,7 +46,7 @@ export async function askAtTerminal(
   return words.length === 0 ? suggestion : words
 }
 
-/** One line of an answer. Rejects with an AbortError after the signal, and with `unanswered` where the input ends. */
+/** Returns one line of input. Rejects with an AbortError after the signal, and with `unanswered` if the input ends. */
 export async function lineFromTerminal(
   question: string,
   signal: AbortSignal,
@@ -56,7 +56,7 @@ export async function lineFromTerminal(
 ): Promise<string> {
   const terminal = createInterface({ input, output, terminal: output.isTTY === true })
   terminal.on('SIGINT', interrupt)
-  // A question whose input ends is never answered, and keeps nothing alive that could say so.
+  // If the input ends, the question never settles and nothing else keeps the process alive.
   const ended = new Promise<never>((_resolve, reject) => {
     terminal.once('close', () => reject(new Error('the input has ended')))
   })
@@ -67,7 +67,7 @@ export async function lineFromTerminal(
     if (signal.aborted) throw error
     throw unanswered(error)
   } finally {
-    // Gives the terminal back as it was.
+    // Closing restores the state of the terminal.
     terminal.close()
   }
 }

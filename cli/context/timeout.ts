@@ -1,15 +1,15 @@
-/** A command that looks ends in time, whatever it waits for. */
+/** Time limits of commands that only look. */
 import type { Option } from 'commander'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { UserError, formatDuration } from '../../runtime/runtime.ts'
 import { durationOption } from './command-context.ts'
 
-/** `--timeout` of the commands that look. */
+/** `--timeout` of the commands that only look. */
 export function lookTimeoutOption(standardMs = 30_000): Option {
   return durationOption('--timeout', 'how long to wait for answers', standardMs, { minMs: 1 })
 }
 
-/** The reason of a signal whose time is over. */
+/** The abort reason of a signal whose time limit is over. */
 export class OutOfTime extends UserError {
   readonly ms: number
   constructor(ms: number, whom = '') {
@@ -23,7 +23,8 @@ export class OutOfTime extends UserError {
 }
 
 /**
- * Works with a signal that ends with `signal`, and after `ms`. Throws OutOfTime where the work has not ended by then.
+ * Runs `work` with a signal that aborts with `signal` or after `ms` milliseconds. Throws OutOfTime if the work has not
+ * ended by then.
  */
 export async function withinTime<T>(
   signal: AbortSignal,
@@ -40,10 +41,11 @@ export async function withinTime<T>(
 }
 
 /**
- * What a command that was ended throws: that its time is over, naming whom it waited for, or that somebody stopped it.
+ * The error of a command whose signal has aborted: either the time limit is over, with the name of what did not answer,
+ * or the user has interrupted the command.
  */
 export function interruption(signal: AbortSignal, whom?: string): UserError {
   const reason: unknown = signal.reason
-  // No cause: the frame of the process takes a signal's own reason for success.
+  // The error has no cause, because the frame of the process takes a signal's own reason for success.
   return reason instanceof OutOfTime ? new OutOfTime(reason.ms, whom) : new UserError('interrupted before it was done')
 }

@@ -1,4 +1,4 @@
-/** A cluster as an administrator sees it, whatever is installed there. */
+/** Opens a cluster with an administrator's kubeconfig, whether or not Sealane is installed there. */
 import { X509Certificate } from 'node:crypto'
 import { type KubeApi, KubeError, type ServerAccess, openKubeApi } from '../../kubeapi/kube/kube.ts'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
@@ -10,11 +10,14 @@ import { PlainLogger } from './output.ts'
 import type { KubeTarget } from './target.ts'
 import { interruption } from './timeout.ts'
 
-// What an API server that does not let us in means to a person, and what to do about it.
+// Explains to the user why an API server refuses access, and what to do about it.
 
 const NEW_LOGIN = 'log in anew, or take another kubeconfig or --context; nothing was changed by this request'
 
-/** A UserError for an answer about the caller's rights, or for no answer at all; every other error as it is. */
+/**
+ * Returns a UserError if the caller lacks credentials or rights, or if the server did not answer. Returns every other
+ * error unchanged.
+ */
 async function explainRefusal(error: unknown, access: ServerAccess, clock: Clock): Promise<unknown> {
   if (!(error instanceof KubeError)) return error
   const { title } = access
@@ -37,7 +40,7 @@ async function explainRefusal(error: unknown, access: ServerAccess, clock: Clock
   return error
 }
 
-/** One sentence when the client certificate is out of date; the server says no more than 401. */
+/** One sentence if the client certificate has expired; the server itself answers only 401. Undefined otherwise. */
 async function expiredCertificate(access: ServerAccess, clock: Clock): Promise<string | undefined> {
   const { cert } = await access.credentials(AbortSignal.timeout(1000))
   if (cert === undefined) return undefined
@@ -52,8 +55,8 @@ export interface OpenAdmin {
 }
 
 /**
- * Opens a cluster for installing, looking or cleaning up; closes it at the end. Throws UserError where the server does
- * not let us in, and after the signal; else what the work throws.
+ * Opens a cluster, runs `work` and closes the cluster at the end. Throws UserError if the server refuses access or if
+ * the signal aborts, else what `work` throws.
  */
 export async function withAdmin<T>(
   target: KubeTarget,

@@ -1,4 +1,4 @@
-/** What every cluster has beside its CNI: who answers cluster.local, and who carries Services. */
+/** Detects the parts that every cluster has in addition to its CNI: the cluster DNS and the service proxy. */
 import {
   type Confidence,
   type DnsFlavour,
@@ -12,7 +12,7 @@ import { isDistribution } from './platform.ts'
 import { prefixesIn } from './prefix-texts.ts'
 import { type World, configText, daemonSet, documentIn, flagOf, labelOf, partPods, pathOf, textAt } from './snapshot.ts'
 
-/** Who answers cluster.local, where, and by what it is changed. */
+/** Detects which DNS server answers the cluster's zone, at which address, and which object configures it. */
 export function clusterDns(world: World): Evidence[] {
   return [...openshift(world), ...flavour(world), ...address(world), ...domain(world)]
 }
@@ -104,10 +104,10 @@ function text(about: 'dnsAddress' | 'dnsDomain', value: string, confidence: Conf
 
 const CONFIG_MAPS = ['kube-system/kube-proxy', 'kube-system/kube-proxy-config']
 
-/** How Services are carried: kube-proxy's mode, from its configuration or its command line. */
+/** Detects the mode of kube-proxy from its configuration or its command line. */
 export function kubeProxy(world: World): Evidence[] {
   const workload = daemonSet(world, 'kube-proxy') ?? partPods(world, 'kube-proxy')[0]
-  // Clusters without kube-proxy often keep its ConfigMap: it says nothing then.
+  // Clusters without kube-proxy often keep its ConfigMap, which then means nothing.
   if (workload === undefined) return []
   const config = configText(world, CONFIG_MAPS, ['config.conf', 'config'])
   const document = documentIn(config?.text)

@@ -1,4 +1,4 @@
-/** Where the pod and service networks of a cluster can be read, apart from its CNI. */
+/** Detects the pod and service networks of a cluster from sources other than its CNI. */
 import { type Evidence, type KubeProxyMode, networks } from './evidence.ts'
 import { byFamily, prefixesIn, smallestCover } from './prefix-texts.ts'
 import {
@@ -16,7 +16,9 @@ import {
   textsAt,
 } from './snapshot.ts'
 
-/** networking.k8s.io/v1 ServiceCIDR (Kubernetes 1.33): what addresses are given from. All of them together. */
+/**
+ * Reads all ServiceCIDR objects of networking.k8s.io/v1 (Kubernetes 1.33), from which Service addresses are allocated.
+ */
 export function serviceCidrObjects(world: World): Evidence[] {
   const objects = world.list('ServiceCIDR', 'networking.k8s.io')
   const found = prefixesIn(objects.flatMap((object) => textsAt(object, 'spec', 'cidrs')))
@@ -24,7 +26,7 @@ export function serviceCidrObjects(world: World): Evidence[] {
   return networks('serviceCIDRs', byFamily(found), 'certain', `ServiceCIDR ${names} spec.cidrs`)
 }
 
-/** `… The range of valid IPs is 10.96.0.0/12` */
+/** Parses messages such as `… The range of valid IPs is 10.96.0.0/12`. */
 export function serviceProbes(world: World): Evidence[] {
   const found = world.snapshot.serviceProbes.flatMap((text) =>
     [...text.matchAll(/range of valid IPs is (?:CIDR )?([0-9a-fA-F.:/, ]+)/g)].map((match) => match[1]),
@@ -36,11 +38,13 @@ export function serviceProbes(world: World): Evidence[] {
 const ROWS = [
   { part: 'kube-apiserver', flag: 'service-cluster-ip-range', about: 'serviceCIDRs', confidence: 'certain' },
   { part: 'kube-controller-manager', flag: 'service-cluster-ip-range', about: 'serviceCIDRs', confidence: 'likely' },
-  // What nodes are given; a CNI with books of its own need not follow it.
+  // The range from which nodes get their pod CIDRs. A CNI with its own IPAM need not use it.
   { part: 'kube-controller-manager', flag: 'cluster-cidr', about: 'podCIDRs', confidence: 'likely' },
 ] as const
 
-/** The command lines of kube-apiserver and kube-controller-manager, where they run as pods that one may see. */
+/**
+ * Reads the command lines of kube-apiserver and kube-controller-manager, if they run as pods that this user may read.
+ */
 export function controlPlaneFlags(world: World): Evidence[] {
   return ROWS.flatMap(({ part, flag, about, confidence }) => {
     const pod = partPods(world, part).find((one) => flagOf(one, flag) !== undefined)
@@ -49,9 +53,9 @@ export function controlPlaneFlags(world: World): Evidence[] {
   })
 }
 
-// k3s and RKE2: the arguments of their servers are in an annotation of their nodes.
+// k3s and RKE2 store the arguments of their servers in an annotation of their nodes.
 
-/** Both products' defaults. */
+/** The default of both products. */
 const POD_DEFAULT = '10.42.0.0/16'
 const SERVICE_DEFAULT = '10.43.0.0/16'
 
@@ -99,7 +103,7 @@ function network(server: ServerArguments, about: 'podCIDRs' | 'serviceCIDRs', fl
   return networks(about, [usual], 'likely', `${server.where}: no --${flag}, ${server.product} then takes ${usual}`)
 }
 
-// In k3s kube-proxy is part of the k3s process: neither a DaemonSet nor a Pod shows it.
+// In k3s kube-proxy is part of the k3s process, so there is neither a DaemonSet nor a Pod of it.
 function proxy(server: ServerArguments): Evidence[] {
   if (flagIn(server.words, 'disable-kube-proxy') === 'true') {
     const how = `${server.where} --disable-kube-proxy`
@@ -120,7 +124,7 @@ function proxy(server: ServerArguments): Evidence[] {
   return [{ about: 'kubeProxy', value, confidence: mode === undefined ? 'likely' : 'certain', how }]
 }
 
-/** The settings with which kubeadm made the cluster (kind and others use it too). */
+/** Reads the settings with which kubeadm created the cluster. kind and other tools use kubeadm too. */
 export function kubeadmConfig(world: World): Evidence[] {
   const found = configText(world, ['kube-system/kubeadm-config'], ['ClusterConfiguration'])
   if (found === undefined) return []
@@ -136,7 +140,7 @@ export function kubeadmConfig(world: World): Evidence[] {
   ]
 }
 
-/** OpenShift says what it is in config.openshift.io. */
+/** OpenShift describes its networks in config.openshift.io. */
 export function openshiftNetwork(world: World): Evidence[] {
   const network = world.list('Network', 'config.openshift.io')[0]
   if (network === undefined) return []
@@ -154,7 +158,7 @@ export function openshiftNetwork(world: World): Evidence[] {
   ]
 }
 
-// The smallest network that holds what the nodes have been given so far. The cluster may be given more later.
+// The smallest network that contains the current pod CIDRs of all nodes. Later nodes may get pod CIDRs outside it.
 
 export function nodePodCidrs(node: unknown): string[] {
   const many = textsAt(node, 'spec', 'podCIDRs')

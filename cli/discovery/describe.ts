@@ -1,4 +1,4 @@
-/** A discovery for people: what was found, and how one knows. Lines without line ends. */
+/** Describes a discovery for people: the findings and their sources. Lines have no line ends. */
 import type { Advice } from './advice/advice-row.ts'
 import type { Finding } from './evidence.ts'
 import type { Discovery } from './discover.ts'
@@ -18,7 +18,7 @@ const NAMES: Readonly<Record<string, string>> = {
   rke2: 'RKE2',
 }
 
-/** Three columns, what was found first, then remarks, each below the other. */
+/** Three columns with the findings first, then problems, warnings and open questions, one line each. */
 export function describeDiscovery(discovery: Discovery): string[] {
   const lines = [...identity(discovery), ...network(discovery), ...services(discovery), ...gateways(discovery)]
   const widths = [width(lines.map((line) => line.what)), width(lines.map((line) => line.value))]
@@ -35,7 +35,7 @@ export function describeDiscovery(discovery: Discovery): string[] {
   ].map((text) => text.replaceAll('\n', '?'))
 }
 
-/** What is to be done, the most urgent first; what needs nothing is left out unless `all`. */
+/** The advice, the most urgent first. Advice that needs no action is left out unless `all` is true. */
 export function describeAdvice(given: readonly Advice[], options: { readonly all?: boolean } = {}): string[] {
   return given
     .filter((one) => options.all === true || one.kind !== 'nothing')

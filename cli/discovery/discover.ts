@@ -1,6 +1,6 @@
 /**
- * From what was read of a cluster to what it is: every detector is asked, the surest answer to each question is taken,
- * and answers that contradict it are reported. Pure: the same snapshot always gives the same discovery.
+ * Derives a discovery from a snapshot of a cluster: runs every detector, takes the most reliable answer to each
+ * question, and reports answers that contradict it. Pure: the same snapshot always gives the same discovery.
  */
 import { overlaps, parsePrefix } from '../../model/addresses/addresses.ts'
 import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../../model/model.ts'
@@ -36,18 +36,18 @@ import { type KubernetesVersion, distribution, kubernetesVersion, platform, tooO
 import { covers } from './prefix-texts.ts'
 import { type ClusterSnapshot, type Unread, type World, openSnapshot, printable } from './snapshot.ts'
 
-// Every detector. Of two equally sure answers the earlier row's counts.
+// All detectors. Of two equally reliable answers, that of the earlier detector counts.
 
 type Detector = (world: World) => readonly Evidence[]
 
 const DETECTORS: readonly Detector[] = [
   earlierJoin,
   distribution,
-  // The API server's own word on Services comes before everything that configures it.
+  // The API server's own statement about Services precedes everything that configures it.
   serviceCidrObjects,
   serviceProbes,
   openshiftNetwork,
-  // Those that replace others come before those that they replace.
+  // CNIs that replace others come before those that they replace.
   cilium,
   gke,
   canal,
@@ -71,12 +71,12 @@ const DETECTORS: readonly Detector[] = [
   platform,
 ]
 
-/** Something that only a person knows. */
+/** A question that only the user can answer. */
 export interface Ask {
   readonly field: 'podCIDRs' | 'serviceCIDRs' | 'gateways'
-  /** A sentence. */
+  /** A sentence that says why the question is asked. */
   readonly why: string
-  /** To be offered; empty when there is nothing to offer. Never good enough for `--yes`. */
+  /** Values to offer to the user. Empty if there are none. They are not reliable enough for `--yes`. */
   readonly suggestion: readonly string[]
 }
 
@@ -92,14 +92,14 @@ export interface Discovery {
     readonly address: Finding<string> | undefined
     readonly domain: Finding<string>
   }
-  /** Keys of platform.ts. */
+  /** PLATFORM_KEYS of platform.ts. */
   readonly platform: readonly Finding<string>[]
   readonly gateways: GatewayNodes
   readonly others: readonly Finding<OtherProduct>[]
   readonly earlier: EarlierInstall
-  /** Disagreements, and what could not be read. Sentences. */
+  /** Contradictions, and objects that could not be read. Whole sentences. */
   readonly warnings: readonly string[]
-  /** What makes a join pointless until it is mended. Sentences. */
+  /** Problems that prevent a join until they are fixed. Whole sentences. */
   readonly obstacles: readonly string[]
   readonly asks: readonly Ask[]
 }
@@ -150,7 +150,7 @@ export function discover(snapshot: ClusterSnapshot): Discovery {
   }
 }
 
-/** The surest; of equals the first, in the order of the detectors. */
+/** The most reliable claim. Of equally reliable ones the first, in the order of the detectors. */
 function best<T extends Evidence>(claims: readonly T[]): T | undefined {
   return claims.reduce<T | undefined>(
     (found, claim) => (found === undefined || SURENESS[claim.confidence] < SURENESS[found.confidence] ? claim : found),
@@ -172,7 +172,7 @@ function networkDisagreements(
   return (
     claims
       .filter((claim) => claim.how !== chosen.how && !covers(chosen.value, claim.value))
-      // With books of its own a CNI ignores what nodes were given; that is no contradiction.
+      // A CNI with its own IPAM ignores the ranges that nodes got, so these are no contradiction.
       .filter((claim) => !(ownBooks && claim.confidence !== 'certain'))
       .map(
         (claim) =>
@@ -233,7 +233,7 @@ function asks(found: Pick<Discovery, 'podCIDRs' | 'serviceCIDRs' | 'gateways'>):
     return [{ field, why, suggestion: finding?.value ?? [] }]
   }
   const { candidates, unfit } = found.gateways
-  // A labelled node stays a gateway while it is cordoned or away: there is nothing to choose.
+  // A labelled node stays a gateway while it is cordoned or unavailable, so the user need not choose one.
   const nobody = candidates.length === 0 && unfit.every(({ lane, isAway }) => lane === undefined || !isAway)
   return [
     ...network('podCIDRs', 'pod CIDRs'),

@@ -1,4 +1,4 @@
-/** What a cluster is: its CNI, its ranges, its DNS, and what to heed there. */
+/** Discovers the properties of a cluster: its CNI, its networks, its DNS, and the advice for them. */
 export { type Advice, advice, hindrances } from './advice/advice.ts'
 export { describeAdvice, describeDiscovery } from './describe.ts'
 export { type Ask, type Discovery, discover } from './discover.ts'

@@ -1,20 +1,20 @@
-/** What an earlier `sealane join` left in the cluster: nothing, a part, or all. Pure. */
+/** Detects how much of an earlier `sealane join` is in the cluster: nothing, a part, or all. Pure. */
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, SYSTEM_NAMESPACE } from '../../model/model.ts'
 import { type Evidence, networks } from './evidence.ts'
 import { prefixesIn } from './prefix-texts.ts'
 import { type World, at, configText, documentIn, keysAt, labelOf, nameOf, pathOf, textAt, textsAt } from './snapshot.ts'
 
-// What an earlier join was given, or found: nobody is asked the same again.
+// The settings of an earlier join, so that the user is not asked for them again.
 
 const SITE = ['sealane-system/sealane-site'] as const
 
 interface EarlierFacts {
   readonly spec: unknown
-  /** Where they were found, for the account. */
+  /** The object that contains the settings, for messages. */
   readonly where: string
 }
 
-/** The site file; where the namespace was deleted with it, this cluster's own Cluster object. */
+/** The site file. If it was deleted together with its namespace, this cluster's own Cluster object. */
 function earlierFacts(world: World): EarlierFacts | undefined {
   const found = configText(world, SITE, ['site.yaml'])
   if (found !== undefined) return { spec: at(documentIn(found.text), 'spec'), where: found.where }
@@ -23,7 +23,10 @@ function earlierFacts(world: World): EarlierFacts | undefined {
   return cluster === undefined ? undefined : { spec: at(cluster, 'spec'), where: pathOf(cluster) }
 }
 
-/** Above whatever is as certain: where a cluster has grown, that is reported, and stated when a flag says so. */
+/**
+ * Precedes other certain answers: if the networks of a cluster have grown, that is reported, and a flag has to confirm
+ * the new networks.
+ */
 export function earlierJoin(world: World): Evidence[] {
   const found = earlierFacts(world)
   if (found === undefined) return []
@@ -32,7 +35,7 @@ export function earlierJoin(world: World): Evidence[] {
   )
 }
 
-/** The labels that it gave to this cluster. */
+/** The labels that the earlier join gave to this cluster. */
 function earlierLabels(world: World): Readonly<Record<string, string>> {
   const labels = at(earlierFacts(world)?.spec, 'labels')
   return Object.fromEntries(
@@ -44,15 +47,17 @@ function earlierLabels(world: World): Readonly<Record<string, string>> {
 }
 
 export interface EarlierInstall {
-  /** `member`: joined and installed. `leaving`: taking itself out. `partial`: a join or a leave that did not end. */
+  /**
+   * `member`: joined and installed. `leaving`: a leave is in progress. `partial`: a join or a leave did not complete.
+   */
   readonly state: 'none' | 'partial' | 'leaving' | 'member'
-  /** The id it joined with, where it got so far. */
+  /** The id with which the cluster joined. Undefined if there is no Membership. */
   readonly clusterId: string | undefined
-  /** What is there: `Namespace sealane-system`. */
+  /** The objects that exist: `Namespace sealane-system`. */
   readonly parts: readonly string[]
-  /** What is missing of a whole install. */
+  /** The objects that are missing from a complete installation. */
   readonly missing: readonly string[]
-  /** That the cluster was given. */
+  /** The labels that the cluster got. */
   readonly labels: Readonly<Record<string, string>>
 }
 

@@ -1,6 +1,6 @@
-/** What a detector says about a cluster, and how it knows. */
+/** The claims of the detectors about a cluster, with their sources. */
 
-/** How far a claim can be relied on; of two that differ, the surer one wins. */
+/** The reliability of a claim. If two claims differ, the more reliable one counts. */
 export type Confidence = 'certain' | 'likely' | 'guess'
 
 export interface Finding<T> {
@@ -33,13 +33,13 @@ export type CniName = (typeof CNIS)[number]
 
 export interface Cni {
   readonly name: CniName
-  /** How packets go from node to node, in the product's own words: `vxlan`, `bgp`, `native`, `geneve` … */
+  /** How packets get from node to node, in the terms of the product: `vxlan`, `bgp`, `native`, `geneve` … */
   readonly mode: string
-  /** Programs in the kernel take pods' packets past netfilter and the routing rules. */
+  /** BPF programs forward packets of pods without netfilter and the routing rules. */
   readonly bypassesNetfilter: boolean
-  /** `node`: pods have addresses of Node.spec.podCIDRs. `own`: the CNI has books of its own. */
+  /** `node`: pods have addresses of Node.spec.podCIDRs. `own`: the CNI has its own IPAM. */
   readonly podRanges: 'node' | 'own'
-  /** What the advice distinguishes beyond that: TRAITS of cni/cni-claim.ts. */
+  /** Further properties on which the advice depends: see Trait. */
   readonly traits: readonly string[]
 }
 
@@ -48,16 +48,16 @@ export type KubeProxyMode = (typeof PROXY_MODES)[number]
 
 export interface KubeProxy {
   readonly mode: KubeProxyMode
-  /** Who does its work where the mode is none: `Cilium`. */
+  /** The product that replaces kube-proxy if the mode is `none`: `Cilium`. */
   readonly insteadOf: string | undefined
 }
 
 export type DnsFlavour = 'coredns' | 'k3s' | 'aks' | 'rke2' | 'openshift' | 'kube-dns' | 'immutable' | 'unknown'
 
-/** Something else in the cluster that also joins clusters. */
+/** Another product in the cluster that joins clusters. */
 export interface OtherProduct {
   readonly name: string
-  /** It writes ServiceExports' status, or ServiceImports, as we do. */
+  /** The product writes ServiceImports, or the status of ServiceExports, as Sealane does. */
   readonly ownsMcs: boolean
 }
 
@@ -79,7 +79,7 @@ export function isAbout<K extends Evidence['about']>(
   return (claim): claim is Extract<Evidence, { about: K }> => claim.about === about
 }
 
-/** A claim about networks, or nothing when none of the texts is one. */
+/** A claim about networks. Empty if there are no networks. */
 export function networks(
   about: 'podCIDRs' | 'serviceCIDRs',
   value: readonly string[],
@@ -98,7 +98,7 @@ interface CniFacts {
   readonly traits?: readonly Trait[]
 }
 
-/** What the advice distinguishes within one product. */
+/** Properties of a CNI on which the advice depends. */
 export type Trait =
   | 'calico-api-v3'
   | 'calico-bgp'
@@ -112,7 +112,7 @@ export type Trait =
   | 'kindnet-early-masquerade'
   | 'ovn-shared-gateway'
 
-/** Putting together what a detector of a CNI found. */
+/** Builds the claim of a CNI detector. */
 export function cniClaim(name: CniName, facts: CniFacts): Evidence {
   const { mode, how, confidence = 'certain', bypassesNetfilter = false, podRanges = 'node', traits = [] } = facts
   return { about: 'cni', value: { name, mode, bypassesNetfilter, podRanges, traits }, confidence, how }

@@ -1,4 +1,4 @@
-/** Which nodes can be gateways, best first, and why. Pure. */
+/** Determines which nodes can be gateways, the best first, and why. Pure. */
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY, laneOfLabel } from '../../model/lanes/lanes.ts'
 import { LABEL_ZONE } from '../../model/model.ts'
 import { type World, annotationOf, at, keysAt, labelOf, listAt, nameOf, textAt } from './snapshot.ts'
@@ -6,24 +6,27 @@ import { isLinux } from './platform.ts'
 
 export interface GatewayCandidate {
   readonly node: string
-  /** The lane that its label says; undefined without the label. */
+  /** The lane in its label. Undefined without the label. */
   readonly lane: number | 'any' | undefined
-  /** From the annotation, else the Node's ExternalIP. */
+  /** The address in the annotation, else the Node's ExternalIP. */
   readonly publicAddress: string | undefined
-  /** The annotation says it. An ExternalIP alone is not known to the gateway: a join has to write it down. */
+  /** The address is in the annotation. A gateway does not read the ExternalIP, so a join has to annotate it. */
   readonly annotated: boolean
   readonly zone: string | undefined
-  /** In words, the strongest first. */
+  /** The reasons for its rank as text, the strongest first. */
   readonly reasons: readonly string[]
 }
 
 /** A node that cannot be a gateway, or cannot become one now. */
 export interface UnfitNode {
   readonly node: string
-  /** The lane that its label says: the node stays a gateway while it is cordoned or away. */
+  /** The lane in its label. A labelled node stays a gateway while it is cordoned or unavailable. */
   readonly lane: number | 'any' | undefined
   readonly why: string
-  /** It is cordoned or away, and may be one later; else it is none, whatever its label says. */
+  /**
+   * The node is cordoned or unavailable now and may become a gateway later. Otherwise it cannot be one, whatever its
+   * label is.
+   */
   readonly isAway: boolean
 }
 
@@ -88,7 +91,10 @@ function score(node: unknown): number {
   return (lane === undefined ? 0 : 4) + (publicAddress === undefined ? 0 : 2) + (isControlPlane(node) ? 0 : 1)
 }
 
-/** Equals are taken zone by zone, so that the first two are not in one zone where that can be helped. */
+/**
+ * Nodes with equal scores are taken from different zones in turn, so that the first two are in different zones if
+ * possible.
+ */
 function acrossZones(
   sorted: readonly { readonly candidate: GatewayCandidate; readonly score: number }[],
 ): GatewayCandidate[] {
@@ -116,7 +122,7 @@ function isControlPlane(node: unknown): boolean {
   return CONTROL_PLANE.some((label) => labels.includes(label))
 }
 
-/** A node that is being registered states no address yet. */
+/** False for a node that is still being registered and has no address yet. */
 function statesNoIpv4(node: unknown): boolean {
   const internal = listAt(node, 'status', 'addresses').filter((entry) => textAt(entry, 'type') === 'InternalIP')
   return internal.length > 0 && internalIpv4(node) === undefined

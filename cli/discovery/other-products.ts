@@ -1,8 +1,8 @@
-/** What else joins clusters here, by the CRDs that it brought. Cilium's Cluster Mesh: cni/cilium.ts. */
+/** Detects other products that join clusters, by their CRDs. For Cilium's Cluster Mesh see cni/cilium.ts. */
 import type { Evidence } from './evidence.ts'
 import type { World } from './snapshot.ts'
 
-/** CRD → product, and whether it takes multicluster.x-k8s.io objects for its own. */
+/** The products by their CRD, and whether they use the objects of multicluster.x-k8s.io themselves. */
 export const OTHER_PRODUCTS: readonly { readonly crd: string; readonly name: string; readonly ownsMcs: boolean }[] = [
   { crd: 'submariners.submariner.io', name: 'Submariner', ownsMcs: true },
   { crd: 'clustersets.multicluster.crd.antrea.io', name: 'Antrea Multi-cluster', ownsMcs: true },

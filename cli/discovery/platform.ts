@@ -1,8 +1,8 @@
-/** What a cluster runs on: its machines, its distribution, its version of Kubernetes. */
+/** Detects the platform of a cluster: its machines, its distribution and its version of Kubernetes. */
 import type { Confidence, Distribution, Evidence, Finding } from './evidence.ts'
 import { type World, annotationOf, keysAt, labelOf, listAt, nameOf, textAt } from './snapshot.ts'
 
-/** Things about the machines that matter whatever the CNI is. */
+/** Properties of the machines that matter for every CNI. */
 export const PLATFORM_KEYS = [
   'eks-auto',
   'eks-fargate',
@@ -24,7 +24,7 @@ const MARKS: Readonly<Record<PlatformKey, (node: unknown) => string | undefined>
     const only = addresses.length > 0 && addresses.every((entry) => textAt(entry, 'address')?.includes(':') === true)
     return only ? 'no IPv4 InternalIP' : undefined
   },
-  // WireGuard came into the kernel with 5.6.
+  // WireGuard is part of the kernel since 5.6.
   'old-kernel': (node) => {
     const text = textAt(node, 'status', 'nodeInfo', 'kernelVersion')
     const [, major = '', minor = ''] = /^(\d{1,3})\.(\d{1,3})/.exec(text ?? '') ?? []
@@ -59,12 +59,12 @@ function labelled(node: unknown, key: string, value: string): string | undefined
     : undefined
 }
 
-// Which distribution this is: the first mark that fits.
+// Detects the distribution by the first row that matches.
 
 interface Row {
   readonly distribution: Distribution
   readonly confidence: Confidence
-  /** How it is known, or undefined when the mark is not there. */
+  /** The evidence for the distribution. Undefined if there is none. */
   readonly mark: (world: World) => string | undefined
 }
 
@@ -118,7 +118,7 @@ export function distribution(world: World): Evidence[] {
   return []
 }
 
-/** For detectors whose answer hangs on it. */
+/** For detectors whose result depends on the distribution. */
 export function isDistribution(world: World, wanted: Distribution): boolean {
   return distribution(world).some((claim) => claim.value === wanted)
 }
@@ -143,18 +143,18 @@ function provider(world: World, scheme: string): string | undefined {
   return node === undefined ? undefined : `Node ${nameOf(node)} spec.providerID ${scheme}…`
 }
 
-// Which Kubernetes this is, and whether it is new enough. Pure.
+// Determines the version of Kubernetes, and whether it is supported. Pure.
 
 export interface KubernetesVersion {
-  /** `v1.33.5+k3s1`, as the API server says it. */
+  /** `v1.33.5+k3s1`, as the API server reports it. */
   readonly text: string
   readonly major: number
   readonly minor: number
 }
 
 /**
- * Our CRDs check addresses with CEL's functions for them, which CRDs may use since 1.31. The rest of what is needed is
- * older: ValidatingAdmissionPolicy 1.30, CEL in CRDs 1.29, server-side apply 1.22, discovery.k8s.io/v1 1.21.
+ * Sealane's CRDs validate addresses with CEL functions that CRDs may use since 1.31. All other requirements are older:
+ * ValidatingAdmissionPolicy 1.30, CEL in CRDs 1.29, server-side apply 1.22, discovery.k8s.io/v1 1.21.
  */
 const MINIMUM_KUBERNETES = { major: 1, minor: 31, why: 'CRDs can check addresses and networks since 1.31' }
 
@@ -167,7 +167,7 @@ export function kubernetesVersion(version: unknown): Finding<KubernetesVersion> 
   return { value, confidence: 'certain', how: "the API server's /version" }
 }
 
-/** One sentence when it is too old. */
+/** One sentence if the version is too old. Undefined otherwise. */
 export function tooOld(version: KubernetesVersion): string | undefined {
   const { major, minor, why } = MINIMUM_KUBERNETES
   if (version.major > major || (version.major === major && version.minor >= minor)) return undefined

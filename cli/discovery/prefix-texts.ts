@@ -1,4 +1,7 @@
-/** Networks as objects of a cluster write them: one text, several with commas, host bits and all. Pure. */
+/**
+ * Parses networks in the notations that objects of a cluster use: one or several separated by commas, also with host
+ * bits. Pure.
+ */
 import {
   FAMILIES,
   InvalidAddressError,
@@ -17,8 +20,8 @@ import {
 const MOST = 64
 
 /**
- * Canonical texts in order of appearance, without those that are no network. Host bits are cleared, as users of these
- * fields do.
+ * The networks in canonical form, in order of appearance. Texts that are not networks are left out. Host bits are
+ * cleared, as the consumers of these fields do.
  */
 export function prefixesIn(texts: readonly (string | undefined)[]): string[] {
   const found = texts
@@ -41,13 +44,13 @@ export function lenientPrefix(text: string): Prefix | undefined {
   }
 }
 
-/** Each of the inner networks lies in one of the outer ones. */
+/** True if each of the inner networks is inside one of the outer ones. */
 export function covers(outer: readonly string[], inner: readonly string[]): boolean {
   const wide = outer.map((text) => parsePrefix(text))
   return inner.every((text) => isInside(parsePrefix(text), wide))
 }
 
-/** The smallest network that holds all of them, for each family. */
+/** The smallest network that contains all of them, for each address family. */
 export function smallestCover(texts: readonly string[]): string[] {
   const prefixes = texts.map((text) => parsePrefix(text))
   return FAMILIES.flatMap((family) => {
@@ -62,7 +65,7 @@ export function smallestCover(texts: readonly string[]): string[] {
   })
 }
 
-/** IPv4 first, then as they came. */
+/** IPv4 first, otherwise in the given order. */
 export function byFamily(texts: readonly string[]): string[] {
   return [...ipv4Among(texts), ...ipv6Among(texts)]
 }

@@ -1,21 +1,24 @@
-/** Reads from a cluster what the detectors look at. What may not be read is reported, and does not stop the rest. */
+/**
+ * Reads the objects that the detectors need from a cluster. Objects that this user may not read are reported and do not
+ * stop the rest.
+ */
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/kube.ts'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
 import { type ClusterSnapshot, type Unread, nameOf } from './snapshot.ts'
 
-// The objects that detectors look at: a table, each row one request.
+// The objects that detectors need: a table with one request in each row.
 
 interface Wanted {
   readonly apiVersion: string
   readonly kind: string
-  /** One object; without it all of the kind. */
+  /** The name of one object. Undefined for all objects of the kind. */
   readonly name?: string
   readonly namespace?: string
   readonly labelSelector?: string
-  /** Asked for only where this CRD exists. */
+  /** The request is made only if this CRD exists. */
   readonly crd?: string
-  /** Findings that rest on it. Without any, not being allowed to read it is not worth telling. */
+  /** The findings that depend on the object. If it is empty, a missing right to read the object is not reported. */
   readonly for: readonly string[]
 }
 
@@ -66,7 +69,7 @@ const WANTED: readonly Wanted[] = [
   configMap('kube-system/kube-flannel-cfg', PODS),
   configMap('ovn-kubernetes/ovn-config', PODS),
   { apiVersion: 'v1', kind: 'ConfigMap', namespace: 'kube-system', labelSelector: 'app=antrea', for: [CNI] },
-  // Calico serves its pools itself where its API server is installed, which no CRD shows.
+  // Calico's own API server serves these pools if it is installed, and there is no CRD for them.
   { apiVersion: 'projectcalico.org/v3', kind: 'IPPool', for: [] },
   custom('crd.projectcalico.org/v1', 'IPPool', 'ippools', [PODS]),
   custom('crd.projectcalico.org/v1', 'FelixConfiguration', 'felixconfigurations', [CNI], 'default'),
@@ -78,7 +81,7 @@ const WANTED: readonly Wanted[] = [
   custom('operator.openshift.io/v1', 'DNS', 'dnses', [DNS], 'default'),
   custom('acn.azure.com/v1alpha', 'NodeNetworkConfig', 'nodenetworkconfigs', [PODS]),
   custom('networking.gke.io/v1', 'GKENetworkParamSet', 'gkenetworkparamsets', [PODS], 'default'),
-  // What an earlier join left.
+  // Objects of an earlier join.
   { apiVersion: 'v1', kind: 'Namespace', name: SYSTEM_NAMESPACE, for: [] },
   {
     apiVersion: 'v1',
@@ -98,11 +101,17 @@ const WANTED: readonly Wanted[] = [
   custom('sealane.io/v1alpha1', 'Cluster', 'clusters', ['an earlier install']),
 ]
 
-/** As little of a Kubernetes client as this needs. All reject with ClusterApiError: NotFound, Forbidden … */
+/**
+ * The operations of a Kubernetes client that the discovery needs. All of them reject with ClusterApiError: NotFound,
+ * Forbidden …
+ */
 export interface SnapshotReader {
-  /** Of an object that does not exist, or a kind that is not served: NotFound. */
+  /** Rejects with NotFound if the object does not exist or its kind is not served. */
   get(apiVersion: string, kind: string, name: string, namespace?: string, signal?: AbortSignal): Promise<unknown>
-  /** The items, at most `limit`; without a namespace those of all. `metadataOnly`: nothing else of them is needed. */
+  /**
+   * The items, at most `limit`; of all namespaces if none is given. With `metadataOnly` the items contain only
+   * metadata.
+   */
   list(
     apiVersion: string,
     kind: string,
@@ -114,18 +123,18 @@ export interface SnapshotReader {
     },
     signal?: AbortSignal,
   ): Promise<readonly unknown[]>
-  /** Creates with dryRun=All. Rejects with what the API server says. */
+  /** Creates the object with dryRun=All. Rejects with the error of the API server. */
   dryRunCreate(object: object, signal?: AbortSignal): Promise<unknown>
   /** `GET /version` */
   version(signal?: AbortSignal): Promise<unknown>
 }
 
-/** How many requests are under way at once: an API server that is far away need not make the join slow. */
+/** The number of parallel requests, so that a distant API server does not make the join slow. */
 const AT_ONCE = 8
 
 /**
- * Rejects when the API server cannot be reached at all (the reader's own error from `version`), and with the signal's
- * reason. Nothing is changed in the cluster.
+ * Rejects if the API server cannot be reached (with the reader's own error from `version`), and with the signal's
+ * reason. Changes nothing in the cluster.
  */
 export async function readSnapshot(reader: SnapshotReader, signal: AbortSignal): Promise<ClusterSnapshot> {
   const version = await reader.version(signal)
@@ -171,7 +180,7 @@ async function readOne(
             signal,
           )
         : [await reader.get(apiVersion, kind, name, namespace, signal)]
-    // Items of a list do not say what they are.
+    // The items of a list do not contain apiVersion and kind.
     return found.filter((one) => typeof one === 'object' && one !== null).map((one) => ({ apiVersion, kind, ...one }))
   } catch (error) {
     const why = whyNot(error, signal)
@@ -182,7 +191,7 @@ async function readOne(
 
 const NOT_THERE = 'not there'
 
-/** Throws what is not about one object: a signal, a mistake in the program. */
+/** Throws errors that are not about one object: the reason of a signal, or a programming error. */
 function whyNot(error: unknown, signal: AbortSignal): string {
   signal.throwIfAborted()
   if (!(error instanceof ClusterApiError)) throw error
@@ -195,13 +204,13 @@ function whatOf({ kind, name, namespace }: Wanted): string {
   return `${kind}s${namespace === undefined ? '' : ` in ${namespace}`}`
 }
 
-/** Addresses for documentation (RFC 5737, RFC 3849), which no cluster gives to its Services. */
+/** Addresses from the documentation ranges (RFC 5737, RFC 3849), which no cluster allocates to Services. */
 const OUTSIDE = [
   { ip: '192.0.2.1', family: 'IPv4' },
   { ip: '2001:db8::1', family: 'IPv6' },
 ] as const
 
-/** Before Kubernetes 1.33 the API server's refusal is the only place where its own flag can be read. */
+/** Before Kubernetes 1.33 the API server reports its service network only in the message of this refusal. */
 async function probeServices(reader: SnapshotReader, unread: Unread[], signal: AbortSignal): Promise<string[]> {
   const texts: string[] = []
   for (const { ip, family } of OUTSIDE) {
@@ -237,10 +246,10 @@ async function inTurns<T, R>(items: readonly T[], work: (item: T) => Promise<R>)
   return results
 }
 
-/** As much of a DynamicClient as looking takes. */
+/** The operations of DynamicClient that the discovery needs. */
 export type Lookable = Pick<DynamicClient, 'get' | 'list' | 'create' | 'read'>
 
-/** The hands of cli/discovery on a cluster. */
+/** A SnapshotReader on top of the project's own API client. */
 export function snapshotReader(dynamic: Lookable): SnapshotReader {
   return {
     get: async (apiVersion, kind, name, namespace, signal) => {

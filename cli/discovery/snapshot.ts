@@ -1,34 +1,34 @@
-/** What was read of a cluster, and the ways to look things up in it. Pure. */
+/** The snapshot of a cluster, and functions to look up objects and fields in it. Pure. */
 import { parseYaml } from '../../kubeapi/kubeapi.ts'
 
 export interface ClusterSnapshot {
-  /** As `GET /version` answers. */
+  /** The response of `GET /version`. */
   readonly version: unknown
-  /** Raw objects of all kinds, each with apiVersion and kind. */
+  /** Unparsed objects of all kinds, each with apiVersion and kind. */
   readonly objects: readonly unknown[]
-  /** Names of all CustomResourceDefinitions; undefined when they could not be listed. */
+  /** The names of all CustomResourceDefinitions. Undefined if they could not be listed. */
   readonly crds: readonly string[] | undefined
-  /** What the API server said to a Service with an address that cannot be, IPv4 and IPv6 (never created). */
+  /** The API server's answers to dry runs of Services with an invalid IPv4 and IPv6 address. */
   readonly serviceProbes: readonly string[]
-  /** What could not be read. */
+  /** The objects that could not be read. */
   readonly unread: readonly Unread[]
 }
 
 export interface Unread {
   /** `ConfigMap kube-system/kubeadm-config`, `Nodes`. */
   readonly what: string
-  /** `not allowed`, or what the API server said. */
+  /** `not allowed`, or the error of the API server. */
   readonly why: string
-  /** Which findings rest on less because of it: `pod CIDRs`. */
+  /** The findings that are less reliable because of it: `pod CIDRs`. */
   readonly weaker: readonly string[]
 }
 
 /** A snapshot with an index. */
 export interface World {
   readonly snapshot: ClusterSnapshot
-  /** The version is left out: what matters is what an object says, not by which door it came. */
+  /** Ignores the API version, because the content of an object is the same in all versions. */
   get(kind: string, name: string, namespace?: string): unknown
-  /** In order of namespace and name. `group` distinguishes kinds that share a name ('' is core). */
+  /** Sorted by namespace and name. `group` distinguishes kinds of the same name ('' is the core group). */
   list(kind: string, group?: string): readonly unknown[]
 }
 
@@ -70,7 +70,7 @@ function sortKey(object: unknown): string {
   return `${textAt(object, 'metadata', 'namespace') ?? ''}/${nameOf(object)}`
 }
 
-/** The text of one key of a ConfigMap, and where it was found, for the account. */
+/** The value of one key of a ConfigMap, and the name of the ConfigMap for messages. */
 export interface ConfigText {
   readonly text: string
   readonly where: string
@@ -98,28 +98,28 @@ export function podSpecOf(object: unknown): unknown {
   return at(object, 'spec', 'template', 'spec') ?? at(object, 'spec')
 }
 
-/** Where an object lives, for the account: `DaemonSet kube-system/calico-node`. */
+/** The kind and name of an object for messages: `DaemonSet kube-system/calico-node`. */
 export function pathOf(object: unknown): string {
   const namespace = textAt(object, 'metadata', 'namespace')
   const name = nameOf(object)
   return `${textAt(object, 'kind') ?? 'object'} ${namespace === undefined ? name : `${namespace}/${name}`}`
 }
 
-// Command lines and environment of the containers in a workload. Pure.
+// Reads command lines and environment variables of the containers in a workload. Pure.
 
 export function containersOf(workload: unknown): readonly unknown[] {
   const spec = podSpecOf(workload)
   return [...listAt(spec, 'containers'), ...listAt(spec, 'initContainers')]
 }
 
-/** The value of `--name=value` or `--name value`; 'true' for a bare `--name`. The last one counts, as flags go. */
+/** The value of `--name=value` or `--name value`; 'true' for `--name` without a value. The last occurrence counts. */
 export function flagOf(workload: unknown, name: string): string | undefined {
   return containersOf(workload)
     .map((container) => flagIn(wordsOf(container), name))
     .find((value) => value !== undefined)
 }
 
-/** A whole command line for a shell in one word, as GKE writes it, is taken apart. */
+/** Splits a shell command line that is one argument, as in GKE. */
 function wordsOf(container: unknown): string[] {
   const words = [...textsAt(container, 'command'), ...textsAt(container, 'args')]
   return words.flatMap((word) => (word.includes(' --') ? word.split(/\s+/) : [word]))
@@ -142,7 +142,7 @@ export function environmentOf(workload: unknown, name: string): string | undefin
     .find((value) => value !== undefined)
 }
 
-/** The pods of a static part of the control plane, by the label that the kubelet's manifests carry, or by name. */
+/** The static pods of a control plane component, by the label in the kubelet's manifests, or by name. */
 export function partPods(world: World, component: string): readonly unknown[] {
   return world
     .list('Pod')
@@ -153,7 +153,7 @@ export function partPods(world: World, component: string): readonly unknown[] {
     )
 }
 
-/** Where CNIs live. A tenant's DaemonSet that happens to have the name of one says nothing. */
+/** The namespaces of CNIs. A DaemonSet of the same name in a user's namespace is ignored. */
 const SYSTEM_NAMESPACES = new Set([
   'antrea-system',
   'calico-system',
@@ -166,7 +166,7 @@ const SYSTEM_NAMESPACES = new Set([
   'ovn-kubernetes',
 ])
 
-/** The first DaemonSet with one of these names, in a namespace of the system. */
+/** The first DaemonSet with one of these names in a system namespace. */
 export function daemonSet(world: World, ...names: readonly string[]): unknown {
   const all = world.list('DaemonSet').filter((one) => SYSTEM_NAMESPACES.has(textAt(one, 'metadata', 'namespace') ?? ''))
   return names
@@ -174,10 +174,10 @@ export function daemonSet(world: World, ...names: readonly string[]): unknown {
     .find((object) => object !== undefined)
 }
 
-// Looking into objects that a cluster gave us. Nothing about them is believed: every look is safe on any value and
-// gives undefined or nothing where the shape is another one. Pure.
+// Reads fields of objects from a cluster, whose structure is not trusted: every function accepts any value and returns
+// undefined or an empty list if the structure differs. Pure.
 
-/** The value below own keys and list positions; undefined where the way ends. */
+/** The value at a path of own keys and list indexes. Undefined if the path does not exist. */
 export function at(value: unknown, ...path: readonly (string | number)[]): unknown {
   let here = value
   for (const key of path) {
@@ -187,13 +187,13 @@ export function at(value: unknown, ...path: readonly (string | number)[]): unkno
   return here
 }
 
-/** A text that is not empty. */
+/** The string at a path. Undefined if there is none or if it is empty. */
 export function textAt(value: unknown, ...path: readonly (string | number)[]): string | undefined {
   const found = at(value, ...path)
   return typeof found === 'string' && found !== '' ? found : undefined
 }
 
-/** A list, at most a thousand entries of it; none where there is no list. */
+/** The list at a path, cut to a thousand entries. Empty if there is no list. */
 export function listAt(value: unknown, ...path: readonly (string | number)[]): readonly unknown[] {
   const found = at(value, ...path)
   return Array.isArray(found) ? (found.slice(0, 1000) as unknown[]) : []
@@ -221,7 +221,7 @@ export function annotationOf(object: unknown, key: string): string | undefined {
   return textAt(object, 'metadata', 'annotations', key)
 }
 
-/** YAML or JSON inside a text, such as a file in a ConfigMap; undefined when it is neither. */
+/** Parses YAML or JSON in a string, such as a file in a ConfigMap. Undefined if it is neither. */
 export function documentIn(text: string | undefined): unknown {
   if (text === undefined || text.length > 200_000) return undefined
   try {
@@ -231,7 +231,10 @@ export function documentIn(text: string | undefined): unknown {
   }
 }
 
-/** Names from a cluster must not steer the reader's terminal, break a line or turn the text round. */
+/**
+ * Replaces control characters in names from a cluster, which could otherwise control the terminal, break a line or
+ * reverse the text direction.
+ */
 export function printable(text: string): string {
   return text.slice(0, 200).replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '?')
 }

@@ -1,4 +1,7 @@
-/** Carries an installation out: CRDs, token, objects, labels; in an order in which nothing starts before what it needs. */
+/**
+ * Carries out an installation: applies CRDs, token, objects and node labels in an order in which nothing starts before
+ * what it depends on.
+ */
 import { ALL_CRDS } from '../../install/crds/crds.ts'
 import type { ManifestObject, Marks } from '../../install/values/values.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
@@ -14,14 +17,14 @@ import { CRD, NO_MARKS, decideCrds } from './marks.ts'
 import { conditionsOf } from './object-status.ts'
 import type { Missing } from './wait-until.ts'
 
-/** One line of the account. */
+/** One change of an installation, for the report to the user. */
 export interface Change {
   readonly ref: ObjectRef
   readonly what: Applied
   readonly why?: string
 }
 
-/** What is written to a node. */
+/** The labels and annotations to write to a node. */
 export interface NodeChange {
   readonly node: string
   readonly labels: Readonly<Record<string, string>>
@@ -33,17 +36,17 @@ export interface ApplyContext {
   readonly dryRun: boolean
   readonly signal: AbortSignal
   readonly report: (change: Change) => void
-  /** Of CRDs; absent: none. */
+  /** The marks of the CRDs. Undefined if there are none. */
   readonly marks?: Marks
 }
 
-/** One line of an account; empty where nothing happened. */
+/** One line of the report. Empty if the object is unchanged. */
 export function describeChange({ ref, what, why }: Change, dryRun: boolean): string {
   if (what === 'unchanged' && !dryRun) return ''
   return `  ${what.padEnd(9)} ${titleOf(ref)}${why === undefined ? '' : `  (${why})`}\n`
 }
 
-/** Throws UserError naming every CRD that Sealane cannot work with. */
+/** Throws UserError, which names every CRD that Sealane cannot work with. */
 export async function applyCrds(context: ApplyContext): Promise<void> {
   const { admin, dryRun, signal, report, marks = NO_MARKS } = context
   const decisions = await decideCrds(admin, marks, signal)
@@ -56,7 +59,7 @@ export async function applyCrds(context: ApplyContext): Promise<void> {
   }
 }
 
-/** What applyCrds() would apply; without those that it refuses. */
+/** The CRDs that applyCrds() would apply, without those that it refuses. */
 export async function wantedCrds(
   admin: Pick<ClusterAdmin, 'list'>,
   marks: Marks,
@@ -66,7 +69,7 @@ export async function wantedCrds(
   return decisions.flatMap(({ crd }) => (crd === undefined ? [] : [crd as unknown as ManifestObject]))
 }
 
-/** For waitUntil(). A kind can be used some time after its CRD was applied. */
+/** A probe for waitUntil(): a kind can be used only some time after its CRD was applied. */
 export async function crdsMissing(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
   const present = await admin.list(CRD.apiVersion, CRD.kind, {}, signal)
   const served = new Set(present.filter(isEstablished).map(({ metadata }) => metadata.name))
@@ -96,26 +99,26 @@ export async function applyNodes(nodes: readonly NodeChange[], context: ApplyCon
 }
 
 /**
- * The token goes in before what reads it starts; an identity that is there stays. An earlier refusal is forgotten: its
- * cause may be mended. `asksFirst`: see ASK_FIRST_ANNOTATION.
+ * Stores the token before the parts that read it start. An identity that is already stored stays. Removes the note of
+ * an earlier refusal, because its cause may be fixed. For `asksFirst` see ASK_FIRST_ANNOTATION.
  */
 export async function leaveToken(secret: SecretAccess, token: string, asksFirst = false): Promise<void> {
   const annotations = { ...NO_PROBLEM, [ASK_FIRST_ANNOTATION]: asksFirst ? 'true' : null }
   await secret.change({ data: { [TOKEN_PART]: token.trim() }, annotations })
 }
 
-// Whether a cluster takes what is to be installed: asked of it object by object, before anything is changed.
+// Asks the cluster, before anything is changed, whether it accepts each object of the installation.
 
 interface AskAdmissionInit {
-  /** Installs although something is refused: says what, and goes on. */
+  /** Installs although the cluster refuses some objects, and prints which. */
   readonly force: boolean
   readonly signal: AbortSignal
   readonly say: (text: string) => void
 }
 
 /**
- * Throws UserError (`AdmissionRefuses`) that names every object which the server's own rules refuse: admission
- * policies, webhooks, quotas. It sees rules about workloads, not those about the pods that these make.
+ * Throws UserError (`AdmissionRefuses`), which names every object that the cluster's own rules refuse: admission
+ * policies, webhooks and quotas. It detects rules about workloads, but not rules about the pods that these create.
  */
 export async function requireAdmission(
   admin: Pick<ClusterAdmin, 'title' | 'refusal'>,

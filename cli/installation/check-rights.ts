@@ -1,5 +1,6 @@
 /**
- * May this user install at all? Asked before anything is changed, so that a read-only access leaves nothing half done.
+ * Checks whether this user may install at all, before anything is changed. So a user with read-only access leaves
+ * nothing half done.
  */
 import { UserError } from '../../runtime/runtime.ts'
 import type { BrokerForm } from '../../install/values/values.ts'
@@ -12,7 +13,7 @@ export interface Right {
   readonly namespace?: string
 }
 
-/** What installing a member takes. */
+/** The rights that installing a member needs. */
 export function memberRights(namespace: string): readonly Right[] {
   return [
     ...applying('apiextensions.k8s.io', 'customresourcedefinitions'),
@@ -30,7 +31,7 @@ export function memberRights(namespace: string): readonly Right[] {
   ]
 }
 
-/** What installing a broker in this form takes: everything of it is in its namespace. */
+/** The rights that installing a broker in this form needs. All of its objects are in its namespace. */
 export function brokerRights(namespace: string, form: BrokerForm = 'own'): readonly Right[] {
   return [
     ...applying('', 'namespaces'),
@@ -45,7 +46,7 @@ export function brokerRights(namespace: string, form: BrokerForm = 'own'): reado
   ]
 }
 
-/** Applying what is not there yet takes both. */
+/** Server-side apply of a new object needs both verbs. */
 function applying(group: string, ...resources: readonly string[]): readonly Right[] {
   return resources.flatMap((resource) => ['create', 'patch'].map((verb) => ({ verb, group, resource })))
 }
@@ -54,7 +55,7 @@ function within(namespace: string, rights: readonly Right[]): readonly Right[] {
   return rights.map((right) => ({ ...right, namespace }))
 }
 
-/** Throws UserError listing what is not allowed. */
+/** Throws UserError, which lists the missing rights. */
 export async function checkRights(
   admin: Pick<ClusterAdmin, 'title' | 'create'>,
   rights: readonly Right[],

@@ -1,4 +1,4 @@
-/** Asks a cluster whether its nodes can have the image, before anything of an installation is changed. */
+/** Checks whether the nodes of a cluster can run the image, before an installation changes anything. */
 import { createHash } from 'node:crypto'
 import { type InstallValues, type ManifestObject, formatImageName } from '../../install/values/values.ts'
 import { KubeError, refOf } from '../../kubeapi/kube/kube.ts'
@@ -7,7 +7,7 @@ import { UserError } from '../../runtime/runtime.ts'
 import { type ClusterAdmin, listIfAllowed, unlessForbidden } from '../context/context.ts'
 import { type ImageQuestion, nodeList, planImageCheck } from './plan-image-check.ts'
 
-// A pod for a moment on each node that is asked: it has the image, starts it, says its version and ends.
+// Starts a short-lived pod on each node in question: it pulls the image, starts it, prints its version and ends.
 
 interface AskNodesInit {
   readonly clock: Clock
@@ -15,18 +15,18 @@ interface AskNodesInit {
 }
 
 interface NodeAnswers {
-  /** Nodes that cannot, and why. */
+  /** The nodes that cannot run the image, with the reason. */
   readonly refused: ReadonlyMap<string, string>
-  /** What could not be found out, as sentences. */
+  /** What could not be determined, as sentences. */
   readonly silent: readonly string[]
 }
 
-/** Nodes fetch some hundred megabytes in this time, or are slow: then they go on by themselves. */
+/** The time for nodes to pull some hundred megabytes. On slower nodes the pull continues after the check. */
 const PATIENCE_MS = 90_000
 const LOOK_EVERY_MS = 500
 const LABEL = 'sealane.io/image-check'
 
-/** The pods are gone at the end, however it ends. */
+/** Removes the pods at the end, also after a failure. */
 async function askNodes(
   admin: Pick<ClusterAdmin, 'get' | 'list' | 'create' | 'remove'>,
   { question, nodes }: { readonly question: ImageQuestion; readonly nodes: readonly string[] },
@@ -42,11 +42,11 @@ async function askNodes(
     for (const pod of pods) await admin.create(pod, { dryRun: false }, signal)
     return await watch(admin, { namespace, run, nodes }, { clock, signal })
   } catch (error) {
-    // Quotas, admission: a cluster that does not take such a pod says nothing about the image.
+    // A cluster that refuses such a pod because of quotas or admission rules says nothing about the image.
     if (!(error instanceof KubeError) || error.passing) throw error
     return { refused: new Map(), silent: [`not asked of the nodes: ${error.message}`] }
   } finally {
-    // Also after an interrupt.
+    // A signal of its own, so that the pods are also removed after an interrupt.
     const last = AbortSignal.timeout(10_000)
     for (const pod of pods) await admin.remove(refOf(pod), last).catch(() => false)
   }
@@ -54,7 +54,7 @@ async function askNodes(
 
 interface PodStatus {
   readonly phase?: string
-  /** Of the pod as a whole: what the kubelet did to it. */
+  /** The kubelet's reason for the phase of the whole pod. */
   readonly reason?: string
   readonly message?: string
   readonly containerStatuses?: readonly {
@@ -108,7 +108,9 @@ type Answer =
   | { readonly state: 'refused'; readonly why: string }
   | { readonly state: 'silent'; readonly why: string }
 
-/** `before`: what the node said when it tried last, which says more than that it waits to try again. */
+/**
+ * `before` is the node's message at its last attempt, which says more than the message that it waits for the next one.
+ */
 function answerOf(
   { phase, reason, message, containerStatuses = [] }: PodStatus,
   before: string | undefined,
@@ -117,7 +119,8 @@ function answerOf(
   const [{ state = {} } = {}] = containerStatuses
   const { terminated, waiting } = state
   if (phase === 'Failed') {
-    // No scheduler was asked: a node that is full, or ends, rejects the pod, which says nothing about the image.
+    // The pod names its node, so no scheduler checks it. A node that is full or shuts down rejects the pod, which says
+    // nothing about the image.
     if (reason !== undefined || terminated === undefined)
       return { state: 'silent', why: message ?? reason ?? 'no reason' }
     const code = terminated.exitCode === undefined ? '' : ` (code ${terminated.exitCode})`
@@ -137,7 +140,7 @@ function answerOf(
 
 const NOBODY = 65_532
 
-/** What the strictest pod security level wants, on whatever node. */
+/** A pod that satisfies the strictest Pod Security level and tolerates every taint. */
 function probePod({
   question: { image, pullSecrets, marks },
   node,
@@ -185,7 +188,7 @@ function probePod({
 }
 
 export interface ImageCheckInit {
-  /** Makes no pods. */
+  /** Creates no pods. */
   readonly dryRun: boolean
   readonly clock: Clock
   readonly signal: AbortSignal
@@ -201,7 +204,7 @@ export function imageQuestion(values: InstallValues, namespace: string, on: Imag
   return { image: values.image, pullSecrets: values.imagePullSecrets.map(({ name }) => name), namespace, on, marks }
 }
 
-/** Throws UserError naming the nodes that cannot have it; nothing of the installation is changed then. */
+/** Throws UserError, which names the nodes that cannot run the image. Nothing of the installation is changed then. */
 export async function requireImage(admin: ClusterAdmin, question: ImageQuestion, init: ImageCheckInit): Promise<void> {
   const problems = await imageProblems(admin, question, init)
   if (problems.length === 0) return
@@ -212,7 +215,7 @@ export async function requireImage(admin: ClusterAdmin, question: ImageQuestion,
   })
 }
 
-/** What is known not to work, one sentence each; empty where nothing is. Leaves nothing in the cluster. */
+/** The problems that were found, one sentence each. Empty if there are none. Leaves nothing in the cluster. */
 export async function imageProblems(
   admin: ClusterAdmin,
   question: ImageQuestion,
@@ -235,7 +238,7 @@ export async function imageProblems(
   )
 }
 
-/** Of a registry that the user has. */
+/** An image name in a registry of the user, as an example. */
 export function imageExample({ image }: ImageQuestion): string {
   return `REGISTRY/sealane:${image.tag}`
 }

@@ -1,4 +1,4 @@
-/** What joining and deploying a broker share: values, marks, images, rights, waiting for a rollout. */
+/** What `sealane join` and `sealane broker deploy` share: values, marks, images, rights and waiting for a rollout. */
 export {
   type ApplyContext,
   type Change,

@@ -1,4 +1,6 @@
-/** The CRDs and Secrets with the marks that were asked for, and what is to be done with each. */
+/**
+ * The labels and annotations ("marks") that the user requested, on CRDs and Secrets, and the changes that these need.
+ */
 import {
   ALL_CRDS,
   type CrdDecision,
@@ -22,8 +24,8 @@ export function markedCrds(marks: Marks): readonly CustomResourceDefinition[] {
 }
 
 /**
- * As planCrds(); one of Sealane's own kinds that is as it should be is written again where its marks differ. Those of
- * other projects may have other owners: they get marks only when they are written anyway.
+ * Like planCrds(), and also updates a CRD of Sealane's own whose marks differ. CRDs of other projects may have other
+ * owners, so they get marks only when they are written anyway.
  */
 export async function decideCrds(
   admin: Pick<ClusterAdmin, 'list'>,
@@ -48,23 +50,24 @@ function lacksMarks(crd: CustomResourceDefinition, found: ManifestObject, marks:
   return fingerprint(readMarks([found]).objects) !== fingerprint(marks)
 }
 
-// Marks of Secrets, which parts and operators write too: they are changed one by one, and never applied whole.
+// Marks of Secrets. The parts and operators write these Secrets too, so marks are patched one by one and the Secret is
+// never applied as a whole.
 
-/** What is to change in the marks of one Secret. */
+/** The changes to the marks of one Secret. */
 export interface SecretMarkChange {
   readonly ref: ObjectRef
   readonly before: ManifestObject
-  /** Null takes one away. */
+  /** Null removes a mark. */
   readonly patch: Readonly<Record<MarkKind, Readonly<Record<string, string | null>>>>
 }
 
 interface WantedMarks {
-  /** Of an earlier command. */
+  /** The marks that an earlier command set. */
   readonly before: Marks
   readonly wanted: Marks
 }
 
-/** Of those Secrets that are there and differ. */
+/** Returns a change for each Secret that exists and differs. */
 export async function planSecretMarks(
   admin: Pick<ClusterAdmin, 'get'>,
   {

@@ -1,4 +1,4 @@
-/** Fields of status as API servers give them: absent, and sometimes null, until somebody writes them. */
+/** Reads fields of `.status`, which API servers omit, or set to null, until a controller writes them. */
 import type { ManifestObject } from '../../install/values/values.ts'
 
 export interface ObjectCondition {
@@ -11,7 +11,7 @@ export function conditionsOf(object: ManifestObject): readonly ObjectCondition[]
   return listOf(object, 'conditions') as readonly ObjectCondition[]
 }
 
-/** A list of `.status`; empty where there is none. */
+/** A list in `.status`. Empty if there is none. */
 export function listOf(object: ManifestObject, field: string): readonly unknown[] {
   const status = object['status'] as Readonly<Record<string, unknown>> | null | undefined
   const list = status?.[field]

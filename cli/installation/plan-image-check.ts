@@ -1,6 +1,6 @@
 /**
- * Whether the nodes that are to run Sealane can have its image, from what the cluster knows already: the images that
- * nodes list, the pods that run, the pull secrets. What is left open a short-lived pod can ask. Pure.
+ * Decides whether the nodes that are to run Sealane can have its image, from what the cluster already reports: the
+ * images on nodes, the running pods and the pull secrets. Names the nodes that only a short-lived pod can check. Pure.
  */
 import {
   type ImageName,
@@ -16,36 +16,36 @@ import { IMAGE_TROUBLE } from './pod-trouble.ts'
 export interface ImageQuestion {
   readonly image: ImageName & { readonly pullPolicy: string }
   readonly pullSecrets: readonly string[]
-  /** Of the parts, and so of the pull secrets. */
+  /** The namespace of the parts and of the pull secrets. */
   readonly namespace: string
-  /** `every`: it will run on each node. `one`: on any that takes pods. */
+  /** `every`: the image will run on each node. `one`: it will run on any node that accepts pods. */
   readonly on: 'every' | 'one'
-  /** Of pods that ask nodes; absent: none. */
+  /** The marks of the pods that check nodes. Undefined if there are none. */
   readonly marks?: Marks
 }
 
-/** Lists that this user may not read are undefined: then nothing is known. */
+/** A list is undefined if this user may not read it. Then nothing is known about its objects. */
 export interface ImageWorld {
   readonly nodes: readonly ManifestObject[] | undefined
   readonly pods: readonly ManifestObject[] | undefined
-  /** Secrets of those that are named; undefined where this user may not read them. */
+  /** The pull secrets that exist. Undefined if this user may not read them. */
   readonly secrets: ReadonlySet<string> | undefined
-  /** The namespace that they are to be in; undefined where this user may not read it. */
+  /** Whether the namespace of the pull secrets exists. Undefined if this user may not read it. */
   readonly namespaceThere: boolean | undefined
 }
 
 export interface ImagePlan {
-  /** Known not to work. */
+  /** Problems that make the installation fail. */
   readonly problems: readonly string[]
-  /** Good to know, and no reason to stop. */
+  /** Remarks that do not stop the installation. */
   readonly notes: readonly string[]
-  /** Nodes of which nothing is known, and that a pod can ask. */
+  /** The nodes about which nothing is known, for a pod to check. */
   readonly probe: readonly string[]
 }
 
-/** Kubelets report 50 images, the largest first; a full list says nothing of the others. */
+/** By default a kubelet reports 50 images, the largest first. A full list says nothing about other images. */
 const MAX_LISTED = 50
-/** One registry serves all nodes: some of them are enough where there are many. */
+/** All nodes use the same registry, so it is enough to check some of many nodes. */
 const MAX_PROBED = { every: 20, one: 1 } as const
 
 export function planImageCheck(question: ImageQuestion, world: ImageWorld): ImagePlan {
@@ -65,16 +65,17 @@ export function planImageCheck(question: ImageQuestion, world: ImageWorld): Imag
       probe: [],
     }
   }
-  // One node that has it shows that the registry has, or had, it.
+  // One node that has the image shows that the registry has, or had, it.
   const known = on === 'one' && states.some(({ has }) => has === true)
   const probe = known ? [] : [...open, ...without].sort().slice(0, MAX_PROBED[on])
   return { problems: missing, notes: earlierTrouble(question, world), probe: missing.length > 0 ? [] : probe }
 }
 
-/** Why no node can fetch it. */
+/** The reason why no node can pull the image. Undefined if there is none. */
 function unobtainable({ repository, pullPolicy }: ImageQuestion['image']): string | undefined {
   if (pullPolicy === 'Never') return 'with --image-pull-policy Never no node fetches it'
-  // With a port it may be a registry on each node; without one it is how build tools call what is nowhere else.
+  // A name with a port, such as `localhost:5000/`, may be a registry on each node. Without a port it is a name that
+  // build tools give to local images.
   return repository.startsWith('localhost/')
     ? 'no registry is called localhost, so that no node can fetch it'
     : undefined
@@ -111,13 +112,13 @@ function candidates({ on }: ImageQuestion, nodes: readonly ManifestObject[]): re
   return open.length > 0 ? open : linux
 }
 
-/** Undefined: not known. */
+/** Undefined if it is not known. */
 function hasImage(node: ManifestObject, { image }: ImageQuestion, { pods = [] }: ImageWorld): boolean | undefined {
   const wanted = fullImageName(formatImageName(image))
   if (pods.some((pod) => runsThere(pod, node.metadata.name, wanted))) return true
   const images = listOf(node, 'images') as readonly { readonly names?: readonly string[] | null }[]
   const listed = images.some(({ names }) => (names ?? []).some((name) => fullImageName(name) === wanted))
-  // Fetched each time: what lies there is of no use where the registry is not reached.
+  // The kubelet asks the registry each time, so a local copy is of no use if the registry is unreachable.
   if (listed) return image.pullPolicy === 'Always' ? undefined : true
   return images.length === 0 || images.length >= MAX_LISTED ? undefined : false
 }
@@ -148,7 +149,7 @@ function runsThere(pod: ManifestObject, node: string, wanted: string): boolean {
   return containersOf(pod, wanted).some(({ state }) => state?.running !== undefined)
 }
 
-/** What a pod that is there already says of this image. It may be mended by now. */
+/** The errors that existing pods report for this image. They may be fixed by now. */
 function earlierTrouble({ image }: ImageQuestion, { pods = [] }: ImageWorld): readonly string[] {
   const wanted = fullImageName(formatImageName(image))
   return pods.flatMap((pod) => {

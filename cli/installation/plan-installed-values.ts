@@ -1,6 +1,6 @@
 /**
- * The values of an installation, read back from what is in the cluster, wherever it came from: the command line, the
- * chart, kustomize, or a hand. So a second join asks for nothing else than what was asked of it. Pure.
+ * Reads the values of an installation back from the objects in the cluster, whether the command line, the chart,
+ * kustomize or a user created them. So a second join changes only what the user asks for. Pure.
  */
 import { planMember } from '../../install/install.ts'
 import {
@@ -24,25 +24,25 @@ import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.
 import { at, listAt, textAt } from '../discovery/discovery.ts'
 import { type AskedOptions, asksResources, imageValues, withMarks } from './values-options.ts'
 
-/** Live objects by title, such as `Deployment sealane-system/sealane-agent`. */
+/** The live objects by title, such as `Deployment sealane-system/sealane-agent`. */
 export type InstalledObjects = ReadonlyMap<string, ManifestObject>
 
 export type MemberPart = Exclude<PartName, 'broker'>
 
-/** In the order of which says it where one is missing. */
+/** The order in which the parts determine the common values: the first part that exists counts. */
 export const MEMBER_PARTS = ['agent', 'dns', 'gateway', 'routeagent'] as const satisfies readonly MemberPart[]
 
 export interface InstalledValues {
-  /** Parts run here already, or are meant to. */
+  /** At least one workload of Sealane exists. */
   readonly installed: boolean
-  /** Of what belongs to no part, and of a part that is missing. */
+  /** The values of objects that belong to no part, and of a part that is missing. */
   readonly common: InstallValues
   readonly parts: Readonly<Record<MemberPart, InstallValues>>
-  /** What was taken away by hand and stays away: names of ValidatingAdmissionPolicyBindings. */
+  /** The names of ValidatingAdmissionPolicyBindings that a user has deleted, and that are not created again. */
   readonly leftOut: readonly string[]
 }
 
-/** Every object that an installation may have, with these values: what to look at. */
+/** Every object that an installation with these values may have. */
 export function installedRefs(values: InstallValues): readonly ManifestObject[] {
   const member = {
     ...values.member,
@@ -62,7 +62,7 @@ export function installedRefs(values: InstallValues): readonly ManifestObject[] 
   }).flatMap((part) => part.objects)
 }
 
-/** `defaults` hold what was asked where something was, and what a first join would install for all the rest. */
+/** `defaults` contain the values that the user asked for, and for all other values those of a first join. */
 export function readInstalledValues(
   defaults: InstallValues,
   asked: AskedOptions,
@@ -86,14 +86,14 @@ export function readInstalledValues(
   return { installed, common, parts, leftOut: installed ? missingBindings(defaults, live) : [] }
 }
 
-/** Everything to apply: as planMember() has it, with each part's own values, and other owners' marks left alone. */
+/** All objects to apply: those of planMember(), with each part's own values, and without the marks of other owners. */
 export function planInstalledMember(
   { common, parts, leftOut }: InstalledValues,
   site: string,
   live: InstalledObjects,
 ): readonly ManifestObject[] {
   const withSite = (values: InstallValues): InstallValues => ({ ...values, member: { ...common.member, site } })
-  // What belongs to no part may depend on the values of the parts.
+  // Objects that belong to no part may depend on the values of the parts.
   const all = { ...common, gateway: parts.gateway.gateway, routeagent: parts.routeagent.routeagent }
   const objects = planMember(withSite(all)).flatMap((part) => {
     const own = MEMBER_PARTS.find((name) => name === part.name)
@@ -117,7 +117,7 @@ function readShared(defaults: InstallValues, asked: AskedOptions, live: Installe
   const kinds = new Set([...live.values()].map(({ kind }) => kind))
   const member = {
     ...defaults.member,
-    // One that somebody else made, with labels of his own, stays his.
+    // A namespace without Sealane's label was created by another tool or user, who keeps it.
     createNamespace: home === undefined || home.metadata.labels?.['app.kubernetes.io/name'] === 'sealane',
     admissionPolicies: kinds.has(POLICY),
     networkPolicies: kinds.has('NetworkPolicy') || isOfBefore(live),
@@ -125,30 +125,33 @@ function readShared(defaults: InstallValues, asked: AskedOptions, live: Installe
   }
   const podMonitors = readMonitors(defaults, live)
   const agent = live.get(titleOf({ kind: WORKLOADS.agent, namespace, name: objectName('agent') }))
-  // Where there are PodMonitors it is they who open the metrics.
+  // If there are PodMonitors, these open the metrics.
   const isOpen = agent !== undefined && !podMonitors.enabled && hasOpenMetrics(containerOf('agent', agent))
   const open = asked.statusListen === undefined ? isOpen : defaults.metrics.open
   return withMarks({ ...defaults, ...readMarks(live.values()), member, metrics: { open, podMonitors } }, asked)
 }
 
-/** The first release without NetworkPolicies had other policies, but not this one. */
+/**
+ * True for an installation of a release that had no NetworkPolicies yet. It has the first of these two policies, but
+ * not the second.
+ */
 function isOfBefore(live: InstalledObjects): boolean {
   const has = (name: string): boolean => live.has(titleOf({ kind: POLICY, name }))
   return has('sealane-agent-slices') && !has('sealane-agent-imports')
 }
 
-/** Of the container of agent, dns or broker. */
+/** True if the container of agent, dns or broker serves metrics to other pods. */
 export function hasOpenMetrics(container: unknown): boolean {
   return listAt(container, 'env').some((entry) => textAt(entry, 'name') === STATUS_METRICS)
 }
 
-/** As the monitor of the agent has it, which every installation with monitors has. */
+/** Reads the values of the PodMonitors from the agent's, which every installation with PodMonitors has. */
 function readMonitors({ metrics: { podMonitors }, member }: InstallValues, live: InstalledObjects) {
   const monitor = live.get(titleOf({ kind: 'PodMonitor', namespace: member.namespace, name: objectName('agent') }))
   if (monitor === undefined) return podMonitors
   const [endpoint] = listAt(monitor, 'spec', 'podMetricsEndpoints')
   const ours = partLabels('agent')
-  // What all objects have comes from there: else it could not be changed or taken away here.
+  // Labels that all objects have are values of their own. Counted here too, they could not be changed or removed.
   const marks = readMarks(live.values()).objects.labels
   const labels = Object.entries(monitor.metadata.labels ?? {}).filter(
     ([key, value]) => !Object.hasOwn(ours, key) && marks[key] !== value,
@@ -160,7 +163,7 @@ function readMonitors({ metrics: { podMonitors }, member }: InstallValues, live:
   }
 }
 
-/** Policies that are there while what puts them in force is not. */
+/** The names of bindings that are missing although their policies exist. */
 function missingBindings(values: InstallValues, live: InstalledObjects): readonly string[] {
   return installedRefs(values)
     .filter(({ kind, metadata: { name } }) => {
@@ -193,13 +196,13 @@ function readPart(values: InstallValues, asked: AskedOptions, { part, object, li
   return { ...read, gateway: { ...read.gateway, ...own, userSpaceWireguard, statusListen } }
 }
 
-/** Its status page is on an address of the node beside the loopback. */
+/** True if the status page listens on an address of the node in addition to loopback. */
 function listensOnNode(part: MemberPart, object: ManifestObject): boolean {
   const places = listAt(containerOf(part, object), 'args').filter((_, i, args) => args[i - 1] === '--status-listen')
   return places.some((place) => typeof place === 'string' && place.includes('$(NODE_IP)'))
 }
 
-/** Values that all parts have alike. */
+/** The values that all parts share. */
 function readPod(values: InstallValues, asked: AskedOptions, part: MemberPart, object: ManifestObject): InstallValues {
   const pod = podOf(object)
   const container = containerOf(part, object)
@@ -240,7 +243,7 @@ function argumentOf(container: unknown, flag: string): string | undefined {
   return args.includes(flag) && typeof value === 'string' ? value : undefined
 }
 
-/** One that somebody asked for; one that the server gave is nobody's wish. */
+/** The cluster IP that a user requested. One that the server allocated is not a value of the installation. */
 function chosenIp(values: InstallValues, live: InstalledObjects): string {
   const { namespace } = values.member
   const service = live.get(titleOf({ kind: 'Service', namespace, name: objectName('dns') }))
@@ -250,7 +253,7 @@ function chosenIp(values: InstallValues, live: InstalledObjects): string {
   return (asked ? textAt(service, 'spec', 'clusterIP') : undefined) ?? values.dns.clusterIP
 }
 
-/** As a pod has it. */
+/** The image name as it is in a pod. */
 function imageText(values: InstallValues): string {
   const [agent] = planMember(values)
     .flatMap((part) => part.objects)
@@ -258,12 +261,12 @@ function imageText(values: InstallValues): string {
   return (agent === undefined ? undefined : textAt(containerOf('agent', agent), 'image')) ?? ''
 }
 
-/** What may be empty in a pod. */
+/** The fields of a pod that may be empty. */
 const MAY_BE_EMPTY = new Set(['nodeSelector', 'tolerations', 'imagePullSecrets', 'resources'])
 
 /**
- * The server keeps nothing of what is empty, but remembers which manager applied it: then another manager that applies
- * the same would conflict with what is not there.
+ * Removes empty fields. The server does not store them, but records the manager that applied them. Another manager that
+ * applies the same fields would then get a conflict about nothing.
  */
 function withoutEmpty(object: ManifestObject): ManifestObject {
   const text = JSON.stringify(object, (key, value: unknown) =>
@@ -294,7 +297,10 @@ function keepMarks(object: ManifestObject, present: ManifestObject | undefined, 
     : owned
 }
 
-/** Chart and kustomize may leave the site file to others: then its change starts no pod anew, and join's neither. */
+/**
+ * The chart and kustomize may leave the site file to others. Then a change of the site file does not restart the pods,
+ * and a join must not restart them either.
+ */
 function isSiteInstalled({ live, site, common }: MarkWorld): boolean {
   const map = live.get(titleOf({ kind: 'ConfigMap', namespace: common.member.namespace, name: SITE_CONFIG }))
   return textAt(map, 'data', SITE_KEY) === site
@@ -307,10 +313,10 @@ function withDigest(object: ManifestObject, value: string): ManifestObject {
   return { ...object, spec: { ...spec, template: { ...spec.template, metadata } } }
 }
 
-// The marks that an earlier command put on what is installed: those which the server says that Sealane applied. Marks of
-// Helm, Argo CD, a cloud or a hand are theirs, and stay by themselves.
+// Reads the marks that an earlier command set: those that, according to managedFields, Sealane applied. Marks of Helm,
+// Argo CD, a cloud provider or a user belong to them and stay without being applied.
 
-/** Of several objects that differ, the first one counts. Pure. */
+/** If several objects differ, the first one counts. Pure. */
 export function readMarks(objects: Iterable<ManifestObject>): MarkValues {
   const all = [...objects].reverse()
   const object = mergedMarks(all.map((one) => ownMarks(one)))
@@ -331,7 +337,7 @@ function ownMarks(object: ManifestObject, ...path: readonly string[]): Marks {
   const fields = appliedFields(entries, object.apiVersion)
   const owned = fields === undefined ? {} : ownedPart(object, fields)
   const ownOf = (kind: MarkKind): Marks['labels'] => {
-    // Labels of a PodMonitor have a value of their own.
+    // The labels of PodMonitors are a value of their own.
     if (object.kind === 'PodMonitor' && kind === 'labels') return {}
     const found = Object.entries(at(owned, ...path, 'metadata', kind) ?? {})
     return Object.fromEntries(found.filter(([key]) => !isReservedKey(key)))
@@ -339,11 +345,11 @@ function ownMarks(object: ManifestObject, ...path: readonly string[]): Marks {
   return { labels: ownOf('labels'), annotations: ownOf('annotations') }
 }
 
-// Which image takes the place of an earlier release's. Pure.
+// Decides which image replaces that of an earlier release. Pure.
 
 /**
- * The image of this release in the repository that is used, where what stands is that of an earlier release; undefined
- * for a tag that is no release, for a digest, and for the same release or a newer one.
+ * The image of this release in the current repository, if the current image is that of an earlier release. Undefined
+ * for a tag that is no release, for a digest, and for the same or a newer release.
  */
 export function upgradedImage(earlier: string, ours: string): string | undefined {
   const [from, to] = [releaseOf(earlier), releaseOf(ours)]
@@ -353,7 +359,7 @@ export function upgradedImage(earlier: string, ours: string): string | undefined
 
 interface Release {
   readonly repository: string
-  /** `v` or nothing. */
+  /** `v` or empty. */
   readonly prefix: string
   readonly text: string
   readonly numbers: readonly number[]

@@ -1,5 +1,6 @@
 /**
- * What a person would find with `kubectl describe pod`: why a part's pods do not run. Pure but for the list of pods.
+ * Finds out why the pods of a part do not run, as `kubectl describe pod` would show it. Pure except for listing the
+ * pods.
  */
 import { type PartName, selectorLabels } from '../../install/values/values.ts'
 import type { ClusterAdmin } from '../context/context.ts'
@@ -15,7 +16,7 @@ interface ContainerState {
   readonly lastState?: { readonly terminated?: { readonly message?: string; readonly reason?: string } }
 }
 
-/** As much of a Pod as is looked at. */
+/** The fields of a Pod that are used here. */
 export interface PodShape {
   readonly metadata: { readonly name: string; readonly namespace?: string; readonly deletionTimestamp?: string }
   readonly status?: {
@@ -30,13 +31,13 @@ export interface PodShape {
 export interface Trouble {
   /** `pod sealane-agent-0: Back-off pulling image "…"` */
   readonly why: string
-  /** It does not pass by itself: what somebody has to do. */
+  /** What the user has to do. Undefined if the problem may go away by itself. */
   readonly mend?: string
 }
 
-/** A pod that is being made says these. */
+/** Waiting reasons of a pod that is being created. */
 const NO_NEWS: ReadonlySet<string> = new Set(['ContainerCreating', 'PodInitializing'])
-/** The node cannot have the image. */
+/** Waiting reasons that mean that the node cannot get the image. */
 export const IMAGE_TROUBLE: ReadonlySet<string> = new Set([
   'ErrImagePull',
   'ImagePullBackOff',
@@ -47,17 +48,17 @@ const MEND_IMAGE =
   'say --image with one that its node can have, and --image-pull-secret where the registry asks for one'
 const MAX_SAID = 300
 
-/** Why a broker ended that another start does not help: the store is not one that it may take. */
+/** Termination messages of a broker that a restart does not help: it may not use this store. */
 const HOPELESS = /^reason: State(?:AccessDenied|Foreign|TooOld|TooNew)$/m
 const MEND_STORE = 'nothing was written to the store: mend that, and type the same command again'
 
-/** Of what a program wrote last, the part in which it says why it ended. */
+/** The last part of a program's output, in which it says why it ended. */
 export function lastSaid(text: string): string {
   const at = `\n${text}`.lastIndexOf('\nsealane: ')
   return at < 0 ? text : text.slice(at + 'sealane: '.length).trim()
 }
 
-/** The first pod of a part that cannot run, in the order of their names, and why; undefined when there is none. */
+/** The first pod of a part, ordered by name, that cannot run, and the reason. Undefined if there is none. */
 export async function partTrouble(
   admin: Pick<ClusterAdmin, 'list'>,
   part: PartName,
@@ -68,14 +69,14 @@ export async function partTrouble(
   return firstTrouble(await admin.list('v1', 'Pod', scope, signal))
 }
 
-/** Selects a part's pods. */
+/** The label selector of a part's pods. */
 export function selectorText(part: PartName): string {
   return Object.entries(selectorLabels(part))
     .map((pair) => pair.join('='))
     .join(',')
 }
 
-/** Pods that go are no trouble. */
+/** Ignores pods that are being deleted. */
 export function firstTrouble(pods: readonly PodShape[]): Trouble | undefined {
   const sorted = [...pods].sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))
   for (const pod of sorted) {
@@ -100,7 +101,7 @@ function podTrouble({ metadata, status }: PodShape): string | undefined {
     const { reason, message } = state?.waiting ?? {}
     if (reason === undefined || NO_NEWS.has(reason)) continue
     if (IMAGE_TROUBLE.has(reason)) return message ?? reason
-    // What the program said when it ended says more than that the kubelet waits to start it again.
+    // The program's termination message says more than the kubelet's message about the back-off.
     return lastState?.terminated?.message ?? message ?? reason
   }
   const unready = status?.containerStatuses?.some(({ ready, state }) => ready === false && state?.running !== undefined)

@@ -1,4 +1,4 @@
-/** Quantities of Kubernetes, such as `1Gi` and `500M`. Pure. */
+/** Parses quantities of Kubernetes, such as `1Gi` and `500M`. Pure. */
 
 const FACTORS: Readonly<Record<string, number>> = {
   '': 1,
@@ -15,7 +15,7 @@ const FACTORS: Readonly<Record<string, number>> = {
   Pi: 2 ** 50,
 }
 
-/** Gives the number of units (bytes for storage); NaN for what is no quantity. */
+/** Returns the number of units (bytes for storage), or NaN if the text is not a quantity. */
 export function parseQuantity(text: string): number {
   const [, number = '', suffix = ''] = /^([0-9.]+(?:e[0-9]+)?)([a-zA-Z]*)$/.exec(text) ?? []
   return number === '' ? NaN : Number(number) * (FACTORS[suffix] ?? NaN)

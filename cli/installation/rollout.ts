@@ -1,4 +1,7 @@
-/** Whether the pods of Deployments, DaemonSets and StatefulSets are what was asked for. Pure. */
+/**
+ * Determines whether the pods of Deployments, DaemonSets and StatefulSets match their specification. Pure except for
+ * rolloutProgress() and unreadyNodes(), which list objects.
+ */
 import { type ManifestObject, type PartName, objectName } from '../../install/values/values.ts'
 import type { ClusterAdmin } from '../context/context.ts'
 import { conditionsOf } from './object-status.ts'
@@ -21,11 +24,11 @@ export interface WorkloadShape {
 
 export interface Rollout {
   readonly ready: number
-  /** Undefined while its controller has not looked at it yet. */
+  /** Undefined until its controller has observed the current generation. */
   readonly wanted: number | undefined
 }
 
-/** Pods of an earlier version do not count. */
+/** Pods of an earlier revision do not count. */
 export function rolloutOf({ metadata, spec, status }: WorkloadShape): Rollout {
   if (status === undefined || status.observedGeneration !== metadata.generation) return { ready: 0, wanted: undefined }
   if (status.desiredNumberScheduled !== undefined) {
@@ -40,25 +43,29 @@ export function isRolledOut({ ready, wanted }: Rollout): boolean {
   return wanted !== undefined && ready >= wanted
 }
 
-// How far DaemonSets and Deployments have come on the nodes that can run their pods. Their own status counts every
-// node, so one that is down would be waited for: without end, or until its pods are made elsewhere. Pure.
+// The rollout of DaemonSets and Deployments on the nodes that can run their pods. The status of these workloads counts
+// every node, so the command would wait for a node that is down: forever, or until its pods are created elsewhere.
+// Pure.
 
 interface NodeWorld {
-  /** Of this DaemonSet. */
+  /** The pods of this DaemonSet. */
   readonly pods: readonly ManifestObject[]
-  /** Names of Nodes that are there and not ready. */
+  /** The names of Nodes that exist and are not ready. */
   readonly unready: ReadonlySet<string>
-  /** Of the DaemonSet's pods as they should be now; undefined while nobody has said. */
+  /** The current revision of the DaemonSet's pods. Undefined if it is not known. */
   readonly revision: string | undefined
 }
 
 interface NodeRollout {
   readonly rollout: Rollout
-  /** Nodes that are not counted, sorted. */
+  /** The nodes that are not counted, sorted. */
   readonly leftOut: readonly string[]
 }
 
-/** `whole` is what the status says, all nodes counted. One pod at least has to be ready: on no node it runs nowhere. */
+/**
+ * `whole` is the rollout on all nodes, according to the status. At least one pod has to be ready: without a ready node
+ * the DaemonSet runs nowhere.
+ */
 function nodeRollout(whole: Rollout, { pods, unready, revision }: NodeWorld): NodeRollout {
   const placed = pods.map((pod) => ({ pod, node: nodeOf(pod) ?? '' }))
   const leftOut = [...new Set(placed.map(({ node }) => node).filter((node) => unready.has(node)))].sort()
@@ -69,7 +76,7 @@ function nodeRollout(whole: Rollout, { pods, unready, revision }: NodeWorld): No
   return { rollout: { ready: counted.length, wanted: Math.max(1, whole.wanted - leftOut.length) }, leftOut }
 }
 
-/** As nodeRollout(), for a Deployment; one pod at least has to be ready. */
+/** Like nodeRollout(), for a Deployment. At least one pod has to be ready. */
 function replicaRollout(
   whole: Rollout,
   status: WorkloadShape['status'],
@@ -78,7 +85,7 @@ function replicaRollout(
   const stuck = pods.filter((pod) => unready.has(nodeOf(pod) ?? '') && !('deletionTimestamp' in pod.metadata))
   if (whole.wanted === undefined || stuck.length === 0) return { rollout: whole, leftOut: [] }
   const leftOut = [...new Set(stuck.map((pod) => nodeOf(pod) ?? ''))].sort()
-  // Those that hang may be of this version or of an earlier one: the others alone must be enough.
+  // The pods on unready nodes may be of this revision or of an earlier one. So the other pods alone have to be enough.
   const updated = Math.max(0, (status?.updatedReplicas ?? 0) - stuck.length)
   const ready = Math.min(status?.readyReplicas ?? 0, updated)
   return { rollout: { ready, wanted: Math.max(1, whole.wanted - stuck.length) }, leftOut }
@@ -86,7 +93,7 @@ function replicaRollout(
 
 const REVISION = 'controller-revision-hash'
 
-/** The revision of the pods that a DaemonSet makes now: the latest of its ControllerRevisions. */
+/** The revision of the pods that a DaemonSet creates now: that of its latest ControllerRevision. */
 function currentRevision(name: string, revisions: readonly ManifestObject[]): string | undefined {
   const own = revisions.filter(({ metadata }) => {
     const { ownerReferences = [] } = metadata as { readonly ownerReferences?: readonly Owner[] }
@@ -122,7 +129,7 @@ interface PodPlace {
   }
 }
 
-/** Where it runs, or is meant to: a DaemonSet's pod says it before it is scheduled. */
+/** The node that the pod runs on or is meant for. A DaemonSet's pod names its node before it is scheduled. */
 function nodeOf({ spec }: ManifestObject): string | undefined {
   const { nodeName, affinity } = (spec ?? {}) as PodPlace
   const terms = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms ?? []
@@ -130,18 +137,18 @@ function nodeOf({ spec }: ManifestObject): string | undefined {
   return nodeName ?? fields.find(({ key }) => key === 'metadata.name')?.values?.[0]
 }
 
-// How far the parts of an installation have come, and what keeps the first of them.
+// The progress of the parts of an installation, and the problem of the first part that is missing.
 
-/** Who needs another comes after it. */
+/** A part comes after the parts that it depends on. */
 const PARTS: readonly PartName[] = ['etcd', 'broker', 'agent', 'gateway', 'routeagent', 'dns']
 
 export interface Progress {
   readonly missing: Missing | undefined
-  /** What is gone on without, and why: `node w3 is not ready`. */
+  /** What is not waited for, and why: `node w3 is not ready`. */
   readonly leftOut: readonly string[]
 }
 
-/** Names the parts that are missing, and the trouble of the first of them. Nodes that are not ready are left out. */
+/** Names the parts that are missing and the problem of the first of them. Nodes that are not ready are left out. */
 export async function rolloutProgress(
   admin: Pick<ClusterAdmin, 'list'>,
   namespace: string,
@@ -168,7 +175,7 @@ export async function rolloutProgress(
   return { missing: { what, ...how }, leftOut: [...leftOut] }
 }
 
-/** Why a node is left out. */
+/** The reason why a node is left out. */
 export const nodeText = (node: string): string => `node ${node} is not ready`
 
 async function onReadyNodes(
@@ -187,7 +194,7 @@ async function onReadyNodes(
   return nodeRollout(whole, { pods, unready, revision: currentRevision(object.metadata.name, revisions) })
 }
 
-/** Their names. */
+/** The names of the Nodes that are not ready. */
 export async function unreadyNodes(
   admin: Pick<ClusterAdmin, 'list'>,
   signal: AbortSignal,

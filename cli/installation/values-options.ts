@@ -1,4 +1,4 @@
-/** Flags of what is installed. */
+/** Options for the values of an installation: image, marks, resources and status pages. */
 import type { Command } from 'commander'
 import {
   DEFAULT_VALUES,
@@ -19,15 +19,15 @@ import { UserError } from '../../runtime/runtime.ts'
 import { choiceOption, collect, parsed, quoted } from '../context/context.ts'
 import { parseQuantity } from './quantity.ts'
 
-// Flags of labels, annotations and resources that a cluster's own rules ask for.
+// Options for labels, annotations and resources that the rules of a cluster require.
 
-/** Key and value; null takes it away. */
+/** Key and value. Null removes the mark. */
 type MarkChange = readonly [key: string, value: string | null]
 
-/** Part and resources; null is the default again. */
+/** Part and resources. Null restores the default. */
 type ResourceChange = readonly [part: PartName, resources: ResourceValues | null]
 
-/** Absent: what is installed already keeps its own; else the default. */
+/** If an option is undefined, an installation keeps its value, and a new one gets the default. */
 export interface MarkOptions {
   readonly objectLabel?: readonly MarkChange[]
   readonly objectAnnotation?: readonly MarkChange[]
@@ -47,7 +47,7 @@ const FLAGS = {
   podAnnotation: ['--pod-annotation', 'annotations', 'an annotation of pods alone'],
 } as const satisfies Readonly<Record<string, readonly [string, MarkKind, string]>>
 
-/** `parts`: those that the command installs. `only` comes before each description. */
+/** `parts` are the parts that the command installs. `only` precedes each description. */
 export function addMarkOptions(command: Command, parts: readonly PartName[], only = ''): Command {
   for (const [flag, kind, what] of Object.values(FLAGS)) {
     const text = `${only}${what} (default: as installed); key- takes it away; may be given several times`
@@ -61,8 +61,8 @@ export function addMarkOptions(command: Command, parts: readonly PartName[], onl
 }
 
 /**
- * The values with what the options say; pods of a part that is not named keep theirs. Throws UserError where the marks
- * of objects are too long together.
+ * Applies the options to the values. A part that no option names keeps its resources. Throws UserError if the marks of
+ * objects are too long in total.
  */
 export function withMarks(values: InstallValues, options: MarkOptions): InstallValues {
   const { objects, pods } = values
@@ -95,12 +95,12 @@ function changed(before: TextMap, changes: readonly MarkChange[] = []): TextMap 
   return Object.fromEntries(all.filter((pair): pair is [string, string] => pair[1] !== null))
 }
 
-/** Resources of this part were asked for, or its default. */
+/** True if the options set the resources of this part or restore its default. */
 export function asksResources({ resources = [] }: MarkOptions, part: PartName): boolean {
   return resources.some(([name]) => name === part)
 }
 
-/** The options as flags and words again. */
+/** Formats the options as flags and words again. */
 export function markFlags(options: MarkOptions): readonly (readonly [flag: string, word: string])[] {
   const marks = (['objectLabel', 'objectAnnotation', 'podLabel', 'podAnnotation'] as const).flatMap((name) =>
     (options[name] ?? []).map(
@@ -171,7 +171,7 @@ function quantities(list: string, wrong: (expected: string) => UserError): TextM
   return Object.fromEntries(pairs)
 }
 
-/** Absent: what is installed already keeps its own; else the default. */
+/** If an option is undefined, an installation keeps its value, and a new one gets the default. */
 export interface ImageOptions {
   readonly image?: string
   readonly imagePullPolicy?: string
@@ -215,12 +215,12 @@ function parseSecretName(text: string): string {
   return text
 }
 
-/** Absent: as it is. */
+/** If the option is undefined, the value stays as it is. */
 export interface StatusOptions {
   readonly statusListen?: StatusPlace
 }
 
-/** What of the values was asked for: the rest stays as it is installed. */
+/** The values that the user asked for. All other values stay as they are installed. */
 export type AskedOptions = ImageOptions & StatusOptions & MarkOptions
 
 export function addStatusOptions(command: Command): Command {
@@ -236,7 +236,7 @@ export function withStatus(values: InstallValues, { statusListen }: StatusOption
   return { ...values, metrics, gateway: { ...gateway, statusListen }, routeagent: { ...routeagent, statusListen } }
 }
 
-/** With a tag: what is installed must be known. */
+/** Requires a tag or digest, so that it is known what is installed. */
 export function parseImage(text: string): string {
   if (!/^[a-z0-9][a-z0-9._/:-]*(:[\w][\w.-]{0,127}|@sha256:[0-9a-f]{64})$/.test(text)) {
     throw new UserError(`--image ${quoted(text)}: expected a name with a tag, such as registry.example.org/sealane:1.0`)

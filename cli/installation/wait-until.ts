@@ -1,23 +1,23 @@
 /**
- * Waiting for what a cluster does by itself: it is asked again and again, what is missing is printed, and there is a
- * deadline.
+ * Waits for changes that a cluster makes by itself: polls the cluster, prints what is missing, and gives up after a
+ * time limit.
  */
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { UserError, formatDuration } from '../../runtime/runtime.ts'
 
 export interface Missing {
-  /** What is waited for, by name: `gateway, dns`. Printed at once when it changes. */
+  /** The names of what is missing: `gateway, dns`. Printed at once when it changes. */
   readonly what: string
-  /** Its state as of now: it comes and goes, and is printed only when it lasts. */
+  /** The current state of what is missing. It may change often, so it is printed only if it lasts. */
   readonly why?: string | undefined
-  /** It does not pass by itself, as far as can be seen: what somebody has to do. Waited for a moment only. */
+  /** What the user has to do if the problem does not go away by itself. Such a problem is waited for only briefly. */
   readonly mend?: string | undefined
-  /** Somebody decides about it, and is given so long from the start, in milliseconds. */
+  /** The time limit from the start in milliseconds, if a person has to decide. Undefined for the usual limit. */
   readonly mayTakeMs?: number | undefined
 }
 
-/** Undefined: it is done. */
+/** Undefined if nothing is missing. */
 export type Probe = (signal: AbortSignal) => Promise<Missing | undefined>
 
 export interface WaitInit {
@@ -27,23 +27,23 @@ export interface WaitInit {
   readonly clock: Clock
   readonly signal: AbortSignal
   readonly say: (text: string) => void
-  /** What to do when it takes too long. */
+  /** What to do if the time limit is exceeded. */
   readonly hint: string
 }
 
-/** The time is over, or what is waited for does not come by itself. */
+/** The time limit is exceeded, or the problem does not go away by itself. */
 export class TookTooLong extends UserError {}
 
 const LOOK_EVERY_MS = 250
-/** Pods restart, lanes shake hands: what passes sooner than this is no news. */
+/** Pods restart and lanes handshake; a state that passes sooner than this is not printed. */
 const LASTS_MS = 5000
-/** A registry that stumbles is asked again sooner than this; a wrong name stays wrong. */
+/** A registry that fails for a moment recovers sooner than this; a wrong image name never does. */
 const GIVE_UP_MS = 15_000
 
 /**
- * Throws TookTooLong with what was missing last when the time is over, or when it has been something to mend for 15
- * seconds; and whatever the look throws. An API server that
- * is away for a moment is waited for like everything else.
+ * Polls `look` until nothing is missing. Throws TookTooLong, which says what was missing last, if the time limit is
+ * exceeded or if the user has had to fix the same problem for 15 seconds. Also throws what `look` throws, but waits for
+ * an API server that is unavailable as for anything else.
  */
 export async function waitUntil(look: Probe, init: WaitInit): Promise<void> {
   const { what, timeoutMs, clock, signal, hint } = init
@@ -82,7 +82,7 @@ async function looked(look: Probe, signal: AbortSignal): Promise<Missing | undef
   }
 }
 
-/** Prints each thing once: what is waited for when it changes, its state when that has lasted. */
+/** Prints each message once: what is missing when it changes, and its state when it has lasted. */
 class WaitAccount {
   readonly #init: WaitInit
   #what: string | undefined

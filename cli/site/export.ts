@@ -1,4 +1,4 @@
-/** Writes or removes one ServiceExport: among the objects of a site, or in a cluster. */
+/** Creates or deletes a ServiceExport among the objects of a site or in a cluster. */
 import { removeUserObject, writeUserObject } from '../../kubeapi/files/files.ts'
 import { refOf } from '../../kubeapi/kube/kube.ts'
 import type { ServiceExport } from '../../model/model.ts'
@@ -10,7 +10,7 @@ export interface ServiceName {
   readonly name: string
 }
 
-/** Gives what was done, for people. Throws UserError when there is no such Service; the rest is the driver's. */
+/** Returns a message for people. Throws UserError if there is no such Service, and the errors of the driver. */
 export async function exportService(site: OpenSite, service: ServiceName, signal: AbortSignal): Promise<string> {
   const { config, api, admin } = site
   const { namespace, name } = service
@@ -25,7 +25,7 @@ export async function exportService(site: OpenSite, service: ServiceName, signal
   return `service ${namespace}/${name} exported\n`
 }
 
-/** Gives what was done, for people; nothing to do is no failure. */
+/** Returns a message for people. A missing ServiceExport is no error. */
 export async function unexportService(site: OpenSite, service: ServiceName, signal: AbortSignal): Promise<string> {
   const { config, admin } = site
   const { namespace, name } = service

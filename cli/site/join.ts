@@ -1,4 +1,7 @@
-/** Joining: key and request made here, certificate from the broker, everything written before success is claimed. */
+/**
+ * Joins a site: creates the key and the request here, gets the certificate from the broker, and writes everything
+ * before it reports success.
+ */
 import type { KeyObject } from 'node:crypto'
 import { chmod, mkdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -28,11 +31,11 @@ export interface JoinInit {
   readonly clusterId: ClusterId
   readonly clock: Clock
   readonly signal: AbortSignal
-  /** Called with what the user should know besides the result. */
+  /** Prints messages for the user in addition to the result. */
   readonly say: (text: string) => void
-  /** Milliseconds to wait for an operator's approval; undefined: as long as the token lasts. */
+  /** How long to wait for an operator's approval, in milliseconds. If undefined, as long as the token is valid. */
   readonly approvalMs?: number | undefined
-  /** Asks whether other members are to be renumbered; undefined where nobody can be asked. */
+  /** Asks the user whether other members may be renumbered. Undefined if the user cannot be asked. */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined
 }
 
@@ -44,8 +47,8 @@ export interface Joined {
 
 /**
  * Throws TokenError, RefusedError, CertificateError, BrokerUnreachableError, UserError. A failed join leaves the site
- * as it was; where the broker's answer was lost, or approval did not come in time, the same command with the same token
- * goes on. Where approval is waited for, the signal takes the request back.
+ * as it was. If the broker's answer was lost, or if approval did not come in time, the same command with the same token
+ * continues. If the signal aborts while the join waits for approval, the request is withdrawn.
  */
 export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Joined> {
   const { api, config } = site
@@ -69,7 +72,7 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   const left = config.podCIDRs.filter((cidr) => !own.spec.podCIDRs.includes(cidr))
   const { notes = [] } = response
   for (const note of notes) init.say(oneLine(note))
-  // A broker of an earlier release does not say why.
+  // A broker of an earlier release does not report the reason.
   if (left.length > 0 && notes.length === 0)
     init.say(`reached by IPv4 only: IPv6 of this site (${left.join(', ')}) overlaps another member's`)
   if ((response.renumbered ?? []).length > 0) init.say(renumberedText(response.renumbered ?? [], 'got'))
@@ -84,7 +87,7 @@ function renumberingOf(
   return { token, cluster: clusterId, facts: factsOf(site), look, confirm, say: (text) => say(text.trimEnd()), signal }
 }
 
-/** Joining again as the same cluster of the same clusterset is how a lost or damaged identity is mended. */
+/** A site may join again as the same cluster of the same clusterset, which replaces a lost or damaged identity. */
 async function checkNotElsewhere(directory: string, token: JoinToken, { clusterId, say }: JoinInit): Promise<void> {
   const known = await readMemberIdentity(directory).catch((error: unknown) => {
     if (!(error instanceof IdentityFileError)) throw error
@@ -114,13 +117,16 @@ async function askBroker(site: OpenSite, init: Asking): Promise<JoinResponse> {
   } catch (error) {
     if (signal.aborted && progress.waits) await takeBack(ask, init)
     if (awaitsApproval(error)) throw stillWaits(error, approvalMs)
-    // Only then is it certain that the broker has not taken the request.
+    // Only in these cases is it certain that the broker has not accepted the request.
     if (!progress.asked || error instanceof RefusedError) await joining.forget()
     throw error
   }
 }
 
-/** The key stays where the broker may still hold the request, or has granted it: the same command goes on. */
+/**
+ * Withdraws the request. The key stays if the broker may still hold the request or has granted it, so that the same
+ * command continues.
+ */
 async function takeBack(ask: JoinAsk, { joining, clock, say }: Asking): Promise<void> {
   try {
     await withdrawJoin(ask, { clock, logger: createLogger('cli', 'error') }, new AbortController().signal)
@@ -148,17 +154,17 @@ function factsOf({ config }: OpenSite): ClusterFacts {
   return { podCIDRs, serviceCIDRs, labels, version: sealaneVersion() }
 }
 
-// The key of a join under way, `<identity>/joining.key`. Written before the broker is asked: a folder that cannot be
-// written shows before the token is spent, and where the answer is lost, the broker takes the spent token once more
-// from the same key.
+// The key of a join in progress, `<identity>/joining.key`. It is written before the broker is asked, so that a
+// directory that cannot be written is detected before the token is used. If the broker's answer is lost, the broker
+// accepts the used token once more from the same key.
 
 interface JoiningKey {
   readonly key: KeyObject
-  /** Removes the file, and the folder if nothing else is in it. */
+  /** Removes the file, and the directory if it is empty. */
   forget(): Promise<void>
 }
 
-/** Throws UserError naming the folder when it cannot be written. */
+/** Throws UserError, which names the directory, if it cannot be written. */
 async function openJoiningKey(directory: string): Promise<JoiningKey> {
   const file = join(directory, 'joining.key')
   const forget = async (): Promise<void> => {

@@ -1,16 +1,16 @@
-/** A node that was away while its site left: it cleans up by itself, nobody else can do it. */
+/** Cleans up a node that was down while its site left. Only the node itself can do that. */
 import { readMemberIdentity } from '../../protocol/membership/membership.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import { type CommandContext, PlainLogger, withSite } from '../context/context.ts'
 
 export interface LeaveNodeInit {
-  /** The site file. */
+  /** The path of the site file. */
   readonly site: string
-  /** Also while the site is a member. */
+  /** Cleans up even if the site is a member. */
   readonly force: boolean
 }
 
-/** Throws UserError for a user who may not, and for a site that is a member still; else what the kernel refused. */
+/** Throws UserError if the user is not root or if the site is still a member, and the errors of the kernel. */
 export async function leaveNode(
   node: string,
   { site: file, force }: LeaveNodeInit,
@@ -31,7 +31,7 @@ export async function leaveNode(
   })
 }
 
-/** A damaged identity is one all the same. */
+/** A damaged identity counts as a membership. */
 function isMember(directory: string): Promise<boolean> {
   return readMemberIdentity(directory).then(
     (identity) => identity !== undefined,

@@ -1,6 +1,6 @@
 /**
- * Leaving, in the order that hurts least: the broker first (the others stop calling), then every node takes Sealane
- * out of its kernel, and only then the identity goes.
+ * Makes a site leave in the order with the least disruption: first the broker is told, so that the other members stop
+ * calling, then every node removes Sealane from its kernel, and only then the identity is deleted.
  */
 import type { ObjectCache } from '../../kubeapi/kubeapi.ts'
 import { type Gateway, MEMBERSHIP_NAME, type RouteAgent } from '../../model/model.ts'
@@ -26,8 +26,9 @@ export interface LeaveInit {
 }
 
 /**
- * Gives the id under which this site was a member. Throws UserError when it is none, the broker cannot be told, or a
- * node does not clean up in time; what is done stays done, and leaving again goes on from there.
+ * Returns the id under which this site was a member. Throws UserError if the site is not a member, if the broker cannot
+ * be told, or if a node does not clean up in time. Completed steps are not undone, and a second leave continues from
+ * there.
  */
 export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<string> {
   const { config, api } = site
@@ -49,8 +50,8 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
 }
 
 /**
- * Lists what goes and asks, where somebody sits at a terminal. Without one it goes on: a site is run by scripts on its
- * own node, and the command names its file. Throws UserError where the answer is no.
+ * Lists what is removed and asks for confirmation at a terminal. Without a terminal it continues, because scripts run a
+ * site on its own node and the command names its site file. Throws UserError if the user declines.
  */
 export async function confirmSiteLeave(
   { config, api }: OpenSite,
@@ -152,7 +153,7 @@ async function nodesDone({ config, api }: OpenSite, { timeoutMs, force, signal, 
   for (const node of nodes) say(`when ${node} is back, run there: sealane leave --node ${node} --site ${config.file}`)
 }
 
-/** Resolves when nothing is left, or at the signal. */
+/** Resolves when nothing is left, or when the signal aborts. */
 function untilNone(
   caches: readonly Pick<ObjectCache<unknown>, 'onChange'>[],
   left: () => readonly unknown[],
@@ -189,7 +190,7 @@ async function removeObjects({ api }: OpenSite, signal: AbortSignal): Promise<vo
     await cache.whenSynced(signal)
     for (const { metadata } of cache.list()) {
       await api.remove(kind, metadata.name, metadata.namespace, signal).catch((error: unknown) => {
-        // The user's own EndpointSlices are in the same list; they are not ours to remove.
+        // The same list contains EndpointSlices of the user, which Sealane must not remove.
         if ((error as { code?: string }).code !== 'Forbidden') throw error
       })
     }

@@ -1,4 +1,4 @@
-/** Runs the parts of a site, or prints what they would apply: the work of `sealane up`. */
+/** Runs the parts of a site, or prints what they would apply. Implements `sealane up`. */
 import type { SiteConfig } from '../../kubeapi/files/files.ts'
 import { LogSwitch, type LogThreshold, createLogger } from '../../runtime/logging/logging.ts'
 import { type RunSiteInit, printPlans, processMetrics, runSite } from '../../compose/site/site.ts'
@@ -6,12 +6,15 @@ import { type CommandContext, withSite } from '../context/context.ts'
 
 export interface UpInit extends Omit<RunSiteInit, 'signal' | 'logLevel'> {
   readonly logLevel: LogThreshold
-  /** The site file. */
+  /** The path of the site file. */
   readonly site: string
   readonly dryRun: boolean
 }
 
-/** Until stopped, or until the site has left. Throws UserError for what is missing; the rest is the parts' own. */
+/**
+ * Runs until the signal, or until the site has left. Throws UserError for missing prerequisites, and the errors of the
+ * parts.
+ */
 export async function upSite(init: UpInit, { signal, output }: CommandContext): Promise<void> {
   const { components, node, dryRun } = init
   const logLevel = new LogSwitch(init.logLevel)

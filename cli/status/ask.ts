@@ -1,4 +1,4 @@
-/** One question for facts: it is answered in time, or it is a fact that it was not. */
+/** Asks one question for facts within a time limit. If there is no answer, that is a fact too. */
 import { request } from 'node:http'
 import { FACTS_FORMAT, type Fact, type FactSet, type UnansweredFact } from '../../explain/facts/facts.ts'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
@@ -7,19 +7,19 @@ import { formatDuration, messageOf, sealaneVersion } from '../../runtime/runtime
 import { OutOfTime } from '../context/context.ts'
 
 export interface Question {
-  /** What is asked for: `Gateway`, `Pod sealane-agent-x2x1k`. */
+  /** What the question is about: `Gateway`, `Pod sealane-agent-x2x1k`. */
   readonly what: string
-  /** Who is asked. */
+  /** The name of the process or server that is asked. */
   readonly source: string
-  /** Without an answer nobody can say that the cluster is well. */
+  /** Without an answer to this question, the health of the cluster is not known. */
   readonly needed: boolean
   readonly ms: number
-  /** What has to be allowed: `list gateways.sealane.io`. */
+  /** The right that the question needs: `list gateways.sealane.io`. */
   readonly right?: string
   readonly ask: (signal: AbortSignal) => Promise<readonly Fact[]>
 }
 
-/** No later than its time, and rejects only after the signal. */
+/** Returns within the time limit of the question. Rejects only after the signal. */
 export async function askFor(question: Question, signal: AbortSignal): Promise<readonly Fact[]> {
   const { ms, ask } = question
   try {
@@ -33,8 +33,8 @@ export async function askFor(question: Question, signal: AbortSignal): Promise<r
 const TICK_MS = 25
 
 /**
- * As withinTime(), in time that this process had: an answer that waits while this process is kept from reading it, on a
- * machine that is busy, is not late.
+ * Like withinTime(), but counts only time in which this process runs. On a busy machine an answer may wait until the
+ * process reads it, and is then not late.
  */
 async function withinOwnTime<T>(
   signal: AbortSignal,
@@ -85,9 +85,9 @@ export class NothingRunsError extends Error {
   }
 }
 
-// What a status page on this machine answers.
+// Reads the status page of a process on this machine.
 
-/** Throws where nothing listens, it answers no 200, or more than `maxBytes`. */
+/** Rejects if nothing listens at the address, if the status is not 200, or if the page has more than `maxBytes`. */
 export function textOfPage(address: string, path: string, maxBytes: number, signal: AbortSignal): Promise<string> {
   return new Promise((resolve, reject) => {
     const asked = request(`http://${address}${path}`, { signal, agent: false }, (response) => {
@@ -111,15 +111,15 @@ export function textOfPage(address: string, path: string, maxBytes: number, sign
   })
 }
 
-/** RFC 9110 sections 15.5.5, 15.5.9 and 15.6.4; of other statuses nothing is known. */
+/** RFC 9110 sections 15.5.5, 15.5.9 and 15.6.4. Empty for every other status. */
 function meaning(status: number | undefined): string {
   if (status === 404) return ': its release may not say how it does'
   return status === 408 || status === 503 ? ': it is too busy to answer now, ask again' : ''
 }
 
-// All facts about what is looked at, asked at once: the screen is as late as its slowest answer, and no later.
+// All questions are asked at once, so the screen appears with the slowest answer.
 
-/** `ask` gives those of the cluster or the site. */
+/** `ask` returns the facts of the cluster or the site. */
 export async function gatherFacts(target: string, ask: () => Promise<readonly Fact[]>): Promise<FactSet> {
   const facts = await ask()
   const takenAt = new Date().toISOString()

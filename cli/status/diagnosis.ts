@@ -1,4 +1,4 @@
-/** `sealane diagnose`: what it prints of one member or of several, which are looked at at once. */
+/** `sealane diagnose`: prints the diagnosis of one member, or of several members that are examined at once. */
 import type { Comparison, Diagnosis } from '../../explain/explain.ts'
 import type { Area, FactSet } from '../../explain/facts/facts.ts'
 import { messageOf } from '../../runtime/runtime.ts'
@@ -7,7 +7,9 @@ import { NotInstalledError, openMember } from './open-member.ts'
 import type { Progress } from './probes/progress.ts'
 import { STATUS_FORMAT, problemsText } from './status-screen.ts'
 
-/** One document whose fields do not change their meaning; those of `sealane status` mean the same. */
+/**
+ * One document whose fields never change their meaning. Fields with the same name as in `sealane status` mean the same.
+ */
 export function diagnosisDocument(
   { health, overview, problems }: Diagnosis,
   area: Area | undefined,
@@ -27,7 +29,7 @@ export function diagnosisText(
   return `${title}: ${health}${of}\n${problemsText(overview, problems, wide)}`
 }
 
-/** Of several: each as it is of one, and what only both ends show. */
+/** For several members: the document of each, and the findings that only a comparison of both ends shows. */
 export function comparisonDocument(
   { health, members, between }: Comparison,
   missing: Several['missing'],
@@ -50,7 +52,8 @@ export function comparisonText(
   return [title, ...ends, ...each, ...others].join('\n')
 }
 
-// Facts of several members at once: all contexts of a kubeconfig, or several sites. One that cannot be looked at is named.
+// Gathers the facts of several members at once: all contexts of a kubeconfig, or several sites. A member that cannot be
+// examined is named.
 
 export interface SeveralInit {
   readonly targets: readonly (Target & { readonly title: string })[]
@@ -60,11 +63,11 @@ export interface SeveralInit {
 
 export interface Several {
   readonly sets: readonly FactSet[]
-  /** Of these nobody knows how they do. */
+  /** The members whose state is not known, with the reason. */
   readonly missing: readonly { readonly target: string; readonly why: string }[]
 }
 
-/** Clusters without Sealane are told on standard error, and nothing else. Rejects only after the signal. */
+/** A cluster without Sealane is only mentioned on stderr. Rejects only after the signal. */
 export async function lookAtSeveral(init: SeveralInit, context: CommandContext): Promise<Several> {
   const { targets, timeoutMs, progress } = init
   const missing: { target: string; why: string }[] = []

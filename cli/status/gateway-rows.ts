@@ -1,4 +1,7 @@
-/** The gateways of a cluster as `sealane show gateways` shows them: lane, links, and how much each carries. Pure. */
+/**
+ * The gateways of a cluster for `sealane show gateways`: the lane, the links and the share of the traffic of each.
+ * Pure.
+ */
 import {
   CONDITION_DRAINED,
   CONDITION_READY,
@@ -21,29 +24,38 @@ import { problemText } from '../../model/reasons/reasons.ts'
 
 export interface GatewayRow {
   readonly node: string
-  /** Absent: it serves none. */
+  /** Undefined if the node serves no lane. */
   readonly lane?: number
   /**
-   * serving: it reports a lane. standing by: its Node has the label, and another node serves. draining: it is about to
-   * go. drained: the same, and nothing flows over it. silent: it has stopped to report. refused: its Node has the label,
-   * and cannot be a gateway as it is.
+   * serving: the gateway reports a lane. standing by: its Node is labelled, and another node serves. draining: it is
+   * about to be removed. drained: as draining, and it carries no traffic any more. silent: it no longer reports.
+   * refused: its Node is labelled, and cannot be a gateway in its current state.
    */
   readonly state: 'serving' | 'standing by' | 'draining' | 'drained' | 'silent' | 'refused'
-  /** Links that are up, and all. */
+  /** The number of links that are up, and the number of all links. */
   readonly linksUp: number
   readonly links: number
-  /** Clusters with a link that is up, and all. */
+  /** The number of clusters with a link that is up, and the number of all clusters. */
   readonly clustersUp: number
   readonly clusters: number
-  /** Since when it is ready or not, draining, drained or silent: RFC 3339; absent where nobody says. */
+  /**
+   * The RFC 3339 time since when the gateway is ready, not ready, draining, drained or silent. Undefined if it is not
+   * known.
+   */
   readonly since?: string
-  /** Of all octets over the links of this cluster's gateways since these were made, 0 to 1; absent: nothing flowed. */
+  /**
+   * Its share, 0 to 1, of all octets over the links of this cluster's gateways since these links were created.
+   * Undefined if there was no traffic.
+   */
   readonly share?: number
   readonly heardSecondsAgo?: number
   readonly message: string
 }
 
-/** `nodes`: all of the cluster. `nowMs` is milliseconds since 1970 by this machine's clock. By lane, then by name. */
+/**
+ * `nodes` are all Nodes of the cluster. `nowMs` is in milliseconds since 1970 by this machine's clock. Sorted by lane,
+ * then by name.
+ */
 export function gatewayRows(gateways: readonly Gateway[], nodes: readonly Node[], nowMs: number): GatewayRow[] {
   const octets = new Map(gateways.map((gateway) => [gateway.metadata.name, octetsOf(gateway)]))
   const all = [...octets.values()].reduce((sum, one) => sum + one, 0)
@@ -108,7 +120,7 @@ function mayText({ metadata }: Node, servers: ReadonlyMap<number | undefined, st
   return `may serve lane ${lane}${server === undefined ? '' : `, which ${server} serves`}`
 }
 
-/** Where there is none at all, for people; undefined: there are some. */
+/** A note for people if there is no gateway. Undefined if there are some. */
 export function noGatewayNote(rows: readonly GatewayRow[]): string | undefined {
   if (rows.length > 0) return undefined
   const message = `no node of this cluster is a gateway, so it reaches no other one; label a node ${LABEL_GATEWAY}=true`
@@ -127,20 +139,20 @@ function byLane(a: GatewayRow, b: GatewayRow): number {
   return (a.lane ?? Infinity) - (b.lane ?? Infinity) || (a.node < b.node ? -1 : 1)
 }
 
-// Connections as `sealane show connections` shows them: with how old the word of their gateway is. Pure.
+// The connections for `sealane show connections`, each with the age of its gateway's report. Pure.
 
 export interface ConnectionRow extends Omit<ConnectionStatus, 'state'> {
-  /** The local gateway that keeps the connection. */
+  /** The local gateway of the connection. */
   readonly node: string
-  /** unknown: its gateway has stopped to report. */
+  /** unknown: its gateway no longer reports. */
   readonly state: ConnectionState | 'unknown'
-  /** Since the gateway reported, by the clock of this machine; absent where its release does not say when. */
+  /** The time since the gateway's report, by this machine's clock. Undefined if its release does not report a time. */
   readonly heardSecondsAgo?: number
 }
 
 /**
- * Takes milliseconds since 1970 by this machine's clock, which may differ from the gateway's. So a word is old when it
- * is far too old, or when the agent, which watches, has found that no other follows.
+ * Takes milliseconds since 1970 by this machine's clock, which may differ from the gateway's. So a report counts as old
+ * only if it is far too old, or if the agent, which watches the reports, has found that they have stopped.
  */
 export function connectionRows(gateways: readonly Gateway[], nowMs: number): readonly ConnectionRow[] {
   return gateways.flatMap((gateway) => {

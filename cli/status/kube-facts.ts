@@ -1,6 +1,6 @@
 /**
- * Facts of a Kubernetes cluster: objects, and the status pages of pods by the API server's proxy. All that is needed is
- * to read; what may not be read is a fact.
+ * Gathers the facts of a Kubernetes cluster: its objects, and the status pages of pods through the API server's proxy.
+ * Needs only read access. An object that this user may not read becomes a fact.
  */
 import {
   FACTS_FORMAT,
@@ -19,23 +19,23 @@ import { type DynamicClient, type DynamicObject, KIND_PLACES } from '../../kubea
 import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/model.ts'
 import { KindMissingError, type Question, askFor } from './ask.ts'
 
-// What of a cluster's NetworkPolicies counts: those of namespaces where something is exported or imported, and our own.
-// Which pods an exported Service has is asked only where a policy may be about them.
+// Selects the NetworkPolicies that matter: those of namespaces with exports or imports, and Sealane's own. The pods of
+// an exported Service are listed only if a policy may apply to them.
 
-/** More lists than this are one list of all Services. */
+/** For more namespaces than this, all Services are listed at once. */
 const MOST_NAMESPACES = 16
 
-/** What was asked for before. */
+/** The facts that were gathered before. */
 interface PolicyInputs {
   readonly policies: readonly Fact[]
   readonly exports: readonly Fact[]
   readonly imports: readonly Fact[]
 }
 
-/** Lists Services: of one namespace, or of all. */
+/** Lists the Services of one namespace, or of all if it is undefined. */
 type ListServices = (namespace: string | undefined) => Promise<readonly Fact[]>
 
-/** Facts that were not answered stay as they are. */
+/** Facts about unanswered questions stay as they are. */
 async function policyFacts(inputs: PolicyInputs, services: ListServices): Promise<readonly Fact[]> {
   const [exported, imported] = [namesIn(inputs.exports), namesIn(inputs.imports)]
   const spaces = (names: ReadonlySet<string>): string[] => [...names].map((name) => name.slice(0, name.indexOf('/')))
@@ -52,7 +52,7 @@ function kept(fact: Fact, isKept: (item: Named) => boolean): Fact {
   return isObjects(fact) ? { ...fact, items: (fact.items as readonly Named[]).filter(isKept) } : fact
 }
 
-/** `shop/web` */
+/** The names of the objects, such as `shop/web`. */
 function namesIn(facts: readonly Fact[]): ReadonlySet<string> {
   return new Set(facts.filter(isObjects).flatMap(({ items }) => (items as readonly Named[]).map(nameOf)))
 }
@@ -69,9 +69,12 @@ function isObjects(fact: Fact): fact is ObjectsFact {
 
 export interface KubeFactsInit {
   readonly title: string
-  /** For each list of objects. */
+  /** The time limit of each list of objects. */
   readonly timeoutMs: number
-  /** Pods of imported services are not listed where the agent has just looked at them and misses none. */
+  /**
+   * Skips the list of backends of imported Services if the agent has just checked them and reports that none is
+   * missing.
+   */
   readonly asksAgentFirst?: boolean
   readonly signal: AbortSignal
 }
@@ -84,7 +87,10 @@ interface ListPlace {
   readonly namespace?: string
   readonly labelSelector?: string
   readonly needed: boolean
-  /** Of more nothing is said: a part of them would say what is not so. Absent: however many there are. */
+  /**
+   * The maximum number of objects. If there are more, none is used, because conclusions from a part of them would be
+   * wrong. Undefined for no limit.
+   */
   readonly most?: number
 }
 
@@ -109,7 +115,7 @@ const PLACES: Readonly<Record<FactKind, ListPlace>> = {
   NetworkPolicy: { apiVersion: 'networking.k8s.io/v1', plural: 'networkpolicies', needed: false, most: 10_000 },
   Service: { ...KIND_PLACES.Service, needed: false },
 }
-/** Kinds of which more is to be known; of the others a list is all that is asked, and at once. */
+/** Kinds on which further questions depend. All other kinds are only listed, at once. */
 const FURTHER: readonly FactKind[] = [
   'Pod',
   'ServiceExport',
@@ -120,14 +126,14 @@ const FURTHER: readonly FactKind[] = [
 ]
 const OTHERS = (Object.keys(PLACES) as readonly FactKind[]).filter((kind) => !FURTHER.includes(kind))
 
-/** Of a pod that does not answer: what it would say is worth no longer wait. */
+/** The time limit for the answer of a pod. Its report is not worth a longer wait. */
 const PART_MS = 700
-/** Parts that have a network of their own; the others say what they have to say in objects. */
+/** The parts with a network namespace of their own. The other parts report in objects. */
 const ASKED_PARTS = { agent: STATUS_PORTS.agent, dns: STATUS_PORTS.dns } as const
-/** More of one part say nothing new. */
+/** The maximum number of pods of one part. Further ones report nothing new. */
 const MOST_PODS = 8
 
-/** Rejects where the API server does not answer at all, or does not know who asks. */
+/** Rejects if the API server does not answer at all, or does not accept the credentials. */
 export async function kubeFacts(reader: Reader, init: KubeFactsInit): Promise<readonly Fact[]> {
   const { signal, timeoutMs } = init
   await knowGroups(reader, signal)
@@ -163,13 +169,13 @@ export async function kubeFacts(reader: Reader, init: KubeFactsInit): Promise<re
   return (await Promise.all([pods, reports, exports, imports, policies, slices, ...others])).flat()
 }
 
-/** As the checks read it. What an agent says may be anything. */
+/** Decides this with the function that the checks use, because the report of an agent may contain anything. */
 function isSureOfImports(facts: readonly Fact[]): boolean {
   const takenAt = new Date().toISOString()
   return hasAllBackends(worldOf(readFacts({ format: FACTS_FORMAT, takenAt, target: '', facts })))
 }
 
-/** Each group once, before all ask at once. */
+/** Discovers each API group once before all questions start at the same time. */
 async function knowGroups(reader: Reader, signal: AbortSignal): Promise<void> {
   const first = new Map<string, FactKind>()
   for (const [kind, { apiVersion }] of Object.entries(PLACES)) {
@@ -208,7 +214,7 @@ function objectsFact(kind: FactKind, source: string, items: readonly unknown[]):
   return { t: 'objects', kind, source, at: new Date().toISOString(), items }
 }
 
-/** All at once; a pod that is going is not asked. */
+/** Asks all pods at once, except those that are being deleted. */
 async function reportFacts(
   reader: Reader,
   facts: readonly Fact[],

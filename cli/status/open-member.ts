@@ -1,4 +1,4 @@
-/** Opens the cluster or the site that a command looks at, and gathers facts about it, once or many times. */
+/** Opens the cluster or site that a command examines, and gathers facts about it, once or repeatedly. */
 import type { Area, FactSet } from '../../explain/facts/facts.ts'
 import { selectorLabels } from '../../install/values/values.ts'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
@@ -16,24 +16,24 @@ import type { Progress } from './probes/progress.ts'
 import { gatherFacts } from './ask.ts'
 
 export interface MemberInit extends Target {
-  /** Of a site: status pages on this machine. */
+  /** The status pages on this machine, for a site. */
   readonly pages: readonly string[]
   readonly timeoutMs: number
-  /** See KubeFactsInit.asksAgentFirst: for a screen that is to be there within a second. */
+  /** See KubeFactsInit.asksAgentFirst. For a screen that has to appear within a second. */
   readonly quick?: boolean
-  /** What `sealane status` has no time for: absent, only objects and status pages are looked at. */
+  /** The probes that take too long for `sealane status`. If undefined, only objects and status pages are read. */
   readonly closer?: CloserLook
 }
 
 export interface CloserLook {
-  /** Undefined: all. */
+  /** Undefined for all areas. */
   readonly area?: Area | undefined
   readonly progress: Progress
 }
 
 type Gather = () => Promise<FactSet>
 
-/** Only the driver that is meant is loaded. Throws UserError where nothing can be looked at. */
+/** Loads only the driver that is needed. Throws UserError if the target cannot be examined. */
 export async function openMember<T>(
   init: MemberInit,
   context: CommandContext,
@@ -93,7 +93,7 @@ async function openKubeMember<T>(
 
 type Installed = Pick<ClusterAdmin, 'title' | 'contextName' | 'knows' | 'list'>
 
-/** A cluster that has neither a kind of ours nor a part is not one that is down. */
+/** Throws NotInstalledError if the cluster has neither a kind of Sealane nor a part: such a cluster is not down. */
 async function checkInstalled(
   admin: Installed,
   target: KubeTarget,
@@ -113,7 +113,7 @@ async function checkInstalled(
   })
 }
 
-/** Somebody may have deleted every CRD. Who may not see it is not held up. */
+/** A user may have deleted every CRD while the parts still run. False if this user may not list the parts. */
 async function hasParts(admin: Installed, timeoutMs: number, signal: AbortSignal): Promise<boolean> {
   const labelSelector = Object.entries(selectorLabels('agent'))
     .map((pair) => pair.join('='))
@@ -124,5 +124,5 @@ async function hasParts(admin: Installed, timeoutMs: number, signal: AbortSignal
   return (await parts.catch(() => [])).length > 0
 }
 
-/** Of a command that looks at several: this one is none of them. */
+/** Lets a command that examines several clusters skip this one. */
 export class NotInstalledError extends UserError {}

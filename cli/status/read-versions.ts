@@ -1,4 +1,4 @@
-/** Which version of each part runs in a cluster: as it says itself, else by the image of its pods. */
+/** The version of each part in a cluster: as the part reports it, else by the image of its pods. */
 import { type ComponentName, DEFAULT_VALUES, type ManifestObject, objectName } from '../../install/values/values.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import { brokerPod } from '../broker/broker.ts'
@@ -6,32 +6,32 @@ import type { ClusterAdmin } from '../context/context.ts'
 
 export interface PartVersion {
   readonly part: ComponentName | 'kubernetes'
-  /** Absent: not known. */
+  /** Undefined if it is not known. */
   readonly version?: string
-  /** Why it is not known. */
+  /** The reason why it is not known. */
   readonly unknown?: string
-  /** Who says so: `status of c1n1, c1n2`, `image`, `the pod`. */
+  /** The source of the version: `status of c1n1, c1n2`, `image`, `the pod`. */
   readonly source?: string
   readonly image?: string
 }
 
 export interface ReadVersionsInit {
-  /** `--context c1`, for the commands that are advised. */
+  /** `--context c1`, for the commands that messages recommend. */
   readonly flags: string
   readonly signal: AbortSignal
-  /** Runs one question with a time of its own. */
+  /** Runs one question with its own time limit. */
   readonly limited: <T>(ask: (signal: AbortSignal) => Promise<T>) => Promise<T>
 }
 
 type Admin = Pick<ClusterAdmin, 'title' | 'version' | 'get' | 'list' | 'exec'>
 
-/** Rejects only after the signal: what cannot be found out is reported as such. */
+/** Rejects only after the signal. A version that cannot be determined is reported as unknown. */
 export async function readVersions(admin: Admin, init: ReadVersionsInit): Promise<readonly PartVersion[]> {
   const server = await answered(init, 'kubernetes', async (signal) => {
     const { gitVersion } = (await admin.version(signal)) as { readonly gitVersion?: string }
     return [{ part: 'kubernetes', version: gitVersion ?? 'not reported', source: 'the API server' }]
   })
-  // Who does not answer this answers nothing.
+  // An API server that does not answer this question does not answer any other.
   if (server.some(({ unknown }) => unknown !== undefined)) return server
   const parts = await Promise.all([
     ...(['agent', 'dns'] as const).map((part) => answered(init, part, (signal) => byImage(admin, part, signal))),
@@ -60,7 +60,7 @@ const WORKLOADS: Readonly<Record<ComponentName, readonly string[]>> = {
   dns: ['Deployment'],
   gateway: ['DaemonSet'],
   routeagent: ['DaemonSet'],
-  // The second is of replicas.
+  // The Deployment is for replicas.
   broker: ['StatefulSet', 'Deployment'],
 }
 
@@ -84,14 +84,14 @@ async function byImage(admin: Admin, part: ComponentName, signal: AbortSignal): 
   return [{ part, version: tagOf(image), source: 'image', image }]
 }
 
-/** `localhost:5000/sealane:0.1.0@sha256:…` is 0.1.0. */
+/** The tag of `localhost:5000/sealane:0.1.0@sha256:…` is 0.1.0. */
 function tagOf(image: string): string {
   const [name = '', digest] = image.split('@')
   const tag = name.slice(name.lastIndexOf('/') + 1).split(':')[1]
   return tag ?? digest ?? 'latest'
 }
 
-/** What each node's process says of itself; one row for each version. */
+/** The versions that the processes on the nodes report, with one row for each version. */
 async function byStatus(
   admin: Admin,
   part: 'gateway' | 'routeagent',
@@ -117,7 +117,7 @@ function versionOf(object: ManifestObject): string | undefined {
   return typeof status?.version === 'string' ? status.version : undefined
 }
 
-/** Asked in its pod; where it runs in another cluster, nobody here knows. */
+/** Asks the broker in its pod. The version of a broker in another cluster is not known here. */
 async function ofBroker(admin: Admin, flags: string, signal: AbortSignal): Promise<readonly PartVersion[]> {
   const image = await imageOf(admin, 'broker', signal)
   if (image === undefined) return [{ part: 'broker', unknown: 'not in this cluster' }]

@@ -1,4 +1,7 @@
-/** Facts of a site without Kubernetes: its folders, and the status page of what runs on this machine. */
+/**
+ * Gathers the facts of a site without Kubernetes: its directories, and the status pages of the processes on this
+ * machine.
+ */
 import { type AnyObject, type Fact, type FactKind, readReport, slimmed } from '../../explain/facts/facts.ts'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { FileApi, type FileProblem, formatProblem } from '../../kubeapi/files/files.ts'
@@ -6,9 +9,9 @@ import { LABEL_SOURCE_CLUSTER } from '../../model/model.ts'
 import { askFor, textOfPage } from './ask.ts'
 
 export interface SiteFactsInit {
-  /** The site file. */
+  /** The path of the site file. */
   readonly file: string
-  /** host:port of status pages. */
+  /** The host:port of each status page. */
   readonly pages: readonly string[]
   readonly timeoutMs: number
   readonly signal: AbortSignal
@@ -27,9 +30,9 @@ const KINDS = [
   'Lease',
 ] as const satisfies readonly FactKind[]
 
-/** This machine answers at once, or hangs. */
+/** The time limit of a status page. A process on this machine answers at once or hangs. */
 const PAGE_MS = 700
-/** A page is a few lines; another program may answer there. */
+/** The maximum size of a page. A page has a few lines, but another program may answer there. */
 const MAX_PAGE = 1 << 20
 
 export async function siteFacts(api: ClusterApi, init: SiteFactsInit): Promise<readonly Fact[]> {
@@ -60,7 +63,7 @@ async function objectsOf(
 ): Promise<readonly Fact[]> {
   const cache = api.cache(kind)
   await cache.whenSynced(signal)
-  // Slices of the site's own Services are no imports.
+  // EndpointSlices of the site's own Services are not imports.
   const items = (cache.list() as readonly unknown[] as readonly (AnyObject & Labelled)[]).filter(
     ({ metadata }) => kind !== 'EndpointSlice' || metadata.labels?.[LABEL_SOURCE_CLUSTER] !== undefined,
   )
@@ -72,17 +75,17 @@ interface Labelled {
   readonly metadata: { readonly labels?: Readonly<Record<string, string>> }
 }
 
-/** More are named by the log of what runs. */
+/** The maximum number of files. The log of the processes names all of them. */
 const MOST_FILES = 20
 
-/** What is in a folder or a file that cannot be read is missing above. */
+/** Files and directories that cannot be read: the objects in them are missing from the lists above. */
 function troubled(api: ClusterApi, source: string): readonly Fact[] {
   if (!(api instanceof FileApi)) return []
   const files = api.problems().slice(0, MOST_FILES)
   return [...files.map((problem) => fileFact(problem, source)), ...stateFacts(api, source)]
 }
 
-/** A file of the user's that is not taken as it is: what it said before stays, or another file says it. */
+/** A file of the user that is invalid. Its previous content stays in effect, or another file has the same object. */
 function fileFact(problem: FileProblem, source: string): Fact {
   const at = new Date().toISOString()
   const [what, message] = [`File ${problem.file}`, formatProblem(problem)]

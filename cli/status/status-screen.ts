@@ -1,15 +1,15 @@
-/** The screen of `sealane status`. Pure; what others wrote is printable already (explain/). */
+/** The screen of `sealane status`. Pure. Texts from other members are already printable (explain/). */
 import type { ClusterOverview, Diagnosis, GatewayOverview, LinkOverview, Overview } from '../../explain/explain.ts'
 import { type RankedFinding, durationText, subjectText } from '../../explain/facts/facts.ts'
 import { type Column, renderTable } from '../context/context.ts'
 import { agoText } from './gateway-rows.ts'
 
-/** So much is one screen; wide has all. */
+/** The maximum for one screen. `-o wide` has all rows. */
 const MOST_CLUSTERS = 12
 const MOST_PROBLEMS = 8
 
 export interface ScreenOptions {
-  /** All clusters, links and problems. */
+  /** Shows all clusters, links and problems. */
   readonly wide: boolean
 }
 
@@ -103,7 +103,7 @@ function counts(total: number, parts: readonly (readonly [number, string])[]): s
 
 const RANK = { 'cut off': 0, unknown: 1, reached: 2 } as const
 
-/** What is not reached comes first. */
+/** Clusters that are not reached come first. */
 function clusterTable({ clusters }: Overview, wide: boolean): string {
   const sorted = [...clusters].sort((a, b) => RANK[a.state] - RANK[b.state])
   const shown = wide ? sorted : sorted.slice(0, MOST_CLUSTERS)
@@ -163,7 +163,7 @@ function heardColumn<T extends { readonly heardSecondsAgo?: number }>(): Column<
   return { title: 'HEARD', cell, align: 'right' }
 }
 
-/** The worst first; of many the first few, unless all are wanted. */
+/** The most severe problems come first. Only the first few are shown, unless `wide` is true. */
 export function problemsText({ takenAt }: Overview, problems: readonly RankedFinding[], wide: boolean): string {
   if (problems.length === 0) return 'no problems\n'
   const shown = wide ? problems : problems.slice(0, MOST_PROBLEMS)
@@ -194,11 +194,11 @@ interface StatusDocument {
   readonly health: Diagnosis['health']
 }
 
-/** What `sealane status -o json` prints: one document whose fields do not change their meaning. */
+/** The output of `sealane status -o json`: one document whose fields never change their meaning. */
 export function statusDocument({ health, overview, problems }: Diagnosis): StatusDocument & Record<string, unknown> {
   return { format: STATUS_FORMAT, health, ...overview, problems }
 }
 
-/** As monitoring plugins have it; 3 is for a command that could not look. */
+/** The exit codes of monitoring plugins. 3 is for a command that could not determine the health. */
 export const EXIT_CODES: Readonly<Record<Diagnosis['health'], number>> = { healthy: 0, degraded: 1, down: 2 }
 export const EXIT_UNKNOWN = 3

@@ -1,4 +1,4 @@
-/** Facts of a member for `status` and `diagnose`, the closer looks, and their texts. */
+/** Gathers the facts of a member for `status` and `diagnose`, runs probes, and prints the results. */
 export { gatherFacts, textOfPage } from './ask.ts'
 export {
   type Several,

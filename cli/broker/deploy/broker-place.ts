@@ -1,4 +1,4 @@
-/** Looks whether a cluster can have a broker as it was asked for, before anything is changed. */
+/** Checks, before anything is changed, whether a cluster can run a broker with the given options. */
 import type { InstallValues } from '../../../install/values/values.ts'
 import { UserError } from '../../../runtime/runtime.ts'
 import { type ClusterAdmin, listIfAllowed } from '../../context/context.ts'
@@ -8,17 +8,17 @@ import { type BrokerWorld, type Gap, addressGap, claimsOf, volumeGap } from './p
 
 export interface PlaceInit extends ImageCheckInit {
   readonly chosen: BrokerOptions
-  /** `--context c1`, for the command that is advised. */
+  /** `--context c1`, for the command that messages recommend. */
   readonly flags: string
 }
 
-/** Throws UserError with all that is missing, and one command that says it. */
+/** Throws UserError, which lists everything that is missing and one command that fixes it. */
 export async function requirePlace(admin: ClusterAdmin, values: InstallValues, init: PlaceInit): Promise<void> {
   const { chosen, flags, signal } = init
   const world = { ...(await readAddresses(admin, signal)), ...(await readStorage(admin, values, signal)) }
   const early = [addressGap(values, world, chosen.serviceType !== undefined), volumeGap(values, world)]
   const known = early.filter((gap) => gap !== undefined)
-  // Where something else is missing anyway, no node is made to fetch an image first.
+  // If something else is missing anyway, no node has to pull the image for a check.
   const gaps = [...known, ...(await imageGaps(admin, values, { ...init, dryRun: init.dryRun || known.length > 0 }))]
   if (gaps.length === 0) return
   const list = gaps.map(({ what }) => `\n  ${what}`).join('')
@@ -38,7 +38,7 @@ async function imageGaps(admin: ClusterAdmin, values: InstallValues, init: Place
   })
 }
 
-/** Kinds from which load balancers for clusters of one's own get their addresses. */
+/** Kinds of objects from which load balancers of self-managed clusters allocate addresses. */
 const POOLS = [
   ['metallb.io/v1beta1', 'IPAddressPool'],
   ['cilium.io/v2', 'CiliumLoadBalancerIPPool'],
@@ -59,7 +59,7 @@ async function readAddresses(
   }
 }
 
-/** As much as says whether a claim can ever have a volume. */
+/** Reads the objects that determine whether a claim can ever get a volume. */
 export async function readStorage(
   admin: Pick<ClusterAdmin, 'get' | 'list'>,
   values: InstallValues,

@@ -1,6 +1,7 @@
 /**
- * How far a broker has come, and what does not come by itself: a StatefulSet never replaces a pod that is not ready,
- * also where its template is another one by now, and a claim may wait for a volume that nobody makes.
+ * The progress of a broker's rollout, and two problems that do not go away by themselves: a StatefulSet never replaces
+ * a pod that is not ready, even after its template has changed, and a claim may wait for a volume that is never
+ * created.
  */
 import { type InstallValues, objectName } from '../../../install/values/values.ts'
 import { refOf } from '../../../kubeapi/kube/kube.ts'
@@ -11,7 +12,7 @@ import { isBound, volumeGap } from './plan-broker-place.ts'
 
 type Hands = Pick<ClusterAdmin, 'get' | 'list' | 'remove'>
 
-/** For waitUntil(). */
+/** A probe for waitUntil(). */
 export async function brokerProgress(
   admin: Hands,
   values: InstallValues,
@@ -32,8 +33,8 @@ interface StatefulSetStatus {
 }
 
 /**
- * Pods of an earlier version that are not ready make place for one of this version. They end in their own time: two
- * brokers on one volume must never be. Gives their names.
+ * Deletes pods of an earlier revision that are not ready, so that the StatefulSet creates new ones. The pods get their
+ * full grace period, because two brokers must never use one volume at the same time. Returns the names of the pods.
  */
 export async function replaceStuckPods(
   admin: Hands,

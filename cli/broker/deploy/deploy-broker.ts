@@ -1,4 +1,4 @@
-/** `sealane broker deploy`: the broker on a hub cluster, under an address that the members can reach. */
+/** `sealane broker deploy`: installs the broker in a hub cluster, under an address that members can reach. */
 import { planBroker } from '../../../install/install.ts'
 import {
   BROKER_PORT,
@@ -47,14 +47,16 @@ import { moveBroker, moveRights, refuseMove } from './move-broker.ts'
 import { isBound } from './plan-broker-place.ts'
 import { canMove } from './plan-move.ts'
 
-// Where members reach a broker on a cluster, as its Service and the nodes say it.
+// Determines the addresses at which members reach a broker in a cluster, from its Service and the Nodes.
 
-/** A NodePort is on all nodes; tokens name some of them, so that one may go. */
+/** A NodePort is open on all nodes. Tokens contain the addresses of some of them, so that a node may be removed. */
 const MAX_NODES = 3
 
 const SAY_ADVERTISE = 'say --advertise HOST:PORT, or --service-type NodePort'
 
-/** Of a NodePort any node's address will do; one of a load balancer is waited for. Throws UserError. */
+/**
+ * Any node's address works for a NodePort. For a load balancer this waits until it has an address. Throws UserError.
+ */
 async function findAddress(
   admin: Pick<ClusterAdmin, 'get' | 'list'>,
   values: InstallValues,
@@ -92,7 +94,7 @@ interface ServiceStatus {
   readonly loadBalancer?: { readonly ingress?: readonly { readonly ip?: string; readonly hostname?: string }[] }
 }
 
-/** Those that the world can reach, if there are any; else those of the nodes' own network. */
+/** The ExternalIPs of the nodes if there are any, else their InternalIPs. */
 function nodeAddresses(nodes: readonly ManifestObject[]): readonly string[] {
   const of = (type: string): string[] =>
     nodes.flatMap((node) => {
@@ -105,10 +107,10 @@ function nodeAddresses(nodes: readonly ManifestObject[]): readonly string[] {
 
 export interface DeployBrokerInit {
   readonly chosen: BrokerOptions
-  /** Installs although something is known not to work. */
+  /** Installs in spite of known problems. */
   readonly force: boolean
   readonly dryRun: boolean
-  /** `--context c1`, for the commands that are advised. */
+  /** `--context c1`, for the commands that messages recommend. */
   readonly flags: string
   readonly timeoutMs: number
   readonly clock: Clock
@@ -117,9 +119,7 @@ export interface DeployBrokerInit {
   readonly report: (change: Change) => void
 }
 
-/**
- * Gives the addresses that tokens will carry. Throws UserError; what is known not to work before anything is changed.
- */
+/** Returns the addresses that tokens will contain. Throws UserError; for known problems before anything is changed. */
 export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit): Promise<readonly string[]> {
   const { chosen, dryRun, signal, report, say } = init
   const { namespace } = DEFAULT_VALUES.broker
@@ -155,7 +155,10 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   return found
 }
 
-/** What the broker logs in to etcd with: made for one that is installed with it, and looked at for another. */
+/**
+ * Creates the Secrets for the login to an etcd that is installed with the broker. Checks the Secret for an external
+ * etcd.
+ */
 async function loginSecrets(
   admin: ClusterAdmin,
   values: InstallValues,
@@ -169,7 +172,7 @@ async function loginSecrets(
   return []
 }
 
-/** Of the Secrets that stay as they are. */
+/** The changes of marks on the Secrets that are not created now. */
 function loginMarks(
   admin: ClusterAdmin,
   { before, values, made }: Omit<Changing, 'earlier'> & { readonly made: readonly ManifestObject[] },
@@ -181,7 +184,7 @@ function loginMarks(
   return planSecretMarks(admin, { namespace: values.broker.namespace, names, marks }, signal)
 }
 
-/** The address of the Service is needed for the rest. */
+/** These objects come first, because the rest needs the address of the Service. */
 const isEarly = ({ kind }: ManifestObject): boolean => kind === 'Namespace' || kind === 'Service'
 
 function brokerObjects(values: InstallValues): readonly ManifestObject[] {
@@ -194,7 +197,7 @@ interface Changing {
   readonly values: InstallValues
 }
 
-/** What the database and the volume hold cannot be changed by a flag. Throws UserError. */
+/** Refuses options that would change properties of an existing database or volume. Throws UserError. */
 function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { earlier, before, values }: Changing): void {
   const hasReplicas = earlier.deployment !== undefined || earlier.hasEtcdData
   if (!isBound(earlier.claim) && !hasReplicas) return
@@ -213,7 +216,10 @@ function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { earlier, before, valu
   }
 }
 
-/** Throws UserError; with force they are left out, and the output says so. */
+/**
+ * Refuses arguments of the installed broker that this release does not know. Throws UserError. With `force` the
+ * arguments are left out, and a message says so.
+ */
 function refuseUnknown(
   admin: Pick<ClusterAdmin, 'title'>,
   earlier: InstalledBroker,
@@ -237,7 +243,10 @@ function reportKept(before: InstallValues, values: InstallValues, say: (text: st
   for (const line of changed) say(`  ${line}\n`)
 }
 
-/** A claim that never had a volume, and was made for another class: its class can never be changed. */
+/**
+ * Deletes a claim that never got a volume and has another StorageClass than the requested one, because the StorageClass
+ * of a claim cannot be changed.
+ */
 async function dropUselessClaim(
   admin: ClusterAdmin,
   { earlier: { claim }, values }: Pick<Changing, 'earlier' | 'values'>,

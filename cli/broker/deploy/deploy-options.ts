@@ -1,4 +1,4 @@
-/** What the flags of `sealane broker deploy` say of the broker. Pure. */
+/** The options of `sealane broker deploy` and their effects on the broker's values. Pure. */
 import {
   type BrokerForm,
   ETCD_CLIENT_SECRET,
@@ -20,15 +20,15 @@ import {
   withMarks,
 } from '../../installation/installation.ts'
 
-// What the flags of `sealane broker deploy` say of replicas and of their etcd. Pure.
+// The options of `sealane broker deploy` for replicas and their etcd. Pure.
 
-/** Absent: what is installed keeps its own; else the default. */
+/** If an option is undefined, an installed broker keeps its value, and a new one gets the default. */
 export interface ReplicaOptions {
   readonly replicas?: number
-  /** host:port each. */
+  /** Each as host:port. */
   readonly etcdEndpoints?: readonly string[]
   readonly etcdPrefix?: string
-  /** With a password; without, the broker shows a client certificate. */
+  /** Logs in with a password. If undefined, the broker uses a client certificate. */
   readonly etcdUser?: string
   readonly etcdSecret?: string
   readonly etcdImage?: string
@@ -40,7 +40,7 @@ const DEFAULT_ETCD_PORT = 2379
 const MAX_ENDPOINTS = 16
 const DEFAULT_PREFIX = '/sealane'
 
-/** Throws UserError (exit code 2) for flags that do not belong together. */
+/** Throws UserError (exit code 2) for options that cannot be combined. */
 export function withReplicas(
   values: InstallValues,
   chosen: ReplicaOptions & { readonly storageClass?: string },
@@ -116,7 +116,7 @@ interface ReadEtcdUrl {
   readonly prefix: string
 }
 
-/** Of an URL that the broker takes; what does not fit is left empty. */
+/** Parses a URL that the broker accepts. Parts that cannot be parsed are empty. */
 export function readEtcdUrl(url: string): ReadEtcdUrl {
   const [, user, hosts = '', path = ''] = /^etcd:\/\/(?:([^@/]*)@)?([^@/]+)(\/.*)?$/.exec(url) ?? []
   const endpoints = hosts.split(',').filter((host) => host !== '')
@@ -168,29 +168,29 @@ export function parseEtcdPrefix(text: string): string {
   )
 }
 
-/** Absent: what is installed keeps its own; else the default. */
+/** If an option is undefined, an installed broker keeps its value, and a new one gets the default. */
 export interface BrokerOptions extends ImageOptions, ReplicaOptions, MarkOptions {
   readonly serviceType?: ServiceType
-  /** host:port each; `auto` alone: found out from the Service again. */
+  /** Each as host:port. `auto` alone determines the addresses from the Service again. */
   readonly advertise?: readonly string[]
   readonly clusterset?: string
   readonly storageClass?: string
-  /** Guarded namespaces that may be exported, beside those that may be already. */
+  /** Guarded namespaces that may be exported, in addition to the installed ones. */
   readonly allowNamespace?: readonly string[]
-  /** Whether every cluster that joins waits for an operator. */
+  /** Whether every cluster that joins waits for an operator's approval. */
   readonly approve?: boolean
-  /** Takes the state along to another store, where the command asks for one. */
+  /** Moves the state to another store if the options request one. */
   readonly move?: boolean
-  /** RFC 3339: a state that is empty or old, and was so at this time, is to be served. */
+  /** An RFC 3339 time: the broker may serve a state that is empty or old, and was so at this time. */
   readonly acceptEmpty?: string
 }
 
-/** Where members find the broker, as the Service says it. */
+/** Determines the addresses of the broker from its Service. */
 export const AUTO_ADVERTISE = 'auto'
 
 /**
- * An empty `broker.advertise` is to be found out: that of another type of Service, and its policy, do not count any
- * more.
+ * Applies the options to the values. An empty `broker.advertise` has to be determined from the Service. The addresses
+ * and the traffic policy of another type of Service are dropped.
  */
 export function withOptions(values: InstallValues, chosen: BrokerOptions): InstallValues {
   const { broker } = values
@@ -231,7 +231,7 @@ export function withOptions(values: InstallValues, chosen: BrokerOptions): Insta
   return withMarks(named, chosen)
 }
 
-/** The same command with more words; what is in `more` goes over what was wished. */
+/** The same command with additional words. Flags in `more` override the options. */
 export function deployCommand(flags: string, chosen: BrokerOptions, more: readonly string[]): string {
   const pairs: readonly (readonly [string, string | undefined])[] = [
     ['--service-type', chosen.serviceType],

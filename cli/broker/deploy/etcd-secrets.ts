@@ -1,6 +1,6 @@
 /**
- * The certificates of the etcd that is installed with the broker: made once, issued anew when half of their time is
- * over. The key of their authority is in a Secret that no pod mounts.
+ * The certificates of the etcd that is installed with the broker. They are created once, and issued again when half of
+ * their validity is over. The authority's key is in a Secret that no pod mounts.
  */
 import {
   ETCD_CLIENT_SECRET,
@@ -32,7 +32,7 @@ interface Init {
 
 type Admin = Pick<ClusterAdmin, 'get' | 'title'>
 
-/** Those that are to be applied. Throws UserError where what is there cannot be read. */
+/** The Secrets to apply. Throws UserError if an existing Secret cannot be read. */
 export async function etcdSecrets(admin: Admin, init: Init, signal: AbortSignal): Promise<readonly ManifestObject[]> {
   const { namespace, nowMs } = init
   const read = (name: string) => readSecret(admin, { namespace, name }, signal)
@@ -41,7 +41,8 @@ export async function etcdSecrets(admin: Admin, init: Init, signal: AbortSignal)
     await read(ETCD_SERVER_SECRET),
     await read(ETCD_CLIENT_SECRET),
   ]
-  // Somebody else's, such as cert-manager's: it has them in its hands.
+  // Without the Secret of the authority, the other two belong to another issuer, such as cert-manager, which renews
+  // them.
   if (kept === undefined && server !== undefined && client !== undefined) return []
   if (kept === undefined && (server ?? client) !== undefined) {
     const [there, missing] =
@@ -72,7 +73,7 @@ export async function etcdSecrets(admin: Admin, init: Init, signal: AbortSignal)
   return made
 }
 
-/** A Secret with what the broker needs to log in to an etcd that was given. Throws UserError. */
+/** Checks the Secret that the broker uses to log in to an external etcd. Throws UserError. */
 export async function requireEtcdLogin(
   admin: Admin,
   { namespace, name, login }: { readonly namespace: string; readonly name: string; readonly login: string },
@@ -108,7 +109,7 @@ function authorityOf(data: Readonly<Record<string, string>>, place: string): Ide
     const [certificate] = certificatesFromPem(data['ca.crt'] ?? '')
     if (certificate !== undefined) return { certificate, key: keyFromPem(data['ca.key'] ?? '') }
   } catch {
-    // Said below.
+    // The error is thrown below.
   }
   throw new UserError(`${place}: expected ca.crt and ca.key in PEM`, { hint: 'nothing was changed' })
 }

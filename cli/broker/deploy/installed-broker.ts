@@ -1,4 +1,4 @@
-/** A broker that is installed already, wherever it came from: its settings stay until a flag names others. */
+/** Reads the settings of an installed broker, whatever tool installed it. They stay until an option changes them. */
 import { ETCD_LOGIN_VOLUME, EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../install/install.ts'
 import {
   BROKER_CLAIM,
@@ -17,9 +17,9 @@ import {
 import type { ClusterAdmin } from '../../context/context.ts'
 import { hasOpenMetrics, imageValues, readMarks, upgradedImage } from '../../installation/installation.ts'
 
-// The arguments that an installed broker is started with, by whatever they were written. Pure.
+// Parses the arguments of an installed broker, however they are written. Pure.
 
-/** What `sealane broker serve` of this release takes; each has a value, but for those of ALONE. */
+/** The flags of `sealane broker serve` in this release. Each takes a value, except that those in ALONE may omit it. */
 export const SERVE_FLAGS: readonly string[] = [
   '--state',
   '--listen',
@@ -53,13 +53,13 @@ export const SERVE_FLAGS: readonly string[] = [
   '--log-level',
 ]
 
-/** What a flag says where it stands alone. */
+/** The value of a flag that is given without one. */
 const ALONE: Readonly<Record<string, string>> = { '--approve': 'yes' }
 
 interface ServeArgs {
-  /** `--flag=value`, in their order. */
+  /** `--flag=value` each, in their order. */
   readonly known: readonly string[]
-  /** What this release does not know, as it was written. */
+  /** The arguments that this release does not know, as they are written. */
   readonly unknown: readonly string[]
 }
 
@@ -83,18 +83,18 @@ function readServeArgs(args: readonly string[]): ServeArgs {
   return { known, unknown }
 }
 
-/** What is said for one flag, in its order. */
+/** All values of one flag, in their order. */
 function saidFor({ known }: ServeArgs, flag: string): readonly string[] {
   return known.filter((one) => one.startsWith(`${flag}=`)).map((one) => one.slice(flag.length + 1))
 }
 
-/** As they are in the cluster; undefined where there is none. */
+/** The objects of the installed broker. Undefined if they do not exist. */
 export interface InstalledBroker {
-  /** Of one broker with a volume of its own. */
+  /** The workload of a single broker with a volume of its own. */
   readonly statefulSet: ManifestObject | undefined
-  /** Of replicas. */
+  /** The workload of replicas. */
   readonly deployment: ManifestObject | undefined
-  /** The StatefulSet of the etcd beside them; where that is gone, whether its data is there. */
+  /** The StatefulSet of the etcd that was installed with the broker. */
   readonly etcd: ManifestObject | undefined
   readonly hasEtcdData: boolean
   readonly service: ManifestObject | undefined
@@ -125,12 +125,12 @@ export async function installedBroker(
   }
 }
 
-/** There is something whose settings are to be kept. */
+/** True if there are settings to keep. */
 export function isInstalled({ service, ...earlier }: InstalledBroker): boolean {
   return service !== undefined || hasState(earlier)
 }
 
-/** There is a state, or may be one, that a broker in another form would not have. */
+/** True if there is, or may be, a state that a broker of another form would not use. */
 export function hasState(earlier: Omit<InstalledBroker, 'service' | 'networkPolicy'>): boolean {
   const { statefulSet, deployment, etcd, claim, hasEtcdData } = earlier
   return (statefulSet ?? deployment ?? etcd ?? claim) !== undefined || hasEtcdData
@@ -157,8 +157,8 @@ interface ContainerSpec {
 }
 
 /**
- * `values` with all that the objects say in their place; what they do not say stays. Without a StatefulSet nothing is
- * advertised yet: `broker.advertise` is empty then. Pure.
+ * `values` with the settings of the installed objects. Settings that the objects do not determine keep their values.
+ * Without a workload `broker.advertise` is empty, because nothing is advertised yet. Pure.
  */
 export function keepInstalled(values: InstallValues, earlier: InstalledBroker): InstallValues {
   const { broker } = values
@@ -197,22 +197,25 @@ function keptMarks({ statefulSet, deployment, etcd, service, claim, networkPolic
   return readMarks(all.filter((object) => object !== undefined))
 }
 
-/** Where it is not there it was switched off, unless the broker is of an earlier release, which had none. */
+/** A missing NetworkPolicy was turned off by a user, unless the broker is of an earlier release, which had none. */
 function keptPolicies(earlier: InstalledBroker, image: string | undefined): boolean {
   const { networkPolicy } = earlier
   if (workloadOf(earlier) === undefined || networkPolicy !== undefined) return true
   return image !== undefined && upgradedImage(image, formatImageName(DEFAULT_VALUES.image)) !== undefined
 }
 
-/** Arguments that this release does not know, as they were written: with them its broker would not start. Pure. */
+/**
+ * Arguments that this release does not know, as they are written. A broker of this release would not start with them.
+ * Pure.
+ */
 export function unknownArgs(earlier: InstalledBroker): readonly string[] {
   return readServeArgs(containerOf(workloadOf(earlier))?.args ?? []).unknown
 }
 
-/** Values of their own have these; the last was said for once. */
+/** These flags have values of their own. The last flag is only valid for one deploy. */
 const OWN_VALUES = ['--advertise', '--clusterset', '--log-level', '--accept-empty']
 
-/** What no other value says. */
+/** Keeps the arguments that no other value produces. */
 function withExtraArgs(values: InstallValues, known: readonly string[]): InstallValues {
   const workload = planBroker({ ...values, broker: { ...values.broker, extraArgs: [] } })
     .flatMap(({ objects }) => objects)
@@ -228,13 +231,18 @@ function containerOf(workload: ManifestObject | undefined): ContainerSpec | unde
   return podOf(workload)?.containers?.find(({ name }) => name === 'broker')
 }
 
-/** An image of an earlier release, of whatever repository, moves to that of this release; any other stays. Pure. */
+/**
+ * Replaces the image of an earlier release, in any repository, by that of this release. Keeps any other image. Pure.
+ */
 export function withThisRelease(kept: InstallValues): InstallValues {
   const image = upgradedImage(formatImageName(kept.image), formatImageName(DEFAULT_VALUES.image))
   return image === undefined ? kept : imageValues(kept, image, kept.image.pullPolicy)
 }
 
-/** `--store` of the broker that a workload runs; undefined: it has a volume of its own, or is none. Pure. */
+/**
+ * The value of `--store` of the broker in this workload. Undefined if the broker has a volume of its own, or if there
+ * is no broker. Pure.
+ */
 export function storeUrlOf(workload: ManifestObject | undefined): string | undefined {
   return saidFor(readServeArgs(containerOf(workload)?.args ?? []), '--store').at(-1)
 }
@@ -244,7 +252,10 @@ function podOf(workload: ManifestObject | undefined): PodSpec | undefined {
   return spec?.template?.spec
 }
 
-/** Annotations are the cloud's and other owners': server-side apply leaves them alone. */
+/**
+ * Annotations are not read, because they belong to the cloud provider and other owners. Server-side apply does not
+ * change them.
+ */
 function keptService(
   service: InstallValues['broker']['service'],
   found: ManifestObject | undefined,
@@ -271,7 +282,7 @@ function keptStorage(
   return { size: resources?.requests?.storage ?? storage.size, storageClassName }
 }
 
-/** Data that an uninstall left is gone on with. */
+/** Continues to use the data that an uninstall has left. */
 function keptStore(
   { etcd, replicas }: InstallValues['broker'],
   { statefulSet, deployment, hasEtcdData, claim, etcd: included }: InstalledBroker,
@@ -310,7 +321,7 @@ function keptEtcd(
   }
 }
 
-/** `image.tag: 0.1.0 → 0.2.0`, one line each, in the order of the values; what is kept is not named. Pure. */
+/** `image.tag: 0.1.0 → 0.2.0`, one line each, in the order of the values. Unchanged values are left out. Pure. */
 export function changedValues(before: InstallValues, after: InstallValues): readonly string[] {
   const was = new Map(leaves('', before))
   const is = new Map(leaves('', after))

@@ -1,6 +1,7 @@
 /**
- * Moves the state of a broker on a cluster between its volume and an etcd, while no broker runs. Broken off anywhere, the
- * same command goes on: what was there before is removed last, and a store that was moved says so.
+ * Moves the state of a broker in a cluster between its volume and an etcd while no broker runs. If the move is
+ * interrupted, the same command continues: the old objects are removed last, and a store that was moved is marked as
+ * such.
  */
 import { planBroker, planEtcd } from '../../../install/install.ts'
 import {
@@ -27,7 +28,7 @@ import { readEtcdUrl } from './deploy-options.ts'
 import { MOVE_POD, type MoveInit, canMove, planMovePod } from './plan-move.ts'
 
 export interface MoveBrokerInit extends MoveInit {
-  /** Secrets that the new form needs. */
+  /** The Secrets that the new form needs. */
   readonly secrets: readonly ManifestObject[]
   readonly timeoutMs: number
   readonly clock: Clock
@@ -37,15 +38,15 @@ export interface MoveBrokerInit extends MoveInit {
 }
 
 const SAME_AGAIN = 'the same command goes on where this one ended'
-/** Of a replica that was killed etcd forgets the session after 15 seconds. */
+/** The error of a store that another broker still holds. etcd ends the session of a killed replica after 15 seconds. */
 const SERVED = /reason: StateLocked$/
 const MAX_ATTEMPTS = 12
 const PAUSE_MS = 3000
 const STILL_SERVED = 'the state was not moved: a broker serves it still, and it is none that was installed here'
-/** What is copied takes its time. */
+/** The minimum time limit for copying the state. */
 const COPY_MS = 15 * 60_000
 
-/** Beside those that installing takes. */
+/** The rights that a move needs in addition to those of an installation. */
 export function moveRights(namespace: string): readonly Right[] {
   const rights = [
     ...['create', 'delete'].map((verb) => ({ verb, group: '', resource: 'pods' })),
@@ -54,7 +55,7 @@ export function moveRights(namespace: string): readonly Right[] {
   return rights.map((right) => ({ ...right, namespace }))
 }
 
-/** Throws UserError. Afterwards the objects of the form before are gone, but for volumes and Secrets. */
+/** Throws UserError. Afterwards the objects of the old form are removed, except for volumes and Secrets. */
 export async function moveBroker(admin: ClusterAdmin, init: MoveBrokerInit): Promise<void> {
   const { before, values, say, signal } = init
   await prepareTarget(admin, init)
@@ -72,11 +73,14 @@ export async function moveBroker(admin: ClusterAdmin, init: MoveBrokerInit): Pro
   }
 }
 
-/** False: a broker has served it until a moment ago, as far as the store knows. Throws UserError where it is not moved. */
+/**
+ * False if, according to the store, a broker has served it until a moment ago. Throws UserError if the state is not
+ * moved.
+ */
 async function moveState(admin: ClusterAdmin, init: MoveBrokerInit): Promise<boolean> {
   const { say, signal } = init
   const pod = planMovePod(init)
-  // One of an attempt before, whose end nobody saw.
+  // An interrupted attempt may have left its pod.
   await removeAndWait(admin, pod, init)
   say(`  moving    the state, by ${titleOf(refOf(pod))}\n`)
   await admin.create(pod, { dryRun: false }, signal)
@@ -97,7 +101,7 @@ async function moveState(admin: ClusterAdmin, init: MoveBrokerInit): Promise<boo
 
 const isWorkload = (kind: string): boolean => kind === 'StatefulSet' || kind === 'Deployment'
 
-/** The etcd runs, or the volume is claimed, before anything stops. */
+/** Before any broker stops, the new etcd has to run, or the new volume has to be claimed. */
 async function prepareTarget(admin: ClusterAdmin, init: MoveBrokerInit): Promise<void> {
   const { values, secrets, signal, report } = init
   const context = { admin, dryRun: false, signal, report }
@@ -165,8 +169,8 @@ async function removeAndWait(admin: ClusterAdmin, pod: ManifestObject, init: Mov
   await waitUntil(look, { ...init, what: 'the pod of the move to go', hint: SAME_AGAIN })
 }
 
-// The state of a broker is in one store. A command that names another one would start with nothing, and every member
-// would be a stranger: it is refused, and the command named that takes the state along. Pure.
+// The state of a broker is in one store. With another store the broker would start empty and know no member. So a
+// command that asks for another store is refused, and the message names the command that moves the state. Pure.
 
 const WORDS: Readonly<Record<BrokerForm, string>> = {
   own: 'one broker, with its state in a volume of its own',
@@ -177,13 +181,13 @@ const WORDS: Readonly<Record<BrokerForm, string>> = {
 const ALONG = 'to take the state along, which stops the broker for a minute: the same command with --move'
 
 interface RefuseMoveInit {
-  /** Of the cluster, for people. */
+  /** The title of the cluster, for people. */
   readonly title: string
   readonly before: InstallValues
   readonly values: InstallValues
 }
 
-/** To be called where something is installed, or its data is there. Throws UserError. */
+/** Call this if a broker is installed or its data exists. Throws UserError. */
 export function refuseMove({ title, before, values }: RefuseMoveInit): void {
   const [was, is] = [formOf(before), formOf(values)]
   if (was === is && (was !== 'given' || isSameStore(before, values))) return
@@ -202,12 +206,12 @@ export function refuseMove({ title, before, values }: RefuseMoveInit): void {
   )
 }
 
-/** As `broker migrate` takes it. */
+/** The store as an argument of `broker migrate`. */
 function storeOf(values: InstallValues): string {
   return values.broker.store === 'sqlite' ? 'sqlite' : values.broker.etcd.url
 }
 
-/** Members of an etcd are replaced one by one, so that two lists of the same one have a member in common. */
+/** Members of an etcd are replaced one by one, so two endpoint lists of the same etcd have a member in common. */
 function isSameStore(before: InstallValues, values: InstallValues): boolean {
   const [was, is] = [readEtcdUrl(before.broker.etcd.url), readEtcdUrl(values.broker.etcd.url)]
   return was.prefix === is.prefix && is.endpoints.some((one) => was.endpoints.includes(one))

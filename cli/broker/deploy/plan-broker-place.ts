@@ -1,6 +1,6 @@
 /**
- * What a cluster lacks for a broker to be installed as it was asked for, and the flags that help: from objects that
- * were read, so that nothing waits for what can never come. Pure.
+ * Determines from existing objects what a cluster lacks to run a broker with the given options, and which flags help.
+ * So the command does not wait for something that never happens. Pure.
  */
 import {
   BROKER_CLAIM,
@@ -12,19 +12,22 @@ import {
 } from '../../../install/values/values.ts'
 import { parseQuantity } from '../../installation/installation.ts'
 
-/** Something that prevents the deployment. */
+/** A condition that prevents the deployment. */
 export interface Gap {
   /** `no load balancer: …` */
   readonly what: string
-  /** Words of the command line that get past it. */
+  /** Command-line words that avoid the problem. */
   readonly flags: readonly string[]
 }
 
-/** Lists that this user may not read are undefined: then nothing is known, and nothing is said to be missing. */
+/**
+ * A list is undefined if this user may not read it. Then nothing is known about its objects, and none of them counts as
+ * missing.
+ */
 export interface BrokerWorld {
   readonly services: readonly ManifestObject[] | undefined
   readonly nodes: readonly ManifestObject[] | undefined
-  /** Objects from which load balancers get their addresses. */
+  /** The objects from which load balancers allocate addresses. */
   readonly addressPools: readonly ManifestObject[] | undefined
   readonly workloads: readonly ManifestObject[] | undefined
   readonly storageClasses: readonly ManifestObject[] | undefined
@@ -32,7 +35,7 @@ export interface BrokerWorld {
   readonly claim: ManifestObject | undefined
 }
 
-/** Schemes of `spec.providerID` of clouds whose controller gives addresses to Services. */
+/** The `spec.providerID` schemes of clouds whose controller assigns addresses to Services. */
 const CLOUDS: ReadonlySet<string> = new Set(
   'aws gce azure openstack digitalocean hcloud linode vultr scaleway exoscale ibm oci civo upcloud qcloud ovhcloud'.split(
     ' ',
@@ -40,7 +43,7 @@ const CLOUDS: ReadonlySet<string> = new Set(
 )
 const IMPLEMENTATIONS = /(metallb|kube-vip-cloud-provider|cloud-controller-manager|purelb|openelb|loxilb|svclb)/
 
-/** What seems to give addresses to Services of type LoadBalancer; undefined when nothing does. */
+/** A sign that Services of type LoadBalancer get addresses in this cluster. Undefined if there is none. */
 export function loadBalancerSign(world: BrokerWorld): string | undefined {
   const { services, nodes, addressPools, workloads } = world
   if (services === undefined && nodes === undefined) return 'not known'
@@ -56,7 +59,7 @@ export function loadBalancerSign(world: BrokerWorld): string | undefined {
 
 const isMetalLb = (namespace: string | undefined): boolean => namespace?.startsWith('metallb') === true
 
-/** The address of the first, where a Service of type LoadBalancer has one. */
+/** True if the object is a Service of type LoadBalancer with an address. */
 export function hasIngress({ spec, status }: ManifestObject): boolean {
   const { type } = (spec ?? {}) as { readonly type?: string }
   const { loadBalancer } = (status ?? {}) as { readonly loadBalancer?: { readonly ingress?: readonly unknown[] } }
@@ -66,14 +69,14 @@ export function hasIngress({ spec, status }: ManifestObject): boolean {
 function cloudOf({ spec, metadata }: ManifestObject): string | undefined {
   const { providerID = '' } = (spec ?? {}) as { readonly providerID?: string }
   const [scheme = ''] = providerID.split(':')
-  // K3s has a load balancer of its own, unless its server was started without it.
+  // K3s has a load balancer of its own, unless its server was started with it disabled.
   if (scheme === 'k3s') {
     return metadata.annotations?.['k3s.io/node-args']?.includes('servicelb') === true ? undefined : 'k3s'
   }
   return CLOUDS.has(scheme) ? scheme : undefined
 }
 
-/** `asked`: whether a flag named the type, so that an address is waited for all the same. */
+/** `asked` is true if a flag set the type of the Service. Then the command waits for an address in any case. */
 export function addressGap(values: InstallValues, world: BrokerWorld, asked: boolean): Gap | undefined {
   const { service, advertise } = values.broker
   if (asked || service.type !== 'LoadBalancer' || advertise.length > 0) return undefined
@@ -94,20 +97,20 @@ interface VolumeSpec {
 }
 
 interface Claims {
-  /** Of the first. */
+  /** The name of the first claim. */
   readonly name: string
   readonly count: number
   readonly storage: InstallValues['broker']['storage']
 }
 
-/** Of the broker, or of the etcd that is installed with it; undefined: there are none. */
+/** The claims of the broker, or of the etcd that is installed with it. Undefined if there are none. */
 export function claimsOf({ broker, etcd }: InstallValues): Claims | undefined {
   if (broker.store === 'sqlite') return { name: BROKER_CLAIM, count: 1, storage: broker.storage }
   if (!etcd.enabled) return undefined
   return { name: `${ETCD_VOLUME}-${objectName('etcd')}-0`, count: ETCD_MEMBERS, storage: etcd.storage }
 }
 
-/** A claim that has its volume needs nothing. */
+/** Undefined if the claim is bound already, or if it can get a volume. */
 export function volumeGap(values: InstallValues, world: BrokerWorld): Gap | undefined {
   const { storageClasses, volumes, claim } = world
   const claims = claimsOf(values)

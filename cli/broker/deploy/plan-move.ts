@@ -1,6 +1,6 @@
 /**
- * The pod that moves the state of a broker on a cluster between its volume and an etcd: `sealane broker migrate`, with
- * what either form of the broker has at hand. Pure.
+ * Plans the pod that moves the state of a broker in a cluster between its volume and an etcd. It runs `sealane broker
+ * migrate` with the volumes and Secrets of both forms of the broker. Pure.
  */
 import { ETCD_LOGIN_VOLUME, planBroker } from '../../../install/install.ts'
 import { type InstallValues, type ManifestObject, formOf } from '../../../install/values/values.ts'
@@ -32,16 +32,16 @@ export interface MoveInit {
   readonly values: InstallValues
 }
 
-/** Whether the state can be taken along: between a volume and an etcd, in either direction. */
+/** True if the state can be moved: between a volume and an etcd, in either direction. */
 export function canMove({ before, values }: MoveInit): boolean {
   return (formOf(before) === 'own') !== (formOf(values) === 'own')
 }
 
-/** To be called where canMove() says so. */
+/** Call this only if canMove() is true. */
 export function planMovePod({ before, values }: MoveInit): ManifestObject {
   const toEtcd = formOf(before) === 'own'
   const [own, shared] = toEtcd ? [before, values] : [values, before]
-  // What runs is the image that was asked for, whatever ran before.
+  // The pod runs the requested image, whatever image ran before.
   const template = templateOf({ ...own, image: values.image, imagePullSecrets: values.imagePullSecrets }, 'StatefulSet')
   const { spec: etcd } = templateOf(shared, 'Deployment')
   const [container, ...others] = template.spec.containers
@@ -62,7 +62,8 @@ export function planMovePod({ before, values }: MoveInit): ManifestObject {
       containers: [
         {
           ...{ name, image, imagePullPolicy, env, resources, securityContext },
-          // Its labels are a broker's, whom etcd lets in; the Service must not send members here.
+          // The pod has the labels of a broker, so that the NetworkPolicy of etcd admits it. The readiness probe fails,
+          // so that the Service does not send members to it.
           readinessProbe,
           terminationMessagePolicy: 'FallbackToLogsOnError',
           args: [

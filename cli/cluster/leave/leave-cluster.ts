@@ -1,7 +1,7 @@
 /**
- * `sealane leave --context`: the agent tells the broker and takes out what it mirrored, every node takes Sealane out of
- * its kernel, and then the installation goes. What is broken is named; `--force` mends what it can, and goes past the
- * rest.
+ * `sealane leave --context`: the agent reports the leave to the broker and removes what it mirrored, every node removes
+ * Sealane from its kernel, and then the installation is deleted. Broken parts are named. `--force` repairs those that
+ * can be repaired and skips the rest.
  */
 import { planMember } from '../../../install/install.ts'
 import { DEFAULT_VALUES, type InstallValues, objectName } from '../../../install/values/values.ts'
@@ -32,7 +32,7 @@ import { type LeaveClusterInit, removeInstallation, step } from './remove-instal
 
 export const MEMBERSHIP: ObjectRef = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
 
-/** Gives the id that the cluster had; undefined when it was no member. Throws UserError. */
+/** Returns the id that the cluster had. Undefined if it was not a member. Throws UserError. */
 export async function leaveCluster(
   admin: ClusterAdmin,
   discovery: Discovery,
@@ -55,7 +55,10 @@ export async function leaveCluster(
   return (membership?.['spec'] as { clusterId?: string } | undefined)?.clusterId
 }
 
-/** A join that waits for an operator's approval. Where the broker is not reached from here, it ends with its token. */
+/**
+ * Withdraws a join that waits for an operator's approval. If the broker is unreachable from here, the request ends with
+ * its token.
+ */
 async function takeBackJoin(secret: SecretAccess, { clock, signal, say }: LeaveClusterInit): Promise<void> {
   const content = await secret.read()
   const token = content?.data[TOKEN_PART]
@@ -73,13 +76,16 @@ async function takeBackJoin(secret: SecretAccess, { clock, signal, say }: LeaveC
   }
 }
 
-/** Token and key say which request is meant. */
+/** Only token and key identify the request; the other fields are placeholders. */
 const WITHDRAWN = {
   cluster: 'withdrawn' as ClusterId,
   facts: { podCIDRs: [], serviceCIDRs: [], labels: {}, version: sealaneVersion() },
 }
 
-/** Without the Membership no agent leaves: the broker goes on knowing this cluster. */
+/**
+ * Without the Membership the agent does not report the leave, so the broker keeps this cluster as a member. Prints how
+ * to evict it.
+ */
 async function reportForgotten(admin: ClusterAdmin, { signal, say }: LeaveClusterInit): Promise<void> {
   const identity = await secretIdentity(identitySecret(admin, SYSTEM_NAMESPACE, signal))
     .read()
@@ -98,7 +104,7 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
   const what = 'every node to take Sealane out of its kernel'
   let clean = await step(init, what, nodes)
   if (!clean) {
-    // A part that cannot clean up by itself is started anew, with an image that runs elsewhere here.
+    // The parts that cannot clean up are applied again, with an image that runs elsewhere in this cluster.
     await mendNodeParts(admin, init)
     clean = await step(init, what, nodes)
   }
@@ -107,13 +113,16 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
   else say(`Sealane stays in the kernel until the node is restarted: ${left.what}\n`)
 }
 
-/** Before anything is taken away, but with --force. Where the broker is not told in time, all stays as it was. */
+/**
+ * Reports the leave to the broker before anything is removed, except with --force. If the report does not reach the
+ * broker in time, everything stays as it was.
+ */
 async function reportFirst(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
   const { signal, force } = init
   const wait = (): Promise<boolean> =>
     step(init, 'the broker to be told that this cluster leaves', () => unreported(admin, signal), UNHEARD)
   if (force || (await phaseOf(admin, signal)) === 'leaving') {
-    // Taken back where an earlier attempt said it.
+    // Without --force this clears the annotation of an earlier attempt with --force.
     const annotations = { [LEAVE_UNREPORTED_ANNOTATION]: force ? 'true' : null }
     await admin.merge(MEMBERSHIP, { metadata: { annotations }, spec: { phase: 'leaving' } }, signal)
     await wait()
@@ -130,15 +139,15 @@ async function reportFirst(admin: ClusterAdmin, init: LeaveClusterInit): Promise
 }
 
 /**
- * Also when it is stopped by hand: the agent would go on, and find the broker some day. True: the broker was told at the
- * last moment, and there is no way back.
+ * Withdraws the request to leave, also after an interrupt. Otherwise the agent would continue and eventually reach the
+ * broker. True if the report reached the broker at the last moment, so that the leave cannot be undone.
  */
 async function takeBackRequest(admin: ClusterAdmin, { signal, clock, say }: LeaveClusterInit): Promise<boolean> {
   const late = AbortSignal.timeout(UNDER_WAY_MS + 2 * TAKE_BACK_MS)
   try {
     await requestLeave(admin, 'withdrawn', late)
     const hasLeft = async (): Promise<boolean> => (await phaseOf(admin, late)) === 'leaving'
-    // A call to the broker may be under way: what comes of it is known when its time is over.
+    // A call of the agent to the broker may be in progress. Its result is known after its time limit.
     const end = clock.monotonic() + (signal.aborted ? 0 : UNDER_WAY_MS)
     while (!(await hasLeft()) && clock.monotonic() < end) await clock.sleep(500, late)
     if (await hasLeft()) return true
@@ -153,13 +162,13 @@ async function takeBackRequest(admin: ClusterAdmin, { signal, clock, say }: Leav
   return false
 }
 
-/** One call of the agent to the broker, and its write after it. */
+/** The time limit of one call of the agent to the broker, and of its write after that. */
 const UNDER_WAY_MS = LEAVE_TIMEOUT_MS + 2000
 const UNHEARD =
   'mend it and run this again, or go past it with --force; an agent of an earlier release does not hear of it: ' +
   'run sealane join first, which brings the new one'
 
-/** To take back a request, also for a user who does not want to wait any more. */
+/** The time to withdraw a request, which also a user who interrupts the command waits for. */
 const TAKE_BACK_MS = 5000
 
 async function requestLeave(
@@ -176,7 +185,10 @@ async function phaseOf(admin: ClusterAdmin, signal: AbortSignal): Promise<string
   return (membership?.['spec'] as { phase?: string } | undefined)?.phase
 }
 
-/** Only the agent has the identity; it is gone when the agent has told the broker, or gives up. */
+/**
+ * Only the agent has the identity. It deletes the identity when it has reported the leave to the broker, or when it
+ * gives up.
+ */
 async function unreported(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
   const secret = identitySecret(admin, SYSTEM_NAMESPACE, signal)
   const isGone = (await secretIdentity(secret).read()) === undefined
@@ -185,7 +197,7 @@ async function unreported(admin: ClusterAdmin, signal: AbortSignal): Promise<Mis
   return { what: 'agent', why: joinProblem(await secret.read(), '')?.text ?? trouble?.why }
 }
 
-/** A node that has cleaned up removes its own objects; one that is no more never will. */
+/** A node that has cleaned up deletes its own objects. Objects of Nodes that no longer exist are ignored. */
 export async function nodesLeft(admin: Pick<ClusterAdmin, 'list'>, signal: AbortSignal): Promise<Missing | undefined> {
   let present: ReadonlySet<string> | undefined
   for (const [kind, part] of [
@@ -203,20 +215,21 @@ export async function nodesLeft(admin: Pick<ClusterAdmin, 'list'>, signal: Abort
   return undefined
 }
 
-// A leave that did not end, as the next join finds it: taken back while the broker has not been told, else finished.
+// A leave that did not complete, as the next join finds it. The join undoes it if the broker has not got the report,
+// and completes it otherwise.
 
 interface MendLeaveInit extends LeaveClusterInit {
   readonly token: string | undefined
   readonly dryRun: boolean
-  /** `--context c1`, for the commands that are advised. */
+  /** `--context c1`, for the commands that messages recommend. */
   readonly flags: string
-  /** Where Sealane is installed. */
+  /** The namespace of the installation. */
   readonly namespace: string
 }
 
 const NONE = { [LEAVE_REQUESTED_ANNOTATION]: null, [LEAVE_UNREPORTED_ANNOTATION]: null }
 
-/** Throws UserError where this cluster has left, and no token is given to join with. */
+/** Throws UserError if this cluster has left and no token is given to join with. */
 export async function mendBrokenLeave(
   { admin, dynamic }: { readonly admin: ClusterAdmin; readonly dynamic: Lookable },
   init: MendLeaveInit,
@@ -233,11 +246,11 @@ export async function mendBrokenLeave(
     say('a leave that did not reach the broker is taken back\n')
     if (dryRun) return
     await admin.merge(MEMBERSHIP, { metadata: { annotations: NONE }, spec: { phase: 'joined' } }, signal)
-    // The agent noted what stood in the way of leaving.
+    // Removes the note of the agent about why it could not leave.
     await identity.problem(undefined)
     return
   }
-  // Every part takes itself out: what is installed now would go with it.
+  // The parts remove themselves, and whatever is installed now would be removed with them.
   if (token === undefined) {
     throw new UserError(`${admin.title} has left its clusterset: its parts take themselves out`, {
       hint: `finish that: sealane leave ${flags}; or join anew with a token: sealane join ${flags} --token-file FILE`,
@@ -253,8 +266,8 @@ interface PodShape {
 }
 
 /**
- * For `leave --force`: parts on nodes that cannot run, and so cannot clean up, are put back as they were installed,
- * with an image that is known to run in this cluster. They find that the cluster leaves, and take themselves out.
+ * For `leave --force`: applies the node parts whose pods cannot run, and so cannot clean up, with an image that is
+ * known to run in this cluster. The new pods detect that the cluster leaves, and remove themselves.
  */
 async function mendNodeParts(admin: ClusterAdmin, { signal, say }: LeaveClusterInit): Promise<void> {
   const values = await runningImage(admin, signal)
@@ -268,7 +281,7 @@ async function mendNodeParts(admin: ClusterAdmin, { signal, say }: LeaveClusterI
   }
 }
 
-/** That of a pod of ours that is ready; else the one that would be installed now. */
+/** The image of a pod of Sealane that is ready, else the image that a join would install now. */
 async function runningImage(admin: ClusterAdmin, signal: AbortSignal): Promise<InstallValues> {
   const scope = { namespace: SYSTEM_NAMESPACE, labelSelector: 'app.kubernetes.io/name=sealane' }
   const pods = (await admin.list('v1', 'Pod', scope, signal)) as unknown as PodShape[]

@@ -1,4 +1,7 @@
-/** What leave and uninstall would take out of a cluster, whom that cuts off, and what has to be said first. Pure. */
+/**
+ * Plans what leave and uninstall remove from a cluster, which clusters lose their connections, and what the user is
+ * told first. Pure.
+ */
 import { BROKER_CLAIM, DEFAULT_VALUES, objectName } from '../../../install/values/values.ts'
 
 export interface RemovalFacts {
@@ -6,30 +9,33 @@ export interface RemovalFacts {
   readonly title: string
   /** `--context c1` */
   readonly flags: string
-  /** Without Kubernetes. */
+  /** A plain site without Kubernetes. */
   readonly site: boolean
-  /** Undefined: no Membership, so the broker need not know. */
+  /** Undefined if there is no Membership, so that the broker need not be told. */
   readonly member: { readonly id: string; readonly clusterset: string; readonly leaving: boolean } | undefined
-  /** What is installed of a member: `Namespace sealane-system`. */
+  /** The objects of a member's installation: `Namespace sealane-system`. */
   readonly parts: readonly string[]
-  /** Ids of the other clusters. */
+  /** The ids of the other clusters. */
   readonly others: readonly string[]
-  /** namespace/name of what this cluster exports. */
+  /** namespace/name of the exported Services of this cluster. */
   readonly exports: readonly string[]
-  /** Services of other clusters that are imported here. */
+  /** The number of Services of other clusters that are imported here. */
   readonly imports: number
-  /** Nodes with something of Sealane in their kernel. */
+  /** The Nodes that have objects of Sealane in their kernel. */
   readonly nodes: readonly string[]
-  /** Undefined: there is none. */
+  /** Undefined if there is no broker. */
   readonly broker: BrokerFacts | undefined
 }
 
 export interface BrokerFacts {
-  /** Who belongs to the clusterset; undefined where nobody asks, and while its volume and address alone are left. */
+  /**
+   * The members of the clusterset. Undefined if they are not needed, and if only the broker's volume and address are
+   * left.
+   */
   readonly members: readonly BrokerMember[] | { readonly unknown: string } | undefined
-  /** PersistentVolumeClaims with its data: its own, or those of the etcd beside it. */
+  /** The PersistentVolumeClaims with its data: its own, or those of the etcd installed with it. */
   readonly claims: readonly string[]
-  /** URL of an etcd of somebody else's that has its data. */
+  /** The URL of an external etcd with its data. */
   readonly etcd?: string
 }
 
@@ -47,17 +53,17 @@ export interface RemovalOptions {
 }
 
 export interface RemovalPlan {
-  /** For people, one line each; empty: there is nothing of Sealane to remove. */
+  /** One line each, for people. Empty if there is nothing of Sealane to remove. */
   readonly lines: readonly string[]
-  /** Members that are put out before the broker goes. */
+  /** The members that are evicted before the broker is removed. */
   readonly evicts: readonly string[]
-  /** Why it must not be done like this, and what to type instead. */
+  /** The reason why these options are refused, and what to type instead. Undefined if they are accepted. */
   readonly refusal: { readonly message: string; readonly hint: string } | undefined
-  /** The same command, with --yes. */
+  /** The same command with --yes. */
   readonly command: string
 }
 
-/** Names that are printed before only the number of the others is. */
+/** The maximum number of names that are printed; the rest is counted. */
 const MAX_NAMED = 5
 const SERVICE = `Service ${DEFAULT_VALUES.broker.namespace}/${objectName('broker')}`
 
@@ -92,13 +98,13 @@ function stayLines({ site }: RemovalFacts, broker: BrokerFacts | undefined, chos
   ]
 }
 
-/** What names the places with the broker's data: `PersistentVolumeClaim sealane-broker/sealane-broker-data`. */
+/** The objects that store the broker's data: `PersistentVolumeClaim sealane-broker/sealane-broker-data`. */
 export function claimsText(claims: readonly string[]): string {
   const names = claims.map((name) => `${DEFAULT_VALUES.broker.namespace}/${name}`)
   return `PersistentVolumeClaim${names.length === 1 ? '' : 's'} ${names.join(', ')}`
 }
 
-/** Nothing here can remove it, and nothing in the cluster says where it is once the broker is gone. */
+/** Sealane cannot remove this data, and once the broker is gone, the cluster does not say where it is. */
 export function givenText(etcd: string): string {
   return `the broker's data in ${etcd}; name that etcd to the next sealane broker deploy too`
 }
@@ -107,7 +113,7 @@ const DATA = 'members, addresses and the certificate authority'
 
 type Others = readonly BrokerMember[] | { readonly unknown: string } | undefined
 
-/** This cluster leaves by itself before the broker goes. */
+/** The members except this cluster, which leaves by itself before the broker is removed. */
 function otherMembers({ member }: RemovalFacts, broker: BrokerFacts | undefined): Others {
   const members = broker?.members
   if (members === undefined || 'unknown' in members) return members
@@ -149,14 +155,14 @@ function membersLine(others: Exclude<Others, undefined>, evicts: boolean): strin
   return evicts ? `its members are evicted: ${members}` : `its members are cut off from it: ${members}`
 }
 
-/** While the broker can be asked, its data can be kept. */
+/** Recommends a backup while the broker can still be reached. */
 function offer({ flags }: RemovalFacts, broker: BrokerFacts | undefined): string[] {
   if (broker === undefined || !Array.isArray(broker.members)) return []
   if (isOnEtcd(broker)) return ['before that, a snapshot of its etcd: etcdctl snapshot save (docs/operations.md)']
   return [`before that, a backup: sealane broker backup ${flags} --output broker.backup`]
 }
 
-/** A backup by the broker is one of its own volume. */
+/** A backup by the broker works only if the data is on its own volume. */
 function isOnEtcd({ claims, etcd }: BrokerFacts): boolean {
   return etcd !== undefined || claims.some((claim) => claim !== BROKER_CLAIM)
 }

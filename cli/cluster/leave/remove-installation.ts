@@ -1,5 +1,6 @@
 /**
- * Takes out what was installed: the parts of a member, the broker, the CRDs. Absent is fine; nobody else's is touched.
+ * Removes the parts of a member, the broker and the CRDs. Ignores objects that do not exist, and does not touch objects
+ * of other owners.
  */
 import { ALL_CRDS, OWN_CRDS } from '../../../install/crds/crds.ts'
 import { planBroker, planMember } from '../../../install/install.ts'
@@ -23,7 +24,7 @@ const OURS = 'sealane.io/v1alpha1'
 const CRD = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' } as const
 const OUR_LABEL = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
 
-/** With all that an installation can have: nobody says here how this one was made. */
+/** Values with every optional object, because it is not known with which values this installation was made. */
 const ALL_VALUES: InstallValues = {
   ...DEFAULT_VALUES,
   gateway: { ...DEFAULT_VALUES.gateway, statusListen: 'node' },
@@ -32,7 +33,7 @@ const ALL_VALUES: InstallValues = {
   metrics: { ...DEFAULT_VALUES.metrics, podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
 }
 
-/** All of a member but the CRDs. Waits until the namespace is gone. */
+/** Removes all objects of a member except the CRDs. Waits until the namespace is gone. */
 export async function removeInstallation(
   admin: ClusterAdmin,
   discovery: Discovery,
@@ -59,18 +60,21 @@ export async function removeInstallation(
   await gone(admin, { apiVersion: 'v1', kind: 'Namespace', name: DEFAULT_VALUES.member.namespace }, init)
 }
 
-/** The broker's data and its address, which members know: they stay unless it is asked for, for the next deploy. */
+/**
+ * The broker's data, and its address, which members know. They stay for the next deploy unless the user asks for their
+ * removal.
+ */
 const KEPT: ReadonlySet<string> = new Set(['Namespace', 'PersistentVolumeClaim', 'Service'])
 
-/** With a volume of its own, and as replicas with an etcd beside them. */
+/** The form with a volume of its own, and the form with replicas and an etcd. */
 function bothForms(): readonly InstallValues[] {
   const { broker, etcd } = ALL_VALUES
   return [{ ...ALL_VALUES, broker: { ...broker, store: 'etcd' }, etcd: { ...etcd, enabled: true } }, ALL_VALUES]
 }
 
 /**
- * Waits until its pod is gone; with `deleteData` until all is gone, its volume too if the storage class says so. False
- * when there was nothing to remove.
+ * Waits until the broker's pod is gone; with `deleteData` until its namespace is gone. The volume is deleted if its
+ * StorageClass says so. False if there was nothing to remove.
  */
 export async function removeBroker(
   admin: ClusterAdmin,
@@ -96,8 +100,8 @@ export async function removeBroker(
 }
 
 /**
- * Those that others may use stay while anything is in them. Waits until the rest is gone; gives the names of what is
- * left.
+ * Removes the CRDs. CRDs that other projects may use stay if objects of their kind exist. Waits until the rest is gone,
+ * and returns the names of the CRDs that are left.
  */
 export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): Promise<readonly string[]> {
   const own = new Set(OWN_CRDS.map(({ metadata }) => metadata.name))
@@ -115,7 +119,7 @@ export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): P
       going.push(ref)
     }
   }
-  // The server takes out their objects first: its answer to the deletion does not say that they are gone.
+  // The server deletes the objects of a CRD first, so its answer does not mean that the CRD is gone.
   const ended = await step(init, 'the CRDs to be gone', async () => lingering(await present(admin, going, init)))
   const left = ended ? [] : await present(admin, going, init)
   return [...kept, ...left.map(({ metadata }) => metadata.name)]
@@ -130,7 +134,7 @@ async function present(
   return found.filter((object) => object !== undefined)
 }
 
-/** Of their conditions one is about their end; the others go on saying that all is well. */
+/** Reports only the Terminating condition; the other conditions do not change during the deletion. */
 function lingering(crds: readonly ManifestObject[]): Missing | undefined {
   if (crds.length === 0) return undefined
   const ending = crds.flatMap(conditionsOf).find(({ type, status }) => type === 'Terminating' && status === 'True')
@@ -138,7 +142,10 @@ function lingering(crds: readonly ManifestObject[]): Missing | undefined {
   return { what: 'still there', why: ending?.message === undefined ? names : `${names} (${ending.message})` }
 }
 
-/** What advice made for the CNI, and what the user made beside it as docs/operations.md shows it: by its label. */
+/**
+ * Removes the objects that the advice for the CNI created, and those that the user created with the same label as
+ * docs/operations.md describes.
+ */
 async function removePools(admin: ClusterAdmin, discovery: Discovery, init: LeaveClusterInit): Promise<void> {
   const made = advice(discovery).flatMap(({ objects }) => objects) as ManifestObject[]
   for (const { apiVersion, kind } of made) {
@@ -148,7 +155,7 @@ async function removePools(admin: ClusterAdmin, discovery: Discovery, init: Leav
   }
 }
 
-/** The agent has done it, unless it is broken. */
+/** The agent has already removed them unless it is broken. */
 async function removeMirrored(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
   for (const [apiVersion, kind] of [
     ['multicluster.x-k8s.io/v1beta1', 'ServiceImport'],
@@ -160,7 +167,10 @@ async function removeMirrored(admin: ClusterAdmin, init: LeaveClusterInit): Prom
   }
 }
 
-/** As the agent would: what the user wrote stays. The policies that keep them take a moment to be felt as gone. */
+/**
+ * Removes the properties that the agent created and keeps those of the user. The server enforces the policies that
+ * protect them for some time after their deletion, so this is retried.
+ */
 async function removeProperties(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
   const type = { apiVersion: 'about.k8s.io/v1beta1', kind: 'ClusterProperty' }
   await step(init, 'the properties of this cluster to go', async () => {
@@ -178,7 +188,7 @@ async function removeProperties(admin: ClusterAdmin, init: LeaveClusterInit): Pr
   })
 }
 
-/** What was made last goes first; the namespace takes the rest with it. */
+/** Removes objects in reverse order of their creation. The namespace takes the rest with it. */
 async function removeObjects(
   admin: ClusterAdmin,
   objects: readonly ManifestObject[],
@@ -189,7 +199,7 @@ async function removeObjects(
   return any
 }
 
-/** True when there was one. */
+/** True if the object existed. */
 async function removeOne(admin: ClusterAdmin, ref: ObjectRef, { signal, say }: LeaveClusterInit): Promise<boolean> {
   const removed = await admin.remove(ref, signal)
   if (removed) say(`  removed   ${titleOf(ref)}\n`)
@@ -205,19 +215,19 @@ async function gone(admin: ClusterAdmin, ref: ObjectRef, init: LeaveClusterInit)
   })
 }
 
-// How a step of leaving prints, and how it waits.
+// The printing and waiting of one step of a leave.
 
 export interface LeaveClusterInit {
-  /** Goes past what does not end in time. */
+  /** Skips steps that do not end in time. */
   readonly force: boolean
-  /** For each step. */
+  /** The time limit of each step. */
   readonly timeoutMs: number
   readonly clock: Clock
   readonly signal: AbortSignal
   readonly say: (text: string) => void
 }
 
-/** One thing to wait for. With --force what does not end is named and passed by: then false. */
+/** Waits for one step. With --force a step that does not end in time is reported and skipped; then false. */
 export async function step(init: LeaveClusterInit, what: string, look: Probe, given?: string): Promise<boolean> {
   const { timeoutMs, clock, signal, say, force } = init
   const hint = given ?? 'mend it and run this again, or go past it with --force'

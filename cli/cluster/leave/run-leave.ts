@@ -1,4 +1,7 @@
-/** The command lines of leaving and of uninstalling: what would go is listed and asked about before anything does. */
+/**
+ * The command lines of `sealane leave` and `sealane uninstall`: lists what is removed and asks for confirmation before
+ * removing it.
+ */
 import {
   BROKER_CLAIM,
   DEFAULT_VALUES,
@@ -51,7 +54,7 @@ interface ReadRemovalInit {
 const OURS = 'sealane.io/v1alpha1'
 const MCS = 'multicluster.x-k8s.io/v1beta1'
 const MANAGED = { labelSelector: `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}` }
-/** A broker that is stuck must not hold up what removes it. */
+/** The time limit for the broker's answer. A broker that hangs must not block its own removal. */
 const ASK_MS = 15_000
 
 interface MembershipSpec {
@@ -60,7 +63,7 @@ interface MembershipSpec {
   readonly phase?: string
 }
 
-/** What is in a cluster that leave and uninstall would take out. */
+/** Reads what leave and uninstall would remove from a cluster. */
 async function readRemoval(admin: ClusterAdmin, init: ReadRemovalInit): Promise<RemovalFacts> {
   const { flags, earlier, signal } = init
   const membership = await admin.get({ apiVersion: OURS, kind: 'Membership', name: MEMBERSHIP_NAME }, signal)
@@ -79,7 +82,7 @@ async function readRemoval(admin: ClusterAdmin, init: ReadRemovalInit): Promise<
     site: false,
     member:
       id === undefined ? undefined : { id, clusterset: spec?.clusterset ?? '', leaving: spec?.phase === 'leaving' },
-    // It is named by its id.
+    // The Membership is listed by the id of the member instead.
     parts: earlier.parts.filter((part) => !part.startsWith('Membership ')),
     others: names(clusters).filter((name) => name !== id),
     exports:
@@ -114,7 +117,7 @@ async function readBroker(
   }
 }
 
-/** Whatever else has a claim in that namespace is not ours. */
+/** Other PersistentVolumeClaims in that namespace do not belong to Sealane. */
 function isData(claim: string): boolean {
   return claim === BROKER_CLAIM || etcdMembers().some((member) => claim === `${ETCD_VOLUME}-${member}`)
 }
@@ -126,7 +129,7 @@ async function membersOf(admin: ClusterAdmin, flags: string, signal: AbortSignal
       const others = (await podClustersets(ask).list()).filter(
         ({ state, members }) => state === 'listed' && members !== 0,
       )
-      // None of them is evicted, nor named, with those of the broker's own.
+      // Members of other clustersets are neither listed nor evicted together with those of the broker's own clusterset.
       if (others.length > 0)
         return { unknown: `it serves other clustersets: ${others.map(({ name }) => name).join(', ')}` }
       return podMembers(ask).members()
@@ -145,7 +148,7 @@ export interface RunUninstallOptions extends RunLeaveOptions {
   readonly evictMembers: boolean
 }
 
-/** One removal under way. */
+/** One removal in progress. */
 interface Removal {
   readonly admin: ClusterAdmin
   readonly discovery: Discovery
@@ -176,7 +179,7 @@ function nothingToLeave({ title, broker, flags }: RemovalFacts): UserError {
   return new UserError(`${title}: Sealane is not installed there`, hint)
 }
 
-/** Everything of Sealane in one cluster, the broker as well. */
+/** Removes everything of Sealane from one cluster, the broker included. */
 export async function runUninstall(
   target: KubeTarget,
   options: RunUninstallOptions,
@@ -187,7 +190,7 @@ export async function runUninstall(
   await withRemoval(target, { ...options, chosen }, context, async (removal) => {
     const { admin, discovery, facts, init } = removal
     await agree(removal, options, context)
-    // Nothing to leave is fine: what is left over goes all the same.
+    // A cluster that is not a member is no error here: the rest of Sealane is still removed.
     const id = await leaveCluster(admin, discovery, init, { absentIsFine: true })
     await evict(removal)
     const broker = await removeBroker(admin, { deleteData }, init)
@@ -230,7 +233,7 @@ async function withRemoval(
   })
 }
 
-/** Says what goes; throws UserError where that must not be, or nobody says yes. */
+/** Prints what is removed. Throws UserError if the removal is refused, or if the user does not confirm it. */
 async function agree({ plan }: Removal, { yes }: RunLeaveOptions, context: CommandContext): Promise<void> {
   if (plan.lines.length === 0) return
   context.output.remark(`${plan.lines.join('\n')}\n`)
@@ -238,7 +241,10 @@ async function agree({ plan }: Removal, { yes }: RunLeaveOptions, context: Comma
   await confirm({ what: 'Take it out', yes, command: plan.command }, context)
 }
 
-/** An evicted cluster receives it within a second (the broker looks that often), if its broker is still there. */
+/**
+ * A cluster is informed of its eviction within a second, which is the broker's poll interval, while its broker still
+ * runs.
+ */
 const HEARD_MS = 1500
 
 async function evict({ admin, facts, plan, init }: Removal): Promise<void> {

@@ -1,10 +1,12 @@
-/** Advice for each CNI. Our data path is in routeagent/README.md and gateway/README.md. */
+/** Advice for each CNI. For Sealane's own data path see routeagent/README.md and gateway/README.md. */
 import { addressBits, formatPrefix, parsePrefix } from '../../../model/addresses/addresses.ts'
 import { APP_MANAGED_BY_SEALANE, DEFAULT_GLOBAL_RANGE, LABEL_APP_MANAGED_BY } from '../../../model/model.ts'
 import type { Cni, CniName } from '../evidence.ts'
 import { type AdviceRow, type DataPath, says, traitOf } from './advice-row.ts'
 
-/** Products that masquerade what leaves for other networks, and where that does not touch our connections. */
+/**
+ * CNIs that masquerade packets to other networks, but not the packets of Sealane, if the conditions of plainCni() hold.
+ */
 const MASQUERADERS: Readonly<Partial<Record<CniName, string>>> = {
   antrea: 'Antrea',
   azure: 'Azure CNI Overlay',
@@ -27,7 +29,7 @@ const plainCni: AdviceRow = ({ discovery, dataPath }) => {
   return says(`cni-${cni.name}`, name, 'nothing', text)
 }
 
-/** Whether gateways find out which node has which pod. */
+/** True if gateways can find out which node runs which pod. */
 function knowsRanges(cni: Cni, dataPath: DataPath): boolean {
   return cni.podRanges === 'node' || dataPath.knowsRangesOfCnis
 }
@@ -146,7 +148,9 @@ const gkeDataplane: AdviceRow = ({ discovery }) => {
   return says('gke-dataplane-v2', 'GKE', 'unsupported', text)
 }
 
-/** Pods with addresses of the cloud's own network: routes by packet source, and a network that checks sources. */
+/**
+ * For pods with addresses of the cloud's own network, which has routing rules for each pod and checks source addresses.
+ */
 const cloudAddresses: AdviceRow = ({ discovery, dataPath }) => {
   const cni = discovery.cni?.value
   if (cni === undefined || !cni.traits.includes('cloud-addresses')) return undefined
@@ -178,7 +182,7 @@ const cloudAddresses: AdviceRow = ({ discovery, dataPath }) => {
   )
 }
 
-/** All other CNIs, whose nodes' ranges are not in Node.spec.podCIDRs. */
+/** For all other CNIs whose pod ranges are not in Node.spec.podCIDRs. */
 const ownRanges: AdviceRow = ({ discovery, dataPath }) => {
   const cni = discovery.cni?.value
   if (cni === undefined || knowsRanges(cni, dataPath)) return undefined
@@ -211,8 +215,8 @@ export const CNI_ROWS: readonly AdviceRow[] = [
   ownRanges,
 ]
 
-// Calico's view of the other clusters: pools that give no addresses, so that Calico counts their networks among those
-// it does not masquerade towards. Pure.
+// IPPools that represent other clusters. Calico assigns no addresses from them, and does not masquerade packets to
+// their networks. Pure.
 
 interface CalicoPool {
   readonly apiVersion: string
@@ -230,7 +234,7 @@ interface CalicoPool {
   }
 }
 
-/** One for each network, named after it: `sealane-244-0-0-0-8`. Throws InvalidAddressError. */
+/** One pool for each network, named after it: `sealane-244-0-0-0-8`. Throws InvalidAddressError. */
 export function calicoPools(prefixes: readonly string[], apiVersion: string): CalicoPool[] {
   return [...new Set(prefixes)].sort().map((text) => {
     const prefix = parsePrefix(text)
@@ -244,7 +248,7 @@ export function calicoPools(prefixes: readonly string[], apiVersion: string): Ca
       },
       spec: {
         cidr: formatPrefix(prefix),
-        // A block must fit into its pool.
+        // A block must not be larger than its pool.
         blockSize: Math.min(addressBits(prefix.family), Math.max(usual, prefix.length)),
         disabled: true,
         disableBGPExport: true,

@@ -1,52 +1,54 @@
-/** The shape of a piece of advice, and what its rows share. Pure. */
+/** The type of a piece of advice, and functions that the rows of advice share. Pure. */
 import type { Discovery } from '../discover.ts'
 import type { Finding } from '../evidence.ts'
 
 /**
- * What the data path of this release can and cannot do, as far as the advice depends on it. A change of the data path
- * changes the row; the advice and its tests follow. docs/operations.md, "Clusters and CNIs", says the same.
+ * The capabilities of the data path of this release on which the advice depends. A change of the data path changes
+ * these values, and the advice and its tests follow. docs/operations.md, "Clusters and CNIs", states the same.
  */
 export const DATA_PATH = {
   /**
-   * Our routing rules (73 to 75) are looked up before a CNI's rules for each pod: 512 to 1536 for the Amazon VPC
-   * CNI, 110 and 111 for Cilium with addresses of a cloud.
+   * Sealane's routing rules (73 to 75) precede a CNI's rules for each pod: 512 to 1536 for the Amazon VPC CNI, 110 and
+   * 111 for Cilium with addresses of a cloud.
    */
   rulesBeforeThoseOfPods: true,
-  /** gateway and routeagent know which pods a node has also where Node.spec.podCIDRs does not say it. */
+  /** gateway and routeagent know the pod ranges of a node even if they are not in Node.spec.podCIDRs. */
   knowsRangesOfCnis: true,
-  /** Nodes may have addresses inside the cluster's pod CIDRs, as where pods have addresses of a cloud's network. */
+  /**
+   * Nodes may have addresses inside the cluster's pod CIDRs, as they do if pods have addresses of a cloud's network.
+   */
   nodesMayBeInPodCidrs: true,
-  /** The identity translation that keeps source addresses comes before masquerading at priority 90. */
+  /** The identity translation that keeps source addresses precedes masquerading at priority 90. */
   keepsSourceBefore90: true,
 } as const satisfies Readonly<Record<string, boolean>>
 
 export type DataPath = Readonly<Record<keyof typeof DATA_PATH, boolean>>
 
 export interface Advice {
-  /** Stable, kebab-case: for tests, documents and `-o yaml`. */
+  /** Stable and in kebab-case, for tests, documents and `-o yaml`. */
   readonly id: string
-  /** What it is about: `Calico`. */
+  /** The subject: `Calico`. */
   readonly about: string
   /**
-   * `nothing`: works as it is. `action`: Sealane applies `objects`. `instruction`: the user runs `commands` first.
-   * `limit`: works, but for what the text says. `unsupported`: will not work; a join needs to be forced.
+   * `nothing`: works without changes. `action`: Sealane applies `objects`. `instruction`: the user runs `commands`
+   * first. `limit`: works, except for what the text says. `unsupported`: does not work, and a join needs --force.
    */
   readonly kind: 'nothing' | 'action' | 'instruction' | 'limit' | 'unsupported'
-  /** Sentences. */
+  /** Whole sentences. */
   readonly text: string
-  /** For a shell, each on its own line. UPPER-CASE words are to be filled in. */
+  /** Shell commands, one line each. The user replaces words in UPPER CASE. */
   readonly commands: readonly string[]
-  /** To be applied by server-side apply, and removed when leaving. */
+  /** Objects that a join applies with server-side apply, and that a leave removes. */
   readonly objects: readonly object[]
 }
 
-/** What rows are given to look at. */
+/** The input of the rows. */
 export interface AdviceWorld {
   readonly discovery: Discovery
   readonly dataPath: DataPath
 }
 
-/** One row for each thing that needs care. A row that does not apply gives nothing. */
+/** One row for each subject. Undefined if the row does not apply. */
 export type AdviceRow = (world: AdviceWorld) => Advice | undefined
 
 export function says(

@@ -1,4 +1,4 @@
-/** What follows from a discovery: what Sealane does itself, what the user must do, what does not work. Pure. */
+/** Derives advice from a discovery: what Sealane does itself, what the user has to do, and what does not work. Pure. */
 import { parsePrefix } from '../../../model/addresses/addresses.ts'
 import type { Discovery } from '../discover.ts'
 import type { KubeProxyMode } from '../evidence.ts'
@@ -108,7 +108,7 @@ const families: AdviceRow = ({ discovery }) => {
   )
 }
 
-/** A block of the same size is needed in 244.0.0.0/8 when another cluster's overlaps. */
+/** If the network overlaps another cluster's, it needs a block of the same size in 244.0.0.0/8. */
 const hugeNetwork: AdviceRow = ({ discovery }) => {
   const huge = (discovery.podCIDRs?.value ?? []).filter((text) => {
     const prefix = parsePrefix(text)
@@ -147,7 +147,7 @@ const otherGuests: AdviceRow = ({ discovery }) => {
   )
 }
 
-/** Advice that does not hang on the CNI: service proxy, machines, addresses, DNS, other products. */
+/** Advice that does not depend on the CNI: service proxy, machines, addresses, DNS and other products. */
 const PLATFORM_ROWS: readonly AdviceRow[] = [
   serviceProxy,
   ...machines,
@@ -161,14 +161,14 @@ const PLATFORM_ROWS: readonly AdviceRow[] = [
 
 export type { Advice } from './advice-row.ts'
 
-/** The most urgent first. */
+/** Sorted by urgency, the most urgent first. */
 export function advice(discovery: Discovery, options: { readonly dataPath?: DataPath } = {}): Advice[] {
   const world = { discovery, dataPath: options.dataPath ?? DATA_PATH }
   const given = [...CNI_ROWS, ...PLATFORM_ROWS].map((row) => row(world)).filter((one) => one !== undefined)
   return given.sort((a, b) => WEIGHT[b.kind] - WEIGHT[a.kind])
 }
 
-/** What stops a join without `--force`. */
+/** The advice that stops a join without `--force`. */
 export function hindrances(given: readonly Advice[]): Advice[] {
   return given.filter((one) => one.kind === 'unsupported')
 }

@@ -1,4 +1,4 @@
-/** Calico, by its operator or by manifest; pools in its own objects. Policy-only Calico is no CNI. */
+/** Detects Calico, installed by its operator or by manifest, with its IPPools. Calico for policy only is not a CNI. */
 import { type Evidence, type Trait, cniClaim, networks } from '../evidence.ts'
 import {
   type World,
@@ -43,7 +43,7 @@ export function calico(world: World): Evidence[] {
   ]
 }
 
-/** Pools that pods get addresses from: not the disabled ones, such as ours for the other clusters. */
+/** The pools from which pods get addresses. Disabled pools are left out, such as Sealane's for the other clusters. */
 function poolsInUse(world: World): readonly unknown[] {
   const v3 = world.list('IPPool', V3)
   return (v3.length > 0 ? v3 : world.list('IPPool', 'crd.projectcalico.org')).filter((pool) => {

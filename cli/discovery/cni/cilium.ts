@@ -1,10 +1,10 @@
-/** Cilium: everything is in ConfigMap cilium-config; which node has which range is in CiliumNode objects. */
+/** Detects Cilium from the ConfigMap cilium-config. The pod ranges of nodes are in CiliumNode objects. */
 import { type Evidence, type Trait, cniClaim, networks } from '../evidence.ts'
 import { type World, daemonSet, pathOf, textAt, textsAt } from '../snapshot.ts'
 import { byFamily, prefixesIn, smallestCover } from '../prefix-texts.ts'
 
 const WHERE = 'ConfigMap kube-system/cilium-config'
-/** IPAM modes that take pods' addresses out of the cloud's own network. */
+/** IPAM modes in which pods have addresses of the cloud's own network. */
 const CLOUD_IPAM = ['eni', 'azure', 'alibabacloud']
 /** IPAM modes in which the pods of a node have addresses of its Node.spec.podCIDRs. */
 const NODE_IPAM = ['kubernetes']
@@ -14,13 +14,13 @@ type Setting = (key: string) => string | undefined
 export function cilium(world: World): Evidence[] {
   const config = world.get('ConfigMap', 'cilium-config', 'kube-system')
   const workload = daemonSet(world, 'cilium')
-  // GKE's Dataplane V2 is Cilium too, in Google's hands: cni/cloud.ts.
+  // GKE's Dataplane V2 is Cilium too, but managed by Google: see cni/cloud.ts.
   if (daemonSet(world, 'anetd') !== undefined) return []
   if (config === undefined && workload === undefined) return []
   const setting: Setting = (key) => textAt(config, 'data', key)
   const chained = setting('cni-chaining-mode')
   const other = mesh(setting)
-  // Behind another CNI it enforces policy, and that one moves the packets.
+  // Chained behind another CNI, Cilium only enforces policy, and the other CNI forwards the packets.
   if (chained !== undefined && !['none', 'portmap'].includes(chained)) return other
   const ipam = setting('ipam') ?? 'cluster-pool'
   return [
@@ -49,8 +49,8 @@ function replacesProxy(setting: Setting): boolean {
 }
 
 /**
- * Packets of pods then go from device to device without netfilter. Cilium does so only where it also replaces
- * kube-proxy and masquerades in BPF, and netkit pods know no other way.
+ * With BPF host routing, packets of pods are forwarded between devices without netfilter. Cilium does so only if it
+ * also replaces kube-proxy and masquerades in BPF; for netkit pods it always does so.
  */
 function hostRoutingInBpf(setting: Setting): boolean {
   if (setting('enable-host-legacy-routing') === 'true') return false
@@ -70,7 +70,7 @@ function traitsOf(setting: Setting, ipam: string): Trait[] {
   return rows.filter(([, is]) => is).map(([trait]) => trait)
 }
 
-/** `devices` takes names and prefixes with `+`. */
+/** `devices` contains device names, and prefixes that end with `+`. */
 function takesOurDevices(pattern: string): boolean {
   if (pattern.endsWith('+')) return 'sealane'.startsWith(pattern.slice(0, -1)) || pattern.startsWith('sealane')
   return pattern.startsWith('sealane')
@@ -91,7 +91,7 @@ function nodeRanges(world: World): string[] {
   return prefixesIn(world.list('CiliumNode').flatMap((node) => textsAt(node, 'spec', 'ipam', 'podCIDRs')))
 }
 
-/** Every CiliumNode has the very ranges of its Node. */
+/** True if the ranges of every CiliumNode are also those of its Node. */
 function rangesAgree(world: World): boolean {
   const nodes = world.list('CiliumNode')
   return (

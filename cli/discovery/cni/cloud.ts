@@ -1,11 +1,11 @@
-/** The clouds' own CNIs: Amazon VPC CNI, Azure CNI, GKE. */
+/** Detects the CNIs of cloud providers: Amazon VPC CNI, Azure CNI and GKE. */
 import { type Evidence, cniClaim, networks } from '../evidence.ts'
 import { nodePodCidrs } from '../cidr-sources.ts'
 import { isDistribution } from '../platform.ts'
 import { type World, at, daemonSet, environmentOf, labelOf, listAt, nameOf, pathOf, textAt } from '../snapshot.ts'
 import { byFamily, prefixesIn, smallestCover } from '../prefix-texts.ts'
 
-/** Pods have addresses of the VPC, and nothing in the cluster says how large that is. */
+/** Pods have addresses of the VPC, and no object of the cluster contains the size of the VPC. */
 export function awsVpc(world: World): Evidence[] {
   const workload = daemonSet(world, 'aws-node')
   const auto = world.list('Node', '').find((node) => labelOf(node, 'eks.amazonaws.com/compute-type') === 'auto')
@@ -22,7 +22,7 @@ export function awsVpc(world: World): Evidence[] {
   ]
 }
 
-/** A guess to begin with: the network around every address that a node or a pod has now, no longer than /16. */
+/** A first guess: the smallest network, /16 or larger, that contains all current addresses of nodes and pods. */
 function seenAddresses(world: World): Evidence[] {
   const nodes = world.list('Node', '').flatMap((node) =>
     listAt(node, 'status', 'addresses')
@@ -40,7 +40,7 @@ function seenAddresses(world: World): Evidence[] {
 export function azure(world: World): Evidence[] {
   const workload = daemonSet(world, 'azure-cns')
   if (workload === undefined) return kubenet(world)
-  // Azure CNI powered by Cilium: Cilium moves the packets, Azure gives the addresses.
+  // In Azure CNI powered by Cilium, Cilium forwards the packets, and Azure assigns the addresses.
   const moved = daemonSet(world, 'cilium') !== undefined
   const containers = world.list('NodeNetworkConfig').flatMap((config) => listAt(config, 'status', 'networkContainers'))
   const overlay =
@@ -79,7 +79,7 @@ export function gke(world: World): Evidence[] {
     'GKENetworkParamSet default status.podCIDRs',
   )
   const dataplane = daemonSet(world, 'anetd')
-  // Dataplane V2 is Cilium, run by Google: its settings are not ours to read or change.
+  // Dataplane V2 is Cilium, managed by Google: its settings can be neither read nor changed.
   if (dataplane !== undefined) {
     const how = pathOf(dataplane)
     const value = { mode: 'none', insteadOf: 'GKE Dataplane V2' } as const

@@ -1,4 +1,4 @@
-/** Small CNIs whose configuration is all in a DaemonSet's command line: kindnet, kube-router, Weave Net. */
+/** Detects kindnet, kube-router, Weave Net, Flannel, Canal, Antrea, OVN-Kubernetes and OpenShift SDN. */
 import { type Evidence, cniClaim, networks } from '../evidence.ts'
 import { byFamily, prefixesIn } from '../prefix-texts.ts'
 import {
@@ -21,7 +21,8 @@ export function kindnet(world: World): Evidence[] {
   if (workload === undefined) return []
   const how = pathOf(workload)
   const cidrs = byFamily(prefixesIn([environmentOf(workload, 'POD_SUBNET')]))
-  // kind brings its own, which masquerades by iptables. The one by itself does so in nftables, and earlier.
+  // The kindnet that kind installs masquerades with iptables. The standalone kindnet does so with nftables, at an
+  // earlier priority.
   const early = containersOf(workload).some(
     (container) => textAt(container, 'image')?.includes('aojea/kindnet') === true,
   )
@@ -46,7 +47,7 @@ export function kubeRouter(world: World): Evidence[] {
   return [...claims, { about: 'kubeProxy', value, confidence: 'certain', how: `${how} --run-service-proxy` }]
 }
 
-/** Weave's default; the product is no longer maintained. */
+/** The default of Weave Net, which is no longer maintained. */
 const WEAVE_DEFAULT = '10.32.0.0/12'
 
 export function weave(world: World): Evidence[] {
@@ -67,7 +68,7 @@ export function weave(world: World): Evidence[] {
   ]
 }
 
-// Flannel, as a DaemonSet or inside k3s; and Canal, which is Flannel with Calico's policy.
+// Flannel, as a DaemonSet or inside k3s, and Canal, which is Flannel with Calico's policy.
 
 const FLANNEL_CONFIG = ['kube-flannel/kube-flannel-cfg', 'kube-system/kube-flannel-cfg']
 const CANAL_CONFIG = ['kube-system/canal-config', 'kube-system/rke2-canal-config']
@@ -82,7 +83,7 @@ export function flannel(world: World): Evidence[] {
   const workload = daemonSet(world, 'kube-flannel-ds', 'kube-flannel')
   if (workload !== undefined) return claims(world, 'flannel', pathOf(workload), FLANNEL_CONFIG)
   const node = world.list('Node', '').find((one) => annotationOf(one, BACKEND) !== undefined)
-  // An annotation outlives the product: a DaemonSet of another CNI counts for more.
+  // An annotation may outlive the product, so a DaemonSet of another CNI takes precedence.
   return node === undefined ? [] : claims(world, 'flannel', `Node ${nameOf(node)} annotation ${BACKEND}`, [], 'likely')
 }
 
@@ -106,11 +107,11 @@ function claims(
   ]
 }
 
-/** Antrea: its agents' configuration is a YAML file in a ConfigMap. */
+/** Detects Antrea. The configuration of its agents is a YAML file in a ConfigMap. */
 export function antrea(world: World): Evidence[] {
   const workload = daemonSet(world, 'antrea-agent')
   if (workload === undefined) return []
-  // Older releases end the name with a hash.
+  // In older releases the name ends with a hash.
   const maps = world
     .list('ConfigMap', '')
     .map(nameOf)
@@ -124,7 +125,7 @@ export function antrea(world: World): Evidence[] {
   const mode = encapsulation === 'encap' ? (textAt(document, 'tunnelType') ?? 'geneve') : encapsulation
   const pools = at(ipam, 'enableNodeIPAM') === true ? prefixesIn(clusterCidrs(ipam)) : []
   return [
-    // In the policy-only mode another CNI moves the packets.
+    // In the policy-only mode another CNI forwards the packets.
     ...(encapsulation === 'networkPolicyOnly' ? [] : [cniClaim('antrea', { mode, how: pathOf(workload) })]),
     ...networks('podCIDRs', pools, 'certain', `${controller?.where ?? ''} nodeIPAM.clusterCIDRs`),
     ...proxy(document, agent?.where ?? ''),
@@ -142,7 +143,7 @@ function proxy(document: unknown, where: string): Evidence[] {
   return [{ about: 'kubeProxy', value: { mode: 'none', insteadOf: 'Antrea' }, confidence: 'likely', how }]
 }
 
-// OVN-Kubernetes (OpenShift's, or by itself) and the old OpenShift SDN.
+// OVN-Kubernetes, of OpenShift or standalone, and the older OpenShift SDN.
 
 export function ovnKubernetes(world: World): Evidence[] {
   const network = world.list('Network', 'config.openshift.io')[0]
@@ -160,12 +161,12 @@ export function ovnKubernetes(world: World): Evidence[] {
       mode: viaHost ? 'geneve, out by the host' : 'geneve, out by the shared gateway',
       how,
       bypassesNetfilter: !viaHost,
-      // The ranges of the nodes are in an annotation of OVN's own.
+      // The ranges of the nodes are in an annotation of OVN-Kubernetes.
       podRanges: 'own',
       traits: viaHost ? [] : ['ovn-shared-gateway'],
     }),
     { about: 'kubeProxy', value: { mode: 'none', insteadOf: 'OVN-Kubernetes' }, confidence: 'likely', how },
-    // `10.244.0.0/16/24`: the network, then the size of a node's part.
+    // `10.244.0.0/16/24`: the network, followed by the prefix length of a node's range.
     ...networks(
       'podCIDRs',
       prefixesIn([plain?.replace(/(\/\d+)\/\d+$/, '$1')]),

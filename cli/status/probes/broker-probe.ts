@@ -1,4 +1,4 @@
-/** Calls the broker at each address that this member knows, as far as its certificate, and says nothing there. */
+/** Connects to the broker at each address that this member knows, verifies its certificate, and sends no request. */
 import type { BrokerCall, Fact } from '../../../explain/facts/facts.ts'
 import type { MemberIdentity } from '../../../protocol/membership/membership.ts'
 import { SystemClock } from '../../../reconcile/reconcile.ts'
@@ -8,20 +8,20 @@ import type { Progress } from './progress.ts'
 
 const CALL_MS = 3000
 const SOURCE = 'this machine'
-/** Replicas of a broker are few; an address book may be longer. */
+/** The maximum number of addresses. A broker has few replicas, but the list of learned addresses may be longer. */
 export const MOST_ADDRESSES = 12
 
-/** Where the identity of the member is. */
+/** The location of the member's identity. */
 export interface IdentityPlace {
-  /** What facts call it. */
+  /** The name of the location in facts. */
   readonly place: string
-  /** What has to be allowed for it. */
+  /** The right that is needed to read it. */
   readonly right?: string
-  /** Undefined: it has not joined. */
+  /** Undefined if the member has not joined. */
   readonly read: (signal: AbortSignal) => Promise<MemberIdentity | undefined>
 }
 
-/** Below the state of a site. */
+/** The identity in the state directory of a site. */
 export function identityFolder(directory: string): IdentityPlace {
   return {
     place: directory,
@@ -90,13 +90,13 @@ async function call(
   } catch (error) {
     signal.throwIfAborted()
     const named = reasonField(error)
-    // What has a name came over TCP. To ask once more, on a machine that is busy, may be in vain.
+    // An error with a reason has come over TCP. A further connection could fail on a busy machine.
     const stage = named.reason !== undefined || (await isAnswered(text, signal)) ? 'tcp' : 'nothing'
     return done({ stage, ...named, message: messageOf(error) })
   }
 }
 
-/** Only where TLS has failed: somebody listens there, or nobody does. */
+/** Called only if TLS has failed: true if a process listens at the address. */
 async function isAnswered(text: string, signal: AbortSignal): Promise<boolean> {
   const { parseBrokerAddress } = await import('../../../protocol/broker-addresses.ts')
   const { connect } = await import('node:net')

@@ -1,6 +1,6 @@
 /**
- * What the CustomResourceDefinitions of a cluster say: whether those of Sealane are as new as this command, and who else
- * takes the objects of multicluster.x-k8s.io for its own. Only their metadata is asked for.
+ * Checks the CustomResourceDefinitions of a cluster: whether Sealane's are as new as this command, and which other
+ * products use the objects of multicluster.x-k8s.io. Reads only their metadata.
  */
 import type { Definition, Fact, OtherProduct } from '../../../explain/facts/facts.ts'
 import {
@@ -23,7 +23,7 @@ interface Listed {
   readonly labels: Readonly<Record<string, string>>
 }
 
-/** Never rejects, but with the signal's reason. */
+/** Rejects only with the signal's reason. */
 export async function definitionProbes(
   reader: Pick<DynamicClient, 'listPicked'>,
   { title, area, signal }: Pick<PodProbesInit, 'area' | 'signal'> & { readonly title: string },
@@ -47,7 +47,7 @@ export async function definitionProbes(
   return askFor({ what: 'CustomResourceDefinition', source, needed: false, ms: MS, right, ask }, signal)
 }
 
-/** One that is not there is missed by who lists its objects. */
+/** A missing definition is reported by the question that lists its objects. */
 export function definitionsAmong(listed: readonly Listed[]): readonly Definition[] {
   const found = new Map(listed.map((one) => [one.name, one.labels]))
   return ALL_CRDS.flatMap((wanted): readonly Definition[] => {
@@ -55,7 +55,7 @@ export function definitionsAmong(listed: readonly Listed[]): readonly Definition
     if (labels === undefined) return []
     const present: CustomResourceDefinition = { ...wanted, metadata: { ...wanted.metadata, labels } }
     const revision = crdRevision(present)
-    // Without a version it is another's, or none that a release of ours has written.
+    // A definition without a version belongs to another product, or was not written by a release of Sealane.
     const isOlder = revision !== undefined && compareRevisions(revision, crdRevision(wanted)) < 0
     return [
       { name: wanted.metadata.name, found: describeRevision(present), expected: describeRevision(wanted), isOlder },

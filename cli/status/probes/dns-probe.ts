@@ -1,4 +1,4 @@
-/** Asks servers of names, each by itself. */
+/** Queries DNS servers one by one. */
 import { Resolver } from 'node:dns/promises'
 import type { DnsAnswer, Fact } from '../../../explain/facts/facts.ts'
 import { askFor } from '../ask.ts'
@@ -11,10 +11,10 @@ export interface DnsQuestion {
 }
 
 const TRIES = { timeout: 700, tries: 2 }
-/** Its second try doubles the wait. */
+/** Long enough for two tries, because the second one waits twice as long. */
 const MS = 3500
 
-/** What the resolver calls an answer, as RFC 1035 does. */
+/** The response codes of RFC 1035 for the error codes of the resolver. */
 const RESULTS: Readonly<Record<string, string>> = {
   ENODATA: 'NOERROR',
   ENOTFOUND: 'NXDOMAIN',
@@ -45,7 +45,7 @@ async function answerFact({ server, role, name }: DnsQuestion, signal: AbortSign
   return [{ t: 'probe', kind: 'dns-answer', source: 'this machine', at: new Date().toISOString(), items: [item] }]
 }
 
-/** The start of the zone: a server that has the zone has that, whatever is exported. */
+/** Queries the SOA record: a server of the zone has it, whatever Services are exported. */
 async function saidOf(
   resolver: Resolver,
   server: string,

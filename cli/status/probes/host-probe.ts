@@ -5,11 +5,11 @@ import type { Node } from '../../../model/model.ts'
 import { askFor } from '../ask.ts'
 
 export interface HostProbeInit {
-  /** This machine. Default: who of `nodes` has its addresses. */
+  /** The name of this machine's Node. By default the one of `nodes` that has an address of this machine. */
   readonly node?: string
-  /** Nodes of the site. */
+  /** The Nodes of the site. */
   readonly nodes: () => readonly Node[]
-  /** Folders whose disks are looked at. */
+  /** The directories whose disks are examined. */
   readonly folders: readonly string[]
 }
 
@@ -38,7 +38,7 @@ async function hostFacts({ node, nodes, folders }: HostProbeInit, signal: AbortS
     { t: 'probe', kind: 'host', source: SOURCE, at, items: [item] },
     ...troubles.map(({ what, message }): Fact => {
       const fact = { t: 'unanswered', what: `${what} of this machine`, source: SOURCE, at, needed: false } as const
-      // Whoever may not is not told so by the tools in one way.
+      // The tools report missing rights in different words.
       const isRight = /not permitted|must be root|permission denied/i.test(message)
       return { ...fact, reason: isRight ? 'RightMissing' : 'NotAnswered', message }
     }),

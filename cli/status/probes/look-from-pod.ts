@@ -1,4 +1,4 @@
-/** What the agent's pod finds out about the broker and DNS servers, over its own network: `sealane machine-facts`. */
+/** `sealane machine-facts` in the agent's pod: probes the broker and DNS servers over the pod's own network. */
 import type { Fact } from '../../../explain/facts/facts.ts'
 import { IDENTITY_SECRET } from '../../../install/values/values.ts'
 import { CLUSTERSET_ZONE, SYSTEM_NAMESPACE } from '../../../model/model.ts'
@@ -11,12 +11,12 @@ import type { AskedServer } from './machine-command.ts'
 import { SILENT_PROGRESS } from './progress.ts'
 
 export interface PodLook {
-  /** Whether the broker is called. */
+  /** Whether to connect to the broker. */
   readonly broker: boolean
   readonly servers: readonly AskedServer[]
 }
 
-/** All at once. Never rejects, but with the signal's reason. */
+/** Runs all probes at once. Rejects only with the signal's reason. */
 export async function lookFromPod({ broker, servers }: PodLook, context: CommandContext): Promise<readonly Fact[]> {
   const { signal } = context
   const asked = servers.map(({ role, server }) => probeDns({ role, server, name: CLUSTERSET_ZONE }, signal))
@@ -24,7 +24,7 @@ export async function lookFromPod({ broker, servers }: PodLook, context: Command
   return (await Promise.all([...called, ...asked])).flat()
 }
 
-/** As the agent has it: one request with the pod's own account, and no cache. */
+/** Reads the identity as the agent does: one request with the pod's own service account, without a cache. */
 function identitySecret(context: CommandContext): IdentityPlace {
   const place = `Secret ${SYSTEM_NAMESPACE}/${IDENTITY_SECRET}`
   return {

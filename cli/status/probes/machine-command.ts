@@ -1,4 +1,4 @@
-/** What is run in a pod, the words that it takes, and what it prints. */
+/** The command that `sealane diagnose` runs in a pod, its options and its output. */
 import type { DnsAnswer, Fact } from '../../../explain/facts/facts.ts'
 import { formatAddressPort, parseAddressPort } from '../../../model/addresses/addresses.ts'
 import { UserError } from '../../../runtime/runtime.ts'
@@ -9,16 +9,16 @@ export interface MachineFacts {
   readonly facts: readonly Fact[]
 }
 
-/** Those that are asked for the zone. */
+/** The roles of the servers that are queried for the zone. */
 const SERVER_ROLES = ['ours', 'cluster'] as const satisfies readonly DnsAnswer['role'][]
 
 export interface AskedServer {
   readonly role: (typeof SERVER_ROLES)[number]
-  /** `address:port`, as formatAddressPort() writes it. */
+  /** `address:port`, in the format of formatAddressPort(). */
   readonly server: string
 }
 
-/** More are not asked by one command. */
+/** The maximum number of servers that one command queries. */
 export const MOST_SERVERS = 64
 
 /** `cluster=10.43.0.10:53`. Throws UserError and InvalidAddressError. */

@@ -1,4 +1,7 @@
-/** What a pod says of its machine, or of its network, and how that is read: it may be of another release. */
+/**
+ * Reads what a pod reports about its machine or its network. The pod may run another release, so its output is
+ * validated.
+ */
 import {
   type BrokerCall,
   type DnsAnswer,
@@ -20,7 +23,7 @@ const MOST_FACTS = 100
 
 interface Origin {
   readonly source: string
-  /** RFC 3339. */
+  /** An RFC 3339 time. */
   readonly at: string
 }
 
@@ -29,13 +32,13 @@ export interface AboutMachine extends Origin {
 }
 
 export interface AboutNetwork extends Origin {
-  /** Whether it was to call the broker. */
+  /** Whether the pod was to connect to the broker. */
   readonly broker: boolean
-  /** Whom it was to ask. */
+  /** The servers that the pod was to query. */
   readonly servers: readonly AskedServer[]
 }
 
-/** Facts about a node, whatever the pod calls it. Throws Error where it says something else. */
+/** The facts about a node, whatever name the pod uses for it. Throws Error for any other output. */
 export function readMachineFacts(stdout: string, { node, ...origin }: AboutMachine): readonly Fact[] {
   return readFacts(stdout, origin, node, (said) => {
     if (said.t === 'report') return partReport(said.report, node, origin)
@@ -45,7 +48,7 @@ export function readMachineFacts(stdout: string, { node, ...origin }: AboutMachi
   })
 }
 
-/** What came of the calls and questions that it was given, and no more. Throws Error where it says something else. */
+/** The results of the requested connections and queries, and no others. Throws Error for any other output. */
 export function readNetworkFacts(stdout: string, { broker, servers, ...origin }: AboutNetwork): readonly Fact[] {
   const waiting = new Map(servers.map((asked) => [asked.server, asked]))
   let calls = 0
@@ -69,7 +72,7 @@ export function readNetworkFacts(stdout: string, { broker, servers, ...origin }:
   })
 }
 
-/** Which server it is, and what was asked of it, this command knows itself. Each answers once. */
+/** Takes the server and the query from this command's own list. Each server counts once. */
 function answerTo(
   waiting: Map<string, AskedServer>,
   { server, result, message, ms }: DnsAnswer,
@@ -79,7 +82,7 @@ function answerTo(
   return asked && { ...asked, name: CLUSTERSET_ZONE, result, ...(message === undefined ? {} : { message }), ms }
 }
 
-/** No field but those that have a meaning here: whatever else a pod says is not passed on. */
+/** Keeps only the fields that have a meaning here. Other fields from a pod are dropped. */
 function knownIdentity({ begins, ends }: IdentityReport): IdentityReport {
   return { begins, ends }
 }
@@ -92,7 +95,7 @@ function knownCall({ address, stage, reason, message, ms }: BrokerCall): BrokerC
   }
 }
 
-/** Of a part that shares the node's network, and only what somebody looks at. */
+/** The report of a part that shares the node's network, with only the fields that are used. */
 function partReport(said: PartReport, node: string, origin: Origin): Fact | undefined {
   const { part, version, ready, files, refused } = said
   if (!NODE_PARTS.some((one) => one === part)) return undefined
@@ -121,14 +124,18 @@ interface SaidProbe {
   readonly items: readonly unknown[]
 }
 
-/** `take` gives undefined for what was not asked. `about` stands beside each question that the pod could not answer. */
+/**
+ * `take` returns undefined for a fact that was not requested. `about` is added to each question that the pod could not
+ * answer.
+ */
 function readFacts(
   stdout: string,
   origin: Origin,
   about: string,
   take: (said: Said) => Fact | undefined,
 ): readonly Fact[] {
-  // Status pages of the machine are whatever listens there: one that is no part of ours is no fact, and spoils none.
+  // Any program may serve a status page on the machine. A report that is not one of Sealane's parts is ignored, and
+  // does not make the other facts invalid.
   const reports = (said: unknown): boolean => (said as { t?: unknown } | null)?.t === 'report'
   const all = factsIn(stdout)?.filter(
     (said) => !reports(said) || factShape.safeParse({ ...(said as object), ...origin }).success,
@@ -152,7 +159,7 @@ function factsIn(stdout: string): readonly unknown[] | undefined {
   }
 }
 
-/** Undefined where one of them is none. */
+/** Undefined if one of the items is invalid. */
 function itemsOf<K extends ProbeKind>(kind: K, items: readonly unknown[]): readonly ProbeItems[K][] | undefined {
   const read = items.map((item) => PROBE_SHAPES[kind].safeParse(item))
   return read.every(({ success }) => success) ? read.map(({ data }) => data as ProbeItems[K]) : undefined

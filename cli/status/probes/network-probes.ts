@@ -1,6 +1,6 @@
 /**
- * What a closer look at a cluster finds from its pod network: whether the broker is reached, and what each DNS server
- * says. A command in a pod of the agent asks; only that pod may read the identity with which the broker is called.
+ * Probes the broker and each DNS server from the pod network of a cluster. A command in a pod of the agent does that,
+ * because only this pod may read the identity for the connection to the broker.
  */
 import type { Fact, UnansweredFact } from '../../../explain/facts/facts.ts'
 import { AGENT_LEASE, type ManifestObject, selectorLabels } from '../../../install/values/values.ts'
@@ -13,13 +13,13 @@ import { readNetworkFacts } from './machine-facts.ts'
 import type { PodProbesInit } from './pod-probes.ts'
 import { isWanted } from './progress.ts'
 
-// Which DNS servers of a cluster are asked, one by one: those of the cluster and Sealane's own, each at the address of
-// its Service and at those of the pods that the Service has now. A pod that is not ready is asked by nobody.
+// Selects the DNS servers to query: those of the cluster and Sealane's own, each at the address of its Service and at
+// the addresses of the Service's current pods. Pods that are not ready are left out.
 
 interface DnsPlace {
   readonly role: AskedServer['role']
   readonly namespace: string
-  /** Of Services; their EndpointSlices have the same labels. */
+  /** The label selector of the Services. Their EndpointSlices have the same labels. */
   readonly labelSelector: string
 }
 
@@ -34,9 +34,9 @@ const DNS_PLACES: readonly DnsPlace[] = [
   },
 ]
 
-/** Objects; there is one Service, with a slice or two. */
+/** The maximum number of objects in a list. Usually there are one Service and one or two EndpointSlices. */
 const MOST_OBJECTS = 50
-/** Of a place. */
+/** The maximum number of servers of one place. */
 const MOST_OF_PLACE = 24
 
 interface Port {
@@ -51,11 +51,11 @@ interface Endpoint {
 
 interface FoundServers {
   readonly servers: readonly AskedServer[]
-  /** How many there are beside them. */
+  /** The number of further servers. */
   readonly leftOut: number
 }
 
-/** The addresses of Services come first. Throws what the API server says. */
+/** The addresses of Services come first. Throws the error of the API server. */
 async function findDnsServers(
   admin: Pick<ClusterAdmin, 'list'>,
   { role, namespace, labelSelector }: DnsPlace,
@@ -80,12 +80,12 @@ function ofSlice(slice: ManifestObject): readonly string[] {
   const { endpoints, ports } = slice as { readonly endpoints?: unknown; readonly ports?: unknown }
   const addresses = objectsIn(endpoints)
     .filter(({ conditions }: Endpoint) => conditions?.ready !== false)
-    // All of an endpoint's addresses are the same pod.
+    // All addresses of an endpoint belong to the same pod.
     .map(({ addresses: all }: Endpoint): unknown => (Array.isArray(all) ? all[0] : undefined))
   return serverTexts(addresses, ports)
 }
 
-/** Only what is an address: `None` of a headless Service is not, nor is the name of a host. */
+/** Skips values that are not addresses, such as `None` of a headless Service or a host name. */
 function serverTexts(addresses: readonly unknown[], ports: unknown): readonly string[] {
   const udp = objectsIn(ports).find(({ protocol }: Port) => protocol === 'UDP') as Port | undefined
   return addresses.flatMap((address) => serverText(address, udp?.port) ?? [])
@@ -106,7 +106,10 @@ function objectsIn(value: unknown): readonly object[] {
 }
 
 const PART = 'agent'
-/** Of the command, whose start takes a while on a busy node. Its own questions end sooner, the slowest within 8 s. */
+/**
+ * The time limit of the command, which starts slowly on a busy node. Its own questions have shorter limits, of at most
+ * 8 s.
+ */
 const MS = 15_000
 const LIST_MS = 4000
 
@@ -114,11 +117,11 @@ type Admin = Pick<ClusterAdmin, 'title' | 'list' | 'get' | 'exec'>
 
 interface Found<T> {
   readonly value: T
-  /** What could not be found out. */
+  /** The questions that were not answered. */
   readonly facts: readonly Fact[]
 }
 
-/** Never rejects, but with the signal's reason. */
+/** Rejects only with the signal's reason. */
 export async function networkProbes(admin: Admin, { area, progress, signal }: PodProbesInit): Promise<readonly Fact[]> {
   const broker = isWanted('broker', area)
   const places = isWanted('dns', area) ? DNS_PLACES : []
@@ -157,7 +160,7 @@ function notAsked(namespace: string, leftOut: number): UnansweredFact {
   return { t: 'unanswered', what, source: 'diagnose', at, needed: false, reason: 'NotAnswered', message }
 }
 
-/** The one that acts, where that is known and it runs; else one that is ready, else one that runs. */
+/** The pod of the active agent if it is known and runs, else a pod that is ready, else one that runs. */
 async function agentPod(admin: Admin, signal: AbortSignal): Promise<Found<string | undefined>> {
   const labelSelector = Object.entries(selectorLabels(PART))
     .map((pair) => pair.join('='))
@@ -181,7 +184,7 @@ async function agentPod(admin: Admin, signal: AbortSignal): Promise<Found<string
   return { value, facts: value === undefined && facts.length === 0 ? [nothingRuns()] : facts }
 }
 
-/** Empty where nobody knows it: any pod will do then. */
+/** Empty if it is not known. Then any pod is used. */
 async function leaseHolder(admin: Admin, signal: AbortSignal): Promise<string> {
   const lease = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', namespace: SYSTEM_NAMESPACE, name: AGENT_LEASE }
   const found = await admin.get(lease, signal).catch(() => undefined)

@@ -1,6 +1,6 @@
 /**
- * What the parts that share a node's network say of themselves. Their status pages are on its loopback, so that only a
- * command on that node reads them.
+ * Reads the reports of the parts that share a node's network. Their status pages listen on its loopback, so only a
+ * command on that node can read them.
  */
 import { type Fact, readReport } from '../../../explain/facts/facts.ts'
 import { STATUS_PORTS } from '../../../install/values/values.ts'
@@ -11,7 +11,10 @@ export const NODE_PARTS = ['gateway', 'routeagent'] as const
 const PAGE_MS = 2000
 const MAX_PAGE = 1 << 16
 
-/** One that does not answer is no fact: its object, or the lack of it, says so. Rejects only with the signal's reason. */
+/**
+ * A part that does not answer yields no fact, because its object, or the lack of it, shows that. Rejects only with the
+ * signal's reason.
+ */
 export async function nodePages(signal: AbortSignal): Promise<readonly Fact[]> {
   const limited = AbortSignal.any([signal, AbortSignal.timeout(PAGE_MS)])
   const pages = NODE_PARTS.map(async (part): Promise<readonly Fact[]> => {

@@ -1,6 +1,6 @@
 /**
- * What a closer look at a cluster finds: the kernel of each node, as the route agent's pod there sees it, by a command in
- * that pod. Who may not run commands in pods is told so.
+ * Examines the kernel of each node by a command in the pod of its route agent. If this user may not run commands in
+ * pods, that becomes a fact.
  */
 import type { Area, Fact, UnansweredFact } from '../../../explain/facts/facts.ts'
 import { type ManifestObject, objectName, selectorLabels } from '../../../install/values/values.ts'
@@ -12,7 +12,7 @@ import { readMachineFacts } from './machine-facts.ts'
 import { type Progress, isWanted } from './progress.ts'
 
 export interface PodProbesInit {
-  /** Undefined: all. */
+  /** Undefined for all areas. */
   readonly area: Area | undefined
   readonly progress: Progress
   readonly signal: AbortSignal
@@ -20,9 +20,9 @@ export interface PodProbesInit {
 
 const PART = 'routeagent'
 const CONTAINER = objectName(PART).replace('sealane-', '')
-/** The node's own folder, with its keys. */
+/** The node's own directory, with its keys. */
 const FOLDERS = ['/var/lib/sealane']
-/** More would take longer than somebody waits. Gateways come first. */
+/** The maximum number of nodes, to limit the duration. Nodes with gateways come first. */
 const MOST_NODES = 40
 const AT_ONCE = 8
 const MS = 8000
@@ -35,7 +35,7 @@ interface NodePod {
   readonly pod: string
 }
 
-/** Never rejects, but with the signal's reason. */
+/** Rejects only with the signal's reason. */
 export async function podProbes(admin: Admin, init: PodProbesInit): Promise<readonly Fact[]> {
   const { area, progress, signal } = init
   if (!isWanted('host', area)) return []
@@ -61,7 +61,7 @@ export async function podProbes(admin: Admin, init: PodProbesInit): Promise<read
   return found
 }
 
-/** One for each node: those of gateways first, and then by name. */
+/** One pod for each node: nodes with gateways first, then by name. */
 async function nodePods(admin: Admin, signal: AbortSignal): Promise<NodePod[]> {
   const podsOf = (part: 'gateway' | 'routeagent'): Promise<readonly ManifestObject[]> => {
     const labels = Object.entries(selectorLabels(part)).map((pair) => pair.join('='))
@@ -79,7 +79,7 @@ async function nodePods(admin: Admin, signal: AbortSignal): Promise<NodePod[]> {
   return [...byNode.values()].sort((a, b) => (rank(a) < rank(b) ? -1 : 1))
 }
 
-/** Of a pod that runs. */
+/** The node of a running pod. Undefined for any other pod. */
 function nodeOf(pod: ManifestObject): string | undefined {
   const { spec, status } = pod as { spec?: { nodeName?: unknown }; status?: { phase?: unknown } }
   const isGoing = (pod.metadata as { deletionTimestamp?: unknown }).deletionTimestamp !== undefined

@@ -1,9 +1,9 @@
-/** What a command that takes its time says meanwhile: each question that was put, with how long it took. */
+/** Reports the progress of a long-running command: each question that has ended, with its duration. */
 import type { Area, Fact } from '../../../explain/facts/facts.ts'
 import type { Output } from '../../context/context.ts'
 
 export interface Progress {
-  /** Tells `what` when the work has ended. */
+  /** Reports `what` when the work has ended. */
   follow(what: string, work: Promise<readonly Fact[]>): Promise<readonly Fact[]>
 }
 
@@ -22,7 +22,7 @@ export function progressOn({ remark }: Pick<Output, 'remark'>): Progress {
   }
 }
 
-// Which closer looks say something about an area: causes are looked for wherever they may be.
+// Decides which probes are relevant for an area. A problem may have its cause in another area.
 
 const AREAS_OF = {
   host: ['access', 'host', 'lanes', 'dns', 'services'],
@@ -31,7 +31,7 @@ const AREAS_OF = {
   broker: ['broker', 'membership', 'services'],
 } as const satisfies Readonly<Record<string, readonly Area[]>>
 
-/** `area` undefined: all. */
+/** `area` is undefined for all areas. */
 export function isWanted(probe: keyof typeof AREAS_OF, area: Area | undefined): boolean {
   const areas: readonly Area[] = AREAS_OF[probe]
   return area === undefined || areas.includes(area)

@@ -1,4 +1,4 @@
-/** What a closer look at a site without Kubernetes finds, from the machine on which the command runs. */
+/** Probes a site without Kubernetes from the machine on which the command runs. */
 import type { Area, Fact } from '../../../explain/facts/facts.ts'
 import type { ClusterApi } from '../../../kubeapi/kubeapi.ts'
 import type { SiteConfig } from '../../../kubeapi/files/files.ts'
@@ -16,7 +16,7 @@ import { type Progress, isWanted } from './progress.ts'
 
 export interface SiteProbesInit {
   readonly config: SiteConfig
-  /** Undefined: all. */
+  /** Undefined for all areas. */
   readonly area: Area | undefined
   readonly progress: Progress
   readonly signal: AbortSignal
@@ -25,7 +25,7 @@ export interface SiteProbesInit {
 const DNS_PORT = 53
 const ADDRESSES_MS = 2000
 
-/** All at once, each with its own time. */
+/** Runs all probes at once, each with its own time limit. */
 export async function siteProbes(api: ClusterApi, init: SiteProbesInit): Promise<readonly Fact[]> {
   const { config, area, progress, signal } = init
   const nodes = (): readonly Node[] => api.cache('Node').list()
@@ -39,7 +39,7 @@ export async function siteProbes(api: ClusterApi, init: SiteProbesInit): Promise
   return found.flat()
 }
 
-/** Its own servers on this machine, and whom they ask. */
+/** Queries the site's own servers on this machine and their upstream servers. */
 async function dnsProbes({ dns, file }: SiteConfig, progress: Progress, signal: AbortSignal): Promise<readonly Fact[]> {
   if (dns.listen.length + dns.upstreams.length === 0) return []
   const { ownAddresses } = await import('../../../compose/look.ts')
@@ -55,7 +55,7 @@ async function dnsProbes({ dns, file }: SiteConfig, progress: Progress, signal: 
   return [{ t: 'probe', kind: 'settings', source: file, at, items: [settings] }, ...(await Promise.all(asked)).flat()]
 }
 
-/** Where this machine hears what is sent there; a server of another node is for that node alone. */
+/** The address at which this machine can query a listening server. Empty for a server that listens on another node. */
 function heardHere(listen: string, here: ReadonlySet<string>): readonly string[] {
   const { address, port } = placeOf(listen)
   const text = formatAddress(address)
