@@ -1,5 +1,5 @@
 /**
-^* Finds a lane for a node whose label leaves the number open: the lane that the node already holds, or a free one.
+ * Finds a lane for a node whose label leaves the number open: the lane that the node already holds, or a free one.
  * plan-lease.ts decides; this file reads the Leases. Until it has found a lane, the node is a standby for all of them.
  */
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
