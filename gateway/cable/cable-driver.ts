@@ -45,7 +45,7 @@ export interface LaneState {
   readonly identity: string
   /** UDP port on which this end listens. Absent if the cable has none. */
   readonly port?: number
-  /** By linkKey(): the existing links to the far ends that were asked for. */
+  /** The existing links to the far ends that were asked for, by linkKey(). */
   readonly links: ReadonlyMap<string, LinkState>
 }
 
@@ -134,7 +134,7 @@ export interface CableRules {
 }
 
 export interface CableDriver {
-  /** As in Gateway.status: `wireguard-kernel`. */
+  /** Name of the driver as in Gateway.status: `wireguard-kernel`. */
   readonly name: string
 }
 
@@ -145,7 +145,7 @@ export interface ApplyLaneInit {
   readonly seen: LaneState | undefined
   /** linkKey() of the links to create again, so that the far end is called at once. */
   readonly callAnew: ReadonlySet<string>
-  /** GatewayWorld.pathSource. */
+  /** Source address for packets to an underlay address: GatewayWorld.pathSource. */
   readonly pathSource: ReadonlyMap<string, string>
   /** The applied policy covers the device on which joined segments arrive. */
   readonly mayJoin: boolean

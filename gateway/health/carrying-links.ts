@@ -97,7 +97,7 @@ function isDraining({ spec }: Endpoint): boolean {
 // Pure.
 
 interface HandedOverInit {
-  /** Milliseconds of the monotonic clock. */
+  /** The present time in milliseconds of the monotonic clock. */
   readonly monotonicMs: number
   /** This node's own Gateway object. */
   readonly gateway: Gateway | undefined

@@ -18,7 +18,7 @@ export const MAX_PENALTY = FREE_PENALTY + Math.log2(MAX_HOLD_MS / FIRST_HOLD_MS)
 
 /** Times are milliseconds of the monotonic clock. */
 export interface FlapRecord {
-  /** At `atMs`. Each time the link went down adds 1. */
+  /** The penalty at `atMs`. Each time the link went down added 1. */
   readonly penalty: number
   readonly atMs: number
   /** The link is held out of use until then. */
@@ -44,7 +44,7 @@ export interface FlapDampingDeps {
 }
 
 interface Hold {
-  /** Milliseconds since 1970. */
+  /** End of the hold in milliseconds since 1970. */
   readonly until: number
   readonly cancel: () => void
 }

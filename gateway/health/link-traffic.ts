@@ -13,7 +13,7 @@ export interface ProbeCount {
 }
 
 export interface LinkCount {
-  /** healthKey(). */
+  /** The healthKey() of the link. */
   readonly key: string
   /** Received and sent bytes as the device counts them. */
   readonly bytes: number
@@ -80,7 +80,7 @@ function hasTraffic(before: LinkCount | undefined, { bytes, most }: LinkCount): 
 
 interface Heard {
   readonly rxBytes: number
-  /** On the monotonic clock. Undefined if nothing has been received since the first look. */
+  /** When bytes were last received, on the monotonic clock. Undefined if there were none since the first look. */
   readonly atMs: number | undefined
 }
 

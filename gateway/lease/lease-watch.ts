@@ -185,7 +185,7 @@ interface LeaseTerms {
   /** Empty if no node holds it. */
   readonly holder: string
   readonly offer?: string | undefined
-  /** Milliseconds since 1970. */
+  /** The present time in milliseconds since 1970. */
   readonly nowMs: number
   readonly durationMs: number
   /** The owner of the Lease, with which it is deleted. */
@@ -225,7 +225,7 @@ export function leaseOf(terms: LeaseTerms, stored: StoredLease | undefined): Sto
   }
 }
 
-/** metav1.MicroTime. */
+/** Formats a time as metav1.MicroTime. */
 function microTime(ms: number): string {
   return new Date(ms).toISOString().replace('Z', '000Z')
 }

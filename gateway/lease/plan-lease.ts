@@ -59,7 +59,10 @@ export const RELOOK_MS = 2000
 export const RENEWALS_PER_LEASE = 5
 /** How long each node waits per node that comes before it. */
 export const TURN_MS = 1500
-/** The same before there is a Lease: the pods of an installation start within some seconds of each other. */
+/**
+ * How long each node waits per node that comes before it while there is no Lease, because the pods of an installation
+ * start within some seconds of each other.
+ */
 export const FIRST_TURN_MS = 5000
 /** A node that is about to leave takes a lane only if no other node took it for this long. */
 export const LAST_RESORT_MS = 10_000

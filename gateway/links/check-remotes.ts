@@ -298,7 +298,7 @@ function isCallable(candidate: EndpointCandidate, inside: readonly Prefix[]): bo
 
 /** An object that is not used, and the reason. */
 export interface Refusal extends Problem {
-  /** `Cluster paris`, `Endpoint paris.gw-lane0`. */
+  /** The object that is not used, such as `Cluster paris` or `Endpoint paris.gw-lane0`. */
   readonly subject: string
 }
 
@@ -329,7 +329,7 @@ function ownIdentities({ laneStates, nextIdentity }: GatewayWorld): readonly str
 }
 
 interface AnnouncedIdentities {
-  /** By the names of the Endpoints. */
+  /** Valid announced identities, by the names of the Endpoints. */
   readonly identities: ReadonlyMap<string, string>
   readonly refusals: readonly Refusal[]
 }

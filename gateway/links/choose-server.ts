@@ -24,7 +24,7 @@ export interface LaneFacts {
   readonly linkOf: (endpoint: Endpoint) => LinkState | undefined
   /** How long the lane to that cluster has been down. 0: it is not. */
   readonly downMs: number
-  /** Milliseconds of the monotonic clock. */
+  /** The present time in milliseconds of the monotonic clock. */
   readonly monotonicMs: number
 }
 

@@ -69,7 +69,7 @@ export interface LanePlan extends CableDevice {
 }
 
 export interface LanesPlan {
-  /** By remote lane number. */
+  /** One plan for each remote lane number. */
   readonly lanes: readonly LanePlan[]
   readonly clusters: readonly RemoteCluster[]
   readonly refusals: readonly Refusal[]

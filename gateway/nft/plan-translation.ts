@@ -280,7 +280,10 @@ function outputPolicy(init: TranslationInit): Rule {
   return dropped(`oifname != ${devices} ip saddr ${LANE_ADDRESS_RANGE} `, 'lane-address-astray')
 }
 
-/** `ip saddr 10.42.0.0/16 ip saddr set ip saddr & 0.0.255.255 | 244.0.0.0`. nft updates the checksums. */
+/**
+ * Rewrites a prefix: `ip saddr 10.42.0.0/16 ip saddr set ip saddr & 0.0.255.255 | 244.0.0.0`. nft updates the
+ * checksums.
+ */
 function rewriteRule(field: 'saddr' | 'daddr', from: Prefix, to: Prefix): string {
   const mask = formatAddress({ family: 4, value: hostMask(from) })
   return `ip ${field} ${formatPrefix(from)} ip ${field} set ip ${field} & ${mask} | ${formatAddress(to)}`
@@ -326,7 +329,7 @@ function asRules(texts: readonly string[]): Rule[] {
   return texts.map((text) => ({ text }))
 }
 
-/** `ip saddr != { … } `. Matches everything if there is no prefix. */
+/** A match such as `ip saddr != { … } `. Matches everything if there is no prefix. */
 function notIn(init: TranslationInit, field: 'saddr' | 'daddr', prefixes: readonly Prefix[]): string {
   return prefixes.length === 0 ? '' : `${ipWord(init)} ${field} != ${prefixSet(prefixes)} `
 }

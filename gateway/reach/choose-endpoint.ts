@@ -19,7 +19,7 @@ export interface EndpointChoiceInit {
   readonly monotonicMs: number
   /** How long one candidate is tried after the first, eager calls. */
   readonly rotateMs: number
-  /** 0 to 1, drawn by this process, so that gateways that started together do not stay in step. */
+  /** A number from 0 to 1, drawn by this process, so that gateways that started together do not stay in step. */
   readonly jitter: number
   /**
    * CableRules.sessionMs: a session younger than this works again once the path is back, if the far end has kept it
@@ -30,7 +30,7 @@ export interface EndpointChoiceInit {
   readonly callsFirst: boolean
   /** The peer can call this node, as far as is known. */
   readonly callable: boolean
-  /** Best first. */
+  /** Candidates of the peer, best first. */
   readonly candidates: readonly EndpointCandidate[]
   /** The peer announces candidates, but none that can be called from here. */
   readonly noneCallable?: boolean

@@ -43,7 +43,7 @@ export function isHidden(candidates: readonly EndpointCandidate[]): boolean {
   return candidates.length === 0 || (has('observed') && !has('public'))
 }
 
-/** The same for this node's own lane. */
+/** True if this node's own lane cannot be called from outside, as far as is known. */
 export function isOwnLaneHidden(world: GatewayWorld, lane: GatewayLaneConfig): boolean {
   const candidates = planCandidates(world, lane)
   return candidates.length === 0 || (isBehindNat(world) && isHidden(candidates))

@@ -17,11 +17,11 @@ export interface RotatingLink {
 }
 
 export interface RotationFacts {
-  /** Milliseconds of the monotonic clock. */
+  /** The present time in milliseconds of the monotonic clock. */
   readonly nowMs: number
   /** Age of the present identity. */
   readonly ageMs: number
-  /** 0: age is no reason for a rotation. */
+  /** Age at which a rotation is due. 0: never because of the age. */
   readonly maxAgeMs: number
   /** An operator has requested a rotation that has not been done. */
   readonly asked: boolean

@@ -81,7 +81,7 @@ export class RotationLoop {
   #switchingUntilMs = -Infinity
   /** Since when this node asks the far ends that know the next identity whether they are ready. */
   #askingSinceMs: number | undefined
-  /** By step: healthKey()s of the links whose far ends have sent a receipt. */
+  /** healthKey()s of the links whose far ends have sent a receipt, by step. */
   readonly #receipts = new Map<NoticeStep, Set<string>>()
   #report: ConditionFinding | undefined
 
@@ -207,7 +207,7 @@ export class RotationLoop {
     }
   }
 
-  /** By healthKey(): links that are up, or only those whose far ends know the next identity. */
+  /** healthKey()s of the links that are up, or only of those whose far ends know the next identity. */
   #links(which: 'up' | 'follows'): ReadonlySet<string> {
     const rows = this.#linkRows().filter(({ up, follows, knows }) => up && (which === 'up' || (follows && knows)))
     return new Set(rows.map(({ key }) => key))

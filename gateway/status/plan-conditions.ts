@@ -57,7 +57,7 @@ export function readyFinding({ lanes, connections, failure }: ReadyInit): Condit
   )
 }
 
-/** `2/3`: connections that are up, and all connections. */
+/** The connections that are up, of all connections: `2/3`. */
 export function upText(connections: readonly ConnectionStatus[]): string {
   return `${connections.filter(({ state }) => state === 'up').length}/${connections.length}`
 }
@@ -136,7 +136,7 @@ export function narrowProblem(mtu: number, deviceMtu: number): Problem {
   return problem('PathMtuReduced', message)
 }
 
-/** By healthKey(): the last reported size of each link that carries less than its device takes. */
+/** The last reported size of each link that carries less than its device takes, by healthKey(). */
 export type ReportedSizes = ReadonlyMap<string, number>
 
 interface SizeEvents {

@@ -32,7 +32,7 @@ export interface ConnectionMessageInit {
   readonly heardMs?: number
   /** Milliseconds since the last handshake. Absent if there was none. */
   readonly handshakeAgeMs?: number
-  /** CableRules.sessionMs. */
+  /** How long a session lasts after its handshake: CableRules.sessionMs. */
   readonly sessionMs: number
   readonly choice: EndpointChoice
   /** Why the connection may never come up, if that is known. */
@@ -112,15 +112,15 @@ export interface StatusInit {
   readonly node: string
   readonly version: string
   readonly driver: string
-  /** CableRules.sessionMs. */
+  /** How long a session lasts after its handshake: CableRules.sessionMs. */
   readonly sessionMs: number
   readonly nowMs: number
-  /** On the monotonic clock. */
+  /** The present time on the monotonic clock. */
   readonly monotonicMs: number
   /** Milliseconds since something was received over a link, by linkKey(). Undefined if nothing was. */
   readonly heardMs: (key: string) => number | undefined
   readonly lanes: readonly LanePlan[]
-  /** Cable.observe(). */
+  /** Present states of the devices: Cable.observe(). */
   readonly laneStates: ReadonlyMap<number, LaneState>
   readonly health: ReadonlyMap<string, LinkHealth>
   /** Connections, by healthKey(), whose routes are in place. */

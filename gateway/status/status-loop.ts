@@ -28,7 +28,7 @@ export interface StatusInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
-  /** RotationLoop.report. */
+  /** State of the key rotation: RotationLoop.report. */
   readonly rotation?: () => ConditionFinding | undefined
   /** The loop whose state the status reports. */
   readonly lanes: Pick<LaneLoop, 'plan' | 'routed' | 'failure' | 'withdrawn'>

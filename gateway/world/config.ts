@@ -21,7 +21,7 @@ export interface GatewayConfig {
   readonly node: string
   /** Sealane's version, reported in Gateway.status. */
   readonly version: string
-  /** At most one, because a node has one lane number. None: a node that is to be cleaned. */
+  /** At most one, because a node has one lane number. Empty for a node that is to be cleaned. */
   readonly lanes: readonly GatewayLaneConfig[]
   /** This node's private directory, created with mode 0700. Holds lane<k>.key. */
   readonly stateDir: string

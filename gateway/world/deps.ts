@@ -37,11 +37,11 @@ export interface GatewayDeps extends ComponentDeps {
   readonly routes: RouteTable
   /** Next-hop objects of the same kernel. Absent: routes have next hops of their own. */
   readonly nextHops?: NextHopTable
-  /** Family ip. */
+  /** nftables of family ip. */
   readonly nft: Nft
-  /** Family ip6. */
+  /** nftables of family ip6. */
   readonly nft6: Nft
-  /** Makes the links. */
+  /** Creates the links. */
   readonly cable: Cable
   readonly sysctl: Sysctl
   /** Absent: the real UDP socket. */

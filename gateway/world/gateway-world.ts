@@ -32,9 +32,9 @@ export interface RoamedLink {
 }
 
 export interface GatewayWorld {
-  /** Milliseconds of the monotonic clock. */
+  /** The time of this reading, in milliseconds of the monotonic clock. */
   readonly monotonicMs: number
-  /** 0 to 1: EndpointChoiceInit.jitter. */
+  /** A number from 0 to 1: EndpointChoiceInit.jitter. */
   readonly callJitter: number
   readonly node: string
   readonly own: Cluster
@@ -48,7 +48,7 @@ export interface GatewayWorld {
   readonly nodes: readonly Node[]
   /** What the nodes report about their pods. */
   readonly routeAgents: readonly RouteAgent[]
-  /** At most one: gatewayConfig(). */
+  /** At most one lane (gatewayConfig()). */
   readonly lanes: readonly GatewayLaneConfig[]
   readonly observedAddress?: string
   /** Ports of this node that pods of other clusters may call. Absent: none. */
@@ -67,7 +67,7 @@ export interface GatewayWorld {
   readonly pathMtu: ReadonlyMap<string, number>
   /** Source address of this node for packets to an underlay address. Without an entry if there is no route. */
   readonly pathSource: ReadonlyMap<string, string>
-  /** By healthKey(). */
+  /** State of each link, by healthKey(). */
   readonly health: ReadonlyMap<string, PeerHealthView>
   /** Clusters to which other gateways of this cluster report a link. Absent if none is known. */
   readonly reachedByOthers?: ReadonlySet<string>
@@ -86,7 +86,7 @@ export interface GatewayWorld {
    * Those of reachedByOthers that the other gateways reach by a link whose far gateway stays. Absent if none is known.
    */
   readonly reachedWell?: ReadonlySet<string>
-  /** By linkKey(): RoamedPeers. Absent if nothing is known. */
+  /** Where far ends called from, by linkKey() (RoamedPeers). Absent if nothing is known. */
   readonly roamed?: ReadonlyMap<string, RoamedLink>
   /** When each far end that is to take over a lane was first called, by linkKey(). Monotonic milliseconds. */
   readonly successorsSince?: ReadonlyMap<string, number>

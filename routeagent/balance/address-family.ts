@@ -94,7 +94,7 @@ export function ipv6Groups(text: string): Ipv6Groups | undefined {
   return [...groups.slice(0, gap), ...ZEROS.slice(0, missing), ...groups.slice(gap)]
 }
 
-/** In the form that nft prints: RFC 5952. */
+/** The address in the form that nft prints: RFC 5952. */
 export function formatGroups(groups: Ipv6Groups): string {
   const { from, length } = longestZeros(groups)
   let text = ''
@@ -136,7 +136,7 @@ const GROUPS = 8
 const ZEROS: Ipv6Groups = new Array<number>(GROUPS).fill(0)
 const COLON = 0x3a
 
-/** -1 if there is no hexadecimal digit. */
+/** Value of the hexadecimal digit at this position. -1 if there is none. */
 function hexDigit(text: string, at: number): number {
   const code = text.charCodeAt(at)
   if (code >= 0x30 && code <= 0x39) return code - 0x30
@@ -163,13 +163,16 @@ export interface AddressFamily {
   readonly nft: NftFamily
   /** Type of an address in maps and sets. */
   readonly type: 'ipv4_addr' | 'ipv6_addr'
-  /** EndpointSlice.addressType. */
+  /** EndpointSlice.addressType of this family. */
   readonly slices: 'IPv4' | 'IPv6'
   /** How nft refuses a packet to an address that no service has. */
   readonly unreachable: string
   /** The address in the form that nft prints. Undefined for a text that is no address of this family. */
   canonical(text: string): string | undefined
-  /** The same. Also undefined for addresses that no pod may have: loopback, link-local, multicast and the like. */
+  /**
+   * Like canonical(), but also undefined for addresses that no pod may have: loopback, link-local, multicast and the
+   * like.
+   */
   podAddress(text: string): string | undefined
   /** Returns a function that tells whether one of these prefixes, all of this family, contains an address. */
   within(prefixes: readonly Prefix[]): (text: string) => boolean

@@ -40,9 +40,9 @@ function shapeOf(statements: readonly NftStatement[], before?: TableShape): Tabl
 
 interface TableListing {
   readonly shape: TableShape
-  /** By chain name: its hook and rules in the form that nft prints, with counters at zero. */
+  /** The hook and rules of each chain by name, in the form that nft prints, with counters at zero. */
   readonly texts: ReadonlyMap<string, string>
-  /** By name of the map or set. */
+  /** Elements of each map or set, by name. */
   readonly elements: ReadonlyMap<string, readonly NftElement[]>
 }
 

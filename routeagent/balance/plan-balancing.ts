@@ -14,7 +14,7 @@ import { type PortPlan, type ServiceContext, planService } from './plan-service.
 
 /** One port of one service whose plan has changed. */
 export interface PortChange {
-  /** `245.0.0.7 . tcp . 80` */
+  /** Key of the port, such as `245.0.0.7 . tcp . 80`. */
   readonly key: string
   readonly before: PortPlan | undefined
   readonly after: PortPlan | undefined

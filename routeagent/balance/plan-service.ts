@@ -18,9 +18,9 @@ import { type AddressFamily, addressFamily } from './address-family.ts'
  */
 
 interface WeightedBackend {
-  /** In the form that nft prints: `244.1.0.9 . 8080`. */
+  /** Address and port in the form that nft prints: `244.1.0.9 . 8080`. */
   readonly target: string
-  /** Above 0. Only proportions matter. */
+  /** The share of this backend relative to the others. Above 0. */
   readonly weight: number
 }
 
@@ -99,7 +99,7 @@ function gcd(a: number, b: number): number {
   return b === 0 ? a : gcd(b, a % b)
 }
 
-/** Above 0, below 1. */
+/** A hash of the text as a number above 0 and below 1. */
 function unitHash(text: string): number {
   return (hash(text) + 0.5) / 2 ** 32
 }
@@ -198,7 +198,7 @@ export function planService(
   return plans
 }
 
-/** In the form that nft prints. */
+/** The key of a port in the form that nft prints: `245.0.0.7 . tcp . 80`. */
 export function portKey(address: string, protocol: Protocol, port: number): string {
   return `${address} . ${protocol.toLowerCase()} . ${port}`
 }

@@ -11,7 +11,7 @@ import { type OverlayNode, hopTo } from '../world/world.ts'
 
 export interface ProbedNode {
   readonly node: string
-  /** InternalIP. */
+  /** InternalIP of the node. */
   readonly address: string
   readonly isGateway: boolean
 }

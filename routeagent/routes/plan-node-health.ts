@@ -21,7 +21,7 @@ export interface NodeHealthInit {
 export interface NodeHealth {
   /** Paths to other clusters, with the gateway nodes that are not silent. */
   readonly clusters: Reported['clusters']
-  /** Sorted, at most MAX_SILENT_NODES. */
+  /** Names of silent nodes, sorted, at most MAX_SILENT_NODES. */
   readonly silentNodes: readonly string[]
   /** Undefined if nothing is probed, or if the first answers are still awaited. */
   readonly finding: ConditionFinding | undefined

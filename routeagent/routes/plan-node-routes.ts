@@ -88,7 +88,7 @@ export interface NodeRoutes {
   /** Nodes to probe over the overlay, and the source address. */
   readonly probed: { readonly address: string; readonly nodes: readonly ProbedNode[] }
   readonly sysctls: readonly SysctlSetting[]
-  /** For RouteAgent.status, as is podRanges. Includes a silent gateway node if there is no other. */
+  /** Gateways towards each cluster, for RouteAgent.status. Includes a silent gateway node if there is no other. */
   readonly paths: readonly RemotePath[]
   readonly podRanges: readonly Prefix[]
   /** How many ranges are left out. */

@@ -53,7 +53,7 @@ export interface RouteLoopDeps {
   readonly metrics: RouteAgentMetrics
   /** Undefined if the table that decides who may use the overlay exists. */
   readonly unguarded: () => Unguarded | undefined
-  /** For the status. Undefined if it is not known. */
+  /** The count for the status. Undefined if it is not known. */
   readonly openConnections: () => OpenConnections | undefined
   /** Which nodes no longer answer, and what to probe. */
   readonly probes: Pick<GatewayProbes, 'silent' | 'setNodes' | 'nodeStates' | 'problem'>

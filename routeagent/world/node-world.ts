@@ -132,7 +132,7 @@ export interface KernelFacts {
   readonly mainRoutes: readonly MainRoute[]
   /** net/bridge/bridge-nf-call-iptables. Undefined if the module is not loaded. */
   readonly bridgeNetfilter: string | undefined
-  /** The same for IPv6: bridge-nf-call-ip6tables. */
+  /** The same setting for IPv6: net/bridge/bridge-nf-call-ip6tables. */
   readonly bridgeNetfilter6?: string | undefined
   /** False if the kernel has no IPv6 (`ipv6.disable=1`). This does not cover a device on which IPv6 is switched off. */
   readonly hasIpv6?: boolean

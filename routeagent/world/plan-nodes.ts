@@ -14,7 +14,7 @@ import type { Problem } from '../../model/reasons/reasons.ts'
 
 /** An object that is left out of the plan, with a reason on which an operator can act. */
 export interface PlanProblem extends Problem {
-  /** `Node worker-2`, `Cluster paris`. */
+  /** The object that is left out, such as `Node worker-2` or `Cluster paris`. */
   readonly subject: string
 }
 

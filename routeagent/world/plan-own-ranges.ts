@@ -36,7 +36,7 @@ interface KernelRangesInit {
 interface KernelRanges {
   /** Networks that the CNI gave to this node. */
   readonly networks: readonly Prefix[]
-  /** Single pods. */
+  /** Addresses of single pods. */
   readonly pods: readonly Prefix[]
   /** Addresses of the machine itself. */
   readonly addresses: readonly Prefix[]
@@ -48,8 +48,8 @@ const POD_DEVICES: ReadonlySet<string> = new Set(['veth', 'netkit'])
 const SWITCH_DEVICES: ReadonlySet<string> = new Set(['bridge', 'openvswitch'])
 
 /**
- * Which pods are on this machine, read from its kernel: for CNIs that keep books of their own about who has which
- * range, and where Node.spec says nothing or something else. Pure.
+ * Finds the pods of this machine in its kernel, because some CNIs allocate ranges themselves, so that Node.spec has no
+ * ranges or different ones. Pure.
  *
  * | CNI | what the kernel shows |
  * |---|---|
@@ -117,7 +117,7 @@ function distinct(prefixes: readonly Prefix[]): Prefix[] {
 
 /** Ranges of one family. */
 export interface OwnRanges {
-  /** For RouteAgent.status: pods and the node's own addresses inside the pod CIDRs. */
+  /** Ranges for RouteAgent.status: pods and the node's own addresses inside the pod CIDRs. */
   readonly ranges: readonly Prefix[]
   /** Networks, which do not change with each pod. For a node without pods, those of its Node. */
   readonly networks: readonly Prefix[]

@@ -9,7 +9,7 @@ import type { CableDevice, CableLink, CablePlan, CableRules } from '../cable-dri
 
 /** NAT entries for UDP live 30 s or more (RFC 4787 REQ-5 requires 120), but some NATs keep them for only 20 s. */
 const KEEPALIVE_BEHIND_NAT_SECONDS = 10
-/** For stateful firewalls. It also lets an idle device complete a handshake again. */
+/** Keeps the state of stateful firewalls, and lets an idle device complete a handshake again. */
 const KEEPALIVE_SECONDS = 25
 
 /** CableDriver.name of each implementation. */

@@ -30,7 +30,7 @@ interface Way {
  * again makes it forget the address.
  */
 export class OwnSources {
-  /** By public key. */
+  /** Path to each peer, by public key. */
   #ways: ReadonlyMap<string, Way> = new Map()
   #seen: ReadonlyMap<string, Way> = new Map()
 
@@ -67,7 +67,7 @@ export class OwnSources {
 
 interface Seen {
   readonly lastHandshakeMs: number
-  /** Monotonic milliseconds. */
+  /** Time of the handshake, in milliseconds of the monotonic clock. */
   readonly atMs: number
 }
 
@@ -173,7 +173,7 @@ export class WireguardCable implements Cable {
   readonly #stateDir: string
   readonly rotation: KeyRotation
   readonly #handshakes = new HandshakeTimes()
-  /** By remote lane. */
+  /** One for each remote lane. */
   readonly #sources = new Map<number, OwnSources>()
 
   constructor(deps: WireguardCableDeps, { stateDir }: WireguardCableInit) {
