@@ -386,7 +386,7 @@ export class LaneTenure {
 
   /**
    * Returns a function that tells whether other gateways of this cluster reach every cluster that this one reaches now.
-   * It only counts a status written after this call: an older one may come from a process that has ended.
+   * It counts only a status written after this call: an older one may come from a process that has ended.
    */
   othersCarry(): () => boolean {
     const cache = this.#deps.api.cache('Gateway')

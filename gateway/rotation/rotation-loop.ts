@@ -167,7 +167,7 @@ export class RotationLoop {
       const keys = this.#isLate() ? ready : known
       if (ready.size < keys.size) {
         this.#say('False', { reason: 'KeyAnnounced', message: 'not all far ends are ready for the next key yet' })
-        // A far end may change its key at the same moment. The random delay prevents that both stay in step.
+        // A far end may change its key at the same moment. The random delay keeps both from staying in step.
         this.#switchingUntilMs = -Infinity
         await clock.sleep(clock.random() * 2 * LOOK_MS, signal)
         return

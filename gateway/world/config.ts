@@ -29,9 +29,9 @@ export interface GatewayConfig {
   readonly observedAddress?: string
   /** Ports of this node that pods of other clusters may call. */
   readonly openPorts: readonly OpenPort[]
-  /** Between two probes over a link that carries traffic, or whose state is not known yet. */
+  /** Interval between two probes over a link that carries traffic, or whose state is not known yet. */
   readonly probeIntervalMs: number
-  /** Between two probes over an idle link. */
+  /** Interval between two probes over an idle link. */
   readonly idleProbeIntervalMs: number
   /** Shortest wait for the answer to a probe before it counts as missed and is sent again. */
   readonly quickProbeMs: number

@@ -42,7 +42,7 @@ export interface GatewayWorld {
   readonly globalRange?: string
   /** This cluster has IPv6 pods, but the kernel of this node has no IPv6: `own` has IPv4 alone. */
   readonly ipv6LeftOut?: true
-  /** Every Cluster and Endpoint object that exists, including this cluster's own. */
+  /** Every Cluster object, including this cluster's own, and the Endpoint objects of all other clusters. */
   readonly clusters: readonly Cluster[]
   readonly endpoints: readonly Endpoint[]
   readonly nodes: readonly Node[]

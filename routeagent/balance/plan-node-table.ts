@@ -185,7 +185,7 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
       comment: 'a pod that was balanced to itself',
     },
     ...sameNodeRows(world, ip),
-    // A connection is translated only once, so this rule prevents that a later masquerade rule of the CNI applies.
+    // A connection is translated only once, so this rule keeps a later masquerade rule of the CNI from applying.
     ...world.podCidrs.map((own) => ({
       chain: 'keep-source',
       rule: `${ip} saddr ${own} ${ip} daddr @${SET_REMOTE} snat to ${ip} saddr`,

@@ -54,9 +54,9 @@ export function planProbeRoutes({ self, others, ownEndpoints }: ProbeRoutesInit)
 const BASE = { priority: RULE_PROBES, table: ROUTE_TABLE_PROBES } as const
 
 /**
- * The TCP rules are for TCP probes and the resets that answer them. The rules also match forwarded and received
- * packets: with rp_filter, the kernel accepts a packet only if the route back, by its own ports, uses the device on
- * which it arrived.
+ * The TCP rules are for TCP probes and the resets that answer them. The rules are not limited to this node's own
+ * packets: with rp_filter, the kernel accepts a packet only if the route back, looked up by the packet's own ports,
+ * uses the device on which it arrived.
  */
 const RULES: readonly Rule[] = [
   { ...BASE, protocol: 'udp', destinationPort: OVERLAY_PROBE_PORT },

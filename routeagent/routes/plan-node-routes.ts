@@ -5,8 +5,9 @@
  * - 7310 routes packets from a lane to other nodes' pods.
  * - 7316 does the same for packets that another gateway node has forwarded.
  * - 7311, which belongs to the gateway, leads into this node's lanes.
- * - 7312 leads to the gateway nodes and ends in `unreachable`, so that no packet for the clusterset uses the underlay.
- * - 7317, after the main table's own routes, ends in `unreachable` for packets from a lane to own pods.
+ * - 7312 leads to the gateway nodes and ends in `unreachable`, so that no packet for the clusterset leaves over the
+ *   underlay without the overlay.
+ * - 7317, after the main table's own routes, ends in `unreachable` for packets from a lane or the overlay to own pods.
  *
  * Both families have tables and rules of these numbers. IPv6 is planned only while this cluster has IPv6 pod CIDRs.
  */

@@ -74,7 +74,7 @@ export async function applyLane(deps: DeviceDeps, init: ApplyDeviceInit): Promis
   return state.value
 }
 
-/** Skips a new device, which has no peers yet. */
+/** Reports peers that another program removed or changed. Skips a new device, which has no peers yet. */
 function reportLostPeers({ plan, config, round, seen }: ApplyDeviceInit, state: DeviceState): void {
   if (seen === undefined || round.drift === undefined) return
   const { device } = plan
