@@ -113,8 +113,8 @@ export interface LabelledGatewayInit {
 
 /**
  * How long the last API check and the cleanup may take. Kubernetes kills a pod some time after it asks it to stop
- * (install/workloads/pod.ts). In that time a lane may also be handed over (hand-over.ts), and the connection to the API
- * is closed.
+ * (install/plan-member.ts). In that time a lane may also be handed over (hand-over.ts), and the connection to the API is
+ * closed.
  */
 export const ASK_MS = 3000
 export const CLEAN_MS = 5000
