@@ -1,6 +1,7 @@
 /**
- * The gateway of one node: lanes to the other clusters, their health, and the translation of this cluster's
- * addresses. Runs until the signal (the kernel stays as it is) or until the cluster has left (nothing stays).
+ * The gateway of one node: lanes to the other clusters, their health, and the translation of this cluster's addresses.
+ * It runs until the signal, and then leaves the kernel as it is, or until the cluster has left, and then removes
+ * everything.
  */
 import { NO_ROUTING, Round, applyRouting } from '../kernel/apply/apply.ts'
 import { type Notice, openUdpProbeSocket } from '../kernel/probing/probing.ts'
@@ -28,7 +29,7 @@ export { type GatewayConfig, type GatewayConfigInit, gatewayConfig } from './wor
 export { describeGatewayPlan } from './lanes/lanes.ts'
 export { readGatewayWorld, whenCachesSynced } from './lanes/lanes.ts'
 
-/** Throws what Cable.prepare() throws: LaneKeyError when a lane's key file is there but not usable. */
+/** Throws what Cable.prepare() throws: LaneKeyError if the key file of a lane exists but is not usable. */
 export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
   const { api, logger, status } = deps
   const metrics = gatewayMetrics(deps.metrics)
@@ -38,9 +39,9 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
 
   const leaving = watchLeaving(api)
   try {
-    // Started anew while the cluster leaves: the key was removed, and must not come back.
+    // If the process was restarted while the cluster leaves, the key was removed and must not be created again.
     if (!leaving.signal.aborted) {
-      // Before the first round, so that a bad key file stops the start.
+      // This comes before the first round, so that a bad key file stops the start.
       await deps.cable.prepare(config.lanes.map(({ lane }) => lane))
       await serve(deps, config, metrics, AbortSignal.any([signal, leaving.signal]))
     }
@@ -55,15 +56,15 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
 }
 
 /**
- * Takes everything of the gateway out of this node once, for a cluster that is no member any more. Throws what failed,
- * after everything else has been done.
+ * Removes everything of the gateway from this node once, for a cluster that is no longer a member. Throws what failed,
+ * after all other steps.
  */
 export async function cleanGatewayNode(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
   await whenCachesSynced(deps.api, signal)
   await leaveNode(deps, { config, metrics: gatewayMetrics(deps.metrics), clusterId: '' }, signal)
 }
 
-/** Keeps the kernel at the plan and the status true, until the signal. */
+/** Keeps the kernel equal to the plan and the status current, until the signal. */
 async function serve(
   deps: GatewayDeps,
   config: GatewayConfig,
@@ -105,8 +106,8 @@ async function serve(
   }
 }
 
-// Takes everything of the gateway out of this node and out of the API: when the cluster leaves the clusterset, and when
-// the node is a gateway no more.
+// Removes everything of the gateway from this node and from the API, when the cluster leaves the clusterset or the node
+// is no longer a gateway.
 
 interface LeaveInit {
   readonly config: GatewayConfig
@@ -115,16 +116,16 @@ interface LeaveInit {
 }
 
 /**
- * Devices first, so that nothing is sent any more: their routes go with them, and nothing that this node says of a lane
- * finds another way out. The policy last. The objects go when the kernel is clean: they are what `sealane leave` waits
- * for. Throws what failed; calling it again goes on where it stopped.
+ * Removes the devices first, so that nothing more is sent: their routes disappear with them, and no packet from a lane
+ * address leaves by another device. The policy is removed last. The objects are deleted when the kernel is clean,
+ * because `sealane leave` waits for that. Throws what failed; another call continues.
  */
 async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal): Promise<void> {
   const { config } = init
   const round = new Round({ logger: deps.logger, changes: init.metrics.changes })
   const swept = await deps.cable.remove([], round, signal)
   await applyRouting(deps.routes, NO_ROUTING, laneScope(deps), round, signal)
-  // A lane is never without its policy, not even one that cannot be taken away.
+  // A lane always needs its policy, even a lane that cannot be removed.
   if (swept) for (const nft of [deps.nft, deps.nft6]) await removeTable(nft, round, signal)
   for (const family of FAMILIES) {
     const { name, setting, marker } = forwarding(config, family)
@@ -139,7 +140,10 @@ async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal
   await deps.api.remove('Gateway', config.node, undefined, signal)
 }
 
-/** leaveNode(), again and again with growing pauses. True once everything is gone, false when the signal came first. */
+/**
+ * Repeats leaveNode() with growing pauses. Resolves to true once everything is removed, to false if the signal came
+ * first.
+ */
 export function leaveUntilDone(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal): Promise<boolean> {
   const { clock, logger } = deps
   const backoff = { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs }

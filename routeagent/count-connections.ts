@@ -1,7 +1,6 @@
 /**
- * Counts once a minute how many connections pods of this node have with pods of other clusters: what would break if
- * this cluster got global addresses. Each connection of a pod is tracked on the pod's own node, and counted there
- * alone.
+ * Counts once a minute how many connections the pods of this node have with pods of other clusters. These would break
+ * if this cluster got global addresses. Each connection of a pod is tracked and counted only on the pod's own node.
  */
 import type { ConnectionTable } from '../kernel/conntrack/conntrack.ts'
 import { type Prefix, addressBits, aggregate, ofFamily } from '../model/addresses/addresses.ts'
@@ -22,13 +21,13 @@ import {
   withFacts,
 } from './world/world.ts'
 
-/** Many IPv4 addresses, looked up many times: as plain numbers, in the order of the addresses. Pure. */
+/** A set of IPv4 ranges as sorted plain numbers, for fast lookups. Pure. */
 export class Ipv4Ranges {
-  /** Of each range, none of which overlaps another: the first and the last address. */
+  /** The first and the last address of each range. Ranges do not overlap. */
   readonly #first: readonly number[]
   readonly #last: readonly number[]
 
-  /** IPv6 prefixes are passed over. */
+  /** Ignores IPv6 prefixes. */
   constructor(prefixes: readonly Prefix[]) {
     const disjoint = aggregate(ofFamily(prefixes, 4))
     const sorted = disjoint.map((prefix) => ({ first: Number(prefix.value), length: prefix.length }))
@@ -37,7 +36,7 @@ export class Ipv4Ranges {
     this.#last = sorted.map(({ first, length }) => first + 2 ** (addressBits(4) - length) - 1)
   }
 
-  /** The address as a number, 0 to 2^32 - 1. */
+  /** Takes the address as a number, 0 to 2^32 - 1. */
   has(address: number): boolean {
     let [low, high] = [0, this.#first.length]
     while (low < high) {
@@ -49,17 +48,20 @@ export class Ipv4Ranges {
   }
 }
 
-// Which tracked connections are between pods of this node and pods of other clusters.
+// Finds the tracked connections between pods of this node and pods of other clusters.
 
-/** A node that tracks more says "at least": reading them takes time, and a figure of this size says enough. */
+/**
+ * A node that tracks more reports "at least" this count, because reading all entries takes time and the exact figure is
+ * not needed.
+ */
 export const MAX_ENTRIES_READ = 200_000
 
 interface CountInit {
-  /** Where the pods of this node are. */
+  /** Ranges of the pods of this node. */
   readonly pods: readonly Prefix[]
-  /** Not all of these are known. */
+  /** Not all of these ranges are known. */
   readonly podsCut: boolean
-  /** Under which pods of other clusters are reached from here. */
+  /** Prefixes at which pods of other clusters are reached from here. */
   readonly others: readonly Prefix[]
 }
 
@@ -88,9 +90,9 @@ export interface ConnectionLoopDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: RouteAgentMetrics
-  /** What is in the kernel: it says where this node's pods are. */
+  /** The plan in the kernel, which contains the pod ranges of this node. */
   readonly plan: () => NodeRoutePlan | undefined
-  /** Called when another figure is to be reported. */
+  /** Called when a different figure is to be reported. */
   readonly onChange: () => void
 }
 
@@ -108,12 +110,12 @@ export class ConnectionLoop {
     this.#loop = new ReconcileLoop(loopDeps(deps, 'connections'), pace, (signal) => this.#round(signal))
   }
 
-  /** What this node reports; it may differ a little from what was counted last. Undefined: not known. */
+  /** The reported figure, which may differ slightly from the last count. Undefined if it is not known. */
   get reported(): OpenConnections | undefined {
     return this.#reported?.figure
   }
 
-  /** There is a plan. Where there was one before, the next count comes when it is due. */
+  /** Called after each plan. The first plan starts a count; later counts come when they are due. */
   planned(): void {
     if (this.#reported === undefined) this.#loop.poke()
   }
@@ -144,7 +146,7 @@ export class ConnectionLoop {
     onChange()
   }
 
-  // Nothing depends on the figure: it is not known then, and the next count comes when it is due.
+  // No other part depends on the figure, so a failure only makes it unknown until the next count.
   #fail(error: unknown, signal: AbortSignal): undefined {
     signal.throwIfAborted()
     const why = messageOf(error)

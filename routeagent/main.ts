@@ -1,4 +1,4 @@
-/** The routeagent of one node: the way to the gateways, and clusterset IPs balanced where the client is. */
+/** The route agent of one node: routes to the gateways, and balancing of clusterset IPs on the client's node. */
 import { Round } from '../kernel/apply/apply.ts'
 import type { ConnectionTable } from '../kernel/conntrack/conntrack.ts'
 import { type Nft, formatNft } from '../kernel/nft/nft.ts'
@@ -65,22 +65,22 @@ export interface RouteAgentDeps extends ComponentDeps {
   /** Tables of family ip6. */
   readonly nft6: Nft
   readonly sysctl: Sysctl
-  /** Absent: segments off the overlay are not held back to be joined. */
+  /** Absent: the overlay device does not hold back segments to join them. */
   readonly coalescing?: ReceiveCoalescing
   /** Absent: open connections are not counted. */
   readonly connections?: ConnectionTable
   /** Absent: default gateways and name servers are not known. */
   readonly machineNetwork?: () => Promise<MachineNetwork>
-  /** The real one where absent. */
+  /** Absent: the real TCP probe. */
   readonly knock?: Knock
-  /** The real ones where absent. */
+  /** Absent: the real socket and the real packet counters. */
   readonly openProbeSocket?: OpenProbeSocket
   readonly devicePackets?: DevicePackets
 }
 
 /**
- * Runs until the signal and then leaves the kernel as it is: traffic goes on over a restart. Resolves by itself
- * only when the membership says `leaving` or is gone, after everything of this component has been taken out.
+ * Runs until the signal and then leaves the kernel as it is, so that traffic continues during a restart. Resolves
+ * earlier only if the membership says `leaving` or is gone, after everything of this component has been removed.
  */
 export async function runRouteAgent(
   deps: RouteAgentDeps,
@@ -150,7 +150,7 @@ export async function runRouteAgent(
   if (leaving.signal.aborted) await tearDown(deps, config, signal)
 }
 
-/** What `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */
+/** The text that `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */
 export async function planRouteAgent(
   deps: Pick<RouteAgentDeps, 'api' | 'routes' | 'nextHops' | 'sysctl' | 'machineNetwork'>,
   config: Pick<RouteAgentConfig, 'node' | 'openPorts'>,
@@ -183,8 +183,8 @@ function describeNow(
 }
 
 /**
- * Takes out whatever the loops may have made, then says so by removing this node's RouteAgent object. Tries until it
- * has worked or the signal comes: `sealane leave` waits for the object to go.
+ * Removes everything that the loops may have created, and last this node's RouteAgent object. Retries until it succeeds
+ * or the signal comes: `sealane leave` waits until the object is gone.
  */
 async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: AbortSignal): Promise<void> {
   const { clock, logger } = deps
@@ -198,8 +198,8 @@ async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: 
 }
 
 /**
- * Takes out of this node whatever the loops may have made, once, then its RouteAgent object. Throws what failed, after
- * everything else has been done; an overlay that stays keeps its tables.
+ * Removes everything that the loops may have created on this node, once, and last its RouteAgent object. Throws what
+ * failed, after all other steps. If the overlay could not be removed, its tables stay.
  */
 export async function cleanRouteAgentNode(
   deps: RouteAgentDeps,
@@ -208,14 +208,14 @@ export async function cleanRouteAgentNode(
 ): Promise<void> {
   const round = new Round(deps)
   await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, round, signal)
-  // The overlay is never without the tables that say who may use it.
+  // The overlay always needs the tables that decide who may use it.
   const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
   for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6]) await round.attempt(() => removeNodeTable(nft, signal))
   round.finish()
   await deps.api.remove('RouteAgent', config.node, undefined, signal)
 }
 
-// The plans in the tools' own languages: for --dry-run, /debug/plan, the log and the golden tests. Pure.
+// The plans as text of the kernel tools, for --dry-run, /debug/plan, the log and the golden tests. Pure.
 
 interface RouteAgentWorld extends NodeRouteWorld {
   readonly imports: readonly ServiceImport[]
@@ -223,7 +223,9 @@ interface RouteAgentWorld extends NodeRouteWorld {
   readonly openPorts?: readonly OpenPort[]
 }
 
-/** What `up` would do on this node, as `ip`, `bridge`, `sysctl` and `nft` text; one transaction for each family. */
+/**
+ * What `up` would do on this node, as `ip`, `bridge`, `sysctl` and `nft` text, with one transaction for each family.
+ */
 export function describeRouteAgentPlan(world: RouteAgentWorld): string {
   const families = plannedFamilies(ownCluster(world))
   return [describeRoutes(planNodeRoutes(world)), ...families.map((family) => describeTable(world, family))].join('\n')

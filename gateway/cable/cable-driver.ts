@@ -1,8 +1,8 @@
 /**
- * The seam between links and what makes them. A link joins this node with a gateway of another cluster; a cable makes
- * it: it has the devices, the key, and what is sent on the wire. There is one device for each lane number that gateways
- * of other clusters have, so it leads to one gateway of each cluster at most. The rest of the gateway knows far ends by
- * their Endpoint, and of their keys only whether they are the same. Drivers: wireguard/. Compliance:
+ * The interface between links and their implementation. A link joins this node with a gateway of another cluster. A
+ * cable implements it: it owns the devices, the key, and the wire format. There is one device for each lane number of
+ * other clusters' gateways, so a device leads to at most one gateway of each cluster. The rest of the gateway names far
+ * ends by their Endpoint, and only compares their identities. Drivers: wireguard/. Compliance:
  * test/compliance/cable.ts, on WireGuard and on a cable without keys.
  */
 import type { Round } from '../../kernel/apply/apply.ts'
@@ -15,115 +15,117 @@ import type { Problem } from '../../model/reasons/reasons.ts'
 export interface FarEnd {
   /** The lane number that it has in its own cluster. */
   readonly remoteLane: number
-  /** metadata.name of its Endpoint, which says cluster, node and lane. */
+  /** metadata.name of its Endpoint, which names cluster, node and lane. */
   readonly endpoint: string
-  /** Cable.identityOf() of its Endpoint. Only ever compared. */
+  /** CableRules.identityOf() of its Endpoint. Only compared. */
   readonly identity: string
 }
 
-/** Names a link in maps. A gateway that comes back with another identity is another far end: nothing of it is known. */
+/** The key of a link in maps. A gateway with a new identity is a new far end, of which nothing is known. */
 export function linkKey({ endpoint, identity }: Pick<FarEnd, 'endpoint' | 'identity'>): string {
   return `${endpoint} ${identity}`
 }
 
-/** A link as it is now. */
+/** The present state of a link. */
 export interface LinkState {
-  /** Where the far end is called, or called from last; absent: nobody knows. */
+  /** Where the far end is called, or called from last. Absent if it is not known. */
   readonly at?: AddressPort
-  /** Prefixes are sent to it. */
+  /** The link has prefixes, so traffic is sent over it. */
   readonly carries: boolean
-  /** When both ends agreed on a session last, in milliseconds of the monotonic clock; absent: never. */
+  /** When both ends last agreed on a session, in milliseconds of the monotonic clock. Absent: never. */
   readonly handshakeMs?: number
-  /** Since the link was last made. */
+  /** Bytes since the link was last created. */
   readonly rxBytes: number
   readonly txBytes: number
 }
 
-/** A device of this node's lane as it is now. */
+/** The present state of a device of this node's lane. */
 export interface LaneState {
-  /** Of this end: the same on all devices of one lane. Only ever compared. */
+  /** Identity of this end: the same on all devices of one lane. Only compared. */
   readonly identity: string
-  /** UDP, where this end listens. Absent: that is none of this cable's. */
+  /** UDP port on which this end listens. Absent if the cable has none. */
   readonly port?: number
-  /** By linkKey(), of the far ends that were asked for and are there. */
+  /** The existing links to the far ends that were asked for, by linkKey(). */
   readonly links: ReadonlyMap<string, LinkState>
 }
 
-/** What a link is given as its far end's address, and why. */
+/** Which address the link gets for its far end, and why. */
 export interface CallChoice {
   /**
-   * keep: the cable's own knowledge stays (it follows a far end that roams). try: it is given this address.
-   * wait: there is nothing to call; the far end calls us.
+   * `keep`: the cable keeps its address (it follows a far end that roams). `try`: the link gets this address. `wait`:
+   * there is no address to call; the far end calls this node.
    */
   readonly how: 'keep' | 'try' | 'wait'
-  /** In use or to be tried, where known. */
+  /** The address in use or to be tried, if known. */
   readonly at?: AddressPort
-  /** In words, for logs and status. */
+  /** Text for logs and status. */
   readonly why: string
 }
 
-/** A link as it is to be. */
+/** The planned state of a link. */
 export interface CableLink extends FarEnd {
   readonly cluster: string
   readonly node: string
-  /** The far end's address inside the tunnel: Cable.probeAddress(). */
+  /** The far end's address inside the tunnel: CableRules.probeAddress(). */
   readonly laneAddress: string
   readonly prefixes: readonly string[]
   readonly choice: CallChoice
 }
 
-/** The device towards the gateways of one remote lane number, as it is to be. */
+/** The planned state of the device towards the gateways of one remote lane number. */
 export interface CableDevice {
-  /** The lane number of the gateways that it leads to. */
+  /** The lane number of the gateways to which it leads. */
   readonly remoteLane: number
   readonly device: string
-  /** UDP, of this end: linkPort(). */
+  /** UDP port of this end: linkPort(). */
   readonly port: number
   readonly mtu: number
-  /** The lane number of this node: its address and its identity go with that, whatever device they are on. */
+  /** The lane number of this node. It determines the address and the identity on every device. */
   readonly ownLane: number
   /** address/32: the same on all devices of this node. */
   readonly address: string
-  /** Something on the way forgets this node unless it sends now and then. */
+  /** A NAT on the path forgets this node unless the node sends at intervals. */
   readonly behindNat: boolean
-  /** Those that are sent to. */
+  /** Links that carry traffic. */
   readonly links: readonly CableLink[]
-  /** Called beside them; nothing is sent to them or taken from them yet but what makes a session. */
+  /** Called beside the links. Only session setup passes until they carry traffic. */
   readonly successors: readonly CableLink[]
 }
 
-/** What a cable makes of a device. */
+/** What a cable plans for a device. */
 export interface CablePlan {
-  /** In the words of its tools, without secrets. */
+  /** Text in the language of its tools, without secrets. */
   readonly text: string
 }
 
-/** What a cable says of itself, and what it reads from others' Endpoints. Pure. */
+/** Properties of a cable, and how it reads the Endpoints of others. Pure. */
 export interface CableRules {
-  /** Octets that it adds to a packet on the underlay. */
+  /** Octets that the cable adds to a packet on the underlay. */
   readonly overhead: number
-  /** How long after a handshake a link carries without another, in milliseconds. */
+  /** How long a link works after a handshake without another one, in milliseconds. */
   readonly sessionMs: number
   /**
-   * Why the lanes of a driver of this name (CableDriver.name) end with its process; undefined: they go on without it.
+   * Why the lanes of a driver of this name (CableDriver.name) end with its process. Undefined if they keep working
+   * without it.
    */
   endsWithProcess(driver: string): string | undefined
-  /** Where a gateway answers probes inside the tunnel. */
+  /** The address at which a gateway answers probes inside the tunnel. */
   probeAddress(clusterIndex: number, lane: number): Address
   /**
-   * What distinguishes the far end of this Endpoint from others: two with the same identity would be one to the device.
+   * What distinguishes the far end of this Endpoint from others. A device cannot distinguish two far ends with the same
+   * identity.
    */
   identityOf(endpoint: Endpoint): string
-  /** The identity that this far end has announced to take instead; undefined: none that could be one. */
+  /** The next identity that this far end has announced. Undefined if it has announced none or an invalid one. */
   nextIdentityOf(endpoint: Endpoint): string | undefined
-  /** Why the Endpoint cannot be a far end, naming the field; undefined: it can. */
+  /** Why the Endpoint cannot be a far end, naming the field. Undefined if it can. */
   endpointProblem(endpoint: Endpoint): string | undefined
   /**
-   * Why an Endpoint is not used whose identity is that of `owner` (`this node`, `Endpoint paris.gw-lane0`), or why the
-   * next one is not that it announces.
+   * Why an Endpoint with the identity of `owner` (`this node`, `Endpoint paris.gw-lane0`) is not used, or why its next
+   * identity is not.
    */
   identityTaken(owner: string, which?: 'next'): Problem
-  /** What the other clusters learn of this end, besides where it is. */
+  /** Fields that tell the other clusters about this end, except for its addresses. */
   endpointFields(
     state: LaneState,
     next: string | undefined,
@@ -132,20 +134,20 @@ export interface CableRules {
 }
 
 export interface CableDriver {
-  /** As in Gateway.status: `wireguard-kernel`. */
+  /** Name of the driver as in Gateway.status: `wireguard-kernel`. */
   readonly name: string
 }
 
 export interface ApplyLaneInit {
   /** The device carries IPv6 too. */
   readonly withIpv6: boolean
-  /** The device as it was when the plan was made; undefined when it was not there. */
+  /** The device as it was when the plan was made. Undefined if it did not exist. */
   readonly seen: LaneState | undefined
-  /** linkKey() of the links to make anew, so that the far end is called at once. */
+  /** linkKey() of the links to create again, so that the far end is called at once. */
   readonly callAnew: ReadonlySet<string>
-  /** GatewayWorld.pathSource. */
+  /** Source address for packets to an underlay address: GatewayWorld.pathSource. */
   readonly pathSource: ReadonlyMap<string, string>
-  /** The policy in force knows the device by which joined segments come in. */
+  /** The applied policy covers the device on which joined segments arrive. */
   readonly mayJoin: boolean
   readonly round: Round
   readonly signal: AbortSignal
@@ -160,17 +162,17 @@ export interface FollowedLink {
 
 /** How a cable with keys gives its own end a new identity, and follows far ends that do the same. */
 export interface CableRotation {
-  /** The identity that is made and not in use yet; undefined: none. Throws as prepare() does. */
+  /** The identity that exists and is not in use yet. Undefined if there is none. Throws as prepare() does. */
   next(ownLane: number): Promise<string | undefined>
-  /** Makes it where there is none, so that it is there after a crash too. */
+  /** Creates the next identity if there is none, so that it also exists after a crash. */
   makeNext(ownLane: number): Promise<string>
-  /** Since the present identity was made, by the wall clock. Throws as prepare() does. */
+  /** Age of the present identity, by the wall clock. Throws as prepare() does. */
   ageMs(ownLane: number): Promise<number>
   /**
-   * Takes the next identity on the devices of these far lanes. `followers` will call: until then nothing is sent to
-   * them, for calls that cross are both lost. `sayLast` runs at the last moment at which far ends can be
-   * told: what is sent after it waits for a new session. Nothing else changes the devices meanwhile. After a failure
-   * the next round goes on with it. Throws KernelError.
+   * Takes the next identity on the devices of these remote lanes. `followers` will call. Until then nothing is sent to
+   * them, because calls that cross are both lost. `sayLast` runs at the last moment at which far ends can be notified:
+   * what is sent after it waits for a new session. No other change is made to the devices meanwhile. After a failure
+   * the next round continues. Throws KernelError.
    */
   takeNext(
     ownLane: number,
@@ -179,46 +181,48 @@ export interface CableRotation {
     sayLast: () => Promise<void>,
   ): Promise<void>
   /**
-   * In one step, what led to `from` leads to `to` at the same place, and `to` is called: once `after` has come.
-   * Nothing happens where `from` carries nothing. Throws KernelError.
+   * In one step after `after` has resolved, moves the prefixes and address of `from` to `to`, and calls `to`. Does
+   * nothing if `from` carries no traffic. Throws KernelError.
    */
   follow(link: FollowedLink, after: Promise<unknown>, signal: AbortSignal): Promise<void>
-  /** The far end of such a link has shaken hands as `to`. One that has not is called anew. Throws KernelError. */
+  /**
+   * True if the far end of such a link has completed a handshake as `to`. Otherwise calls it again. Throws KernelError.
+   */
   hasFollowed(link: FollowedLink, signal: AbortSignal): Promise<boolean>
 }
 
 export interface Cable {
   readonly rules: CableRules
-  /** Absent: its ends have no identity that could be made anew. */
+  /** Absent if the ends have no identity that can be replaced. */
   readonly rotation?: CableRotation
-  /** Which implementation makes lanes here. Throws KernelError. */
+  /** The implementation that creates lanes here. Throws KernelError. */
   driver(signal?: AbortSignal): Promise<CableDriver>
   /**
-   * Makes what a lane of this node needs before it can be made, its key above all, and takes away that of all other
-   * lanes. Throws an error that names what is there and not usable: it is never replaced.
+   * Creates what a lane of this node needs before its devices, such as its key, and removes that of all other lanes. It
+   * never replaces a file that exists but is not usable, and throws an error that names it.
    */
   prepare(ownLanes: readonly number[]): Promise<void>
-  /** The devices that are there, by remote lane number, with the links to `ends`. Throws KernelError. */
+  /** The existing devices, by remote lane number, with the links to `ends`. Throws KernelError. */
   observe(
     remoteLanes: readonly number[],
     ends: readonly FarEnd[],
     signal: AbortSignal,
   ): Promise<ReadonlyMap<number, LaneState>>
   /**
-   * Brings one device to the plan: itself, its address and links. Adds before it removes, and leaves links alone that
-   * are as they should be. What fails is in the round. Gives the device as it was before its links were brought to the
-   * plan; undefined when there is none.
+   * Applies the plan to one device, its address and its links. Adds before it removes, and does not touch links that
+   * are as planned. Failures are in the round. Returns the device as it was before its links were changed, or undefined
+   * if there is none.
    */
   apply(device: CableDevice, init: ApplyLaneInit): Promise<LaneState | undefined>
-  /** Removes all lane devices but those of the names in `keep`. True when they went; what fails is in the round. */
+  /** Removes all lane devices except those in `keep`. True if they were removed. Failures are in the round. */
   remove(keep: readonly string[], round: Round, signal: AbortSignal): Promise<boolean>
 }
 
-// The lane devices of this node, whatever cable made them.
+// The lane devices of this node, whichever cable created them.
 
 const LANE_DEVICE = new RegExp(`^${LANE_DEVICE_PREFIX}\\d+$`)
 
-/** Names of all that exist. Throws KernelError. */
+/** Names of all existing lane devices. Throws KernelError. */
 export async function laneDeviceNames(routes: RouteTable, signal: AbortSignal): Promise<string[]> {
   return (await routes.links(signal)).map(({ name }) => name).filter((name) => LANE_DEVICE.test(name))
 }

@@ -1,4 +1,4 @@
-/** What makes links: plan, observe, apply, identities. Nothing outside knows a key. */
+/** The implementation of links: plan, observe, apply, identities. Only this room handles keys. */
 export {
   type Cable,
   type CableDevice,

@@ -1,4 +1,4 @@
-/** Which links carry traffic now, by their health and by what else there is. Pure. */
+/** Decides which links carry traffic now, from their health and from the other paths. Pure. */
 import { CAPABILITY_DRAINING, remoteLaneOf } from '../../model/lanes/lanes.ts'
 import type { Endpoint, Gateway } from '../../model/model.ts'
 import type { CableRules, LaneState } from '../cable/cable.ts'
@@ -17,16 +17,16 @@ export type CarryingFacts = Pick<
 >
 
 /**
- * By healthKey(): links that are up. One that is doubted, or that an end is about to leave, carries only where something
- * else does not lead to its cluster: another link of this node, or another gateway of this cluster. Of such, those that
- * answer go before those that are doubted. A link that has been handed over carries nothing: the far end takes nothing
- * from this node any more.
+ * Returns, by healthKey(), the links that carry traffic. They are up. A link that is suspect, or whose near or far end
+ * is about to leave, carries traffic only if nothing else reaches its cluster: another link of this node, or another
+ * gateway of this cluster. Of such links, those that answer come before those that are suspect. A link that has been
+ * handed over carries nothing, because the far end no longer accepts packets from this node.
  *
- * One that is held out of use since it flaps carries only where no other link of this node does. It is never left to
- * other gateways, which may be gone for longer than is known: what flaps is better than nothing.
+ * A link that is held out of use because it flaps carries traffic only if no other link of this node does. Other
+ * gateways do not replace it, because their reports may be outdated: a flapping link is better than none.
  *
- * A link whose far gateway goes is left to other gateways only for links that stay: if each left it to the others, nobody
- * would carry.
+ * A link whose far gateway leaves is replaced by other gateways only if their links stay. If each gateway relied on the
+ * others, none would carry traffic.
  */
 export function carryingLinks(facts: CarryingFacts): ReadonlySet<string> {
   const { health, handedOver, reachedByOthers, reachedWell, draining, withdrawn } = facts
@@ -46,7 +46,7 @@ export function carryingLinks(facts: CarryingFacts): ReadonlySet<string> {
   return new Set([...kept, ...going, ...lastWays(doubted, [...reached, ...(reachedByOthers ?? [])])])
 }
 
-/** Which links carry, and which sizes of packets: the same text, the same routes. */
+/** The links that carry traffic and their packet sizes as text. Equal text means equal routes. */
 export function carryingText(facts: CarryingFacts): string {
   return [...carryingLinks(facts)]
     .map((key) => `${key} ${facts.health.get(key)?.sendSize ?? ''}`)
@@ -60,8 +60,8 @@ function lastWays(keys: readonly string[], reached: readonly string[]): string[]
 }
 
 /**
- * Clusters that other gateways report to have a link to that is up. Takes all Gateway objects of this cluster, and the
- * nodes that are about to go: nobody hands on to these. `without`: links, by healthKey(), that do not count.
+ * Clusters to which other gateways report a link that is up. Takes all Gateway objects of this cluster. Nodes in
+ * `leaving` are ignored, because no node forwards to them. `without`: links, by healthKey(), that do not count.
  */
 export function reachedByOthers(
   node: string,
@@ -75,12 +75,14 @@ export function reachedByOthers(
   return new Set(counted.map(({ cluster }) => cluster))
 }
 
-/** By healthKey(): while a lane is handed over it is one as long as the gateway that goes is there. */
+/**
+ * By healthKey(): links whose far gateway drains. During a handover this lasts as long as the leaving gateway exists.
+ */
 export function drainingLinks(remotes: readonly Endpoint[]): ReadonlySet<string> {
   return new Set(remotes.filter(isDraining).map(({ spec }) => healthKey(spec.lane, spec.cluster)))
 }
 
-/** Nodes of this cluster that are about to go, by what they publish. */
+/** Nodes of this cluster that are about to leave, according to their Endpoints. */
 export function leavingNodes(cluster: string, endpoints: readonly Endpoint[]): ReadonlySet<string> {
   const own = endpoints.filter(({ spec }) => spec.cluster === cluster)
   return new Set(own.filter(isDraining).map(({ spec }) => spec.node))
@@ -90,12 +92,12 @@ function isDraining({ spec }: Endpoint): boolean {
   return spec.capabilities.includes(CAPABILITY_DRAINING)
 }
 
-// What an earlier run of this process left. A restart must not take traffic away while the first probes are on their
-// way: a connection that was reported up, and whose tunnel still has a session, counts as up until probes say
-// otherwise. Pure.
+// The state that an earlier process left. A restart must not remove traffic while the first probes are under way: a
+// connection that was reported as up, and whose tunnel still has a session, counts as up until probes show otherwise.
+// Pure.
 
 interface HandedOverInit {
-  /** Milliseconds of the monotonic clock. */
+  /** The present time in milliseconds of the monotonic clock. */
   readonly monotonicMs: number
   /** This node's own Gateway object. */
   readonly gateway: Gateway | undefined
@@ -111,7 +113,7 @@ export function handedOverHealth(init: HandedOverInit): Map<string, PeerHealthVi
   const handedOver = new Map<string, PeerHealthView>()
   for (const connection of init.gateway?.status?.connections ?? []) {
     const { cluster, endpoint, state, lane } = connection
-    // Of another number this node had another identity: its sessions on the same device were not this lane's.
+    // With another lane number this node had another identity, so sessions on the same device were not this lane's.
     if (!init.lanes.some((own) => own.lane === lane)) continue
     const remoteLane = remoteLaneOf(connection)
     const link = linkAsAny(init.laneStates.get(remoteLane), ends.get(endpoint) ?? [])

@@ -1,27 +1,27 @@
 /**
- * Links that go down again and again. Each time they are back traffic would follow, only to be lost again. So each time
- * counts, what counted fades, and a link with too much of it is held out of use for a time that doubles with each
- * further time. The idea is that of route flap damping (RFC 2439), with figures for links that are probed several times
- * a second. What is held out and the only way is used all the same: carryingLinks().
+ * Holds links that flap out of use, because each time they came up traffic would move to them and be lost again. Each
+ * time a link goes down adds a penalty, which decays, and a link with too high a penalty is held for a time that
+ * doubles with each further time. This is route flap damping (RFC 2439) with values for links that are probed several
+ * times a second. A held link is still used if it is the only path: carryingLinks().
  */
 import type { Clock } from '../../reconcile/reconcile.ts'
 
-/** What counted of a link fades by half in this time. */
+/** The penalty of a link decays by half in this time. */
 export const HALF_LIFE_MS = 60_000
-/** What a link may have without being held: three times in quick succession. */
+/** Penalty up to which a link is not held: three times in quick succession. */
 export const FREE_PENALTY = 3
-/** Above that, the first time doubled for each time more. */
+/** Hold time at that penalty; it doubles for each further time. */
 export const FIRST_HOLD_MS = 10_000
 export const MAX_HOLD_MS = 300_000
-/** More would not be held longer, and would fade later. */
+/** A higher penalty would not hold a link longer, but would decay later. */
 export const MAX_PENALTY = FREE_PENALTY + Math.log2(MAX_HOLD_MS / FIRST_HOLD_MS)
 
-/** Milliseconds of the monotonic clock. */
+/** Times are milliseconds of the monotonic clock. */
 export interface FlapRecord {
-  /** One for each time that the link went down, at `atMs`. */
+  /** The penalty at `atMs`. Each time the link went down added 1. */
   readonly penalty: number
   readonly atMs: number
-  /** Held out of use until then. */
+  /** The link is held out of use until then. */
   readonly heldUntilMs: number
 }
 
@@ -29,7 +29,7 @@ export function penaltyAt({ penalty, atMs }: Pick<FlapRecord, 'penalty' | 'atMs'
   return penalty * 0.5 ** (Math.max(0, nowMs - atMs) / HALF_LIFE_MS)
 }
 
-/** What is known of a link that has just gone down. */
+/** The record of a link that has just gone down. */
 export function afterDown(before: FlapRecord | undefined, nowMs: number): FlapRecord {
   const penalty = Math.min(MAX_PENALTY, (before === undefined ? 0 : penaltyAt(before, nowMs)) + 1)
   const over = penalty - FREE_PENALTY
@@ -39,12 +39,12 @@ export function afterDown(before: FlapRecord | undefined, nowMs: number): FlapRe
 
 export interface FlapDampingDeps {
   readonly clock: Clock
-  /** A hold is over. */
+  /** Called when a hold ends. */
   readonly onRelease: (key: string) => void
 }
 
 interface Hold {
-  /** Milliseconds since 1970. */
+  /** End of the hold in milliseconds since 1970. */
   readonly until: number
   readonly cancel: () => void
 }
@@ -58,7 +58,7 @@ export class FlapDamping {
     this.#deps = deps
   }
 
-  /** True when the link is held out of use from now on, and was not before. */
+  /** True if the link is held out of use from now on and was not before. */
   onDown(key: string): boolean {
     const { clock } = this.#deps
     const nowMs = clock.monotonic()
@@ -76,12 +76,12 @@ export class FlapDamping {
     return before === undefined
   }
 
-  /** Until when it is held out of use, in milliseconds since 1970; undefined: it is not. */
+  /** Until when the link is held out of use, in milliseconds since 1970. Undefined if it is not. */
   heldUntil(key: string): number | undefined {
     return this.#holds.get(key)?.until
   }
 
-  /** Forgets all other links. */
+  /** Removes the records of all other links. */
   keep(keys: ReadonlySet<string>): void {
     for (const key of this.#records.keys()) {
       if (keys.has(key)) continue

@@ -1,4 +1,4 @@
-/** Which links carry: probes, flap damping, traffic. */
+/** Decides which links carry traffic: probes, flap damping, traffic counts. */
 export {
   carryingLinks,
   carryingText,

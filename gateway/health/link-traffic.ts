@@ -1,6 +1,6 @@
 /**
- * Over which links traffic flowed lately, by what their device counts beside our own probes: where it did, a link is
- * asked more often.
+ * Finds the links over which traffic flowed lately, from what the device counts beyond the node's own probes. Such
+ * links are probed more often.
  */
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { LaneState } from '../cable/cable.ts'
@@ -8,27 +8,29 @@ import type { LaneState } from '../cable/cable.ts'
 /** Probes received and sent since the prober knows the far end. */
 export interface ProbeCount {
   readonly probes: number
-  /** Octets of those that were padded, as IP packets. */
+  /** Octets of the padded probes, as IP packets. */
   readonly paddedOctets: number
 }
 
 export interface LinkCount {
-  /** healthKey(). */
+  /** The healthKey() of the link. */
   readonly key: string
-  /** Received and sent, as the device counts them. */
+  /** Received and sent bytes as the device counts them. */
   readonly bytes: number
-  /** Before the device was asked, and after. */
+  /** The count before the device was read, and the count after. */
   readonly least: ProbeCount
   readonly most: ProbeCount
 }
 
-/** A link counts as busy for so long after traffic was last seen. */
+/** A link counts as busy for this long after traffic was last seen. */
 export const BUSY_MS = 10_000
-/** What the device counts for a probe of 32 octets: IPv4 and UDP, padded to 64, and WireGuard's 32 (its paper, 5.4.6). */
+/**
+ * What the device counts for a probe of 32 octets: IPv4 and UDP, padded to 64, and WireGuard's 32 (its paper, 5.4.6).
+ */
 const PROBE_BYTES_COUNTED = 96
-/** A handshake and a keepalive (148, 92 and 32 octets), and a probe that is on its way between two readings. */
+/** A handshake and a keepalive (148, 92 and 32 octets), and a probe that is under way between two readings. */
 const SPARE_BYTES = 400
-/** Padded probes that the device has counted, and this process has not read yet. */
+/** Padded probes that the device has counted and this process has not read yet. */
 const SPARE_PADDED_BYTES = 3000
 
 interface Seen extends LinkCount {
@@ -43,7 +45,7 @@ export class BusyLinks {
     this.#clock = clock
   }
 
-  /** Takes what is counted now. Links that are not among them are forgotten; one that is new is not busy yet. */
+  /** Takes the present counts. Forgets links that are not among them. A new link is not busy yet. */
   look(counts: Iterable<LinkCount>): void {
     const nowMs = this.#clock.monotonic()
     const seen = new Map<string, Seen>()
@@ -54,7 +56,7 @@ export class BusyLinks {
     this.#links = seen
   }
 
-  /** healthKey()s of the links with traffic lately. */
+  /** healthKey()s of the links with recent traffic. */
   busy(): readonly string[] {
     return [...this.#links.keys()].filter((key) => this.isBusy(key))
   }
@@ -65,11 +67,11 @@ export class BusyLinks {
   }
 }
 
-/** A link that is made anew counts from 0 again: then nothing is known. */
+/** A link that is created again counts from 0. Nothing is known about its traffic then. */
 function hasTraffic(before: LinkCount | undefined, { bytes, most }: LinkCount): boolean {
   if (before === undefined || bytes < before.bytes) return false
   const probes = most.probes - before.least.probes
-  // Of a padded probe its octets are more than what every probe is counted with.
+  // For a padded probe, its octets are added to the fixed count of every probe.
   const padded = most.paddedOctets - before.least.paddedOctets
   if (probes < 0 || padded < 0) return false
   const spare = SPARE_BYTES + Math.min(SPARE_PADDED_BYTES, padded)
@@ -78,12 +80,13 @@ function hasTraffic(before: LinkCount | undefined, { bytes, most }: LinkCount): 
 
 interface Heard {
   readonly rxBytes: number
-  /** Of the monotonic clock; undefined while nothing has come in since we look. */
+  /** When bytes were last received, on the monotonic clock. Undefined if there were none since the first look. */
   readonly atMs: number | undefined
 }
 
 /**
- * When something last came in over each link, by what its device counts: a probe's answer is not the only sign of life.
+ * Records when something was last received over each link, from what its device counts. Answers to probes are not the
+ * only sign of life.
  */
 export class HeardLinks {
   readonly #clock: Pick<Clock, 'monotonic'>
@@ -93,14 +96,14 @@ export class HeardLinks {
     this.#clock = clock
   }
 
-  /** Takes what the lanes count now. Links that are gone are forgotten. */
+  /** Takes the present counts of the lanes. Forgets links that no longer exist. */
   look(lanes: Iterable<LaneState>): void {
     const nowMs = this.#clock.monotonic()
     const seen = new Map<string, Heard>()
     for (const { links } of lanes) {
       for (const [key, { rxBytes }] of links) {
         const before = this.#links.get(key)
-        // A link that is made anew begins to count at 0; what it had counted before we looked is of no known time.
+        // A link that is created again counts from 0. The time of what it counted before the first look is unknown.
         const grown = before !== undefined && rxBytes > before.rxBytes
         seen.set(key, { rxBytes, atMs: grown ? nowMs : before?.atMs })
       }
@@ -108,7 +111,7 @@ export class HeardLinks {
     this.#links = seen
   }
 
-  /** Milliseconds since then, by linkKey(); undefined where nothing came in since we look. */
+  /** Milliseconds since something was last received, by linkKey(). Undefined if nothing was since the first look. */
   heardMs(key: string): number | undefined {
     const atMs = this.#links.get(key)?.atMs
     return atMs === undefined ? undefined : this.#clock.monotonic() - atMs

@@ -1,4 +1,4 @@
-/** The prober of this node's lane: started, kept and stopped as the plan has it. */
+/** Starts, updates and stops the prober of this node's lane, as planned. */
 import {
   type MeasuredPeer,
   type Notice,
@@ -26,7 +26,7 @@ interface CountedLink {
 
 const STATES: readonly ConnectionState[] = ['connecting', 'up', 'down']
 
-/** Counts the changes of state of each link, and forgets a link that is gone: other members come and go for years. */
+/** Counts the changes of state of each link, and removes a link that is gone, because members come and go for years. */
 class TransitionCounts {
   readonly #counter: GatewayMetrics['transitions']
   #links: ReadonlyMap<string, CountedLink> = new Map()
@@ -39,7 +39,7 @@ class TransitionCounts {
     this.#counter.inc({ ...labelsOf(link), state })
   }
 
-  /** These are the links there are. */
+  /** Takes the existing links, and removes the counts of all others. */
   keep(links: readonly CountedLink[]): void {
     const now = new Map(links.map((link) => [JSON.stringify(labelsOf(link)), link]))
     for (const [key, link] of this.#links) {
@@ -61,11 +61,11 @@ export interface ProbingDeps {
   readonly openSocket: OpenProbeSocket
   /** Called at once on each change of state. */
   readonly onTransition: () => void
-  /** The same when a link is doubted, or no longer. */
+  /** Called at once when a link becomes suspect, or no longer is. */
   readonly onDoubt: () => void
-  /** Packets of other sizes get through a link than before. */
+  /** Called when the largest packet that passes a link has changed. */
   readonly onSize: () => void
-  /** What the far end of the link with this healthKey() says of its identity. Prober.onNotice, onReceipt. */
+  /** Notices of the far end of the link with this healthKey() about its identity. Prober.onNotice, onReceipt. */
   readonly onNotice?: (key: string, notice: Notice) => boolean
   readonly onReceipt?: (key: string, notice: Notice) => void
 }
@@ -73,7 +73,7 @@ export interface ProbingDeps {
 /** What is known of a link. */
 export interface LinkHealth extends MeasuredPeer {
   readonly held: boolean
-  /** It went down again and again, and is held out of use until then, in milliseconds since 1970. */
+  /** The link flapped, and is held out of use until then, in milliseconds since 1970. */
   readonly heldUntil?: number
 }
 
@@ -110,8 +110,8 @@ export class Probing {
   }
 
   /**
-   * The devices from now on, which are all of one lane. Far ends that stay keep their state; new ones in `up`, by
-   * healthKey(), start as up.
+   * Sets the devices, which all belong to one lane. Known far ends keep their state. New far ends start as up if `up`
+   * contains their healthKey().
    */
   setLanes(devices: readonly LanePlan[], up: ReadonlySet<string>): void {
     const [device] = devices
@@ -139,20 +139,20 @@ export class Probing {
     )
   }
 
-  /** Says something to the far ends of these links, by healthKey(). */
+  /** Sends a notice to the far ends of these links, by healthKey(). */
   notify(keys: ReadonlySet<string>, words: Pick<Notice, 'mark' | 'step'>): void {
     this.#running?.prober.notify(keys, words)
   }
 
-  /** Another gateway of this cluster found that less gets to this cluster than before, or more. */
+  /** Another gateway of this cluster found that smaller, or larger, packets reach this cluster than before. */
   suspectSize({ cluster, what }: SizeHint): void {
     const keys = [...this.health().keys()].filter((key) => clusterOfKey(key) === cluster)
     this.#running?.prober.suspect(new Set(keys), what)
   }
 
   /**
-   * Takes what the devices count now: a link with traffic is asked more often. `before`: health() of before they were
-   * asked what they count.
+   * Takes the present counts of the devices: a link with traffic is probed more often. `before` is health() from before
+   * the devices were read.
    */
   measure(
     devices: readonly LanePlan[],
@@ -177,7 +177,7 @@ export class Probing {
     return [...new Set(this.#busy.busy().map(clusterOfKey))].sort()
   }
 
-  /** Why the lane cannot be probed, in words; undefined where it can. */
+  /** Why the lane cannot be probed, as text. Undefined if it can. */
   problem(): Failure | undefined {
     return this.#running?.prober.problem
   }
@@ -260,18 +260,19 @@ function laneAddressOf({ address }: LanePlan): string {
   return address.replace('/32', '')
 }
 
-// What the other gateways of this cluster say of the sizes of their links. A link that nothing flows over is seldom
-// asked, and what made another one narrower is often common to both. Pure.
+// What the other gateways of this cluster report about the packet sizes of their links. An idle link is seldom probed,
+// and the cause that narrows one link often narrows the others. Pure.
 
 interface SizeHint {
   readonly cluster: string
-  /** Than before, of some link to this cluster. */
+  /** Compared with before, on some link to this cluster. */
   readonly what: 'less' | 'more'
 }
 
 /**
- * Of each cluster, what one change of a Gateway object tells the gateway of node `ownNode`. Empty for its own object,
- * and for links that were not reported before. Where one link got narrower and another wider, `less` goes first.
+ * Returns, for each cluster, what one change of a Gateway object means for the gateway of node `ownNode`. Empty for its
+ * own object, and for links that were not reported before. If one link became narrower and another wider, `less` comes
+ * first.
  */
 export function sizeHints(change: ObjectChange<Gateway> | undefined, ownNode: string): readonly SizeHint[] {
   if (change?.type !== 'set' || change.object.metadata.name === ownNode) return []

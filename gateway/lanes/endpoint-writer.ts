@@ -1,20 +1,23 @@
-/** Writes this node's Endpoints: what the other clusters learn of its lanes. */
+/** Writes this node's Endpoints, which tell the other clusters about its lanes. */
 import { type Endpoint, type KubeObject, isNodeOfSite, owningNode, sameOwners } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { GatewayDeps, GatewayWorld } from '../world/world.ts'
 import { planEndpoints } from './plan-gateway.ts'
 
-/** Without owner for so long. A cache is late by less, and who removes objects by hand gets them owned again. */
+/**
+ * How long objects are written without an owner. A cache lags by less than this. Objects that an operator deleted get
+ * their owner again afterwards.
+ */
 export const OWNER_DOUBT_MS = 60_000
 
 /**
- * Whether the owner of what this node writes can be the right one. A cache may be late: it still has the Node of
- * before, whose uid is nobody's any more. What is written for that owner is removed by the garbage collector at once,
- * and would be written again, and so on.
+ * Checks whether the owner of what this node writes can be the right one. A lagging cache still has the previous Node,
+ * whose uid no longer exists. The garbage collector removes an object with that owner at once, and this node would
+ * write it again, and so on.
  */
 export class StaleOwnerGuard {
   readonly #clock: Clock
-  /** Owner with which an object was seen last, by its name. */
+  /** The owner with which each object was last seen, by the object's name. */
   readonly #seen = new Map<string, string>()
   #doubted: { readonly uid: string; readonly untilMs: number } | undefined
 
@@ -23,8 +26,9 @@ export class StaleOwnerGuard {
   }
 
   /**
-   * What to write: the object itself; or without owner, for a while, after it vanished while its owner, as far as is
-   * known, did not. `present` is what there is of it now. To be asked at each round, with objects of one kind.
+   * Returns what to write: the object itself, or the object without owner for a while after it disappeared although its
+   * owner still exists in the cache. `present` is the existing object. Call it in every round, with objects of one
+   * kind.
    */
   checked<T extends KubeObject>(wanted: T, present: T | undefined): T {
     const { name } = wanted.metadata
@@ -51,7 +55,7 @@ export type EndpointWriterDeps = Pick<GatewayDeps, 'clock' | 'api' | 'cable'>
 export class EndpointWriter {
   readonly #deps: EndpointWriterDeps
   readonly #owners: StaleOwnerGuard
-  /** Applied by this process: an earlier one may have put other labels on them. */
+  /** Names applied by this process. An earlier process may have set other labels. */
   readonly #applied = new Set<string>()
 
   constructor(deps: EndpointWriterDeps) {
@@ -59,10 +63,13 @@ export class EndpointWriter {
     this.#owners = new StaleOwnerGuard(deps.clock)
   }
 
-  /** Publishes our lanes to the other clusters, and withdraws lanes that we do not serve. Throws ClusterApiError. */
+  /**
+   * Publishes this node's lanes to the other clusters, and deletes Endpoints of lanes that it does not serve. Throws
+   * ClusterApiError.
+   */
   async write(world: GatewayWorld, signal: AbortSignal): Promise<void> {
     const { api, cable } = this.#deps
-    // A node that was removed from the site has lanes no more, whatever still runs there.
+    // A node that was removed from the site has no lanes, whatever still runs on it.
     const wanted = isNodeOfSite(world.node, world.nodes) ? planEndpoints(world, cable.rules) : []
     for (const planned of wanted) {
       const present = api.cache('Endpoint').get(planned.metadata.name)
@@ -82,7 +89,7 @@ export class EndpointWriter {
   }
 }
 
-/** Those of one node of this cluster. */
+/** Endpoints of one node of this cluster. */
 export function ownEndpoints(deps: Pick<GatewayDeps, 'api'>, clusterId: string, node: string): Endpoint[] {
   const all = deps.api.cache('Endpoint').list()
   return all.filter((endpoint) => endpoint.spec.cluster === clusterId && endpoint.spec.node === node)
@@ -92,7 +99,7 @@ function sameSpec(a: Endpoint, b: Endpoint): boolean {
   return canonical(a.spec) === canonical(b.spec)
 }
 
-/** JSON with keys in order, so that equal values have equal text. */
+/** JSON with sorted keys, so that equal values have equal text. */
 function canonical(value: unknown): string {
   return JSON.stringify(value, (_key, item: unknown) =>
     item !== null && typeof item === 'object' && !Array.isArray(item)

@@ -1,7 +1,7 @@
 /**
- * The loop that brings this node's kernel to the plan: world → plan → apply → probes and Endpoint objects. Runs when
- * poked (an object changed, the kernel changed, a connection changed state, a candidate's turn is over) and every
- * 30 s to repair what somebody else changed.
+ * The loop that makes this node's kernel equal to the plan: world → plan → apply → probes and Endpoint objects. It runs
+ * when poked (an object, the kernel or the state of a connection changed, or the turn of a candidate ended) and every
+ * 30 s, to repair what other programs changed.
  */
 import { Round, applyRouting } from '../../kernel/apply/apply.ts'
 import { Drift } from '../../kernel/kernel.ts'
@@ -32,23 +32,23 @@ import { HandshakeRetries, RoamedPeers } from '../reach/reach.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import { GATEWAY_KINDS, type Known, isLeaving, readGatewayWorld, readWays } from './read-world.ts'
 
-/** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */
+/** If one step fails, the others still run. A lane that goes down must not stay routed for longer than this. */
 const PACE: LoopInit = { ...DEFAULT_LOOP, retryMaxMs: 1000 }
 
-/** Other programs change routes and links in bursts, and so do our own rounds. */
+/** Other programs and this loop change routes and links in bursts. */
 const KERNEL_SETTLE_MS = 200
 
-/** A round takes more of a processor than the ways do, and would hold them up: of one link, and of the next one. */
+/** A round uses more CPU time than a change of routes and would delay it, for one link and for the next one. */
 const AFTER_WAYS_MS = 150
-/** What is only doubted changes little but the ways, and the kernel's word that they changed is no news. */
+/** A suspect link changes little but the routes, and the kernel's notification of that change needs no quick round. */
 const AFTER_DOUBT_MS = 1000
 
-/** Each pod may change the ranges of its node; what is not known yet is tracked, which does no harm. */
+/** Each pod may change the ranges of its node. Traffic to unknown ranges is tracked, which does no harm. */
 const RANGES_SETTLE_MS = 1000
 
-/** What a round has put into the kernel. */
+/** What a round has applied to the kernel. */
 interface Applied {
-  /** Of the devices that are there, by remote lane. */
+  /** States of the existing devices, by remote lane. */
   readonly states: ReadonlyMap<number, LaneState>
   /** The policy and the routes are in place. */
   readonly routed: boolean
@@ -63,7 +63,7 @@ export interface LaneLoopInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
-  /** What the Endpoint announces: RotationLoop. */
+  /** The identity that the Endpoint announces: RotationLoop. */
   readonly nextIdentity?: () => string | undefined
   /** Called after each round. */
   readonly onRound: () => void
@@ -85,13 +85,13 @@ export class LaneLoop {
   #successorsSince: ReadonlyMap<string, number> = new Map()
   #plan: GatewayPlan | undefined
   #routed: ReadonlySet<string> = new Set()
-  /** Until then the kernel tells what the ways have changed; monotonic. */
+  /** Until then, kernel notifications may come from this loop's own routes. Monotonic milliseconds. */
   #ownWaysUntilMs = -Infinity
   /** What the routes in the kernel were planned from. */
   #routedFrom: RoutedFrom | undefined
   readonly #outcome: GatewayLoopDeps
   readonly #loop: ReconcileLoop
-  /** What has become silent leaves the ways at once, and does not wait for the end of a round. */
+  /** Removes silent links from the routes at once, without waiting for the end of a round. */
   readonly #ways: ReconcileLoop
   readonly #rounds = new SerialQueue()
   readonly #wake: WakeTimer
@@ -121,7 +121,9 @@ export class LaneLoop {
     this.#loop.poke()
   }
 
-  /** A link has come up or gone down, or is doubted or no longer: the ways follow at once, and all else later. */
+  /**
+   * A link came up, went down, became suspect or answers again. The routes change at once, and everything else later.
+   */
   linksChanged(what: 'state' | 'doubt'): void {
     this.#ways.poke()
     this.#wake.at(this.#deps.clock.monotonic() + (what === 'state' ? AFTER_WAYS_MS : AFTER_DOUBT_MS))
@@ -131,7 +133,10 @@ export class LaneLoop {
     await Promise.all([this.#ways.run(signal), this.#loop.run(signal)])
   }
 
-  /** Follows what the plan depends on: each change is a poke, some after a moment. Gives the function that ends it. */
+  /**
+   * Watches what the plan depends on: each change pokes the loop, some after a delay. Returns the function that ends
+   * this.
+   */
   follow(): () => void {
     const { api, clock, routes, handover } = this.#deps
     const poke = (): void => this.poke()
@@ -149,7 +154,7 @@ export class LaneLoop {
     return () => stops.forEach((stop) => stop())
   }
 
-  /** Where the kernel sends no notification of changes by others, the looks in between find them. */
+  /** If the kernel sends no notifications about changes by other programs, the periodic checks find these changes. */
   #followTables(): (() => void)[] {
     const { nft, nft6, logger } = this.#deps
     const stops: (() => void)[] = []
@@ -168,35 +173,35 @@ export class LaneLoop {
     return stops
   }
 
-  /** The plan of the last round; undefined before the first. */
+  /** The plan of the last round. Undefined before the first. */
   get plan(): GatewayPlan | undefined {
     return this.#plan
   }
 
-  /** Why the last round failed; undefined when it went well. */
+  /** Why the last round failed. Undefined if it succeeded. */
   get failure(): Failure | undefined {
     return this.#outcome.failure
   }
 
-  /** Why the lanes are not as they should be; undefined: they are. */
+  /** Why the lanes are not ready. Undefined if they are. */
   get notReady(): string | undefined {
     if (this.failure !== undefined) return this.failure.message
     if (this.#plan === undefined) return 'this cluster has no Cluster object yet'
-    // Kubernetes takes the next gateway away once this one is ready.
+    // Kubernetes stops the next gateway once this one is ready.
     return this.#returning.untilMs === undefined ? undefined : 'started anew: not all of its links are up yet'
   }
 
-  /** This node is about to go, and has withdrawn its ways. */
+  /** This node is about to leave and has withdrawn its routes. */
   get withdrawn(): boolean {
     return this.#routedFrom?.world.withdrawn === true
   }
 
-  /** Connections, by healthKey(), that were up when the routes were put in last: traffic can use them. */
+  /** Connections, by healthKey(), that were up when the routes were last applied: traffic can use them. */
   get routed(): ReadonlySet<string> {
     return this.#routed
   }
 
-  /** Throws what failed, after everything else was done. */
+  /** Throws what failed, after all other steps. */
   async #round(signal: AbortSignal): Promise<void> {
     const { config, probing, metrics } = this.#init
     const { cable } = this.#deps
@@ -215,15 +220,15 @@ export class LaneLoop {
     const probed = plan.lanes.lanes.filter((one) =>
       [world.laneStates, laneStates].some((states) => states.has(one.remoteLane)),
     )
-    // Only what is taken over starts as up. Later, a prober that is new has received nothing yet.
+    // Only links that are taken over start as up. A prober that is created later has received nothing yet.
     probing.setLanes(probed, first ? upKeys(world) : new Set())
-    // Published only now: a reader of the plan finds the probers of its peers.
+    // Set only now, so that a reader of the plan finds the probers of its peers.
     this.#plan = plan
     await round.attempt(() => this.#endpoints.write({ ...world, laneStates }, signal))
     metrics.laneMtu.reset()
     for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, laneLabels(lane))
     if (plan.lanes.nextAtMs !== undefined) this.#wake.at(plan.lanes.nextAtMs)
-    // One device that cannot be made takes nothing from the links of the others.
+    // One device that cannot be created does not affect the links of the others.
     if (routed) this.#routed = upKeys(world)
     const made = isMade(plan.lanes.lanes, world.laneStates)
     if (!signal.aborted) this.#deps.handover?.tried((made ? probing.problem() : round.failure)?.message)
@@ -251,7 +256,7 @@ export class LaneLoop {
     }
   }
 
-  /** Once it says that it goes, this node withdraws its ways when all had time to learn that, and not before. */
+  /** After the announcement, this node withdraws its routes when all others had time to learn it, and not before. */
   #departing(nowMs: number): Pick<GatewayWorld, 'handedOver' | 'leaving' | 'withdrawn'> {
     const { api, handover } = this.#deps
     const leaving = handover?.leaving() ?? isLeaving(api, this.#init.config.node)
@@ -264,7 +269,7 @@ export class LaneLoop {
     }
   }
 
-  /** With what changes from one moment to the next: which links answer, and where other gateways lead. */
+  /** The world with what changes quickly: which links answer, and which clusters other gateways reach. */
   #asOfNow(world: GatewayWorld): GatewayWorld {
     const { leaving, withdrawn, ...known } = this.#known()
     const ways = readWays(this.#deps.api, world.node, world.own.spec.id)
@@ -272,9 +277,9 @@ export class LaneLoop {
   }
 
   /**
-   * A link that has become silent leaves the ways of its cluster, whatever a round is busy with, and what does not get
-   * through a link any more is too large for its routes. All of a round takes some hundred milliseconds, in which packets
-   * would be lost. What fails here is done again by the round.
+   * Removes a link that became silent from the routes of its cluster, and lowers the MTU of routes over a link that no
+   * longer carries large packets, even while a round is under way. A whole round takes some hundred milliseconds, in
+   * which packets would be lost. If this fails, the round does it again.
    */
   async #reroute(signal: AbortSignal): Promise<void> {
     await this.#rounds.run(async () => {
@@ -294,17 +299,17 @@ export class LaneLoop {
     })
   }
 
-  /** In the first round nothing has been probed yet: what the last run of this process knew still counts. */
+  /** In the first round nothing has been probed yet, so the state that the last process reported is used. */
   #withHandedOver(world: GatewayWorld): GatewayWorld {
     const gateway = this.#deps.api.cache('Gateway').get(world.node)
     const health = handedOverHealth({ ...world, gateway, rules: this.#deps.cable.rules })
     return { ...world, health }
   }
 
-  // The policy is there before the first device, so that nothing passes a lane untranslated or unchecked, not even
-  // once. Where it cannot be had, no device is made; one that is there was made under a policy. A lane
-  // that is to go stays under the policy until it has gone, and goes after its routes: with a device the kernel takes
-  // every IPv4 route that has a next hop there, those over other lanes too.
+  // The policy is in place before the first device, so that no packet passes a lane untranslated or unchecked. If the
+  // policy cannot be applied, no device is created; an existing device was created under a policy. A lane that is to be
+  // removed stays under the policy until it is gone, and is removed after its routes: with a device the kernel deletes
+  // every IPv4 route that has a next hop on it, including those that also use other lanes.
   async #apply(world: GatewayWorld, plan: GatewayPlan, round: Round, signal: AbortSignal): Promise<Applied> {
     const { cable } = this.#deps
     const { lanes } = plan.lanes
@@ -326,7 +331,7 @@ export class LaneLoop {
     if (states.size > 0 || lanes.length === 0) {
       const made = lanes.filter(({ remoteLane }) => states.has(remoteLane))
       await this.#rounds.run(async () => {
-        // What became silent since the world was read has left the ways by now, and is not to come back.
+        // Links that became silent since the world was read have been removed from the routes and must not return.
         const now = this.#plan === undefined ? world : this.#asOfNow(world)
         this.#routedFrom = { world: now, lanes: made }
         await applyRouting(this.#deps.routes, planLaneRoutes(now, made), laneScope(this.#deps), round, signal)
@@ -335,7 +340,7 @@ export class LaneLoop {
     const routed = guarded && round.failures === failures
     const keep = lanes.map((lane) => lane.device)
     const swept = await cable.remove(keep, round, signal)
-    // Last: until here, lanes may still have carried it.
+    // The IPv6 table is removed last, because until here lanes may still have carried IPv6.
     if (swept && !withIpv6) await this.#nft6.remove(round, signal)
     return { states, routed }
   }

@@ -1,4 +1,4 @@
-/** The main loop of a gateway: read the world, plan, apply, publish, depart. */
+/** The main loop of a gateway: it reads the world, plans, applies, publishes, and drains. */
 export { StaleOwnerGuard, ownEndpoints } from './endpoint-writer.ts'
 export { LaneLoop } from './lane-loop.ts'
 export { describeGatewayPlan, gatewayPlanText } from './plan-gateway.ts'

@@ -1,4 +1,4 @@
-/** The whole plan of a gateway node from one world. Pure. */
+/** Makes the whole plan of a gateway node, its Endpoints, and the text of the plan. Pure. */
 import { type NftStatement, formatNft } from '../../kernel/nft/nft.ts'
 import { formatGroup, formatHop, formatRoute, formatRule } from '../../kernel/route/route.ts'
 import {
@@ -23,11 +23,11 @@ export interface GatewayPlan {
   readonly lanes: LanesPlan
   readonly routes: LaneRoutesPlan
   readonly nft: readonly NftStatement[]
-  /** The table of family ip6; no statement where there is no IPv6 to carry, and so no table. */
+  /** The table of family ip6. Without statements, and so without a table, if there is no IPv6 to carry. */
   readonly nft6: readonly NftStatement[]
 }
 
-/** Throws InvalidAddressError when this cluster's own Cluster object is not usable. */
+/** Throws InvalidAddressError if this cluster's own Cluster object is not usable. */
 export function planGateway(world: GatewayWorld, rules: CableRules): GatewayPlan {
   const lanes = planLanes(world, rules)
   const pairs = prefixPairs(world.own.spec)
@@ -39,13 +39,13 @@ export function planGateway(world: GatewayWorld, rules: CableRules): GatewayPlan
 interface TableInit {
   readonly world: GatewayWorld
   readonly lanes: LanesPlan
-  /** Of both families. */
+  /** Pairs of both families. */
   readonly pairs: readonly PrefixPair[]
   readonly family: Family
 }
 
 function planTable({ world, lanes, pairs, family }: TableInit): NftStatement[] {
-  // Until they are gone the policy holds for them too.
+  // The policy covers these devices until they are removed.
   const leftover = world.laneDevices.filter((name) => !lanes.lanes.some(({ device }) => device === name))
   return planTranslation({
     family,
@@ -67,7 +67,7 @@ function planTable({ world, lanes, pairs, family }: TableInit): NftStatement[] {
 
 // What this node publishes to the other clusters about its lanes. Pure.
 
-/** One Endpoint for a lane that exists: who it is, any of its devices says. It goes with the Node. */
+/** One Endpoint for each existing lane. Each of its devices has the same identity. The Node owns the Endpoint. */
 export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[] {
   const owned = ownedByNode(world.nodes.find(({ metadata }) => metadata.name === world.node))
   return world.lanes.flatMap((lane) => {
@@ -96,9 +96,9 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
   })
 }
 
-// A gateway's plan in the words of ip, nft and of the cable (wg): dry run, /debug/plan and golden tests.
+// The plan as text of ip, nft and the cable (wg), for the dry run, /debug/plan and golden tests.
 
-/** From the world to the text of all that would be applied. Holds no private key. */
+/** The text of everything that would be applied. Contains no private key. */
 export function describeGatewayPlan(world: GatewayWorld, rules: CableRules): string {
   return gatewayPlanText(planGateway(world, rules), rules)
 }

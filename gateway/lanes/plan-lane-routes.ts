@@ -1,4 +1,4 @@
-/** Routes over the lanes and the rule that leads to them. Pure. */
+/** Plans the routes over the lanes and the rules that lead to them. Pure. */
 import { type RoutingScope, groupRoutes } from '../../kernel/apply/apply.ts'
 import {
   NO_NEXT_HOP_FEATURES,
@@ -40,10 +40,10 @@ import { carryingLinks } from '../health/health.ts'
 import { type LanePlan, linkMtu } from '../links/links.ts'
 import { type GatewayWorld, healthKey } from '../world/world.ts'
 
-/** All tables that the gateway has routes in. */
+/** All tables with routes of the gateway. */
 export const LANE_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_LANES, ROUTE_TABLE_LANES_PUBLIC])
 
-/** What of the kernel's routing is the gateway's own. */
+/** The part of the kernel's routing that belongs to the gateway. */
 export function laneScope({ nextHops }: { readonly nextHops?: NextHopTable }): RoutingScope {
   return {
     tables: LANE_TABLES,
@@ -52,27 +52,29 @@ export function laneScope({ nextHops }: { readonly nextHops?: NextHopTable }): R
 }
 
 export interface LaneRoutesPlan {
-  /** One for each family that there are lanes for. */
+  /** One rule for each family that has lanes. */
   readonly rules: readonly Rule[]
-  /** Of both families, IPv4 first. */
+  /** Routes of both families, IPv4 first. */
   readonly routes: readonly Route[]
-  /** That routes go over; empty where the kernel has none. */
+  /** Next-hop objects of the routes. Empty if the kernel does not support them. */
   readonly nextHops: NextHopListing
 }
 
-/** A lane device has no neighbours; the kernel wants a gateway all the same where IPv6 goes over several. */
+/**
+ * A lane device has no neighbours, but the kernel requires a gateway address if an IPv6 route has several next hops.
+ */
 const ANY_NEIGHBOUR = 'fe80::1'
 
 /**
- * A remote prefix is routed over every device whose link to its cluster is up, and over none when none is: the
- * node's table then sends it to another gateway or says that it is unreachable. Lane addresses are always routed,
- * since the probes that find out whether a connection is up need them. A link that has been handed over is not
- * used either: the far end takes nothing from this node any more. A device with an MTU too small for IPv6 does
- * not exist for the kernel's IPv6, and gets no such routes; a link that carries less gets none either.
+ * A remote prefix is routed over every device that carries traffic to its cluster. If there is none, it has no route:
+ * the node's table then sends it to another gateway or reports it as unreachable. Lane addresses are always routed,
+ * because probes need them to find out whether a connection is up. A link that has been handed over is not used,
+ * because the far end no longer accepts packets from this node. The kernel has no IPv6 on a device whose MTU is too
+ * small for it, so such devices and links get no IPv6 routes.
  *
- * The way of a link may be narrower than its device, which serves links to other clusters too. So the routes to a
- * cluster have the MTU of its narrowest link that carries. The far end's lane address has none: it is where the probes
- * go that find it out.
+ * The path of a link may be narrower than its device, which serves links to other clusters too. So the routes to a
+ * cluster have the MTU of its narrowest link that carries traffic. The route to the far end's lane address has no MTU,
+ * because the probes that find the MTU use it.
  */
 export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]): LaneRoutesPlan {
   const sources = { 4: podSideAddress(world, 4), 6: podSideAddress(world, 6) }
@@ -118,7 +120,10 @@ function planRules(withIpv6: boolean): Rule[] {
   return withIpv6 ? [rule, { family: 6, ...rule }] : [rule]
 }
 
-/** What starts on this node looks there only when it comes from the node's address among the pods (kernel-ids.ts). */
+/**
+ * Packets of this node use this table only if their source is the node's address among the pods
+ * (model/kernel-ids.ts).
+ */
 function publicRules(world: GatewayWorld, routes: readonly Route[], family: Family): Rule[] {
   const isPublic = (route: Route): boolean =>
     route.table === ROUTE_TABLE_LANES_PUBLIC && familyOf(route.destination) === family
@@ -132,16 +137,16 @@ function publicRules(world: GatewayWorld, routes: readonly Route[], family: Fami
   ]
 }
 
-/** The kernel refuses several next hops of IPv6 that are devices alone. */
+/** The kernel refuses several IPv6 next hops without gateway addresses. */
 function nextHops(devices: readonly string[], family: Family): NextHop[] {
   const several = family === 6 && devices.length > 1
   return devices.map((device) => (several ? { device, via: ANY_NEIGHBOUR, onlink: true } : { device }))
 }
 
 /**
- * An address of this node inside its cluster's pod CIDRs of that family, preferably inside the node's own: what the
- * node sends from there can be translated, and answered, like a pod's. So can its ICMP errors: from another address
- * they would not pass a lane. Undefined when it has none.
+ * An address of this node inside its cluster's pod CIDRs of that family, preferably inside the node's own range. What
+ * the node sends from it can be translated and answered like packets of a pod, and ICMP errors from another address
+ * would not pass a lane. Undefined if the node has none.
  */
 export function podSideAddress(
   world: Pick<GatewayWorld, 'addresses' | 'own' | 'nodes' | 'node' | 'routeAgents'>,
@@ -162,11 +167,11 @@ function laneRoute(destination: string, nextHops: readonly NextHop[], source: st
   }
 }
 
-// What the nodes of this cluster say about where their pods are, as the gateway uses it. Pure.
+// What the nodes of this cluster report about where their pods are. Pure.
 
 type ClaimWorld = Pick<GatewayWorld, 'own' | 'nodes' | 'node' | 'routeAgents'>
 
-/** Of one family: ranges inside the cluster's pod CIDRs of that family. */
+/** Claims of one family: ranges inside the cluster's pod CIDRs of that family. */
 function podClaims({ own, nodes, routeAgents }: ClaimWorld, family: Family): NodeRanges[] {
   const podCIDRs = podPrefixes(own, family)
   const agents = new Map(routeAgents.map((agent) => [agent.metadata.name, agent]))
@@ -175,14 +180,14 @@ function podClaims({ own, nodes, routeAgents }: ClaimWorld, family: Family): Nod
     try {
       return nodeClaim(node, agents.get(name), podCIDRs)
     } catch (error) {
-      // Of a Node that cannot be read nothing is known; the routeagent names it.
+      // Nothing is known of a Node that cannot be parsed. The route agent reports it.
       if (error instanceof InvalidAddressError) return { node: name, ranges: [] }
       throw error
     }
   })
 }
 
-/** Where pods of other nodes are for sure, as disjoint prefixes of one family. */
+/** Where pods of other nodes certainly are, as disjoint prefixes of one family. */
 export function podsElsewhere(world: ClaimWorld, family: Family): Prefix[] {
   return elsewherePrefixes(podPlaces(world.node, podClaims(world, family)))
 }

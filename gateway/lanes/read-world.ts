@@ -1,4 +1,6 @@
-/** Reads the world (world.ts) from the object caches and from this node's kernel. Changes nothing. */
+/**
+ * Reads the world (gateway/world/gateway-world.ts) from the object caches and from this node's kernel. Changes nothing.
+ */
 import { formatAddress, plannedFamilies, withoutIpv6Pods } from '../../model/addresses/addresses.ts'
 import {
   type Cluster,
@@ -23,10 +25,10 @@ export type WorldDeps = Pick<
   'api' | 'routes' | 'nextHops' | 'sysctl' | 'cable' | 'clock' | 'machineNetwork'
 >
 
-/** The kinds whose changes make a gateway plan again. */
+/** Kinds whose changes cause a new plan. */
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
 
-/** What this process has found out, and what neither the kernel nor an object says. */
+/** What this process has learned and what neither the kernel nor an object contains. */
 export type Known = Pick<
   GatewayWorld,
   'health' | 'callJitter' | 'successorsSince' | 'handedOver' | 'leaving' | 'withdrawn' | 'nextIdentity'
@@ -38,7 +40,7 @@ export function readMembership(api: ClusterApi): Membership | undefined {
   return api.cache('Membership').get(MEMBERSHIP_NAME)
 }
 
-/** Which kinds have not been read once; undefined when all that the plan depends on have. */
+/** Names the kinds that have not been read yet. Undefined if all that the plan depends on have been read. */
 export function whyCachesNotSynced(api: ClusterApi): string | undefined {
   const missing = [...GATEWAY_KINDS, 'RouteAgent' as const].filter((kind) => !api.cache(kind).synced)
   return missing.length === 0 ? undefined : `not read yet: ${missing.join(', ')}`
@@ -46,14 +48,14 @@ export function whyCachesNotSynced(api: ClusterApi): string | undefined {
 
 /** Resolves when everything that the plan depends on has been read once. */
 export async function whenCachesSynced(api: ClusterApi, signal: AbortSignal): Promise<void> {
-  // This node's own Gateway object has what an earlier run of the process knew; its changes are our own.
+  // This node's own Gateway object holds the state of an earlier process. Only this node changes it.
   const kinds = [...GATEWAY_KINDS, 'RouteAgent', 'Gateway'] as const
   await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(signal)))
 }
 
 /**
- * Undefined while this cluster's own Cluster object is not there: nothing can be planned without its index and
- * prefixes. `known` is what this process has found out; leave it out for a dry run. Throws KernelError.
+ * Undefined while this cluster's own Cluster object does not exist, because every plan needs its index and prefixes.
+ * `known` is what this process has learned; omit it for a dry run. Throws KernelError.
  */
 export async function readGatewayWorld(
   deps: WorldDeps,
@@ -67,7 +69,7 @@ export async function readGatewayWorld(
   if (own === undefined) return undefined
   const endpoints = api.cache('Endpoint').list()
   const remotes = endpoints.filter((endpoint) => endpoint.spec.cluster !== own.spec.id)
-  // Where all of them are refused, it is the first device that is there.
+  // If all remotes are refused, it is the first device that exists.
   const numbers = new Set([...remoteLanes([]), ...statedRemoteLanes(remotes, own.spec.id)])
   const ends = remotes.flatMap((endpoint) => farEnds(endpoint, cable.rules))
   const laneStates = await cable.observe([...numbers], ends, signal)
@@ -96,7 +98,7 @@ export async function readGatewayWorld(
   }
 }
 
-/** Where other ways lead: what changes without a change of this node's kernel. */
+/** Other paths to the clusters, which change without a change of this node's kernel. */
 export function readWays(
   api: ClusterApi,
   node: string,
@@ -119,8 +121,8 @@ export function isLeaving(api: ClusterApi, node: string): boolean {
 }
 
 /**
- * Without IPv6 pods where the kernel has no IPv6: each of its routes would fail, and no connection would be reported as
- * up.
+ * Leaves out IPv6 pods if the kernel has no IPv6: each of their routes would fail, and no connection would be reported
+ * as up.
  */
 async function ownAsSeenHere(own: Cluster, sysctl: Sysctl): Promise<Pick<GatewayWorld, 'own' | 'ipv6LeftOut'>> {
   if (!plannedFamilies(own).includes(6) || (await sysctl.read(IPV6_FORWARDING)) !== undefined) return { own }
@@ -152,7 +154,7 @@ async function readPaths(
       pathMtu.set(target, mtu)
       if (source !== undefined) pathSource.set(target, source)
     } catch (error) {
-      // No route to it, or not an address: its path says nothing.
+      // There is no route to the target, or it is not an address, so nothing is known of its path.
       if (!(error instanceof KernelError) || error.code === 'EINTR') throw error
     }
   }

@@ -1,20 +1,21 @@
 /**
- * That this node cannot make lanes: no device of its lane is there and listens where it should, since another program has
- * the port or the kernel refuses. After a while another node should have the lane, and this one takes none that others
- * offer; after some minutes without a try it may try again. One for a process, whatever lanes it had in turn.
+ * Records that this node cannot create its lanes: no device of its lane exists or listens on its port, because another
+ * program uses the port or the kernel refuses. After some time, another node takes over the lane, and this node takes
+ * no offered lane. Some minutes after the last attempt, this node may try again. A process has one record for all lanes
+ * that it serves.
  */
 import { fitText } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 
-/** A program that ends, as an earlier gateway does, has given its port back by then. */
+/** An earlier gateway process that is ending has freed its port by then. */
 export const UNMADE_MS = 10_000
-/** So long after the last try it may be otherwise. */
+/** The failure is forgotten this long after the last attempt. */
 export const FORGET_MS = 5 * 60_000
 const MAX_WHY = 300
 
 export class UnmadeLane {
   readonly #clock: Pick<Clock, 'monotonic'>
-  /** What failed first, since the words may differ each time. */
+  /** The first failure, because the message may differ with each attempt. */
   #first: { readonly why: string; readonly sinceMs: number } | undefined
   #lastMs = -Infinity
   #isReported = false
@@ -23,7 +24,7 @@ export class UnmadeLane {
     this.#clock = clock
   }
 
-  /** After each try. Undefined: it is made. */
+  /** Called after each attempt. `failure` is undefined if the lane was created. */
   tried(failure: string | undefined): void {
     this.#forget()
     if (failure === undefined) this.#first = undefined
@@ -31,15 +32,15 @@ export class UnmadeLane {
     this.#lastMs = this.#clock.monotonic()
   }
 
-  /** Why another node should have it; undefined: it should not. */
+  /** Why another node should have the lane. Undefined if this node can keep it. */
   why(): string | undefined {
     this.#forget()
-    // One try that failed long ago says little.
+    // The attempts must have failed for this long.
     if (this.#first === undefined || this.#lastMs - this.#first.sinceMs < UNMADE_MS) return undefined
     return `its lane cannot be made: ${this.#first.why}`
   }
 
-  /** The same, once. */
+  /** Gives the reason once, and undefined until the failure has ended and occurred again. */
   report(): string | undefined {
     const why = this.why()
     const isNew = why !== undefined && !this.#isReported

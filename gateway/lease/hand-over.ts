@@ -1,36 +1,40 @@
 /**
- * What a gateway does about its lane before its process ends: another node takes it first, where one can and where the
- * end would cost traffic. A lane of the kernel goes on without the process; one of user space ends with it.
+ * What a gateway does about its lane before its process ends. Another node takes the lane first if one can and if the
+ * end would interrupt traffic. A lane in the kernel keeps working without the process; a lane in user space ends with
+ * it.
  */
 import { isNotReady, leavingReason } from '../../model/lanes/lanes.ts'
 import type { GatewayDeps } from '../world/world.ts'
 import { DRAIN_LEAD_MS, type LaneTenure } from './lane-lease.ts'
 import { untilAborted, withDeadline } from '../../reconcile/reconcile.ts'
 
-/** Offered for so long, and nobody has begun: the others are away as well. */
+/** If no node has begun to take the lane after this time, the other nodes are unavailable as well. */
 const UNTAKEN_MS = 5000
 /**
- * It takes 7 s on a machine that is idle, and 12 s were seen on a busy one. With the last look (labelled-gateway.ts) it
- * must fit in the time that the pod is given: install/plan-member.ts.
+ * A handover takes 7 s on an idle machine, and 12 s were measured on a busy one. Together with the last API check
+ * (labelled-gateway.ts) it must fit into the termination grace period of the pod (install/plan-member.ts).
  */
 export const HAND_OVER_MS = 25_000
 export const RELEASE_MS = 2000
-/** A node that is no gateway any more goes on for so long where nobody else carries: a new pod pulls its image in it. */
+/**
+ * How long a node that is no longer a gateway serves while no other gateway carries traffic. A new pod can pull its
+ * image in that time.
+ */
 export const LAST_MS = 60_000
-/** Longer than between two heartbeats of another gateway, which say that it carries. */
+/** Longer than the heartbeat interval of another gateway, which reports the links that are up. */
 const UNHEARD_MS = 12_000
 const NO_GATEWAY = 'this node is no gateway of the lane any more'
 
-/** What ends. `lane`: the node takes another lane at once, which is nobody's; its label is moved, not taken off. */
+/** What ends. `lane`: the node takes another, free lane at once, because its label was changed and not removed. */
 export type Ends = 'process' | 'lane' | 'gateway'
 
-/** Resolves when nothing is to be gained by waiting. Never rejects. */
+/** Resolves when waiting has no further benefit. Never rejects. */
 export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, ends: Ends): Promise<void> {
   const { clock, logger } = deps
   if (tenure.state.is === 'unknown' || tenure.state.is === 'standing by') return
   const goes = ends !== 'process'
   const why = await reasonToHandOver(deps, tenure.node, goes)
-  // A node with another lane carries again as soon as it has let go of this one.
+  // A node with another lane carries traffic again as soon as it has released this one.
   if (ends === 'gateway') await whenRelieved(deps, tenure)
   if (why !== undefined && tenure.others().length === 0 && tenure.othersServe()) {
     logger.info('the others carry first', { lane: tenure.lane, why })
@@ -43,7 +47,7 @@ export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, ends: 
     const done = await whenHandedOver(deps, tenure)
     logger.info(done ? 'another node has the lane' : 'the lane was not handed over in time', { lane: tenure.lane })
   }
-  // Or it would be taken back as soon as it is free.
+  // Otherwise this node would take the lane back as soon as it is free.
   if (goes) tenure.retire(NO_GATEWAY)
   if (goes) await withDeadline(clock, RELEASE_MS, (signal) => tenure.release(signal))
 }
@@ -59,8 +63,8 @@ async function reasonToHandOver({ api, cable }: GatewayDeps, node: string, goes:
 }
 
 /**
- * A label that is taken off is no reason to leave the cluster without a gateway: until the lane is another node's, or
- * another gateway has said since then that it reaches what this one reaches.
+ * Waits after the label was removed, so that the cluster keeps a gateway. It ends when another node has the lane, when
+ * another gateway has since reported links to every cluster that this one reaches, or after LAST_MS.
  */
 async function whenRelieved({ api, clock, logger }: GatewayDeps, tenure: LaneTenure): Promise<void> {
   const { lane, node } = tenure
@@ -94,7 +98,7 @@ async function whenRelieved({ api, clock, logger }: GatewayDeps, tenure: LaneTen
     logger.info(is ? 'another gateway carries' : 'no other gateway carries: this one goes', { lane })
 }
 
-/** False when nobody took it, or not all of it in time. */
+/** Resolves to false if no node took the lane, or if the handover was not complete in time. */
 function whenHandedOver({ clock }: GatewayDeps, tenure: LaneTenure): Promise<boolean> {
   return new Promise((resolve) => {
     const look = (): void => {

@@ -1,7 +1,8 @@
 /**
- * The gateway of a node of a real cluster. The label on the Node says which lane it may serve, or leaves that open, and
- * may come, change and go while the process runs. The holder of a lane's Lease serves it, and the others stand by. Stopping leaves the data path as it is, unless the API says at that moment that this node is a gateway no
- * more: a user who takes the label off gets the node back as it was.
+ * The gateway of a node in a real cluster. The label on the Node names the lane that it may serve, or leaves the number
+ * open, and may be added, changed and removed while the process runs. The holder of a lane's Lease serves it; the other
+ * nodes are standbys. A stop leaves the data path in place, unless the API says at that moment that this node is no
+ * longer a gateway: after the label is removed, the node is as it was before.
  */
 import { type LeaseStore, watchLeaving } from '../../kubeapi/kubeapi.ts'
 import {
@@ -24,20 +25,20 @@ import { LaneTenure } from './lane-lease.ts'
 import { LaneSearch } from './lane-search.ts'
 import type { LeaseWatch } from './lease-watch.ts'
 
-// Which lane the label of this node's Node says, while a process serves another one, or none.
+// The functions below watch which lane the label of this node's Node names.
 
-/** A Node that was made anew has no label until somebody puts it on again: its lane and its key wait for so long. */
+/** A Node that was created again has no label until an operator sets it. Its lane and its key are kept this long. */
 export const LABEL_GRACE_MS = 5000
 
-/** unusable: the Node has the label, and cannot be a gateway as it is. */
+/** `unusable`: the Node has the label but cannot be a gateway. */
 type NodeSays = GatewayLabel | 'unusable' | undefined
 
 interface OtherLane {
-  /** Aborts when the Node says another lane, or for some seconds none. */
+  /** Aborts when the label names another lane, or when the Node has had no label for some seconds. */
   readonly signal: AbortSignal
-  /** What it said last that counts. */
+  /** What the last valid state of the Node says. */
   readonly lane: () => NodeSays
-  /** Why what it says now does not count; undefined: it does. */
+  /** Why the current state of the Node is not valid. Undefined if it is valid. */
   readonly problem: () => string | undefined
   readonly close: () => void
 }
@@ -56,16 +57,16 @@ function watchLane(
     cancelGrace?.()
     cancelGrace = undefined
   }
-  /** Undefined: it says nothing that counts. */
+  /** Undefined if the Node says nothing valid. */
   const read = (): { readonly lane: GatewayLabel | undefined } | undefined => {
     const object = api.cache('Node').get(node)
-    // A Node that is not there may be on its way back: kubelets register anew.
+    // A missing Node may return: kubelets register it again.
     if (object === undefined) return undefined
     const error = gatewayProblem(object)
     const last = problem
     problem = error?.message
     if (error === undefined) return { lane: gatewayLabel(object) }
-    // A slip of the hand takes no lane down.
+    // A mistake in a label does not take a lane down.
     if (last !== problem) {
       const { reason, message } = error
       const stays = before === 'unusable' || before === undefined ? 'it takes no lane' : 'it stays as it was'
@@ -101,28 +102,32 @@ function isSame(a: NodeSays, b: NodeSays): boolean {
 export interface LabelledGatewayInit {
   readonly node: string
   readonly configOf: (lanes: readonly GatewayLane[]) => GatewayConfig
-  /** What the API says now, past all caches; undefined when there is no such Node. Rejects without an answer. */
+  /** Reads the Node from the API, past all caches. Undefined if there is no such Node. Rejects without an answer. */
   readonly askNode: (signal: AbortSignal) => Promise<Node | undefined>
   readonly leases: LeaseStore
-  /** How many numbers the nodes share whose label says none. */
+  /** How many lane numbers the nodes share whose label leaves the number open. */
   readonly activeGateways: number
-  /** How long the Lease of a lane lasts. Default: LANE_LEASE_MS. */
+  /** Duration of the Lease of a lane. Default: LANE_LEASE_MS. */
   readonly leaseMs?: number
 }
 
 /**
- * How long the last look may take. Kubernetes kills a pod some time after it asked it to stop (install/workloads/pod.ts); in that
- * time a lane may be handed over (hand-over.ts), and the connection to the API is closed as well.
+ * How long the last API check and the cleanup may take. Kubernetes kills a pod some time after it asks it to stop
+ * (install/plan-member.ts). In that time a lane may also be handed over (hand-over.ts), and the connection to the API is
+ * closed.
  */
 export const ASK_MS = 3000
 export const CLEAN_MS = 5000
 
-/** What one process knows beside that. */
+/** The given settings, and the state that one process keeps. */
 interface ProcessInit extends LabelledGatewayInit {
   readonly unmade: UnmadeLane
 }
 
-/** Runs until the signal, or until the cluster has left. `first`: what the Node says. Throws what runGateway() does. */
+/**
+ * Runs until the signal, or until the cluster has left. `first` is what the Node says at the start. Throws what
+ * runGateway() throws.
+ */
 export async function runLabelledGateway(
   deps: GatewayDeps,
   given: LabelledGatewayInit,
@@ -140,7 +145,7 @@ export async function runLabelledGateway(
       else if (label === 'unusable') await waitForLabel(deps, other, until)
       else {
         const end = await serveLabel(deps, init, { label, other, signal })
-        // The cluster has left, and nothing of ours is on the node.
+        // The cluster has left, and nothing of the gateway remains on the node.
         if (end.is === 'left') return
         isGateway = end.isGateway
       }
@@ -162,15 +167,15 @@ interface LabelInit {
 
 interface TurnInit extends Omit<LabelInit, 'label'> {
   readonly lane: GatewayLane
-  /** This node has found the lane by itself, and looks for another one when somebody else has it. */
+  /** Set if this node found the lane itself. It then looks for another lane when another node has this one. */
   readonly chosen?: LeaseWatch
 }
 
-/** stopped: `isGateway` is what the API said last, where it was asked. taken: another node has the lane now. */
+/** `stopped`: `isGateway` is the last answer of the API, if it was asked. `taken`: another node has the lane now. */
 type TurnEnd =
   { readonly is: 'left' } | { readonly is: 'stopped'; readonly isGateway?: boolean } | { readonly is: 'taken' }
 
-/** As the label has it: its own lane, or one after another that this node finds. */
+/** Serves what the label allows: the lane that it names, or one lane after another that this node finds. */
 async function serveLabel(
   deps: GatewayDeps,
   init: ProcessInit,
@@ -190,7 +195,7 @@ async function serveLabel(
   return { is: 'stopped' }
 }
 
-/** Stands by until there is a lane for this node; undefined once stopped, left when the cluster has left. */
+/** Waits as a standby until it finds a lane. Gives undefined when stopped, `left` when the cluster has left. */
 async function findLane(
   deps: GatewayDeps,
   init: ProcessInit,
@@ -221,7 +226,7 @@ async function findLane(
   }
 }
 
-/** Serves the lane while it is this node's turn, and stands by else, until it is to end and others have the lane. */
+/** Serves the lane while this node has it and is a standby otherwise. When it stops, it hands the lane over first. */
 async function serveInTurn(
   deps: GatewayDeps,
   init: ProcessInit,
@@ -245,7 +250,7 @@ async function serveInTurn(
     if (over.signal.aborted) return
     if (signal.aborted) isGateway = await asksForGateway(deps, init)
     const hasMoved = other.signal.aborted && !leaves(other.lane(), lane.lane)
-    // Another address is a new start of the same gateway.
+    // A new public address restarts the same gateway.
     if (isGateway === false) await handLaneOver(deps, tenure, 'gateway')
     else if (hasMoved) await handLaneOver(deps, tenure, (await canTake(deps, init, other.lane())) ? 'lane' : 'gateway')
     else if (signal.aborted) await handLaneOver(deps, tenure, 'process')
@@ -267,7 +272,10 @@ function laneText(label: NodeSays): number | string {
   return label === undefined || label === 'unusable' ? 'none' : label.lane
 }
 
-/** The lane of the new label is nobody's: this node carries again as soon as it has let go of the old one. */
+/**
+ * True if no other node holds the lane of the new label: this node then carries traffic again as soon as it has
+ * released the old one.
+ */
 async function canTake({ clock }: GatewayDeps, { leases, node }: ProcessInit, label: NodeSays): Promise<boolean> {
   if (label === undefined || label === 'unusable' || label.lane === 'any') return false
   const name = laneLeaseName(label.lane)
@@ -278,7 +286,7 @@ async function canTake({ clock }: GatewayDeps, { leases, node }: ProcessInit, la
   return read.catch(() => false)
 }
 
-/** A label that leaves a node the lane that it serves. */
+/** True if the label allows the node to keep the lane that it serves. */
 function leaves(label: NodeSays, lane: number): boolean {
   if (label === 'unusable') return true
   return label?.lane === 'any' || label?.lane === lane
@@ -288,11 +296,11 @@ interface Turns {
   readonly lane: GatewayLane
   readonly tenure: LaneTenure
   readonly stop: AbortSignal
-  /** Not beside another node that has it. */
+  /** Ends when another node has the lane, instead of becoming a standby for it. */
   readonly onlyWhile: boolean
 }
 
-/** left: the cluster has left. */
+/** `left`: the cluster has left. */
 async function takeTurns(
   deps: GatewayDeps,
   init: LabelledGatewayInit,
@@ -317,7 +325,7 @@ async function takeTurns(
   return 'stopped'
 }
 
-/** The lane is another node's: nothing of it is here but the process, which is ready to take it. */
+/** Another node has the lane. This node removes everything of the lane, and the process is ready to take it. */
 async function standBy(
   deps: GatewayDeps,
   init: LabelledGatewayInit,
@@ -339,7 +347,7 @@ async function standBy(
   }
 }
 
-/** What an earlier run left stays as it is until the API says whose the lane is. */
+/** What an earlier run left in the kernel stays in place until the API says which node has the lane. */
 async function waitForWord(
   { status }: GatewayDeps,
   lane: string,
@@ -353,13 +361,18 @@ async function waitForWord(
   await untilAborted(until)
 }
 
-/** What an earlier run left carries on as it is: whoever wrote the label meant this node to be a gateway. */
+/**
+ * What an earlier run left in the kernel stays in place: the label, although invalid, shows that this node is to be a
+ * gateway.
+ */
 async function waitForLabel({ status }: GatewayDeps, { problem }: OtherLane, until: AbortSignal): Promise<void> {
   status.readiness('gateway', problem)
   await untilAborted(until)
 }
 
-/** Takes out what a gateway left here, and waits. The DaemonSet takes this pod away, or a label comes. */
+/**
+ * Removes what a gateway left on this node, and waits until the DaemonSet removes this pod or the Node gets a label.
+ */
 async function standAside(deps: GatewayDeps, init: LabelledGatewayInit, until: AbortSignal): Promise<void> {
   const { status, logger } = deps
   status.readiness('gateway', () => `Node ${init.node} is no gateway: it has no label ${LABEL_GATEWAY}`)
@@ -369,7 +382,7 @@ async function standAside(deps: GatewayDeps, init: LabelledGatewayInit, until: A
   await untilAborted(until)
 }
 
-/** Cleans up only where the API answers and says so. Without an answer everything stays. */
+/** Cleans up only if the API answers that this node is no gateway. Without an answer everything stays in place. */
 async function lastLook(deps: GatewayDeps, init: LabelledGatewayInit, known: boolean | undefined): Promise<void> {
   const isGateway = known ?? (await asksForGateway(deps, init))
   if (isGateway) return
@@ -385,7 +398,7 @@ async function lastLook(deps: GatewayDeps, init: LabelledGatewayInit, known: boo
   }
 }
 
-/** True also for a label that cannot be used, and when nobody answers in time. */
+/** True also for a label that is not valid, and if the API does not answer in time. */
 async function asksForGateway({ logger, clock }: GatewayDeps, { askNode }: LabelledGatewayInit): Promise<boolean> {
   try {
     const node = await withDeadline(clock, ASK_MS, askNode)
@@ -398,7 +411,7 @@ async function asksForGateway({ logger, clock }: GatewayDeps, { askNode }: Label
 }
 
 async function leaveInit(deps: GatewayDeps, { configOf }: LabelledGatewayInit, signal: AbortSignal) {
-  // Which of the objects are ours is known once they have been read.
+  // Which objects belong to this node is known once the caches are filled.
   await unlessAborted(whenCachesSynced(deps.api, signal), signal)
   const clusterId = readMembership(deps.api)?.spec.clusterId ?? ''
   return { config: configOf([]), metrics: gatewayMetrics(deps.metrics), clusterId }

@@ -1,9 +1,9 @@
 /**
- * Holds the Lease of one lane for this node, or waits for it. What to do is plan-lease.ts's; here it is read and done.
+ * Holds the Lease of one lane for this node, or waits for it. plan-lease.ts decides; this file reads and writes.
  *
- * The API may be away: a node that serves goes on serving, and one that stands by takes nothing, since a holder that
- * cannot renew is as silent as a dead one. Only what has not changed while it could be read all the time has lapsed,
- * and then the holder is asked after (lease-watch.ts).
+ * The API may be unavailable. A serving node then keeps serving, and a standby takes nothing, because a holder that
+ * cannot renew looks like a dead one. A Lease has lapsed only if it did not change while every read succeeded; then the
+ * holder is checked (lease-watch.ts).
  */
 import { type ClusterApi, ClusterApiError, type StoredLease } from '../../kubeapi/kubeapi.ts'
 import {
@@ -30,14 +30,17 @@ import { type LeaseView, RELOOK_MS, type TenureStep, isRelieved, linksUp, planTe
 interface ReliefInit {
   readonly node: string
   readonly lane: number
-  /** Called when isDue() may give true, with nothing else to ask for a look. */
+  /** Called when isDue() may give true and no other event triggers a check. */
   readonly onDue: () => void
 }
 
-/** Routes of the other nodes follow what the newcomer reports; until they have, this node sends it what comes. */
+/**
+ * Routes of the other nodes change after the new holder reports. Until then, this node forwards to it what still
+ * arrives.
+ */
 const LINGER_MS = 2000
 
-/** When a node that serves beside the holder of its lane is needed no more. */
+/** Decides when a node that serves beside the holder of its lane is no longer needed. */
 class Relief {
   readonly #deps: Pick<GatewayDeps, 'clock' | 'api'>
   readonly #init: ReliefInit
@@ -49,7 +52,7 @@ class Relief {
     this.#init = init
   }
 
-  /** True some time after the holder has come as far as this node was. To be asked at each look. */
+  /** True some time after the holder has every link that this node had. Call it in every round. */
   isDue(holder: string | undefined): boolean {
     const { clock, api } = this.#deps
     const { node, lane, onDue } = this.#init
@@ -74,19 +77,22 @@ class Relief {
 export interface TenureInit {
   readonly node: string
   readonly lane: number
-  /** What this node has seen of the Lease, where it has chosen the lane itself: then it need not wait for its turn. */
+  /** The Lease as this node has seen it, if the node chose the lane itself. It then need not wait for its turn. */
   readonly chosen?: LeaseWatch
-  /** How many numbers the gateways of the cluster have: nodes without one look for a lane below it. */
+  /** How many lane numbers the gateways of the cluster share. Nodes whose label names no number search below it. */
   readonly numbers: number
   readonly unmade: UnmadeLane
-  /** How long its Leases last. Default: LANE_LEASE_MS. */
+  /** Duration of its Leases. Default: LANE_LEASE_MS. */
   readonly leaseMs?: number
 }
 
-/** An offer that no node took for so long is reported. */
+/** An offer is reported if no node takes it for this long. */
 const UNTAKEN_MS = 5000
 const RELEASE_TRIES = 3
-/** A gateway that goes publishes it, the others of all clusters leave it, and their nodes follow. */
+/**
+ * Time that a leaving gateway needs to publish this, the gateways of all clusters to avoid it, and their nodes to
+ * change their routes.
+ */
 export const DRAIN_LEAD_MS = 2000
 
 export class LaneTenure {
@@ -104,7 +110,7 @@ export class LaneTenure {
   readonly #numbers: number
   readonly #leaseMs: number
   #awaySinceMs: number | undefined
-  /** Why this node gives the lane away for good. */
+  /** Why this node gives the lane away permanently. */
   #retired: string | undefined
   #trouble = ''
 
@@ -133,7 +139,7 @@ export class LaneTenure {
     return this.#tenure
   }
 
-  /** Links, by healthKey(), that the node which took the lane from this one has up; empty while nobody has. */
+  /** Links, by healthKey(), that the node which took the lane has up. Empty unless this node is handing over. */
   handedOver(): ReadonlySet<string> {
     if (this.#tenure.is !== 'handing over') return new Set()
     return linksUp(this.#deps.api.cache('Gateway').get(this.#tenure.holder), this.lane)
@@ -155,7 +161,9 @@ export class LaneTenure {
     return [...laneCandidates(nodes, this.lane), ...searching].filter((name) => name !== this.node)
   }
 
-  /** Calls back after each change of the state, and of what handedOver() gives. Gives the function that ends it. */
+  /**
+   * Calls back after each change of the state, and of the result of handedOver(). Returns the function that ends this.
+   */
   onChange(listener: () => void): () => void {
     return this.#turns.onChange(listener)
   }
@@ -164,17 +172,17 @@ export class LaneTenure {
     return this.#turns.whileTurn()
   }
 
-  /** From now on this node offers the lane if it holds it, and takes it no more. */
+  /** From now on, this node offers the lane if it holds it, and no longer takes it. */
   retire(why: string): void {
     this.#retired ??= why
     this.#turns.changed()
     this.#loop.poke()
   }
 
-  /** Until the signal. */
+  /** Runs until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     const { api } = this.#deps
-    // What this node has published, and whether the cluster is a member, decides what it does at first.
+    // The first decision needs the Endpoints that this node has published and the Membership.
     if (!(await unlessAborted(whenCachesSynced(api, signal), signal))) return
     const poke = (): void => this.#loop.poke()
     const name = laneLeaseName(this.lane)
@@ -194,7 +202,7 @@ export class LaneTenure {
     }
   }
 
-  /** Gives the Lease back, so that the next one need not wait until it lapses. Best effort. */
+  /** Releases the Lease, so that the next node need not wait until it lapses. Best effort. */
   async release(signal: AbortSignal): Promise<void> {
     const { leases, logger } = this.#deps
     try {
@@ -205,7 +213,7 @@ export class LaneTenure {
           await leases.write(leaseOf(this.#terms(lease, ''), lease), signal)
           return
         } catch (error) {
-          // This node's own offer may be on its way.
+          // A write by this node's own loop may have come first.
           if (!isConflict(error) || tries === RELEASE_TRIES) throw error
         }
       }
@@ -260,7 +268,10 @@ export class LaneTenure {
     })
   }
 
-  /** Where there was never a Lease, but gateways: the other clusters call the newest one. */
+  /**
+   * How many nodes come before this one. If there is no Lease but gateways have published Endpoints, the node of the
+   * newest one comes first, because the other clusters call it.
+   */
   #turn(view: LeaseView | undefined): number {
     if (this.#isChosen) return 0
     const { api } = this.#deps
@@ -305,13 +316,13 @@ export class LaneTenure {
     const node = this.#deps.api.cache('Node').get(this.node)
     const leaving = this.#retired ?? (node === undefined ? undefined : leavingReason(node))
     const holdsAlone = this.#watch.view?.holder === this.node && this.others().length === 0
-    // Nobody else is there to do better.
+    // No other node can do better.
     return leaving ?? (holdsAlone ? undefined : this.#unmade.why())
   }
 
   /**
-   * Why another node should have the lane now. Where other gateways carry beside this one, traffic leaves it first: what
-   * the far ends send over a lane that moves is lost for a moment.
+   * Why another node should have the lane now. If other gateways carry traffic beside this one, it is offered only
+   * after traffic has moved to them: what the far ends send over a lane during its handover is lost for a moment.
    */
   #toOffer(): string | undefined {
     const away = this.#away()
@@ -321,7 +332,7 @@ export class LaneTenure {
     return isLed && nowMs - (this.#awaySinceMs ?? nowMs) < DRAIN_LEAD_MS ? undefined : away
   }
 
-  /** Once the cluster leaves, the Lease goes with the Membership and is not made anew. */
+  /** False once the cluster leaves: the Lease is deleted with the Membership and must not be created again. */
   #isMember(): boolean {
     return readMembership(this.#deps.api)?.spec.phase === 'joined'
   }
@@ -354,7 +365,7 @@ export class LaneTenure {
     const away = this.#away()
     const openMs = clock.monotonic() - (this.#watch.openSinceMs ?? Infinity)
     if (away === undefined || this.#tenure.is !== 'serving' || openMs < UNTAKEN_MS || this.othersServe()) return
-    // It has said that already, and carries nothing that could go.
+    // The failed lane was already reported, and it carries no traffic to hand over.
     if (this.#unmade.why() !== undefined) return
     const note =
       `${away}, and no other node takes lane ${this.lane}: when this node goes, the lane does. ` +
@@ -364,7 +375,7 @@ export class LaneTenure {
     api.report({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
   }
 
-  /** Other gateways of this cluster, which are not about to go: traffic goes on over them. */
+  /** True if another gateway of this cluster serves and is not about to leave, so that it can carry the traffic. */
   othersServe(): boolean {
     const { api } = this.#deps
     return [...laneHolders(api.cache('Lease').list())].some((name) => {
@@ -374,8 +385,8 @@ export class LaneTenure {
   }
 
   /**
-   * Gives what tells whether another gateway of this cluster reaches all that this one reaches now, by what that has
-   * written of itself since: what it wrote before may be the last word of a process that is gone.
+   * Returns a function that tells whether other gateways of this cluster reach every cluster that this one reaches now.
+   * It counts only a status written after this call: an older one may come from a process that has ended.
    */
   othersCarry(): () => boolean {
     const cache = this.#deps.api.cache('Gateway')
@@ -403,7 +414,7 @@ export class LaneTenure {
     this.#trouble = why
     if (this.#tenure.is !== 'unknown') return
     const isForbidden = error instanceof ClusterApiError && error.code === 'Forbidden'
-    // A release without Leases gave no rights to them; then the label alone says who serves.
+    // A release without Leases granted no rights to them. The label alone then decides which node serves.
     const next: Tenure = isForbidden || this.#isReported() ? { is: 'serving' } : { is: 'unknown', why }
     this.#tenure = next
     this.#turns.changed()
@@ -414,20 +425,20 @@ function isConflict(error: unknown): boolean {
   return error instanceof ClusterApiError && error.code === 'Conflict'
 }
 
-/** Clusters to which one of these gateways says that it has a link that is up. */
+/** Clusters to which at least one of these gateways reports a link that is up. */
 function reachedBy(gateways: readonly Gateway[]): ReadonlySet<string> {
   const connections = gateways.flatMap(({ status }) => status?.connections ?? [])
   return new Set(connections.filter(({ state }) => state === 'up').map(({ cluster }) => cluster))
 }
 
-// What people are told on the Nodes when a lane changes hands.
+// Events on the Nodes when a lane changes its holder.
 
 interface LaneOfNode {
   readonly node: string
   readonly lane: number
 }
 
-/** This node has taken the lane. `before` is the Lease as it was. */
+/** This node has taken the lane. `before` is the Lease before that. */
 function reportTaken(api: ClusterApi, { node, lane }: LaneOfNode, before: LeaseView | undefined): void {
   const holder = before?.holder ?? ''
   const isGiven = before?.offer !== undefined
@@ -439,7 +450,7 @@ function reportTaken(api: ClusterApi, { node, lane }: LaneOfNode, before: LeaseV
   api.report({ regarding: { kind: 'Node', name: holder }, type: 'Warning', reason: 'LaneHolderLost', note: lost })
 }
 
-/** Another node has the lane, and this one goes on until that carries. */
+/** Another node has the lane, and this one serves until that node carries the traffic. */
 function reportHandedOver(api: ClusterApi, { node, lane }: LaneOfNode, holder: string): void {
   const note = `${holder} has lane ${lane} now; this node goes on until it carries`
   api.report({ regarding: { kind: 'Node', name: node }, type: 'Normal', reason: 'LaneHandedOver', note })

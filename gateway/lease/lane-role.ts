@@ -1,20 +1,20 @@
-/** What a node is to a lane that it may serve. */
+/** The role of a node for a lane that it may serve. */
 import { Listeners } from '../../reconcile/reconcile.ts'
 
-/** unknown: the API has not said yet who holds the lane. */
+/** `unknown`: the API has not yet said which node holds the lane. */
 export type Tenure =
   | { readonly is: 'unknown'; readonly why: string }
   | { readonly is: 'serving' }
   | { readonly is: 'handing over'; readonly holder: string }
   | { readonly is: 'standing by'; readonly holder: string }
 
-/** What that makes of a node. */
+/** The role that follows from the state. */
 export function roleIn({ is }: Tenure): 'serve' | 'stand by' | 'wait' {
   if (is === 'unknown') return 'wait'
   return is === 'standing by' ? 'stand by' : 'serve'
 }
 
-/** For the log. */
+/** Text for the log. */
 export function tenureText(tenure: Tenure): string {
   switch (tenure.is) {
     case 'unknown':
@@ -30,12 +30,12 @@ export function tenureText(tenure: Tenure): string {
 
 export interface Turn {
   readonly role: 'serve' | 'stand by' | 'wait'
-  /** Aborts when it is something else. */
+  /** Aborts when the role changes. */
   readonly signal: AbortSignal
   readonly close: () => void
 }
 
-/** What is a node's to do, for as long as that does not change. */
+/** Gives the role of a node with a signal that aborts when it changes. */
 export class TurnChanges {
   readonly #role: () => Turn['role']
   readonly #listeners = new Listeners()
@@ -44,7 +44,7 @@ export class TurnChanges {
     this.#role = role
   }
 
-  /** Calls back at each changed(). Gives the function that ends it. */
+  /** Calls back at each changed(). Returns the function that ends this. */
   onChange(listener: () => void): () => void {
     return this.#listeners.add(listener)
   }

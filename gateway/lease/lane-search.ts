@@ -1,6 +1,6 @@
 /**
- * A node whose label leaves the number of its lane open looks for one: the one that it holds, or one that nobody has.
- * Which is plan-lease.ts's; here the Leases are read. Until it has found one the node stands by for all of them.
+ * Finds a lane for a node whose label leaves the number open: the lane that the node already holds, or a free one.
+ * plan-lease.ts decides; this file reads the Leases. Until it has found a lane, the node is a standby for all of them.
  */
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { LANE_LEASE_PREFIX, laneCandidates, leavingReason, standbys } from '../../model/lanes/lanes.ts'
@@ -15,12 +15,12 @@ import type { UnmadeLane } from './failed-lane.ts'
 
 export interface LaneSearchInit {
   readonly node: string
-  /** How many numbers the gateways of the cluster have: it is one from 0 on. */
+  /** How many lane numbers the gateways of the cluster share, from 0. */
   readonly numbers: number
   readonly unmade: Pick<UnmadeLane, 'why'>
 }
 
-/** unknown: the API has not said yet who holds the lanes. */
+/** `unknown`: the API has not yet said which nodes hold the lanes. */
 export type SearchState =
   | { readonly is: 'unknown'; readonly why: string }
   | { readonly is: 'standing by' }
@@ -54,7 +54,7 @@ export class LaneSearch {
     return this.#turns.whileTurn()
   }
 
-  /** Until the signal. */
+  /** Runs until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     const { api } = this.#deps
     if (!(await unlessAborted(whenCachesSynced(api, signal), signal))) return
@@ -76,12 +76,12 @@ export class LaneSearch {
     if (this.#state.is === 'found') return
     const phase = readMembership(this.#deps.api)?.spec.phase
     if (phase !== 'joined') {
-      // Who starts then takes out what is left here.
+      // As a standby, the node removes what is left on it.
       if (phase === 'leaving') this.#become({ is: 'standing by' })
       else if (this.#state.is === 'unknown') this.#state = { is: 'unknown', why: 'this cluster has not joined yet' }
       return
     }
-    // A dead holder is asked after for two seconds; the others need not wait for that.
+    // The check of a dead holder takes two seconds; the other lanes do not wait for it.
     await Promise.all(this.#watches.map((watch) => watch.look(() => this.#turn() === 0, signal)))
     this.#trouble = ''
     const found = this.#plan()
@@ -111,7 +111,7 @@ export class LaneSearch {
     return this.#watches.find((watch) => watch.lane === lane)
   }
 
-  /** Who holds a Lease that lapsed stands by for nothing, so its name is no place in the line. */
+  /** How many nodes come before this one. The holder of a lapsed Lease is no standby and does not count. */
   #turn(): number {
     const holders = new Set(this.#watches.flatMap(({ view }) => view?.holder || []))
     return Math.max(0, standbys(this.#deps.api.cache('Node').list(), holders).indexOf(this.#init.node))
@@ -143,7 +143,7 @@ export class LaneSearch {
     }
     this.#trouble = why
     if (this.#state.is !== 'unknown') return
-    // It served one when it could last say so; what its kernel carries then is taken up again.
+    // The kernel may still carry the lane that this node last reported, so the node serves that lane again.
     const served = this.#watches.find(({ lane }) => this.#isReported(lane))
     this.#become(served === undefined ? { is: 'unknown', why } : { is: 'found', watch: served })
   }

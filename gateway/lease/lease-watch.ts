@@ -1,6 +1,7 @@
 /**
- * The Lease of one lane as this node sees it: who holds it, whether that holder is lost, and since when others may take
- * it. Only what has not changed while it could be read all the time has lapsed, so a look that failed forgets all.
+ * The Lease of one lane as this node sees it: its holder, whether that holder is lost, and since when other nodes may
+ * take it. A Lease has lapsed only if it did not change while every read succeeded, so a failed read discards what was
+ * seen.
  */
 import type { LeaseStore, StoredLease } from '../../kubeapi/kubeapi.ts'
 import { ANNOTATION_HANDOVER, LABEL_DRAIN, LANE_LEASE_MS, laneLeaseName } from '../../model/lanes/lanes.ts'
@@ -15,19 +16,20 @@ type LapsedHolderDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'api'> & {
   readonly cable: { readonly rules: Pick<CableRules, 'endsWithProcess'> }
 }
 
-/** Pause until a machine that answers is knocked at again. One that does not is at each look, until it is given up. */
+/** Pause before a machine that answered is probed again. One that does not answer is probed in each round. */
 const REKNOCK_MS = 5000
 
 /**
- * Asks after a holder whose Lease lapsed. Its process may be between two images, or the API may be out of its reach
- * alone, while its kernel carries the lane: if another node took the lane then, nobody would take it out of that node.
+ * Checks a holder whose Lease has lapsed. Its process may be restarting with a new image, or only its connection to the
+ * API may have failed, while its kernel carries the lane. If another node took the lane then, nothing would remove it
+ * from that kernel.
  */
 class LapsedHolder {
   readonly #deps: LapsedHolderDeps
   readonly #own: { readonly node: string; readonly lane: number }
-  /** Which machine answered, and when to knock again. */
+  /** The holder whose machine answered, and when to probe it again. */
   #answered: { readonly holder: string; readonly nextMs: number } | undefined
-  /** Of the holder that lapsed: what was logged last, and whether an Event was reported. */
+  /** For the lapsed holder: the last logged text, and whether an Event was reported. */
   #said = ''
   #reported = false
 
@@ -37,9 +39,9 @@ class LapsedHolder {
   }
 
   /**
-   * True where another node holds the Lease, it lapsed, and that node's lane is lost as well. Asks its machine, which
-   * takes two seconds where that does not answer. `reports`: of the nodes that stand by, this one reports to people.
-   * Never rejects.
+   * True if another node holds the Lease, the Lease has lapsed, and the lane of that node is lost too. Sends TCP probes
+   * to its machine, which takes two seconds without an answer. `reports` is true on the one standby that reports an
+   * Event. Never rejects.
    */
   async isLost(lease: LeaseView | undefined, reports: boolean): Promise<boolean> {
     const { clock, api, logger, cable } = this.#deps
@@ -82,7 +84,8 @@ class LapsedHolder {
     if (this.#answered?.holder === holder && clock.monotonic() < this.#answered.nextMs) return true
     const addresses = api.cache('Node').get(holder)?.status?.addresses
     const address = addresses?.find(({ type }) => type === 'InternalIP')?.address
-    // One packet may be lost. Without an address nobody can be asked, and the Lease decides alone.
+    // One packet may be lost, so there are two attempts. Without an address there is no probe, and the Lease alone
+    // decides.
     const answers = address !== undefined && ((await knock(address)) || (await knock(address)))
     this.#answered = answers ? { holder, nextMs: clock.monotonic() + REKNOCK_MS } : undefined
     return answers
@@ -107,34 +110,34 @@ export class LeaseWatch {
     this.#holder = new LapsedHolder(deps, own)
   }
 
-  /** Undefined: there is none, or it was not read yet. */
+  /** Undefined if there is no Lease, or if it was not read yet. */
   get view(): LeaseView | undefined {
     return this.#seen?.view
   }
 
-  /** What the API had at the last look. */
+  /** The Lease as the API returned it at the last read. */
   get stored(): StoredLease | undefined {
     return this.#seen?.lease
   }
 
-  /** Why others may take it; undefined when they may not. */
+  /** Why other nodes may take it. Undefined if they may not. */
   get open(): ReturnType<typeof whyOpen> {
     return whyOpen(this.view, this.#deps.clock.monotonic(), this.#lost)
   }
 
-  /** The lane of the holder is lost, as far as this node knows. */
+  /** True if the lane of the holder is lost, as far as this node knows. */
   get lost(): boolean {
     return this.#lost
   }
 
-  /** Monotonic milliseconds; undefined: nobody but its holder may take it. */
+  /** Monotonic milliseconds. Undefined if only its holder may have it. */
   get openSinceMs(): number | undefined {
     return this.#openSinceMs
   }
 
   /**
-   * Reads it, and asks after a holder that does not renew. `reports`: given the Lease, whether this node is the one that
-   * reports such a holder to people. Throws ClusterApiError.
+   * Reads the Lease, and checks a holder that does not renew it. `reports` tells, for a given Lease, whether this node
+   * reports an Event about such a holder. Throws ClusterApiError.
    */
   async look(reports: (view: LeaseView | undefined) => boolean, signal: AbortSignal): Promise<void> {
     this.notice(await this.#deps.leases.read(laneLeaseName(this.lane), signal))
@@ -142,7 +145,7 @@ export class LeaseWatch {
     this.#reckonOpen()
   }
 
-  /** What was read or written just now. */
+  /** Takes what was read or written just now. */
   notice(lease: StoredLease | undefined): void {
     const nowMs = this.#deps.clock.monotonic()
     const before = this.#seen
@@ -152,7 +155,7 @@ export class LeaseWatch {
     this.#reckonOpen()
   }
 
-  /** What was seen before says nothing about now: a silent holder may have been unable to renew as well. */
+  /** Discards what was seen: while reads failed, a silent holder may have been unable to renew as well. */
   forget(): void {
     this.#seen = undefined
     this.#openSinceMs = undefined
@@ -164,9 +167,9 @@ export class LeaseWatch {
   }
 }
 
-// The Lease of a lane as the API has it: read, and written. Pure.
+// Conversion of the Lease of a lane from and to its API object. Pure.
 
-/** `changedMs`: LeaseView's. What others wrote is taken as it is; a duration that is none counts as the default. */
+/** `changedMs` is that of LeaseView. A missing or invalid duration counts as the default. */
 export function viewOf({ metadata, spec }: StoredLease, changedMs: number): LeaseView {
   const seconds = spec?.leaseDurationSeconds ?? 0
   return {
@@ -179,18 +182,18 @@ export function viewOf({ metadata, spec }: StoredLease, changedMs: number): Leas
 
 interface LeaseTerms {
   readonly lane: number
-  /** Empty: nobody. */
+  /** Empty if no node holds it. */
   readonly holder: string
   readonly offer?: string | undefined
-  /** Milliseconds since 1970. */
+  /** The present time in milliseconds since 1970. */
   readonly nowMs: number
   readonly durationMs: number
-  /** The Lease goes with it. */
+  /** The owner of the Lease, with which it is deleted. */
   readonly membership: Membership | undefined
   readonly before: Lease['spec'] | undefined
 }
 
-/** Another version of `stored`, or a new Lease. */
+/** The next version of `stored`, or a new Lease. */
 export function leaseOf(terms: LeaseTerms, stored: StoredLease | undefined): StoredLease {
   const { holder, offer, membership, before } = terms
   const now = microTime(terms.nowMs)
@@ -222,7 +225,7 @@ export function leaseOf(terms: LeaseTerms, stored: StoredLease | undefined): Sto
   }
 }
 
-/** metav1.MicroTime. */
+/** Formats a time as metav1.MicroTime. */
 function microTime(ms: number): string {
   return new Date(ms).toISOString().replace('Z', '000Z')
 }

@@ -1,2 +1,2 @@
-/** Who holds a lane's number, and hands it over. */
+/** Decides which node holds a lane number, and hands it over. */
 export { runLabelledGateway } from './labelled-gateway.ts'

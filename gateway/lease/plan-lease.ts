@@ -1,23 +1,23 @@
 /**
- * Who holds the number of a lane, and what a node that may be its gateway does about it. Pure.
+ * Decides which node holds a lane number, and what a node that may be its gateway does about it. Pure.
  *
- * A holder renews its Lease, and offers it when its node is about to go. Another node takes one that is free or
- * offered, or not renewed for its duration by a holder whose lane is lost (lease-watch.ts). A node that has published
- * its end of the lane to the other clusters goes on serving until the holder is up wherever it was up itself; so
- * nothing is lost when a Lease changes hands, wrongly or rightly.
+ * A holder renews its Lease, and offers it when its node is about to leave. Another node takes a Lease that is free or
+ * offered, or that was not renewed for its duration by a holder whose lane is lost (lease-watch.ts). A node that has
+ * published its Endpoint for the lane keeps serving until the holder has every link up that this node had. So no
+ * traffic is lost when a Lease changes its holder, even by mistake.
  */
 import { leavingReason, mayServe, remoteLaneOf } from '../../model/lanes/lanes.ts'
 import type { ConnectionStatus, Gateway, Node } from '../../model/model.ts'
 import type { CableRules } from '../cable/cable.ts'
 import { clusterOfKey, healthKey } from '../world/world.ts'
 
-/** What a Lease says. */
+/** The relevant content of a Lease. */
 export interface LeaseView {
-  /** Name of a node; empty: nobody. */
+  /** Name of a node. Empty if no node holds it. */
   readonly holder: string
-  /** Why another node should take it; undefined: it should not. */
+  /** Why another node should take it. Undefined if it is not offered. */
   readonly offer: string | undefined
-  /** When its contents were last seen to change, while it could be read all the time. Monotonic milliseconds. */
+  /** When its contents were last seen to change, while every read succeeded. Monotonic milliseconds. */
   readonly changedMs: number
   readonly durationMs: number
 }
@@ -25,29 +25,29 @@ export interface LeaseView {
 export interface TenureFacts {
   readonly node: string
   readonly nowMs: number
-  /** Undefined: there is none. */
+  /** Undefined if there is no Lease. */
   readonly lease: LeaseView | undefined
-  /** The holder's lane is lost, as far as this node knows: only then is a Lease that lapsed open. */
+  /** The holder's lane is lost, as far as this node knows. Only then may a lapsed Lease be taken. */
   readonly lost: boolean
-  /** Since when it may be taken by somebody else than its holder, as far as this node knows. */
+  /** Since when another node than its holder may take it, as far as this node knows. */
   readonly openSinceMs: number | undefined
-  /** Why this node should not serve; undefined when it may. */
+  /** Why this node should not serve. Undefined if it may. */
   readonly away: string | undefined
-  /** Not even where nobody else does: the process ends, or the node is no gateway any more. */
+  /** The node serves under no circumstances: the process ends, or the node is no longer a gateway. */
   readonly never: boolean
-  /** How many other nodes go before this one. */
+  /** How many other nodes come before this one. */
   readonly turn: number
-  /** This node has published its end of the lane to the other clusters. */
+  /** This node has published its Endpoint for the lane to the other clusters. */
   readonly reported: boolean
-  /** The holder is up wherever this node was. */
+  /** The holder has every link up that this node had. */
   readonly relieved: boolean
-  /** When this node last wrote the Lease; undefined when another node has written it since. */
+  /** When this node last wrote the Lease. Undefined if another node has written it since. */
   readonly writtenMs: number | undefined
-  /** How long this node's Leases last. */
+  /** Duration of this node's Leases. */
   readonly leaseMs: number
 }
 
-/** serve: beside another holder this is handing over. */
+/** `serve` while another node is the holder means to hand over. */
 export interface TenureStep {
   readonly role: 'serve' | 'stand by'
   readonly write?: 'take' | 'renew'
@@ -55,13 +55,16 @@ export interface TenureStep {
 
 /** How often a Lease is read that seems not to change. */
 export const RELOOK_MS = 2000
-/** So often a Lease is renewed before it lapses. */
+/** How often a Lease is renewed within its duration. */
 export const RENEWALS_PER_LEASE = 5
-/** The second best node waits for the best one, and so on. */
+/** How long each node waits per node that comes before it. */
 export const TURN_MS = 1500
-/** The first time of all: the pods of an installation start within some seconds of each other. */
+/**
+ * How long each node waits per node that comes before it while there is no Lease, because the pods of an installation
+ * start within some seconds of each other.
+ */
 export const FIRST_TURN_MS = 5000
-/** A node that is about to go takes a lane that nobody else took. */
+/** A node that is about to leave takes a lane only if no other node took it for this long. */
 export const LAST_RESORT_MS = 10_000
 
 export function planTenure(facts: TenureFacts): TenureStep {
@@ -74,24 +77,27 @@ export function planTenure(facts: TenureFacts): TenureStep {
   return { role: facts.reported && !facts.relieved ? 'serve' : 'stand by' }
 }
 
-/** Why the Lease may be taken; undefined when it may not. */
+/** Why the Lease may be taken. Undefined if it may not. */
 export function whyOpen(
   lease: LeaseView | undefined,
   nowMs: number,
   lost: boolean,
 ): 'free' | 'offered' | 'lapsed' | undefined {
   if (lease === undefined || lease.holder === '') return 'free'
-  // Whoever offered it and is gone goes on with nothing.
+  // The lane of a holder that offered it and is lost does not keep working, so `lapsed` comes before `offered`.
   if (lost && hasLapsed(lease, nowMs)) return 'lapsed'
   return lease.offer === undefined ? undefined : 'offered'
 }
 
-/** Not renewed for its duration. */
+/** True if the Lease was not renewed for its duration. */
 export function hasLapsed({ changedMs, durationMs }: LeaseView, nowMs: number): boolean {
   return nowMs - changedMs >= durationMs
 }
 
-/** Who removes it may do so each time, as a garbage collector does with what belongs to an owner that is gone. */
+/**
+ * True if the Lease of this node was just deleted. It is not created at once, because the cause may delete it each
+ * time, as a garbage collector does if the owner is gone.
+ */
 function isTakenFromUs({ lease, nowMs, writtenMs, leaseMs }: TenureFacts): boolean {
   return lease === undefined && writtenMs !== undefined && nowMs - writtenMs < leaseMs / RENEWALS_PER_LEASE
 }
@@ -103,7 +109,7 @@ function mayTake({ lease, nowMs, lost, openSinceMs, away, never, turn }: TenureF
   return nowMs - openSinceMs >= turn * (lease === undefined ? FIRST_TURN_MS : TURN_MS)
 }
 
-// How far the gateway that takes a lane over has come, seen from the one that has it. Pure.
+// How far the gateway that takes over a lane has progressed, as seen from the previous one. Pure.
 
 /** Links, by healthKey(), that a gateway reports as up on its lane. */
 export function linksUp(gateway: Gateway | undefined, lane: number): ReadonlySet<string> {
@@ -115,26 +121,29 @@ function keyOf(connection: ConnectionStatus): string {
   return healthKey(remoteLaneOf(connection), connection.cluster)
 }
 
-/** A link that this node has lost as well is not waited for after so long: the far end has most probably died. */
+/**
+ * The handover does not wait longer than this for a link that this node has lost as well: its far end has most probably
+ * failed.
+ */
 const LOST_MS = 5000
 /**
- * After so long a cluster that the holder reaches by some link is enough: between these two nodes there may be no way.
- * It is less than a process that ends has for all of it.
+ * After this time, any link of the holder to a cluster is enough, because two particular nodes may be unable to reach
+ * each other. It is less than a process has for a handover before it ends (HAND_OVER_MS).
  */
 const SOME_LINK_MS = 15_000
 
 interface HandingOverFacts {
   readonly lane: number
-  /** Of the node that holds the lane now, and of this one, as they report. */
+  /** The Gateway objects of the node that holds the lane now, and of this node. */
   readonly holder: Gateway | undefined
   readonly own: Gateway | undefined
-  /** Links, by healthKey(), that this node has had up since the other took the lane. */
+  /** Links, by healthKey(), that this node has had up since the other node took the lane. */
   readonly needed: ReadonlySet<string>
-  /** How long ago that was. */
+  /** Time since the other node took the lane. */
   readonly elapsedMs: number
 }
 
-/** Nobody needs this node any more: the holder serves the lane, and is up wherever this node was. */
+/** True if this node is no longer needed: the holder serves the lane and has every link up that this node had. */
 export function isRelieved({ lane, holder, own, needed, elapsedMs }: HandingOverFacts): boolean {
   if (holder?.status?.lanes.some((one) => one.lane === lane) !== true) return false
   const there = linksUp(holder, lane)
@@ -147,25 +156,25 @@ export function isRelieved({ lane, holder, own, needed, elapsedMs }: HandingOver
   })
 }
 
-// Which lane a node takes whose label leaves the number open. Pure.
+// Which lane a node takes if its label leaves the number open. Pure.
 //
-// The first of those that wait takes the first lane that is open, the second one the second, so that an installation
-// has all its numbers at once. Whoever is further back waits a turn for each who goes before it. A node whose label says
-// a number goes before all that would take any.
+// The first waiting node takes the first open lane, the second one the second, so that an installation serves all
+// numbers at once. Each other node waits one turn for each node that comes before it. A node whose label names a number
+// comes before all nodes whose label leaves it open.
 
 export interface SearchedLane {
   readonly lane: number
-  /** Name of a node; empty: nobody. */
+  /** Name of a node. Empty if no node holds it. */
   readonly holder: string
-  /** Since when it may be taken by somebody else, monotonic milliseconds; undefined: not. */
+  /** Since when another node than the holder may take it, in monotonic milliseconds. Undefined if none may. */
   readonly openSinceMs: number | undefined
-  /** Its holder goes on until another node has it. */
+  /** Its holder keeps serving until another node has it. */
   readonly offered: boolean
-  /** Nobody ever held it: the pods of an installation may be starting. */
+  /** No node has ever held it: the pods of an installation may be starting. */
   readonly isNew: boolean
-  /** How many nodes may serve this lane only. */
+  /** How many nodes may serve only this lane. */
   readonly pinned: number
-  /** This node has published its end of the lane to the other clusters. */
+  /** This node has published its Endpoint for the lane to the other clusters. */
   readonly reported: boolean
 }
 
@@ -173,13 +182,13 @@ export interface SearchFacts {
   readonly node: string
   readonly nowMs: number
   readonly lanes: readonly SearchedLane[]
-  /** How many nodes without a number go before this one. */
+  /** How many nodes without a lane number come before this one. */
   readonly turn: number
-  /** This node is about to go, or can make no lane: it takes only what nobody has. */
+  /** This node is about to leave or cannot create a lane. It takes only a lane that no other node takes. */
   readonly away: boolean
 }
 
-/** Undefined: none of them, for now. */
+/** Undefined if the node takes no lane now. */
 export function planSearch({ node, nowMs, lanes, turn, away }: SearchFacts): number | undefined {
   const own = lanes.filter(({ holder }) => holder === node).sort(firstToTake)
   if (own[0] !== undefined) return own[0].lane
@@ -199,18 +208,18 @@ function firstToTake(a: SearchedLane, b: SearchedLane): number {
   return Number(b.reported) - Number(a.reported) || a.pinned - b.pinned || a.lane - b.lane
 }
 
-// Whether the lane of a holder whose Lease lapsed is lost, by what the API says of it. Pure. A Lease is renewed by a
-// process that can write; a lane of the kernel needs neither.
+// Whether the lane of a holder with a lapsed Lease is lost, according to the API objects. Pure. Renewing a Lease needs
+// a process that can write; a lane in the kernel needs no process.
 
 interface LapsedHolderFacts {
   readonly rules: Pick<CableRules, 'endsWithProcess'>
   readonly lane: number
-  /** Of the holder; undefined: there is none. */
+  /** Objects of the holder. Undefined if they do not exist. */
   readonly node: Node | undefined
   readonly gateway: Gateway | undefined
 }
 
-/** Why another node may take the lane; undefined: not by this, its machine is to be asked. */
+/** Why another node may take the lane. Undefined if these objects do not decide it and the machine is to be probed. */
 export function whyLost({ rules, lane, node, gateway }: LapsedHolderFacts): string | undefined {
   if (node === undefined) return 'its Node is gone'
   if (!mayServe(node, lane)) return 'its Node has the label of this lane no more'

@@ -1,4 +1,4 @@
-/** What other clusters claim with their Clusters and Endpoints, checked before it reaches the lanes. Pure. */
+/** Checks what other clusters claim in their Clusters and Endpoints before the lanes use it. Pure. */
 import {
   type Prefix,
   type RemoteCluster,
@@ -27,25 +27,23 @@ import { isHidden, linkPort, observedValidator, ownAddresses } from '../reach/re
 import { type GatewayLaneConfig, type GatewayWorld, healthKey } from '../world/world.ts'
 import { type LaneServer, chooseServer } from './choose-server.ts'
 
-/** One remote gateway that a link may lead to. */
+/** One remote gateway to which a link may lead. */
 export interface RemoteLink extends FarEnd {
   readonly cluster: string
-  /** Of the cluster. */
+  /** Index of the cluster. */
   readonly index: number
   readonly node: string
   /** The far end's address inside the tunnel, which answers the probes. */
   readonly laneAddress: string
-  /** Of the cluster. */
+  /** Prefixes of the cluster. */
   readonly prefixes: readonly string[]
-  /** With the ports that are for this node's lane (linkPort()). */
+  /** Candidates with the ports for this node's lane (linkPort()). */
   readonly candidates: readonly EndpointCandidate[]
-  /**
-   * As far as is known it cannot be called from outside: of its candidates, only those count that nobody contradicts.
-   */
+  /** It cannot be called from outside, as far as is known. Only candidates that nothing contradicts count. */
   readonly hidden: boolean
   /** It announces addresses, but none of them can be called from here. */
   readonly noneCallable: boolean
-  /** The identity that it has announced, also once it has taken it. Absent: none, or one that is somebody else's. */
+  /** The identity that it has announced, even after it has taken it. Absent: none, or one that another far end has. */
   readonly announced?: string
   /** It answers padded probes. */
   readonly answersSizes: boolean
@@ -54,16 +52,20 @@ export interface RemoteLink extends FarEnd {
 const MAX_CANDIDATES = 8
 
 export interface CheckedEndpoints {
-  /** Whom this node sends to, sorted by remote lane and cluster: one for each (chooseServer()). */
+  /** The links that carry traffic, sorted by remote lane and cluster: one for each (chooseServer()). */
   readonly links: readonly RemoteLink[]
-  /** Called beside one of these until they have shaken hands, in the same order. Nothing is sent to them yet. */
+  /**
+   * Gateways that are called beside these until they have completed a handshake, in the same order. They receive no
+   * traffic yet.
+   */
   readonly successors: readonly RemoteLink[]
   readonly refusals: readonly Refusal[]
 }
 
 /**
- * For the lane that this node serves. One per identity (the first by name): it names one far end of a device. A gateway
- * of a release with one device has links with its own number alone; there is no use in calling it from another.
+ * Checks the Endpoints for the lane that this node serves. Each identity may occur once (the first Endpoint by name
+ * wins), because it names one far end of a device. A gateway of a release with a single device has links only with
+ * gateways of its own number, so other gateways do not call it.
  */
 export function checkEndpoints(
   world: GatewayWorld,
@@ -80,7 +82,7 @@ export function checkEndpoints(
   const links: RemoteLink[] = []
   const successors: RemoteLink[] = []
   const refusals: Refusal[] = []
-  // Endpoints of a refused cluster are covered by its refusal; an unknown cluster's Cluster object is still to come.
+  // The refusal of a cluster covers its Endpoints. For an unknown cluster, the Cluster object has not arrived yet.
   const claims = world.endpoints.filter((one) => byId.has(one.spec.cluster) && canLink(one, own.lane))
   const problemOf = (endpoint: Endpoint): Problem | undefined => {
     const malformed = rules.endpointProblem(endpoint)
@@ -107,8 +109,8 @@ export function checkEndpoints(
     const stated = rules.identityOf(endpoint)
     const owner = owners.get(stated)
     const taken = owner === undefined ? undefined : rules.identityTaken(owner)
-    // The gateway that serves is found before these are compared: another cluster must not be able to come later with
-    // our key.
+    // The serving gateway is chosen before identities are compared. Otherwise another cluster could publish this node's
+    // key later and so replace it.
     const found = problemOf(endpoint) ?? laneProblem(endpoint, server) ?? taken
     if (found !== undefined) {
       refusals.push({ subject: `Endpoint ${endpoint.metadata.name}`, ...found })
@@ -117,7 +119,8 @@ export function checkEndpoints(
     owners.set(stated, `Endpoint ${endpoint.metadata.name}`)
     const inside = [...reserved, ...ownLanePrefixes(world, cluster)]
     const link = toLink(endpoint, { cluster, rules, own }, (candidate) => {
-      // Networks behind different NATs may have the same addresses: who called its own would call nobody.
+      // Networks behind different NATs may use the same addresses. A call to an address of this node would reach no
+      // peer.
       const isOwn = ours.has(candidate.address) || ownPlaces.has(placeOf(candidate))
       if (isOwn || !isCallable(candidate, inside)) return 'no'
       return candidate.kind !== 'observed' || counts(candidate.address, cluster.id) ? 'yes' : 'last'
@@ -136,12 +139,14 @@ export function checkEndpoints(
   return { links: links.sort(byLaneAndCluster), successors: successors.sort(byLaneAndCluster), refusals }
 }
 
-/** Whether a gateway with this number can have a link with it at all. */
+/** Whether a gateway with this lane number can have a link with the Endpoint. */
 export function canLink({ spec }: Endpoint, ownLane: number): boolean {
   return spec.lane === ownLane || spec.capabilities.includes(CAPABILITY_ALL_PAIRS)
 }
 
-/** Whoever looks for the missing links finds here why there are none: once for each cluster, however many it states. */
+/**
+ * One refusal for each cluster that only has Endpoints of other lanes, so that an operator finds why links are missing.
+ */
 function otherLanesOnly(endpoints: readonly Endpoint[], ownLane: number): Refusal[] {
   const refused = endpoints.filter((endpoint) => !canLink(endpoint, ownLane) && isLaneNumber(endpoint.spec.lane))
   const clusters = [...new Set(refused.map(({ spec }) => spec.cluster))].sort()
@@ -156,7 +161,10 @@ function otherLanesOnly(endpoints: readonly Endpoint[], ownLane: number): Refusa
   })
 }
 
-/** Where others call this node's devices. Behind one NAT a neighbour may have the same address, with another port. */
+/**
+ * Addresses and ports at which others call this node's devices. A neighbour behind the same NAT may have the same
+ * address with another port.
+ */
 function placesOfLane({ endpoints }: GatewayWorld, own: GatewayLaneConfig): ReadonlySet<string> {
   const { publicAddress: address, port: stated, lane } = own
   if (address === undefined) return new Set()
@@ -189,10 +197,10 @@ function byLaneAndCluster(a: RemoteLink, b: RemoteLink): number {
 }
 
 /**
- * Where a gateway of the cluster cannot be: under the global addresses of its own pods. But a cluster that is not
- * translated may have pods with addresses of the network that its nodes are in; then its gateway is among them. What
- * a cable sends does not go into lanes (LANE_MARK), so ranges of other clusters do not
- * matter: else one that states the range of another's gateway would take that gateway from all of us.
+ * Ranges that cannot contain a gateway of the cluster: the global addresses of its own pods. The pods of a cluster that
+ * is not translated may have addresses of the nodes' network, and then its gateway is inside their ranges. Ranges of
+ * other clusters are ignored, because the packets of a cable do not use lanes (LANE_MARK). Otherwise a cluster that
+ * states the range of another's gateway would cut off that gateway.
  */
 function ownLanePrefixes(world: GatewayWorld, cluster: RemoteCluster): readonly Prefix[] {
   const spec = world.clusters.find((one) => one.metadata.name === cluster.id)?.spec
@@ -230,7 +238,7 @@ export function farEnd(endpoint: Endpoint, rules: CableRules): FarEnd {
   return { remoteLane: endpoint.spec.lane, endpoint: endpoint.metadata.name, identity: rules.identityOf(endpoint) }
 }
 
-/** The same, and as which it says that it will be known. */
+/** The far end under its present identity, and under the next one that it has announced. */
 export function farEnds(endpoint: Endpoint, rules: CableRules): readonly FarEnd[] {
   const present = farEnd(endpoint, rules)
   const next = rules.nextIdentityOf(endpoint)
@@ -268,7 +276,7 @@ function toLink(
   }
 }
 
-/** IPv4, an address that a packet can be sent to outside the lanes, a real port. */
+/** True for an IPv4 address to which a packet can be sent outside the lanes, with a valid port. */
 function isCallable(candidate: EndpointCandidate, inside: readonly Prefix[]): boolean {
   try {
     const address = parseAddress(candidate.address)
@@ -286,15 +294,15 @@ function isCallable(candidate: EndpointCandidate, inside: readonly Prefix[]): bo
   }
 }
 
-// Clusters: what model/addresses/remote-clusters.ts says of them, with this node's own view. Pure.
+// The results of model/addresses/remote-clusters.ts about Clusters, with the addresses of this node. Pure.
 
-/** An object that is not used, and why. */
+/** An object that is not used, and the reason. */
 export interface Refusal extends Problem {
-  /** `Cluster paris`, `Endpoint paris.gw-lane0`. */
+  /** The object that is not used, such as `Cluster paris` or `Endpoint paris.gw-lane0`. */
   readonly subject: string
 }
 
-/** Remote clusters that may be routed, by id. */
+/** Remote clusters that may be routed, and refusals of the others. */
 export function checkClusters(world: GatewayWorld): { clusters: readonly RemoteCluster[]; refusals: Refusal[] } {
   const { own, clusters: all, nodes } = world
   const underlay = underlayAddresses(
@@ -311,24 +319,24 @@ export function checkClusters(world: GatewayWorld): { clusters: readonly RemoteC
   return { clusters, refusals: refused.map(({ name, ...why }) => ({ subject: `Cluster ${name}`, ...why })) }
 }
 
-// Far ends that are about to have another identity, or just took one: as which one a link leads to them. What the device
-// has counts, whatever a process remembers: a restart changes nothing. Pure.
+// Chooses under which identity a link leads to a far end that is about to take another one, or has just taken it. The
+// state of the device decides, not the memory of a process, so a restart changes nothing. Pure.
 
-/** Of this node: what its devices have, and what it has announced. */
+/** Identities of this node: those of its devices, and the announced one. */
 function ownIdentities({ laneStates, nextIdentity }: GatewayWorld): readonly string[] {
   const present = [...laneStates.values()].map(({ identity }) => identity)
   return [...new Set([...present, ...(nextIdentity === undefined ? [] : [nextIdentity])])]
 }
 
 interface AnnouncedIdentities {
-  /** By the names of the Endpoints. */
+  /** Valid announced identities, by the names of the Endpoints. */
   readonly identities: ReadonlyMap<string, string>
   readonly refusals: readonly Refusal[]
 }
 
 /**
- * What Endpoints announce, but what anybody has already, or has announced with a name that comes first. What is refused
- * here costs its owner nothing but the announcement.
+ * The announced identities, without those that another end already has, or that an Endpoint with an earlier name has
+ * announced. A refusal affects only the announcement.
  */
 function announcedIdentities(
   endpoints: readonly Endpoint[],
@@ -351,7 +359,7 @@ function announcedIdentities(
   return { identities, refusals }
 }
 
-/** The state of a link, under whichever identity it carries, else under the first that is known. */
+/** The state of a link under the identity that carries traffic, or else under the first one that is known. */
 export function linkAsAny(lane: LaneState | undefined, ends: readonly FarEnd[]): LinkState | undefined {
   const states = ends.flatMap((end) => lane?.links.get(linkKey(end)) ?? [])
   return states.find(({ carries }) => carries) ?? states[0]
@@ -364,9 +372,9 @@ interface ChosenIdentity<L> {
 }
 
 /**
- * A far end is known by its present identity until this node has followed it. A link that does not answer may be one
- * whose far end has changed unheard: then the other identity is called beside it, and takes over once it has shaken
- * hands.
+ * A far end has its present identity until this node has followed it. If a link does not answer, its far end may have
+ * changed its identity without a notice that arrived. The other identity is then called beside it, and takes over once
+ * it has completed a handshake.
  */
 function chooseIdentity<L extends FarEnd & { readonly cluster: string; readonly announced?: string }>(
   { laneStates, health }: Pick<GatewayWorld, 'laneStates' | 'health'>,

@@ -1,4 +1,4 @@
-/** Clusters and Endpoints of others, checked, and the devices and links that follow. */
+/** Checks the Clusters and Endpoints of other clusters, and plans the devices and links that follow from them. */
 export { type Refusal, canLink, farEnds, linkAsAny } from './check-remotes.ts'
 export {
   type LaneDoubt,

@@ -1,4 +1,4 @@
-/** The devices of the lane that this node serves, and the links over them, in words that every cable understands. Pure. */
+/** Plans the devices of the lane that this node serves, and the links over them, independent of the cable. Pure. */
 import { SIZE_STEP, type SizeBounds } from '../../kernel/probing/probing.ts'
 import {
   type RemoteCluster,
@@ -30,22 +30,22 @@ import { type GatewayLaneConfig, type GatewayWorld, type PeerHealthView, healthK
 import { type Refusal, type RemoteLink, checkClusters, checkEndpoints } from './check-remotes.ts'
 import { nextLookMs } from './choose-server.ts'
 
-// Between which sizes a link is probed, and what its packets may have. Pure.
+// Between which sizes a link is probed, and how large its packets may be. Pure.
 
-/** IPv4 needs no more (RFC 791: 576); below this the path is broken, not small. */
+/** IPv4 needs no more (RFC 791: 576). A smaller value means that the path is broken. */
 const SMALLEST_MTU = 576
 
-/** Undefined where there is nothing to find out. `overhead`: CableRules. */
+/** Undefined if there is no size to probe. `overhead` is that of CableRules. */
 function sizeBounds(deviceMtu: number, overhead: number): SizeBounds | undefined {
   if (deviceMtu <= SMALLEST_MTU) return undefined
-  // What every network carries that carries IPv6.
+  // The size that every network with IPv6 carries.
   const base = Math.floor((IPV6_MIN_MTU - overhead) / SIZE_STEP) * SIZE_STEP
   return { floor: SMALLEST_MTU, base, most: deviceMtu }
 }
 
 /**
- * Of one link: the device is as wide as the routes of this node say, and the way beyond may be narrower. Takes what
- * probes found to get there; never less than SMALLEST_MTU.
+ * The MTU of one link. The routes of this node decide the MTU of the device, and the path beyond may be narrower. Uses
+ * the size that probes found, and at least SMALLEST_MTU.
  */
 export function linkMtu(deviceMtu: number, health: { readonly sendSize?: number } | undefined): number {
   return Math.min(deviceMtu, Math.max(SMALLEST_MTU, health?.sendSize ?? deviceMtu))
@@ -53,35 +53,35 @@ export function linkMtu(deviceMtu: number, health: { readonly sendSize?: number 
 
 export interface PlannedLink extends RemoteLink {
   readonly choice: EndpointChoice
-  /** Why it may be that it never comes up, in words. */
+  /** Why the link may never come up, as text. */
   readonly doubt?: LaneDoubt
-  /** It is probed for the size of packets, within these. Absent: it is not. */
+  /** Sizes between which the link is probed. Absent: it is not probed. */
   readonly sizes?: SizeBounds
-  /** Octets of what got there when this was planned. Absent: not known. */
+  /** The size that was known when this was planned, in octets. Absent if it was not known. */
   readonly sizeBefore?: number
 }
 
 /** A device of the lane with its links. */
 export interface LanePlan extends CableDevice {
   readonly links: readonly PlannedLink[]
-  /** Called beside them, to be sent to once they have shaken hands (chooseServer()). */
+  /** Called beside the links. They receive traffic once they have completed a handshake (chooseServer()). */
   readonly successors: readonly PlannedLink[]
 }
 
 export interface LanesPlan {
-  /** By remote lane number. */
+  /** One plan for each remote lane number. */
   readonly lanes: readonly LanePlan[]
   readonly clusters: readonly RemoteCluster[]
   readonly refusals: readonly Refusal[]
-  /** When a call is due or a candidate's turn ends: plan again then. Milliseconds of the monotonic clock. */
+  /** When to plan again, because a call is due or a candidate's turn ends. Milliseconds of the monotonic clock. */
   readonly nextAtMs?: number
 }
 
-/** Underlay MTU where no peer's path is known yet. */
+/** Underlay MTU while no peer's path is known. */
 const DEFAULT_PATH_MTU = 1500
 
 /**
- * From the world to one plan per device: one for each lane number that gateways of other clusters have, if this node
+ * Makes one plan per device from the world: one device for each lane number of other clusters' gateways, if this node
  * serves a lane.
  */
 export function planLanes(world: GatewayWorld, rules: CableRules): LanesPlan {
@@ -107,7 +107,7 @@ export function planLanes(world: GatewayWorld, rules: CableRules): LanesPlan {
   }
 }
 
-/** Those that are sent to, and those that are only called. */
+/** Links that carry traffic, and links that are only called. */
 export function plannedLinks({ links, successors }: LanePlan): PlannedLink[] {
   return [...links, ...successors]
 }
@@ -137,11 +137,11 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
     const { monotonicMs, rotateMs, callJitter: jitter } = world
     const link = states?.get(linkKey(remote))
     const { candidates, noneCallable, hidden: isRemoteHidden } = remote
-    // An end that cannot be called must call; else the order of ids decides, so that both ends agree.
+    // An end that cannot be called must call. Otherwise the order of the ids decides, so that both ends agree.
     const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
     const turn = { monotonicMs, rotateMs, jitter, sessionMs: rules.sessionMs, callsFirst, callable: !hidden }
     const called = world.roamed?.get(linkKey(remote))
-    // An address that was the other's when it called may have become this node's since.
+    // The address may have become one of this node's since the peer called from it.
     const roamed = called !== undefined && ours.has(formatAddress(called.at.address)) ? undefined : called
     const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, link, health })
     const doubt = laneDoubt({ world, own, port, remote, hidden })
@@ -175,9 +175,9 @@ function calledSinceMs({ successorsSince, monotonicMs }: GatewayWorld, link: Rem
 }
 
 /**
- * MTU of a lane device: the smallest path MTU to an address in use on it, less what the cable adds to it. One
- * device serves a link to each cluster, so the narrowest path decides for all. An address that is only being tried
- * decides while there is none in use: candidates take turns every second, and the lanes of others shall not follow.
+ * MTU of a lane device: the smallest path MTU to an address in use on it, less the overhead of the cable. One device
+ * serves a link to each cluster, so the narrowest path decides for all. Addresses that are only being tried decide if
+ * none is in use: candidates change every second, and must not change the MTU of other links.
  */
 export function planMtu(links: readonly PlannedLink[], pathMtu: ReadonlyMap<string, number>, overhead: number): number {
   const pathMtus = (choices: readonly EndpointChoice[]): number[] =>
@@ -189,12 +189,12 @@ export function planMtu(links: readonly PlannedLink[], pathMtu: ReadonlyMap<stri
   return Math.max(SMALLEST_MTU, path - overhead)
 }
 
-// Why a lane may never come up, and what can be done: neither end can be called. Pure.
+// Why a lane may never come up and what to do about it: neither end can be called. Pure.
 
 interface LaneDoubtInit {
   readonly world: GatewayWorld
   readonly own: GatewayLaneConfig
-  /** UDP, of this end of the link. */
+  /** UDP port of this end of the link. */
   readonly port: number
   readonly remote: RemoteLink
   /** This end cannot be called from outside, as far as is known. */
@@ -207,7 +207,7 @@ export interface LaneDoubt {
   readonly cause?: ConnectionCause
 }
 
-/** Undefined where nothing speaks against the lane. */
+/** Undefined if nothing prevents the lane. */
 function laneDoubt(init: LaneDoubtInit): LaneDoubt | undefined {
   const { world, own, port, remote, hidden } = init
   if (hidden && remote.hidden) {
@@ -234,7 +234,7 @@ function isPrivateOnly(candidates: readonly EndpointCandidate[]): boolean {
   return candidates.length > 0 && candidates.every(({ address }) => isPrivate(address))
 }
 
-/** In a network that this node is in. */
+/** True if the address is in a network of this node's interfaces. */
 function isNear({ addresses }: GatewayWorld, text: string): boolean {
   return addresses.some(({ address }) => {
     const [own = '', length = '32'] = address.split('/')
@@ -243,10 +243,10 @@ function isNear({ addresses }: GatewayWorld, text: string): boolean {
   })
 }
 
-// Whether the lane of this node is there.
+// Whether the lane of this node exists.
 
 /**
- * For each cluster that is to have a link, one device at least is there and listens where it should. `states`: by far
+ * True if, for each cluster that has links, at least one device exists and listens on its port. `states` is by remote
  * lane.
  */
 export function isMade(lanes: readonly LanePlan[], states: ReadonlyMap<number, LaneState>): boolean {

@@ -1,6 +1,6 @@
 /**
- * Brings the gateway's nft table to the plan: in one transaction, only when the plan or the table changed. Where
- * nothing but elements of a set differ, the transaction has these alone.
+ * Applies the plan to the gateway's nft table in one transaction, only if the plan or the table changed. If only
+ * elements of a set differ, the transaction contains only these.
  */
 import { NFT_TABLE_GATEWAY } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -8,16 +8,16 @@ import { tableDrift } from '../../kernel/kernel.ts'
 import { type Nft, type NftFamily, type NftStatement, formatNft } from '../../kernel/nft/nft.ts'
 import type { Round } from '../../kernel/apply/apply.ts'
 
-/** Reading the table back costs a process; somebody else's hand in it is rare. */
+/** Interval of reading the table back, which starts a process. Changes by other programs are rare. */
 const VERIFY_MS = 25_000
 
 type ElementStatement = Extract<NftStatement, { readonly verb: 'add-elements' | 'delete-elements' }>
 
 interface Applied {
-  /** What was applied. */
+  /** The last applied plan. */
   readonly statements: readonly NftStatement[]
   readonly text: string
-  /** How the kernel lists it. */
+  /** The table as the kernel lists it. */
   readonly listed: string | undefined
   readonly atMs: number
 }
@@ -26,7 +26,7 @@ export class NftApplier {
   readonly #nft: Nft
   readonly #clock: Clock
   #applied: Applied | undefined
-  /** No table of ours is there. It is looked for once: nobody else makes one. */
+  /** The gateway's table does not exist. This is checked only once, because no other program creates it. */
   #isGone = false
 
   constructor(nft: Nft, clock: Clock) {
@@ -34,12 +34,12 @@ export class NftApplier {
     this.#clock = clock
   }
 
-  /** Somebody else has been at the table, or may have: the next apply() looks. */
+  /** Another program has changed the table, or may have: the next apply() checks it. */
   suspect(): void {
     if (this.#applied !== undefined) this.#applied = { ...this.#applied, atMs: -Infinity }
   }
 
-  /** True when the table is as planned. */
+  /** Resolves to true if the table is as planned. */
   async apply(statements: readonly NftStatement[], round: Round, signal: AbortSignal): Promise<boolean> {
     const { family } = this.#nft
     const text = formatNft(statements, family)
@@ -49,7 +49,7 @@ export class NftApplier {
     const changes = (same ? undefined : elementChanges(known.statements, statements, family)) ?? statements
     this.#isGone = false
     const done = await round.change('nft', formatNft(changes, family), () => this.#nft.run(changes, signal))
-    // After a refusal, too: then the table is not what it was thought to be, and the next round makes it anew.
+    // This applies after a refusal too: the table is then in an unknown state, and the next round creates it again.
     this.#applied = undefined
     if (!done) return false
     const listed = await round.attempt(() => this.#nft.listTable(NFT_TABLE_GATEWAY, signal))
@@ -59,7 +59,7 @@ export class NftApplier {
     return true
   }
 
-  /** For a family that nothing is planned for: takes out the table, if an earlier plan or run left one. */
+  /** For a family without a plan: removes the table if an earlier plan or run left one. */
   async remove(round: Round, signal: AbortSignal): Promise<void> {
     if (this.#isGone) return
     this.#applied = undefined
@@ -86,7 +86,7 @@ export class NftApplier {
   }
 }
 
-/** Takes the gateway's table out, where there is one. True when none is there any more. */
+/** Removes the gateway's table if it exists. Resolves to true if none is left. */
 export async function removeTable(nft: Nft, round: Round, signal: AbortSignal): Promise<boolean> {
   const tables = await round.attempt(() => nft.tables(NFT_TABLE_GATEWAY, signal))
   if (tables === undefined) return false
@@ -95,7 +95,7 @@ export async function removeTable(nft: Nft, round: Round, signal: AbortSignal): 
   return round.change('nft', formatNft([statement], nft.family).trim(), () => nft.run([statement], signal))
 }
 
-/** What turns the elements of one plan into those of the other; undefined when more than elements differs. */
+/** Statements that change the elements of one plan into those of the other. Undefined if more than elements differs. */
 function elementChanges(
   before: readonly NftStatement[],
   after: readonly NftStatement[],

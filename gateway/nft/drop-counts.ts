@@ -1,4 +1,4 @@
-/** Looks now and then at what the tables sealane_gateway have dropped. */
+/** Reads at intervals how many packets the tables sealane_gateway have dropped. */
 import { DroppedPackets, type Nft } from '../../kernel/nft/nft.ts'
 import { NFT_TABLE_GATEWAY } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
@@ -24,16 +24,16 @@ export const DROP_REASONS = {
 
 export type DropReason = keyof typeof DROP_REASONS
 
-/** Why the gateway's table drops a packet, and the named counter of each reason. */
+/** The named counter of one reason to drop a packet. */
 export function dropCounter(reason: DropReason): string {
   return `dropped-${reason}`
 }
 
-/** A look costs the start of a process. */
+/** Reading the counters starts a process. */
 const EVERY_MS = 10_000
 
 export interface DropCountsDeps {
-  /** Those that have a table of ours. What both families drop is added up. */
+  /** The families that have a table. The counts of both families are added. */
   readonly nfts: () => readonly Pick<Nft, 'counters' | 'family'>[]
   readonly clock: Clock
   readonly metrics: Pick<GatewayMetrics, 'packetsDropped'>
@@ -54,7 +54,7 @@ export class DropCounts {
     })
   }
 
-  /** Looks, unless it has just done so. Throws KernelError ENOENT while there is no table. */
+  /** Reads the counters unless it has just done so. Throws KernelError ENOENT while there is no table. */
   async look(signal: AbortSignal): Promise<void> {
     const { nfts, clock } = this.#deps
     if (clock.monotonic() - this.#lookedAtMs < EVERY_MS) return

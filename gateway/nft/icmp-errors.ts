@@ -1,32 +1,34 @@
 /**
- * ICMP errors (RFC 792: types 3, 11 and 12) carry the IP header of the packet they are about, so a prefix rewrite
- * has to reach into it. nft can write there, but not recompute the ICMP checksum for what it wrote. Two facts help:
+ * Rewrites addresses inside ICMP errors. ICMP errors (RFC 792: types 3, 11 and 12) carry the IP header of the packet
+ * that caused them, so translation must change the address in that header too. nft can write there, but does not update
+ * the ICMP checksum for what it wrote. Two facts help:
  *
- * 1. Rewriting a prefix one to one changes the sum of the packet's 16-bit words by a constant: host bits stay, and
- *    network bits and host bits share no place.
- * 2. nft does keep the checksum right for fields that it knows by name (`icmp type`, `icmp code`, `icmp mtu`), by the
- *    difference between what was there and what it writes.
+ * - Rewriting a prefix one to one changes the sum of the packet's 16-bit words by a constant d, because the host bits
+ *   stay and network bits and host bits do not overlap.
+ * - nft does update the checksum for fields that it knows by name (`icmp type`, `icmp code`, `icmp mtu`), by the
+ *   difference between the old and the new value.
  *
- * So: write the inner address (sum off by d), write a word of known content so that the sum is off by nothing (that
- * is, known - d), then let nft write the known content back by name, which moves d into the checksum. The packet
- * leaves with a right checksum, and nothing but the inner address is changed. The other end needs no knowledge.
+ * So a rule writes the inner address, which changes the sum by d. It then writes (known - d) to a word whose content is
+ * known, which restores the sum. Last, it lets nft write the known content back by name, which moves d into the
+ * checksum. The packet leaves with a correct checksum, and only the inner address has changed. The other end needs no
+ * support for this.
  *
- * Known words: type and code (bytes 0 and 1) where there is one rule per code; for type 3 with a code other than 4,
- * the unused bytes 6 and 7, which are zero (RFC 792, RFC 4884). The checksum of the inner IP header itself is left as
- * it was: no receiver of an error checks it (Linux does not), and nft has no name for it. Pure.
+ * The known word is type and code (bytes 0 and 1) where there is one rule per code. For type 3 with a code other than 4
+ * it is the unused bytes 6 and 7, which are zero (RFC 792, RFC 4884). The checksum of the inner IP header stays as it
+ * was: no receiver of an error checks it (Linux does not), and nft has no name for it. Pure.
  */
 import { type Prefix, addressBits } from '../../model/addresses/addresses.ts'
 
-/** Bit offsets, from the ICMP header, of the inner header's addresses: 8 bytes of ICMP, then 12 or 16 of IP. */
+/** Bit offsets of the inner header's addresses from the ICMP header: 8 bytes of ICMP, then 12 or 16 of IP. */
 export const INNER_SOURCE = 160
 export const INNER_DESTINATION = 192
 
 export const ICMP_ERROR_TYPES = '{ 3, 11, 12 }'
 
 const DESTINATION_UNREACHABLE = 3
-/** RFC 1191: the one code of type 3 whose bytes 6 and 7 are in use (next-hop MTU). */
+/** RFC 1191: the only code of type 3 that uses bytes 6 and 7 (next-hop MTU). */
 const FRAGMENTATION_NEEDED = 4
-/** Types and all codes that they have: RFC 792, RFC 1108 and RFC 1122 3.2.2. */
+/** Types with all their codes: RFC 792, RFC 1108 and RFC 1122 section 3.2.2. */
 const CODED: readonly { readonly type: number; readonly code: number }[] = [
   { type: DESTINATION_UNREACHABLE, code: FRAGMENTATION_NEEDED },
   { type: 11, code: 0 },
@@ -37,21 +39,21 @@ const CODED: readonly { readonly type: number; readonly code: number }[] = [
 ]
 
 /**
- * By how much the one's complement sum of a packet's 16-bit words grows when an address in it goes from one prefix
- * to the other: 0 to 65534. RFC 1071.
+ * How much the one's complement sum of a packet's 16-bit words grows when an address in it is moved from one prefix to
+ * the other: 0 to 65534. RFC 1071.
  */
 export function sumDifference(from: Prefix, to: Prefix): number {
   return mod(wordSum(to) - wordSum(from))
 }
 
-/** `@th,192,32 & 0xffff0000 == 0x0a2a0000`: the inner address is in the prefix. */
+/** `@th,192,32 & 0xffff0000 == 0x0a2a0000`: matches if the inner address is in the prefix. */
 export function innerMatch(offset: number, prefix: Prefix): string {
   return `@th,${offset},32 & ${hex32(networkMask(prefix))} == ${hex32(prefix.value)}`
 }
 
 /**
- * Rules of a chain that gets ICMP errors whose inner address at `offset` is in `from`, and moves it to `to`. A rule
- * that applies returns to the chain that jumped here; an error that none applies to falls through to the next rule.
+ * Rules of a chain that receives ICMP errors whose inner address at `offset` is in `from`, and moves that address to
+ * `to`. A rule that matches returns to the calling chain; an error that none matches reaches the next rule.
  */
 export function innerRewriteRules(offset: number, from: Prefix, to: Prefix): string[] {
   const difference = sumDifference(from, to)
@@ -65,7 +67,7 @@ export function innerRewriteRules(offset: number, from: Prefix, to: Prefix): str
   return [...coded, `icmp type ${DESTINATION_UNREACHABLE} icmp code != ${FRAGMENTATION_NEEDED} ${unused} return`]
 }
 
-/** `0.0.255.255`: the bits that a rewrite keeps, as an address. */
+/** The bits that a rewrite keeps, as an address: `0.0.255.255`. */
 export function hostMask(prefix: Prefix): bigint {
   return (1n << BigInt(addressBits(prefix.family) - prefix.length)) - 1n
 }

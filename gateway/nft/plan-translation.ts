@@ -1,13 +1,13 @@
 /**
- * The nft table of a gateway: one-to-one translation of this cluster's own prefixes, connection tracking left out where
- * packets only pass through, and the policy of what may go into and come out of a lane. One table for each family; IPv6
- * is never translated. Pure. docs/decisions/0006.
+ * The nft table of a gateway: one-to-one translation of this cluster's own prefixes, no connection tracking for packets
+ * that only pass through, and the policy for packets into and out of a lane. Each family has one table; IPv6 is never
+ * translated. Pure. docs/decisions/0006.
  *
- *  in:  lane ─► prerouting -300: is it for us? ─► global to own ─► notrack ─► (conntrack -200, nat) ─► forward 0
- *  out: forward 0 ─► (nat 100) ─► postrouting 300: own to global ─► is it known to the others? ─► lane
+ *   in:  lane ─► prerouting -300: is it for us? ─► global to own ─► notrack ─► (conntrack -200, nat) ─► forward 0
+ *   out: forward 0 ─► (nat 100) ─► postrouting 300: own to global ─► is it known to the others? ─► lane
  *
  * Both rewrites lie outside connection tracking (before it on the way in, after it on the way out), so a tracked
- * connection of a local pod sees the pod's own address in both directions.
+ * connection of a local pod has the pod's own address in both directions.
  */
 import {
   LED_ELSEWHERE,
@@ -40,10 +40,10 @@ import {
   innerRewriteRules,
 } from './icmp-errors.ts'
 
-// What a plan for one family says, where the other family has another word.
+// Words of a plan that differ between the families.
 
 interface FamilyWords {
-  /** Of the table, and of address matches inside it. */
+  /** Family of the table, and of address matches inside it. */
   readonly ip: NftFamily
   readonly addressType: 'ipv4_addr' | 'ipv6_addr'
   /** Matches ICMP redirects. */
@@ -55,20 +55,20 @@ const FAMILY_WORDS: Readonly<Record<Family, FamilyWords>> = {
   6: { ip: 'ip6', addressType: 'ipv6_addr', redirect: 'icmpv6 type nd-redirect' },
 }
 
-/** All prefixes and addresses are of the one family. */
+/** All prefixes and addresses are of one family. */
 export interface TranslationInit {
   readonly family: Family
-  /** Own prefixes and what the others call them; empty when nothing is translated. Where both are the same, no rule. */
+  /** Own prefixes with their global prefixes. Empty if nothing is translated. Equal prefixes get no rule. */
   readonly pairs: readonly PrefixPair[]
   readonly podCIDRs: readonly Prefix[]
-  /** Where pods of other nodes are, disjoint. What is not known to be there is tracked. */
+  /** Where pods of other nodes are, disjoint. Packets to other addresses are tracked. */
   readonly elsewhere: readonly Prefix[]
   /**
-   * Devices. All of one node's have the same address, for packets that come by any of them. It is IPv4: without it, the family has none on that
-   * device, or the device is about to go.
+   * Lane devices. All devices of a node have the same IPv4 address, for packets that arrive on any of them. The address
+   * is absent for IPv6, and for a device that is about to be removed.
    */
   readonly lanes: readonly { readonly device: string; readonly address?: string }[]
-  /** Prefixes of all remote clusters; disjoint. */
+  /** Prefixes of all remote clusters, disjoint. */
   readonly remotes: readonly Prefix[]
   /** Ports of this node that pods of other clusters may call. */
   readonly openPorts: readonly OpenPort[]
@@ -81,16 +81,16 @@ interface Rule {
 
 const TABLE = NFT_TABLE_GATEWAY
 const SET_ELSEWHERE = 'elsewhere'
-/** Before connection tracking (-200) and after everything of source NAT (100). */
+/** Before connection tracking (-200), and after all source NAT (100). */
 const RAW: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -300 }
 const FORWARD: NftBaseChain = { type: 'filter', hook: 'forward', priority: 0 }
 const INPUT: NftBaseChain = { type: 'filter', hook: 'input', priority: 0 }
 const OUTPUT: NftBaseChain = { type: 'filter', hook: 'output', priority: 0 }
 const LAST: NftBaseChain = { type: 'filter', hook: 'postrouting', priority: 300 }
 
-/** Statements that replace the whole table in one transaction; its removal alone when there is no lane. */
+/** Statements that replace the whole table in one transaction. If there is no lane, they only remove it. */
 export function planTranslation(init: TranslationInit): NftStatement[] {
-  // add before delete: deletion of a table that is not there would be refused.
+  // The table is added before it is deleted, because nft refuses to delete a table that does not exist.
   const clear: NftStatement[] = [
     { verb: 'add-table', table: TABLE },
     { verb: 'delete-table', table: TABLE },
@@ -131,7 +131,7 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
   ]
 }
 
-// A set of its own: where pods have addresses one by one it is long.
+// A separate set, because it is long if pods have single addresses.
 function elsewhereSet({ elsewhere, family }: TranslationInit): NftStatement[] {
   const set = { table: TABLE, map: SET_ELSEWHERE } as const
   const elements = elsewhere.map((prefix) => ({ key: elementText(prefix) }))
@@ -141,12 +141,14 @@ function elsewhereSet({ elsewhere, family }: TranslationInit): NftStatement[] {
   ]
 }
 
-/** As nft prints it: a single address without its length. */
+/** In the form that nft prints: a single address has no prefix length. */
 function elementText(prefix: Prefix): string {
   return prefix.length === addressBits(prefix.family) ? formatAddress(prefix) : formatPrefix(prefix)
 }
 
-/** Connections of other nodes' pods are tracked on their own node, if at all; here they may use several paths. */
+/**
+ * Connections of other nodes' pods are tracked on their own node, if at all. On this node they may use several paths.
+ */
 function passesThrough(init: TranslationInit): Rule {
   return { text: `iifname ${VXLAN_DEVICE} ${ipWord(init)} daddr ${prefixSet(init.remotes)} notrack` }
 }
@@ -162,15 +164,15 @@ function fromLane(init: TranslationInit): Rule[] {
       text: `icmp type ${ICMP_ERROR_TYPES} ${innerMatch(INNER_SOURCE, pair.global)} jump errors-in-${i}`,
     })),
     ...translated(init).map(({ own, global }) => ({ text: rewriteRule('daddr', global, own) })),
-    // A local pod's connection may have been sent here by address translation on this node: it must be tracked.
+    // Address translation on this node may have redirected a local pod's connection to here, so it must be tracked.
     { text: `${ip} daddr @${SET_ELSEWHERE} notrack` },
   ]
 }
 
 /**
- * A far gateway speaks from its lane address to ours, and reports errors of its own to our pods (RFC 4443, RFC 792). Its
- * keys prove that address, and no access of a cluster's pods counts for it: nothing else is its business. Nobody far
- * away has an address of ours.
+ * A far gateway sends from its lane address to this node's lane address, and sends its own ICMP errors to this
+ * cluster's pods (RFC 4443, RFC 792). Its key proves that address. Everything else from lane addresses is dropped,
+ * because the access rules for pods do not cover it. No far end has a lane address of this node.
  */
 function laneSenders(own: string): Rule[] {
   const match = `ip saddr ${LANE_ADDRESS_RANGE} ip daddr != ${own} `
@@ -200,25 +202,25 @@ function errorChains(init: TranslationInit): NftStatement[] {
   ])
 }
 
-/** `match` ends with a space, or is empty for every packet. */
+/** `match` ends with a space, or is empty to match every packet. */
 function dropped(match: string, reason: DropReason): Rule {
   const comment = `dropped: ${DROP_REASONS[reason]}`
   return { text: `${match}counter name ${dropCounter(reason)} drop`, comment }
 }
 
-/** The same, but a caller that is wrong here gets its refusal at once. */
+/** Like dropped(), but the caller is told at once that it is refused. */
 function refused(match: string, reason: DropReason): Rule[] {
   const comment = `refused: ${DROP_REASONS[reason]}`
   return refusingRules(dropCounter(reason)).map((rule) => ({ text: `${match}${rule}`, comment }))
 }
 
 /**
- * What the kernel's IPv6 says of itself on every device (RFC 3810, RFC 4861): nobody listens on a lane, and it is no
- * packet that somebody misses.
+ * Multicast that the kernel's IPv6 sends on every device (RFC 3810, RFC 4861). No far end listens for it on a lane, so
+ * it is dropped without being counted.
  */
 const KERNEL_CHATTER: Rule = { text: 'ip6 daddr ff00::/8 drop', comment: 'multicast of this node itself' }
 
-/** MSS clamping: RFC 4459 section 3.2; `rt mtu` is that of the way that the packet goes. */
+/** MSS clamping: RFC 4459 section 3.2. `rt mtu` is the MTU of the packet's route. */
 const CLAMP: Rule = { text: 'tcp flags syn tcp option maxseg size set rt mtu' }
 
 function outOfLane(init: TranslationInit, devices: string): Rule[] {
@@ -241,7 +243,7 @@ function intoLane(init: TranslationInit): Rule[] {
   ]
 }
 
-/** Lane addresses are for probes, and for what this node itself sends from one; they are reached over lanes only. */
+/** Lane addresses serve probes and what this node itself sends from them. They are reached only over lanes. */
 function laneAddressPolicy(init: TranslationInit, addresses: string): Rule[] {
   const names = incomingDevices(init)
   const devices = nftSet(names)
@@ -254,7 +256,7 @@ function laneAddressPolicy(init: TranslationInit, addresses: string): Rule[] {
   ]
 }
 
-/** Nothing of this node is for other clusters but what is named. What it takes in by other devices is not looked at. */
+/** Other clusters reach only the named ports of this node. Packets from other devices are not checked. */
 function hostPolicy(init: TranslationInit, incoming: string): Rule[] {
   return [
     ...hostMatches(init.family, init.openPorts).map((match) => ({ text: `iifname ${incoming} ${match} accept` })),
@@ -262,29 +264,32 @@ function hostPolicy(init: TranslationInit, incoming: string): Rule[] {
   ]
 }
 
-/** A NodePort is a port of this node too, wherever it leads. */
+/** A NodePort is a port of this node too, wherever its backend is. */
 function nodePorts({ family, openPorts }: TranslationInit): Rule[] {
   const named = ledElsewhereMatches(family, openPorts).map((match) => ({ text: `${match} return` }))
   return [...named, ...refused('', 'host-service')]
 }
 
 /**
- * While a lane starts or is replaced its address may be there without its routes: what this node then says from there,
- * such as that a port is closed, would leave in the clear by the default route. The whole range: also the address of a
- * lane that is about to go.
+ * While a lane starts or is replaced, its address may exist without its routes. Packets that the node then sends from
+ * it, such as a TCP reset, would leave unencrypted by the default route. The rule covers the whole range, including the
+ * address of a lane that is about to be removed.
  */
 function outputPolicy(init: TranslationInit): Rule {
   const devices = nftSet(['lo', ...init.lanes.map(({ device }) => device)])
   return dropped(`oifname != ${devices} ip saddr ${LANE_ADDRESS_RANGE} `, 'lane-address-astray')
 }
 
-/** `ip saddr 10.42.0.0/16 ip saddr set ip saddr & 0.0.255.255 | 244.0.0.0`; nft mends the checksums. */
+/**
+ * Rewrites a prefix: `ip saddr 10.42.0.0/16 ip saddr set ip saddr & 0.0.255.255 | 244.0.0.0`. nft updates the
+ * checksums.
+ */
 function rewriteRule(field: 'saddr' | 'daddr', from: Prefix, to: Prefix): string {
   const mask = formatAddress({ family: 4, value: hostMask(from) })
   return `ip ${field} ${formatPrefix(from)} ip ${field} set ip ${field} & ${mask} | ${formatAddress(to)}`
 }
 
-/** Where the others reach this node and what is behind it, as a set: the cluster's prefixes and the lane addresses. */
+/** Addresses at which others reach this node and its pods, as a set: the cluster's prefixes and the lane addresses. */
 function ownAddresses(init: TranslationInit): string {
   const routed = init.pairs.length > 0 ? init.pairs.map((pair) => pair.global) : init.podCIDRs
   return nftSet([...routed.map(formatPrefix), ...laneAddresses(init)])
@@ -299,7 +304,8 @@ function laneAddresses({ lanes }: TranslationInit): string[] {
 }
 
 /**
- * Where packets of lanes come in. TCP over IPv4 may come in by a cable of its own: kernel/tuning/segment-joining.ts.
+ * Devices on which packets of lanes arrive. TCP over IPv4 may arrive on a device of its own
+ * (kernel/tuning/segment-joining.ts).
  */
 function incomingDevices({ lanes, family }: TranslationInit): string[] {
   return lanes.flatMap(({ device }) => (family === 4 ? [device, laneCable(device).rx] : [device]))
@@ -323,19 +329,19 @@ function asRules(texts: readonly string[]): Rule[] {
   return texts.map((text) => ({ text }))
 }
 
-/** `ip saddr != { … } `; everything where there is no prefix. */
+/** A match such as `ip saddr != { … } `. Matches everything if there is no prefix. */
 function notIn(init: TranslationInit, field: 'saddr' | 'daddr', prefixes: readonly Prefix[]): string {
   return prefixes.length === 0 ? '' : `${ipWord(init)} ${field} != ${prefixSet(prefixes)} `
 }
 
-// Values as the right side of a match: one as it is, several as a set. Pure.
+// Values for the right side of a match: one as it is, several as a set. Pure.
 
-/** As one prefix, or as a set of those that none of the others contains. */
+/** One prefix, or a set without prefixes that another one contains. */
 function prefixSet(prefixes: readonly Prefix[]): string {
   return nftSet(withoutContained(prefixes).map(formatPrefix))
 }
 
-/** The only one as it is. */
+/** A single item as it is, several as a set. */
 function nftSet(items: readonly string[]): string {
   return items.length === 1 ? (items[0] ?? '') : `{ ${[...items].join(', ')} }`
 }

@@ -1,7 +1,7 @@
 /**
- * What this process remembers of calls: which one each far end got last, and where far ends called from. A cable follows a far end to the address that it calls from before anything
- * else is known of that address. Behind NAT it is the only way to the far end, and the next round must not put a
- * candidate in its place.
+ * What this process remembers of calls: the last call to each far end, and the addresses from which far ends called. A
+ * cable follows a far end to the address from which it calls, before anything else is known of that address. Behind NAT
+ * it is the only path to the far end, and the next round must not replace it by a candidate.
  */
 import { type AddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
 import { type CallChoice, type FarEnd, type LaneState, linkKey } from '../cable/cable.ts'
@@ -9,7 +9,7 @@ import type { RoamedLink } from '../world/world.ts'
 import type { EndpointChoice } from './choose-endpoint.ts'
 
 interface Trace {
-  /** What the device was given last; undefined where it was given nothing yet. */
+  /** The address that the device was given last. Undefined if it was given none yet. */
   readonly reported: AddressPort | undefined
   readonly roamed: RoamedLink | undefined
   /** The device has the address of `roamed` now. */
@@ -19,7 +19,7 @@ interface Trace {
 export class RoamedPeers {
   readonly #traces = new Map<string, Trace>()
 
-  /** Looks at the lanes before a round plans. Gives by linkKey() where far ends called from last. */
+  /** Takes the lanes before a round plans. Returns, by linkKey(), where far ends called from last. */
   seen(lanes: Iterable<LaneState>, monotonicMs: number): ReadonlyMap<string, RoamedLink> {
     const roamed = new Map<string, RoamedLink>()
     for (const { links } of lanes) {
@@ -32,7 +32,7 @@ export class RoamedPeers {
     return roamed
   }
 
-  /** Takes what a round gives to the devices. Links that are planned no more are forgotten. */
+  /** Takes the addresses that a round gives to the devices. Forgets links that are no longer planned. */
   reported(links: readonly (FarEnd & { readonly choice: CallChoice })[]): void {
     const planned = new Set(links.map(linkKey))
     for (const key of this.#traces.keys()) if (!planned.has(key)) this.#traces.delete(key)
@@ -49,7 +49,7 @@ const NO_TRACE: Trace = { reported: undefined, roamed: undefined, isThere: false
 
 function traceOf(before: Trace | undefined, at: AddressPort | undefined, monotonicMs: number): Trace {
   if (before === undefined) {
-    // An earlier run of the process left it there; nobody knows when.
+    // An earlier run of the process left the address, at an unknown time.
     const roamed = at === undefined ? undefined : { at, sinceMs: -Infinity }
     return { reported: undefined, roamed, isThere: roamed !== undefined }
   }
@@ -58,12 +58,15 @@ function traceOf(before: Trace | undefined, at: AddressPort | undefined, monoton
   return { ...before, roamed: { at, sinceMs: monotonicMs }, isThere: true }
 }
 
-/** Remembers which call each far end got last, so that a round knows who is to be called anew. */
+/** Remembers the last call to each far end, so that a round knows which far ends to call again. */
 export class HandshakeRetries {
-  /** Number of the last call, by linkKey(): of far ends that are being called only. */
+  /** Number of the last call, by linkKey(), only of far ends that are being called. */
   #last: ReadonlyMap<string, number> = new Map()
 
-  /** linkKey() of the links whose next call is due. The first call (0) needs nothing: the link is new or was up. */
+  /**
+   * Returns linkKey() of the links whose next call is due. The first call (0) needs no action: the link is new or was
+   * up.
+   */
   due(links: readonly (FarEnd & { readonly choice: EndpointChoice })[]): Set<string> {
     const attempts = new Map(
       links.flatMap((link) => {

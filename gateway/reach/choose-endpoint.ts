@@ -1,4 +1,4 @@
-/** Which underlay address a peer is called at, when it is called again, and why. Pure. */
+/** Chooses at which underlay address a peer is called, and when it is called again, with a reason. Pure. */
 import { type AddressPort, parseAddress, sameAddressPort } from '../../model/addresses/addresses.ts'
 import type { EndpointCandidate } from '../../model/model.ts'
 import type { CallChoice, LinkState } from '../cable/cable.ts'
@@ -6,8 +6,8 @@ import type { PeerHealthView, RoamedLink } from '../world/world.ts'
 
 export interface EndpointChoice extends CallChoice {
   /**
-   * Which call this is, from 0, since the connection came into its state. When it advances, the peer is made anew
-   * on the device: see CallSchedule. Absent: the peer and its session are left alone.
+   * Number of this call, from 0, since the connection came into its state. When it increases, the peer is created again
+   * on the device: see CallSchedule. Absent: the peer and its session stay as they are.
    */
   readonly attempt?: number
   /** When to choose again, in milliseconds of the monotonic clock. */
@@ -15,52 +15,58 @@ export interface EndpointChoice extends CallChoice {
 }
 
 export interface EndpointChoiceInit {
-  /** The clock that turns and calls go by: it never jumps. */
+  /** Time on the monotonic clock, by which calls are scheduled. */
   readonly monotonicMs: number
-  /** How long one candidate is tried, once there is no hurry. */
+  /** How long one candidate is tried after the first, eager calls. */
   readonly rotateMs: number
-  /** 0 to 1, drawn by this process: gateways that started together do not stay in step. */
+  /** A number from 0 to 1, drawn by this process, so that gateways that started together do not stay in step. */
   readonly jitter: number
-  /** CableRules.sessionMs: a session this young carries again once the path is back, if the far end has kept it too. */
+  /**
+   * CableRules.sessionMs: a session younger than this works again once the path is back, if the far end has kept it
+   * too.
+   */
   readonly sessionMs: number
-  /** Of the two ends, this one calls at once; the other gives it a moment. See CALL_FIRST_MS. */
+  /** This end calls at once; the other end waits for a moment. See CALL_FIRST_MS. */
   readonly callsFirst: boolean
-  /** As far as is known, the peer can call us. */
+  /** The peer can call this node, as far as is known. */
   readonly callable: boolean
-  /** Best first. */
+  /** Candidates of the peer, best first. */
   readonly candidates: readonly EndpointCandidate[]
-  /** It announces candidates, but none that can be called from here. */
+  /** The peer announces candidates, but none that can be called from here. */
   readonly noneCallable?: boolean
-  /** Where it called from, when that is not where we called it. */
+  /** Where the peer called from, if that is not where it was called. */
   readonly roamed?: RoamedLink | undefined
-  /** The link as it is; undefined when it is new. */
+  /** The present state of the link. Undefined if it is new. */
   readonly link: LinkState | undefined
   readonly health: PeerHealthView | undefined
 }
 
 /**
- * When both ends send a handshake initiation before they got the other's, WireGuard answers both and completes
- * neither, and both wait 5 s (REKEY_TIMEOUT) before they try again. Endpoints reach both ends at about the same
- * time, so this would be the rule, not the exception. Longer than most one-way delays, shorter than a person notices.
+ * If both ends send a handshake initiation before they receive the other's, WireGuard answers both and completes
+ * neither, and both wait 5 s (REKEY_TIMEOUT) before they try again. Endpoints reach both ends at about the same time,
+ * so this would be the normal case. The value is longer than most one-way delays and too short for a user to notice.
  */
 const CALL_FIRST_MS = 300
 
-/** A handshake this young is given time to show in the probes: it takes two answers. */
+/** A handshake younger than this is given time to show in the probes, which need two answers. */
 const SETTLE_MS = 3000
 
-/** A far end that called from a new address has that long to show in a handshake: until then no other one is called. */
+/**
+ * A far end that called from a new address has this long to complete a handshake. Until then no other address is
+ * called.
+ */
 const ANSWER_WAIT_MS = 3000
 
 /**
- * A peer that is up, or shook hands or called us a moment ago, keeps its address. One that went silent but has a
- * session keeps the session: most breaks end where they began, and a far gateway that has lost it calls us. All others
- * are called, their candidates in turn, and so is one that has nowhere to call us. Where it called from last is one
- * candidate more: behind NAT it may be the only one that leads there.
+ * A peer that is up, or has just completed a handshake or called, keeps its address. A peer that became silent but has
+ * a session keeps the session: most interruptions end on the same path, and a far gateway that has lost the session
+ * calls this node. All other peers are called at their candidates in turn, and so is a peer that cannot call this node.
+ * The address from which a peer called last is one more candidate: behind NAT it may be the only one that works.
  */
 export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   const { candidates, link, health, monotonicMs, roamed } = init
   const current = link?.at
-  // A device that was made anew has forgotten where its peers are, whatever the probes said a moment ago.
+  // A device that was created again has forgotten the addresses of its peers, whatever the probes showed before.
   if (health?.state === 'up' && current !== undefined) return keep(current, 'it answers')
   if (candidates.length === 0) {
     if (current !== undefined) return keep(current, 'it called from there; it has no candidates')
@@ -92,7 +98,7 @@ function keep(at: AddressPort, why: string): EndpointChoice {
   return { how: 'keep', at, why }
 }
 
-/** The address may have changed, so candidates take turns; but in the session that there is. */
+/** The address of the peer may have changed, so the candidates are tried in turn, but the session is kept. */
 function keepSession(
   init: EndpointChoiceInit,
   current: AddressPort,
@@ -123,10 +129,10 @@ interface CallTarget {
 }
 
 /**
- * WireGuard drops the call of a key that it does not know yet, and repeats a call that got no answer after 5 s only.
- * That is long for a person who has just joined a site, so a peer is called anew every `eagerMs` at first: made anew
- * on the device, it is sent a handshake at once. After EAGER_FOR_MS the other end is taken for dead, and the pace is
- * that of WireGuard itself.
+ * WireGuard drops the call of a key that it does not know yet, and repeats an unanswered call only after 5 s. That is
+ * long for a user who has just joined a site, so a peer is called every `eagerMs` at first: it is created again on the
+ * device, which sends a handshake at once. After EAGER_FOR_MS the other end is considered dead and is called every
+ * `calmMs`, about as often as WireGuard itself does.
  */
 interface CallSchedule {
   readonly eagerMs: number
@@ -135,7 +141,7 @@ interface CallSchedule {
 
 const EAGER_MS = 1000
 const EAGER_FOR_MS = 15_000
-/** The two ends call at different paces: calls that crossed once do not cross again. */
+/** The two ends use different intervals, so that calls that crossed once do not cross again. */
 const SECOND_END = 1.7
 const JITTER = 0.2
 
@@ -145,7 +151,7 @@ function callSchedule({ callsFirst, jitter, rotateMs }: EndpointChoiceInit): Cal
   return { eagerMs, calmMs: Math.max(eagerMs, Math.round(rotateMs * stretch)) }
 }
 
-/** The call under way, and when its turn ends, both counted from the beginning. */
+/** The current call, and when its turn ends, both counted from the beginning. */
 function callTurn(elapsedMs: number, { eagerMs, calmMs }: CallSchedule): { attempt: number; endsMs: number } {
   const eagerCalls = Math.ceil(EAGER_FOR_MS / eagerMs)
   const calmFromMs = eagerCalls * eagerMs

@@ -1,4 +1,4 @@
-/** Where the lanes of this node can be called. Pure. */
+/** Finds the addresses and ports at which the lanes of this node can be called. Pure. */
 import {
   type Prefix,
   UNGRANTED_SPACE,
@@ -15,16 +15,16 @@ import { DEFAULT_GLOBAL_RANGE, type EndpointCandidate } from '../../model/model.
 import type { GatewayLaneConfig, GatewayWorld } from '../world/world.ts'
 
 /**
- * Where this lane may be called, best first: public addresses (the one that an operator gave, the node's own), the
- * address in the nodes' network, and at last the one that the broker saw, where it counts. Also behind NAT: who is
- * behind the same one can call there, and the others are called.
+ * Candidates of this lane, best first: public addresses (from the operator, then the node's own), the address in the
+ * nodes' network, and last the address that the broker saw, if it is valid. A node behind NAT has candidates too: peers
+ * behind the same NAT can call it there, and this node calls the others.
  */
 export function planCandidates(world: GatewayWorld, { port, publicAddress }: GatewayLaneConfig): EndpointCandidate[] {
   const internal = internalAddress(world)
   const external = ipv4Among(addressesOfType(world, 'ExternalIP')).slice(0, 1)
   const outside = [...(publicAddress === undefined ? [] : [publicAddress]), ...external]
   const observed = ownObservedAddress(world)
-  // The broker was called from it, and it is this node's: another name for what the Node did not state.
+  // The observed address is one of this node's addresses that the Node does not state.
   const isOwn = observed !== undefined && hasAddress(world, observed)
   if (isOwn && observed !== internal) outside.push(observed)
   const candidates: EndpointCandidate[] = [
@@ -35,21 +35,24 @@ export function planCandidates(world: GatewayWorld, { port, publicAddress }: Gat
   return candidates.filter((one, i) => candidates.findIndex((other) => other.address === one.address) === i)
 }
 
-/** Of a gateway behind NAT that nobody outside can call, as far as is known: it has to call the others itself. */
+/**
+ * True for a gateway behind NAT that no outside gateway can call, as far as is known. It has to call the others itself.
+ */
 export function isHidden(candidates: readonly EndpointCandidate[]): boolean {
   const has = (kind: EndpointCandidate['kind']): boolean => candidates.some((one) => one.kind === kind)
   return candidates.length === 0 || (has('observed') && !has('public'))
 }
 
-/** Of this node's own lane. */
+/** True if this node's own lane cannot be called from outside, as far as is known. */
 export function isOwnLaneHidden(world: GatewayWorld, lane: GatewayLaneConfig): boolean {
   const candidates = planCandidates(world, lane)
   return candidates.length === 0 || (isBehindNat(world) && isHidden(candidates))
 }
 
 /**
- * This node's first IPv4 InternalIP, rather one outside the pod CIDRs. Where pods have addresses of the nodes' own
- * network there is none; the others can call it there unless this cluster is translated.
+ * This node's first IPv4 InternalIP, preferably one outside the pod CIDRs. If pods have addresses of the nodes'
+ * network, there is no such address; the other clusters can call the node inside them unless this cluster is
+ * translated.
  */
 function internalAddress(world: GatewayWorld): string | undefined {
   const pods = world.own.spec.podCIDRs.map((text) => parsePrefix(text))
@@ -63,16 +66,16 @@ function addressesOfType(world: GatewayWorld, type: string): string[] {
   return reported.map((entry) => entry.address)
 }
 
-// What follows from the address that the broker saw a cluster call from. Something on the way may have written its own
-// there: a kube-proxy, a load balancer, a bridge. So it counts only where nothing speaks against it, and does not count
-// where that cannot be known. Pure.
+// What follows from the observed address of a cluster. A device on the path may have replaced it by its own: a
+// kube-proxy, a load balancer, a bridge. So it counts only if nothing contradicts it, and does not count if that cannot
+// be known. Pure.
 
 type View = Pick<GatewayWorld, 'observedAddress' | 'own' | 'clusters' | 'endpoints' | 'nodes' | 'addresses'>
 
 /**
- * The observed address of this cluster as the others get it; undefined where it leads nowhere. What the others state as
- * addresses of theirs has no say here: else one member could take another's away, and two clusters seen under one
- * address would withdraw theirs and state it again in turn.
+ * The observed address of this cluster as it is published to the others. Undefined if it is not usable. What other
+ * clusters state as their addresses is ignored here. Otherwise one member could take another's address away, and two
+ * clusters with the same observed address would withdraw and publish it in turn.
  */
 function ownObservedAddress(world: View): string | undefined {
   const { observedAddress: text } = world
@@ -83,8 +86,8 @@ function ownObservedAddress(world: View): string | undefined {
 }
 
 /**
- * True where the broker saw this cluster under an address that nobody else claims in any way, and that this node does
- * not have.
+ * True if the broker saw this cluster at an address that no other cluster claims in any way and that this node does not
+ * have.
  */
 export function isBehindNat(world: View): boolean {
   const text = ownObservedAddress(world)
@@ -93,8 +96,9 @@ export function isBehindNat(world: View): boolean {
 }
 
 /**
- * Whether the observed address that a gateway of `cluster` states counts here too. One that does not is called all the
- * same, after all others: the cluster that speaks against it may lie. To be made once for all of them.
+ * Returns a function that tells whether the observed address that a gateway of `cluster` states is valid here. An
+ * invalid one is still called, after all others, because the cluster that contradicts it may lie. Create it once for
+ * all gateways.
  */
 export function observedValidator(world: View): (text: string, cluster: string) => boolean {
   const ours = new Set([...ownAddresses(world), ownObservedAddress(world)])
@@ -102,7 +106,7 @@ export function observedValidator(world: View): (text: string, cluster: string) 
   return (text, cluster) => !ours.has(text) && isOnce(text, cluster)
 }
 
-/** Of an address of `cluster`: no other one states it in any way, and it is inside nobody's range. */
+/** True for an address of `cluster` that no other cluster states in any way and that is inside no cluster's ranges. */
 function isClaimedOnce(world: View): (text: string, cluster: string) => boolean {
   const { nodes, observed } = reportedAddresses(world)
   const inLanes = rangesInLanes(world)
@@ -113,7 +117,7 @@ function isClaimedOnce(world: View): (text: string, cluster: string) => boolean 
     !isReportedElsewhere(observed, text, cluster)
 }
 
-/** Addresses of this node's interfaces, and of every type of this cluster's nodes. */
+/** Addresses of this node's interfaces, and addresses of every type of this cluster's nodes. */
 export function ownAddresses({ nodes, addresses }: Pick<View, 'nodes' | 'addresses'>): ReadonlySet<string> {
   const reported = nodes.flatMap((node) => node.status?.addresses ?? []).map(({ address }) => address)
   return new Set([...reported, ...addresses.map(({ address }) => address.split('/')[0] ?? '')])
@@ -124,7 +128,7 @@ function hasAddress({ addresses }: Pick<View, 'addresses'>, text: string): boole
   return addresses.some(({ address }) => address.split('/')[0] === text)
 }
 
-/** Clusters by the addresses that their Endpoints state. */
+/** Clusters, by the addresses that their Endpoints state. */
 type Reporters = ReadonlyMap<string, ReadonlySet<string>>
 
 function reportedAddresses({ endpoints }: Pick<View, 'endpoints'>): {
@@ -146,15 +150,15 @@ function isReportedElsewhere(reporters: Reporters, text: string, cluster: string
   return [...(reporters.get(text) ?? [])].some((reporter) => reporter !== cluster)
 }
 
-/** Where this address cannot be called, whatever it is. */
+/** Ranges inside which this address cannot be called. */
 function rangesAround(world: View, text: string): readonly Prefix[] {
   const { own, others } = rangesInLanes(world)
   return isPrivate(text) ? [...own, ...others] : own
 }
 
 /**
- * A bridge or kube-proxy on the way puts a private address in place of the caller's; of such, somebody's range may
- * speak. Public ones are gateways' own: a range that somebody states around one has no say.
+ * A bridge or kube-proxy on the path puts a private address in place of the caller's, and the range of a cluster may
+ * show that. Public addresses belong to gateways, so a range that a cluster states around one is ignored.
  */
 function isPrivate(text: string): boolean {
   return readable(() => parseAddress(text)).some((address) =>
@@ -163,13 +167,14 @@ function isPrivate(text: string): boolean {
 }
 
 /**
- * Where no gateway can be called: this cluster's own ranges and what is nobody's; those of others that lead into lanes.
+ * Ranges inside which no gateway can be called. `own`: this cluster's ranges and ranges that belong to no cluster.
+ * `others`: ranges of other clusters that are routed into lanes.
  */
 function rangesInLanes({ own, clusters }: Pick<View, 'own' | 'clusters'>): {
   readonly own: readonly Prefix[]
   readonly others: readonly Prefix[]
 } {
-  // Where a cluster is translated, what it says of its pods leads nowhere, and anybody may say anything.
+  // The pod CIDRs of a translated cluster are not routed, so a cluster may state any range there.
   const flat = clusters.filter(({ spec }) => spec.globalCIDRs.length === 0)
   const reserved = reservedPrefixes(own.spec).map(({ prefix }) => prefix)
   const nobodys = readable(() => parsePrefix(DEFAULT_GLOBAL_RANGE))
@@ -181,20 +186,20 @@ function claimedRanges(clusters: View['clusters']): Prefix[] {
   return [...new Set(texts)].flatMap((text) => readable(() => parsePrefix(text)))
 }
 
-/** The network that an interface's address, such as 192.0.2.10/24, is in. */
+/** The network of an interface's address, such as 192.0.2.10/24. */
 function networkOf(text: string): Prefix[] {
   const [address = '', length = ''] = text.split('/')
   return length === '' ? [] : readable(() => prefixOf(parseAddress(address), Number(length)))
 }
 
-/** True also of what is no IPv4 address that a gateway could be called at. */
+/** True also for text that is not an IPv4 address at which a gateway could be called. */
 function isInside(text: string, ranges: readonly Prefix[]): boolean {
   const [address] = readable(() => parseAddress(text))
   if (address === undefined || address.family !== 4 || classifyAddress(address) !== 'usable') return true
   return formatAddress(address) !== text || ranges.some((prefix) => containsAddress(prefix, address))
 }
 
-/** Nothing where it cannot be read: that is refused where it is used. */
+/** Gives nothing if the text cannot be parsed: it is refused where it is used. */
 function readable<T>(read: () => T): T[] {
   try {
     return [read()]
@@ -204,11 +209,11 @@ function readable<T>(read: () => T): T[] {
 }
 
 /**
- * The UDP ports of links. Gateway i of one cluster and gateway j of another are joined by one link: on i it is on the
- * device towards remote lane j, on j on that towards remote lane i. Each device listens on a port of its own, which is
- * the gateway's base port plus the number of the far gateways that it is for. What a gateway states, in its
- * configuration and as candidates of its Endpoint, is the port for far gateways of its own number: what a gateway of a
- * release with one device stated. Pure.
+ * Computes the UDP port of a link. One link joins gateway i of one cluster and gateway j of another: on i it is on the
+ * device towards remote lane j, on j on the device towards remote lane i. Each device listens on its own port, which is
+ * the gateway's base port plus the number of the far gateways that it serves. The port that a gateway states in its
+ * configuration and in the candidates of its Endpoint is the port for far gateways of its own number. A gateway of a
+ * release with a single device states the same port. Pure.
  */
 
 interface LinkPortInit {
@@ -221,8 +226,8 @@ interface LinkPortInit {
 }
 
 /**
- * Where a gateway takes packets of far gateways with the lane number `from`. It may be no port (below 1, above 65535):
- * what others state is checked after this.
+ * The port on which a gateway takes packets of far gateways with the lane number `from`. It may be outside 1 to 65535,
+ * because it is checked after this.
  */
 export function linkPort({ stated, of, from }: LinkPortInit): number {
   return stated - of + from

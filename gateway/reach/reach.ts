@@ -1,4 +1,4 @@
-/** Where this node can be called, and where far ends are called. */
+/** Finds where this node can be called and where far ends are called. */
 export { HandshakeRetries, RoamedPeers } from './call-history.ts'
 export { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 export {

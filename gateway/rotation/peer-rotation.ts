@@ -1,4 +1,4 @@
-/** Far ends that take another identity: what they say of it in the tunnel is heard, and their links follow. */
+/** Handles far ends that take another identity: receives their notices in the tunnel and changes the links. */
 import { createHash } from 'node:crypto'
 import type { Notice } from '../../kernel/probing/probing.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -13,17 +13,17 @@ export interface FollowingDeps {
   readonly logger: Logger
   readonly rotation: CableRotation
   readonly lanes: () => readonly LanePlan[]
-  /** A link has followed. */
+  /** Called after a link has taken the new identity. */
   readonly onFollowed: () => void
-  /** This node takes another identity itself at this moment. */
+  /** True while this node takes another identity itself. */
   readonly isSwitching: () => boolean
 }
 
-/** From the notice until the far end is called: by then it has its new identity, and understands who calls it. */
+/** Delay from the notice until this node calls the far end, which then has its new identity and accepts the call. */
 const FOLLOW_AFTER_MS = 10
-/** When it is looked whether the far end has shaken hands, and it is called anew. */
+/** When to check whether the far end has completed a handshake, and to call it again. */
 const LOOKS_MS = [100, 200, 400]
-/** So long after one has said that it is about to. */
+/** How long an announced change is expected. */
 const SOON_MS = 2500
 
 export class Following {
@@ -37,12 +37,14 @@ export class Following {
     this.#signal = signal
   }
 
-  /** Some far end is about to take another identity: two at once would call each other in vain. */
+  /**
+   * True if a far end is about to take another identity. Two ends that change at once would call each other in vain.
+   */
   get isExpected(): boolean {
     return this.#underWay.size > 0 || this.#deps.clock.monotonic() - this.#soonMs < SOON_MS
   }
 
-  /** From the far end of the link with this healthKey(). True: it gets a receipt. */
+  /** Takes a notice from the far end of the link with this healthKey(). True: it gets a receipt. */
   onNotice(key: string, { mark, step }: Notice): boolean {
     const link = this.#link(key)
     if (link?.announced === undefined || identityMark(link.announced) !== mark) return false
@@ -83,7 +85,7 @@ export class Following {
   }
 }
 
-/** An identity as one number, to name it in a notice (kernel/probing/probe-packet.ts). */
+/** A hash of an identity as one number, to name it in a notice (kernel/probing/probe-packet.ts). */
 export function identityMark(identity: string): number {
   return createHash('sha256').update(identity).digest().readUInt32BE(0)
 }

@@ -1,40 +1,40 @@
 /**
- * When a gateway makes its identity anew, and what it waits for. Pure.
+ * Decides when a gateway replaces its identity, and what it waits for. Pure.
  *
  *   rest ──due──► announce ──all that are up know it──► switch ──► rest
  *                    └──── not all, for a minute ──► postpone ──► announce …
  */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
-/** A link of this gateway, as far as it matters here. */
+/** The facts about a link of this gateway that matter for a rotation. */
 export interface RotatingLink {
   readonly cluster: string
   readonly up: boolean
-  /** Its far end is of a release that can follow. */
+  /** The release of its far end supports a rotation. */
   readonly follows: boolean
-  /** It has said that it knows the next identity. */
+  /** The far end has confirmed that it knows the next identity. */
   readonly knows: boolean
 }
 
 export interface RotationFacts {
-  /** Milliseconds of the clock that never jumps. */
+  /** The present time in milliseconds of the monotonic clock. */
   readonly nowMs: number
-  /** Of the present identity. */
+  /** Age of the present identity. */
   readonly ageMs: number
-  /** 0: age alone is no reason. */
+  /** Age at which a rotation is due. 0: never because of the age. */
   readonly maxAgeMs: number
-  /** An operator has asked for it, and it has not been done. */
+  /** An operator has requested a rotation that has not been done. */
   readonly asked: boolean
-  /** An earlier run of the process has begun with it. */
+  /** An earlier process has begun a rotation. */
   readonly begun: boolean
-  /** Since when it is due; absent: it was not when this was looked at last. */
+  /** Since when it is due. Absent if it was not due at the last check. */
   readonly dueSinceMs?: number
-  /** Since when this end announces; absent: it does not. */
+  /** Since when this node announces its next identity. Absent if it does not. */
   readonly announcedMs?: number
-  /** What it announces has been written. */
+  /** The announced identity is written to the Endpoint. */
   readonly published: boolean
   readonly pausedUntilMs: number
-  /** Lane numbers of other gateways of this cluster that announce. */
+  /** Lane numbers of other gateways of this cluster that announce a next identity. */
   readonly others: readonly number[]
   readonly lane: number
   readonly links: readonly RotatingLink[]
@@ -49,13 +49,13 @@ export interface RotationWait {
   readonly message: string
 }
 
-/** Others that begin at the same moment are seen by then. */
+/** Other gateways that begin at the same moment are visible by then. */
 export const SETTLE_MS = 2000
-/** An Endpoint goes to the broker and to the far ends in a second or two. */
+/** An Endpoint reaches the broker and the far ends within a second or two. */
 export const KNOWN_WITHIN_MS = 60_000
-/** After it was postponed. */
+/** Pause after a rotation was postponed. */
 export const POSTPONED_MS = 5 * 60_000
-/** For so long one far end can hold it up. */
+/** How long one far end can delay the rotation. */
 export const GIVE_UP_MS = 24 * 3_600_000
 
 export function isDue({ asked, begun, ageMs, maxAgeMs }: RotationFacts): boolean {
@@ -76,7 +76,7 @@ export function planRotation(facts: RotationFacts): RotationStep {
   return { is: 'postpone', reason: 'FarEndsWithoutKey', message: missing }
 }
 
-/** Where no link is up it is not known that anybody could learn it: the broker may be away. */
+/** If no link is up, no far end may be able to learn the next identity, because the broker may be unreachable. */
 function withoutKey({ links }: RotationFacts): string {
   const up = links.filter((link) => link.up)
   if (links.length > 0 && up.length === 0) return 'no link is up'

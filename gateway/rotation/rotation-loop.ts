@@ -1,7 +1,7 @@
 /**
- * Gives this gateway a new identity when it is asked for or due (plan-rotation.ts). The next one is announced with the
- * Endpoint; once the far ends say that they know it, they are told through the tunnel, and both ends change within some
- * milliseconds.
+ * Gives this gateway a new identity when an operator requests it or it is due (plan-rotation.ts). The Endpoint
+ * announces the next identity. After the far ends confirm that they know it, this node notifies them through the
+ * tunnel, and both ends change within some milliseconds.
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -18,18 +18,18 @@ import { type GatewayConfig, type GatewayDeps, healthKey, loopDeps } from '../wo
 import { Following, identityMark } from './peer-rotation.ts'
 import { POSTPONED_MS, type RotationFacts, type RotationWait, isDue, planRotation } from './plan-rotation.ts'
 
-// What an operator asked for by the Node's annotation, and what has been done of it. The text of the annotation only
-// distinguishes one request from another: clocks of two machines are never compared.
+// The rotation that an operator requested by the Node's annotation, and the last one that was done. The annotation text
+// only distinguishes requests, so the clocks of two machines are never compared.
 
 const MAX_REQUEST = 64
 
-/** Undefined where nothing is asked for. */
+/** Undefined if none is requested. */
 function askedRotation(node: Node | undefined): string | undefined {
   const text = node?.metadata.annotations?.[ANNOTATION_ROTATE_KEYS]?.slice(0, MAX_REQUEST)
   return text === '' ? undefined : text
 }
 
-/** The request that was served last; undefined: none. */
+/** The last request that was served. Undefined if there is none. */
 async function servedRotation(stateDir: string): Promise<string | undefined> {
   try {
     return await readFile(pathIn(stateDir), 'utf8')
@@ -53,22 +53,22 @@ export interface RotationInit {
   readonly probing: Pick<Probing, 'notify' | 'health'>
   readonly lanes: Pick<LaneLoop, 'plan' | 'poke'>
   readonly following: () => Pick<Following, 'isExpected'>
-  /** What report() gives has changed. */
+  /** Called when the value of `report` has changed. */
   readonly onChange: () => void
 }
 
-/** How often it is looked at, and far ends are asked. */
+/** Interval of the checks and of the notices to far ends. */
 const LOOK_MS = 1000
-/** All far ends are to say within this time that they are ready. */
+/** How long the far ends have to confirm that they are ready. */
 const READY_MS = 2000
 const ASK_MS = 50
-/** The last word gets out before the key changes. */
+/** Delay that lets the last notice leave before the key changes. */
 const LAST_WORD_MS = 2
 const LAST_WORDS = 3
 const never = new AbortController().signal
-/** After that, whoever is not ready is left to find the new key by itself: nobody holds it up for longer. */
+/** After this time the node stops waiting for far ends that are not ready. They find the new key by themselves. */
 const NOT_READY_MS = 5 * 60_000
-/** After this node has changed, it does not follow others for a moment. */
+/** After this node has changed its key, it does not follow other changes for this long. */
 const CALM_MS = 1000
 
 export class RotationLoop {
@@ -79,9 +79,9 @@ export class RotationLoop {
   #dueSinceMs: number | undefined
   #pausedUntilMs = -Infinity
   #switchingUntilMs = -Infinity
-  /** Since when the far ends that know the next identity are asked whether they are ready. */
+  /** Since when this node asks the far ends that know the next identity whether they are ready. */
   #askingSinceMs: number | undefined
-  /** By step: healthKey()s of the links whose far ends have given a receipt. */
+  /** healthKey()s of the links whose far ends have sent a receipt, by step. */
   readonly #receipts = new Map<NoticeStep, Set<string>>()
   #report: ConditionFinding | undefined
 
@@ -96,7 +96,7 @@ export class RotationLoop {
     return this.#loop.run(signal)
   }
 
-  /** What the Endpoint is to announce; undefined: nothing. */
+  /** The identity that the Endpoint announces. Undefined: none. */
   get nextIdentity(): string | undefined {
     return this.#announced?.identity
   }
@@ -105,7 +105,7 @@ export class RotationLoop {
     return this.#deps.clock.monotonic() < this.#switchingUntilMs
   }
 
-  /** How it stands; undefined where nothing was due since the start. */
+  /** State of the rotation. Undefined if none was due since the start. */
   get report(): ConditionFinding | undefined {
     return this.#report
   }
@@ -143,7 +143,7 @@ export class RotationLoop {
     }
   }
 
-  /** A far end may say for ever that it changes itself, or say nothing more. */
+  /** A far end may announce a change of its own without end, or become silent. */
   #isLate(): boolean {
     return this.#deps.clock.monotonic() - (this.#askingSinceMs ?? Infinity) >= NOT_READY_MS
   }
@@ -167,7 +167,7 @@ export class RotationLoop {
       const keys = this.#isLate() ? ready : known
       if (ready.size < keys.size) {
         this.#say('False', { reason: 'KeyAnnounced', message: 'not all far ends are ready for the next key yet' })
-        // Perhaps one of them changes at this moment too: not in step with it again.
+        // A far end may change its key at the same moment. The random delay keeps both from staying in step.
         this.#switchingUntilMs = -Infinity
         await clock.sleep(clock.random() * 2 * LOOK_MS, signal)
         return
@@ -182,7 +182,7 @@ export class RotationLoop {
       await rotation.takeNext(lane, remoteLanes, followers, async () => {
         signal.throwIfAborted()
         for (let i = 0; i < LAST_WORDS; i += 1) this.#notify(keys, 'now')
-        // From here on the far ends change, whatever becomes of this process.
+        // From here on the far ends change their keys, so this wait ignores the signal.
         await clock.sleep(LAST_WORD_MS, never)
       })
       logger.info('this gateway has a new key', { lane, links: keys.size })
@@ -193,7 +193,7 @@ export class RotationLoop {
     this.#say('True', { reason: 'KeyRotated', message: 'the key was made anew' })
   }
 
-  /** Which of them say within a short time that they are ready. */
+  /** The links whose far ends confirm within READY_MS that they are ready. */
   async #readyOf(keys: ReadonlySet<string>, signal: AbortSignal): Promise<ReadonlySet<string>> {
     const { clock } = this.#deps
     const ready = this.#receiptsOf('soon')
@@ -207,7 +207,7 @@ export class RotationLoop {
     }
   }
 
-  /** By healthKey(): links that are up, or those of them whose far ends know the next identity. */
+  /** healthKey()s of the links that are up, or only of those whose far ends know the next identity. */
   #links(which: 'up' | 'follows'): ReadonlySet<string> {
     const rows = this.#linkRows().filter(({ up, follows, knows }) => up && (which === 'up' || (follows && knows)))
     return new Set(rows.map(({ key }) => key))
@@ -287,14 +287,14 @@ export class RotationLoop {
   }
 }
 
-// The two ends of a key rotation in one process: this gateway's own, and those that it follows.
+// Both sides of a key rotation in one process: this gateway's own, and the ones of far ends.
 
 interface Renewal {
   readonly loop: RotationLoop
   readonly following: Following
 }
 
-/** Undefined where the cable has nothing that could be made anew. The loop is not running yet. */
+/** Undefined if the cable has no keys to rotate. The caller runs the loop. */
 export function startRenewal(
   deps: GatewayDeps,
   init: Omit<RotationInit, 'rotation' | 'following'>,

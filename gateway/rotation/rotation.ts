@@ -1,2 +1,2 @@
-/** New keys, here and at far ends. */
+/** Key rotation of this gateway and of far ends. */
 export { startRenewal } from './rotation-loop.ts'

@@ -1,4 +1,4 @@
-/** What a gateway says of itself as a whole, and what it reports when that changes. Pure. */
+/** Plans the conditions of a gateway, and the Events that it reports when its state changes. Pure. */
 import type { MeasuredPeer } from '../../kernel/probing/probing.ts'
 import type { ObjectEvent } from '../../kubeapi/kubeapi.ts'
 import {
@@ -25,9 +25,8 @@ export interface ReadyInit {
 }
 
 /**
- * The condition Ready: whether every other cluster can be reached from here. A cluster is as well off as the best of
- * its links; links that are not up beside one that is are named, and nothing more. Of what is wrong, the reason is that
- * of the worst.
+ * The condition Ready: whether every other cluster is reachable from here. The best link of a cluster decides. If it is
+ * up, links that are not up are only named. The worst problem gives the reason.
  */
 export function readyFinding({ lanes, connections, failure }: ReadyInit): ConditionFinding {
   const finding = (status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding => {
@@ -58,12 +57,12 @@ export function readyFinding({ lanes, connections, failure }: ReadyInit): Condit
   )
 }
 
-/** `2/3`: connections that are up, of all. */
+/** The connections that are up, of all connections: `2/3`. */
 export function upText(connections: readonly ConnectionStatus[]): string {
   return `${connections.filter(({ state }) => state === 'up').length}/${connections.length}`
 }
 
-/** What people are to learn of what changed. A restart of this process changes nothing, so it reports nothing again. */
+/** Events about what changed. A restart of this process changes nothing, so it repeats no Event. */
 export function gatewayEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[] {
   return [...laneEvents(before, after), ...drainEvents(before, after)]
 }
@@ -82,8 +81,7 @@ function drainEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[]
 }
 
 /**
- * Lanes that came up or went down, and that are held out of use or no longer. A restart of this process changes none, so
- * it reports nothing again.
+ * Events about lanes that came up or went down, or whose hold began or ended. A restart of this process repeats none.
  */
 export function laneEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[] {
   const key = (one: ConnectionStatus): string => `${one.lane}/${remoteLaneOf(one)}/${one.cluster}`
@@ -110,7 +108,7 @@ export function laneEvents(before: Gateway | undefined, after: Gateway): ObjectE
   })
 }
 
-/** With its number where that is not the same: `paris`, `lane 2 of paris`. */
+/** The cluster, with the remote lane number if it differs from this one's: `paris`, `lane 2 of paris`. */
 function farText(connection: ConnectionStatus): string {
   return remoteLaneOf(connection) === connection.lane ? connection.cluster : linkText(connection)
 }
@@ -123,22 +121,22 @@ function linkText(connection: ConnectionStatus): string {
   return `lane ${remoteLaneOf(connection)} of ${connection.cluster}`
 }
 
-/** Each once, in order, and not more than MOST_NAMES of them. */
+/** Each text once, sorted, and at most MOST_NAMES of them. */
 export function named(texts: readonly string[]): string {
   const names = [...new Set(texts)].sort()
   const rest = names.length - MOST_NAMES
   return `${names.slice(0, MOST_NAMES).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
 }
 
-// Tells once that packets of some sizes do not get through a link, and once that they do again.
+// Reports once that packets of some sizes do not pass a link, and once that they do again.
 
-/** Octets of packets, that get there and that the device takes. */
+/** Both values are octets: the largest packet that reaches the far end, and the largest that the device takes. */
 export function narrowProblem(mtu: number, deviceMtu: number): Problem {
   const message = `packets of more than ${mtu} octets do not get there, and nobody on the way says so; the device takes ${deviceMtu}`
   return problem('PathMtuReduced', message)
 }
 
-/** By healthKey(): the size that was reported last of each link that does not carry what its device takes. */
+/** The last reported size of each link that carries less than its device takes, by healthKey(). */
 export type ReportedSizes = ReadonlyMap<string, number>
 
 interface SizeEvents {
@@ -146,7 +144,9 @@ interface SizeEvents {
   readonly reported: ReportedSizes
 }
 
-/** What changed since `reported`. While sizes are being tried nothing is reported: the size is not known yet. */
+/**
+ * What changed since `reported`. While sizes are being probed nothing is reported, because the size is not known yet.
+ */
 export function sizeEvents(
   reported: ReportedSizes,
   gateway: Gateway,

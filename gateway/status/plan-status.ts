@@ -1,4 +1,4 @@
-/** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
+/** Makes Gateway.status from the plan, the measurements and the state of the kernel. Pure. */
 import { type AddressPort, formatAddress, formatAddressPort } from '../../model/addresses/addresses.ts'
 import {
   CONDITION_DRAINED,
@@ -26,34 +26,36 @@ import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts
 
 export interface ConnectionMessageInit {
   readonly state: Exclude<ConnectionState, 'up'>
-  /** Milliseconds since the connection came into this state; absent while its probes have not begun. */
+  /** Milliseconds since the connection came into this state. Absent while its probes have not begun. */
   readonly forMs?: number
-  /** Milliseconds since something came in from the peer through its lane; absent where nothing ever did. */
+  /** Milliseconds since something was received from the peer through its lane. Absent if nothing ever was. */
   readonly heardMs?: number
-  /** Milliseconds since the last handshake; absent where there was none. */
+  /** Milliseconds since the last handshake. Absent if there was none. */
   readonly handshakeAgeMs?: number
-  /** CableRules.sessionMs. */
+  /** How long a session lasts after its handshake: CableRules.sessionMs. */
   readonly sessionMs: number
   readonly choice: EndpointChoice
-  /** Why it may never come up, where that is known. */
+  /** Why the connection may never come up, if that is known. */
   readonly doubt?: LaneDoubt
-  /** As it is; undefined when it is new. */
+  /** The present state of the link. Undefined if it is new. */
   readonly link: LinkState | undefined
-  /** UDP port of our own device. */
+  /** UDP port of this node's device. */
   readonly listenPort: number
 }
 
-/** What came in longer ago than this came before the break: a peer sends a probe or a keepalive more often. */
+/**
+ * What was received longer ago than this came before the interruption: a peer sends a probe or a keepalive more often.
+ */
 const HEARD_COUNTS_MS = 5000
 
-/** What a Gateway's status says of a connection that is not up. */
+/** What a Gateway's status says about a connection that is not up. */
 interface ConnectionTrouble {
-  /** One sentence: what is missing since when, what each side sees, and what to open. */
+  /** One sentence: what is missing since when, what each side receives, and which port to open. */
   readonly message: string
   readonly cause?: ConnectionCause
 }
 
-/** The text for a connection that is not up: which end receives what, and which UDP port somebody has to open. Pure. */
+/** The text for a connection that is not up: which end receives what, and which UDP port has to be opened. Pure. */
 export function connectionTrouble(init: ConnectionMessageInit): ConnectionTrouble {
   const { state, forMs, choice } = init
   const what = init.handshakeAgeMs !== undefined ? 'no answer to probes' : 'no handshake yet'
@@ -89,7 +91,7 @@ function seen(init: ConnectionMessageInit): ConnectionTrouble {
   return { message: `${sent} to UDP ${formatAddressPort(at)} ${nothing}: open UDP ${at.port} there` }
 }
 
-/** Both ends took part in a handshake: while it counts, packets got through both ways. */
+/** Both ends took part in a handshake. While its session is valid, packets passed in both directions. */
 function hasSession({ handshakeAgeMs = Infinity, sessionMs }: ConnectionMessageInit): boolean {
   return handshakeAgeMs < sessionMs
 }
@@ -110,32 +112,32 @@ export interface StatusInit {
   readonly node: string
   readonly version: string
   readonly driver: string
-  /** CableRules.sessionMs. */
+  /** How long a session lasts after its handshake: CableRules.sessionMs. */
   readonly sessionMs: number
   readonly nowMs: number
-  /** Of the clock that never jumps. */
+  /** The present time on the monotonic clock. */
   readonly monotonicMs: number
-  /** Milliseconds since something came in over a link, by linkKey(); undefined where nothing did. */
+  /** Milliseconds since something was received over a link, by linkKey(). Undefined if nothing was. */
   readonly heardMs: (key: string) => number | undefined
   readonly lanes: readonly LanePlan[]
-  /** Cable.observe(). */
+  /** Present states of the devices: Cable.observe(). */
   readonly laneStates: ReadonlyMap<number, LaneState>
   readonly health: ReadonlyMap<string, LinkHealth>
   /** Connections, by healthKey(), whose routes are in place. */
   readonly routed: ReadonlySet<string>
-  /** Why the last round failed; undefined when it did not. */
+  /** Why the last round failed. Undefined if it succeeded. */
   readonly failure: Failure | undefined
-  /** Of a gateway that is about to go: clusters with traffic over it lately. Absent: it is not about to go. */
+  /** For a gateway that is about to leave: clusters with recent traffic over it. Absent if it is not about to leave. */
   readonly flowsWith?: readonly string[]
-  /** Of a key that is made anew, or was. Absent: nothing to say. */
+  /** The state of a key rotation. Absent if there is none to report. */
   readonly rotation?: ConditionFinding
-  /** Those of the status so far. */
+  /** Conditions of the status so far. */
   readonly conditions: readonly Condition[]
 }
 
-/** All of it but the heartbeat, which is added when it is written. */
+/** The Gateway with its status, except for the heartbeat, which is added when the status is written. */
 export function planStatus(init: StatusInit): Gateway {
-  // It names all that failed in a round, which may be hundreds of routes.
+  // The message names everything that failed in a round, which may be hundreds of routes.
   const failure = init.failure === undefined ? undefined : fitted(init.failure)
   const connections = init.lanes.flatMap((lane) => lane.links.map((link) => connection(init, lane, link)))
   const ready = readyFinding({ lanes: init.lanes.length, connections, failure: failure?.message })
@@ -173,7 +175,7 @@ function drainedCondition({ flowsWith, nowMs }: StatusInit, list: readonly Condi
 
 function rotationCondition({ rotation, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
   if (rotation !== undefined) return setCondition(list, rotation, nowMs)
-  // Of an earlier run of the process: what it waited for is not known any more.
+  // A finding of an earlier process: what it waited for is no longer known.
   return list.filter(({ type, status }) => type !== CONDITION_KEYS_ROTATED || status === 'True')
 }
 
@@ -185,7 +187,7 @@ function failureText(message: string): string {
   return fitText(problemText({ reason: 'RoundFailed', message }), MAX_FAILURE_LENGTH)
 }
 
-/** Why an up link is not all that it should be. */
+/** Message of a link that is up although the gateway process at its far end does not answer. */
 const PROCESS_SILENT = 'the lane carries traffic, but the gateway process at its other end does not answer'
 
 function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): ConnectionStatus {
@@ -229,7 +231,7 @@ function handshakeAgeMs({ monotonicMs }: StatusInit, link: LinkState | undefined
   return link?.handshakeMs === undefined ? undefined : Math.max(0, monotonicMs - link.handshakeMs)
 }
 
-/** Up is reported once traffic can use the connection, not a moment earlier; down is reported at once. */
+/** Reports `up` only once the routes of the connection are in place. `down` is reported at once. */
 function reportedState(init: StatusInit, key: string): ConnectionStatus['state'] {
   const state = init.health.get(key)?.state ?? 'connecting'
   return state === 'up' && !init.routed.has(key) ? 'connecting' : state
@@ -267,7 +269,9 @@ function trouble(init: StatusInit, { lane, planned, link, state }: ReportedLink)
   return { ...found, message: fitText(found.message, MAX_CONNECTION_MESSAGE_LENGTH) }
 }
 
-/** The far end is where it has no address itself: at one that it does not announce, or where the broker saw it. */
+/**
+ * True if the far end is reached at an address that is not its own: one that it does not announce, or the observed one.
+ */
 function isBehindNat({ candidates }: PlannedLink, at: AddressPort | undefined): boolean {
   if (at === undefined) return false
   const address = formatAddress(at.address)

@@ -1,7 +1,7 @@
 /**
- * Writes Gateway.status: at once when poked, a moment after a change of state, else every `statusMs` when more of it
- * differs than figures that never stand still, and at least every heartbeatMs: its time says that this gateway is
- * alive. Every write goes to every node of the cluster.
+ * Writes Gateway.status: at once when poked, a moment after a change of state, and every `statusMs` if more than the
+ * constantly changing figures differs. It writes at least every heartbeatMs, because the heartbeat shows that this
+ * gateway is alive. Every write is sent to every node of the cluster.
  */
 import { type ConditionFinding, type Gateway, isNodeOfSite, ownedByNode, sameOwners } from '../../model/model.ts'
 import { remoteLaneOf } from '../../model/lanes/lanes.ts'
@@ -28,15 +28,18 @@ export interface StatusInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
-  /** RotationLoop.report. */
+  /** State of the key rotation: RotationLoop.report. */
   readonly rotation?: () => ConditionFinding | undefined
-  /** What it reports on. */
+  /** The loop whose state the status reports. */
   readonly lanes: Pick<LaneLoop, 'plan' | 'routed' | 'failure' | 'withdrawn'>
 }
 
-/** Others wait for the heartbeat: once the API server is back, it must move sooner than they lose patience. */
+/**
+ * Others wait for the heartbeat. Once the API server is back, the heartbeat must come before they consider this gateway
+ * silent.
+ */
 const RETRY_MAX_MS = 2000
-/** What a link carried goes another way first: to look at all devices takes as long. */
+/** Delay that lets traffic move to other links first, because reading all devices takes as long. */
 const SOON_MS = 100
 
 export class StatusLoop {
@@ -60,7 +63,7 @@ export class StatusLoop {
     const { nft, nft6, clock } = deps
     const nfts = (): readonly Nft[] => ((init.lanes.plan?.nft6.length ?? 0) > 0 ? [nft, nft6] : [nft])
     this.#drops = new DropCounts({ nfts, clock, metrics: init.metrics })
-    // A round takes time itself: with two rounds to a heartbeat, none of them is late.
+    // A round takes time itself. With two rounds per heartbeat, no heartbeat is late.
     this.#roundMs = Math.min(init.config.statusMs, init.config.heartbeatMs / 2)
     const pace = { ...DEFAULT_LOOP, resyncMs: this.#roundMs, retryMaxMs: RETRY_MAX_MS }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'status'), pace, (signal) => this.#round(signal))
@@ -71,7 +74,7 @@ export class StatusLoop {
     this.#loop.poke()
   }
 
-  /** After a change of state. */
+  /** Call it after a change of state. */
   pokeSoon(): void {
     this.#wake.at(this.#deps.clock.monotonic() + SOON_MS)
   }
@@ -124,7 +127,7 @@ export class StatusLoop {
     try {
       await this.#drops.look(signal)
     } catch (error) {
-      // Without lanes there is no table. Any other failure meets the lane loop too, which reports it.
+      // Without lanes there is no table. The lane loop has any other failure too and reports it.
       if (!isNotFound(error)) this.#deps.logger.debug('dropped packets not counted', { why: String(error) })
     }
   }
@@ -141,10 +144,10 @@ export class StatusLoop {
     const object = this.#owners.checked(wanted, present)
     const isOwned = present !== undefined && sameOwners(present, object)
     const atMs = clock.monotonic()
-    // The next round would be too late.
+    // The next round would write the heartbeat too late.
     const isDue = atMs + this.#roundMs > (this.#written?.atMs ?? -Infinity) + this.#init.config.heartbeatMs
     if (text === this.#written?.text && !isDue && isOwned) return
-    // An earlier process may have put other labels on it.
+    // An earlier process may have set other labels.
     if (!isOwned || this.#written === undefined) await api.apply(object, signal)
     const beating = withHeartbeat(gateway, clock.now())
     try {
@@ -206,16 +209,16 @@ function rotationOf(rotation: ConditionFinding | undefined): { readonly rotation
   return rotation === undefined ? {} : { rotation }
 }
 
-/** What of a status stands still while nothing happens. */
+/** The part of a status that stays equal while nothing happens. */
 function lastingText({ status }: Gateway): string {
   const connections = status?.connections.map((connection) => {
-    // Of one that is not up it says for how long.
+    // The message of a connection that is not up contains its duration.
     return { ...connection, ...MOVING, message: connection.message.replaceAll(/\d+ s\b/g, 's') }
   })
   return JSON.stringify({ ...status, connections })
 }
 
-/** Left out: traffic, and what is measured again and again. */
+/** Fields that are left out: traffic and measurements. */
 const MOVING = {
   rttMs: undefined,
   loss: undefined,
@@ -224,7 +227,7 @@ const MOVING = {
   txBytes: undefined,
 }
 
-/** Milliseconds are kept: two writes must never look the same. */
+/** The time keeps its milliseconds, so that two writes always differ. */
 function withHeartbeat(gateway: Gateway, nowMs: number): Gateway {
   if (gateway.status === undefined) return gateway
   return { ...gateway, status: { ...gateway.status, heartbeatTime: new Date(nowMs).toISOString() } }

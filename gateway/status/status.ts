@@ -1,2 +1,2 @@
-/** The Gateway object's status, its conditions and events. */
+/** The status, conditions and Events of the Gateway object. */
 export { StatusLoop } from './status-loop.ts'

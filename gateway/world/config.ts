@@ -9,11 +9,11 @@ import { IPV6_FORWARDING, IP_FORWARDING, lanePort } from '../../model/model.ts'
 export interface GatewayLaneConfig {
   readonly lane: number
   /**
-   * UDP port that WireGuard listens on for gateways of the same number in other clusters. For those of other numbers it
-   * is as much higher or lower: linkPort().
+   * UDP port on which WireGuard listens for gateways of the same number in other clusters. The ports for other numbers
+   * differ from it by the difference of the numbers: linkPort().
    */
   readonly port: number
-  /** Address under which others reach this node, when that is not an address of its own (port forwarding, 1:1 NAT). */
+  /** Address at which others reach this node, if it is not an address of the node (port forwarding, 1:1 NAT). */
   readonly publicAddress?: string
 }
 
@@ -21,37 +21,37 @@ export interface GatewayConfig {
   readonly node: string
   /** Sealane's version, reported in Gateway.status. */
   readonly version: string
-  /** One at most: a node has one lane number. None: a node that is to be cleaned. */
+  /** At most one, because a node has one lane number. Empty for a node that is to be cleaned. */
   readonly lanes: readonly GatewayLaneConfig[]
-  /** This node's private directory; made with mode 0700. Holds lane<k>.key. */
+  /** This node's private directory, created with mode 0700. Holds lane<k>.key. */
   readonly stateDir: string
-  /** The address from which the broker saw this site call. Not an address of this node: it is behind NAT. */
+  /** The address from which the broker saw this site. If it is not an address of this node, the node is behind NAT. */
   readonly observedAddress?: string
   /** Ports of this node that pods of other clusters may call. */
   readonly openPorts: readonly OpenPort[]
-  /** Between two probes over a link with traffic, or one of which it is not known yet whether it works. */
+  /** Interval between two probes over a link that carries traffic, or whose state is not known yet. */
   readonly probeIntervalMs: number
-  /** The same where nothing flows. */
+  /** Interval between two probes over an idle link. */
   readonly idleProbeIntervalMs: number
-  /** How long a probe waits for its answer at least, until it is missed and sent again. */
+  /** Shortest wait for the answer to a probe before it counts as missed and is sent again. */
   readonly quickProbeMs: number
-  /** Probes in a row without an answer until traffic goes over other links, where there are others. */
+  /** Missed probes in a row after which traffic uses other links, if there are others. */
   readonly missesUntilDoubt: number
-  /** Silence until such a connection counts as down. */
+  /** Silence after which such a connection counts as down. */
   readonly downAfterMs: number
-  /** Answers in a row until a connection that was down counts as up again. */
+  /** Answers in a row after which a connection that was down counts as up. */
   readonly answersUntilUp: number
-  /** How long one candidate address is tried before the next. */
+  /** How long one candidate address is tried before the next one. */
   readonly rotateMs: number
-  /** A key of this age is made anew; 0: none is because of its age. */
+  /** Age at which a key is replaced. 0: never because of its age. */
   readonly keyMaxAgeMs: number
-  /** Gateway.status is written at once when a connection changes state, else at most this often. */
+  /** Gateway.status is written at once when a connection changes its state, and otherwise at most this often. */
   readonly statusMs: number
-  /** Gateway.status is written at least this often. All parts of a cluster have the same. */
+  /** Gateway.status is written at least this often. All components of a cluster use the same value. */
   readonly heartbeatMs: number
 }
 
-/** What has no default. */
+/** The fields without a default are required. */
 export type GatewayConfigInit = Pick<GatewayConfig, 'node' | 'version' | 'stateDir'> &
   Partial<Omit<GatewayConfig, 'lanes'>> & {
     readonly lanes: readonly { readonly lane: number; readonly port?: number; readonly publicAddress?: string }[]
@@ -79,11 +79,11 @@ export class GatewayConfigError extends Error {
 }
 
 export interface Forwarding {
-  /** For the log. */
+  /** Name of the family in the log. */
   readonly name: 'IP' | 'IPv6'
-  /** The kernel's switch. */
+  /** The sysctl of the kernel. */
   readonly setting: string
-  /** Of ensureForwarding(): remembers that the gateway switched it on. */
+  /** File of ensureForwarding() that records that the gateway switched forwarding on. */
   readonly marker: string
 }
 
@@ -94,7 +94,10 @@ export function forwarding({ stateDir }: Pick<GatewayConfig, 'stateDir'>, family
     : { name: 'IPv6', setting: IPV6_FORWARDING, marker }
 }
 
-/** Fills in the defaults. Throws GatewayConfigError or InvalidAddressError with field, value and what was expected. */
+/**
+ * Fills in the defaults. Throws GatewayConfigError or InvalidAddressError with the field, its value and what is
+ * expected.
+ */
 export function gatewayConfig(init: GatewayConfigInit): GatewayConfig {
   if (init.lanes.length > 1)
     throw new GatewayConfigError(
@@ -140,7 +143,7 @@ function checkLane(lane: GatewayLaneConfig): void {
   if (!isLaneNumber(lane.lane)) {
     throw new GatewayConfigError('lane', lane.lane, `a number from 0 to ${MAX_LANE}`)
   }
-  // Those for the other numbers are around it.
+  // The ports for the other lane numbers lie around this one.
   const [lowest, highest] = [1 + lane.lane, 0xffff - MAX_LANE + lane.lane]
   if (!Number.isInteger(lane.port) || lane.port < lowest || lane.port > highest) {
     throw new GatewayConfigError(`port of lane ${lane.lane}`, lane.port, `a number from ${lowest} to ${highest}`)
@@ -148,7 +151,7 @@ function checkLane(lane: GatewayLaneConfig): void {
   if (lane.publicAddress !== undefined) checkPublicAddress(lane.lane, lane.publicAddress)
 }
 
-/** What the other clusters would not call is refused here, where it can be mended. */
+/** Refuses an address that the other clusters would not call, because the operator can correct it here. */
 function checkPublicAddress(lane: number, text: string): void {
   const field = `publicAddress of lane ${lane}`
   const address = parseAddress(text, `gateway ${field}`)

@@ -1,4 +1,4 @@
-/** What the gateway works with. */
+/** What the gateway needs from its surroundings, and how its loops report a failed round. */
 import type { Nft } from '../../kernel/nft/nft.ts'
 import type { OpenProbeSocket } from '../../kernel/probing/probing.ts'
 import type { NextHopTable, RouteTable } from '../../kernel/route/route.ts'
@@ -17,15 +17,18 @@ import {
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Cable } from '../cable/cable.ts'
 
-/** What is known of the node that takes over the lane of this one. */
+/** What this node knows of the node that takes over its lane. */
 export interface Handover {
-  /** Links, by healthKey(), that the other node has up. Nothing is sent over this node's own any more. */
+  /** Links, by healthKey(), that the other node has up. This node sends nothing over its own links of these keys. */
   handedOver(): ReadonlySet<string>
-  /** This node is about to go, or its process is and its lane with it. */
+  /** True if this node is about to leave, or its process is about to end and its lane with it. */
   leaving(): boolean
-  /** After each try to make the lane: why it leads nowhere, or not to some cluster; undefined where it is there. */
+  /**
+   * Called after each attempt to create the lane. `failure` says why the lane or its link to some cluster does not
+   * work, and is undefined if they work.
+   */
   tried(failure: string | undefined): void
-  /** Calls back after each change. Gives the function that ends it. */
+  /** Calls back after each change. Returns the function that ends this. */
   onChange(listener: () => void): () => void
 }
 
@@ -34,24 +37,24 @@ export interface GatewayDeps extends ComponentDeps {
   readonly routes: RouteTable
   /** Next-hop objects of the same kernel. Absent: routes have next hops of their own. */
   readonly nextHops?: NextHopTable
-  /** Family ip. */
+  /** nftables of family ip. */
   readonly nft: Nft
-  /** Family ip6. */
+  /** nftables of family ip6. */
   readonly nft6: Nft
-  /** Makes the links. */
+  /** Creates the links. */
   readonly cable: Cable
   readonly sysctl: Sysctl
-  /** The real UDP socket where absent. */
+  /** Absent: the real UDP socket. */
   readonly openProbeSocket?: OpenProbeSocket
-  /** The real one where absent (runtime/tcp-probe.ts). */
+  /** Absent: the real TCP probe (runtime/tcp-probe.ts). */
   readonly knock?: Knock
   /** Absent: default gateways and name servers are not known. */
   readonly machineNetwork?: () => Promise<MachineNetwork>
-  /** Absent where nobody else can serve this node's lanes. */
+  /** Absent if no other node can serve this node's lane. */
   readonly handover?: Handover
 }
 
-// What the gateway's loops have in common: how they report that a round failed.
+// How the gateway's loops report that a round failed.
 
 interface LoopParts {
   readonly clock: Clock
@@ -61,11 +64,14 @@ interface LoopParts {
 }
 
 export interface GatewayLoopDeps extends LoopDeps {
-  /** Why the last round failed; undefined when it went well. */
+  /** Why the last round failed. Undefined if it succeeded. */
   readonly failure: Failure | undefined
 }
 
-/** `loop` names it in log lines. A failure is logged once, until it is another: these loops try again every second. */
+/**
+ * `loop` is the name in log lines. These loops retry every second, so a failure is logged only when its message
+ * changes.
+ */
 export function loopDeps({ clock, logger, count = () => undefined }: LoopParts, loop: string): GatewayLoopDeps {
   const reported = reportedLoop({ clock, logger, loop, count })
   let failure: Failure | undefined

@@ -1,4 +1,6 @@
-/** All that the gateway's plans depend on, read at one moment: objects, the node's kernel, health. Plain data. */
+/**
+ * Everything that the gateway's plans depend on, read at one moment: objects, the node's kernel, health. Plain data.
+ */
 import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../../model/model.ts'
 import type { AddressPort, OpenPort } from '../../model/addresses/addresses.ts'
 import type { InterfaceAddress, NextHopFeatures } from '../../kernel/route/route.ts'
@@ -6,87 +8,97 @@ import type { MachineNetwork } from '../../runtime/runtime.ts'
 import type { LaneState } from '../cable/cable.ts'
 import type { GatewayLaneConfig } from './config.ts'
 
-/** What the probes say about one peer. */
+/** What the probes show about one peer. */
 export interface PeerHealthView {
   readonly state: ConnectionState
-  /** When it came into this state, in milliseconds of the monotonic clock. */
+  /** When the peer came into this state, in milliseconds of the monotonic clock. */
   readonly sinceMs: number
-  /** It is up, and has been silent for some probes: where there is another way, that is taken. Absent: it is not. */
+  /** The link is up but suspect, because some probes were missed: traffic uses another path if there is one. */
   readonly doubted?: boolean
-  /** It went down again and again: where there is another way, that is taken for some time. Absent: it did not. */
+  /** The link has flapped: traffic uses another path for some time if there is one. */
   readonly held?: boolean
-  /** Octets of the largest packet that gets there, as far as padded probes found. Absent: not known. */
+  /** Octets of the largest packet that reaches the peer, according to padded probes. Absent if it is not known. */
   readonly sendSize?: number
 }
 
-/** Where a far end called from, which is not where it was called. */
+/** An address from which a far end called, different from the one at which it was called. */
 export interface RoamedLink {
   readonly at: AddressPort
-  /** Since when the device has it, in milliseconds of the monotonic clock; -Infinity: since before this process. */
+  /**
+   * Since when the device has this address, in milliseconds of the monotonic clock. -Infinity: since before this
+   * process started.
+   */
   readonly sinceMs: number
 }
 
 export interface GatewayWorld {
-  /** Milliseconds of the clock that never jumps. */
+  /** The time of this reading, in milliseconds of the monotonic clock. */
   readonly monotonicMs: number
-  /** 0 to 1: EndpointChoiceInit.jitter. */
+  /** A number from 0 to 1: EndpointChoiceInit.jitter. */
   readonly callJitter: number
   readonly node: string
   readonly own: Cluster
-  /** Of the clusterset; absent: not known. */
+  /** The global range of the clusterset. Absent if it is not known. */
   readonly globalRange?: string
   /** This cluster has IPv6 pods, but the kernel of this node has no IPv6: `own` has IPv4 alone. */
   readonly ipv6LeftOut?: true
-  /** Every Cluster and Endpoint object there is; our own among them. */
+  /** Every Cluster object, including this cluster's own, and the Endpoint objects of all other clusters. */
   readonly clusters: readonly Cluster[]
   readonly endpoints: readonly Endpoint[]
   readonly nodes: readonly Node[]
   /** What the nodes report about their pods. */
   readonly routeAgents: readonly RouteAgent[]
-  /** One at most: gatewayConfig(). */
+  /** At most one lane (gatewayConfig()). */
   readonly lanes: readonly GatewayLaneConfig[]
   readonly observedAddress?: string
   /** Ports of this node that pods of other clusters may call. Absent: none. */
   readonly openPorts?: readonly OpenPort[]
   readonly rotateMs: number
   readonly addresses: readonly InterfaceAddress[]
-  /** What this kernel has of next-hop objects. Absent: nothing; then routes have next hops of their own. */
+  /** What this kernel supports of next-hop objects. Absent: nothing, so routes have next hops of their own. */
   readonly nextHopFeatures?: NextHopFeatures
-  /** Default gateways and name servers of this machine. Absent: not known. */
+  /** Default gateways and name servers of this machine. Absent if they are not known. */
   readonly machine?: Pick<MachineNetwork, 'nextHops' | 'nameServers'>
-  /** Devices of ours that exist, by remote lane number, with their links: Cable.observe(). */
+  /** Existing devices of the gateway, by remote lane number, with their links: Cable.observe(). */
   readonly laneStates: ReadonlyMap<number, LaneState>
-  /** Names of all lane devices that exist, those that are not planned among them. */
+  /** Names of all existing lane devices, including those that are not planned. */
   readonly laneDevices: readonly string[]
-  /** MTU of the route to an underlay address; absent where there is no route. */
+  /** MTU of the route to an underlay address. Without an entry if there is no route. */
   readonly pathMtu: ReadonlyMap<string, number>
-  /** From which address of this node packets to an underlay address go; absent where there is no route. */
+  /** Source address of this node for packets to an underlay address. Without an entry if there is no route. */
   readonly pathSource: ReadonlyMap<string, string>
-  /** By healthKey(). */
+  /** State of each link, by healthKey(). */
   readonly health: ReadonlyMap<string, PeerHealthView>
-  /** Clusters that other gateways of this cluster report a link to. Absent: none is known. */
+  /** Clusters to which other gateways of this cluster report a link. Absent if none is known. */
   readonly reachedByOthers?: ReadonlySet<string>
-  /** Links, by healthKey(), whose far gateway is about to go. Absent: none. */
+  /** Links, by healthKey(), whose far gateway is about to leave. Absent: none. */
   readonly draining?: ReadonlySet<string>
-  /** This node is about to go, and says so. */
+  /** This node is about to leave and has announced it. */
   readonly leaving?: boolean
-  /** All had time to learn that: its links carry only where nothing else leads to their cluster. */
+  /**
+   * All others had time to learn that this node leaves. Its links carry traffic only if nothing else reaches their
+   * cluster.
+   */
   readonly withdrawn?: boolean
-  /** Its process was started anew after it had withdrawn (Returning): it still says that it goes. */
+  /** The process was restarted after it had withdrawn its routes (Returning), and still announces that it leaves. */
   readonly returning?: true
-  /** Of reachedByOthers, those that they reach by a link whose far gateway stays. Absent: none is known. */
+  /**
+   * Those of reachedByOthers that the other gateways reach by a link whose far gateway stays. Absent if none is known.
+   */
   readonly reachedWell?: ReadonlySet<string>
-  /** By linkKey(): RoamedPeers. Absent: nothing is known. */
+  /** Where far ends called from, by linkKey() (RoamedPeers). Absent if nothing is known. */
   readonly roamed?: ReadonlyMap<string, RoamedLink>
-  /** When each far end that is to take over was called first, by linkKey(); monotonic. */
+  /** When each far end that is to take over a lane was first called, by linkKey(). Monotonic milliseconds. */
   readonly successorsSince?: ReadonlyMap<string, number>
-  /** The identity that this node has announced to take. Absent: none. */
+  /** The next identity that this node has announced. Absent: none. */
   readonly nextIdentity?: string
   /** Links, by healthKey(), that the node which takes over this node's lane has up. */
   readonly handedOver?: ReadonlySet<string>
 }
 
-/** Names the far end of a link, whichever gateway serves it: the lane of its own cluster, and the cluster. */
+/**
+ * Names the far end of a link by the lane number in its cluster and the cluster, whichever gateway serves that lane.
+ */
 export function healthKey(remoteLane: number, cluster: string): string {
   return `${remoteLane}/${cluster}`
 }

@@ -10,7 +10,7 @@ export interface GatewayMetrics {
   readonly handshakeAge: Gauge
   readonly receivedBytes: Gauge
   readonly sentBytes: Gauge
-  /** Of links that there are: TransitionCounts. */
+  /** Only for existing links: TransitionCounts. */
   readonly transitions: LabelledCounter
   readonly laneMtu: Gauge
   readonly refusals: Gauge
@@ -27,7 +27,7 @@ export interface GatewayMetrics {
 const DEVICE = ['lane', 'remote_lane'] as const
 const PEER = ['cluster', ...DEVICE] as const
 
-/** Labels of a device, and together with the cluster of a link: this node's lane number, and that of the far ends. */
+/** Labels of a device: the lane numbers of this node and of the far ends. With the cluster they name a link. */
 export function laneLabels({ ownLane, remoteLane }: { readonly ownLane: number; readonly remoteLane: number }) {
   return { lane: String(ownLane), remote_lane: String(remoteLane) }
 }

@@ -1,11 +1,11 @@
-/** What differs between the families in the plans of a node: words of nft, and how to read addresses. Pure. */
+/** What differs between the families in the plans of a node: words of nft, and parsing of addresses. Pure. */
 import type { NftFamily } from '../../kernel/nft/nft.ts'
 import { type Family, type Prefix, addressBits, classifyAddress, prefixSize } from '../../model/addresses/addresses.ts'
 
-// IPv4 addresses as plain numbers. Tens of thousands of backends are looked at when the table is made, and big
-// integers would be most of that work. Everything that is not hot uses model/addresses/ip.ts. Pure.
+// IPv4 addresses as plain numbers. Creating the table parses tens of thousands of backends, and big integers would be
+// most of that work. Other code uses model/addresses/ip.ts. Pure.
 
-/** Undefined unless the text is a dotted quad as one would print it. */
+/** Undefined unless the text is a dotted quad in canonical form. */
 export function ipv4Number(text: string): number | undefined {
   let value = 0
   let part = 0
@@ -42,7 +42,7 @@ interface Ipv4Range {
   readonly high: number
 }
 
-/** An IPv4 prefix. */
+/** The first and last address of an IPv4 prefix. */
 export function ipv4Range(prefix: Prefix): Ipv4Range {
   return { low: Number(prefix.value), high: Number(prefix.value + prefixSize(prefix)) - 1 }
 }
@@ -54,7 +54,7 @@ export function inRange(range: Ipv4Range, value: number): boolean {
 const DOT = 0x2e
 const ZERO = 0x30
 const NINE = 0x39
-/** Only networks that begin with these have addresses that are not usable; asking about all others is not needed. */
+/** First octets of the networks that contain unusable addresses. All other addresses need no further check. */
 const SPECIAL_FIRST_OCTETS: ReadonlySet<number> = new Set([
   0,
   127,
@@ -63,15 +63,16 @@ const SPECIAL_FIRST_OCTETS: ReadonlySet<number> = new Set([
   ...Array.from({ length: 16 }, (_, i) => 224 + i),
 ])
 
-// IPv6 addresses as their eight groups, for the same reason as IPv4 addresses are numbers. Everything that is not hot
-// uses model/addresses/ip.ts. Pure.
+// IPv6 addresses as their eight groups, for the same reason. Other code uses model/addresses/ip.ts. Pure.
 
 type Ipv6Groups = readonly number[]
 
-/** Undefined unless the text is that of RFC 4291 section 2.2, without a dotted quad at its end and without a zone. */
+/**
+ * Undefined unless the text has the form of RFC 4291 section 2.2, without a dotted quad at its end and without a zone.
+ */
 export function ipv6Groups(text: string): Ipv6Groups | undefined {
   const groups: number[] = []
-  /** Where `::` is, as a number of groups. */
+  /** Position of `::` as a number of groups. */
   let gap = text.startsWith('::') ? 0 : -1
   let at = gap === 0 ? 2 : 0
   while (at < text.length) {
@@ -93,7 +94,7 @@ export function ipv6Groups(text: string): Ipv6Groups | undefined {
   return [...groups.slice(0, gap), ...ZEROS.slice(0, missing), ...groups.slice(gap)]
 }
 
-/** As nft prints it: RFC 5952. */
+/** The address in the form that nft prints: RFC 5952. */
 export function formatGroups(groups: Ipv6Groups): string {
   const { from, length } = longestZeros(groups)
   let text = ''
@@ -111,15 +112,15 @@ export function formatGroups(groups: Ipv6Groups): string {
 }
 
 /**
- * Whether a pod may have this address: not loopback, link-local or multicast, and none that is a form of an IPv4
- * address (IPv4-mapped, IPv4-compatible, NAT64).
+ * Whether a pod may have this address: not loopback, link-local or multicast, and not a form of an IPv4 address
+ * (IPv4-mapped, IPv4-compatible, NAT64).
  */
 export function isUsableIpv6([first = 0, second = 0]: Ipv6Groups): boolean {
   const standsForIpv4 = first === 0x64 && second === 0xff9b
   return first !== 0 && !standsForIpv4 && first < 0xff00 && (first & 0xffc0) !== 0xfe80
 }
 
-/** Whether groups are in the network. Takes an IPv6 prefix. */
+/** Returns a function that tells whether groups are in the network. Takes an IPv6 prefix. */
 export function ipv6Network(prefix: Prefix): (groups: Ipv6Groups) => boolean {
   const shift = (i: number): bigint => BigInt(addressBits(6) - 16 * (i + 1))
   const network = Array.from({ length: GROUPS }, (_, i) => Number((prefix.value >> shift(i)) & 0xffffn))
@@ -135,16 +136,16 @@ const GROUPS = 8
 const ZEROS: Ipv6Groups = new Array<number>(GROUPS).fill(0)
 const COLON = 0x3a
 
-/** -1 where there is none. */
+/** Value of the hexadecimal digit at this position. -1 if there is none. */
 function hexDigit(text: string, at: number): number {
   const code = text.charCodeAt(at)
   if (code >= 0x30 && code <= 0x39) return code - 0x30
-  // The same letter in lower case.
+  // Converts a letter to lower case.
   const letter = code | 0x20
   return letter >= 0x61 && letter <= 0x66 ? letter - 0x61 + 10 : -1
 }
 
-/** The first of the longest runs; nowhere, unless there are two zeros in a row. */
+/** The first of the longest runs of zeros. `from` is -1 unless there are two zeros in a row. */
 function longestZeros(groups: Ipv6Groups): { readonly from: number; readonly length: number } {
   let best = { from: -1, length: 1 }
   for (let from = 0; from < groups.length;) {
@@ -158,19 +159,22 @@ function longestZeros(groups: Ipv6Groups): { readonly from: number; readonly len
 
 export interface AddressFamily {
   readonly family: Family
-  /** Of the table; also what comes before a field of the packet's header, as in `ip6 daddr`. */
+  /** Family of the table, and the first word of a match, as in `ip6 daddr`. */
   readonly nft: NftFamily
   /** Type of an address in maps and sets. */
   readonly type: 'ipv4_addr' | 'ipv6_addr'
-  /** EndpointSlice.addressType. */
+  /** EndpointSlice.addressType of this family. */
   readonly slices: 'IPv4' | 'IPv6'
-  /** How nft refuses a packet to an address that nobody has. */
+  /** How nft refuses a packet to an address that no service has. */
   readonly unreachable: string
-  /** The address as nft prints it; undefined for a text that is none of this family. */
+  /** The address in the form that nft prints. Undefined for a text that is no address of this family. */
   canonical(text: string): string | undefined
-  /** The same, and undefined for addresses that no pod may have: loopback, link-local, multicast and the like. */
+  /**
+   * Like canonical(), but also undefined for addresses that no pod may have: loopback, link-local, multicast and the
+   * like.
+   */
   podAddress(text: string): string | undefined
-  /** Whether one of these prefixes, all of this family, holds an address. */
+  /** Returns a function that tells whether one of these prefixes, all of this family, contains an address. */
   within(prefixes: readonly Prefix[]): (text: string) => boolean
 }
 
@@ -180,7 +184,7 @@ const IPV4: AddressFamily = {
   type: 'ipv4_addr',
   slices: 'IPv4',
   unreachable: 'icmp type host-unreachable',
-  // A dotted quad can be written in one way.
+  // A dotted quad has only one form.
   canonical: (text) => (ipv4Number(text) === undefined ? undefined : text),
   podAddress(text) {
     const value = ipv4Number(text)

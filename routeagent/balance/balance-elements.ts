@@ -1,13 +1,13 @@
 /**
- * Port plans as elements of nft maps, and their changes as statements. Pure.
+ * Converts port plans into elements of nft maps, and their changes into statements. Pure.
  *
- *   services  : address . protocol . port → goto pick-N or client-N
- *   pick-N    : draws one of N slots at random; client-N: by the client's address
- *   slot-K    : address . protocol . port → backend address . port
- *   no-backends: address . protocol . port of services that nobody serves: refused
+ *   services   : address . protocol . port → goto pick-N or client-N
+ *   pick-N     : draws one of N slots at random; client-N: by the client's address
+ *   slot-K     : address . protocol . port → backend address . port
+ *   no-backends: address . protocol . port of services without backends: refused
  *   none-here  : address . protocol . port of services that only other nodes may use: dropped
  *
- * Maps only: the number of chains follows from the largest service, not from the number of services.
+ * With maps, the number of chains depends on the largest service and not on the number of services.
  */
 import type { NftElement, NftMapType, NftStatement } from '../../kernel/nft/nft.ts'
 import type { Prefix } from '../../model/addresses/addresses.ts'
@@ -25,12 +25,12 @@ export function servicesType(family: AddressFamily): NftMapType {
   return { kind: 'map', key: portKeyType(family), value: 'verdict' }
 }
 
-/** Of the sets of ports that are not balanced. */
+/** Type of the sets of ports that are not balanced. */
 export function unservedType(family: AddressFamily): NftMapType {
   return { kind: 'set', key: portKeyType(family) }
 }
 
-/** What is looked up in all of these maps. */
+/** The key with which all of these maps are searched. */
 export function portLookup({ nft }: AddressFamily): string {
   return `${nft} daddr . meta l4proto . th dport`
 }
@@ -39,7 +39,7 @@ function portKeyType({ type }: AddressFamily): string {
   return `${type} . inet_proto . inet_service`
 }
 
-/** Desired elements by map name, then by key; the value of a set's element is undefined. */
+/** Planned elements by map name, then by key. The value of a set's element is undefined. */
 export type ElementMaps = ReadonlyMap<string, ReadonlyMap<string, string | undefined>>
 
 export function slotName(slot: number): string {
@@ -67,14 +67,14 @@ export function balanceElements(ports: ReadonlyMap<string, PortPlan>): ElementMa
   return maps
 }
 
-/** Element lists of one change: removals first, because a value is changed by removing and adding its element. */
+/** Element lists of one change. Removals come first, because changing a value means to remove and add its element. */
 export interface ElementChange {
   readonly map: string
   readonly remove: readonly string[]
   readonly add: readonly NftElement[]
 }
 
-/** What has to happen in each map, maps in order of their names. */
+/** The changes of each map, sorted by map name. */
 export function elementChanges(changes: readonly PortChange[]): ElementChange[] {
   const byMap = new Map<string, { remove: string[]; add: NftElement[] }>()
   for (const { key, before, after } of changes) {
@@ -97,7 +97,7 @@ export function elementChanges(changes: readonly PortChange[]): ElementChange[] 
   }
 }
 
-/** Statements of one transaction. Chains and maps that the elements need must exist: see layout(). */
+/** Statements of one transaction. The chains and maps that the elements need must exist: see layout(). */
 export function elementStatements(changes: readonly ElementChange[]): NftStatement[] {
   const removals = changes.flatMap(({ map, remove }): NftStatement[] =>
     remove.length === 0
@@ -110,7 +110,7 @@ export function elementStatements(changes: readonly ElementChange[]): NftStateme
   return [...removals, ...additions]
 }
 
-/** Which slot maps and pick chains exist already. */
+/** The slot maps and pick chains that exist. */
 export interface TableLayout {
   readonly slots: number
   readonly picks: ReadonlySet<string>
@@ -118,7 +118,7 @@ export interface TableLayout {
 
 export const NO_LAYOUT: TableLayout = { slots: 0, picks: new Set() }
 
-/** The chains and maps that these plans need beyond what is there. What is no longer needed stays: it is small. */
+/** The chains and maps that these plans need and that do not exist. Unused ones stay, because they are small. */
 export function layout(
   plans: Iterable<PortPlan>,
   existing: TableLayout,
@@ -153,10 +153,10 @@ function slotStatements(slot: number, family: AddressFamily): NftStatement[] {
 
 function pickStatements(name: string, plan: PortPlan, { nft }: AddressFamily): NftStatement[] {
   const count = plan.slots.length
-  // The seed only has to be the same on all nodes, so that a client finds its pod again from another node.
+  // The seed must be the same on all nodes, so that a client reaches the same pod from another node.
   const draw = plan.pick === 'client' ? `jhash ${nft} saddr mod ${count} seed 0x5ea1a9e` : `numgen random mod ${count}`
   const validation = Array.from({ length: count }, (_, slot) => `${slot} : goto ${slotName(slot)}`).join(', ')
-  // numgen and jhash modulo 1 are refused by the kernel, and there is nothing to draw.
+  // The kernel refuses numgen and jhash modulo 1, and with one slot there is nothing to draw.
   const rule = count === 1 ? `goto ${slotName(0)}` : `${draw} vmap { ${validation} }`
   return [
     { verb: 'add-chain', table: TABLE, chain: name },
@@ -174,9 +174,9 @@ function portElements(plan: PortPlan): { readonly map: string; readonly value: s
   ]
 }
 
-// Backends that run on this node. One of them may call its own service and be balanced to itself; it would drop a
-// packet that claims to come from its own address, so such a connection gets the node's address as source. nft
-// cannot compare source with destination, so each local backend is an element `address . address`. Pure.
+// Backends that run on this node. A backend may call its own service and be balanced to itself. It would drop a packet
+// with its own address as source, so such a connection gets the node's address as source. nft cannot compare source and
+// destination, so each local backend is an element `address . address`. Pure.
 
 export const SET_HAIRPIN = 'hairpin'
 
@@ -184,7 +184,7 @@ export function hairpinType({ type }: AddressFamily): NftMapType {
   return { kind: 'set', key: `${type} . ${type}` }
 }
 
-/** Counts how many service ports use each local backend: its element goes with the last of them. */
+/** Counts how many service ports use each local backend. Its element is removed with the last one. */
 export class LocalBackends {
   readonly #isLocal: (address: string) => boolean
   readonly #uses = new Map<string, number>()
@@ -193,7 +193,7 @@ export class LocalBackends {
     this.#isLocal = family.within(nodePodCidrs)
   }
 
-  /** Counts the changes in; gives what they mean for the set. */
+  /** Counts the changes, and returns how the set changes. */
   apply(changes: readonly PortChange[]): ElementChange {
     const touched = new Map<string, boolean>()
     for (const { before, after } of changes) {
@@ -210,7 +210,7 @@ export class LocalBackends {
     return { map: SET_HAIRPIN, remove, add }
   }
 
-  /** Desired elements, as balanceElements() gives them for the other maps. */
+  /** Planned elements, like those of balanceElements() for the other maps. */
   elements(): ReadonlyMap<string, undefined> {
     return new Map([...this.#uses.keys()].sort().map((address) => [elementKey(address), undefined]))
   }

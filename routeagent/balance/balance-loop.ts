@@ -1,7 +1,7 @@
 /**
- * Drives table sealane_node of one family. The first run replaces the table at one stroke; later ones send only the
- * elements of the services that changed; a look at the kernel every RESYNC_MS repairs what others did to it. While the
- * cluster has no pods of the family there is no table.
+ * Drives table sealane_node of one family. The first run replaces the table in one transaction. Later runs send only
+ * the elements of the services that changed. A check of the kernel every RESYNC_MS repairs changes by other programs.
+ * While the cluster has no pods of the family, there is no table.
  */
 import type { Nft } from '../../kernel/nft/nft.ts'
 import { type OpenPort, plannedFamilies } from '../../model/addresses/addresses.ts'
@@ -37,7 +37,7 @@ export interface BalanceLoopDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: RouteAgentMetrics
-  /** Called when the table has come or gone, or cannot be had for another reason than before. */
+  /** Called when the table was created or removed, or cannot be created for another reason than before. */
   readonly onGuarding?: () => void
 }
 
@@ -51,13 +51,13 @@ export class BalanceLoop {
   #planner: BalancePlanner | undefined
   #world: NodeNftWorld | undefined
   #lastCheckMs = 0
-  /** Somebody else has been at the table, or may have. */
+  /** Another program has changed the table, or may have. */
   #suspected = false
   #worldChanged = true
-  /** No pods of the family, and no table. */
+  /** There are no pods of the family, and no table. */
   #resting = false
   notReady: string | undefined = 'nothing applied yet'
-  /** What the kernel refused in the last run; undefined when nothing. */
+  /** What the kernel refused in the last run. Undefined if nothing. */
   failure: string | undefined
 
   constructor(deps: BalanceLoopDeps, init: Pick<RouteAgentConfig, 'node' | 'openPorts'>) {
@@ -83,7 +83,7 @@ export class BalanceLoop {
     return this.#table.world !== undefined
   }
 
-  /** Follows the caches: each change is a poke. Gives the function that ends it. */
+  /** Watches the caches: each change pokes the loop. Returns the function that ends this. */
   follow(): () => void {
     const { caches } = this.#deps
     const poked = (act: () => void): void => {
@@ -114,7 +114,7 @@ export class BalanceLoop {
     return () => stops.forEach((stop) => stop())
   }
 
-  /** Where the kernel sends no notification of changes by others, the look every RESYNC_MS finds them. */
+  /** If the kernel sends no notifications about changes by other programs, the check every RESYNC_MS finds them. */
   followTable(): () => void {
     const { nft, logger } = this.#deps
     try {
@@ -131,13 +131,13 @@ export class BalanceLoop {
     }
   }
 
-  /** A device or an address of this machine changed. */
+  /** A device or an address of this machine has changed. */
   factsChanged(): void {
     this.#worldChanged = true
     this.poke()
   }
 
-  /** Somebody else has been at the table, or may have: the next run looks. */
+  /** Another program has changed the table, or may have: the next run checks it. */
   suspect(): void {
     this.#suspected = true
   }
@@ -152,10 +152,10 @@ export class BalanceLoop {
     }
   }
 
-  /** One run. Throws KernelError; the next run then starts from nothing known. */
+  /** One run. Throws KernelError; the next run then assumes nothing about the table. */
   async reconcile(signal: AbortSignal): Promise<void> {
     const started = this.#deps.clock.monotonic()
-    // A little early counts: the loop's own half minute begins before this one's.
+    // The loop's own interval begins before this one's, so a run that is slightly early checks too.
     const checking = started - this.#lastCheckMs >= 0.9 * RESYNC_MS
     if (this.#worldChanged || checking || (this.#planner === undefined && !this.#resting)) {
       if (!(await this.#readWorld(checking, signal))) return
@@ -164,7 +164,7 @@ export class BalanceLoop {
     const world = this.#world
     if (planner === undefined || world === undefined) {
       if (!this.#resting) await this.#rest(signal)
-      // Also when it rested before: the world may have been away in between.
+      // This also applies after earlier rests, because the world may have been unreadable meanwhile.
       this.notReady = undefined
       if (checking) this.#lastCheckMs = started
       return
@@ -206,22 +206,22 @@ export class BalanceLoop {
       this.#planner = isPlanned ? this.#updatePlanner(world, checking) : undefined
       this.#world = isPlanned ? this.#nftWorld(world) : undefined
     } catch (error) {
-      // Else the next run would go on with the old world, or with none, until the next look at everything.
+      // Otherwise the next run would use the old world, or none, until the next full check.
       this.#worldChanged = true
       throw error
     }
     return true
   }
 
-  // After a restart nothing is known of the table that is there. Without the own Node its successor would let nobody use
-  // an overlay that carries.
+  // After a restart the content of an existing table is not known. A new table without this node's Node would stop all
+  // traffic of a working overlay.
   async #wouldCloseOverlay(world: NodeRouteWorld, signal: AbortSignal): Promise<boolean> {
     if (this.#family.family !== 4 || this.isGuarding() || overlayContext(world) !== undefined) return false
     if (!world.facts.links.some(({ name }) => name === VXLAN_DEVICE)) return false
     return (await this.#deps.nft.tables(NFT_TABLE_NODE, signal)).includes(NFT_TABLE_NODE)
   }
 
-  // While this node's own Node cannot be read, the overlay and its guard stay as they are: the Node may be there all
+  // While this node's Node is not usable, the overlay and its guard stay as they are, because the Node may exist all
   // the same.
   #nftWorld(world: NodeRouteWorld): NodeNftWorld {
     const now = nodeNftWorld(world, this.#family.family, this.#openPorts)
@@ -230,7 +230,7 @@ export class BalanceLoop {
     return { ...now, overlay: before.overlay, overlayNodes: before.overlayNodes }
   }
 
-  // Events keep the planner up to date; reading the whole lists now and then makes up for one that was missed.
+  // Events keep the planner up to date. Reading the whole lists at intervals makes up for a missed event.
   #updatePlanner(world: NodeRouteWorld, checking: boolean): BalancePlanner {
     const context = serviceContext(world, this.#family.family)
     const known = this.#planner
@@ -250,7 +250,7 @@ export class BalanceLoop {
     this.#deps.metrics.servicePorts.set(this.#family.family, counts)
   }
 
-  /** The pods of the family went, or there never were any: a table may be there from another time. */
+  /** The pods of the family are gone, or there never were any. An earlier run may have left a table. */
   async #rest(signal: AbortSignal): Promise<void> {
     await this.#table.remove(signal)
     this.#deps.metrics.servicePorts.set(this.#family.family, { served: 0, refused: 0, dropped: 0 })

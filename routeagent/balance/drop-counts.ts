@@ -1,4 +1,4 @@
-/** Why the node's table drops a packet, and the named counter of each reason. */
+/** The reasons for which the node's table drops a packet, with the named counter of each. */
 import { DroppedPackets } from '../../kernel/nft/nft.ts'
 import { NFT_TABLE_NODE } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
@@ -17,7 +17,7 @@ export function nodeDropCounter(reason: NodeDropReason): string {
   return `dropped-${reason}`
 }
 
-/** What table sealane_node has dropped, as the metric has it. */
+/** The metric of the packets that table sealane_node has dropped. */
 export function nodeDropCounts({
   packetsDropped,
 }: Pick<RouteAgentMetrics, 'packetsDropped'>): DroppedPackets<NodeDropReason> {

@@ -1,6 +1,4 @@
-/**
- * Table sealane_node of one family, as far as we know what the kernel has of it: replaced, changed, looked at, removed.
- */
+/** Table sealane_node of one family and its known state in the kernel: replaces, changes, checks and removes it. */
 import { Drift, type DriftReason, isNotFound } from '../../kernel/kernel.ts'
 import { type Nft, type NftElement, type NftStatement, formatNft, parseElements } from '../../kernel/nft/nft.ts'
 import { NFT_TABLE_NODE } from '../../model/model.ts'
@@ -20,7 +18,7 @@ import { nodeDropCounts } from './drop-counts.ts'
 import type { BalancePlanner, PortChange } from './plan-balancing.ts'
 import { type NodeNftWorld, desiredElements, nodeChange, planNodeNft, planTable } from './plan-node-table.ts'
 
-// Compares what nft lists with what was sent: finds what others changed in our table. Pure.
+// Compares what nft lists with what was sent, to find changes by other programs. Pure.
 
 /** Names of the maps and sets, and how many rules each chain has. */
 interface TableShape {
@@ -28,7 +26,7 @@ interface TableShape {
   readonly rules: ReadonlyMap<string, number>
 }
 
-/** The shape that these statements leave, sent to an empty table. */
+/** The shape that results from these statements, in an empty table or on top of `before`. */
 function shapeOf(statements: readonly NftStatement[], before?: TableShape): TableShape {
   const maps = new Set(before?.maps)
   const rules = new Map(before?.rules)
@@ -42,15 +40,13 @@ function shapeOf(statements: readonly NftStatement[], before?: TableShape): Tabl
 
 interface TableListing {
   readonly shape: TableShape
-  /** By name of the chain: its hook and rules as nft writes them, counters at zero. */
+  /** The hook and rules of each chain by name, in the form that nft prints, with counters at zero. */
   readonly texts: ReadonlyMap<string, string>
-  /** By name of the map or set. */
+  /** Elements of each map or set, by name. */
   readonly elements: ReadonlyMap<string, readonly NftElement[]>
 }
 
-/**
- * Reads the text of `nft list table`: one listing has everything, where one for each map would take that often as long.
- */
+/** Parses the text of `nft list table`. One listing contains everything, which is faster than one for each map. */
 function parseListing(listing: string): TableListing {
   const maps = new Set<string>()
   const rules = new Map<string, number>()
@@ -96,17 +92,17 @@ function sameShape(a: TableShape, b: TableShape): boolean {
 }
 
 /**
- * Whether the chains that were seen before still read the same. nft writes rules in its own way, so only its own
- * listings compare.
+ * Whether the chains that were listed before have the same text. nft prints rules in its own form, so only its listings
+ * can be compared.
  */
 function sameTexts(before: ReadonlyMap<string, string>, now: ReadonlyMap<string, string>): boolean {
   return [...before].every(([chain, text]) => now.get(chain) === text)
 }
 
-/** So many are named. */
+/** Most differences that are named. */
 const MAX_DIFFERENCES = 8
 
-/** What others did to a table, in words: chains and maps that are missing, that read differently, that are new. */
+/** What other programs changed in a table, as text: chains and maps that are missing, changed or new. */
 function differences(
   had: { readonly shape: TableShape; readonly texts: ReadonlyMap<string, string> },
   found: TableListing | undefined,
@@ -133,7 +129,7 @@ function differences(
   return { reason: 'Foreign', items: foreign.slice(0, MAX_DIFFERENCES) }
 }
 
-/** What has to be done to one map; undefined when it is as desired. */
+/** The changes that one map needs. Undefined if it is as planned. */
 function elementRepair(
   map: string,
   desired: ReadonlyMap<string, string | undefined>,
@@ -160,23 +156,23 @@ export interface NodeTableDeps {
   readonly metrics: RouteAgentMetrics
 }
 
-/** What the kernel has, as far as we know. */
+/** The known state of the kernel. */
 interface Applied {
   world: NodeNftWorld
-  /** What the fixed part follows from: when it changes, the table is made anew. */
+  /** What the fixed part depends on. If it changes, the table is replaced. */
   readonly context: string
   readonly localBackends: LocalBackends
   layout: TableLayout
   shape: TableShape
-  /** Chains as nft listed them at the last look; none before the first. */
+  /** Chains as nft listed them at the last check. Empty before the first. */
   texts: ReadonlyMap<string, string>
 }
 
-/** What the table is to be. */
+/** The planned table. */
 export interface WantedTable {
   readonly world: NodeNftWorld
   readonly planner: BalancePlanner
-  /** Those of the planner since the last call. */
+  /** Changes of the planner since the last call. */
   readonly changes: readonly PortChange[]
 }
 
@@ -185,7 +181,7 @@ export class NodeTable {
   readonly #family: AddressFamily
   readonly #dropped: ReturnType<typeof nodeDropCounts>
   readonly #drift: Drift
-  /** Undefined: not known what the kernel has, so the next call replaces the table. */
+  /** Undefined if the state of the kernel is not known, so that the next call replaces the table. */
   #applied: Applied | undefined
 
   constructor(deps: NodeTableDeps) {
@@ -195,12 +191,14 @@ export class NodeTable {
     this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
   }
 
-  /** What the table that is there was made from; undefined: there is none, as far as is known. */
+  /** The world from which the existing table was made. Undefined if there is no table, as far as is known. */
   get world(): NodeNftWorld | undefined {
     return this.#applied?.world
   }
 
-  /** Sends what differs. `looks`: at the kernel too. Throws KernelError; then nothing is known of the table. */
+  /**
+   * Sends what differs. `looks`: also checks the kernel. Throws KernelError; the state of the table is then unknown.
+   */
   async bring({ world, planner, changes }: WantedTable, looks: boolean, signal: AbortSignal): Promise<void> {
     const applied = this.#applied
     try {
@@ -257,9 +255,7 @@ export class NodeTable {
     if (chains.statements.length > 0) applied.shape = shapeOf(chains.statements, applied.shape)
   }
 
-  /**
-   * Chains or maps that are not as they were sent: throws, so that the table is replaced. Elements: sets them right.
-   */
+  /** Replaces the table if its chains or maps are not as they were sent, and otherwise corrects its elements. */
   async #repairDrift(applied: Applied, planner: BalancePlanner, signal: AbortSignal): Promise<void> {
     const listing = await this.#deps.nft.listTable(NFT_TABLE_NODE, signal)
     const found = listing === undefined ? undefined : parseListing(listing)
@@ -289,13 +285,13 @@ export class NodeTable {
     this.#deps.metrics.transactions.inc({ kind })
   }
 
-  // Which backends are local follows from the node's pod networks, also where no rule names them.
+  // The pod networks of the node decide which backends are local, even if no rule names these networks.
   #contextOf(world: NodeNftWorld): string {
     return `${world.localCidrs.join(' ')}\n${formatNft(planNodeNft(world), this.#family.nft)}`
   }
 }
 
-/** Fine where there is none: nothing is sent then. Throws KernelError. */
+/** Does nothing if there is no table. Throws KernelError. */
 export async function removeNodeTable(nft: Nft, signal: AbortSignal): Promise<void> {
   if (!(await nft.tables(NFT_TABLE_NODE, signal)).includes(NFT_TABLE_NODE)) return
   try {

@@ -1,6 +1,6 @@
 /**
- * Every imported service port of this node of one family, kept up to date piece by piece. Holds what it was given and
- * nothing else: no clock, no kernel. A change of one service costs the work of one service.
+ * Every imported service port of this node for one family, updated incrementally. It depends only on the objects that
+ * it is given, not on clock or kernel. A change of one service causes work only for that service.
  */
 import {
   type EndpointSlice,
@@ -12,9 +12,9 @@ import {
 import { addressFamily } from './address-family.ts'
 import { type PortPlan, type ServiceContext, planService } from './plan-service.ts'
 
-/** One port of one service that is not what it was. */
+/** One port of one service whose plan has changed. */
 export interface PortChange {
-  /** `245.0.0.7 . tcp . 80` */
+  /** Key of the port, such as `245.0.0.7 . tcp . 80`. */
   readonly key: string
   readonly before: PortPlan | undefined
   readonly after: PortPlan | undefined
@@ -24,10 +24,10 @@ export class BalancePlanner {
   #context: ServiceContext
   readonly #imports = new Map<ServiceKey, ServiceImport>()
   readonly #slices = new Map<ServiceKey, Map<string, EndpointSlice>>()
-  /** Which service a slice was last seen with: its label may change. */
+  /** The service with which a slice was last seen, because its label may change. */
   readonly #serviceOfSlice = new Map<string, ServiceKey>()
   readonly #plans = new Map<ServiceKey, ReadonlyMap<string, PortPlan>>()
-  /** Services that want the same port key: the first by name has it. */
+  /** Services that want the same port key. The first by name gets it. */
   readonly #claims = new Map<string, ServiceKey[]>()
   readonly #ports = new Map<string, PortPlan>()
   readonly #dirty = new Set<ServiceKey>()
@@ -36,7 +36,7 @@ export class BalancePlanner {
     this.#context = context
   }
 
-  /** Re-plans every service when the context is another one. */
+  /** Plans every service again if the context is different. */
   setContext(context: ServiceContext): void {
     if (sameContext(this.#context, context)) return
     this.#context = context
@@ -55,7 +55,7 @@ export class BalancePlanner {
     if (this.#imports.delete(key)) this.#dirty.add(key)
   }
 
-  /** Slices without the service label, or of the other family, are none of ours. */
+  /** Ignores slices without the service label or of the other family. */
   setSlice(slice: EndpointSlice): void {
     const namespace = slice.metadata.namespace ?? ''
     const id = `${namespace}/${slice.metadata.name}`
@@ -84,7 +84,7 @@ export class BalancePlanner {
     this.#dirty.add(key)
   }
 
-  /** Takes the two lists as the whole truth: what is not in them goes. Costs little where nothing differs. */
+  /** Replaces all imports and slices by these lists. Cheap if nothing differs. */
   replaceAll(imports: readonly ServiceImport[], slices: readonly EndpointSlice[]): void {
     const importKeys = new Set(imports.map((s) => serviceKey(s.metadata.namespace ?? '', s.metadata.name)))
     for (const [key, service] of this.#imports) {
@@ -99,7 +99,7 @@ export class BalancePlanner {
     for (const slice of slices) this.setSlice(slice)
   }
 
-  /** Plans what was touched since the last call; gives the ports that came out different, in order of their keys. */
+  /** Plans what was touched since the last call. Returns the ports whose plan changed, sorted by key. */
   takeChanges(): PortChange[] {
     const touched = new Set<string>()
     for (const key of this.#dirty) this.#replan(key, touched)

@@ -1,4 +1,4 @@
-/** The whole table sealane_node of one family as one transaction, and what it has to look like afterwards. Pure. */
+/** Plans the whole table sealane_node of one family as one transaction, and its expected content. Pure. */
 import type { NftBaseChain, NftElement, NftStatement } from '../../kernel/nft/nft.ts'
 import {
   type Family,
@@ -45,8 +45,8 @@ import {
 } from './plan-overlay-guard.ts'
 import type { PortPlan, ServiceContext } from './plan-service.ts'
 
-// The fixed part of table sealane_node of one family: base chains and their rules. Pure. The maps that they look into
-// are filled by balance-elements.ts; a packet's way through them is drawn in README.md.
+// The fixed part of table sealane_node of one family: base chains and their rules. Pure. balance-elements.ts fills the
+// maps that the rules use. README.md shows the path of a packet through them.
 
 const TABLE = NFT_TABLE_NODE
 const SET_REMOTE = 'remote'
@@ -58,27 +58,29 @@ export interface NodeNftWorld {
   readonly podCidrs: readonly string[]
   /** Pod networks of this node. */
   readonly nodePodCidrs: readonly string[]
-  /** Where backends may be that run on this node: these networks; all pods where they have no network of their own. */
+  /**
+   * Where backends on this node may be: its pod networks, or all pod networks if its pods have addresses outside them.
+   */
   readonly localCidrs: readonly string[]
   /** Prefixes that lead to the other clusters. */
   readonly remote: readonly string[]
   readonly clustersetIpRange: string
-  /** Pods of this node share a bridge that netfilter does not see: node-world.ts. */
+  /** Pods of this node share a bridge that netfilter does not see (routeagent/world/node-world.ts). */
   readonly bridgeHidesAnswers: boolean
-  /** Who may use the overlay; undefined: nobody. */
+  /** The nodes that may use the overlay. Undefined if none may. */
   readonly overlay: OverlayContext | undefined
-  /** InternalIPs of the other nodes, of IPv4. Elements, which may change without the table being made anew. */
+  /** IPv4 InternalIPs of the other nodes. They are set elements, which can change without replacing the table. */
   readonly overlayNodes: readonly string[]
   /**
-   * This node is a gateway, and these are the MACs of the others on the overlay: what comes from one of them has been
-   * handed on. Undefined: it is none.
+   * If this node is a gateway: the MACs of the other gateway nodes on the overlay. Packets from these MACs have been
+   * forwarded already. Undefined if this node is no gateway.
    */
   readonly otherGateways: readonly string[] | undefined
   /** Ports of this node that other clusters may call. */
   readonly openPorts: readonly OpenPort[]
 }
 
-/** The part of the routes' world that matters here. */
+/** The part of the routes' world that the table needs. */
 export function nodeNftWorld(world: NodeRouteWorld, family: Family, openPorts: readonly OpenPort[] = []): NodeNftWorld {
   const podCidrs = podPrefixes(ownCluster(world), family)
   const { networks, scattered } = rangesOfNode(world, family)
@@ -87,7 +89,7 @@ export function nodeNftWorld(world: NodeRouteWorld, family: Family, openPorts: r
     family,
     podCidrs: rangeTexts(podCidrs),
     nodePodCidrs: rangeTexts(networks),
-    // An element too many matches nothing; a table that is made anew with each pod would cost.
+    // An unneeded element matches nothing, while replacing the table for each pod would be expensive.
     localCidrs: rangeTexts(scattered ? podCidrs : networks),
     remote: withoutContained(remote).map(formatPrefix),
     clustersetIpRange: formatPrefix(clustersetRange(world, family)),
@@ -99,7 +101,7 @@ export function nodeNftWorld(world: NodeRouteWorld, family: Family, openPorts: r
   }
 }
 
-/** Everything but the elements of the service maps: to be sent after `add table` into an empty table. */
+/** Everything except the elements of the service maps, to be sent after `add table` into an empty table. */
 export function planNodeNft(world: NodeNftWorld): NftStatement[] {
   const family = addressFamily(world.family)
   return [
@@ -139,22 +141,22 @@ interface ChainRow {
   readonly base?: NftBaseChain
 }
 
-// The overlay's own packets, which are IPv4 whatever is in them, need no connection tracking; that has it where it
-// matters.
+// The overlay's own packets are IPv4 and need no connection tracking. Their content is tracked where that is needed.
 const UNTRACKED: readonly ChainRow[] = [
   { chain: 'untracked-in', base: { type: 'filter', hook: 'prerouting', priority: -300 } },
   { chain: 'untracked-out', base: { type: 'filter', hook: 'output', priority: -300 } },
 ]
 
 const CHAINS: readonly ChainRow[] = [
-  // One before the usual priorities: a connection to a clusterset IP is ours before kube-proxy or a CNI looks at it.
+  // One before the usual priorities, so that a connection to a clusterset IP is balanced before kube-proxy or a CNI
+  // handles it.
   { chain: 'balance-forwarded', base: { type: 'nat', hook: 'prerouting', priority: -101 } },
   { chain: 'balance-local', base: { type: 'nat', hook: 'output', priority: -101 } },
-  // Before whatever masquerades: iptables and most CNIs at 100, kindnet at 90.
+  // Before other programs masquerade: iptables and most CNIs use 100, kindnet 90.
   { chain: 'keep-source', base: { type: 'nat', hook: 'postrouting', priority: 50 } },
   { chain: 'forward-guard', base: { type: 'filter', hook: 'forward', priority: -1 } },
   { chain: 'local-guard', base: { type: 'filter', hook: 'output', priority: 0 } },
-  // Postrouting sees forwarded and local packets alike, after a local one was routed anew.
+  // Postrouting sees forwarded and local packets, and local packets after they were routed again.
   { chain: 'clamp-mss', base: { type: 'filter', hook: 'postrouting', priority: -150 } },
 ]
 
@@ -183,7 +185,7 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
       comment: 'a pod that was balanced to itself',
     },
     ...sameNodeRows(world, ip),
-    // A connection is translated once: this claims it, so that a masquerade rule of the CNI, later, does not.
+    // A connection is translated only once, so this rule keeps a later masquerade rule of the CNI from applying.
     ...world.podCidrs.map((own) => ({
       chain: 'keep-source',
       rule: `${ip} saddr ${own} ${ip} daddr @${SET_REMOTE} snat to ${ip} saddr`,
@@ -191,7 +193,8 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
     })),
     ...loopRows(world, ip),
     { chain: 'forward-guard', rule: `iifname "${VXLAN_DEVICE}" goto from-overlay` },
-    // What still has a clusterset IP here was not balanced. It must not leave by the route that exists for lookups.
+    // A packet that still has a clusterset IP here was not balanced. It must not leave by the route that exists for
+    // lookups.
     { chain: 'forward-guard', rule: `${ip} daddr ${range} goto refuse` },
     { chain: 'local-guard', rule: `${ip} daddr ${range} goto refuse` },
     { chain: 'refuse', rule: `${port} @${SET_NONE_HERE} drop`, comment: 'backends, but none that this node may use' },
@@ -211,9 +214,10 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
 }
 
 /**
- * A gateway without a link of its own hands on what comes from a node that is none. Two gateways that each believe the
- * other has a way would play ball with a packet, so what another gateway has handed on goes no further. What it hands on
- * for a pod of this cluster goes straight to the pod's node (table 7316), and comes from nobody else.
+ * A gateway without a link to the destination forwards packets from nodes that are no gateways. Two gateways that each
+ * expect the other to have a link would forward a packet in a loop, so packets from another gateway are not forwarded
+ * again. A gateway forwards packets for a pod of this cluster directly to the pod's node (table 7316), and such packets
+ * come only from gateways.
  */
 function loopRows({ otherGateways }: NodeNftWorld, ip: string): RuleRow[] {
   const between = `iifname "${VXLAN_DEVICE}" oifname "${VXLAN_DEVICE}"`
@@ -237,7 +241,7 @@ function overlayRows({ overlay }: NodeNftWorld): RuleRow[] {
   ]
 }
 
-// Without this, an answer between two pods on one bridge would reach the caller with the pod's own address.
+// Without these rules, an answer between two pods on one bridge would reach the caller with the pod's own address.
 function sameNodeRows(world: NodeNftWorld, ip: string): RuleRow[] {
   if (!world.bridgeHidesAnswers) return []
   return world.nodePodCidrs.map((own) => ({
@@ -253,7 +257,7 @@ export interface TablePlan {
   readonly localBackends: LocalBackends
 }
 
-/** Makes the table from nothing, or in place of an older one, at one stroke: no packet sees half of it. */
+/** Creates or replaces the table in one transaction, so that no packet sees an incomplete table. */
 export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPlan>): TablePlan {
   const family = addressFamily(world.family)
   const localBackends = new LocalBackends(
@@ -268,7 +272,7 @@ export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPl
     add: [...elements].map(([key, value]) => (value === undefined ? { key } : { key, value })),
   }))
   const statements: NftStatement[] = [
-    // "add" first, so that "delete" finds a table whether or not there was one.
+    // "add" comes first, so that "delete" finds a table in any case.
     { verb: 'add-table', table: NFT_TABLE_NODE },
     { verb: 'delete-table', table: NFT_TABLE_NODE },
     { verb: 'add-table', table: NFT_TABLE_NODE },
@@ -279,7 +283,7 @@ export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPl
   return { statements, layout: chains.result, localBackends }
 }
 
-/** Every map and set of the table with the elements it must have. */
+/** Every map and set of the table with its planned elements. */
 export function desiredElements(
   world: NodeNftWorld,
   ports: ReadonlyMap<string, PortPlan>,
@@ -289,7 +293,7 @@ export function desiredElements(
   return new Map([...serviceElements(ports, localBackends), ...nodeElements(world), [SET_REMOTE, remote]])
 }
 
-/** What has to change in the set of nodes when the world changes and the fixed part of the table does not. */
+/** How the set of nodes changes if the world changes and the fixed part of the table does not. */
 export function nodeChange(before: NodeNftWorld, after: NodeNftWorld): ElementChange[] {
   const [had, wanted] = [new Set(before.overlayNodes), new Set(after.overlayNodes)]
   const remove = before.overlayNodes.filter((address) => !wanted.has(address))

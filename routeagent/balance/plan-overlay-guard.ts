@@ -1,12 +1,13 @@
 /**
- * Who may use the overlay of this node, and what may come out of it: chains of table sealane_node. Pure.
+ * Decides which nodes may use the overlay of this node, and which packets may come out of it: chains of table
+ * sealane_node. Pure.
  *
  *   UDP 4810 ─► overlay (input): from a node of this cluster, to our InternalIP, by the underlay? ─► sealane-vx unpacks
  *   sealane-vx ─► from-overlay (forward): other cluster to own pod, or own pod to other cluster?
  *              └► host-from-overlay (input): echo, answers, named ports
  *
- * The kernel would unpack what comes to the port at any of its addresses, from anybody: a VXLAN device has no list of
- * who may send. docs/decisions/0036-the-kernels-second-line.md
+ * Without it, the kernel would unpack packets to the port from any sender at any of its addresses, because a VXLAN
+ * device has no list of senders. docs/decisions/0036-the-kernels-second-line.md
  */
 import {
   LED_ELSEWHERE,
@@ -31,15 +32,15 @@ import { type KernelFacts, type NodeRouteWorld, deviceOf, overlayMac, overlayNod
 
 export const SET_OVERLAY_NODES = 'overlay-nodes'
 
-/** The overlay is IPv4 whatever is in it. */
+/** The overlay's own packets are always IPv4. */
 export interface OverlayContext {
   /** This node's InternalIP. */
   readonly local: string
-  /** By which packets of the other nodes come in. */
+  /** Devices on which packets of the other nodes arrive. */
   readonly devices: readonly string[]
 }
 
-/** Undefined where this node has no InternalIP that one of its devices carries: then nobody may use the port. */
+/** Undefined if none of this node's devices has its InternalIP. Then no node may use the port. */
 export function overlayContext(world: Pick<NodeRouteWorld, 'nodes' | 'node' | 'facts'>): OverlayContext | undefined {
   const { nodes } = overlayNodes(world.nodes)
   const self = nodes.get(world.node)
@@ -56,7 +57,7 @@ export function otherNodes({ nodes, node }: Pick<NodeRouteWorld, 'nodes' | 'node
   return others.map(({ address }) => formatAddress(address)).sort()
 }
 
-/** NodeNftWorld.otherGateways: by which nodes have an Endpoint of this cluster. Sorted. */
+/** NodeNftWorld.otherGateways, from the nodes that have an Endpoint of this cluster. Sorted. */
 export function otherGatewayMacs({ nodes, node, endpoints, self }: NodeRouteWorld): string[] | undefined {
   const gateways = new Set(endpoints.filter(({ spec }) => spec.cluster === self).map(({ spec }) => spec.node))
   if (!gateways.has(node)) return undefined
@@ -65,7 +66,8 @@ export function otherGatewayMacs({ nodes, node, endpoints, self }: NodeRouteWorl
 }
 
 /**
- * By which device the main table sends to that address: answers come in there, also where another has the InternalIP.
+ * The device by which the main table routes to that address. Answers arrive on it, even if another device has the
+ * InternalIP.
  */
 function leadingDevice({ mainRoutes }: KernelFacts, text: string): string | undefined {
   const address = parseAddress(text)
@@ -82,7 +84,7 @@ function leadingDevice({ mainRoutes }: KernelFacts, text: string): string | unde
 export interface OverlayGuardInit {
   readonly family: Family
   readonly context: OverlayContext | undefined
-  /** Of this cluster, of the family. */
+  /** Pod networks of this cluster, of the family. */
   readonly podCidrs: readonly string[]
   /** Name of the set of prefixes of other clusters. */
   readonly remote: string
@@ -91,7 +93,7 @@ export interface OverlayGuardInit {
 
 const INPUT: NftBaseChain = { type: 'filter', hook: 'input', priority: -1 }
 
-/** Chains and rules; the set of nodes, for IPv4 alone, must be there. */
+/** Chains and rules. For IPv4, the set of nodes must exist. */
 export function planOverlayGuard(init: OverlayGuardInit): NftStatement[] {
   const { family, podCidrs, remote, openPorts } = init
   const ip = family === 4 ? 'ip' : 'ip6'
@@ -121,7 +123,7 @@ export function planOverlayGuard(init: OverlayGuardInit): NftStatement[] {
   ]
 }
 
-/** Between InternalIPs: probes of other nodes, their answers, and knocks at a port where nobody listens. */
+/** Rules between InternalIPs: probes of other nodes, their answers, and TCP probes of a port without a listener. */
 function probeRules(context: OverlayContext | undefined): string[] {
   if (context === undefined) return []
   const port = OVERLAY_PROBE_PORT
@@ -130,7 +132,7 @@ function probeRules(context: OverlayContext | undefined): string[] {
   )
 }
 
-/** What the overlay itself sends and gets, as a match for each hook; undefined where nobody may. */
+/** Matches for what the overlay itself receives and sends, one for each hook. Without a context, `in` equals `out`. */
 export function overlayMatches(context: OverlayContext | undefined): { readonly in: string; readonly out: string } {
   const out = `ip daddr @${SET_OVERLAY_NODES} udp dport ${VXLAN_PORT}`
   if (context === undefined) return { in: out, out }
@@ -142,8 +144,8 @@ export function overlayMatches(context: OverlayContext | undefined): { readonly 
 }
 
 /**
- * A pod's packet to the port of another node would come in there as one of this node, once it is masqueraded. What the
- * overlay sends is made here and never forwarded.
+ * A pod's packet to the port of another node would arrive there as a packet of this node after it is masqueraded. The
+ * overlay's own packets are created on this node and never forwarded.
  */
 export function forwardedToOverlay(): string {
   return `ip daddr @${SET_OVERLAY_NODES} udp dport ${VXLAN_PORT} ${dropped('overlay-stranger')}`
@@ -156,7 +158,7 @@ function strangers(context: OverlayContext | undefined): string[] {
   ]
 }
 
-/** Refused at once, so that a caller that is wrong here need not wait. */
+/** Refuses at once, so that a caller does not wait for a timeout. */
 const REFUSED = refusingRules(nodeDropCounter('host-service'))
 
 function dropped(reason: NodeDropReason): string {

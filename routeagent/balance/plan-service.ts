@@ -1,4 +1,4 @@
-/** One imported service: which backends each of its ports leads to. Pure. */
+/** Plans the backends of each port of one imported service. Pure. */
 import type { Prefix } from '../../model/addresses/addresses.ts'
 import {
   type EndpointPort,
@@ -13,27 +13,26 @@ import {
 import { type AddressFamily, addressFamily } from './address-family.ts'
 
 /**
- * Weights become slots: a service port owns N slots, each slot names one backend, and a connection draws a slot.
- * Pure and deterministic.
+ * Weights become slots: a service port owns N slots, each slot names one backend, and a connection draws a slot. Pure
+ * and deterministic.
  */
 
 interface WeightedBackend {
-  /** As nft writes it: `244.1.0.9 . 8080`. */
+  /** Address and port in the form that nft prints: `244.1.0.9 . 8080`. */
   readonly target: string
-  /** Above 0; only proportions matter. */
+  /** The share of this backend relative to the others. Above 0. */
   readonly weight: number
 }
 
-/** Most slots a service port may have. More backends than that: each node uses its own 256 of them. */
+/** Most slots of a service port. If there are more backends, each node uses its own 256 of them. */
 export const MAX_SLOTS = 256
-/** Slots of a service port whose clients stick: enough that each backend gets some. */
+/** Slots of a service port with session affinity: enough that each backend gets some. */
 export const AFFINITY_SLOTS = 64
 
 /**
- * Slots for connections that draw one at random. The shares equal the weights exactly where their smallest whole
- * numbers sum up to at most MAX_SLOTS, else as nearly as that many slots allow (largest remainder).
- * `seed` (the node's name) decides which backends are used when there are more than MAX_SLOTS, so that the nodes
- * together use all of them.
+ * Slots for connections that draw one at random. The shares equal the weights exactly if their smallest whole numbers
+ * sum up to at most MAX_SLOTS, and otherwise as nearly as that many slots allow (largest remainder). `seed` (the node's
+ * name) selects the backends if there are more than MAX_SLOTS, so that the nodes together use all of them.
  */
 export function randomSlots(backends: readonly WeightedBackend[], seed: string): string[] {
   const used = limited(backends, seed)
@@ -44,8 +43,8 @@ export function randomSlots(backends: readonly WeightedBackend[], seed: string):
 
 /**
  * Slots for connections whose client address picks the slot. Each slot takes the backend with the highest score
- * (weighted rendezvous hashing), so a backend that goes only moves its own clients, and one that comes takes its
- * share evenly from all.
+ * (weighted rendezvous hashing). So a backend that is removed only moves its own clients, and a new one takes its share
+ * evenly from all.
  */
 export function clientSlots(backends: readonly WeightedBackend[], seed: string): string[] {
   const used = limited(backends, seed)
@@ -62,7 +61,7 @@ export function clientSlots(backends: readonly WeightedBackend[], seed: string):
   })
 }
 
-/** Whole numbers, at least 1 each, in proportion to the weights, summing up to at most MAX_SLOTS. */
+/** Whole numbers, at least 1 each, in proportion to the weights, with a sum of at most MAX_SLOTS. */
 export function slotCounts(weights: readonly number[]): number[] {
   if (weights.every((w) => Number.isInteger(w))) {
     const divisor = weights.reduce(gcd, 0)
@@ -91,7 +90,7 @@ function limited(backends: readonly WeightedBackend[], seed: string): readonly W
   return backends.filter((backend) => chosen.has(backend))
 }
 
-// Only the address counts: all ports of a service lead a client to the same pod.
+// Only the address is hashed, so that all ports of a service lead a client to the same pod.
 function addressOf(target: string): string {
   return target.slice(0, target.indexOf(' '))
 }
@@ -100,12 +99,12 @@ function gcd(a: number, b: number): number {
   return b === 0 ? a : gcd(b, a % b)
 }
 
-/** Above 0, below 1. */
+/** A hash of the text as a number above 0 and below 1. */
 function unitHash(text: string): number {
   return (hash(text) + 0.5) / 2 ** 32
 }
 
-/** FNV-1a with a final mix: short inputs that differ in one digit must land far apart. */
+/** FNV-1a with a final mix, so that short inputs that differ in one digit have very different hashes. */
 function hash(text: string): number {
   let h = 0x811c9dc5
   for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193)
@@ -114,23 +113,23 @@ function hash(text: string): number {
   return (h ^ (h >>> 16)) >>> 0
 }
 
-// Which of a service's endpoints this node may use, by internalTrafficPolicy and trafficDistribution of the
-// ServiceImport. `Local` is as kube-proxy does it for a Service; zones are by the hints of each endpoint, else by its
-// `zone`, whereas kube-proxy knows hints alone, and uses them only where every ready endpoint has one. Pure.
+// Which endpoints of a service this node may use, by internalTrafficPolicy and trafficDistribution of the
+// ServiceImport. `Local` works as in kube-proxy. Zones follow the hints of each endpoint, or else its `zone`;
+// kube-proxy uses only hints, and only if every ready endpoint has one. Pure.
 
 /** Where this node is. */
 interface NodePlace {
   readonly node: string
-  /** This cluster's id: a node of the same name in another cluster is another node. */
+  /** This cluster's id. A node of the same name in another cluster is another node. */
   readonly self: string
-  /** Undefined where the Node has no zone. */
+  /** Undefined if the Node has no zone. */
   readonly zone: string | undefined
 }
 
-/** `node`: this node's and no others. `prefer`: the first of these that has any, else all. */
+/** `node`: only endpoints on this node. `prefer`: the first locality that has endpoints, or else all endpoints. */
 type LocalityRule = { readonly kind: 'node' } | { readonly kind: 'prefer'; readonly order: readonly Locality[] }
 
-/** `node`: on this node. `zone`: meant for this node's zone. */
+/** `node`: on this node. `zone`: for this node's zone. */
 type Locality = 'node' | 'zone'
 
 const ALL: LocalityRule = { kind: 'prefer', order: [] }
@@ -140,13 +139,13 @@ const DISTRIBUTIONS: ReadonlyMap<string, LocalityRule> = new Map([
   ['PreferSameNode', { kind: 'prefer', order: ['node', 'zone'] }],
 ])
 
-/** The policy goes before the preference. A preference that is not known is none, as Kubernetes says. */
+/** The policy overrides the preference. An unknown preference is ignored, as Kubernetes specifies. */
 function localityRule(spec: ServiceImportSpec): LocalityRule {
   if (spec.internalTrafficPolicy === 'Local') return { kind: 'node' }
   return DISTRIBUTIONS.get(spec.trafficDistribution ?? '') ?? ALL
 }
 
-/** Takes the cluster that the endpoint is in. */
+/** `cluster` is the cluster of the endpoint. */
 function isNear(locality: Locality, endpoint: SliceEndpoint, cluster: string, place: NodePlace): boolean {
   if (locality === 'node') return cluster === place.self && endpoint.nodeName === place.node
   if (place.zone === undefined) return false
@@ -154,21 +153,23 @@ function isNear(locality: Locality, endpoint: SliceEndpoint, cluster: string, pl
   return hinted.length > 0 ? hinted.some(({ name }) => name === place.zone) : endpoint.zone === place.zone
 }
 
-/** What becomes of connections to one (clusterset IP, protocol, port). */
+/** What happens to connections to one (clusterset IP, protocol, port). */
 export interface PortPlan {
-  /** How a connection gets its slot: anew at random, or always the same for a client address. */
+  /** How a connection gets its slot: at random each time, or always the same one for a client address. */
   readonly pick: 'random' | 'client'
-  /** Backends as nft writes them, `244.1.0.9 . 8080`; empty: connections are refused. */
+  /** Backends in the form that nft prints, `244.1.0.9 . 8080`. If empty, connections are refused. */
   readonly slots: readonly string[]
-  /** Only without slots: there are backends, but none that this node may use. Connections are dropped, not refused. */
+  /**
+   * Only without slots: there are backends, but this node may use none of them. Connections are dropped, not refused.
+   */
   readonly dropped?: true
 }
 
 /** The node's name also seeds the choice among more than 256 backends. */
 export interface ServiceContext extends NodePlace {
-  /** Its family is the one that is planned: its addresses of the service, its slices. */
+  /** Its family is the one that is planned: the addresses of the service and the slices. */
   readonly clustersetIpRange: Prefix
-  /** Clusters that answer; undefined while nobody knows: then all count. */
+  /** Clusters that answer. Undefined while this is not known; then all clusters count. */
   readonly reachable: ReadonlySet<string> | undefined
 }
 
@@ -197,7 +198,7 @@ export function planService(
   return plans
 }
 
-/** As nft writes it. */
+/** The key of a port in the form that nft prints: `245.0.0.7 . tcp . 80`. */
 export function portKey(address: string, protocol: Protocol, port: number): string {
   return `${address} . ${protocol.toLowerCase()} . ${port}`
 }
@@ -225,9 +226,9 @@ interface Backends {
 }
 
 /**
- * Ready endpoints, the nearest ones where the rule asks for it; when there are none at all, those that still serve
- * while they terminate, wherever they are. Where only this node counts, both are looked for on this node alone. All as
- * kube-proxy does.
+ * Ready endpoints, and only the nearest ones if the rule asks for it. If there is none, terminating endpoints that
+ * still serve, wherever they are. If the rule allows only this node, both are searched on this node alone. All this
+ * works as in kube-proxy.
  */
 function portBackends(
   port: ImportPort,
@@ -256,8 +257,8 @@ interface Candidate {
 }
 
 /**
- * A slice counts only where it has the port by name and protocol: that is how a cluster exposes a port (the merge
- * took out what it does not expose).
+ * Uses only slices that have the port by name and protocol. A cluster exposes a port in this way, and the merge has
+ * removed the ports that it does not expose.
  */
 function candidates(
   port: ImportPort,
@@ -285,7 +286,7 @@ function isSamePort(p: EndpointPort, port: ImportPort): boolean {
   return (p.name ?? '') === (port.name ?? '') && (p.protocol ?? 'TCP') === port.protocol
 }
 
-// discovery.k8s.io/v1: absent counts as ready.
+// In discovery.k8s.io/v1, an absent value counts as ready.
 function isReady(endpoint: SliceEndpoint): boolean {
   return endpoint.conditions?.ready !== false
 }

@@ -1,8 +1,8 @@
 /**
- * Probes this node's gateways over the overlay, and answers theirs: a gateway node that does not answer any more gets
- * no traffic from this node, as long as another one is left. A gateway node probes all nodes: what is for one that does
- * not answer it hands to another gateway node. One that has never answered is used as it was before: some firewall may
- * keep the probes away.
+ * Probes the gateway nodes over the overlay, and answers their probes. A gateway node that stops answering gets no
+ * traffic from this node while another one is left. A gateway node probes all nodes, and forwards packets for a node
+ * that does not answer to another gateway node. A node that has never answered is used as before, because a firewall
+ * may drop the probes.
  */
 import { type MeasuredPeer, type OpenProbeSocket, type ProbedPeer, Prober } from '../../kernel/probing/probing.ts'
 import type { DevicePackets } from '../../kernel/tuning/tuning.ts'
@@ -21,26 +21,29 @@ export interface GatewayProbesDeps {
   readonly devicePackets: DevicePackets
   /** Called at once when a node becomes silent or answers again. */
   readonly onChange: () => void
-  /** Called when what the status says of a node may be another, and its routes are the same. */
+  /** Called when the status of a node may have changed and its routes stay the same. */
   readonly onNodeState: () => void
 }
 
-/** What the probes of a node say. */
+/** What the probes of a node show. */
 export interface ProbedNodeState {
-  /** asked: nobody knows yet. unheard: it has never answered, for UNHEARD_MS. silent: it answered, and does not now. */
+  /**
+   * `asked`: not known yet. `unheard`: it has not answered for UNHEARD_MS. `silent`: it answered before and does not
+   * now.
+   */
   readonly state: 'asked' | 'unheard' | 'answers' | 'silent'
   readonly isGateway: boolean
 }
 
-/** A node that is being started, or a process of an earlier release, gets so long until it counts as unheard. */
+/** Time until a node counts as unheard: it may be starting, or its process may be of an earlier release. */
 const UNHEARD_MS = 10_000
 const PROBING = { missesUntilDoubt: 4, downAfterMs: 1500, answersUntilUp: 2 }
 const LOOK_MS = 2000
-/** Traffic of the overlay counts for so long. */
+/** How long the overlay counts as busy after traffic. */
 const BUSY_MS = 10_000
-/** Probes that are on their way between two readings. */
+/** Probes that are under way between two readings. */
 const SPARE_PACKETS = 4
-/** A gateway node of more nodes than these asks those that are no gateways at the slow pace: that is not for nothing. */
+/** With more nodes than this, a gateway node probes nodes that are no gateways at the idle rate, to limit the load. */
 const MOST_ASKED_QUICKLY = 64
 
 interface ProbedOverlay extends ProbedPeer {
@@ -54,14 +57,14 @@ export class GatewayProbes {
   #stop: () => void = () => undefined
   #seen: { readonly packets: number; readonly probes: number } | undefined
   #busyAtMs = -Infinity
-  /** How many were unheard, and what kept the probes away, when somebody looked last. */
+  /** At the last check: how many nodes were unheard, and what prevented the probes. */
   #said = '0 '
 
   constructor(deps: GatewayProbesDeps) {
     this.#deps = deps
   }
 
-  /** The nodes to be probed from now on, from that address of this node. None: nothing is open. */
+  /** Sets the nodes to probe, and the address of this node to probe from. Without nodes, no socket is open. */
   setNodes(address: string, nodes: readonly ProbedNode[]): void {
     if (this.#prober?.address !== address || nodes.length === 0) this.close()
     this.#nodes = new Map(nodes.map((one) => [one.node, one]))
@@ -73,12 +76,12 @@ export class GatewayProbes {
     this.#count()
   }
 
-  /** Names of nodes that answered before, and do not now. */
+  /** Names of nodes that answered before and do not now. */
   silent(): ReadonlySet<string> {
     return new Set([...this.nodeStates()].filter(([, { state }]) => state === 'silent').map(([node]) => node))
   }
 
-  /** Of each node that is probed, by name. */
+  /** The state of each probed node, by name. */
   nodeStates(): ReadonlyMap<string, ProbedNodeState> {
     const peers = [...(this.#prober?.health() ?? new Map<string, MeasuredPeer>())]
     return new Map(
@@ -89,7 +92,7 @@ export class GatewayProbes {
     )
   }
 
-  /** Why nothing can be probed, in words; undefined where it can. */
+  /** Why probing is not possible, as text. Undefined if it is. */
   problem(): Failure | undefined {
     return this.#prober?.problem
   }
@@ -120,7 +123,7 @@ export class GatewayProbes {
         openSocket,
         count: (what) => metrics.gatewayProbes.inc({ what }),
         onTransition: (peer, from, to) => {
-          // Whoever answers first changes no route, but what the status says.
+          // The first answer of a node changes no route, but the status.
           if (from === 'connecting') this.#deps.onNodeState()
           else change(peer, to === 'up' ? 'answers over the overlay' : 'is down')
         },
@@ -143,7 +146,7 @@ export class GatewayProbes {
     return prober
   }
 
-  /** Looks for traffic time and again; gives each timer's end to `next`. */
+  /** Checks for traffic at intervals. Passes the function that cancels each following timer to `next`. */
   #lookIn(ms: number, next: (cancel: () => void) => void): () => void {
     return this.#deps.clock.setTimer(ms, () => {
       void this.#look()

@@ -1,6 +1,6 @@
 /**
- * The way of the probes between the gateway nodes and all nodes: over the overlay, where the packets of pods go too, and
- * between the nodes' InternalIPs. Rules name the port alone, so nothing else between nodes changes its way. Pure.
+ * The routes of the probes between the gateway nodes and all nodes: over the overlay, like the packets of pods, and
+ * between the nodes' InternalIPs. The rules match only the port, so no other traffic between nodes is affected. Pure.
  *
  *   worker 192.168.7.11:4498 ── sealane-vx ──► gateway node 192.168.7.1:4498
  */
@@ -11,7 +11,7 @@ import { type OverlayNode, hopTo } from '../world/world.ts'
 
 export interface ProbedNode {
   readonly node: string
-  /** InternalIP. */
+  /** InternalIP of the node. */
   readonly address: string
   readonly isGateway: boolean
 }
@@ -29,8 +29,8 @@ export interface ProbeRoutesInit {
 }
 
 /**
- * A node asks the gateway nodes: those with an Endpoint of this cluster. A gateway node asks all nodes: only it can know
- * that what it sends to one of them does not arrive.
+ * A node probes the gateway nodes, which are those with an Endpoint of this cluster. A gateway node probes all nodes,
+ * because only it can find that its packets to one of them do not arrive.
  */
 export function planProbeRoutes({ self, others, ownEndpoints }: ProbeRoutesInit): ProbeRoutes {
   const gateways = new Set(ownEndpoints.map(({ spec }) => spec.node))
@@ -54,8 +54,9 @@ export function planProbeRoutes({ self, others, ownEndpoints }: ProbeRoutesInit)
 const BASE = { priority: RULE_PROBES, table: ROUTE_TABLE_PROBES } as const
 
 /**
- * TCP is for knocks: what asks, and the reset that answers. Not for this node's own packets alone: what comes in is
- * taken only if the way back, by its own ports, leads to the device that it came in by (rp_filter).
+ * The TCP rules are for TCP probes and the resets that answer them. The rules are not limited to this node's own
+ * packets: with rp_filter, the kernel accepts a packet only if the route back, looked up by the packet's own ports,
+ * uses the device on which it arrived.
  */
 const RULES: readonly Rule[] = [
   { ...BASE, protocol: 'udp', destinationPort: OVERLAY_PROBE_PORT },

@@ -1,4 +1,4 @@
-/** Makes the kernel agree with a route plan: the overlay device, then sysctls, then what leads there. */
+/** Applies a route plan to the kernel: the overlay device, then sysctls, then routes and rules. */
 import {
   HASH_POLICY,
   IPV6_FORWARDING,
@@ -39,7 +39,7 @@ export interface ApplyRoutesDeps {
   /** Absent: routes have next hops of their own. */
   readonly nextHops?: NextHopTable
   readonly sysctl: Sysctl
-  /** File that remembers that forwarding of IPv4 was switched on by the routeagent; that of IPv6 has one beside it. */
+  /** File that records that the route agent switched IPv4 forwarding on. The file for IPv6 is beside it. */
   readonly forwardingMarker: string
 }
 
@@ -50,7 +50,7 @@ const TABLES: ReadonlySet<number> = new Set([
   ROUTE_TABLE_NODE_PUBLIC,
   ROUTE_TABLE_PROBES,
   ROUTE_TABLE_NO_POD,
-  // For the rules that look there: no route of ours is in it.
+  // Only for the rules that use this table. It contains no route of the route agent.
   ROUTE_TABLE_MAIN,
 ])
 
@@ -62,10 +62,10 @@ function scopeOf({ nextHops }: Pick<ApplyRoutesDeps, 'nextHops'>, device?: strin
   }
 }
 
-/** Given back on leaving. */
+/** Settings that are restored on leaving. */
 const SWITCHES: readonly string[] = [IP_FORWARDING, IPV6_FORWARDING, HASH_POLICY, IPV6_HASH_POLICY]
 
-/** Idempotent. What failed is in the round; the next one reads the kernel again. */
+/** Idempotent. Failures are in the round, and the next round reads the kernel again. */
 export async function applyNodeRoutes(
   deps: ApplyRoutesDeps,
   plan: NodeRoutes,
@@ -84,7 +84,7 @@ export async function applyNodeRoutes(
     await applyRouting(routes, { ...plan, rules: rules.value }, scopeOf(deps, VXLAN_DEVICE), round, signal)
 }
 
-/** Takes out everything that applyNodeRoutes() may have made. What hangs on the device goes with it. */
+/** Removes everything that applyNodeRoutes() may have created. What depends on the device is removed with it. */
 export async function removeNodeRoutes(deps: ApplyRoutesDeps, round: Round, signal: AbortSignal): Promise<void> {
   const { routes, sysctl, forwardingMarker } = deps
   await applyRouting(routes, NO_ROUTING, scopeOf(deps), round, signal)
@@ -126,7 +126,7 @@ async function ensureLink({ routes, link, found, round, signal }: LinkAtHand): P
   if (round.failures === failures) round.drift?.settle('link', [linkText(link)])
 }
 
-/** Before the setting that needs it: between the two nothing is dropped. */
+/** The address is added before the setting that needs it, so that no packet is dropped in between. */
 async function ensureAddress(routes: RouteTable, wanted: NewAddress, round: Round, signal: AbortSignal): Promise<void> {
   const all = await round.attempt(() => routes.addresses(signal))
   if (all === undefined) return
@@ -141,7 +141,7 @@ async function ensureAddress(routes: RouteTable, wanted: NewAddress, round: Roun
 
 function reportLink(link: NodeRoutes['link'], found: Link | undefined, keep: boolean, { drift }: Round): void {
   const text = linkText(link)
-  // The device is another one by the plan: what hung on it went with it.
+  // The plan has a different device, and what depended on the old one was removed with it.
   if (!keep && drift?.had('link', [text]).length === 0) {
     drift.forget('link', 'address', 'neighbour', 'forwarding-entry', 'route')
   }
@@ -150,7 +150,7 @@ function reportLink(link: NodeRoutes['link'], found: Link | undefined, keep: boo
   drift?.repaired('link', 'Changed', drift.had('link', isChanged ? [text] : []))
 }
 
-/** The MTU follows the underlay's, and is no part of what the device is. */
+/** The MTU follows that of the underlay and does not identify the device. */
 function linkText(link: NodeRoutes['link']): string {
   return formatLink({ ...link, mtu: 0 })
 }
@@ -177,9 +177,9 @@ function settingText(name: string, value: string): string {
   return `sysctl -w ${name}=${value}`
 }
 
-// A gateway process of an earlier release, which knows IPv4 alone, has its rule further back. This node's own lanes
-// must stay before the way over the other gateway nodes, so the rule to that way waits where that release had it, until
-// the gateway follows.
+// A gateway process of an earlier release, which knows only IPv4, has its rule at a lower precedence. This node's own
+// lanes must come before the routes over the other gateway nodes, so the rule for those routes stays where that release
+// had it until the gateway is updated.
 function afterLanes(desired: readonly Rule[], all: readonly Rule[]): Rule[] {
   const waits = all.some((rule) => rule.table === ROUTE_TABLE_LANES && rule.priority > RULE_NODE)
   return desired.map((rule) =>

@@ -1,6 +1,6 @@
 /**
- * The routes and rules of one family, and who answers for the next hops. Pure. What is said of tables and their order
- * in plan-node-routes.ts holds for both families; IPv6 rides in the overlay beside IPv4, and is never translated.
+ * Plans the routes, rules and neighbours of one family. Pure. plan-node-routes.ts explains the tables and their order
+ * for both families. IPv6 uses the overlay like IPv4, and is never translated.
  */
 import type { Neighbour, NextHop, Route, Rule } from '../../kernel/route/route.ts'
 import { deviceSettings } from '../../kernel/tuning/tuning.ts'
@@ -58,13 +58,13 @@ import {
 } from '../world/world.ts'
 import { type Detours, type GatewayNode, NO_DETOURS } from './plan-gateways.ts'
 
-/** What holds for both families. */
+/** What both families share. */
 export interface RouteContext {
   readonly self: OverlayNode
   readonly others: readonly OverlayNode[]
   readonly underlayMtu: number
   readonly overlayMtu: number
-  /** Of the lane that this node serves; none where it serves none. */
+  /** Devices of the lane that this node serves. Empty if it serves none. */
   readonly laneDevices: readonly string[]
   readonly clusters: readonly ClusterPath[]
   readonly detours: Detours
@@ -74,7 +74,7 @@ export interface RouteContext {
 export interface ClusterPath {
   readonly cluster: string
   readonly index: number
-  /** Of both families. */
+  /** Prefixes of both families. */
   readonly prefixes: readonly Prefix[]
   readonly gateways: readonly GatewayNode[]
   readonly mtu: number
@@ -88,10 +88,10 @@ export interface FamilyRoutes {
   readonly problems: readonly PlanProblem[]
 }
 
-/** Those that end in `unreachable` come after every other. */
+/** Metric of `unreachable` routes, which come after all others. */
 export const METRIC_UNREACHABLE = 0x7fffffff
 
-/** Takes the ranges of this node that are of the family. */
+/** `own` are this node's ranges of the family. */
 export function planFamilyRoutes(
   world: NodeRouteWorld,
   context: RouteContext,
@@ -132,9 +132,9 @@ export function planFamilyRoutes(
       ...pods.routes,
       ...remote,
       /*
-       * A program on the node itself calls a clusterset IP: the kernel looks for a route, and picks the source address,
-       * before the output hook balances the connection and routes it anew. So the range needs a route that is no
-       * refusal. Nothing ever leaves by it: what nobody balanced is refused in the nft table (plan-node-table.ts).
+       * If a program on the node itself calls a clusterset IP, the kernel looks up a route and picks the source address
+       * before the output hook balances the connection and routes it again. So the range needs a route that does not
+       * refuse. No packet leaves by it: the nft table refuses packets that were not balanced (plan-node-table.ts).
        */
       viaOverlay(range, [{ device: VXLAN_DEVICE }], { ...narrowest, ...source }),
       ...(pods.allKnown ? noPodRoutes(world, family) : []),
@@ -154,12 +154,14 @@ export function planFamilyRoutes(
   }
 }
 
-/** A link that carries less has no IPv6 (the gateway's own routes); what is left carries that. */
+/** A link with a smaller MTU has no IPv6 (see the gateway's routes), so the remaining links carry at least this. */
 function familyMtu(mtu: number, family: Family): number {
   return family === 6 ? Math.max(mtu, IPV6_MIN_MTU) : mtu
 }
 
-/** For a node that cannot carry the family: what is ours ends here, and does not take the node's own way out. */
+/**
+ * For a node that cannot carry the family: packets for the clusterset end here and do not use the node's default route.
+ */
 export function planNoWay(
   world: NodeRouteWorld,
   { clusters }: Pick<RouteContext, 'clusters'>,
@@ -178,7 +180,7 @@ export function planNoWay(
   }
 }
 
-/** Clusterset IPs of this clusterset. Throws InvalidAddressError. */
+/** Range of the clusterset IPs of this clusterset. Throws InvalidAddressError. */
 export function clustersetRange(world: Pick<NodeRouteWorld, 'clustersetIpRange'>, family: Family): Prefix {
   const range = parsePrefix(world.clustersetIpRange, 'clustersetIpRange')
   return family === 4 ? range : clustersetIpv6Range(range)
@@ -204,7 +206,7 @@ function viaOverlay(
   }
 }
 
-// This node's own lanes are the gateway's business (table 7311); here only the other gateway nodes count.
+// The gateway routes over this node's own lanes (table 7311), so only the other gateway nodes are used here.
 function nextHops(context: RouteContext, gateways: readonly GatewayNode[], family: Family): NextHop[] {
   const usable = gateways.flatMap((gateway) => {
     const node = context.others.find((other) => other.name === gateway.node)
@@ -242,8 +244,8 @@ function rulesFor({ laneDevices, detours }: Pick<RouteContext, 'laneDevices' | '
 }
 
 /**
- * What comes out of a lane or the overlay and is for a pod range of this cluster goes where the CNI's tables say, but not
- * by the default route: that leads out of the cluster, in clear. Local pods and the node's own traffic are not touched.
+ * Packets from a lane or the overlay to a pod range of this cluster follow the CNI's routes, but not the default route,
+ * which would lead them out of the cluster unencrypted. Local pods and the node's own traffic are not affected.
  */
 function noPodRoutes(world: NodeRouteWorld, family: Family): Route[] {
   return podPrefixes(ownCluster(world), family).map((prefix) => ({
@@ -268,7 +270,7 @@ function noPodRules({ laneDevices }: Pick<RouteContext, 'laneDevices'>, family: 
 
 type Ranges = Pick<NodeRouteWorld, 'globalRange' | 'clustersetIpRange'>
 
-// Ranges of this clusterset are ours wherever they lie.
+// Ranges of this clusterset use the normal table, even inside public space.
 function tableOf({ globalRange, clustersetIpRange }: Ranges, destination: string): number {
   const prefix = parsePrefix(destination)
   const isOurs = destination === clustersetIpRange || !isPublicSpace(prefix, globalRange)
@@ -277,12 +279,14 @@ function tableOf({ globalRange, clustersetIpRange }: Ranges, destination: string
 
 interface PublicInit {
   readonly family: Family
-  /** Of this node among the pods. */
+  /** Address of this node among the pods. */
   readonly source: string | undefined
   readonly destinations: readonly string[]
 }
 
-/** What starts on this node looks there only when it comes from the node's address among the pods (kernel-ids.ts). */
+/**
+ * Packets of this node use this table only if their source is the node's address among the pods (model/kernel-ids.ts).
+ */
 function publicRules(world: NodeRouteWorld, { family, source, destinations }: PublicInit): Rule[] {
   if (!destinations.some((destination) => tableOf(world, destination) === ROUTE_TABLE_NODE_PUBLIC)) return []
   const base = { priority: RULE_NODE, table: ROUTE_TABLE_NODE_PUBLIC, ...(family === 6 ? { family } : {}) } as const
@@ -308,18 +312,18 @@ function settings(family: Family): SysctlSetting[] {
   ]
 }
 
-/** What the overlay device has from the host's defaults; a kernel need not have all of it. */
+/** Settings of the overlay device that differ from the host's defaults. A kernel may lack some of them. */
 function overlaySettings(family: Family): SysctlSetting[] {
   return deviceSettings(VXLAN_DEVICE, [family]).map((setting) => ({ ...setting, ifPresent: true }))
 }
 
-// Table 7310: out of a lane, to the pods of the other nodes. Table 7316: the same for what another gateway node has
-// handed on, which goes straight to the node and nowhere else. Pure.
+// Table 7310: packets from a lane to the pods of the other nodes. Table 7316: the same for packets that another gateway
+// node has forwarded, which go directly to the node. Pure.
 
 interface PodRoutes {
   readonly routes: readonly Route[]
   readonly problems: readonly PlanProblem[]
-  /** Of every node it is known where its pods are. */
+  /** The pod ranges of every node are known. */
   readonly allKnown: boolean
 }
 
@@ -339,8 +343,8 @@ interface PodRouteContext {
 }
 
 /**
- * Pods of other nodes are reached over the overlay: the underlay need not know pod addresses. What nobody is known to
- * have is left to the main table, where the CNI's own routes are.
+ * Pods of other nodes are reached over the overlay, so the underlay need not know pod addresses. Addresses of unknown
+ * pods are left to the main table, which has the CNI's own routes.
  */
 function planPodRoutes(world: PodRouteWorld, context: PodRouteContext, family: Family): PodRoutes {
   const podCIDRs = podPrefixes(ownCluster(world), family)

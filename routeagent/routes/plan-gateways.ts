@@ -1,4 +1,4 @@
-/** Which nodes of this cluster lead to a remote cluster, by what the gateways report. Pure. */
+/** Finds the nodes of this cluster that lead to a remote cluster, from the reports of the gateways. Pure. */
 import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
 import { FAMILIES } from '../../model/addresses/addresses.ts'
 import { CAPABILITY_DRAINING, MAX_LANE, lanesUp } from '../../model/lanes/lanes.ts'
@@ -7,22 +7,22 @@ import { type OverlayNode, overlayGateway } from '../world/world.ts'
 
 export interface GatewayNode {
   readonly node: string
-  /** Its number, of several the lowest. */
+  /** Its lane number, or the lowest one if there are several. */
   readonly lane: number
-  /** Lanes towards the cluster that are up; 1 while that is unknown. */
+  /** Lanes towards the cluster that are up. 1 while this is not known. */
   readonly lanes: number
-  /** It is about to go: others are taken where there are others. */
+  /** The node is about to leave: other gateway nodes are preferred. */
   readonly leaves: boolean
-  /** All its links to the cluster went down again and again: others are taken where there are others. */
+  /** All its links to the cluster flap: other gateway nodes are preferred. */
   readonly flaps: boolean
-  /** Of packets that get through all of those lanes; undefined while the gateway has not reported it. */
+  /** MTU of packets that pass all of those lanes. Undefined while the gateway has not reported it. */
   readonly mtu: number | undefined
 }
 
 /**
- * The gateway nodes that have a lane up to `cluster`, sorted by name. Where no gateway that reports has a way, those
- * that have not reported yet are used, from this cluster's own Endpoints: they may work all the same. So before the
- * first report every node that serves a lane is used.
+ * The gateway nodes that have a lane up to `cluster`, sorted by name. If no reporting gateway has a link, gateways that
+ * have not reported yet are used, from this cluster's own Endpoints, because they may work. So before the first report
+ * every node that serves a lane is used.
  */
 export function gatewaysTowards(
   cluster: string,
@@ -48,12 +48,12 @@ export function gatewaysTowards(
 }
 
 /**
- * Whether routes may follow from the change. Gateways write every few seconds that they are there, and how long their
- * probes take; each node of the cluster would read its whole kernel for each of them.
+ * Whether the change may affect routes. Gateways write every few seconds that they are alive and how long their probes
+ * take. Otherwise each node of the cluster would read its whole kernel for each of these writes.
  */
 export function changesWays(change: ObjectChange<Gateway> | undefined): boolean {
   if (change?.type !== 'set' || change.previous === undefined) return true
-  // The same object counts otherwise than before: HeardGateways.
+  // The same object is interpreted differently than before: HeardGateways.
   if (change.previous === change.object) return true
   return waysOf(change.previous) !== waysOf(change.object)
 }
@@ -67,9 +67,9 @@ function waysOf({ metadata: { labels, annotations }, status }: Gateway): string 
 }
 
 /**
- * What the hop to a gateway node is called in groups, by its gateway address on the overlay in both families: by its
- * lane number, since whoever takes a number over takes its flows. While two have one number (it is handed over), the
- * second by name gets another.
+ * Numbers the hops to gateway nodes in next-hop groups, by their gateway addresses on the overlay in both families. The
+ * number is the lane number, so that the node which takes over a lane also takes over its flows. If two nodes have the
+ * same number during a handover, the second by name gets another one.
  */
 export function hopNumbers(
   paths: readonly { readonly gateways: readonly GatewayNode[] }[],
@@ -91,8 +91,8 @@ export function hopNumbers(
 const LANES = MAX_LANE + 1
 
 /**
- * Without those that this node's probes find silent, those that are about to go, and those whose links flap, as long as
- * another one is left. One that flaps is better than one that goes, and that is better than one that is silent.
+ * Leaves out gateways that are silent for this node's probes, about to leave, or flapping, as long as another one is
+ * left. A flapping gateway is better than a leaving one, and that is better than a silent one.
  */
 export function answering(gateways: readonly GatewayNode[], silent: ReadonlySet<string> = new Set()): GatewayNode[] {
   const heard = gateways.filter(({ node }) => !silent.has(node))
@@ -101,7 +101,7 @@ export function answering(gateways: readonly GatewayNode[], silent: ReadonlySet<
   return [steady, stay, heard, [...gateways]].find((some) => some.length > 0) ?? []
 }
 
-/** What a lane over this underlay carries at least, for as long as no gateway has reported its MTU. */
+/** The smallest MTU of a lane over this underlay, used while no gateway has reported its MTU. */
 export function assumedLaneMtu(underlayMtu: number): number {
   return underlayMtu - WIREGUARD_OVERHEAD_IPV6
 }
@@ -125,7 +125,7 @@ function gatewayNode(
   if (lanes === undefined) return []
   const devices = (status?.lanes ?? []).filter((lane) => lanes.has(lane.lane)).map((lane) => lane.mtu)
   const links = (status?.connections ?? []).filter((one) => one.cluster === cluster && one.state === 'up')
-  // The device is wide enough for all clusters; the way to this one may be narrower.
+  // The device is wide enough for all clusters. The path to this one may be narrower.
   const mtus = [...devices, ...links.flatMap(({ lane, mtu }) => (lanes.has(lane) && mtu !== undefined ? [mtu] : []))]
   return [
     {
@@ -142,16 +142,16 @@ function byNode(a: GatewayNode, b: GatewayNode): number {
   return a.node < b.node ? -1 : a.node > b.node ? 1 : 0
 }
 
-// How a gateway node gets packets to nodes that its own overlay does not reach any more: by another gateway node, which
-// takes them on to the node itself and never to a third (table 7316). Pure.
+// How a gateway node sends packets to nodes that its own overlay no longer reaches: through another gateway node, which
+// forwards them to the node itself and never to a third one (table 7316). Pure.
 //
-// lane ─► gateway node ─✗─ worker
-// └─► other gateway node ─► worker
+//   lane ─► gateway node ─✗─ worker
+//   └─► other gateway node ─► worker
 
 export interface Detours {
-  /** There is another gateway node, which may hand packets on to this one. */
+  /** There is another gateway node, which may forward packets to this one. */
   readonly mayGet: boolean
-  /** By which gateway node to go, by the name of the node that is meant. Absent: straight. */
+  /** The gateway node to use, by the name of the destination node. Without an entry, packets go directly. */
   readonly by: ReadonlyMap<string, OverlayNode>
 }
 
@@ -160,11 +160,11 @@ export const NO_DETOURS: Detours = { mayGet: false, by: new Map() }
 interface DetoursInit {
   readonly others: readonly OverlayNode[]
   readonly ownEndpoints: readonly Endpoint[]
-  /** Nodes that answered this node, and do not now. */
+  /** Nodes that answered this node and do not now. */
   readonly silent: ReadonlySet<string>
 }
 
-/** The gateway node of the lowest number that answers and stays, or else that answers. */
+/** Uses the gateway node with the lowest lane number that answers and stays, or else that answers. */
 export function planDetours({ others, ownEndpoints, silent }: DetoursInit): Detours {
   const nodes = new Map(others.map((node) => [node.name, node]))
   const sorted = ownEndpoints.toSorted((a, b) => Number(isDraining(a)) - Number(isDraining(b)) || byLane(a, b))

@@ -1,6 +1,7 @@
 /**
- * What a node says of the ways that its routes have, by its probes over the overlay. Routes keep a gateway node that is
- * silent where there is no other (plan-gateways.ts); a status must not: what does not answer carries nothing. Pure.
+ * What a node reports about the gateways of its routes, from its probes over the overlay. If there is no other gateway
+ * node, routes keep a silent one (plan-gateways.ts). The status does not list it, because a node that does not answer
+ * carries no traffic. Pure.
  */
 import { CONDITION_NODES_ANSWER, type ConditionFinding, MAX_SILENT_NODES, type RouteAgent } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
@@ -11,18 +12,18 @@ type Reported = NonNullable<RouteAgent['status']>
 
 export interface NodeHealthInit {
   readonly paths: readonly RemotePath[]
-  /** Of nodes that are probed, by name; what is not in it (this node itself) is no question. */
+  /** States of the probed nodes, by name. Other nodes, such as this node itself, do not matter. */
   readonly nodeStates: ReadonlyMap<string, ProbedNodeState>
-  /** What the status said before: a node that was silent is so until it is heard, also for a new process. */
+  /** The silent nodes of the previous status. They stay silent until they answer, even for a new process. */
   readonly silentBefore: readonly string[]
 }
 
 export interface NodeHealth {
-  /** Ways to other clusters, with the gateway nodes that are not silent. */
+  /** Paths to other clusters, with the gateway nodes that are not silent. */
   readonly clusters: Reported['clusters']
-  /** Sorted, bounded by MAX_SILENT_NODES. */
+  /** Names of silent nodes, sorted, at most MAX_SILENT_NODES. */
   readonly silentNodes: readonly string[]
-  /** Undefined: nothing is probed, or the first answers are still waited for. */
+  /** Undefined if nothing is probed, or if the first answers are still awaited. */
   readonly finding: ConditionFinding | undefined
 }
 
@@ -78,7 +79,7 @@ function notSo(reason: ReasonCode, message: string): ConditionFinding {
 
 const MOST_NAMES = 10
 
-/** Each once, in order, and not more than MOST_NAMES of them. */
+/** Each name once, sorted, and at most MOST_NAMES of them. */
 function listed(all: readonly string[]): string {
   const names = [...new Set(all)].sort()
   const rest = names.length - MOST_NAMES

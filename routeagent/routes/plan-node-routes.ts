@@ -1,10 +1,15 @@
 /**
- * The way from this node to the other clusters: overlay device, neighbours, routes, rules. Pure. Tables are looked up
- * in the order of their rules (model/kernel-ids.ts): 7310 takes what comes out of a lane to other nodes' pods, 7316
- * the same for what another gateway node has handed on, 7311 (the gateway's own) leads into this node's lanes, 7312
- * leads to the gateway nodes and ends in `unreachable`, so that nothing of ours ever falls through to the underlay.
- * 7317, after what the main table knows, is the same for own pods that what comes out of a lane is for. Both families have tables and rules of these numbers; IPv6 is
- * planned only while this cluster has IPv6 pod CIDRs.
+ * Plans how this node reaches the other clusters: overlay device, neighbours, routes, rules. Pure. Tables are searched
+ * in the order of their rules (model/kernel-ids.ts):
+ *
+ * - 7310 routes packets from a lane to other nodes' pods.
+ * - 7316 does the same for packets that another gateway node has forwarded.
+ * - 7311, which belongs to the gateway, leads into this node's lanes.
+ * - 7312 leads to the gateway nodes and ends in `unreachable`, so that no packet for the clusterset leaves over the
+ *   underlay without the overlay.
+ * - 7317, after the main table's own routes, ends in `unreachable` for packets from a lane or the overlay to own pods.
+ *
+ * Both families have tables and rules of these numbers. IPv6 is planned only while this cluster has IPv6 pod CIDRs.
  */
 import {
   type ClusterValidation,
@@ -73,29 +78,29 @@ export interface RemotePath {
 export interface NodeRoutes {
   readonly ok: true
   readonly link: Extract<NewLink, { readonly kind: 'vxlan' }>
-  /** Of that device: OVERLAY_ADDRESS. */
+  /** Address of that device: OVERLAY_ADDRESS. */
   readonly address: NewAddress
   readonly neighbours: readonly Neighbour[]
   readonly forwarding: readonly ForwardingEntry[]
   readonly routes: readonly Route[]
-  /** That routes go over; empty where the kernel has none. */
+  /** Next-hop objects of the routes. Empty if the kernel does not support them. */
   readonly nextHops: NextHopListing
   readonly rules: readonly Rule[]
-  /** What is probed over the overlay, and from where. */
+  /** Nodes to probe over the overlay, and the source address. */
   readonly probed: { readonly address: string; readonly nodes: readonly ProbedNode[] }
   readonly sysctls: readonly SysctlSetting[]
-  /** For RouteAgent.status, as podRanges. With a gateway node that is silent where there is no other. */
+  /** Gateways towards each cluster, for RouteAgent.status. Includes a silent gateway node if there is no other. */
   readonly paths: readonly RemotePath[]
   readonly podRanges: readonly Prefix[]
-  /** How many ranges there would be more. */
+  /** How many ranges are left out. */
   readonly podRangesCut: number
-  /** What this node needs outside the lanes, for RouteAgent.status. */
+  /** Ranges that this node needs outside the lanes, for RouteAgent.status. */
   readonly underlay: readonly string[]
   /** Nodes and clusters that are left out, with the reason. */
   readonly problems: readonly PlanProblem[]
 }
 
-/** Either the whole plan, or the one reason why this node can have none; then what is in the kernel stays. */
+/** Either the whole plan, or the reason why this node can have none. In that case the kernel stays as it is. */
 export type NodeRoutePlan = NodeRoutes | ({ readonly ok: false } & Problem)
 
 export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
@@ -152,7 +157,7 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
   }
 }
 
-/** Routes to other clusters, over one group for each; a hop is called by the lane number of its gateway node. */
+/** Routes to other clusters over one next-hop group each. The lane number of a gateway node numbers its hop. */
 function withGroups(
   world: NodeRouteWorld,
   { clusters, others }: RouteContext,
@@ -198,7 +203,7 @@ function forwardingEntries(others: readonly OverlayNode[]): ForwardingEntry[] {
   }))
 }
 
-/** Those that the gateway makes here, or may make: a rule for one that is not there does nothing. */
+/** Lane devices that the gateway creates here or may create. A rule for a missing device has no effect. */
 function laneDevices(world: NodeRouteWorld): readonly string[] {
   return ownLanes(world).length === 0 ? [] : statedRemoteLanes(world.endpoints, world.self).map(laneDevice)
 }
@@ -213,7 +218,7 @@ function clusterPaths(world: NodeRouteWorld, { clusters }: ClusterValidation, mt
   })
 }
 
-/** Which other clusters may be routed, and which not. */
+/** Decides which other clusters may be routed. */
 export function clusterValidation(
   world: Pick<NodeRouteWorld, 'clusters' | 'self' | 'nodes' | 'facts'>,
 ): ClusterValidation {
@@ -226,7 +231,7 @@ export function clusterValidation(
   return checkRemoteClusters({ own, clusters: world.clusters, underlay, needed: nodeNeeds(world) })
 }
 
-/** What this node needs outside the lanes. */
+/** Ranges that this node needs outside the lanes. */
 export function nodeNeeds({ nodes, facts }: Pick<NodeRouteWorld, 'nodes' | 'facts'>): NeededRange[] {
   return machineNeeds({
     nodes: underlayAddresses(nodes),
@@ -236,7 +241,7 @@ export function nodeNeeds({ nodes, facts }: Pick<NodeRouteWorld, 'nodes' | 'fact
   })
 }
 
-/** The same as this node reports to its cluster: other nodes report their own addresses. */
+/** The required ranges that this node reports. Other nodes report their own addresses. */
 function reportedUnderlay(world: NodeRouteWorld): string[] {
   const self = world.nodes.filter(({ metadata }) => metadata.name === world.node)
   const needs = nodeNeeds({ ...world, nodes: self }).map(({ prefix }) => prefix)

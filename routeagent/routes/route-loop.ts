@@ -51,17 +51,17 @@ export interface RouteLoopDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: RouteAgentMetrics
-  /** Undefined: the table that says who may use the overlay is there. */
+  /** Undefined if the table that decides who may use the overlay exists. */
   readonly unguarded: () => Unguarded | undefined
-  /** For the status. Undefined: not known. */
+  /** The count for the status. Undefined if it is not known. */
   readonly openConnections: () => OpenConnections | undefined
-  /** Which nodes do not answer any more, and what is to be probed. */
+  /** Which nodes no longer answer, and what to probe. */
   readonly probes: Pick<GatewayProbes, 'silent' | 'setNodes' | 'nodeStates' | 'problem'>
   /** Called after each plan. */
   readonly onPlan: () => void
 }
 
-/** There is no such table, because it has not been made yet, or because of this. */
+/** The table does not exist, either because it has not been created yet or because of this failure. */
 export interface Unguarded {
   readonly failure: string | undefined
 }
@@ -71,15 +71,15 @@ export class RouteLoop {
   readonly #config: RouteAgentConfig
   readonly #drift: Drift
   readonly #loop: ReconcileLoop
-  /** What was planned last, for /debug/plan. */
+  /** The last plan, for /debug/plan. */
   plan: NodeRoutePlan | undefined
-  /** Why the node is not ready; undefined once a plan is in the kernel. */
+  /** Why the node is not ready. Undefined once a plan is in the kernel. */
   notReady: string | undefined = 'nothing planned yet'
   #applied = false
-  /** The text of what the API holds, and when it was written, monotonic. */
+  /** The text of the object in the API, and when it was written, on the monotonic clock. */
   #reported: { readonly text: string; readonly at: number } | undefined
   #lastPlan = ''
-  /** What the status says of the nodes that are probed; undefined before it was read what it said last. */
+  /** What the status says about the probed nodes. Undefined until the previous status was read. */
   #said: { readonly silentNodes: readonly string[]; readonly conditions: readonly Condition[] } | undefined
 
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
@@ -97,14 +97,14 @@ export class RouteLoop {
     return this.#loop.run(signal)
   }
 
-  /** Throws what failed, after everything else was done. */
+  /** Throws what failed, after all other steps. */
   async #round(signal: AbortSignal): Promise<void> {
     const reading = readWorld(this.#deps.caches, this.#config.node)
     if (!reading.ok) {
       this.notReady = `waiting for ${reading.waitingFor}`
       return
     }
-    // Routes follow devices and addresses that others make, so they are always read afresh here.
+    // Routes depend on devices and addresses of other programs, so the facts are always read again here.
     this.#deps.facts.invalidate()
     const facts = await this.#deps.facts.read(signal)
     const plan = planNodeRoutes({ ...withFacts(reading.world, facts), silentNodes: this.#deps.probes.silent() })
@@ -135,7 +135,7 @@ export class RouteLoop {
     round.finish()
   }
 
-  // The device would unpack what anybody sends. One that is there was made under a table, and goes on.
+  // The device would unpack packets from any sender. An existing device was created under a table and stays.
   async #whyNoOverlay(signal: AbortSignal): Promise<Unguarded | undefined> {
     const unguarded = this.#deps.unguarded()
     if (unguarded === undefined) return undefined
@@ -146,7 +146,7 @@ export class RouteLoop {
   async #report(plan: NodeRoutePlan, failure: Failure | undefined, signal: AbortSignal): Promise<void> {
     const { node } = this.#config
     const nodes = this.#deps.caches.nodes.list()
-    // A Node that was removed took this object with it, and it must not come back alone.
+    // A Node that was removed has removed this object too, and the object must not be created without it.
     if (!isNodeOfSite(node, nodes)) return
     const health = await this.#health(plan, signal)
     const { clusters: paths, silentNodes } = health
@@ -171,7 +171,7 @@ export class RouteLoop {
       },
     }
     const text = JSON.stringify(object)
-    // From time to time all the same: somebody may have taken the object away. What is there already is not written.
+    // The object is also written at intervals, in case another program deleted it.
     const now = this.#deps.clock.monotonic()
     if (text === this.#reported?.text && now - this.#reported.at < REPORT_AGAIN_MS) return
     const { pathGateways, pathMtu, planProblems, podRanges, podRangesCut } = this.#deps.metrics
@@ -191,7 +191,7 @@ export class RouteLoop {
     this.#reported = { text, at: now }
   }
 
-  /** What is said of the nodes stays where there is no plan: nothing new is known. */
+  /** Without a plan, the previous statement about the nodes stays, because nothing new is known. */
   async #health(plan: NodeRoutePlan, signal: AbortSignal): Promise<NodeHealth> {
     const before = (this.#said ??= await this.#saidBefore(signal))
     if (!plan.ok) return { clusters: [], silentNodes: before.silentNodes, finding: undefined }
@@ -204,7 +204,9 @@ export class RouteLoop {
     return health
   }
 
-  /** By an earlier process on this node: a node that was silent is so until this one hears it. */
+  /**
+   * The status of an earlier process on this node: a silent node stays silent until this process receives its answer.
+   */
   async #saidBefore(
     signal: AbortSignal,
   ): Promise<{ silentNodes: readonly string[]; conditions: readonly Condition[] }> {
@@ -212,7 +214,7 @@ export class RouteLoop {
     return { silentNodes: status?.silentNodes ?? [], conditions: status?.conditions ?? [] }
   }
 
-  // Each set of problems is logged once, not at every run.
+  // Logs each set of problems once, not in every run.
   #logPlan(plan: NodeRoutePlan): void {
     const problems = plan.ok ? plan.problems.map((p) => problem(p.reason, `${p.subject}: ${p.message}`)) : [plan]
     const text = problems.map(problemText).join('; ')

@@ -1,4 +1,4 @@
-/** Configuration of the routeagent of one node; everything else it reads from the cluster's objects. */
+/** Configuration of the route agent of one node. Everything else comes from the cluster's objects. */
 import { join } from 'node:path'
 import type { OpenPort } from '../../model/addresses/addresses.ts'
 import { type Clock, DEFAULT_LOOP, type LoopDeps, type LoopInit } from '../../reconcile/reconcile.ts'
@@ -11,33 +11,36 @@ export interface RouteAgentConfig {
   readonly node: string
   /** Written into RouteAgent.status. */
   readonly version?: string
-  /** Private directory of this node, where it is remembered that IP forwarding was switched on here. */
+  /** Private directory of this node, which records that the route agent switched IP forwarding on. */
   readonly stateDir: string
   /** Ports of this node that pods of other clusters may call. Default: none. */
   readonly openPorts?: readonly OpenPort[]
-  /** How often gateways of this cluster write their status at least. Default: HEARTBEAT_MS. */
+  /** The longest interval between status writes of this cluster's gateways. Default: HEARTBEAT_MS. */
   readonly heartbeatMs?: number
 }
 
-/** File that remembers that IP forwarding was switched on by the routeagent. */
+/** File that records that the route agent switched IP forwarding on. */
 export function forwardingMarker({ stateDir }: Pick<RouteAgentConfig, 'stateDir'>): string {
   return join(stateDir, 'routeagent-switched-on-forwarding')
 }
 
 export const DEFAULT_VERSION = 'dev'
-/** Drift in the routes and in the nft table is looked for this often. */
+/** Interval of the checks for drift in the routes and in the nft table. */
 export const RESYNC_MS = 30_000
-/** What the node reports is written again after so long, so that it is there also where somebody took it away. */
+/** The node writes its report again after this time, in case another program deleted it. */
 export const REPORT_AGAIN_MS = 25_000
-/** Connections to other clusters are counted this often. */
+/** Interval of counting the connections to other clusters. */
 export const COUNT_CONNECTIONS_MS = 60_000
 /** Shortest time between the starts of two runs of a loop. */
 export const MIN_INTERVAL_MS = 10
 
-/** How long the overlay device may hold a segment back to join it with the next: short beside any lane's round trip. */
+/**
+ * How long the overlay device may hold a segment back to join it with the next one. Short compared with the round-trip
+ * time of a lane.
+ */
 export const OVERLAY_HOLD_MICROSECONDS = 100
 
-// What the routeagent's loops have in common: their pace, and how their rounds are counted.
+// The intervals of the route agent's loops, and how their rounds are counted.
 
 export const LOOP_PACE: LoopInit = { ...DEFAULT_LOOP, minMs: MIN_INTERVAL_MS, resyncMs: RESYNC_MS }
 
@@ -47,7 +50,7 @@ interface LoopParts {
   readonly metrics: RouteAgentMetrics
 }
 
-/** `loop` names it in metrics and log lines. */
+/** `loop` is the name in metrics and log lines. */
 export function loopDeps({ clock, logger, metrics }: LoopParts, loop: string): LoopDeps {
   return reportedLoop({
     clock,

@@ -1,4 +1,4 @@
-/** Everything the routeagent counts. */
+/** Every metric of the route agent. */
 import type { Family } from '../../model/addresses/addresses.ts'
 import type { Counter, Gauge, Histogram, Metrics } from '../../runtime/metrics/metrics.ts'
 
@@ -27,7 +27,7 @@ export interface PortCounts {
   readonly dropped: number
 }
 
-/** The tables of both families have ports; the metric is how many there are in all. */
+/** The tables of both families have ports. The metric is the sum. */
 export class ServicePorts {
   readonly #gauge: Gauge
   readonly #counts = new Map<Family, PortCounts>()

@@ -32,32 +32,32 @@ export interface NodeRouteWorld {
   /** This cluster's id. */
   readonly self: string
   readonly nodes: readonly Node[]
-  /** All members, this one included. */
+  /** All members, including this cluster. */
   readonly clusters: readonly Cluster[]
-  /** Of all clusters; only this cluster's own say which node serves which lane. */
+  /** Endpoints of all clusters. Those of this cluster say which node serves which lane. */
   readonly endpoints: readonly Endpoint[]
   readonly gateways: readonly Gateway[]
-  /** What the other nodes report about their pods; only read, and only of use, on a node that serves lanes. */
+  /** What the other nodes report about their pods. Only filled on a node that serves lanes. */
   readonly routeAgents: readonly RouteAgent[]
   readonly globalRange: string
   readonly clustersetIpRange: string
   readonly facts: KernelFacts
-  /** Nodes that do not answer this node's probes over the overlay any more. Absent: none is known. */
+  /** Nodes that no longer answer this node's probes over the overlay. Absent if none is known. */
   readonly silentNodes?: ReadonlySet<string>
-  /** This cluster has IPv6 pods, but this kernel no IPv6: `clusters` has our IPv4 alone. */
+  /** This cluster has IPv6 pods, but this kernel has no IPv6: `clusters` contains only IPv4 for this cluster. */
   readonly ipv6LeftOut?: true
 }
 
 export interface SysctlSetting {
   readonly name: string
   readonly value: string
-  /** Only where it is that: what somebody else chose stays, and a kernel need not have it. */
+  /** The value is only changed from this one, so that a different choice of an operator stays. */
   readonly insteadOf?: string
-  /** Where there is no such setting, nothing is wrong. */
+  /** A kernel without this setting is no error. */
   readonly ifPresent?: true
 }
 
-/** Lanes that this node serves, by this cluster's own Endpoints. */
+/** Lanes that this node serves, according to this cluster's Endpoints. */
 export function ownLanes(world: Pick<NodeRouteWorld, 'endpoints' | 'self' | 'node'>): number[] {
   const own = world.endpoints.filter((e) => e.spec.cluster === world.self && e.spec.node === world.node)
   return [...new Set(own.map((e) => e.spec.lane))].sort((a, b) => a - b)
@@ -72,22 +72,22 @@ interface FactsReaderDeps {
   readonly machineNetwork?: () => Promise<MachineNetwork>
 }
 
-/** Reads the facts about this machine that the plans need, and keeps them until the kernel says something changed. */
+/** Reads the facts about this machine that the plans need, and keeps them until the kernel reports a change. */
 export class FactsReader {
   readonly #deps: FactsReaderDeps
   #kept: KernelFacts | undefined
-  /** A kernel's do not change. */
+  /** The features of a running kernel do not change. */
   #features: NextHopFeatures | undefined
-  /** Counts invalidate(): what a look found that began before the last one is not kept. */
+  /** Counts calls of invalidate(): the result of a read that began before the last one is not kept. */
   #changes = 0
-  /** What was read last, even if it may be out of date. */
+  /** The last facts that were read, even if they are outdated. */
   known: KernelFacts | undefined
 
   constructor(deps: FactsReaderDeps) {
     this.#deps = deps
   }
 
-  /** Forgets what is kept: the next read() asks the kernel. */
+  /** Discards the kept facts, so that the next read() reads the kernel. */
   invalidate(): void {
     this.#changes += 1
     this.#kept = undefined
@@ -123,26 +123,26 @@ export class FactsReader {
   }
 }
 
-// What this machine's kernel says about itself, as far as the plans need it. Pure.
+// Facts of this machine's kernel that the plans need. Pure.
 
 export interface KernelFacts {
   readonly links: readonly Link[]
   readonly addresses: readonly InterfaceAddress[]
-  /** What others have in the main table. */
+  /** Routes of other programs in the main table. */
   readonly mainRoutes: readonly MainRoute[]
-  /** net/bridge/bridge-nf-call-iptables; undefined where the module is not loaded. */
+  /** net/bridge/bridge-nf-call-iptables. Undefined if the module is not loaded. */
   readonly bridgeNetfilter: string | undefined
-  /** The same for IPv6, bridge-nf-call-ip6tables. */
+  /** The same setting for IPv6: net/bridge/bridge-nf-call-ip6tables. */
   readonly bridgeNetfilter6?: string | undefined
-  /** False where the kernel has no IPv6 (`ipv6.disable=1`). A device where it is switched off is another matter. */
+  /** False if the kernel has no IPv6 (`ipv6.disable=1`). This does not cover a device on which IPv6 is switched off. */
   readonly hasIpv6?: boolean
-  /** What this kernel has of next-hop objects. Absent: nothing; then routes have next hops of their own. */
+  /** What this kernel supports of next-hop objects. Absent: nothing, so routes have next hops of their own. */
   readonly nextHopFeatures?: NextHopFeatures
-  /** Default gateways and name servers of this machine. Absent: not known. */
+  /** Default gateways and name servers of this machine. Absent if they are not known. */
   readonly machine?: Pick<MachineNetwork, 'nextHops' | 'nameServers'>
 }
 
-/** The device that carries the address; undefined when there is none. */
+/** The device that has the address. Undefined if there is none. */
 export function deviceOf(facts: KernelFacts, address: Address): Link | undefined {
   const text = formatAddress(address)
   const carrier = facts.addresses.find((a) => addressText(a) === text)
@@ -150,8 +150,8 @@ export function deviceOf(facts: KernelFacts, address: Address): Link | undefined
 }
 
 /**
- * True when pods of this node hang on a bridge whose traffic netfilter does not see. An answer from one pod to its
- * neighbour then takes the short way over the bridge and would never have its address turned back.
+ * True if pods of this node are attached to a bridge whose traffic netfilter does not see. An answer between two of
+ * these pods then passes only the bridge, and its source address would not be translated back.
  */
 export function bridgeHidesAnswers(facts: KernelFacts, podCidrs: readonly Prefix[], family: Family): boolean {
   if ((family === 4 ? facts.bridgeNetfilter : facts.bridgeNetfilter6) === '1') return false

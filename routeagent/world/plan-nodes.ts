@@ -12,9 +12,9 @@ import { type Node, VXLAN_DEVICE } from '../../model/model.ts'
 import type { NextHop } from '../../kernel/route/route.ts'
 import type { Problem } from '../../model/reasons/reasons.ts'
 
-/** Something that is left out of the plan, and why, in words an operator can act on. */
+/** An object that is left out of the plan, with a reason on which an operator can act. */
 export interface PlanProblem extends Problem {
-  /** `Node worker-2`, `Cluster paris`. */
+  /** The object that is left out, such as `Node worker-2` or `Cluster paris`. */
   readonly subject: string
 }
 
@@ -29,7 +29,7 @@ export interface OverlayNodes {
   readonly problems: readonly PlanProblem[]
 }
 
-/** Reads every Node; one that cannot be used is named among the problems and does not disturb the others. */
+/** Reads every Node. A Node that cannot be used is listed in the problems and does not affect the others. */
 export function overlayNodes(nodes: readonly Node[]): OverlayNodes {
   const found = new Map<string, OverlayNode>()
   const problems: PlanProblem[] = []
@@ -42,7 +42,7 @@ export function overlayNodes(nodes: readonly Node[]): OverlayNodes {
       const owner = owners.get(text)
       if (owner !== undefined) throw new Unusable(`InternalIP ${text} already belongs to node ${owner}`)
       owners.set(text, node.metadata.name)
-      // Thrown now, so that a Node with a bad range is left out here and nowhere else.
+      // This throws for a bad range, so that such a Node is left out here and nowhere else.
       specRanges(node, [])
       found.set(node.metadata.name, { name: node.metadata.name, address, object: node })
     } catch (error) {
@@ -53,23 +53,23 @@ export function overlayNodes(nodes: readonly Node[]): OverlayNodes {
   return { nodes: found, problems }
 }
 
-/** Of routes that lead somewhere. */
+/** Metric of routes that have a next hop. */
 export const METRIC_VIA_GATEWAY = 100
 
-/** Over the overlay to that node, for packets of that family. */
+/** The next hop over the overlay to that node, for packets of that family. */
 export function hopTo(node: OverlayNode, family: Family): NextHop {
   return { device: VXLAN_DEVICE, via: overlayGateway(node, family), onlink: true }
 }
 
 /**
- * What a node is called in routes over the overlay. No device needs to have the address: the permanent neighbour of
- * that name has the node's MAC.
+ * The gateway address of a node in routes over the overlay. No device needs to have the address: a permanent neighbour
+ * entry maps it to the node's MAC.
  */
 export function overlayGateway(node: OverlayNode, family: Family): string {
   return formatAddress(family === 4 ? node.address : overlayLinkLocal(node.address))
 }
 
-/** Link-local, made of the node's InternalIP: fe80::5ea1:c0a8:70b. */
+/** A link-local address made from the node's InternalIP: fe80::5ea1:c0a8:70b. */
 export function overlayLinkLocal(address: Address): Address {
   return { family: 6, value: OVERLAY_LINK_LOCAL + address.value }
 }

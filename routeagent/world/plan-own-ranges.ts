@@ -1,4 +1,4 @@
-/** Which pods this node has, from its Node and its kernel: what it reports to the others, and balances by. Pure. */
+/** Finds the pod ranges of this node from its Node and its kernel, for its report and for balancing. Pure. */
 import type { InterfaceAddress, Link, MainRoute } from '../../kernel/route/route.ts'
 import {
   type Family,
@@ -26,30 +26,30 @@ interface KernelRangesInit {
   readonly links: readonly Link[]
   readonly addresses: readonly InterfaceAddress[]
   readonly mainRoutes: readonly MainRoute[]
-  /** Pod CIDRs of the cluster; what is not of their family is not looked at. */
+  /** Pod CIDRs of the cluster. Addresses of other families are ignored. */
   readonly podCIDRs: readonly Prefix[]
   /** Device that has the node's InternalIP. */
   readonly underlay: string
 }
 
-/** All sorted, each prefix once, and inside the cluster's pod CIDRs. */
+/** Each list is sorted, has each prefix once, and lies inside the cluster's pod CIDRs. */
 interface KernelRanges {
   /** Networks that the CNI gave to this node. */
   readonly networks: readonly Prefix[]
-  /** Single pods. */
+  /** Addresses of single pods. */
   readonly pods: readonly Prefix[]
-  /** Addresses that the machine itself has. */
+  /** Addresses of the machine itself. */
   readonly addresses: readonly Prefix[]
 }
 
-/** Devices of one pod each. */
+/** Kinds of devices that belong to one pod. */
 const POD_DEVICES: ReadonlySet<string> = new Set(['veth', 'netkit'])
-/** Devices that pods hang on together. */
+/** Kinds of devices that several pods share. */
 const SWITCH_DEVICES: ReadonlySet<string> = new Set(['bridge', 'openvswitch'])
 
 /**
- * Which pods are on this machine, read from its kernel: for CNIs that keep books of their own about who has which
- * range, and where Node.spec says nothing or something else. Pure.
+ * Finds the pods of this machine in its kernel, because some CNIs allocate ranges themselves, so that Node.spec has no
+ * ranges or different ones. Pure.
  *
  * | CNI | what the kernel shows |
  * |---|---|
@@ -61,7 +61,7 @@ const SWITCH_DEVICES: ReadonlySet<string> = new Set(['bridge', 'openvswitch'])
 function planLocalRanges(init: KernelRangesInit): KernelRanges {
   const { podCIDRs, mainRoutes } = init
   const kinds = new Map(init.links.map((link) => [link.name, link.kind]))
-  // What leads out of the node is no pod, even if it looks like one (a cloud's router is `10.1.0.1 dev eth0`).
+  // A route that leaves the node is no pod, even if it looks like one (a cloud's router is `10.1.0.1 dev eth0`).
   const outside = new Set([init.underlay])
   for (const { destination, device } of mainRoutes) if (isDefault(destination) && device) outside.add(device)
   const networks: Prefix[] = []
@@ -69,7 +69,7 @@ function planLocalRanges(init: KernelRangesInit): KernelRanges {
   for (const route of mainRoutes.filter(({ destination }) => !isDefault(destination))) {
     const prefix = parsePrefix(route.destination)
     if (route.type === 'blackhole') {
-      // A block that is this node's; a whole pod CIDR that is blocked says nothing about one node.
+      // A block of this node. A blackhole route for a whole pod CIDR says nothing about one node.
       networks.push(...within(prefix, podCIDRs).filter((p) => podCIDRs.every((cidr) => p.length > cidr.length)))
       continue
     }
@@ -115,15 +115,15 @@ function distinct(prefixes: readonly Prefix[]): Prefix[] {
   return sorted.filter((prefix, i) => i === 0 || comparePrefixes(prefix, sorted[i - 1] as Prefix) !== 0)
 }
 
-/** Of one family. */
+/** Ranges of one family. */
 export interface OwnRanges {
-  /** For RouteAgent.status: pods and the node's own addresses inside the pod CIDRs. */
+  /** Ranges for RouteAgent.status: pods and the node's own addresses inside the pod CIDRs. */
   readonly ranges: readonly Prefix[]
-  /** Networks among them, which do not change with each pod; of a node without pods, those of its Node. */
+  /** Networks, which do not change with each pod. For a node without pods, those of its Node. */
   readonly networks: readonly Prefix[]
-  /** Pods have addresses outside these networks, one by one. */
+  /** Some pods have single addresses outside these networks. */
   readonly scattered: boolean
-  /** How many ranges there would be more. */
+  /** How many ranges are left out. */
   readonly cut: number
 }
 
@@ -131,7 +131,7 @@ export interface OwnRangesInit {
   readonly facts: KernelFacts
   /** Node.spec.podCIDRs of this node, inside the cluster's. */
   readonly spec: readonly Prefix[]
-  /** Of the cluster, of one family. */
+  /** Pod CIDRs of the cluster, of one family. */
   readonly podCIDRs: readonly Prefix[]
   readonly underlay: string
   /** How many ranges may be reported. */
@@ -139,9 +139,10 @@ export interface OwnRangesInit {
 }
 
 /**
- * The Node's ranges count where the kernel shows pods in them, and no others: a node without pods yet may have them.
- * Where the kernel shows pods outside, or blocks inside, the CNI allocates by itself and the Node's ranges do not
- * count. Where it shows none, the Node's ranges are not reported: others may have been given these addresses.
+ * The Node's ranges are used if the kernel shows no pods outside them, since a node may not have pods yet. If the
+ * kernel shows pods outside them, or other networks, the CNI allocates by itself and the Node's ranges are ignored. If
+ * the kernel shows no pods, the Node's ranges are not reported, because the CNI may have given these addresses to other
+ * nodes.
  */
 export function ownRanges({ facts, spec, podCIDRs, underlay, limit = MAX_POD_RANGES }: OwnRangesInit): OwnRanges {
   const kernel = planLocalRanges({ ...facts, podCIDRs, underlay })
@@ -171,7 +172,7 @@ export interface NodeWorld {
   readonly facts: KernelFacts
 }
 
-/** Of the node itself; none while its Node object or its InternalIP cannot be used. */
+/** Ranges of this node. Empty while its Node object or its InternalIP cannot be used. */
 export function rangesOfNode(world: NodeWorld, family: Family, limit = MAX_POD_RANGES): OwnRanges {
   const { facts } = world
   const self = overlayNodes(world.nodes).nodes.get(world.node)
@@ -181,7 +182,9 @@ export function rangesOfNode(world: NodeWorld, family: Family, limit = MAX_POD_R
   return ownRanges({ facts, spec: specRanges(self.object, podCIDRs), podCIDRs, underlay, limit })
 }
 
-/** Of each family that is planned, IPv4 first. Together they are at most MAX_POD_RANGES, and IPv4 is served first. */
+/**
+ * Ranges of each planned family, IPv4 first. Together they are at most MAX_POD_RANGES, and IPv4 takes its share first.
+ */
 export function rangesByFamily(world: NodeWorld): ReadonlyMap<Family, OwnRanges> {
   const found = new Map<Family, OwnRanges>()
   let left = MAX_POD_RANGES

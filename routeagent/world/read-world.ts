@@ -1,4 +1,4 @@
-/** What the routeagent reads from the cluster's objects, as one value; and why there is none yet. */
+/** Reads the cluster's objects as one value, or says why there is none yet. */
 import type { ClusterApi, ObjectCache, ObjectChange } from '../../kubeapi/kubeapi.ts'
 import { plannedFamilies, withoutIpv6Pods } from '../../model/addresses/addresses.ts'
 import {
@@ -18,7 +18,7 @@ import { ownCluster } from './plan-own-ranges.ts'
 
 type CacheListener<T> = (change: ObjectChange<T> | undefined) => void
 
-/** A cache that is opened when it is needed, and not before: a node that needs none costs the API server nothing. */
+/** A cache that is opened only when it is needed, so that other nodes cause no load on the API server. */
 export class LazyInformer<T> {
   readonly #make: () => ObjectCache<T>
   readonly #listeners = new Listeners<Parameters<CacheListener<T>>>()
@@ -28,7 +28,7 @@ export class LazyInformer<T> {
     this.#make = make
   }
 
-  /** The cache; started by the first call. */
+  /** The cache. The first call starts it. */
   open(): ObjectCache<T> {
     if (this.#cache !== undefined) return this.#cache
     this.#cache = this.#make()
@@ -36,7 +36,7 @@ export class LazyInformer<T> {
     return this.#cache
   }
 
-  /** As ObjectCache.onChange(), from when it is open. Gives the function that ends it. */
+  /** Like ObjectCache.onChange(), from when the cache is open. Returns the function that ends this. */
   onChange(listener: CacheListener<T>): () => void {
     return this.#listeners.add(listener)
   }
@@ -50,11 +50,11 @@ export interface RouteAgentCaches {
   readonly gateways: ObjectCache<Gateway>
   readonly imports: ObjectCache<ServiceImport>
   readonly slices: ObjectCache<EndpointSlice>
-  /** Read by nodes that serve lanes alone: there is one of each node, and each may change with every pod. */
+  /** Opened only by nodes that serve lanes: each node has one such object, and each may change with every pod. */
   readonly routeAgents: LazyInformer<RouteAgent>
 }
 
-/** `gateways`: with connections of dead gateways taken as down, where there is such a cache. */
+/** `gateways` is a cache in which connections of dead gateways count as down, if there is one. */
 export function routeAgentCaches(
   api: ClusterApi,
   gateways: ObjectCache<Gateway> = api.cache('Gateway'),
@@ -76,8 +76,8 @@ export type WorldReading =
   { readonly ok: true; readonly world: ClusterWorld } | { readonly ok: false; readonly waitingFor: string }
 
 /**
- * While anything that the plans rest on has not been read, there is no world, and what the kernel has stays as it is:
- * what could not be read must not count as removed.
+ * There is no world until everything that the plans need has been read, and the kernel stays as it is: what was not
+ * read must not count as removed.
  */
 export function readWorld(caches: RouteAgentCaches, node: string): WorldReading {
   const { routeAgents, ...others } = caches
@@ -107,7 +107,7 @@ export function readWorld(caches: RouteAgentCaches, node: string): WorldReading 
   }
 }
 
-/** Where the kernel has no IPv6, this cluster is taken for one without IPv6 pods, and IPv4 goes on. */
+/** If the kernel has no IPv6, this cluster counts as one without IPv6 pods, and IPv4 still works. */
 export function withFacts(world: ClusterWorld, facts: KernelFacts): NodeRouteWorld {
   const own = ownCluster(world)
   if (own === undefined || facts.hasIpv6 !== false || !plannedFamilies(own).includes(6)) return { ...world, facts }

@@ -1,4 +1,4 @@
-/** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
+/** Applies the plan to lane devices, their addresses and their peers. Idempotent; it adds before it removes. */
 import { familyOf, sameAddressPort } from '../../../model/addresses/addresses.ts'
 import {
   type Joining,
@@ -24,32 +24,32 @@ export interface DeviceDeps {
   readonly routes: RouteTable
   readonly wireguard: Wireguard
   readonly sysctl: Sysctl
-  /** Where absent, the devices keep the kernel's default: one processor each. */
+  /** Absent: the devices keep the kernel's default of one CPU each. */
   readonly steering?: PacketSteering
-  /** Where absent, or where it cannot be had, each packet of a user-space lane goes its way by itself. */
+  /** Absent or not supported: each packet of a user-space lane is processed separately. */
   readonly joining?: SegmentJoining
 }
 
 export interface ApplyDeviceInit {
-  /** Gives the path of the lane's key file, which it makes where there is none. Throws LaneKeyError. */
+  /** Returns the path of the lane's key file, which it creates if there is none. Throws LaneKeyError. */
   readonly ensureKey: () => Promise<string>
   readonly plan: CableDevice
   readonly config: DeviceConfig
   /** The device carries IPv6 too. */
   readonly withIpv6: boolean
-  /** The device as it was when the plan was made; undefined when it was not there. */
+  /** The device as it was when the plan was made. Undefined if it did not exist. */
   readonly seen: DeviceState | undefined
-  /** Public keys of the peers to make anew, so that WireGuard calls them at once. */
+  /** Public keys of the peers to create again, so that WireGuard calls them at once. */
   readonly callAnew: ReadonlySet<string>
   /** Public keys of the peers to which this node sends from another address than before (OwnSources). */
   readonly sendAnew: ReadonlySet<string>
-  /** The policy in force knows the cable by which joined segments come in. */
+  /** The applied policy covers the device on which joined segments arrive. */
   readonly mayJoin: boolean
   readonly round: Round
   readonly signal: AbortSignal
 }
 
-/** Gives the device's state before its peers were brought to the plan; undefined when there is no device. */
+/** Returns the device's state before its peers were changed. Undefined if there is no device. */
 export async function applyLane(deps: DeviceDeps, init: ApplyDeviceInit): Promise<DeviceState | undefined> {
   const { routes, wireguard } = deps
   const { plan, round, signal } = init
@@ -64,7 +64,7 @@ export async function applyLane(deps: DeviceDeps, init: ApplyDeviceInit): Promis
   }
   const link = await round.attempt(async () => (await routes.links(signal)).find((one) => one.name === plan.device))
   await applyLink(deps, init, link?.value)
-  // Below an MTU of 1280 there are none of IPv6.
+  // Below an MTU of 1280 a device has no IPv6 settings.
   await ensureDeviceSettings(deps.sysctl, round, plan.device, init.withIpv6 ? [4, 6] : [4])
   await applyAddress(deps, plan, round, signal)
   reportLostPeers(init, state.value)
@@ -74,7 +74,7 @@ export async function applyLane(deps: DeviceDeps, init: ApplyDeviceInit): Promis
   return state.value
 }
 
-/** A device that is new has no peers, and knows this end's addresses. */
+/** Reports peers that another program removed or changed. Skips a new device, which has no peers yet. */
 function reportLostPeers({ plan, config, round, seen }: ApplyDeviceInit, state: DeviceState): void {
   if (seen === undefined || round.drift === undefined) return
   const { device } = plan
@@ -111,8 +111,8 @@ function peerText(device: string, { publicKey, allowedIps }: Pick<PeerConfig, 'p
 }
 
 /**
- * A peer that is called anew is taken out first: that ends WireGuard's wait for an answer to its last call. So is one
- * that gets its first address: WireGuard has tried to call it without one, and waits all the same.
+ * Removes a peer before it calls it again, which ends WireGuard's wait for an answer to its last call. The same applies
+ * to a peer that gets its first address: WireGuard has tried to call it without one, and waits as well.
  */
 async function applyPeers({ wireguard }: DeviceDeps, init: ApplyDeviceInit, state: DeviceState): Promise<void> {
   const { plan, round, signal } = init
@@ -144,13 +144,13 @@ async function applyLink(
       routes.setLink(plan.device, change, signal),
     )
   }
-  // Joined, segments are few: spreading them over processors would cost more than it brings.
+  // Joined segments are few, so spreading them over CPUs would cost more than it gains.
   if (mayJoin && (await joinSegments({ sysctl, joining }, plan.device, round, signal))) return
   const spread = await round.attempt(async () => steering?.spread(plan.device))
   if (spread?.value !== undefined) round.note('sysctl', spread.value)
 }
 
-/** True when TCP of the device comes in joined now. */
+/** True if TCP segments of the device arrive joined now. */
 async function joinSegments(
   { sysctl, joining }: Pick<DeviceDeps, 'sysctl'> & { readonly joining: SegmentJoining | undefined },
   device: string,
@@ -187,7 +187,7 @@ async function applyAddress(deps: DeviceDeps, plan: CableDevice, round: Round, s
   }
 }
 
-/** Removes lane devices that are not in the plan, and what is left of their cables. True when all went. */
+/** Removes lane devices that are not in the plan, and the rest of their cables. True if all were removed. */
 export async function sweepDevices(
   deps: Pick<DeviceDeps, 'routes' | 'wireguard' | 'joining'>,
   keep: readonly string[],
@@ -208,8 +208,8 @@ export async function sweepDevices(
 }
 
 /**
- * Peers that shook hands or called since the plan was made: whatever it wants to try with them, they are where they
- * are.
+ * Peers that completed a handshake or called since the plan was made. They keep their address, whatever the plan would
+ * try.
  */
 function newlyHeard(seen: DeviceState | undefined, state: DeviceState): Set<string> {
   const before = new Map(seen?.peers.map((peer) => [peer.publicKey, peer]))
@@ -230,7 +230,7 @@ function withoutEndpoints(config: DeviceConfig, keys: ReadonlySet<string>): Devi
   return { ...config, peers }
 }
 
-/** Their places are given to them once more, in the session that there is. */
+/** Sets the addresses of these peers again, within the existing session. */
 function sentAnew(config: DeviceConfig, state: DeviceState, keys: ReadonlySet<string>): DeviceConfig {
   const places = new Map(state.peers.map(({ publicKey, endpoint }) => [publicKey, endpoint]))
   const peers = config.peers.map((peer): PeerConfig => {

@@ -1,4 +1,7 @@
-/** The private key of a lane: made on first start, mode 0600 in a directory of mode 0700, never read into a log. */
+/**
+ * The private key of a lane, created at the first start with mode 0600 in a directory of mode 0700 and never logged,
+ * and its rotation.
+ */
 import { mkdir, readFile, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { type PeerState, type Wireguard, publicKeyOf } from '../../../kernel/wireguard/wireguard.ts'
@@ -8,10 +11,10 @@ import { type Clock, SerialQueue } from '../../../reconcile/reconcile.ts'
 import { createFile, messageOf } from '../../../runtime/runtime.ts'
 import type { CableDevice, CableLink, CableRotation, FarEnd, FollowedLink } from '../cable-driver.ts'
 
-/** What the file holds is not looked at further than this; WireGuard keys are 32 bytes in base64. */
+/** The only check of the file's content. WireGuard keys are 32 bytes in base64. */
 const KEY = /^[A-Za-z0-9+/]{43}=\n?$/
 
-/** A key file that cannot be used. Says which file, what is wrong and what to do. */
+/** A key file that cannot be used. The message names the file, the problem and the remedy. */
 export class LaneKeyError extends Error {
   constructor(message: string, options?: { cause?: unknown }) {
     super(message, options)
@@ -24,8 +27,8 @@ export function laneKeyPath(stateDir: string, lane: number): string {
 }
 
 /**
- * Gives the path of the lane's key file; makes the file, and the directory, when they are not there. Throws
- * LaneKeyError. An unusable key is never replaced: it may be all that the other clusters know this gateway by.
+ * Returns the path of the lane's key file. Creates the file and the directory if they do not exist. Throws
+ * LaneKeyError. An unusable key is never replaced, because the other clusters may know this gateway only by it.
  */
 export async function ensureLaneKey(stateDir: string, lane: number, newKey: () => string): Promise<string> {
   await ensureDirectory(stateDir)
@@ -40,14 +43,14 @@ export async function ensureLaneKey(stateDir: string, lane: number, newKey: () =
   return path
 }
 
-/** Of the key that is to be taken next: beside the present one, under the same rules. */
+/** Path of the next key, beside the present one and under the same rules. */
 export function nextKeyPath(stateDir: string, lane: number): string {
   return join(stateDir, `lane${lane}.next.key`)
 }
 
 /**
- * Gives the path of the next key, which it makes where there is none. One that cannot be used is made anew: nobody needs
- * it. Throws LaneKeyError.
+ * Returns the path of the next key, which it creates if there is none. An unusable next key is replaced, because it is
+ * not in use. Throws LaneKeyError.
  */
 export async function ensureNextKey(stateDir: string, lane: number, newKey: () => string): Promise<string> {
   const path = nextKeyPath(stateDir, lane)
@@ -61,7 +64,7 @@ export async function ensureNextKey(stateDir: string, lane: number, newKey: () =
   return path
 }
 
-/** The text of a key file that can be used; undefined where there is none, or where it cannot. */
+/** The content of a usable key file. Undefined if there is none, or if it is not usable. */
 export async function readKey(path: string): Promise<string | undefined> {
   try {
     await checkKey(path)
@@ -71,7 +74,7 @@ export async function readKey(path: string): Promise<string | undefined> {
   }
 }
 
-/** The next key takes the present one's place, in one step: after a crash there is one or the other. Throws LaneKeyError. */
+/** Replaces the present key by the next one in one step, so a crash leaves one or the other. Throws LaneKeyError. */
 export async function promoteNextKey(stateDir: string, lane: number): Promise<void> {
   const path = nextKeyPath(stateDir, lane)
   try {
@@ -83,7 +86,7 @@ export async function promoteNextKey(stateDir: string, lane: number): Promise<vo
   }
 }
 
-/** When the present key was made, in milliseconds since 1970. Throws LaneKeyError. */
+/** When the present key was created, in milliseconds since 1970. Throws LaneKeyError. */
 export async function laneKeyMadeMs(stateDir: string, lane: number): Promise<number> {
   const path = laneKeyPath(stateDir, lane)
   try {
@@ -93,7 +96,7 @@ export async function laneKeyMadeMs(stateDir: string, lane: number): Promise<num
   }
 }
 
-/** Takes the keys of all other lanes away: this node serves them no more. None of the files is read. */
+/** Removes the keys of all other lanes, which this node no longer serves, without reading the files. */
 export async function removeOtherLaneKeys(stateDir: string, lanes: readonly number[]): Promise<void> {
   const keep = new Set(
     lanes.flatMap((lane) => [laneKeyPath, nextKeyPath].map((path) => basename(path(stateDir, lane)))),
@@ -171,8 +174,8 @@ function octal(mode: number): string {
 }
 
 /**
- * Where a peer is until it calls: WireGuard goes by the place that it calls from. What is sent there is one call for a
- * session, to the discard port of this machine (RFC 863).
+ * Address of a peer until it calls: WireGuard then uses the address from which it calls. Only calls for a session are
+ * sent to it, to the discard port of this machine (RFC 863).
  */
 export const NOWHERE = parseAddressPort('127.0.0.1:9')
 
@@ -186,22 +189,24 @@ interface Followed {
   readonly atMs: number
 }
 
-/** The tools that set the key have started by then. One that has not is late, and no more. */
+/**
+ * Time in which the tools that set the key start. A tool that needs longer changes its key late, without other effect.
+ */
 const STARTED_MS = 1000
 const never = new AbortController().signal
 
-/** A round that was planned before it has long ended. */
+/** A round that was planned before this has ended long ago. */
 const PLANNED_BEFORE_MS = 15_000
 
 /**
- * A new key for this end, and far ends that take one. WireGuard knows one key of each end at a time: with a new one
- * nothing can be sent before the next handshake, but the sessions that there are still receive. What is to be sent
- * waits (128 packets a peer), and goes out when the far end, which then knows the new key, has called.
+ * Gives this end a new key, and follows far ends that take one. WireGuard knows one key of each end at a time. With a
+ * new key nothing can be sent before the next handshake, but the existing sessions still receive. Packets to send wait
+ * (128 per peer), and leave when the far end, which then knows the new key, has called.
  */
 export class KeyRotation implements CableRotation {
   readonly #deps: KeyRotationDeps
   readonly #stateDir: string
-  /** What was followed and may not be in a plan yet, by remote lane and old key. */
+  /** Key changes that a plan may not include yet, by remote lane and old key. */
   readonly #followed = new Map<string, Followed>()
   readonly #queue = new SerialQueue()
 
@@ -210,7 +215,7 @@ export class KeyRotation implements CableRotation {
     this.#stateDir = stateDir
   }
 
-  /** One after the other, whatever becomes of the one before. */
+  /** Runs the actions one after another. A failure does not stop the next one. */
   inTurn<T>(action: () => Promise<T>): Promise<T> {
     return this.#queue.run(action)
   }
@@ -237,7 +242,7 @@ export class KeyRotation implements CableRotation {
   ): Promise<void> {
     const { wireguard, clock } = this.#deps
     return this.inTurn(async () => {
-      // The file first: who starts after a crash goes on with what the far ends are about to know.
+      // The file is changed first: after a crash, the new process uses the key that the far ends are about to know.
       await promoteNextKey(this.#stateDir, ownLane)
       const privateKeyFile = laneKeyPath(this.#stateDir, ownLane)
       const setKey = (lane: number): Promise<void> => {
@@ -251,7 +256,7 @@ export class KeyRotation implements CableRotation {
       const said = Promise.withResolvers<undefined>()
       const waits: Promise<undefined>[] = []
       const set = Promise.all(remoteLanes.map(setKey))
-      // Where one device fails, the others change all the same, and the next round goes on with that one.
+      // If one device fails, the others still change, and the next round continues with that one.
       const failed = set.catch(() => undefined)
       await Promise.race([clock.sleep(STARTED_MS, never), Promise.all(waits), failed])
       await sayLast().then(() => said.resolve(undefined), said.reject)
@@ -272,14 +277,14 @@ export class KeyRotation implements CableRotation {
   hasFollowed({ remoteLane, to }: FollowedLink, signal: AbortSignal): Promise<boolean> {
     return this.inTurn(async () => {
       const peer = await this.#peer(remoteLane, to, signal)
-      // Without prefixes: a round has done something else since.
+      // Without prefixes, a round has changed the peer since.
       if (peer === undefined || peer.allowedIps.length === 0 || peer.lastHandshakeMs !== undefined) return true
       await this.#deps.wireguard.replacePeer(laneDevice(remoteLane), to, { ...place(peer), publicKey: to }, signal)
       return false
     })
   }
 
-  /** A plan that was made before a far end was followed, as it would be now. */
+  /** A plan that was made before a far end was followed, with the far end's new identity. */
   asFollowed(device: CableDevice): CableDevice {
     const { remoteLane } = device
     const sinceMs = this.#deps.clock.monotonic() - PLANNED_BEFORE_MS

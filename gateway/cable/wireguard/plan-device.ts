@@ -1,4 +1,4 @@
-/** The device towards one remote lane number, as a WireGuard device and its peers. Pure. */
+/** Plans the device towards one remote lane number as a WireGuard device with its peers. Pure. */
 import { formatAddressPort, laneAddress } from '../../../model/addresses/addresses.ts'
 import { CAPABILITY_FOLLOWS_KEYS } from '../../../model/lanes/lanes.ts'
 import { LANE_MARK, WIREGUARD_OVERHEAD_IPV4, WIREGUARD_REJECT_AFTER_SECONDS } from '../../../model/model.ts'
@@ -7,15 +7,15 @@ import { formatAddress, formatLink } from '../../../kernel/route/route.ts'
 import { type DeviceConfig, type PeerConfig, formatInterface, formatPeer } from '../../../kernel/wireguard/wireguard.ts'
 import type { CableDevice, CableLink, CablePlan, CableRules } from '../cable-driver.ts'
 
-/** NAT entries for UDP live 30 s and more (RFC 4787 REQ-5 asks for 120); some keep them for 20. */
+/** NAT entries for UDP live 30 s or more (RFC 4787 REQ-5 requires 120), but some NATs keep them for only 20 s. */
 const KEEPALIVE_BEHIND_NAT_SECONDS = 10
-/** For firewalls that keep state; also lets a device that has nothing to send shake hands again. */
+/** Keeps the state of stateful firewalls, and lets an idle device complete a handshake again. */
 const KEEPALIVE_SECONDS = 25
 
 /** CableDriver.name of each implementation. */
 export const driverNames = { kernel: 'wireguard-kernel', userspace: 'wireguard-userspace' } as const
 
-/** A far end's identity is its public key: WireGuard distinguishes peers by nothing else. */
+/** A far end's identity is its public key, the only property by which WireGuard distinguishes peers. */
 export const wireguardRules: CableRules = {
   overhead: WIREGUARD_OVERHEAD_IPV4,
   sessionMs: WIREGUARD_REJECT_AFTER_SECONDS * 1000,
@@ -45,7 +45,7 @@ export interface DevicePlan extends CablePlan {
   readonly config: DeviceConfig
 }
 
-/** Peers in the order of the links; those that nothing is sent to yet have no prefixes. */
+/** Peers in the order of the links. Peers without traffic yet have no prefixes. */
 export function planDevice(lane: CableDevice): DevicePlan {
   const keepaliveSeconds = lane.behindNat ? KEEPALIVE_BEHIND_NAT_SECONDS : KEEPALIVE_SECONDS
   const peer = ({ identity, choice }: CableLink, allowedIps: readonly string[]): PeerConfig => ({
@@ -74,7 +74,7 @@ function peerText({ link, peer }: { readonly link: CableLink; readonly peer: Pee
   return `\n# ${link.cluster}, node ${link.node}: ${how}${where}: ${why}\n${formatPeer(peer)}`
 }
 
-/** 32 bytes in canonical base64: exactly what `wg` prints. */
+/** 32 bytes in canonical base64, exactly as `wg` prints them. */
 function isPublicKey(text: string): boolean {
   return /^[A-Za-z0-9+/]{43}=$/.test(text) && Buffer.from(text, 'base64').toString('base64') === text
 }

@@ -19,23 +19,25 @@ import { KeyRotation, NOWHERE, ensureLaneKey, removeOtherLaneKeys } from './lane
 import { driverNames, planDevice, wireguardRules } from './plan-device.ts'
 
 interface Way {
-  /** Where the peer is. */
+  /** Address of the peer. */
   readonly to: AddressPort
   readonly from: string
 }
 
 /**
- * From which of this node's addresses each peer is sent to. WireGuard in user space remembers that address, and when
- * the node has it no more it sends nothing until it has been unheard for 15 s. Given the peer's place anew, it forgets.
+ * Tracks from which of this node's addresses each peer is sent to. User-space WireGuard remembers that address. If the
+ * node no longer has it, WireGuard sends nothing until it has received nothing for 15 s. Setting the peer's endpoint
+ * again makes it forget the address.
  */
 export class OwnSources {
-  /** By public key. */
+  /** Path to each peer, by public key. */
   #ways: ReadonlyMap<string, Way> = new Map()
   #seen: ReadonlyMap<string, Way> = new Map()
 
   /**
-   * Looks at the devices and at the ways of a round (GatewayWorld.pathSource). Gives the public keys of the peers that
-   * are where they were, while this node's address towards them has changed since the last round that was reported().
+   * Takes the devices and the paths of a round (GatewayWorld.pathSource). Returns the public keys of the peers whose
+   * address is unchanged while this node's address towards them has changed since the last round that called
+   * reported().
    */
   moved(devices: Iterable<DeviceState>, pathSource: ReadonlyMap<string, string>): ReadonlySet<string> {
     const seen = new Map<string, Way>()
@@ -45,7 +47,7 @@ export class OwnSources {
       const before = this.#ways.get(publicKey)
       const from = pathSource.get(formatAddress(endpoint.address))
       const isThere = before !== undefined && sameAddressPort(before.to, endpoint)
-      // While there is no way, the last one counts: the next one may begin at another address.
+      // While there is no path, the last one is kept, because the next path may begin at another address.
       if (from === undefined) {
         if (isThere) seen.set(publicKey, before)
         continue
@@ -57,7 +59,7 @@ export class OwnSources {
     return moved
   }
 
-  /** The devices have got what moved() gave last. */
+  /** The devices have been given the last result of moved(). */
   reported(): void {
     this.#ways = this.#seen
   }
@@ -65,22 +67,22 @@ export class OwnSources {
 
 interface Seen {
   readonly lastHandshakeMs: number
-  /** Monotonic. */
+  /** Time of the handshake, in milliseconds of the monotonic clock. */
   readonly atMs: number
 }
 
 /**
- * When each peer shook hands last, by the clock that never jumps. A device dates handshakes by the wall clock, which
- * may be set forwards or back at any time; so a date only distinguishes one handshake from another, and what counts is
- * when it was seen to change.
+ * Finds when each peer last completed a handshake, on the monotonic clock. A device dates handshakes by the wall clock,
+ * which may be changed at any time. So a date only distinguishes handshakes, and the time at which it was seen to
+ * change counts.
  */
 export class HandshakeTimes {
   #seen: ReadonlyMap<string, Seen> = new Map()
   #lookedMs = -Infinity
 
   /**
-   * Looks at the devices. Gives, by public key, the monotonic time of the last handshake of each peer that ever had
-   * one. Peers that are gone are forgotten.
+   * Takes the devices. Returns, by public key, the monotonic time of the last handshake of each peer that ever had one.
+   * Forgets peers that no longer exist.
    */
   look(
     devices: Iterable<DeviceState>,
@@ -93,8 +95,8 @@ export class HandshakeTimes {
         const before = this.#seen.get(publicKey)
         if (before?.lastHandshakeMs === lastHandshakeMs) seen.set(publicKey, before)
         else {
-          // It is no older than the last look, whatever the wall clock says. One of before the first look may be of any
-          // age; where the clock was set back since then, that is not known, and it counts as one of just now.
+          // The handshake is not older than the last look, whatever the wall clock says. One from before the first look
+          // may have any age. If the clock was set back since then, its age is unknown, and it counts as new.
           const ageMs = Math.min(Math.max(0, nowMs - lastHandshakeMs), monotonicMs - this.#lookedMs)
           seen.set(publicKey, { lastHandshakeMs, atMs: monotonicMs - ageMs })
         }
@@ -116,7 +118,7 @@ export interface WireguardCableInit {
   readonly stateDir: string
 }
 
-/** What is seen of a device, with the device itself for the round that changes it. */
+/** The seen state of a device, with the device itself for the round that changes it. */
 class SeenDevice implements LaneState {
   readonly device: DeviceState
   readonly links: ReadonlyMap<string, LinkState>
@@ -136,7 +138,8 @@ class SeenDevice implements LaneState {
 }
 
 /**
- * A device in words of links: of the far ends that are among its peers. `handshakes` by public key (HandshakeTimes).
+ * Converts a device into links to those far ends that are among its peers. `handshakes` is by public key
+ * (HandshakeTimes).
  */
 export function laneStateOf(
   device: DeviceState,
@@ -170,7 +173,7 @@ export class WireguardCable implements Cable {
   readonly #stateDir: string
   readonly rotation: KeyRotation
   readonly #handshakes = new HandshakeTimes()
-  /** By remote lane. */
+  /** One for each remote lane. */
   readonly #sources = new Map<number, OwnSources>()
 
   constructor(deps: WireguardCableDeps, { stateDir }: WireguardCableInit) {
@@ -206,7 +209,7 @@ export class WireguardCable implements Cable {
     return new Map([...devices].map(([lane, device]) => [lane, laneStateOf(device, endsOf(lane), handshakes)]))
   }
 
-  /** Not while a key changes: what was planned before that would put the old one back. */
+  /** Waits while a key changes, because an earlier plan would restore the old key. */
   apply(device: CableDevice, init: ApplyLaneInit): Promise<LaneState | undefined> {
     return this.rotation.inTurn(() => this.#apply(this.rotation.asFollowed(device), init))
   }
