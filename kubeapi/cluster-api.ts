@@ -41,7 +41,6 @@ export interface ObjectEvent {
   readonly note: string
 }
 
-/** Identifies an object. */
 export interface ObjectName {
   readonly kind: Kind
   readonly name: string

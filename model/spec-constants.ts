@@ -1,6 +1,6 @@
 /**
- * Names and numbers that specifications define. Our own numbers are in kernel-ids.ts and next to the code that uses
- * them.
+ * Names and numbers that specifications define. Our own numbers are in model/kernel-ids.ts and next to the code that
+ * uses them.
  */
 
 /** Multi-Cluster Services API, KEP-1645 and sigs.k8s.io/mcs-api. */

@@ -96,7 +96,7 @@ export type Knock = (address: string) => Promise<boolean>
 
 interface Machine {
   readonly address: string
-  /** Whether it has answered, and has not contradicted that since by missing a probe while its gateway reported. */
+  /** Whether it has answered a probe, and has not missed one since while its gateway reported. */
   answered: boolean
   /** Whether it missed the last probe. */
   missed: boolean
@@ -138,8 +138,8 @@ export class KnownMachines {
   }
 
   /**
-   * Records that the gateway has reported. If its machine missed the last probe, probes do not reach it; it is probed
-   * once more, soon.
+   * Records that the gateway has reported. If its machine missed the last probe, probes evidently do not reach it: the
+   * machine no longer counts as known to answer, and is soon probed again.
    */
   spoke(name: string): void {
     const machine = this.#machines.get(name)

@@ -15,7 +15,6 @@ export class Listeners<A extends readonly unknown[] = []> {
     for (const entry of [...this.#all]) if (this.#all.has(entry)) entry.call(...args)
   }
 
-  /** Removes all callbacks. */
   clear(): void {
     this.#all.clear()
   }

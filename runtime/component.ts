@@ -77,7 +77,6 @@ export interface ComponentDeps {
 // Common behaviour of all component loops: a failed run is logged with the loop's name, and every run is counted.
 
 export interface LoopRun {
-  /** The loop's name. */
   readonly loop: string
   readonly ok: boolean
   readonly ms: number

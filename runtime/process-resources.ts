@@ -35,7 +35,6 @@ export interface Processes {
   setSessionNice(nice: number): void
 }
 
-/** The current process. */
 export const OWN_PROCESS: Processes = {
   threads: () => readdirSync('/proc/self/task').map(Number),
   leadsSession: () => {

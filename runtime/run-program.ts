@@ -15,7 +15,6 @@ export interface ProgramInit {
 }
 
 export interface ProgramResult {
-  /** Exit status. */
   readonly code: number
   readonly stdout: Buffer
   readonly stderr: Buffer

@@ -43,7 +43,9 @@ export interface FileApiDeps {
 }
 
 export interface FileApiInit {
-  /** The user's folder. It is only read here; `sealane export` writes to it through user-objects.ts. */
+  /**
+   * The user's folder. It is only read here; `sealane export` writes to it through kubeapi/files/user/user-objects.ts.
+   */
   readonly objects: string
   /** Our folder: objects/, files/ (last good versions), leases/. It is created if it is missing. */
   readonly state: string

@@ -1,4 +1,4 @@
-/** site.yaml: the paths and the properties of a site without Kubernetes. */
+/** site.yaml: the paths and the properties of a site, with or without Kubernetes. */
 import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'

@@ -88,7 +88,6 @@ export class KubeSecretStore implements SecretStore {
 const TIMEOUT_MS = 3000
 const PLACE = { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' }
 
-/** Leases in our own namespace. */
 export class KubeLeaseStore implements LeaseStore {
   readonly #http: HttpClient
   readonly #namespace: string

@@ -34,7 +34,7 @@ const FIRST_LANE = 0
 
 /**
  * Returns the lane numbers of remote gateways for which a node that serves a lane has devices, in order. It is never
- * empty: the device makes the node's Endpoint possible, which others need before they can have a link.
+ * empty: the device identifies its node, which others must know before they can have a link to it.
  */
 export function remoteLanes(numbers: Iterable<number>): readonly number[] {
   const used = [...new Set(numbers)].filter(isLaneNumber)

@@ -62,7 +62,6 @@ export function firstReason(reason: ConditionReason): ReasonCode {
   return reason.split(',')[0] as ReasonCode
 }
 
-/** Returns the row of a reason. */
 export function reasonRow(code: ReasonCode): ReasonRow {
   return REASONS[code]
 }

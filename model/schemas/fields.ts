@@ -1,4 +1,7 @@
-/** Field checks for the schemas. The message of each is what was expected; complaintOf() adds the path of the field. */
+/**
+ * Field checks for the schemas. The message of each is what was expected; schemaProblems() and complaintOf() add the
+ * path of the field.
+ */
 import { z } from 'zod'
 import { isDnsLabel, isDnsSubdomain } from '../model.ts'
 import { type Family, parseAddress, parsePrefix } from '../addresses/addresses.ts'

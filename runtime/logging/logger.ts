@@ -1,4 +1,6 @@
-/** The logging interface of components: JSON lines on stderr (pino-logger.ts), captured lines in tests. */
+/**
+ * The logging interface of components: JSON lines on stderr (runtime/logging/pino-logger.ts), captured lines in tests.
+ */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const

@@ -1,6 +1,6 @@
 /**
- * The metrics interface of components; only prometheus-metrics.ts uses prom-client, with a private registry. Names
- * start with `sealane_`, counters end in `_total`, units are base units (`_seconds`, `_bytes`).
+ * The metrics interface of components. Only runtime/metrics/prometheus-metrics.ts uses prom-client, with a private
+ * registry. Names start with `sealane_`, counters end in `_total`, units are base units (`_seconds`, `_bytes`).
  */
 
 export interface Counter {
