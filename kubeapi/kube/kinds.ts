@@ -48,7 +48,6 @@ export function groupPath(apiVersion: string): string {
   return apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
 }
 
-
 export interface ObjectType {
   readonly apiVersion: string
   readonly kind: string
