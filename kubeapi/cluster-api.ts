@@ -1,6 +1,7 @@
 /**
  * A Kubernetes-shaped object API. Drivers: `kube/` (an API server), `files/` (a directory of YAML and a state
- * directory), `memory/` (for tests and single-process use). One compliance suite: test/compliance/cluster-api.ts.
+ * directory), `memory/` (for tests and single-process use). All pass one compliance suite:
+ * test/compliance/cluster-api.ts.
  */
 import type { Condition, Kind, KubeObject, Lease, ObjectKinds, ObjectMeta } from '../model/model.ts'
 import type { ReasonCode } from '../model/reasons/reasons.ts'
@@ -11,21 +12,22 @@ export type ObjectChange<T> =
 
 /** A live, read-only copy of all objects of one kind. */
 export interface ObjectCache<T> {
-  /** False until everything that exists has been read once. Never becomes false again. */
+  /** False until all existing objects have been read once. Never becomes false again. */
   readonly synced: boolean
   list(): readonly T[]
-  /** Without a namespace for cluster-scoped kinds. */
+  /** Takes no namespace for cluster-scoped kinds. */
   get(name: string, namespace?: string): T | undefined
   /**
-   * Calls back after each change, once the cache shows it; also for each object found by the first read, and once
-   * with undefined when the cache becomes synced. Must not throw or block. Gives the function that ends it.
+   * Calls the listener after each change, once the cache shows it; also for each object found by the first read, and
+   * once with undefined when the cache becomes synced. The listener must not throw or block. Returns a function that
+   * removes the listener.
    */
   onChange(listener: (change: ObjectChange<T> | undefined) => void): () => void
   /** Resolves once synced; rejects with the signal's reason. */
   whenSynced(signal: AbortSignal): Promise<void>
 }
 
-/** What happened to an object, for people who look at it (`kubectl describe`): events.k8s.io/v1. */
+/** What happened to an object, for users (`kubectl describe`): events.k8s.io/v1. */
 export interface ObjectEvent {
   readonly regarding: {
     readonly kind: Kind
@@ -35,11 +37,10 @@ export interface ObjectEvent {
   }
   readonly type: 'Normal' | 'Warning'
   readonly reason: ReasonCode
-  /** A sentence, at most 1024 characters; cut when longer. */
+  /** A sentence of at most 1024 bytes; a longer one is truncated. */
   readonly note: string
 }
 
-/** Which object. */
 export interface ObjectName {
   readonly kind: Kind
   readonly name: string
@@ -47,29 +48,29 @@ export interface ObjectName {
 }
 
 export interface ClusterApi {
-  /** The cache of a kind, started by the first call and shared by all. */
+  /** Returns the cache of a kind. The first call starts it; all callers share it. */
   cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]>
   /**
-   * Server-side apply as manager "sealane": creates or replaces what we own of the object (labels, annotations, owners,
-   * spec, endpoints, ports). Status is left alone. Does nothing when nothing differs. The file driver only takes
-   * objects that it does not find among the user's own. Throws ClusterApiError.
+   * Server-side apply as manager "sealane": creates the object, or replaces the parts that we own (labels, annotations,
+   * owners, spec, endpoints, ports). It does not touch the status, and does nothing if nothing differs. The file driver
+   * rejects objects that exist among the user's own. Throws ClusterApiError.
    */
   apply(object: KubeObject, signal?: AbortSignal): Promise<void>
   /**
-   * The object as apply() writes it: with the labels and annotations that the driver puts on every object. The same
-   * object where there are none.
+   * Returns the object as apply() writes it, with the labels and annotations that the driver adds to every object.
+   * Returns the same object if it adds none.
    */
   asApplied<T extends KubeObject>(object: T): T
   /** Replaces `.status` of an existing object. Throws ClusterApiError NotFound. */
   applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void>
   /**
-   * Sets one condition of an object whose status another part writes, and leaves the rest of the status. What that part
-   * says of the same condition at its next applyStatus() counts again. Throws ClusterApiError NotFound.
+   * Sets one condition of an object whose status another component writes, and keeps the rest of the status. That
+   * component's next applyStatus() overwrites the condition. Throws ClusterApiError NotFound.
    */
   setCondition(object: ObjectName, condition: Condition, signal?: AbortSignal): Promise<void>
   /**
-   * What is stored of an object now, asked afresh and not of a cache; undefined when it is not there. Throws
-   * ClusterApiError where the answer cannot be had: an object that cannot be seen is not gone.
+   * Reads an object from storage and not from a cache; undefined if it does not exist. Throws ClusterApiError if
+   * storage does not answer: an object that cannot be read may still exist.
    */
   read<K extends Kind>(
     kind: K,
@@ -77,20 +78,23 @@ export interface ClusterApi {
     namespace?: string,
     signal?: AbortSignal,
   ): Promise<ObjectKinds[K] | undefined>
-  /** Removes an object that apply() made. Absent is fine. Throws ClusterApiError Forbidden for the user's own. */
+  /**
+   * Removes an object that apply() created; does nothing if it does not exist. Throws ClusterApiError Forbidden for the
+   * user's own objects.
+   */
   remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void>
   /**
-   * Reports an Event to the user. Best effort: never throws, never waits; the same event again within ten minutes is
+   * Reports an Event to the user. Best effort: it never throws and never blocks. The same event within ten minutes is
    * dropped.
    */
   report(event: ObjectEvent): void
-  /** Ends watches and waits for writes under way. */
+  /** Stops watches and waits for pending writes. */
   close(): Promise<void>
 }
 
 /**
- * Conflict: someone else was faster, or the namespace is being ended; reading again and trying again helps.
- * Unauthorized: the server does not know who we are. Unavailable: no answer, or none that counts; trying again helps.
+ * Conflict: another client wrote first, or the namespace is terminating; reading again and retrying helps.
+ * Unauthorized: the server rejects our credentials. Unavailable: there is no valid answer; retrying helps.
  */
 export type ClusterApiErrorCode = 'NotFound' | 'Forbidden' | 'Invalid' | 'Unavailable' | 'Conflict' | 'Unauthorized'
 
@@ -103,18 +107,18 @@ export class ClusterApiError extends Error {
   }
 }
 
-// Leases as registers that several processes write: each write names the version that was read, and the slower one is
-// refused. Drivers: kube/kube-lease-store.ts, files/leases/file-leases.ts; for tests
-// test/gateway/support/fake-leases.ts. One compliance suite: test/compliance/lease-store.ts.
+// Leases that several processes write with optimistic locking: each write names the version that was read, and the
+// later write is rejected. Implementations: kubeapi/kube/own-namespace.ts, kubeapi/files/file-leases.ts; for tests
+// test/gateway/support/fake-leases.ts. All pass one compliance suite: test/compliance/lease-store.ts.
 
 export type StoredLease = Lease & { readonly metadata: ObjectMeta & { readonly resourceVersion?: string } }
 
 export interface LeaseStore {
-  /** What the server has now, past all caches; undefined when there is none. Throws ClusterApiError. */
+  /** Reads from the server and not from a cache; undefined if there is no such Lease. Throws ClusterApiError. */
   read(name: string, signal: AbortSignal): Promise<StoredLease | undefined>
   /**
-   * Makes it where `metadata.resourceVersion` is absent, else replaces that version. Gives what is stored. The
-   * namespace is the store's own. Throws ClusterApiError Conflict when somebody was faster.
+   * Creates the Lease if `metadata.resourceVersion` is absent, else replaces that version. Returns what is stored. The
+   * store sets the namespace. Throws ClusterApiError Conflict if another process wrote first.
    */
   write(lease: StoredLease, signal: AbortSignal): Promise<StoredLease>
 }

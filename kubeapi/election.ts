@@ -1,13 +1,13 @@
 /**
- * One leader among several processes, by a Lease (coordination.k8s.io/v1) as client-go uses it.
+ * Elects one leader among several processes with a Lease (coordination.k8s.io/v1), as client-go does.
  *
  *   following ─► (free, or not renewed for its duration) ─► leading ─► following …
  *        ▲                                                     │
- *        └──────── not renewed within renewWithinMs ◄──────────┘      stop: the lease is given back
+ *        └──────── not renewed within renewWithinMs ◄──────────┘      stop: the Lease is released
  *
- * No two lead at once as long as their clocks run at the same speed: a leader gives up renewWithinMs after it *began*
- * the last renewal that went through, a follower takes over only when it has *seen* no renewal for the whole duration,
- * both by their own monotonic clocks. What the other's wall clock says is not looked at.
+ * Two processes never lead at once if their clocks run at the same speed: a leader gives up renewWithinMs after it
+ * *began* its last successful renewal, and a follower takes over only when it has *seen* no renewal for the whole
+ * duration. Both use their own monotonic clocks; the times in the Lease are ignored.
  */
 import { type Clock, abortReason } from '../reconcile/reconcile.ts'
 import type { Logger } from '../runtime/logging/logging.ts'
@@ -16,13 +16,16 @@ import { type ElectionTiming, LANE_LEASE_MS, electionTiming } from '../model/lan
 import { messageOf } from '../runtime/runtime.ts'
 import type { LeaseStore, StoredLease } from './cluster-api.ts'
 
-/** Default: electionTiming() of LANE_LEASE_MS. A follower takes over from a leader that died within 12 s of it. */
+/** Default: electionTiming() of LANE_LEASE_MS. A follower takes over from a leader that died within 12 s. */
 export interface ElectionInit extends Partial<ElectionTiming> {
   /** Name of the Lease in our namespace. */
   readonly name: string
-  /** Unlike every other candidate's: the pod's name. */
+  /** Must differ from that of every other candidate: the pod's name. */
   readonly identity: string
-  /** Whom this process replaces: a holder that is known to have ended is not waited for, at the first try of all. */
+  /**
+   * Whether this process replaces a holder that is known to have ended. Its first attempt of all does not wait for such
+   * a holder.
+   */
   readonly replaces?: (holder: string) => boolean
 }
 
@@ -34,14 +37,14 @@ export interface ElectionDeps {
   readonly leases: LeaseStore
 }
 
-/** How long giving back may take when stopping. */
+/** Time limit for the release when stopping. */
 const RELEASE_MS = 3000
 
 export class Election {
   readonly #deps: ElectionDeps
   readonly #init: Required<ElectionInit>
   #isFirst = true
-  /** The lease as last read, and when its present content was first seen. */
+  /** The Lease as last read, and when its present content was first seen. */
   #seen: { readonly lease: StoredLease; readonly content: string; readonly at: number } | undefined
   #trouble: string | undefined
 
@@ -56,8 +59,8 @@ export class Election {
   }
 
   /**
-   * Calls `lead` each time this process becomes leader; its signal is aborted when it is leader no longer, and the next
-   * candidacy waits until it has ended. Resolves when `signal` is aborted and the lease is given back, or when `lead`
+   * Calls `lead` each time this process becomes leader, with a signal that aborts when it loses the lead. The next
+   * candidacy waits until `lead` has ended. Resolves when `signal` is aborted and the Lease is released, or when `lead`
    * ends by itself. Rejects with what `lead` throws while it is leader.
    */
   async run(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void> {
@@ -68,20 +71,20 @@ export class Election {
     }
   }
 
-  /** When the renewal that won began, monotonic; undefined when stopped first. */
+  /** Returns the monotonic time at which the successful renewal began; undefined if `signal` was aborted first. */
   async #acquire(signal: AbortSignal): Promise<number | undefined> {
     const { clock } = this.#deps
     const { retryMs } = this.#init
     while (!signal.aborted) {
       const began = clock.monotonic()
       if (await this.#attempt(() => this.#tryToTake(signal), signal)) return began
-      // Spread, so that two candidates do not meet again and again.
+      // Random pauses, so that two candidates do not collide repeatedly.
       await clock.sleep(retryMs / 2 + (retryMs / 2) * clock.random(), signal).catch(() => undefined)
     }
     return undefined
   }
 
-  /** One term of office. True when another one may follow. */
+  /** Leads once. Returns true if it may become leader again. */
   async #term(lead: (signal: AbortSignal) => Promise<void>, since: number, signal: AbortSignal): Promise<boolean> {
     const { logger, leader } = this.#deps
     const { name, identity } = this.#init
@@ -104,12 +107,12 @@ export class Election {
       return !signal.aborted
     } finally {
       over.abort(new Error('the term is over'))
-      // Given back only after `lead` has ended: nobody leads beside it.
+      // Released only after `lead` has ended, so that no other process leads at the same time.
       if (!(await renewing)) await this.#release()
     }
   }
 
-  /** True when the lease was lost, false when the signal ended it. */
+  /** Returns true if the Lease was lost, false if the signal was aborted. */
   async #renewUntilLost(since: number, signal: AbortSignal): Promise<boolean> {
     const { clock } = this.#deps
     const { renewWithinMs, retryMs } = this.#init
@@ -126,7 +129,7 @@ export class Election {
         if (await this.#attempt(() => this.#write(this.#renewal(), limited), limited)) renewed = began
         else if (await this.#isAnothers(limited)) return true
       } catch {
-        // Out of time, or stopped: the loop finds out which.
+        // Either the time is up or the signal is aborted; the loop decides which.
       } finally {
         cancel()
       }
@@ -162,7 +165,7 @@ export class Election {
     const cancel = this.#deps.clock.setTimer(RELEASE_MS, () => limit.abort(new Error('not given back in time')))
     try {
       if (await this.#attempt(() => this.#giveBack(limit.signal), limit.signal)) return
-      // A renewal that was under way when the term ended may have arrived all the same: what was seen last is old then.
+      // A renewal that was pending when the term ended may still have arrived; the last read is outdated then.
       await this.#read(limit.signal)
       await this.#giveBack(limit.signal)
     } catch (error) {
@@ -172,7 +175,7 @@ export class Election {
     }
   }
 
-  /** Does nothing where the lease, as last seen, is another's. */
+  /** Does nothing if another process holds the Lease, as last read. */
   async #giveBack(signal: AbortSignal): Promise<void> {
     const lease = this.#seen?.lease
     if (lease?.spec?.holderIdentity !== this.#init.identity) return
@@ -208,7 +211,7 @@ export class Election {
     return lease
   }
 
-  /** With the version that was read: the slower candidate is refused. */
+  /** Writes with the version that was read, so that the later of two candidates is rejected. */
   async #write(lease: StoredLease, signal: AbortSignal): Promise<void> {
     this.#notice(await this.#deps.leases.write(lease, signal))
   }
@@ -219,7 +222,7 @@ export class Election {
     this.#seen = { lease, content, at }
   }
 
-  /** True when it went through. */
+  /** Returns true if `run` succeeded. */
   async #attempt(run: () => Promise<void>, signal: AbortSignal): Promise<boolean> {
     try {
       await run()

@@ -1,17 +1,17 @@
 /**
- * The gateways of this cluster as they count: a cache of Gateway objects like any other, in which a gateway that has
- * stopped to report, and whose machine does not answer either, has no connection that is up (model/lanes/liveness.ts).
+ * A cache of this cluster's Gateway objects that accounts for failures: a gateway that has stopped reporting, and whose
+ * machine does not answer either, has no connection that is up (model/lanes/liveness.ts).
  *
- *   heartbeat moves ◄────────────────────────────── any move: fresh at once
- *        │ late by a fifth: the API is asked for it, time and again
+ *   heartbeat changes ◄──────────────────────────── any change: fresh at once
+ *        │ late by a fifth: the API is read repeatedly
  *        ▼
- *   still the old one over three heartbeats of answers ── the machine is knocked at
- *        ├─ it answers, or never did ► silent; knocked at again every REKNOCK_MS
- *        ├─ it does not, twice in a row, and has answered before (KnownMachines) ► gone, until the heartbeat moves
- *        └─ its Node has no label of a gateway any more: what ended there could not take its object away ► gone
+ *   unchanged over three heartbeats of answers ── TCP probe of the machine
+ *        ├─ it answers, or never has ► silent; probed again every REKNOCK_MS
+ *        ├─ it fails twice in a row, and has answered before (KnownMachines) ► gone, until the heartbeat changes
+ *        └─ its Node has no gateway label any more, so its process could not remove its object ► gone
  *
- * While the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does anything while writes fail
- * and reads do not (a full store, a role taken away): the machines answer, or nothing is known of them.
+ * While the API does not answer, no heartbeat changes, and neither does the state here. The same holds while writes
+ * fail and reads succeed (a full store, a missing role): the machines answer, or it is not known whether they do.
  */
 import {
   type GatewayLiveness,
@@ -29,24 +29,24 @@ export interface HeardGatewaysDeps {
   readonly api: Pick<ClusterApi, 'cache' | 'read'>
   readonly clock: Clock
   readonly logger: Logger
-  /** Absent: nobody is knocked at, and no gateway is ever taken as gone. */
+  /** TCP probe. Absent: no machine is probed, and no gateway is ever considered gone. */
   readonly knock?: Knock | undefined
-  /** How often gateways write: theirs is the same. Default HEARTBEAT_MS. */
+  /** The interval at which gateways write, which is the same for all. Default HEARTBEAT_MS. */
   readonly heartbeatMs?: number | undefined
 }
 
 type Listener = (change: ObjectChange<Gateway> | undefined) => void
 
-/** What follows from how often gateways write. */
+/** Intervals that follow from the heartbeat interval. */
 interface Patience {
-  /** One heartbeat, and a little: a busy gateway is late now and then. */
+  /** Slightly more than one heartbeat: a busy gateway is sometimes late. */
   readonly doubtMs: number
-  /** Pause between two questions to the API while a heartbeat is late. */
+  /** Pause between two reads of the API while a heartbeat is late. */
   readonly askMs: number
   readonly staleMs: number
-  /** Pause between two looks while no heartbeat is late. */
+  /** Pause between two checks while no heartbeat is late. */
   readonly calmMs: number
-  /** From the last heartbeat of all to the first answer, and from one answer to the next, it is never so long. */
+  /** The longest time from a heartbeat to the first answer, and between two answers, that counts as continuous. */
   readonly gapMs: number
 }
 
@@ -72,7 +72,7 @@ const REKNOCK_MS = 5000
 export class HeardGateways implements ObjectCache<Gateway> {
   readonly #deps: HeardGatewaysDeps
   readonly #cache: ObjectCache<Gateway>
-  /** For their addresses; not opened where nobody is knocked at. */
+  /** For the addresses of the machines; not opened if no machine is probed. */
   readonly #nodes: ObjectCache<Node> | undefined
   readonly #patience: Patience
   readonly #beats: Heartbeats
@@ -107,7 +107,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     return this.list().find(({ metadata }) => metadata.name === name)
   }
 
-  /** As the cache's, and also when a gateway counts otherwise than before: then with its object. */
+  /** Like onChange() of the cache, and also when a gateway's liveness changes: then with its object. */
   onChange(listener: Listener): () => void {
     const forget = this.#listeners.add(listener)
     const stop = this.#cache.onChange(listener)
@@ -121,12 +121,12 @@ export class HeardGateways implements ObjectCache<Gateway> {
     return this.#silences.get(name)?.liveness ?? 'fresh'
   }
 
-  /** Names of those that are not fresh, sorted. */
+  /** Returns the names of the gateways that are not fresh, sorted. */
   stale(): readonly string[] {
     return [...this.#silences].flatMap(([name, { liveness }]) => (liveness === 'fresh' ? [] : [name])).sort()
   }
 
-  /** Watches until the signal. Before and after, all gateways count as fresh. */
+  /** Watches until the signal is aborted. Before and after, all gateways count as fresh. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps
     for (const gateway of this.#cache.list()) this.#saw(gateway)
@@ -145,7 +145,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     stop()
   }
 
-  /** A gateway that is late is looked at often; while all are well, one that becomes so is not missed for long. */
+  /** Checks often while a gateway is late; otherwise often enough to notice soon when one becomes late. */
   #pauseMs(): number {
     const isCalm = this.#beats.doubtful().length === 0 && this.#beats.stopped().length === 0
     return isCalm ? this.#patience.calmMs : LOOK_MS
@@ -173,7 +173,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     await Promise.all(due.map((name) => this.#knockAt(name)))
   }
 
-  /** While their gateways are well: later it may be too late to learn whether they answer. */
+  /** Probes machines while their gateways are fresh: later it may be too late to learn whether they answer. */
   #tendMachines(): void {
     const notWell = new Set([...this.#beats.stopped(), ...this.#beats.doubtful()])
     for (const { metadata, status } of this.#cache.list()) {
@@ -183,7 +183,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     }
   }
 
-  /** Reads all late gateways past the watch, which may be what is silent. One answer that is missing proves nothing. */
+  /** Reads all late gateways from the API, since the watch itself may have stalled. A failed read proves nothing. */
   async #ask(signal: AbortSignal): Promise<void> {
     const { api, clock } = this.#deps
     const names = this.#beats.doubtful()
@@ -197,7 +197,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
       for (const gateway of found) if (gateway !== undefined) this.#saw(gateway)
       this.#beats.viewIsLive()
     } catch {
-      // Without an answer, nothing follows.
+      // Without an answer the state does not change.
     } finally {
       cancel()
     }
@@ -216,7 +216,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     return address !== undefined && (await this.#machines?.isDead(name, address)) === true
   }
 
-  /** Its node is there, and is to be no gateway. */
+  /** Whether its Node exists but is no longer a gateway. */
   #isDismissed(name: string): boolean {
     const node = this.#nodes?.get(name)
     return node !== undefined && node.metadata.labels?.[LABEL_GATEWAY] === undefined

@@ -1,4 +1,4 @@
-/** A Kubernetes-shaped object API: list, watch, apply, status, leases. */
+/** The public interface of this room: a Kubernetes-shaped object API with list, watch, apply, status and leases. */
 export {
   type ClusterApi,
   ClusterApiError,

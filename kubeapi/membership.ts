@@ -1,8 +1,8 @@
-/** What the Membership says, for the parts that live by it: that this cluster has joined, and that it leaves. */
+/** Watches the Membership for components that depend on it: whether this cluster has joined, and whether it leaves. */
 import { MEMBERSHIP_NAME, type Membership } from '../model/model.ts'
 import type { ClusterApi } from './cluster-api.ts'
 
-/** The first Membership, since it was read, that is as asked for; undefined when the signal came first. */
+/** Resolves with the first Membership for which `is` is true; with undefined if the signal is aborted first. */
 export function whenMembership(
   api: ClusterApi,
   is: (membership: Membership) => boolean,
@@ -25,17 +25,17 @@ export function whenMembership(
 }
 
 export interface LeavingWatch {
-  /** Aborts once, when this cluster leaves the clusterset. */
+  /** Aborted once, when this cluster leaves the clusterset. */
   readonly signal: AbortSignal
-  /** Id of the cluster, as the Membership said last; undefined while there has been none. */
+  /** Id of the cluster in the last Membership; undefined if there has been none. */
   readonly clusterId: string | undefined
   close(): void
 }
 
 /**
- * Notices that this cluster leaves: its Membership says `leaving`, or vanishes after it has been seen. A Membership
- * that was never there is no departure: the cluster may not have joined yet. `seen` is one that was there before the
- * watch.
+ * Detects that this cluster leaves: its Membership has the phase `leaving`, or is deleted after it has been seen. If
+ * there never was a Membership, the cluster may not have joined yet, and does not leave. `seen` is a Membership from
+ * before the watch.
  */
 export function watchLeaving(api: ClusterApi, seen?: Membership): LeavingWatch {
   const memberships = api.cache('Membership')

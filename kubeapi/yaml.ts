@@ -1,5 +1,6 @@
 /**
- * YAML for people and for files that people edit, and YAML inside other things. Whole files: files/user/yaml-source.ts.
+ * YAML for display, for files that users edit, and YAML inside other data. For whole files see
+ * kubeapi/files/yaml-source.ts.
  */
 import {
   type Document,
@@ -13,14 +14,14 @@ import {
 } from 'yaml'
 
 /**
- * Block style, long lines kept whole, `apiVersion` first as everybody writes it. Ends with a newline. Texts such as
- * `on` are quoted: to kubectl and Helm, which read YAML 1.1, they would be no texts.
+ * Formats in block style with unbroken lines and `apiVersion` first. Ends with a newline. Texts such as `on` are
+ * quoted, since kubectl and Helm, which read YAML 1.1, would not read them as text.
  */
 export function formatYaml(value: unknown): string {
   return stringify(value, { lineWidth: 0, indentSeq: true, aliasDuplicateObjects: false, compat: 'yaml-1.1' })
 }
 
-/** One document of YAML or JSON as plain data. Throws on anything else, and on aliases that multiply. */
+/** Parses one document of YAML or JSON as plain data. Throws on anything else, and on aliases that multiply. */
 export function parseYaml(text: string): unknown {
   const document = withUniqueKeys(parseDocument(text, { ...EACH_KEY_ONCE, logLevel: 'error' }))
   const [error] = document.errors
@@ -28,17 +29,22 @@ export function parseYaml(text: string): unknown {
   return document.toJS({ maxAliasCount: 50 })
 }
 
-/** All documents of a text, with merge keys, each with the errors that were found in it. Throws RangeError on depth. */
+/**
+ * Parses all documents of a text, with merge keys; each has the errors that were found in it. Throws RangeError if it
+ * is nested too deeply.
+ */
 export function parseDocuments(text: string, options: Pick<ParseOptions, 'lineCounter'>): readonly Document[] {
   const all = { ...options, ...EACH_KEY_ONCE, prettyErrors: false, merge: true, logLevel: 'silent' } as const
   const parsed = parseAllDocuments(text, all)
   return Array.isArray(parsed) ? parsed.map(withUniqueKeys) : []
 }
 
-/** The parser compares each key of a map with all before it: 256 KiB of keys take 6 s. withUniqueKeys() does not. */
+/**
+ * The parser compares each key of a map with all previous ones: 256 KiB of keys take 6 s. withUniqueKeys() does not.
+ */
 const EACH_KEY_ONCE = { uniqueKeys: false } as const
 
-/** Adds an error for each key that its map has already, as the parser would. */
+/** Adds an error for each duplicate key of a map, as the parser would. */
 function withUniqueKeys<T extends Document>(document: T): T {
   visit(document, {
     Map: (_, map) => {

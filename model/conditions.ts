@@ -2,43 +2,46 @@
 import type { Condition } from './objects.ts'
 import type { ReasonCode } from './reasons/reasons.ts'
 
-/** What a controller finds; when it became so is remembered by setCondition. */
+/** A condition as a controller finds it; setCondition() adds the time of the last transition. */
 export type ConditionFinding = Omit<Condition, 'lastTransitionTime'>
 
 /** On a Cluster: whether it has a connection to the broker. */
 export const CONDITION_IN_CONTACT = 'InContact'
-/** On a Cluster: whether some lane of this cluster's own gateways leads there. */
+/** On a Cluster: whether at least one lane of this cluster's own gateways reaches it. */
 export const CONDITION_CONNECTED = 'Connected'
-/** On a Cluster: whether more than one gateway of this cluster has a link there, so that any of them may go. */
+/** On a Cluster: whether more than one gateway of this cluster has a link to it, so that any one of them may stop. */
 export const CONDITION_GATEWAYS_REDUNDANT = 'GatewaysRedundant'
-/** On a Gateway: whether all its connections are up. Unknown while the gateway does not report. */
+/** On a Gateway: whether all its connections are up. It is Unknown while the gateway does not report. */
 export const CONDITION_READY = 'Ready'
 /**
- * On a RouteAgent: whether the nodes that it probes over the overlay answer: the gateway nodes, and on a gateway node all
- * nodes. Unknown while some gateway node has never answered.
+ * On a RouteAgent: whether the nodes that it probes over the overlay answer. These are the gateway nodes; a gateway
+ * node probes all nodes. It is Unknown while a gateway node has never answered.
  */
 export const CONDITION_NODES_ANSWER = 'NodesAnswer'
-/** On a Gateway that is about to go: whether nothing flows over it any more. */
+/** On a Gateway that is about to stop: whether it no longer carries traffic. */
 export const CONDITION_DRAINED = 'Drained'
-/** On a Gateway whose key is being made anew, or was since its start: whether it has been. */
+/** On a Gateway that is rotating its key, or has since its start: whether the rotation is complete. */
 export const CONDITION_KEYS_ROTATED = 'KeysRotated'
 /** Reason of the condition Ready. */
 export const REASON_STATUS_STALE = 'GatewayStatusStale' satisfies ReasonCode
-/** On a cluster's own Cluster: whether the DNS that its pods ask hands clusterset.local to Sealane. */
+/** On a cluster's own Cluster: whether the cluster DNS forwards clusterset.local to Sealane. */
 export const CONDITION_CLUSTER_DNS = 'ClusterDNS'
 
-/** On a ServiceExport: whether other members import it. The standard has no such type, hence a domain of our own. */
+/** On a ServiceExport: whether other members import it. The standard has no such type, so it has our own domain. */
 export const CONDITION_IMPORTED = 'sealane.io/Imported'
-/** On a ServiceExport of which a part is left out, or was: whether all of it is exported. A domain of our own, as above. */
+/**
+ * On a ServiceExport of which a part is or was left out: whether all of it is exported. It has our own domain, as
+ * above.
+ */
 export const CONDITION_COMPLETE = 'sealane.io/Complete'
 
-/** The API's limit for a condition's message, characters. */
+/** The limit of the API for a condition's message, in characters. */
 const MAX_MESSAGE_LENGTH = 32_768
 
 /**
- * The list with this condition in it, in the place of its predecessor of the same type, else at the end.
- * lastTransitionTime is `nowMs` (milliseconds since 1970) only when the status changes. Gives the very same list
- * back when nothing changes.
+ * Returns the list with this condition, in the position of its predecessor of the same type or at the end.
+ * lastTransitionTime becomes `nowMs` (milliseconds since 1970) only if the status changes. Returns the same list object
+ * if nothing changes.
  */
 export function setCondition(
   list: readonly Condition[],
@@ -53,7 +56,7 @@ export function setCondition(
   return previous === undefined ? [...list, next] : list.map((item) => (item === previous ? next : item))
 }
 
-/** Sets several, in order. */
+/** Sets several conditions, in order. */
 export function setConditions(
   list: readonly Condition[],
   findings: readonly ConditionFinding[],
@@ -66,7 +69,7 @@ export function findCondition(list: readonly Condition[] | undefined, type: stri
   return list?.find((condition) => condition.type === type)
 }
 
-/** Absent counts as not true. */
+/** An absent condition is not true. */
 export function isConditionTrue(list: readonly Condition[] | undefined, type: string): boolean {
   return findCondition(list, type)?.status === 'True'
 }
@@ -85,43 +88,46 @@ function formatSeconds(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d{3}Z$/, 'Z')
 }
 
-// Texts of a status as long as the API takes them: for one that is too long it refuses the whole status. Pure.
+// Limits for texts in a status: the API server rejects a whole status if one text is too long. Pure.
 
-/** Of `status.failure`, of Gateway and RouteAgent. */
+/** Limit of `status.failure` of Gateway and RouteAgent, in characters. */
 export const MAX_FAILURE_LENGTH = 4096
-/** Entries of `status.silentNodes` of a RouteAgent. */
+/** Limit of the entries in `status.silentNodes` of a RouteAgent. */
 export const MAX_SILENT_NODES = 256
-/** Of `status.connections[].message` of a Gateway. */
+/** Limit of `status.connections[].message` of a Gateway, in characters. */
 export const MAX_CONNECTION_MESSAGE_LENGTH = 1024
 
-/** The text, or its beginning and `…`: never longer than `max` (at least 1), and never half a character. */
+/**
+ * Returns the text, or its beginning and `…`. The result is never longer than `max` (at least 1) and never ends in half
+ * a surrogate pair.
+ */
 export function fitText(text: string, max: number): string {
   return text.length <= max ? text : `${text.slice(0, max - 1).replace(/[\uD800-\uDBFF]$/, '')}…`
 }
 
-/** How the message of a connection begins to say that it will not come up by itself; what can be done follows. */
+/** The beginning of a connection's message if the connection cannot come up by itself; a remedy follows. */
 export const NEITHER_CALLABLE = 'neither end can be called from outside'
 
-/** That nothing comes from there. */
+/** The part of a connection's message that says that no packets arrive from the far end. */
 export const HEARS_NOTHING = 'and hear nothing'
 
 /**
- * What a far cluster calls itself must not steer the reader's terminal, break a line or turn the text round: `?` stands
- * for each such character.
+ * Replaces characters with `?` that could control the reader's terminal, break a line or reverse the text. Names that a
+ * remote cluster gives itself are not trusted.
  */
 export function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '?')
 }
 
-/** Control characters but the two that texts are laid out with, halves of pairs, and what turns or breaks a line. */
+/** Control characters except newline and tab, unpaired surrogates, and characters that reverse text or break lines. */
 const STEERS = /[^\P{Cc}\n\t]|\p{Cs}|[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 
-/** Whole text of ours, with newlines and tabs, as a terminal may have it: `?` stands for what would steer it. */
+/** Makes a whole text with newlines and tabs safe for a terminal: `?` replaces each control character. */
 export function forTerminal(text: string): string {
   return text.replaceAll(STEERS, '?')
 }
 
-/** The same of JSON, which can spell such a character: it stays what it was. */
+/** Like forTerminal(), for JSON: it escapes the characters, so that the values stay the same. */
 export function jsonForTerminal(json: string): string {
   return json.replaceAll(STEERS, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }

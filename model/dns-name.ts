@@ -18,7 +18,7 @@ import { isDnsLabel } from './ids.ts'
 import type { SliceEndpoint } from './objects.ts'
 import { CLUSTERSET_ZONE } from './spec-constants.ts'
 
-/** A name in the zone, in lower case. `port` and `protocol` are without their underscores. */
+/** A name in the zone, in lower case. `port` and `protocol` have no underscores. */
 export type ZoneName =
   | { readonly kind: 'apex' | 'version' | 'nameServer' | 'services' | 'unknown' }
   | { readonly kind: 'namespace'; readonly namespace: string }
@@ -49,12 +49,12 @@ const MAX_DNS_LABEL_LENGTH = 63
 const NOT_OURS: DnsName = { kind: 'notOurs' }
 const UNKNOWN: ZoneName = { kind: 'unknown' }
 const ZONE_SUFFIX = `.${CLUSTERSET_ZONE}`
-/** One byte that text cannot show, RFC 1035 section 5.1. It counts as one character of its label. */
+/** One byte that text cannot show (RFC 1035 section 5.1). It counts as one character of its label. */
 const ESCAPED_BYTE = /\\\d{3}/g
 
 /**
- * Takes a name as text, with or without the final dot; bytes that are not plain text are written as `\ddd`. Total:
- * every string gives one of the kinds above.
+ * Parses a name with or without the final dot; bytes that are not plain text are written as `\ddd`. Every string has
+ * one of the kinds above.
  */
 export function parseDnsName(text: string): DnsName {
   const name = (text.endsWith('.') ? text.slice(0, -1) : text).toLowerCase()
@@ -76,7 +76,7 @@ function whyMalformed(name: string): string | undefined {
   return undefined
 }
 
-/** Takes the labels left of the zone, nearest first. */
+/** Takes the labels before the zone, the one nearest to the zone first. */
 function zoneName(labels: readonly string[]): ZoneName {
   const [top, namespace, service, fourth, fifth] = labels
   if (top !== 'svc') {
@@ -96,7 +96,7 @@ function zoneName(labels: readonly string[]): ZoneName {
   return { kind: 'endpoint', namespace, service, cluster: fourth, hostname: fifth }
 }
 
-/** The name as text with the final dot; what parseDnsName() read. `unknown` has no text of its own: the zone's. */
+/** Formats a name that parseDnsName() has parsed, with the final dot. For `unknown` it returns the zone. */
 export function formatZoneName(name: ZoneName): string {
   return [...ownLabels(name), CLUSTERSET_ZONE, ''].join('.')
 }
@@ -127,12 +127,10 @@ function ownLabels(name: ZoneName): string[] {
   }
 }
 
-// Whether the names that DNS builds from several parts fit into one name (RFC 1035 section 2.3.4, KEP-1645 "DNS").
-// Pure.
+// Checks whether the names that DNS builds from several parts are short enough (RFC 1035 section 2.3.4, KEP-1645
+// "DNS"). Pure.
 
-/**
- * Between the variable labels of `<hostname>.<cluster>.<service>.<namespace>` are three dots; `.svc.<zone>` follows.
- */
+/** The three dots between the variable labels of `<hostname>.<cluster>.<service>.<namespace>`, and `.svc.<zone>`. */
 const FIXED_LENGTH = 3 + `.svc.${CLUSTERSET_ZONE}`.length
 
 interface EndpointNameParts {
@@ -142,7 +140,10 @@ interface EndpointNameParts {
   readonly namespace: string
 }
 
-/** Characters that `<hostname>.<cluster>.<service>.<namespace>.svc.clusterset.local` is too long; 0 when it fits. */
+/**
+ * Returns by how many characters `<hostname>.<cluster>.<service>.<namespace>.svc.clusterset.local` is too long; 0 if it
+ * is not.
+ */
 export function excessNameLength({ hostname, cluster, service, namespace }: EndpointNameParts): number {
   const length = hostname.length + cluster.length + service.length + namespace.length + FIXED_LENGTH
   return Math.max(0, length - MAX_DNS_NAME_LENGTH)
@@ -151,8 +152,9 @@ export function excessNameLength({ hostname, cluster, service, namespace }: Endp
 // The DNS label of an endpoint inside a headless service (KEP-1645 specification.md). Pure.
 
 /**
- * The endpoint's own hostname where it is a DNS label, else its first address with '-' for '.' and ':'. The address
- * must be the one its own cluster uses, so that the name is the same seen from everywhere. Undefined without address.
+ * Returns the endpoint's own hostname if it is a DNS label, else its first address with '-' for '.' and ':'. The
+ * address must be the one that its own cluster uses, so that the name is the same in all clusters. Undefined if there
+ * is no address.
  */
 export function endpointHostname(endpoint: Pick<SliceEndpoint, 'hostname' | 'addresses'>): string | undefined {
   const { hostname, addresses } = endpoint
@@ -160,7 +162,7 @@ export function endpointHostname(endpoint: Pick<SliceEndpoint, 'hostname' | 'add
   return addresses[0] === undefined ? undefined : dashedAddress(addresses[0])
 }
 
-/** `10.1.0.8` as `10-1-0-8`. A label neither begins nor ends with '-', so `fd00::` becomes `fd00--0`. */
+/** Writes `10.1.0.8` as `10-1-0-8`. A label neither begins nor ends with '-', so `fd00::` becomes `fd00--0`. */
 export function dashedAddress(text: string): string {
   const dashed = text.toLowerCase().replaceAll(/[.:]/g, '-')
   return `${dashed.startsWith('-') ? '0' : ''}${dashed}${dashed.endsWith('-') ? '0' : ''}`

@@ -1,11 +1,11 @@
 /**
- * Names that identify things across the clusterset: clusters, services, records.
- * All parsing here throws InvalidNameError with the field, the value and what was expected.
+ * Names that identify things across the clusterset: clusters, services, records. All parsers here throw
+ * InvalidNameError with the field, the value and what was expected.
  */
 import { createHash } from 'node:crypto'
 import { SYSTEM_NAMESPACE } from './spec-constants.ts'
 
-/** RFC 1123 label. A cluster id is a single label: it is a label value and one DNS label (KEP-1645 "DNS"). */
+/** RFC 1123 label. A cluster id is used as a label value and as one DNS label (KEP-1645 "DNS"). */
 export type ClusterId = string & { readonly __brand: 'ClusterId' }
 
 /** `namespace/name` of a Service, ServiceExport or ServiceImport. */
@@ -37,22 +37,22 @@ export function isDnsSubdomain(value: string): boolean {
 
 const NAME_PART = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/
 
-/** True for what API servers take as a name: as a subdomain, but its parts may be longer than DNS allows. */
+/** True if an API server accepts the value as a name: like a subdomain, but a part may be longer than DNS allows. */
 export function isObjectName(value: string): boolean {
   return value.length <= 253 && value.split('.').every((part) => NAME_PART.test(part))
 }
 
-/** Of an installation without a name of its own. */
+/** The namespaces of an installation with the default names. */
 const OWN_NAMESPACES: ReadonlySet<string> = new Set([SYSTEM_NAMESPACE, 'sealane-broker'])
 
-/** What guardedNamespace() goes by, for who has to say it in another language: names, and how names begin. */
+/** The names and prefixes that guardedNamespace() checks, for code that states the same rule in another language. */
 export const GUARDED_NAMESPACES: readonly string[] = [...OWN_NAMESPACES, 'default']
 export const GUARDED_PREFIXES: readonly string[] = ['kube-', 'openshift']
 
 /**
- * What a namespace is that nobody exports from or into unless an operator allows it, to be read after its name. Names
- * in those of the platform and in our own are believed; in `default` lies what names no namespace, of every cluster.
- * Undefined for all others.
+ * Returns why a namespace is guarded, as a phrase to follow its name; undefined for all others. Without an operator's
+ * permission, nothing is exported from or imported into a guarded namespace: names in the platform's and our own
+ * namespaces are trusted, and `default` contains the objects of every cluster that name no namespace.
  */
 export function guardedNamespace(namespace: string): string | undefined {
   if (GUARDED_PREFIXES.some((prefix) => namespace.startsWith(prefix))) return 'is a system namespace'
@@ -60,29 +60,29 @@ export function guardedNamespace(namespace: string): string | undefined {
   return namespace === 'default' ? 'is where everything lies that names no namespace' : undefined
 }
 
-/** Takes any string, gives a ClusterId. Throws InvalidNameError. Stricter than KEP-2149, which allows dots. */
+/** Returns the value as a ClusterId. Throws InvalidNameError. Stricter than KEP-2149, which allows dots. */
 export function parseClusterId(value: string, field = 'cluster id'): ClusterId {
   if (!isDnsLabel(value)) throw new InvalidNameError(field, value, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
   return value as ClusterId
 }
 
-/** What the clusterset, its commands and the language that it is written in call other things by. */
+/** Words that the clusterset, its commands or JavaScript use for other things. */
 const RESERVED_IDS: ReadonlySet<string> = new Set(['any', 'broker', 'constructor', 'prototype', 'sealane', 'self'])
 const RESERVED_PREFIXES = ['kube-', 'sealane-']
 
 /**
- * True for ids that no cluster may join under: a reader of one in a name, a log or a list takes it for something else.
- * Members that have such an id from before keep it.
+ * True for ids under which no cluster may join, since a reader of a name, log or list would mistake them for something
+ * else. Members that joined earlier with such an id keep it.
  */
 export function isReservedId(id: string): boolean {
   return RESERVED_IDS.has(id) || RESERVED_PREFIXES.some((prefix) => id.startsWith(prefix))
 }
 
-/** Reads on after an id. */
+/** A phrase that follows an id. */
 export const RESERVED_ID_PROBLEM =
   'is reserved: expected an id that names the cluster, not kube-*, sealane-* or a word of the clusterset'
 
-/** Throws InvalidNameError unless the value is an RFC 1123 label. Gives it back. */
+/** Returns the value. Throws InvalidNameError unless it is an RFC 1123 label. */
 export function parseDnsLabel(value: string, field: string): string {
   if (!isDnsLabel(value)) throw new InvalidNameError(field, value, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
   return value
@@ -92,13 +92,13 @@ export function serviceKey(namespace: string, name: string): ServiceKey {
   return `${namespace}/${name}`
 }
 
-// Syntax of Kubernetes labels, and of other words that follow it. Pure.
+// Syntax of Kubernetes labels, and of other words with the same syntax. Pure.
 
 const NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/
 
 /**
- * True for a qualified name: up to 63 characters, perhaps with a DNS subdomain and '/' before. Keys of labels and
- * annotations, appProtocol and trafficDistribution have this form.
+ * True for a qualified name: up to 63 characters, optionally after a DNS subdomain and '/'. Label and annotation keys,
+ * appProtocol and trafficDistribution have this form.
  */
 export function isQualifiedName(text: string): boolean {
   const slash = text.indexOf('/')
@@ -110,9 +110,9 @@ export function isLabelValue(text: string): boolean {
   return text === '' || NAME.test(text)
 }
 
-// Short fingerprints for object names that are built from several parts. Pure.
+// Short fingerprints for object names that consist of several parts. Pure.
 
-/** 16 hexadecimal digits of SHA-256: too many to find a second text with the same ones on purpose. */
+/** Returns 16 hexadecimal digits of SHA-256: too many to find a second text with the same digits on purpose. */
 export function nameHash(...parts: readonly string[]): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 16)
 }

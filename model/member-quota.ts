@@ -1,37 +1,39 @@
 /**
- * How much of a broker one member may have, and what of it fits. Broker and member reckon by the same rules: the broker
- * says what fits, the member offers nothing that cannot. Pure.
+ * How much of a broker one member may use, and whether a change fits. Broker and member apply the same rules: the
+ * broker enforces them, and the member offers nothing that exceeds them. Pure.
  */
 
 /** Limits of one member. */
 export interface MemberQuota {
-  /** That it publishes. */
+  /** Records that it publishes. */
   readonly records: number
-  /** Of their contents as JSON: in the broker's memory it is up to ten times as much. */
+  /** Size of the record bodies as JSON. In the broker's memory they take up to ten times as much. */
   readonly bytes: number
-  /** Changes a second in the long run; as many as it may have records come at once. At each replica of the broker. */
+  /**
+   * Sustained rate of changes per second; a burst may be as large as `records`. Applies to each replica of the broker.
+   */
   readonly changes: number
-  /** Streams open at once: one that publishes, the others watch. At each replica of the broker. */
+  /** Concurrent streams: one publishes, the others watch. Applies to each replica of the broker. */
   readonly streams: number
 }
 
 export type QuotaField = keyof MemberQuota
 
-/** Of what is held: the others are used up by time. */
+/** The quantities that are stored. The other limits are rates or concurrent counts. */
 export interface QuotaUse {
   readonly records: number
   readonly bytes: number
 }
 
-/** What a broker tells a member of it. */
+/** What a broker reports to a member about its quota. */
 export interface QuotaReport {
   readonly limit: MemberQuota
   readonly used: QuotaUse
-  /** Its changes are taken more slowly than they come. */
+  /** Whether the broker delays the member's changes. */
   readonly isSlowed: boolean
 }
 
-/** Why these figures: docs/decisions/0063-quotas-of-members.md. */
+/** The reasons for these figures are in docs/decisions/0063-quotas-of-members.md. */
 export const DEFAULT_MEMBER_QUOTA: MemberQuota = {
   records: 50_000,
   bytes: 16 * 1024 * 1024,
@@ -39,7 +41,7 @@ export const DEFAULT_MEMBER_QUOTA: MemberQuota = {
   streams: 10,
 }
 
-/** What can be asked for. Two streams are what a member needs; the transport gives it sixty. */
+/** Valid values. A member needs two streams; the transport allows sixty. */
 export const QUOTA_BOUNDS: Readonly<Record<QuotaField, { readonly min: number; readonly max: number }>> = {
   records: { min: 0, max: 200_000 },
   bytes: { min: 0, max: 4 * 1024 ** 3 },
@@ -49,19 +51,19 @@ export const QUOTA_BOUNDS: Readonly<Record<QuotaField, { readonly min: number; r
 
 export const QUOTA_FIELDS = Object.keys(QUOTA_BOUNDS) as readonly QuotaField[]
 
-/** Reasons of refusals that end by themselves as soon as there is room. */
+/** Reasons for refusals that end by themselves when there is room. */
 export type QuotaReason = 'QuotaRecords' | 'QuotaBytes'
 
 export function isQuotaReason(reason: string | undefined): reason is QuotaReason {
   return reason === 'QuotaRecords' || reason === 'QuotaBytes'
 }
 
-/** At least this much more, however small the quota is. */
+/** The least margin above a quota, however small the quota is. */
 const LEAST_SPARE: QuotaUse = { records: 100, bytes: 1024 * 1024 }
 
 /**
- * How far what is held may grow: a quarter above the quota. So a service that is in keeps its endpoints, however many
- * they become, and a quota that was lowered takes nothing away.
+ * The most that a member may store with its existing exports: a quarter above the quota. So an exported service keeps
+ * all its endpoints, however many they become, and a lowered quota removes nothing.
  */
 export function ceilingOf({ records, bytes }: MemberQuota): QuotaUse {
   return {
@@ -71,8 +73,8 @@ export function ceilingOf({ records, bytes }: MemberQuota): QuotaUse {
 }
 
 /**
- * Why `more` does not fit; undefined when it does. `isHeld`: it is a change of a record that is there, or an endpoint
- * slice of a service that is.
+ * Returns why `more` does not fit; undefined when it does. `isHeld` means a change of an existing record, or an
+ * endpoint slice of an existing service.
  */
 export function quotaExcess(
   { limit, used }: Pick<QuotaReport, 'limit' | 'used'>,
@@ -90,7 +92,7 @@ export const QUOTA_FIELD: Readonly<Record<QuotaReason, 'records' | 'bytes'>> = {
   QuotaBytes: 'bytes',
 }
 
-/** For people; reads on after the field. */
+/** A message for operators, to follow the name of the field. */
 export function quotaProblem(
   reason: QuotaReason,
   cluster: string,
@@ -104,12 +106,12 @@ export function quotaProblem(
   )
 }
 
-/** Of a record's body, as the quota counts them. */
+/** Size of a record's body, as the quota counts it. */
 export function bodyBytes(body: object): number {
   return Buffer.byteLength(JSON.stringify(body))
 }
 
-/** Changes that may come at once: a member can always publish its whole set. */
+/** Changes that may arrive in one burst: a member can always publish its whole set. */
 export function changeBurst({ records, changes }: MemberQuota): number {
   return Math.max(records, 10 * changes)
 }

@@ -1,28 +1,29 @@
 /**
- * What a member says about itself to the others, once per member and not per object. It names what it does not import,
- * so that exporters see it; what is not named here is imported. And it says how many connections its pods have with
- * others, so that a cluster that joins knows what breaks.
+ * What a member reports about itself to the others, once per member and not per object. It lists what the member does
+ * not import, so that exporters see it; everything else is imported. It also says how many connections its pods have
+ * with other clusters, so that a joining cluster knows what would break.
  */
 import { isDnsLabel } from './ids.ts'
 import type { ReasonCode } from './reasons/reasons.ts'
 
 /**
- * How many connections the pods of a cluster have with pods of other clusters: those that break when the cluster gets
- * global addresses. Only over IPv4, since IPv6 is never translated. Each node counts those of its own pods, and the sum
- * goes to a cluster that joins. It is sent anew only where it differs much, so a reader says "about". Pure.
+ * The number of connections between a cluster's pods and pods of other clusters: those that break when the cluster gets
+ * global addresses. Only IPv4 counts, since IPv6 is never translated. Each node counts those of its own pods, and the
+ * broker gives the sum to a cluster that joins. It is sent again only after a large change, so readers say "about".
+ * Pure.
  */
 
 export interface OpenConnections {
   /** 0 to MAX_OPEN_CONNECTIONS. */
   readonly count: number
-  /** Not all were counted: there may be more. */
+  /** True if not all were counted: there may be more. */
   readonly atLeast: boolean
 }
 
-/** Fits int32 of a CRD and of every reader of the wire. */
+/** The largest int32, which CRDs and all readers of the protocol accept. */
 export const MAX_OPEN_CONNECTIONS = 2 ** 31 - 1
 
-/** What is wrong with a figure that others reported, naming the part; undefined for nothing. */
+/** Returns what is wrong with a reported figure, with the name of the field; undefined if nothing is. */
 export function openConnectionsProblem({
   count,
   atLeast,
@@ -33,11 +34,14 @@ export function openConnectionsProblem({
   return typeof atLeast === 'boolean' ? undefined : 'atLeast: expected true or false'
 }
 
-/** A figure that differs by no more than this, or by no more than a tenth, is sent after STALE_MS. */
+/** A change of at most this many connections, or of at most a tenth, is sent only after STALE_MS. */
 const SMALL_CHANGE = 10
 const STALE_MS = 600_000
 
-/** Whether a figure is to be sent anew. `ageMs`: since the one before was sent. Undefined: not known. */
+/**
+ * Whether a figure is to be sent again. `ageMs` is the time since the last one was sent. Undefined if a figure is not
+ * known.
+ */
 export function isWorthReporting(
   reported: OpenConnections | undefined,
   now: OpenConnections | undefined,
@@ -49,7 +53,7 @@ export function isWorthReporting(
   return change > Math.max(SMALL_CHANGE, reported.count / 10) || (change > 0 && ageMs >= STALE_MS)
 }
 
-/** `about 12 open connections`, for the middle of a sentence. */
+/** Formats as `about 12 open connections`, for the middle of a sentence. */
 export function openConnectionsText({ count, atLeast }: OpenConnections): string {
   const noun = count === 1 ? 'open connection' : 'open connections'
   if (atLeast) return `at least ${count} ${noun}`
@@ -61,7 +65,10 @@ interface BrokenConnections {
   readonly openConnections?: OpenConnections
 }
 
-/** What a renumbering does to those that are open: `About 12 open connections with pods of milano break`, of each. */
+/**
+ * The effect of renumbering on open connections, for each member: `About 12 open connections with pods of milano
+ * break`.
+ */
 export function brokenConnectionsText(members: readonly BrokenConnections[], verb: 'break' | 'broke'): string {
   const known = members.flatMap(({ cluster, openConnections: open }) => {
     return open === undefined ? [] : [`${openConnectionsText(open)} with pods of ${cluster}`]
@@ -80,7 +87,7 @@ export function brokenConnectionsText(members: readonly BrokenConnections[], ver
 const MAX_NAMED = 10
 
 interface RenumberedMember extends BrokenConnections {
-  /** Those that it gets, one for each pod CIDR. */
+  /** The global CIDRs that it gets, one for each pod CIDR. */
   readonly globalCIDRs: readonly string[]
 }
 
@@ -100,7 +107,7 @@ function listText(items: readonly string[]): string {
   return items.length < 2 ? items.join('') : `${items.slice(0, -1).join(', ')} and ${items.at(-1) ?? ''}`
 }
 
-/** Why a member does not import a service. The names travel. */
+/** Why a member does not import a service. These names are part of the protocol. */
 export const NOT_IMPORTED_REASONS = [
   'NamespaceMissing',
   'NamespaceNotAllowed',
@@ -112,7 +119,7 @@ export const NOT_IMPORTED_REASONS = [
 ] as const satisfies readonly ReasonCode[]
 export type NotImportedReason = (typeof NOT_IMPORTED_REASONS)[number]
 
-/** '' is a wildcard: a namespace without a name is all services in it, a cluster alone is all that it exports. */
+/** '' is a wildcard: a namespace without a name means all services in it, a cluster alone means all that it exports. */
 export interface NotImported {
   readonly reason: NotImportedReason
   readonly namespace: string
@@ -121,24 +128,24 @@ export interface NotImported {
   readonly cluster: string
 }
 
-/** Most findings that one member reports; it counts the others. */
+/** The most findings that one member lists; it only counts the rest. */
 export const MAX_NOT_IMPORTED = 1000
 
-/** How bad a problem is, the worst first. The names travel. */
+/** Severities of a problem, the worst first. These names are part of the protocol. */
 export const PROBLEM_SEVERITIES = ['down', 'degraded', 'notice'] as const
 export type ProblemSeverity = (typeof PROBLEM_SEVERITIES)[number]
 
 export interface ReportedProblem {
-  /** A ReasonCode, or one of a later release. */
+  /** A ReasonCode, possibly of a later release. */
   readonly code: string
   readonly severity: ProblemSeverity
-  /** Subjects that have it, at least 1. */
+  /** The number of subjects with this problem, at least 1. */
   readonly count: number
 }
 
-/** How a member does, for operators of the broker. Other members use none of it. */
+/** The state of a member, for operators of the broker. Other members do not use it. */
 export interface MemberReport {
-  /** Of its parts, sorted, each once, at most MAX_REPORTED_VERSIONS. */
+  /** Versions of its components, sorted, without duplicates, at most MAX_REPORTED_VERSIONS. */
   readonly versions: readonly string[]
   /** Connections of its gateways. */
   readonly lanes: { readonly up: number; readonly of: number }
@@ -149,24 +156,24 @@ export interface MemberReport {
 
 export const MAX_REPORTED_VERSIONS = 8
 export const MAX_REPORTED_PROBLEMS = 32
-/** Characters of a version or a code. */
+/** Limit of a version or a code, in characters. */
 export const MAX_REPORTED_TEXT = 63
 const MAX_COUNT = 2 ** 31 - 1
 const VERSION = /^[0-9A-Za-z][0-9A-Za-z.+_-]*$/
 const CODE = /^[A-Z][A-Za-z0-9]*$/
 
 export interface MemberStatus {
-  /** Sorted, without doubles, at most MAX_NOT_IMPORTED. */
+  /** Sorted, without duplicates, at most MAX_NOT_IMPORTED. */
   readonly notImported: readonly NotImported[]
-  /** Findings that are not in the list. */
+  /** The number of findings that are not in the list. */
   readonly leftOut: number
-  /** Absent: not known. */
+  /** Absent if it is not known. */
   readonly openConnections?: OpenConnections
-  /** Absent: from an earlier release. */
+  /** Absent from an earlier release. */
   readonly report?: MemberReport
 }
 
-/** What is wrong with a report: field and problem in words; undefined for nothing. */
+/** Returns what is wrong with a report, as field and problem; undefined if nothing is. */
 export function reportProblem(report: MemberReport): { readonly field: string; readonly problem: string } | undefined {
   const { versions, lanes, exports, problems } = report
   for (const [field, list, most] of [
@@ -199,7 +206,7 @@ export function reportProblem(report: MemberReport): { readonly field: string; r
   return { field, problem: `${value}: expected a whole number from ${min} to ${max}` }
 }
 
-/** What is wrong with a finding: field and problem in words; undefined for nothing. */
+/** Returns what is wrong with a finding, as field and problem; undefined if nothing is. */
 export function findingProblem(one: NotImported): { readonly field: string; readonly problem: string } | undefined {
   const field = (['namespace', 'name', 'cluster'] as const).find((part) => one[part] !== '' && !isDnsLabel(one[part]))
   if (field !== undefined) {

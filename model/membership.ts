@@ -1,30 +1,30 @@
-/** The Membership of a cluster: its part in a clusterset, as its own API has it. Pure. */
+/** The Membership of a cluster: its part in a clusterset, as stored in its own API. Pure. */
 import type { ClusterId } from './ids.ts'
 import { type Cluster, MEMBERSHIP_NAME, type Membership } from './objects.ts'
 
 /**
- * On the Membership of a member: `true`, somebody wants it to leave. Until the broker has been told, nothing is taken
- * away. Any other value: that is taken back, and what is under way comes to its end.
+ * On the Membership of a member: `true` requests that the cluster leaves. Nothing is removed until the broker has
+ * acknowledged it. Any other value withdraws the request; steps that have begun are completed.
  */
 export const LEAVE_REQUESTED_ANNOTATION = 'sealane.io/leave-requested'
 
-/** Whether this cluster is to leave, and has not begun to. */
+/** Whether the cluster is asked to leave and has not begun to. */
 export function isLeaveRequested({ metadata, spec }: Pick<Membership, 'metadata' | 'spec'>): boolean {
   return spec.phase === 'joined' && metadata.annotations?.[LEAVE_REQUESTED_ANNOTATION] === 'true'
 }
 
-/** On the Membership: leave although the broker cannot be reached. */
+/** On the Membership: leave even if the broker cannot be reached. */
 export const LEAVE_UNREPORTED_ANNOTATION = 'sealane.io/leave-untold'
 
 type Ranges = Pick<Membership['spec'], 'globalRange' | 'clustersetIpRange'>
 
-/** What is kept of a broker's answer; `ranges` is absent where an earlier release kept less. */
+/** The stored part of a broker's answer. `ranges` is absent if an earlier release stored it. */
 export interface KeptAnswer {
   readonly cluster: ClusterId
   readonly clusterset: string
-  /** From which address the broker saw this cluster join. */
+  /** The address from which the broker saw this cluster join. */
   readonly observedAddress: string
-  /** False: `observedAddress` is not this cluster's own, as far as the broker can know. */
+  /** False if `observedAddress` is not this cluster's own, as far as the broker can tell. */
   readonly observedCounts?: boolean | undefined
   readonly ranges?: Ranges | undefined
 }
@@ -32,29 +32,32 @@ export interface KeptAnswer {
 type AnswerFacts = Omit<KeptAnswer, 'cluster' | 'ranges'> & { readonly ranges: Ranges }
 
 export interface JoinAnswer extends Omit<KeptAnswer, 'cluster' | 'ranges'>, Ranges {
-  /** What the broker said of this cluster's addresses, a line each. */
+  /** The broker's remarks on this cluster's addresses, one line each. */
   readonly notes?: readonly string[] | undefined
 }
 
-/** On a Membership: what the broker said of this cluster's addresses when it joined, a line each. */
+/** On a Membership: the broker's remarks on this cluster's addresses at the join, one line each. */
 export const ANNOTATION_ADDRESS_NOTES = 'sealane.io/address-notes'
 
 /**
- * On this cluster's own Cluster: the members that the broker told of, sorted and joined by commas, this one among them.
- * Behind one that is not used here stands `:` and the reason code.
+ * On this cluster's own Cluster: the members that the broker reports, sorted and separated by commas, including this
+ * one. `:` and the reason code follow the id of a member that is not used here.
  */
 export const ANNOTATION_KNOWN_MEMBERS = 'sealane.io/known-members'
 
-/** An annotation has room for so many; the API server takes 256 KiB of all of them. */
+/** Limit for one annotation; the API server accepts 256 KiB for all annotations of an object. */
 const MAX_KNOWN_MEMBERS = 1000
 
-/** `leftOut`: the reason code by id. */
+/** Formats the annotation. `leftOut` is the reason code by id. */
 export function knownMembersText(ids: Iterable<string>, leftOut: ReadonlyMap<string, string>): string {
   const named = [...ids].sort().slice(0, MAX_KNOWN_MEMBERS)
   return named.map((id) => (leftOut.has(id) ? `${id}:${leftOut.get(id) ?? ''}` : id)).join()
 }
 
-/** By id, the reason why it is not used here, undefined where it is. Undefined: the broker has not told yet. */
+/**
+ * Returns, by id, the reason why a member is not used here, or undefined if it is used. The result is undefined if the
+ * broker has not reported the members yet.
+ */
 export function knownMembers({
   metadata,
 }: Pick<Cluster, 'metadata'>): ReadonlyMap<string, string | undefined> | undefined {
@@ -71,13 +74,13 @@ export function knownMembers({
   )
 }
 
-/** What is written there. */
+/** Returns the lines of ANNOTATION_ADDRESS_NOTES. */
 export function addressNotes({ metadata }: Pick<Membership, 'metadata'>): string[] {
   const text = metadata.annotations?.[ANNOTATION_ADDRESS_NOTES] ?? ''
   return text.split('\n').filter((line) => line !== '')
 }
 
-/** As the broker's answer to a join makes it. */
+/** Builds the Membership from the broker's answer to a join. */
 export function joinedMembership(id: ClusterId, answer: JoinAnswer): Membership {
   const { clusterset, globalRange, clustersetIpRange, observedAddress, observedCounts, notes = [] } = answer
   const membership = membershipOf(id, {
@@ -91,12 +94,12 @@ export function joinedMembership(id: ClusterId, answer: JoinAnswer): Membership 
   return { ...membership, metadata: { ...membership.metadata, annotations } }
 }
 
-/** The broker wrote it; here it goes to terminals. */
+/** Replaces control characters: the text comes from the broker and is shown on terminals. */
 export function oneLine(text: string): string {
   return text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
 }
 
-/** The same, from what was kept of the answer; undefined where an earlier release kept less. */
+/** Builds the Membership from the stored part of the answer; undefined if an earlier release stored too little. */
 export function keptMembership({ cluster, ranges, ...kept }: KeptAnswer): Membership | undefined {
   return ranges === undefined ? undefined : membershipOf(cluster, { ...kept, ranges })
 }

@@ -1,4 +1,4 @@
-/** The vocabulary: ids, objects, records, conditions, names. */
+/** The public interface of this room, the vocabulary: ids, objects, records, conditions, names. */
 export {
   CONDITION_CLUSTER_DNS,
   CONDITION_COMPLETE,

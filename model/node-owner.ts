@@ -1,11 +1,12 @@
 /**
- * Objects that the parts on a node write about it (OWNED_BY_NODES) belong to the node's Node object. On Kubernetes the
- * garbage collector removes them with it; on a plain site the agent does. Pure.
+ * Objects that components on a node write about it (OWNED_BY_NODES) belong to its Node object. On Kubernetes the
+ * garbage collector removes them with it; on a site without Kubernetes the agent does. Pure.
  */
 import type { KubeObject, Node, ObjectMeta, OwnerReference } from './objects.ts'
 
 /**
- * Metadata that says so; nothing while the Node is not there. No `blockOwnerDeletion`: nothing waits for them to go.
+ * Returns the owner reference to the Node; nothing if there is no Node. It does not set `blockOwnerDeletion`, since
+ * nothing has to wait for the removal.
  */
 export function ownedByNode(node: Node | undefined): Pick<ObjectMeta, 'ownerReferences'> {
   if (node?.metadata.uid === undefined) return {}
@@ -13,7 +14,7 @@ export function ownedByNode(node: Node | undefined): Pick<ObjectMeta, 'ownerRefe
   return { ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name, uid }] }
 }
 
-/** The name of the Node that it belongs to; undefined when it belongs to none. */
+/** Returns the name of the owning Node; undefined if there is none. */
 export function owningNode({ metadata }: KubeObject): string | undefined {
   return metadata.ownerReferences?.find(({ kind }) => kind === 'Node')?.name
 }
@@ -23,8 +24,8 @@ export function sameOwners(a: KubeObject, b: KubeObject): boolean {
 }
 
 /**
- * False for a machine whose Node was removed: what it writes about itself would stay for ever. A plain site may do
- * without any Node objects. `nodes` are all of the site, read once.
+ * False for a machine whose Node was removed: objects that it writes about itself would never be deleted. A site
+ * without Kubernetes may have no Node objects at all. `nodes` are all of the site.
  */
 export function isNodeOfSite(name: string, nodes: readonly Node[]): boolean {
   return nodes.length === 0 || nodes.some((node) => node.metadata.name === name)

@@ -1,12 +1,12 @@
 /**
- * Kubernetes-shaped objects as the components use them: the fields that Sealane reads or writes, no more.
- * Fields of objects that others write (Service, Node, Pod, EndpointSlice …) are optional wherever the API
- * lets them be absent. Sealane's own kinds belong to sealane.io/v1alpha1.
+ * Kubernetes-shaped objects with only the fields that Sealane reads or writes. Fields of objects that other controllers
+ * write (Service, Node, Pod, EndpointSlice …) are optional wherever the API lets them be absent. Sealane's own kinds
+ * belong to sealane.io/v1alpha1.
  */
 import type { OpenConnections } from './member-status.ts'
 import type { ConditionReason } from './reasons/reasons.ts'
 
-/** Whose object it is: a Kubernetes cluster removes what belongs to something that is gone. */
+/** The owner of an object. Kubernetes removes objects whose owner is gone. */
 export interface OwnerReference {
   readonly apiVersion: string
   readonly kind: string
@@ -25,7 +25,7 @@ export interface ObjectMeta {
   readonly deletionTimestamp?: string
   readonly labels?: Readonly<Record<string, string>>
   readonly annotations?: Readonly<Record<string, string>>
-  /** Of the kinds in OWNED_BY_NODES only. */
+  /** Only on the kinds in OWNED_BY_NODES. */
   readonly ownerReferences?: readonly OwnerReference[]
 }
 
@@ -33,7 +33,7 @@ export interface ObjectMeta {
 export interface Condition {
   readonly type: string
   readonly status: 'True' | 'False' | 'Unknown'
-  /** Of conditions that we write; other controllers may have written others. */
+  /** Typed for conditions that we write; other controllers may write other reasons. */
   readonly reason: ConditionReason
   readonly message: string
   /** RFC 3339, seconds. */
@@ -53,7 +53,7 @@ export type Node = Base<'Node', 'v1'> & {
   readonly spec?: {
     readonly podCIDR?: string
     readonly podCIDRs?: readonly string[]
-    /** Cordoned: no new pods. */
+    /** Cordoned: the scheduler puts no new pods on it. */
     readonly unschedulable?: boolean
     readonly taints?: readonly { readonly key: string; readonly effect?: string; readonly value?: string }[]
   }
@@ -100,7 +100,7 @@ export type Service = Base<'Service', 'v1'> & {
 export interface EndpointPort {
   readonly name?: string
   readonly protocol?: Protocol
-  /** The target port: what the pod listens on. */
+  /** The target port, on which the pod listens. */
   readonly port?: number
   readonly appProtocol?: string
 }
@@ -110,14 +110,14 @@ export interface SliceEndpoint {
   readonly hostname?: string
   readonly nodeName?: string
   readonly zone?: string
-  /** For which zones the endpoint is meant; without it, for its own. */
+  /** The zones that the endpoint is meant for; if absent, it is meant for its own zone. */
   readonly hints?: { readonly forZones?: readonly { readonly name: string }[] }
   readonly conditions?: { readonly ready?: boolean; readonly serving?: boolean; readonly terminating?: boolean }
-  /** What the address is of. Imported slices have none: it would name an object of another cluster. */
+  /** The object that has this address. Imported slices have none: it would name an object of another cluster. */
   readonly targetRef?: { readonly kind?: string; readonly name?: string; readonly uid?: string }
 }
 
-/** discovery.k8s.io/v1. Imported ones carry LABEL_SERVICE_NAME and LABEL_SOURCE_CLUSTER. */
+/** discovery.k8s.io/v1. Imported slices carry LABEL_SERVICE_NAME and LABEL_SOURCE_CLUSTER. */
 export type EndpointSlice = Base<'EndpointSlice', 'discovery.k8s.io/v1'> & {
   readonly addressType: 'IPv4' | 'IPv6' | 'FQDN'
   readonly endpoints?: readonly SliceEndpoint[]
@@ -142,7 +142,7 @@ export interface ImportPort {
 }
 
 export interface ServiceImportSpec {
-  /** Always written, also when empty. */
+  /** Always written, even if it is empty. */
   readonly ports: readonly ImportPort[]
   readonly type: ServiceImportType
   readonly ips?: readonly string[]
@@ -170,11 +170,11 @@ export type Cluster = Base<'Cluster', 'sealane.io/v1alpha1'> & {
 
 export interface ClusterSpec {
   readonly id: string
-  /** Small number given by the broker, unique in the clusterset; lane addresses follow from it. */
+  /** A small number from the broker, unique in the clusterset; it determines the lane addresses. */
   readonly index: number
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
-  /** Same order and sizes as podCIDRs; empty when the cluster's own addresses are unique. */
+  /** In the order and of the sizes of podCIDRs; empty if the cluster's own addresses are unique. */
   readonly globalCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
 }
@@ -194,9 +194,9 @@ export interface EndpointSpec {
   readonly lane: number
   /** WireGuard public key, base64. */
   readonly publicKey: string
-  /** The key that this gateway is about to take instead, in the same form. Absent: none is announced. */
+  /** The key that will replace the current one, in the same form. Absent if none is announced. */
   readonly nextPublicKey?: string
-  /** Best first. Empty when nobody can call this gateway: it calls the others. */
+  /** Best first. Empty if no gateway can call this one: it calls the others. */
   readonly candidates: readonly EndpointCandidate[]
   readonly capabilities: readonly string[]
 }
@@ -204,36 +204,41 @@ export interface EndpointSpec {
 export type ConnectionState = 'connecting' | 'up' | 'down'
 
 /**
- * What keeps a connection from coming up, as far as one end can tell. NeitherCallable: neither end can be called from
- * outside. AnswersLost: packets of the far end arrive, and ours do not get there. NoneAnswers: packets arrive, and none
- * of them answers ours.
+ * Why a connection does not come up, as far as one end can tell. NeitherCallable: neither end can be called from
+ * outside. AnswersLost: packets of the far end arrive, but ours do not reach it. NoneAnswers: packets arrive, but none
+ * answers ours.
  */
 export type ConnectionCause = 'NeitherCallable' | 'AnswersLost' | 'NoneAnswers'
 
 export interface ConnectionStatus {
   readonly cluster: string
-  /** Of this end. */
+  /** The lane of this end. */
   readonly lane: number
-  /** Of the far end, in its cluster. Absent from releases up to 0.1: the same as `lane`. */
+  /** The lane of the far end, in its cluster. Absent from releases up to 0.1: the same as `lane`. */
   readonly remoteLane?: number
   /** metadata.name of the remote Endpoint. */
   readonly endpoint: string
   readonly state: ConnectionState
   readonly message: string
-  /** Absent: not known, or it is up. */
+  /** Absent if it is not known, or if the connection is up. */
   readonly cause?: ConnectionCause
-  /** It is up, and held out of use since it flaps: other ways are taken where there are any. Absent: it is not. */
+  /**
+   * True if the connection is up but is not used because it flaps; traffic takes other routes if there are any. Absent
+   * means false.
+   */
   readonly held?: boolean
-  /** address:port that the tunnel really uses; absent while unknown. */
+  /** The address:port that the tunnel uses; absent while it is not known. */
   readonly usingAddress?: string
-  /** The far end's address is not one of its candidates: it is behind address translation. */
+  /** Whether the far end's address is not among its candidates: it is behind NAT. */
   readonly usingNat: boolean
   readonly rttMs?: number
-  /** Share of the last probes without an answer, 0 to 1. */
+  /** Share of the recent probes without an answer, 0 to 1. */
   readonly loss?: number
-  /** Octets of the largest packet that gets to the far end. Absent from releases up to 0.1, and where not known. */
+  /**
+   * Size in octets of the largest packet that reaches the far end. Absent from releases up to 0.1, and if not known.
+   */
   readonly mtu?: number
-  /** The same for what comes from there, as the far end says. */
+  /** The same for packets from the far end, as the far end reports it. */
   readonly receiveMtu?: number
   readonly handshakeAgeSeconds?: number
   readonly rxBytes: number
@@ -244,24 +249,24 @@ export interface ConnectionStatus {
 export type Gateway = Base<'Gateway', 'sealane.io/v1alpha1'> & {
   readonly status?: {
     readonly version: string
-    /** One for each device. */
+    /** One entry for each device. */
     readonly lanes: readonly {
       readonly lane: number
-      /** Of the gateways that the device leads to. Absent from releases up to 0.1: the same as `lane`. */
+      /** The lane of the gateways that the device leads to. Absent from releases up to 0.1: the same as `lane`. */
       readonly remoteLane?: number
       readonly device: string
       readonly mtu: number
       readonly driver: string
     }[]
     readonly connections: readonly ConnectionStatus[]
-    /** RFC 3339: when this was written, at least every HEARTBEAT_MS. Absent from releases that did not write it. */
+    /** RFC 3339: the time of the last write, at least every HEARTBEAT_MS. Absent from earlier releases. */
     readonly heartbeatTime?: string
     /** Connections that are up, of all: `2/3`. For `kubectl get`, which cannot count. */
     readonly up?: string
-    /** CONDITION_READY, which the agent sets to Unknown while the heartbeat does not change. */
+    /** CONDITION_READY; the agent sets it to Unknown while the heartbeat does not change. */
     readonly conditions?: readonly Condition[]
     readonly failure?: string
-    /** Its name (model/reasons). Absent from earlier releases. */
+    /** The reason code of the failure (model/reasons). Absent from earlier releases. */
     readonly failureReason?: string
   }
 }
@@ -275,11 +280,10 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
       readonly gateways: readonly string[]
       readonly mtu: number
     }[]
-    /** Clusters that some gateway leads to, of all: `2/3`. For `kubectl get`, which cannot count. */
+    /** Clusters that at least one gateway leads to, of all: `2/3`. For `kubectl get`, which cannot count. */
     readonly reached?: string
     /**
-     * Where this node's pods are, IPv4 first, sorted: model/addresses/pod-ranges.ts. Absent from releases that did not
-     * report it.
+     * The ranges of this node's pods, IPv4 first, sorted: model/addresses/pod-ranges.ts. Absent from earlier releases.
      */
     readonly podRanges?: readonly string[]
     /**
@@ -287,13 +291,13 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
      * releases.
      */
     readonly underlay?: readonly string[]
-    /** Connections of this node's pods with pods of other clusters. Absent: not known, as from earlier releases. */
+    /** Connections of this node's pods with pods of other clusters. Absent if not known, as from earlier releases. */
     readonly openConnections?: OpenConnections
-    /** Nodes of this cluster that do not answer this node's probes over the overlay. Absent: none is known. */
+    /** Nodes of this cluster that do not answer this node's probes over the overlay. Absent if none is known. */
     readonly silentNodes?: readonly string[]
     readonly conditions?: readonly Condition[]
     readonly failure?: string
-    /** Its name (model/reasons). Absent from earlier releases. */
+    /** The reason code of the failure (model/reasons). Absent from earlier releases. */
     readonly failureReason?: string
   }
 }
@@ -302,14 +306,14 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
 export type Membership = Base<'Membership', 'sealane.io/v1alpha1'> & {
   readonly spec: {
     readonly clusterId: string
-    /** leaving: every node takes Sealane out of its kernel, then removes its Gateway or RouteAgent object. */
+    /** leaving: every node removes Sealane from its kernel, then its Gateway or RouteAgent object. */
     readonly phase: 'joined' | 'leaving'
     readonly clusterset: string
     readonly globalRange: string
     readonly clustersetIpRange: string
     /**
-     * This cluster's address as the broker saw it when joining; absent where the broker could not know whose that was.
-     * Gateways decide again whether it counts (gateway/reach/plan-candidates.ts).
+     * This cluster's address as the broker saw it at the join; absent if the broker could not know whose address it
+     * was. Gateways decide again whether to use it (gateway/reach/plan-candidates.ts).
      */
     readonly observedAddress?: string
   }
@@ -320,7 +324,7 @@ export type ClusterProperty = Base<'ClusterProperty', 'about.k8s.io/v1beta1'> & 
   readonly spec: { readonly value: string }
 }
 
-/** coordination.k8s.io/v1: something that holds for a time and has to be renewed. */
+/** coordination.k8s.io/v1: a claim that expires unless its holder renews it. */
 export type Lease = Base<'Lease', 'coordination.k8s.io/v1'> & {
   readonly spec?: {
     readonly holderIdentity?: string
@@ -332,7 +336,7 @@ export type Lease = Base<'Lease', 'coordination.k8s.io/v1'> & {
   }
 }
 
-/** Every kind that a ClusterApi serves. */
+/** All kinds that a ClusterApi serves. */
 export interface ObjectKinds {
   readonly Namespace: Namespace
   readonly Node: Node
@@ -363,20 +367,20 @@ export const CLUSTER_SCOPED: ReadonlySet<Kind> = new Set<Kind>([
   'ClusterProperty',
 ])
 
-/** What the parts on a node write about it: goes with its Node (model/node-owner.ts). */
+/** The kinds that components on a node write about it; they are removed with its Node (model/node-owner.ts). */
 export const NODE_OWNED_KINDS = ['Endpoint', 'Gateway', 'RouteAgent'] as const satisfies readonly Kind[]
 export const OWNED_BY_NODES: ReadonlySet<Kind> = new Set<Kind>(NODE_OWNED_KINDS)
 
 export const MEMBERSHIP_NAME = 'self'
 
-/** A cluster id has no dots and a node name may: so no two gateways of the clusterset have equal names. */
+/** A cluster id has no dots, but a node name may; so no two gateways of the clusterset have the same name. */
 export function endpointName(cluster: string, node: string, lane: number): string {
   return `${cluster}.${node}-lane${lane}`
 }
 
-// One string per object of the local API.
+// One string key for each object of the local API.
 
-/** `Kind/namespace/name`, without namespace `Kind/name`; '/' occurs in none of the parts. */
+/** `Kind/namespace/name`, or `Kind/name` without a namespace; no part contains '/'. */
 export function objectKeyText(object: { readonly kind: Kind; readonly metadata: ObjectMeta }): string {
   const { namespace, name } = object.metadata
   return namespace === undefined ? `${object.kind}/${name}` : `${object.kind}/${namespace}/${name}`

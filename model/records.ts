@@ -1,6 +1,6 @@
 /**
- * What clusters publish to each other through the broker. Facts only, as the owner sees them: pod addresses are the
- * owner's own, untranslated; importers translate by the owner's Cluster record.
+ * What clusters publish to each other through the broker: only facts, as the owner sees them. Pod addresses are the
+ * owner's own and untranslated; importers translate them by the owner's Cluster record.
  */
 import { type ClusterId, isDnsLabel } from './ids.ts'
 import type { MemberStatus } from './member-status.ts'
@@ -15,7 +15,7 @@ import type {
 
 export interface ServiceExportBody {
   readonly kind: 'ServiceExport'
-  /** uid of the ServiceExport object: a re-created export is a new one. */
+  /** uid of the ServiceExport object: an export that is deleted and created again is a new one. */
   readonly uid: string
   readonly type: ServiceImportType
   readonly ports: readonly ImportPort[]
@@ -30,7 +30,7 @@ export interface ServiceExportBody {
 }
 
 export interface PublishedEndpoint extends Omit<SliceEndpoint, 'targetRef'> {
-  /** The same for all addresses of one pod of a service with two families (endpoint-pods.ts). */
+  /** The same value for all addresses of one pod of a dual-stack service (model/services/endpoint-pods.ts). */
   readonly pod?: string
 }
 
@@ -48,21 +48,21 @@ export interface EndpointBody {
   readonly spec: EndpointSpec
 }
 
-/** Written by the broker from what the member joined with and what was allocated to it. */
+/** Written by the broker, from the facts of the join and the addresses it has allocated. */
 export interface ClusterBody {
   readonly kind: 'Cluster'
   readonly spec: ClusterSpec
 }
 
-/** Written by the broker: the address of an exported service, the same in every cluster. Owner cluster is ''. */
+/** Written by the broker: the address of an exported service, the same in every cluster. The owner cluster is ''. */
 export interface ClusterSetIpBody {
   readonly kind: 'ClusterSetIP'
   readonly ips: readonly string[]
 }
 
 /**
- * Written by the broker from what the member reports about itself: one per member, cluster and name are the member's
- * id.
+ * Written by the broker from what the member reports about itself: one record per member; cluster and name are the
+ * member's id.
  */
 export interface MemberStatusBody extends MemberStatus {
   readonly kind: 'MemberStatus'
@@ -83,7 +83,7 @@ export interface RecordKey {
   readonly name: string
 }
 
-/** What a member publishes: the broker adds the cluster (from the certificate), the revision and the time. */
+/** What a member publishes. The broker adds the cluster (from the certificate), the revision and the time. */
 export interface MemberRecord {
   readonly namespace: string
   readonly name: string
@@ -93,36 +93,36 @@ export interface MemberRecord {
 export interface StoredRecord {
   readonly key: RecordKey
   readonly revision: number
-  /** When the broker first saw this record (for a ServiceExport: this uid), milliseconds since 1970. */
+  /** When the broker first saw this record (for a ServiceExport, this uid), in milliseconds since 1970. */
   readonly createdAtMs: number
   readonly body: RecordBody
 }
 
-/** One string per key; '/' cannot occur in any part. */
+/** One string per key; no part contains '/'. */
 export function recordKeyText(key: RecordKey): string {
   return `${key.cluster}/${key.kind}/${key.namespace}/${key.name}`
 }
 
-// Which records a member asks its broker for: those of namespaces that exist in its cluster. A service has to be
-// imported in every namespace of the same name, so a namespace is what is asked for: its exports, their addresses and
-// EndpointSlices. Records about clusters and their gateways go to everybody. Pure.
+// Which records a member requests from its broker: those of namespaces that exist in its cluster. A service has to be
+// imported into every namespace of the same name, so a member requests namespaces: their exports, addresses and
+// EndpointSlices. Every member gets the records about clusters and their gateways. Pure.
 
 /** Names of namespaces. */
 export type Interest = ReadonlySet<string>
 
 /** Kubernetes supports 10,000 namespaces in a cluster. */
 export const MAX_INTEREST = 10_000
-/** Of all names together, so that they fit into one request. */
+/** Limit for all names together, so that they fit into one request. */
 const MAX_CHARACTERS = 500_000
 
 const FOLLOWING: ReadonlySet<RecordKind> = new Set(['ServiceExport', 'EndpointSlice', 'ClusterSetIP'])
 
-/** Whether records of a kind are sent to who asks for their namespace only. */
+/** Whether only members that request the namespace get records of this kind. */
 export function followsInterest(kind: RecordKind): boolean {
   return FOLLOWING.has(kind)
 }
 
-/** Undefined: everything is asked for. */
+/** If `interest` is undefined, every record is requested. */
 export function isOfInterest(
   interest: Interest | undefined,
   { kind, namespace }: Pick<RecordKey, 'kind' | 'namespace'>,
@@ -130,7 +130,7 @@ export function isOfInterest(
   return interest === undefined || !followsInterest(kind) || interest.has(namespace)
 }
 
-/** Why an interest cannot be asked for; undefined: it can. */
+/** Returns why an interest is invalid; undefined if it is valid. */
 export function interestProblem(interest: Interest): string | undefined {
   if (interest.size > MAX_INTEREST) return `${interest.size} namespaces: expected at most ${MAX_INTEREST}`
   let characters = 0
@@ -141,12 +141,12 @@ export function interestProblem(interest: Interest): string | undefined {
   return characters > MAX_CHARACTERS ? `names of ${characters} characters: expected ${MAX_CHARACTERS}` : undefined
 }
 
-/** Names in both. */
+/** Returns the names in both. */
 export function bothOf(one: Interest, other: Interest): Interest {
   return new Set([...one].filter((name) => other.has(name)))
 }
 
-/** Names in the first that are not in the second. */
+/** Returns the names in the first that are not in the second. */
 export function lackingIn(one: Interest, other: Interest): Interest {
   return new Set([...one].filter((name) => !other.has(name)))
 }

@@ -1,15 +1,15 @@
-/** Time and chance, injected everywhere. The only file that may touch Date.now, timers and Math.random. */
+/** Time and randomness, injected everywhere. No other file uses Date.now, timers or Math.random. */
 
 export interface Clock {
   /** Milliseconds since 1970. */
   now(): number
   /** Milliseconds from an arbitrary start; never goes back. */
   monotonic(): number
-  /** Resolves after `ms`; rejects with the signal's reason when aborted first. */
+  /** Resolves after `ms`; rejects with the signal's reason if it is aborted first. */
   sleep(ms: number, signal: AbortSignal): Promise<void>
   /**
-   * Calls back once after `ms`; the function given back cancels. Does not keep the process alive. Where the process was
-   * held up meanwhile, answers that have come are read first: most timers are deadlines for one.
+   * Calls back once after `ms`; the returned function cancels. It does not keep the process alive. If the process was
+   * blocked in the meantime, answers that have arrived are read first: most timers are deadlines for an answer.
    */
   setTimer(ms: number, callback: () => void): () => void
   /** 0 inclusive to 1 exclusive. */
@@ -44,9 +44,9 @@ export class SystemClock implements Clock {
     const due = performance.now() + ms
     let afterReading: NodeJS.Immediate | undefined
     const timer = setTimeout(() => {
-      // Node calls timers before it reads sockets and pipes.
+      // Node runs timers before it reads sockets and pipes.
       if (performance.now() < due + HELD_UP_MS) callback()
-      // Not unref'd: then it would wait for another event.
+      // Not unref'd, because an unref'd immediate would wait for another event.
       else afterReading = setImmediate(callback)
     }, timerMs(ms))
     timer.unref()
@@ -60,17 +60,17 @@ export class SystemClock implements Clock {
   }
 }
 
-/** A timer that is so late says that nothing was read meanwhile, either. */
+/** If a timer is this late, the process has not read sockets in the meantime, either. */
 const HELD_UP_MS = 20
 
-/** Node fires longer timers at once; 24.8 days are the most that one wait can take. */
+/** Node fires longer timers at once; a single wait lasts at most 24.8 days. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
 function timerMs(ms: number): number {
   return Math.min(ms, MAX_TIMER_MS)
 }
 
-/** The reason as an Error, whatever abort() was given. */
+/** Returns the reason as an Error, whatever was passed to abort(). */
 export function abortReason(signal: AbortSignal): Error {
   return signal.reason instanceof Error ? signal.reason : new Error('aborted')
 }

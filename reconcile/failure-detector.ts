@@ -1,27 +1,27 @@
 /**
- * Which of several heartbeats have stopped, for a process that only watches. Clocks of two machines are never compared:
- * a heartbeat is a text that changes, and what counts is when this process saw it change.
+ * Detects which of several heartbeats have stopped, for a process that only watches. It never compares the clocks of
+ * two machines: a heartbeat is a text that changes, and only the time at which this process saw it change counts.
  *
- * A process that sees nothing knows nothing. So time counts against a heartbeat only while the view is known to be
- * live: a heartbeat moved, or the store was asked and answered. When proof of that is missing for longer than `gapMs`,
- * counting begins anew with the next one, and those who write get the whole time again. What has stopped stays so until
- * it moves.
+ * A process whose view has stalled cannot judge others. So time counts against a heartbeat only while the view is known
+ * to be live: a heartbeat changed, or the store answered a read. If there is no such proof for longer than `gapMs`,
+ * counting starts again with the next one, and every heartbeat has the whole time again. A stopped heartbeat stays
+ * stopped until it changes.
  */
 import type { Clock } from './clock.ts'
 import { Backoff, type BackoffInit } from './retry.ts'
 
 export interface HeartbeatsInit {
-  /** A live view for so long, and no move: it has stopped. */
+  /** A heartbeat that does not change over this time of a live view has stopped. */
   readonly staleMs: number
-  /** Without a move for so long, the view is to be proved. */
+  /** After this time without a change, the caller has to prove that the view is live. */
   readonly doubtMs: number
-  /** Proofs that are further apart say nothing about the time between them. Longer than the pause between proofs. */
+  /** Two proofs that are further apart do not prove the time between them. Must exceed the pause between proofs. */
   readonly gapMs: number
 }
 
 interface Beat {
   readonly text: string
-  /** Monotonic. */
+  /** Time of the last change, monotonic. */
   readonly movedMs: number
   stopped: boolean
 }
@@ -30,9 +30,9 @@ export class Heartbeats {
   readonly #clock: Clock
   readonly #init: HeartbeatsInit
   readonly #beats = new Map<string, Beat>()
-  /** The view was live from here, */
+  /** Start of the period in which the view was live, monotonic. */
   #liveSinceMs = 0
-  /** to here; monotonic. */
+  /** End of that period, monotonic. */
   #liveAtMs = -Infinity
 
   constructor(deps: { readonly clock: Clock }, init: HeartbeatsInit) {
@@ -41,8 +41,8 @@ export class Heartbeats {
   }
 
   /**
-   * The heartbeat that `name` shows now. One that shows none is never taken as stopped. A move proves the view. True
-   * where it is another one than before; the first is none.
+   * Records the heartbeat that `name` shows now. A name without a heartbeat never counts as stopped. A change proves
+   * that the view is live. Returns true if the heartbeat changed; the first one is not a change.
    */
   saw(name: string, text: string | undefined): boolean {
     if (text === undefined) {
@@ -56,12 +56,12 @@ export class Heartbeats {
     return before !== undefined
   }
 
-  /** There is no such thing any more. */
+  /** Removes a name that no longer exists. */
   forget(name: string): void {
     this.#beats.delete(name)
   }
 
-  /** The store was asked just now, and saw() has been called with what it said. */
+  /** Records that the store has just answered a read; saw() must have been called with the answer. */
   viewIsLive(): void {
     const now = this.#clock.monotonic()
     if (now - this.#liveAtMs > this.#init.gapMs) this.#liveSinceMs = now
@@ -75,12 +75,12 @@ export class Heartbeats {
     return this.#beats.get(name)?.stopped ?? false
   }
 
-  /** Those that have stopped, sorted. */
+  /** Returns the names whose heartbeat has stopped, sorted. */
   stopped(): readonly string[] {
     return this.#names(({ stopped }) => stopped)
   }
 
-  /** Those that are late and not yet known to have stopped, sorted: to be asked for. */
+  /** Returns the names whose heartbeat is late but not known to have stopped, sorted. The caller should read them. */
   doubtful(): readonly string[] {
     const now = this.#clock.monotonic()
     return this.#names(({ stopped, movedMs }) => !stopped && now - movedMs >= this.#init.doubtMs)
@@ -91,34 +91,37 @@ export class Heartbeats {
   }
 }
 
-/** Whether a machine answers at this address. Resolves within a second or so; never rejects. */
+/** TCP probe: whether a machine answers at this address. Resolves within about a second; never rejects. */
 export type Knock = (address: string) => Promise<boolean>
 
 interface Machine {
   readonly address: string
-  /** It has answered, and its gateway has not been found silent since. */
+  /** Whether it has answered a probe, and has not missed one since while its gateway reported. */
   answered: boolean
-  /** It did not answer the last time. */
+  /** Whether it missed the last probe. */
   missed: boolean
   nextMs: number
-  /** Until the next knock, while they are missed. */
+  /** Delay until the next probe while probes fail. */
   readonly pause: Backoff
 }
 
-/** Pause between two knocks at a machine whose gateway is well. */
+/** Pause between two probes of a machine whose gateway is fresh. */
 const TEND_MS = 180_000
-/** After a knock that was missed: a busy machine, and a busy asker, miss one. In the end as seldom as the others. */
+/**
+ * Pause after a missed probe: a busy machine, or a busy prober, misses one. It grows until probes are about as rare as
+ * those of other machines.
+ */
 const MISSED: BackoffInit = { minMs: 5000, maxMs: 2 * TEND_MS }
 
 /**
- * Which machines are known to answer a knock. Firewalls swallow it in many clusters, so silence proves something only
- * about a machine that has answered before, from here, and since nothing has changed: it is asked now and then while
- * its gateway is well.
+ * Tracks which machines answer a TCP probe. In many clusters firewalls drop it, so a missing answer proves something
+ * only about a machine that has answered this process before, and under the same conditions. So machines are probed
+ * occasionally while their gateways are fresh.
  */
 export class KnownMachines {
   readonly #clock: Clock
   readonly #knock: Knock
-  /** By the name of the gateway. */
+  /** By name of the gateway. */
   readonly #machines = new Map<string, Machine>()
 
   constructor(deps: { readonly clock: Clock; readonly knock: Knock }) {
@@ -126,7 +129,7 @@ export class KnownMachines {
     this.#knock = deps.knock
   }
 
-  /** The gateway is well: its machine is knocked at where that is due. Does not wait for the answer. */
+  /** Probes the machine of a fresh gateway if a probe is due. Does not wait for the answer. */
   tend(name: string, address: string): void {
     const machine = this.#at(name, address)
     if (this.#clock.monotonic() < machine.nextMs) return
@@ -134,7 +137,10 @@ export class KnownMachines {
     void this.#ask(machine)
   }
 
-  /** A word came from it. Who speaks and did not answer a moment ago cannot be knocked at: asked anew, once. */
+  /**
+   * Records that the gateway has reported. If its machine missed the last probe, probes evidently do not reach it: the
+   * machine no longer counts as known to answer, and is soon probed again.
+   */
   spoke(name: string): void {
     const machine = this.#machines.get(name)
     if (machine?.missed !== true) return
@@ -146,7 +152,7 @@ export class KnownMachines {
     machine.missed = false
   }
 
-  /** Knocks now. True where the machine does not answer and is known to. */
+  /** Probes now. Returns true if the machine does not answer but is known to answer probes. */
   async isDead(name: string, address: string): Promise<boolean> {
     const machine = this.#at(name, address)
     const answers = await this.#ask(machine)
@@ -167,7 +173,7 @@ export class KnownMachines {
   }
 
   async #ask(machine: Machine): Promise<boolean> {
-    // One packet may be lost.
+    // A single packet may be lost.
     const answers = (await this.#knock(machine.address)) || (await this.#knock(machine.address))
     machine.missed = !answers
     if (!answers) return false

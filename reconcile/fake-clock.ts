@@ -1,4 +1,6 @@
-/** A Clock that moves only by advance(): for tests. Same contract as SystemClock (test/compliance/clock.ts). */
+/**
+ * A Clock for tests that moves only by advance(). It has the same contract as SystemClock (test/compliance/clock.ts).
+ */
 import { type Clock, abortReason } from './clock.ts'
 
 interface Pending {
@@ -60,7 +62,7 @@ export class FakeClock implements Clock {
     return this.#add('timer', ms, callback)
   }
 
-  /** The same sequence for the same seed (mulberry32). */
+  /** Returns the same sequence for the same seed (mulberry32). */
   random(): number {
     this.#random = (this.#random + 0x6d2b79f5) >>> 0
     let t = this.#random
@@ -69,15 +71,15 @@ export class FakeClock implements Clock {
     return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
   }
 
-  /** Milliseconds until each pending sleep and timer fires, soonest first. */
+  /** Returns the milliseconds until each pending sleep and timer fires, soonest first. */
   pending(kind?: 'sleep' | 'timer'): number[] {
     const chosen = [...this.#pending].filter((item) => kind === undefined || item.kind === kind)
     return chosen.map((item) => item.at - this.#elapsed).sort((a, b) => a - b)
   }
 
   /**
-   * Moves time on and fires what falls due, in order, letting promises settle in between; what they start in turn
-   * is fired too when it falls due inside the span.
+   * Advances time and fires due items in order; promises settle in between. Items that these start are fired, too, if
+   * they fall due within the span.
    */
   async advance(ms: number): Promise<void> {
     const end = this.#elapsed + ms
@@ -91,7 +93,7 @@ export class FakeClock implements Clock {
     this.#moveTo(end)
   }
 
-  /** Sets the wall clock alone, as an administrator or NTP would; monotonic time and timers do not notice. */
+  /** Sets only the wall clock, as an administrator or NTP would; monotonic time and timers are not affected. */
   setWallClock(now: number): void {
     this.#now = now
   }
@@ -119,7 +121,7 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Lets everything that is already resolved run: promise chains and one turn of the event loop. */
+/** Runs everything that is already resolved: promise chains and one iteration of the event loop. */
 function settle(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }

@@ -1,4 +1,4 @@
-/** Keyed difference of what should be and what is, in stable order. */
+/** Keyed difference of desired and observed items, in stable order. */
 
 export interface KeyedDiff<D, O> {
   readonly add: readonly D[]
@@ -11,7 +11,7 @@ export interface DiffInit<D, O> {
   readonly observed: Iterable<O>
   readonly desiredKey: (item: D) => string
   readonly observedKey: (item: O) => string
-  /** True when the observed item already is what is desired. */
+  /** Whether the observed item is already as desired. */
   readonly equal: (desired: D, observed: O) => boolean
 }
 
@@ -33,14 +33,14 @@ export function keyedDiff<D, O>(init: DiffInit<D, O>): KeyedDiff<D, O> {
 }
 
 /**
- * Remembers one result per key and hands it out again while the inputs are the very same objects. Ten thousand
- * services then cost a look each, not a plan each, and an unchanged result is recognised by identity downstream.
+ * Remembers one result per key and returns it while the inputs are the same objects. Ten thousand services then cost a
+ * lookup each instead of a plan each, and later steps recognise an unchanged result by identity.
  */
 export class KeyedMemo<V> {
   #entries = new Map<string, { readonly inputs: readonly unknown[]; readonly value: V }>()
   #used = new Map<string, { readonly inputs: readonly unknown[]; readonly value: V }>()
 
-  /** The remembered value, or that of `make` when any input is another one than last time. */
+  /** Returns the remembered value, or that of `make` if any input is another object than last time. */
   get(key: string, inputs: readonly unknown[], make: () => V): V {
     const known = this.#used.get(key) ?? this.#entries.get(key)
     const entry = known !== undefined && sameItems(known.inputs, inputs) ? known : { inputs, value: make() }
@@ -48,14 +48,14 @@ export class KeyedMemo<V> {
     return entry.value
   }
 
-  /** Ends a round: forgets every key that was not asked for since the last one. */
+  /** Ends a round: forgets every key that was not requested since the last one. */
   endRound(): void {
     this.#entries = this.#used
     this.#used = new Map()
   }
 }
 
-/** Deep enough for lists of lists: groups are made anew in each round, their members are not. */
+/** Compares nested lists as well: each round creates new groups, but their members are the same objects. */
 function sameItems(a: readonly unknown[], b: readonly unknown[]): boolean {
   return (
     a.length === b.length &&
@@ -66,17 +66,17 @@ function sameItems(a: readonly unknown[], b: readonly unknown[]): boolean {
 }
 
 /**
- * A map that is a value: `with()` gives another one that shares what has not changed, and leaves this one as it is. A
- * change costs about the square root of the size: the differences from a shared base are copied, and are taken in when
- * they have become that many. Keys come in the order in which they were put last.
+ * An immutable map: `with()` returns another one that shares the unchanged part. A change costs about the square root
+ * of the size: it copies the differences from a shared base, and merges them when they become that many. Keys are
+ * ordered by their last change.
  */
 export class ValueMap<K, V> implements ReadonlyMap<K, V> {
   readonly #base: ReadonlyMap<K, V>
-  /** undefined: not there any more. */
+  /** Undefined for a removed key. */
   readonly #changes: ReadonlyMap<K, V | undefined>
   readonly size: number
 
-  /** Keeps `base`, which must not be changed any more; `changes` and `size` are for with(). */
+  /** Keeps `base`, which must not be changed afterwards; `changes` and `size` are for with(). */
   constructor(
     base: ReadonlyMap<K, V> = new Map<K, V>(),
     changes: ReadonlyMap<K, V | undefined> = new Map<K, V | undefined>(),
@@ -87,9 +87,7 @@ export class ValueMap<K, V> implements ReadonlyMap<K, V> {
     this.size = size
   }
 
-  /**
-   * This map with what `changes` puts and, where it has undefined, removes. The same map where that changes nothing.
-   */
+  /** Returns this map with `changes`; undefined removes a key. Returns the same map if nothing changes. */
   with(changes: ReadonlyMap<K, V | undefined>): ValueMap<K, V> {
     const all = new Map(this.#changes)
     let size = this.size
@@ -99,7 +97,7 @@ export class ValueMap<K, V> implements ReadonlyMap<K, V> {
       if (value === undefined && !wasThere) continue
       isOther = true
       size += Number(value !== undefined) - Number(wasThere)
-      // Put last is last in order.
+      // The key that was set last is the last in order.
       all.delete(key)
       if (value !== undefined || this.#base.has(key)) all.set(key, value)
     }
@@ -143,13 +141,16 @@ export class ValueMap<K, V> implements ReadonlyMap<K, V> {
 function flat<K, V>(base: ReadonlyMap<K, V>, changes: ReadonlyMap<K, V | undefined>): Map<K, V> {
   const all = new Map(base)
   for (const [key, value] of changes) {
-    // Put last is last in order.
+    // The key that was set last is the last in order.
     all.delete(key)
     if (value !== undefined) all.set(key, value)
   }
   return all
 }
 
-/** So many changes a map keeps beside its base: each later one copies them, and taking them in copies the base. */
+/**
+ * The number of changes that a map keeps beside its base: each later change copies them, and merging them copies the
+ * base.
+ */
 const MIN_CHANGES = 32
 const CHANGES_PER_ROOT = 4

@@ -1,27 +1,26 @@
-/** Callbacks of those that want to know of something. */
+/** A list of callbacks. */
 
 export class Listeners<A extends readonly unknown[] = []> {
   readonly #all = new Set<{ readonly call: (...args: A) => void }>()
 
-  /** The same function may be added twice. Gives the function that ends this one. */
+  /** Adds a callback; the same function may be added twice. Returns the function that removes this one. */
   add(listener: (...args: A) => void): () => void {
     const entry = { call: listener }
     this.#all.add(entry)
     return () => void this.#all.delete(entry)
   }
 
-  /** Calls each that was there when it began and has not been ended since, in the order in which they were added. */
+  /** Calls each callback that existed at the start and has not been removed since, in the order of addition. */
   call(...args: A): void {
     for (const entry of [...this.#all]) if (this.#all.has(entry)) entry.call(...args)
   }
 
-  /** Ends all of them. */
   clear(): void {
     this.#all.clear()
   }
 }
 
-/** Listeners that end with the loop that registered them: an agent may run again in the same process. */
+/** Subscriptions that end with the loop that registered them: an agent may run again in the same process. */
 
 export class Subscriptions {
   readonly #stops: (() => void)[] = []

@@ -1,13 +1,13 @@
 /**
- * The bounded-frequency loop that every reconciler runs in: pokes coalesce, one run at a time, at least `minMs`
- * between the starts of two runs, a full round at `resyncMs` to repair drift, and backoff after a failure.
+ * The loop in which every reconciler runs. It coalesces pokes, runs one round at a time, keeps at least `minMs` between
+ * the starts of two rounds, runs a full round after `resyncMs` to repair drift, and backs off after a failure.
  */
 import { Backoff } from './retry.ts'
 import type { Clock } from './clock.ts'
 
 export interface LoopDeps {
   readonly clock: Clock
-  /** Called after each failed run. The loop goes on. */
+  /** Called after each failed run. The loop continues. */
   readonly onError: (error: unknown) => void
   /** Called after each run with its duration. */
   readonly onRun?: (result: { readonly ok: boolean; readonly ms: number }) => void
@@ -18,7 +18,7 @@ export interface LoopInit {
   readonly resyncMs: number
   readonly retryMinMs: number
   readonly retryMaxMs: number
-  /** After a failed run a poke brings the next one no sooner than this; undefined: only the backoff does. */
+  /** The shortest time from a failed run to a run that a poke triggers; if undefined, only the backoff triggers one. */
   readonly pokedRetryMs?: number
 }
 
@@ -37,13 +37,16 @@ export class ReconcileLoop {
     this.#reconcile = reconcile
   }
 
-  /** Asks for a run soon. Cheap; may be called from any watch callback. */
+  /** Requests a run soon. It is cheap and may be called from any watch callback. */
   poke(): void {
     this.#poked = true
     this.#wake?.()
   }
 
-  /** Runs at once, then whenever poked or due, until the signal; resolves after the run under way has ended. */
+  /**
+   * Runs at once, then whenever it is poked or due, until the signal is aborted; resolves after the pending run has
+   * ended.
+   */
   async run(signal: AbortSignal): Promise<void> {
     const { clock } = this.#deps
     const { minMs, resyncMs } = this.#init
@@ -55,7 +58,7 @@ export class ReconcileLoop {
       this.#deps.onRun?.({ ok, ms: clock.monotonic() - started })
       if (ok) backoff.reset()
       if (ok) {
-        // One wake-up where nothing happens, and most of the time nothing does.
+        // One wake-up while nothing changes, which is the usual case.
         const isPoked = await this.#pause(started + Math.max(minMs, resyncMs) - clock.monotonic(), signal, true)
         if (isPoked) await this.#pause(started + minMs - clock.monotonic(), signal, false)
       } else {
@@ -77,7 +80,7 @@ export class ReconcileLoop {
     }
   }
 
-  /** Waits `ms`, or until aborted, or (where `wakeable`) until poked. Whether it has been poked since the run began. */
+  /** Waits `ms`, or until aborted or (if `wakeable`) poked. Returns whether it has been poked since the run began. */
   async #pause(ms: number, signal: AbortSignal, wakeable: boolean): Promise<boolean> {
     if (signal.aborted || ms <= 0 || (wakeable && this.#poked)) return this.#poked
     const waiting = new AbortController()
@@ -85,7 +88,7 @@ export class ReconcileLoop {
     try {
       await this.#deps.clock.sleep(ms, AbortSignal.any([signal, waiting.signal]))
     } catch {
-      // Woken or stopped: the loop condition shows which.
+      // It was woken or stopped; the loop condition decides which.
     } finally {
       this.#wake = undefined
     }

@@ -1,4 +1,4 @@
-/** Clocks, loops, retries, waits, queues. */
+/** The public interface of this room: clocks, loops, retries, waits, queues. */
 export { type Clock, SystemClock, abortReason } from './clock.ts'
 export { Heartbeats, type Knock, KnownMachines } from './failure-detector.ts'
 export { KeyedMemo, ValueMap, keyedDiff } from './incremental.ts'

@@ -1,4 +1,4 @@
-/** Delays between attempts: grow with the square of the failures, up to a bound, with jitter. */
+/** Delays between attempts. They grow with the square of the failures up to a bound, with jitter. */
 import type { Clock } from './clock.ts'
 
 export interface BackoffInit {
@@ -14,7 +14,7 @@ export class Backoff {
     this.#clock = clock
     this.#init = init
   }
-  /** Counts one failure and gives the milliseconds to wait: between half of the current delay and all of it. */
+  /** Counts one failure and returns the milliseconds to wait: between half of the current delay and all of it. */
   next(): number {
     this.#failures += 1
     const full = Math.min(this.#init.maxMs, this.#init.minMs * this.#failures ** 2)
@@ -25,18 +25,18 @@ export class Backoff {
   }
 }
 
-// A piece of work that must get done once: tried again and again, with growing pauses.
+// Repeats an action until it succeeds, with increasing pauses.
 
 interface UntilDoneInit {
   readonly clock: Clock
   readonly backoff: BackoffInit
-  /** Called after each failure. The work is tried again. */
+  /** Called after each failure, before the next attempt. */
   readonly onFailure: (error: unknown) => void
 }
 
 /**
- * True once the work has ended well, false when the signal came first: then nothing more is tried, and what the work
- * rejects with is no failure. Rejects only with what `onFailure` throws.
+ * Returns true once `work` has succeeded, and false if the signal is aborted first: then there is no further attempt,
+ * and a rejection of `work` is not a failure. Rejects only with what `onFailure` throws.
  */
 export async function untilDone(
   work: () => Promise<void>,

@@ -1,22 +1,24 @@
-/** Runs actions one at a time, in the order of the calls: for loops that change the same part of the world. */
+/** Runs actions one at a time, in the order of the calls: for loops that change the same state. */
 
 export class SerialQueue {
   #last: Promise<unknown> = Promise.resolve()
 
-  /** Runs `action` when all before it have ended, however they did. Resolves or rejects as it does. */
+  /** Runs `action` when all previous ones have ended or failed. Resolves or rejects as it does. */
   run<T>(action: () => Promise<T>): Promise<T> {
     const done = this.#last.then(action)
     this.#last = done.catch(() => undefined)
     return done
   }
 
-  /** Resolves when all that were queued by now have ended. */
+  /** Resolves when all actions queued so far have ended. */
   async settled(): Promise<void> {
     await this.#last
   }
 }
 
-/** Writes: one after another for the same object, a bounded number at once over all. */
+/**
+ * Queues writes: those of the same object run one after another, and the total number of concurrent writes is limited.
+ */
 
 export class WriteQueue {
   readonly #limit: number
@@ -28,7 +30,7 @@ export class WriteQueue {
     this.#limit = limit
   }
 
-  /** Runs after everything that was queued under the same id. Gives or throws what `write` does. */
+  /** Runs after all writes that were queued under the same id. Returns or throws what `write` does. */
   run<T>(id: string, write: () => Promise<T>): Promise<T> {
     const previous = this.#tails.get(id) ?? Promise.resolve()
     const own = previous.then(() => this.#limited(write))
@@ -50,7 +52,7 @@ export class WriteQueue {
     try {
       return await write()
     } finally {
-      // The place goes to the next in line, or becomes free.
+      // The slot goes to the next waiting write, or becomes free.
       const next = this.#turns.shift()
       if (next === undefined) this.#running -= 1
       else next()

@@ -1,4 +1,6 @@
-/** A token bucket that lends: a caller may take more tokens than are left, and then waits until they have come back. */
+/**
+ * A token bucket that lends: a caller may take more tokens than are left, and then waits until they have been refilled.
+ */
 import type { Clock } from './clock.ts'
 
 export interface TokenRate {
@@ -18,7 +20,7 @@ export class TokenBucket {
     this.#atMs = clock.monotonic()
   }
 
-  /** Gives how many tokens are in use now. Of a debt beyond `most`, the rest is forgiven. */
+  /** Returns how many tokens are in use. A debt beyond `most` is dropped. */
   used(perSecond: number, most = Infinity): number {
     const nowMs = this.#clock.monotonic()
     this.#used = Math.min(most, Math.max(0, this.#used - ((nowMs - this.#atMs) * perSecond) / 1000))
@@ -27,8 +29,8 @@ export class TokenBucket {
   }
 
   /**
-   * Takes `count` tokens. Gives the milliseconds until at most `burst` are in use; 0: no wait. Of a debt beyond `most`
-   * tokens in use, the rest is forgiven.
+   * Takes `count` tokens. Returns the milliseconds until at most `burst` are in use; 0 means no wait. A debt beyond
+   * `most` tokens in use is dropped.
    */
   take(count: number, { burst, perSecond }: TokenRate, most = Infinity): number {
     this.#used = Math.min(most, this.used(perSecond) + count)

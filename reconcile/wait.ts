@@ -1,7 +1,7 @@
-/** Waits that a signal may end, and work that has until a deadline. */
+/** Waits that a signal can end, and work with a deadline. */
 import type { Clock } from './clock.ts'
 
-/** Resolves with the signal. */
+/** Resolves when the signal is aborted. */
 export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve()
@@ -10,8 +10,8 @@ export function untilAborted(signal: AbortSignal): Promise<void> {
 }
 
 /**
- * For an action that obeys the signal itself: true when it ended by itself, false when the signal ended it. Throws what
- * else it throws.
+ * For an action that observes the signal itself: returns true if it ended by itself, false if the signal ended it.
+ * Rethrows other errors.
  */
 export async function unlessAborted(action: Promise<unknown>, signal: AbortSignal): Promise<boolean> {
   try {
@@ -24,8 +24,8 @@ export async function unlessAborted(action: Promise<unknown>, signal: AbortSigna
 }
 
 /**
- * For work that obeys no signal, such as a credential plugin that hangs: as the promise, unless the signal comes first;
- * then rejects with its reason, and the work itself goes on.
+ * For work that does not observe a signal, such as a credential plugin that hangs: settles like the promise, unless the
+ * signal is aborted first. Then it rejects with the signal's reason, and the work continues.
  */
 export function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
@@ -36,7 +36,7 @@ export function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<
   })
 }
 
-/** The signal that `work` gets is aborted after so many milliseconds. */
+/** Runs `work` with a signal that is aborted after `ms` milliseconds. */
 export async function withDeadline<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const late = new AbortController()
   const cancel = clock.setTimer(ms, () => late.abort(new Error(`no answer within ${ms / 1000} s`)))
@@ -47,7 +47,7 @@ export async function withDeadline<T>(clock: Clock, ms: number, work: (signal: A
   }
 }
 
-/** A sleep that somebody may end early, because there is something to do. One sleeps at a time. */
+/** A sleep that another caller can end early, when there is work. Only one caller may sleep at a time. */
 export class WakeableSleep {
   readonly #clock: Clock
   #wake: () => void = () => undefined
@@ -56,12 +56,12 @@ export class WakeableSleep {
     this.#clock = clock
   }
 
-  /** Ends the sleep under way; where nobody sleeps, nothing. */
+  /** Ends the pending sleep; does nothing if there is none. */
   wake(): void {
     this.#wake()
   }
 
-  /** After `ms`, or wake(). Rejects with the signal's reason. */
+  /** Resolves after `ms` or on wake(). Rejects with the signal's reason. */
   async sleep(ms: number, signal: AbortSignal): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<undefined>()
     const cancel = this.#clock.setTimer(ms, () => resolve(undefined))
@@ -75,10 +75,10 @@ export class WakeableSleep {
   }
 }
 
-/** Not sooner than this: a time in the past would otherwise make a busy loop. */
+/** The shortest delay: a time in the past would otherwise cause a busy loop. */
 const SOONEST_MS = 20
 
-/** One timer that keeps the earliest of the times it was asked for. */
+/** One timer for the earliest of several requested times. */
 export class WakeTimer {
   readonly #clock: Clock
   readonly #wake: () => void
@@ -89,7 +89,7 @@ export class WakeTimer {
     this.#wake = wake
   }
 
-  /** Wakes at that time (milliseconds of the monotonic clock), or earlier where an earlier time is already set. */
+  /** Wakes at that time (milliseconds of the monotonic clock), or earlier if an earlier time is already set. */
   at(atMs: number): void {
     if (this.#pending !== undefined && this.#pending.atMs <= atMs) return
     this.#pending?.cancel()

@@ -1,21 +1,23 @@
 /**
- * Files that are either the old or the new one, never half, also after a crash: a temporary file in the same folder,
- * fsync, then rename. Names of temporary files start with a dot. Errors are the system's, for the caller to classify.
+ * Writes files atomically, even across a crash: a temporary file in the same folder, fsync, then rename. Names of
+ * temporary files start with a dot. Errors are the system's, for the caller to classify.
  */
 import { randomBytes } from 'node:crypto'
 import { link, open, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 
-/** Names that temporaryPath() gives. */
+/** Matches the names that temporaryPath() returns. */
 export const TEMPORARY_NAME = /^\..*\.\d+\.[0-9a-f]{12}\.tmp$/
 
-/** A name of this process in the folder of `path`. */
+/** Returns a name that is unique to this process, in the folder of `path`. */
 export function temporaryPath(path: string): string {
-  // Long names keep only their start: the temporary name must not exceed the limit that the real one just meets.
+  // Long names are truncated, so that the temporary name stays within the limit for names.
   return join(dirname(path), `.${basename(path).slice(0, 100)}.${process.pid}.${randomBytes(6).toString('hex')}.tmp`)
 }
 
-/** Writes a temporary file beside `path`, to the disk. Gives its path: the caller moves or removes it. */
+/**
+ * Writes a temporary file beside `path` and syncs it to disk. Returns its path, which the caller has to move or remove.
+ */
 export async function writeTemporary(path: string, data: string | Uint8Array, mode: number): Promise<string> {
   const temporary = temporaryPath(path)
   const file = await open(temporary, 'wx', mode)
@@ -33,7 +35,7 @@ export async function writeTemporary(path: string, data: string | Uint8Array, mo
   }
 }
 
-/** Puts a file with this content at `path`, in place of one that is there. */
+/** Creates or replaces the file at `path`. */
 export async function replaceFile(path: string, data: string | Uint8Array, mode = 0o600): Promise<void> {
   const temporary = await writeTemporary(path, data, mode)
   try {
@@ -44,7 +46,7 @@ export async function replaceFile(path: string, data: string | Uint8Array, mode 
   }
 }
 
-/** Puts a file at `path` where there is none: false where there is one, which stays as it is. */
+/** Creates a file at `path`. Returns false if there is one already, which stays unchanged. */
 export async function createFile(path: string, data: string | Uint8Array, mode = 0o600): Promise<boolean> {
   const temporary = await writeTemporary(path, data, mode)
   try {

@@ -1,18 +1,18 @@
-/** What every component is handed. A component's main.ts exports run<Component>(deps, config, signal). */
+/** What every component receives. A component's main.ts exports run<Component>(deps, config, signal). */
 import type { Clock, LoopDeps } from '../reconcile/reconcile.ts'
 import { messageOf } from './errors.ts'
 import type { Logger } from './logging/logging.ts'
 import type { Metrics } from './metrics/metrics.ts'
 
-/** Undefined when ready, else the reason in words. */
+/** Returns undefined if ready, else the reason in words. */
 type ReadinessCheck = () => string | undefined
 
-/** Whether a caller gets nothing at all, by the address that its connection comes from. Must not throw. */
+/** Whether a caller gets no answer at all, decided by the source address of its connection. Must not throw. */
 export type CallerCheck = (source: string) => boolean
 
 /**
- * Where a process pins what it knows about itself: readiness checks, printable plans, and what programs may read.
- * http/http-status.ts serves it as /healthz, /readyz, /debug/plan, /status and /metrics.
+ * Collects what a process publishes about itself: readiness checks, printable plans, and fields for programs.
+ * runtime/http/http-status.ts serves it as /healthz, /readyz, /debug/plan, /status and /metrics.
  */
 export class StatusBoard {
   readonly #checks = new Map<string, ReadinessCheck>()
@@ -24,20 +24,20 @@ export class StatusBoard {
     this.#checks.set(name, check)
   }
 
-  /** `print` gives the plan in the tool's own language (nft, ip, wg). */
+  /** `print` returns the plan in the language of the tool (nft, ip, wg). */
   plan(name: string, print: () => string): void {
     this.#plans.set(name, print)
   }
 
   /**
-   * A field of /status, as JSON has it; undefined: nothing to say now. Whoever reaches the port reads it, from elsewhere
-   * too: no names of clusters, no addresses, no keys.
+   * Adds a field of /status as a JSON value; undefined omits it. Every client that reaches the port can read it, even
+   * from other clusters, so it must not contain names of clusters, addresses or keys.
    */
   report(field: string, value: () => unknown): void {
     this.#reports.set(field, value)
   }
 
-  /** From now on whoever this says yes to gets no answer. */
+  /** Adds a check: callers for which it is true get no answer. */
   turnAway(check: CallerCheck): void {
     this.#turnedAway.push(check)
   }
@@ -47,7 +47,7 @@ export class StatusBoard {
     return this.#turnedAway.some((check) => check(source))
   }
 
-  /** Reasons for not being ready, `name: reason`; empty when ready. */
+  /** Returns the reasons for not being ready, `name: reason`; empty if ready. */
   notReady(): string[] {
     return [...this.#checks].flatMap(([name, check]) => {
       const reason = check()
@@ -55,7 +55,7 @@ export class StatusBoard {
     })
   }
 
-  /** All fields that have something to say, and whether the process is ready. */
+  /** Returns all fields that have a value, and whether the process is ready. */
   reports(): Readonly<Record<string, unknown>> {
     const said = [...this.#reports].map(([field, value]) => [field, value()] as const)
     const fields = Object.fromEntries(said.filter(([, value]) => value !== undefined))
@@ -74,10 +74,9 @@ export interface ComponentDeps {
   readonly status: StatusBoard
 }
 
-// What the loops of all components have in common: a failed run is logged under the loop's name, every run is counted.
+// Common behaviour of all component loops: a failed run is logged with the loop's name, and every run is counted.
 
 export interface LoopRun {
-  /** The loop's name. */
   readonly loop: string
   readonly ok: boolean
   readonly ms: number
@@ -86,13 +85,13 @@ export interface LoopRun {
 interface ReportedLoop {
   readonly clock: Clock
   readonly logger: Pick<Logger, 'error'>
-  /** Its name in log lines and metrics. */
+  /** The loop's name in log lines and metrics. */
   readonly loop: string
   /** Called after each run; counts it in the component's own metrics. */
   readonly count: (run: LoopRun) => void
 }
 
-/** LoopDeps of a loop that says so when a run fails. */
+/** Returns LoopDeps that log failed runs. */
 export function reportedLoop({ clock, logger, loop, count }: ReportedLoop): LoopDeps {
   return {
     clock,

@@ -1,28 +1,31 @@
-/** What a `catch` gets may be anything. */
+/** Errors: texts and reason codes of caught values, and errors for users. */
 import { type ReasonCode, knownReason, reasonRow } from '../model/reasons/reasons.ts'
 
-/** What an error says; of anything else its text. */
+/** Returns the message of an error; of any other value, its text. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
 
-/** The error itself; anything else becomes one that says it. */
+/** Returns the error itself; any other value becomes an Error with its text. */
 export function errorOf(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error))
 }
 
-// The stable name of what went wrong (model/reasons/).
+// The reason code of an error (model/reasons/).
 
-/** Errors are wrapped a few times at most. */
+/** The most causes to follow; errors are wrapped only a few times. */
 const MOST_CAUSES = 8
 
-/** What keeps a part from its work, as its status has it. */
+/** What prevents a component from working, as in its status. */
 export interface Failure {
   readonly message: string
   readonly reason: ReasonCode
 }
 
-/** Of the error, or of the first of its causes, or of those that it gathers, that has a name; undefined: none has. */
+/**
+ * Returns the reason code of the error, or of the first of its causes or aggregated errors that has one; undefined if
+ * none has.
+ */
 export function reasonOf(error: unknown): ReasonCode | undefined {
   let one = error
   for (let i = 0; i < MOST_CAUSES && one instanceof Error; i += 1) {
@@ -34,7 +37,7 @@ export function reasonOf(error: unknown): ReasonCode | undefined {
   return undefined
 }
 
-/** Of the first that has a name. */
+/** Returns the reason code of the first error that has one. */
 export function firstReasonOf(errors: readonly unknown[]): ReasonCode | undefined {
   for (const error of errors) {
     const code = reasonOf(error)
@@ -43,21 +46,24 @@ export function firstReasonOf(errors: readonly unknown[]): ReasonCode | undefine
   return undefined
 }
 
-/** Whether a command that fails for this reason prints its name, as the table says: its own reasons, and refusals. */
+/**
+ * Whether a command that fails for this reason prints its code. The table decides: its own reasons, and refusals by the
+ * broker.
+ */
 export function isPrinted(code: ReasonCode): boolean {
   const { shows } = reasonRow(code)
   return shows.includes('output of the command') || shows.includes('refusal by the broker')
 }
 
-// A mistake of the person at the keyboard, or something they must mend: printed without a stack trace.
+// A mistake of the user, or a problem that the user has to solve: printed without a stack trace.
 
 interface UserErrorInit {
-  /** What to do about it, one line. */
+  /** What to do about it, in one line. */
   readonly hint?: string
-  /** 1 failed (default), 2 wrong usage. 3: as commands say that have another use for these (`sealane status`). */
+  /** 1: failed (default). 2: wrong usage. 3: defined by commands that use 1 and 2 otherwise (`sealane status`). */
   readonly exitCode?: 1 | 2 | 3
   readonly cause?: unknown
-  /** Its stable name (model/reasons/). */
+  /** Its reason code (model/reasons/). */
   readonly reason?: ReasonCode
 }
 
@@ -74,7 +80,7 @@ export class UserError extends Error {
   }
 }
 
-/** The work is done, and its answer is an exit code: nothing more is printed. */
+/** Ends a command whose result is an exit code: nothing more is printed. */
 export class ExitWith extends Error {
   readonly exitCode: number
   constructor(exitCode: number) {

@@ -1,4 +1,4 @@
-/** `host:port` as people write it in flags and files. */
+/** `host:port` as users write it in flags and files. */
 
 export interface HostPort {
   /** Address or host name; IPv6 without its brackets. */
@@ -6,7 +6,7 @@ export interface HostPort {
   readonly port: number
 }
 
-/** What a parser of user input throws; the message is complete and ends up on the terminal. */
+/** Thrown by parsers of user input; the message is complete and is shown on the terminal. */
 export class InvalidValueError extends Error {
   constructor(field: string, value: string, expected: string) {
     super(`${field} ${JSON.stringify(value.slice(0, 100))}: expected ${expected}`)
@@ -18,8 +18,8 @@ const HOST = /^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$/
 const BRACKETED = /^\[([0-9a-fA-F:.]+)\]$/
 
 /**
- * `10.0.0.1:53`, `broker.example.org:7443`, `[2001:db8::1]:53`. Port 0 only where `allowZero`: the system picks.
- * Throws InvalidValueError.
+ * Parses `10.0.0.1:53`, `broker.example.org:7443` and `[2001:db8::1]:53`. Port 0, with which the kernel chooses a port,
+ * is valid only with `allowZero`. Throws InvalidValueError.
  */
 export function parseHostPort(text: string, field = 'address', allowZero = false): HostPort {
   const colon = text.lastIndexOf(':')
@@ -29,7 +29,7 @@ export function parseHostPort(text: string, field = 'address', allowZero = false
   return { host: bare, port: parsePort(text.slice(colon + 1), field, { shown: text, allowZero }) }
 }
 
-/** Decimal port number; `shown` is all that the user wrote. Throws InvalidValueError. */
+/** Parses a decimal port number; `shown` is the user's whole text, for messages. Throws InvalidValueError. */
 export function parsePort(
   digits: string,
   field = 'port',
@@ -45,7 +45,7 @@ export function formatHostPort({ host, port }: HostPort): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`
 }
 
-// Durations as people write them: `500ms`, `10s`, `5m`, `24h`.
+// Durations as users write them: `500ms`, `10s`, `5m`, `24h`.
 
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
 const DURATION = /^(\d{1,15}(?:\.\d{1,3})?)(ms|s|m|h)$/
@@ -56,7 +56,10 @@ export interface DurationRange {
   readonly maxMs?: number
 }
 
-/** Gives milliseconds. Throws InvalidValueError for other forms and for what is outside the range (0 to 366 days). */
+/**
+ * Returns milliseconds. Throws InvalidValueError for other forms and for values outside the range (default 0 to 366
+ * days).
+ */
 export function parseDuration(text: string, field = 'duration', range: DurationRange = {}): number {
   const match = DURATION.exec(text)
   if (match === null) throw new InvalidValueError(field, text, 'a duration such as 500ms, 10s, 5m or 24h')
@@ -68,7 +71,7 @@ export function parseDuration(text: string, field = 'duration', range: DurationR
   return ms
 }
 
-/** The shortest exact form: 90000 is `90s`, 60000 is `1m`. */
+/** Returns the shortest exact form: 90000 is `90s`, 60000 is `1m`. */
 export function formatDuration(ms: number): string {
   for (const unit of ['h', 'm', 's'] as const) {
     const size = UNIT_MS[unit] ?? 1

@@ -1,22 +1,22 @@
-/** How this machine, or pod, is connected: read from the kernel and the resolver's file each time. */
+/** The network of this machine or pod, read from the kernel and resolv.conf each time. */
 import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { networkInterfaces } from 'node:os'
 
-/** The kernel's IPv4 routes of the main table: addresses are little-endian hexadecimal numbers (proc(5)). */
+/** The kernel's IPv4 routes in the main table: addresses are little-endian hexadecimal numbers (proc(5)). */
 const ROUTES = '/proc/net/route'
 const RESOLVER = '/etc/resolv.conf'
 
 export interface MachineNetwork {
-  /** Of its interfaces, with the length of their networks. */
+  /** Addresses of its interfaces, with the prefix length. */
   readonly interfaces: readonly string[]
-  /** Of its default routes; IPv4. */
+  /** Next hops of its default routes; IPv4 only. */
   readonly nextHops: readonly string[]
-  /** That its resolver asks. */
+  /** Name servers in its resolv.conf. */
   readonly nameServers: readonly string[]
 }
 
-/** Never rejects: what cannot be read is not there, as on a kernel that is not Linux. */
+/** Never rejects: what cannot be read is left empty, as on a system other than Linux. */
 export async function readMachineNetwork(): Promise<MachineNetwork> {
   const [routes, resolver] = await Promise.all([readText(ROUTES), readText(RESOLVER)])
   return {
@@ -26,15 +26,15 @@ export async function readMachineNetwork(): Promise<MachineNetwork> {
   }
 }
 
-/** Addresses of its interfaces, with the length of their networks: `10.0.0.7/24`. */
+/** Returns the addresses of its interfaces with the prefix length: `10.0.0.7/24`. */
 export function interfaceNetworks(): string[] {
   const interfaces = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
   return interfaces.flatMap(({ cidr }) => cidr ?? [])
 }
 
 /**
- * Addresses from which nobody calls who is not this machine, or has been handed on by a neighbour in its own name: IPv4
- * addresses of the interfaces, and of the next hops of the routes. Never rejects.
+ * Returns the source addresses that only this machine uses, or a neighbour that forwards with its own address: the IPv4
+ * addresses of the interfaces, and the next hops of the routes. Never rejects.
  */
 export async function nearAddresses(): Promise<readonly string[]> {
   const own = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
@@ -42,7 +42,9 @@ export async function nearAddresses(): Promise<readonly string[]> {
   return [...new Set([...ownIpv4, ...nextHops(await readText(ROUTES))])]
 }
 
-/** IPv4 next hops of all routes, or of those that `counts` says yes to; takes the text of /proc/net/route. */
+/**
+ * Returns the IPv4 next hops of all routes, or of those for which `counts` is true. Takes the text of /proc/net/route.
+ */
 export function nextHops(text: string, counts: (fields: readonly string[]) => boolean = () => true): string[] {
   const rows = text.split('\n').map((line) => line.split(/\s+/))
   const hops = rows.filter(counts).map((fields) => fields[2] ?? '')
@@ -59,7 +61,7 @@ export function nameServers(text: string): string[] {
   return [...new Set(found.map((address) => address.split('%')[0] ?? '').filter((address) => isIP(address) !== 0))]
 }
 
-/** Empty where there is no such file. */
+/** Returns '' if the file cannot be read. */
 function readText(path: string): Promise<string> {
   return readFile(path, 'utf8').catch(() => '')
 }

@@ -1,8 +1,10 @@
 /**
- * Where processors are scarce, the kernel gives one sooner to the process with the lower nice value. A thread has a nice
- * value of its own, which what it starts inherits. Where the kernel shares processors among sessions first (autogroup),
- * those values count within a session only, and the session has one as well (sched(7)). In a container, all of it counts
- * within the container: among those, processors are shared by what they request.
+ * CPU priority, heap and open files of a process.
+ *
+ * If CPUs are scarce, the kernel prefers the process with the lower nice value. Each thread has its own nice value,
+ * which its child processes inherit. If the kernel shares CPUs among sessions first (autogroup), those values count
+ * only within a session, and the session has a value as well (sched(7)). In a container all of it counts only within
+ * the container: among containers, CPUs are shared by their requests.
  */
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs'
 import { getPriority, setPriority } from 'node:os'
@@ -11,31 +13,32 @@ import { setFlagsFromString } from 'node:v8'
 import { type Clock, unlessAborted } from '../reconcile/reconcile.ts'
 import { messageOf } from './errors.ts'
 
-/** Nine times the weight of a process without: enough, and less than what the kernel's own threads have. */
+/** Nine times the weight of a process with nice 0: enough, and less than that of the kernel's own threads. */
 const FAVOURED = -10
 const OWN_SESSION = '/proc/self/autogroup'
 
 export interface ProcessorPriority {
   readonly nice: number
-  /** Why it is not another one. Absent: it is what was asked for. */
+  /** Why the value differs from the requested one. Absent if it does not. */
   readonly why?: string
 }
 
-/** This process, as the kernel shows it. All but threads() and leadsSession() throw what the kernel refuses. */
+/** This process as the kernel shows it. All methods except threads() and leadsSession() throw the kernel's errors. */
 export interface Processes {
   threads(): readonly number[]
-  /** The session began with this process: there is nothing in it but what this process has started. */
+  /**
+   * Whether this process is the session leader: the session then contains only this process and those it has started.
+   */
   leadsSession(): boolean
   nice(): number
   setNice(thread: number, nice: number): void
   setSessionNice(nice: number): void
 }
 
-/** The threads of this process, from /proc. */
 export const OWN_PROCESS: Processes = {
   threads: () => readdirSync('/proc/self/task').map(Number),
   leadsSession: () => {
-    // Behind the name of the program, which may have blanks and brackets: state, parent, group, session.
+    // The fields after the program's name, which may contain blanks and brackets: state, parent, group, session.
     const [, , , session] = (readFileSync('/proc/self/stat', 'utf8').split(') ').at(-1) ?? '').split(' ')
     return Number(session) === process.pid
   },
@@ -45,8 +48,8 @@ export const OWN_PROCESS: Processes = {
 }
 
 /**
- * Has the kernel favour this process and what it starts from now on. A nice value that somebody has chosen for it stays,
- * and where this process may not choose one, it goes on without. Never throws.
+ * Lowers the nice value of this process and of the processes that it starts from now on. A nice value that was set for
+ * it stays, and without the permission the process continues unchanged. Never throws.
  */
 export function favourProcess(own: Processes = OWN_PROCESS): ProcessorPriority {
   let nice = 0
@@ -64,20 +67,20 @@ export function favourProcess(own: Processes = OWN_PROCESS): ProcessorPriority {
 }
 
 /**
- * A program that this process has started in a session of its own: the kernel favours that session as it does the one of
- * this process. Where it does not, or this process may not say so, it stays as it is. Never throws.
+ * Gives the session of a program that this process has started the same autogroup value as its own. Without such a
+ * value, or without the permission, the session stays unchanged. Never throws.
  */
 export function favourStarted(pid: number): void {
   try {
     const [, nice] = /nice (-\d+)/.exec(readFileSync(OWN_SESSION, 'utf8')) ?? []
     if (nice !== undefined) writeFileSync(`/proc/${pid}/autogroup`, nice)
   } catch {
-    // A kernel without priorities of sessions, no right to choose one, or the program has ended.
+    // The kernel has no autogroup, the permission is missing, or the program has ended.
   }
 }
 
 const REFUSALS: ReadonlySet<string> = new Set(['EACCES', 'EPERM'])
-/** A thread that has ended; a kernel that knows no priority of a session. */
+/** The thread has ended, or the kernel has no autogroup. */
 const GONE: ReadonlySet<string> = new Set(['ESRCH', 'ENOENT'])
 
 function unlessGone(action: () => void): void {
@@ -88,20 +91,20 @@ function unlessGone(action: () => void): void {
   }
 }
 
-/** The kernel's own name of an error. Node has it in `info` where `code` says only that the system refused. */
+/** Returns the kernel's error name. Node has it in `info` if `code` only says that a system call failed. */
 function codeOf(error: unknown): string | undefined {
   const { code, info } = error as { code?: string; info?: { code?: string } }
   return info?.code ?? code
 }
 
-// A heap that was large for a while keeps its pages, with what lives spread thinly over them. V8 moves that together
-// when its last few collections, which an idle server has minutes apart, say that little is allocated, or when the
-// process asks it to prefer size to speed. The process asks while it has little to do.
+// A heap that was large for a while keeps its pages, with live objects spread over them. V8 compacts it when its last
+// few collections, which are minutes apart on an idle server, show little allocation, or when the process asks it to
+// prefer size to speed. The process asks for that while it is mostly idle.
 
 interface Heap {
-  /** Share of the time since the last look in which the event loop had work, 0 to 1. */
+  /** Share of the time since the last call in which the event loop was busy, 0 to 1. */
   busy(): number
-  /** Of collections from now on. */
+  /** Whether future collections prefer size to speed. */
   preferSize(on: boolean): void
 }
 
@@ -123,7 +126,10 @@ export function ownHeap(): Heap {
   }
 }
 
-/** Until the signal. Size is preferred once the event loop works for less than a fifth of the time, up to a half. */
+/**
+ * Runs until the signal is aborted. Prefers size once the event loop is busy for less than a fifth of the time, until
+ * it is busy for half of it.
+ */
 export async function calmHeap(heap: Heap, clock: Clock, signal: AbortSignal): Promise<void> {
   let prefersSize = false
   while (await unlessAborted(clock.sleep(LOOK_MS, signal), signal)) {
@@ -135,19 +141,19 @@ export async function calmHeap(heap: Heap, clock: Clock, signal: AbortSignal): P
   if (prefersSize) heap.preferSize(false)
 }
 
-// How many files and sockets this process has open, and how many it may have.
+// The number of open files and sockets of this process, and their limit.
 
 interface OpenFiles {
   readonly used: number
   readonly limit: number
 }
 
-/** Undefined where the system does not say, or sets no limit. */
+/** Undefined if the system does not report the limit, or has none. */
 export function openFiles(proc = '/proc/self'): OpenFiles | undefined {
   try {
     const limit = Number(/^Max open files\s+(\d+)/m.exec(readFileSync(`${proc}/limits`, 'utf8'))?.[1])
     if (Number.isNaN(limit)) return undefined
-    // The look itself has one open.
+    // Listing the folder itself opens one.
     return { used: Math.max(0, readdirSync(`${proc}/fd`).length - 1), limit }
   } catch {
     return undefined

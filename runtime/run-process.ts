@@ -1,13 +1,13 @@
-/** The outermost frame of every process: signals, exit code, and how an error reaches a person. */
+/** The outermost function of every process: signals, exit code, and the error output. */
 import { forTerminal } from '../model/model.ts'
 import { ExitWith, UserError, isPrinted, reasonOf } from './errors.ts'
 
 export interface RunProcessInit {
-  /** Where complaints go; stderr by default. */
+  /** Receives error messages; stderr by default. */
   readonly complain?: (text: string) => void
-  /** Ends the process at once, on a second signal; process.exit by default. */
+  /** Exits at once, on a second signal; process.exit by default. */
   readonly exitNow?: (code: number) => void
-  /** Whose signals to follow; the process by default. */
+  /** The source of signals; the process by default. */
   readonly signals?: Pick<NodeJS.EventEmitter, 'on' | 'off'>
 }
 
@@ -15,7 +15,7 @@ const SIGNALS = { SIGTERM: 15, SIGINT: 2 } as const
 
 /**
  * Runs `build` until it resolves. SIGTERM and SIGINT abort its signal; a second one exits at once with 128 + number.
- * Sets process.exitCode and gives it: 0 done or stopped by a signal, 1 failed, 2 wrong usage, or what ExitWith says.
+ * Sets and returns process.exitCode: 0 done or stopped by a signal, 1 failed, 2 wrong usage, or the code of ExitWith.
  */
 export async function runProcess(
   name: string,
@@ -44,7 +44,7 @@ export async function runProcess(
   return code
 }
 
-/** The reason of the signal that runProcess hands out. */
+/** The abort reason of the signal that runProcess() passes to `build`. */
 export class StoppedError extends Error {
   constructor(signal: string) {
     super(`stopped by ${signal}`)
@@ -53,8 +53,8 @@ export class StoppedError extends Error {
 }
 
 /**
- * Expected failures carry a message of their own, some a hint and the name of their reason, each on a line; only a
- * programming mistake is worth a stack trace.
+ * Formats an error. Expected failures have a message, and some have a hint and a reason code, each on its own line;
+ * only programming mistakes have a stack trace.
  */
 export function describeFailure(name: string, error: unknown): string {
   if (!(error instanceof Error)) return `${name}: ${String(error)}\n`
@@ -75,7 +75,7 @@ function isExpected(error: Error): boolean {
   return error instanceof UserError || !BUILT_IN.has(error.constructor) || 'syscall' in error
 }
 
-/** Thrown by the language rather than by code that knew what was wrong. */
+/** Thrown by JavaScript itself and not by code that recognised the problem. */
 const BUILT_IN: ReadonlySet<unknown> = new Set([TypeError, ReferenceError, RangeError, SyntaxError, Error])
 
 function isStop(error: unknown, signal: AbortSignal): boolean {

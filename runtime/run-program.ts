@@ -1,32 +1,34 @@
 /**
- * Runs a program to its end: an argument list and no shell, a deadline, and a limit on what it may print. What a program
- * has said is never lost: one that ended well before the deadline counts as that, however late this process reads it.
+ * Runs a program to its end: an argument list without a shell, a deadline, and a limit on its output. A result is never
+ * lost: a program that ended well before the deadline counts as ended, however late this process reads its output.
  */
 import { spawn } from 'node:child_process'
 
 export interface ProgramInit {
   readonly env: NodeJS.ProcessEnv
-  /** What it reads on its standard input. */
+  /** Its standard input. */
   readonly input?: string | Uint8Array
   readonly timeoutMs: number
-  /** Of each of its two outputs. */
+  /** Limit for each of its two outputs. */
   readonly maxOutputBytes: number
   readonly signal?: AbortSignal | undefined
 }
 
 export interface ProgramResult {
-  /** Exit status. */
   readonly code: number
   readonly stdout: Buffer
   readonly stderr: Buffer
 }
 
-/** late: no end before the deadline. aborted: by the signal. tooMuch: more output than allowed. ended: by a signal. */
+/**
+ * late: it did not end before the deadline. aborted: by the signal. too much: its output exceeded the limit. ended: a
+ * signal killed it.
+ */
 export type ProgramFailure = 'not started' | 'late' | 'aborted' | 'too much' | 'ended'
 
 export class ProgramError extends Error {
   readonly failure: ProgramFailure
-  /** Of the system, where it was not started: ENOENT, EACCES. */
+  /** The system's error if it was not started: ENOENT, EACCES. */
   readonly code: string | undefined
   readonly stderr: Buffer
 
@@ -43,10 +45,10 @@ export class ProgramError extends Error {
   }
 }
 
-/** After a program was killed: what it had started may keep its outputs open. */
+/** How long to wait for outputs after a program was killed: its child processes may keep them open. */
 const LEFT_OPEN_MS = 2000
 
-/** Resolves with whatever exit status it gave. Rejects with ProgramError. */
+/** Resolves with any exit status. Rejects with ProgramError. */
 export function runProgram(path: string, args: readonly string[], init: ProgramInit): Promise<ProgramResult> {
   const { env, input = '', timeoutMs, maxOutputBytes, signal } = init
   if (signal?.aborted === true) return Promise.reject(new ProgramError('aborted', 'stopped before it began'))
@@ -67,7 +69,7 @@ export function runProgram(path: string, args: readonly string[], init: ProgramI
       over()
       reject(notStarted(error))
     })
-    // Node makes none where file descriptors have run out, and says so a turn later.
+    // Without free file descriptors, Node creates no streams, and reports the error an event-loop iteration later.
     if (!hasStreams(child)) return
     let leftOpen: AbortSignal | undefined
     const cutOff = (): void => {
@@ -77,7 +79,7 @@ export function runProgram(path: string, args: readonly string[], init: ProgramI
     }
     const kill = (failure: ProgramFailure): void => {
       why ??= failure
-      // It may not listen to anything else.
+      // The program may ignore other signals.
       child.kill('SIGKILL')
       leftOpen ??= AbortSignal.timeout(LEFT_OPEN_MS)
       leftOpen.addEventListener('abort', cutOff)
@@ -102,11 +104,11 @@ export function runProgram(path: string, args: readonly string[], init: ProgramI
     }
     child.on('close', (code, endedBy) => {
       over()
-      // It ended by itself: the kill came later, or never.
+      // It ended by itself: the kill came later, or not at all.
       if (code !== null && !isCutOff && why !== 'too much') resolve({ code, stdout: output(0), stderr: output(1) })
       else reject(new ProgramError(why ?? 'ended', wordsFor(why, init, endedBy), { stderr: output(1) }))
     })
-    // One that ends before it has read everything closes the pipe; its exit status says why.
+    // A program that ends before it has read all of its input closes the pipe; its exit status tells the reason.
     child.stdin.on('error', () => undefined)
     child.stdin.end(input)
   })

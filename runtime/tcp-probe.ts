@@ -1,13 +1,13 @@
-/** Asks a machine, not a process, whether it is there. */
+/** TCP probe: checks whether a machine's kernel answers, independently of its processes. */
 import { connect } from 'node:net'
 
-/** The kubelet's; where nobody listens, the kernel says so, and that is an answer as well. */
+/** The kubelet's port. If no process listens there, the kernel refuses the connection, which also is an answer. */
 export const KNOCK_PORT = 10_250
 const PATIENCE_MS = 1000
 
 /**
- * Whether the kernel at this address answers a TCP connection, by taking or by refusing it (RFC 9293 3.10.7). False
- * after a second, and where there is no way to it. Never rejects.
+ * Whether the kernel at this address answers a TCP connection, by accepting or refusing it (RFC 9293 section 3.10.7).
+ * False after a second, and if there is no route. Never rejects.
  */
 export function knock(address: string, port: number = KNOCK_PORT): Promise<boolean> {
   return new Promise((resolve) => {
@@ -18,7 +18,7 @@ export function knock(address: string, port: number = KNOCK_PORT): Promise<boole
       resolve(answers)
     }
     caller.on('connect', () => end(true))
-    // Where this process was held up itself, the answer is there and has not been looked at yet: timers come first.
+    // If this process was blocked, the answer may have arrived but not been read yet: Node runs timers first.
     caller.on('timeout', () => setImmediate(end, false))
     caller.on('error', (error: NodeJS.ErrnoException) => end(error.code === 'ECONNREFUSED'))
   })

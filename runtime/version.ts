@@ -1,8 +1,8 @@
-/** Which version of Sealane this is. */
+/** The version of Sealane. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** From package.json, the one place that knows; one folder further up when this is the compiled copy in dist/. */
+/** Read from package.json, which is one folder further up for the compiled copy in dist/. */
 export function sealaneVersion(): string {
   const root = [join(import.meta.dirname, '..'), join(import.meta.dirname, '..', '..')]
   const file = root.map((folder) => join(folder, 'package.json')).find((path) => existsSync(path))

@@ -1,4 +1,4 @@
-/** What all drivers of the API do alike. */
+/** The public interface of this room: what all drivers of the API have in common. */
 export { EventFilter } from './event-filter.ts'
 export {
   type CreationMetadata,

@@ -1,6 +1,6 @@
 /**
- * One kind's objects in layers: what the user wrote, what we applied, what is implied, and a status on top.
- * The cache shows the merged view. Both drivers keep their state in it.
+ * The objects of one kind in layers: the user's object, the one that we applied, the implied one, and a status on top.
+ * The cache shows the merged view. The memory and file drivers keep their state in it.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { Condition, Kind, KubeObject, ObjectKinds, ObjectMeta } from '../../model/model.ts'
@@ -10,19 +10,19 @@ import { type ObjectKey, objectKey } from './object-key.ts'
 
 type Listener<T> = (change: ObjectChange<T> | undefined) => void
 
-/** The ObjectCache that drivers fill: a map, listeners, and the moment of the first sync. */
+/** The ObjectCache that drivers fill: a map, listeners, and the sync state. */
 export class LiveCache<T> implements ObjectCache<T> {
   readonly #objects = new Map<ObjectKey, T>()
   readonly #listeners = new Listeners<Parameters<Listener<T>>>()
   #synced = false
-  /** Kept between changes: list() is called far more often than objects change. */
+  /** Cached between changes: list() is called far more often than objects change. */
   #list: readonly T[] | undefined
 
   get synced(): boolean {
     return this.#synced
   }
 
-  /** In order of namespace and name, so that plans made from it are stable. */
+  /** Sorted by namespace and name, so that plans made from it are stable. */
   list(): readonly T[] {
     this.#list ??= Object.freeze([...this.#objects].sort(byKey).map(([, object]) => object))
     return this.#list
@@ -57,7 +57,7 @@ export class LiveCache<T> implements ObjectCache<T> {
     })
   }
 
-  /** Driver side: the object as it is now; undefined when it is gone. The caller has checked that it differs. */
+  /** For drivers: sets the object; undefined removes it. The caller has checked that it differs. */
   replace(key: ObjectKey, object: T | undefined): void {
     const previous = this.#objects.get(key)
     if (object === undefined && previous === undefined) return
@@ -71,7 +71,7 @@ export class LiveCache<T> implements ObjectCache<T> {
     }
   }
 
-  /** Driver side: everything that exists has been read once. */
+  /** For drivers: all existing objects have been read once. */
   markSynced(): void {
     if (this.#synced) return
     this.#synced = true
@@ -88,17 +88,17 @@ function byKey(a: readonly [string, unknown], b: readonly [string, unknown]): nu
 }
 
 export interface StoredStatus {
-  /** The object that the status was written for: a re-created object starts without one. */
+  /** The object that the status was written for: an object that is created again starts without a status. */
   readonly uid: string
   readonly status: unknown
 }
 
 export interface ObjectLayers {
-  /** The user's own: wins over ours. */
+  /** The user's own object, which takes precedence over ours. */
   user?: KubeObject | undefined
-  /** Made by apply(). */
+  /** Created by apply(). */
   ours?: KubeObject | undefined
-  /** A namespace that exists because an object lives in it. */
+  /** A namespace that exists because an object is in it. */
   implied?: KubeObject | undefined
   status?: StoredStatus | undefined
 }
@@ -117,12 +117,12 @@ export class KindStore<K extends Kind> {
     return [...this.#layers.keys()]
   }
 
-  /** The merged view, also before the cache shows it. */
+  /** Returns the merged view, even before the cache shows it. */
   current(key: ObjectKey): ObjectKinds[K] | undefined {
     return this.#views.get(key)
   }
 
-  /** The first read is complete: shows everything in the cache and marks it synced. */
+  /** Completes the first read: shows all objects in the cache and marks it synced. */
   open(): void {
     if (this.#open) return
     this.#open = true
@@ -130,7 +130,7 @@ export class KindStore<K extends Kind> {
     this.cache.markSynced()
   }
 
-  /** Changes some layers (undefined clears one). True when the merged view differs now. */
+  /** Changes some layers; undefined clears a layer. Returns true if the merged view changed. */
   update(key: ObjectKey, change: ObjectLayers): boolean {
     const layers = { ...this.#layers.get(key), ...change }
     if (Object.values(layers).every((layer) => layer === undefined)) this.#layers.delete(key)
@@ -152,7 +152,7 @@ function viewOf(layers: ObjectLayers): KubeObject | undefined {
 
 type Loose = KubeObject & { readonly status?: unknown }
 
-/** The parts of an object that apply() owns: all but the status and the metadata that the driver fills in. */
+/** Returns the parts of an object that apply() owns: all except the status and the metadata that the driver sets. */
 export function ownedParts(object: KubeObject): Record<string, unknown> {
   const { status: _status, metadata, ...rest } = object as Loose
   const { name, namespace, labels, annotations, ownerReferences } = metadata
@@ -172,7 +172,7 @@ export function sameOwnedParts(a: KubeObject, b: KubeObject): boolean {
   return isDeepStrictEqual(plain(ownedParts(a)), plain(ownedParts(b)))
 }
 
-/** All but metadata and status: a change of it is a new generation. */
+/** Returns all except metadata and status: a change of these parts is a new generation. */
 export function specParts(object: KubeObject): Record<string, unknown> {
   const { status: _status, metadata: _metadata, ...rest } = object as Loose
   return rest
@@ -184,7 +184,7 @@ export interface CreationMetadata {
   readonly creationTimestamp: string
 }
 
-/** `object` without status, with the metadata a server fills in: kept from `previous`, or new from `creation`. */
+/** Returns `object` without status, with the metadata that a server sets: from `previous`, or new from `creation`. */
 export function withServerMetadata<T extends KubeObject>(
   object: T,
   previous: KubeObject | undefined,
@@ -204,19 +204,19 @@ export function withServerMetadata<T extends KubeObject>(
   return plain({ ...rest, metadata: filled }) as unknown as T
 }
 
-/** The object with this condition in its status, in the place of the one of the same type; the rest stays. */
+/** Returns the object with this condition in its status instead of the one of the same type. */
 export function withCondition(object: KubeObject, condition: Condition): KubeObject {
   const status = (object as Loose).status as { readonly conditions?: readonly Condition[] } | undefined
   const others = (status?.conditions ?? []).filter(({ type }) => type !== condition.type)
   return { ...object, status: { ...status, conditions: [...others, condition] } } as KubeObject
 }
 
-/** As JSON gives it back: fields that are undefined are absent. */
+/** Returns the value as JSON represents it: fields that are undefined are absent. */
 export function plain<T>(value: T): T {
   return value === undefined ? value : (JSON.parse(JSON.stringify(value)) as T)
 }
 
-/** Gives the value itself, with all that is in it unchangeable. */
+/** Returns the value itself, deeply frozen. */
 export function deepFreeze<T>(value: T): T {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value
   Object.freeze(value)

@@ -1,4 +1,4 @@
-/** How objects are addressed, and what every object must have before a driver takes it. */
+/** Object keys, and the checks that every object must pass before a driver accepts it. */
 import {
   CLUSTER_SCOPED,
   type Kind,
@@ -9,7 +9,7 @@ import {
 } from '../../model/model.ts'
 import { ClusterApiError } from '../kubeapi.ts'
 
-/** `namespace/name`, or `_/name` for cluster-scoped kinds: '_' is no legal namespace. */
+/** `namespace/name`, or `_/name` for cluster-scoped kinds: '_' is not a valid namespace. */
 export type ObjectKey = string
 
 export const NO_NAMESPACE = '_'
@@ -22,12 +22,15 @@ export function keyOf(object: KubeObject): ObjectKey {
   return objectKey(object.metadata.name, object.metadata.namespace)
 }
 
-/** `Service shop/web` or `Node gw`, for messages. */
+/** Formats as `Service shop/web` or `Node gw`, for messages. */
 export function objectTitle(kind: string, name: string, namespace?: string): string {
   return `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }
 
-/** Throws ClusterApiError Invalid unless name and namespace fit the kind. They become file names: no '/', no '..'. */
+/**
+ * Throws ClusterApiError Invalid unless name and namespace fit the kind. They become file names, so they must not
+ * contain '/' or '..'.
+ */
 export function checkAddress(kind: Kind, name: string, namespace?: string): void {
   const title = objectTitle(kind, name, namespace)
   if (!isObjectName(name)) {
@@ -51,10 +54,13 @@ export function checkAddress(kind: Kind, name: string, namespace?: string): void
   }
 }
 
-/** Called with what is implied for a namespace's key now: an object, or nothing any more. */
+/** Called with the implied Namespace of a key, or undefined if it is no longer implied. */
 type Imply = (key: ObjectKey, object: Namespace | undefined) => void
 
-/** A namespace exists while a Namespace object does, or while anything of the user lives in it: the second part. */
+/**
+ * A namespace exists while there is a Namespace object, or while an object of the user is in it. This class tracks the
+ * second case.
+ */
 export class ResidentNamespaces {
   readonly #residents = new Map<string, Set<string>>()
   readonly #imply: Imply
@@ -63,7 +69,7 @@ export class ResidentNamespaces {
     this.#imply = imply
   }
 
-  /** One of the user's objects exists, or does not any more. */
+  /** Records that an object of the user exists or no longer exists. */
   note(kind: Kind, key: ObjectKey, exists: boolean): void {
     if (CLUSTER_SCOPED.has(kind)) return
     const namespace = key.slice(0, key.indexOf('/'))
@@ -76,7 +82,7 @@ export class ResidentNamespaces {
     if (residents.size > 0 !== before) this.#report(namespace)
   }
 
-  /** Calls with everything that is implied now. */
+  /** Calls back for every implied namespace. */
   reportAll(): void {
     for (const namespace of this.#residents.keys()) this.#report(namespace)
   }

@@ -1,27 +1,27 @@
-/** Files of a site: written whole, in folders that are made where they are missing (runtime/atomic-file.ts). */
+/** Writes the files of a site as a whole, and creates missing folders (runtime/atomic-file.ts). */
 import { linkSync, mkdirSync, readdirSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { TEMPORARY_NAME, replaceFile, temporaryPath, writeTemporary } from '../../runtime/runtime.ts'
 
-/** Makes the folder and those above it where they are missing. Throws the system's error. */
+/** Creates the folder and its parents if they are missing. Throws the system's error. */
 export function makeFolder(path: string): void {
   try {
     mkdirSync(path, { recursive: true })
   } catch (error) {
     const parent = dirname(path)
     if (!isMissing(error) || parent === path) throw error
-    // Node says ENOENT of a file system that is read-only, too.
+    // Node also reports ENOENT for a read-only file system.
     if (statSync(parent, { throwIfNoEntry: false }) === undefined) makeFolder(parent)
     mkdirSync(path)
   }
 }
 
-/** Makes the folder where needed. Throws the system's error, for the caller to classify. */
+/** Writes a file, and its folder if needed. Throws the system's error, for the caller to classify. */
 export async function writeFileAtomic(path: string, text: string, mode = 0o644): Promise<void> {
   await inFolder(path, () => replaceFile(path, text, mode))
 }
 
-/** The same, but the file is not yet in its place: gives its path, which is the caller's to move or to remove. */
+/** Like writeFileAtomic(), but writes to a temporary file. Returns its path, which the caller has to move or remove. */
 export function writeAside(path: string, text: string, mode = 0o644): Promise<string> {
   return inFolder(path, () => writeTemporary(path, text, mode))
 }
@@ -37,8 +37,9 @@ async function inFolder<T>(path: string, write: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Writes the file only if there is none: false where another process was first. Synchronous, as it decides
- * which of several processes names an object. Not synced to disk: what is lost is decided anew.
+ * Creates the file only if it does not exist; returns false if another process created it first. It is synchronous,
+ * since it decides which of several processes names an object. It is not synced to disk: if the file is lost, the
+ * decision is made again.
  */
 export function createFileOnce(path: string, text: string): boolean {
   const temporary = temporaryPath(path)
@@ -57,7 +58,7 @@ export function createFileOnce(path: string, text: string): boolean {
 
 const STALE_MS = 3_600_000
 
-/** Removes what killed processes left half-written in a folder and the folders below it, an hour ago or earlier. */
+/** Removes temporary files of killed processes in a folder and below it, if they are at least an hour old. */
 export function removeStaleTemporaries(folder: string, now: number): void {
   try {
     for (const entry of readdirSync(folder, { withFileTypes: true })) {
@@ -67,7 +68,7 @@ export function removeStaleTemporaries(folder: string, now: number): void {
       else if (!isTemporary && entry.isDirectory()) removeStaleTemporaries(path, now)
     }
   } catch {
-    // Tidiness only: another process may be doing the same, or the folder is not ours to tidy.
+    // The cleanup is optional: another process may be doing the same, or we may lack permission.
   }
 }
 
@@ -76,7 +77,7 @@ export function errorCode(error: unknown): string | undefined {
   return typeof code === 'string' ? code : undefined
 }
 
-/** The path or a part of it does not exist. */
+/** Whether the path or a part of it does not exist. */
 export function isMissing(error: unknown): boolean {
   const code = errorCode(error)
   return code === 'ENOENT' || code === 'ENOTDIR'
@@ -88,7 +89,9 @@ const DISK_REASONS: Readonly<Record<string, 'DiskFull' | 'DiskReadOnly'>> = {
   EROFS: 'DiskReadOnly',
 }
 
-/** The disk is why a write failed, and not what is on it; undefined for anything else. */
+/**
+ * Returns the reason if a write failed because of the disk, and not because of its content; undefined for other errors.
+ */
 export function diskReason(error: unknown): 'DiskFull' | 'DiskReadOnly' | undefined {
   return (
     DISK_REASONS[errorCode(error) ?? ''] ??

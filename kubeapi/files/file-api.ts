@@ -1,6 +1,6 @@
 /**
- * The ClusterApi of a site without Kubernetes: a folder of the user's YAML and a state folder. The folders are the
- * API: several processes share them, each follows them by itself, and nobody serves.
+ * The ClusterApi of a site without Kubernetes: a folder of the user's YAML and a state folder. Several processes share
+ * the folders, and each watches them by itself; there is no server.
  */
 import { randomUUID } from 'node:crypto'
 import { join, resolve } from 'node:path'
@@ -43,28 +43,33 @@ export interface FileApiDeps {
 }
 
 export interface FileApiInit {
-  /** The user's folder. Only read here; `sealane export` writes to it through user-objects.ts. */
+  /**
+   * The user's folder. It is only read here; `sealane export` writes to it through kubeapi/files/user/user-objects.ts.
+   */
   readonly objects: string
-  /** Our folder: objects/, files/ (last good readings), leases/. Made where it is missing. */
+  /** Our folder: objects/, files/ (last good versions), leases/. It is created if it is missing. */
   readonly state: string
-  /** The nodes that are gateways: their Nodes have the label of one, and no others. Absent: as the files say. */
+  /**
+   * The gateway nodes: their Nodes get the gateway label, and all others lose it. If absent, the labels are as in the
+   * files.
+   */
   readonly gateways?: readonly NodeGateway[]
-  /** Milliseconds between full looks, for events that the kernel lost. */
+  /** Milliseconds between full scans, for events that the kernel dropped. */
   readonly rescanMs?: number
   /**
-   * Shows what could be read even where a folder of the state could not, for a command that looks once and then asks
-   * troubledState(). Else a kind is not synced before all of its folders have been read.
+   * Shows what could be read even if a folder of the state could not, for a command that reads once and then calls
+   * troubledState(). Otherwise a kind is not synced before all of its folders have been read.
    */
   readonly once?: boolean
 }
 
 const DEFAULT_RESCAN_MS = 30_000
 const ROOT_CHECK_MS = 3000
-/** More at once only queues in the kernel. */
+/** More parallel writes would only queue in the kernel. */
 const MAX_WRITES = 16
 
 export class FileApi implements ClusterApi {
-  /** Held by processes of all nodes that share the state folder. */
+  /** Leases that processes of all nodes share through the state folder. */
   readonly leases: LeaseStore
   readonly #leases: FileLeases
   readonly #deps: FileApiDeps
@@ -108,17 +113,17 @@ export class FileApi implements ClusterApi {
     )
   }
 
-  /** What is wrong in the user's files now. */
+  /** Returns the current problems of the user's files. */
   problems(): readonly FileProblem[] {
     return this.#problems.list()
   }
 
-  /** What in the state folder could not be read or written so far. */
+  /** Returns the paths in the state folder that could not be read or written so far. */
   troubledState(): readonly StateTrouble[] {
     return this.#problems.troubledState()
   }
 
-  /** How many of the user's objects are of kinds that Sealane does not read. */
+  /** The number of the user's objects of kinds that Sealane does not read. */
   ignoredObjects(): number {
     return this.#user.claims.ignored
   }
@@ -127,7 +132,7 @@ export class FileApi implements ClusterApi {
     let files = this.#kinds.get(kind)
     if (files === undefined) {
       files = this.#createKind(kind)
-      // Not at once: the caller must be able to register a listener before the first read.
+      // Deferred, so that the caller can register a listener before the first read.
       setImmediate(() => this.#load(kind))
     }
     return files.store.cache as unknown as ObjectCache<ObjectKinds[K]>
@@ -169,7 +174,10 @@ export class FileApi implements ClusterApi {
     })
   }
 
-  /** Reads the status afresh; what another process writes in that moment is written again at its next heartbeat. */
+  /**
+   * Reads the status from disk. If it overwrites a concurrent write of another process, that process writes again at
+   * its next heartbeat.
+   */
   async setCondition({ kind, name, namespace }: ObjectName, condition: Condition, signal?: AbortSignal): Promise<void> {
     const current = await this.read(kind, name, namespace, signal)
     if (current === undefined)
@@ -216,7 +224,7 @@ export class FileApi implements ClusterApi {
     })
   }
 
-  /** There is no API to keep events here: they go to the log. */
+  /** Writes events to the log, since there is no API to keep them. */
   report(event: ObjectEvent): void {
     const passed = this.#stop.signal.aborted ? undefined : this.#events.pass(event)
     if (passed === undefined) return
@@ -264,7 +272,7 @@ export class FileApi implements ClusterApi {
     files.load(this.#labelled(this.#user.claims.objects(kind)), this.#init.once)
   }
 
-  /** Made before it is watched; where that fails, reads see nothing and writes say why. */
+  /** Creates the folder before it is watched. If that fails, reads find nothing and writes report the reason. */
   #makeFolder(path: string): void {
     try {
       makeFolder(path)
@@ -273,7 +281,7 @@ export class FileApi implements ClusterApi {
     }
   }
 
-  /** A full look every rescanMs; every three seconds, a look whether the watched folders are still the ones we know. */
+  /** Scans all files every rescanMs, and checks every three seconds whether the watched folders were replaced. */
   #scheduleRescan(lastMs: number): void {
     const { clock } = this.#deps
     const rescanMs = this.#init.rescanMs ?? DEFAULT_RESCAN_MS
@@ -307,7 +315,7 @@ export class FileApi implements ClusterApi {
     )
   }
 
-  /** The kind's files, read at least once. */
+  /** Returns the kind's files after their first read. */
   async #ready(
     kind: Kind,
     name: string,

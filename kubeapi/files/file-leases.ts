@@ -1,4 +1,4 @@
-/** The Leases of a site without Kubernetes: read and written as clusters do, and shown to whoever follows the kind. */
+/** The Leases of a site without Kubernetes: read and written as on a cluster, and shown in the cache of the kind. */
 import { randomUUID } from 'node:crypto'
 import { basename, dirname } from 'node:path'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
@@ -13,11 +13,11 @@ import { LeaseFolder, oddTime } from './lease-folder.ts'
 export interface FileLeasesDeps {
   readonly clock: Clock
   readonly problems: Pick<ProblemBoard, 'corrupt' | 'odd' | 'stateError'>
-  /** Called with what was read of a Lease; undefined: there is none. */
+  /** Called with each Lease that was read; undefined if there is none. */
   readonly onLease: (key: ObjectKey, lease: StoredLease | undefined) => void
 }
 
-/** What takes longer is no help to a holder that has to renew in time. */
+/** A write that takes longer is of no use to a holder that has to renew in time. */
 const TIMEOUT_MS = 3000
 
 export class FileLeases implements LeaseStore {
@@ -28,7 +28,7 @@ export class FileLeases implements LeaseStore {
   readonly #known = new Set<string>()
   #isMade = false
 
-  /** `root` is made at the first use. */
+  /** Creates `root` at the first use. */
   constructor(deps: FileLeasesDeps, init: { readonly root: string }) {
     this.#deps = deps
     this.#root = init.root
@@ -39,7 +39,7 @@ export class FileLeases implements LeaseStore {
     )
   }
 
-  /** Shows all that there is, and from then on what others write. */
+  /** Shows all existing Leases, then watches for changes by other processes. */
   open(): void {
     try {
       this.#makeRoot()
@@ -51,7 +51,7 @@ export class FileLeases implements LeaseStore {
     this.rescan()
   }
 
-  /** Finds what the watches missed. */
+  /** Finds changes that the watches missed. */
   rescan(): void {
     if (!this.rooted) this.#watcher.rescan()
     try {
@@ -87,18 +87,18 @@ export class FileLeases implements LeaseStore {
     const stored = await withDeadline(this.#deps.clock, TIMEOUT_MS, (late) =>
       orAborted(this.#folder.write(full), AbortSignal.any([signal, late])),
     )
-    // Another process may have written since.
+    // Another process may have written in the meantime.
     this.#show(metadata.name)
     return stored
   }
 
-  /** Absent is fine. Throws ClusterApiError Unavailable. */
+  /** Removes a Lease; does nothing if there is none. Throws ClusterApiError Unavailable. */
   remove(name: string): void {
     this.#folder.remove(name)
     this.#show(name)
   }
 
-  /** Once: a root that vanishes later means that the state is out of sight. */
+  /** Creates the root only once: a root that disappears later means that the state is not accessible. */
   #makeRoot(): void {
     if (this.#isMade) return
     makeFolder(this.#root)

@@ -1,4 +1,4 @@
-/** Which file's object counts, where several files hold the same one. Pure bookkeeping. */
+/** Decides which file provides an object if several files contain it. Pure bookkeeping. */
 import type { Kind, KubeObject } from '../../model/model.ts'
 import { type ObjectKey, objectTitle } from '../driver/driver.ts'
 import type { ParsedFile, ParsedObject } from './user/parse-objects.ts'
@@ -7,7 +7,7 @@ import type { FileProblem } from './problem-board.ts'
 export interface ObjectUpdate {
   readonly kind: Kind
   readonly key: ObjectKey
-  /** Undefined: no file holds it any more. */
+  /** Undefined if no file contains it any more. */
   readonly object: KubeObject | undefined
 }
 
@@ -18,7 +18,7 @@ interface ObjectSource {
 
 export class FileOwners {
   readonly #files = new Map<string, ParsedFile>()
-  /** Files that are gone for the moment, perhaps only between two steps of an editor: they yield to any other. */
+  /** Files that are missing, perhaps only between two steps of an editor: any other file takes precedence. */
   readonly #yielding = new Set<string>()
   readonly #sources = new Map<string, Map<string, ParsedObject>>()
 
@@ -34,7 +34,7 @@ export class FileOwners {
     return [...this.#files.values()].reduce((sum, { ignored }) => sum + ignored, 0)
   }
 
-  /** The objects that count now, of one kind or of all. */
+  /** Returns the effective objects, of one kind or of all. */
   objects(kind?: Kind): ObjectUpdate[] {
     return [...this.#sources.keys()].flatMap((id) => {
       const winner = this.#winner(id)
@@ -43,7 +43,7 @@ export class FileOwners {
     })
   }
 
-  /** The file as it is now, undefined when it is gone. Gives what changed for the objects. */
+  /** Sets the content of a file; undefined if it is gone. Returns the resulting changes of objects. */
   set(file: string, parsed: ParsedFile | undefined): ObjectUpdate[] {
     const touched = [...(this.#files.get(file)?.objects ?? []), ...(parsed?.objects ?? [])]
     return this.#during(touched, () => {
@@ -55,12 +55,12 @@ export class FileOwners {
     })
   }
 
-  /** The file is missing, perhaps only for a moment: its objects stay unless another file holds them too. */
+  /** Marks the file as missing, perhaps only for a moment: its objects stay unless another file contains them. */
   yield(file: string): ObjectUpdate[] {
     return this.#during(this.#files.get(file)?.objects ?? [], () => this.#yielding.add(file))
   }
 
-  /** What changes for these objects while `change` runs. */
+  /** Returns the changes of these objects that `change` causes. */
   #during(touched: readonly ParsedObject[], change: () => void): ObjectUpdate[] {
     const objects = new Map(touched.map((object) => [idOf(object), object]))
     const before = new Map([...objects.keys()].map((id) => [id, this.#winner(id)?.parsed]))
@@ -71,7 +71,7 @@ export class FileOwners {
     })
   }
 
-  /** Each object that a second file holds too, reported at the place that does not count. */
+  /** Returns a problem for each object that several files contain, at each place that is not effective. */
   duplicates(title: (file: string) => string): FileProblem[] {
     return [...this.#sources].flatMap(([id, sources]) => {
       if (sources.size < 2) return []

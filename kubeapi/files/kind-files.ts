@@ -1,6 +1,6 @@
 /**
- * One kind, as the files say: the user's objects from the folder, ours from the state, merged in a KindStore and
- * followed by watches. What is shown is always what was last read from disk, so that processes agree.
+ * The files of one kind: the user's objects from the folder and ours from the state, merged in a KindStore and kept
+ * current by watches. It always shows what was last read from disk, so that all processes agree.
  */
 import { createHash, randomUUID } from 'node:crypto'
 import type { Kind, KubeObject } from '../../model/model.ts'
@@ -14,7 +14,7 @@ import { type FileEvent, TreeWatcher } from './tree-watcher.ts'
 export interface KindFilesDeps {
   readonly clock: Clock
   readonly onCorrupt: (path: string, reason: string) => void
-  /** A note could not be written: it then only lives in this process. */
+  /** Called if a note could not be written: it then exists only in this process. */
   readonly onStateError: (path: string, error: unknown) => void
 }
 
@@ -24,7 +24,7 @@ export interface KindFilesInit {
   readonly path: string
 }
 
-/** Longer than a file may be missing before its objects go. */
+/** Longer than a file may be missing before its objects are removed. */
 const RENOTE_MS = 500
 
 export class KindFiles {
@@ -32,7 +32,7 @@ export class KindFiles {
   readonly folder: StateFolder
   readonly #deps: KindFilesDeps
   readonly #watcher: TreeWatcher
-  /** The user's objects as the YAML says, before notes are added. */
+  /** The user's objects as in the YAML, without the notes. */
   readonly #users = new Map<ObjectKey, KubeObject>()
   readonly #notes = new Map<ObjectKey, UserNote>()
   readonly #stamps = new Map<string, string>()
@@ -49,9 +49,9 @@ export class KindFiles {
   }
 
   /**
-   * First read: the state's files, then the user's objects. Nothing is shown while a folder of the state cannot be
-   * read, unless `anyway`: an object that cannot be read must not count as removed. It may then be tried again; after a
-   * complete read it does nothing.
+   * Reads the state's files, then the user's objects. Unless `anyway` is set, nothing is shown while a folder of the
+   * state cannot be read: an object that cannot be read must not count as removed. The call may then be repeated; after
+   * a complete read it does nothing.
    */
   load(users: readonly ObjectUpdate[], anyway = false): void {
     if (this.loaded) return
@@ -63,7 +63,7 @@ export class KindFiles {
     this.store.open()
   }
 
-  /** Finds what the watches missed. */
+  /** Finds changes that the watches missed. */
   rescan(): void {
     this.#watcher.rescan()
     for (const path of [...this.#stamps.keys()]) this.#onFile(path, 'found')
@@ -77,14 +77,14 @@ export class KindFiles {
     return this.#watcher.rooted
   }
 
-  /** Ends the watches and waits for notes under way. */
+  /** Stops the watches and waits for pending notes. */
   async close(): Promise<void> {
     this.#closed = true
     this.#watcher.close()
     await Promise.all(this.#writes)
   }
 
-  /** The user's object as the YAML says; undefined when it is gone. */
+  /** Sets the user's object as in the YAML; undefined if it is gone. */
   setUser(key: ObjectKey, object: KubeObject | undefined): void {
     if (object === undefined) {
       this.#users.delete(key)
@@ -100,12 +100,12 @@ export class KindFiles {
     this.store.update(key, { implied: object })
   }
 
-  /** Reads one file again and shows what it says. */
+  /** Reads one file again and shows its content. */
   refresh(key: ObjectKey, part: StatePart): void {
     const path = this.folder.pathOf(key, part)
     const stamp = this.folder.stamp(path)
     if (stamp === undefined && !this.folder.lacks(path)) {
-      // It may still be there, and only not readable. Reading it shows why, if there is a reason.
+      // The file may exist but be unreadable; reading it reports the reason, if there is one.
       this.folder.read(key, part)
       return
     }
@@ -113,7 +113,7 @@ export class KindFiles {
     else this.#stamps.set(path, stamp)
     if (part === 'object') {
       const ours = this.folder.read(key, 'object')
-      // There but damaged: what we know stays, and is written again by #onCorrupt().
+      // The file exists but is damaged: the known object stays, and #onCorrupt() writes it again.
       if (ours !== undefined || stamp === undefined) this.store.update(key, { ours })
     } else if (part === 'status') {
       const status = this.folder.read(key, 'status')
@@ -130,7 +130,7 @@ export class KindFiles {
     if (!unchanged) this.refresh(file.key, file.part)
   }
 
-  /** What another process noted, or removed, about a user's object. */
+  /** Applies a note that another process wrote or removed. */
   #refreshNote(key: ObjectKey): void {
     const note = this.folder.read(key, 'user')
     const object = this.#users.get(key)
@@ -140,7 +140,10 @@ export class KindFiles {
     else this.#noteLater(key)
   }
 
-  /** Another process saw the object go. Either we shall see that too, or the note was lost and is made anew. */
+  /**
+   * Another process saw the object disappear. Either this process will see it, too, or the note was lost and is written
+   * again.
+   */
   #noteLater(key: ObjectKey): void {
     this.#deps.clock.setTimer(RENOTE_MS, () => {
       const object = this.#users.get(key)
@@ -159,7 +162,7 @@ export class KindFiles {
     this.store.update(key, { user: { ...object, metadata } })
   }
 
-  /** The note of an object, made or brought up to date where needed. */
+  /** Returns the note of an object, created or updated if necessary. */
   #keepNote(key: ObjectKey, object: KubeObject): UserNote {
     const specHash = hash(JSON.stringify(specParts(object)))
     const known = this.folder.read(key, 'user')
@@ -183,12 +186,15 @@ export class KindFiles {
     return { uid: randomUUID(), creationTimestamp, generation: 1, specHash }
   }
 
-  /** Notes of objects that went away while nobody looked. */
+  /** Returns the keys of notes whose object was removed while no process was watching. */
   #orphans(): ObjectKey[] {
     return [...this.#notes.keys()].filter((key) => !this.#users.has(key))
   }
 
-  /** A re-created object is a new one: its note and its status go, unless another process already noted the new one. */
+  /**
+   * Removes the note and the status of an object, unless another process has already noted its successor. An object
+   * that is created again is a new one.
+   */
   #forgetUser(key: ObjectKey): void {
     const known = this.#notes.get(key)
     this.#notes.delete(key)
@@ -202,7 +208,7 @@ export class KindFiles {
     }
   }
 
-  /** Reported; and where this process still knows better, written again. */
+  /** Reports a damaged file, and writes it again if this process knows the content. */
   #onCorrupt(path: string, reason: string): void {
     this.#deps.onCorrupt(path, reason)
     const file = this.folder.identify(path)
@@ -212,7 +218,7 @@ export class KindFiles {
     if (file.part === 'status' && status !== undefined) this.#write(file.key, 'status', status)
   }
 
-  /** In the background: nobody waits for notes and repairs. */
+  /** Writes in the background: no caller waits for notes and repairs. */
   #write(...[key, part, value]: Parameters<StateFolder['write']>): void {
     const write = this.folder.write(key, part, value).catch((error: unknown) => {
       this.#deps.onStateError(this.folder.path, error)

@@ -1,7 +1,7 @@
 /**
- * Leases on disk, which processes on several machines write: `<name>/<version>.json`, each version a file that is made
- * once and never changed. The next version is made by a hard link, which fails where somebody was faster, so no lock is
- * needed that a dead process could keep. The highest version counts.
+ * Leases on disk, which processes on several machines write: `<name>/<version>.json`. Each version is a file that is
+ * created once and never changed. A hard link creates the next version and fails if another process was first, so there
+ * is no lock that a dead process could keep. The highest version is effective.
  */
 import {
   linkSync,
@@ -32,18 +32,18 @@ import { messageOf, temporaryPath } from '../../runtime/runtime.ts'
 import { ClusterApiError, type StoredLease } from '../kubeapi.ts'
 import { errorCode, isMissing, writeAside } from './atomic-write.ts'
 
-// Which files of a Lease's folder are its versions. Pure.
+// Finds the version files in a Lease's folder. Pure.
 
-/** One write in a millisecond would take 31 years to get there. */
+/** One write per millisecond would take 31 years to reach it. */
 const LAST_VERSION = 999_999_999_999
 const VERSION = /^([1-9]\d{0,11})\.json$/
-/** Versions follow each other. What is so far from the others is not one that we wrote. */
+/** Versions are consecutive. One that is this far from the others was not written by us. */
 const MAX_GAP = 1000
 
 interface ReadVersions {
   /** Highest first. */
   readonly versions: readonly number[]
-  /** Names of what does not count, and why not. */
+  /** Names of the files that are not versions, and the reason. */
   readonly strange: readonly (readonly [name: string, why: string])[]
 }
 
@@ -51,7 +51,7 @@ function versionFile(version: number): string {
   return `${version}.json`
 }
 
-/** Names that start with a dot are passed by: files that are being made. */
+/** Ignores names that start with a dot: files that are being written. */
 export function readVersions(names: readonly string[]): ReadVersions {
   const known: number[] = []
   const strange: (readonly [string, string])[] = []
@@ -78,13 +78,13 @@ function runsOf(ascending: readonly number[]): number[][] {
   return runs
 }
 
-// What a file must look like to count as a version of a Lease. Pure.
+// Validates the content of a version file. Pure.
 
-/** A Lease has some hundred octets. */
+/** A Lease takes a few hundred octets. */
 const MAX_LEASE_BYTES = 16_384
-/** Whoever holds for longer could keep all others out by one write; ours hold for 10 and 15 seconds. */
+/** A holder with a longer duration could block all others with one write; ours use 10 and 15 seconds. */
 const MAX_DURATION_S = 3600
-/** A name of a Node, and what tells apart processes there. */
+/** The name of a Node, and a suffix that distinguishes processes on it. */
 const MAX_HOLDER = 320
 const DAY_MS = 86_400_000
 
@@ -113,10 +113,10 @@ const lease = map({
   }),
 })
 
-/** Names become names of folders: no '/', no '..'. */
+/** Names become folder names, so they must not contain '/' or '..'. */
 const isLeaseName = isObjectName
 
-/** The Lease in a file's text, or what is wrong with it. */
+/** Returns the Lease in a file's text, or what is wrong with it. */
 function parseLease(name: string, content: string): StoredLease | { readonly complaint: string } {
   let value: unknown
   try {
@@ -132,8 +132,8 @@ function parseLease(name: string, content: string): StoredLease | { readonly com
 }
 
 /**
- * What is odd about a Lease that counts all the same: nobody goes by its times, since clocks differ. `nowMs` is
- * milliseconds since 1970.
+ * Returns what is odd about the times of a Lease. The Lease is valid anyway: no process relies on its times, since
+ * clocks differ. `nowMs` is milliseconds since 1970.
  */
 export function oddTime({ spec }: StoredLease, nowMs: number): string | undefined {
   const aheadMs = Date.parse(spec?.renewTime ?? '') - nowMs
@@ -141,17 +141,17 @@ export function oddTime({ spec }: StoredLease, nowMs: number): string | undefine
 }
 
 export interface LeaseFolderDeps {
-  /** Called with each file that does not count. */
+  /** Called with each file that is not valid. */
   readonly onDamaged: (path: string, why: string) => void
 }
 
 interface Made {
   readonly uid: string | undefined
-  /** Of its file. */
+  /** Inode of its file. */
   readonly ino: number
 }
 
-/** Versions so much older than the newest one go, but some always stay. */
+/** Versions that are this much older than the newest one are removed, but the last few always stay. */
 const KEEP_MS = 60_000
 const KEEP = 4
 const MAX_RACES = 20
@@ -165,7 +165,7 @@ export class LeaseFolder {
     this.#root = init.root
   }
 
-  /** Of all Leases that there are, sorted. Throws ClusterApiError Unavailable. */
+  /** Returns the names of all Leases, sorted. Throws ClusterApiError Unavailable. */
   names(): string[] {
     try {
       const entries = readdirSync(this.#root, { withFileTypes: true })
@@ -176,8 +176,9 @@ export class LeaseFolder {
   }
 
   /**
-   * The newest version that can be used. Where a newer file is damaged, the next write goes past it: its number is
-   * `resourceVersion`. Undefined: there is none. Throws ClusterApiError Unavailable: what cannot be seen is not gone.
+   * Returns the newest valid version; undefined if there is none. `resourceVersion` is the number of the newest file,
+   * even if it is damaged, so that the next write goes past it. Throws ClusterApiError Unavailable: a file that cannot
+   * be read may still exist.
    */
   read(name: string): StoredLease | undefined {
     const folder = this.#folderOf(name)
@@ -192,8 +193,8 @@ export class LeaseFolder {
   }
 
   /**
-   * Makes version 1 where `metadata.resourceVersion` is absent, else the one after it. Throws ClusterApiError: Conflict
-   * when somebody was faster, Forbidden where the file system cannot do it, Unavailable.
+   * Creates version 1 if `metadata.resourceVersion` is absent, else the next version. Throws ClusterApiError: Conflict
+   * if another process was first, Forbidden if the file system does not support it, Unavailable.
    */
   async write(lease: StoredLease): Promise<StoredLease> {
     const { resourceVersion, ...metadata } = lease.metadata
@@ -207,7 +208,7 @@ export class LeaseFolder {
         `${join(folder, versionFile(before))}: no version can follow it; remove it`,
       )
     }
-    // Made before anything is compared: this takes time.
+    // Written before versions are compared, since writing takes time.
     const temporary = await this.#temporary(path, `${JSON.stringify({ ...lease, metadata })}\n`)
     try {
       const now = this.read(name)?.metadata
@@ -225,8 +226,8 @@ export class LeaseFolder {
   }
 
   /**
-   * All versions go at once, also while others write: the folder is moved out of sight first. Absent is fine. Throws
-   * ClusterApiError Unavailable.
+   * Removes all versions at once, even while other processes write: it first renames the folder. Does nothing if there
+   * is none. Throws ClusterApiError Unavailable.
    */
   remove(name: string): void {
     const folder = this.#folderOf(name)
@@ -240,7 +241,7 @@ export class LeaseFolder {
     try {
       rmSync(removed, { recursive: true, force: true })
     } catch {
-      // It is removed all the same: what is left is a temporary, which the next start tidies.
+      // The Lease is removed anyway; the next start cleans up the temporary folder.
     }
   }
 
@@ -251,7 +252,7 @@ export class LeaseFolder {
 
   async #temporary(path: string, text: string): Promise<string> {
     try {
-      // Not the root: where that is missing, the whole state is out of sight.
+      // Does not create the root: if that is missing, the whole state is not accessible.
       const folder = join(path, '..')
       if (statSync(folder, { throwIfNoEntry: false }) === undefined) mkdirSync(folder, { recursive: false })
     } catch (error) {
@@ -264,7 +265,7 @@ export class LeaseFolder {
     }
   }
 
-  /** What another process removed meanwhile was written by it, as it were. */
+  /** If another process removed the Lease in the meantime, it counts as a conflict. */
   #notWritten(path: string, error: unknown): ClusterApiError {
     const isRemoved =
       errorCode(error) === 'ENOENT' && statSync(this.#root, { throwIfNoEntry: false })?.isDirectory() === true
@@ -284,7 +285,10 @@ export class LeaseFolder {
     }
   }
 
-  /** gone: the newest version was removed meanwhile. Where all are damaged nobody holds it. */
+  /**
+   * Returns 'gone' if the newest version was removed in the meantime. If all versions are damaged, the Lease has no
+   * holder.
+   */
   #newestUsable(name: string, versions: readonly number[]): StoredLease | 'gone' {
     const folder = this.#folderOf(name)
     for (const [i, version] of versions.entries()) {
@@ -302,9 +306,9 @@ export class LeaseFolder {
   }
 
   /**
-   * Whether the version after `before`, just made, is the first of that number. A process that slept for a minute could
-   * make one anew that had been pruned: the one before it is pruned then as well. Version 1 has none before it, but all
-   * that follow have its uid.
+   * Whether the version after `before`, just created, is the first of that number. A process that slept for a minute
+   * could create a number again that had been pruned; its predecessor is pruned then, too. Version 1 has no
+   * predecessor, but all later versions have its uid.
    */
   #follows(name: string, before: number, { uid, ino }: Made): boolean {
     const folder = this.#folderOf(name)
@@ -313,12 +317,12 @@ export class LeaseFolder {
         ? this.read(name)?.metadata.uid === uid
         : lstatSync(join(folder, versionFile(before)), { throwIfNoEntry: false }) !== undefined
     const path = join(folder, versionFile(before + 1))
-    // Where the Lease was removed meanwhile, it may be another process's.
+    // If the Lease was removed in the meantime, the file may belong to another process.
     if (!isFirst && lstatSync(path, { throwIfNoEntry: false })?.ino === ino) rmSync(path, { force: true })
     return isFirst
   }
 
-  /** Lowest first, without a gap: #follows() goes by that. Best effort. */
+  /** Removes the lowest first, without a gap, since #follows() depends on that. Best effort. */
   #prune(folder: string): void {
     try {
       const versions = this.#versions(folder)
@@ -329,14 +333,17 @@ export class LeaseFolder {
         unlinkSync(at(version))
       }
     } catch {
-      // Another process prunes as well.
+      // Another process prunes at the same time.
     }
   }
 }
 
 type Content = { readonly is: 'text'; readonly text: string } | { readonly is: 'unusable'; readonly why: string }
 
-/** Undefined: it is not there. Throws ClusterApiError Unavailable: what cannot be read may be right. */
+/**
+ * Returns undefined if the file does not exist. Throws ClusterApiError Unavailable: a file that cannot be read may be
+ * valid.
+ */
 function readSmall(path: string): Content | undefined {
   try {
     const stats = lstatSync(path)
@@ -349,14 +356,14 @@ function readSmall(path: string): Content | undefined {
   }
 }
 
-/** False where the name is taken. */
+/** Returns false if the name is taken. */
 function link(from: string, to: string): boolean {
   try {
     linkSync(from, to)
     return true
   } catch (error) {
     if (errorCode(error) !== 'EEXIST') throw error
-    // A file server may have done it, and been asked again when its answer was lost.
+    // A file server may have made the link, lost its answer, and received the request again.
     return lstatSync(to, { throwIfNoEntry: false })?.ino === lstatSync(from).ino
   }
 }

@@ -1,27 +1,27 @@
-/** Keeps what is wrong in the files and says each thing once: when it appears and when it is mended. */
+/** Collects the problems of files and logs each only when it appears and when it is resolved. */
 import { messageOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import { diskReason } from './atomic-write.ts'
 
-/** What is wrong in a file, and where. */
+/** A problem in a file, and its position. */
 
 export interface FileProblem {
-  /** As the user knows it: the configured folder and the path below it. */
+  /** The path as the user writes it: the configured folder and the path below it. */
   readonly file: string
   /** From 1. */
   readonly line: number
   readonly column: number
   readonly reason: string
-  /** The object counts all the same, from another file. */
+  /** True if the object is effective anyway, from another file. */
   readonly isKnown?: true
 }
 
-/** `objects/web.yaml:7:11: spec.ports[0].port: expected 1 to 65535, got "abc"` */
+/** Formats as `objects/web.yaml:7:11: spec.ports[0].port: expected 1 to 65535, got "abc"`. */
 export function formatProblem({ file, line, column, reason }: FileProblem): string {
   return `${file}:${line}:${column}: ${reason}`
 }
 
-/** Fields of several files or one; thrown where nothing can go on without them. */
+/** Problems in the fields of one or several files; thrown if the program cannot continue without them. */
 export class InvalidFileError extends Error {
   readonly problems: readonly FileProblem[]
   constructor(problems: readonly FileProblem[]) {
@@ -31,7 +31,7 @@ export class InvalidFileError extends Error {
   }
 }
 
-/** A place in the state folder that could not be read or written. */
+/** A path in the state folder that could not be read or written. */
 export interface StateTrouble {
   readonly path: string
   readonly reason: 'StateFileDamaged' | 'StateFolderUnusable' | 'DiskFull' | 'DiskReadOnly'
@@ -40,7 +40,7 @@ export interface StateTrouble {
 export class ProblemBoard {
   readonly #logger: Logger
   readonly #places = new Map<string, readonly FileProblem[]>()
-  /** Complaints about the state folder, by path and what was said. */
+  /** Reported problems of the state folder, by path and message. */
   readonly #state = new Map<string, StateTrouble>()
   readonly #odd = new Set<string>()
 
@@ -52,7 +52,7 @@ export class ProblemBoard {
     return [...this.#places.keys()].sort().flatMap((place) => this.#places.get(place) ?? [])
   }
 
-  /** All problems of one place: a user's file, or the duplicates. */
+  /** Sets all problems of one place: a file of the user, or the duplicates. */
   set(place: string, problems: readonly FileProblem[]): void {
     const before = new Set((this.#places.get(place) ?? []).map(formatProblem))
     if (problems.length === 0) {
@@ -67,12 +67,12 @@ export class ProblemBoard {
     }
   }
 
-  /** A state file that cannot be used; what it held is synced again by its writer. */
+  /** Reports an unusable state file; its writer writes the content again. */
   corrupt(path: string, reason: string): void {
     this.#once('StateFileDamaged', { path, why: reason }, 'state file is damaged and ignored')
   }
 
-  /** A time in the state that nobody goes by, but that looks wrong. */
+  /** Reports a time in the state that looks wrong but is not used. */
   odd(what: string, why: string): void {
     const key = `${what}: ${why}`
     if (this.#odd.has(key)) return
@@ -80,17 +80,17 @@ export class ProblemBoard {
     this.#logger.warn(key, { reason: 'LeaseTimeAhead', what, why })
   }
 
-  /** The state folder refuses a read or a note. */
+  /** Reports a failed read or write in the state folder. */
   stateError(path: string, error: unknown): void {
     const reason = diskReason(error) ?? 'StateFolderUnusable'
     this.#once(reason, { path, why: messageOf(error) }, 'state folder cannot be used')
   }
 
-  /** What there were complaints about, by path, each path once. */
+  /** Returns the reported paths, sorted, each once. */
   troubledState(): readonly StateTrouble[] {
     const byPath = new Map<string, StateTrouble>()
     for (const trouble of this.#state.values()) {
-      // A folder that could not be made is then not there: the disk is why.
+      // A folder that could not be created is then also missing: the disk is the cause.
       const before = byPath.get(trouble.path)?.reason
       if (before !== 'DiskFull' && before !== 'DiskReadOnly') byPath.set(trouble.path, trouble)
     }
@@ -104,7 +104,7 @@ export class ProblemBoard {
   ): void {
     const key = `${path}: ${why}`
     if (this.#state.has(key)) return
-    // Bounded: after very many complaints the oldest may be reported again.
+    // The set is bounded: after very many reports the oldest may be repeated.
     if (this.#state.size >= 1000) this.#state.delete([...this.#state.keys()][0] ?? '')
     this.#state.set(key, { path, reason })
     this.#logger.warn(`${message}: ${key}`, { reason, path, why })

@@ -1,4 +1,4 @@
-/** site.yaml: where a site without Kubernetes keeps its things, and what it is. */
+/** site.yaml: the paths and the properties of a site, with or without Kubernetes. */
 import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
@@ -34,18 +34,20 @@ import { SYSTEM_NAMESPACE } from '../../model/model.ts'
 
 export interface SiteGateway {
   readonly node: string
-  /** The only number that this node may serve; absent: one that no other gateway has. */
+  /** The only lane number that this node may serve. If absent, one that no other gateway has. */
   readonly lane?: number
-  /** Where other sites may call this gateway; absent behind NAT or where the node's own address serves. */
+  /**
+   * The address at which other sites reach this gateway; absent behind NAT, or if the node's own address is reachable.
+   */
   readonly publicAddress?: string
 }
 
-/** The API server behind a site that is a real cluster. */
+/** The API server of a site that is a Kubernetes cluster. */
 export interface KubernetesAccess {
-  /** Absolute path; absent: the default rules, in a pod its own ServiceAccount. */
+  /** Absolute path. If absent, the default rules apply; in a pod, its own ServiceAccount. */
   readonly kubeconfig?: string
   readonly context?: string
-  /** Where Sealane's own objects are. */
+  /** The namespace of Sealane's own objects. */
   readonly namespace: string
 }
 
@@ -63,24 +65,24 @@ export interface SiteConfig {
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
-  /** Guarded namespaces (`default`, kube-*, …) whose services are imported all the same. */
+  /** Guarded namespaces (`default`, kube-*, …) whose services are imported anyway. */
   readonly allowedNamespaces: readonly string[]
-  /** Absent: a site without Kubernetes, whose objects are files. */
+  /** Absent on a site without Kubernetes, whose objects are files. */
   readonly kubernetes?: KubernetesAccess
-  /** Of a site without Kubernetes; in a real cluster the label sealane.io/gateway of its Nodes says it. */
+  /** Gateways of a site without Kubernetes; in a Kubernetes cluster, Nodes have the label sealane.io/gateway. */
   readonly gateways: readonly SiteGateway[]
-  /** How many nodes are gateways at once, of those for which nobody says a number. */
+  /** The number of active gateways, among those without a lane number. */
   readonly activeGateways: number
-  /** The age at which a gateway makes its key anew; 0: never because of its age. Undefined: the gateway's default. */
+  /** The age at which a gateway rotates its key; 0 turns rotation by age off. Undefined: the gateway's default. */
   readonly keyRotationDays?: number
-  /** Ports of the nodes that pods of other clusters may call. */
+  /** Ports of the nodes that pods of other clusters may connect to. */
   readonly openHostPorts: readonly OpenPort[]
   readonly dns: {
     /** `address:port` */
     readonly listen: readonly string[]
-    /** `address:port`; 53 where the file names none. */
+    /** `address:port`; the port is 53 if the file has none. */
     readonly upstreams: readonly string[]
-    /** CIDRs of clients that are asked upstreams for, besides pods, nodes and networks of the machine. */
+    /** CIDRs of clients whose queries are forwarded to upstreams, besides pods, nodes and networks of the machine. */
     readonly forwardFor: readonly string[]
   }
 }
@@ -94,7 +96,7 @@ const openHostPort = field<string>('a protocol and a port such as tcp/9100 or ud
 })
 
 const DNS_PORT = 53
-/** What a node keeps for itself in a real cluster: lane keys. */
+/** The default state folder of a node in a Kubernetes cluster, for lane keys. */
 const NODE_STATE = '/var/lib/sealane'
 
 const siteSchema = z.strictObject(
@@ -152,12 +154,12 @@ const siteSchema = z.strictObject(
 
 type SiteDocument = z.infer<typeof siteSchema>
 
-/** Reads and checks a site file. Throws InvalidFileError with every problem, each with its line. */
+/** Reads and validates a site file. Throws InvalidFileError with all problems and their lines. */
 export async function readSiteFile(path: string): Promise<SiteConfig> {
   return parseSiteFile(path, await readText(path))
 }
 
-/** The same for text; `path` is what messages name and what relative paths start from. */
+/** Like readSiteFile(), for text; `path` is used in messages and to resolve relative paths. */
 export function parseSiteFile(path: string, content: string): SiteConfig {
   const source = readSource(path, content)
   if ('problems' in source) throw new InvalidFileError(source.problems)
@@ -178,7 +180,7 @@ interface Complaint {
   readonly reason: string
 }
 
-/** What one field alone cannot show. */
+/** Checks that involve several fields. */
 function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
   if (spec.kubernetes !== undefined) {
     const elsewhere = { objects: 'its objects are in the API server', gateways: 'label Nodes with sealane.io/gateway' }
@@ -209,7 +211,7 @@ function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
   for (const name of ['lane', 'node'] as const) yield* repeatedGateways(spec, name)
 }
 
-/** Each node has one lane at most, and each lane that is named one node. */
+/** Checks that each node has at most one lane, and that each lane number is used at most once. */
 function* repeatedGateways({ gateways }: SiteDocument['spec'], name: 'lane' | 'node'): Generator<Complaint> {
   for (const [i, { [name]: value }] of gateways.entries()) {
     const first = gateways.findIndex((other) => other[name] === value)

@@ -1,7 +1,7 @@
 /**
- * One kind's folder in the state: `<namespace or _>/<name>.json` for objects that we applied,
- * `<name>@status.json` for statuses, `<name>@user.json` for what is known of the user's own objects.
- * '@' cannot occur in a name. Each file has one writer at a time and is replaced whole.
+ * The state folder of one kind: `<namespace or _>/<name>.json` for objects that we applied, `<name>@status.json` for
+ * statuses, `<name>@user.json` for notes on the user's own objects. '@' cannot occur in a name. Each file has one
+ * writer at a time and is replaced as a whole.
  */
 import { readFileSync, statSync, unlinkSync } from 'node:fs'
 import { join, relative } from 'node:path'
@@ -13,10 +13,10 @@ import { NO_NAMESPACE, type ObjectKey, type StoredStatus, keyOf } from '../drive
 import { createFileOnce, errorCode, isMissing, writeFileAtomic } from './atomic-write.ts'
 import { stampOf } from './user/user-file.ts'
 
-// What the state's files must look like before they are believed: the fields that the components go by. Sealane
-// wrote them, but a disk or a hand may have spoilt them since, and no process may end over that.
+// Validates the fields of state files that the components use. Sealane wrote them, but a disk error or a manual edit
+// may have damaged them since, and no process may crash because of that.
 
-/** `object`: what apply() was given; `status`; `user`: what is known of a user's object beyond its YAML. */
+/** `object`: what apply() wrote; `status`: its status; `user`: facts about a user's object that are not in its YAML. */
 export type StatePart = 'object' | 'status' | 'user'
 
 const count = integer(0, Number.MAX_SAFE_INTEGER)
@@ -28,7 +28,9 @@ const STORED_STATUSES = new Map(
   Object.entries(STATUS_SHAPES).map(([kind, status]) => [kind, map({ uid: text, status: status.optional() })]),
 )
 
-/** What is wrong with the value of a state file, naming the field and what was expected; undefined: nothing. */
+/**
+ * Returns what is wrong with the value of a state file, with the field and what was expected; undefined if nothing is.
+ */
 function shapeComplaint(kind: Kind, part: StatePart, value: object): string | undefined {
   if (part === 'user') return complaintOf(note, value)
   if (part === 'status') return complaintOf(STORED_STATUSES.get(kind) ?? anyStatus, value)
@@ -39,12 +41,12 @@ function shapeComplaint(kind: Kind, part: StatePart, value: object): string | un
   return spec === undefined ? undefined : complaintOf(spec, value)
 }
 
-/** What is known of a user's object that the YAML does not say. */
+/** Facts about a user's object that are not in its YAML. */
 export interface UserNote {
   readonly uid: string
   readonly creationTimestamp: string
   readonly generation: number
-  /** Of the parts that make a generation. */
+  /** Hash of the parts whose change is a new generation. */
   readonly specHash: string
 }
 
@@ -61,7 +63,7 @@ export class StateFolder {
   readonly #kind: Kind
   readonly #onCorrupt: (path: string, reason: string) => void
 
-  /** `onCorrupt` is called with each file that cannot be used; it then counts as absent. */
+  /** Calls `onCorrupt` with each unusable file, which then counts as absent. */
   constructor(
     deps: { readonly onCorrupt: (path: string, reason: string) => void },
     init: { readonly path: string; readonly kind: Kind },
@@ -76,7 +78,7 @@ export class StateFolder {
     return join(this.path, namespace, `${name}${SUFFIX[part]}.json`)
   }
 
-  /** What a file of this folder is about; undefined for strangers. */
+  /** Returns the object and the part that a file belongs to; undefined for other files. */
   identify(path: string): { readonly key: ObjectKey; readonly part: StatePart } | undefined {
     const match = /^([^/]+)\/([^/@]+)(@status|@user)?\.json$/.exec(relative(this.path, path))
     if (match === null) return undefined
@@ -84,7 +86,7 @@ export class StateFolder {
     return { key: `${match[1] ?? ''}/${match[2] ?? ''}`, part }
   }
 
-  /** Undefined where it is absent or corrupt. */
+  /** Returns undefined if the file is absent or damaged. */
   read<P extends StatePart>(key: ObjectKey, part: P): StateParts[P] | undefined {
     const path = this.pathOf(key, part)
     let text: string
@@ -105,7 +107,7 @@ export class StateFolder {
     return undefined
   }
 
-  /** Throws ClusterApiError Unavailable that names the path. */
+  /** Throws ClusterApiError Unavailable with the path. */
   async write<P extends StatePart>(key: ObjectKey, part: P, value: StateParts[P]): Promise<void> {
     const path = this.pathOf(key, part)
     try {
@@ -115,7 +117,9 @@ export class StateFolder {
     }
   }
 
-  /** The note of a user's object, unless another process has made it: then that one. Throws as write() does. */
+  /**
+   * Creates the note of a user's object, or returns the one that another process has created. Throws as write() does.
+   */
   createNote(key: ObjectKey, note: UserNote): UserNote {
     const path = this.pathOf(key, 'user')
     const text = `${JSON.stringify(note)}\n`
@@ -123,7 +127,7 @@ export class StateFolder {
       if (createFileOnce(path, text)) return note
       const other = this.read(key, 'user')
       if (other !== undefined) return other
-      // A damaged one occupies the name.
+      // A damaged file occupies the name.
       this.remove(key, 'user')
       return createFileOnce(path, text) ? note : (this.read(key, 'user') ?? note)
     } catch (error) {
@@ -131,7 +135,7 @@ export class StateFolder {
     }
   }
 
-  /** Absent is fine. Throws as write() does. */
+  /** Removes a file; does nothing if there is none. Throws as write() does. */
   remove(key: ObjectKey, part: StatePart): void {
     const path = this.pathOf(key, part)
     try {
@@ -149,7 +153,7 @@ export class StateFolder {
     }
   }
 
-  /** Whether a file is surely not there. A folder that is gone as a whole, or cannot be read, says nothing. */
+  /** Whether a file certainly does not exist. This is not known if the whole folder is missing or unreadable. */
   lacks(path: string): boolean {
     try {
       return statSync(path, { throwIfNoEntry: false }) === undefined && statSync(this.path).isDirectory()
@@ -166,7 +170,7 @@ export class StateFolder {
   }
 }
 
-/** Classified here and nowhere else. */
+/** The only place where disk errors become a ClusterApiError. */
 function unavailable(verb: string, path: string, error: unknown): ClusterApiError {
   return new ClusterApiError('Unavailable', `cannot ${verb} ${path}: ${explain(error)}`, { cause: error })
 }

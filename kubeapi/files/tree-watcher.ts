@@ -1,31 +1,34 @@
 /**
- * Reports which files below a folder changed. One inotify watch per folder, set before the folder is listed, so that
- * nothing falls in between; rescan() finds what the kernel's queue may have lost.
+ * Reports which files below a folder changed. Each folder has one inotify watch, set before the folder is listed, so
+ * that no change is missed in between. rescan() finds changes whose events the kernel dropped.
  */
 import { type FSWatcher, type Stats, lstatSync, readdirSync, statSync, watch } from 'node:fs'
 import { join } from 'node:path'
 import { isMissing } from './atomic-write.ts'
 
-/** moved: put in place complete, by a rename in the same folder. touched: anything else, perhaps half-written. */
+/**
+ * moved: a complete file was put in place by a rename in the same folder. touched: any other change; the file may be
+ * incomplete.
+ */
 export type FileEvent = 'found' | 'moved' | 'touched'
 
 export interface TreeWatcherDeps {
-  /** A file exists, changed or vanished; also a vanished folder. The callee looks for itself. */
+  /** Called if a file exists, changed or disappeared, or if a folder disappeared. The callee reads the path itself. */
   readonly onFile: (path: string, event: FileEvent) => void
-  /** A folder cannot be read or watched. */
+  /** Called if a folder cannot be read or watched. */
   readonly onError: (path: string, error: unknown) => void
 }
 
 export interface TreeWatcherInit {
   readonly root: string
-  /** True for names that are passed by, with all below. */
+  /** True for names that are ignored, with all below them. */
   readonly skip: (name: string, path: string) => boolean
 }
 
 interface WatchedFolder {
   readonly watcher: FSWatcher
   readonly inode: number
-  /** Name of the last rename event: the first half of a rename inside the folder. */
+  /** Name of the last rename event, which may be the first half of a rename inside the folder. */
   lastRenamed: string | undefined
 }
 
@@ -33,7 +36,7 @@ export class TreeWatcher {
   readonly #deps: TreeWatcherDeps
   readonly #init: TreeWatcherInit
   readonly #folders = new Map<string, WatchedFolder>()
-  /** Folders that the last look could not list, the root among them while it is missing. */
+  /** Folders that the last scan could not list, including the root while it is missing. */
   readonly #unlisted = new Set<string>()
   #closed = false
 
@@ -42,20 +45,20 @@ export class TreeWatcher {
     this.#init = init
   }
 
-  /** Starts, or looks again at everything: onFile('found') for each file, new watches where folders are new. */
+  /** Starts, or scans everything again: calls onFile('found') for each file, and watches new folders. */
   rescan(): void {
     if (this.#closed) return
     this.#unlisted.clear()
     this.#addFolder(this.#init.root, true)
   }
 
-  /** False while the root is missing, or another folder is in its place: then a rescan is due. */
+  /** False while the root is missing or has been replaced; a rescan is needed then. */
   get rooted(): boolean {
     const watched = this.#folders.get(this.#init.root)
     return watched !== undefined && this.#stat(this.#init.root)?.ino === watched.inode
   }
 
-  /** False while the root, or a folder below, cannot be listed: what is in it is not known. */
+  /** False while the root or a folder below cannot be listed, so that its content is not known. */
   get complete(): boolean {
     return this.#unlisted.size === 0
   }
@@ -80,7 +83,7 @@ export class TreeWatcher {
     if (known !== undefined && known.inode !== stats.ino) this.#dropFolder(path)
     else if (known !== undefined && !always) return
     try {
-      // Without a watch (the kernel's limit, perhaps) the rescans still find what changes.
+      // Without a watch (the kernel's limit, perhaps), rescans still find changes.
       if (!this.#folders.has(path)) this.#watch(path, stats.ino)
     } catch (error) {
       this.#deps.onError(path, error)
@@ -123,19 +126,19 @@ export class TreeWatcher {
     watched.lastRenamed = type === 'rename' ? name : undefined
     const path = join(folder, name)
     if (this.#init.skip(name, path)) return
-    // Links to folders are not followed, as #list() does not: they may lead in circles.
+    // Like #list(), it does not follow links to folders, since they may form cycles.
     if (this.#stat(path, lstatSync)?.isDirectory() === true) {
       this.#addFolder(path, false)
       return
     }
-    // A folder removed, renamed away, or replaced by a file.
+    // A folder was removed, moved away, or replaced by a file.
     if (this.#folders.has(path)) this.#dropFolder(path)
     const moved =
       type === 'rename' && previous !== undefined && previous !== name && !this.#exists(join(folder, previous))
     this.#deps.onFile(path, moved ? 'moved' : 'touched')
   }
 
-  /** Ends the watches of a folder and of all below. */
+  /** Stops the watches of a folder and of all below it. */
   #dropFolder(path: string): void {
     for (const [below, { watcher }] of [...this.#folders]) {
       if (below !== path && !below.startsWith(`${path}/`)) continue

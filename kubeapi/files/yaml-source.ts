@@ -1,4 +1,4 @@
-/** YAML text with the way back from a field to its line. */
+/** Parses YAML and finds the line of a field. */
 import { type Document, LineCounter, isNode } from 'yaml'
 import type { z } from 'zod'
 import { messageOf } from '../../runtime/runtime.ts'
@@ -8,18 +8,18 @@ import type { FileProblem } from './problem-board.ts'
 
 /** One document of a file. */
 export interface SourceDocument {
-  /** Plain data; fields that are null are left out, as the Kubernetes API does. Undefined for an empty document. */
+  /** Plain data; fields that are null are left out, as in the Kubernetes API. Undefined for an empty document. */
   readonly value: unknown
-  /** The place of a field, or of the nearest thing around it that exists. */
+  /** Returns the position of a field, or of the nearest existing node around it. */
   place(path: FieldPath): { readonly line: number; readonly column: number }
 }
 
 export type Source = { readonly documents: readonly SourceDocument[] } | { readonly problems: readonly FileProblem[] }
 
-/** Reads all documents of a text (JSON is YAML too). Syntax errors give problems with line and column. */
+/** Reads all documents of a text (JSON is YAML, too). Syntax errors become problems with line and column. */
 export function readSource(file: string, text: string): Source {
   const lines = new LineCounter()
-  // Merge keys and anchors are common in hand-written manifests; alias bombs are stopped by maxAliasCount below.
+  // Merge keys and anchors are common in manifests; maxAliasCount below stops alias bombs.
   let documents: readonly Document[]
   try {
     documents = parseDocuments(text, { lineCounter: lines })
@@ -44,12 +44,12 @@ export function readSource(file: string, text: string): Source {
   return { documents: sources }
 }
 
-/** A file that is all wrong would otherwise fill the log. */
+/** Limits the problems of one file, so that it does not fill the log. */
 export const MAX_PROBLEMS = 20
 
 /**
- * Turns the schema's complaints into problems. Every schema here gives, as its message, only what was expected.
- * `prefix` is the path of the object inside its document.
+ * Turns the schema's issues into problems. In every schema here, the message is only what was expected. `prefix` is the
+ * path of the object inside its document.
  */
 export function schemaProblems(
   file: string,
@@ -102,7 +102,7 @@ function position(lines: LineCounter, offset: number): { line: number; column: n
 
 function reasonOf(error: unknown): string {
   const message = messageOf(error)
-  // The parser descends one call for each level.
+  // The parser recurses once for each level.
   if (/call stack|stack overflow/i.test(message)) return 'nested too deeply, or an alias that contains itself'
   return message.split('\n', 1)[0] ?? message
 }

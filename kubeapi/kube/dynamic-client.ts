@@ -1,11 +1,14 @@
-/** Any object of any kind that the server knows, by apiVersion and kind: for installing, looking and cleaning up. */
+/**
+ * Accesses any object of any kind that the server knows, by apiVersion and kind: for installing, inspecting and
+ * cleaning up.
+ */
 import { ClusterApiError } from '../kubeapi.ts'
 import { type KindPlace, type ObjectRef, type ObjectType, groupPath, refOf, resourcePath, titleOf } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import { FIELD_MANAGER, NO_OBJECT_MARKS, type ObjectMarks, withObjectMarks } from './write/owned-fields.ts'
 import type { HttpRequest, Reply, HttpClient } from './http/http-client.ts'
 
-/** An object as the server has it. */
+/** An object as the server sends it. */
 export interface DynamicObject {
   readonly apiVersion: string
   readonly kind: string
@@ -28,20 +31,20 @@ export interface ListInit extends ObjectType {
   readonly namespace?: string | undefined
   readonly labelSelector?: string
   readonly fieldSelector?: string
-  /** Stop after so many. Absent: all of them. */
+  /** The most objects to return. Absent: all. */
   readonly most?: number
-  /** Only metadata is asked for (meta.k8s.io/v1 PartialObjectMetadataList). */
+  /** Requests only metadata (meta.k8s.io/v1 PartialObjectMetadataList). */
   readonly metadataOnly?: boolean
 }
 
 export interface WriteInit {
-  /** The server checks and answers, and keeps nothing. */
+  /** The server validates and answers, but stores nothing. */
   readonly dryRun?: boolean
   readonly subresource?: string
 }
 
 export interface ApplyInit extends WriteInit {
-  /** True (default): take over fields that other managers own. False: Conflict names them. */
+  /** True (default): take over fields that other managers own. False: fail with a Conflict that names the managers. */
   readonly force?: boolean
   /** Default sealane. */
   readonly fieldManager?: string
@@ -50,7 +53,7 @@ export interface ApplyInit extends WriteInit {
 export interface DeleteInit {
   readonly dryRun?: boolean
   readonly propagation?: 'Background' | 'Foreground' | 'Orphan'
-  /** Only this very object. */
+  /** Deletes only the object with this uid. */
   readonly uid?: string
 }
 
@@ -60,17 +63,17 @@ const PATCH_TYPES = {
   strategic: 'application/strategic-merge-patch+json',
 } as const
 
-/** A page of a pod's own server. */
+/** A page of a pod's own HTTP server. */
 export interface PodPage {
   readonly namespace: string
   readonly name: string
   readonly port: number
-  /** With `/` before it. */
+  /** Begins with `/`. */
   readonly path: string
 }
 
 const PAGE = 500
-/** Of a status page, which a pod writes as it likes. */
+/** Limit of a status page: its content is up to the pod. */
 const MAX_PAGE_BYTES = 1 << 20
 const METADATA_ONLY = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1'
 const APPLY_PATCH = 'application/apply-patch+yaml'
@@ -83,15 +86,15 @@ interface ResourceList {
   readonly resources?: readonly { readonly name: string; readonly kind: string; readonly namespaced: boolean }[]
 }
 
-/** All calls throw ClusterApiError; its message names verb, object and what the server said. */
+/** All methods throw ClusterApiError; its message contains the verb, the object and the server's message. */
 export class DynamicClient {
   readonly #http: HttpClient
   readonly #stop: AbortSignal
   readonly #marks: ObjectMarks
-  /** By apiVersion: kind → where. Read once; again when a kind is not found in it. */
+  /** By apiVersion: the resource of each kind. Read once, and again if a kind is not in it. */
   readonly #known = new Map<string, ReadonlyMap<string, Resource>>()
 
-  /** `marks`: of what is created. What is applied, patched or replaced says its own. */
+  /** `marks` are added to objects that create() writes. The bodies of apply, patch and replace contain their own. */
   constructor(
     deps: { readonly http: HttpClient },
     init: { readonly stop: AbortSignal; readonly marks?: ObjectMarks | undefined },
@@ -101,7 +104,7 @@ export class DynamicClient {
     this.#marks = init.marks ?? NO_OBJECT_MARKS
   }
 
-  /** Undefined when the object is not there. A kind that the server does not know is NotFound. */
+  /** Undefined if the object does not exist. Throws NotFound for a kind that the server does not know. */
   async get(ref: ObjectRef, signal?: AbortSignal): Promise<DynamicObject | undefined> {
     const question = await this.#about('get', 'GET', ref, signal)
     try {
@@ -113,8 +116,8 @@ export class DynamicClient {
   }
 
   /**
-   * For who acts on the answer that it is not there: undefined only when the server itself says so of this object. What
-   * else answers 404, such as a proxy while the server stops, is an error.
+   * For callers that act on the absence of an object: undefined only if the server itself says that this object does
+   * not exist. Any other 404, such as that of a proxy while the server stops, is an error.
    */
   async getForSure(ref: ObjectRef, signal?: AbortSignal): Promise<DynamicObject | undefined> {
     const question = await this.#about('get', 'GET', ref, signal)
@@ -131,7 +134,7 @@ export class DynamicClient {
     return this.listPicked(init, (object) => object, signal)
   }
 
-  /** As list(), but of each object only what is picked stays in memory while the next page comes. */
+  /** Like list(), but keeps only the picked part of each object in memory while it requests the next page. */
   async listPicked<T>(init: ListInit, pick: (object: DynamicObject) => T, signal?: AbortSignal): Promise<T[]> {
     const { apiVersion, kind, namespace, labelSelector, fieldSelector, most = Infinity, metadataOnly = false } = init
     const resource = await this.#resource(init, signal)
@@ -148,7 +151,7 @@ export class DynamicClient {
         { verb: 'list', title, method: 'GET', path, query, ...(metadataOnly ? { accept: METADATA_ONLY } : {}) },
         signal,
       )
-      // Items of a list do not say what they are.
+      // Items of a list have no apiVersion and kind.
       for (const item of body.items ?? []) found.push(pick(Object.assign(item, { apiVersion, kind }) as DynamicObject))
       next = body.metadata?.continue === '' ? undefined : body.metadata?.continue
     } while (next !== undefined && found.length < most)
@@ -163,7 +166,7 @@ export class DynamicClient {
     return (await this.#ask<DynamicObject>({ ...question, query, contentType: APPLY_PATCH, body: object }, signal)).body
   }
 
-  /** POST: fails with Conflict when it exists. Also for reviews, which are answered and not kept. */
+  /** POST: fails with Conflict if the object exists. Also for reviews, which are answered but not stored. */
   async create(object: DynamicObject, init: WriteInit = {}, signal?: AbortSignal): Promise<DynamicObject> {
     const { name, namespace } = object.metadata
     const resource = await this.#resource(object, signal)
@@ -176,7 +179,7 @@ export class DynamicClient {
       path: init.subresource === undefined ? collection : `${collection}/${name}/${init.subresource}`,
       ...(init.subresource === undefined ? { creates: resourcePath(resource, place, name) } : {}),
       query: { fieldManager: FIELD_MANAGER, ...dry(init) },
-      // A subresource, such as an eviction, is a question and no object that is kept.
+      // A subresource, such as an eviction, is a request and not a stored object.
       body:
         init.subresource === undefined
           ? { ...object, metadata: withObjectMarks(object.metadata, this.#marks) }
@@ -186,7 +189,7 @@ export class DynamicClient {
     return (await this.#ask<DynamicObject>(question, signal)).body
   }
 
-  /** PUT: with metadata.resourceVersion it fails with Conflict when the object has changed since. */
+  /** PUT: with metadata.resourceVersion it fails with Conflict if the object has changed since. */
   async replace(object: DynamicObject, init: WriteInit = {}, signal?: AbortSignal): Promise<DynamicObject> {
     const question = await this.#about('replace', 'PUT', refOf(object), signal, init.subresource)
     const query = { fieldManager: FIELD_MANAGER, ...dry(init) }
@@ -205,7 +208,7 @@ export class DynamicClient {
     return (await this.#ask<DynamicObject>({ ...question, query, contentType, body: patch }, signal)).body
   }
 
-  /** True when it was there. With finalizers it may go on existing. */
+  /** Returns true if the object existed. With finalizers it may continue to exist. */
   async delete(ref: ObjectRef, init: DeleteInit = {}, signal?: AbortSignal): Promise<boolean> {
     const { propagation = 'Background', uid } = init
     const question = await this.#about('delete', 'DELETE', ref, signal)
@@ -225,7 +228,7 @@ export class DynamicClient {
     }
   }
 
-  /** True when the server knows the kind in this version. */
+  /** Whether the server knows the kind in this version. */
   async knows(type: ObjectType, signal?: AbortSignal): Promise<boolean> {
     try {
       await this.#resource(type, signal)
@@ -236,14 +239,14 @@ export class DynamicClient {
     }
   }
 
-  /** What a path that is no object answers: `/version`, `/readyz`. */
+  /** Reads a path that is not an object: `/version`, `/readyz`. */
   async read(path: string, signal?: AbortSignal): Promise<unknown> {
     return (await this.#ask<unknown>({ verb: 'get', title: path, method: 'GET', path }, signal)).body
   }
 
   /**
-   * What a pod answers to a GET at a port, by the API server's proxy. Asked once: who does not answer now has not
-   * answered. Takes the right to get `pods/proxy` in the namespace.
+   * Sends a GET to a port of a pod through the API server's proxy. It is not retried. Needs the permission to get
+   * `pods/proxy` in the namespace.
    */
   async readPod(pod: PodPage, signal?: AbortSignal): Promise<unknown> {
     const { namespace, name, port, path } = pod

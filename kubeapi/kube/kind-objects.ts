@@ -1,7 +1,7 @@
 /**
- * One kind's objects as last received, from lists, watches and the answers to our own writes: each may be older than
- * what is known already. Beside the slim object, a few words about each: its version, whether it is ours, and the
- * fingerprint of what we own of it.
+ * The objects of one kind as last received, from lists, watches and the answers to our own writes; any of them may be
+ * older than the known state. Besides each slim object it keeps the version, whether the object is ours, and the
+ * fingerprint of the parts that we own.
  */
 import { isDeepStrictEqual } from 'node:util'
 import {
@@ -18,10 +18,10 @@ import { type RawObject, slimObject } from '../../model/schemas/schemas.ts'
 
 export interface CachedObject {
   readonly uid: string
-  /** resourceVersion: a number that grows within a kind (KEP-5504); not a number where the server says otherwise. */
+  /** resourceVersion: a number that increases within a kind (KEP-5504); NaN if the server uses another format. */
   readonly version: number
   readonly ours: boolean
-  /** fingerprint() of what we own, and of what we own of the status; undefined when nothing. */
+  /** fingerprint() of the parts that we own, and of those that we own of the status; undefined if there are none. */
   readonly applied: string | undefined
   readonly status: string | undefined
 }
@@ -30,9 +30,9 @@ export class KindObjects<K extends Kind> {
   readonly kind: K
   readonly cache = new LiveCache<ObjectKinds[K]>()
   readonly #cached = new Map<ObjectKey, CachedObject>()
-  /** uid of what we removed while the watch has not shown it yet. */
+  /** uid of objects that we removed and that the watch has not reported as removed yet. */
   readonly #removed = new Map<ObjectKey, string>()
-  /** What our own writes changed since the list under way began; nothing while there is none. */
+  /** Objects that our own writes changed since the pending list began; empty while there is none. */
   readonly #touched = new Set<ObjectKey>()
   #listing = false
 
@@ -48,7 +48,10 @@ export class KindObjects<K extends Kind> {
     return this.#cached.get(key)
   }
 
-  /** From the watch, or the answer to a write: counts unless something newer is known. Gives what it took. */
+  /**
+   * Takes an object from the watch or from the answer to a write, unless a newer version is known. Returns what it
+   * stored.
+   */
   take(raw: RawObject): CachedObject | undefined {
     const key = rawKey(raw)
     const known = this.#cached.get(key)
@@ -60,13 +63,13 @@ export class KindObjects<K extends Kind> {
     return holding
   }
 
-  /** The answer to a write of ours. */
+  /** Takes the answer to one of our own writes. */
   takeOwn(raw: RawObject): CachedObject | undefined {
     if (this.#listing) this.#touched.add(rawKey(raw))
     return this.take(raw)
   }
 
-  /** The watch says that it is gone; a newer object of the same name stays. */
+  /** Handles a removal that the watch reports; a newer object with the same name stays. */
   drop(raw: RawObject): void {
     const key = rawKey(raw)
     const { uid = '', resourceVersion } = raw.metadata
@@ -76,7 +79,7 @@ export class KindObjects<K extends Kind> {
     this.#vanish(key)
   }
 
-  /** We removed it: it must not come back from events that are still on their way. */
+  /** Handles our own removal: pending events must not restore the object. */
   dropOwn(key: ObjectKey, uid: string): void {
     if (this.#cached.get(key)?.uid !== uid) return
     if (this.#listing) this.#touched.add(key)
@@ -90,7 +93,7 @@ export class KindObjects<K extends Kind> {
     return new ListUnderWay(this.kind)
   }
 
-  /** A complete list is the truth, but for what we wrote while it was read. */
+  /** Applies a complete list, except for objects that we wrote while it was read. */
   finishList(list: ListUnderWay<K>): void {
     for (const [key, { holding, object }] of list.items) {
       if (this.#removed.get(key) === holding.uid) continue
@@ -99,7 +102,7 @@ export class KindObjects<K extends Kind> {
       this.#store(key, holding, object)
     }
     for (const [key] of [...this.#cached]) if (!list.items.has(key) && !this.#touched.has(key)) this.#vanish(key)
-    // What was removed before the list began cannot come any more; what was removed since still can.
+    // Objects that were removed before the list began cannot appear any more; those removed since still can.
     for (const key of [...this.#removed.keys()]) if (!this.#touched.has(key)) this.#removed.delete(key)
     this.#touched.clear()
     this.#listing = false
@@ -114,8 +117,9 @@ export class KindObjects<K extends Kind> {
   }
 
   /**
-   * Somebody took it away. A membership ends by saying so first, and every node takes itself out then: one that
-   * vanishes (its CRD was deleted, say) goes on being known until the agent has written it again.
+   * Handles a removal by another client. A cluster leaves by setting the phase of its Membership first, and then every
+   * node cleans up. So a Membership that disappears (because its CRD was deleted, for example) stays in the cache until
+   * the agent has written it again.
    */
   #vanish(key: ObjectKey): void {
     const joined = this.cache.list().some((one) => one.kind === 'Membership' && one.spec.phase === 'joined')
@@ -129,7 +133,7 @@ export class KindObjects<K extends Kind> {
   }
 }
 
-/** A list that is not complete yet. Nobody sees it. */
+/** A list that is not complete yet, and that the cache does not show. */
 export class ListUnderWay<K extends Kind> {
   readonly items = new Map<ObjectKey, { readonly holding: CachedObject; readonly object: KubeObject }>()
   readonly #kind: K
@@ -158,7 +162,10 @@ export function cachedObject(kind: Kind, raw: RawObject): CachedObject {
   }
 }
 
-/** By label; without it (someone took it off) when the group is ours, or when more than metadata is. */
+/**
+ * Decided by label. If another client removed the label, the object is ours if its group is ours, or if we own more
+ * than metadata.
+ */
 function isOurs(apiVersion: string, raw: RawObject, applied: FieldSet | undefined): boolean {
   if (raw.metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE) return true
   if (apiVersion.startsWith('sealane.io/')) return true

@@ -1,6 +1,6 @@
 /**
- * Follows one kind for ever: a complete list in pages, then a watch from its version; another list after anything
- * that may have been missed. What was received stays until a complete list says otherwise.
+ * Watches one kind permanently: a complete list in pages, then a watch from its version, and another list whenever
+ * events may have been missed. Received objects stay until a complete list contradicts them.
  *
  *   listing ─► watching ─► (the server ends it in time) ─► watching …
  *      ▲           │
@@ -17,12 +17,12 @@ import { KIND_PLACES, kindPath } from './kinds.ts'
 import { KubeError, errorFromAnswer } from './kube-error.ts'
 import type { KubeMetrics } from './metrics.ts'
 
-// The body of a watch: one JSON object in each line.
+// The body of a watch: one JSON object per line.
 
-/** An object in etcd has at most 1.5 MB; as JSON, with old and new side by side in no event, this is plenty. */
+/** An object in etcd has at most 1.5 MB, and an event contains only one; as JSON it fits well. */
 const MAX_LINE = 8 << 20
 
-/** Gives each line once it is whole. Throws Error when one does not end. */
+/** Yields each complete line. Throws Error if a line is too long. */
 async function* lines(body: AsyncIterable<Buffer>): AsyncGenerator<string> {
   let parts: Buffer[] = []
   let size = 0
@@ -43,7 +43,7 @@ async function* lines(body: AsyncIterable<Buffer>): AsyncGenerator<string> {
   }
 }
 
-/** Which objects of a kind are of interest. */
+/** Selects objects of a kind. */
 export interface Selector {
   readonly labelSelector?: string
   readonly fieldSelector?: string
@@ -71,24 +71,24 @@ interface WatchEvent {
 const PAGE = 500
 const SMALLEST_PAGE = 10
 const REST = { minMs: 200, maxMs: 10_000 }
-/** A kind that is not installed, or not allowed, stays so for a while. */
+/** A kind that is not installed or not allowed usually stays so for a while. */
 const REFUSED_REST = { minMs: 1000, maxMs: 30_000 }
-/** How long the server holds a watch open: 5 to 10 minutes where pings notice silence, as client-go does. */
+/** How long the server holds a watch open: 5 to 10 minutes where pings detect a dead peer, as in client-go. */
 const WATCH_SECONDS = 300
-/** Without pings silence shows only in the server's not ending the watch in time: 20 s and 8 s more. */
+/** Without pings, a dead peer is detected only because the watch does not end in time: after 20 s and 8 s more. */
 const UNPINGED_WATCH_SECONDS = 20
 const WATCH_GRACE_MS = 8000
 const SHORTEST_WATCH_MS = 1000
-/** A watch that lived this long was a good one. */
+/** A watch that lasted this long counts as successful. */
 const GOOD_WATCH_MS = 5000
 
 export class KindWatch<K extends Kind> {
   readonly #deps: KindWatchDeps<K>
   readonly #selector: Selector
   #page = PAGE
-  /** Version to watch from; undefined when only a list can show it. */
+  /** Version to watch from; undefined if a new list is needed. */
   #version: string | undefined
-  /** What is wrong now; logged once. */
+  /** The current problem, logged once. */
   #trouble: string | undefined
 
   constructor(deps: KindWatchDeps<K>, selector: Selector) {
@@ -96,7 +96,7 @@ export class KindWatch<K extends Kind> {
     this.#selector = selector
   }
 
-  /** Why the kind cannot be followed now. */
+  /** Why the kind cannot be watched at present. */
   get trouble(): string | undefined {
     return this.#trouble
   }
@@ -116,13 +116,16 @@ export class KindWatch<K extends Kind> {
     }
   }
 
-  /** A list if need be, and one watch. Gives what ended it, unless that was the server in good order, or the signal. */
+  /**
+   * Runs a list, if needed, and one watch. Returns the error that ended it; undefined if the server ended it in time,
+   * or if the signal was aborted.
+   */
   async #round(started: number, refused: Backoff, signal: AbortSignal): Promise<Error | undefined> {
     try {
       if (this.#version === undefined) await this.#list(signal)
       refused.reset()
       await this.#watch(signal)
-      // A server that ends watches at once would keep us turning.
+      // A server that ends watches at once would cause a busy loop.
       if (this.#deps.clock.monotonic() - started < SHORTEST_WATCH_MS)
         throw new Error('the server ended the watch at once')
       return undefined
@@ -134,7 +137,10 @@ export class KindWatch<K extends Kind> {
     }
   }
 
-  /** All pages or none. Without a resourceVersion the answer is as new as a write that ended before we asked. */
+  /**
+   * Reads all pages or fails. Without a resourceVersion, the answer includes every write that completed before the
+   * request.
+   */
   async #list(signal: AbortSignal): Promise<void> {
     const { objects, http, metrics } = this.#deps
     const list = objects.beginList()
@@ -155,7 +161,7 @@ export class KindWatch<K extends Kind> {
     this.#mended()
   }
 
-  /** Resolves when the server ends the watch; throws for every other end. */
+  /** Resolves when the server ends the watch; throws on any other end. */
   async #watch(signal: AbortSignal): Promise<void> {
     const { clock, http } = this.#deps
     const seconds = http.pinged ? WATCH_SECONDS * (1 + clock.random()) : UNPINGED_WATCH_SECONDS
@@ -188,7 +194,7 @@ export class KindWatch<K extends Kind> {
       throw errorFromAnswer(this.#question('watch'), typeof code === 'number' ? code : 500, object)
     }
     const version = object.metadata.resourceVersion
-    // A server restored from a backup would have us wait for versions that are long to come.
+    // After a server was restored from a backup, the watch would wait for versions that lie far in the future.
     if (Number(version) < Number(this.#version)) throw new Error('the versions went back')
     this.#version = version ?? this.#version
     if (type === 'BOOKMARK') return
@@ -221,7 +227,7 @@ export class KindWatch<K extends Kind> {
     const { logger, objects } = this.#deps
     if (error instanceof KubeError && error.reason === 'TooLarge') this.#page = Math.max(SMALLEST_PAGE, this.#page >> 1)
     const reason = troubleText(objects.kind, error)
-    // Too old a version is how a watch that slept long ends: the list that follows is the answer.
+    // A watch that was interrupted for long ends with a version that is too old; the list that follows resolves it.
     if (error instanceof KubeError && error.status === 410) logger.debug(`${objects.kind}: ${reason}`)
     else if (reason !== this.#trouble) {
       this.#trouble = reason

@@ -1,4 +1,4 @@
-/** Where an API server keeps each kind. */
+/** The API path of each kind. */
 import { CLUSTER_SCOPED, type Kind, type ObjectKinds } from '../../model/model.ts'
 
 export interface KindPlace {
@@ -24,13 +24,13 @@ export const KIND_PLACES: { readonly [K in Kind]: { apiVersion: ObjectKinds[K]['
   Lease: { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' },
 }
 
-/** `/api/v1/namespaces/shop/services/web/status`: a collection without a name, an object with one. */
+/** Returns a path such as `/api/v1/namespaces/shop/services/web/status`; without a name, that of the collection. */
 export function kindPath(kind: Kind, namespace?: string, name?: string, subresource?: string): string {
   const scope = CLUSTER_SCOPED.has(kind) ? undefined : namespace
   return resourcePath(KIND_PLACES[kind], scope, name, subresource)
 }
 
-/** The same for any resource; without a namespace for cluster-scoped ones and for all namespaces at once. */
+/** Like kindPath(), for any resource; without a namespace for cluster-scoped ones and for all namespaces at once. */
 export function resourcePath(place: KindPlace, namespace?: string, name?: string, subresource?: string): string {
   const { apiVersion, plural } = place
   const parts = [
@@ -43,12 +43,10 @@ export function resourcePath(place: KindPlace, namespace?: string, name?: string
   return parts.join('/')
 }
 
-/** `/api/v1` or `/apis/discovery.k8s.io/v1`. */
+/** Returns `/api/v1` or `/apis/discovery.k8s.io/v1`. */
 export function groupPath(apiVersion: string): string {
   return apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
 }
-
-/** Which object is meant, whatever its kind. */
 
 export interface ObjectType {
   readonly apiVersion: string
@@ -57,7 +55,7 @@ export interface ObjectType {
 
 export interface ObjectRef extends ObjectType {
   readonly name: string
-  /** Absent: the kind has none. */
+  /** Absent if the kind has no namespace. */
   readonly namespace?: string | undefined
 }
 
@@ -69,7 +67,7 @@ export function refOf({ apiVersion, kind, metadata: { name, namespace } }: Named
   return { apiVersion, kind, name, ...(namespace === undefined ? {} : { namespace }) }
 }
 
-/** `Deployment sealane-system/sealane-agent` */
+/** Formats as `Deployment sealane-system/sealane-agent`. */
 export function titleOf({ kind, namespace, name }: Omit<ObjectRef, 'apiVersion'>): string {
   return `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }

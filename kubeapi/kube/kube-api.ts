@@ -36,22 +36,22 @@ export interface KubeApiDeps {
 }
 
 export interface KubeApiInit extends AccessInit {
-  /** Where our own Secrets and Leases live. */
+  /** The namespace of our own Secrets and Leases. */
   readonly namespace: string
-  /** Kinds of which only some objects are followed. Default: all objects of the cluster. */
+  /** Kinds of which only some objects are watched. Default: all objects of the cluster. */
   readonly selectors?: Readonly<Partial<Record<Kind, Selector>>>
-  /** Of every object that is written, beside its own, which count for more. Default: none. */
+  /** Labels and annotations for every object that is written; the object's own take precedence. Default: none. */
   readonly marks?: ObjectMarks
 }
 
-/** A write waits this long for the first complete list of its kind. */
+/** A write waits at most this long for the first complete list of its kind. */
 const FIRST_LIST_MS = 10_000
-/** What is under way when the cluster is closed may take this long. */
+/** Limit for pending operations after close(). */
 export const DRAIN_MS = 5000
-/** More at once only queues at the client. */
+/** More parallel writes would only queue in the client. */
 const MAX_WRITES = 16
 
-/** Reads no server yet. Throws UserError when the kubeconfig, or the context, cannot be used. */
+/** Does not contact the server yet. Throws UserError if the kubeconfig or the context is not usable. */
 export async function openKubeApi(deps: KubeApiDeps, init: KubeApiInit): Promise<KubeApi> {
   return new KubeApi(deps, init, await openAccess(deps.clock, init))
 }
@@ -75,7 +75,7 @@ export class KubeApi implements ClusterApi {
   readonly #watches: Promise<void>[] = []
   readonly #elections = new Set<Promise<void>>()
   readonly #stop = new AbortController()
-  /** Aborted some time after #stop: what was under way then may end by itself. */
+  /** Aborted some time after #stop, so that pending operations can end by themselves. */
   readonly #cut = new AbortController()
 
   constructor(deps: KubeApiDeps, init: KubeApiInit, access: ServerAccess) {
@@ -102,7 +102,7 @@ export class KubeApi implements ClusterApi {
     this.leases = new KubeLeaseStore({ http }, ours)
   }
 
-  /** What the API server does not let this process do now. */
+  /** Returns what the API server refuses to this process at present. */
   refused(): readonly Refusal[] {
     return this.#refusals.list()
   }
@@ -165,18 +165,18 @@ export class KubeApi implements ClusterApi {
   /** Runs a command in a container to its end. See execInPod(). */
   async exec(command: PodCommand, signal: AbortSignal): Promise<CommandResult> {
     const { clock } = this.#deps
-    // It brings WebSockets along, which most have no use for.
+    // Loaded on demand: it needs WebSockets, which most processes do not use.
     const { execInPod } = await import('./http/pod-exec.ts')
     return execInPod({ clock, access: this.access }, command, AbortSignal.any([signal, this.#stop.signal]))
   }
 
   /**
-   * Calls `lead` while this process holds the Lease, with a signal that ends with it. Resolves after `signal`, when
-   * `lead` has ended and the lease is given back. See Election.run().
+   * Calls `lead` while this process holds the Lease, with a signal that aborts when it no longer does. Resolves after
+   * `signal` is aborted, `lead` has ended and the Lease is released. See Election.run().
    */
   elect(init: ElectionInit, lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps
-    // Not the one that ends with close(): a lease is given back then.
+    // Uses the later signal, since close() still releases the Lease.
     const leases = new KubeLeaseStore(
       { http: this.#http },
       { namespace: this.#init.namespace, marks: this.#marks, stop: this.#cut.signal },
@@ -189,7 +189,7 @@ export class KubeApi implements ClusterApi {
     return running
   }
 
-  /** Ends watches and elections, gives leases back, waits for writes under way. */
+  /** Stops watches and elections, releases Leases, and waits for pending writes. */
   async close(): Promise<void> {
     this.#stop.abort(new ClusterApiError('Unavailable', 'the cluster API is closed'))
     const cancel = this.#deps.clock.setTimer(DRAIN_MS, () => this.#cut.abort(this.#stop.signal.reason))
@@ -207,12 +207,12 @@ export class KubeApi implements ClusterApi {
       { kind, selector: this.#init.selectors?.[kind] ?? {} },
     )
     this.#clients.set(kind, client)
-    // Not at once: the caller must be able to register a listener before the first read.
+    // Deferred, so that the caller can register a listener before the first read.
     if (!this.#stop.signal.aborted) setImmediate(() => this.#watches.push(client.run(this.#stop.signal)))
     return client
   }
 
-  /** One write: in the order of its object, once the kind has been read. */
+  /** Runs one write after earlier writes of the same object, once the kind has been read. */
   async #write(
     kind: Kind,
     name: string,

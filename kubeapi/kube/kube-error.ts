@@ -1,15 +1,15 @@
-/** What an API server, or its absence, says: classified here and nowhere else. */
+/** Classifies the error answers of an API server, and missing answers. No other file does. */
 import { messageOf } from '../../runtime/runtime.ts'
 import { ClusterApiError, type ClusterApiErrorCode } from '../kubeapi.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
-/** What was asked: `apply`, `ServiceImport shop/web`. */
+/** The request: `apply`, `ServiceImport shop/web`. */
 export interface RequestLine {
   readonly verb: string
   readonly title: string
 }
 
-/** metav1.Status, as far as it is used. */
+/** The fields of metav1.Status that are used. */
 interface Status {
   readonly message?: string
   readonly reason?: string
@@ -20,18 +20,16 @@ interface Status {
   }
 }
 
-/** The words of ours for what is no answer. */
+/** Our own reasons for a missing answer. */
 const OWN_REASONS = ['NoAnswer', 'NoConnection', 'NoLogin', 'TooLarge'] as const satisfies readonly ReasonCode[]
 
 export interface KubeErrorInit {
   readonly code: ClusterApiErrorCode
-  /** HTTP status; 0 when there was no answer. */
+  /** HTTP status; 0 if there was no answer. */
   readonly status: number
-  /**
-   * metav1.StatusReason, or a word of ours for what is no answer: `NoAnswer`, `NoConnection`, `NoLogin`, `TooLarge`.
-   */
+  /** metav1.StatusReason, or our own reason for a missing answer: `NoAnswer`, `NoConnection`, `NoLogin`, `TooLarge`. */
   readonly reason: string
-  /** What the answer is about, as the server says it: `nodes`. Absent from what a proxy says. */
+  /** The resource that the server names in its answer: `nodes`. Absent from the answer of a proxy. */
   readonly about?: string | undefined
   readonly retryAfterMs?: number | undefined
   readonly cause?: unknown
@@ -51,21 +49,21 @@ export class KubeError extends ClusterApiError {
     this.retryAfterMs = init.retryAfterMs
   }
 
-  /** Where there was no answer that counts: why, in our own words. */
+  /** Our own reason if there was no valid answer. */
   get ownReason(): ReasonCode | undefined {
     return OWN_REASONS.find((one) => one === this.reason)
   }
 
-  /** The same question may be answered when it is asked again. */
+  /** Whether a retry may succeed. */
   get passing(): boolean {
     return this.status === 0 || this.status === 429 || this.status >= 500
   }
 }
 
-/** Servers behind proxies send whole pages; a message is a line. */
+/** Proxies send whole pages; a message is one line. */
 const MAX_SAID = 1000
 
-/** An answer that is no success. `body` is what came with it: mostly a Status, sometimes a proxy's text. */
+/** Builds the error for an answer without success. `body` is usually a Status, sometimes the text of a proxy. */
 export function errorFromAnswer(asked: RequestLine, status: number, body: unknown, retryAfter?: string): KubeError {
   const said = asStatus(body)
   const reason = said.reason ?? (status === 410 ? 'Expired' : '')
@@ -81,7 +79,7 @@ export function errorFromAnswer(asked: RequestLine, status: number, body: unknow
   })
 }
 
-/** Our side could not even say who we are. */
+/** Our side could not obtain credentials. */
 export class LoginError extends Error {
   constructor(cause: unknown) {
     super(messageOf(cause), { cause })
@@ -89,7 +87,7 @@ export class LoginError extends Error {
   }
 }
 
-/** No answer at all: refused, cut, not trusted, not logged in. */
+/** Builds the error for a missing answer: the connection was refused, broken or not trusted, or the login failed. */
 export function errorFromConnection(asked: RequestLine, server: string, error: unknown): KubeError {
   if (error instanceof KubeError) return error
   if (error instanceof LoginError) {
@@ -122,9 +120,9 @@ export function noAnswer(asked: RequestLine, server: string, ms: number): KubeEr
 }
 
 /**
- * Refusals that pass by themselves: of new objects while their CustomResourceDefinition is going (403), and by an
- * admission policy whose parameter, an object of such a kind, is not there yet (422). It has no other mark than its
- * words.
+ * Refusals that end by themselves: of new objects while their CustomResourceDefinition is being deleted (403), and by
+ * an admission policy whose parameter, an object of such a kind, does not exist yet (422). Only the message identifies
+ * them.
  */
 const REFUSED_FOR_NOW =
   /create not allowed while custom resource definition is terminating|no params found for policy binding with/
@@ -133,7 +131,7 @@ function codeOf(status: number, said: Status): ClusterApiErrorCode {
   if (status === 401) return 'Unauthorized'
   if (REFUSED_FOR_NOW.test(said.message ?? '')) return 'Unavailable'
   if (status === 403) {
-    // The one refusal that passes by itself: the namespace is going, and may come again.
+    // A terminating namespace also ends by itself, and may be created again.
     const ending = said.details?.causes?.some(({ reason }) => reason === 'NamespaceTerminating')
     return ending === true ? 'Conflict' : 'Forbidden'
   }

@@ -1,4 +1,4 @@
-/** The driver on a Kubernetes API server. */
+/** The public interface of this room: the driver for a Kubernetes API server. */
 export { DynamicClient, type DynamicObject } from './dynamic-client.ts'
 export type { CommandResult, PodCommand } from './http/pod-exec.ts'
 export { type Refusal, lacksRight } from './http/refusals.ts'

@@ -1,4 +1,4 @@
-/** One context of a kubeconfig as a ServerAccess. */
+/** A context of a kubeconfig as a ServerAccess. */
 import { readFile } from 'node:fs/promises'
 import type { Agent, RequestOptions } from 'node:https'
 import { resolve } from 'node:path'
@@ -7,13 +7,13 @@ import type { Clock } from '../../reconcile/reconcile.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import { type Credentials, type RequestHeaders, type ServerAccess, TokenFile } from './server-access.ts'
 
-/** Adds what a way to log in gives: headers, sometimes a certificate. */
+/** Adds the credentials of a login method: headers, sometimes a certificate. */
 interface Login {
   apply(options: RequestOptions): Promise<void>
   forget(): void
 }
 
-/** Throws UserError when the context, or what it names, is not there. */
+/** Throws UserError if the context, or what it refers to, does not exist. */
 export async function kubeconfigAccess(
   clock: Clock,
   config: Kubeconfig,
@@ -56,7 +56,7 @@ function chosenContext(config: Kubeconfig, name: string | undefined, where: stri
   return found
 }
 
-/** OIDC and cloud plugins of old, and proxies. */
+/** Legacy OIDC and cloud plugins, and proxies. */
 function needsWholeClient(cluster: Cluster, user: KubeconfigUser): boolean {
   return cluster.proxyUrl !== undefined || (user.authProvider !== null && user.authProvider !== undefined)
 }
@@ -98,7 +98,7 @@ interface ExecConfig {
   readonly env?: readonly { readonly name: string; readonly value: string }[] | null
 }
 
-/** A credential plugin: client-node runs it and keeps what it gave. It gets the environment that kubectl gives it. */
+/** A credential plugin. client-node runs it and caches its result; it gets the environment that kubectl sets. */
 async function pluginLogin(cluster: Cluster, user: KubeconfigUser): Promise<Login> {
   const { ExecAuth } = await import('@kubernetes/client-node/dist/exec_auth.js')
   const exec = user.exec as ExecConfig
@@ -115,7 +115,7 @@ async function pluginLogin(cluster: Cluster, user: KubeconfigUser): Promise<Logi
     ...user,
     exec: {
       ...exec,
-      // Without a slash it is looked for in PATH.
+      // A command without a slash is looked up in PATH.
       command: command.includes('/') ? resolve(user.folder, command) : command,
       env: [...(exec.env ?? []), { name: 'KUBERNETES_EXEC_INFO', value: JSON.stringify(info) }],
     },
@@ -193,9 +193,9 @@ function credentialsFrom(options: RequestOptions, impersonation: Impersonation |
   }
 }
 
-// What a kubeconfig says, once it has been read.
+// The content of a parsed kubeconfig.
 
-/** One or several files read together; the first that names something counts. */
+/** One or more merged files; the first that defines a name takes precedence. */
 export interface Kubeconfig {
   readonly paths: readonly string[]
   readonly clusters: readonly Cluster[]
@@ -204,16 +204,16 @@ export interface Kubeconfig {
   readonly currentContext: string | undefined
 }
 
-/** client-node's User, with fields that it leaves out. */
+/** client-node's User, with fields that it omits. */
 export interface KubeconfigUser extends User {
-  /** Throws UserError: read only of the user who is meant. */
+  /** Throws UserError. Evaluated only for the selected user. */
   readonly impersonation: () => Impersonation | undefined
   readonly tokenFile?: string | undefined
-  /** Folder that the file's relative paths start from. */
+  /** The folder that relative paths in the file start from. */
   readonly folder: string
 }
 
-// Acting as somebody else, as a kubeconfig asks for it (`as`, `as-uid`, `as-groups`, `as-user-extra`). Pure.
+// User impersonation as in a kubeconfig (`as`, `as-uid`, `as-groups`, `as-user-extra`). Pure.
 
 interface Impersonation {
   readonly user: string
@@ -222,7 +222,9 @@ interface Impersonation {
   readonly extra: Readonly<Record<string, readonly string[]>>
 }
 
-/** Undefined when nobody is meant. Throws UserError naming the field; `where` names the user of the kubeconfig. */
+/**
+ * Undefined if the user impersonates no one. Throws UserError with the field; `where` names the user of the kubeconfig.
+ */
 export function readImpersonation(user: Readonly<Record<string, unknown>>, where: string): Impersonation | undefined {
   const name = optionalHeader(user['as'], `${where}: as`)
   const uid = optionalHeader(user['as-uid'], `${where}: as-uid`)
@@ -234,7 +236,7 @@ export function readImpersonation(user: Readonly<Record<string, unknown>>, where
   throw new UserError(`${where}: ${given ?? ''} without as: an API server takes them only with a user`)
 }
 
-/** One header for each group and each value, as the API server reads them. */
+/** One header for each group and each value, as the API server expects them. */
 function impersonationHeaders(wanted: Impersonation | undefined): RequestHeaders {
   if (wanted === undefined) return {}
   const { user, uid, groups, extra } = wanted
@@ -248,9 +250,7 @@ function impersonationHeaders(wanted: Impersonation | undefined): RequestHeaders
   }
 }
 
-/**
- * Keys are mostly paths; a header's name has fewer characters (RFC 9110 section 5.6.2), the rest is escaped by bytes.
- */
+/** Keys are usually paths. A header name allows fewer characters (RFC 9110 section 5.6.2); other bytes are escaped. */
 function headerName(key: string): string {
   return [...Buffer.from(key, 'utf8')]
     .map((byte) => {
@@ -266,7 +266,7 @@ function optionalHeader(value: unknown, field: string): string | undefined {
   throw new UserError(`${field}: expected a text`)
 }
 
-/** It is sent as it is, and a header has no way to write other letters. */
+/** The value is sent unchanged, and a header cannot contain other characters. */
 function headerValue(text: string, field: string): string {
   if (/^[\t\x20-\x7e]*$/.test(text)) return text
   throw new UserError(`${field}: ${JSON.stringify(text)}: expected printable ASCII: it is sent as a header`)

@@ -1,7 +1,7 @@
 /**
- * Access by a kubeconfig, as kubectl reads it. The usual ways to log in (certificate, token, token file, password,
- * credential plugin) take a few files of @kubernetes/client-node. Where a context needs more (OIDC, a proxy), its whole
- * KubeConfig is loaded, which costs 85 MB and therefore only then.
+ * Access through a kubeconfig, as kubectl reads it. The usual login methods (certificate, token, token file, password,
+ * credential plugin) need only a few files of @kubernetes/client-node. If a context needs more (OIDC, a proxy), the
+ * whole KubeConfig is loaded, which costs 85 MB.
  */
 import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -20,14 +20,14 @@ import { type Kubeconfig, type KubeconfigUser, kubeconfigAccess, readImpersonati
 import { type ServerAccess, podAccess } from './server-access.ts'
 
 export interface AccessInit {
-  /** Path of a kubeconfig. Absent: KUBECONFIG, then ~/.kube/config, then the pod's own account. */
+  /** Path of a kubeconfig. If absent: KUBECONFIG, then ~/.kube/config, then the pod's service account. */
   readonly kubeconfig?: string | undefined
-  /** Name of a context. Absent: the current one. */
+  /** Name of a context. If absent: the current one. */
   readonly context?: string | undefined
   readonly env?: Readonly<Record<string, string | undefined>>
 }
 
-/** Throws UserError that names the file and what is wrong with it. */
+/** Throws UserError with the file and what is wrong with it. */
 export async function openAccess(clock: Clock, init: AccessInit): Promise<ServerAccess> {
   const env = init.env ?? process.env
   const config = readKubeconfigs(chosenPaths(init.kubeconfig, env))
@@ -39,7 +39,10 @@ export async function openAccess(clock: Clock, init: AccessInit): Promise<Server
   })
 }
 
-/** Names of all contexts, and of the current one. Throws UserError as openAccess() does; empty without a kubeconfig. */
+/**
+ * Returns the names of all contexts, and of the current one. Throws UserError as openAccess() does; empty without a
+ * kubeconfig.
+ */
 export function contextNames(init: AccessInit): {
   readonly names: readonly string[]
   readonly current: string | undefined
@@ -50,7 +53,7 @@ export function contextNames(init: AccessInit): {
 
 interface ChosenPaths {
   readonly paths: readonly string[]
-  /** Missing files are passed by, as kubectl does. */
+  /** Whether missing files are skipped, as in kubectl. */
   readonly lenient: boolean
 }
 
@@ -98,7 +101,7 @@ function readText(path: string, lenient: boolean): string | undefined {
     return readFileSync(path, 'utf8')
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
-    // A container's home folder may belong to somebody else.
+    // The home folder of a container may belong to another user.
     if (lenient && (code === 'ENOENT' || code === 'EACCES' || code === 'ENOTDIR')) return undefined
     throw new UserError(code === 'ENOENT' ? `kubeconfig ${path} does not exist` : `kubeconfig ${path}: ${message}`)
   }
@@ -108,7 +111,7 @@ function withAbsolutePaths(cluster: Cluster, folder: string): Cluster {
   return cluster.caFile === undefined ? cluster : { ...cluster, caFile: resolve(folder, cluster.caFile) }
 }
 
-/** Entries that are none are passed by: the one that is meant may be another. */
+/** Skips invalid entries: they may not be the selected one. */
 function usersOf(list: unknown, path: string): KubeconfigUser[] {
   const folder = dirname(resolve(path))
   const items = Array.isArray(list) ? (list as { name?: unknown; user?: Record<string, unknown> | null }[]) : []

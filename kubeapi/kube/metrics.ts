@@ -1,4 +1,4 @@
-/** What the Kubernetes driver counts. */
+/** The metrics of the Kubernetes driver. */
 import type { Counter, Gauge, Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface KubeMetrics {
@@ -41,7 +41,7 @@ export function kubeMetrics(metrics: Metrics): KubeMetrics {
 
 const nothing = (): void => undefined
 
-/** For callers that count nothing. */
+/** For callers without metrics. */
 export const UNCOUNTED: KubeMetrics = {
   requests: { inc: nothing },
   relists: { inc: nothing },

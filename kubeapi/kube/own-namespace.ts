@@ -1,4 +1,4 @@
-/** Named Secrets in our own namespace. Their contents appear in no log and no message. */
+/** Secrets and Leases in our own namespace. The contents of Secrets never appear in logs or messages. */
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, isDnsSubdomain } from '../../model/model.ts'
 import { ClusterApiError, type LeaseStore, type StoredLease } from '../kubeapi.ts'
 import type { HttpClient, HttpRequest } from './http/http-client.ts'
@@ -13,9 +13,9 @@ export interface StoredSecret {
 }
 
 export interface SecretStore {
-  /** Undefined when it does not exist. Throws ClusterApiError. */
+  /** Undefined if it does not exist. Throws ClusterApiError. */
   read(name: string, signal?: AbortSignal): Promise<StoredSecret | undefined>
-  /** Creates it, or replaces all that we wrote of it; its type cannot change. Throws ClusterApiError. */
+  /** Creates the Secret, or replaces the fields that we wrote; its type cannot change. Throws ClusterApiError. */
   write(name: string, secret: StoredSecret, signal?: AbortSignal): Promise<void>
 }
 
@@ -25,7 +25,7 @@ export class KubeSecretStore implements SecretStore {
   readonly #marks: ObjectMarks
   readonly #stop: AbortSignal
 
-  /** `marks`: of every Secret. */
+  /** `marks` are added to every Secret. */
   constructor(
     deps: { readonly http: HttpClient },
     init: { readonly namespace: string; readonly marks: ObjectMarks; readonly stop: AbortSignal },
@@ -84,18 +84,20 @@ export class KubeSecretStore implements SecretStore {
   }
 }
 
-/** What takes longer is no help to a holder that has to renew in time. */
+/** A request that takes longer is of no use to a holder that has to renew in time. */
 const TIMEOUT_MS = 3000
 const PLACE = { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' }
 
-/** Leases in our own namespace. */
 export class KubeLeaseStore implements LeaseStore {
   readonly #http: HttpClient
   readonly #namespace: string
   readonly #marks: ObjectMarks
   readonly #stop: AbortSignal
 
-  /** `marks`: of every Lease. One that is taken away later stays on Leases that are there: they are replaced whole. */
+  /**
+   * `marks` are added to every Lease. A mark that is no longer configured stays on existing Leases, since they are
+   * replaced as a whole.
+   */
   constructor(
     deps: { readonly http: HttpClient },
     init: { readonly namespace: string; readonly marks: ObjectMarks; readonly stop: AbortSignal },

@@ -1,6 +1,4 @@
-/**
- * Everything about one kind in one place: what is known of it, how it is followed, and how the server is asked for it.
- */
+/** The cache, the watch and the requests of one kind. */
 import type { Kind, KubeObject } from '../../model/model.ts'
 import { type CachedObject, KindObjects, cachedObject } from './kind-objects.ts'
 import { KubeError } from './kube-error.ts'
@@ -24,7 +22,7 @@ export class ResourceClient {
     this.#selector = init.selector
   }
 
-  /** Why the kind cannot be followed now. */
+  /** Why the kind cannot be watched at present. */
   get trouble(): string | undefined {
     return this.#watch.trouble
   }
@@ -33,20 +31,20 @@ export class ResourceClient {
     return this.#watch.run(signal)
   }
 
-  /** What is known of an object; asked of the server where the cache shows only some. */
+  /** Returns what is known about an object; asks the server if the cache holds only some objects. */
   async holding(name: string, namespace: string | undefined, signal: AbortSignal): Promise<CachedObject | undefined> {
     const known = this.objects.holding(objectKey(name, namespace))
     if (known !== undefined || this.#shows(namespace)) return known
     return this.ask(name, namespace, signal)
   }
 
-  /** What the server says of an object now; undefined when it is not there. */
+  /** Reads an object from the server; undefined if it does not exist. */
   async ask(name: string, namespace: string | undefined, signal: AbortSignal): Promise<CachedObject | undefined> {
     const raw = await this.#get(name, namespace, signal)
     return raw === undefined ? undefined : this.note(raw)
   }
 
-  /** The same as an object. */
+  /** Like ask(), but returns the object. */
   async read(name: string, namespace: string | undefined, signal: AbortSignal): Promise<KubeObject | undefined> {
     const raw = await this.#get(name, namespace, signal)
     if (raw === undefined) return undefined
@@ -73,7 +71,7 @@ export class ResourceClient {
     }
   }
 
-  /** Takes what the server answered to a write. An object that the selector passes by stays out of the cache. */
+  /** Takes the server's answer to a write. An object that the selector excludes is not cached. */
   note(raw: RawObject): CachedObject {
     const { name, namespace } = raw.metadata
     const known = this.objects.holding(objectKey(name, namespace)) !== undefined
@@ -81,7 +79,7 @@ export class ResourceClient {
     return taken ?? cachedObject(this.objects.kind, raw)
   }
 
-  /** True when the cache shows every object of this namespace. */
+  /** Whether the cache holds every object of this namespace. */
   #shows(namespace: string | undefined): boolean {
     const { labelSelector, fieldSelector, namespace: only } = this.#selector
     return labelSelector === undefined && fieldSelector === undefined && (only === undefined || only === namespace)

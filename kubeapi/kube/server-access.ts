@@ -1,4 +1,4 @@
-/** Which API server, and who we are to it. */
+/** Identifies an API server and our credentials for it. */
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import type { Agent } from 'node:http'
@@ -9,47 +9,47 @@ import { UserError } from '../../runtime/runtime.ts'
 
 export type RequestHeaders = Readonly<Record<string, string | string[]>>
 
-/** Fresh for each connection and request: tokens turn, certificates are replaced. */
+/** Requested for each connection and request: tokens expire, certificates are replaced. */
 export interface Credentials {
-  /** A list is sent as one header for each of its values. */
+  /** A list is sent as one header for each value. */
   readonly headers: RequestHeaders
   readonly ca?: string | Uint8Array | undefined
   readonly cert?: string | Uint8Array | undefined
   readonly key?: string | Uint8Array | undefined
   readonly servername?: string | undefined
   readonly rejectUnauthorized?: boolean | undefined
-  /** Where there is a proxy between: the connections are its. */
+  /** Set if there is a proxy, which then owns the connections. */
   readonly agent?: Agent | undefined
 }
 
 export interface ServerAccess {
-  /** With a path where the server is one of many behind a gateway. */
+  /** Has a path if the server is one of many behind a gateway. */
   readonly server: URL
-  /** Namespace that the context or the pod names. */
+  /** The namespace of the context or the pod. */
   readonly namespace: string | undefined
   /** For messages: `context "c1" of /home/ana/.kube/config`, `this pod's service account`. */
   readonly title: string
   /** Name of the kubeconfig's context; absent in a pod. */
   readonly contextName?: string
-  /** Throws Error when a credential plugin fails. */
+  /** Throws Error if a credential plugin fails. */
   credentials(signal: AbortSignal): Promise<Credentials>
-  /** The server refused what we showed it: nothing kept is shown again. */
+  /** Drops cached credentials after the server rejected them. */
   forget(): void
 }
 
-// Access of a pod: the environment and the mounted service account.
+// Access from a pod: the environment and the mounted service account.
 
 const SERVICE_ACCOUNT_FOLDER = '/var/run/secrets/kubernetes.io/serviceaccount'
-/** The kubelet renews the file long before the token ends; client-go looks as often. */
+/** The kubelet renews the file long before the token expires; client-go reads it as often. */
 const TOKEN_LIFE_MS = 60_000
 
 interface PodAccessInit {
   readonly env: Readonly<Record<string, string | undefined>>
-  /** Default: where the kubelet mounts it. */
+  /** Default: the kubelet's mount path. */
   readonly folder?: string
 }
 
-/** Undefined when this process is in no pod. */
+/** Undefined if this process does not run in a pod. */
 export function podAccess(clock: Clock, init: PodAccessInit): ServerAccess | undefined {
   const { env, folder = SERVICE_ACCOUNT_FOLDER } = init
   const host = env['KUBERNETES_SERVICE_HOST'] ?? ''
@@ -74,7 +74,7 @@ export function podAccess(clock: Clock, init: PodAccessInit): ServerAccess | und
   }
 }
 
-/** A token that is read again each minute, and at once after it was refused. */
+/** A token that is read again every minute, and at once after it was rejected. */
 export class TokenFile {
   readonly #clock: Clock
   readonly #path: string

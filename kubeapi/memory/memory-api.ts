@@ -1,6 +1,6 @@
 /**
- * The ClusterApi without a cluster: for tests and for single-process use. Behaves as the file driver does, under
- * the same compliance suite. put() and drop() are the user's hand.
+ * The ClusterApi without a cluster: for tests and for single-process use. It behaves like the file driver and passes
+ * the same compliance suite. put() and drop() stand for the user.
  */
 import { randomUUID } from 'node:crypto'
 import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/model.ts'
@@ -23,7 +23,7 @@ import {
 
 export interface MemoryApiInit {
   readonly clock?: Clock
-  /** True: caches stay unsynced, and show nothing, until release(). */
+  /** If true, caches stay unsynced and empty until release(). */
   readonly hold?: boolean
 }
 
@@ -34,20 +34,20 @@ export interface MemoryWrite {
   readonly namespace?: string
 }
 
-/** report() keeps this many; older ones go. */
+/** The number of events that report() keeps; older ones are dropped. */
 const MAX_EVENTS = 1000
 
 export class MemoryApi implements ClusterApi {
-  /** Every call that changed something, oldest first. Tests may empty it. */
+  /** Every call that changed something, oldest first. Tests may clear it. */
   readonly writes: MemoryWrite[] = []
-  /** What report() let through, oldest first. Tests may empty it. */
+  /** Every event that report() passed, oldest first. Tests may clear it. */
   readonly events: ObjectEvent[] = []
-  /** While set, every write fails with it, and every read(). */
+  /** While set, every write and every read() fails with it. */
   failure: ClusterApiError | undefined
 
   readonly #clock: Clock
   readonly #stores = new Map<Kind, KindStore<Kind>>()
-  /** First reads put off by `hold`. */
+  /** First reads that `hold` delays. */
   readonly #waiting: (() => void)[] = []
   readonly #eventFilter: EventFilter
   #held: boolean
@@ -65,7 +65,7 @@ export class MemoryApi implements ClusterApi {
     const store = this.#store(kind)
     if (!this.#shown.has(kind)) {
       this.#shown.add(kind)
-      // Not at once: the caller must be able to register a listener before the first read.
+      // Deferred, so that the caller can register a listener before the first read.
       queueMicrotask(() => this.#sync(() => store.open()))
     }
     return store.cache as unknown as ObjectCache<ObjectKinds[K]>
@@ -77,7 +77,7 @@ export class MemoryApi implements ClusterApi {
     for (const sync of this.#waiting.splice(0)) sync()
   }
 
-  /** As the user: creates or replaces an object. Fields of metadata that a server fills in may be left out. */
+  /** Acts as the user: creates or replaces an object. Metadata that a server sets may be omitted. */
   put(object: KubeObject): void {
     const store = this.#store(object.kind)
     const key = keyOf(object)
@@ -97,7 +97,7 @@ export class MemoryApi implements ClusterApi {
     this.#residents.note(object.kind, key, true)
   }
 
-  /** As the user: removes an object that put() made. */
+  /** Acts as the user: removes an object that put() created. */
   drop(kind: Kind, name: string, namespace?: string): void {
     const store = this.#store(kind)
     const key = objectKey(name, namespace)
@@ -106,7 +106,7 @@ export class MemoryApi implements ClusterApi {
     this.#residents.note(kind, key, false)
   }
 
-  /** What is stored now, synced or not. */
+  /** Returns what is stored, synced or not. */
   get<K extends Kind>(kind: K, name: string, namespace?: string): ObjectKinds[K] | undefined {
     return this.#store(kind).current(objectKey(name, namespace)) as ObjectKinds[K] | undefined
   }
@@ -149,7 +149,7 @@ export class MemoryApi implements ClusterApi {
     await this.applyStatus(withCondition(current, condition), signal)
   }
 
-  /** While `failure` is set, this fails with it as writes do. */
+  /** Fails with `failure` while it is set, as writes do. */
   // eslint-disable-next-line @typescript-eslint/require-await -- the interface is asynchronous
   async read<K extends Kind>(
     kind: K,

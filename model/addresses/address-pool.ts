@@ -1,11 +1,11 @@
 /**
- * Gives out blocks and single addresses of a range. Pure: the caller keeps the claims, and asks again only for
- * what has none yet. The same range, claims and hint always give the same answer.
+ * Allocates blocks and single addresses of a range. Pure: the caller stores the claims, and asks only for what has no
+ * claim yet. The same range, claims and hint always give the same answer.
  */
 import { type Address, type Prefix, addressBits, containsPrefix, formatPrefix, overlaps, prefixSize } from './ip.ts'
 import { comparePrefixes } from './prefix-set.ts'
 
-/** Nothing is left in the range. */
+/** No free block or address is left in the range. */
 export class PoolFullError extends Error {
   static readonly code = 'POOL_FULL'
   readonly range: string
@@ -19,8 +19,8 @@ export class PoolFullError extends Error {
 }
 
 /**
- * Lowest block of `length` bits inside `range` that overlaps none of `taken`. Claims outside the range are harmless.
- * Throws RangeError when such a block cannot exist in the range at all, PoolFullError when none is free.
+ * Returns the lowest block of `length` bits inside `range` that overlaps none of `taken`. Claims outside the range are
+ * ignored. Throws RangeError when the range cannot contain such a block, PoolFullError when none is free.
  */
 export function allocateBlock(range: Prefix, length: number, taken: readonly Prefix[]): Prefix {
   const bits = addressBits(range.family)
@@ -43,9 +43,9 @@ export function allocateBlock(range: Prefix, length: number, taken: readonly Pre
 }
 
 /**
- * A free address of `range`, never its first or last. The search starts at a place that follows from `hint` alone,
- * so that a caller with the same hint (say, a service exported anew) mostly gets the same address.
- * Throws RangeError when the range has no usable address, PoolFullError when all are taken.
+ * Returns a free address of `range`, never its first or last. The search starts at an offset that depends on `hint`
+ * alone, so a caller with the same hint (say, a service that is exported again) usually gets the same address. Throws
+ * RangeError when the range has no usable address, PoolFullError when all are taken.
  */
 export function allocateAddress(range: Prefix, taken: (address: Address) => boolean, hint: string): Address {
   const usable = prefixSize(range) - 2n
@@ -58,7 +58,10 @@ export function allocateAddress(range: Prefix, taken: (address: Address) => bool
   throw new PoolFullError(range, 'address')
 }
 
-/** Claims that touch the range, by first address, the larger first where they begin together. */
+/**
+ * Returns the claims that overlap the range, sorted by first address; of two with the same first address, the larger
+ * comes first.
+ */
 function claimsWithin(range: Prefix, taken: readonly Prefix[]): Prefix[] {
   return taken.filter((claim) => containsPrefix(range, claim) || containsPrefix(claim, range)).sort(comparePrefixes)
 }
@@ -67,7 +70,7 @@ function roundUp(value: bigint, size: bigint): bigint {
   return ((value + size - 1n) / size) * size
 }
 
-/** FNV-1a, 64 bits: spreads names well and needs no library. */
+/** FNV-1a with 64 bits: it distributes names well and needs no library. */
 function hash64(text: string): bigint {
   let hash = 0xcbf29ce484222325n
   for (const byte of new TextEncoder().encode(text)) {

@@ -1,4 +1,7 @@
-/** An address with a port as a value: where a gateway is called, where a server listens. Text only at the edges. */
+/**
+ * An address with a port as a value: the endpoint of a gateway, or the listen address of a server. It is text only at
+ * the edges of the program.
+ */
 import { type Address, InvalidAddressError, compareAddresses, formatAddress, parseAddress } from './ip.ts'
 
 export interface AddressPort {
@@ -7,9 +10,9 @@ export interface AddressPort {
 }
 
 export interface AddressPortInit {
-  /** Taken where the text names no port; without it, a port must be there. */
+  /** The port of a text without one. If it is absent, the text must contain a port. */
   readonly defaultPort?: number
-  /** Port 0: the system picks. */
+  /** Whether port 0 is valid; the kernel then chooses a port. */
   readonly allowZero?: boolean
 }
 
@@ -17,8 +20,8 @@ const WITH_PORT = /^(\[[^\]]+\]|[^:[\]]+):(.*)$/
 const BRACKETED = /^\[(.+)\]$/
 
 /**
- * `10.42.0.1:53`, `[fd00::1]:53`; with a default port also `10.42.0.1`, `fd00::1` and `[fd00::1]`.
- * Throws InvalidAddressError.
+ * Parses `10.42.0.1:53` and `[fd00::1]:53`; with a default port also `10.42.0.1`, `fd00::1` and `[fd00::1]`. Throws
+ * InvalidAddressError.
  */
 export function parseAddressPort(text: string, field = 'address', init: AddressPortInit = {}): AddressPort {
   const { defaultPort, allowZero = false } = init
@@ -38,13 +41,13 @@ export function parseAddressPort(text: string, field = 'address', init: AddressP
   return { address, port }
 }
 
-/** `10.42.0.1:53`, `[fd00::1]:53`. */
+/** Formats as `10.42.0.1:53` or `[fd00::1]:53`. */
 export function formatAddressPort({ address, port }: AddressPort): string {
   const text = formatAddress(address)
   return `${address.family === 6 ? `[${text}]` : text}:${port}`
 }
 
-/** Undefined is the same as undefined only. */
+/** Undefined equals only undefined. */
 export function sameAddressPort(a: AddressPort | undefined, b: AddressPort | undefined): boolean {
   if (a === undefined || b === undefined) return a === b
   return a.port === b.port && compareAddresses(a.address, b.address) === 0
@@ -59,15 +62,20 @@ function addressOf(text: string): Address | undefined {
   }
 }
 
-/** A port of this cluster's nodes that pods of other clusters may call, as the operator writes it: `tcp/9100`. Pure. */
+/**
+ * A port of this cluster's nodes that pods of other clusters may connect to, as the operator writes it: `tcp/9100`.
+ * Pure.
+ */
 export interface OpenPort {
   readonly protocol: 'tcp' | 'udp'
   readonly port: number
-  /** Of the node, in its usual form; absent: all that it has among its pods. */
+  /**
+   * The node address, in canonical form. If it is absent, the port is open on every node address within the pod ranges.
+   */
   readonly address?: string
 }
 
-/** Undefined for a text that is none. */
+/** Returns undefined if the text is not an open port. */
 export function parseOpenPort(text: string): OpenPort | undefined {
   const [, protocol, number] = /^(tcp|udp)\/([1-9]\d{0,4})$/.exec(text) ?? []
   const port = Number(number)

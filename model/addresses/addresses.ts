@@ -1,4 +1,4 @@
-/** Addresses, prefixes, pools, claims. */
+/** The public interface of this room: addresses, prefixes, pools and claims. */
 export { PoolFullError, allocateAddress, allocateBlock } from './address-pool.ts'
 export {
   type AddressPort,

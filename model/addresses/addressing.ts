@@ -1,4 +1,4 @@
-/** Which addresses the other clusters use for a cluster, and how its own map onto them. Pure. */
+/** The addresses under which other clusters reach a cluster, and how the cluster's own addresses map to them. Pure. */
 import { CLUSTERSET_IPV6_PREFIX, type Cluster, type ClusterSpec, LANE_ADDRESS_RANGE } from '../model.ts'
 import {
   type Address,
@@ -21,14 +21,14 @@ import { podPrefixes } from './pod-ranges.ts'
 export interface PrefixPair {
   /** The cluster's own prefix. */
   readonly own: Prefix
-  /** What everyone else calls it; same length. */
+  /** The prefix that other clusters use for it, of the same length. */
   readonly global: Prefix
 }
 
 /**
- * The one-to-one translation of a cluster; empty when its addresses are used as they are. Throws InvalidAddressError
- * unless there is a global CIDR of the same family and size for each pod CIDR, that of an IPv6 one being itself, or
- * none at all.
+ * Returns the one-to-one translation of a cluster; it is empty when the addresses are not translated. Throws
+ * InvalidAddressError unless globalCIDRs is empty or has one CIDR of the same family and size for each pod CIDR. The
+ * global CIDR of an IPv6 pod CIDR must equal it.
  */
 export function prefixPairs(spec: Pick<ClusterSpec, 'podCIDRs' | 'globalCIDRs'>): PrefixPair[] {
   const { podCIDRs, globalCIDRs } = spec
@@ -51,7 +51,7 @@ export function prefixPairs(spec: Pick<ClusterSpec, 'podCIDRs' | 'globalCIDRs'>)
   })
 }
 
-/** Families of the addresses that a cluster's pods have, as far as they are carried: IPv4 first. */
+/** Returns the address families of a cluster's pods that lanes carry, IPv4 first. */
 export function podFamilies(spec: Pick<ClusterSpec, 'podCIDRs'>): ('IPv4' | 'IPv6')[] {
   const families: ('IPv4' | 'IPv6')[] = []
   if (ipv4Among(spec.podCIDRs).length > 0) families.push('IPv4')
@@ -60,37 +60,37 @@ export function podFamilies(spec: Pick<ClusterSpec, 'podCIDRs'>): ('IPv4' | 'IPv
 }
 
 /**
- * Families that the nodes of a cluster plan for: IPv4 always, also of no cluster, and IPv6 where it has IPv6 pod CIDRs.
- * Unlike podFamilies() it takes no text on trust. Throws InvalidAddressError.
+ * Returns the families that the nodes of a cluster plan for: always IPv4, even without a cluster, and IPv6 if the
+ * cluster has IPv6 pod CIDRs. Unlike podFamilies(), it parses the CIDRs. Throws InvalidAddressError.
  */
 export function plannedFamilies(own: Cluster | undefined): readonly Family[] {
   return podPrefixes(own, 6).length === 0 ? [4] : FAMILIES
 }
 
-/** Prefixes under which the other clusters reach this one's pods. */
+/** Returns the prefixes under which other clusters reach this cluster's pods. */
 export function routedPrefixes(spec: Pick<ClusterSpec, 'podCIDRs' | 'globalCIDRs'>): Prefix[] {
   const texts = spec.globalCIDRs.length > 0 ? spec.globalCIDRs : spec.podCIDRs
   return texts.map((text) => parsePrefix(text))
 }
 
-/** A pod's own address, as the other clusters must write it; unchanged when nothing is translated. */
+/** Translates a pod's own address to the one that other clusters use. Returns it unchanged if no pair contains it. */
 export function toGlobalAddress(pairs: readonly PrefixPair[], address: Address): Address {
   const pair = pairs.find((p) => containsAddress(p.own, address))
   return pair === undefined ? address : translate(address, pair.own, pair.global)
 }
 
-/** The same for text, as it is in an EndpointSlice. Throws InvalidAddressError. */
+/** Like toGlobalAddress(), for the text form used in an EndpointSlice. Throws InvalidAddressError. */
 export function toGlobalText(pairs: readonly PrefixPair[], text: string): string {
   return formatAddress(toGlobalAddress(pairs, parseAddress(text)))
 }
 
-/** Of a cluster: two octets of its lane addresses. */
+/** The largest cluster index: two octets of the lane addresses. */
 export const MAX_CLUSTER_INDEX = 0xffff
 const MAX_LANE = 0xff
 
 /**
- * Address of a cluster's lane device: 246.<index high byte>.<index low byte>.<lane>. It answers the probes
- * inside the tunnel. Throws RangeError for an index above 65535 or a lane above 255.
+ * Returns the address of a cluster's lane device: 246.<index high byte>.<index low byte>.<lane>. The address answers
+ * the probes inside the tunnel. Throws RangeError for an index above 65535 or a lane above 255.
  */
 export function laneAddress(clusterIndex: number, lane: number): Address {
   if (!Number.isInteger(clusterIndex) || clusterIndex < 0 || clusterIndex > MAX_CLUSTER_INDEX) {
@@ -103,32 +103,33 @@ export function laneAddress(clusterIndex: number, lane: number): Address {
   return { family: 4, value: base.value + BigInt(clusterIndex * 256 + lane) }
 }
 
-// How many members a clusterset may have.
+// Limits on the number of members in a clusterset.
 
-/** Unless the broker is told otherwise. */
+/** The limit if the broker is not configured otherwise. */
 export const DEFAULT_MAX_MEMBERS = 1000
-/** Each has a number of its own. */
+/** Each member has its own cluster index. */
 export const MOST_MEMBERS = MAX_CLUSTER_INDEX
-/** From this part on of what there is of something, the broker warns. */
+/** The broker warns when this share of a limited resource is in use. */
 export const NEARLY_FULL = 0.8
 
-// The IPv6 twin of a clusterset IP: a prefix of ours with the IPv4 one in its low 32 bits. Each follows from
-// the other, so that no record carries it and no second pool is kept. Pure.
+// The IPv6 twin of a clusterset IP is a fixed prefix with the IPv4 address in its low 32 bits. Each can be computed
+// from the other, so records carry only one and there is no second pool. Pure.
 
-/** Takes a clusterset IP of family IPv4. Throws InvalidAddressError for another family. */
+/** Returns the IPv6 twin of an IPv4 clusterset IP. Throws InvalidAddressError for another family. */
 export function clustersetIpv6(v4: Address): Address {
   if (v4.family !== 4) throw new InvalidAddressError('clustersetIP', formatAddress(v4), 'an IPv4 address')
   return { family: 6, value: parsePrefix(CLUSTERSET_IPV6_PREFIX).value + v4.value }
 }
 
-/** The reverse; undefined for an address that is nobody's twin. */
+/** The reverse of clustersetIpv6(). Returns undefined if the address is not a twin. */
 export function clustersetIpv4(v6: Address): Address | undefined {
   const prefix = parsePrefix(CLUSTERSET_IPV6_PREFIX)
   return containsAddress(prefix, v6) ? { family: 4, value: v6.value - prefix.value } : undefined
 }
 
 /**
- * Takes a range of IPv4 and gives that of its twins, of the same size. Throws InvalidAddressError for another family.
+ * Returns the range of the IPv6 twins of an IPv4 range, with as many addresses. Throws InvalidAddressError for another
+ * family.
  */
 export function clustersetIpv6Range(range: Prefix): Prefix {
   return { ...clustersetIpv6(range), length: addressBits(6) - addressBits(4) + range.length }

@@ -1,10 +1,8 @@
-/**
- * Addresses and prefixes as values: a family and a number. The only file that touches the IP library.
- */
+/** Addresses and prefixes as values: a family and a number. No other file uses the IP library. */
 import ipaddr from 'ipaddr.js'
 
 export type Family = 4 | 6
-/** In the order of every list and table. */
+/** The order of families in every list and table. */
 export const FAMILIES: readonly Family[] = [4, 6]
 
 export interface Address {
@@ -12,7 +10,7 @@ export interface Address {
   readonly value: bigint
 }
 
-/** A network: host bits of `value` are always zero. */
+/** A network. The host bits of `value` are always zero. */
 export interface Prefix extends Address {
   readonly length: number
 }
@@ -35,7 +33,7 @@ export function addressBits(family: Family): number {
 
 const DOTTED_QUAD = /^(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})$/
 
-/** Dotted quad or RFC 4291 text, nothing shorter, no zone. Throws InvalidAddressError. */
+/** Parses a dotted quad or RFC 4291 text. Short IPv4 forms and zone ids are not allowed. Throws InvalidAddressError. */
 export function parseAddress(text: string, field = 'address'): Address {
   const value = ipv4Value(text)
   if (value !== undefined) return { family: 4, value: BigInt(value) }
@@ -45,7 +43,7 @@ export function parseAddress(text: string, field = 'address'): Address {
   throw new InvalidAddressError(field, text, 'an IPv4 or IPv6 address such as 10.42.0.7')
 }
 
-/** `address/length`; host bits must be zero. Throws InvalidAddressError. */
+/** Parses `address/length`; host bits must be zero. Throws InvalidAddressError. */
 export function parsePrefix(text: string, field = 'prefix'): Prefix {
   const match = /^([^/]+)\/(0|[1-9]\d{0,2})$/.exec(text)
   if (match === null) throw new InvalidAddressError(field, text, 'a CIDR such as 10.42.0.0/16')
@@ -92,18 +90,21 @@ export function prefixSize(prefix: Prefix): bigint {
   return 1n << BigInt(addressBits(prefix.family) - prefix.length)
 }
 
-/** IPv4 before IPv6, then by number. Of prefixes only the first address counts; see comparePrefixes(). */
+/** Compares by family (IPv4 before IPv6), then by number. It ignores the length of a prefix; see comparePrefixes(). */
 export function compareAddresses(a: Address, b: Address): number {
   if (a.family !== b.family) return a.family - b.family
   return a.value < b.value ? -1 : a.value > b.value ? 1 : 0
 }
 
-/** Of the text of an address, a prefix or address/length that was checked or is only printed: a colon makes it IPv6. */
+/**
+ * Returns the family of an address, a prefix or address/length: IPv6 if it contains a colon. The text must be valid
+ * already, or only be displayed.
+ */
 export function familyOf(text: string): Family {
   return text.includes(':') ? 6 : 4
 }
 
-/** Of such texts those of one family, in their order. */
+/** Returns the texts of one family, in their order. They must be valid already, or only be displayed. */
 export function ipv4Among(texts: readonly string[]): string[] {
   return texts.filter((text) => familyOf(text) === 4)
 }
@@ -112,19 +113,21 @@ export function ipv6Among(texts: readonly string[]): string[] {
   return texts.filter((text) => familyOf(text) === 6)
 }
 
-/** Those of one family, in their order. */
+/** Returns the items of one family, in their order. */
 export function ofFamily<T extends Address>(items: readonly T[], family: Family): T[] {
   return items.filter((item) => item.family === family)
 }
 
-/** Replaces the network part: the same host in another network of the same length. */
+/** Replaces the network part of an address: the same host in another network of the same length. */
 export function translate(address: Address, from: Prefix, to: Prefix): Address {
   return { family: to.family, value: to.value + (address.value - from.value) }
 }
 
 export type AddressClass = 'unspecified' | 'loopback' | 'linkLocal' | 'multicast' | 'broadcast' | 'usable'
 
-/** Sorts an address by what it may be used for. IPv6 forms that carry an IPv4 address are sorted as that one. */
+/**
+ * Classifies an address by its permitted use. An IPv6 form that contains an IPv4 address is classified as that address.
+ */
 export function classifyAddress(address: Address): AddressClass {
   if (WITH_IPV4.some((prefix) => containsAddress(prefix, address)) && address.value > 1n) {
     return classifyAddress({ family: 4, value: address.value & 0xffffffffn })
@@ -133,7 +136,7 @@ export function classifyAddress(address: Address): AddressClass {
   return 'usable'
 }
 
-/** The first special network that overlaps this one; undefined when all of its addresses can be used. */
+/** Returns the first special network that overlaps the prefix; undefined when all of its addresses are usable. */
 export function specialPart(
   prefix: Prefix,
 ): { readonly prefix: Prefix; readonly is: Exclude<AddressClass, 'usable'> } | undefined {
@@ -155,7 +158,7 @@ const SPECIAL: readonly { readonly prefix: Prefix; readonly is: Exclude<AddressC
   { prefix: parsePrefix('ff00::/8'), is: 'multicast' },
 ]
 
-/** Not by the library: a broker reads the addresses of all its members when one joins. */
+/** Parses IPv4 without the library, which is too slow: a broker parses the addresses of all members on every join. */
 function ipv4Value(text: string): number | undefined {
   const match = DOTTED_QUAD.exec(text)
   if (match === null) return undefined
@@ -180,7 +183,7 @@ function toBytes(address: Address): number[] {
   return Array.from({ length: 16 }, (_, i) => Number((address.value >> BigInt(8 * (15 - i))) & 0xffn))
 }
 
-// The names that Kubernetes has for address families, and the numbers that model/addresses/ip.ts has for them.
+// Converts between the Kubernetes names of address families and the numbers used here.
 
 export type FamilyName = 'IPv4' | 'IPv6'
 

@@ -1,7 +1,7 @@
 /**
- * Which clusters cannot be reached by IPv6. IPv6 is never translated, so of two clusters in which an address means
- * different things only one can be reached by it: the one that stated it first. The IPv6 of the other is left out.
- * Pure.
+ * Finds the clusters that cannot be reached by IPv6. IPv6 is never translated, so if two clusters use the same
+ * addresses for different things, only the cluster that stated them first is reached by IPv6. The IPv6 of the other is
+ * left out. Pure.
  */
 import { type Prefix, InvalidAddressError, formatPrefix, ipv6Among, overlaps, parsePrefix } from './ip.ts'
 import type { NeededRange } from './required-ranges.ts'
@@ -12,11 +12,11 @@ export interface CidrClaims {
   readonly index: number
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
-  /** What its machines need outside the lanes. Absent: nothing is known. */
+  /** The ranges that the cluster's machines need outside the lanes. Absent if they are not known. */
   readonly needed?: readonly NeededRange[]
   /**
-   * In which order they were stated, by CIDR as formatPrefix() writes it. One that is not among them was stated first;
-   * of equal ones the index decides.
+   * The order in which the CIDRs were stated, by CIDR as formatPrefix() writes it. A CIDR that is not listed was stated
+   * before all that are. The index decides between equal positions.
    */
   readonly claimed?: Readonly<Record<string, number>>
 }
@@ -25,21 +25,23 @@ export interface Ipv6Clash {
   /** The CIDR of the cluster that is left out. */
   readonly own: string
   readonly other: string
-  /** Id of the cluster that `other` belongs to; '' where all need it. */
+  /** Id of the cluster that `other` belongs to; '' if all clusters need it. */
   readonly cluster: string
-  /** What `other` is, where it is neither pods nor Services. */
+  /** What `other` is, if it is neither a pod nor a Service CIDR. */
   readonly what?: string
 }
 
-/** What all need came before every cluster. */
+/** The pseudo-cluster that owns the ranges that all clusters need. It precedes every cluster. */
 const NOBODY: CidrClaims = { id: '', index: -1, podCIDRs: [], serviceCIDRs: [] }
 
 /**
- * Gives the clusters that are reached by IPv4 only, and why: one of their IPv6 pod or service CIDRs, or of the ranges
- * that they need, overlaps one that another cluster stated before, or that all need (`needed`), and at least one of the
- * two is a pod CIDR. All IPv6 of such a cluster is left out, not only what overlaps: else its nodes would have routes
- * of other clusters over addresses of their own pods. What the other cluster states counts even where that is left out
- * itself, so that a cluster that leaves takes nothing from the others. A text that is no CIDR claims nothing.
+ * Returns the clusters that are reached by IPv4 only, and the reason. A cluster is left out if one of its IPv6 pod or
+ * Service CIDRs, or one of its required ranges, overlaps a range that another cluster stated earlier or that all need
+ * (`needed`), and at least one of the two is a pod CIDR.
+ *
+ * All IPv6 of such a cluster is left out, not only the overlap; otherwise its nodes would have routes to other clusters
+ * for addresses of their own pods. The ranges of a cluster that is itself left out still count, so a cluster that
+ * leaves takes nothing from the others. A text that is not a CIDR claims nothing.
  */
 export function ipv6Clashes(
   clusters: readonly CidrClaims[],
@@ -47,7 +49,8 @@ export function ipv6Clashes(
 ): ReadonlyMap<string, Ipv6Clash> {
   const found = new Map<string, { readonly clash: Ipv6Clash; readonly before: StatedRange }>()
   const open: StatedRange[] = []
-  // Prefixes lie inside one another or apart: in order, those that overlap a claim are the ones still open before it.
+  // Two prefixes are nested or disjoint. In sorted order, the claims that overlap a claim are those still open before
+  // it.
   for (const claim of sortedClaims([...clusters, { ...NOBODY, needed }])) {
     for (let last = open.at(-1); last !== undefined && !overlaps(last.prefix, claim.prefix); last = open.at(-1))
       open.pop()

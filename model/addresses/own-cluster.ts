@@ -1,6 +1,7 @@
 /**
- * What a cluster believes of itself. The broker gives its number and its global addresses and may leave its IPv6 out;
- * everything else the cluster has stated, and a broker that says otherwise is not believed. Pure.
+ * Decides which facts about itself a cluster accepts from the broker. The broker assigns the index and the global
+ * addresses, and may leave the cluster's IPv6 out. Everything else is stated by the cluster, and a contradicting report
+ * from the broker is rejected. Pure.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { prefixPairs } from './addressing.ts'
@@ -15,28 +16,29 @@ import {
 } from './ip.ts'
 import { type Cluster, type ClusterId, type ClusterSpec, LANE_ADDRESS_RANGE } from '../model.ts'
 
-/** Pod and Service CIDRs as a cluster states them. */
+/** Pod and Service CIDRs, as a cluster states them. */
 export type StatedRanges = Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs'>
 
 export interface OwnFacts {
   readonly id: string
-  /** As its site file has it; undefined where only its own API knows. */
+  /** As stated in the site file; undefined if only the cluster's own API has the facts. */
   readonly stated: (StatedRanges & Pick<ClusterSpec, 'labels'>) | undefined
-  /** As its own API has it; undefined where somebody took that away. */
+  /** As stored in the cluster's own API; undefined if the object was deleted. */
   readonly local: ClusterSpec | undefined
-  /** The global range, as the join gave it; '' or undefined: not known. */
+  /** The global range from the join; '' or undefined if it is not known. */
   readonly globalRange: string | undefined
 }
 
 export interface BelievedCluster {
-  /** Undefined where nothing can be believed. */
+  /** Undefined if there is nothing to accept. */
   readonly spec: ClusterSpec | undefined
-  /** Why the report is not believed, where it differs from what is known. */
+  /** Why the report is rejected, if it contradicts the known facts. */
   readonly problem?: string
 }
 
 /**
- * Takes what the broker says of this cluster, undefined for nothing. What is believed as a whole stays the same object.
+ * Takes the broker's report about this cluster, or undefined if there is none. A report that is accepted as a whole is
+ * returned as the same object.
  */
 export function believedCluster(reported: ClusterSpec | undefined, own: OwnFacts): BelievedCluster {
   const { local, stated } = own
@@ -47,7 +49,7 @@ export function believedCluster(reported: ClusterSpec | undefined, own: OwnFacts
   return { spec: isDeepStrictEqual(labels, reported.labels) ? reported : { ...reported, labels } }
 }
 
-/** Why this cluster cannot be as `reported`, in words; undefined when it can. */
+/** Returns why this cluster cannot be as `reported`; undefined when it can. */
 export function ownClusterProblem(
   reported: ClusterSpec,
   { id, stated, local, globalRange }: OwnFacts,
@@ -59,7 +61,10 @@ export function ownClusterProblem(
   return (known && rangesProblem(reported, known)) ?? globalProblem(reported, known ?? reported, globalRange)
 }
 
-/** The same for pod and Service CIDRs alone: they are those that are stated, or these without their IPv6. */
+/**
+ * Like ownClusterProblem(), for pod and Service CIDRs alone: they must equal the stated ones, with or without their
+ * IPv6.
+ */
 export function rangesProblem(reported: StatedRanges, stated: StatedRanges): string | undefined {
   for (const field of ['podCIDRs', 'serviceCIDRs'] as const) {
     const [said, expected] = [reported[field], stated[field]].map((texts) => texts.join(', '))
@@ -70,8 +75,8 @@ export function rangesProblem(reported: StatedRanges, stated: StatedRanges): str
 }
 
 /**
- * Why a range of the clusterset cannot be one, beside what this cluster has; undefined when it can. '' is none.
- * `field` names it.
+ * Returns why a range of the clusterset conflicts with this cluster; undefined when it does not. '' means that there is
+ * no range. `field` is the name of the range for the message.
  */
 export function rangeProblem(field: string, text: string, stated: StatedRanges): string | undefined {
   if (text === '') return undefined
@@ -104,7 +109,7 @@ function globalProblem(
 ): string | undefined {
   return inWords(() => {
     const range = globalRange === undefined || globalRange === '' ? undefined : parsePrefix(globalRange, 'globalRange')
-    // IPv6 is itself, which prefixPairs has checked.
+    // The global CIDR of an IPv6 CIDR is that CIDR itself; prefixPairs() has checked it.
     for (const { global } of prefixPairs(reported).filter(({ own }) => own.family === 4)) {
       if (range !== undefined && !containsPrefix(range, global))
         return `globalCIDRs ${formatPrefix(global)}: expected inside the global range ${formatPrefix(range)}`
@@ -129,12 +134,15 @@ function inWords(validate: () => string | undefined): string | undefined {
   }
 }
 
-/** What the broker gives a cluster that joins. Its pod and Service CIDRs are empty where it takes them as stated. */
+/**
+ * What the broker assigns to a cluster that joins. Pod and Service CIDRs are empty where the broker accepts the stated
+ * ones.
+ */
 export interface BrokerAnswer extends Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs' | 'globalCIDRs'> {
   readonly clusterIndex: number
 }
 
-/** The cluster's own Cluster object as the broker's answer makes it. */
+/** Builds the cluster's own Cluster object from the broker's answer. */
 export function ownCluster(
   id: ClusterId,
   facts: StatedRanges & Pick<ClusterSpec, 'labels'>,

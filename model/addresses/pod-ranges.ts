@@ -1,9 +1,9 @@
 /**
- * On which node pods are: what each node says about itself, checked, and what follows for the one that asks. A node
- * that was broken into must not get the traffic of others by claiming their pods. So an address that several claim goes
- * to the one whose Node.spec has it, if its own report agrees with the Node; else to none of them: the main table of
- * the reading node, where the CNI's own routes are, decides. A longer prefix alone decides nothing. Each family is on
- * its own: a CNI may allocate one of them by itself. Pure.
+ * Finds the node of each pod address from what each node reports about itself, as seen by one node. A compromised node
+ * must not get the traffic of others by claiming their pods. So an address that several nodes claim goes to the node
+ * whose Node.spec contains it, if that node's own report agrees. Otherwise it goes to none of them, and the reading
+ * node's main table, with the routes of the CNI, decides. A longer prefix alone decides nothing. Each family is decided
+ * separately, since a CNI may allocate one of them without Node.spec. Pure.
  */
 import type { Cluster, Node, RouteAgent } from '../model.ts'
 import {
@@ -23,9 +23,8 @@ import {
 import { comparePrefixes, isInside, meantPrefixes } from './prefix-set.ts'
 
 /**
- * A node reports no more ranges than this, of both families together; a node has no more pods than that, and most
- * ranges hold many. IPv4 comes first: a reader of an earlier release knows nothing else, and looks no further than
- * this.
+ * The most ranges that a node reports, both families together. It exceeds the number of pods on a node, and most ranges
+ * hold many pods. IPv4 comes first: an earlier release reads only IPv4, and only this many entries.
  */
 export const MAX_POD_RANGES = 1024
 
@@ -33,47 +32,53 @@ export interface NodeRanges {
   readonly node: string
   readonly ranges: readonly Prefix[]
   /**
-   * Those of Node.spec, where the node itself says that they hold. A CNI that keeps books of its own may have put pods
-   * of others there: then the node says something else, or nothing.
+   * The ranges of Node.spec that the node itself confirms. A CNI with its own allocation may have put pods of other
+   * nodes there; the node then reports other ranges, or none.
    */
   readonly confirmed?: readonly Prefix[]
-  /** Its Node.spec has a range. Absent: no. Where nobody hands them out, a node may write its own there, once. */
+  /**
+   * Whether Node.spec has a range; absent means no. If no controller allocates ranges, a node may write its own there
+   * once.
+   */
   readonly hasSpec?: boolean
 }
 
-/** A node that claims what is another's. */
+/** A node's claim to a range of another node. */
 export interface RefusedClaim {
   readonly node: string
   readonly owner: string
-  /** The first of them, and how many there are. */
+  /** The first such prefix, and the number of them. */
   readonly prefix: Prefix
   readonly count: number
 }
 
 export interface PodPlaces {
-  /** Ranges of the other nodes, sorted. Where a longer one, or an exception, lies inside, that one is meant. */
+  /** Ranges of the other nodes, sorted. A longer range or an exception inside a range takes precedence over it. */
   readonly elsewhere: readonly { readonly node: string; readonly prefix: Prefix }[]
-  /** Inside a range of another node, but ours or of no known node; sorted. */
+  /** Prefixes inside a range of another node that belong to this node or to no known node, sorted. */
   readonly exceptions: readonly Prefix[]
-  /** Claimed by several nodes, so that nobody gets them; sorted. */
+  /** Prefixes that several nodes claim, so that no node gets them, sorted. */
   readonly contested: readonly { readonly prefix: Prefix; readonly nodes: readonly string[] }[]
   readonly refused: readonly RefusedClaim[]
 }
 
-/** Pod CIDRs of a cluster that are of this family; none of no cluster. Throws InvalidAddressError. */
+/** Returns the cluster's pod CIDRs of one family; empty without a cluster. Throws InvalidAddressError. */
 export function podPrefixes(cluster: Cluster | undefined, family: Family): Prefix[] {
   const all = (cluster?.spec.podCIDRs ?? []).map((text) => parsePrefix(text, 'podCIDR'))
   return ofFamily(all, family)
 }
 
-/** The cluster as a node sees it whose kernel has no IPv6: to be planned like one without IPv6 pods. */
+/** Returns the cluster as seen by a node whose kernel has no IPv6: planned like a cluster without IPv6 pods. */
 export function withoutIpv6Pods(cluster: Cluster): Cluster {
   const { podCIDRs, globalCIDRs } = cluster.spec
   const spec = { ...cluster.spec, podCIDRs: ipv4Among(podCIDRs), globalCIDRs: ipv4Among(globalCIDRs) }
   return { ...cluster, spec }
 }
 
-/** Spec.podCIDRs of a Node, or the older podCIDR, as far as they lie inside those given. Throws InvalidAddressError. */
+/**
+ * Returns spec.podCIDRs of a Node, or the older podCIDR, as far as they lie inside the given ones. Throws
+ * InvalidAddressError.
+ */
 export function specRanges(node: Node, podCIDRs: readonly Prefix[]): Prefix[] {
   const single = node.spec?.podCIDR === undefined ? [] : [node.spec.podCIDR]
   const several = node.spec?.podCIDRs ?? []
@@ -82,11 +87,11 @@ export function specRanges(node: Node, podCIDRs: readonly Prefix[]): Prefix[] {
 }
 
 /**
- * What a node's own RouteAgent reports; what its Node says where that reports nothing else. Confirmed is what both say:
- * a node reports all of its Node's ranges only where its kernel shows that pods are in them
- * (routeagent/world/plan-own-ranges.ts). A RouteAgent is written by the node that it is about: what does not parse, or lies
- * outside the cluster's pod CIDRs, is left out. Takes the pod CIDRs of one family: where a node reports nothing of
- * IPv6, as in an earlier release, its report for IPv4 counts all the same. Throws InvalidAddressError for the Node.
+ * Returns what a node's own RouteAgent reports, or Node.spec if the report contains no more than that. A range is
+ * confirmed if both contain it: a node reports all ranges of its Node only if its kernel shows pods in them
+ * (routeagent/world/plan-own-ranges.ts). A node writes its own RouteAgent, so entries that do not parse, or lie outside
+ * the cluster's pod CIDRs, are ignored. Takes the pod CIDRs of one family: if a node reports nothing for IPv6, as in an
+ * earlier release, its report for IPv4 still counts. Throws InvalidAddressError for the Node.
  */
 export function nodeClaim(node: Node, agent: RouteAgent | undefined, podCIDRs: readonly Prefix[]): NodeRanges {
   const reported = (agent?.status?.podRanges ?? [])
@@ -103,9 +108,9 @@ export function nodeClaim(node: Node, agent: RouteAgent | undefined, podCIDRs: r
 }
 
 /**
- * Which of those that claim a prefix has it. With several, the one for whom it is confirmed; but only where each of
- * them has ranges in its Node.spec: where some have none nobody hands them out, and a Node's word is that of the node
- * alone. Undefined: not to be known.
+ * Returns the node that owns a prefix among its claimants. Of several, it is the one for which the prefix is confirmed,
+ * but only if each claimant has ranges in its Node.spec. If one has none, no controller allocates ranges, and each node
+ * writes its own Node.spec. Undefined if there is no certain owner.
  */
 export function ownerOf(prefix: Prefix, claimants: readonly NodeRanges[]): string | undefined {
   if (claimants.length === 1) return claimants[0]?.node
@@ -114,14 +119,14 @@ export function ownerOf(prefix: Prefix, claimants: readonly NodeRanges[]): strin
   return backed.length === 1 ? backed[0]?.node : undefined
 }
 
-/** What `self` claims is never elsewhere for itself: its kernel knows. */
+/** What `self` claims is never elsewhere for `self`: its kernel knows where its pods are. */
 export function podPlaces(self: string, claims: readonly NodeRanges[]): PodPlaces {
   const elsewhere: { node: string; prefix: Prefix }[] = []
   const contested: { prefix: Prefix; nodes: string[] }[] = []
   const exceptions: Prefix[] = []
   const refused = new Map<string, RefusedClaim>()
   const byNode = new Map(claims.map((claim) => [claim.node, claim]))
-  // Sorted so, whatever holds a prefix comes before it, and stays open until its last address.
+  // In this order a prefix comes after all that contain it; each stays open until its last address.
   const open: OpenClaim[] = []
   for (const { prefix, nodes } of claimedPrefixes(claims)) {
     while (open.length > 0 && !containsPrefix((open.at(-1) as OpenClaim).prefix, prefix)) open.pop()
@@ -145,13 +150,13 @@ export function podPlaces(self: string, claims: readonly NodeRanges[]): PodPlace
 
 interface OpenClaim {
   readonly prefix: Prefix
-  /** All that claim it, or more. */
+  /** The nodes that claim this prefix or one that contains it. */
   readonly claimants: ReadonlySet<string>
-  /** Where it is routed to; undefined: nowhere. */
+  /** The node that it is routed to; undefined if it is not routed. */
   readonly to: string | undefined
 }
 
-/** Each prefix once, with the nodes that claim it, wider ones before what is inside them. */
+/** Returns each prefix once, with the nodes that claim it; a wider prefix comes before those inside it. */
 function claimedPrefixes(claims: readonly NodeRanges[]): { prefix: Prefix; nodes: Set<string> }[] {
   const owners = new Map<string, { readonly prefix: Prefix; readonly nodes: Set<string> }>()
   for (const { node, ranges, confirmed = [] } of claims) {
@@ -178,7 +183,7 @@ function noteRefused(
   }
 }
 
-/** All addresses of `elsewhere` that no longer exception takes out, as few disjoint prefixes, IPv4 first. */
+/** Returns all addresses of `elsewhere` that no longer exception excludes, as few disjoint prefixes, IPv4 first. */
 export function elsewherePrefixes({ elsewhere, exceptions }: Pick<PodPlaces, 'elsewhere' | 'exceptions'>): Prefix[] {
   return meantPrefixes([
     ...elsewhere.map(({ prefix }) => ({ prefix, meant: true })),
@@ -186,7 +191,7 @@ export function elsewherePrefixes({ elsewhere, exceptions }: Pick<PodPlaces, 'el
   ])
 }
 
-/** Whether a change of a RouteAgent changes where pods are: most are about the ways to other clusters. */
+/** Whether a change of a RouteAgent changes where pods are. Most changes are about routes to other clusters. */
 export function reportedOtherRanges(
   change:
     | { readonly type: 'set'; readonly object: RouteAgent; readonly previous: RouteAgent | undefined }
@@ -209,12 +214,12 @@ function parsed(text: unknown): Prefix[] {
   }
 }
 
-// Which of a machine's addresses represents it among the pods. Pure.
+// Selects the address of a machine that represents it among the pods. Pure.
 
 /**
- * Of a node's own addresses (with or without a prefix length) the first by number inside these ranges of pods, usually
- * that of the bridge: what the node itself calls remote pods from, because only pod addresses are translated and routed
- * back. Ranges are of one family. Undefined when it has none. Throws InvalidAddressError.
+ * Returns the lowest of a node's own addresses (with or without a prefix length) inside these pod ranges, usually that
+ * of the bridge. The node uses it as the source for remote pods, because only pod addresses are translated and routed
+ * back. All ranges are of one family. Undefined if the node has no such address. Throws InvalidAddressError.
  */
 export function ownPodAddress(addresses: readonly string[], ranges: readonly Prefix[]): string | undefined {
   const inside = addresses
@@ -225,7 +230,10 @@ export function ownPodAddress(addresses: readonly string[], ranges: readonly Pre
   return found === undefined ? undefined : formatAddress(found)
 }
 
-/** The first address of an IPv6 network is that of all its routers (RFC 4291 section 2.6.1). Flannel has it, too. */
+/**
+ * The first address of an IPv6 network is the anycast address of its routers (RFC 4291 section 2.6.1). Flannel assigns
+ * it, too.
+ */
 function isOfAllRouters(address: Address, ranges: readonly Prefix[]): boolean {
   return ofFamily(ranges, 6).some((range) => range.length < 128 && compareAddresses(range, address) === 0)
 }

@@ -10,19 +10,19 @@ import {
   prefixSize,
 } from './ip.ts'
 
-/** IPv4 first, then by first address, wider ones first. */
+/** Sorts IPv4 first, then by first address; a wider prefix comes first. */
 export function comparePrefixes(a: Prefix, b: Prefix): number {
   return compareAddresses(a, b) || a.length - b.length
 }
 
-/** Whether one of them holds the whole prefix. */
+/** Whether one of `outers` contains the whole prefix. */
 export function isInside(prefix: Prefix, outers: readonly Prefix[]): boolean {
   return outers.some((outer) => containsPrefix(outer, prefix))
 }
 
 /**
- * Those that lie in no other, in their order; of equal ones the first. The kernel refuses sets with intervals that
- * overlap, and one refusal would take the whole table with it.
+ * Returns the prefixes that no other contains, in their order; of equal ones the first. The kernel rejects sets with
+ * overlapping intervals, and with them the whole table.
  */
 export function withoutContained(prefixes: readonly Prefix[]): Prefix[] {
   return prefixes.filter(
@@ -31,7 +31,7 @@ export function withoutContained(prefixes: readonly Prefix[]): Prefix[] {
   )
 }
 
-/** The same addresses in as few prefixes as can be, sorted. */
+/** Returns the same addresses in as few prefixes as possible, sorted. */
 export function aggregate(prefixes: readonly Prefix[]): Prefix[] {
   return FAMILIES.flatMap((family) => {
     const spans = new Spans(family)
@@ -47,7 +47,7 @@ export interface LabelledPrefix {
   readonly meant: boolean
 }
 
-/** All addresses whose longest prefix among these is meant, as few disjoint prefixes, IPv4 first. */
+/** Returns all addresses whose longest prefix in the list is `meant`, as few disjoint prefixes, IPv4 first. */
 export function meantPrefixes(labelled: readonly LabelledPrefix[]): Prefix[] {
   const sorted = [...labelled].sort((a, b) => comparePrefixes(a.prefix, b.prefix))
   return FAMILIES.flatMap((family) =>
@@ -58,7 +58,7 @@ export function meantPrefixes(labelled: readonly LabelledPrefix[]): Prefix[] {
   )
 }
 
-/** Takes prefixes of one family, sorted. */
+/** Takes sorted prefixes of one family. */
 function meantSpans(family: Family, labelled: readonly LabelledPrefix[]): Prefix[] {
   const spans = new Spans(family)
   const open: { readonly end: bigint; readonly meant: boolean }[] = []
@@ -80,7 +80,7 @@ function meantSpans(family: Family, labelled: readonly LabelledPrefix[]): Prefix
   return spans.prefixes()
 }
 
-/** Runs of addresses of one family, given in order of their first. */
+/** Runs of addresses of one family, added in order of their first address. */
 class Spans {
   readonly #family: Family
   readonly #spans: { from: bigint; to: bigint }[] = []
@@ -102,7 +102,7 @@ class Spans {
       const found: Prefix[] = []
       for (let at = from; at <= to;) {
         let length = bits
-        // The widest prefix that begins here and ends in time.
+        // Find the widest prefix that begins at `at` and does not end after `to`.
         for (let wider = 2n; length > 0 && at % wider === 0n && at + wider - 1n <= to; wider *= 2n) length -= 1
         found.push({ family: this.#family, value: at, length })
         at += 1n << BigInt(bits - length)

@@ -1,7 +1,7 @@
 /**
- * What other clusters claim, checked by each part that acts on it. The broker checks too; this is the last door, and
- * it holds when the broker or a member lies: no prefix of ours, none twice, nothing that would catch what the nodes
- * say to each other outside the tunnels. Pure.
+ * Validates the claims of other clusters for each component that uses them. The broker validates too; this check also
+ * holds if the broker or a member lies. It rejects prefixes of this cluster, prefixes that are claimed twice, and
+ * prefixes that would capture the traffic of the nodes outside the tunnels. Pure.
  */
 import { laneAddress, plannedFamilies, routedPrefixes } from './addressing.ts'
 import {
@@ -32,13 +32,13 @@ export interface RemoteCluster {
   readonly id: string
   readonly index: number
   /**
-   * Prefixes under which its pods are reached; IPv4 first, then by number. IPv6 is among them only where this cluster
-   * has an IPv6 pod CIDR itself. A plan for one family takes its own with ofFamily().
+   * Prefixes under which the cluster's pods are reached; IPv4 first, then by number. IPv6 is included only if this
+   * cluster has an IPv6 pod CIDR itself. A plan for one family selects its own with ofFamily().
    */
   readonly prefixes: readonly Prefix[]
 }
 
-/** A cluster that is not used, or whose IPv6 is not, and why. */
+/** A cluster that is refused, or whose IPv6 is, and the reason. */
 export interface RefusedCluster extends Problem {
   /** Name of the Cluster object. */
   readonly name: string
@@ -52,27 +52,27 @@ export interface ClusterValidation {
 
 export interface RemoteClustersInit {
   readonly own: Cluster
-  /** Every Cluster object there is; our own among them or not. */
+  /** All Cluster objects, with or without our own. */
   readonly clusters: readonly Cluster[]
-  /** Addresses that must stay reachable beside the lanes: underlayAddresses(). */
+  /** Addresses that must stay reachable outside the lanes: underlayAddresses(). */
   readonly underlay: readonly string[]
-  /** What else this machine needs beside the lanes: machineNeeds(). Absent: nothing is known. */
+  /** What else this machine needs outside the lanes: machineNeeds(). Absent if it is not known. */
   readonly needed?: readonly NeededRange[]
 }
 
-/** Length of the largest network of each family that may be one cluster's. */
+/** Prefix length of the largest network of each family that one cluster may claim. */
 export const SHORTEST_PREFIX: Readonly<Record<Family, number>> = { 4: 8, 6: 16 }
-/** They become arguments of one `wg` call; a list without end would take the whole lane along. */
+/** The prefixes become arguments of one `wg` call; an unlimited list would make the whole lane fail. */
 const MAX_PREFIXES = 64
 
 /**
- * Remote clusters that may be routed. Of two that claim the same address, or the same index, the first by name is
- * kept and the other refused. A bad IPv4 claim refuses the cluster as a whole: half a cluster would answer under some
- * of the addresses of its services, and nobody would learn why not under the rest. A bad IPv6 claim
- * takes its IPv6 only: IPv6 may go over from one member to another, and for a moment both have it.
+ * Returns the remote clusters that may be routed. Of two that claim the same address or the same index, the first by
+ * name is kept and the other refused. A bad IPv4 claim refuses the cluster as a whole: otherwise its services would
+ * answer on some of their addresses only, without an error for the rest. A bad IPv6 claim removes only the cluster's
+ * IPv6: an IPv6 prefix may move from one member to another, and for a moment both have it.
  *
- * IPv6 claims are not looked at where this cluster has no IPv6 pod CIDR: they lead nowhere then. It may be that they
- * overlap its pods, so that its own is not carried; that is no fault, and IPv4 must go on.
+ * IPv6 claims are not checked if this cluster has no IPv6 pod CIDR, since they are not routed then. If they overlap its
+ * pods, so that its own IPv6 is not carried, that is no error, and IPv4 must continue.
  */
 export function checkRemoteClusters({
   own,
@@ -99,7 +99,7 @@ export function checkRemoteClusters({
 }
 
 interface Validated {
-  /** What may be routed of the cluster; undefined for nothing. */
+  /** What may be routed of the cluster; undefined if nothing may. */
   readonly validation?: RemoteCluster
   readonly problem?: Problem
 }
@@ -115,8 +115,8 @@ function validate(cluster: RemoteCluster | Problem, claims: TakenRanges): Valida
 }
 
 /**
- * What the nodes of this cluster need outside the tunnels, sorted: their InternalIPs, and `addresses` (with or without
- * a prefix length), where the caller knows those of its own machine.
+ * Returns the addresses that the nodes of this cluster need outside the tunnels, sorted: their InternalIPs, and
+ * `addresses` (with or without a prefix length), if the caller knows those of its own machine.
  */
 export function underlayAddresses(nodes: readonly Node[], addresses: readonly string[] = []): string[] {
   const internal = nodes.flatMap((node) => node.status?.addresses ?? []).filter((entry) => entry.type === 'InternalIP')
@@ -133,7 +133,7 @@ function isUnderlay(text: string): boolean {
   }
 }
 
-/** The cluster's facts, or what is wrong with them. */
+/** Returns the parsed facts of the cluster, or what is wrong with them. */
 function readCluster(cluster: Cluster, families: readonly Family[]): RemoteCluster | Problem {
   const { spec } = cluster
   try {
@@ -195,13 +195,13 @@ function conflict(cluster: RemoteCluster, claims: TakenRanges): Problem | undefi
 
 export interface ReservedPrefix {
   readonly prefix: Prefix
-  /** What it is, for people. */
+  /** What the prefix is, in words. */
   readonly what: string
-  /** Why another cluster is refused that claims it. */
+  /** The reason code for refusing a cluster that claims it. */
   readonly reason: ReasonCode
 }
 
-/** Prefixes that no other cluster may claim, and what they are. */
+/** Returns the prefixes that no other cluster may claim, and what they are. */
 export function reservedPrefixes(own: ClusterSpec): ReservedPrefix[] {
   const ours = [
     ...own.podCIDRs.map((text) => ({ text, what: 'a pod CIDR of this cluster' })),
@@ -215,7 +215,7 @@ export function reservedPrefixes(own: ClusterSpec): ReservedPrefix[] {
     { text: '169.254.0.0/16', what: 'link-local' },
     { text: '224.0.0.0/4', what: 'multicast' },
     { text: CLUSTERSET_IPV6_PREFIX, what: 'the range of clusterset IPs' },
-    // RFC 4291 2.4 and 2.5.5, RFC 6052.
+    // RFC 4291 sections 2.4 and 2.5.5, RFC 6052.
     { text: '::/8', what: 'loopback and addresses that stand for IPv4' },
     { text: 'fe80::/10', what: 'link-local' },
     { text: 'ff00::/8', what: 'multicast' },

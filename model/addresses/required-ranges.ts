@@ -1,6 +1,6 @@
 /**
- * What a member may state as addresses of its pods and Services, and what no other member's may hold: addresses that
- * somebody's machines need outside the lanes. One rule for the broker and for each importer. Pure.
+ * Which addresses a member may state for its pods and Services, and which no member may, because machines need them
+ * outside the lanes. The broker and each importer apply the same rule. Pure.
  */
 import {
   type Address,
@@ -20,7 +20,8 @@ import {
 import { aggregate, isInside } from './prefix-set.ts'
 
 /**
- * Private (RFC 1918, RFC 4193), shared (RFC 6598) and benchmark (RFC 2544) space: nobody else's, wherever it is used.
+ * Private (RFC 1918, RFC 4193), shared (RFC 6598) and benchmark (RFC 2544) space. Every network may use it, so it needs
+ * no grant.
  */
 export const UNGRANTED_SPACE: readonly Prefix[] = [
   '10.0.0.0/8',
@@ -31,30 +32,33 @@ export const UNGRANTED_SPACE: readonly Prefix[] = [
   'fc00::/7',
 ].map((text) => parsePrefix(text))
 
-/** A member states no more of them than this. */
+/** The most required ranges that a member may state. */
 export const MAX_NEEDED = 64
-/** A node reports no more to its own cluster than this. */
+/** The most required ranges that a node reports to its own cluster. */
 export const MAX_REPORTED_BY_NODE = 16
-/** Length of the widest network of each family that may be stated as needed: pods inside it are translated. */
+/**
+ * Prefix length of the widest network of each family that may be stated as required. Pods inside such a network are
+ * translated.
+ */
 export const SHORTEST_NEEDED: Readonly<Record<Family, number>> = { 4: 8, 6: 16 }
 
-/** What must not lead into a lane, and whose or what it is, in words: `the broker`. */
+/** A range that must not be routed into a lane, and what it is, in words: `the broker`. */
 export interface NeededRange {
   readonly prefix: Prefix
   readonly what: string
 }
 
-/** Whether a member may state the prefix: all of it lies in space that is nobody else's, or that its token names. */
+/** Whether a member may state the prefix: all of it must lie in ungranted space or in ranges that its token names. */
 export function mayState(prefix: Prefix, granted: readonly Prefix[]): boolean {
   return isInside(prefix, aggregate([...UNGRANTED_SPACE, ...granted]))
 }
 
-/** The first of them that has an address of the prefix. */
+/** Returns the first required range that overlaps the prefix. */
 export function neededIn(prefix: Prefix, needed: readonly NeededRange[]): NeededRange | undefined {
   return needed.find((one) => overlaps(one.prefix, prefix))
 }
 
-/** Reads on after a prefix: `holds 192.0.2.1, the broker`. */
+/** Completes a sentence that begins with a prefix: `holds 192.0.2.1, the broker`. */
 export function neededText({ prefix, what }: NeededRange): string {
   const text = formatPrefix(prefix)
   const single = prefix.length === addressBits(prefix.family)
@@ -62,8 +66,8 @@ export function neededText({ prefix, what }: NeededRange): string {
 }
 
 /**
- * Takes addresses and CIDRs. What is no such text is left out, and what no packet is sent to outside its own machine or
- * link: there a route makes no difference.
+ * Takes addresses and CIDRs. It ignores other texts, and special networks: packets to those do not leave the machine or
+ * the link, so routes do not affect them.
  */
 export function neededRanges(texts: readonly string[], what: string): NeededRange[] {
   return texts.flatMap((text) => {
@@ -72,7 +76,10 @@ export function neededRanges(texts: readonly string[], what: string): NeededRang
   })
 }
 
-/** An address, an interface's `address/length` or a CIDR; undefined for anything else, and for special networks. */
+/**
+ * Parses an address, an interface's `address/length` or a CIDR. Returns undefined for other texts and for special
+ * networks.
+ */
 function readRange(text: string): Prefix | undefined {
   const [address = '', length] = text.split('/')
   const value = parsed(address)
@@ -93,12 +100,12 @@ function parsed(text: string): Address | undefined {
 }
 
 /**
- * What this machine needs beside the addresses of its cluster's nodes: the next hops of its default routes; the servers
- * that it asks for names; the networks of its interfaces that hold one of these nodes or next hops, as a whole.
+ * Returns what this machine needs besides the addresses of its cluster's nodes: the next hops of its default routes,
+ * its name servers, and the whole networks of its interfaces that contain such a node or next hop.
  */
 export function machineNeeds(machine: {
   readonly nodes: readonly string[]
-  /** Of its interfaces, with the length. */
+  /** Addresses of its interfaces, with the prefix length. */
   readonly interfaces: readonly string[]
   readonly nextHops: readonly string[]
   readonly nameServers: readonly string[]
@@ -113,8 +120,8 @@ export function machineNeeds(machine: {
 }
 
 /**
- * At most `max` prefixes that hold all of these: the same addresses where they are few enough, else wider ones, each as
- * little as it takes. Texts, sorted.
+ * Returns at most `max` prefixes that contain all of these: the same addresses if they are few enough, else the
+ * prefixes are widened by as few bits as possible. The result is sorted text.
  */
 export function fewRanges(prefixes: readonly Prefix[], max = MAX_NEEDED): string[] {
   let few = aggregate(prefixes)
@@ -132,13 +139,19 @@ export function fewRanges(prefixes: readonly Prefix[], max = MAX_NEEDED): string
   return few.slice(0, max).map(formatPrefix)
 }
 
-// Which prefixes of other clusters may hold what a node needs for itself: everything but space that nobody outside a
-// clusterset or an organisation has. Pure.
+// Which prefixes of other clusters are public space: all except ranges that only one clusterset or organisation uses.
+// Pure.
 
-/** RFC 1112 section 4: nobody routes it. Our own default ranges are there, and no member may state it unasked. */
+/**
+ * RFC 1112 section 4: it is not routed in the Internet. Our default ranges lie in it, and no member may state it
+ * without a grant.
+ */
 const CLASS_E = parsePrefix('240.0.0.0/4')
 
-/** Whether any part of the prefix is public. `globalRange`: of this clusterset, which is ours wherever it lies. */
+/**
+ * Whether any part of the prefix is public. `globalRange` is that of this clusterset; it is not public, wherever it
+ * lies.
+ */
 export function isPublicSpace(prefix: Prefix, globalRange: string | undefined): boolean {
   const ours = globalRange === undefined ? [] : [parsePrefix(globalRange)]
   const closed = [...UNGRANTED_SPACE, CLASS_E, ...ours]

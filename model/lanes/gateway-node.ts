@@ -1,6 +1,6 @@
 /**
- * Which Nodes of a real cluster are gateways, and on which lane: stated on the Node itself, by an operator or by join.
- * Most leave the number open; Leases then decide who has which one.
+ * Which Nodes of a Kubernetes cluster are gateways, and on which lane. The Node itself states it, set by an operator or
+ * by join. Most Nodes state no lane number; Leases then decide which node has which lane.
  */
 import { classifyAddress, parseAddress } from '../addresses/addresses.ts'
 import type { Node } from '../model.ts'
@@ -9,17 +9,17 @@ import { MAX_LANE, isLaneNumber } from './lane-number.ts'
 
 /** Its value is `true`, or the number of the only lane that the node may serve: `sealane.io/gateway=0`. */
 export const LABEL_GATEWAY = 'sealane.io/gateway'
-/** The value that leaves the number open; none at all does as well. */
+/** The value without a lane number; an empty value means the same. */
 export const ANY_LANE_VALUE = 'true'
-/** How many gateways a cluster has at once where nobody says so. */
+/** The number of simultaneously active gateways of a cluster, if it is not configured. */
 export const DEFAULT_ACTIVE_GATEWAYS = 2
-/** Where other clusters may call this gateway, when that is no address of its own (port forwarding, 1:1 NAT). */
+/** The address at which other clusters reach this gateway if it is not the node's own (port forwarding, 1:1 NAT). */
 export const ANNOTATION_PUBLIC_ADDRESS = 'sealane.io/public-address'
 
-/** Whatever its value: traffic is to leave this gateway. A cordon says so as well. */
+/** With any value: traffic is to leave this gateway. A cordon means the same. */
 export const LABEL_DRAIN = 'sealane.io/drain'
 
-/** Another value than before: the gateway makes its key anew. Any text, up to 64 characters: mostly a time. */
+/** When its value changes, the gateway rotates its key. Any text of up to 64 characters, usually a time. */
 export const ANNOTATION_ROTATE_KEYS = 'sealane.io/rotate-keys'
 
 export interface GatewayLane {
@@ -27,13 +27,13 @@ export interface GatewayLane {
   readonly publicAddress?: string
 }
 
-/** What a Node states. any: a number that no other gateway has. */
+/** What a Node states. `any` stands for a number that no other gateway has. */
 export interface GatewayLabel {
   readonly lane: number | 'any'
   readonly publicAddress?: string
 }
 
-/** A Node that has the label and cannot be a gateway as it is. */
+/** Thrown for a Node that has the label but cannot be a gateway in its present state. */
 export class GatewayNodeError extends Error {
   readonly reason: ReasonCode
 
@@ -44,15 +44,15 @@ export class GatewayNodeError extends Error {
   }
 }
 
-/** The lane of a label's value; undefined for a value that says none. */
+/** Parses the lane in a label's value; undefined if the value is invalid. */
 export function laneOfLabel(value: string): number | 'any' | undefined {
   if (value === '' || value === ANY_LANE_VALUE) return 'any'
   return /^\d{1,3}$/.test(value) && isLaneNumber(Number(value)) ? Number(value) : undefined
 }
 
 /**
- * Undefined when the Node is no gateway. Throws GatewayNodeError naming the label or annotation and its value, or the
- * addresses of a node that other nodes cannot reach over the overlay, which is IPv4.
+ * Undefined if the Node is not a gateway. Throws GatewayNodeError with the label or annotation and its value, or with
+ * the addresses of a node that has no IPv4: other nodes cannot reach it over the overlay, which is IPv4.
  */
 export function gatewayLabel(node: Node): GatewayLabel | undefined {
   const { metadata } = node
@@ -74,7 +74,7 @@ export function gatewayLabel(node: Node): GatewayLabel | undefined {
   return { lane, publicAddress: checkedAddress(metadata.name, publicAddress) }
 }
 
-/** Why a Node with the label cannot be a gateway as it is; undefined where it can, or has no label. */
+/** Returns why a Node with the label cannot be a gateway in its present state; undefined if it can, or has no label. */
 export function gatewayProblem(node: Node): GatewayNodeError | undefined {
   try {
     gatewayLabel(node)
@@ -85,19 +85,19 @@ export function gatewayProblem(node: Node): GatewayNodeError | undefined {
   }
 }
 
-/** Its InternalIPs where it states some and none is IPv4. A Node that states none is being registered. */
+/** Returns its InternalIPs if it has some and none is IPv4. A Node without InternalIPs is still being registered. */
 function addressesWithoutIpv4({ status }: Node): readonly string[] {
   const internal = (status?.addresses ?? []).filter(({ type }) => type === 'InternalIP').map(({ address }) => address)
   return internal.some((address) => !address.includes(':')) ? [] : internal
 }
 
-/** Its label leaves it this lane, or all. */
+/** Whether its label permits this lane. */
 export function mayServe(node: Node, lane: number): boolean {
   const stated = statedLane(node)
   return stated === lane || stated === 'any'
 }
 
-/** Set by those who take nodes away: kubectl and people after a power loss, and the two autoscalers. */
+/** Taints of nodes that are being removed: by kubectl or an operator after a power loss, and by the two autoscalers. */
 const TAINTS_OF_LEAVING = [
   'node.kubernetes.io/out-of-service',
   'ToBeDeletedByClusterAutoscaler',
@@ -105,7 +105,7 @@ const TAINTS_OF_LEAVING = [
   'karpenter.sh/disruption',
 ]
 
-/** Why this Node is about to go, in words; undefined when it is not. A drain begins with a cordon. */
+/** Returns why this Node is about to leave, in words; undefined if it is not. A drain begins with a cordon. */
 export function leavingReason({ metadata, spec }: Node): string | undefined {
   if (metadata.labels?.[LABEL_DRAIN] !== undefined) return `the node has the label ${LABEL_DRAIN}`
   if (spec?.unschedulable === true) return 'the node is cordoned'
@@ -113,20 +113,27 @@ export function leavingReason({ metadata, spec }: Node): string | undefined {
   return taint === undefined ? undefined : `the node has the taint ${taint.key}`
 }
 
-/** Its kubelet says so when the machine shuts down, before it ends the pods of the system. */
+/**
+ * Whether the Node is not ready. Its kubelet reports this when the machine shuts down, before it stops the system's
+ * pods.
+ */
 export function isNotReady({ spec }: Node): boolean {
   return spec?.taints?.some(({ key }) => key === 'node.kubernetes.io/not-ready') === true
 }
 
 /**
- * Nodes whose label says this lane, the best one to take it first: with a public address of their own, then those that
- * are no control plane, then by name. Those that are about to go, or cannot be gateways as they are, are left out.
+ * Returns the nodes whose label names this lane, the preferred one first: nodes with a public address of their own,
+ * then nodes that are not control plane nodes, then by name. Nodes that are about to leave, or cannot be gateways, are
+ * left out.
  */
 export function laneCandidates(nodes: readonly Node[], lane: number): readonly string[] {
   return bestFirst(nodes.filter((node) => statedLane(node) === lane))
 }
 
-/** The same of those that leave the number open and have none. Takes who holds any lane. */
+/**
+ * Returns the nodes, in the same order, whose label names no lane and that hold none. `holders` are the nodes that hold
+ * any lane.
+ */
 export function standbys(nodes: readonly Node[], holders: ReadonlySet<string>): readonly string[] {
   return bestFirst(nodes.filter((node) => statedLane(node) === 'any' && !holders.has(node.metadata.name)))
 }
@@ -159,16 +166,16 @@ function checkedAddress(node: string, text: string): string {
   return text
 }
 
-// On a site the site file says which nodes are gateways. What reads Nodes finds it there as on a cluster. Pure.
+// On a site, the site file defines the gateways. These labels present them to readers of Nodes as on a cluster. Pure.
 
 export interface NodeGateway {
   readonly node: string
-  /** Absent: any that no other gateway has. */
+  /** Absent: any lane that no other gateway has. */
   readonly lane?: number
   readonly publicAddress?: string
 }
 
-/** The Node with the label and the address that `gateways` has for it, and with no other ones. */
+/** Returns the Node with exactly the label and the address that `gateways` has for it. */
 export function withGatewayLabels(node: Node, gateways: readonly NodeGateway[]): Node {
   const { labels = {}, annotations = {}, ...metadata } = node.metadata
   const row = gateways.find((gateway) => gateway.node === metadata.name)

@@ -1,7 +1,7 @@
 /**
- * Whose connection it is, by the source that a process sees: one of its own cluster, or one that came by a lane. Gateways
- * drop what comes out of a lane from any other source than the ranges of other clusters, so these are all there are. Pure.
- * docs/decisions/0040-status-pages.md
+ * Tells from the source address of a connection whether it comes from a process's own cluster or through a lane.
+ * Gateways drop packets from a lane unless their source is in the ranges of other clusters, so these ranges are
+ * complete. Pure. docs/decisions/0040-status-pages.md
  */
 import {
   type Address,
@@ -20,17 +20,17 @@ import {
 } from '../addresses/addresses.ts'
 import { type Cluster, type ClusterSpec, LANE_ADDRESS_RANGE, type Node } from '../model.ts'
 
-/** Cluster and Node objects, as each part of a member reads them. */
+/** Cluster and Node objects, as each component of a member reads them. */
 export interface MemberObjects {
-  /** This cluster itself; undefined where it is no member, so that it has no lanes. */
+  /** This cluster itself; undefined if it is not a member, so that it has no lanes. */
   readonly own: Cluster | undefined
   readonly clusters: readonly Cluster[]
   readonly nodes: readonly Node[]
 }
 
 /**
- * Sources of what comes by the lanes of this cluster, disjoint. Its own pods and nodes are none of them, whatever others
- * claim. Throws InvalidAddressError for a Cluster object of its own that cannot be read.
+ * Returns the disjoint source ranges of packets from the lanes of this cluster. They exclude its own pods and nodes,
+ * whatever other clusters claim. Throws InvalidAddressError if its own Cluster object cannot be parsed.
  */
 export function laneSources({ own, clusters, nodes }: MemberObjects): readonly Prefix[] {
   if (own === undefined) return []
@@ -45,10 +45,10 @@ export function laneSources({ own, clusters, nodes }: MemberObjects): readonly P
 type Ranges = Pick<ClusterSpec, 'podCIDRs' | 'globalCIDRs'>
 
 /**
- * The same for a process that belongs to no member and may run in one, as a broker does: `addresses` are its own. Lanes
- * lead to it only if one of them is among the pods of a member; those pods are its neighbours then. Members whose pods
- * have the same addresses are all of its neighbours: over a lane they come under others. A member whose ranges cannot be
- * read is passed over.
+ * Like laneSources(), for a process that belongs to no member but may run in one, such as a broker. `addresses` are its
+ * own. Lanes lead to it only if one of them is a pod address of a member; the pods of that member are then its
+ * neighbours. If several members use the same pod addresses, the pods of all of them count as neighbours: through a
+ * lane they have other addresses. A member whose ranges cannot be parsed is skipped.
  */
 export function laneSourcesAt(addresses: readonly string[], members: readonly Ranges[]): readonly Prefix[] {
   const here = addresses.flatMap((text) => readSource(text) ?? [])
@@ -63,15 +63,15 @@ export function laneSourcesAt(addresses: readonly string[], members: readonly Ra
 }
 
 /**
- * Whether one of them holds the address. Takes it as Node's sockets write it: with the interface of a link, and IPv4 as
- * part of IPv6. What is none is among none.
+ * Whether one of the prefixes contains the address. Takes it as Node's sockets write it: with the interface of a link,
+ * and IPv4 in IPv6 form. False for a text that is not an address.
  */
 export function isSourceAmong(prefixes: readonly Prefix[], source: string): boolean {
   const address = readSource(source)
   return address !== undefined && prefixes.some((prefix) => containsAddress(prefix, address))
 }
 
-/** Of two prefixes that hold an address the longer one counts, and of equal ones that of `own`. */
+/** The longest prefix that contains an address decides; of equal ones, that of `own`. */
 function without(remote: readonly Prefix[], own: readonly Prefix[]): Prefix[] {
   const labelled =
     (meant: boolean) =>

@@ -1,59 +1,58 @@
-/** Which numbers a lane may have, and what a gateway states of the links that it can have. */
+/** Valid lane numbers, and what a gateway states about the links that it supports. */
 import type { ConnectionStatus, Endpoint } from '../model.ts'
 
-/** A cluster has eight gateways at once at most. A gateway has a device for each number that others have. */
+/** A cluster has at most eight active gateways. A gateway has one device for each lane number that others use. */
 export const MAX_LANE = 7
 
 /**
- * Among the capabilities of an Endpoint: its gateway has a device for each remote lane number. One that does not say so,
- * of a release up to 0.1, has links with gateways of its own number only.
+ * Capability of an Endpoint: its gateway has a device for each remote lane number. A gateway without it, of a release
+ * up to 0.1, has links only with gateways of its own number.
  */
 export const CAPABILITY_ALL_PAIRS = 'all-pairs'
 
 /**
- * Among the capabilities of an Endpoint: its gateway is about to go. It still takes what comes; whoever has another way
- * to its cluster takes that.
+ * Capability of an Endpoint: its gateway is about to stop. It still accepts traffic; senders with another route to its
+ * cluster use that.
  */
 export const CAPABILITY_DRAINING = 'draining'
 
 /**
- * Among the capabilities of an Endpoint: its gateway learns the next key of a far end by the Endpoint, and takes it when
- * that says so through the lane. One that does not say so, of a release up to 0.1, shakes hands anew.
+ * Capability of an Endpoint: its gateway learns the next key of a far end from the Endpoint, and adopts it when the far
+ * end confirms it through the lane. A gateway without it, of a release up to 0.1, makes a new handshake.
  */
 export const CAPABILITY_FOLLOWS_KEYS = 'follows-keys'
 
-/** Among the capabilities of an Endpoint: its gateway answers probes that are padded (kernel/probing/probe-packet.ts). */
+/** Capability of an Endpoint: its gateway answers padded probes (kernel/probing/probe-packet.ts). */
 export const CAPABILITY_SIZED_PROBES = 'sized-probes'
 
 export function isLaneNumber(value: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= MAX_LANE
 }
 
-/** A node without a word from any other cluster has this device: the one for the number that every cluster has. */
+/** A node that knows no other cluster yet has the device for this number, which every cluster uses. */
 const FIRST_LANE = 0
 
 /**
- * The numbers for which a node that serves a lane has devices, in order, by the numbers of the far gateways. Never none:
- * a device says who its node is, which the others must know before they can have a link.
+ * Returns the lane numbers of remote gateways for which a node that serves a lane has devices, in order. It is never
+ * empty: the device identifies its node, which others must know before they can have a link to it.
  */
 export function remoteLanes(numbers: Iterable<number>): readonly number[] {
   const used = [...new Set(numbers)].filter(isLaneNumber)
   return used.length === 0 ? [FIRST_LANE] : used.sort((a, b) => a - b)
 }
 
-/** By the Endpoints of all clusters: remoteLanes() of those that are not `self`. A gateway may refuse some of them. */
+/** Returns remoteLanes() of the Endpoints of all clusters but `self`. A gateway may refuse some of them. */
 export function statedRemoteLanes(endpoints: readonly Endpoint[], self: string): readonly number[] {
   return remoteLanes(endpoints.filter(({ spec }) => spec.cluster !== self).map(({ spec }) => spec.lane))
 }
 
-/** Where a status of an earlier release does not say the far gateway's number, it has that of its own. */
+/** A status of an earlier release does not state the far gateway's number; it is that of its own lane. */
 export function remoteLaneOf({ lane, remoteLane }: Pick<ConnectionStatus, 'lane' | 'remoteLane'>): number {
   return remoteLane ?? lane
 }
 
 /**
- * How many Endpoints one member may have: eight lanes, and what is left for a while of gateways that handed theirs over.
- * Each of another member's costs a look at every round of every gateway. The broker refuses more, and importers leave
- * out more.
+ * The most Endpoints of one member: eight lanes, and for a while those of gateways that have handed over. Every gateway
+ * processes each Endpoint of the other members in every round. The broker rejects more, and importers ignore more.
  */
 export const MAX_ENDPOINTS_PER_CLUSTER = 64

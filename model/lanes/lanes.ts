@@ -1,4 +1,4 @@
-/** Gateway nodes, numbers of lanes, who serves one, liveness, callers. */
+/** The public interface of this room: gateway nodes, lane numbers, the server of a lane, liveness, callers. */
 export {
   ANNOTATION_PUBLIC_ADDRESS,
   ANNOTATION_ROTATE_KEYS,

@@ -1,35 +1,35 @@
 /**
- * A gateway's status has a time. Readers of the status find by it how much the status still says. Pure;
- * reconcile/failure-detector.ts finds which heartbeats have stopped.
+ * Decides from the heartbeat in a gateway's status how far the status is still valid. Pure;
+ * reconcile/failure-detector.ts detects heartbeats that have stopped.
  */
 import type { ClusterValidation } from '../addresses/addresses.ts'
 import { CONDITION_READY, type ConnectionStatus, type Gateway, REASON_STATUS_STALE, findCondition } from '../model.ts'
 
-/** Gateway.status is written at least this often, where SEALANE_HEARTBEAT does not say otherwise. */
+/** The longest interval between writes of Gateway.status, unless SEALANE_HEARTBEAT sets another. */
 export const HEARTBEAT_MS = 5000
-/** A heartbeat that is missed so many times, while the reader would have seen it, has stopped. */
+/** A heartbeat has stopped when it is missed this many times while the reader was able to see it. */
 export const HEARTBEATS_UNTIL_STALE = 3
-/** By the clocks of two machines an age is a hint, no more: what is shown as old is this old at least. */
+/** The clocks of two machines may differ, so an age is only a hint: a status is shown as old from this age on. */
 export const HEARTBEAT_OLD_MS = 30_000
 /**
- * What may be chosen instead of HEARTBEAT_MS. With a longer one, a gateway would be shown as old that has not missed
- * any; with a shorter one, a busy node would be late.
+ * Valid values instead of HEARTBEAT_MS. With a longer one, a gateway would be shown as old although it has missed none;
+ * with a shorter one, a busy node would be late.
  */
 export const HEARTBEAT_BOUNDS = { minMs: 1000, maxMs: HEARTBEAT_OLD_MS / HEARTBEATS_UNTIL_STALE } as const
 
 /**
- * fresh: its heartbeat moves, or nothing is known against it.
- * silent: the heartbeat has stopped, and the machine still answers: the process is gone, or cannot write; what the
- *   kernel carries it may go on carrying.
- * gone: the heartbeat has stopped, and the machine does not answer.
+ * - fresh: its heartbeat changes, or there is no evidence against it.
+ * - silent: the heartbeat has stopped, but the machine still answers. The process is gone or cannot write; the kernel
+ *   may still carry its traffic.
+ * - gone: the heartbeat has stopped, and the machine does not answer.
  */
 export type GatewayLiveness = 'fresh' | 'silent' | 'gone'
 
 /**
- * The gateways as they count, for everything that goes by connections that are up. A connection of a gateway that is
- * gone is down. A connection of one that is silent is down where a fresh gateway has one to the same cluster, and else
- * stays what it was: a process that is replaced, or an image that is pulled, must not cut anybody off. Objects of fresh
- * gateways are given back as they are.
+ * Returns the gateways as they count for everything that depends on connections that are up. A connection of a gateway
+ * that is gone is down. A connection of a silent gateway is down if a fresh gateway has one to the same cluster;
+ * otherwise it keeps its state, so that a process restart or an image pull disconnects no cluster. Objects of fresh
+ * gateways are returned unchanged.
  */
 export function heardGateways(
   gateways: readonly Gateway[],
@@ -55,15 +55,15 @@ export function heardGateways(
 }
 
 /**
- * Milliseconds since a gateway wrote its status, by this machine's clock: for people. Never negative, whatever the
- * clocks say; undefined where the gateway's release does not write it.
+ * Returns the milliseconds since a gateway wrote its status, by this machine's clock, for display. Never negative,
+ * whatever the clocks say; undefined if the gateway's release does not write the time.
  */
 export function heartbeatAgeMs({ status }: Gateway, nowMs: number): number | undefined {
   const writtenMs = Date.parse(status?.heartbeatTime ?? '')
   return Number.isNaN(writtenMs) ? undefined : Math.max(0, nowMs - writtenMs)
 }
 
-/** A part that watches says that the gateway has stopped to report, and it has not reported since. */
+/** Whether a watching component has reported that the gateway stopped reporting, and it has not reported since. */
 export function isTakenAsSilent({ status }: Gateway): boolean {
   const ready = findCondition(status?.conditions, CONDITION_READY)
   return ready?.status === 'Unknown' && ready.reason === REASON_STATUS_STALE
@@ -75,14 +75,15 @@ function lost(connection: ConnectionStatus): ConnectionStatus {
     : connection
 }
 
-// Which clusters answer, by the gateways' probes. Pure.
+// Which clusters answer, according to the gateways' probes. Pure.
 
 /**
- * Clusters that some gateway of this cluster has a lane to that is up, plus this cluster itself. Takes the Gateway
- * objects of this cluster. Where no gateway has reported yet, the answer is undefined: nothing is known then, so
+ * Returns the clusters to which at least one gateway of this cluster has a lane that is up, plus this cluster itself.
+ * Takes the Gateway objects of this cluster. Undefined if no gateway has reported yet: nothing is known then, so
  * callers keep everything.
  *
- * Which gateway serves a lane makes no difference here: a node that takes one over is up itself (lane-servers.ts).
+ * It does not matter which gateway serves a lane: a node that takes one over is up itself
+ * (model/lanes/lane-servers.ts).
  */
 export function reachableClusters(self: string, gateways: readonly Gateway[]): ReadonlySet<string> | undefined {
   const reporting = gateways.filter((gateway) => gateway.status !== undefined)
@@ -97,8 +98,8 @@ export function reachableClusters(self: string, gateways: readonly Gateway[]): R
 }
 
 /**
- * As reachableClusters(), without those that are refused. While no gateway has reported: all that are not refused, or
- * undefined where none is.
+ * Returns reachableClusters() without the refused ones. While no gateway has reported: all that are not refused, or
+ * undefined if none is refused.
  */
 export function usableClusters(
   self: string,

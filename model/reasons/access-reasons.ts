@@ -1,4 +1,4 @@
-/** Reasons about what Sealane depends on: API servers, and the store of the broker. */
+/** Reasons about the services that Sealane depends on: API servers, and the store of the broker. */
 import type { ReasonTable } from './reason-row.ts'
 
 const API = ['log of every component in a Kubernetes cluster'] as const

@@ -1,4 +1,4 @@
-/** Reasons about the certificate authority of a clusterset: its rotation, and where its key is. */
+/** Reasons about the certificate authority of a clusterset: its rotation, and the location of its key. */
 import type { ReasonTable } from './reason-row.ts'
 
 const ADMIN = ['output of the command'] as const

@@ -1,4 +1,4 @@
-/** Reasons that are found by looking at a member as a whole (explain/): of its parts, its nodes and what it reaches. */
+/** Reasons found by examining a member as a whole (explain/): its components, its nodes and what it reaches. */
 import type { ReasonTable } from './reason-row.ts'
 
 const STATUS = ['output of the command'] as const
@@ -192,7 +192,7 @@ export const HEALTH_REASONS = {
 
 const DIAGNOSE = ['output of the command'] as const
 
-/** Reasons that are found by looking closer than at objects: at kernels, at servers that are asked, from several ends. */
+/** Reasons found by probing more than objects: kernels and servers, from several ends. */
 export const PROBE_REASONS = {
   FirewallDrops: {
     means: 'A firewall on the node drops packets that Sealane needs; the message says where.',

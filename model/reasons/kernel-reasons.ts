@@ -1,4 +1,4 @@
-/** Reasons about packets that are dropped, and about what others change in the kernel. */
+/** Reasons about dropped packets, and about changes that other programs make in the kernel. */
 import type { ReasonTable } from './reason-row.ts'
 
 const DRIFT = [

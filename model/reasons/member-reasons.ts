@@ -1,4 +1,4 @@
-/** Reasons about tokens, certificates and memberships: whom the broker lets in. */
+/** Reasons about tokens, certificates and memberships: which members the broker admits. */
 import type { ReasonTable } from './reason-row.ts'
 
 const BROKER = ['refusal by the broker', 'log of the broker', 'log of the agent'] as const

@@ -1,4 +1,4 @@
-/** What a row of the table of reasons says (model/reasons/reasons.ts). */
+/** The fields of a row in the table of reasons (model/reasons/reasons.ts). */
 
 /** gRPC status of a refusal by the broker, in its own spelling. */
 export type RefusalCode =
@@ -9,7 +9,7 @@ export type RefusalCode =
   | 'ResourceExhausted'
   | 'FailedPrecondition'
 
-/** Where people meet a reason. A metric has it as a label, a log line in its field `reason`. */
+/** Where users meet a reason. A metric has it as a label, a log line in its field `reason`. */
 export type ReasonPlace =
   | `condition ${string} of ${string}`
   | `event on ${string}`
@@ -30,12 +30,12 @@ export type ReasonPlace =
 export interface ReasonRow {
   /** One sentence. */
   readonly means: string
-  /** One or two sentences; `Nothing.` where there is nothing to do. */
+  /** One or two sentences; `Nothing.` if no action is needed. */
   readonly todo: string
   readonly shows: readonly ReasonPlace[]
-  /** The name is that of the standard, and means what it means there. */
+  /** Set if the name is defined by the standard, with the same meaning. */
   readonly standard?: 'KEP-1645'
-  /** Of a refusal by the broker. */
+  /** Set for a refusal by the broker. */
   readonly status?: RefusalCode
 }
 

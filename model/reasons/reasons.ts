@@ -1,6 +1,6 @@
 /**
- * Every reason with a stable name: in conditions, events, metrics, logs and refusals. docs/troubleshooting.md is written from
- * it. A name is never given another meaning; the parts are sorted by what the reasons are about.
+ * Every reason with a stable name: in conditions, events, metrics, logs and refusals. docs/troubleshooting.md is
+ * generated from it. A name never changes its meaning; the parts are sorted by subject.
  */
 import { ACCESS_REASONS } from './access-reasons.ts'
 import { AUTHORITY_REASONS } from './authority-reasons.ts'
@@ -14,7 +14,7 @@ import { SERVICE_REASONS } from './service-reasons.ts'
 
 export type { RefusalCode } from './reason-row.ts'
 
-/** The parts of the table, by the heading that they have in the document. */
+/** The parts of the table, by their heading in the document. */
 export const REASON_PARTS = {
   'Exported and imported services': SERVICE_REASONS,
   'Tokens, certificates and memberships': MEMBER_REASONS,
@@ -41,54 +41,52 @@ const REASONS = {
 
 export type ReasonCode = keyof typeof REASONS
 
-/** Those that a broker gives, with a gRPC status. */
+/** The reasons of refusals by a broker, with a gRPC status. */
 export type RefusalReason = {
   [Code in ReasonCode]: (typeof REASONS)[Code] extends { readonly status: RefusalCode } ? Code : never
 }[ReasonCode]
 
-/** Several that hold at once, in one condition (KEP-1645, condition Conflict). */
+/** Several reasons that hold at once, in one condition (KEP-1645, condition Conflict). */
 export type JoinedReasons = `${ReasonCode},${string}`
 
-/** What a condition can have as its reason. */
+/** The possible reasons of a condition. */
 export type ConditionReason = ReasonCode | JoinedReasons
 
-/** Takes at least one. */
 export function joinReasons(reasons: readonly [ReasonCode, ...ReasonCode[]]): ConditionReason {
   const [first, ...more] = reasons
   return more.length === 0 ? first : `${first},${more.join(',')}`
 }
 
-/** The one that comes first. */
+/** Returns the first of several joined reasons. */
 export function firstReason(reason: ConditionReason): ReasonCode {
   return reason.split(',')[0] as ReasonCode
 }
 
-/** The row of a reason. */
 export function reasonRow(code: ReasonCode): ReasonRow {
   return REASONS[code]
 }
 
-/** The gRPC status of a refusal for this reason. */
+/** Returns the gRPC status of a refusal for this reason. */
 export function refusalCode(reason: RefusalReason): RefusalCode {
   return REASONS[reason].status
 }
 
-/** The text, when it is a reason for which this release's broker refuses. */
+/** Returns the text if it is a reason for which this release's broker refuses; otherwise undefined. */
 export function knownRefusal(text: string | undefined): RefusalReason | undefined {
   const code = knownReason(text)
   return code !== undefined && reasonRow(code).status !== undefined ? (code as RefusalReason) : undefined
 }
 
-/** The text, when it is in this release's table. */
+/** Returns the text if it is in this release's table; otherwise undefined. */
 export function knownReason(text: string | undefined): ReasonCode | undefined {
   return text !== undefined && Object.hasOwn(REASONS, text) ? (text as ReasonCode) : undefined
 }
 
-// What every check gives that finds something wrong.
+// The result of every check that finds a problem.
 
 export interface Problem {
   readonly reason: ReasonCode
-  /** For people. */
+  /** For operators. */
   readonly message: string
 }
 
@@ -96,7 +94,7 @@ export function problem(reason: ReasonCode, message: string): Problem {
   return { reason, message }
 }
 
-/** As plans, and the `failure` of a status, print it. */
+/** Formats a problem as plans and the `failure` of a status show it. */
 export function problemText({ reason, message }: Problem): string {
   return `${reason}: ${message}`
 }

@@ -1,5 +1,6 @@
 /**
- * Reasons about what members state: addresses, records and their limits. The broker validates, and each importer again.
+ * Reasons about what members state: addresses, records and their limits. The broker validates it, and each importer
+ * validates it again.
  */
 import type { ReasonTable } from './reason-row.ts'
 

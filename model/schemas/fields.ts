@@ -1,9 +1,12 @@
-/** Field checks for the schemas. The message of each is what was expected; schemaProblems() says the rest. */
+/**
+ * Field checks for the schemas. The message of each is what was expected; schemaProblems() and complaintOf() add the
+ * path of the field.
+ */
 import { z } from 'zod'
 import { isDnsLabel, isDnsSubdomain } from '../model.ts'
 import { type Family, parseAddress, parsePrefix } from '../addresses/addresses.ts'
 
-/** A field that passes `test`. */
+/** A field with a value that passes `test`. */
 export function field<T>(expected: string, test: (value: unknown) => boolean): z.ZodType<T> {
   return z.custom<T>(test, { error: expected })
 }
@@ -73,16 +76,16 @@ export function throws(action: () => unknown): boolean {
   }
 }
 
-/** Of a field in the object or document that it is in. */
+/** The path of a field in its object or document. */
 export type FieldPath = readonly PropertyKey[]
 
-/** `spec.ports[0].port` */
+/** Formats a path as `spec.ports[0].port`. */
 export function pathText(path: FieldPath): string {
   const text = path.map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`)).join('')
   return text === '' ? 'document' : text.replace(/^\./, '')
 }
 
-/** The first thing that is wrong with a value, naming the field and what was expected; undefined: nothing. */
+/** Returns the first problem of a value, with the field and what was expected; undefined if there is none. */
 export function complaintOf(schema: z.ZodType, value: object): string | undefined {
   const issue = schema.safeParse(value).error?.issues[0]
   return issue === undefined ? undefined : `${pathText(issue.path)}: expected ${issue.message}`

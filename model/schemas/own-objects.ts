@@ -1,6 +1,6 @@
 /**
- * The fields of mirrored and reported objects that the components go by. Sealane wrote them, but a disk or a hand may
- * have spoilt them since.
+ * The fields of mirrored and reported objects that the components depend on. Sealane wrote them, but a disk error or a
+ * manual edit may have damaged them since.
  */
 import type { z } from 'zod'
 import type { Kind } from '../model.ts'
@@ -53,7 +53,7 @@ const membership = map({
   spec: map({ clusterId: dnsLabel, phase: oneOf('joined', 'leaving'), globalRange: cidr, clustersetIpRange: cidr }),
 })
 
-/** What apply() was given. Of a kind that is missing here, any spec will do. */
+/** Shapes of what apply() writes. A kind that is not listed may have any spec. */
 export const SPEC_SHAPES: Readonly<Partial<Record<Kind, z.ZodType>>> = {
   EndpointSlice: endpointSlice,
   ServiceImport: serviceImport,
@@ -75,7 +75,7 @@ const routeAgent = map({
   conditions: list(map({ type: text, status: text })).optional(),
 })
 
-/** Of a kind that is missing here, any status will do. */
+/** Shapes of statuses. A kind that is not listed may have any status. */
 export const STATUS_SHAPES: Readonly<Partial<Record<Kind, z.ZodType>>> = {
   ServiceExport: conditions,
   ServiceImport: conditions,

@@ -1,4 +1,4 @@
-/** What objects of ours must look like, and which fields are kept. */
+/** The public interface of this room: the shapes of objects, and the fields that are kept. */
 export {
   type FieldPath,
   cidr,

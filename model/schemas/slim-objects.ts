@@ -1,6 +1,6 @@
 /**
- * Objects as they are kept: the fields of model/objects.ts and no more. The tables are complete by type: a field that
- * is added to the model and not here does not compile.
+ * Reduces objects to the fields of model/objects.ts before they are cached. The types make the tables complete: a field
+ * that is added to the model but not here does not compile.
  */
 import {
   OWNED_BY_NODES,
@@ -54,7 +54,7 @@ const ENDPOINT: Fields<SliceEndpoint> = {
 const TARGET: Fields<NonNullable<SliceEndpoint['targetRef']>> = { kind: true, name: true, uid: true }
 const HINTS: Fields<NonNullable<SliceEndpoint['hints']>> = { forZones: true }
 
-/** kubectl's copy of the whole object. */
+/** The annotation with kubectl's copy of the whole object. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
 type Slim = (raw: RawObject) => Record<string, unknown>
@@ -80,13 +80,13 @@ const SLIM: Readonly<Record<Kind, Slim>> = {
 }
 
 /**
- * A new object that shares what it keeps with `raw`. List items come without kind and apiVersion; these are filled in.
+ * Returns a new object that shares the kept fields with `raw`. List items have no kind and apiVersion; they are added.
  */
 export function slimObject(kind: Kind, apiVersion: string, raw: RawObject): KubeObject {
   return { apiVersion, kind, metadata: slimMetadata(kind, raw.metadata), ...SLIM[kind](raw) } as unknown as KubeObject
 }
 
-/** resourceVersion is left out: it changes with every status that nobody here reads. */
+/** resourceVersion is left out: it changes with every status update, and no reader here needs it. */
 function slimMetadata(kind: Kind, metadata: ObjectMeta): ObjectMeta {
   const { name, namespace, uid, generation, creationTimestamp, deletionTimestamp, labels, annotations } = metadata
   const kept = kind === 'Pod' ? undefined : withoutLastApplied(annotations)
@@ -113,7 +113,9 @@ function slimEndpoints(endpoints: unknown): unknown {
   return Array.isArray(endpoints) ? endpoints.map(slimEndpoint) : []
 }
 
-/** Hints for nodes go: they are names of one cluster, and a slice's `nodeName` says the same. */
+/**
+ * Hints for nodes are dropped: node names have no meaning in other clusters, and a slice's `nodeName` says the same.
+ */
 function slimEndpoint(endpoint: unknown): unknown {
   const kept = pick(endpoint, ENDPOINT)
   if (kept?.['hints'] === undefined && kept?.['targetRef'] === undefined) return kept
@@ -125,7 +127,7 @@ function pick(value: unknown, fields: Readonly<Record<string, true>>): Record<st
   return Object.fromEntries(Object.entries(value).filter(([name]) => fields[name]))
 }
 
-/** Without the fields that are undefined. */
+/** Returns the fields that are neither undefined nor null. */
 function given(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null))
 }

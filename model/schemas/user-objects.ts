@@ -1,6 +1,6 @@
 /**
- * What a user's objects must look like: the fields that Sealane reads, with the limits of the Kubernetes API.
- * Other fields are dropped. Kinds that Sealane writes itself are not taken from the user.
+ * The schemas of a user's objects: the fields that Sealane reads, with the limits of the Kubernetes API. Other fields
+ * are dropped. Kinds that Sealane writes itself are not accepted from the user.
  */
 import type { z } from 'zod'
 import { type FamilyName, familyNumber } from '../addresses/addresses.ts'
@@ -96,7 +96,7 @@ const endpoint = map({
   conditions: map({ ready: flag.optional(), serving: flag.optional(), terminating: flag.optional() }).optional(),
 })
 
-/** discovery.k8s.io/v1 allows 1 to 100 addresses; all of the slice's own type. */
+/** discovery.k8s.io/v1 allows 1 to 100 addresses, all of the slice's own type. */
 const endpointSlice = map({
   metadata: metadata(dnsSubdomain),
   addressType: oneOf('IPv4', 'IPv6', 'FQDN'),
@@ -146,7 +146,7 @@ const pod = map({
 
 const namespace = map({ metadata: metadata(dnsLabel), status: map({ phase: text.optional() }).optional() })
 
-/** Its status is ours to write: what a dump of another cluster says is dropped. */
+/** Sealane writes its status; a status in a dump of another cluster is dropped. */
 const serviceExport = map({
   metadata: metadata(dnsLabel),
   spec: map({ exportedLabels: textMap.optional(), exportedAnnotations: textMap.optional() }).optional(),
@@ -154,7 +154,7 @@ const serviceExport = map({
 
 export interface UserKind {
   readonly kind: Kind
-  /** What the object is stored as; versions of one kind are read alike. */
+  /** The version under which the object is stored; all versions of a kind are parsed alike. */
   readonly apiVersion: string
   readonly schema: z.ZodType
 }
@@ -174,7 +174,7 @@ const KINDS: Readonly<Record<string, UserKind>> = {
   [`${MCS}/v1alpha1/ServiceExport`]: { kind: 'ServiceExport', apiVersion: `${MCS}/v1beta1`, schema: serviceExport },
 }
 
-/** Undefined for kinds that are not read from the user's folder. */
+/** Undefined if the kind is not read from the user's folder. */
 export function userKind(apiVersion: string, kind: string): UserKind | undefined {
   const id = `${apiVersion}/${kind}`
   return Object.hasOwn(KINDS, id) ? KINDS[id] : undefined

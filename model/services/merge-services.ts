@@ -1,13 +1,13 @@
 /**
- * Joins what several clusters export under one namespace and name into one service (KEP-1645 "Constraints and
- * Conflict Resolution"). Pure: every cluster that knows the same exports computes the same result.
+ * Merges what several clusters export under one namespace and name into one service (KEP-1645 "Constraints and Conflict
+ * Resolution"). Pure: every cluster with the same exports computes the same result.
  */
 import { CARRIED_FAMILIES, type ImportPort, type ServiceExportBody, type ServiceImportSpec } from '../model.ts'
 import type { ReasonCode } from '../reasons/reasons.ts'
 
-// Where the exports of one service disagree, in the words of the MCS API (condition Conflict). Pure.
+// Where the exports of one service disagree, in the terms of the MCS API (condition Conflict). Pure.
 
-/** In the order of the API's documentation; several are comma-joined in that order. */
+/** In the order of the API's documentation; several are joined with commas in that order. */
 const CONFLICT_REASONS = [
   'PortConflict',
   'TypeConflict',
@@ -25,17 +25,17 @@ type ConflictReason = (typeof CONFLICT_REASONS)[number]
 export interface ConflictFinding {
   /** In the order of CONFLICT_REASONS; empty when there is no conflict. */
   readonly reasons: readonly ConflictReason[]
-  /** For people: per reason the rule that decided, and who has what. */
+  /** For each reason, the rule that decided, and the value of each cluster. */
   readonly message: string
 }
 
-/** Kubernetes' default of sessionAffinityConfig.clientIP.timeoutSeconds. */
+/** The Kubernetes default of sessionAffinityConfig.clientIP.timeoutSeconds. */
 const DEFAULT_AFFINITY_SECONDS = 10_800
-/** Enough to act on; the rest is counted. A condition's message has a limit of 32768 characters. */
+/** Enough to act on; the rest is only counted. A condition's message is limited to 32768 characters. */
 const MAX_CLUSTERS_IN_MESSAGE = 5
 const MAX_VALUE_LENGTH = 200
 
-/** One property of an export as text: two exports agree when the texts are equal. */
+/** Formats one property of an export: two exports agree if the texts are equal. */
 type Show = (body: ServiceExportBody) => string
 
 const PROPERTIES: readonly { readonly reason: ConflictReason; readonly field: string; readonly show: Show }[] = [
@@ -47,7 +47,7 @@ const PROPERTIES: readonly { readonly reason: ConflictReason; readonly field: st
   {
     reason: 'InternalTrafficPolicyConflict',
     field: 'internalTrafficPolicy',
-    // An API server writes the default out, a plain file need not.
+    // An API server writes the default; a plain file may omit it.
     show: (body) => body.internalTrafficPolicy ?? 'Cluster',
   },
   {
@@ -57,11 +57,11 @@ const PROPERTIES: readonly { readonly reason: ConflictReason; readonly field: st
   },
 ]
 
-/** Takes all exports of one service, by precedence, at least one. */
+/** Takes all exports of one service, at least one, in order of precedence. */
 function findConflicts(ordered: readonly ClusterExport[]): ConflictFinding {
   const found = new Map<ConflictReason, string>()
   for (const { reason, field, show } of PROPERTIES) note(found, reason, describe(field, ordered, show))
-  // With different affinities their settings differ as a matter of course; that is reported once.
+  // If the affinities differ, so do their settings; only the affinity is reported then.
   const sticky = ordered.filter(({ body }) => body.sessionAffinity === 'ClientIP')
   note(found, 'SessionAffinityConfigConflict', describe('sessionAffinityConfig timeout', sticky, showTimeout))
   note(found, 'IPFamilyConflict', describeFamilies(ordered))
@@ -86,8 +86,8 @@ function describe(field: string, ordered: readonly ClusterExport[], show: Show):
 }
 
 /**
- * Only a family that is offered and that some cluster lacks leaves part of the endpoints out of reach (KEP-1645
- * "Exporting Services"); a family that a younger export has in addition harms nobody.
+ * Endpoints are unreachable only if some cluster lacks a family that is offered (KEP-1645 "Exporting Services"). An
+ * additional family of a younger export does no harm.
  */
 function describeFamilies(ordered: readonly ClusterExport[]): string | undefined {
   const offered = mergedFamilies(ordered)
@@ -131,7 +131,7 @@ function clip(text: string): string {
   return text.length <= MAX_VALUE_LENGTH ? text : `${text.slice(0, MAX_VALUE_LENGTH)}…`
 }
 
-/** A port that a cluster really exposes, as its own slices call it and as the merged service calls it. */
+/** A port that a cluster exposes, with its name in the cluster's own slices and in the merged service. */
 export interface ExposedPort {
   readonly ownName: string
   readonly mergedName: string
@@ -141,7 +141,7 @@ export interface ExposedPort {
 }
 
 export interface MergedService {
-  /** Ports in order of precedence; ipFamilies always set. The addresses are allocated elsewhere. */
+  /** Ports in order of precedence; ipFamilies is always set. The addresses are allocated elsewhere. */
   readonly spec: Omit<ServiceImportSpec, 'ips'>
   readonly labels: Readonly<Record<string, string>>
   readonly annotations: Readonly<Record<string, string>>
@@ -149,11 +149,11 @@ export interface MergedService {
   readonly clusters: readonly string[]
   /** The same finding for every exporting cluster (KEP-1645: Conflict is set on all of them). */
   readonly conflicts: ReadonlyMap<string, ConflictFinding>
-  /** Per cluster the merged ports that its endpoints may serve; all others must not be sent there. */
+  /** The merged ports that each cluster's endpoints may serve; traffic for other ports must not be sent there. */
   readonly portsOf: ReadonlyMap<string, readonly ExposedPort[]>
 }
 
-/** Takes at least one export, at most one per cluster, in any order. Throws RangeError for none. */
+/** Takes at least one export, at most one per cluster, in any order. Throws RangeError if there is none. */
 export function mergeServices(exports: readonly ClusterExport[]): MergedService {
   const ordered = [...exports].sort(byPrecedence)
   const oldest = ordered[0]
@@ -172,8 +172,8 @@ export function mergeServices(exports: readonly ClusterExport[]): MergedService 
 }
 
 /**
- * Which of a cluster's own service ports are behind which merged port: those of equal protocol and number, under
- * whatever name. A port that lost its name to another number exposes nothing.
+ * Maps a cluster's own service ports to merged ports: those with the same protocol and number, under any name. A port
+ * whose name was taken by another number exposes nothing.
  */
 export function exposedPorts(merged: readonly ImportPort[], own: readonly ImportPort[]): ExposedPort[] {
   const byNumber = new Map(merged.map((port) => [numberKey(port), port]))
@@ -187,7 +187,7 @@ export function exposedPorts(merged: readonly ImportPort[], own: readonly Import
   return [...exposed.values()]
 }
 
-/** Union, oldest first: neither a name nor a protocol and number may occur twice (KEP-1645 "Service Port"). */
+/** The union, oldest first: neither a name nor a protocol and number may occur twice (KEP-1645 "Service Port"). */
 function mergePorts(ordered: readonly ClusterExport[]): ImportPort[] {
   const names = new Set<string>()
   const numbers = new Set<string>()
@@ -202,7 +202,7 @@ function mergePorts(ordered: readonly ClusterExport[]): ImportPort[] {
   return merged
 }
 
-/** The properties that cannot be joined: the oldest export's value counts. */
+/** Properties that cannot be merged: the oldest export's value applies. */
 function mergeSettings(
   ordered: readonly ClusterExport[],
   oldest: ServiceExportBody,
@@ -218,7 +218,7 @@ function mergeSettings(
   }
 }
 
-/** Only the known fields, and no empty strings: the API wants absent names absent. */
+/** Keeps only the known fields, and no empty strings: the API requires absent names to be absent. */
 function importPort({ name, protocol, port, appProtocol }: ImportPort): ImportPort {
   return {
     ...(name === undefined || name === '' ? {} : { name }),
@@ -232,21 +232,21 @@ function numberKey(port: ImportPort): string {
   return `${port.protocol}/${port.port}`
 }
 
-// The order in which exports of one service count, and what follows from it alone. Pure.
+// The precedence of the exports of one service, and what follows from it alone. Pure.
 
 export type IpFamily = ServiceExportBody['ipFamilies'][number]
 
 export interface ClusterExport {
   readonly cluster: string
-  /** Stamped by the broker, milliseconds since 1970: the oldest export wins. */
+  /** Set by the broker, milliseconds since 1970: the oldest export wins. */
   readonly createdAtMs: number
   readonly body: ServiceExportBody
-  /** Families in which the cluster's pods can be reached; absent while its Cluster record is not known. */
+  /** Families in which the cluster's pods are reachable; absent while its Cluster record is not known. */
   readonly carried?: readonly IpFamily[] | undefined
 }
 
 /**
- * Oldest first (KEP-1645 "Constraints and Conflict Resolution"). The specification names no tie-break; ours is the
+ * Oldest first (KEP-1645 "Constraints and Conflict Resolution"). The specification defines no tie-break; ours is the
  * cluster id, as in Cilium.
  */
 function byPrecedence(a: ClusterExport, b: ClusterExport): number {
@@ -254,14 +254,14 @@ function byPrecedence(a: ClusterExport, b: ClusterExport): number {
   return a.cluster < b.cluster ? -1 : a.cluster > b.cluster ? 1 : 0
 }
 
-/** Those of an export's families in which its endpoints can be reached, each once, in its order. */
+/** Returns the families of an export in which its endpoints are reachable, each once, in its order. */
 function reachableFamilies({ body, carried = CARRIED_FAMILIES }: ClusterExport): readonly IpFamily[] {
   return [...new Set(body.ipFamilies)].filter((family) => CARRIED_FAMILIES.includes(family) && carried.includes(family))
 }
 
 /**
- * Families of the merged service (KEP-1645 "Exporting Services"), each once: those of the oldest export that can be
- * reached in any of its own. When none can, those of the oldest export: nobody can use the service.
+ * Returns the families of the merged service (KEP-1645 "Exporting Services"), each once: those of the oldest export
+ * that is reachable in any of its own. If there is none, those of the oldest export: no client can use the service.
  */
 function mergedFamilies(ordered: readonly ClusterExport[]): readonly IpFamily[] {
   const reachable = ordered.map(reachableFamilies).find((families) => families.length > 0)

@@ -1,4 +1,7 @@
-/** Services that several clusters export: merge, precedence, conflicts; endpoints that are one pod. */
+/**
+ * The public interface of this room: services that several clusters export (merge, precedence, conflicts), and the
+ * endpoints that are one pod.
+ */
 export { ANNOTATION_PODS, isPodKey, podKey, podsOf, podsText } from './endpoint-pods.ts'
 export {
   type ConflictFinding,

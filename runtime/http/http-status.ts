@@ -1,7 +1,7 @@
 /**
- * /healthz, /readyz, /status, /metrics and /debug/plan of one process. Plain HTTP, read only. A caller from elsewhere
- * than this machine's loopback gets no plan and no reasons: they name addresses and peers. Metrics go beyond loopback
- * where the configuration names the address that they are to be on. Who the status board turns away gets nothing.
+ * Serves /healthz, /readyz, /status, /metrics and /debug/plan of one process, over plain HTTP and read only. Callers
+ * outside this machine's loopback get no plans and no reasons, since these contain addresses and peers. They get
+ * metrics only if the configuration names the listen address. Callers that the status board turns away get no answer.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
@@ -11,39 +11,39 @@ import type { Counter, Metrics } from '../metrics/metrics.ts'
 import { createServer } from './node-http.ts'
 
 export interface StatusServerInit {
-  /** `host:port`, or `:port` for loopback; port 0 lets the system pick. */
+  /** `host:port`, or `:port` for loopback; with port 0 the kernel chooses a port. */
   readonly listen: string
   readonly status: StatusBoard
   readonly metrics: Metrics
   readonly clock: Clock
   readonly limits?: Partial<StatusLimits>
-  /** Addresses that have places of their own, such as the node's; absent: none. */
+  /** Source addresses with connection slots of their own, such as the node's; none if absent. */
   readonly near?: readonly string[]
   /**
-   * Who may have metrics besides loopback: by default every caller of a server with an address of its own, and none of
-   * one that listens on all addresses, as in pods for the kubelet's probes.
+   * Who gets metrics besides loopback. By default, every caller of a server with a specific listen address, and no
+   * caller of one that listens on all addresses, as in pods for the kubelet's probes.
    */
   readonly metricsFor?: 'namedAddresses' | 'everywhere'
 }
 
-/** What one client may cost, in milliseconds. */
+/** Limits for one client, in milliseconds. */
 export interface StatusLimits {
   /** From the first octet of a request to the end of its headers. */
   readonly headersMs: number
-  /** From a request to the last octet of its answer taken by the client. */
+  /** From a request until the client has received the last octet of the answer. */
   readonly answerMs: number
-  /** A connection without a request. */
+  /** For a connection without a request. */
   readonly idleMs: number
 }
 
 const LIMITS: StatusLimits = { headersMs: 5000, answerMs: 10_000, idleMs: 5000 }
 const MAX_HEADER_BYTES = 8 * 1024
 const MAX_CONNECTIONS = 64
-/** A probe is one connection, and the kubelet makes few at once. */
+/** A probe is one connection, and the kubelet opens few at once. */
 const MAX_NEAR = 16
 
 export interface StatusServer {
-  /** Where it really listens. */
+  /** The actual listen address. */
   readonly address: HostPort
   close(): Promise<void>
 }
@@ -52,7 +52,7 @@ interface Reply {
   readonly code: number
   readonly text: string
   readonly type?: string
-  /** There may be more of the request, which nobody wants to read. */
+  /** Closes the connection, since the rest of the request is not read. */
   readonly hangUp?: boolean
 }
 
@@ -61,7 +61,7 @@ const TEXT = 'text/plain; charset=utf-8'
 const METRICS = 'text/plain; version=0.0.4; charset=utf-8'
 const JSON_TYPE = 'application/json'
 
-/** Of every process. */
+/** Registers the metric that every process has. */
 export function turnedAwayCounter(metrics: Metrics): Counter {
   return metrics.counter({
     name: 'sealane_status_turned_away_total',
@@ -69,7 +69,7 @@ export function turnedAwayCounter(metrics: Metrics): Counter {
   })
 }
 
-/** Resolves once it listens. Throws UserError where the port is taken or the address is not ours. */
+/** Resolves once the server listens. Throws UserError if the port is in use or the address is not on this machine. */
 export async function serveStatus(init: StatusServerInit): Promise<StatusServer> {
   const text = init.listen.startsWith(':') ? `127.0.0.1${init.listen}` : init.listen
   const wanted = parseHostPort(text, 'status address', true)
@@ -82,7 +82,7 @@ export async function serveStatus(init: StatusServerInit): Promise<StatusServer>
     maxHeaderSize: MAX_HEADER_BYTES,
   }
   const server = createServer(options, (request, response) => {
-    // Timeouts of sockets begin anew with every octet that the client takes.
+    // Socket timeouts restart with every octet that the client receives.
     const done = new AbortController()
     response.once('close', () => done.abort())
     const hangUp = (): void => void response.destroy()
@@ -184,7 +184,7 @@ async function replyTo(init: StatusServerInit, request: IncomingMessage): Promis
   }
 }
 
-/** By this machine's clock: who asks may have another one. */
+/** The time of this machine's clock: the caller's clock may differ. */
 function timeText(clock: Clock): string {
   const now = new Date(clock.now())
   return Number.isNaN(now.getTime()) ? '' : now.toISOString()
@@ -194,7 +194,7 @@ function givesMetrics({ listen, metricsFor = 'namedAddresses' }: StatusServerIni
   return metricsFor === 'everywhere' || !/^(0\.0\.0\.0|\[(::|0(:0){7})\]):/.test(listen)
 }
 
-/** Both ends: kube-proxy lets a node's neighbours send packets to its loopback (route_localnet). */
+/** Checks both ends: kube-proxy lets a node's neighbours send packets to its loopback (route_localnet). */
 function isFromHere({ socket }: IncomingMessage): boolean {
   return isLoopback(socket.localAddress) && isLoopback(socket.remoteAddress)
 }
@@ -208,7 +208,7 @@ function parseTarget(target: string): URL | undefined {
   return URL.canParse(target, 'http://status') ? new URL(target, 'http://status') : undefined
 }
 
-/** All plans under headings, or one alone so that it can be piped into nft, ip or wg. */
+/** Returns all plans under headings, or a single one, so that it can be piped into nft, ip or wg. */
 function planReply(plans: ReadonlyMap<string, string>, name: string | null): Reply {
   if (name !== null) {
     const plan = plans.get(name)
@@ -222,38 +222,38 @@ function endLine(text: string): string {
   return text === '' || text.endsWith('\n') ? text : `${text}\n`
 }
 
-// How many connections a server holds at once. A new one always gets a slot: where all are taken, one without a whole
-// request goes first, the oldest of the source that holds most of those. So nobody keeps others out by holding what there
-// is, be it from many addresses: an honest caller sends its request at once, and is answered within milliseconds.
-// Sources that are near have slots of their own: whatever others hold or open, these are theirs. Who is turned away is
-// cut off before it has a slot.
+// Limits the connections of a server. A new connection always gets a slot. If all are taken, it replaces one without a
+// complete request: the oldest of the source with the most such connections. So no client can block others by holding
+// connections, even from many addresses: an honest client sends its request at once and is answered within
+// milliseconds. Near sources have slots of their own, whatever the others hold. A source that is turned away is cut off
+// before it gets a slot.
 
 interface Held {
   readonly socket: Socket
   readonly source: string
-  /** Requests that are being answered. */
+  /** The number of requests that are being answered. */
   answering: number
 }
 
 interface ConnectionSlots {
-  /** For all sources that are not near. */
+  /** Slots for all sources that are not near. */
   readonly most: number
   readonly mostNear: number
-  /** Addresses, such as that of the node whose kubelet probes. */
+  /** Near addresses, such as that of the node whose kubelet probes. */
   readonly near: readonly string[]
-  /** Of a source that is not near: whether it gets no slot at all. Called once for each connection. */
+  /** Whether a source that is not near gets no slot at all. Called once for each connection. */
   readonly turnsAway: (source: string) => boolean
 }
 
-/** From now on the server holds at most so many connections. */
+/** Limits the server's connections from now on. */
 function limitConnections(server: Pick<Server, 'on'>, { most, mostNear, near, turnsAway }: ConnectionSlots): void {
-  /** In the order in which they came. */
+  /** In the order of arrival. */
   const [others, own] = [new Map<Socket, Held>(), new Map<Socket, Held>()]
   const isNear = new Set(near)
   server.on('connection', (socket: Socket) => {
     const source = (socket.remoteAddress ?? '').replace(/^::ffff:/, '')
     if (!isNear.has(source) && turnsAway(source)) {
-      // Nothing of it stays here, as a connection that is closed would for a minute.
+      // A reset leaves no state here, whereas a closed connection would stay for a minute.
       socket.resetAndDestroy()
       return
     }

@@ -1,4 +1,4 @@
-/** A Logger that keeps its lines, for tests. Redacts as the real one does. */
+/** A Logger that keeps its lines, for tests. It redacts like the real one. */
 import { type LogFields, type Logger, type ProblemFields, redact } from './logger.ts'
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
@@ -35,7 +35,7 @@ export class CapturingLogger implements Logger {
     return new CapturingLogger(this.lines, { ...this.#fields, ...fields })
   }
 
-  /** Messages, of one level or of all. */
+  /** Returns the messages of one level or of all. */
   messages(level?: LogLevel): string[] {
     return this.lines.filter((line) => level === undefined || line.level === level).map((line) => line.message)
   }

@@ -1,13 +1,15 @@
-/** What components log with: JSON lines on stderr (pino-logger.ts), captured ones in tests. */
+/**
+ * The logging interface of components: JSON lines on stderr (runtime/logging/pino-logger.ts), captured lines in tests.
+ */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
 export type LogThreshold = (typeof LOG_LEVELS)[number]
 
-/** A refusal or a problem with a name has it as `reason`; what there is to say of it in words is `why`. */
+/** `reason` is the code of a refusal or problem that has one; `why` describes it in words. */
 export type LogFields = Readonly<Record<string, unknown>> & { readonly reason?: ReasonCode }
 
-/** Of a warning or an error: people look up by its reason what it means and what to do (docs/troubleshooting.md). */
+/** The fields of a warning or an error: users look up its reason in docs/troubleshooting.md. */
 export type ProblemFields = LogFields & { readonly reason: ReasonCode }
 
 export interface Logger {
@@ -15,15 +17,15 @@ export interface Logger {
   info(message: string, fields?: LogFields): void
   warn(message: string, fields: ProblemFields): void
   error(message: string, fields: ProblemFields): void
-  /** A logger that adds these fields (usually `{ component: 'gateway' }`) to every line. */
+  /** Returns a logger that adds these fields (usually `{ component: 'gateway' }`) to every line. */
   child(fields: LogFields): Logger
 }
 
-// From which level on lines are written: one for all loggers of a process, changed while they are used.
+// The log level: shared by all loggers of a process, and changeable at run time.
 
 const RANK: ReadonlyMap<LogThreshold, number> = new Map(LOG_LEVELS.map((level, i) => [level, i]))
 
-/** Between the level that the process was started with, and debug. */
+/** Switches between the initial level and debug. */
 export class LogSwitch {
   readonly #usual: LogThreshold
   #level: LogThreshold
@@ -41,17 +43,17 @@ export class LogSwitch {
     return (RANK.get(level) ?? 0) >= (RANK.get(this.#level) ?? 0)
   }
 
-  /** To debug, and back. One that was started with debug goes to info. */
+  /** Switches to debug and back. If the initial level is debug, it switches to info. */
   toggle(): void {
     if (this.#level !== 'debug') this.#level = 'debug'
     else this.#level = this.#usual === 'debug' ? 'info' : this.#usual
   }
 }
 
-/** SIGUSR1 starts the debugger of Node. */
+/** Not SIGUSR1, which starts Node's debugger. */
 const SIGNAL = 'SIGUSR2'
 
-/** SIGUSR2 toggles, until the function given back is called. The line about it is written while debug is on. */
+/** Toggles on SIGUSR2 until the returned function is called. Both messages are written while debug is on. */
 export function toggleBySignal(
   log: LogSwitch,
   logger: Logger,
@@ -70,14 +72,14 @@ export function toggleBySignal(
   return () => void signals.off(SIGNAL, handler)
 }
 
-/** Keeps secrets out of log lines, whatever is handed to the logger. */
+/** Field names whose values must not appear in log lines. */
 
 const SECRET_KEYS = /^(secret|token|private_?key|key|preshared_?key|password|authorization)$/i
 const MAX_DEPTH = 6
 
 /**
- * A copy in which the value of every field named secret, token, privateKey or key is '[redacted]', at any depth.
- * Errors become {type, message, code, cause}; bigints and bytes become text.
+ * Returns a copy in which the value of every field with such a name is '[redacted]', at any depth. Errors become {type,
+ * message, code, cause}; bigints and bytes become text.
  */
 export function redact(value: unknown, depth = 0): unknown {
   if (typeof value === 'bigint') return value.toString()
@@ -104,7 +106,7 @@ function describeError(error: Error, depth: number): Record<string, unknown> {
     message: error.message,
     ...(code === undefined ? {} : { code }),
     ...(error.cause === undefined ? {} : { cause: redact(error.cause, depth + 1) }),
-    // A programmer's mistake is found by its stack; an expected failure has a class of its own.
+    // A stack trace helps with programming mistakes; expected failures have error classes of their own.
     ...(PROGRAMMING_ERRORS.has(error.name) ? { stack: error.stack } : {}),
   }
 }

@@ -1,4 +1,4 @@
-/** Logs: levels, redaction, JSON lines. */
+/** The public interface of this room: log levels, redaction, JSON lines. */
 export {
   LOG_LEVELS,
   type LogFields,

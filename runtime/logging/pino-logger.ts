@@ -1,19 +1,20 @@
 /**
- * The Logger of running processes: JSON lines, one write each, so that a crash loses nothing. Nobody else imports pino.
+ * The Logger of running processes: JSON lines with one write each, so that a crash loses none. No other file imports
+ * pino.
  */
 import { type Logger as Pino, destination, pino, stdTimeFunctions } from 'pino'
 import { jsonForTerminal } from '../../model/model.ts'
 import { type LogFields, LogSwitch, type LogThreshold, type Logger, type ProblemFields, redact } from './logger.ts'
 
-/** Where lines go; a WriteStream or a test's array. */
+/** The destination of lines: a WriteStream or a test's array. */
 export interface LogSink {
   write(line: string): void
 }
 
-/** Lines `{"time":"…","level":"info","component":"gateway","msg":"…",…}` to the sink, stderr by default. */
+/** Writes lines `{"time":"…","level":"info","component":"gateway","msg":"…",…}` to the sink, stderr by default. */
 export function createLogger(component: string, level: LogThreshold | LogSwitch = 'info', sink?: LogSink): Logger {
   const options = {
-    // A child of pino keeps the level that it was made with: the switch decides instead.
+    // A pino child keeps the level that it was created with, so the switch decides instead.
     level: 'debug',
     base: null,
     timestamp: stdTimeFunctions.isoTime,
@@ -21,7 +22,7 @@ export function createLogger(component: string, level: LogThreshold | LogSwitch 
   }
   const log = typeof level === 'string' ? new LogSwitch(level) : level
   const written = sink ?? destination({ dest: 2, sync: true })
-  // A log is read at terminals too.
+  // Logs are also read on terminals.
   const guarded: LogSink = {
     write: (line) => {
       written.write(jsonForTerminal(line))
@@ -54,7 +55,7 @@ class PinoLogger implements Logger {
     if (this.#log.writes('error')) this.#pino.error(redact(fields), message)
   }
   child(fields: LogFields): Logger {
-    // Pino writes a field of a child beside its parent's: the name would be there twice.
+    // Pino writes a child's field in addition to its parent's, so the same name would occur twice.
     return new PinoLogger(this.#root, this.#log, { ...this.#fields, ...(redact(fields) as LogFields) })
   }
 }

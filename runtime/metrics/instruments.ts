@@ -1,18 +1,18 @@
 /**
- * What components count with; prom-client behind it, in prometheus-metrics.ts only, with a private registry.
- * Names start with `sealane_`, counters end in `_total`, units are base units (`_seconds`, `_bytes`).
+ * The metrics interface of components. Only runtime/metrics/prometheus-metrics.ts uses prom-client, with a private
+ * registry. Names start with `sealane_`, counters end in `_total`, units are base units (`_seconds`, `_bytes`).
  */
 
 export interface Counter {
   inc(labels?: Readonly<Record<string, string>>, by?: number): void
 }
 export interface LabelledCounter extends Counter {
-  /** Forgets what was counted with these labels: of something that is gone. */
+  /** Removes the series with these labels, when their subject is gone. */
   remove(labels: Readonly<Record<string, string>>): void
 }
 export interface Gauge {
   set(value: number, labels?: Readonly<Record<string, string>>): void
-  /** Forgets every labelled value, so that what is gone does not linger. */
+  /** Removes all labelled series, so that those of removed subjects disappear. */
   reset(): void
 }
 export interface Histogram {

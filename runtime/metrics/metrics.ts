@@ -1,3 +1,3 @@
-/** Metrics: the instruments, and prom-client behind them. */
+/** The public interface of this room: the metrics interface, and its implementation on prom-client. */
 export type { Counter, Gauge, Histogram, LabelledCounter, MetricInit, Metrics } from './instruments.ts'
 export { createMetrics } from './prometheus-metrics.ts'

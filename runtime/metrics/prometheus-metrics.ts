@@ -1,4 +1,4 @@
-/** Metrics on prom-client, with a registry of its own per process (or per test). */
+/** Implements Metrics on prom-client, with one registry per process (or per test). */
 import { createRequire } from 'node:module'
 import type * as prom from 'prom-client'
 import type { Gauge, Histogram, LabelledCounter, MetricInit, Metrics } from './instruments.ts'
@@ -10,20 +10,23 @@ export interface MetricDescription {
   readonly labels: readonly string[]
 }
 
-/** Metrics that can also describe themselves: docs/metrics.md is made from them. */
+/** Metrics that can also describe themselves: docs/metrics.md is generated from them. */
 export interface DescribedMetrics extends Metrics {
   describe(): MetricDescription[]
 }
 
 /**
- * A private registry; every series carries `component`. Names are linted: a bad one throws at declaration.
- * Declaring the same metric twice gives the first one again.
+ * Creates a private registry; every series has the label `component`. Declaring a metric with an invalid name throws.
+ * Declaring the same metric twice returns the first one.
  */
 export function createMetrics(component: string): DescribedMetrics {
   return new PrometheusMetrics(component)
 }
 
-/** Part by part: as a whole it brings OpenTelemetry along, 15 MiB and a tenth of a second for each process. */
+/**
+ * Loads the modules separately: the whole package also loads OpenTelemetry, 15 MiB and a tenth of a second for each
+ * process.
+ */
 const load = createRequire(import.meta.url)
 const PromCounter = load('prom-client/lib/counter.js') as typeof prom.Counter
 const PromGauge = load('prom-client/lib/gauge.js') as typeof prom.Gauge
@@ -32,7 +35,7 @@ const Registry = load('prom-client/lib/registry.js') as typeof prom.Registry
 
 const NAME = /^sealane_[a-z][a-z0-9]*(_[a-z0-9]+)*$/
 const LABEL = /^[a-z][a-z0-9_]*$/
-/** Units that are not base units, and what to write instead (prometheus.io, "Metric and label naming"). */
+/** Units that are not base units, and their replacements (prometheus.io, "Metric and label naming"). */
 const WRONG_UNITS: Readonly<Record<string, string>> = {
   ms: 'seconds',
   milliseconds: 'seconds',
@@ -50,7 +53,7 @@ const WRONG_UNITS: Readonly<Record<string, string>> = {
 }
 const TYPE_SUFFIXES = ['_count', '_sum', '_bucket', '_info'] as const
 
-/** Gives the complaint about a metric's declaration, or undefined. */
+/** Returns what is wrong with a metric's declaration; undefined if nothing is. */
 export function lintMetric(type: MetricDescription['type'], init: MetricInit): string | undefined {
   const { name, help, labels = [] } = init
   if (!NAME.test(name)) return 'expected sealane_ and then lower-case words joined by _'

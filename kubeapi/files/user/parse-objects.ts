@@ -1,4 +1,4 @@
-/** A file of Kubernetes objects, from text to checked values. Pure. */
+/** Parses and validates a file of Kubernetes objects. Pure. */
 import { CLUSTER_SCOPED, type Kind, type KubeObject } from '../../../model/model.ts'
 import { type ObjectKey, keyOf, objectTitle } from '../../driver/driver.ts'
 import { type FieldPath, userKind } from '../../../model/schemas/schemas.ts'
@@ -20,12 +20,12 @@ export interface ParsedFile {
 
 export type ParseResult = { readonly file: ParsedFile } | { readonly problems: readonly FileProblem[] }
 
-/** Bytes. A larger file is refused rather than stalling the process. */
+/** Limit in bytes. A larger file is rejected, since parsing it would block the process. */
 export const MAX_FILE_BYTES = 8 * 1024 * 1024
 
 /**
- * Takes a whole file: one or many documents, YAML or JSON, `List` kinds unfolded. All or nothing: one wrong object
- * makes the file wrong, and every problem found is given.
+ * Takes a whole file: one or more documents, YAML or JSON, with `List` kinds unfolded. One invalid object makes the
+ * whole file invalid; all problems are returned.
  */
 export function parseObjects(file: string, text: string): ParseResult {
   const source = readSource(file, text)
@@ -51,7 +51,7 @@ class Reading {
     this.#file = file
   }
 
-  /** `inherited` is the type of the items of a typed list, which may leave out their own. */
+  /** `inherited` is the type of the items of a typed list; the items may omit it. */
   read(document: SourceDocument, value: unknown, path: FieldPath, inherited: TypeMeta | undefined): void {
     if (value === undefined) return
     if (!isMap(value)) {
@@ -111,7 +111,7 @@ class Reading {
   }
 }
 
-/** As kubectl does: `default` where a namespace is needed, none where the kind has no place in one. */
+/** Like kubectl: sets `default` where a namespace is missing, and removes it from cluster-scoped kinds. */
 function withNamespace(object: KubeObject): KubeObject {
   const { namespace, ...rest } = object.metadata
   if (CLUSTER_SCOPED.has(object.kind)) return { ...object, metadata: rest }

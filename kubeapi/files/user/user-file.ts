@@ -1,4 +1,4 @@
-/** Reading one user file, and deciding whether it is complete yet. */
+/** Reads one file of the user, and decides whether it is complete yet. */
 import { createHash } from 'node:crypto'
 import { type Stats, readFileSync, readdirSync, statSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ export type Reading =
   | { readonly is: 'unreadable'; readonly problem: FileProblem }
   | { readonly is: 'text'; readonly text: string; readonly sha256: string; readonly stamp: string }
 
-/** `title` is the path as the user knows it. */
+/** `title` is the path as the user writes it. */
 export function readUserFile(path: string, title: string): Reading {
   try {
     const stats = statSync(path)
@@ -36,7 +36,7 @@ export function parseUserFile(title: string, text: string): ParseResult {
   return parseObjects(title, text)
 }
 
-/** Changes whenever the file does. */
+/** Changes whenever the file changes. */
 export function stampOf(stats: Stats): string {
   return `${stats.ino}:${stats.size}:${stats.mtimeMs}:${stats.ctimeMs}`
 }
@@ -50,9 +50,9 @@ export function stampAt(path: string): string | undefined {
 }
 
 /**
- * Whether a file that was written in place looks as if more were to come: it lost objects that it had, or ends
- * in the middle of a line (JSON that could be read whole has its last bracket, whatever follows it). Such a reading is
- * believed only after the file has not changed for a while.
+ * Whether a file that was written in place looks incomplete: it lost objects that it had, or ends in the middle of a
+ * line. (JSON that parses has its last bracket, whatever follows.) Such a version is accepted only after the file has
+ * not changed for a while.
  */
 export function looksUnfinished(text: string, parsed: ParsedFile, before: ParsedFile | undefined): boolean {
   if (text !== '' && !text.endsWith('\n') && !/^\s*[{[]/.test(text)) return true
@@ -65,11 +65,11 @@ function atStart(file: string): { file: string; line: number; column: number } {
 }
 
 function decode(bytes: Buffer): string {
-  // Editors on other systems put a byte order mark in front.
+  // Editors on other systems write a byte order mark.
   return bytes.toString('utf8').replace(/^\uFEFF/, '')
 }
 
-/** Rounded up, so that what is too large never reads as the limit. */
+/** Rounded up, so that a size above the limit is never shown as the limit. */
 function inMiB(bytes: number): number {
   return Math.ceil((bytes / (1024 * 1024)) * 10) / 10
 }
@@ -77,23 +77,23 @@ function inMiB(bytes: number): number {
 export interface GoodFile {
   /** Path below the user's folder. */
   readonly file: string
-  /** Of the text that was parsed. */
+  /** Hash of the text that was parsed. */
   readonly sha256: string
   readonly parsed: ParsedFile
 }
 
-/** Raised when the parser or the schemas change: older readings are then not trusted as parses. */
+/** Incremented when the parser or the schemas change: stored versions of another format are not used. */
 const FORMAT = 1
 const MAX_WRITES = 4
 
 /**
- * The last good reading of each user file, kept in the state folder: a file that breaks keeps it, also across
+ * The last good version of each user file, kept in the state folder. A file that becomes invalid keeps it, even across
  * restarts, and an unchanged file need not be parsed again.
  */
 export class LastGood {
   readonly #folder: string
   readonly #onError: (path: string, error: unknown) => void
-  /** One write at a time for each file, so that the newest reading is the one that stays. */
+  /** One write at a time for each file, so that the newest version remains. */
   readonly #writes = new WriteQueue(MAX_WRITES)
 
   constructor(folder: string, onError: (path: string, error: unknown) => void) {
@@ -101,12 +101,12 @@ export class LastGood {
     this.#onError = onError
   }
 
-  /** Undefined where there is none, or none that can be read. */
+  /** Undefined if there is none, or none that can be read. */
   read(file: string): GoodFile | undefined {
     return this.#load(this.#path(file))
   }
 
-  /** Every file that has a reading. */
+  /** Returns every file that has a good version. */
   files(): string[] {
     try {
       const names = readdirSync(this.#folder).filter((name) => !name.startsWith('.'))
@@ -117,7 +117,7 @@ export class LastGood {
     }
   }
 
-  /** In the background: nobody waits for it, and losing one only costs a parse. */
+  /** Writes in the background: no caller waits for it, and a lost version only costs a parse. */
   write(good: GoodFile): void {
     const path = this.#path(good.file)
     void this.#writes.run(path, async () => {
@@ -153,7 +153,7 @@ export class LastGood {
       if (value.format === FORMAT && typeof value.file === 'string' && Array.isArray(value.parsed.objects)) return value
     } catch (error) {
       if (isMissing(error)) return undefined
-      // Damaged: it will be written again after the next good parse.
+      // Damaged: it is written again after the next good parse.
       if (errorCode(error) !== undefined) this.#onError(path, error)
     }
     return undefined

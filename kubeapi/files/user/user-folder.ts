@@ -1,6 +1,6 @@
 /**
- * The user's folder of YAML: follows its files and reports which objects changed. A file counts as a whole or not at
- * all; one that is broken, unreadable or half-written keeps its last good state, and no other file is touched.
+ * Watches the user's folder of YAML and reports which objects changed. A file is accepted as a whole or not at all. One
+ * that is invalid, unreadable or incomplete keeps its last good state, and does not affect other files.
  */
 import { readFileSync, readdirSync, readlinkSync, realpathSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
@@ -13,29 +13,32 @@ import { type GoodFile, LastGood, looksUnfinished, parseUserFile, readUserFile, 
 
 export interface UserFolderDeps {
   readonly clock: Clock
-  /** All changes that one file brought, at once. */
+  /** Called once with all changes of one file. */
   readonly onUpdate: (updates: readonly ObjectUpdate[]) => void
-  /** The problems of a place (a file, or the duplicates) changed; empty when mended. */
+  /** Called when the problems of a place (a file, or the duplicates) change; empty if they are resolved. */
   readonly onProblems: (place: string, problems: readonly FileProblem[]) => void
-  /** The state folder does not take our notes. */
+  /** Called if the state folder cannot be read or written. */
   readonly onStateError: (path: string, error: unknown) => void
 }
 
 export interface UserFolderInit {
   readonly folder: string
-  /** Where last good readings are kept. */
+  /** The folder of the last good versions. */
   readonly state: string
-  /** Absolute path that is not read even if it lies inside the folder: the state. */
+  /** Absolute path that is not read even if it lies inside the folder: the state folder. */
   readonly exclude: string
 }
 
-/** Milliseconds without a further event before a file that was written in place is read. */
+/** Milliseconds without another event before a file that was written in place is read. */
 const SETTLE_MS = 15
-/** How long a file must not change where it is broken or looks unfinished. */
+/** Milliseconds that an invalid or apparently incomplete file must stay unchanged. */
 const PATIENCE_MS = 300
-/** How long a file may be missing: editors remove and write anew. */
+/** Milliseconds that a file may be missing: editors remove a file and write it again. */
 const VANISH_MS = 100
-/** Between looks at a file that another process has open for writing; twice as long each time. A look is not cheap. */
+/**
+ * Milliseconds between checks of a file that another process has open for writing; doubled each time, since a check is
+ * expensive.
+ */
 const WRITER_MS = 50
 const MAX_WRITER_MS = 1000
 
@@ -51,11 +54,11 @@ export class UserFolder {
   readonly #owners = new FileOwners()
   readonly #lastGood: LastGood
   readonly #watcher: TreeWatcher
-  /** What was last read of each file, believed or not: unchanged files are not read again. */
+  /** Stamp of the last read of each file, accepted or not: unchanged files are not read again. */
   readonly #stamps = new Map<string, string>()
   readonly #hashes = new Map<string, string>()
   readonly #waiting = new Map<string, Waiting>()
-  /** The next pause of files that somebody is writing. */
+  /** The next pause for files that a process is writing. */
   readonly #writerMs = new Map<string, number>()
   #loading = true
   #duplicates = ''
@@ -78,7 +81,7 @@ export class UserFolder {
     return this.#owners
   }
 
-  /** First read. Blocks for as long as parsing takes; onUpdate is not called for what it finds. */
+  /** First read. Blocks while it parses, and does not call onUpdate. */
   load(): void {
     this.#watcher.rescan()
     this.#restoreMissing()
@@ -86,7 +89,7 @@ export class UserFolder {
     this.#reportDuplicates()
   }
 
-  /** Looks for what the watches missed. */
+  /** Finds changes that the watches missed. */
   rescan(): void {
     if (!this.#folderGone()) this.#deps.onProblems(this.#init.folder, [])
     this.#watcher.rescan()
@@ -107,7 +110,7 @@ export class UserFolder {
     await this.#lastGood.settled()
   }
 
-  /** The path as the user knows it. */
+  /** The path as the user writes it. */
   title(file: string): string {
     return join(this.#init.folder, file)
   }
@@ -130,14 +133,14 @@ export class UserFolder {
     } else if (event === 'moved') {
       this.#examine(file, 'complete')
     } else if (stampAt(path) === undefined) {
-      // At once, so that a file renamed to another name never seems to be there twice.
+      // Handled at once, so that a renamed file never seems to exist twice.
       this.#examine(file, 'settled')
     } else {
       this.#wait(file, SETTLE_MS, 'settled')
     }
   }
 
-  /** A folder that was removed or renamed away takes its files along; the kernel names only the folder. */
+  /** The files of a removed or renamed folder are gone, too; the kernel names only the folder. */
   #onFolderGone(folder: string): void {
     for (const file of this.#owners.files()) {
       if (file.startsWith(`${folder}/`) && stampAt(this.#path(file)) === undefined)
@@ -185,7 +188,7 @@ export class UserFolder {
     if (how === 'settled' && this.#waitForWriter(file)) return
     const result = parseUserFile(this.title(file), text)
     const doubtful = 'problems' in result || looksUnfinished(text, result.file, before)
-    // A file made anew right after another was removed looks as if it had been renamed.
+    // A file that is created right after another was removed looks as if it had been renamed.
     if (how === 'complete' && doubtful && this.#waitForWriter(file)) return
     if ('problems' in result) {
       if (how === 'settled') this.#wait(file, PATIENCE_MS, 'patient')
@@ -193,7 +196,8 @@ export class UserFolder {
     } else if (how === 'settled' && doubtful) {
       this.#wait(file, PATIENCE_MS, 'patient')
     } else if (how === 'first' && known !== undefined && looksUnfinished(text, result.file, known.parsed)) {
-      // Started in the middle of a save, perhaps: the last good state until the file has not changed for a while.
+      // The process may have started during a save: keep the last good state until the file has not changed for a
+      // while.
       this.#set(file, known)
       this.#wait(file, PATIENCE_MS, 'patient')
     } else {
@@ -201,7 +205,7 @@ export class UserFolder {
     }
   }
 
-  /** True when somebody is writing the file: it is looked at again later. */
+  /** Returns true if a process is writing the file; it is checked again later. */
   #waitForWriter(file: string): boolean {
     if (!isOpenForWriting(this.#path(file))) return false
     const ms = this.#writerMs.get(file) ?? WRITER_MS
@@ -216,7 +220,7 @@ export class UserFolder {
     this.#lastGood.write(good)
   }
 
-  /** The file is no good: its last good state stays. */
+  /** Keeps the last good state of an invalid file. */
   #keep(file: string, problems: readonly FileProblem[], how: Confidence): void {
     if (how === 'first') {
       const good = this.#lastGood.read(file)
@@ -229,7 +233,7 @@ export class UserFolder {
     this.#stamps.delete(file)
     this.#writerMs.delete(file)
     if (this.#folderGone()) {
-      // An unmounted or replaced folder says nothing about its objects.
+      // If the whole folder is unmounted or replaced, its objects are not known to be removed.
       this.#onFolderError(this.#init.folder, new Error('no such folder'))
     } else if (how === 'vanished') {
       this.#hashes.delete(file)
@@ -253,7 +257,7 @@ export class UserFolder {
   #publish(updates: readonly ObjectUpdate[]): void {
     if (this.#loading) return
     if (updates.length > 0) this.#deps.onUpdate(updates)
-    // Later: while a folder is being moved, its files seem to be in both places.
+    // Delayed, since files seem to exist twice while their folder is being moved.
     this.#cancelDuplicates?.()
     this.#cancelDuplicates = this.#deps.clock.setTimer(VANISH_MS, () => this.#reportDuplicates())
   }
@@ -266,7 +270,10 @@ export class UserFolder {
     this.#deps.onProblems(DUPLICATES, problems)
   }
 
-  /** Files that were deleted while nobody looked lose their note; a folder that is gone loses nothing. */
+  /**
+   * Forgets the good versions of files that were deleted while no process was watching; if the folder is missing,
+   * restores all.
+   */
   #restoreMissing(): void {
     const folderGone = this.#folderGone()
     for (const file of this.#lastGood.files()) {
@@ -288,16 +295,16 @@ export class UserFolder {
 }
 
 /**
- * How sure we are that a reading is complete: first (at start), complete (put in place by a rename), settled (no
- * event for a moment), patient (unchanged for long), vanished (missing for long).
+ * How certain it is that a file is complete: first (at start), complete (put in place by a rename), settled (no event
+ * for a moment), patient (unchanged for longer), vanished (missing for longer).
  */
 type Confidence = 'first' | 'complete' | 'settled' | 'patient' | 'vanished'
 
-// Whether some process still has a file open for writing, as far as /proc lets us see.
+// Whether a process has a file open for writing, as far as /proc shows it.
 
 /**
- * True only when a writer is seen. Processes of other users (unless root) and of other PID namespaces stay
- * invisible, so false means "as far as we know". inotify's own close event is not to be had in Node.
+ * True only if a writer is visible. Processes of other users (except to root) and of other PID namespaces are not, so
+ * false means that no writer is known. Node does not expose inotify's close event.
  */
 function isOpenForWriting(path: string): boolean {
   try {
@@ -312,7 +319,7 @@ function processWrites(pid: string, real: string): boolean {
   try {
     return readdirSync(`/proc/${pid}/fd`).some((fd) => descriptorWrites(pid, fd, real))
   } catch {
-    // It ended meanwhile, or belongs to somebody else.
+    // The process has ended, or belongs to another user.
     return false
   }
 }
@@ -321,7 +328,7 @@ function descriptorWrites(pid: string, fd: string, real: string): boolean {
   try {
     if (readlinkSync(`/proc/${pid}/fd/${fd}`) !== real) return false
     const flags = /^flags:\s*([0-7]+)$/m.exec(readFileSync(`/proc/${pid}/fdinfo/${fd}`, 'utf8'))?.[1]
-    // The two lowest bits of the open flags: 0 is read only.
+    // The two lowest bits of the open flags; 0 is read-only.
     return flags !== undefined && (Number.parseInt(flags, 8) & 3) !== 0
   } catch {
     return false

@@ -1,4 +1,6 @@
-/** What `sealane export` and `unexport` do to the user's folder: one object per file, written and removed whole. */
+/**
+ * Writes to the user's folder for `sealane export` and `unexport`: one object per file, written and removed as a whole.
+ */
 import { readFileSync, readdirSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Kind, KubeObject } from '../../../model/model.ts'
@@ -18,19 +20,19 @@ export class UserObjectError extends Error {
 export interface UserObjectPlace {
   readonly path: string
   readonly line: number
-  /** True when the file holds nothing else. */
+  /** Whether the file contains nothing else. */
   readonly alone: boolean
 }
 
-/** `serviceexport-shop-web.yaml`; namespace `_` for cluster-scoped kinds is left out. */
+/** Returns a name such as `serviceexport-shop-web.yaml`; cluster-scoped kinds have no namespace in it. */
 export function userObjectFileName(kind: Kind, name: string, namespace?: string): string {
   return `${[kind.toLowerCase(), ...(namespace === undefined ? [] : [namespace]), name].join('-')}.yaml`
 }
 
 /**
- * Writes the object to a file of its own and gives the path. Where the object is in a file already, that file is
- * replaced if it holds nothing else. Throws UserObjectError where that would lose something, ClusterApiError
- * Invalid for an impossible name.
+ * Writes the object to a file of its own and returns the path. If a file already contains the object and nothing else,
+ * it replaces that file. Throws UserObjectError if other content would be lost, ClusterApiError Invalid for an invalid
+ * name.
  */
 export async function writeUserObject(folder: string, object: KubeObject): Promise<string> {
   const { kind, metadata } = object
@@ -53,8 +55,8 @@ export async function writeUserObject(folder: string, object: KubeObject): Promi
 }
 
 /**
- * Removes the file that holds just this object and gives its path; undefined where no file holds the object.
- * Throws UserObjectError that says which file and line to edit where it shares a file.
+ * Removes the file that contains only this object and returns its path; undefined if no file contains the object.
+ * Throws UserObjectError with the file and line to edit if the file contains other objects.
  */
 export function removeUserObject(folder: string, kind: Kind, name: string, namespace?: string): string | undefined {
   checkAddress(kind, name, namespace)
@@ -74,7 +76,7 @@ export function removeUserObject(folder: string, kind: Kind, name: string, names
   return place.path
 }
 
-/** The first file, in order of paths, that holds the object. Broken files are passed by. */
+/** Returns the first file, in order of paths, that contains the object. Invalid files are skipped. */
 export function findUserObject(
   folder: string,
   kind: Kind,
@@ -84,7 +86,7 @@ export function findUserObject(
   const key = objectKey(name, namespace)
   for (const path of yamlFiles(folder)) {
     const text = readText(path)
-    // Most files do not even contain the name: spares the parse.
+    // Most files do not contain the name at all; this avoids parsing them.
     if (text === undefined || !text.includes(name)) continue
     const result = parseObjects(path, text)
     if ('problems' in result) continue

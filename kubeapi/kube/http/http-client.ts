@@ -1,6 +1,6 @@
 /**
- * Requests as everything above needs them: bounded in number, time and size, asked again where that helps, and failing
- * with a KubeError that says what was asked and what was said.
+ * HTTP requests for the code above: limited in number, time and size, retried where that helps. A failure is a
+ * KubeError with the request and the server's message.
  */
 import type { Readable } from 'node:stream'
 import { Backoff, type Clock, abortReason } from '../../../reconcile/reconcile.ts'
@@ -13,7 +13,7 @@ export interface HttpClientDeps {
   readonly clock: Clock
   readonly connection: ServerConnection
   readonly metrics: KubeMetrics
-  /** Is told how each request ended. */
+  /** Receives the result of each request. */
   readonly refusals: Pick<Refusals, 'failed' | 'succeeded'>
   /** Origin and path of the server, for messages. */
   readonly server: string
@@ -22,7 +22,7 @@ export interface HttpClientDeps {
 export interface HttpRequest extends RequestLine {
   readonly method: Exchange['method']
   readonly path: string
-  /** The path of the object that is to be created; `path` is what it becomes part of. */
+  /** The path of the object that the request creates; `path` is its collection. */
   readonly creates?: string
   readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
   /** Sent as JSON. */
@@ -31,10 +31,10 @@ export interface HttpRequest extends RequestLine {
   readonly contentType?: string
   /** Default application/json. */
   readonly accept?: string
-  /** False for what must not happen twice. Default true. */
+  /** False for a request that must not be repeated. Default true. */
   readonly again?: boolean
   readonly timeoutMs?: number
-  /** Bytes of the answer; more is a KubeError with reason `TooLarge`. */
+  /** Limit of the answer in bytes; a larger one is a KubeError with reason `TooLarge`. */
   readonly maxBytes?: number
 }
 
@@ -43,12 +43,12 @@ export interface Reply<T> {
   readonly body: T
 }
 
-/** Requests under way at once, watches not counted. */
+/** Concurrent requests, not counting watches. */
 const MAX_UNDER_WAY = 16
-/** For one try, from the request to the last byte of the answer. */
+/** For one attempt, from the request to the last byte of the answer. */
 const TIMEOUT_MS = 10_000
 const MAX_TRIES = 4
-/** A server may ask for long rests; who called has its own loop for those. */
+/** A server may request a longer pause; the caller has its own retry loop for that. */
 const MAX_REST_MS = 5000
 const MAX_BYTES = 16 << 20
 
@@ -61,7 +61,7 @@ export class HttpClient {
     this.#deps = deps
   }
 
-  /** True when a silent peer is noticed by the connection itself. */
+  /** Whether the connection itself detects a peer that no longer answers. */
   get pinged(): boolean {
     return this.#deps.connection.pinged
   }
@@ -85,7 +85,7 @@ export class HttpClient {
           this.#deps.connection.renew()
           continue
         }
-        // 429 means that nothing was done.
+        // With 429 the server has not executed the request.
         const harmless = question.again !== false || error.status === 429
         if (!error.passing || !harmless || tries >= MAX_TRIES) throw error
         if (error.reason === 'NoAnswer' && tries >= 2) throw error
@@ -94,7 +94,7 @@ export class HttpClient {
     }
   }
 
-  /** One try; the answer's body is the caller's to read. Throws KubeError unless the status is a success. */
+  /** Sends the request once; the caller reads the answer's body. Throws KubeError unless the status is a success. */
   open(question: HttpRequest, signal: AbortSignal): Promise<Answer> {
     return this.#noted(question, () => this.#open(question, signal))
   }
@@ -158,7 +158,7 @@ export class HttpClient {
     }
   }
 
-  /** Runs with a signal that ends after the question's time, unless the run is over by then. */
+  /** Runs with a signal that aborts after the request's timeout, unless `run` has ended by then. */
   async #within<T>(question: HttpRequest, signal: AbortSignal, run: (limited: AbortSignal) => Promise<T>): Promise<T> {
     const ms = question.timeoutMs ?? TIMEOUT_MS
     const late = new AbortController()
@@ -195,7 +195,7 @@ export class HttpClient {
     })
   }
 
-  /** The place goes to the next in line, or becomes free. */
+  /** The slot goes to the next waiting request, or becomes free. */
   #giveTurn(): void {
     const next = this.#turns.shift()
     if (next === undefined) this.#underWay -= 1
@@ -213,7 +213,7 @@ function tooLarge(asked: RequestLine): KubeError {
   })
 }
 
-/** The body as JSON; as text when it is none; TOO_LARGE when it does not fit. */
+/** Returns the body as JSON, or as text if it is not JSON; TOO_LARGE if it exceeds the limit. */
 async function readJson(body: Readable, maxBytes: number): Promise<unknown> {
   const chunks: Buffer[] = []
   let size = 0

@@ -1,6 +1,6 @@
 /**
- * A command in a container, by the API server's exec subresource over a WebSocket (v4 and v5.channel.k8s.io: the first
- * byte of each message is its stream; stream 3 carries the metav1.Status that ends it).
+ * Runs a command in a container with the API server's exec subresource over a WebSocket (v4 and v5.channel.k8s.io: the
+ * first byte of each message is its stream; stream 3 carries the final metav1.Status).
  */
 import type { IncomingMessage } from 'node:http'
 import WebSocket from 'ws'
@@ -15,11 +15,11 @@ export interface PodCommand {
   readonly pod: string
   readonly container: string
   readonly command: readonly string[]
-  /** Its standard input. The command has to know itself where that ends: older servers cannot say so. */
+  /** Its standard input. The command itself must know where the input ends: older servers cannot signal the end. */
   readonly input?: AsyncIterable<Buffer>
-  /** Takes standard output as it comes, so that it may be long; stdout of the result is empty then. */
+  /** Receives standard output in parts, so that it may be long; stdout of the result is empty then. */
   readonly onStdout?: (part: Buffer) => void
-  /** Until it has ended; default a minute. */
+  /** Limit until the command has ended; default one minute. */
   readonly timeoutMs?: number
 }
 
@@ -47,15 +47,15 @@ const STDOUT = 1
 const STDERR = 2
 const END = 3
 const MAX_OUTPUT_BYTES = 4 << 20
-/** Of an answer that is a refusal. */
+/** Limit of the body of a refusal. */
 const MAX_SAID_BYTES = 64 << 10
-/** Until the server has taken the connection; as for any other request. */
+/** Limit until the server has accepted the connection, as for any other request. */
 const HANDSHAKE_MS = 10_000
-/** Until the command has ended: an API server that has died says nothing. */
+/** Limit until the command has ended: an API server that died sends nothing. */
 const COMMAND_MS = 60_000
 
 /**
- * Throws KubeError when the command could not be run, or does not end in time; a status other than 0 is a result.
+ * Throws KubeError if the command could not be run or does not end in time; an exit status other than 0 is a result.
  * Rejects with the signal's reason.
  */
 export async function execInPod(
@@ -117,7 +117,7 @@ class Run {
     this.#init = init
   }
 
-  /** `late`: the handshake takes too long. */
+  /** `late` aborts when the handshake takes too long. */
   done(signal: AbortSignal, late: AbortSignal): Promise<CommandResult> {
     const { clock, socket, asked, server } = this.#init
     return new Promise((resolve, reject) => {
@@ -140,7 +140,7 @@ class Run {
         try {
           if (!this.#take(data)) fail(this.#failed(`more than ${MAX_OUTPUT_BYTES} bytes of output`))
         } catch (error) {
-          // The reader of the output could not take it: its disk is full.
+          // The reader of the output failed; its disk is full, for example.
           fail(error as Error)
         }
       })
@@ -156,7 +156,7 @@ class Run {
     })
   }
 
-  /** One part at a time: the next when the socket has taken the one before. A command that has ended takes no more. */
+  /** Sends the next part when the socket has accepted the previous one. It stops when the command has ended. */
   async #send(): Promise<void> {
     const { socket, command } = this.#init
     for await (const part of command.input ?? []) {
@@ -165,7 +165,7 @@ class Run {
     }
   }
 
-  /** False when there is too much of it. */
+  /** Returns false if the output is too long. */
   #take(data: Buffer): boolean {
     const channel = data[0]
     if (channel === END) this.#end = parseEnd(data.subarray(1))
@@ -191,7 +191,7 @@ class Run {
     return new KubeError(`${verb} ${title}: ${message}`, { code: 'Unavailable', status: 0, reason: 'ExecFailed' })
   }
 
-  /** The server answers, and does not take the connection. */
+  /** The server answered but refused the connection. */
   async #refusal(response: IncomingMessage): Promise<KubeError> {
     const { asked, server } = this.#init
     try {
@@ -202,7 +202,7 @@ class Run {
   }
 }
 
-/** JSON, or text; only the beginning of what is too long. */
+/** Returns JSON or text; a body that is too long is truncated. */
 async function said(response: IncomingMessage): Promise<unknown> {
   const parts: Buffer[] = []
   let bytes = 0
@@ -227,7 +227,7 @@ function parseEnd(data: Buffer): EndStatus {
   }
 }
 
-/** Undefined when the command did not run. */
+/** Undefined if the command did not run. */
 function exitStatus(end: EndStatus): number | undefined {
   if (end.status === 'Success') return 0
   const code = end.details?.causes?.find(({ reason }) => reason === 'ExitCode')?.message

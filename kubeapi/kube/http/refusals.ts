@@ -1,7 +1,7 @@
 /**
- * What the API server does not let this process do now, and why: what a person who looks for the cause of a silent part
- * needs to know. An entry goes when what it is about succeeds, when what was to be created is there, or when nobody has
- * tried it for a while.
+ * Records which requests the API server refuses to this process, and why, for operators who look for the cause of an
+ * inactive component. An entry is removed when its request succeeds, when the object that was to be created exists, or
+ * when it has not been tried for a while.
  */
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import { fitText, printable } from '../../../model/model.ts'
@@ -13,33 +13,33 @@ export type RefusedAs = Extract<
   'PartForbidden' | 'AdmissionRefuses' | 'ApiServerReadOnly' | 'ObjectNotWritten'
 >
 
-/** One kind of request that is refused, without names of objects: everybody who reaches the status page reads it. */
+/** One kind of refused request, without object names: everyone with access to the status page can read it. */
 export interface Refusal {
   readonly code: RefusedAs
   /** `patch serviceimports.multicluster.x-k8s.io/status` */
   readonly what: string
-  /** What refuses it, where the server says so: `webhook deny.example.com`. */
+  /** What refuses it, if the server names it: `webhook deny.example.com`. */
   readonly by?: string
-  /** How many objects, or lists, are waiting for it; at most MOST_PLACES are counted. */
+  /** The number of affected objects or lists; at most MOST_PLACES are counted. */
   readonly places: number
-  /** RFC 3339: the first and the last time. */
+  /** RFC 3339: the times of the first and the last refusal. */
   readonly since: string
   readonly last: string
 }
 
-/** Most of what is still needed is tried again within half a minute, and an identity is renewed every ten minutes. */
+/** Most requests that are still needed are retried within half a minute; an identity is renewed every ten minutes. */
 const FORGET_MS = 120_000
 const FORGET_SECRETS_MS = 15 * 60_000
-/** Who wants to hold a Lease tries again every few seconds, until it has seen that another one holds it. */
+/** A candidate for a Lease retries every few seconds, until it has seen that another one holds it. */
 const FORGET_HELD_MS = 30_000
-/** One write that fails may be anything: the server takes none where several have failed for so long. */
+/** A single failed write may have any cause: the server counts as read-only after several failures over this time. */
 const READ_ONLY = { writes: 2, ms: 2000 }
 /**
- * A write that no answer came to says less: on a busy machine, or where the connection breaks, a few are late, and the
- * next one is taken. Without a majority of etcd none is.
+ * An unanswered write is weaker evidence: on a busy machine, or when the connection breaks, a few are late and the next
+ * one succeeds. Without a majority of etcd none does.
  */
 const UNANSWERED = { writes: 3, ms: 25_000 }
-/** A server that refuses everything fills no memory. */
+/** Bounds the memory if a server refuses everything. */
 const MOST_KINDS = 50
 const MOST_PLACES = 100
 
@@ -51,20 +51,20 @@ interface Entry {
   readonly sinceMs: number
   lastMs: number
   count: number
-  /** A read succeeded between two failures: the server is there. One that was away is none that refuses. */
+  /** A read succeeded between two failures, so the server is reachable. An unreachable server is not read-only. */
   isThere: boolean
-  /** The server has said itself that a write failed. */
+  /** The server itself has answered that a write failed. */
   isAnswered: boolean
-  /** etcd says so itself. */
+  /** etcd itself reported it. */
   isSure: boolean
 }
 
-/** What is looked at of a request. */
+/** The relevant parts of a request. */
 export interface ApiRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   readonly path: string
   readonly verb: string
-  /** The path of the object that is to be created: the request names what it becomes part of. */
+  /** The path of the object that the request creates; `path` is its collection. */
   readonly creates?: string
 }
 
@@ -77,7 +77,7 @@ export class Refusals {
     this.#clock = clock
   }
 
-  /** By code, and by what was asked. */
+  /** Sorted by code and request. */
   list(): readonly Refusal[] {
     this.#forgetOld()
     return [...this.#entries]
@@ -90,10 +90,10 @@ export class Refusals {
       }))
   }
 
-  /** Takes how a request ended; other failures than refusals say nothing here. */
+  /** Records how a request ended. Failures that are not refusals are ignored. */
   failed(request: ApiRequest, error: unknown): void {
     if (!(error instanceof KubeError)) return
-    // An apply that would create what is not there.
+    // An apply that would create a missing object.
     const isCreate = request.method === 'PATCH' && NO_RIGHT_TO_CREATE.test(error.message)
     const asked: ApiRequest = isCreate ? { ...request, method: 'POST', creates: request.path } : request
     if (asked.creates !== undefined && error.reason === 'AlreadyExists') this.#found(asked.creates)
@@ -122,7 +122,7 @@ export class Refusals {
     if (asked.method !== 'POST' && asked.method !== 'DELETE') this.#found(asked.path)
   }
 
-  /** What this process was not let create, somebody else has created. */
+  /** Another client has created what this process was not allowed to create. */
   #found(path: string): void {
     for (const [key, { what }] of this.#entries) if (what.startsWith('create ')) this.#done(key, path)
   }
@@ -132,7 +132,7 @@ export class Refusals {
     if (places?.delete(place) === true && places.size === 0) this.#entries.delete(key)
   }
 
-  /** No write has succeeded since, and the server answers. */
+  /** Whether no write has succeeded since, although the server answers. */
   #isReadOnly({ count, sinceMs, lastMs, isThere, isAnswered, isSure }: Entry): boolean {
     const { writes, ms } = isAnswered ? READ_ONLY : UNANSWERED
     return isSure || (isThere && count >= writes && lastMs - sinceMs >= ms)
@@ -165,21 +165,21 @@ function forgetMs(what: string): number {
 
 const isWrite = ({ method }: ApiRequest): boolean => method !== 'GET'
 
-/** In the words of Kubernetes' own authorizers, of admission, and of what stands behind the server. */
+/** Phrases of the Kubernetes authorizers, of admission, and of the storage behind the server. */
 const NO_RIGHT = /\bcannot (?:get|list|watch|create|update|patch|delete|deletecollection) resource\b/
 const NO_RIGHT_TO_CREATE = /\bcannot create resource\b/
 const ADMISSION =
   /admission webhook|failed calling webhook|ValidatingAdmissionPolicy|MutatingAdmissionPolicy|exceeded quota/
 
-/** Whether this user has no right to what was asked; otherwise nobody has, who asks for the same. */
+/** Whether this user lacks the permission. Otherwise every user gets the same refusal for the same request. */
 export function lacksRight({ status, message }: KubeError): boolean {
   return status === 403 && NO_RIGHT.test(message)
 }
 
-/** Said of a namespace that is going: who writes there stops by itself. */
+/** The message for a namespace that is being deleted; its writers stop by themselves. */
 const GOING = /because it is being terminated/
 const NO_SPACE = /database space exceeded/
-/** What is written for people to read: without it everything works. */
+/** Events are only for users to read; everything works without them. */
 const EVENTS = /\/events(?:\/|$)/
 
 function refusalOf(asked: ApiRequest, { status, code, message }: KubeError): RefusedAs | undefined {
@@ -190,7 +190,7 @@ function refusalOf(asked: ApiRequest, { status, code, message }: KubeError): Ref
     return isWrite(asked) && !NO_RIGHT.test(message) ? 'AdmissionRefuses' : 'PartForbidden'
   if (!isWrite(asked)) return undefined
   if (code === 'Invalid' && (status === 400 || status === 422)) return 'ObjectNotWritten'
-  // 429 is a server that wants to be asked later; 0: no answer came.
+  // 429 means that the server requests a later retry; 0 means that no answer arrived.
   return status >= 500 || status === 0 ? 'ApiServerReadOnly' : undefined
 }
 
@@ -211,7 +211,7 @@ function whoRefuses(message: string): string | undefined {
   return undefined
 }
 
-/** `/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE`, the core's below `/api/v1`. */
+/** `/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE`; the core group is below `/api/v1`. */
 const PATH = /^\/(?:api|apis\/([^/]+))\/[^/]+\/(?:namespaces\/[^/]+\/(?=[^/]))?([^/]+)(?:\/[^/]+(?:\/([^/]+))?)?$/
 
 const VERBS: Readonly<Record<string, string>> = {
@@ -221,7 +221,7 @@ const VERBS: Readonly<Record<string, string>> = {
   DELETE: 'delete',
 }
 
-/** As roles have it, without the object: `patch gateways.sealane.io/status`. */
+/** Formats a request like a rule in a role, without the object: `patch gateways.sealane.io/status`. */
 function requestText({ method, path, verb }: ApiRequest): string {
   const [, group, plural, subresource] = PATH.exec(path) ?? []
   const action = method === 'GET' ? verb : (VERBS[method] ?? verb)

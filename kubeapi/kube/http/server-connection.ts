@@ -1,6 +1,6 @@
 /**
- * The way to the API server: one HTTP/2 connection for everything where the server speaks it, with pings that notice
- * a silent peer; else HTTP/1.1 with a bounded pool. Which one is settled by TLS (ALPN) at the first connection.
+ * The connection to the API server: one HTTP/2 connection for all requests if the server supports it, with pings that
+ * detect a dead peer; else HTTP/1.1 with a bounded pool. TLS (ALPN) decides at the first connection.
  */
 import type { Agent, IncomingMessage } from 'node:http'
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2'
@@ -15,7 +15,7 @@ import type { Credentials, RequestHeaders, ServerAccess } from '../server-access
 
 export interface Exchange {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
-  /** With the query. */
+  /** Includes the query. */
   readonly path: string
   readonly headers?: RequestHeaders
   readonly body?: string | undefined
@@ -33,7 +33,7 @@ interface PlainRequestsInit {
   readonly agent: Agent
 }
 
-/** Requests over HTTP/1.1, and the shape of requests and answers for both ways. */
+/** Requests over HTTP/1.1. */
 class PlainRequests {
   readonly #init: PlainRequestsInit
 
@@ -68,7 +68,7 @@ class PlainRequests {
 
 const PING_EVERY_MS = 10_000
 const PONG_WITHIN_MS = 10_000
-/** Bytes that the server may send ahead, on one stream and on all: what memory this connection can take. */
+/** Bytes that the server may send ahead on one stream and on all. They bound the memory of this connection. */
 const STREAM_WINDOW = 1 << 20
 const SESSION_WINDOW = 4 << 20
 
@@ -78,9 +78,9 @@ interface PingedSessionInit {
 }
 
 /**
- * One HTTP/2 connection. It is pinged (RFC 9113 section 6.7), so that a peer that is gone without a word, or a box in
- * between that forgot the connection, is noticed within PING_EVERY_MS + PONG_WITHIN_MS = 20 s: all that is under way
- * fails, and the next request opens another.
+ * One HTTP/2 connection. Pings (RFC 9113 section 6.7) detect a peer that died, or a middlebox that dropped the
+ * connection, within PING_EVERY_MS + PONG_WITHIN_MS = 20 s. All pending requests then fail, and the next one opens a
+ * new connection.
  */
 class KeepaliveConnection {
   readonly #clock: Clock
@@ -95,13 +95,13 @@ class KeepaliveConnection {
       settings: { enablePush: false, initialWindowSize: STREAM_WINDOW },
     })
     this.#session.once('connect', () => this.#session.setLocalWindowSize(SESSION_WINDOW))
-    // What is under way fails by itself, and says why.
+    // Pending requests fail by themselves with the error.
     this.#session.on('error', () => undefined)
     this.#session.once('close', () => this.#cancelTimer?.())
     this.#schedulePing()
   }
 
-  /** False once the server said that it takes no more (GOAWAY), or the connection is gone. */
+  /** False once the server accepts no more requests (GOAWAY) or the connection is closed. */
   get usable(): boolean {
     return !this.#session.closed && !this.#session.destroyed
   }
@@ -127,12 +127,12 @@ class KeepaliveConnection {
     })
   }
 
-  /** Takes nothing more and ends when what is under way has ended. */
+  /** Accepts no more requests, and closes when the pending ones have ended. */
   retire(): void {
     this.#session.close()
   }
 
-  /** Ends everything at once. */
+  /** Ends all requests at once. */
   close(): void {
     this.#cancelTimer?.()
     this.#session.destroy()
@@ -153,7 +153,7 @@ class KeepaliveConnection {
           if (error === null) this.#schedulePing()
         })
       } catch {
-        // The connection ended meanwhile.
+        // The connection has ended in the meantime.
         late()
       }
     })
@@ -169,18 +169,18 @@ export interface ServerConnectionDeps {
   readonly access: ServerAccess
 }
 
-/** Sockets of the HTTP/1.1 pool: one per watched kind and some for requests. */
+/** Sockets of the HTTP/1.1 pool: one for each watched kind, and some for requests. */
 const MAX_SOCKETS = 32
 const CONNECT_MS = 10_000
-/** The system's own probes, for what ends without a word between our pings. */
+/** The interval of TCP keepalive, for peers that disappear between our pings. */
 const KEEP_ALIVE_MS = 15_000
 
 export class ServerConnection {
   readonly #deps: ServerConnectionDeps
-  /** Undefined until the first connection shows it. */
+  /** Undefined until the first connection. */
   #speaksHttp2: boolean | undefined
   #session: KeepaliveConnection | undefined
-  /** A connection that is being made, shared by all who wait for one. */
+  /** A pending connection, shared by all requests that wait for one. */
   #dialing: Promise<KeepaliveConnection | undefined> | undefined
   #plain: PlainRequests | undefined
   #asking: Promise<Credentials> | undefined
@@ -191,12 +191,12 @@ export class ServerConnection {
     if (deps.access.server.protocol === 'http:') this.#speaksHttp2 = false
   }
 
-  /** True when a peer that went silent is noticed without being asked. */
+  /** Whether a dead peer is detected without a request. */
   get pinged(): boolean {
     return this.#speaksHttp2 === true
   }
 
-  /** Resolves with the head of the answer; the body is a stream. Rejects when there is no answer. */
+  /** Resolves with the status and headers of the answer; the body is a stream. Rejects if there is no answer. */
   async send(exchange: Exchange, signal: AbortSignal): Promise<Answer> {
     const credentials = await orAborted(this.#credentials(), signal)
     const prepared: Exchange = {
@@ -212,7 +212,7 @@ export class ServerConnection {
     return this.#plainRequests(credentials).send(prepared, signal)
   }
 
-  /** What we showed was refused: the next request shows what is valid then, on a new connection. */
+  /** The server rejected our credentials: the next request uses current ones on a new connection. */
   renew(): void {
     this.#deps.access.forget()
     this.#session?.retire()
@@ -228,7 +228,7 @@ export class ServerConnection {
   }
 
   /**
-   * Asked for anew each time, but once for all who ask at the same time: a plugin is a process, sometimes a browser.
+   * Requests credentials each time, but only once for concurrent callers: a plugin is a process, sometimes a browser.
    */
   #credentials(): Promise<Credentials> {
     this.#asking ??= this.#deps.access
@@ -242,7 +242,7 @@ export class ServerConnection {
     return this.#asking
   }
 
-  /** Undefined where the server speaks HTTP/1.1 only. */
+  /** Undefined if the server supports only HTTP/1.1. */
   async #openSession(credentials: Credentials, signal: AbortSignal): Promise<KeepaliveConnection | undefined> {
     this.#stop.signal.throwIfAborted()
     if (this.#session?.usable === true) return this.#session
@@ -286,7 +286,7 @@ interface DialInit {
   readonly credentials: Credentials
 }
 
-/** Given up with the signal: a handshake that nobody waits for would keep the process. */
+/** Aborted by the signal: a handshake that no request waits for would keep the process alive. */
 function dial({ clock, server, credentials }: DialInit, signal: AbortSignal): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
     const socket = connectTls({
@@ -324,11 +324,11 @@ function hostOf(server: URL): string {
   return server.hostname.replace(/^\[|\]$/g, '')
 }
 
-/** Fields that are undefined are left out: Node takes their presence for a wish. */
+/** Omits fields that are undefined, since Node treats them as set. */
 function tlsOptions(server: URL, credentials: Credentials): Record<string, unknown> {
   const { ca, cert, key, rejectUnauthorized } = credentials
   const host = hostOf(server)
-  // RFC 6066 section 3 allows no addresses there.
+  // RFC 6066 section 3 does not allow addresses there.
   const servername = credentials.servername ?? (isIP(host) === 0 ? host : undefined)
   const options = { ca, cert, key, rejectUnauthorized, servername }
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))

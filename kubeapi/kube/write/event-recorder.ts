@@ -13,13 +13,13 @@ export interface EventRecorderDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly http: HttpClient
-  /** Of every Event. */
+  /** Added to every Event. */
   readonly marks: ObjectMarks
 }
 
-/** Events of cluster-scoped objects live here, as Kubernetes' own do. */
+/** The namespace for Events of cluster-scoped objects, as Kubernetes itself uses it. */
 const CLUSTER_EVENTS = 'default'
-/** Waiting and under way; beyond it events are dropped. */
+/** Limit of waiting and running requests; further Events are dropped. */
 const MAX_WAITING = 100
 const CONTROLLER = 'sealane.io/sealane'
 
@@ -61,7 +61,7 @@ export class EventRecorder {
     const namespace = regarding.namespace ?? CLUSTER_EVENTS
     const now = this.#deps.clock.now()
     this.#count += 1
-    // Unlike any other event of this object: time, and a count within it.
+    // Differs from every other Event of this object: the time, and a counter.
     const suffix = `${now.toString(16)}${this.#count.toString(16).padStart(4, '0')}`
     const unlike = `${name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${suffix}`
     await this.#deps.http.ask(

@@ -20,7 +20,7 @@ import {
 import type { Reply, HttpClient } from '../http/http-client.ts'
 import type { RawObject } from '../../../model/schemas/schemas.ts'
 
-/** The server filled in defaults of its own, so that its account never equals what was sent: these two go together. */
+/** A pair of what was sent and what the server stored, which differs because the server set defaults. */
 interface Equivalent {
   readonly sent: string
   readonly stored: string | undefined
@@ -34,7 +34,7 @@ export class ObjectWriter {
   readonly #marks: ObjectMarks
   readonly #applied = new Map<string, Equivalent>()
 
-  /** `marks`: of every object that is applied. */
+  /** `marks` are added to every object that is applied. */
   constructor(deps: { readonly http: HttpClient }, marks: ObjectMarks = NO_OBJECT_MARKS) {
     this.#http = deps.http
     this.#marks = marks
@@ -62,7 +62,7 @@ export class ObjectWriter {
     if (known === undefined) throw absent(object)
     const sent = fingerprint(status === undefined ? {} : { status })
     if (this.#same(memo, sent, known.status)) return
-    // The status of an object that was made anew meanwhile is another matter.
+    // The uid prevents writing the status to an object that was created again in the meantime.
     const uid = metadata.uid ?? known.uid
     const body = { apiVersion: KIND_PLACES[kind].apiVersion, kind, metadata: { name, namespace, uid }, status }
     try {
@@ -80,15 +80,15 @@ export class ObjectWriter {
       )
       this.#remember(memo, sent, client.note(answer.body).status)
     } catch (error) {
-      // Without a name in it, the refusal is about the kind.
+      // A 404 may also concern the kind; only a read shows whether the object exists.
       if (isStatus(error, 404) && (await client.ask(name, namespace, signal)) === undefined) throw absent(object)
       throw error
     }
   }
 
   /**
-   * As a manager of its own: what the part that owns the status applies is not taken for withdrawn, and that part takes
-   * the condition back with its next apply.
+   * Uses a field manager of its own: otherwise the server would treat the fields of the status owner as withdrawn. The
+   * owner takes the condition back with its next apply.
    */
   async setCondition(
     client: ResourceClient,
@@ -139,7 +139,7 @@ export class ObjectWriter {
         this.#applied.delete(`${kind} ${key} status`)
         return
       } catch (error) {
-        // Somebody made it anew: whose is it now?
+        // Another client created the object again: check who owns it now.
         if (!isStatus(error, 409) || tries >= REMOVE_TRIES) throw error
         known = await client.ask(name, namespace, signal)
       }
@@ -165,7 +165,7 @@ export class ObjectWriter {
         },
         signal,
       )
-      // With finalizers it goes on existing for a while, and the answer is the object.
+      // With finalizers the object continues to exist for a while, and the answer contains it.
       if ((body.metadata.finalizers ?? []).length > 0) client.note(body)
       else client.objects.dropOwn(key, uid)
     } catch (error) {
@@ -175,8 +175,8 @@ export class ObjectWriter {
   }
 
   /**
-   * With `force` what others changed of ours is taken back. Where we believe that nothing is there, a conflict shows
-   * that something is, and whose.
+   * `force` reverts changes that others made to our fields. If the object is not known to exist, a conflict shows that
+   * it does, and who owns it.
    */
   async #patch(
     client: ResourceClient,
@@ -209,7 +209,10 @@ export class ObjectWriter {
     }
   }
 
-  /** We thought to create, and the server merged into something that was there: if it is a user's, take it back. */
+  /**
+   * Called if apply() expected to create the object but the server merged into an existing one: if it is a user's, this
+   * withdraws our fields.
+   */
   async #checkAlone(object: KubeObject, answer: RawObject, signal: AbortSignal): Promise<void> {
     const entries = (answer.metadata.managedFields ?? []) as readonly ManagedFieldsEntry[]
     const others = entries.filter(({ manager, subresource }) => manager !== FIELD_MANAGER && (subresource ?? '') === '')
@@ -250,7 +253,10 @@ interface ApplyBody {
   readonly [field: string]: unknown
 }
 
-/** What is sent: names, labels, annotations, owners and all but the status. Our label says whose it is. */
+/**
+ * Builds the request body: names, labels, annotations, owners and everything except the status. Our label marks the
+ * owner.
+ */
 function applyBody(object: KubeObject, marks: ObjectMarks): ApplyBody {
   const { status: _status, metadata, ...rest } = object as KubeObject & { status?: unknown }
   const { name, namespace, labels, annotations, ownerReferences } = withObjectMarks(metadata, marks)
@@ -267,7 +273,7 @@ function applyBody(object: KubeObject, marks: ObjectMarks): ApplyBody {
   })
 }
 
-/** The part that the server's account of our fields is about: all but what names the object. */
+/** Returns the part that managedFields covers: everything except what identifies the object. */
 function ownedBody(body: ApplyBody): unknown {
   const { apiVersion: _apiVersion, kind: _kind, metadata, ...rest } = body
   const { name: _name, namespace: _namespace, ...described } = metadata

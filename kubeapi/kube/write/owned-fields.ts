@@ -1,17 +1,20 @@
 /**
- * What we own of an object, read from the server's own account of it (metadata.managedFields, server-side apply,
- * KEP-555): the entry of our manager lists the fields, and their present values are what we applied, unless someone
- * changed them. So one fingerprint shows, also after a restart, whether applying would change anything: a field that
- * somebody overwrote is no longer ours and missing, and a field that we no longer want is still there.
+ * Determines what we own of an object from its metadata.managedFields (server-side apply, KEP-555). The entry of our
+ * manager lists the fields, and their present values are what we applied, unless another client changed them. So one
+ * fingerprint shows, even after a restart, whether apply would change anything: a field that another client overwrote
+ * is no longer in the entry, and a field that we no longer want still is.
  */
 import { createHash } from 'node:crypto'
 
-/** The manager that our writes name, but for those of CONDITION_MANAGER. */
+/** The field manager of our writes, except those of CONDITION_MANAGER. */
 export const FIELD_MANAGER = 'sealane'
-/** The manager of conditions on objects whose status another part of Sealane writes. */
+/** The field manager of conditions on objects whose status another component of Sealane writes. */
 export const CONDITION_MANAGER = 'sealane-conditions'
 
-/** `f:name`, `k:{"port":80}`, `v:"x"` or `.`: to what is below; an empty object owns the whole value. */
+/**
+ * The key is `f:name`, `k:{"port":80}`, `v:"x"` or `.`, the value is the set below it; an empty set owns the whole
+ * value.
+ */
 export type FieldSet = { readonly [key: string]: FieldSet }
 
 export interface ManagedFieldsEntry {
@@ -22,7 +25,7 @@ export interface ManagedFieldsEntry {
   readonly fieldsV1?: FieldSet
 }
 
-/** The fields that we applied, in this version of the API; undefined when we applied none. */
+/** Returns the fields that we applied in this API version; undefined if we applied none. */
 export function appliedFields(
   entries: readonly ManagedFieldsEntry[] | undefined,
   apiVersion: string,
@@ -37,7 +40,7 @@ export function appliedFields(
   )?.fieldsV1
 }
 
-/** The owned part of a value. What is owned and absent stays absent. */
+/** Returns the owned part of a value. Owned fields that are absent stay absent. */
 export function ownedPart(value: unknown, fields: FieldSet): unknown {
   const below = Object.entries(fields).filter(([key]) => key !== '.')
   if (below.length === 0) return fields['.'] === undefined ? value : emptied(value)
@@ -53,13 +56,13 @@ export function ownedPart(value: unknown, fields: FieldSet): unknown {
   return part
 }
 
-/** Owned is that it exists, not what is in it. */
+/** Only the existence of the value is owned, not its content. */
 function emptied(value: unknown): unknown {
   if (Array.isArray(value)) return []
   return typeof value === 'object' && value !== null ? {} : value
 }
 
-/** In the order of the list. */
+/** Keeps the order of the list. */
 function ownedItems(list: readonly unknown[], below: readonly (readonly [string, FieldSet])[]): unknown[] {
   const keys = below.flatMap(([key, inner]) => {
     const wanted = key.startsWith('k:') || key.startsWith('v:') ? parse(key.slice(2)) : undefined
@@ -85,7 +88,7 @@ function parse(json: string): unknown {
   }
 }
 
-/** Equal for values that are equal as JSON, whatever the order of their fields. */
+/** Equal for values that are equal as JSON, regardless of the order of their fields. */
 export function fingerprint(value: unknown): string {
   return createHash('sha1').update(sortedJson(value)).digest('base64')
 }
@@ -97,7 +100,10 @@ function sortedJson(value: unknown): string {
   })
 }
 
-/** Labels and annotations that the operator asks for on every object that Sealane writes: rules of a cluster may. */
+/**
+ * Labels and annotations that the operator configures for every object that Sealane writes, as cluster policies may
+ * require.
+ */
 
 type TextMap = Readonly<Record<string, string>>
 
@@ -113,12 +119,15 @@ interface Marked {
   readonly annotations?: TextMap | undefined
 }
 
-/** Metadata with the marks. What it has already counts for more. The same value where there are no marks. */
+/** Returns metadata with the marks. Existing values take precedence. Returns the same object if there are no marks. */
 export function withObjectMarks<T extends object>(metadata: T & Marked, marks: ObjectMarks): T {
   return extended(metadata, marks, (own, given) => ({ ...given, ...own }))
 }
 
-/** The same for metadata that was read, whose marks may be those of an earlier installation: the marks count for more. */
+/**
+ * Like withObjectMarks(), for metadata that was read and may have the marks of an earlier installation: here the marks
+ * take precedence.
+ */
 export function withNewObjectMarks<T extends object>(metadata: T & Marked, marks: ObjectMarks): T {
   return extended(metadata, marks, (own, given) => ({ ...own, ...given }))
 }
@@ -137,7 +146,7 @@ function extended<T extends object>(
   }
 }
 
-/** Some mark is missing, or has another value. */
+/** Whether a mark is missing or has another value. */
 export function lacksObjectMarks(metadata: Marked, { labels, annotations }: ObjectMarks): boolean {
   const lacks = (own: TextMap = {}, given: TextMap): boolean =>
     Object.entries(given).some(([key, value]) => own[key] !== value)
