@@ -24,7 +24,7 @@ export class RuleText {
     return this.#words[this.#at + ahead] ?? ''
   }
 
-  /** Steps over these words if they are next. */
+  /** Skips these words if they come next. Returns true if they did. */
   take(...words: readonly string[]): boolean {
     if (words.some((word, i) => this.peekAt(i) !== word)) return false
     this.#at += words.length

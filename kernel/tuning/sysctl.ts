@@ -9,7 +9,6 @@ export interface Sysctl {
   write(name: string, value: string): Promise<void>
 }
 
-
 /**
  * Splits `net.ipv4.ip_forward` or `net/ipv4/conf/eth0.5/rp_filter` into the parts of a path below /proc/sys. Throws
  * KernelError EINVAL if the name is not a plain setting.

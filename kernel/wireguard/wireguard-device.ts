@@ -152,7 +152,6 @@ function checkPeer(operation: string, peer: PeerConfig): void {
 }
 
 // X25519 keys in the base64 form of WireGuard (RFC 7748), as `wg genkey` and `wg pubkey` print them.
-// The constant is the fixed head of a PKCS #8 X25519 key (RFC 8410); the 32 key bytes follow.
 
 // The fixed head of a PKCS #8 X25519 key (RFC 8410); the 32 key bytes follow.
 const PKCS8_HEAD = Buffer.from('302e020100300506032b656e04220420', 'hex')
