@@ -17,9 +17,9 @@ import { ServiceIndex, printZone } from './zone/zone.ts'
 
 export interface DnsDeps extends ComponentDeps {
   readonly api: Pick<ClusterApi, 'cache' | 'read'>
-  /** Called with each address once it is open, with the port that was given. */
+  /** Called with each address once it is open, with the actual port. */
   readonly onListening?: (address: string) => void
-  /** The real one where absent. */
+  /** Defaults to a real TCP probe. */
   readonly knock?: Knock
 }
 

@@ -57,8 +57,8 @@ function readTable(path: string): Promise<string> {
 }
 
 /**
- * Returns the inodes of a table in the format of /proc/net/udp: `12: 0100007F:1194 00000000:0000 07 … uid timeout inode
- * …`.
+ * Returns the inodes of a table in the format of /proc/net/udp:
+ * `12: 0100007F:1194 00000000:0000 07 … uid timeout inode …`.
  */
 export function parseUdpTable(text: string, port: number): readonly string[] {
   const wanted = port.toString(16).toUpperCase().padStart(4, '0')

@@ -48,7 +48,7 @@ export interface SiteNetworks {
 
 export interface ClientsInit {
   readonly site: SiteNetworks
-  /** CIDRs that the site file names as its own. */
+  /** CIDRs that the site file lists as its own. */
   readonly networks: readonly string[]
   /** Returns the CIDRs of the interfaces of this machine. Called each time the networks are combined. */
   readonly interfaces: () => readonly string[]

@@ -172,7 +172,7 @@ export class Forwarder {
         if (!signal.aborted) this.#deps.onFailure(formatSocketAddress(upstream), error as Error)
       }
     }
-    // No upstream has an answer, so the client gets what the first of them said.
+    // No upstream has an answer, so the client gets the first error response.
     return refusal
   }
 

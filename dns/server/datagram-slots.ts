@@ -1,8 +1,8 @@
 /**
- * Memory for a batch of datagrams and their answers in the layout of recvmmsg(2) and sendmmsg(2): arrays of `struct
- * mmsghdr` for received and sent datagrams, each entry with one `iovec` and the `sockaddr` of the sender. All of it
- * lies in one buffer that never moves. Every pointer in it is computed once, in this module, and never from network
- * data.
+ * Memory for a batch of datagrams and their answers in the layout of recvmmsg(2) and sendmmsg(2): two arrays of
+ * `struct mmsghdr`, for received and sent datagrams, each entry with one `iovec` and the `sockaddr` of the sender. All
+ * of it lies in one buffer that never moves. Every pointer in it is computed once, in this module, and never from
+ * network data.
  */
 import { readFileSync, readdirSync } from 'node:fs'
 import { endianness } from 'node:os'

@@ -1,8 +1,8 @@
 /**
  * Decides when a listen address is opened, and how a process leaves its ports. A process that has not read its objects
- * knows no name. If another process serves the port, their answers would mix with SERVFAILs, so this one opens only
- * when it has read its objects. If no process serves the port, it waits only for a moment: clients then get SERVFAIL
- * instead of silence.
+ * knows no name. If another process serves the port, the SERVFAILs of this one would mix with correct answers, so it
+ * opens the address only when it has read its objects. If no process serves the port, it waits only for a moment:
+ * clients then get SERVFAIL instead of silence.
  */
 import { readFileSync } from 'node:fs'
 import type { Clock } from '../../reconcile/reconcile.ts'

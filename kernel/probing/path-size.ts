@@ -15,8 +15,8 @@ import type { Clock } from '../../reconcile/reconcile.ts'
 
 export interface SizeBounds {
   /**
-   * Used if no larger size is answered, whether or not this one is. It limits the harm that a far end can do by not
-   * answering.
+   * The smallest size that is tried and used. It limits the harm that a far end can do by leaving larger sizes
+   * unanswered.
    */
   readonly floor: number
   /** Sizes below it are tried only after it has failed: few paths are narrower. */

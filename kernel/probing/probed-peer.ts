@@ -63,7 +63,7 @@ function patienceMs({ rttMs, jitterMs = 0 }: ProbeFigures): number {
   return rttMs === undefined ? KNOCK_LIFE_MS : Math.min(KNOCK_LIFE_MS, 1.5 * rttMs + 4 * jitterMs)
 }
 
-/** A far end with its address and its lane number. */
+/** A far end with its address and the number that identifies its probes. */
 export interface ProbedPeer {
   /** Identifies the far end for the caller. Another key at the same address is another far end. */
   readonly key: string

@@ -93,7 +93,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       const isAnother = known.peer.identity !== peer.identity
       known.peer = peer
       this.#setSizes(known)
-      // The new gateway waits for a packet from here, since WireGuard has accepted none of its packets so far.
+      // The new gateway waits for a packet from here, because none of its own was accepted before.
       if (isAnother) this.#askAtOnce(known)
     }
   }

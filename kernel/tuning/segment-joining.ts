@@ -19,9 +19,9 @@ import { KernelError, type RunCommand, runCommand } from '../kernel.ts'
 
 export interface ReceiveCoalescing {
   /**
-   * Lets the device hold segments for this many microseconds. Returns the command for what was written, `echo 100000 >
-   * …`. Undefined if nothing had to be written or the kernel does not allow it here (a read-only /sys), which only
-   * costs speed.
+   * Lets the device hold segments for this many microseconds. Returns the command for what was written,
+   * `echo 100000 > …`. Undefined if nothing had to be written or the kernel does not allow it here (a read-only /sys),
+   * which only costs speed.
    */
   hold(device: string, microseconds: number): Promise<string | undefined>
 }
@@ -59,7 +59,7 @@ export interface SegmentJoining {
    * only on abort.
    */
   connect(device: string, signal: AbortSignal): Promise<Joining>
-  /** Sends TCP of the device through its veth pair, unless that is already so. Throws as connect() does. */
+  /** Sends TCP traffic of the device through its veth pair, unless that is already so. Throws as connect() does. */
   lead(device: string, signal: AbortSignal): Promise<Joining>
   /**
    * Removes everything that was created for devices that are not in `keep`. Goes on after a failure. Returns the
