@@ -1,4 +1,4 @@
-/** The DNS server of a cluster: answers clusterset.local from the local API, and hands everything else on. */
+/** The DNS server of a cluster: answers clusterset.local from the local API, and forwards all other queries. */
 import { type ClusterApi, HeardGateways } from '../kubeapi/kubeapi.ts'
 import { type Knock, untilAborted } from '../reconcile/reconcile.ts'
 import { formatAddress } from '../model/addresses/addresses.ts'
@@ -17,17 +17,17 @@ import { ServiceIndex, printZone } from './zone/zone.ts'
 
 export interface DnsDeps extends ComponentDeps {
   readonly api: Pick<ClusterApi, 'cache' | 'read'>
-  /** Called with each address once it is open, with the port that was given. */
+  /** Called with each address once it is open, with the actual port. */
   readonly onListening?: (address: string) => void
-  /** The real one where absent. */
+  /** Defaults to a real TCP probe. */
   readonly knock?: Knock
 }
 
 const FLUSH_MS = 1000
 
 /**
- * Runs until the signal, and a moment longer: what is on its way to the ports is answered, or handed to who shares
- * them. Rejects with ListenError where a port cannot be opened.
+ * Runs until the signal aborts, and a moment longer: queries on their way to the ports are answered, or passed to other
+ * processes that share the ports. Rejects with ListenError if a port cannot be opened.
  */
 export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSignal): Promise<void> {
   const logger = deps.logger.child({ component: 'dns' })
@@ -80,7 +80,7 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
   }
 }
 
-/** Resolves with the signal, whatever the tasks do by then. Rejects with the first task that fails before. */
+/** Resolves with the signal, whatever the tasks then do. Rejects with the first task that fails before. */
 async function untilReported(tasks: readonly Promise<void>[], signal: AbortSignal): Promise<void> {
   const reported = untilAborted(signal)
   const failing = tasks.map(async (task) => {
@@ -98,7 +98,10 @@ interface Opening {
   readonly config: DnsConfig
 }
 
-/** Gives what resolves when an address is to be opened: with answers made ready, once for all addresses. */
+/**
+ * Returns a function that resolves when an address should be opened. Answers are prepared before that, once for all
+ * addresses.
+ */
 function whenDue(
   deps: Pick<DnsDeps, 'clock' | 'logger'>,
   { index, pipeline, config }: Opening,
@@ -136,7 +139,7 @@ function newForwarder(deps: DnsDeps, metrics: DnsMetrics, config: DnsConfig): Fo
   )
 }
 
-/** The listen addresses that others can use as well. */
+/** Returns the listen addresses that other hosts can also use. */
 function nameServers(config: DnsConfig): { a: string[]; aaaa: string[] } {
   const addresses = config.listen.map((listen) => listen.address).filter(({ value }) => value !== 0n)
   const of = (family: 4 | 6): string[] => [

@@ -1,27 +1,30 @@
 /**
- * Distinguishes repairs from changes of the plan. What a loop has brought into the kernel it remembers here; what it
- * then finds missing or different, while it wants the same as before, somebody else has changed. Each repair is counted
- * with its reason and logged.
+ * Tells repairs from changes of the plan. Drift remembers what a loop has applied to the kernel. If the loop later
+ * finds such an item missing or different while the plan is the same, another program has changed it. Each repair is
+ * counted with its reason and logged.
  */
 import type { ReasonCode } from '../model/reasons/reasons.ts'
 import type { Clock } from '../reconcile/reconcile.ts'
 import type { Logger } from '../runtime/logging/logging.ts'
 import type { Counter } from '../runtime/metrics/metrics.ts'
 
-/** Missing: taken away. Changed: there, but not as it was. Foreign: put there by somebody else. */
+/** Missing: removed. Changed: present, but different. Foreign: added by another program. */
 export type DriftReason = Extract<ReasonCode, 'Missing' | 'Changed' | 'Foreign'>
 
 export interface DriftDeps {
   readonly clock: Pick<Clock, 'monotonic'>
   readonly logger: Pick<Logger, 'warn'>
-  /** With the labels `what` and `reason`. */
+  /** Has the labels `what` and `reason`. */
   readonly repairs: Counter
 }
 
-/** As many items as a line of the log has room for; each as the command that makes it. */
+/** How many items a log line names. Each item is the command that creates it. */
 const MAX_ITEMS = 8
 const MAX_ITEM_LENGTH = 200
-/** Where somebody fights for what is ours, each kind has so many lines in that time; the rest is counted. */
+/**
+ * At most this many lines are logged for each kind in LINES_MS, because another program may undo our work again and
+ * again. The counter still counts every repair.
+ */
 const LINES = 5
 const LINES_MS = 10_000
 
@@ -34,29 +37,32 @@ export class Drift {
     this.#deps = deps
   }
 
-  /** Of items that have to be made: those that this loop had made before. */
+  /** Returns those of the items to create that this loop had created before. */
   had(what: string, items: readonly string[]): string[] {
     const known = this.#known.get(what)
     return known === undefined ? [] : items.filter((item) => known.has(item))
   }
 
-  /** Of items that nobody wants: those that this loop never made. None, before it has made anything of the kind. */
+  /**
+   * Returns those of the items to remove that this loop never created. Returns none as long as the loop has created
+   * nothing of the kind.
+   */
   neverHad(what: string, items: readonly string[]): string[] {
     const known = this.#known.get(what)
     return known === undefined ? [] : items.filter((item) => !known.has(item))
   }
 
-  /** This is what the kernel has now of the kind, by this loop. */
+  /** Records what the kernel now has of the kind through this loop. */
   settle(what: string, items: Iterable<string>): void {
     this.#known.set(what, new Set(items))
   }
 
-  /** What went of this kind, and will go, is our own doing. */
+  /** Forgets the kinds: what is removed of them, now or later, is removed by this loop. */
   forget(...kinds: readonly string[]): void {
     for (const what of kinds) this.#known.delete(what)
   }
 
-  /** Logs a repair; nothing where there are no items. */
+  /** Logs and counts a repair. Does nothing if there are no items. */
   repaired(what: string, reason: DriftReason, items: readonly string[]): void {
     if (items.length === 0) return
     this.#deps.repairs.inc({ what, reason })
@@ -82,8 +88,8 @@ export class Drift {
 }
 
 /**
- * What differs between two listings of a table (`nft list table`), in words: the chains, sets and maps that are
- * missing, that read differently, and that are new.
+ * Describes how two listings of a table (`nft list table`) differ: the chains, sets, maps and counters that are
+ * missing, that have changed, or that are new.
  */
 export function tableDrift(before: string, now: string | undefined): { reason: DriftReason; items: string[] } {
   if (now === undefined) return { reason: 'Missing', items: ['the whole table'] }
@@ -96,7 +102,7 @@ export function tableDrift(before: string, now: string | undefined): { reason: D
   return { reason: 'Foreign', items: foreign.length > 0 ? foreign : ['the table'] }
 }
 
-/** Text of each chain, set, map and counter, by its kind and name. */
+/** Returns the text of each chain, set, map and counter by its kind and name. */
 function blocksOf(listing: string): Map<string, string> {
   const found = new Map<string, string>()
   let name = ''

@@ -1,4 +1,4 @@
-/** Every driver in kernel/ turns what the kernel or a tool said into one of these, once. */
+/** The error class of the kernel drivers: each driver translates what the kernel or a tool reports into it, once. */
 
 export type KernelErrorCode =
   | 'EEXIST'
@@ -21,7 +21,7 @@ export type KernelErrorCode =
 
 export class KernelError extends Error {
   readonly code: KernelErrorCode
-  /** What was tried, in the tool's own words: `ip route add …`. */
+  /** What was tried, as a command line: `ip route add …`. */
   readonly operation: string
   constructor(code: KernelErrorCode, operation: string, detail: string, options?: { cause?: unknown }) {
     super(`${operation}: ${detail}`, options)
@@ -31,7 +31,7 @@ export class KernelError extends Error {
   }
 }
 
-/** The thing is not there: no such route, device, address, table, element. */
+/** True if the error says that the route, device, address, table or element does not exist. */
 export function isNotFound(error: unknown): boolean {
   return error instanceof KernelError && ['ENOENT', 'ESRCH', 'ENODEV', 'EADDRNOTAVAIL'].includes(error.code)
 }

@@ -1,4 +1,4 @@
-/** What drivers of the kernel share: errors, drift, programs that are run, holders of ports. */
+/** What the drivers of the kernel share: errors, drift, running a program, finding the processes that hold a port. */
 export { Drift, type DriftReason, tableDrift } from './drift.ts'
 export { KernelError, type KernelErrorCode, isExists, isNotFound } from './errors.ts'
 export { PortTakenError, describePortHolders, namingPortHolders } from './port-holders.ts'

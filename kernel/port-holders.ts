@@ -1,5 +1,6 @@
 /**
- * Which process has a UDP port of this network namespace, in words: a user whose port is taken has to know what to end.
+ * Names the processes that hold a UDP port of this network namespace, so that users know which process to end if a port
+ * is taken.
  */
 import { readFile, readdir, readlink } from 'node:fs/promises'
 import { basename } from 'node:path'
@@ -8,7 +9,7 @@ import { KernelError } from './errors.ts'
 const MAX_NAMED = 3
 const MAX_NAME = 40
 
-/** Another process has the port; the message says which. */
+/** Another process holds the port. The message names it. */
 export class PortTakenError extends Error {
   readonly reason = 'PortTaken'
   constructor(message: string, options?: { readonly cause?: unknown }) {
@@ -18,8 +19,8 @@ export class PortTakenError extends Error {
 }
 
 /**
- * `UDP port 4500 is taken by dnsmasq (process 812)`. Says so where none of the processes that are seen from here has
- * it: it may be in another container, or be a device of the kernel. Never rejects.
+ * Returns `UDP port 4500 is taken by dnsmasq (process 812)`. If no visible process holds the port, the text says so:
+ * the process may be in another container, or a device of the kernel may hold it. Never rejects.
  */
 export async function describePortHolders(port: number): Promise<string> {
   const what = `UDP port ${port} is taken by`
@@ -28,12 +29,12 @@ export async function describePortHolders(port: number): Promise<string> {
     const [named, others] = split(await holdersOf(sockets))
     if (named.length > 0) return `${what} ${named.join(', ')}${others === 0 ? '' : ` and ${others} more`}`
   } catch {
-    // Nothing can be read of it.
+    // Without the tables, the text names no process.
   }
   return `${what} a process that is not seen from here, or by a device of the kernel: ss -aunp sport = :${port} on the node tells more`
 }
 
-/** The same error, which says who has the port, where it is about one that is taken; else the error as it is. */
+/** Returns an EADDRINUSE error again with the processes that hold the port. Returns any other error unchanged. */
 export async function namingPortHolders(error: unknown, port: number): Promise<unknown> {
   if (!(error instanceof KernelError) || error.code !== 'EADDRINUSE') return error
   const taken = new PortTakenError(await describePortHolders(port), { cause: error })
@@ -44,18 +45,21 @@ function split(all: readonly string[]): readonly [named: readonly string[], othe
   return [all.slice(0, MAX_NAMED), Math.max(0, all.length - MAX_NAMED)]
 }
 
-/** Inode numbers of the sockets that are bound to the port. */
+/** Returns the inode numbers of the sockets that are bound to the port. */
 async function socketsAt(port: number): Promise<ReadonlySet<string>> {
   const tables = await Promise.all(['udp', 'udp6'].map((name) => readTable(`/proc/self/net/${name}`)))
   return new Set(tables.flatMap((text) => parseUdpTable(text, port)))
 }
 
-/** Empty where there is none: a kernel without IPv6 has no `udp6`. */
+/** Returns '' if the file does not exist: a kernel without IPv6 has no `udp6`. */
 function readTable(path: string): Promise<string> {
   return readFile(path, 'utf8').catch(() => '')
 }
 
-/** Inodes of a table as /proc/net/udp is: `12: 0100007F:1194 00000000:0000 07 … uid timeout inode …`. */
+/**
+ * Returns the inodes of a table in the format of /proc/net/udp:
+ * `12: 0100007F:1194 00000000:0000 07 … uid timeout inode …`.
+ */
 export function parseUdpTable(text: string, port: number): readonly string[] {
   const wanted = port.toString(16).toUpperCase().padStart(4, '0')
   return text
@@ -81,12 +85,12 @@ async function holdsOne(pid: string, sockets: ReadonlySet<string>): Promise<bool
     const links = await Promise.all(files.map((file) => readlink(`/proc/${pid}/fd/${file}`).catch(() => '')))
     return links.some((link) => sockets.has(/^socket:\[(\d+)\]$/.exec(link)?.[1] ?? ''))
   } catch {
-    // It has ended, or may not be looked at.
+    // The process has ended, or this process may not read its files.
     return false
   }
 }
 
-/** The program's own name, not its arguments: they may hold what nobody else is to read. */
+/** Returns the name of the program without its arguments, which may contain secrets. */
 async function nameOf(pid: string): Promise<string> {
   const read = (file: string): Promise<string> => readFile(`/proc/${pid}/${file}`, 'utf8').catch(() => '')
   const [program = ''] = (await read('cmdline')).split('\0')

@@ -1,11 +1,11 @@
 /**
- * Runs the kernel tools (nft, wg, wireguard-go, ip, ethtool) in a clean environment. The only place in this folder that
- * starts a process and waits for it.
+ * Runs the kernel tools (nft, wg, wireguard-go, ip, ethtool) in a clean environment. No other module of this folder
+ * starts a process and waits for it to end.
  */
 import { ProgramError, runProgram } from '../runtime/runtime.ts'
 import { KernelError } from './errors.ts'
 
-/** The Debian package that brings each tool: error texts name it. */
+/** The Debian package of each tool. Error messages name it. */
 const PACKAGES: Readonly<Record<string, string>> = {
   nft: 'nftables',
   wg: 'wireguard-tools',
@@ -16,18 +16,17 @@ const PACKAGES: Readonly<Record<string, string>> = {
 }
 
 const DEFAULT_TIMEOUT_MS = 30_000
-/** Listings of 100,000 map elements stay well below. */
+/** A listing of 100,000 map elements is well below this limit. */
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 
 export interface CommandOptions {
-  /** What the tool reads on its standard input. */
+  /** Standard input of the tool. */
   readonly input?: string
   readonly signal?: AbortSignal | undefined
   readonly timeoutMs?: number
 }
 
 export interface CommandResult {
-  /** Exit status of the tool. */
   readonly code: number
   readonly stdout: string
   readonly stderr: string
@@ -35,7 +34,7 @@ export interface CommandResult {
 
 export type RunCommand = (tool: string, args: readonly string[], options?: CommandOptions) => Promise<CommandResult>
 
-/** Administrators' folders are in nobody's default PATH on Debian, but the tools are there. */
+/** Adds the sbin folders to PATH: the default PATH on Debian lacks them, and the tools are there. */
 export function toolEnvironment(): NodeJS.ProcessEnv {
   const path = process.env['PATH'] ?? ''
   return {
@@ -45,8 +44,8 @@ export function toolEnvironment(): NodeJS.ProcessEnv {
 }
 
 /**
- * Resolves with whatever exit status the tool gave. Throws KernelError MISSING_TOOL (names the package), TIMEOUT,
- * EINTR (aborted) or UNKNOWN (killed, too much output).
+ * Resolves with the result whatever the exit status. Throws KernelError MISSING_TOOL (names the package), EPERM,
+ * TIMEOUT, EINTR (aborted) or UNKNOWN (killed, too much output).
  */
 export const runCommand: RunCommand = async (tool, args, options = {}) => {
   const { input, signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options

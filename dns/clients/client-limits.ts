@@ -1,15 +1,15 @@
 /**
- * Token buckets in a table that does not grow: four places for each hash, and a newcomer takes the place of the one
- * that was asked for longest ago. Who gets a bucket again finds it full.
+ * Token buckets in a table of fixed size. Each hash has four slots. A new key replaces the one of them that has not
+ * been used for longest. A bucket that is created again starts full.
  */
 import { randomInt } from 'node:crypto'
 
 export interface BucketInit {
-  /** Buckets at most; a power of two. */
+  /** Maximum number of buckets; a power of two. */
   readonly places: number
-  /** Tokens that come in a second. */
+  /** Tokens added per second. */
   readonly perSecond: number
-  /** Tokens at most: so many at once after a pause. */
+  /** Maximum number of tokens, which can be taken at once after a pause. */
   readonly burst: number
 }
 
@@ -20,7 +20,7 @@ export class TokenBuckets {
   readonly #sets: number
   readonly #keys: Uint32Array
   readonly #tokens: Float32Array
-  /** Milliseconds when the tokens were counted; below 0: a place that was never used. */
+  /** Time in milliseconds of the last token count; below 0 for a slot that was never used. */
   readonly #counted: Float64Array
 
   constructor(init: BucketInit) {
@@ -31,7 +31,9 @@ export class TokenBuckets {
     this.#counted = new Float64Array(init.places).fill(-1)
   }
 
-  /** Takes one token of the bucket `key`, a number of 32 bits, where there is one. `nowMs` never goes back. */
+  /**
+   * Takes one token from the bucket `key`, a number of 32 bits. Returns false if it has none. `nowMs` must not go back.
+   */
   take(key: number, nowMs: number): boolean {
     const { perSecond, burst } = this.#init
     const at = this.#find(key)
@@ -45,7 +47,7 @@ export class TokenBuckets {
     return tokens >= 1
   }
 
-  /** The place of the key, or the one that it may have. */
+  /** Returns the slot of the key, or the slot that the key may take. */
   #find(key: number): number {
     const first = (mixed(key, 0, 0, 0) & (this.#sets - 1)) * WAYS
     let oldest = first
@@ -57,15 +59,17 @@ export class TokenBuckets {
   }
 }
 
-/** Of this process: nobody outside can tell which keys share a place. */
+/** Random for each process, so that no client can tell which keys share a slot. */
 const SEED = randomInt(2 ** 32)
 
-/** A number of 32 bits out of four, from 0. Not for secrets. The last step of MurmurHash3, after each number. */
+/**
+ * Hashes four numbers to 32 bits, unsigned. Not for secrets. Applies the last step of MurmurHash3 after each number.
+ */
 export function mixed(a: number, b: number, c: number, d: number): number {
   return step(step(step(step(SEED, a), b), c), d)
 }
 
-/** The same of a short text. */
+/** Hashes a short text in the same way. */
 export function textHash(text: string): number {
   let hash = SEED
   for (let i = 0; i < text.length; i += 1) hash = step(hash, text.charCodeAt(i))
@@ -80,8 +84,8 @@ function step(hash: number, word: number): number {
 }
 
 /**
- * Places that several clients share: each may have as many as are still free, so that one alone has half of them at
- * most, and a newcomer finds one as long as any is left. Remembers only clients that have a place.
+ * Slots that several clients share. Each client may hold as many as are still free: one client alone gets at most half
+ * of them, and a new client gets one as long as any is free. Only clients that hold a slot are stored.
  */
 export class Places {
   readonly #most: number
@@ -92,12 +96,12 @@ export class Places {
     this.#most = most
   }
 
-  /** Places that are taken. */
+  /** Number of slots that are taken. */
   get size(): number {
     return this.#all
   }
 
-  /** `taken`: all places are; `own`: the client has its share. */
+  /** Returns `taken` if all slots are taken, `own` if the client has its share. */
   refuses(client: string): 'taken' | 'own' | undefined {
     const free = this.#most - this.#all
     if (free <= 0) return 'taken'

@@ -1,6 +1,6 @@
 /**
- * Who asks, as far as an answer depends on it: whether it is of this site, and what it is counted with. Every packet is
- * looked up here, so what was found is kept by the numbers of the address, in a table that does not grow.
+ * Classifies clients as far as an answer depends on it: whether a client belongs to this site, and which limits it
+ * shares. Every packet is looked up here, so results are cached by the words of the address, in a table of fixed size.
  */
 import {
   type Address,
@@ -21,36 +21,36 @@ export { Places, TokenBuckets, textHash } from './client-limits.ts'
 
 export interface Client {
   /**
-   * Of this site: its pods, nodes and the networks of this machine. Names outside the zone are forwarded for it, and
-   * its answers are not limited.
+   * True for clients of this site: its pods, nodes and the networks of this machine. Names outside the zone are
+   * forwarded for them, and their answers are not limited.
    */
   readonly isOwn: boolean
-  /** What is counted together: an IPv4 address, or an IPv6 /64, since one machine has all of that. */
+  /** Clients with equal keys share limits: an IPv4 address, or an IPv6 /64, since one machine can use all of that. */
   readonly key: string
-  /** Number of its /24 or /56: what one sender of forged packets aims at. */
+  /** Hash of the /24 or /56, which is what the sender of forged packets targets. */
   readonly network: number
 }
 
 /** This process itself. */
 export const OWN_PROCESS: Client = { isOwn: true, key: 'own', network: 0 }
-/** Without an address: a connection that has gone. */
+/** A connection that has closed, and so has no address. */
 const NOBODY: Client = { isOwn: false, key: '', network: 0 }
 
-/** What the site is made of besides this machine. service-index.ts is one. */
+/** The networks of the site besides this machine. ServiceIndex implements it. */
 export interface SiteNetworks {
-  /** Another number each time that the other two have changed. */
+  /** Changes each time one of the other two changes. */
   readonly networksVersion: number
-  /** Addresses of this cluster's nodes. */
+  /** Addresses of the nodes of this cluster. */
   readonly nodeAddresses: readonly string[]
-  /** What comes by the lanes: prefixes of the other clusters, as they are seen here. */
+  /** Prefixes of the other clusters, as seen here. Their packets arrive through lanes. */
   readonly lanePrefixes: readonly Prefix[]
 }
 
 export interface ClientsInit {
   readonly site: SiteNetworks
-  /** CIDRs that the site file names as its own. */
+  /** CIDRs that the site file lists as its own. */
   readonly networks: readonly string[]
-  /** CIDRs of this machine's interfaces; read each time that the networks are put together. */
+  /** Returns the CIDRs of the interfaces of this machine. Called each time the networks are combined. */
   readonly interfaces: () => readonly string[]
 }
 
@@ -58,7 +58,7 @@ const ALWAYS_OWN = ['127.0.0.0/8', '::1/128', 'fe80::/10']
 /** A power of two. */
 const PLACES = 4096
 const WORDS = 4
-/** An IPv4 address among the numbers of an IPv6 one. RFC 4291 section 2.5.5.2. */
+/** Third word of an IPv4-mapped IPv6 address. RFC 4291 section 2.5.5.2. */
 const MAPPED = 0xffff
 const WORD_BITS = 32n
 const WORD_MASK = 0xffff_ffffn
@@ -76,7 +76,7 @@ export class Clients {
     this.#init = init
   }
 
-  /** `words`: four numbers of 32 bits, an IPv4 address as ::ffff:a.b.c.d. */
+  /** `words` are four numbers of 32 bits, with an IPv4 address as ::ffff:a.b.c.d. */
   ofWords(words: Uint32Array): Client {
     if (this.#version !== this.#init.site.networksVersion) this.#putTogether()
     const place = mixed(words[0] ?? 0, words[1] ?? 0, words[2] ?? 0, words[3] ?? 0) & (PLACES - 1)
@@ -98,7 +98,7 @@ export class Clients {
     return client
   }
 
-  /** `address` as Node's sockets write it, with or without the interface of a link. */
+  /** `address` has the form of Node's sockets, with or without a zone. */
   ofText(address: string): Client {
     if (this.#version !== this.#init.site.networksVersion) this.#putTogether()
     const known = this.#byText.get(address)
@@ -111,7 +111,7 @@ export class Clients {
     return client
   }
 
-  /** Looks whether this machine has other networks than before. Called at an interval. */
+  /** Checks whether the networks of this machine have changed. Called at an interval. */
   lookAgain(): void {
     if (this.#init.interfaces().join() !== this.#interfaces) this.#version = undefined
   }
@@ -124,7 +124,7 @@ export class Clients {
     this.#own = spansOf(
       meantPrefixes([
         ...[...[...ALWAYS_OWN, ...networks].map((text) => parsePrefix(text)), ...machine.map(networkOf)].map(own),
-        // Of two that are equal the last counts: what the lanes carry, then the nodes, which no lane leads to.
+        // Of equal prefixes the last one counts: lane prefixes come first, then nodes, which no lane leads to.
         ...[...site.lanePrefixes, parsePrefix(LANE_ADDRESS_RANGE)].map(lane),
         ...site.nodeAddresses.map((address) => own(hostPrefix(address))),
       ]),
@@ -144,7 +144,7 @@ export class Clients {
   }
 }
 
-/** Four numbers of 32 bits. */
+/** Returns an address as four numbers of 32 bits. */
 export function wordsOf({ family, value }: Address): Uint32Array {
   if (family === 4) return Uint32Array.of(0, 0, MAPPED, Number(value))
   return Uint32Array.from([3n, 2n, 1n, 0n], (word) => Number((value >> (word * WORD_BITS)) & WORD_MASK))
@@ -154,7 +154,7 @@ function valueOf(words: Uint32Array): bigint {
   return words.reduce((value, word) => (value << WORD_BITS) | BigInt(word), 0n)
 }
 
-/** Interfaces are written with their own address: `10.0.0.7/24`. */
+/** Interfaces are listed with their own address: `10.0.0.7/24`. */
 function networkOf(cidr: string): Prefix {
   const [address = '', length = ''] = cidr.split('/')
   return prefixOf(parseAddress(address), Number(length))
@@ -165,7 +165,7 @@ function hostPrefix(text: string): Prefix {
   return prefixOf(address, addressBits(address.family))
 }
 
-/** Addresses of one family, from the first to the last. */
+/** A range of addresses of one family, both ends included. */
 interface Span {
   readonly family: 4 | 6
   readonly from: bigint
@@ -181,7 +181,9 @@ function spansOf(prefixes: readonly Prefix[]): Span[] {
   }))
 }
 
-/** By halves: a forged sender for each packet must not make us walk the networks of all members each time. */
+/**
+ * Uses binary search: packets with forged sources must not cause a linear search through the networks of all members.
+ */
 function isWithin(spans: readonly Span[], value: bigint, family: 4 | 6): boolean {
   let low = 0
   let high = spans.length - 1
@@ -196,17 +198,17 @@ function isWithin(spans: readonly Span[], value: bigint, family: 4 | 6): boolean
   return false
 }
 
-/** Equal answers a second: a caching resolver asks for a name once in 5 s, our time to live. */
+/** Equal answers per second. A caching resolver asks for a name once in 5 s, our TTL. */
 const ALIKE_PER_SECOND = 100
-/** All answers a second to one network, whatever they are. */
+/** All answers per second to one network. */
 const ALL_PER_SECOND = 2000
-/** About 130 KiB each. */
+/** About 130 KiB for each table. */
 const COUNTED_PLACES = 8192
 
 /**
- * Response rate limiting for strangers over UDP, as BIND, Knot and NSD have it: answers that are alike, to one /24 or
- * /56, are counted together, since who forges senders asks the same again and again. Of those above the limit every
- * second is cut to its header and question: a client that is there comes back over TCP, and nothing is amplified.
+ * Response rate limiting for clients of other sites over UDP, as in BIND, Knot and NSD. Equal answers to one /24 or /56
+ * are counted together, since an attacker with forged sources repeats one query. Of the answers above the limit, every
+ * second one is reduced to its header and question: a real client then retries over TCP, and nothing is amplified.
  */
 export class ResponseLimit {
   readonly #alike = new TokenBuckets({ places: COUNTED_PLACES, perSecond: ALIKE_PER_SECOND, burst: ALIKE_PER_SECOND })
@@ -214,8 +216,8 @@ export class ResponseLimit {
   #held = 0
 
   /**
-   * Whether the answer may go to the client. `questionEnd`: octet after the question; `code`: the response code.
-   * Names that are not there, and errors, are alike whatever the name: it may be made up.
+   * Decides whether the answer may be sent to the client. `questionEnd` is the octet after the question. All NXDOMAIN
+   * answers and errors of one code count as equal, since their names may be random.
    */
   admit(answer: Uint8Array, questionEnd: number, client: Client, nowMs: number): 'send' | 'cut' | 'drop' {
     const code = byte(answer, 3) & 0x0f
@@ -227,7 +229,7 @@ export class ResponseLimit {
   }
 }
 
-/** Of name, type and class; letters count alike in either case. */
+/** Hashes name, type and class, ignoring the case of letters. */
 function questionHash(message: Uint8Array, questionEnd: number): number {
   let hash = 0
   for (let at = HEADER_LENGTH; at < questionEnd; at += 1) {

@@ -8,45 +8,50 @@ export const DNS_PORT = 53
 export type SocketAddress = AddressPort
 
 export interface DnsConfig {
-  /** Id of the cluster that this server works in. */
+  /** Id of the cluster that this server runs in. */
   readonly clusterId: string
-  /** Where to listen, UDP and TCP on each. Port 0 takes a free one. */
+  /** Addresses to listen on, each over UDP and TCP. Port 0 selects a free port. */
   readonly listen: readonly SocketAddress[]
-  /** Who is asked for names outside clusterset.local, first one first. Empty: such names are REFUSED. */
+  /** Servers to query for names outside clusterset.local, in order of preference. If empty, such names are REFUSED. */
   readonly upstreams: readonly SocketAddress[]
-  /** CIDRs of this site: clients from there, this machine, the networks of its interfaces and nodes are forwarded. */
+  /**
+   * CIDRs of this site. Queries are forwarded for clients in them, for this machine, and for the networks of its
+   * interfaces and the nodes.
+   */
   readonly forwardFor: readonly string[]
-  /** How long one upstream may take. */
+  /** Timeout of one upstream. */
   readonly upstreamTimeoutMs: number
-  /** Questions under way to the upstreams at most; the next ones get SERVFAIL. */
+  /** Maximum number of concurrent queries to the upstreams. Further ones get SERVFAIL. */
   readonly maxForwards: number
-  /** Questions for upstreams that one client may ask in a second; twice as many after a pause. */
+  /** Forwarded queries that one client may send per second; twice as many after a pause. */
   readonly clientForwardsPerSecond: number
-  /** Open TCP connections at most; a new one ends the one that was quiet longest. */
+  /** Maximum number of open TCP connections. A new one closes the one that has been idle for longest. */
   readonly maxConnections: number
-  /** How long a TCP connection may be quiet. RFC 7766 section 6.2.3. */
+  /** How long a TCP connection may be idle. RFC 7766 section 6.2.3. */
   readonly idleTimeoutMs: number
   /**
-   * Several nodes run this server, and each listens where it can: neither an address that the node does not have nor a
-   * port that is taken ends it, or keeps it from being ready.
+   * True if several nodes run this server, and each listens where it can. A missing address or a port that is taken
+   * then neither ends the server nor makes it unready.
    */
   readonly spread: boolean
-  /** Pause before a listen address that the node does not have yet is tried again. */
+  /** Pause before retrying a listen address that the node does not have yet. */
   readonly listenRetryMs: number
   /**
-   * How long a process that has not read its objects waits for them before it listens, where nobody else is on the
-   * port; where somebody is, it waits until they are read.
+   * How long a process that has not read its objects delays listening if no other process serves the port. If one does,
+   * it waits until the objects are read.
    */
   readonly syncWaitMs: number
-  /** How long before it listens answers are made ready at most; 0: none. */
+  /** Maximum time for preparing answers before the server listens; 0 prepares none. */
   readonly warmUpMs: number
-  /** How long a process goes on serving after its SIGTERM; 0: it closes at once. */
+  /** How long a process serves after its SIGTERM; with 0 it closes at once. */
   readonly lingerMs: number
-  /** SO_REUSEPORT: a new process may take over before the old one has gone. */
+  /** SO_REUSEPORT: a new process can take over before the old one has ended. */
   readonly reusePort: boolean
-  /** Many datagrams by one system call, where this Node can. False: one by one. */
+  /**
+   * Reads and sends many datagrams with one system call, if this Node supports it. False: one datagram for each call.
+   */
   readonly batch: boolean
-  /** How often gateways of this cluster write their status at least. */
+  /** The longest interval at which gateways of this cluster write their status. */
   readonly heartbeatMs: number
 }
 
@@ -68,14 +73,14 @@ export const DNS_DEFAULTS = {
   heartbeatMs: HEARTBEAT_MS,
 } as const satisfies Partial<DnsConfig>
 
-/** What people write: `dns.listen` and `dns.upstreams` of site.yaml, and overrides of the other settings. */
+/** The form that people write: `dns.listen` and `dns.upstreams` of site.yaml, and overrides of the other settings. */
 export interface DnsConfigInput extends Partial<Omit<DnsConfig, 'listen' | 'upstreams'>> {
   readonly clusterId: string
   readonly listen: readonly string[]
   readonly upstreams?: readonly string[]
 }
 
-/** Throws UserError or InvalidAddressError; the message names the field, the value and what was expected. */
+/** Throws UserError or InvalidAddressError. The message names the field, the value and what was expected. */
 export function dnsConfig(input: DnsConfigInput): DnsConfig {
   const listen = input.listen.map((text, i) =>
     parseAddressPort(text, `dns.listen[${i}]`, { defaultPort: DNS_PORT, allowZero: true }),
@@ -97,7 +102,8 @@ export const formatSocketAddress = formatAddressPort
 
 function isSamePlace(own: SocketAddress, other: SocketAddress): boolean {
   if (own.port !== other.port || own.address.family !== other.address.family) return false
-  // A server on the unspecified address also answers on every address of this node; loopback is the one known here.
+  // A server on the unspecified address also answers on every address of this node. Of these, only loopback is known
+  // here.
   const isLoopback = other.address.family === 4 ? other.address.value >> 24n === 127n : other.address.value === 1n
   return own.address.value === other.address.value || (own.address.value === 0n && isLoopback)
 }

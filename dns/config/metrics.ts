@@ -1,4 +1,4 @@
-/** Everything the DNS server counts. The hot path counts in a plain array, handed on once a second by flush(). */
+/** The metrics of the DNS server. The hot path counts in a plain array, which flush() passes on once a second. */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import { RCODE, TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from '../message/message.ts'
@@ -25,14 +25,14 @@ const RCODE_NAMES: Readonly<Record<number, string>> = {
   [RCODE.badVers]: 'BADVERS',
 }
 const RCODES = RCODE.badVers + 1
-/** Row of each type below 256; all others count as `other`. */
+/** Row of each type below 256. All other types count as `other`. */
 const TYPE_ROWS = Uint8Array.from({ length: 256 }, (_, type) => {
   const row = TYPE_NAMES.findIndex(([number]) => number === type)
   return row < 0 ? OTHER_TYPE : row
 })
 const LATENCY_BUCKETS = [0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3]
 
-/** Why a question for another name is not handed on. */
+/** Why a query for another name is not forwarded. */
 export type NotForwarded = Extract<
   ReasonCode,
   'client_not_own' | 'client_places' | 'client_rate' | 'overloaded' | 'loop'
@@ -44,15 +44,15 @@ export type DropReason = Extract<
 >
 
 export interface DnsMetrics {
-  /** Cheap: for every packet. */
+  /** Fast enough to call for every packet. */
   answered(type: number, rcode: number): void
   dropped(reason: DropReason): void
-  /** An answer was cut to its question, so that the client comes back over TCP. */
+  /** An answer was reduced to its question, so that the client retries over TCP. */
   cut(): void
   forwarded(result: ForwardResult, seconds: number): void
-  /** Time from the packet to its answer; for one packet in 64. */
+  /** Time from a packet to its answer, for one packet in 64. */
   took(seconds: number): void
-  /** Hands on what answered() and dropped() have counted. */
+  /** Passes on what answered() has counted, and sets the gauges. */
   flush(state: { readonly services: number; readonly kept: number; readonly synced: boolean }): void
 }
 

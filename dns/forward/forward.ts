@@ -1,2 +1,2 @@
-/** Queries that upstream servers answer. */
+/** Forwards queries to upstream servers. */
 export { Forwarder } from './forwarder.ts'

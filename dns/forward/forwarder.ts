@@ -1,7 +1,7 @@
 /**
- * Asks the upstreams for names that are not ours: one socket with a random port and a random id for each query
- * (RFC 5452), one upstream after the other, UDP first and TCP where an answer was cut and the client can take it.
- * Clients that ask the same at the same time wait for one answer together.
+ * Forwards queries for names that are not ours to the upstreams. Each query has its own socket with a random port and a
+ * random id (RFC 5452). Upstreams are tried one after the other, over UDP, and over TCP if an answer is truncated and
+ * the client uses TCP. Clients that send the same query at the same time share one answer.
  */
 import { randomInt } from 'node:crypto'
 import { createSocket } from 'node:dgram'
@@ -25,57 +25,57 @@ import {
 export interface ForwarderDeps {
   readonly clock: Clock
   readonly onResult: (result: ForwardResult, seconds: number) => void
-  /** An upstream did not answer, or said that it cannot; the next one is asked. */
+  /** An upstream did not answer, or reported that it cannot answer. The next one is tried. */
   readonly onFailure: (upstream: string, error: Error) => void
 }
 
 export interface ForwarderInit {
   readonly upstreams: readonly SocketAddress[]
   readonly timeoutMs: number
-  /** Queries under way at most. */
+  /** Maximum number of concurrent queries. */
   readonly maxInFlight: number
-  /** Questions that one client may put in a second; twice as many after a pause. */
+  /** Queries that one client may send per second; twice as many after a pause. */
   readonly clientPerSecond: number
 }
 
-/** Who asks, as its places and its rate are counted: a text for each IPv4 address and each IPv6 /64. */
+/** Identifies a client for its slots and its rate: one text for each IPv4 address and each IPv6 /64. */
 export type ClientKey = string
 
-/** Why a question is not asked: the client has had its share, or nothing is left for anybody, or it is our own. */
+/** Why a query is not forwarded: the client has used its share, no capacity is left, or the query is our own. */
 export type ForwardRefusal = Exclude<ForwardResult, 'answered' | 'failed'>
 
-/** Questions that may wait for one answer, and in all for each query that may be under way. */
+/** Maximum number of clients' queries that wait for one answer, and the average for each concurrent query. */
 const MAX_WAITERS = 1024
 const MAX_WAITERS_ON_AVERAGE = 16
 const FLAG_TC = 0x02
 const CLASS_AND_TYPE_LENGTH = 4
-/** Codes that say something about the server, not about the name: another one may know. RFC 1035 section 4.1.1. */
+/** Codes that describe the server, not the name: another server may know the name. RFC 1035 section 4.1.1. */
 const FAILURE_CODES: ReadonlyMap<number, string> = new Map([
   [RCODE.servFail, 'SERVFAIL'],
   [RCODE.notImp, 'NOTIMP'],
   [RCODE.refused, 'REFUSED'],
 ])
 
-/** One question to the upstreams, and all who wait for its answer. */
+/** One query to the upstreams, and the clients' queries that wait for its answer. */
 interface Flight {
   readonly answer: Promise<Buffer | undefined>
   readonly waiters: Places
 }
 
-/** Clients whose rate is remembered. */
+/** Number of clients whose rate is stored. */
 const RATES = 4096
 
 export class Forwarder {
   readonly #deps: ForwarderDeps
   readonly #init: ForwarderInit
   readonly #reader = new QueryReader()
-  /** Queries under way, by our own id and question: one that comes back to us proves a loop. */
+  /** Concurrent queries by our own id and question. A query that comes back to us proves a loop. */
   readonly #ownIds = new Set<string>()
-  /** By all of the query but its id, letter case aside: equal ones share an answer. */
+  /** By the whole query but its id, ignoring letter case: equal queries share an answer. */
   readonly #flights = new Map<string, Flight>()
-  /** Questions that wait for an answer. */
+  /** Clients' queries that wait for an answer. */
   readonly #waiting: Places
-  /** Questions to the upstreams, by who asked first. */
+  /** Queries to the upstreams, by the client that asked first. */
   readonly #places: Places
   readonly #rates: TokenBuckets
   /** Index of the upstream that answered last. */
@@ -90,15 +90,15 @@ export class Forwarder {
     this.#rates = new TokenBuckets({ places: RATES, perSecond, burst: 2 * perSecond })
   }
 
-  /** Questions under way, not counting those that share an answer. */
+  /** Number of concurrent queries to the upstreams. */
   get inFlight(): number {
     return this.#flights.size
   }
 
   /**
-   * Takes a query that QueryReader finds in order. Gives the upstream's answer under the client's own id and letter
-   * case, no larger than the client takes, over UDP no larger than MAX_UDP_SIZE; undefined when none came; why it was
-   * not asked. Never rejects.
+   * Takes a query that QueryReader has accepted. Returns the answer of the upstream with the client's id and letter
+   * case, no larger than the client accepts, over UDP no larger than MAX_UDP_SIZE. Returns undefined if no upstream
+   * answered, or the reason why the query was not forwarded. Never rejects.
    */
   async forward(query: Buffer, { transport, client }: Asking, signal: AbortSignal): Promise<Forwarded> {
     if (this.#reader.read(query) !== 'ok') return undefined
@@ -119,10 +119,10 @@ export class Forwarder {
     return restore(Buffer.from(answer), { query, questionEnd, hasEdns, dnssecOk, maxSize })
   }
 
-  /** The flight of an equal question, or a new one; else why there is no room. */
+  /** Returns the flight of an equal query, or a new one, or the reason why there is no room. */
   #join(asking: Question, signal: AbortSignal): Flight | ForwardRefusal {
     const { query, question, questionEnd, transport, client } = asking
-    // Flags and EDNS options decide about the answer as well.
+    // Flags and EDNS options also affect the answer.
     const flags = query.toString('latin1', 2, HEADER_LENGTH)
     const key = `${transport} ${flags}${question}${query.toString('latin1', questionEnd)}`
     const known = this.#flights.get(key)
@@ -172,7 +172,7 @@ export class Forwarder {
         if (!signal.aborted) this.#deps.onFailure(formatSocketAddress(upstream), error as Error)
       }
     }
-    // No upstream knows better: the client gets what the first of them said.
+    // No upstream has an answer, so the client gets the first error response.
     return refusal
   }
 
@@ -187,32 +187,33 @@ export class Forwarder {
       signal,
       clock: this.#deps.clock,
       timeoutMs: this.#init.timeoutMs,
-      // Where there is another one to ask, that is what a lost packet costs; a lone one is asked once more.
+      // With several upstreams, a lost packet only means that the next one is tried. A single upstream is queried
+      // twice.
       repeats: this.#init.upstreams.length === 1,
       isAnswer: (message: Buffer) => isAnswerTo(asked, questionEnd, message),
     }
     const answer = await exchangeUdp(exchange)
     const isCut = ((answer[2] ?? 0) & FLAG_TC) !== 0
-    // A client on UDP sees that the answer was cut, and comes back over TCP itself.
+    // A client on UDP sees that the answer is truncated, and retries over TCP itself.
     return isCut && transport === 'tcp' ? exchangeTcp(exchange) : answer
   }
 }
 
-/** How a question came, and from whom. */
+/** How a query arrived, and from which client. */
 export interface Asking {
   readonly transport: Transport
   readonly client: ClientKey
 }
 
-/** What an upstream says, undefined where none does, or why none is asked. */
+/** The answer of an upstream, undefined if there is none, or why the query was not forwarded. */
 export type Forwarded = Buffer | ForwardRefusal | undefined
 
 interface Question extends Asking {
   readonly query: Buffer
-  /** Name, type and class, in small letters. */
+  /** Name in lower case, type and class. */
   readonly question: string
   readonly questionEnd: number
-  /** Octet of the size in the EDNS record; 0: there is none. */
+  /** Offset of the size in the EDNS record; 0 if there is none. */
   readonly sizeAt: number
 }
 
@@ -223,14 +224,18 @@ interface ForwardRequest {
 }
 
 /**
- * Name in small letters, type and class: octets of the two numbers can be letters as well, and are left as they are.
+ * Returns the name in lower case, type and class. Octets of type and class stay unchanged, because they may look like
+ * letters.
  */
 function questionKey(query: Buffer, questionEnd: number): string {
   const nameEnd = questionEnd - CLASS_AND_TYPE_LENGTH
   return query.toString('latin1', HEADER_LENGTH, nameEnd).toLowerCase() + query.toString('latin1', nameEnd, questionEnd)
 }
 
-/** A copy that offers the upstreams our own size: what is larger would come in pieces, and we would cut it. */
+/**
+ * Returns a copy that offers our own size to the upstreams: a larger answer would arrive fragmented, and would be
+ * truncated here.
+ */
 function withOwnSize(query: Buffer, { sizeAt }: Pick<Question, 'sizeAt'>): Buffer {
   const asked = Buffer.from(query)
   if (sizeAt > 0) asked.writeUInt16BE(Math.min(uint16(query, sizeAt), MAX_UDP_SIZE), sizeAt)
@@ -241,7 +246,9 @@ function ownId(id: number, question: string): string {
   return `${id} ${question}`
 }
 
-/** Our id, an answer, and our question. Some servers leave the question out of an error. RFC 5452 section 9.1. */
+/**
+ * True for an answer with our id and our question. Some servers omit the question from an error. RFC 5452 section 9.1.
+ */
 function isAnswerTo(asked: Buffer, questionEnd: number, message: Buffer): boolean {
   if (message.length < HEADER_LENGTH || uint16(message, 0) !== uint16(asked, 0)) return false
   const flags = message[2] ?? 0
@@ -255,7 +262,7 @@ interface RestoreInit extends Pick<QueryReader, 'questionEnd' | 'hasEdns' | 'dns
   readonly maxSize: number
 }
 
-/** Puts the client's id and question back, in place; an answer too large for the client becomes a cut one. */
+/** Restores the client's id and question in place. Truncates an answer that is too large for the client. */
 function restore(answer: Buffer, init: RestoreInit): Buffer {
   const { query, questionEnd, maxSize } = init
   answer.writeUInt16BE(uint16(query, 0), 0)
@@ -264,7 +271,7 @@ function restore(answer: Buffer, init: RestoreInit): Buffer {
   return answer.length <= maxSize ? answer : cutAnswer(answer, init)
 }
 
-// One question to one upstream, over UDP or TCP: the first fitting answer, an error, or the end of patience.
+// One query to one upstream, over UDP or TCP, which ends with the first matching answer, an error or a timeout.
 
 interface Exchange {
   readonly upstream: SocketAddress
@@ -272,13 +279,13 @@ interface Exchange {
   readonly timeoutMs: number
   readonly clock: Clock
   readonly signal: AbortSignal
-  /** Over UDP: sent once more when half the time is over, since a packet may be lost. */
+  /** Over UDP, repeats the query after half the timeout, since a packet may be lost. */
   readonly repeats: boolean
-  /** True for the answer to this query; anything else that arrives is passed over. */
+  /** True for the answer to this query. Other messages are ignored. */
   readonly isAnswer: (message: Buffer) => boolean
 }
 
-/** The socket is connected, so the kernel drops what other hosts send. Rejects on time-out, refusal and abort. */
+/** The socket is connected, so the kernel drops packets of other hosts. Rejects on timeout, refusal and abort. */
 function exchangeUdp(exchange: Exchange): Promise<Buffer> {
   const { upstream, query, clock, timeoutMs, repeats } = exchange
   const socket = createSocket(upstream.address.family === 4 ? 'udp4' : 'udp6')
@@ -291,7 +298,7 @@ function exchangeUdp(exchange: Exchange): Promise<Buffer> {
             if (error !== null) reject(error)
           })
         } catch (error) {
-          // Closed meanwhile.
+          // The socket was closed meanwhile.
           reject(error as Error)
         }
       }
@@ -309,7 +316,7 @@ function exchangeUdp(exchange: Exchange): Promise<Buffer> {
   })
 }
 
-/** RFC 7766, one query for each connection. */
+/** Sends one query over its own connection. RFC 7766. */
 function exchangeTcp(exchange: Exchange): Promise<Buffer> {
   const { upstream, query } = exchange
   const socket = connect({ host: formatAddress(upstream.address), port: upstream.port, noDelay: true })

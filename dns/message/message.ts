@@ -1,4 +1,4 @@
-/** DNS messages: numbers of the wire, queries, responses (RFC 1035, RFC 6891). */
+/** DNS messages: constants of the wire format, queries, responses (RFC 1035, RFC 6891). */
 export { QueryReader, questionName, sameQuestion } from './query.ts'
 export {
   CLASS_IN,

@@ -1,6 +1,6 @@
 /**
- * Reads a DNS query off the wire: header, one question, EDNS. Written for the hot path: it reads into one object that
- * is used again for every packet, copies nothing and never throws, whatever the bytes are. RFC 1035, RFC 6891.
+ * Parses a DNS query: header, one question, EDNS. It is written for the hot path: it reuses one object for every
+ * packet, copies nothing and never throws, whatever the bytes are. RFC 1035, RFC 6891.
  */
 import { CLASS_IN, HEADER_LENGTH, MAX_NAME_OCTETS, MIN_UDP_SIZE, TYPE_A, TYPE_OPT, byte, uint16 } from './wire.ts'
 
@@ -9,21 +9,21 @@ const TYPE_TSIG = 250
 const MAX_ADDITIONAL_RECORDS = 16
 
 /**
- * `ignored`: not a query, or too short to answer. `ok`: a question of class IN, and the fields below hold. Else: answer
- * with that code.
+ * `ignored`: not a query, or too short to answer. `ok`: a question of class IN, and the fields of QueryReader are
+ * valid. Otherwise: answer with that code.
  */
 export type QueryOutcome = 'ok' | 'ignored' | 'formErr' | 'notImp' | 'badVers' | 'refused'
 
 export class QueryReader {
-  /** Octet after the question. Before a whole question has been read: the end of the header. */
+  /** Offset after the question. The end of the header until a whole question has been read. */
   questionEnd = HEADER_LENGTH
   type = TYPE_A
   hasEdns = false
-  /** DNSSEC OK: copied to the answer, RFC 3225. */
+  /** DNSSEC OK flag, copied to the answer, RFC 3225. */
   dnssecOk = false
-  /** UDP payload size the client takes: at least 512; 512 without EDNS. */
+  /** UDP payload size that the client accepts: at least 512, and 512 without EDNS. */
   clientSize = MIN_UDP_SIZE
-  /** Octet of that size; 0 without EDNS. */
+  /** Offset of that size; 0 without EDNS. */
   sizeAt = 0
   #class = CLASS_IN
   #ednsVersion = 0
@@ -38,7 +38,7 @@ export class QueryReader {
     this.type = 0
     if (query.length < HEADER_LENGTH) return 'ignored'
     const flags = byte(query, 2)
-    // An answer is never answered: two servers would go on for ever.
+    // Responses are never answered: two servers could otherwise answer each other for ever.
     if ((flags & 0x80) !== 0) return 'ignored'
     if ((flags & 0x78) !== 0) return 'notImp'
     if (uint16(query, 4) !== 1 || uint16(query, 6) !== 0 || uint16(query, 8) !== 0) return 'formErr'
@@ -52,7 +52,7 @@ export class QueryReader {
     for (;;) {
       const length = byte(query, at)
       if (length === 0) break
-      // Also refuses compression, for which a first name has nothing to point at.
+      // Also refuses compression, since the first name has nothing to point to.
       if (length > 63) return false
       at += length + 1
       if (at >= query.length) return false
@@ -73,7 +73,7 @@ export class QueryReader {
       const next = name + 10 + uint16(query, name + 8)
       if (next > query.length) return false
       const type = uint16(query, name)
-      // RFC 8945: nobody shares a key with us, so a signature cannot be in order.
+      // RFC 8945: no client shares a key with this server, so no signature can be valid.
       if (type === TYPE_TSIG) return false
       if (type === TYPE_OPT) {
         if (this.hasEdns || name !== at + 1 || !areOptions(query, name + 10, next)) return false
@@ -89,14 +89,14 @@ export class QueryReader {
   }
 }
 
-/** RFC 6891 section 6.1.2: options of a code, a length and that many octets fill the record to its end. */
+/** RFC 6891 section 6.1.2: options, each a code, a length and that many octets, must fill the record exactly. */
 function areOptions(query: Uint8Array, start: number, end: number): boolean {
   let at = start
   while (at + 4 <= end) at += 4 + uint16(query, at + 2)
   return at === end
 }
 
-/** Octet after the name at `at`, or -1. Pointers are stepped over, not followed. */
+/** Returns the offset after the name at `at`, or -1. Skips pointers without following them. */
 function skipName(message: Uint8Array, at: number): number {
   for (let here = at; here < message.length;) {
     const length = byte(message, here)
@@ -109,7 +109,7 @@ function skipName(message: Uint8Array, at: number): number {
 }
 
 /**
- * The name of a question that has been read, as text: lower case, absolute, every octet that is not a letter, a digit,
+ * Returns the name of a parsed question as text: lower case, absolute, with each octet that is not a letter, a digit,
  * '-' or '_' as `\ddd`.
  */
 export function questionName(query: Uint8Array): string {
@@ -129,7 +129,7 @@ function characterText(octet: number): string {
   return plain ? String.fromCharCode(octet) : `\\${String(octet).padStart(3, '0')}`
 }
 
-/** True when two messages that start with a whole question of the same length ask the same, letter case aside. */
+/** True if two messages, whose questions have the same length, have the same question, ignoring letter case. */
 export function sameQuestion(a: Uint8Array, b: Uint8Array, questionEnd: number): boolean {
   if (b.length < questionEnd || uint16(b, 4) !== 1) return false
   const nameEnd = questionEnd - 4

@@ -1,4 +1,4 @@
-/** What both who reads a query and who makes an answer know of DNS messages: RFC 1035, RFC 6891. */
+/** Definitions of the DNS message format that are shared by reading queries and writing answers: RFC 1035, RFC 6891. */
 
 export const HEADER_LENGTH = 12
 export const MAX_NAME_OCTETS = 255
@@ -27,15 +27,18 @@ export const RCODE = {
   badVers: 16,
 } as const
 
-/** RFC 1035 section 4.2.1: what every client takes over UDP. */
+/** The size that every client accepts over UDP. RFC 1035 section 4.2.1. */
 export const MIN_UDP_SIZE = 512
-/** What fits any path without fragments (DNS Flag Day 2020); we answer no larger over UDP and say so in EDNS. */
+/**
+ * Fits any path without fragments (DNS Flag Day 2020). Larger answers are not sent over UDP, and EDNS announces this
+ * size.
+ */
 export const MAX_UDP_SIZE = 1232
 export const MAX_TCP_SIZE = 65_535
 
 export type Transport = 'udp' | 'tcp'
 
-/** What follows the question of an answer, as bytes. */
+/** The part of an answer after the question, as bytes. */
 export interface CompiledAnswer {
   readonly rcode: number
   /** Answer, authority and additional section in this order. */
@@ -43,18 +46,18 @@ export interface CompiledAnswer {
   /** End of each answer record in `body`. */
   readonly answerEnds: readonly number[]
   readonly authorityCount: number
-  /** Where the additional section starts in `body`. */
+  /** Start of the additional section in `body`. */
   readonly mainEnd: number
   readonly additionalCount: number
-  /** Length of every answer record where they may be turned round; else 0. */
+  /** Length of each answer record if their order may be rotated; else 0. */
   readonly stride: number
-  /** Records were left out that no answer has room for: TC says so, over TCP too. */
+  /** True if records were left out because no answer has room for them. TC reports this, over TCP too. */
   readonly isCut: boolean
-  /** Where in `body` the SOA's serial is, patched when sent; else -1. */
+  /** Offset in `body` of the serial of the SOA record, which is set when the answer is sent; else -1. */
   readonly serialAt: number
 }
 
-/** 0 past the end: callers check lengths where it matters. */
+/** Returns 0 past the end. Callers check lengths where it matters. */
 export function byte(message: Uint8Array, at: number): number {
   return message[at] ?? 0
 }

@@ -1,4 +1,4 @@
-/** Writes answers: the client's own header and question, then compiled bytes, then EDNS. RFC 1035, RFC 6891. */
+/** Writes answers: header and question of the client, then compiled bytes, then EDNS. RFC 1035, RFC 6891. */
 import type { QueryReader } from './query.ts'
 import { type CompiledAnswer, HEADER_LENGTH, MAX_UDP_SIZE, TYPE_OPT, byte } from './wire.ts'
 
@@ -12,17 +12,19 @@ const FLAG_CD = 0x10
 const OPCODE = 0x78
 
 export interface ResponseInit {
-  /** Largest answer, octets. */
+  /** Maximum size of the answer in octets. */
   readonly maxSize: number
-  /** Where address records start: any whole number from 0. */
+  /** Selects the first address record; any whole number from 0. */
   readonly rotation: number
   /** Serial of the SOA record. */
   readonly serial: number
-  /** Whether names outside the zone are forwarded. */
+  /** True if names outside the zone are forwarded. */
   readonly recursion: boolean
 }
 
-/** The answer to a query that `reader` has read. Cut at a whole record, with TC set, when it is too large. */
+/**
+ * Returns the answer to a query that `reader` has parsed. If it is too large, it ends after a whole record with TC set.
+ */
 export function writeAnswer(query: Buffer, reader: QueryReader, compiled: CompiledAnswer, init: ResponseInit): Buffer {
   const { questionEnd } = reader
   const room = init.maxSize - questionEnd - (reader.hasEdns ? OPT_LENGTH : 0)
@@ -76,8 +78,8 @@ function putBody(response: Buffer, compiled: CompiledAnswer, { at, end, rotation
 }
 
 /**
- * An answer of a code alone, with the question where one was read. Codes above 15, and `why` (extendedError()), need a
- * client that speaks EDNS. Never authoritative.
+ * Returns an answer with only a response code, and the question if one was parsed. Codes above 15, and `why` (see
+ * extendedError()), require a client with EDNS. The answer is never authoritative.
  */
 export function writeCode(
   query: Buffer,
@@ -88,7 +90,7 @@ export function writeCode(
   const optionsLength = why?.length ?? 0
   const response = Buffer.allocUnsafe(questionEnd + (hasEdns ? OPT_LENGTH + optionsLength : 0))
   query.copy(response, 0, 0, questionEnd)
-  // Of an operation that we do not know we do not know the flags either: its number alone goes back.
+  // The flags of an unknown operation are unknown too, so only its opcode is returned.
   const isQuery = ((query[2] ?? 0) & OPCODE) === 0
   response[2] = FLAG_QR | ((query[2] ?? 0) & (isQuery ? FLAG_RD : OPCODE))
   response[3] = (isQuery ? (recursion ? FLAG_RA : 0) | ((query[3] ?? 0) & FLAG_CD) : 0) | (rcode & 0x0f)
@@ -109,7 +111,7 @@ export function writeCode(
 /** RFC 8914. */
 const OPTION_EXTENDED_ERROR = 15
 
-/** An option of EDNS that says more than the response code: a code of RFC 8914 section 4, and a text in ASCII. */
+/** Returns an EDNS option that explains the response code: a code of RFC 8914 section 4, and an ASCII text. */
 export function extendedError(code: number, text: string): Buffer {
   const option = Buffer.alloc(6)
   option.writeUInt16BE(OPTION_EXTENDED_ERROR, 0)
@@ -119,8 +121,8 @@ export function extendedError(code: number, text: string): Buffer {
 }
 
 /**
- * What tells a client to come back over TCP: header and question of an answer, with TC, and EDNS where the client spoke
- * it (RFC 6891 section 7).
+ * Returns an answer that makes the client retry over TCP: header and question with TC, and EDNS if the client used it
+ * (RFC 6891 section 7).
  */
 export function cutAnswer(
   answer: Buffer,
@@ -136,7 +138,7 @@ export function cutAnswer(
   return cut
 }
 
-/** Our own EDNS record: version 0, no options yet. */
+/** Writes our own EDNS record: version 0, without options. */
 function putOpt(response: Buffer, at: number, dnssecOk: boolean, extendedCode: number): void {
   response[at] = 0
   put16(response, at + 1, TYPE_OPT)

@@ -1,29 +1,36 @@
 /**
- * Room for a handful of datagrams and their answers, in the form that recvmmsg(2) and sendmmsg(2) want: arrays of
- * `struct mmsghdr` for what comes and for what goes, each entry with one `iovec` and a sender's `sockaddr`. All of it
- * lies in one buffer that is never moved; every pointer in it is computed once, here, from no value of the network.
+ * Memory for a batch of datagrams and their answers in the layout of recvmmsg(2) and sendmmsg(2): two arrays of
+ * `struct mmsghdr`, for received and sent datagrams, each entry with one `iovec` and the `sockaddr` of the sender. All
+ * of it lies in one buffer that never moves. Every pointer in it is computed once, in this module, and never from
+ * network data.
  */
 import { readFileSync, readdirSync } from 'node:fs'
 import { endianness } from 'node:os'
 import { formatAddress } from '../../model/addresses/addresses.ts'
 import { HEADER_LENGTH, MAX_UDP_SIZE, byte } from '../message/message.ts'
 
-// recvmmsg(2) and sendmmsg(2): many datagrams by one system call, which Node's sockets do not offer. Called through
-// `node:ffi` (Node 26.1, experimental; decision 24). Callers also work without it, one by one.
+// recvmmsg(2) and sendmmsg(2): many datagrams with one system call, which Node's sockets do not offer. They are called
+// through `node:ffi` (Node 26.1, experimental; decision 24). Without it, callers handle datagrams one by one.
 
 export interface Mmsg {
-  /** Reads at most `count` datagrams into the `mmsghdr` array at `headers`. Gives how many; -1: none, or an error. */
+  /**
+   * Reads at most `count` datagrams into the `mmsghdr` array at `headers`. Returns their number, or -1 if there are
+   * none or on error.
+   */
   receive(descriptor: number, headers: bigint, count: number): number
-  /** Sends the first `count` of the array. Gives how many were sent; -1: not even the first. */
+  /** Sends the first `count` datagrams of the array. Returns how many were sent, or -1 if not even the first was. */
   send(descriptor: number, headers: bigint, count: number): number
-  /** Where the bytes are, for as long as somebody holds `memory`: a buffer of its own, not a piece of Node's pool. */
+  /**
+   * Returns the address of the bytes, valid as long as `memory` is referenced. It must be a buffer of its own, not a
+   * part of Node's pool.
+   */
   addressOf(memory: Buffer): bigint
 }
 
-/** Same value on every Linux: the socket is never waited on here. */
+/** The same value on every Linux. The socket is never waited on here. */
 const MSG_DONTWAIT = 0x40
 
-/** Undefined where the C structures are laid out otherwise, or this Node cannot call the C library. Never rejects. */
+/** Undefined if the C structures have another layout, or if this Node cannot call the C library. Never rejects. */
 export async function openMmsg(): Promise<Mmsg | undefined> {
   const known = process.platform === 'linux' && ['x64', 'arm64'].includes(process.arch) && endianness() === 'LE'
   if (!known) return undefined
@@ -39,26 +46,27 @@ export async function openMmsg(): Promise<Mmsg | undefined> {
       addressOf: (memory) => getRawPointer(memory),
     }
   } catch {
-    // An older Node, one built or started without it, or a C library without these calls.
+    // Node is older or lacks `node:ffi`, or the C library lacks these calls.
     return undefined
   }
 }
 
-/** Where a datagram came from. */
+/** The source of a datagram. */
 export interface DatagramSource {
   readonly address: string
   readonly port: number
 }
 
-/** Enough to share the cost of a system call, few enough that the first answer need not wait. */
+/** Large enough to share the cost of a system call, small enough that the first answer does not wait. */
 export const SLOTS = 32
-/** Octets that a query may have. */
+/** Maximum size of a query in octets. */
 export const MAX_QUERY_SIZE = 4096
-/** Room for more than that, so that what is longer shows, and words stay where words are. */
+/** A bit larger, so that longer queries are detected and words stay aligned. */
 const QUERY_ROOM = MAX_QUERY_SIZE + 4
 
 /**
- * struct mmsghdr on 64 bit: name 0, its length 8, iovec 16, their number 24, control 32 and 40, flags 48, length 56.
+ * Offsets in struct mmsghdr on 64 bit: name 0, its length 8, iovec 16, their number 24, control 32 and 40, flags 48,
+ * length 56.
  */
 const HEADER = 64
 const NAME_LENGTH_AT = 8
@@ -67,7 +75,7 @@ const VECTOR_COUNT_AT = 24
 const MESSAGE_LENGTH_AT = 56
 /** struct iovec: address 0, length 8. */
 const VECTOR = 16
-/** struct sockaddr_in6 is the longest: 28. */
+/** Room for struct sockaddr_in6, the longest: 28 octets. */
 const NAME = 32
 const WORD = 4
 
@@ -82,7 +90,7 @@ const AT = {
   end: 2 * SLOTS * (HEADER + VECTOR) + SLOTS * (NAME + QUERY_ROOM + MAX_UDP_SIZE),
 } as const
 
-/** What is too long is handed on as its header alone, which is malformed whatever it says. */
+/** Reduces a query that is too long to its header, which is malformed in any case. */
 export function withoutExcess(query: Buffer): Buffer {
   return query.length > MAX_QUERY_SIZE ? query.subarray(0, HEADER_LENGTH) : query
 }
@@ -95,7 +103,7 @@ export class DatagramSlots {
   readonly #start: bigint
   readonly #queries: readonly Buffer[]
   readonly #sources: readonly DatagramSource[]
-  /** Slot of the query that each answer belongs to. */
+  /** The slot of the query that each answer belongs to. */
   readonly #answered = new Uint8Array(SLOTS)
   readonly #address = new Uint32Array(4)
   #answers = 0
@@ -110,25 +118,25 @@ export class DatagramSlots {
     for (let slot = 0; slot < SLOTS; slot += 1) this.#layOut(slot)
   }
 
-  /** Fills the slots from 0 on with what waits at the socket. Gives how many were filled. */
+  /** Fills the slots from 0 with the datagrams that wait at the socket. Returns how many were filled. */
   receive(): number {
     for (let slot = 0; slot < SLOTS; slot += 1) this.#set(AT.received + slot * HEADER + NAME_LENGTH_AT, NAME)
     this.#answers = 0
     return Math.max(0, this.#mmsg.receive(this.#descriptor, this.#start + BigInt(AT.received), SLOTS))
   }
 
-  /** The bytes that came, good until the next receive(). */
+  /** Returns the received bytes, valid until the next receive(). */
   query(slot: number): Buffer {
     const length = this.#get(AT.received + slot * HEADER + MESSAGE_LENGTH_AT)
     return withoutExcess((this.#queries[slot] ?? this.#memory).subarray(0, Math.min(length, QUERY_ROOM)))
   }
 
-  /** Who sent it, good until the next receive(). */
+  /** Returns the source, valid until the next receive(). */
   source(slot: number): DatagramSource {
     return this.#sources[slot] ?? NOBODY
   }
 
-  /** The same address as four numbers (clients.ts), in an array that the next call writes to again. */
+  /** Returns the source address as four numbers (see clients.ts), in an array that the next call overwrites. */
   words(slot: number): Uint32Array {
     const name = AT.names + slot * NAME
     const memory = this.#memory
@@ -144,12 +152,12 @@ export class DatagramSlots {
     return words
   }
 
-  /** Puts an answer, at most MAX_UDP_SIZE octets, behind those of the slots before it. */
+  /** Adds an answer of at most MAX_UDP_SIZE octets to the batch. */
   reply(slot: number, answer: Buffer): void {
     const next = this.#answers
     const length = answer.copy(this.#memory, AT.answers + next * MAX_UDP_SIZE, 0, MAX_UDP_SIZE)
     this.#set(AT.sentVectors + next * VECTOR + 8, length)
-    // To the address it came from: the same pointer, the same length.
+    // The destination is the source of the query: the same pointer and length.
     const from = AT.received + slot * HEADER
     const to = AT.sent + next * HEADER
     this.#set(to, this.#get(from))
@@ -159,7 +167,7 @@ export class DatagramSlots {
     this.#answers = next + 1
   }
 
-  /** Sends the answers; those that the system did not take go to `rest`, each a copy. */
+  /** Sends the answers. Those that the system did not accept are passed to `rest`, each as a copy. */
   flush(rest: (answer: Buffer, to: DatagramSource) => void): void {
     if (this.#answers === 0) return
     const taken = this.#mmsg.send(this.#descriptor, this.#start + BigInt(AT.sent), this.#answers)
@@ -210,7 +218,7 @@ const NOBODY: DatagramSource = { address: '', port: 0 }
 /** The first field of every sockaddr. */
 const AF_INET = 2
 
-/** A `sockaddr_in` or `sockaddr_in6`, read when asked: most answers need only its bytes. */
+/** A `sockaddr_in` or `sockaddr_in6`, parsed on demand: most answers need only its bytes. */
 class SocketName implements DatagramSource {
   readonly #name: Buffer
 
@@ -222,7 +230,7 @@ class SocketName implements DatagramSource {
     return this.#name.readUInt16BE(2)
   }
 
-  /** As Node's sockets write it: a link-local address with its interface. */
+  /** The form of Node's sockets: a link-local address includes its zone. */
   get address(): string {
     const name = this.#name
     if (name.readUInt16LE(0) === AF_INET) return formatAddress({ family: 4, value: BigInt(name.readUInt32BE(4)) })
@@ -232,11 +240,15 @@ class SocketName implements DatagramSource {
 }
 
 const DEVICES = '/sys/class/net'
-/** Who sends from addresses of a link must not make us read all of this for every datagram. */
+/**
+ * How long the list is cached, so that datagrams from link-local addresses do not cause a read of the folder each time.
+ */
 const DEVICES_KEPT_MS = 1000
 let devices: { readonly names: ReadonlyMap<number, string>; readonly atMs: number } | undefined
 
-/** `%eth0` for the interface with that number: a link-local address leads nowhere without it. '' for none. */
+/**
+ * Returns `%eth0` for the interface with that index, which a link-local address requires. Returns '' if there is none.
+ */
 function zone(scope: number): string {
   if (scope === 0) return ''
   const nowMs = performance.now()
@@ -252,7 +264,7 @@ function namesByIndex(): Map<number, string> {
   )
 }
 
-/** Undefined where it went while we looked, is no device, or /sys is not there. */
+/** Undefined if the file has disappeared, is not a device, or /sys is missing. */
 function contents<T>(read: () => T): T | undefined {
   try {
     return read()

@@ -1,7 +1,7 @@
 /**
- * One listen address: UDP and TCP on the same port. An address that the node does not have yet (a bridge that comes
- * later) is tried again until it is there; a port that is taken ends the start with a clear message, unless several nodes
- * run this server.
+ * One listen address: UDP and TCP on the same port. An address that the node does not have yet (such as that of a
+ * bridge that is created later) is retried until it exists. If the port is taken, the start fails with a clear message,
+ * unless several nodes run this server.
  */
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -33,17 +33,17 @@ export interface ListenerDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: Pick<DnsMetrics, 'dropped'>
-  /** Answers what comes. */
+  /** Answers the queries. */
   readonly pipeline: Pick<Pipeline, 'answer'>
   readonly clients: Clients
 }
 
 export interface Listener {
-  /** The address asked for, with the port that was given. */
+  /** The requested address with the actual port. */
   readonly at: SocketAddress
-  /** Whether many datagrams are read by one system call. */
+  /** True if many datagrams are read with one system call. */
   readonly isBatched: boolean
-  /** From now on what is new goes to another process on the same port, where there is one. */
+  /** From now on, new queries go to another process on the same port, if there is one. */
   passOn(): void
   close(): Promise<void>
 }
@@ -62,7 +62,7 @@ interface OpenInit {
   readonly group: PortGroup | undefined
 }
 
-/** Resolves when both sockets are open. Rejects with ListenError, or with the signal's reason. */
+/** Resolves when both sockets are open. Rejects with ListenError, or with the reason of the signal. */
 export async function openListener(
   deps: ListenerDeps,
   init: { readonly listen: SocketAddress; readonly config: ListenerConfig },
@@ -78,7 +78,7 @@ export async function openListener(
       return await openBoth(deps, { ...init, mmsg, group })
     } catch (error) {
       if (!(error instanceof ListenError)) throw error
-      // The free port that UDP was given may be taken for TCP: another one then.
+      // The free port that UDP received may be taken for TCP: try another one.
       if (error.code === 'EADDRINUSE' && listen.port === 0 && attempt < MAX_FREE_PORT_TRIES) continue
       if (error.code !== 'EADDRNOTAVAIL' && !(config.spread && error.code === 'EADDRINUSE')) throw error
       if (error.code !== reported) report(deps.logger, error, init)
@@ -92,7 +92,7 @@ function report(logger: Logger, error: ListenError, init: { listen: SocketAddres
   const listen = formatSocketAddress(init.listen)
   const note = `${error.message}; waiting for it`
   if (error.code === 'EADDRINUSE') logger.warn(note, { reason: 'ListenPortTaken', listen })
-  // Of several nodes, most have one of the addresses.
+  // Of several nodes, most lack the address.
   else if (init.config.spread) logger.info(note, { listen })
   else logger.warn(note, { reason: 'ListenAddressMissing', listen })
 }

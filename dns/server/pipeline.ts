@@ -1,6 +1,6 @@
 /**
- * From packet to answer: answer() is the whole way, and every socket calls it for every query. It knows no socket; the
- * sockets send what it gives.
+ * From packet to answer: answer() is the whole path, and every socket calls it for every query. It knows no sockets;
+ * the sockets send what it returns.
  */
 import { CLUSTERSET_ZONE, parseDnsName } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -30,34 +30,37 @@ export interface PipelineDeps {
   readonly logger: Pick<Logger, 'error'>
   readonly metrics: Pick<DnsMetrics, 'answered' | 'cut' | 'dropped' | 'forwarded' | 'took'>
   readonly index: ServiceIndex
-  /** Undefined: names outside the zone are REFUSED. */
+  /** If undefined, names outside the zone are REFUSED. */
   readonly forwarder: Pick<Forwarder, 'forward' | 'inFlight'> | undefined
-  /** Ends what is under way to the upstreams. */
+  /** Aborts queries to the upstreams. */
   readonly signal: AbortSignal
 }
 
-/** Bytes to send back, at once or when an upstream has answered; undefined: say nothing. A promise never rejects. */
+/** The answer, now or when an upstream has answered. Undefined: send nothing. A promise never rejects. */
 export type Reply = Buffer | undefined | Promise<Buffer | undefined>
 
-/** What a query comes to: the bytes behind its question, a response code alone, no answer, or the upstreams' answer. */
+/** The result for a query: the bytes after its question, a response code alone, no answer, or forwarding. */
 type Finding = CompiledAnswer | Exclude<keyof typeof RCODE, 'noError'> | 'ignored' | 'forward' | 'notOwn'
 
-/** One packet in 64 is timed: reading the clock twice is dear beside a kept answer. */
+/** One packet in 64 is timed: reading the clock twice is expensive compared with a kept answer. */
 const SAMPLE_MASK = 63
 const ROTATION_MASK = 0xffff
 const NOT_TIMED = -1
 const FLAG_RD = 0x01
 /**
- * A name of ours with a search domain behind it, such as `web.shop.svc.clusterset.local.shop.svc.cluster.local.`: no
- * such name, at once. Clients with musl wait for seconds on any other refusal, and an upstream may be slow or have a
+ * A name of ours followed by a search domain, such as `web.shop.svc.clusterset.local.shop.svc.cluster.local.`, gets
+ * NXDOMAIN at once. Clients with musl wait for seconds on any other refusal, and an upstream may be slow or have a
  * wildcard.
  */
 const INSIDE_ANOTHER_NAME = `.${CLUSTERSET_ZONE}.`
 
-/** RFC 8914 section 4: the client is not one that may ask this; and none of the codes that have a number of their own. */
+/**
+ * RFC 8914 section 4: 18 (Prohibited) if the client may not ask this, 0 (Other Error) for causes without their own
+ * code.
+ */
 const PROHIBITED = 18
 const OTHER_ERROR = 0
-/** What EDNS says beside the response code: the reason as docs/troubleshooting.md has it. */
+/** The EDNS text beside the response code: the reason as listed in docs/troubleshooting.md. */
 const WHY_NOT: Readonly<Record<NotForwarded, Buffer>> = {
   client_not_own: extendedError(PROHIBITED, 'client_not_own'),
   client_places: extendedError(OTHER_ERROR, 'client_places'),
@@ -74,7 +77,7 @@ interface Asker {
 interface Refusal {
   readonly code: Exclude<keyof typeof RCODE, 'noError'>
   readonly client: Client
-  /** An option of EDNS. */
+  /** An EDNS option. */
   readonly why?: Buffer
 }
 
@@ -84,7 +87,7 @@ export class Pipeline {
   readonly #index: ServiceIndex
   readonly #kept: KeptAnswers
   readonly #recursion: boolean
-  /** Holds what was read of the query that is being answered. */
+  /** Holds the parsed fields of the query that is being answered. */
   readonly #reader = new QueryReader()
   readonly #limit = new ResponseLimit()
   #isRehearsing = false
@@ -99,40 +102,40 @@ export class Pipeline {
     this.#recursion = deps.forwarder !== undefined
   }
 
-  /** Number of answers kept ready. */
+  /** Number of answers that are kept. */
   get kept(): number {
     return this.#kept.size
   }
 
-  /** Questions to the upstreams that are under way. */
+  /** Number of concurrent queries to the upstreams. */
   get underWay(): number {
     return this.#deps.forwarder?.inFlight ?? 0
   }
 
   /**
-   * Answers one query. The answer is no larger than the transport and the client allow. Never throws; `query` is not
-   * used any more when this has returned.
+   * Answers one query. The answer is no larger than the transport and the client allow. Never throws, and does not use
+   * `query` after it returns.
    */
   answer(query: Buffer, transport: Transport, client: Client): Reply {
     const started = this.#startOfSample()
     try {
-      // Read: header, question and EDNS. What is not in order ends here.
+      // Read: header, question and EDNS. Malformed queries end here.
       const outcome = this.#reader.read(query)
-      // Find: bytes made before, by the question's own octets; else they are worked out, and kept.
+      // Find: bytes kept for the same question. Otherwise they are computed, and kept.
       const finding: Finding =
         outcome === 'ok' ? (this.#kept.find(query, this.#reader) ?? this.#workOut(query, client)) : outcome
-      // Write: the client's header and question, the bytes, EDNS, cut to what the client takes.
+      // Write: the client's header and question, the bytes and EDNS, truncated to what the client accepts.
       const reply =
         typeof finding === 'object'
           ? this.#write(query, finding, { transport, client })
           : this.#writeCode(query, finding, client)
       if (started !== NOT_TIMED) this.#metrics.took((this.#deps.clock.monotonic() - started) / 1000)
-      // Limit: strangers get so many answers over UDP, where a sender may be forged.
+      // Limit: clients of other sites get a limited number of answers over UDP, where the source may be forged.
       if (reply !== undefined) return client.isOwn || transport === 'tcp' ? reply : this.#limited(reply, client)
-      // Forward: what is not ours is asked elsewhere, and answered when the upstream has answered.
+      // Forward: queries for other names go to an upstream, and are answered when it has answered.
       return finding === 'forward' ? this.#forward(Buffer.from(query), transport, client) : undefined
     } catch (error) {
-      // A fault of ours. The client gets SERVFAIL, and everyone else is still answered.
+      // This is an error in the server. The client gets SERVFAIL, and other clients are still answered.
       this.#deps.logger.error('cannot answer a query', {
         reason: 'InternalError',
         why: String(error),
@@ -142,14 +145,14 @@ export class Pipeline {
     }
   }
 
-  /** Answers a query for a name of the zone, for nobody: what can be kept is kept, and nothing is counted. */
+  /** Answers a query for a name of the zone without sending the answer, so that it is kept. Nothing is counted. */
   rehearse(query: Buffer): void {
     this.#isRehearsing = true
     void this.answer(query, 'udp', OWN_PROCESS)
     this.#isRehearsing = false
   }
 
-  /** For a question of class IN that has no answer ready. */
+  /** Computes the answer to a question of class IN that has none kept. */
   #workOut(query: Buffer, client: Client): Finding {
     const { type, questionEnd } = this.#reader
     const text = questionName(query)
@@ -157,7 +160,7 @@ export class Pipeline {
     if (name.kind === 'malformed') return 'formErr'
     if (name.kind === 'notOurs') {
       if (text.includes(INSIDE_ANOTHER_NAME)) return 'nxDomain'
-      // Only a client that asks for recursion is forwarded. RFC 1035 section 4.1.1.
+      // Queries are forwarded only if the client asks for recursion. RFC 1035 section 4.1.1.
       if (!this.#recursion || ((query[2] ?? 0) & FLAG_RD) === 0) return 'refused'
       return client.isOwn ? 'forward' : 'notOwn'
     }
@@ -203,7 +206,7 @@ export class Pipeline {
     return writeCode(query, this.#reader, why === undefined ? { rcode, recursion } : { rcode, recursion, why })
   }
 
-  /** For an answer to the query that the reader has read. */
+  /** Limits an answer to the query that the reader has parsed. */
   #limited(reply: Buffer, client: Client): Buffer | undefined {
     const finding = this.#limit.admit(reply, this.#reader.questionEnd, client, this.#deps.clock.monotonic())
     if (finding === 'send') return reply
@@ -222,21 +225,21 @@ export class Pipeline {
     return this.#servFail(query, client, said === undefined ? undefined : WHY_NOT[said])
   }
 
-  /** Reads the query again: others were read meanwhile. */
+  /** Parses the query again, because the reader has parsed others meanwhile. */
   #servFail(query: Buffer, client: Client, why?: Buffer): Buffer | undefined {
     if (this.#reader.read(query) !== 'ok') return undefined
     return this.#writeRefusal(query, { code: 'servFail', client, ...(why === undefined ? {} : { why }) })
   }
 
-  /** Milliseconds, or NOT_TIMED. */
+  /** Returns milliseconds, or NOT_TIMED. */
   #startOfSample(): number {
     this.#packets = (this.#packets + 1) & SAMPLE_MASK
     return this.#packets === 0 && !this.#isRehearsing ? this.#deps.clock.monotonic() : NOT_TIMED
   }
 }
 
-// Before the ports are opened: the answers that clients will ask for are made, and the way to them is walked so often
-// that Node has compiled it. Else the clients of the first seconds wait for both.
+// Prepares the server before the ports are opened: the answers that clients will ask for are computed, and the code
+// runs so often that Node compiles it. Otherwise the first clients would wait for both.
 
 interface ServiceName {
   readonly namespace: string
@@ -250,16 +253,16 @@ interface WarmUpInit {
   readonly mostMs: number
 }
 
-/** Other work of the process waits for so many questions at most. */
+/** Maximum number of questions between other work of the process. */
 const AT_ONCE = 100
-/** By then Node has compiled the way. A small zone is asked again and again. */
+/** Node has compiled the code by then. A small zone is asked repeatedly. */
 const ENOUGH = 10_000
-/** No namespace is called so: it would be no DNS label. */
+/** No namespace can have this name, because it is not a DNS label. */
 const ABSENT: ServiceName = { namespace: '-', name: '-' }
 
 /**
- * Asks for every service once, and more often where they are few. Gives the number of questions. Rejects with the
- * signal's reason.
+ * Asks for every service once, and repeatedly if there are few. Returns the number of questions. Rejects with the
+ * reason of the signal.
  */
 export async function warmUp({ clock, pipeline, services, mostMs }: WarmUpInit, signal: AbortSignal): Promise<number> {
   const end = clock.monotonic() + mostMs

@@ -1,38 +1,41 @@
 /**
- * The sockets that share one port by SO_REUSEPORT are a group, in the order in which they joined it; the kernel spreads
- * what comes over them. A process that is about to end gives the group a filter (BPF) of one instruction: what is new
- * goes to the second of the group. The first is who is there longest, and it is the elder who gives way. Where there is
- * no second one the kernel goes on spreading, so that a lone process still gets everything.
+ * Sockets that share a port with SO_REUSEPORT form a group, in the order in which they joined it, and the kernel
+ * distributes packets among them. A process that is about to end attaches a BPF filter of one instruction to the group,
+ * which sends new packets to the second socket. The first socket is the oldest, and the older process is the one that
+ * leaves. If there is no second socket, the kernel distributes packets as before, so that a single process still
+ * receives everything.
  */
 import { readdirSync, readlinkSync } from 'node:fs'
 import type { SocketAddress } from '../config/config.ts'
 
 export interface PortGroup {
   /**
-   * What comes to `at` from now on goes to another process that shares the port, over UDP and TCP; what waits at our
-   * own sockets stays there. Gives how many of our sockets pass on.
+   * From now on, UDP and TCP traffic to `at` goes to another process that shares the port; packets that wait at our own
+   * sockets stay there. Returns how many of our sockets pass traffic on.
    */
   passOn(at: SocketAddress): number
 }
 
-/** These are the same on x86-64 and arm64. */
+/** The same values on x86-64 and arm64. */
 const SOL_SOCKET = 1
 const SO_ATTACH_REUSEPORT_CBPF = 51
 const AF_INET = 2
 const AF_INET6 = 10
-/** struct sockaddr_in6 is the longest that matters: 28. */
+/** Room for struct sockaddr_in6, the longest that matters: 28 octets. */
 const NAME_SIZE = 32
 /** struct sock_fprog: number of instructions 0, pointer to the first 8. */
 const PROGRAM_SIZE = 16
-/** struct sock_filter. BPF_RET | BPF_K: ends, with a constant as result, here the place in the group. */
+/** struct sock_filter. BPF_RET | BPF_K: ends with a constant result, here the index in the group. */
 const RETURN_CONSTANT = 0x06
 const SECOND = 1
 
-/** All that the kernel reads or writes, in one buffer that is never moved: far too large for V8's own heap. */
+/**
+ * One buffer for everything that the kernel reads or writes. It never moves, because it is too large for V8's own heap.
+ */
 const MEMORY = 4096
 const AT = { name: 0, nameSize: 64, program: 128, instruction: 192 } as const
 
-/** Undefined where this Node cannot call the C library: then nothing can be passed on. Never rejects. */
+/** Undefined if this Node cannot call the C library. Traffic cannot be passed on then. Never rejects. */
 export async function openPortGroup(): Promise<PortGroup | undefined> {
   if (process.platform !== 'linux' || !['x64', 'arm64'].includes(process.arch)) return undefined
   try {
@@ -53,7 +56,7 @@ export async function openPortGroup(): Promise<PortGroup | undefined> {
       memory.writeUInt32LE(NAME_SIZE, AT.nameSize)
       return functions.getsockname(descriptor, pointer(AT.name), pointer(AT.nameSize)) === 0 && name.equals(wanted)
     }
-    // The system refuses it for a client's connection, which has the same name and belongs to no group.
+    // The system refuses this for a connection of a client, which has the same name but belongs to no group.
     const attach = (descriptor: number): boolean =>
       functions.setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, pointer(AT.program), PROGRAM_SIZE) === 0
     return {
@@ -63,12 +66,12 @@ export async function openPortGroup(): Promise<PortGroup | undefined> {
       },
     }
   } catch {
-    // An older Node, one built or started without it, or a C library without these calls.
+    // Node is older or lacks `node:ffi`, or the C library lacks these calls.
     return undefined
   }
 }
 
-/** As the kernel writes it, zeros behind. */
+/** Returns the name as the kernel writes it, padded with zeros. */
 function socketName({ address, port }: SocketAddress): Buffer {
   const name = Buffer.alloc(NAME_SIZE)
   name.writeUInt16LE(address.family === 4 ? AF_INET : AF_INET6, 0)
@@ -82,11 +85,11 @@ function socketName({ address, port }: SocketAddress): Buffer {
   return name
 }
 
-// Finds the descriptors of sockets, which Node's own objects do not show.
+// Finds the descriptors of sockets, which Node's own objects do not expose.
 
 /**
- * Calls `open` and gives the descriptor of the one socket that this process has more afterwards. Undefined where there
- * is not exactly one (something else opened a socket at the same moment, /proc is not there). Throws what `open`
+ * Calls `open` and returns the descriptor of the one socket that this process has gained. Undefined if it has not
+ * gained exactly one (something else opened a socket at the same moment, or /proc is missing). Throws what `open`
  * throws.
  */
 export function descriptorOpenedBy(open: () => void): number | undefined {
@@ -96,12 +99,12 @@ export function descriptorOpenedBy(open: () => void): number | undefined {
   return added.length === 1 ? Number(added[0]?.[0]) : undefined
 }
 
-/** Descriptors of all sockets of this process. */
+/** Returns the descriptors of all sockets of this process. */
 function ownSockets(): number[] {
   return [...sockets().keys()].map(Number)
 }
 
-/** Descriptor → `socket:[inode]`. */
+/** Maps descriptor → `socket:[inode]`. */
 function sockets(): Map<string, string> {
   const links = new Map<string, string>()
   for (const descriptor of listOf('/proc/self/fd')) {
@@ -123,7 +126,7 @@ function linkOf(path: string): string | undefined {
   try {
     return readlinkSync(path)
   } catch {
-    // Closed meanwhile: the descriptor of the listing itself always is.
+    // The descriptor was closed meanwhile, as that of the listing itself always is.
     return undefined
   }
 }

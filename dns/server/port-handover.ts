@@ -1,7 +1,8 @@
 /**
- * When a listen address is opened. A process that has not read its objects knows no name. Where another process serves
- * the port, its SERVFAILs would mix with right answers, so it opens when it has read them. Where no process serves the
- * port, it waits for a moment only: clients then get SERVFAIL, which is true, and not silence.
+ * Decides when a listen address is opened, and how a process leaves its ports. A process that has not read its objects
+ * knows no name. If another process serves the port, the SERVFAILs of this one would mix with correct answers, so it
+ * opens the address only when it has read its objects. If no process serves the port, it waits only for a moment:
+ * clients then get SERVFAIL instead of silence.
  */
 import { readFileSync } from 'node:fs'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -15,14 +16,14 @@ export interface OpeningDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly index: Pick<ServiceIndex, 'whenSynced'>
-  /** Whether any socket of this machine is on the port. The real one where absent. */
+  /** True if any socket of this machine has the port. Defaults to isPortServed(). */
   readonly isServed?: ((at: SocketAddress) => boolean) | undefined
 }
 
-/** Pause between two looks at who else is on the port. */
+/** Pause between two checks of whether another process serves the port. */
 const LOOK_MS = 100
 
-/** Resolves when `at` is to be opened. Rejects with the signal's reason. */
+/** Resolves when `at` should be opened. Rejects with the reason of the signal. */
 export async function untilDue(
   deps: OpeningDeps,
   { at, mostMs }: { readonly at: SocketAddress; readonly mostMs: number },
@@ -55,7 +56,7 @@ export async function untilDue(
   }
 }
 
-/** By the kernel's list of UDP sockets; false where it cannot be read. */
+/** Reads the list of UDP sockets of the kernel. Returns false if it cannot be read. */
 export function isPortServed(at: SocketAddress): boolean {
   return isListed(at, at.address.family === 4 ? '/proc/net/udp' : '/proc/net/udp6')
 }
@@ -73,13 +74,13 @@ function isListed({ address, port }: SocketAddress, file: string): boolean {
   }
 }
 
-/** Words of 32 bits, each printed as this machine, which stores the low octet first, reads it. */
+/** Returns words of 32 bits as a little-endian machine prints them. */
 function inKernelOrder(hex: string): string {
   return (hex.match(/.{8}/g) ?? []).map((word) => (word.match(/../g) ?? []).reverse().join('')).join('')
 }
 
-// How a process leaves its ports so that nobody notices: what is new goes to another process on the same port, where
-// there is one; what has come is answered; then the sockets are closed.
+// Leaves the ports of a process without lost queries: new queries go to another process on the same port, if there is
+// one; received queries are answered; then the sockets are closed.
 
 interface LeavingInit {
   readonly clock: Clock
@@ -90,8 +91,8 @@ interface LeavingInit {
 const QUIET_LOOK_MS = 10
 
 /**
- * Goes on serving for `lingerMs`, and then for as long as questions to the upstreams are under way, the time of one
- * upstream at most. The listeners are left open. A linger of 0 waits for nothing.
+ * Serves for `lingerMs`, and then while queries to the upstreams are open, for at most the timeout of one upstream.
+ * Leaves the listeners open. Returns at once if `lingerMs` is 0.
  */
 export async function giveWay(
   { clock, listeners, pipeline }: LeavingInit,

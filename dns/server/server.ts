@@ -1,4 +1,4 @@
-/** Sockets, ports, and the way of a packet through the server. */
+/** Sockets, ports, and the path of a packet through the server. */
 export { type Listener, openListener } from './listener.ts'
 export { Pipeline, warmUp } from './pipeline.ts'
 export { giveWay, untilDue } from './port-handover.ts'

@@ -1,6 +1,6 @@
 /**
- * DNS over TCP (RFC 7766): two octets of length before each message, several queries on one connection, answers as
- * they come. Connections, their buffers and their patience are bounded.
+ * DNS over TCP (RFC 7766): two octets of length before each message, several queries on one connection, answers in the
+ * order in which they are ready. Connections, buffers and idle times are limited.
  */
 import { type Server, type Socket, createServer } from 'node:net'
 import { formatAddress } from '../../model/addresses/addresses.ts'
@@ -17,26 +17,29 @@ export interface TcpServerInit {
   readonly idleTimeoutMs: number
   readonly pipeline: Pick<Pipeline, 'answer'>
   readonly clients: Pick<Clients, 'ofText'>
-  /** Called for each connection that is ended to make room, and for errors of the listening socket. */
+  /** Called for each connection that is closed to make room, and for errors of the listening socket. */
   readonly onDropped: (reason: DropReason, error?: Error) => void
 }
 
 export interface TcpServer {
   readonly port: number
-  /** Connections get what was written to them; one that does not take it within LAST_WRITE_MS is cut. */
+  /**
+   * Connections still receive what was written to them. A connection that does not read it within LAST_WRITE_MS is
+   * closed.
+   */
   close(): Promise<void>
 }
 
-/** Queries of one connection that wait for an upstream; more stop the reading. */
+/** Queries of one connection that wait for an upstream. At this number, reading stops. */
 const MAX_WAITING = 64
-/** A client that reads has its answer by then. */
+/** A client that reads its connection has its answer by then. */
 const LAST_WRITE_MS = 500
 /** Longer than any query that gets more than an error here. */
 const MAX_QUERY_LENGTH = 4096
 
-/** Opens the socket. Rejects with the system's error. */
+/** Opens the socket. Rejects with the error of the system. */
 export async function openTcp(init: TcpServerInit): Promise<TcpServer> {
-  /** Longest quiet first: each whole query moves its connection to the end. */
+  /** Longest idle first: each whole query moves its connection to the end. */
   const connections = new Set<Socket>()
   const server = createServer({ noDelay: true, allowHalfOpen: true }, (socket) => {
     if (connections.size >= init.maxConnections) {
@@ -80,7 +83,7 @@ function listenOn(server: Server, { listen, reusePort }: TcpServerInit): Promise
   })
 }
 
-/** Reads queries off one connection until it ends, is quiet for too long or breaks. */
+/** Reads queries from one connection until it ends, is idle for too long or fails. */
 function serveConnection(socket: Socket, init: TcpServerInit, onWholeQuery: () => void): void {
   const client = init.clients.ofText(socket.remoteAddress ?? '')
   let pending: Buffer = Buffer.alloc(0)
@@ -103,7 +106,7 @@ function serveConnection(socket: Socket, init: TcpServerInit, onWholeQuery: () =
     if (ended && waiting === 0 && !socket.destroyed) socket.end()
   }
   const proceed = (): void => {
-    // A late answer comes back here, also when the connection has gone: what was read must not be asked again.
+    // A late answer leads here too, even if the connection has closed. Queries that were read must not be asked then.
     if (socket.destroyed) return
     let at = 0
     while (!isFull() && pending.length - at >= 2) {
@@ -149,8 +152,8 @@ function serveConnection(socket: Socket, init: TcpServerInit, onWholeQuery: () =
 }
 
 /**
- * Ends a connection on which nothing has moved for the idle time; so also one whose client never reads its answers.
- * Gives the function to call when something moved.
+ * Closes a connection on which nothing has moved for the idle timeout, such as one whose client never reads its
+ * answers. Returns the function to call when data has moved.
  */
 function endWhenQuiet(socket: Socket, { clock, idleTimeoutMs }: TcpServerInit): () => void {
   let moved = clock.monotonic()

@@ -1,6 +1,6 @@
 /**
- * Datagrams in, datagrams out. Nothing that arrives here can throw out of it. Node reads one datagram by one system
- * call; what waits behind it is read, answered and sent together (openMmsg()), where this Node can.
+ * DNS over UDP. Nothing that arrives can make it throw. Node reads one datagram with one system call. If this Node
+ * supports openMmsg(), the datagrams that wait behind it are read, answered and sent together.
  */
 import { type Socket, type SocketOptions, createSocket } from 'node:dgram'
 import { once } from 'node:events'
@@ -15,32 +15,32 @@ import { descriptorOpenedBy } from './port-group.ts'
 export interface UdpServerInit {
   readonly listen: SocketAddress
   readonly reusePort: boolean
-  /** Undefined: every datagram by a system call of its own. */
+  /** If undefined, each datagram needs its own system call. */
   readonly mmsg: Mmsg | undefined
-  /** Its answers are at most MAX_UDP_SIZE octets. */
+  /** Its answers have at most MAX_UDP_SIZE octets. */
   readonly pipeline: Pick<Pipeline, 'answer'>
   readonly clients: Pick<Clients, 'ofText' | 'ofWords'>
-  /** Called for each datagram that gets no answer for a reason of the socket's own. */
+  /** Called for each datagram that gets no answer because of the socket. */
   readonly onDropped: (reason: DropReason, error?: Error) => void
 }
 
-/** Room for bursts while other work holds the process. The kernel may grant less. */
+/** Room for bursts while the process does other work. The kernel may grant less. */
 const SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 
 /**
- * Node reads 32 datagrams in one turn of its event loop. With these rounds a socket answers at most 288 before timers,
- * TCP clients and the API have theirs: some milliseconds. A flood must not keep the process from its other work.
+ * Node reads 32 datagrams in one turn of its event loop. With these rounds, a socket answers at most 288 before timers,
+ * TCP clients and the API get their turn: a few milliseconds. A flood must not keep the process from its other work.
  */
 export const MOST_ROUNDS = 8
 
-/** Before it is closed: more than a socket's queue holds, and an end where somebody floods it. */
+/** Rounds before the socket is closed: more than its queue holds, but limited in case of a flood. */
 const LAST_ROUNDS = 256
 
-/** Addresses come from the kernel as numbers. Node's own look-up would put each answer off to a later tick. */
+/** Addresses are numeric already. Node's own look-up would delay each answer to a later tick. */
 const noLookup: NonNullable<SocketOptions['lookup']> = (hostname, _options, callback) =>
   callback(null, hostname, isIP(hostname))
 
-/** Opens the socket. Rejects with the system's error (`code` EADDRINUSE, EADDRNOTAVAIL, EACCES …). */
+/** Opens the socket. Rejects with the error of the system (`code` EADDRINUSE, EADDRNOTAVAIL, EACCES …). */
 export async function openUdp(init: UdpServerInit): Promise<UdpServer> {
   const { listen, reusePort } = init
   const type = listen.address.family === 4 ? 'udp4' : 'udp6'
@@ -77,12 +77,15 @@ export class UdpServer {
     return this.#socket.address().port
   }
 
-  /** Whether many datagrams are read by one system call. */
+  /** True if many datagrams are read with one system call. */
   get isBatched(): boolean {
     return this.#slots !== undefined
   }
 
-  /** Answers what waits, where datagrams are read many at once, then closes. What upstreams say later is not sent. */
+  /**
+   * Answers the datagrams that wait, if they can be read in batches, then closes. Later answers of upstreams are not
+   * sent.
+   */
   close(): Promise<void> {
     for (let round = 0; round < LAST_ROUNDS && this.#slots !== undefined; round += 1) {
       if (this.#answerWaiting(this.#slots) === 0) break
@@ -91,7 +94,7 @@ export class UdpServer {
     return new Promise((resolve) => this.#socket.close(() => resolve()))
   }
 
-  /** One round: what waits, as far as there are slots, is read, answered and sent. Gives how many were read. */
+  /** Reads, answers and sends one batch of the datagrams that wait. Returns how many were read. */
   #answerWaiting(slots: DatagramSlots): number {
     const count = slots.receive()
     for (let slot = 0; slot < count; slot += 1) {
@@ -102,9 +105,11 @@ export class UdpServer {
     return count
   }
 
-  /** Gives what is to be sent at once; what an upstream says is sent when it comes. Keeps neither query nor source. */
+  /**
+   * Returns the answer to send at once. An answer of an upstream is sent when it comes. Keeps neither query nor source.
+   */
   #answer(query: Buffer, source: DatagramSource, client: Client): Buffer | undefined {
-    // Nothing can be sent to port 0, which only a forged packet has.
+    // Only a forged packet has source port 0, to which nothing can be sent.
     if (source.port === 0) {
       this.#onDropped('no_source_port')
       return undefined
@@ -118,7 +123,7 @@ export class UdpServer {
     return undefined
   }
 
-  /** One answer by a system call of its own. */
+  /** Sends one answer with its own system call. */
   #send(answer: Buffer, to: DatagramSource): void {
     try {
       this.#socket.send(answer, to.port, to.address)
@@ -130,7 +135,7 @@ export class UdpServer {
   readonly #sendRest = (answer: Buffer, to: DatagramSource): void => this.#send(answer, to)
 }
 
-/** Gives whether one more round is allowed before the event loop has turned. */
+/** Returns a function that tells whether another round is allowed in this turn of the event loop. */
 function roundsOfATurn(most: number): () => boolean {
   let rounds = 0
   const turned = (): void => {
@@ -143,7 +148,7 @@ function roundsOfATurn(most: number): () => boolean {
   }
 }
 
-/** Gives room to read many at once, where the socket's descriptor is known. */
+/** Returns slots for batches if the descriptor of the socket is known. */
 async function bind(socket: Socket, listen: SocketAddress, mmsg?: Mmsg): Promise<DatagramSlots | undefined> {
   const bound = once(socket, 'listening')
   let isBoundAtOnce = false as boolean
@@ -151,7 +156,7 @@ async function bind(socket: Socket, listen: SocketAddress, mmsg?: Mmsg): Promise
     socket.once('listening', () => (isBoundAtOnce = true))
     socket.bind({ address: formatAddress(listen.address), port: listen.port })
   })
-  // What was opened is surely this socket only if it is open by now, as it is with noLookup.
+  // The new descriptor surely belongs to this socket only if the socket is bound by now, as it is with noLookup.
   const own = isBoundAtOnce ? descriptor : undefined
   try {
     await bound

@@ -1,6 +1,6 @@
 /**
- * What the zone clusterset.local answers: a pure function of the services known, the question and a rotation number.
- * Record forms: specification.md of KEP-1645 (schema 1.0.0); no-answer rules: RFC 2308 and RFC 8020.
+ * Answers of the zone clusterset.local: a pure function of the known services, the question and a rotation number.
+ * Record forms: specification.md of KEP-1645 (schema 1.0.0). Negative answers: RFC 2308 and RFC 8020.
  */
 import {
   CLUSTERSET_NAME_SERVER,
@@ -11,12 +11,11 @@ import {
 } from '../../model/model.ts'
 import { TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from '../message/message.ts'
 
-/** RFC 1035 section 3.2.2, RFC 3596, RFC 2782, RFC 8482. */
-/** Zone transfers and mail agents of old, RFC 1035 section 3.2.3 and RFC 1995. */
+/** Types of zone transfers and of obsolete mail records, RFC 1035 section 3.2.3 and RFC 1995. */
 const FIRST_TRANSFER_TYPE = 251
 const LAST_TRANSFER_TYPE = 254
 
-/** Seconds. Short, so that neither an answer nor a "no such name" outlives a change for long. */
+/** In seconds. Short, so that neither positive nor negative answers outlive a change for long. */
 export const TTL_SECONDS = 5
 const SOA_TIMERS = { refresh: 7200, retry: 1800, expire: 86_400, minimum: TTL_SECONDS } as const
 const ZONE = `${CLUSTERSET_ZONE}.`
@@ -53,7 +52,7 @@ export type DnsAnswer =
   | { readonly kind: 'noData' | 'nxDomain'; readonly soa: SoaRecord }
   | { readonly kind: 'servFail' }
 
-/** A port with a name; ports without one have no SRV record. Lower case, as DNS compares. */
+/** A named port; ports without a name have no SRV record. In lower case, because DNS ignores case. */
 export interface NamedPort {
   readonly name: string
   readonly protocol: string
@@ -69,7 +68,7 @@ export interface DnsHost {
   readonly ports: readonly NamedPort[]
 }
 
-/** A service as DNS sees it. ClusterSetIP: addresses and ports of the service, no hosts. */
+/** A service as DNS sees it. A ClusterSetIP service has addresses and ports, but no hosts. */
 export interface DnsService {
   readonly namespace: string
   readonly name: string
@@ -80,12 +79,12 @@ export interface DnsService {
   readonly hosts: readonly DnsHost[]
 }
 
-/** What the answer depends on. service-index.ts is one. */
+/** The state that answers depend on. ServiceIndex implements it. */
 export interface ZoneView {
-  /** False until everything that exists has been read once. */
+  /** False until all existing objects have been read once. */
   readonly synced: boolean
   readonly serial: number
-  /** Addresses of this server, for the NS record's target. */
+  /** Addresses of this server, for the target of the NS record. */
   readonly nameServers: { readonly a: readonly string[]; readonly aaaa: readonly string[] }
   hasNamespace(namespace: string): boolean
   service(namespace: string, name: string): DnsService | undefined
@@ -93,13 +92,14 @@ export interface ZoneView {
 
 export interface DnsQuestion {
   readonly name: ZoneName
-  /** The number on the wire. */
+  /** The number in the message. */
   readonly type: number
 }
 
 /**
- * The answer to one question. `rotation` turns the order of address records, so that clients that take the first one
- * spread; any integer will do. Not synced is SERVFAIL, unknown is NXDOMAIN, known without data is NODATA.
+ * Returns the answer to one question. `rotation`, any integer, rotates address records, so that clients that use the
+ * first one are distributed. If the zone is not synced, the answer is SERVFAIL; for an unknown name NXDOMAIN; for a
+ * known name without data NODATA.
  */
 export function answer(zone: ZoneView, question: DnsQuestion, rotation: number): DnsAnswer {
   if (!zone.synced) return { kind: 'servFail' }
@@ -110,7 +110,7 @@ export function answer(zone: ZoneView, question: DnsQuestion, rotation: number):
   return { kind: 'answer', records, additional: additionalFor(zone, question.name, records) }
 }
 
-/** Every record that a name owns. Undefined: the name does not exist. Empty: it exists, other names are below it. */
+/** Returns every record of a name. Undefined if the name does not exist; empty if only names below it have records. */
 function recordsAt(zone: ZoneView, name: ZoneName): readonly DnsRecord[] | undefined {
   switch (name.kind) {
     case 'apex':
@@ -139,7 +139,7 @@ function recordsAt(zone: ZoneView, name: ZoneName): readonly DnsRecord[] | undef
 type NameBelowService = Extract<ZoneName, { service: string }>
 
 function recordsOfService(service: DnsService, name: NameBelowService): readonly DnsRecord[] | undefined {
-  // A headless service without a ready endpoint has no name at all.
+  // A headless service without a ready endpoint has no name.
   if (service.type === 'Headless' && service.a.length + service.aaaa.length === 0) return undefined
   const owner = formatZoneName(name)
   switch (name.kind) {
@@ -152,7 +152,8 @@ function recordsOfService(service: DnsService, name: NameBelowService): readonly
       return records.length > 0 ? records : undefined
     }
     case 'cluster':
-      // Reserved, so never any data. But names below it exist, and "no such name" here would deny them (RFC 8020).
+      // The name is reserved and never has data. But names below it exist, and NXDOMAIN here would deny them (RFC
+      // 8020).
       return service.hosts.some((host) => host.cluster === name.cluster) ? [] : undefined
     case 'endpoint': {
       const host = service.hosts.find((h) => h.hostname === name.hostname && h.cluster === name.cluster)
@@ -165,7 +166,7 @@ function hasPort(service: DnsService, wanted: (port: NamedPort) => boolean): boo
   return service.ports.some(wanted) || service.hosts.some((host) => host.ports.some(wanted))
 }
 
-/** SRV records, one for each (target, port) even where several named ports share a number. RFC 2782. */
+/** Returns SRV records, one for each target and port, even if several named ports share a number. RFC 2782. */
 function serviceRecords(service: DnsService, owner: string, wanted: (port: NamedPort) => boolean): DnsRecord[] {
   const own = formatZoneName({ kind: 'service', namespace: service.namespace, service: service.name })
   const places = service.ports.filter(wanted).map((port) => ({ target: own, port: port.port }))
@@ -212,13 +213,13 @@ const TYPE_NUMBERS: Readonly<Record<DnsRecord['type'], number>> = {
   SRV: TYPE_SRV,
 }
 
-/** The number of a record's type on the wire. */
+/** Returns the number of a record type in messages. */
 export function typeNumber(record: DnsRecord): number {
   return TYPE_NUMBERS[record.type]
 }
 
 function pick(records: readonly DnsRecord[], type: number, rotation: number): readonly DnsRecord[] {
-  // RFC 8482 section 4.1: a question for ANY may be answered with one of the sets that exist.
+  // RFC 8482 section 4.1: a query for ANY may be answered with one of the existing record sets.
   const wanted = type === TYPE_ANY && records[0] !== undefined ? typeNumber(records[0]) : type
   const picked = records.filter((record) => typeNumber(record) === wanted)
   if (picked.length < 2 || (wanted !== TYPE_A && wanted !== TYPE_AAAA)) return picked
@@ -226,7 +227,7 @@ function pick(records: readonly DnsRecord[], type: number, rotation: number): re
   return [...picked.slice(start), ...picked.slice(0, start)]
 }
 
-/** Addresses of the targets of SRV and NS records, where they are ours. */
+/** Returns the addresses of the targets of SRV and NS records, if they are ours. */
 function additionalFor(zone: ZoneView, name: ZoneName, records: readonly DnsRecord[]): readonly DnsRecord[] {
   if (records[0]?.type === 'NS') return addressRecords(NAME_SERVER, zone.nameServers)
   if (records[0]?.type !== 'SRV' || !('service' in name)) return []
@@ -241,7 +242,7 @@ function additionalFor(zone: ZoneView, name: ZoneName, records: readonly DnsReco
   return targets.has(own) ? addressRecords(own, service) : ofHosts
 }
 
-/** Whether it is a type that is refused, whatever the name. */
+/** True for types that are refused whatever the name. */
 export function isTransfer(type: number): boolean {
   return type >= FIRST_TRANSFER_TYPE && type <= LAST_TRANSFER_TYPE
 }

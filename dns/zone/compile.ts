@@ -1,9 +1,9 @@
 /**
- * Turns an answer into the bytes that follow the question. They are made once for each name and type and sent many
- * times. Address records are written here; everything else by dns2, the only file that knows it.
+ * Compiles an answer to the bytes that follow the question. They are made once for each name and type and sent many
+ * times. Address and SOA records are written here, all others by dns2, which no other file uses.
  *
- * The question is at octet 12 of every answer, so its name is the pointer 0xc00c, whatever its letter case.
- * Names inside SRV records are not compressed (RFC 2782), which is why records go through dns2 one at a time.
+ * The question is at octet 12 of every answer, so its name is the pointer 0xc00c, whatever its letter case. Names
+ * inside SRV records are not compressed (RFC 2782), so dns2 encodes one record at a time.
  */
 import { Packet } from 'dns2'
 import { parseAddress } from '../../model/addresses/addresses.ts'
@@ -11,23 +11,23 @@ import { CLUSTERSET_ZONE } from '../../model/model.ts'
 import type { DnsAnswer, DnsRecord, SoaData } from './answer.ts'
 import { type CompiledAnswer, HEADER_LENGTH, MAX_TCP_SIZE, RCODE, TYPE_A, TYPE_AAAA } from '../message/message.ts'
 
-/** Highest octet a compression pointer can name. */
+/** Highest offset that a compression pointer can express. */
 const MAX_POINTER = 0x3fff
-/** Octets of a record between its owner and its data; and of an SRV record's data before the target. */
+/** Octets of a record between its owner and its data, and of the data of an SRV record before the target. */
 const FIXED_LENGTH = 10
 const SRV_FIXED_LENGTH = 6
 /** The last five numbers of an SOA record. */
 const SOA_TIMERS_LENGTH = 20
-/** Type and class after the question's name; and the zone's name with its lengths and final zero. */
+/** Type and class after the name of the question, and the name of the zone with its length octets and final zero. */
 const QUESTION_TAIL = 4
 const ZONE = `${CLUSTERSET_ZONE}.`
 const ZONE_OCTETS = CLUSTERSET_ZONE.length + 2
-/** What a TCP answer has room for after the longest question and our EDNS record. */
+/** Room in a TCP answer after the longest question and our EDNS record. */
 const MAX_BODY = MAX_TCP_SIZE - HEADER_LENGTH - 255 - 4 - 11
 
 /**
- * Takes an answer (not SERVFAIL, which has no body) and the question's name, absolute and in lower case, and the
- * octet after the question. Records that no answer could hold are left out, and isCut says so.
+ * Takes an answer (not SERVFAIL, which has no body), the name of the question, absolute and in lower case, and the
+ * offset after the question. Leaves out records that do not fit in any answer, and sets isCut then.
  */
 export function compileAnswer(
   answer: Exclude<DnsAnswer, { kind: 'servFail' }>,
@@ -57,7 +57,7 @@ export function compileAnswer(
   }
   const mainEnd = writer.length
   let additionalCount = 0
-  // Only what clients may get over UDP is worth an additional section.
+  // The limit is what fits in an answer over UDP: a larger additional section is not useful.
   for (const record of answer.additional) {
     if (additionalCount === MAX_ADDITIONAL || !writer.add(record)) break
     additionalCount += 1
@@ -94,7 +94,7 @@ class SectionWriter {
     ])
   }
 
-  /** False, and nothing added, when it does not fit in any answer. */
+  /** Returns false and adds nothing if the record does not fit in any answer. */
   add(record: DnsRecord): boolean {
     const owner = this.#owner(record.owner)
     const data = record.type === 'SOA' ? this.#soaData(record) : recordData(record)
@@ -127,7 +127,7 @@ class SectionWriter {
     return Buffer.concat([fixedPart(Packet.TYPE.SOA, record.ttl, data.length), data])
   }
 
-  /** Of a name in the zone only what is before the zone; the zone is in the question. */
+  /** Encodes only the labels before the zone for a name in the zone; the zone itself is in the question. */
   #compressed(name: string): Uint8Array {
     const at = this.#names.get(ZONE)
     if (at === undefined || !name.endsWith(`.${ZONE}`)) return Packet.Name.encode(name)
@@ -144,7 +144,7 @@ function pointerTo(at: number): Uint8Array {
   return Uint8Array.of(0xc0 | (at >> 8), at & 0xff)
 }
 
-/** Type, class, TTL and length of the data. */
+/** Returns type, class, TTL and length of the data. */
 function fixedPart(type: number, ttl: number, length: number): Buffer {
   const fixed = Buffer.alloc(FIXED_LENGTH)
   fixed.writeUInt16BE(type, 0)
@@ -156,13 +156,13 @@ function fixedPart(type: number, ttl: number, length: number): Buffer {
 
 type PlainRecord = Exclude<DnsRecord, SoaData>
 
-/** Type, class, TTL, length and data: all of a record but its owner. */
+/** Returns type, class, TTL, length and data: all of a record but its owner. */
 function recordData(record: PlainRecord): Uint8Array {
   return isAddress(record) ? addressData(record) : encodedData(record)
 }
 
 function encodedData(record: Exclude<PlainRecord, AddressRecord>): Uint8Array {
-  // An empty owner is one octet on the wire, taken off again. Without a table of names dns2 compresses nothing.
+  // The empty owner is one octet, which is removed again. Without a table of names, dns2 compresses nothing.
   const writer = new Packet.Writer()
   Packet.Resource.encode(dns2Record(record), writer)
   return writer.toBuffer().subarray(1)

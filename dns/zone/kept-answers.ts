@@ -1,6 +1,6 @@
 /**
- * Answers kept ready as bytes. Each is kept until its service changes; names that are not there have an answer ready
- * for each length of question, so that made-up names take no room.
+ * Keeps answers as bytes. Each is kept until its service changes. For names that do not exist, one answer is kept for
+ * each length of question, so that random names take no memory.
  */
 import { type ServiceKey, type ZoneName, serviceKey } from '../../model/model.ts'
 import {
@@ -27,22 +27,22 @@ interface Quick {
 
 const TYPE_LENGTH = 2
 
-/** Answers for the names of services, found by the hash of the question and made sure of by its octets. */
+/** Answers for service names, found by the hash of the question and verified by its octets. */
 class QuickAnswers {
-  /** Of two with one hash the last is here. */
+  /** If two names share a hash, only the last one is here. */
   readonly #answers = new Map<number, Quick>()
 
-  /** `hash`: labelsHash() of the query; `typeAt`: the octet after the question's name. */
+  /** `hash` is labelsHash() of the query. `typeAt` is the offset after the name of the question. */
   find(query: Uint8Array, hash: number, typeAt: number): CompiledAnswer | undefined {
     const quick = this.#answers.get(withType(hash, byte(query, typeAt + 1)))
     return quick !== undefined && asks(query, typeAt, quick.asked) ? quick.compiled : undefined
   }
 
-  /** `asked`: name in lower case and type. Names that are not of a service itself are passed over. */
+  /** `asked` is the name in lower case and the type. Names below a service are ignored. */
   keep(asked: string, compiled: CompiledAnswer): void {
     const octets = Buffer.from(asked, 'latin1')
     const place = placeOf(octets)
-    // A string of its own: one that was put together is read more slowly.
+    // A flat string: a concatenated string is slower to read.
     if (place !== undefined) this.#answers.set(place, { asked: octets.toString('latin1'), compiled })
   }
 
@@ -63,12 +63,12 @@ function placeOf(octets: Buffer): number | undefined {
   return withType(hash, byte(octets, nameLength + 1))
 }
 
-/** Types that are kept have one octet; that two share a place does no harm. */
+/** Types that are kept have one octet. A collision does no harm. */
 function withType(hash: number, type: number): number {
   return hash ^ (type << 8)
 }
 
-/** Whether the question is `asked`, whatever the case of its name's letters. */
+/** True if the question is `asked`, ignoring the case of letters in the name. */
 function asks(query: Uint8Array, typeAt: number, asked: string): boolean {
   const nameLength = asked.length - TYPE_LENGTH
   if (typeAt - HEADER_LENGTH !== nameLength) return false
@@ -80,17 +80,17 @@ function asks(query: Uint8Array, typeAt: number, asked: string): boolean {
   return query[typeAt] === asked.charCodeAt(nameLength) && query[typeAt + 1] === asked.charCodeAt(nameLength + 1)
 }
 
-/** Where a question that has been read is in its query. */
+/** The position of a parsed question in its query. */
 export interface QuestionPlace {
   readonly type: number
-  /** Octet after the question. */
+  /** Offset after the question. */
   readonly questionEnd: number
 }
 
-/** SVCB and HTTPS (RFC 9460): browsers and curl ask them beside A, and get NODATA. */
+/** HTTPS (RFC 9460): browsers and curl query it beside A, and get NODATA. */
 const TYPE_HTTPS = 65
 const KEPT_TYPES: ReadonlySet<number> = new Set([TYPE_A, TYPE_AAAA, TYPE_SRV, TYPE_HTTPS, TYPE_TXT, TYPE_NS, TYPE_SOA])
-/** Only names that exist are kept, so the zone itself bounds this; the limit is for a very large zone. */
+/** Only names that exist are kept, so the size of the zone limits them. This limit is for a very large zone. */
 const MAX_KEPT = 200_000
 const CLASS_LENGTH = 2
 const CLASS_AND_TYPE_LENGTH = 4
@@ -99,10 +99,10 @@ export class KeptAnswers {
   readonly #index: Pick<ServiceIndex, 'mayHave' | 'synced' | 'serial'>
   /** By name in lower case and type, one character for each octet. */
   readonly #answers = new Map<string, CompiledAnswer>()
-  /** The same for the names of services, found at less cost. */
+  /** The same for service names, found faster. */
   readonly #quick = new QuickAnswers()
   readonly #keysOf = new Map<ServiceKey, string[]>()
-  /** "No such name", by the octet after the question: nothing else of the question decides about its bytes. */
+  /** NXDOMAIN answers by the offset after the question: nothing else of the question affects their bytes. */
   readonly #absences: (CompiledAnswer | undefined)[] = []
 
   constructor(index: Pick<ServiceIndex, 'mayHave' | 'synced' | 'serial' | 'onServiceChange'>) {
@@ -115,7 +115,7 @@ export class KeptAnswers {
     return this.#answers.size
   }
 
-  /** Takes a query whose question has been read. Undefined: the answer has to be worked out. */
+  /** Takes a query whose question has been parsed. Returns undefined if the answer must be computed. */
   find(query: Buffer, { type, questionEnd }: QuestionPlace): CompiledAnswer | undefined {
     const typeAt = questionEnd - CLASS_AND_TYPE_LENGTH
     const hash = labelsHash(query, typeAt)
@@ -131,7 +131,7 @@ export class KeptAnswers {
     )
   }
 
-  /** "No such name", for any question that ends there. */
+  /** Returns NXDOMAIN for any question that ends there. */
   absence(questionEnd: number): CompiledAnswer {
     const known = this.#absences[questionEnd]
     if (known !== undefined) return known
@@ -140,7 +140,7 @@ export class KeptAnswers {
     return compiled
   }
 
-  /** Keeps the answer to a query's question about `name`; types that hardly anybody asks for are passed over. */
+  /** Keeps the answer to a query about `name`. Rare types are ignored. */
   keep(query: Buffer, { type, questionEnd }: QuestionPlace, name: ZoneName, compiled: CompiledAnswer): void {
     const owner = ownerOf(name)
     if (owner === undefined || !KEPT_TYPES.has(type)) return
@@ -157,7 +157,7 @@ export class KeptAnswers {
     else keys.push(key)
   }
 
-  /** For a name at or below a service that is surely not there. */
+  /** Returns the answer for a name at or below a service that certainly does not exist. */
   #absenceOf(type: number, questionEnd: number): CompiledAnswer | undefined {
     return this.#index.synced && !isTransfer(type) ? this.absence(questionEnd) : undefined
   }
@@ -173,14 +173,17 @@ export class KeptAnswers {
   }
 }
 
-/** Octets of the type can be letters as well, and are left as they are. */
+/** Octets of the type stay unchanged, because they may look like letters. */
 function keyOf(query: Buffer, questionEnd: number): string {
   const typeAt = questionEnd - CLASS_AND_TYPE_LENGTH
   const type = query.toString('latin1', typeAt, questionEnd - CLASS_LENGTH)
   return query.toString('latin1', HEADER_LENGTH, typeAt).toLowerCase() + type
 }
 
-/** The service whose change ends an answer; '/' for names that never change; undefined: not to be kept. */
+/**
+ * Returns the service whose change invalidates an answer, '/' for names that never change, or undefined if the answer
+ * must not be kept.
+ */
 function ownerOf(name: ZoneName): ServiceKey | undefined {
   if ('service' in name) return serviceKey(name.namespace, name.service)
   return name.kind === 'namespace' || name.kind === 'unknown' ? undefined : '/'

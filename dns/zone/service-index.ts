@@ -1,6 +1,6 @@
 /**
- * The services of the clusterset by name, kept current from the local API. A change of one object costs the work of
- * its own service: the entry is dropped, and built anew by the next question for it. Objects are kept by reference;
+ * The services of the clusterset by name, kept current from the local API. A change of one object only affects its own
+ * service: the entry is dropped, and the next question for the service creates it again. Objects are kept by reference;
  * the caches hold them anyway.
  */
 import type { ClusterApi, ObjectCache, ObjectChange } from '../../kubeapi/kubeapi.ts'
@@ -38,17 +38,17 @@ import type { SiteNetworks } from '../clients/clients.ts'
 import type { DnsHost, DnsService, NamedPort, ZoneView } from './answer.ts'
 import { KnownLabels } from './known-labels.ts'
 
-// One service as DNS sees it, from its ServiceImport and the imported EndpointSlices. Pure.
+// Builds one service as DNS sees it from its ServiceImport and the imported EndpointSlices. Pure.
 
 /**
- * Pods of a headless service that answers name at most, each with all of its addresses. All record forms of the service
- * come from this same subset, so that A, AAAA, SRV and hostname records agree.
+ * Maximum number of pods in answers about a headless service, each with all of its addresses. All records of the
+ * service come from this same subset, so that A, AAAA, SRV and hostname records agree.
  */
 export const MAX_HOSTS = 1000
 
 /**
- * Takes the slices of this service only. `reachable`: clusters that answer the lanes' probes; undefined keeps all.
- * Fields that others may have left out or got wrong are passed over, never trusted.
+ * Takes the slices of this service only. `reachable` contains the clusters that answer the probes of the lanes;
+ * undefined keeps all. Ignores fields that other clusters have left out or filled with invalid values.
  */
 export function serviceEntry(
   serviceImport: ServiceImport,
@@ -74,7 +74,7 @@ export function serviceEntry(
 interface HostParts {
   readonly cluster: string
   readonly hostname: string
-  /** Endpoints of one cluster with the same are one pod. */
+  /** Endpoints of one cluster with the same value are one pod. */
   readonly pod: string | undefined
   readonly a: string[]
   readonly aaaa: string[]
@@ -107,7 +107,7 @@ interface EndpointOfCluster {
 }
 
 function addEndpoint(hosts: Map<string, HostParts>, { cluster, endpoint, ports, pod }: EndpointOfCluster): void {
-  // discovery.k8s.io/v1: an unknown readiness counts as ready.
+  // discovery.k8s.io/v1: unknown readiness counts as ready.
   if (endpoint.conditions?.ready === false) return
   for (const address of endpoint.addresses.flatMap((text) => usableAddress(text))) {
     const hostname = hostnameOf(endpoint, address.text)
@@ -125,7 +125,10 @@ function hostnameOf(endpoint: SliceEndpoint, address: string): string {
   return hostname !== undefined && isDnsLabel(hostname) ? hostname : dashedAddress(address)
 }
 
-/** Ports of a slice that the import names too: a port that lost a conflict is not published. Target port numbers. */
+/**
+ * Returns the ports of a slice that the import also lists, with their target port numbers. A port that lost a conflict
+ * is not in the import, and is not published.
+ */
 function exposedPorts(importPorts: readonly ImportPort[], slice: EndpointSlice): NamedPort[] {
   return importPorts.flatMap((wanted) => {
     const name = wanted.name ?? ''
@@ -149,7 +152,7 @@ interface AddressText {
   readonly text: string
 }
 
-/** None for what is not an address, or one that must not be handed out, such as a loopback address. */
+/** Returns an empty list for an invalid address, and for one that must not be published, such as a loopback address. */
 function usableAddress(text: string): AddressText[] {
   try {
     const address = parseAddress(text)
@@ -177,7 +180,8 @@ function compareText(a: string, b: string): number {
 }
 
 /**
- * Takes hosts sorted by cluster. Above the bound each cluster gives in turn, so that a large one crowds out no other.
+ * Takes hosts sorted by cluster. Above the limit, clusters take turns, so that a large one does not displace the
+ * others.
  */
 function subset(hosts: readonly HostParts[]): readonly HostParts[] {
   if (hosts.length <= MAX_HOSTS) return hosts
@@ -193,7 +197,9 @@ function subset(hosts: readonly HostParts[]): readonly HostParts[] {
 
 type Pod = [HostParts, ...HostParts[]]
 
-/** In the order of their first hosts. One of each family at most: whatever a member says, a pod is no crowd. */
+/**
+ * Returns pods in the order of their first hosts. A pod has at most one host of each family, whatever a member reports.
+ */
 function podsAmong(hosts: readonly HostParts[]): Pod[] {
   const pods: Pod[] = []
   const known = new Map<string, Pod>()
@@ -215,17 +221,17 @@ function sharesFamily(a: HostParts, b: HostParts): boolean {
   return (a.a.length > 0 && b.a.length > 0) || (a.aaaa.length > 0 && b.aaaa.length > 0)
 }
 
-/** A name that is too long for DNS cannot be published; the address still can. */
+/** A name that is too long for DNS cannot be published, but its address can. */
 function isNameable(service: { readonly namespace: string; readonly name: string }, host: DnsHost): boolean {
   const name = { kind: 'endpoint', namespace: service.namespace, service: service.name, ...host } as const
   return formatZoneName(name).length - 1 <= MAX_DNS_NAME_LENGTH
 }
 
 export interface ServiceIndexInit {
-  /** Id of the cluster that this server works in: always reachable. */
+  /** Id of the cluster that this server runs in; it is always reachable. */
   readonly clusterId: string
   readonly nameServers: ZoneView['nameServers']
-  /** First serial of the SOA record; counts up with every change. */
+  /** First serial of the SOA record. It increases with every change. */
   readonly serial: number
 }
 
@@ -254,12 +260,12 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
   }
 
   get synced(): boolean {
-    // A cache that has synced stays so.
+    // A cache that has synced stays synced.
     this.#isSynced ||= this.#caches?.every((cache) => cache.synced) ?? false
     return this.#isSynced
   }
 
-  /** Resolves once what it follows has been read; rejects with the signal's reason. */
+  /** Resolves once the watched caches have synced. Rejects with the reason of the signal. */
   async whenSynced(signal: AbortSignal): Promise<void> {
     await Promise.all((this.#caches ?? []).map((cache) => cache.whenSynced(signal)))
   }
@@ -268,14 +274,14 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
     return this.#serial
   }
 
-  /** Number of services known. */
+  /** Number of known services. */
   get size(): number {
     return this.#imports.size
   }
 
   /**
-   * Follows the caches of an API until the function given back is called. `gateways`: with connections of dead gateways
-   * taken as down, where there is such a cache.
+   * Watches the caches of an API until the returned function is called. `gateways` may be a cache that shows the
+   * connections of dead gateways as down.
    */
   follow(api: Pick<ClusterApi, 'cache'>, gateways: ObjectCache<Gateway> = api.cache('Gateway')): () => void {
     const imports = api.cache('ServiceImport')
@@ -302,27 +308,27 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
     }
   }
 
-  /** Another number each time that a Node or Cluster has changed. */
+  /** Changes each time a Node or Cluster changes. */
   get networksVersion(): number {
     return this.#networksVersion
   }
 
-  /** InternalIPs of this cluster's nodes. */
+  /** InternalIPs of the nodes of this cluster. */
   get nodeAddresses(): readonly string[] {
     return underlayAddresses(this.#nodes)
   }
 
-  /** Under which addresses the other clusters come here; empty while this cluster's own object has not been seen. */
+  /** The source prefixes of the other clusters; empty until the object of this cluster has been read. */
   get lanePrefixes(): readonly Prefix[] {
     return this.#validation?.clusters.flatMap(({ prefixes }) => prefixes) ?? []
   }
 
-  /** Whether a service may be there whose labels have this hash (known-labels.ts). False: surely none is. */
+  /** Returns false if certainly no service has labels with this hash (known-labels.ts). */
   mayHave(hash: number): boolean {
     return this.#labels.has(hash)
   }
 
-  /** Every service's name, in no order. */
+  /** Returns the name of every service, in no particular order. */
   names(): { readonly namespace: string; readonly name: string }[] {
     return [...this.#imports.values()].map(({ metadata: { namespace = '', name } }) => ({ namespace, name }))
   }
@@ -342,7 +348,7 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
     return entry
   }
 
-  /** Every service, sorted by namespace and name. */
+  /** Returns every service, sorted by namespace and name. */
   services(): DnsService[] {
     const all = [...this.#imports.values()].flatMap(({ metadata }) => {
       const service = this.service(metadata.namespace ?? '', metadata.name)
@@ -351,18 +357,18 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
     return all.sort((a, b) => (serviceKey(a.namespace, a.name) < serviceKey(b.namespace, b.name) ? -1 : 1))
   }
 
-  /** Calls back with each service whose answers may have changed. */
+  /** Calls `listener` with each service whose answers may have changed. */
   onServiceChange(listener: (key: ServiceKey) => void): () => void {
     return this.#listeners.add(listener)
   }
 
-  /** Undefined while this cluster's own Cluster object has not been seen. */
+  /** Undefined until the Cluster object of this cluster has been read. */
   #validateClusters(clusters: readonly Cluster[], nodes: readonly Node[]): ClusterValidation | undefined {
     const own = clusters.find((cluster) => cluster.metadata.name === this.#clusterId)
     return own && checkRemoteClusters({ own, clusters, underlay: underlayAddresses(nodes) })
   }
 
-  /** Leaves out, or takes back, the endpoints of clusters that are refused, went down or came up. */
+  /** Updates the headless services with endpoints in clusters that became refused, usable, down or up. */
   #validate(gateways: readonly Gateway[]): void {
     const before = this.#usable
     const now = usableClusters(this.#clusterId, gateways, this.#validation)
@@ -430,7 +436,7 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
   }
 }
 
-/** Takes what the cache already shows, then every change. */
+/** Reports the objects that the cache already contains, then every change. */
 function followCache<T>(cache: ObjectCache<T>, changed: (change: ObjectChange<T>) => void): () => void {
   for (const object of cache.list()) changed({ type: 'set', object, previous: undefined })
   return cache.onChange((change) => {

@@ -1,9 +1,12 @@
-/** Records and answers as zone-file text (RFC 1035 section 5), one line per record: for tests and /debug/plan. Pure. */
+/**
+ * Formats records and answers as zone-file text (RFC 1035 section 5), one line for each record, for tests and
+ * /debug/plan. Pure.
+ */
 import type { ZoneName } from '../../model/model.ts'
 import { type DnsAnswer, type DnsRecord, type DnsService, type ZoneView, answer } from './answer.ts'
 import { TYPE_A, TYPE_AAAA, TYPE_SRV } from '../message/message.ts'
 
-/** `owner ttl IN type rdata`. */
+/** Returns `owner ttl IN type rdata`. */
 export function formatRecord(record: DnsRecord): string {
   return `${record.owner} ${record.ttl} IN ${record.type} ${rdata(record)}`
 }
@@ -26,7 +29,9 @@ function rdata(record: DnsRecord): string {
   }
 }
 
-/** The records, or a comment line with the response code and, where it has one, the SOA of the authority section. */
+/**
+ * Returns the records, or a comment line with the response code and the SOA of the authority section, if there is one.
+ */
 export function formatAnswer(answer: DnsAnswer): string {
   switch (answer.kind) {
     case 'answer':
@@ -40,7 +45,7 @@ export function formatAnswer(answer: DnsAnswer): string {
   }
 }
 
-/** Every record of the services given, one line each. */
+/** Returns every record of the given services, one line each. */
 export function printZone(zone: ZoneView, services: readonly DnsService[]): string {
   if (!zone.synced) return formatAnswer({ kind: 'servFail' })
   return services

@@ -1,6 +1,7 @@
 /**
- * Brings routes, rules, next hops, neighbours and forwarding entries to a plan: reads what is there, adds before it
- * deletes, goes on past failures. Looks only at the tables, ids and the device that the caller names as its own.
+ * Applies a plan of routes, rules, next hops, neighbours and forwarding entries to the kernel. It reads the present
+ * state, adds before it deletes, and goes on after a failure. It considers only the tables, ids and the device that the
+ * caller names as its own.
  */
 import type { NextHopIds } from '../../model/model.ts'
 import { keyedDiff } from '../../reconcile/reconcile.ts'
@@ -24,9 +25,9 @@ import * as format from '../route/route.ts'
 import { planClearance, planGroups } from './plan-next-hops.ts'
 import type { ChangeKind, Round } from './round.ts'
 
-// Brings next-hop objects and groups to a plan, as a part of applyRouting.
+// Applies next-hop objects and groups, as a part of applyRouting().
 
-/** Which next hops are the caller's own. */
+/** The next hops that the caller owns. */
 interface NextHopScope {
   readonly table: NextHopTable
   readonly ids: NextHopIds
@@ -34,7 +35,7 @@ interface NextHopScope {
 
 const NO_NEXT_HOPS: NextHopListing = { hops: [], groups: [] }
 
-/** Those of the caller. Throws KernelError. */
+/** Returns the next hops and groups of the caller. Throws KernelError. */
 async function observeNextHops(scope: NextHopScope | undefined, signal: AbortSignal): Promise<NextHopListing> {
   if (scope === undefined) return NO_NEXT_HOPS
   const { ids, table } = scope
@@ -44,8 +45,8 @@ async function observeNextHops(scope: NextHopScope | undefined, signal: AbortSig
 }
 
 /**
- * Removes what cannot be replaced in place. True when something was removed: the kernel then has removed the routes
- * over it too, and the caller has to read again.
+ * Removes what the kernel cannot replace in place. Returns true if anything was removed: the kernel then has also
+ * removed the routes that used it, and the caller must read the state again.
  */
 async function clearNextHops(
   { table }: NextHopScope,
@@ -63,7 +64,9 @@ async function clearNextHops(
   return clearance.length > 0
 }
 
-/** Adds and changes; gives what removes the rest, hops and groups apart. */
+/**
+ * Adds and changes next hops and groups. Returns the functions that remove the rest, one for hops and one for groups.
+ */
 async function bringNextHops(
   { table }: NextHopScope,
   desired: NextHopListing,
@@ -105,26 +108,28 @@ export interface RoutingPlan {
   readonly rules: readonly Rule[]
   readonly neighbours?: readonly Neighbour[]
   readonly forwarding?: readonly ForwardingEntry[]
-  /** Of the ids in the scope; routes may name them. An id is to keep its meaning as long as a route names it. */
+  /**
+   * Ids are within the scope; routes may refer to them. An id must keep its meaning as long as a route refers to it.
+   */
   readonly nextHops?: NextHopListing
 }
 
-/** What is the caller's own. */
+/** What the caller owns. */
 export interface RoutingScope {
   readonly tables: ReadonlySet<number>
-  /** Whose neighbours and forwarding entries are planned; absent: those of no device are looked at. */
+  /** The device whose neighbours and forwarding entries are planned. If absent, none are considered. */
   readonly device?: string
-  /** Absent: no next hops are planned, and none are looked at. */
+  /** If absent, no next hops are planned or considered. */
   readonly nextHops?: NextHopScope
 }
 
-/** The plan of one who leaves. */
+/** The plan for removing everything. */
 export const NO_ROUTING: RoutingPlan = { routes: [], rules: [] }
 
 /**
- * Idempotent. What fails is kept in the round; when something cannot be read, nothing is changed. Things go in the
- * order in which they need each other, and away in the opposite one: a rule never leads to a table that is not there
- * yet.
+ * Applies the plan; idempotent. The round collects failures. If the state cannot be read, nothing is changed. Items are
+ * added in the order of their dependencies and removed in the reverse order, so that a rule never refers to a table
+ * that is not filled yet.
  */
 export async function applyRouting(
   table: RouteTable,
@@ -155,7 +160,9 @@ interface Observed {
   readonly rules: readonly Rule[]
 }
 
-/** What is there, after next hops have gone that stand in the way. Undefined where it cannot be read. */
+/**
+ * Reads the state after it has removed the next hops that cannot be replaced. Undefined if the state cannot be read.
+ */
 async function observeCleared(
   table: RouteTable,
   desired: NextHopListing,
@@ -176,13 +183,13 @@ async function observe(table: RouteTable, scope: RoutingScope, signal: AbortSign
     neighbours: device === undefined ? [] : await ifThere(table.neighbours(device, signal)),
     forwarding: device === undefined ? [] : await ifThere(table.forwardingEntries(device, signal)),
     nextHops: await observeNextHops(scope.nextHops, signal),
-    // Several parts make routes with our protocol number; only the table shows whose a route is.
+    // Several parts of Sealane create routes with our protocol number; only the table shows which part owns a route.
     routes: (await table.routes(signal)).filter(isOurs),
     rules: (await table.rules(signal)).filter(isOurs),
   }
 }
 
-/** Nothing, where the device could not be made. */
+/** Returns an empty list if the device does not exist. */
 async function ifThere<T>(reading: Promise<readonly T[]>): Promise<readonly T[]> {
   try {
     return await reading
@@ -238,7 +245,7 @@ function ruleKind(table: RouteTable, signal: AbortSignal): Kind<Rule> {
   }
 }
 
-/** The kernel lists the next hops of one route in an order of its own. */
+/** Formats a route with its next hops sorted, since the kernel lists them in an order of its own. */
 function hopsInOrder(route: Route): string {
   if (route.nextHops.length < 2) return format.formatRoute(route)
   const hops = route.nextHops.map((hop) => ({ hop, text: `${hop.device} ${hop.via ?? ''} ${hop.weight ?? 1}` }))
@@ -246,36 +253,36 @@ function hopsInOrder(route: Route): string {
   return format.formatRoute({ ...route, nextHops: hops.map(({ hop }) => hop) })
 }
 
-/** In between, a packet may be refused but never leak. */
+/** Puts refusing routes first: during the change, a packet may be refused but must not leak. */
 function refusalsFirst(routes: readonly Route[]): Route[] {
   return [...routes.filter(({ type }) => type !== 'unicast'), ...routes.filter(({ type }) => type === 'unicast')]
 }
 
-// Brings one kind of thing in the kernel to what is desired: adds and changes, then removes.
+// Applies one kind of item: adds and changes, then removes.
 
-/** One kind of thing in the kernel. */
+/** How to handle one kind of kernel item. */
 interface Kind<T> {
   readonly kind: ChangeKind
-  /** What the kernel has one of. */
+  /** Identifies an item: the kernel has at most one item for each key. */
   readonly key: (item: T) => string
-  /** By which two of one key are the same; the command that makes it where absent. */
+  /** Two items of one key are equal if their texts are. Defaults to `format`. */
   readonly text?: (item: T) => string
   readonly format: (item: T) => string
   readonly formatDeletion: (item: T) => string
   readonly put: (item: T) => Promise<void>
-  /** Of a failed put: it is there all the same. */
+  /** True if the error of a failed put means that the item already exists. */
   readonly isThere?: (error: unknown) => boolean
   readonly remove: (item: T) => Promise<void>
 }
 
 interface Brought<T> {
-  /** What could not be made, or not be changed. */
+  /** Items that could not be created or changed. */
   readonly failed: readonly T[]
-  /** Removes what is there and not desired. */
+  /** Removes the items that exist but are not desired. */
   readonly remove: () => Promise<void>
 }
 
-/** Adds and changes, in the order of `desired`. What another program changed is counted as drift. */
+/** Adds and changes items in the order of `desired`. Counts what another program has changed as drift. */
 async function bring<T>(
   kind: Kind<T>,
   desired: readonly T[],
@@ -302,7 +309,7 @@ async function bring<T>(
   drift?.settle(kind.kind, there)
   const remove = async (): Promise<void> => {
     for (const item of diff.remove) {
-      // The kernel was faster: a device that goes takes along what hangs on it.
+      // The item may already be gone: when a device is removed, the kernel removes what depends on it.
       await round.change(kind.kind, kind.formatDeletion(item), () => kind.remove(item), isNotFound)
     }
   }

@@ -1,4 +1,4 @@
-/** One round over routes and rules: observe, apply the difference. */
+/** Applies routes, rules and next hops in rounds: each reads the present state and applies the difference. */
 export { NO_ROUTING, type RoutingScope, applyRouting } from './apply-routing.ts'
 export { type GroupedRoutes, groupRoutes } from './plan-next-hops.ts'
 export { Round } from './round.ts'

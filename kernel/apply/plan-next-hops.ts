@@ -1,4 +1,7 @@
-/** What has to be done about next-hop objects and groups before the usual difference will do. Pure. */
+/**
+ * Plans next-hop objects and groups: what must be removed before the difference can be applied, and which routes share
+ * a group. Pure.
+ */
 import { type Family, familyOf } from '../../model/addresses/addresses.ts'
 import type { NextHopIds } from '../../model/model.ts'
 import {
@@ -12,9 +15,10 @@ import {
 } from '../route/route.ts'
 
 /**
- * What has to be removed before the plan can be applied, since the kernel refuses to replace it in place: an item of
- * another sort, kind or number of buckets, and one that is to become IPv4 while IPv6 routes may use it. The routes over
- * it go with it and have to be made again. Groups come before hops. As long as ids keep their meaning, it is empty.
+ * Returns what must be removed before the plan can be applied because the kernel refuses to replace it in place: an
+ * item that changes its type, kind or number of buckets, and an item that becomes IPv4 while IPv6 routes may use it.
+ * The kernel also removes the routes that use such an item, so they must be added again. Groups come before hops. The
+ * list is empty as long as ids keep their meaning.
  */
 export function planClearance(
   desired: NextHopListing,
@@ -30,16 +34,16 @@ export function planClearance(
 }
 
 export interface GroupPlan {
-  /** Each with those of its members that are there. */
+  /** Each with its members that exist. */
   readonly groups: readonly NextHopGroup[]
-  /** Ids of those of which no member could be made: they stay as they are. */
+  /** Ids of groups none of whose members could be created. These groups stay unchanged. */
   readonly kept: ReadonlySet<number>
 }
 
-/** Leaves out hops that could not be made, so that one failure does not hold up the other members of a group. */
+/** Leaves out hops that could not be created, so that one failure does not block the other members of a group. */
 export function planGroups(groups: readonly NextHopGroup[], failed: ReadonlySet<number>): GroupPlan {
   const left = groups.map((group) => ({ ...group, members: group.members.filter(({ id }) => !failed.has(id)) }))
-  // A group that was planned without members is left to the driver, which names the mistake.
+  // A group that was planned without members goes to the driver, which reports the mistake.
   const kept = left.filter(({ members }, index) => members.length === 0 && groups[index]?.members.length !== 0)
   return { groups: left.filter((group) => !kept.includes(group)), kept: new Set(kept.map(({ id }) => id)) }
 }
@@ -50,18 +54,18 @@ function hasIpv4(item: NextHopObject | NextHopGroup, hops: readonly NextHopObjec
   return hops.some(({ id, family }) => family === 4 && members.has(id))
 }
 
-// From routes with several next hops to routes over next-hop groups, one for each remote cluster and family: a way that
-// fails leaves its group in one message, whatever number of routes there is, and no route is touched. Pure.
+// Turns routes with several next hops into routes over next-hop groups, one group for each remote cluster and family. A
+// route that fails then leaves its group in one message, however many prefixes use it, and no prefix is changed. Pure.
 // https://docs.kernel.org/networking/nexthop-group-resilient.html
 
 interface Grouping {
-  /** Of the caller. */
+  /** The ids of the caller. */
   readonly ids: NextHopIds
-  /** Index of the cluster that the route leads to, 0 to 65535; undefined: the route stays as it is. */
+  /** Index of the cluster that the route leads to, 0 to 65535. If undefined, the route stays unchanged. */
   readonly remoteOf: (route: Route) => number | undefined
   /**
-   * What the hop is called for as long as a route may use it, 0 to 499: not by its place in a list, so that what stays
-   * keeps its flows. Undefined: routes over it stay as they are.
+   * Number of the hop, 0 to 499, which stays the same as long as a route may use the hop. It must not depend on the
+   * position in a list: flows over a hop that remains must keep it. If undefined, routes over the hop stay unchanged.
    */
   readonly numberOf: (hop: NextHop) => number | undefined
 }
@@ -72,15 +76,15 @@ export interface GroupedRoutes {
 }
 
 /**
- * A way that comes back is given what has been idle for a second at once, and its whole share after ten: a lane that
- * has returned carries again, also where nothing is ever idle.
+ * A hop that returns gets the buckets that have been idle for one second at once, and its full share after ten seconds.
+ * So a lane that has returned carries traffic even if no bucket is ever idle.
  */
 const RESILIENCE = { buckets: 64, idleTimerMs: 1000, unbalancedTimerMs: 10_000 } as const
 const FIRST_GROUP = 1000
 const MOST_HOPS = FIRST_GROUP / 2
 const MOST_REMOTES = 0x10000
 
-/** Without next-hop objects in the kernel, everything stays as it is. */
+/** Returns the routes unchanged if the kernel does not support next-hop objects. */
 export function groupRoutes(routes: readonly Route[], features: NextHopFeatures, grouping: Grouping): GroupedRoutes {
   if (!features.objects) return { routes, nextHops: { hops: [], groups: [] } }
   const hops = new Map<number, NextHopObject>()
@@ -93,7 +97,7 @@ export function groupRoutes(routes: readonly Route[], features: NextHopFeatures,
     const id = grouping.ids.first + FIRST_GROUP + idOffset(remote, family)
     const group = groupOf(id, members, features)
     const known = groups.get(id)
-    // Routes to one cluster all go the same ways; one that does not keeps its own.
+    // Routes to one cluster normally have the same next hops. A route that differs keeps its own.
     if (known !== undefined && JSON.stringify(known) !== JSON.stringify(group)) return route
     groups.set(id, group)
     for (const { object } of members) hops.set(object.id, object)

@@ -1,6 +1,6 @@
 /**
- * One round of changes to the kernel: each step is tried even when an earlier one failed, what was done and what
- * failed is kept, and the failures are thrown together at the end.
+ * One round of changes to the kernel. Each step is tried even if an earlier one failed. The round collects changes and
+ * failures, and throws all failures together at the end.
  */
 import { type Failure, errorOf, firstReasonOf } from '../../runtime/runtime.ts'
 import type { LogFields, Logger } from '../../runtime/logging/logging.ts'
@@ -22,9 +22,9 @@ export type ChangeKind =
 
 export interface RoundDeps {
   readonly logger: Pick<Logger, 'debug' | 'info'>
-  /** With the label `kind`; absent where changes are not counted. */
+  /** Has the label `kind`. If absent, changes are not counted. */
   readonly changes?: Counter
-  /** Absent where nothing is to be kept: a node that is taken back to what it was. */
+  /** Absent if nothing has to be kept in place, as when a node is restored to its former state. */
   readonly drift?: Drift
 }
 
@@ -41,12 +41,12 @@ export class Round {
     return this.#deps.drift
   }
 
-  /** How many steps have failed. */
+  /** Number of failed steps. */
   get failures(): number {
     return this.#failures.length
   }
 
-  /** What the failed steps say; undefined when none has failed. */
+  /** Describes the failed steps. Undefined if none has failed. */
   get failure(): Failure | undefined {
     if (this.#failures.length === 0) return undefined
     const message = this.#failures.map((error) => error.message).join('; ')
@@ -58,8 +58,8 @@ export class Round {
   }
 
   /**
-   * Does one thing; `text` says it in the tool's own words. True when it went well. `isFine` says which failures mean
-   * that the kernel already is as it should be: then it went well, and nothing was changed.
+   * Makes one change, which `text` describes as a command line. Returns true on success. If `isFine` accepts the error,
+   * the kernel already has the desired state: this is a success, and no change is counted.
    */
   async change(
     kind: ChangeKind,
@@ -80,19 +80,19 @@ export class Round {
     return done !== undefined
   }
 
-  /** Logs a change that was made in passing. */
+  /** Counts and logs a change that was made elsewhere. */
   note(kind: ChangeKind, text: string): void {
     this.#changes += 1
     this.#deps.changes?.inc({ kind })
     this.#deps.logger.debug('changed', { kind, text })
   }
 
-  /** Logs something that users may want to know, and that is no failure. */
+  /** Logs information for users that is not a failure. */
   report(message: string, fields: LogFields): void {
     this.#deps.logger.info(message, fields)
   }
 
-  /** The result, or undefined when it failed. For steps that change nothing, or not always. */
+  /** Returns the result, or undefined if the action failed. For steps that change nothing, or not always. */
   async attempt<T>(action: () => Promise<T>): Promise<{ readonly value: T } | undefined> {
     try {
       return { value: await action() }
@@ -102,7 +102,7 @@ export class Round {
     }
   }
 
-  /** Throws when a step failed: the one error, or an AggregateError with all of them. */
+  /** Throws if a step failed: the single error, or an AggregateError with all of them. */
   finish(): void {
     const [first, ...others] = this.#failures
     if (first === undefined) return

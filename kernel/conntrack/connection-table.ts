@@ -1,21 +1,25 @@
-/** What connection tracking of this network namespace knows of connections over IPv4. Read only. */
+/** The interface to connection tracking of this network namespace, IPv4 only. Read only. */
 
-/** Who called and who answers, after address translation of the destination. Addresses as numbers: there are many. */
+/**
+ * The client and the server that answers it after destination address translation. Addresses are numbers because there
+ * are many connections.
+ */
 export interface TrackedConnection {
   readonly client: number
   readonly server: number
 }
 
 export interface ConnectionScan {
-  /** False: there were more entries than were to be read. */
+  /** False if there were more entries than the limit. */
   readonly whole: boolean
 }
 
 export interface ConnectionTable {
   /**
-   * Calls back for each TCP connection that is established, and each UDP one that both sides have kept up for a while
-   * (assured), in no order. Reads at most `limit` entries. One that is opened or closed meanwhile may be missed. Throws
-   * KernelError: EPERM, EINVAL where the kernel cannot list them, TIMEOUT, EINTR by the signal.
+   * Calls `visit` for each established TCP connection and each UDP connection that has lasted a while in both
+   * directions (assured), in no particular order. Reads at most `limit` entries. Connections that open or close during
+   * the scan may be missed. Throws KernelError: EPERM, EINVAL if the kernel cannot list connections, TIMEOUT, EINTR on
+   * abort.
    */
   scan(limit: number, visit: (connection: TrackedConnection) => void, signal?: AbortSignal): Promise<ConnectionScan>
 }

@@ -1,7 +1,7 @@
 /**
- * Connection tracking by ctnetlink, on npm `netlink`. Entries are looked at as they come: the package's own request()
- * keeps a whole listing in memory, and there may be millions. The kernel writes the next part when one is read, so
- * closing the socket ends the listing.
+ * Reads connection tracking through ctnetlink, with npm `netlink`. Entries are visited as they arrive: request() of the
+ * package keeps a whole listing in memory, and there may be millions of entries. The kernel writes the next part only
+ * when one is read, so closing the socket ends the listing.
  */
 import { Protocol, RawNetlinkSocket, formatMessage, parseError, parseMessages } from 'netlink'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -10,17 +10,17 @@ import { KernelError } from '../kernel.ts'
 import { AF_INET, type Attribute, NLM_F_DUMP, body, closeAtExit, errnoError, readU16, readU32 } from '../route/route.ts'
 import type { ConnectionScan, ConnectionTable, TrackedConnection } from './connection-table.ts'
 
-// Bytes of ctnetlink: linux/netfilter/nfnetlink_conntrack.h. What the kernel sends is in network byte order.
+// Constants of linux/netfilter/nfnetlink_conntrack.h. Values from the kernel are in network byte order.
 
 const SUBSYSTEM = 1 << 8
-/** IPCTNL_MSG_CT_NEW: an entry of a listing. */
+/** IPCTNL_MSG_CT_NEW: one entry of a listing. */
 const ENTRY_MESSAGE = SUBSYSTEM
 /** IPCTNL_MSG_CT_GET */
 const LIST_MESSAGE = SUBSYSTEM | 1
 
 const NFGENMSG_BYTES = 4
 const ATTRIBUTE_HEAD_BYTES = 4
-/** The upper bits of a type are flags. */
+/** The upper two bits of an attribute type are flags. */
 const TYPE_MASK = 0x3fff
 
 const CTA_TUPLE_ORIG = 1
@@ -39,7 +39,7 @@ const TCP_ESTABLISHED = 3
 const TCP = 6
 const UDP = 17
 
-/** A listing of what is IPv4 and assured. Older kernels do not look at the second, and list all of IPv4. */
+/** Requests assured IPv4 entries. Older kernels ignore the status filter and list all IPv4 entries. */
 export function encodeListRequest(): Uint8Array[] {
   const status = Buffer.alloc(4)
   status.writeUInt32BE(IPS_ASSURED)
@@ -47,7 +47,7 @@ export function encodeListRequest(): Uint8Array[] {
   return body(Buffer.from([AF_INET, 0, 0, 0]), attributes)
 }
 
-/** Undefined for an entry that is no connection that is open. */
+/** Returns undefined if the entry is not an open connection. */
 export function decodeConnection(data: Buffer): TrackedConnection | undefined {
   const entry = { data, from: NFGENMSG_BYTES, to: data.length }
   if (data.length < NFGENMSG_BYTES || data.readUInt8(0) !== AF_INET) return undefined
@@ -64,14 +64,15 @@ function tcpState(entry: Span): number | undefined {
   return u8(find(find(find(entry, CTA_PROTOINFO), CTA_PROTOINFO_TCP), CTA_PROTOINFO_TCP_STATE))
 }
 
-/** Attributes, or the content of one. */
+/** A sequence of attributes, or the content of one attribute. */
 interface Span {
   readonly data: Buffer
   readonly from: number
   readonly to: number
 }
 
-// Not attributes() of rtnetlink-codec.ts, which copies each: here are a dozen of them in each of 200,000 entries.
+// attributes() of kernel/route/rtnetlink-codec.ts copies each attribute, which is too slow here: 200,000 entries have a
+// dozen each.
 function find(span: Span | undefined, type: number): Span | undefined {
   if (span === undefined) return undefined
   const { data, to } = span
@@ -115,7 +116,7 @@ export class Conntrack implements ConnectionTable {
     this.#timeoutMs = timeoutMs
   }
 
-  /** The namespace is that of the process at this moment. */
+  /** Reads the network namespace in which the process is at the time of the call. */
   async scan(
     limit: number,
     visit: (connection: TrackedConnection) => void,
@@ -153,7 +154,7 @@ export class Conntrack implements ConnectionTable {
   }
 }
 
-/** One listing, part after part. */
+/** Reads the parts of one listing. */
 class ListReader {
   readonly #limit: number
   readonly #visit: (connection: TrackedConnection) => void
@@ -165,9 +166,9 @@ class ListReader {
     this.#visit = visit
   }
 
-  /** Gives how it ended, once. Throws KernelError. */
+  /** Returns how the listing ended, once. Throws KernelError. */
   take(bytes: Buffer): ConnectionScan | undefined {
-    // Parts may come until the socket is closed, which is a moment after the end.
+    // More parts may arrive before the socket is closed.
     if (this.#ended) return undefined
     for (const { type, flags, data } of parseMessages(bytes)) {
       if (type === NLMSG_DONE) return this.#done(data)
@@ -181,7 +182,7 @@ class ListReader {
     return undefined
   }
 
-  /** A listing that broke off ends with an error number, which is negative. */
+  /** A listing that the kernel breaks off ends with a negative error number. */
   #done(data: Buffer): ConnectionScan {
     const errno = data.length < 4 ? 0 : readU32(data) | 0
     if (errno < 0) throw errnoError(OPERATION, errno)

@@ -1,15 +1,15 @@
-/** Connection tracking in memory: it has what it is given. */
+/** Connection tracking in memory: a test opens and closes the connections. */
 import { parseAddress } from '../../model/addresses/addresses.ts'
 import type { ConnectionScan, ConnectionTable, TrackedConnection } from '../conntrack/conntrack.ts'
 import { KernelError } from '../kernel.ts'
 
 export class FakeConnections implements ConnectionTable {
   readonly #connections = new Set<TrackedConnection>()
-  /** What the next scans end with. */
+  /** If set, scans throw this error. */
   failure: KernelError | undefined
   scans = 0
 
-  /** Between IPv4 addresses, by their text. Gives the function that closes it. */
+  /** Opens a connection between two IPv4 addresses. Returns the function that closes it. */
   open(client: string, server: string): () => void {
     const connection = { client: number(client), server: number(server) }
     this.#connections.add(connection)

@@ -1,4 +1,7 @@
-/** Links and addresses of the fake route table: what is there, and what the kernel refuses about them. */
+/**
+ * Links, addresses, neighbours and forwarding entries of the fake route table: the present state, and what the kernel
+ * refuses.
+ */
 import {
   type Family,
   addressBits,
@@ -39,7 +42,7 @@ import {
 } from '../route/route.ts'
 
 export interface FakeNode {
-  /** Devices that are there from the start and are not ours. */
+  /** Devices that exist from the start and are not ours. */
   readonly links?: readonly {
     readonly name: string
     readonly mtu?: number
@@ -47,11 +50,14 @@ export interface FakeNode {
     readonly mac?: string
   }[]
   readonly addresses?: readonly InterfaceAddress[]
-  /** What others have in the main table. */
+  /** Routes of other programs in the main table. */
   readonly mainRoutes?: readonly MainRoute[]
-  /** What its kernel has of next-hop objects; default: all. */
+  /** Which next-hop features the kernel of the node supports; default: all. */
   readonly nextHopFeatures?: NextHopFeatures
-  /** Where packets go that no rule and no connected network wants; IPv6 ones only if it has an IPv6 address. */
+  /**
+   * The device of packets that match no rule and no connected network. IPv6 packets use it only if it has an IPv6
+   * address.
+   */
   readonly defaultDevice?: string
 }
 
@@ -96,19 +102,19 @@ export class FakeLinks {
     if (!this.need(name, operation).up) throw new KernelError('ENETDOWN', operation, `${name} is down`)
   }
 
-  /** Whether the device carries packets of that family. */
+  /** True if the device carries packets of the family. */
   carries(name: string, family: Family): boolean {
     const link = this.find(name)
     return link?.up === true && (family === 4 || link.mtu >= IPV6_MIN_MTU)
   }
 
-  /** Throws ENETDOWN where it is down, ENODEV where it has no IPv6. */
+  /** Throws ENETDOWN if the device is down, ENODEV if it has no IPv6. */
   needCarries(name: string, family: Family, operation: string): void {
     this.needUp(name, operation)
     if (!this.carries(name, family)) throw new KernelError('ENODEV', operation, `the MTU of ${name} is too small`)
   }
 
-  /** A device as it is; `made` if toString() is to print it. */
+  /** Adds a device as given. Pass `made` if toString() has to print it. */
   put(link: Omit<Link, 'index'> | Omit<VxlanLink, 'index'>, made?: NewLink): void {
     this.#links.set(link.name, { link: { ...link, index: this.#nextIndex++ }, made })
   }
@@ -163,14 +169,17 @@ export class FakeLinks {
     throw new KernelError('EADDRNOTAVAIL', operation, 'no such address')
   }
 
-  /** The device's first address of that family, without its length. */
+  /** Returns the first address of the device in the family, without its prefix length. */
   addressOf(device: string, family: Family): string | undefined {
     return this.addresses()
       .find((entry) => entry.device === device && familyOf(entry.address) === family)
       ?.address.split('/')[0]
   }
 
-  /** What a packet out of the device has as source where no route says it. IPv6 takes any that reaches further. */
+  /**
+   * Returns the source address of packets that leave through the device if no route names one. IPv6 takes any global
+   * address.
+   */
   sourceOn(device: string, family: Family): string | undefined {
     const own = this.addressOf(device, family)
     if (family === 4) return own
@@ -184,7 +193,7 @@ export class FakeLinks {
     return this.addresses().some((entry) => entry.address.startsWith(`${usualAddress(address)}/`))
   }
 
-  /** Ours, as commands; devices that are up get a second one. */
+  /** Returns our links and addresses as commands. A device that is up needs a second command. */
   commands(): readonly string[] {
     const links = [...this.#links.values()].flatMap(({ link, made }) => {
       if (made === undefined) return []
@@ -221,7 +230,7 @@ function addressKey(address: InterfaceAddress): string {
   return `${address.device}|${address.address}`
 }
 
-/** Neighbours and forwarding entries of the fake route table: what is there, and what the kernel refuses about them. */
+/** Neighbours and forwarding entries of the fake route table: the present state, and what the kernel refuses. */
 export class FakeNeighbours {
   readonly #links: FakeLinks
   readonly #neighbours = new Map<string, Neighbour>()
@@ -276,14 +285,14 @@ export class FakeNeighbours {
     this.#entries.delete(`${device}|${mac}`)
   }
 
-  /** The device has stopped, or carries the family no more. */
+  /** Removes the neighbours of a device that has stopped, or that no longer carries the family. */
   forget(device: string, family: Family): void {
     for (const [key, entry] of this.#neighbours) {
       if (entry.device === device && familyOf(entry.address) === family) this.#neighbours.delete(key)
     }
   }
 
-  /** The device has gone. */
+  /** Removes the forwarding entries of a device that has been removed. */
   forgetEntries(device: string): void {
     for (const [key, entry] of this.#entries) if (entry.device === device) this.#entries.delete(key)
   }
@@ -296,7 +305,7 @@ export class FakeNeighbours {
   }
 }
 
-// Checks and look-ups of the fake route table, without state of their own.
+// Stateless checks and look-ups of the fake route table.
 
 export function routeKey(route: Route): string {
   return `${route.table}|${normalRoute(route).destination}|${routeMetric(route)}`
@@ -306,14 +315,14 @@ export function ruleKey(rule: Rule): string {
   return `${rule.family ?? 4}|${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}|${rule.exceptMark ?? ''}|${rule.exceptInputDevice ?? ''}|${rule.source ?? ''}|${rule.protocol ?? ''}|${rule.sourcePort ?? ''}|${rule.destinationPort ?? ''}`
 }
 
-/** Whether `address` is on a network that one of the device's addresses is in. Link-local IPv6 is on every device. */
+/** True if `address` is in the network of one of the addresses of the device. Every device reaches link-local IPv6. */
 function isConnected(addresses: readonly InterfaceAddress[], device: string, address: string): boolean {
   const wanted = parseAddress(address)
   if (wanted.family === 6 && classifyAddress(wanted) === 'linkLocal') return true
   return addresses.some((entry) => entry.device === device && containsAddress(networkOf(entry.address), wanted))
 }
 
-/** Throws KernelError where no network of the device has the gateway in it. */
+/** Throws KernelError if no network of the device contains the gateway. */
 export function needReach(
   addresses: readonly InterfaceAddress[],
   device: string,
@@ -325,7 +334,7 @@ export function needReach(
   throw new KernelError(code, operation, `no address of ${device} reaches ${via}`)
 }
 
-/** The device whose connected network holds the address, longest prefix first. */
+/** Returns the address whose connected network contains the destination, with the longest prefix. */
 export function connectedDevice(
   addresses: readonly InterfaceAddress[],
   destination: string,
@@ -336,7 +345,7 @@ export function connectedDevice(
     .sort((a, b) => networkOf(b.address).length - networkOf(a.address).length)[0]
 }
 
-/** Longest prefix, then lowest metric, within one table. */
+/** Returns the route of a table with the longest prefix, then the lowest metric. */
 export function bestRoute(routes: readonly Route[], table: number, destination: string): Route | undefined {
   const wanted = parseAddress(destination)
   return routes

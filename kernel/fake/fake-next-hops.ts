@@ -1,4 +1,4 @@
-/** Next-hop objects and groups in memory: what is there, and what the kernel refuses and drops about them. */
+/** Next-hop objects and groups in memory: the present state, what the kernel refuses, and what it removes. */
 import type { Family } from '../../model/addresses/addresses.ts'
 import { KernelError } from '../kernel.ts'
 import {
@@ -20,7 +20,10 @@ import {
 import type * as item from '../route/route.ts'
 import { type FakeLinks, needReach } from './fake-links.ts'
 
-/** Buckets of a resilient group: who gets how many, and which of them move (net/ipv4/nexthop.c nh_res_table_upkeep). */
+/**
+ * Buckets of a resilient group: how many each member has, and which of them move (net/ipv4/nexthop.c
+ * nh_res_table_upkeep).
+ */
 class FakeBuckets {
   #group: ResilientGroup
   readonly #members: (number | undefined)[]
@@ -32,7 +35,10 @@ class FakeBuckets {
     this.change(group)
   }
 
-  /** Other members or weights. Buckets of those that are gone move, and idle ones of those that have too many. */
+  /**
+   * Changes members or weights. Moves the buckets of members that are gone, and idle buckets of members that have too
+   * many.
+   */
   change(group: ResilientGroup): void {
     this.#group = group
     const missing = wanted(group)
@@ -49,7 +55,7 @@ class FakeBuckets {
     }
   }
 
-  /** Something flows through the bucket from now on. */
+  /** Marks the bucket as busy: traffic flows through it from now on. */
   carry(index: number): void {
     this.#busy.add(index)
   }
@@ -67,7 +73,7 @@ class FakeBuckets {
   }
 }
 
-/** How many buckets each member is to have; rounded so that the sum is right. */
+/** Returns how many buckets each member should have, rounded so that the sum is exact. */
 function wanted({ members, buckets }: ResilientGroup): Map<number, number> {
   const total = members.reduce((sum, { weight = 1 }) => sum + weight, 0)
   const found = new Map<number, number>()
@@ -88,7 +94,7 @@ export class FakeNextHops {
   readonly #groups = new Map<number, NextHopGroup>()
   readonly #buckets = new Map<number, FakeBuckets>()
   readonly #foreign = new Set<number>()
-  /** Ids that routes of IPv6 name. */
+  /** Returns the ids that IPv6 routes refer to. */
   readonly #namedByIpv6: () => ReadonlySet<number>
 
   constructor(links: FakeLinks, namedByIpv6: () => ReadonlySet<number>) {
@@ -124,14 +130,14 @@ export class FakeNextHops {
     this.#setGroup(normalGroup(wanted))
   }
 
-  /** Gives the ids of all that goes: of a hop also the groups that have no other member. */
+  /** Returns the ids of everything that is removed. A hop also removes the groups that have no other member. */
   remove(id: number, operation: string): readonly number[] {
     if (!this.#hops.has(id) && !this.#groups.has(id))
       throw new KernelError('ENOENT', operation, 'there is none of ours')
     return this.#drop(id)
   }
 
-  /** The device has stopped or gone: its hops go. Gives the ids of all that goes. */
+  /** Removes the hops of a device that has stopped or been removed. Returns the ids of everything that is removed. */
   stopUsing(device: string): readonly number[] {
     const hops = [...this.#hops.values()].filter((hop) => hop.device === device)
     return hops.flatMap(({ id }) => this.#drop(id))
@@ -153,14 +159,14 @@ export class FakeNextHops {
     this.#foreign.add(id)
   }
 
-  /** Whether a route of that family may name it; throws KernelError EINVAL when not. */
+  /** Throws KernelError EINVAL unless a route of the family may refer to the id. */
   needUsable(id: number, family: Family, operation: string): void {
     const hops = this.#hopsOf(id)
     if (hops.length === 0) throw new KernelError('EINVAL', operation, `no next hop or group ${id}`)
     if (family === 6 && hops.some((hop) => hop.family === 4)) refuseIpv4(operation)
   }
 
-  /** Where the first member leads. */
+  /** Returns the device of the first member. */
   deviceOf(id: number): string | undefined {
     return this.#hopsOf(id)[0]?.device
   }
@@ -214,7 +220,7 @@ function byId(a: { readonly id: number }, b: { readonly id: number }): number {
   return a.id - b.id
 }
 
-/** What the fake node lends. */
+/** What the fake node provides. */
 interface FakeNextHopDeps {
   readonly state: FakeNextHops
   readonly features: item.NextHopFeatures
@@ -224,14 +230,14 @@ interface FakeNextHopDeps {
     signal: AbortSignal | undefined,
     action: (operation: string) => void,
   ) => Promise<void>
-  /** These ids are gone. */
+  /** Removes the routes that refer to these ids. */
   readonly gone: (ids: readonly number[]) => void
   readonly onChange: (listener: () => void) => () => void
 }
 
 /**
- * The next-hop objects and groups of a fake node; its FakeRouteTable makes it. They are removed with their devices
- * there, and the routes that name them are removed with them.
+ * The next-hop objects and groups of a fake node; its FakeRouteTable creates it. They are removed with their devices
+ * there, and the routes that refer to them are removed too.
  */
 export class FakeNextHopTable implements item.NextHopTable {
   readonly #deps: FakeNextHopDeps
@@ -293,12 +299,12 @@ export class FakeNextHopTable implements item.NextHopTable {
     this.#stops.clear()
   }
 
-  /** Something flows through a bucket from now on: only then does the kernel keep it where it is. */
+  /** Marks a bucket as busy: the kernel keeps only busy buckets where they are. */
   carry(group: number, bucket: number): void {
     this.#deps.state.carry(group, bucket)
   }
 
-  /** Another program uses an id in our range. */
+  /** Makes another program use an id in our range. */
   putForeign(id: number): void {
     this.#deps.state.putForeign(id)
   }

@@ -1,6 +1,6 @@
 /**
- * One statement applied to the fake's tables. Every change leaves a function that takes it back, so that a
- * transaction which fails in the middle, or is only checked, leaves no trace.
+ * Applies one statement to the tables of the fake. Each change adds a function that undoes it, so that a transaction
+ * that fails midway, or is only checked, has no effect.
  */
 import { KernelError, type KernelErrorCode } from '../kernel.ts'
 import { type NftElement, type NftFamily, type NftStatement, formatMapType, formatStatement } from '../nft/nft.ts'
@@ -17,14 +17,14 @@ import {
 import { rejectFault } from './fake-nft-rule.ts'
 
 export type Undo = () => void
-/** The statements that may have one of these verbs. */
+/** The types of statement with one of these verbs. */
 type Of<V extends NftStatement['verb'], S = NftStatement> = S extends { readonly verb: infer W }
   ? [Extract<W, V>] extends [never]
     ? never
     : S
   : never
 
-/** Throws KernelError as the kernel would; changes made before the failure are in `undo`. */
+/** Throws the KernelError that the kernel would report. `undo` then contains the changes made before the failure. */
 export function applyStatement(
   tables: Map<string, FakeNftTable>,
   statement: NftStatement,
@@ -40,13 +40,13 @@ export function applyStatement(
   }
 }
 
-/** A word of the other family makes a rule one that nft cannot mean. */
+/** A keyword of the other family makes a rule invalid for nft. */
 const FOREIGN_WORDS: Readonly<Record<NftFamily, RegExp>> = {
   ip: /(?<!\S)(?<!protocol )ip6(?!\S)|reject with icmpv6/,
   ip6: /(?<!\S)(?<!protocol )ip(?!\S)|reject with icmp(?!\S)/,
 }
 
-/** What the kernel refuses, before it is said in the words of a family. */
+/** An error of the kernel before its statement is formatted for a family. */
 class Refusal extends Error {
   readonly code: KernelErrorCode
   readonly statement: NftStatement
@@ -154,7 +154,7 @@ function addRule(table: FakeNftTable, statement: Of<'add-rule'>, undo: Undo[]): 
     ...(statement.comment === undefined ? {} : { comment: statement.comment }),
     targets: [...statement.rule.matchAll(/\b(?:goto|jump) ([A-Za-z_][\w.-]*)/g)].map((match) => match[1] ?? ''),
     counters: [...statement.rule.matchAll(/\bcounter name ([\w.-]+)/g)].map((match) => match[1] ?? ''),
-    // `@th,32,16` and its like are raw payload, not maps.
+    // `@th,32,16` and the like are raw payload expressions, not maps.
     maps: [...statement.rule.matchAll(/@([A-Za-z_][\w.-]*)(?![\w.,-])/g)].map((match) => match[1] ?? ''),
   }
   for (const target of rule.targets) needTarget(table, target, statement)
@@ -250,7 +250,7 @@ function needMap(table: FakeNftTable, statement: Extract<NftStatement, { readonl
   return map
 }
 
-/** `goto x` and `jump x` in a verdict map. */
+/** Returns the chain of `goto x` or `jump x` in a verdict map. */
 function verdictTarget(map: FakeNftMap, value: string | undefined): string | undefined {
   if (map.type.value !== 'verdict' || value === undefined) return undefined
   return /^(?:goto|jump) (.+)$/.exec(value)?.[1]

@@ -1,4 +1,4 @@
-/** A rule's words, read one after the other: for the tracer. */
+/** Reads the words of a rule one after the other, for the tracer. */
 
 export class RuleText {
   readonly #words: readonly string[]
@@ -7,7 +7,7 @@ export class RuleText {
 
   constructor(rule: string) {
     this.#rule = rule
-    // Braces and commas are words of their own; what is in quotes is one word.
+    // Braces and commas are separate words. A quoted string is one word.
     this.#words = rule.match(/"[^"]*"|[{},]|[^\s{},"]+/g) ?? []
   }
 
@@ -24,7 +24,7 @@ export class RuleText {
     return this.#words[this.#at + ahead] ?? ''
   }
 
-  /** Steps over these words if they are next. */
+  /** Skips these words if they come next. Returns true if they did. */
   take(...words: readonly string[]): boolean {
     if (words.some((word, i) => this.peekAt(i) !== word)) return false
     this.#at += words.length
@@ -38,12 +38,12 @@ export class RuleText {
     return word
   }
 
-  /** Steps to behind the word. */
+  /** Skips to the word after `word`. */
   skipUntil(word: string): void {
     while (this.word() !== word);
   }
 
-  /** `a`, `a,b` or `{ a, b . c }` */
+  /** Reads `a`, `a,b` or `{ a, b . c }`. */
   list(): readonly string[] {
     if (!this.take('{')) {
       const items = [this.word()]
@@ -62,7 +62,7 @@ export class RuleText {
     return [...items, item.join(' ')]
   }
 
-  /** `{ 0 : goto a, 1 : goto b }` */
+  /** Reads `{ 0 : goto a, 1 : goto b }`. */
   pairs(): ReadonlyMap<string, string> {
     return new Map(
       this.list().map((item) => {
@@ -77,11 +77,11 @@ export class RuleText {
   }
 }
 
-// What `reject` answers, as rules say it: for the tracer, and for what the fake refuses as nft does.
+// Reject statements, for the tracer and for what the fake refuses as nft does.
 
 /**
- * Reads what follows the word `reject`: `tcp reset`, or the name of an ICMP error, such as host-unreachable.
- * Undefined where the rule is not for a packet of that protocol: nft itself puts a match for TCP into rules that reset.
+ * Reads what follows the word `reject`: `tcp reset`, or the name of an ICMP error such as host-unreachable. Undefined
+ * if the rule does not match packets of the protocol: nft itself adds a match for TCP to rules that reset.
  */
 export function rejectAnswer(text: RuleText, protocol: string): string | undefined {
   if (!text.take('with')) return 'port-unreachable'
@@ -92,17 +92,17 @@ export function rejectAnswer(text: RuleText, protocol: string): string | undefin
 }
 
 const NO_ANSWER = /(?<!\S)reject with (?!tcp reset$|icmp(?:v6|x)? )/
-/** A selector of the protocol that is no part of a concatenation: nft looks at these, and not at what is denied. */
+/** Matches a protocol selector that is not part of a concatenation. nft checks only these, and ignores negated ones. */
 const RESET_WITHOUT_TCP =
   /(?<!\S)(?:meta l4proto (?!tcp |!=|\.)|(?:udp|icmp|icmpv6) (?:type|[sd]port) ).*reject with tcp reset$/
 
-/** Why nft takes no rule with such an answer; undefined where it does. */
+/** Returns why nft refuses the reject statement of a rule. Undefined if nft accepts it. */
 export function rejectFault(rule: string): string | undefined {
   if (NO_ANSWER.test(rule)) return 'reject answers with tcp reset or an ICMP error'
   return RESET_WITHOUT_TCP.test(rule) ? 'you cannot use tcp reset with this protocol' : undefined
 }
 
-/** What nft calls the types of ICMP messages (1.0.6, `nft describe icmp type`), for the tracer. */
+/** The names that nft uses for types of ICMP messages (1.0.6, `nft describe icmp type`), for the tracer. */
 
 const ICMP_TYPES: Readonly<Record<'icmp' | 'icmpv6', Readonly<Record<string, number>>>> = {
   icmp: {
@@ -136,7 +136,7 @@ const ICMP_TYPES: Readonly<Record<'icmp' | 'icmpv6', Readonly<Record<string, num
   },
 }
 
-/** Whether the type as a rule says it (a name or a number) is that of a packet. */
+/** True if the type in a rule (a name or a number) is the type of a packet. */
 export function isIcmpType(protocol: 'icmp' | 'icmpv6', said: string, type: number): boolean {
   return said === String(type) || ICMP_TYPES[protocol][said] === type
 }

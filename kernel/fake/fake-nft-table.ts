@@ -1,4 +1,7 @@
-/** What a table of the fake holds, and how it prints: nft's layout, everything sorted, so that texts compare. */
+/**
+ * Contents of a table of the fake, and how it is printed: in the layout of nft, with sorted items so that texts can be
+ * compared.
+ */
 import { InvalidAddressError, addressBits, familyOf, parseAddress } from '../../model/addresses/addresses.ts'
 import {
   type NftBaseChain,
@@ -14,10 +17,10 @@ import { usualAddress } from '../route/route.ts'
 export interface FakeNftRule {
   readonly rule: string
   readonly comment?: string
-  /** Chains that the rule jumps or goes to, and maps that it looks into. */
+  /** Chains that the rule jumps or goes to, and maps and sets that it refers to. */
   readonly targets: readonly string[]
   readonly maps: readonly string[]
-  /** Named counters that it counts with. */
+  /** Named counters that the rule refers to. */
   readonly counters: readonly string[]
 }
 
@@ -37,9 +40,9 @@ export interface FakeNftTable {
   readonly name: string
   readonly chains: Map<string, FakeNftChain>
   readonly maps: Map<string, FakeNftMap>
-  /** Packets by counter. */
+  /** Packet count of each counter. */
   readonly counters: Map<string, number>
-  /** How often each chain is the target of a rule or of a verdict, and each map is used in a rule. */
+  /** How many rules and verdicts refer to each chain, and how many rules refer to each map. */
   readonly chainUse: Map<string, number>
   readonly mapUse: Map<string, number>
 }
@@ -48,7 +51,7 @@ export function newTable(name: string): FakeNftTable {
   return { name, chains: new Map(), maps: new Map(), counters: new Map(), chainUse: new Map(), mapUse: new Map() }
 }
 
-/** Ends with a newline, as nft's own listing does. */
+/** The text ends with a newline, as a listing of nft does. */
 export function printTable(table: FakeNftTable, family: NftFamily): string {
   const counters = [...table.counters.keys()].sort().map((name) => `\tcounter ${name} {\n\t}\n`)
   const blocks = [...counters, ...byName(table.maps).map(printMap), ...byName(table.chains).map(printChain)]
@@ -77,9 +80,9 @@ function byName<T extends { readonly name: string }>(items: ReadonlyMap<string, 
   return [...items.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
-// Elements of the fake's sets and maps: whether they fit the type, and the form in which nft lists them.
+// Elements of the sets and maps of the fake: whether they fit the type, and the form in which nft lists them.
 
-/** The element as it is listed. Gives text, the reason, when the kernel or nft would refuse it. */
+/** Returns the element as nft lists it, or the reason as text if the kernel or nft would refuse it. */
 export function listedElement({ key, value }: NftElement, type: NftMapType): NftElement | string {
   if ((value === undefined) !== (type.value === undefined)) {
     return type.value === undefined ? 'a set has no values' : 'the value is missing'
@@ -94,7 +97,9 @@ export function listedElement({ key, value }: NftElement, type: NftMapType): Nft
   }
 }
 
-/** The key alone, for a deletion, which does not look at the value. Gives the key as it came when it does not fit. */
+/**
+ * Returns only the key, for a deletion, which ignores the value. Returns the key unchanged if it does not fit the type.
+ */
 export function listedKey(key: string, type: NftMapType): string {
   try {
     return listedParts(key, type.key)
@@ -118,7 +123,7 @@ function listedPart(text: string, type: string): string {
   return type === 'ipv6_addr' ? listedIpv6(text) : text
 }
 
-/** An address, a prefix or a range. A prefix that is one address is listed as that. */
+/** Accepts an address, a prefix or a range. A prefix of one address is listed as an address. */
 function listedIpv6(text: string): string {
   const [from = '', to] = text.split('-')
   const [address = '', length] = from.split('/')
@@ -130,14 +135,14 @@ function listedIpv6(text: string): string {
   return length === undefined || length === '128' ? listed : `${listed}/${length}`
 }
 
-// Intervals of ipv4_addr and ipv6_addr sets: whether a key overlaps one that is there. Keys of other types never do.
+// Intervals of ipv4_addr and ipv6_addr sets: whether a key overlaps an existing one. Keys of other types never overlap.
 
 interface Interval {
   readonly low: bigint
   readonly high: bigint
 }
 
-/** The key that overlaps, or undefined. */
+/** Returns the key that overlaps, or undefined. */
 export function overlappingInterval(map: FakeNftMap, key: string): string | undefined {
   if (map.type.key !== 'ipv4_addr' && map.type.key !== 'ipv6_addr') return undefined
   const wanted = interval(key)
@@ -148,7 +153,7 @@ export function overlappingInterval(map: FakeNftMap, key: string): string | unde
   return undefined
 }
 
-/** Whether the address lies in the element's interval. */
+/** True if the interval of the element contains the address. */
 export function intervalContains(key: string, address: string): boolean {
   const { family, value } = parseAddress(address)
   if (familyOf(key) !== family) return false
@@ -156,7 +161,7 @@ export function intervalContains(key: string, address: string): boolean {
   return low <= value && value <= high
 }
 
-/** An address, a prefix or a range: `a.b.c.d-e.f.g.h`. */
+/** Parses an address, a prefix or a range such as `a.b.c.d-e.f.g.h`. */
 function interval(key: string): Interval {
   const [from = '', to] = key.split('-')
   if (to !== undefined) return { low: parseAddress(from).value, high: parseAddress(to).value }

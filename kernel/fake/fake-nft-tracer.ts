@@ -1,8 +1,8 @@
 /**
- * Traces an imagined packet through the fake's tables: which rules match, what is rewritten, what becomes of it.
- * Knows the expressions that Sealane writes; a rule that it would have to understand and cannot makes it throw, so
- * a test never passes by luck. Addresses of packets are in their usual form.
- * A match that fails ends the rule, and the rest of it is not looked at.
+ * Traces an imaginary packet through the tables of the fake: which rules match, what is rewritten, and the verdict. It
+ * knows the expressions that Sealane writes, and throws on any other expression that it has to evaluate, so that no
+ * test passes by chance. Addresses of packets are in canonical form. If a match fails, the rest of the rule is not
+ * evaluated.
  */
 import { familyOf, formatAddress, parseAddress } from '../../model/addresses/addresses.ts'
 import type { FakeNft } from './fake-nft.ts'
@@ -13,24 +13,24 @@ import type { NftBaseChain } from '../nft/nft.ts'
 export interface TracePacket {
   readonly iif?: string
   readonly oif?: string
-  /** MAC of who sent it on this link; absent: the device has none. */
+  /** MAC address of the sender on this link. Absent if the device has none. */
   readonly etherSaddr?: string
   readonly saddr: string
   readonly daddr: string
   readonly l4proto: 'tcp' | 'udp' | 'icmp' | 'icmpv6'
   readonly sport?: number
   readonly dport?: number
-  /** tcp: the first packet of a connection. */
+  /** Only for tcp: the first packet of a connection. */
   readonly syn?: boolean
-  /** Of icmp and icmpv6. */
+  /** Only for icmp and icmpv6. */
   readonly icmpType?: number
   /** `new`, or a later packet of a known connection, which nat chains do not see. Default new. */
   readonly ctState?: 'new' | 'established' | 'related'
-  /** The address that the connection first asked for, once it was translated. */
+  /** The original destination address of a translated connection. */
   readonly originalDaddr?: string
-  /** And the port. */
+  /** The original destination port of a translated connection. */
   readonly originalDport?: number
-  /** Default original: by whom the connection was begun. */
+  /** Whether the initiator of the connection sent the packet. Default original. */
   readonly ctDirection?: 'original' | 'reply'
   readonly notrack?: boolean
 }
@@ -38,18 +38,21 @@ export interface TracePacket {
 export interface TraceResult {
   readonly packet: TracePacket
   readonly verdict: 'accept' | 'drop' | 'reject'
-  /** Of reject: `tcp reset`, or the name of the ICMP error. */
+  /** The answer of a reject: `tcp reset`, or the name of the ICMP error. */
   readonly answer?: string
-  /** `table chain: rule` of each rule whose matches all held. */
+  /** `table chain: rule` of each rule whose matches all succeeded. */
   readonly path: readonly string[]
 }
 
 export interface TraceOptions {
-  /** Instead of numgen and jhash: given the modulus, gives 0 to modulus - 1. Default: always 0. */
+  /** Replaces numgen and jhash: takes the modulus and returns 0 to modulus - 1. Default: always 0. */
   readonly draw?: (modulus: number) => number
 }
 
-/** Through all base chains of the hook, by priority, in all tables; a packet of another family sees none of them. */
+/**
+ * Traces through all base chains of the hook in all tables, by priority. A packet of another family passes none of
+ * them.
+ */
 export function traceNft(
   nft: FakeNft,
   hook: NftBaseChain['hook'],
@@ -114,7 +117,7 @@ function walkRule(table: FakeNftTable, chain: FakeNftChain, rule: string, walk: 
   return 'continue'
 }
 
-/** One match or one statement. */
+/** Evaluates one match or one statement. */
 function step(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match' {
   if (text.take('counter', 'name')) {
     text.word()
@@ -157,7 +160,7 @@ function afterJump(end: End): End {
   return end === 'return' ? 'continue' : end
 }
 
-/** `numgen random mod 2 vmap { … }`, `jhash ip saddr mod 2 seed 0x1 vmap { … }` */
+/** Reads `numgen random mod 2 vmap { … }` or `jhash ip saddr mod 2 seed 0x1 vmap { … }`. */
 function drawVerdict(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match' {
   text.skipUntil('mod')
   const drawn = walk.draw(Number(text.word()))
@@ -174,7 +177,7 @@ function verdictOf(table: FakeNftTable, verdict: string | undefined, walk: Walk)
   throw new Error(`the tracer does not know the verdict ${verdict}`)
 }
 
-/** `dnat [ip] to 10.0.0.1[:80]` or `[fd00::1]:80`, `… to ip daddr . th dport map @m`, `snat [ip] to ip saddr` */
+/** Reads `dnat [ip] to 10.0.0.1[:80]` or `[fd00::1]:80`, `… to ip daddr . th dport map @m`, `snat [ip] to ip saddr`. */
 function translate(table: FakeNftTable, text: RuleText, walk: Walk, field: 'saddr' | 'daddr'): End | 'no match' {
   if (!text.take('ip')) text.take('ip6')
   if (!text.take('to')) throw text.unknown()
@@ -189,7 +192,10 @@ function translate(table: FakeNftTable, text: RuleText, walk: Walk, field: 'sadd
   return 'accept'
 }
 
-/** An address with or without a port, as a map gives it: `10.0.0.1 . 80`. Undefined, and nothing read, for all else. */
+/**
+ * Reads an address with or without a port, and returns it as a map does: `10.0.0.1 . 80`. Returns undefined and reads
+ * nothing if something else follows.
+ */
 function plainTarget(text: RuleText): string | undefined {
   const [, bracketed, plain, port] =
     /^(?:\[([\da-f:]+)\]|([\d.]+|[\da-f]*:[\da-f:]*:[\da-f]*))(?::(\d+))?$/.exec(text.peek) ?? []
@@ -215,7 +221,7 @@ function match(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match
   return held === negated ? 'no match' : 'continue'
 }
 
-/** `ip daddr set ip daddr & 0.0.255.255 | 10.42.0.0` */
+/** Reads `ip daddr set ip daddr & 0.0.255.255 | 10.42.0.0`. */
 function rewrite(text: RuleText, walk: Walk, field: 'saddr' | 'daddr'): End {
   if (!text.take('ip', field) || !(text.take('&') || text.take('and'))) throw text.unknown()
   const mask = parseAddress(text.word()).value
@@ -226,7 +232,7 @@ function rewrite(text: RuleText, walk: Walk, field: 'saddr' | 'daddr'): End {
   return 'continue'
 }
 
-/** One selector, or several joined by dots. Undefined when the packet has no such field. */
+/** Reads one selector, or several joined by dots. Undefined if the packet lacks such a field. */
 function concat(text: RuleText, walk: Walk): string | undefined {
   const parts: (string | undefined)[] = []
   do parts.push(select(text, walk.packet))
@@ -262,12 +268,14 @@ function select(text: RuleText, packet: TracePacket): string | undefined {
   throw text.unknown()
 }
 
-/** `icmpv6 type 2`: a type is nothing without its protocol. */
+/** Returns the type with its protocol, `icmpv6 type 2`, because types differ between protocols. */
 function icmpType({ l4proto, icmpType: type }: TracePacket, protocol: 'icmp' | 'icmpv6'): string | undefined {
   return l4proto === protocol && type !== undefined ? `${protocol} type ${type}` : undefined
 }
 
-/** `wanted` as it is in a rule or a set: a name, a number, a prefix, a range, a device with `*` at its end. */
+/**
+ * Compares with `wanted` from a rule or a set: a name, a number, a prefix, a range, or a device name with a final `*`.
+ */
 function equals(wanted: string, value: string): boolean {
   const plain = wanted.replaceAll('"', '')
   if (plain === value || (ICMPV6_NAMES.includes(plain) && value === 'icmpv6')) return true
@@ -277,7 +285,7 @@ function equals(wanted: string, value: string): boolean {
   return isAddress(value) && isAddress(plain.split(/[/-]/)[0] ?? '') && intervalContains(plain, value)
 }
 
-/** Protocol 58 as rules and listings call it. */
+/** Names of protocol 58 in rules and listings. */
 const ICMPV6_NAMES: readonly string[] = ['ipv6-icmp', '58']
 
 const MAC = /^(?:[\da-f]{2}:){5}[\da-f]{2}$/i

@@ -1,7 +1,7 @@
 /**
- * nftables in memory. Interprets transactions as the kernel does, all or nothing, and refuses what it refuses:
+ * nftables in memory. It applies transactions as the kernel does, all or nothing, and refuses what the kernel refuses:
  * missing tables, chains, maps and jump targets (ENOENT), an element with another value and overlapping intervals
- * (EEXIST), chains and maps that are in use (EBUSY), a jump to a base chain (EOPNOTSUPP). Rules are kept as text.
+ * (EEXIST), removal of chains and maps in use (EBUSY), a jump to a base chain (EOPNOTSUPP). Rules are kept as text.
  */
 import { KernelError } from '../kernel.ts'
 import { type Nft, type NftElement, type NftFamily, type NftStatement, formatStatement } from '../nft/nft.ts'
@@ -18,7 +18,7 @@ export class FakeNft implements Nft {
   readonly #tables = new Map<string, FakeNftTable>()
   #nextFailure: KernelError | undefined
   readonly #listeners = new Set<{ readonly table: string; readonly listener: () => void }>()
-  /** Transactions that were accepted, in order; for tests of how much was changed. */
+  /** Accepted transactions in order, so that tests can check how much was changed. */
   readonly accepted: (readonly NftStatement[])[] = []
 
   constructor(init: FakeNftInit = {}) {
@@ -66,7 +66,7 @@ export class FakeNft implements Nft {
     })
   }
 
-  /** Packets arrive at a named counter. Throws KernelError ENOENT when there is none. */
+  /** Adds packets to a named counter. Throws KernelError ENOENT if it does not exist. */
   count(table: string, counter: string, packets: number): void {
     const { counters } = this.#need(table, 'counters')
     const before = counters.get(counter)
@@ -81,7 +81,7 @@ export class FakeNft implements Nft {
     return () => this.#listeners.delete(entry)
   }
 
-  /** Somebody else changes something; watchers of the table are called. */
+  /** Applies statements as another program would, and calls the listeners of the changed tables. */
   async interfere(statements: readonly NftStatement[]): Promise<void> {
     this.#apply(statements)
     await Promise.resolve()
@@ -89,12 +89,12 @@ export class FakeNft implements Nft {
     for (const { table, listener } of [...this.#listeners]) if (touched.has(table)) listener()
   }
 
-  /** The next run() throws this instead. */
+  /** Makes the next run() throw this error. */
   failNext(error: KernelError): void {
     this.#nextFailure = error
   }
 
-  /** The state of one table, for the packet tracer. */
+  /** Returns the contents of one table, for the packet tracer. */
   table(name: string): FakeNftTable | undefined {
     return this.#tables.get(name)
   }
@@ -103,7 +103,7 @@ export class FakeNft implements Nft {
     return [...this.#tables.keys()].sort()
   }
 
-  /** All tables, sorted, as nft would list them. */
+  /** Returns all tables, sorted, as nft lists them. */
   toString(): string {
     return [...this.#tables.values()]
       .sort((a, b) => (a.name < b.name ? -1 : 1))
@@ -137,7 +137,7 @@ function rollBack(undo: readonly Undo[]): void {
   for (let i = undo.length - 1; i >= 0; i--) undo[i]?.()
 }
 
-// Promises settle later, as the real driver's do, and an aborted signal refuses before anything is done.
+// Promises settle later, as those of the real driver do. An aborted signal rejects before any change.
 async function attempt<T>(signal: AbortSignal | undefined, action: () => T): Promise<T> {
   await Promise.resolve()
   if (signal?.aborted === true) throw new KernelError('EINTR', 'nft', 'stopped before it began')

@@ -1,7 +1,7 @@
 /**
- * Routes, links and all the rest in memory. Refuses what the kernel refuses (unknown or stopped devices, gateways
- * that no address reaches, foreign source addresses, doubles, deletion of what is not there), drops what the kernel
- * drops when a device goes, and prints itself as the commands that would make it.
+ * Routes, links, rules and neighbours in memory. It refuses what the kernel refuses (unknown or stopped devices,
+ * unreachable gateways, foreign source addresses, duplicates, removal of missing items), removes what the kernel
+ * removes with a device, and prints itself as the commands that would create its state.
  */
 import { FAMILIES, type Family, familyOf, parseAddress } from '../../model/addresses/addresses.ts'
 import { IPV6_MIN_MTU } from '../../model/model.ts'
@@ -30,7 +30,7 @@ import {
 } from './fake-links.ts'
 import { FakeNextHopTable, FakeNextHops } from './fake-next-hops.ts'
 
-/** Routes of the fake route table: what is there, what the kernel refuses about them, and what it drops. */
+/** Routes of the fake route table: the present state, what the kernel refuses, and what it removes. */
 class FakeRoutes {
   readonly #links: FakeLinks
   readonly #nextHops: FakeNextHops
@@ -68,7 +68,7 @@ class FakeRoutes {
     this.#routes.delete(routeKey(route))
   }
 
-  /** Ids of next hops that routes of IPv6 name. */
+  /** Returns the next-hop ids that IPv6 routes refer to. */
   idsNamedByIpv6(): ReadonlySet<number> {
     const ids = this.list()
       .filter((route) => isOf(route, 6))
@@ -76,7 +76,7 @@ class FakeRoutes {
     return new Set(ids.filter((id) => id !== undefined))
   }
 
-  /** A device has stopped: routes that have no other way left go. */
+  /** Removes routes without a usable next hop after a device has stopped. */
   stopUsing(device: string, family: Family): void {
     const usable = (name: string): boolean => name !== device && this.#links.carries(name, family)
     this.#remove(
@@ -84,7 +84,9 @@ class FakeRoutes {
     )
   }
 
-  /** A device has gone, with every route that uses it; of IPv6 ones that have other ways, only its own. */
+  /**
+   * Removes every route that uses a removed device. An IPv6 route with other next hops loses only those of the device.
+   */
   forgetDevice(device: string, family: Family): void {
     for (const [key, route] of this.#routes) {
       const rest = route.nextHops.filter((hop) => hop.device !== device)
@@ -94,14 +96,15 @@ class FakeRoutes {
     }
   }
 
-  /** Next hops or groups have gone, with the routes that name them. */
+  /** Removes the routes that refer to removed next hops or groups. */
   forgetNextHops(ids: readonly number[]): void {
     this.#remove(({ nextHopId }) => nextHopId !== undefined && ids.includes(nextHopId))
   }
 
   /**
-   * An address was removed (not with its device: then routes keep it). IPv6 routes lose it as their source, unless they
-   * name a next hop. IPv4 routes keep it, as they do outside the main table.
+   * Removes the source of IPv6 routes after their address was removed, unless they refer to a next hop. IPv4 routes
+   * keep their source, as they do outside the main table. Not called if the address was removed with its device: routes
+   * then keep it.
    */
   forgetSource(address: string): void {
     const gone = usualAddress(address.split('/')[0] ?? '')
@@ -196,7 +199,7 @@ export class FakeRouteTable implements item.RouteTable {
     return this.#change(`ip address del ${address.address} dev ${address.device}`, signal, (operation) => {
       this.#links.deleteAddress(address, operation)
       this.#routes.forgetSource(address.address)
-      // The kernel ends IPv4 on a device with its last address, as if it were stopped.
+      // When a device loses its last IPv4 address, the kernel removes its IPv4 state as if the device were stopped.
       const family = familyOf(address.address)
       if (family === 4 && this.#links.addressOf(address.device, 4) === undefined) this.#stopUsing(address.device, 4)
     })
@@ -305,12 +308,15 @@ export class FakeRouteTable implements item.RouteTable {
     this.#listeners.clear()
   }
 
-  /** The next call that changes something throws this instead. */
+  /** Makes the next call that changes something throw this error. */
   failNext(error: KernelError): void {
     this.#nextFailure = error
   }
 
-  /** A device that another tool made: a fake WireGuard device, a pod's veth. WireGuard is printed as ours. */
+  /**
+   * Adds a device that another tool created: a fake WireGuard device, a veth of a pod. WireGuard devices are printed as
+   * ours.
+   */
   putLink(link: Omit<item.Link, 'index'>): void {
     const { name, mtu } = link
     this.#links.put(
@@ -320,13 +326,13 @@ export class FakeRouteTable implements item.RouteTable {
     this.#notify()
   }
 
-  /** Another tool, a CNI say, changes the main table. */
+  /** Changes the main table as another program, such as a CNI plugin, would. */
   putMainRoutes(routes: readonly item.MainRoute[]): void {
     this.#mainRoutes = routes
     this.#notify()
   }
 
-  /** Everything of ours, as sorted commands. */
+  /** Returns everything of ours as sorted commands. */
   toString(): string {
     return [
       ...this.#links.commands(),
@@ -358,7 +364,7 @@ export class FakeRouteTable implements item.RouteTable {
     return { device, ...(source === undefined ? {} : { source }), mtu: way.mtu ?? this.#links.find(device)?.mtu ?? 0 }
   }
 
-  // A device that stops takes its neighbours along, and routes.
+  // Removes the neighbours of a stopped device, and its routes.
   #stopUsing(device: string, family: Family): void {
     this.#routes.stopUsing(device, family)
     this.#neighbours.forget(device, family)
@@ -395,13 +401,13 @@ export class FakeRouteTable implements item.RouteTable {
   }
 }
 
-/** Of what starts on the node and has no address yet. */
+/** True if the rule applies to traffic that starts on the node and has no source address yet. */
 function isForOwnTraffic({ inputDevice, exceptInputDevice, source, protocol }: item.Rule): boolean {
   if (protocol !== undefined) return false
   return (inputDevice === undefined || inputDevice === 'lo') && exceptInputDevice !== 'lo' && source === undefined
 }
 
-/** As it is listed: IPv4 is not said. */
+/** Returns a rule in the form in which it is listed, without `family` for IPv4. */
 function normalRule({ family, ...rule }: item.Rule): item.Rule {
   return family === 6 ? { family, ...rule } : rule
 }

@@ -1,4 +1,4 @@
-/** /proc/sys in memory: only settings that it was made with exist. */
+/** /proc/sys in memory. Only the settings that a test provides exist. */
 import { KernelError } from '../kernel.ts'
 import { type Sysctl, sysctlPath } from '../tuning/tuning.ts'
 
@@ -10,12 +10,12 @@ export class FakeSysctl implements Sysctl {
     for (const [name, value] of Object.entries(settings)) this.provide(name, value)
   }
 
-  /** Makes a setting exist, as a new device does with its own. */
+  /** Creates a setting, as a new device does. */
   provide(name: string, value: string): void {
     this.#settings.set(sysctlPath(name), value)
   }
 
-  /** What a new network device brings: net/ipv4/conf/DEVICE/… */
+  /** Creates the settings of a new network device: net/ipv4/conf/DEVICE/… */
   provideDevice(device: string): void {
     for (const [key, value] of Object.entries(DEVICE_SETTINGS)) this.provide(`net/ipv4/conf/${device}/${key}`, value)
   }
@@ -33,7 +33,7 @@ export class FakeSysctl implements Sysctl {
     this.#settings.set(path, value)
   }
 
-  /** `sysctl -a`, in order. */
+  /** Returns `sysctl -a`, sorted. */
   toString(): string {
     return [...this.#settings]
       .map(([path, value]) => `${path} = ${value}`)

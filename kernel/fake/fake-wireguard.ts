@@ -1,6 +1,6 @@
 /**
- * WireGuard devices in memory. Keeps sessions of peers that a sync does not change, moves an address range to the
- * peer that names it last, as the kernel does. Tests bring peers to life with handshake() and traffic().
+ * WireGuard devices in memory. They keep the sessions of peers that sync() does not change, and move a prefix to the
+ * peer that names it last, as the kernel does. Tests simulate peers with handshake() and traffic().
  */
 import { readFile } from 'node:fs/promises'
 import { type AddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
@@ -40,9 +40,9 @@ interface FakeDevice {
 
 export interface FakeWireguardInit {
   readonly driver?: WireguardDriver
-  /** Where the devices appear as links and vanish again. */
+  /** The route table in which the devices appear as links. */
   readonly routes?: FakeRouteTable
-  /** Text of private key files by path; other paths are read from disk. */
+  /** Content of private key files by path. Other paths are read from disk. */
   readonly keyFiles?: ReadonlyMap<string, string>
 }
 
@@ -50,7 +50,7 @@ export class FakeWireguard implements Wireguard {
   readonly #devices = new Map<string, FakeDevice>()
   readonly #init: FakeWireguardInit
   #nextFailure: KernelError | undefined
-  /** Peers that sync() touched, as `device publicKey`, in order. */
+  /** Peers that sync() or replacePeer() changed, as `device publicKey`, in order. */
   readonly touched: string[] = []
 
   constructor(init: FakeWireguardInit = {}) {
@@ -134,7 +134,7 @@ export class FakeWireguard implements Wireguard {
     return generateWireguardKey()
   }
 
-  /** The peer answered at `atMs`, from `endpoint` if given. */
+  /** Simulates a handshake at `atMs`, from `endpoint` if given. */
   handshake(name: string, publicKey: string, atMs: number, endpoint?: AddressPort): void {
     const peer = this.#needPeer(name, publicKey)
     peer.lastHandshakeMs = atMs
@@ -147,7 +147,7 @@ export class FakeWireguard implements Wireguard {
     peer.txBytes += txBytes
   }
 
-  /** The next call throws this instead. */
+  /** Makes the next call throw this error. */
   failNext(error: KernelError): void {
     this.#nextFailure = error
   }
@@ -156,7 +156,7 @@ export class FakeWireguard implements Wireguard {
     return [...this.#devices.keys()].sort()
   }
 
-  /** Each device as `wg syncconf` would read it. */
+  /** Returns each device in the form that `wg syncconf` reads. */
   toString(): string {
     return this.deviceNames()
       .map((name) => {

@@ -1,6 +1,6 @@
 /**
- * How the kernel of this machine stands, for somebody who looks and changes nothing: settings, firewalls, our routes, and
- * what may run out. What cannot be read is named, and the rest counts.
+ * Reads the network state of this host for diagnosis and changes nothing: settings, firewalls, our routes, and limited
+ * resources. It names what cannot be read and returns the rest.
  */
 import { readFile, readdir, statfs } from 'node:fs/promises'
 import { networkInterfaces } from 'node:os'
@@ -19,9 +19,9 @@ import { type RunCommand, runCommand } from '../kernel.ts'
 import { type DeviceSetting, deviceSettings } from '../tuning/tuning.ts'
 import { type RulesetLook, parseRuleset } from './parse-ruleset.ts'
 
-// JSON of a tool of the kernel, which may print half of it when what it lists changes meanwhile.
+// Reads the JSON output of kernel tools. A tool may print incomplete JSON if the listed objects change meanwhile.
 
-/** How the tools are run. */
+/** How to run the tools. */
 interface ToolRun {
   readonly run: RunCommand
   readonly timeoutMs: number
@@ -31,8 +31,8 @@ interface ToolRun {
 const TRIES = 3
 
 /**
- * Throws where the tool prints no JSON again and again, and where it fails; `none`, where it is given, is what failing or
- * silence means.
+ * Throws if the tool fails, or prints no JSON in TRIES attempts. If `none` is given, it is returned when the tool fails
+ * or prints nothing.
  */
 async function jsonFrom(
   { run, timeoutMs, signal }: ToolRun,
@@ -54,7 +54,7 @@ async function jsonFrom(
 export interface HostLook {
   readonly devices: readonly DeviceLook[]
   readonly sysctls: Readonly<Record<string, string>>
-  /** Of our devices, those that are not what we set (kernel/tuning/device-settings.ts). */
+  /** The settings of our devices that differ from kernel/tuning/device-settings.ts. */
   readonly deviceSettings: readonly (DeviceSetting & { readonly found: string })[]
   readonly firewall?: RulesetLook
   readonly routes?: Readonly<Record<string, readonly string[]>>
@@ -73,7 +73,7 @@ export interface HostTrouble {
 }
 
 export interface LookInit {
-  /** Folders whose disks are looked at. */
+  /** Folders whose file systems are checked. */
   readonly folders: readonly string[]
   readonly timeoutMs: number
   readonly run?: RunCommand
@@ -81,12 +81,12 @@ export interface LookInit {
   readonly proc?: string
 }
 
-/** Tables and devices of ours begin with it. */
+/** The prefix of our tables and devices. */
 const OURS = NFT_TABLE_GATEWAY.slice(0, NFT_TABLE_GATEWAY.indexOf('_') + 1)
 const TABLES = [ROUTE_TABLE_LANES, ROUTE_TABLE_LANES_PUBLIC, ROUTE_TABLE_NODE, ROUTE_TABLE_NODE_PUBLIC]
 const SETTINGS = ['net/ipv4/ip_forward', 'net/ipv4/conf/all/rp_filter', 'net/ipv6/conf/all/forwarding']
 
-/** Never rejects, but with the signal's reason. */
+/** Rejects only with the reason of the signal. */
 export async function lookAtHost(
   init: LookInit,
   signal: AbortSignal,
@@ -128,10 +128,13 @@ async function firewallOf(tool: ToolRun): Promise<RulesetLook> {
   return parseRuleset(await jsonFrom(tool, ['nft', '--json', '--terse', 'list', 'ruleset']), OURS)
 }
 
-/** A node has a device for each pod; of more than these nobody asks. */
+/** A node has a device for each pod. Devices beyond this number are not read. */
 const MOST_DEVICES = 2000
 
-/** Of devices, whether they hand on, where they do not: of those of others there are many. */
+/**
+ * Reads global settings, rp_filter of our devices, and forwarding of other devices, of which only those with forwarding
+ * off are returned because a node has many.
+ */
 async function settingsOf(proc: string): Promise<Readonly<Record<string, string>>> {
   const devices = await devicesWithSettings(proc, 4)
   const ours = devices.filter(isOurs).map((name) => `net/ipv4/conf/${name}/rp_filter`)
@@ -146,7 +149,7 @@ async function settingsOf(proc: string): Promise<Readonly<Record<string, string>
   return Object.fromEntries([...found, ...off.filter(([, value]) => value === '0')])
 }
 
-/** IPv6 counts where a device of ours has it. */
+/** Compares IPv6 settings only for devices that have IPv6 enabled. */
 async function changedSettings(proc: string): Promise<HostLook['deviceSettings']> {
   const all = await Promise.all(
     FAMILIES.map(async (family) => {
@@ -171,7 +174,7 @@ function isOurs(device: string): boolean {
   return device.startsWith(LANE_DEVICE_PREFIX)
 }
 
-/** Not `all`, `default` and `lo`. */
+/** Returns all devices but `all`, `default` and `lo`. */
 async function devicesWithSettings(proc: string, family: Family): Promise<readonly string[]> {
   const names = await readdir(join(proc, `sys/net/ipv${family}/conf`)).catch((): string[] => [])
   return names.filter((name) => !['all', 'default', 'lo'].includes(name))
@@ -193,7 +196,7 @@ async function numberText(path: string): Promise<string | undefined> {
   return /^\d+$/.test(text) ? text : undefined
 }
 
-/** Blocks, and on file systems that count them, files: whichever is nearer to its end. */
+/** Returns the fuller share of each file system: its blocks, or its files if the file system counts them. */
 async function disksOf(folders: readonly string[]): Promise<HostLook['disks']> {
   const all = await Promise.all(
     folders.map(async (path) => {
@@ -213,7 +216,7 @@ const NOWHERE = { blocks: 0, bavail: 0, files: 0, ffree: 0 }
 
 async function routesOf(tool: ToolRun): Promise<HostLook['routes'] & {}> {
   const tables = TABLES.map(String)
-  // A table without a route is none: asking for it fails.
+  // `ip` fails if the table has no route. Such a table is empty.
   const found = tables.map(async (table) => {
     const rows = await jsonFrom(tool, ['ip', '-json', '-4', 'route', 'show', 'table', table], [])
     return [table, (rows as readonly Route[]).flatMap(({ dst }) => (typeof dst === 'string' ? [dst] : []))] as const
@@ -225,14 +228,15 @@ interface Route {
   readonly dst?: unknown
 }
 
-// Devices of this machine with their addresses, also of those that carry nothing now: a bridge without a port.
+// The devices of this machine with their addresses, including devices that carry nothing, such as a bridge without a
+// port.
 
 interface DeviceLook {
   readonly name: string
   readonly addresses: readonly string[]
 }
 
-/** Throws where `ip` cannot say. */
+/** Throws if `ip` fails. */
 async function devicesOf(tool: ToolRun): Promise<readonly DeviceLook[]> {
   const rows = (await jsonFrom(tool, ['ip', '-json', 'address', 'show'])) as readonly IpDevice[]
   return rows.flatMap(({ ifname, addr_info: addresses = [] }) =>
@@ -240,7 +244,7 @@ async function devicesOf(tool: ToolRun): Promise<readonly DeviceLook[]> {
   )
 }
 
-/** What the system's library knows: none of those that carry nothing now. */
+/** Returns the devices that the runtime reports, which lack devices that carry nothing. */
 function carryingDevices(): readonly DeviceLook[] {
   return Object.entries(networkInterfaces()).map(([name, all = []]) => ({
     name,
@@ -248,7 +252,7 @@ function carryingDevices(): readonly DeviceLook[] {
   }))
 }
 
-/** As far as they can be known. */
+/** Returns the addresses of this machine, as far as they can be read. */
 export async function addressesHere(tool: ToolRun): Promise<readonly string[]> {
   const devices = await devicesOf(tool).catch((error: unknown) => {
     if (tool.signal.aborted) throw error

@@ -1,6 +1,6 @@
 /**
- * What `nft --json list ruleset` says, as far as it decides whether a packet passes: base chains, rules with a action,
- * and what they ask of a packet. A condition that is not understood is told as such, and never left out. Pure.
+ * Parses the output of `nft --json list ruleset` as far as it decides whether a packet passes: base chains, rules with
+ * an action, and their conditions. A condition that is not understood is marked as such, never left out. Pure.
  */
 
 export interface PacketMatch {
@@ -10,7 +10,7 @@ export interface PacketMatch {
   readonly dports?: readonly (readonly [number, number])[]
   readonly sports?: readonly (readonly [number, number])[]
   readonly states?: readonly string[]
-  /** It asks for something else beside. */
+  /** True if the rule has conditions besides these. */
   readonly other: boolean
 }
 
@@ -34,20 +34,20 @@ export interface ChainLook {
 }
 
 export interface RulesetLook {
-  /** `ip sealane_gateway` */
+  /** For example `ip sealane_gateway`. */
   readonly tables: readonly string[]
   readonly chains: readonly ChainLook[]
 }
 
-/** A cluster's own load balancer has ten thousands. */
+/** The load balancer of a cluster may have tens of thousands of rules. */
 const MOST_RULES = 2000
 const MOST_CHAINS = 500
-/** Where packets can be dropped on their way; chains of other hooks only translate. */
+/** Hooks at which packets can be dropped. Chains at other hooks are not considered. */
 const HOOKS = ['ingress', 'prerouting', 'input', 'forward', 'output', 'postrouting']
 
 type Json = Readonly<Record<string, unknown>>
 
-/** Tables whose name begins with `ours` are named, and not looked into. */
+/** Tables whose name begins with `ours` are listed, but their chains are not parsed. */
 export function parseRuleset(ruleset: unknown, ours: string): RulesetLook {
   const entries = listOf(objectOf(ruleset)['nftables']).map(objectOf)
   const of = (kind: string): Json[] => entries.flatMap((entry) => (kind in entry ? [objectOf(entry[kind])] : []))
@@ -83,7 +83,7 @@ function chainLook(chain: Json, rules: readonly Json[]): ChainLook {
   }
 }
 
-/** Base chains at our hooks, and chains that rules of these lead to. */
+/** Returns the base chains at HOOKS, and the chains that their rules jump to. */
 function reachable(all: readonly ChainLook[]): readonly ChainLook[] {
   const byName = new Map(all.map((chain) => [`${chain.family} ${chain.table} ${chain.name}`, chain]))
   const kept = new Set(all.filter(({ hook }) => hook !== undefined && HOOKS.includes(hook)))
@@ -96,7 +96,7 @@ function reachable(all: readonly ChainLook[]): readonly ChainLook[] {
   return [...kept]
 }
 
-/** One rule, or one for each state of a action map of states. */
+/** Returns one rule, or one for each state of a verdict map over connection states. */
 function ruleLooks(expressions: readonly Json[]): readonly RuleLook[] {
   let match: PacketMatch = { other: false }
   for (const expression of expressions) {
@@ -127,7 +127,7 @@ function ruleLooks(expressions: readonly Json[]): readonly RuleLook[] {
   return []
 }
 
-/** Of states each has its action; of anything else nobody says which it is. */
+/** In a verdict map over states, each state has its own action. For any other map the action of a packet is unknown. */
 function vmapLooks(match: PacketMatch, { key, data }: Json): readonly RuleLook[] {
   const pairs = listOf(objectOf(data)['set']).map(listOf)
   const isState = objectOf(objectOf(key)['ct'])['key'] === 'state'
@@ -152,13 +152,15 @@ function narrowed(match: PacketMatch, { op, left, right }: Json): PacketMatch {
   if (protocol === 'ip' && field === 'protocol' && typeof right === 'string') return { ...match, protocol: right }
   const ports = portsOf(right)
   if (typeof protocol !== 'string' || (field !== 'dport' && field !== 'sport')) return unknown
-  // `th` is whatever has ports; what has another protocol is not meant, whatever the ports.
+  // `th` matches any transport protocol. Other protocols restrict the match even if the ports are not understood.
   const asked = protocol === 'th' ? match : { ...match, protocol }
   if (ports === undefined) return { ...asked, other: true }
   return field === 'dport' ? { ...asked, dports: ports } : { ...asked, sports: ports }
 }
 
-/** 4500; { range: [1, 9] }; { set: [1, { range: … }] }. Undefined: a set with a name, or something else. */
+/**
+ * Accepts 4500, { range: [1, 9] } and { set: [1, { range: … }] }. Returns undefined for a named set or anything else.
+ */
 function portsOf(value: unknown): readonly (readonly [number, number])[] | undefined {
   if (typeof value === 'number') return [[value, value]]
   const { range, set } = objectOf(value)

@@ -1,6 +1,6 @@
 /**
- * nft matches of what pods of other clusters may have of a node itself: echo, ICMP errors, answers to what the node
- * asked, and ports that the operator named; and the rules that refuse the rest. Pure.
+ * Returns the nft matches of the traffic that pods of other clusters may send to a node itself (echo, ICMP errors,
+ * replies to connections of the node, and ports that the operator opened), and the rules that refuse the rest. Pure.
  */
 import { type Family, type OpenPort, familyOf } from '../../model/addresses/addresses.ts'
 
@@ -9,7 +9,7 @@ const ICMP: Readonly<Record<Family, string>> = {
   6: 'icmpv6 type { echo-request, destination-unreachable, packet-too-big, time-exceeded, parameter-problem }',
 }
 
-/** What may reach the node, seen at the input hook: one match each. */
+/** Returns one match for each kind of traffic that may reach the node, for the input hook. */
 export function hostMatches(family: Family, ports: readonly OpenPort[]): string[] {
   const ip = family === 4 ? 'ip' : 'ip6'
   const named = portsOf(family, ports).map(({ protocol, port, address }) => {
@@ -20,11 +20,12 @@ export function hostMatches(family: Family, ports: readonly OpenPort[]): string[
 }
 
 /**
- * A connection that this node leads elsewhere, as it does for its NodePorts; seen at the forward hook, not its answers.
+ * Matches the original direction of a connection that this node redirects, as it does for its NodePorts; for the
+ * forward hook.
  */
 export const LED_ELSEWHERE = 'ct direction original ct status dnat'
 
-/** Which of these connections may go on: one match each. */
+/** Returns one match for each of these connections that is allowed. */
 export function ledElsewhereMatches(family: Family, ports: readonly OpenPort[]): string[] {
   const ip = family === 4 ? 'ip' : 'ip6'
   return portsOf(family, ports).map(({ protocol, port, address }) => {
@@ -34,10 +35,10 @@ export function ledElsewhereMatches(family: Family, ports: readonly OpenPort[]):
 }
 
 /**
- * Rules that refuse whatever comes to them, and count each packet once at that named counter. A connection is reset at
- * its first packet: a caller that is still in connect() passes over an ICMP error and asks again a second later, and
- * the kernel sends few of these. All else is answered by the error, later packets of TCP too: a reset would end a
- * connection of this node that is no longer tracked.
+ * Returns rules that refuse every packet and count it once on the named counter. The first packet of a TCP connection
+ * gets a reset: a client in connect() ignores an ICMP error and retries a second later, and the kernel limits the rate
+ * of ICMP errors. Everything else gets an ICMP error, later TCP packets too: a reset would end a connection of this
+ * node that is no longer tracked.
  */
 export function refusingRules(counter: string): string[] {
   return [

@@ -1,6 +1,6 @@
 /**
- * nftables through its own command: `nft -f -` changes, `nft list` reads. The command is the interface that
- * nftables documents and keeps stable; its netlink messages are not.
+ * Drives nftables through its command: `nft -f -` changes, `nft list` reads. nftables documents the command and keeps
+ * it stable, unlike its netlink messages.
  */
 import { type Clock, SystemClock } from '../../reconcile/reconcile.ts'
 import { KernelError, type KernelErrorCode, type RunCommand, isNotFound, runCommand } from '../kernel.ts'
@@ -37,7 +37,7 @@ export class NftCommand implements Nft {
     return this.#watch.follow(this.family, table, listener)
   }
 
-  /** Does a transaction of this object. */
+  /** Runs a transaction of this object, so that the watch does not report it as a change by another program. */
   protected own<T>(run: () => Promise<T>): Promise<T> {
     return this.#watch.own(run)
   }
@@ -66,7 +66,7 @@ export class NftCommand implements Nft {
   }
 
   async elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]> {
-    // The tool needs to know which of the two it is. Text, not JSON: there is half as much to print and read.
+    // The tool must be told whether it is a map or a set. Text is half as long as JSON.
     const listing = this.#list(['-s', 'list', 'map', this.family, table, map], signal).catch((error: unknown) => {
       if (!isNotFound(error)) throw error
       return this.#list(['-s', 'list', 'set', this.family, table, map], signal)
@@ -93,7 +93,9 @@ export class NftCommand implements Nft {
   }
 }
 
-/** nft says `/dev/stdin:LINE:FROM-TO: Error: …`; the statement that holds the line is what was refused. */
+/**
+ * nft reports `/dev/stdin:LINE:FROM-TO: Error: …`. The statement that contains this line is the one that was refused.
+ */
 function refusal(text: string, stderr: string): KernelError {
   const detail = firstMessage(stderr)
   const line = Number(/^[^\s:]*:(\d+):/m.exec(stderr)?.[1] ?? 0)
@@ -104,7 +106,7 @@ function statementAt(text: string, line: number): string {
   const lines = text.split('\n')
   let start = Math.max(0, line - 1)
   const refused = lines[start] ?? ''
-  // Elements have lines of their own: go back to the line that opens the list.
+  // Each element has its own line: go back to the line that opens the list.
   while (start > 0 && !/^(?:add|delete|flush) /.test(lines[start] ?? '')) start -= 1
   const head = lines[start] ?? ''
   if (line === 0) return text.slice(0, 400)
@@ -118,7 +120,7 @@ function firstMessage(stderr: string): string {
 }
 
 const MESSAGES: readonly (readonly [RegExp, KernelErrorCode])[] = [
-  // An address of another family: `…: Address family for hostname not supported`.
+  // The address belongs to another family: `…: Address family for hostname not supported`.
   [/Could not resolve hostname/i, 'EINVAL'],
   [/No such file or directory|does not exist/i, 'ENOENT'],
   [/File exists|overlaps with an existing|conflicting intervals/i, 'EEXIST'],

@@ -1,12 +1,11 @@
 /**
- * nftables through one `nft -i` that stays: for small changes, again and again. A new `nft -f -` for each costs its
- * start, and, where elements were deleted, the kernel holds it back at its end until no packet can still see them
- * (closing the socket waits for an RCU grace period: 10 to 20 ms), although the change took effect long before. Kept
- * open, the same change takes about 1 ms.
+ * Drives nftables through one long-lived `nft -i`, for frequent small changes. `nft -f -` must start for each change,
+ * and if elements were deleted, closing its socket waits for an RCU grace period (10 to 20 ms), although the change
+ * took effect long before. With an open session the same change takes about 1 ms.
  *
- * `nft -i` takes one line as one transaction and says nothing when it worked, so each line is followed by one that
- * cannot be understood: the complaint about that, on standard error, means that the line before it is done.
- * Whatever the session refuses is put to `nft -f -` as well, which decides, and explains, better.
+ * `nft -i` takes one line as one transaction and prints nothing on success. So each line is followed by one that cannot
+ * be parsed: the error about that one on standard error means that the line before it is done. Whatever the session
+ * refuses is also tried with `nft -f -`, which decides and reports the error.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { type Clock, SerialQueue, SystemClock } from '../../reconcile/reconcile.ts'
@@ -17,10 +16,10 @@ import type { NftFamily, NftStatement } from './nft-transaction.ts'
 
 export type NftSessionInit = NftCommandInit
 
-/** Longer transactions go to `nft -f -`: there the start no longer counts. */
+/** Longer transactions go to `nft -f -`, whose start no longer matters for them. */
 const MAX_LINE_LENGTH = 16 * 1024
 const MAX_ITEMS = 400
-/** The tool remembers every line it was given. */
+/** The tool remembers every line it has read, so a session ends after this many. */
 const MAX_LINES = 2000
 const ANSWER_TIMEOUT_MS = 5000
 
@@ -47,13 +46,13 @@ export class NftSession extends NftCommand {
     )
   }
 
-  /** Ends the process. The next run() starts another. Without this it ends with the process that started it. */
+  /** Ends the process. The next run() starts another one. Without close(), nft ends together with this process. */
   close(): void {
     this.#process?.end()
     this.#process = undefined
   }
 
-  /** Whether it worked. False also where the tool cannot hold a conversation. */
+  /** Returns true if the line took effect. Returns false also if the tool cannot run a session. */
   async #say(line: string): Promise<boolean> {
     if (this.#process === undefined || this.#process.ended || this.#process.lines >= MAX_LINES) {
       this.close()
@@ -65,14 +64,14 @@ export class NftSession extends NftCommand {
   }
 }
 
-/** Counted before anything is formatted: a transaction of a hundred thousand elements is not to be printed twice. */
+/** Counts items before anything is formatted, so that a transaction of 100,000 elements is not formatted twice. */
 function isShort(statements: readonly NftStatement[]): boolean {
   let items = 0
   for (const statement of statements) items += 'elements' in statement ? statement.elements.length : 1
   return items <= MAX_ITEMS
 }
 
-/** All statements on one line, '' when there is nothing to do. */
+/** Returns all statements on one line, '' if there is nothing to do. */
 function oneLine(statements: readonly NftStatement[], family: NftFamily): string {
   return statements
     .map((statement) => formatStatement(statement, family).replaceAll('\n', ' '))
@@ -90,7 +89,7 @@ class Conversation {
 
   constructor(clock: Clock) {
     this.#clock = clock
-    // The tool would leave its history in HOME.
+    // Otherwise the tool would write its history to HOME.
     const env = { ...toolEnvironment(), HOME: '/dev/null', TERM: 'dumb' }
     this.#child = spawn('nft', ['-i'], { env, stdio: 'pipe' })
     for (const stream of [this.#child.stdin, this.#child.stdout, this.#child.stderr]) {
@@ -109,7 +108,7 @@ class Conversation {
     this.#hold(false)
   }
 
-  /** Gives '' when the line took effect, else what the tool said, or why there is no answer. */
+  /** Returns '' if the line took effect, else the error of the tool, or why there is no answer. */
   say(line: string): Promise<string> {
     this.lines += 1
     const marker = `sealane-done-${this.lines}`
@@ -138,7 +137,7 @@ class Conversation {
     this.#child.kill()
   }
 
-  /** While nobody waits for an answer, the session must not keep our own process alive. */
+  /** Lets the session keep this process alive only while a caller waits for an answer. */
   #hold(wait: boolean): void {
     const parts = [this.#child, this.#child.stdin, this.#child.stdout, this.#child.stderr] as unknown as {
       ref?(): void
@@ -152,8 +151,8 @@ class Conversation {
 }
 
 /**
- * What was said before the complaint about the marker, whose own first line is the last one here. A row of carets may
- * still come from the complaint before.
+ * Returns the error printed before the error about the marker, whose first line is the last line here. The text may
+ * begin with a row of carets left from an earlier error.
  */
 function complaintBefore(heard: string): string {
   const text = heard.split('\n').slice(0, -1).join('\n').trim()

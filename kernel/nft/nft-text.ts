@@ -1,14 +1,14 @@
 /**
- * Statements as the text that `nft -f -` reads: one statement a line, element lists one element a line, so that
- * nft's own messages (which quote the line) stay short. Everything that is printed has been checked first: nothing
- * that a statement carries can end it and begin another.
+ * Formats statements as input for `nft -f -`: one statement a line and one list element a line, so that the error
+ * messages of nft, which quote the line, stay short. Everything is checked before it is formatted, so that no value can
+ * end its statement and begin another.
  */
 import { KernelError } from '../kernel.ts'
 import type { NftBaseChain, NftElement, NftFamily, NftMapType, NftStatement } from './nft-transaction.ts'
 
 /**
- * Words of the nft language (1.0.6): a chain, map or table cannot be called so. Found by asking `nft --check`; the
- * fake refuses them as the real one does.
+ * Keywords of the nft language (1.0.6), which cannot be names of chains, maps or tables. `nft --check` refuses them,
+ * and so does the fake.
  */
 const WORDS = `
   accept add ah all and arp bridge chain comment comp constant continue counter cpu create ct day dccp define
@@ -28,14 +28,17 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_.-]{0,127}$/
 /** Keys and values: addresses, prefixes, ranges, ports, protocol names, quoted device names, `goto name`. */
 const ELEMENT = /^[A-Za-z0-9_./*" -]+$/
 const ELEMENT_FORM = 'letters, digits, spaces and . / * - ", or IPv6 addresses'
-/** A word of them that is an IPv6 address, prefix or range. A colon elsewhere would begin the value. */
+/** A word of an element that is an IPv6 address, prefix or range. Any other colon would begin the value. */
 const IPV6 = /^(?=[^:]*:[^:]*:)[0-9a-fA-F:.]+(?:\/\d{1,3}|-(?=[^:]*:[^:]*:)[0-9a-fA-F:.]+)?$/
 const TYPE = /^[a-z0-9_]+(?: \. [a-z0-9_]+)*$/
 const COMMENT = /^[^"\\\p{Cc}]{1,120}$/u
-/** An IPv6 address that a port follows is between `[` and `]`. */
+/** `[` and `]` enclose an IPv6 address that is followed by a port. */
 const EXPRESSION = /^[\p{L}\p{N} _.,:/*@&|!=<>^(){}[\]"+-]+$/u
 
-/** For tables of `family`. Throws KernelError EINVAL when a name or an expression could do more than it says. */
+/**
+ * Formats statements for tables of `family`. Throws KernelError EINVAL if a name or an expression could add anything
+ * beyond its statement.
+ */
 export function formatNft(statements: readonly NftStatement[], family: NftFamily): string {
   const lines: string[] = []
   for (const statement of statements) {
@@ -45,7 +48,7 @@ export function formatNft(statements: readonly NftStatement[], family: NftFamily
   return lines.length === 0 ? '' : `${lines.join('\n')}\n`
 }
 
-/** One statement without a newline at its end; '' for an element list without elements. */
+/** Returns one statement without a final newline, or '' for an element list without elements. */
 export function formatStatement(statement: NftStatement, family: NftFamily): string {
   const table = `${family} ${checkName('table', statement.table)}`
   switch (statement.verb) {
@@ -79,13 +82,13 @@ export function formatStatement(statement: NftStatement, family: NftFamily): str
   }
 }
 
-/** `type filter hook forward priority 0; policy accept;` */
+/** For example `type filter hook forward priority 0; policy accept;`. */
 export function formatBase(base: NftBaseChain): string {
   if (!Number.isInteger(base.priority)) throw invalid('priority', String(base.priority), 'a whole number')
   return `type ${base.type} hook ${base.hook} priority ${base.priority}; policy accept;`
 }
 
-/** `type ipv4_addr . inet_service : verdict; flags interval;` */
+/** For example `type ipv4_addr . inet_service : verdict; flags interval;`. */
 export function formatMapType(type: NftMapType): string {
   if (!TYPE.test(type.key)) throw invalid('key type', type.key, 'nft type names joined by " . "')
   if (type.value !== undefined && !TYPE.test(type.value))
@@ -101,7 +104,7 @@ export function formatMapType(type: NftMapType): string {
   return `type ${type.key}${type.value === undefined ? '' : ` : ${type.value}`};${flags}`
 }
 
-/** The rule's expression with its comment. */
+/** Returns the expression of a rule with its comment. */
 export function formatRule(rule: string, comment?: string): string {
   checkExpression(rule)
   if (comment === undefined) return rule
@@ -110,7 +113,7 @@ export function formatRule(rule: string, comment?: string): string {
   return `${rule} comment "${comment}"`
 }
 
-// Deletion goes by key alone: the kernel does not look at the value, and the text is half as long.
+// Elements are deleted by key alone: the kernel ignores the value, and the text is half as long.
 function formatElements(elements: readonly NftElement[], withValue: boolean): string {
   const lines: string[] = new Array<string>(elements.length)
   for (let i = 0; i < elements.length; i++) {
@@ -158,16 +161,19 @@ function invalid(field: string, value: string, expected: string): KernelError {
   return new KernelError('EINVAL', 'nft', `${field} ${JSON.stringify(value.slice(0, 200))}: expected ${expected}`)
 }
 
-// Reads what `nft list` prints.
+// Parses the output of `nft list`.
 
-/** Elements out of `nft list set` or `map`, sorted by key. Quoted device names keep their quotes. */
+/**
+ * Returns the elements in the output of `nft list set` or `nft list map`, sorted by key. Quoted device names keep their
+ * quotes.
+ */
 export function parseElements(listing: string): readonly NftElement[] {
   const start = listing.indexOf('elements = {')
   if (start < 0) return []
   const from = start + 'elements = {'.length
   const body = listing.slice(from, listing.indexOf('}', from))
   const elements: NftElement[] = []
-  // No key or value has a comma, also not inside quotes: device names with one are refused by formatNft().
+  // No key or value contains a comma, even in quotes: formatNft() refuses such device names.
   for (const part of body.split(',')) {
     const text = part.trim()
     if (text === '') continue
@@ -177,7 +183,7 @@ export function parseElements(listing: string): readonly NftElement[] {
   return elements.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0))
 }
 
-/** Packets by name, out of `nft list counters`. */
+/** Returns the packet counts by counter name, from the output of `nft list counters`. */
 export function parseCounters(listing: string): ReadonlyMap<string, number> {
   const found = listing.matchAll(/\bcounter (\S+) \{\s+packets (\d+) bytes \d+/g)
   return new Map([...found].map(([, name = '', packets]) => [name, Number(packets)]))

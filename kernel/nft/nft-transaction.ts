@@ -1,9 +1,9 @@
 /**
- * nftables changes as data. A transaction prints exactly what `nft -f -` gets; nothing else is ever sent.
- * Names and expressions are checked for characters that could end a statement: KernelError EINVAL.
+ * The interface to nftables, with changes as data. Names and expressions are checked for characters that could end a
+ * statement (KernelError EINVAL).
  */
 
-/** Of a table: a transaction is about tables of one family, that of the Nft it is given to. */
+/** The family of all tables of a transaction. The Nft object that runs it determines the family. */
 export type NftFamily = 'ip' | 'ip6'
 
 export interface NftBaseChain {
@@ -14,21 +14,21 @@ export interface NftBaseChain {
 
 export interface NftMapType {
   readonly kind: 'map' | 'set'
-  /** `ipv4_addr . inet_proto . inet_service`, `ipv6_addr . inet_proto . inet_service` */
+  /** For example `ipv4_addr . inet_proto . inet_service` or `ipv6_addr . inet_proto . inet_service`. */
   readonly key: string
-  /** `ipv4_addr . inet_service` or `verdict`; absent for a set. */
+  /** For example `ipv4_addr . inet_service` or `verdict`; absent for a set. */
   readonly value?: string
   readonly flags?: readonly ('interval' | 'timeout' | 'dynamic')[]
 }
 
 export interface NftElement {
-  /** As nft prints it: `245.0.0.7 . tcp . 80`. */
+  /** In the form that nft prints: `245.0.0.7 . tcp . 80`. */
   readonly key: string
-  /** As nft prints it: `244.1.0.9 . 8080`, `goto pick-2`; absent in a set. */
+  /** In the form that nft prints: `244.1.0.9 . 8080`, `goto pick-2`; absent in a set. */
   readonly value?: string
 }
 
-/** One statement. It says nothing of a family: the Nft that runs it has one. */
+/** One statement. It names no family: the Nft that runs it has one. */
 export type NftStatement =
   | { readonly verb: 'add-table' | 'delete-table' | 'flush-table'; readonly table: string }
   | { readonly verb: 'add-chain'; readonly table: string; readonly chain: string; readonly base?: NftBaseChain }
@@ -40,7 +40,7 @@ export type NftStatement =
       readonly rule: string
       readonly comment?: string
     }
-  /** For rules that say `counter name …`. One that is there already is kept with what it has counted. */
+  /** For rules that contain `counter name …`. An existing counter keeps its count. */
   | { readonly verb: 'add-counter'; readonly table: string; readonly counter: string }
   | { readonly verb: 'add-map'; readonly table: string; readonly map: string; readonly type: NftMapType }
   | {
@@ -57,29 +57,32 @@ export type NftStatement =
     }
 
 /**
- * The nftables of this network namespace, one family of tables: two families are two objects and two transactions.
- * Drivers: nft-command.ts (`nft -f -`, `nft -j list`) and fake-nft.ts,
- * which interprets transactions and refuses what the kernel refuses. Compliance: test/compliance/nft.ts.
+ * The nftables of this network namespace, for one family of tables; two families need two objects and two transactions.
+ * Drivers: nft-command.ts (`nft -f -`, `nft list`), nft-session.ts (`nft -i`), and fake-nft.ts, which interprets
+ * transactions and refuses what the kernel refuses. Compliance: test/compliance/nft.ts.
  */
 export interface Nft {
-  /** Of all tables that it makes, changes and lists. */
+  /** The family of all tables that this object changes and lists. */
   readonly family: NftFamily
-  /** All or nothing. Throws KernelError; the text that was refused is in `operation`. */
+  /** Runs a transaction, all or nothing. Throws KernelError with the refused text in `operation`. */
   run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void>
-  /** The same, without effect: `nft --check`. */
+  /** Checks a transaction without applying it: `nft --check`. */
   check(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void>
-  /** Names of the tables (of this family) whose name starts with `prefix`. */
+  /** Returns the names of the tables of this family that start with `prefix`. */
   tables(prefix: string, signal?: AbortSignal): Promise<readonly string[]>
-  /** `nft list table FAMILY NAME` without handles and counters; undefined when there is none. */
+  /** Returns `nft list table FAMILY NAME` without handles and counters. Undefined if the table does not exist. */
   listTable(table: string, signal?: AbortSignal): Promise<string | undefined>
-  /** Packets that each named counter has seen, by name. Throws KernelError ENOENT without the table. */
+  /**
+   * Returns the packets that each named counter has counted, by name. Throws KernelError ENOENT if the table does not
+   * exist.
+   */
   counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>>
-  /** Throws KernelError ENOENT. */
+  /** Returns the elements of a map or set. Throws KernelError ENOENT. */
   elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]>
   /**
-   * Calls back (coalesced) when somebody else changes a table of this family with this name, or may have: never for a
-   * run() of this object alone that only adds or takes elements. Gives the function that ends it. Throws KernelError
-   * where the kernel sends no notifications.
+   * Calls `listener` (coalesced) when another program changes the table of this family and name, or may have changed
+   * it. A run() of this object that only adds or removes elements never causes a call. Returns the function that ends
+   * the watch. Throws KernelError if the kernel sends no notifications.
    */
   onChange(table: string, listener: () => void): () => void
 }

@@ -1,32 +1,35 @@
 /**
- * Follows what happens to one nftables table, by the kernel's own notifications (NFNLGRP_NFTABLES), and reports it
- * unless it was our own doing. The kernel does not say whose hand it was in a way that a container could use, so what
- * comes while a transaction of ours is under way, or just after it, is taken for ours where it is about elements, and
- * else reported once that is over: somebody may have been there at the same time.
+ * Watches one nftables table through the notifications of the kernel (NFNLGRP_NFTABLES) and reports changes by other
+ * programs. In a container, the kernel does not identify the program that made a change. So notifications that arrive
+ * during one of our transactions, or just after it, count as ours if they are about elements. Otherwise they are
+ * reported after the transaction, because another program may have changed the table at the same time.
  */
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { type KernelMessage, attributes, readCString, watchMessages } from '../route/route.ts'
 import type { NftFamily } from './nft-transaction.ts'
 
-/** linux/netfilter/nfnetlink.h and nf_tables.h. */
+/** Constants of linux/netfilter/nfnetlink.h and nf_tables.h. */
 const NFNLGRP_NFTABLES = 7
 const SUBSYSTEM_NFTABLES = 10
 const NFGENMSG_BYTES = 4
 const FAMILY_NUMBERS: Readonly<Record<NftFamily, number>> = { ip: 2, ip6: 10 }
 const ELEMENT_MESSAGES: readonly number[] = [12, 14]
 const GENERATION_MESSAGE = 15
-/** In messages about tables, chains, rules, sets and elements alike. */
+/** The same attribute in messages about tables, chains, rules, sets and elements. */
 const NFTA_TABLE = 1
 
-/** After our own transaction its notifications are still on their way for so long. */
+/** After our own transaction, its notifications may arrive for this long. */
 const SETTLE_MS = 100
 
-/** A program that goes on, or two programs that undo each other's work, are answered ever more slowly, down to this. */
+/**
+ * The longest gap between reports. The gaps grow up to it if a program changes the table all the time, or if two
+ * programs undo each other's changes.
+ */
 const SLOWEST_MS = 1000
-/** After so much quiet the next is reported at once again. */
+/** After this long without a report, the next change is reported at once. */
 const QUIET_MS = 2 * SLOWEST_MS
 
-/** How soon the next change may be reported: at once after a quiet time, then with gaps that double. */
+/** Rate limiter for reports: the first one after a quiet time is immediate, then the gaps double. */
 export class ReportPace {
   readonly #clock: Pick<Clock, 'monotonic'>
   #reportedAt = -Infinity
@@ -50,7 +53,7 @@ export class ReportPace {
 
 export type NftChangeKind = 'structure' | 'elements'
 
-/** What a notification says of the table; undefined when it is about something else. */
+/** Tells what a notification says about the table. Undefined if the notification is about something else. */
 export function changeOf(message: KernelMessage, family: NftFamily, table: string): NftChangeKind | undefined {
   const { type, data } = message
   const kind = type & 0xff
@@ -61,7 +64,7 @@ export function changeOf(message: KernelMessage, family: NftFamily, table: strin
   return ELEMENT_MESSAGES.includes(kind) ? 'elements' : 'structure'
 }
 
-/** Transactions of our own, and the watchers of those of others. */
+/** Tracks our own transactions, and watches for changes by other programs. */
 export class NftWatch {
   readonly #clock: Pick<Clock, 'monotonic' | 'setTimer'>
   #underWay = 0
@@ -71,7 +74,7 @@ export class NftWatch {
     this.#clock = clock
   }
 
-  /** Does a transaction of our own. */
+  /** Runs a transaction of our own. */
   async own<T>(run: () => Promise<T>): Promise<T> {
     this.#underWay += 1
     try {
@@ -82,7 +85,7 @@ export class NftWatch {
     }
   }
 
-  /** Of Nft.onChange(). Throws KernelError. */
+  /** Implements Nft.onChange(). Throws KernelError. */
   follow(family: NftFamily, table: string, listener: () => void): () => void {
     let stopTimer: (() => void) | undefined
     const pace = new ReportPace(this.#clock)

@@ -1,4 +1,4 @@
-/** nftables: statements, their text, a driver, tables that are kept. */
+/** nftables: statements, their text form, the drivers, and the watch for changes. */
 export { DroppedPackets } from './dropped-packets.ts'
 export { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, refusingRules } from './host-guard.ts'
 export { NftSession } from './nft-session.ts'

@@ -1,24 +1,27 @@
-/** Finds out by padded questions which packets get to one far end, as time passes. */
+/** Finds the largest packet that reaches a far end, with padded probes (RFC 8899), again and again over time. */
 import type { Clock } from '../../reconcile/reconcile.ts'
 
 /**
- * Which packets get to a far end whole, by padded probes (RFC 8899). Pure: time and answers come from outside.
+ * The search is pure: time and answers are inputs.
  *
  *   resting ──► confirming ──answered──► resting
  *                   └──── not in time: trying, all sizes at once
  *                            │ the size in use answers: nothing was wrong ──► resting
- *                            │ nothing answers: the way is silent, which says nothing of sizes ──► resting
- *                            └ smaller ones answer: the largest of them from now on, then those between ──► resting
+ *                            │ nothing answers: the path is silent, which says nothing about sizes ──► resting
+ *                            └ smaller ones answer: use the largest of them, then try those between ──► resting
  *
- * Now and then larger sizes are tried. Sizes are octets of an IP packet inside the tunnel.
+ * Larger sizes are tried from time to time. Sizes are octets of an IP packet inside the tunnel.
  */
 
 export interface SizeBounds {
-  /** Used where nothing larger answers, whether it answers or not: what the far end says can do no more harm. */
+  /**
+   * The smallest size that is tried and used. It limits the harm that a far end can do by leaving larger sizes
+   * unanswered.
+   */
   readonly floor: number
-  /** Tried before what lies below: few ways are narrower. */
+  /** Sizes below it are tried only after it has failed: few paths are narrower. */
   readonly base: number
-  /** Of the device. */
+  /** MTU of the device. */
   readonly most: number
 }
 
@@ -34,77 +37,88 @@ interface Confirm {
 
 interface Trial {
   readonly is: 'trying'
-  /** doubt: the size in use gets no answer; between: only those that are left; more: larger ones. */
+  /** doubt: the size in use gets no answer. between: only the sizes left between two others. more: larger sizes. */
   readonly why: 'doubt' | 'between' | 'more'
-  /** Answers of each size that is tried. */
+  /** Number of answers for each size that is tried. */
   readonly answers: ReadonlyMap<number, number>
   readonly roundsLeft: number
-  /** Known not to pass; those above are not tried. */
+  /** Smallest size known to fail. Sizes above it are not tried. */
   readonly failed: number
 }
 
 export interface SearchState {
   readonly bounds: SizeBounds
-  /** What passes; absent: not known yet, `most` is used. */
+  /** The size that passes. If absent, it is not known yet and `most` is used. */
   readonly size?: number
   readonly phase: Rest | Confirm | Trial
-  /** When step() is due. Milliseconds. */
+  /** When step() is due, in milliseconds. */
   readonly dueMs: number
   readonly raise: Raise
-  /** Doubts in a row to which nothing at all was answered. Absent: none. */
+  /** Number of consecutive `doubt` trials without any answer. Absent if there is none. */
   readonly fruitless?: number
 }
 
-/** When larger sizes are tried again. A way that is narrow again soon after is tried less and less often. */
+/** When larger sizes are tried again. A path that becomes narrow again soon after is tried less and less often. */
 interface Raise {
   readonly waitMs: number
   readonly atMs: number
-  /** The same where something speaks for it. */
+  /** The earliest time, used if there is a reason to try sooner. */
   readonly soonestMs: number
-  /** When the size grew last. */
+  /** When the size last grew. */
   readonly grewMs: number
 }
 
 export interface SearchMoment {
   readonly nowMs: number
-  /** Traffic flows there. */
+  /** True if traffic flows to the far end. */
   readonly busy: boolean
   /** How long an answer may take. */
   readonly patienceMs: number
 }
 
-/** WireGuard fills packets up to a multiple of this (its paper, 5.4.6): sizes between behave like the next one. */
+/**
+ * WireGuard pads packets to a multiple of this (its paper, 5.4.6), so sizes between two multiples behave like the
+ * larger one.
+ */
 export const SIZE_STEP = 16
-/** From one confirmation to the next, where traffic flows and where none does. */
+/** Time between confirmations, with and without traffic. */
 const CONFIRM_BUSY_MS = 400
 const CONFIRM_IDLE_MS = 10_000
-/** Between two rounds of a trial. */
+/** Time between two rounds of a trial. */
 const ROUND_MS = 50
-/** So many in a row are not lost by chance: of 7 % each way, once in some 10 million doubts. */
+/**
+ * With 7 % loss in each direction, this many consecutive losses occur by chance in one of about 10 million `doubt`
+ * trials.
+ */
 const DOUBT_ROUNDS = 8
 const ROUNDS = 5
-/** A size passes by so many answers. */
+/** Number of answers that prove that a size passes. */
 const ANSWERS_TO_FALL = 2
 const ANSWERS_TO_GROW = 3
-/** Tried at once between two sizes. */
+/** Number of sizes between two others that are tried at once. */
 const AT_ONCE = 4
-/** At most so long after doubts to which nothing was answered, doubled each time: it may be that nobody answers at all. */
+/**
+ * The longest wait after trials without any answer; the wait doubles up to it. The far end may not answer sized probes
+ * at all.
+ */
 const FRUITLESS_MOST_MS = 60_000
 const RAISE_MS = 10_000
 const RAISE_MOST_MS = 600_000
-/** Where nothing flows, nobody waits for it. */
+/** Factor of the wait if no traffic flows, since no traffic needs a larger size. */
 const RAISE_IDLE = 6
-/** A size that falls within this time after it grew had better not have grown. */
+/** If the size falls within this time after it grew, the wait until the next raise doubles. */
 const GROWN_WELL_MS = 60_000
 
-/** `size`: what passed when somebody looked last; larger ones are tried at once. */
+/** `size` is the size that passed in an earlier run; larger ones are tried at once. */
 export function newSearch(bounds: SizeBounds, nowMs: number, size?: number): SearchState {
   const raise = { waitMs: RAISE_MS, atMs: nowMs, soonestMs: nowMs, grewMs: -Infinity }
   const known = size === undefined || size < bounds.floor || size >= bounds.most ? {} : { size }
   return { bounds, ...known, phase: { is: 'resting', sinceMs: nowMs }, dueMs: nowMs, raise }
 }
 
-/** The device has another MTU: what was as large as it goes is again, and is confirmed at once. */
+/**
+ * Applies a new MTU of the device. A size that was at the old maximum is unknown again. The size is confirmed at once.
+ */
 export function withBounds(state: SearchState, bounds: SizeBounds, nowMs: number): SearchState {
   const before = state.bounds
   if (before.most === bounds.most && before.base === bounds.base && before.floor === bounds.floor) return state
@@ -113,12 +127,12 @@ export function withBounds(state: SearchState, bounds: SizeBounds, nowMs: number
   return { ...rest, ...kept, bounds, phase: { is: 'resting', sinceMs: nowMs }, dueMs: nowMs }
 }
 
-/** The way has come up: what is known of it is confirmed at once. */
+/** The path has come up: the size is confirmed at once. */
 function confirmSoon(state: SearchState, nowMs: number): SearchState {
   return { ...withoutFruitless(state), phase: { is: 'resting', sinceMs: nowMs }, dueMs: nowMs }
 }
 
-/** Traffic flows where none did when it began to rest: it is confirmed sooner. */
+/** Confirms the size sooner if traffic has started since the rest began. */
 export function followTraffic(state: SearchState, { busy }: Pick<SearchMoment, 'busy'>): SearchState {
   const { phase, dueMs } = state
   if (phase.is !== 'resting' || !busy || state.fruitless !== undefined || dueMs <= phase.sinceMs + CONFIRM_BUSY_MS)
@@ -126,12 +140,12 @@ export function followTraffic(state: SearchState, { busy }: Pick<SearchMoment, '
   return { ...state, dueMs: phase.sinceMs + CONFIRM_BUSY_MS }
 }
 
-/** Another way has become narrow, perhaps by what both have in common: it is confirmed at this time. */
+/** Confirms the size at this time, because another path has become narrow and this one may share the cause. */
 function confirmAt(state: SearchState, atMs: number): SearchState {
   return state.phase.is === 'resting' && atMs < state.dueMs ? { ...state, dueMs: atMs } : state
 }
 
-/** Another way carries more than before, perhaps by what both have in common: larger sizes are tried soon. */
+/** Tries larger sizes at this time, because another path has become wider and this one may share the cause. */
 function raiseAt(state: SearchState, atMs: number): SearchState {
   const { raise } = state
   const soonMs = Math.max(atMs, raise.soonestMs)
@@ -140,18 +154,18 @@ function raiseAt(state: SearchState, atMs: number): SearchState {
   return { ...state, raise: { ...raise, atMs: soonMs }, dueMs }
 }
 
-/** What packets may have now. */
+/** Returns the size that packets may have now. */
 export function sizeInUse({ size, bounds }: SearchState): number {
   return Math.min(size ?? bounds.most, bounds.most)
 }
 
 interface Step {
   readonly state: SearchState
-  /** Sizes to send a padded question of, each once. */
+  /** Sizes of the padded questions to send, one of each. */
   readonly send: readonly number[]
 }
 
-/** What is due. */
+/** Does what is due. */
 export function step(state: SearchState, moment: SearchMoment): Step {
   switch (state.phase.is) {
     case 'resting':
@@ -164,7 +178,7 @@ export function step(state: SearchState, moment: SearchMoment): Step {
   }
 }
 
-/** An answer to a question of this phase. */
+/** Handles an answer to a question of this phase. */
 export function answered(state: SearchState, size: number, moment: SearchMoment): SearchState {
   const { phase } = state
   if (phase.is === 'resting') return state
@@ -174,7 +188,7 @@ export function answered(state: SearchState, size: number, moment: SearchMoment)
   }
   const count = phase.answers.get(size)
   if (count === undefined) return state
-  // It was a packet that got lost, and not its size.
+  // The packet was lost for another reason than its size.
   if (phase.why === 'doubt' && size === sizeInUse(state)) return rest({ ...state, size }, moment).state
   return { ...state, phase: { ...phase, answers: new Map(phase.answers).set(size, count + 1) } }
 }
@@ -188,7 +202,7 @@ function begin(state: SearchState, moment: SearchMoment): Step {
   const { bounds, raise } = state
   const inUse = sizeInUse(state)
   if (inUse < bounds.most && nowMs >= raise.atMs) {
-    // The next one too: the last search may have ended a little too low.
+    // The next larger size is included because the last search may have ended slightly too low.
     const next = Math.min(bounds.most, (Math.floor(inUse / SIZE_STEP) + 1) * SIZE_STEP)
     const larger = [next, ...spread(next, bounds.most, AT_ONCE - 2), bounds.most]
     return round(trial(state, 'more', larger, bounds.most + 1), moment)
@@ -207,7 +221,7 @@ function rest(state: SearchState, { nowMs, busy }: SearchMoment): Step {
   return { state: { ...state, phase: { is: 'resting', sinceMs: nowMs }, dueMs }, send: [] }
 }
 
-/** The size in use, and what may pass instead. */
+/** Returns the size in use, and the sizes that may pass instead. */
 function doubtSizes(state: SearchState): number[] {
   const { floor, base } = state.bounds
   const inUse = sizeInUse(state)
@@ -261,7 +275,7 @@ function nextRaise(
   return { waitMs, atMs: nowMs + waitMs * (busy ? 1 : RAISE_IDLE), soonestMs: nowMs + waitMs, grewMs }
 }
 
-/** At most so many sizes between two, evenly, without these. */
+/** Returns at most `most` sizes strictly between two sizes, evenly spread. */
 function spread(above: number, below: number, most: number): number[] {
   const first = Math.floor(above / SIZE_STEP) + 1
   const count = Math.ceil(below / SIZE_STEP) - first
@@ -271,50 +285,52 @@ function spread(above: number, below: number, most: number): number[] {
 
 export interface PathSizeDeps {
   readonly clock: Clock
-  /** Sends a padded question of so many octets. Gives its sequence. */
+  /** Sends a padded question of this many octets. Returns its sequence number. */
   readonly ask: (size: number) => number
-  /** Undefined: the far end does not answer; nothing is asked. */
+  /** Undefined if the far end does not answer. No question is sent then. */
   readonly moment: () => Pick<SearchMoment, 'busy' | 'patienceMs'> | undefined
-  /** Too many far ends are tried with many sizes at this moment. */
+  /** True if trials run for too many far ends now. */
   readonly isCrowded: () => boolean
-  /** Called when what passes is less or more than before, and when it is known exactly. */
+  /** Called when the size becomes smaller or larger, and when a search ends with the exact size. */
   readonly onChange: (what: 'less' | 'more' | 'same') => void
 }
 
-/** While many others are tried. */
+/** Wait before the next try while too many other trials run. */
 const CROWDED_WAIT_MS = 50
-/** Many far ends that are suspected are not asked at one moment. */
+/** Checks of suspected far ends are spread over this time. */
 const SUSPECT_WITHIN_MS = 200
-/** While it does not answer: start() comes when it does. */
+/** Wait while the far end does not answer. start() ends the wait early. */
 const SILENT_WAIT_MS = 1000
 const TIMER_STEP_MS = 10
 
 export class PathSize {
   readonly #deps: PathSizeDeps
   #state: SearchState
-  /** Of this phase: sequence to size. */
+  /** The questions of this phase: sequence number to size. */
   readonly #asked = new Map<number, number>()
   #cancel = (): void => undefined
   #running = false
   #theirs: number | undefined
 
-  /** `size`: as in newSearch(). */
+  /** For `size`, see newSearch(). */
   constructor(deps: PathSizeDeps, bounds: SizeBounds, size?: number) {
     this.#deps = deps
     this.#state = newSearch(bounds, deps.clock.monotonic(), size)
   }
 
-  /** Octets of the largest packet that gets there; undefined: not known yet. */
+  /** Octets of the largest packet that reaches the far end. Undefined if not known yet. */
   get sent(): number | undefined {
     return this.#state.size === undefined ? undefined : sizeInUse(this.#state)
   }
 
-  /** The same for what comes from there, as the far end says; undefined: not known. */
+  /**
+   * Octets of the largest packet from the far end that arrives here, as the far end reports. Undefined if not known.
+   */
   get received(): number | undefined {
     return this.#theirs
   }
 
-  /** Many sizes are tried: what passes may be more than is known. */
+  /** True while many sizes are tried: larger packets than the known size may pass. */
   get isTrying(): boolean {
     return this.#state.phase.is === 'trying'
   }
@@ -323,20 +339,20 @@ export class PathSize {
     this.#change(withBounds(this.#state, bounds, this.#deps.clock.monotonic()))
   }
 
-  /** The way is up: what is known of it may be old. */
+  /** The path has come up: the known size may be outdated. */
   start(): void {
     this.#running = true
     this.#change(confirmSoon(this.#state, this.#deps.clock.monotonic()))
     this.#wait()
   }
 
-  /** Called whenever the far end is asked whether it is there, which is more often where traffic flows. */
+  /** Called with each health question to the far end. These are more frequent if traffic flows. */
   onBeat(): void {
     const moment = this.#deps.moment()
     if (this.#running && moment !== undefined) this.#change(followTraffic(this.#state, moment))
   }
 
-  /** Another way carries less than before, or more: this one perhaps too. */
+  /** The size to another far end has changed; this one may have changed too. */
   suspect(what: 'less' | 'more'): void {
     if (!this.#running) return
     const { clock } = this.#deps
@@ -350,12 +366,12 @@ export class PathSize {
     this.#asked.clear()
   }
 
-  /** The far end tells what gets from there to here. It is only shown: nothing depends on it. */
+  /** Stores the size that the far end reports for its direction. It is only displayed: nothing depends on it. */
   onReport(carries: number): void {
     this.#theirs = carries === 0 ? undefined : carries
   }
 
-  /** True when it is the answer to a question of this phase. */
+  /** Returns true if this answers a question of the current phase. */
   onAnswer(sequence: number, size: number): boolean {
     const moment = this.#moment()
     if (this.#asked.get(sequence) !== size || moment === undefined) return false

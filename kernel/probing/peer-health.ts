@@ -1,28 +1,28 @@
 /**
- * Whether a far end answers, by its probes.
+ * Tells from its probes whether a far end answers.
  *
  *   connecting ──answer──► up ◄──────────── answers in a row ────────── down
  *                          │ ▲                                           ▲
  *                     miss └─┘ answer                                    │
- *                          └─ as many misses that it is doubted, ─ long ─┘
- *                             others carry what it carried         silent
+ *                          └─ enough misses: suspected, ── long silence ─┘
+ *                             others carry its traffic
  *
- * connecting: nothing has ever been received; traffic is not sent this way.
- * up:         the last answers came in time; counts the misses since. After some it is doubted: whoever has another
- *             way takes that. It is not yet down: a way that has become slow all at once is silent for as long as it
- *             is slow, and must not flap.
- * down:       it answered once and does not now; counts the answers since, so that one lucky packet does not bring
- *             traffic back to a path that loses most.
+ * connecting: nothing was ever received. No traffic is sent on this path.
+ * up: the last answers came in time. Later misses are counted, and after a number of them the far end is suspected:
+ * callers that have another path use that. It is not down yet, because a path that suddenly becomes slow is silent for
+ * as long as its delay, and must not flap.
+ * down: it answered earlier but does not now. Answers are counted, so that a single answer does not bring traffic back
+ * to a path that loses most packets.
  *
- * A miss is a question of this process that got no answer in the time that answers take. Questions are counted, not
- * time alone: when this process itself was held up, the answers that have piled up are read before the next question's
- * time is over. The last miss waits while the far kernel's answer may still be on its way: up to then, nobody knows
- * whether it is the way that is silent, or a process.
+ * A miss is a question of this process without an answer in the usual time. Questions are counted, not time alone: if
+ * this process was delayed, it reads the queued answers before the time of the next question ends. The last miss is
+ * withheld while the far kernel may still answer, because until then either the path or only the far process may be
+ * silent.
  */
 import type { ConnectionState } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 
-/** `sinceMs` and `answeredMs` (the last answer) are of the monotonic clock. */
+/** `sinceMs` and `answeredMs` (the last answer) are times of the monotonic clock. */
 export type HealthState =
   | { readonly is: 'connecting'; readonly sinceMs: number }
   | { readonly is: 'up'; readonly sinceMs: number; readonly answeredMs: number; readonly misses: number }
@@ -30,19 +30,19 @@ export type HealthState =
 
 export interface PeerHealthDeps {
   readonly clock: Clock
-  /** Called at once, from within the event that caused it. */
+  /** Called synchronously, within the event that caused the transition. */
   readonly onTransition: (from: ConnectionState, to: ConnectionState) => void
-  /** The same when it is doubted, and when it is no longer doubted but up. */
+  /** Called likewise when a far end that is up becomes suspected, and when it stops being suspected. */
   readonly onDoubt?: (doubted: boolean) => void
 }
 
 export interface PeerHealthInit {
-  /** Misses in a row until a far end that is up is doubted. */
+  /** Consecutive misses until a far end that is up is suspected. */
   readonly missesUntilDoubt: number
-  /** Silence, in milliseconds, until a far end that is doubted is down. */
+  /** Silence in milliseconds until a suspected far end is down. */
   readonly downAfterMs: number
   readonly answersUntilUp: number
-  /** Start as up, without a transition: this process takes over a connection that an earlier one knew to be up. */
+  /** Start as up, without a transition, because an earlier process knew the connection to be up. */
   readonly startsUp?: boolean
 }
 
@@ -63,7 +63,7 @@ export class PeerHealth {
     return this.#state
   }
 
-  /** It is up, and silent for so many questions that traffic had better go another way. */
+  /** True if the far end is up, but has missed so many questions that traffic should use another path. */
   get doubted(): boolean {
     return this.#state.is === 'up' && this.#state.misses >= this.#init.missesUntilDoubt
   }
@@ -72,7 +72,7 @@ export class PeerHealth {
     this.#setState(this.#afterAnswer(this.#state))
   }
 
-  /** `mayYetAnswer`: it was asked in another way too, and cannot have answered yet. */
+  /** `mayYetAnswer`: a TCP probe was also sent, and its answer may still be on the way. */
   onMiss(mayYetAnswer = false): void {
     this.#setState(this.#afterMiss(this.#state, mayYetAnswer))
   }
@@ -118,39 +118,42 @@ export class PeerHealth {
   }
 }
 
-/** What the probes of one peer measured: round trip, jitter, loss. */
+/** What the probes of one peer have measured: round-trip time, jitter and loss. */
 
 export interface ProbeFigures {
   /** Smoothed; absent before the first answer. */
   readonly rttMs?: number
   readonly jitterMs?: number
-  /** Share of the last probes without an answer, 0 to 1, since the way came up; absent before there are LEAST_PROBES. */
+  /** Share of recent probes without an answer, 0 to 1, since the path came up. Absent before LEAST_PROBES probes. */
   readonly loss?: number
 }
 
-/** Weight of a new sample: 1/8 for the round trip (RFC 6298), 1/16 for its variation (RFC 3550). */
+/** Weight of a new sample: 1/8 for the round-trip time (RFC 6298), 1/16 for its variation (RFC 3550). */
 const RTT_WEIGHT = 1 / 8
 const JITTER_WEIGHT = 1 / 16
 const LOSS_WINDOW = 50
-/** Of fewer probes, a single one that is late on a busy machine would be a tenth. */
+/** With fewer probes, a single late answer on a busy machine would weigh too much. */
 const LEAST_PROBES = 20
-/** A probe without an answer for this long is lost; an answer after that is not counted. */
+/** A probe without an answer for this long is lost. A later answer is ignored. */
 const LOST_AFTER_MS = 2000
 const MAX_OUTSTANDING = 256
-/** The first answers wait for a handshake, or in a queue: of so many, the soonest counts. */
+/** The first answers may wait for a handshake or in a queue, so the minimum of this many samples counts. */
 const FIRST_SAMPLES = 5
 
 interface Outstanding {
   readonly sentMs: number
-  /** Without an answer, it is a loss. */
+  /** True if the probe counts as lost without an answer. */
   counts: boolean
 }
 
 export class ProbeStats {
-  /** By sequence, oldest first. */
+  /** By sequence number, oldest first. */
   readonly #outstanding = new Map<number, Outstanding>()
   #window: boolean[] = []
-  /** An answer has come since the way came up: before, a probe found nobody, and says nothing of the way. */
+  /**
+   * True if an answer has come since the path came up. Until then, a probe without an answer says nothing about the
+   * path.
+   */
   #heard = false
   #rttMs: number | undefined
   #jitterMs = 0
@@ -161,7 +164,7 @@ export class ProbeStats {
     this.#outstanding.set(sequence, { sentMs: nowMs, counts: this.#heard })
   }
 
-  /** True when the answer belongs to a probe that waits for one: not a copy, not an invention. */
+  /** Returns true if the answer belongs to an outstanding probe, and is neither a copy nor forged. */
   onAnswer(sequence: number, nowMs: number): boolean {
     const sent = this.#outstanding.get(sequence)
     if (sent === undefined) return false
@@ -181,8 +184,8 @@ export class ProbeStats {
   }
 
   /**
-   * The way is new, or has come back: what its first answers took says nothing about those to come, and what was lost
-   * before is no loss of the way that is up now.
+   * Starts again for a path that is new or has come back. Earlier times do not predict later ones, and earlier losses
+   * do not belong to the path that is up now.
    */
   restart(): void {
     this.#samples = 0
@@ -192,7 +195,7 @@ export class ProbeStats {
     this.#excuseOutstanding()
   }
 
-  /** The far process is silent, and not the way: the probes that it has not answered since it fell silent are no loss. */
+  /** The far process is silent, not the path: probes without an answer since its last one do not count as lost. */
   excuse(): void {
     this.#window = this.#window.slice(0, this.#window.lastIndexOf(true) + 1)
     this.#excuseOutstanding()

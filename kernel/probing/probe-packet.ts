@@ -1,45 +1,46 @@
 /**
- * The health probe, 32 octets, sent inside the tunnel, which authenticates and encrypts it.
+ * The health probe: 32 octets, sent inside the tunnel, which authenticates and encrypts it.
  *
  *  0 magic "SLP1" │ 4 type │ 5 lane │ 6 zero, 2 │ 8 session, 4 │ 12 sequence, 4 │ 16 sender's clock, µs, 8 │ 24 zero, 8
  *
  * Numbers are in network order. An answer repeats the question with type 2.
  *
- * A padded question has type 3, and zeros up to the size that it asks about; its answer, of 32 octets, has type 4:
+ * A padded question has type 3, and zeros up to the size that it tests. Its answer has 32 octets and type 4:
  *
- *  24 octets of the question's IP packet, 2 │ 26 of the largest packet that gets from who sends this to the other, 2;
- *  zero: not known │ 28 zero, 4
+ *  24 octets of the question's IP packet, 2 │ 26 octets of the largest packet that gets from the sender of this message
+ *  to the other end, 2; zero if not known │ 28 zero, 4
  *
- * A release up to 0.1 takes no packet of another length or type. Who understands them says so: CAPABILITY_SIZED_PROBES.
+ * Releases up to 0.1 ignore packets of any other length or type. Releases that understand them announce
+ * CAPABILITY_SIZED_PROBES.
  */
 
 export const PROBE_BYTES = 32
-/** IPv4 and UDP: RFC 791, RFC 768. */
+/** Octets of the IPv4 and UDP headers: RFC 791, RFC 768. */
 export const PROBE_HEADERS = 28
 
 export interface Probe {
   readonly type: 'question' | 'answer'
   readonly lane: number
-  /** Chosen when the sender starts: an answer to an earlier run of the process is not taken for one to this. */
+  /** Chosen when the sender starts, so that answers to an earlier run of the process are ignored. */
   readonly session: number
   readonly sequence: number
-  /** The sender's monotonic clock. */
+  /** Monotonic clock of the sender. */
   readonly sentMicros: bigint
 }
 
-/** About the size of packets. */
+/** A padded question or its answer. */
 export interface SizedProbe extends Omit<Probe, 'type'> {
   readonly type: 'sizedQuestion' | 'sizedAnswer'
   /** Octets of the question as an IP packet. */
   readonly size: number
-  /** Of the largest packet that gets from the sender of this to the other, as it knows; 0: not known. */
+  /** Octets of the largest packet that gets from the sender of this message to the other end; 0 if not known. */
   readonly carries: number
 }
 
 const MAGIC = 0x534c5031
 const TYPES = { question: 1, answer: 2, sizedQuestion: 3, sizedAnswer: 4 } as const
 
-/** A padded question has the length of its size. */
+/** The length of a padded question is its size. */
 export function encodeProbe(probe: Probe | SizedProbe): Buffer {
   const bytes = Buffer.alloc(probe.type === 'sizedQuestion' ? probe.size - PROBE_HEADERS : PROBE_BYTES)
   bytes.writeUInt32BE(MAGIC, 0)
@@ -55,7 +56,7 @@ export function encodeProbe(probe: Probe | SizedProbe): Buffer {
   return bytes
 }
 
-/** Undefined for anything but a whole, well-formed probe. Never throws. */
+/** Returns undefined unless the bytes are a complete, well-formed probe. Never throws. */
 export function decodeProbe(bytes: Buffer): Probe | SizedProbe | undefined {
   if (bytes.length < PROBE_BYTES || bytes.readUInt32BE(0) !== MAGIC || bytes.readUInt16BE(6) !== 0) return undefined
   const fields = {
@@ -83,8 +84,8 @@ export function decodeProbe(bytes: Buffer): Probe | SizedProbe | undefined {
 }
 
 /**
- * The notice, 32 bytes, sent beside the probes (probe-packet.ts) inside the tunnel, which says who sent it: a far end is
- * about to change its identity. Who does not know it takes it for no probe, and lets it be.
+ * The notice that a far end is about to change its identity: 32 octets, sent beside the probes inside the tunnel, which
+ * authenticates the sender. A far end that does not know notices ignores them, because they are not probes.
  *
  *  0 magic "SLP1" │ 4 type │ 5 lane │ 6 zero, 2 │ 8 mark, 4 │ 12 step, 4 │ 16 zero, 16
  *
@@ -93,19 +94,22 @@ export function decodeProbe(bytes: Buffer): Probe | SizedProbe | undefined {
 
 const NOTICE_BYTES = 32
 const NOTICE_MAGIC = 0x534c5031
-/** 1 to 4 are probes. */
+/** Types 1 to 4 are probes. */
 const NOTICE = 5
 const RECEIPT = 6
 
-/** known: do you know the identity? soon: are you ready to follow? now: this is the last that comes from the old one. */
+/**
+ * known: asks whether the receiver knows the identity. soon: asks whether it is ready to switch. now: the last message
+ * from the old identity.
+ */
 export type NoticeStep = 'known' | 'soon' | 'now'
 const STEPS: readonly NoticeStep[] = ['known', 'soon', 'now']
 
 export interface Notice {
   readonly type: 'notice' | 'receipt'
-  /** Of who sends the notice. */
+  /** Lane number of the sender of the notice. */
   readonly lane: number
-  /** Names the identity that is about to be taken. */
+  /** Identifies the new identity. */
   readonly mark: number
   readonly step: NoticeStep
 }
@@ -120,7 +124,7 @@ export function encodeNotice({ type, lane, mark, step }: Notice): Buffer {
   return bytes
 }
 
-/** Undefined for anything but a whole, well-formed notice or receipt. Never throws. */
+/** Returns undefined unless the bytes are a complete, well-formed notice or receipt. Never throws. */
 export function decodeNotice(bytes: Buffer): Notice | undefined {
   if (bytes.length !== NOTICE_BYTES || bytes.readUInt32BE(0) !== NOTICE_MAGIC) return undefined
   const type = bytes.readUInt8(4)

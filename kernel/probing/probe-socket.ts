@@ -1,15 +1,15 @@
-/** The UDP socket that probes travel through, and the knock at a far kernel, as an interface, and the real ones. */
+/** The interface of the UDP socket for probes and of TCP probes to a far kernel, and its implementation. */
 import { createSocket } from 'node:dgram'
 import { connect } from 'node:net'
 import { PortTakenError, describePortHolders } from '../kernel.ts'
 
 export interface ProbeSocket {
-  /** Never throws: what cannot be sent is a probe that gets no answer. */
+  /** Never throws: a packet that cannot be sent is a probe without an answer. */
   send(bytes: Buffer, address: string, port: number): void
   /**
-   * Asks the far kernel, not the far process: a TCP connection to a port where nobody listens is refused by the
-   * kernel at once (RFC 9293 3.10.7.1), and taken by it where somebody does. Calls back when either comes; never
-   * throws. Gives the function that stops waiting for it.
+   * Sends a TCP probe, which the far kernel answers instead of the far process: it refuses a connection to a port
+   * without a listener at once (RFC 9293 3.10.7.1), and accepts it if there is a listener. Calls `onAnswer` in both
+   * cases. Never throws. Returns the function that stops the wait.
    */
   knock(address: string, port: number, onAnswer: () => void): () => void
   close(): void
@@ -17,15 +17,15 @@ export interface ProbeSocket {
 
 export interface ProbeSocketEvents {
   onMessage(bytes: Buffer, from: { readonly address: string; readonly port: number }): void
-  /** It listens. Called once at most, before the first message. */
+  /** The socket is bound. Called at most once, before the first message. */
   onReady(): void
-  /** The socket is of no more use. Called once at most, also instead of onReady(). */
+  /** The socket is no longer usable. Called at most once, possibly instead of onReady(). */
   onError(error: Error): void
 }
 
 export type OpenProbeSocket = (address: string, port: number, events: ProbeSocketEvents) => ProbeSocket
 
-/** A dgram socket bound to one address of this node. Errors of single packets are swallowed. */
+/** Opens a dgram socket bound to one address of this node. Ignores errors of single packets. */
 export const openUdpProbeSocket: OpenProbeSocket = (address, port, events) => {
   const socket = createSocket('udp4')
   let open = true
@@ -50,7 +50,7 @@ export const openUdpProbeSocket: OpenProbeSocket = (address, port, events) => {
   })
   socket.bind({ address, port })
   return {
-    // ENOKEY, EDESTADDRREQ and the like: WireGuard has no session with that peer yet.
+    // The callback ignores ENOKEY, EDESTADDRREQ and the like: WireGuard has no session with that peer yet.
     send: (bytes, to, toPort) => {
       if (open && bound) socket.send(bytes, toPort, to, () => undefined)
     },

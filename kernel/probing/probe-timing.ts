@@ -1,48 +1,51 @@
-/** When a far end is asked, and how long an answer may take. Pure; milliseconds. */
+/** When to send a question to a far end, and how long an answer may take. Pure; times are in milliseconds. */
 import type { HealthState, ProbeFigures } from './peer-health.ts'
 
 export interface Pace {
-  /** Between two questions where traffic flows, or where it is not known yet whether the way works. */
+  /** Interval between questions while traffic flows, or while it is not known whether the path works. */
   readonly busyMs: number
-  /** The same where nothing flows. */
+  /** Interval between questions without traffic. */
   readonly idleMs: number
-  /** A question that is not answered within this time is missed at the earliest, and asked again at once. */
+  /** The shortest time after which a question without an answer is missed. The next question follows at once. */
   readonly quickMs: number
 }
 
-/** Five a second where traffic flows, one where none does. */
+/** Five questions a second with traffic, one without. */
 export const PACE: Pace = { busyMs: 200, idleMs: 1000, quickMs: 50 }
 
-/** After this time in a state, what is silent is asked at the slow pace. */
+/** After this time in a state, a silent far end is probed at the slow interval. */
 export const SETTLED_MS = 10_000
-/** Share by which a pause differs from one question to the next, so that many far ends are not asked in step. */
+/**
+ * Fraction by which the pause varies from question to question, so that many far ends are not probed at the same
+ * moment.
+ */
 const JITTER = 0.1
 
 export interface Moment {
   readonly pace: Pace
   readonly state: HealthState
   readonly doubted: boolean
-  /** Traffic flowed there lately. */
+  /** True if traffic flowed to the far end lately. */
   readonly busy: boolean
-  /** The last question was answered. */
+  /** True if the last question was answered. */
   readonly answered: boolean
   readonly nowMs: number
   /** 0 inclusive to 1 exclusive. */
   readonly random: number
 }
 
-/** From one question to the next, where the last one has been answered or there is no hurry. */
+/** Returns the pause between two questions if the last one was answered, or if a delay does no harm. */
 export function pauseMs({ pace, state, doubted, busy, answered, nowMs, random }: Moment): number {
-  // One answer more, and it is up.
+  // The next answer may complete the answers that bring the far end up.
   if (state.is === 'down' && answered) return pace.quickMs
   const base = doubted || isNew(state, nowMs) || (state.is === 'up' && busy) ? pace.busyMs : pace.idleMs
   return Math.round(base * (1 - JITTER + 2 * JITTER * random))
 }
 
 /**
- * How long to wait for an answer before it is missed: half as much again as answers take, and what they vary by. What is
- * down comes up by answers in a row, and those of a long way would each come after a miss; at first the questions follow
- * each other so fast that there is an answer to one of them in each of their times.
+ * Returns how long to wait for an answer before it counts as missed: 1.5 times the round-trip time, and more if it
+ * varies. A far end that is down comes up after consecutive answers. On a long path, each of them would follow a miss,
+ * so at first the questions follow each other so fast that each waiting time contains an answer to one of them.
  */
 export function patienceMs(
   { pace, state, doubted, nowMs }: Pick<Moment, 'pace' | 'state' | 'doubted' | 'nowMs'>,
@@ -52,7 +55,7 @@ export function patienceMs(
   const isQuick = state.is === 'connecting' || doubted || (state.is === 'down' && isNew(state, nowMs))
   if (isQuick || rttMs === undefined) return pace.busyMs
   const varies = 4 * jitterMs
-  // What answers varied by before a way went down may be no more than how it ended.
+  // The variation before a path went down may only reflect how it failed.
   const [least, more] = state.is === 'up' ? [pace.quickMs, varies] : [pace.busyMs, Math.min(varies, rttMs)]
   return Math.min(MAX_PATIENCE_MS, Math.max(least, 1.5 * rttMs + more))
 }

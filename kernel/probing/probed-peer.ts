@@ -1,11 +1,11 @@
-/** What is kept of one far end that is probed. */
+/** The state that the prober keeps for one far end. */
 import type { ConnectionState } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { PathSize, SizeBounds } from './path-size.ts'
 import { PeerHealth, type PeerHealthInit, type ProbeFigures, ProbeStats } from './peer-health.ts'
 import { PROBE_BYTES, PROBE_HEADERS } from './probe-packet.ts'
 
-/** A knock that got no answer for so long gets none. */
+/** A TCP probe without an answer for this long has failed. */
 export const KNOCK_LIFE_MS = 2000
 
 interface Waiting {
@@ -14,16 +14,16 @@ interface Waiting {
 }
 
 /**
- * Knocks at one far kernel that wait for an answer. Each has its own time, whatever is knocked meanwhile: the way there
- * and back may take longer than the pause between two of them.
+ * TCP probes to one far kernel that wait for an answer. Each has its own deadline, because the round trip may take
+ * longer than the pause between two TCP probes.
  */
 export class Knocks {
-  /** Oldest first. They end by KNOCK_LIFE_MS, so there are never more than knocks in that time. */
+  /** Oldest first. Each ends after KNOCK_LIFE_MS, which limits their number. */
   #waiting: readonly Waiting[] = []
-  /** When this silence was knocked at first. */
+  /** Time of the first TCP probe of the current silence. */
   #firstMs: number | undefined
 
-  /** How many wait. */
+  /** Number of TCP probes that wait for an answer. */
   get size(): number {
     return this.#waiting.length
   }
@@ -33,7 +33,7 @@ export class Knocks {
     if (stop !== undefined) this.#waiting = [...this.#waiting, { sinceMs: nowMs, stop }]
   }
 
-  /** Ends those that have waited long enough. */
+  /** Ends the TCP probes that have reached their deadline. */
   expire(nowMs: number): void {
     const late = this.#waiting.filter(({ sinceMs }) => nowMs - sinceMs >= KNOCK_LIFE_MS)
     if (late.length === 0) return
@@ -41,12 +41,12 @@ export class Knocks {
     this.#waiting = this.#waiting.filter((one) => !late.includes(one))
   }
 
-  /** The far end has sent something: the next knock is the first of another silence. */
+  /** The far end has sent something: the next TCP probe is the first of a new silence. */
   silenceEnds(): void {
     this.#firstMs = undefined
   }
 
-  /** Whether the first knock of this silence may still be on its way, by what is known of the way. */
+  /** True if the answer to the first TCP probe of this silence may still be on the way, according to the figures. */
   mayYetAnswer(nowMs: number, figures: ProbeFigures): boolean {
     return this.#firstMs !== undefined && nowMs - this.#firstMs < patienceMs(figures)
   }
@@ -58,44 +58,45 @@ export class Knocks {
   }
 }
 
-/**
- * Half as much again as the way there and back takes, for it varies. Where that is not known: all of a knock's life.
- */
+/** 1.5 times the round-trip time, and more if it varies. KNOCK_LIFE_MS if the round-trip time is not known. */
 function patienceMs({ rttMs, jitterMs = 0 }: ProbeFigures): number {
   return rttMs === undefined ? KNOCK_LIFE_MS : Math.min(KNOCK_LIFE_MS, 1.5 * rttMs + 4 * jitterMs)
 }
 
-/** Far end and number on the wire of one who probes. */
+/** A far end with its address and the number that identifies its probes. */
 export interface ProbedPeer {
-  /** Names it for the caller; another one at the same address is another far end. */
+  /** Identifies the far end for the caller. Another key at the same address is another far end. */
   readonly key: string
   readonly address: string
-  /** The number that its questions carry, 0 to 255. */
+  /** The number in questions from this far end, 0 to 255. */
   readonly number: number
-  /** Another one at the same address: another gateway has taken the lane over. */
+  /** Changes if another gateway takes over the lane at the same address. */
   readonly identity?: string | undefined
-  /** It is asked which packets get there, within these. Absent: it is not, for it does not understand that. */
+  /** Bounds of the path size search. Absent if the far end does not support sized probes. */
   readonly sizes?: SizeBounds
-  /** What got there when somebody looked last. Absent: not known. */
+  /** The size that passed in an earlier run. Absent if not known. */
   readonly sizeBefore?: number
 }
 
-/** `sinceMs`: of the monotonic clock. */
+/** `sinceMs` is a time of the monotonic clock. */
 export interface MeasuredPeer {
   readonly state: ConnectionState
   readonly sinceMs: number
   readonly doubted: boolean
   readonly figures: ProbeFigures
-  /** The far process does not answer, but its kernel does. */
+  /** True if the kernel of the far end answers, but its process does not. */
   readonly kernelOnly: boolean
-  /** Received from it and sent to it until now. */
+  /** Number of probe packets received from the far end and sent to it. */
   readonly probes: number
-  /** Of those, what padded ones had in octets, as IP packets. */
+  /** Octets of the padded probes among them, as IP packets. */
   readonly paddedOctets: number
-  /** Octets of the largest packet that gets there, and from there to here. Absent: not known. */
+  /**
+   * Octets of the largest packet that reaches the far end, and of the largest that arrives from it. Absent if not
+   * known.
+   */
   readonly sendSize?: number
   readonly receiveSize?: number
-  /** Larger ones than sendSize may get there: that is being tried. */
+  /** True while larger sizes than sendSize are tried. */
   readonly isTryingSizes: boolean
 }
 
@@ -104,23 +105,23 @@ export interface PeerEntry<P> {
   readonly health: PeerHealth
   readonly stats: ProbeStats
   sequence: number
-  /** Received and sent. */
+  /** Number of packets received and sent. */
   probes: number
   paddedOctets: number
-  /** Where it is asked about sizes. */
+  /** Undefined if sizes are not probed. */
   size: PathSize | undefined
-  /** The last question: by a probe, or by the kernel alone. */
+  /** What answered the last question: the far process, or only its kernel. */
   answered: 'no' | 'probe' | 'kernel'
-  /** The last question that was answered was answered by the kernel alone. */
+  /** True if only the kernel answered the last question that was answered. */
   kernelOnly: boolean
-  /** So many questions in a row that the kernel alone answered. */
+  /** Number of consecutive questions that only the kernel answered. */
   kernelInRow: number
-  /** When it was asked beside the beat, monotonic. */
+  /** Monotonic time of the last question outside the regular intervals. */
   askedAtOnceMs: number
   /** When the last question was sent. */
   askedMs: number
   readonly knocks: Knocks
-  /** Takes the next turn away. */
+  /** Cancels the next scheduled action. */
   cancel: () => void
 }
 
@@ -179,10 +180,12 @@ export function measured({ health, stats, size, kernelOnly, probes, paddedOctets
   }
 }
 
-/** A way that loses packets now and then takes the probe and leaves the knock: seldom so many times in a row. */
+/** On a lossy path, a probe may be lost while the TCP probe passes, but rarely this many times in a row. */
 const PROCESS_SILENT_AFTER = 4
 
-/** Who answered the last question. A process that is silent for long is no loss of the way. */
+/**
+ * Records what answered the last question. A far process that is silent for long does not count as loss on the path.
+ */
 export function noteWhoAnswered(entry: PeerEntry<unknown>, answered: 'probe' | 'kernel'): void {
   entry.kernelOnly = answered === 'kernel'
   entry.kernelInRow = entry.kernelOnly ? entry.kernelInRow + 1 : 0
@@ -195,7 +198,7 @@ export function stopEntry({ cancel, knocks, size }: Pick<PeerEntry<unknown>, 'ca
   size?.stop()
 }
 
-/** A packet of a probe was sent there, or came from there. */
+/** Counts a probe packet that was sent or received. */
 export function count(entry: Pick<PeerEntry<unknown>, 'probes' | 'paddedOctets'>, bytes: Buffer): void {
   entry.probes += 1
   if (bytes.length > PROBE_BYTES) entry.paddedOctets += bytes.length + PROBE_HEADERS

@@ -1,13 +1,14 @@
 /**
  * Sends probes to far ends and answers theirs, through one socket bound to one address of this node. Every packet is
- * checked: only a peer's address and port, only whole probes of the one who asks, only answers that wait. A question has
- * the number of who asks, and its answer repeats it.
+ * checked: only the address and port of a peer, only complete probes with the number of the sender of the question, and
+ * only answers to outstanding questions are accepted. A question carries the number of its sender, and the answer
+ * repeats it.
  *
  *   ask ── answered ──► pause (probe-timing.ts) ──► ask …
- *    └──── not in time: a miss ──► ask in a row, and knock each time: as often as it takes to doubt, and then wait once
+ *    └──── not in time: a miss ──► ask several times, each with a TCP probe, until suspected, and then wait once
  *
- * A process that is restarted, or has died, answers nothing, while its kernel carries traffic as before. So a known
- * peer that is silent is also knocked at (ProbeSocket.knock): if its kernel answers, the way is open.
+ * A process that restarts or has died answers nothing, while its kernel carries traffic as before. So a known peer that
+ * is silent also gets TCP probes (ProbeSocket.knock): if its kernel answers, the path is up.
  */
 import type { ConnectionState } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -40,9 +41,9 @@ import {
 export type { MeasuredPeer, ProbedPeer } from './probed-peer.ts'
 
 const REOPEN_MS = 1000
-/** Between two questions in a row: a moment in which packets are lost does not take them all. */
+/** Interval of questions in a row, long enough that a short burst of loss does not take all of them. */
 const ROW_MS = 10
-/** Far ends that are tried with many sizes at once: each is sent some 150 kB/s for half a second. */
+/** Limit of far ends with a trial of sizes at the same time. Each is sent about 150 kB/s for half a second. */
 const MOST_TRIED = 16
 const TIMER_STEP_MS = 10
 
@@ -68,12 +69,12 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     return this.#init.address
   }
 
-  /** Why nothing can be probed, in words; undefined where it can, as far as is known. */
+  /** Why probing is impossible. Undefined if no problem is known. */
   get problem(): Failure | undefined {
     return this.#problem
   }
 
-  /** Peers from now on; those that stay keep their state. New ones whose key is in `up` start as up. */
+  /** Replaces the peers; remaining ones keep their state. New peers whose key is in `up` start as up. */
   setPeers(peers: readonly P[], up: ReadonlySet<string> = new Set()): void {
     const wanted = new Map(peers.map((peer) => [peer.address, peer]))
     for (const [address, entry] of this.#peers) {
@@ -92,28 +93,28 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       const isAnother = known.peer.identity !== peer.identity
       known.peer = peer
       this.#setSizes(known)
-      // It waits for a word from here: until now nothing of it was taken.
+      // The new gateway waits for a packet from here, because none of its own was accepted before.
       if (isAnother) this.#askAtOnce(known)
     }
   }
 
-  /** By the peers' keys. */
+  /** Returns the measurements by the keys of the peers. */
   health(): Map<string, MeasuredPeer> {
     return new Map([...this.#peers.values()].map((entry) => [entry.peer.key, measured(entry)]))
   }
 
-  /** Says something to those far ends whose keys are named. Nobody knows whether it arrives, but by a receipt. */
+  /** Sends a notice to the far ends with these keys. Only a receipt proves that it has arrived. */
   notify(keys: ReadonlySet<string>, words: Pick<Notice, 'mark' | 'step'>): void {
     const bytes = encodeNotice({ ...words, type: 'notice', lane: this.#init.number })
     for (const entry of this.#peers.values()) if (keys.has(entry.peer.key)) this.#sendCounted(entry, bytes)
   }
 
-  /** Somebody else found that less gets to these far ends than before, or more: it is looked at soon. */
+  /** Checks the path size to these far ends soon, because another process has found that it decreased or increased. */
   suspect(keys: ReadonlySet<string>, what: 'less' | 'more'): void {
     for (const { peer, size } of this.#peers.values()) if (keys.has(peer.key)) size?.suspect(what)
   }
 
-  /** Probes until the signal. */
+  /** Probes until the signal aborts. */
   run(signal: AbortSignal): Promise<void> {
     this.#running = true
     this.#openSocket()
@@ -170,10 +171,12 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     )
   }
 
-  /** One bad turn must not be the last: without probes, a dead way would stay up for ever. */
+  /**
+   * Schedules an action. A failed action must not end the probing: without probes, a dead path would stay up for ever.
+   */
   #turn(entry: PeerEntry<P>, ms: number, action: () => void): void {
     entry.cancel()
-    // Timers of equal length cost the least.
+    // Node handles timers of equal length most cheaply.
     entry.cancel = this.#deps.clock.setTimer(Math.ceil(ms / TIMER_STEP_MS) * TIMER_STEP_MS, () => {
       try {
         action()
@@ -185,7 +188,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     })
   }
 
-  /** Not all at one moment. */
+  /** Spreads first questions over a short time. */
   #askSoon(entry: PeerEntry<P>): void {
     this.#turn(entry, this.#deps.clock.random() * this.#pace.quickMs, () => this.#ask(entry))
   }
@@ -199,7 +202,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     this.#wait(entry, 1)
   }
 
-  /** The questions do not wait for each other's time: a dead way would be used for so much longer. */
+  /** Sends several questions without waiting for the deadline of each, so that a dead path is noticed sooner. */
   #askInRow(entry: PeerEntry<P>, number: number, asked = 0): void {
     if (asked === 0) {
       this.#openSocket()
@@ -213,13 +216,13 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     else this.#turn(entry, ROW_MS, () => this.#askInRow(entry, number, asked + 1))
   }
 
-  /** `asked`: questions of which any may be answered. */
+  /** Any of the last `asked` questions may still be answered. */
   #wait(entry: PeerEntry<P>, asked: number): void {
     const patience = patienceMs(this.#moment(entry), entry.stats.figures())
     this.#turn(entry, patience, () => this.#look(entry, patience, asked))
   }
 
-  /** The time of the last question is over. */
+  /** The deadline of the last question has passed. */
   #look(entry: PeerEntry<P>, waitedMs: number, asked: number): void {
     const nowMs = this.#deps.clock.monotonic()
     const { answered, knocks, health } = entry
@@ -255,7 +258,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     }
   }
 
-  /** Not in step with the others, and once in an interval. */
+  /** Sends a question outside the regular intervals, at most once per busy interval. */
   #askAtOnce(entry: PeerEntry<P>): void {
     const nowMs = this.#deps.clock.monotonic()
     if (!this.#running || nowMs - entry.askedAtOnceMs < this.#pace.busyMs) return
@@ -275,7 +278,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     this.#deps.count('sent')
   }
 
-  /** Beside the questions that health goes by. Gives the sequence. */
+  /** Sends a sized probe, which does not affect health. Returns its sequence number. */
   #sendSized(entry: PeerEntry<P>, probe: Pick<SizedProbe, 'type' | 'size'>): number {
     entry.sequence = (entry.sequence + 1) >>> 0
     const { sequence } = entry
@@ -295,7 +298,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   #knock(entry: PeerEntry<P>): void {
     const nowMs = this.#deps.clock.monotonic()
     const answer = (): void => {
-      // Of those that come to one question, one counts.
+      // Only the first answer to a question counts.
       if (entry.answered !== 'no' || this.#peers.get(entry.peer.address) !== entry) return
       entry.answered = 'kernel'
       entry.health.onAnswer()
@@ -313,7 +316,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       onReady: () => (this.#problem = undefined),
       onError: (error) => {
         const problem = `cannot probe ${name} from ${address}:${port}: ${error.message}`
-        // It is tried once a second, and logged once.
+        // The socket is reopened once a second, but the same problem is logged once.
         if (problem !== this.#problem?.message) {
           const fields = { reason: 'ProbeSocketFailed', of: name, why: problem } as const
           logger.warn('probe socket failed; it will be opened again', fields)
@@ -343,7 +346,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     switch (probe.type) {
       case 'question':
         this.#sendCounted(entry, encodeProbe({ ...probe, type: 'answer' }))
-        // What came in says that the way is open, sooner than the next beat would.
+        // The received question shows that the path works, before the next regular question does.
         if (entry.health.state.is === 'connecting') this.#askAtOnce(entry)
         return
       case 'sizedQuestion':
@@ -364,7 +367,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       entry.size.onReport(probe.carries)
       return
     }
-    // Of several answers one was enough.
+    // One answer for each size is enough: later ones are ignored without being counted.
     if (isOurs && probe.type === 'sizedAnswer') return
     if (!isOurs || probe.type !== 'answer' || !entry.stats.onAnswer(probe.sequence, clock.monotonic())) {
       count('ignored')
@@ -376,18 +379,22 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     this.#hurry(entry)
   }
 
-  /** One answer more, and it is up: what is left of the time for this one is not waited for. */
+  /**
+   * Sends the next question before the remaining time of this one ends, because a far end that is down comes up after
+   * consecutive answers.
+   */
   #hurry(entry: PeerEntry<P>): void {
     if (entry.health.state.is !== 'down') return
     entry.kernelOnly = entry.answered === 'kernel'
     entry.knocks.silenceEnds()
     const { busyMs, quickMs } = this.#pace
-    // In step, as far as the way is short: a moment in which much is let through is no way that is open.
+    // Questions keep the regular interval if the path is short enough: a short moment in which packets pass does not
+    // make the path up.
     const pause = Math.max(quickMs, entry.askedMs + busyMs - this.#deps.clock.monotonic())
     this.#turn(entry, pause, () => this.#ask(entry))
   }
 
-  /** False for what counts as ignored. */
+  /** Returns false if the notice counts as ignored. */
   #onNotice(entry: PeerEntry<P>, notice: Notice, port: number): boolean {
     const { onNotice, onReceipt } = this.#deps
     if (port !== this.#init.port) return false
@@ -404,25 +411,28 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   }
 }
 
-// What a prober needs, and what it tells.
+// The dependencies and settings of a prober.
 
 interface ProberDeps<P extends ProbedPeer> {
   readonly clock: Clock
   readonly logger: Pick<Logger, 'warn' | 'error'>
   readonly openSocket: OpenProbeSocket
-  /** What is counted: a question sent, an answer to one, and what was neither a peer's question nor such an answer. */
+  /**
+   * Counts questions sent, answers to them, and ignored packets, which are neither a question of a peer nor such an
+   * answer.
+   */
   readonly count: (what: 'sent' | 'answered' | 'ignored') => void
-  /** Called at once on each change of state. */
+  /** Called synchronously on each change of state. */
   readonly onTransition: (peer: P, from: ConnectionState, to: ConnectionState) => void
-  /** The same when an end that is up is doubted, or no longer. */
+  /** Called likewise when a far end that is up becomes suspected or stops being suspected. */
   readonly onDoubt: (peer: P, doubted: boolean) => void
-  /** What a far end says beside its probes. True: it gets a receipt. Absent: nothing is heard. */
+  /** Called for a notice of a far end. If it returns true, a receipt is sent. If absent, notices are ignored. */
   readonly onNotice?: (peer: P, notice: Notice) => boolean
-  /** The receipt for a notice of this process. */
+  /** Called for a receipt of a notice that this process sent. */
   readonly onReceipt?: (peer: P, notice: Notice) => void
-  /** The same when packets of other sizes get there than before. Absent: nobody wants to know. */
+  /** Called likewise when the size of packets that pass changes. */
   readonly onSize?: (peer: P) => void
-  /** Whether traffic flowed there in the last seconds. */
+  /** True if traffic flowed to the far end in the last seconds. */
   readonly isBusy: (peer: P) => boolean
 }
 
@@ -432,7 +442,7 @@ interface ProberInit extends Omit<PeerHealthInit, 'startsUp'> {
   /** The number that our questions carry. */
   readonly number: number
   readonly address: string
-  /** Of both ends. */
+  /** Port of both ends. */
   readonly port: number
   readonly pace?: Pace
 }

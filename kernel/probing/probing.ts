@@ -1,4 +1,4 @@
-/** Probes of far ends: timing, states, sizes of packets. */
+/** Probing of far ends: timing, health and path sizes. */
 export { SIZE_STEP, type SizeBounds } from './path-size.ts'
 export type { Notice, NoticeStep } from './probe-packet.ts'
 export { type OpenProbeSocket, openUdpProbeSocket } from './probe-socket.ts'

@@ -1,4 +1,7 @@
-/** What both drivers refuse before they ask anything, and the form in which listings give items. KernelError EINVAL. */
+/**
+ * Checks of next hops and groups that both drivers make before any request (KernelError EINVAL), and the form of items
+ * in listings.
+ */
 import { InvalidAddressError, parseAddress } from '../../model/addresses/addresses.ts'
 import { NEXT_HOP_IDS } from '../../model/model.ts'
 import { KernelError } from '../kernel.ts'
@@ -14,7 +17,7 @@ import {
   sortedMembers,
 } from './next-hop-table.ts'
 
-/** Older kernels take no more, though the field has room for 256. */
+/** Older kernels accept no more, though the field has room for 256. */
 const MAX_WEIGHT = 255
 const MAX_BUCKETS = 0xffff
 const TIMER_STEP_MS = 100
@@ -55,7 +58,7 @@ export function checkGroup(group: NextHopGroup): void {
   if (group.kind === 'resilient') checkResilience(group, operation)
 }
 
-/** What the kernel refuses to make of an item that is there. Throws KernelError EINVAL. */
+/** Checks that the kernel can replace an existing item in place. Throws KernelError EINVAL. */
 export function checkReplacement(
   before: NextHopObject | NextHopGroup,
   after: NextHopObject | NextHopGroup,
@@ -65,7 +68,7 @@ export function checkReplacement(
   if (problem !== undefined) refuse(operation, problem)
 }
 
-/** Why the kernel does not replace one by the other in place; undefined when it does. */
+/** Returns why the kernel cannot replace one item by the other in place. Undefined if it can. */
 export function cannotReplace(
   before: NextHopObject | NextHopGroup,
   after: NextHopObject | NextHopGroup,
@@ -77,7 +80,7 @@ export function cannotReplace(
   return `the number of buckets cannot be changed from ${before.buckets} to ${after.buckets}`
 }
 
-/** As it is listed: what is default is left out, addresses are in their usual form. */
+/** Returns a hop as it is listed: without default values, with addresses in canonical form. */
 export function normalHop({ id, family, device, via, onlink }: NextHopObject): NextHopObject {
   return {
     id,
@@ -88,7 +91,7 @@ export function normalHop({ id, family, device, via, onlink }: NextHopObject): N
   }
 }
 
-/** The same for a group; members in order of their ids. */
+/** Returns a group as it is listed: without default values, with members sorted by id. */
 export function normalGroup(group: NextHopGroup): NextHopGroup {
   const members = sortedMembers(group.members).map(({ id, weight = 1 }): GroupMember => ({
     id,

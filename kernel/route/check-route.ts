@@ -1,4 +1,7 @@
-/** What both drivers refuse before they ask anything: items that could not be printed or sent. KernelError EINVAL. */
+/**
+ * Checks of routes, rules and addresses that both drivers make before any request: they refuse items that could not be
+ * printed or sent (KernelError EINVAL).
+ */
 import {
   familyOf,
   InvalidAddressError,
@@ -56,13 +59,13 @@ export function checkInterfaceAddress(address: InterfaceAddress, operation: stri
   })
 }
 
-/** Six bytes in colon form, lower case. */
+/** Accepts six bytes, separated by colons, in lower case. */
 export function checkMac(mac: string, operation: string): void {
   if (/^[0-9a-f]{2}(?::[0-9a-f]{2}){5}$/.test(mac)) return
   throw new KernelError('EINVAL', operation, `MAC ${JSON.stringify(mac)}: expected six bytes such as 0a:5e:c0:00:02:01`)
 }
 
-/** Device names: 1 to 15 characters without '/', ':' or space (net/core/dev.c dev_valid_name). */
+/** Accepts 1 to 15 characters without '/', ':' or space (net/core/dev.c dev_valid_name). */
 export function checkDeviceName(name: string, operation: string): void {
   if (!/^[^\s/:]{1,15}$/.test(name) || name === '.' || name === '..') {
     throw new KernelError(
@@ -78,15 +81,18 @@ function checkFamily(field: string, text: string, family: Family): void {
   throw new InvalidAddressError(field, text, `an IPv${family} address, as the destination is one`)
 }
 
-/** The metric that a route has which says none: IPv6 knows no 0. linux/ipv6_route.h IP6_RT_PRIO_USER. */
+/** The metric of an IPv6 route without a metric: IPv6 has no metric 0. linux/ipv6_route.h IP6_RT_PRIO_USER. */
 export const IPV6_DEFAULT_METRIC = 1024
 
-/** As the kernel counts: 0 and absent are the default. */
+/** Returns the metric that the kernel uses: 0 and absent mean the default. */
 export function routeMetric({ destination, metric = 0 }: Pick<Route, 'destination' | 'metric'>): number {
   return familyOf(destination) === 6 && metric === 0 ? IPV6_DEFAULT_METRIC : metric
 }
 
-/** The route as a listing gives it: what is default or means nothing is left out, addresses are in their usual form. */
+/**
+ * Returns the route as it is listed: without default values and fields that have no effect, with addresses in canonical
+ * form.
+ */
 export function normalRoute(route: Route): Route {
   const { metric: _, source, ...rest } = route
   const metric = routeMetric(route)
@@ -108,7 +114,7 @@ export function normalRoute(route: Route): Route {
   }
 }
 
-/** Turns what model/addresses/ip.ts says about text into a KernelError. */
+/** Converts an InvalidAddressError of `parse` to a KernelError. */
 export function refuseInvalid<T>(operation: string, parse: () => T): T {
   try {
     return parse()
@@ -119,7 +125,7 @@ export function refuseInvalid<T>(operation: string, parse: () => T): T {
   }
 }
 
-/** An exception turns round all that a rule says (linux/fib_rules.h FIB_RULE_INVERT), so it must be alone. */
+/** An exception inverts all selectors of a rule (linux/fib_rules.h FIB_RULE_INVERT), so it must be the only one. */
 export function checkRule(rule: Rule, operation: string): void {
   const { source, inputDevice, exceptInputDevice, exceptMark, protocol, sourcePort, destinationPort } = rule
   const ports = [sourcePort, destinationPort].filter((port) => port !== undefined)

@@ -1,6 +1,6 @@
 /**
- * Links, addresses, routes, rules, neighbours and forwarding entries as the `ip` or `bridge` command that makes
- * them. Nothing runs these texts: they are the log line, the dry run and the golden test.
+ * Formats links, addresses, routes, rules, neighbours and forwarding entries as the `ip` or `bridge` commands that
+ * create them. The texts are never run: they appear in logs, dry runs and golden tests.
  */
 import { familyOf } from '../../model/addresses/addresses.ts'
 import { ROUTE_PROTOCOL } from '../../model/model.ts'
@@ -26,13 +26,13 @@ export function formatLinkDeletion(name: string): string {
 }
 
 export function formatAddress(address: NewAddress): string {
-  // Ours alone on a device of ours: nobody to ask whether it is taken, and nothing to wait for.
+  // The address is ours alone, on a device of ours, so duplicate address detection would only cause a delay.
   const nodad = familyOf(address.address) === 6 ? ' nodad' : ''
   const scope = address.scope === undefined ? '' : ` scope ${address.scope}`
   return `ip address add ${address.address} dev ${address.device}${scope}${nodad}`
 }
 
-/** `ip route replace …`, with our protocol number. */
+/** Returns `ip route replace …` with our protocol number. */
 export function formatRoute(route: Route): string {
   const only = route.nextHops.length === 1 ? ` ${formatNextHop(route.nextHops[0] as NextHop)}` : ''
   const named = route.nextHopId === undefined ? '' : ` nhid ${route.nextHopId}`
@@ -69,12 +69,12 @@ export function formatNeighbourDeletion({ address, device }: Pick<Neighbour, 'ad
   return `${tool(address)} neighbour del ${address} dev ${device}`
 }
 
-/** `ip route get …` */
+/** Returns `ip route get …`. */
 export function formatLookup(destination: string): string {
   return `${tool(destination)} route get ${destination}`
 }
 
-/** `ip`, or `ip -6`, which the tool needs to be given. */
+/** Returns `ip`, or `ip -6` for IPv6. */
 function tool(address: string): string {
   return familyOf(address) === 6 ? 'ip -6' : 'ip'
 }

@@ -1,9 +1,9 @@
 /**
- * One rtnetlink socket of this network namespace, on npm `netlink`: requests one after the other, errors as
- * KernelError, deadlines, dumps repeated when the kernel says that they were torn.
+ * One rtnetlink socket of this network namespace, based on npm `netlink`: sequential requests, errors as KernelError,
+ * deadlines, and dumps that are repeated if the kernel reports that they are inconsistent.
  *
- * The package's message layer is used, not its typed one: that one decodes every attribute it knows and throws when
- * a newer kernel has made one longer, and it hides the flag of a torn dump.
+ * It uses the message layer of the package, not the typed one, which decodes every attribute it knows, throws if a
+ * newer kernel has extended one, and hides the flag of an inconsistent dump.
  */
 import { getSystemErrorName } from 'node:util'
 import { type NetlinkSocket, Protocol, createNetlink, parseError } from 'netlink'
@@ -12,8 +12,8 @@ import { messageOf } from '../../runtime/runtime.ts'
 import { KernelError, type KernelErrorCode } from '../kernel.ts'
 
 /**
- * Netlink sockets that are open when the process ends. The kernel may have sent a notification meanwhile: npm `netlink`
- * would hand it to JavaScript that cannot run any more, and abort the process.
+ * Netlink sockets to close when the process ends. Otherwise npm `netlink` would pass a pending notification to
+ * JavaScript that can no longer run, and abort the process.
  */
 
 interface Closable {
@@ -22,7 +22,7 @@ interface Closable {
 
 const open = new Set<Closable>()
 
-/** Gives what closes the socket; it is closed at the end of the process otherwise. */
+/** Returns the function that closes the socket. A socket that is still open is closed when the process ends. */
 export function closeAtExit(socket: Closable): () => void {
   if (open.size === 0) process.on('exit', closeAll)
   open.add(socket)
@@ -38,16 +38,16 @@ function closeAll(): void {
   open.clear()
 }
 
-/** From linux/netlink.h. */
+/** Constants of linux/netlink.h. */
 const NLMSG_ERROR = 2
 const NLM_F_DUMP_INTR = 0x10
 export const NLM_F_DUMP = 0x300
 const MAX_TORN_DUMPS = 5
 const DEFAULT_TIMEOUT_MS = 5_000
 /**
- * Octets that the kernel may keep for a socket until they are read; it gives at most twice `net.core.rmem_max`. When
- * they are full, npm `netlink` aborts the process instead of telling that messages were lost. Nothing is taken up
- * before there are messages.
+ * Octets that the kernel may queue for a socket; the kernel caps this at twice `net.core.rmem_max`. If the queue is
+ * full, npm `netlink` aborts the process instead of reporting lost messages. Memory is used only while messages are
+ * queued.
  */
 const RECEIVE_BUFFER_BYTES = 32 << 20
 
@@ -61,11 +61,11 @@ export interface KernelMessage {
 }
 
 export interface Request {
-  /** RTM_… number. */
+  /** An RTM_… number. */
   readonly type: number
   readonly flags?: number
   readonly body: readonly Uint8Array[]
-  /** For the error: what was tried, as a command. */
+  /** What was tried, as a command, for error messages. */
   readonly operation: string
   readonly signal?: AbortSignal | undefined
 }
@@ -75,23 +75,26 @@ export class RtnetlinkSocket {
   readonly #timeoutMs: number
   readonly #close: () => void
   #closed = false
-  /** The request before. The kernel runs one dump per socket at a time and answers EBUSY to a second. */
+  /**
+   * Requests run one after the other. The kernel allows one dump at a time for each socket and refuses a second one
+   * with EBUSY.
+   */
   readonly #queue = new SerialQueue()
 
   constructor(timeoutMs: number = DEFAULT_TIMEOUT_MS) {
     this.#socket = openSocket('open a netlink socket')
     this.#close = closeAtExit(this.#socket)
     this.#timeoutMs = timeoutMs
-    // Lost messages end in the request's own deadline.
+    // A lost answer ends with the deadline of its request.
     this.#socket.on('error', () => undefined)
   }
 
-  /** Sends, and gives the messages that answer; none for a plain acknowledgement. */
+  /** Sends a request and returns the messages of the answer, none for a plain acknowledgement. */
   request(request: Request): Promise<readonly KernelMessage[]> {
     return this.#queued(request, async () => (await this.#send(request, request.flags ?? 0)).messages)
   }
 
-  /** All messages of a listing. */
+  /** Returns all messages of a listing. */
   dump(request: Request): Promise<readonly KernelMessage[]> {
     return this.#queued(request, async () => {
       for (let tries = 0; tries < MAX_TORN_DUMPS; tries++) {
@@ -136,8 +139,9 @@ export class RtnetlinkSocket {
 }
 
 /**
- * Calls back whenever one of the groups says something, or when messages were lost. Several in a row are one call.
- * Does not keep the process alive. The function given back ends it. Throws KernelError.
+ * Calls `listener` when one of the groups sends a notification that concerns it, or when notifications were lost.
+ * Several at once cause one call. Does not keep the process alive. Returns the function that ends the watch. Throws
+ * KernelError.
  */
 export function watchGroups(groups: readonly number[], listener: () => void, concerns: Concerns = every): () => void {
   let pending = false
@@ -152,7 +156,7 @@ export function watchGroups(groups: readonly number[], listener: () => void, con
   return watch.stop
 }
 
-/** Whether a notification is of interest. */
+/** True if a notification is of interest. */
 type Concerns = (message: KernelMessage) => boolean
 
 function every(): boolean {
@@ -166,8 +170,8 @@ export interface WatchInit {
 }
 
 /**
- * Gives each notification of these groups; undefined means that some were lost (ENOBUFS) or cannot be read. Does not
- * keep the process alive. Throws KernelError.
+ * Calls `listener` with each notification of these groups, or with undefined if some were lost (ENOBUFS) or cannot be
+ * parsed. Does not keep the process alive. Throws KernelError.
  */
 export function watchMessages(
   { protocol = 'route', groups }: WatchInit,
@@ -196,7 +200,7 @@ export function watchMessages(
 
 function openSocket(operation: string, protocol: number = Protocol.ROUTE): NetlinkSocket {
   try {
-    // Zero leaves what is sent as it is.
+    // 0 leaves the send buffer at its default.
     return createNetlink(protocol, { recvBufferSize: RECEIVE_BUFFER_BYTES, sendBufferSize: 0 })
   } catch (error) {
     throw new KernelError('UNKNOWN', operation, error instanceof Error ? error.message : 'failed', { cause: error })
@@ -235,7 +239,7 @@ const MEANING: Readonly<Record<string, string>> = {
   EOPNOTSUPP: 'not supported by this kernel',
 }
 
-/** `errno` is negative, as the kernel sends it. */
+/** `errno` is negative, as in messages of the kernel. */
 export function errnoError(operation: string, errno: number): KernelError {
   let name: string
   try {

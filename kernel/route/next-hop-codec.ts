@@ -1,4 +1,7 @@
-/** Next-hop objects, groups and buckets as rtnetlink messages: struct nhmsg and nexthop_grp, linux/nexthop.h. */
+/**
+ * Encodes and decodes next-hop objects, groups and buckets as rtnetlink messages: struct nhmsg and nexthop_grp,
+ * linux/nexthop.h.
+ */
 import { ROUTE_PROTOCOL } from '../../model/model.ts'
 import { normalGroup, normalHop } from './check-next-hop.ts'
 import { watchGroups } from './netlink-socket.ts'
@@ -35,10 +38,10 @@ const RES_GROUP = { BUCKETS: 1, IDLE_TIMER: 2, UNBALANCED_TIMER: 3 } as const
 const RES_BUCKET = { INDEX: 1, IDLE_TIME: 2, NH_ID: 3 } as const
 const GROUP_TYPES = { plain: 0, resilient: 1 } as const
 const RTNH_F_ONLINK = 4
-/** A clock_t: USER_HZ is 100 on every architecture that we run on. */
+/** A clock_t: USER_HZ is 100 on every architecture that Sealane supports. */
 const MS_PER_TICK = 10
 
-/** `index` is the number of its device. */
+/** `index` is the number of the device. */
 export function encodeHop({ id, family, via, onlink }: NextHopObject, index: number): Uint8Array[] {
   const list: Attribute[] = [
     [NHA.ID, u32(id)],
@@ -66,25 +69,25 @@ export function encodeGroup(group: NextHopGroup): Uint8Array[] {
   return body(nhmsg(AF_UNSPEC, ROUTE_PROTOCOL, 0), list)
 }
 
-/** Names one item: to get it, to remove it, or to list its buckets. */
+/** Encodes a request that names one item: to get it, to remove it, or to list its buckets. */
 export function encodeNextHopId(id: number): Uint8Array[] {
   return body(nhmsg(AF_UNSPEC, 0, 0), [[NHA.ID, u32(id)]])
 }
 
-/** The kernel can filter by device or kind, not by protocol: all are listed, and the caller picks ours. */
+/** The kernel can filter by device or kind but not by protocol, so it lists all items and the caller selects ours. */
 export function encodeNextHopDump(): Uint8Array[] {
   return body(nhmsg(AF_UNSPEC, 0, 0), [])
 }
 
-/** What a message says about an item, also about those of other programs. */
+/** An item of any program in a listing. */
 export interface ListedNextHop {
   readonly id: number
   readonly protocol: number
-  /** Undefined for a sort that we never make: a blackhole, one of a bridge, a kind of group that is unknown. */
+  /** Undefined for items that Sealane never creates: a blackhole, a next hop of a bridge, an unknown kind of group. */
   readonly item: NextHopObject | NextHopGroup | undefined
 }
 
-/** Undefined for what cannot be read. */
+/** Returns undefined if the message cannot be parsed. */
 export function decodeNextHop(data: Buffer, name: DeviceNames): ListedNextHop | undefined {
   const found = attributesOf(data, NHMSG_BYTES)
   const id = number32(found?.get(NHA.ID))
@@ -93,7 +96,7 @@ export function decodeNextHop(data: Buffer, name: DeviceNames): ListedNextHop | 
   return { id, protocol: data.readUInt8(2), item }
 }
 
-/** Undefined for what cannot be read, and for a bucket of another group. */
+/** Returns undefined if the message cannot be parsed, or if the bucket belongs to another group. */
 export function decodeBucket(data: Buffer, group: number): Bucket | undefined {
   const found = attributesOf(data, NHMSG_BYTES)
   if (number32(found?.get(NHA.ID)) !== group) return undefined
@@ -142,7 +145,7 @@ function decodeGroup(id: number, found: ReadonlyMap<number, Buffer>): NextHopGro
   return normalGroup({ kind: 'resilient', id, members, buckets, ...timers })
 }
 
-/** The weight is one less than it counts. Linux 6.12 has its upper byte after the lower one. */
+/** The field contains the weight minus 1. Since Linux 6.12 its upper byte follows the lower one. */
 function encodeMember({ id, weight = 1 }: GroupMember): Buffer {
   return Buffer.concat([u32(id), Buffer.from([weight - 1, 0, 0, 0])])
 }
@@ -155,7 +158,7 @@ function nhmsg(family: number, protocol: number, flags: number): Buffer {
   return Buffer.concat([Buffer.from([family, 0, protocol, 0]), u32(flags)])
 }
 
-/** Undefined where they are cut or not well formed. */
+/** Returns undefined if the attributes are truncated or malformed. */
 function attributesOf(data: Buffer | undefined, skip: number): ReadonlyMap<number, Buffer> | undefined {
   if (data === undefined || data.length < skip) return undefined
   try {
@@ -175,12 +178,12 @@ function number32(bytes: Buffer | undefined): number | undefined {
 
 // Notifications about next-hop objects and groups.
 
-/** RTNLGRP_NEXTHOP; a kernel without next-hop objects accepts the number too, and sends nothing. */
+/** RTNLGRP_NEXTHOP. A kernel without next-hop objects also accepts the number, and sends nothing. */
 const NEXT_HOP_GROUP = 32
 
 /**
- * Calls back (coalesced) when next-hop objects or groups change, but not when the kernel moves buckets, as it does
- * every few seconds where there is traffic. The function given back ends it. Throws KernelError.
+ * Calls `listener` (coalesced) when next-hop objects or groups change, but not when the kernel moves buckets, which
+ * happens every few seconds under traffic. Returns the function that ends the watch. Throws KernelError.
  */
 export function watchNextHops(listener: () => void): () => void {
   return watchGroups([NEXT_HOP_GROUP], listener, ({ type }) => type !== RTM_NEWNEXTHOPBUCKET)

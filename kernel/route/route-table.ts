@@ -1,7 +1,8 @@
 /**
- * Links, addresses, routes, rules, neighbours and forwarding entries of this network namespace, as plain data.
+ * The interface to links, addresses, routes, rules, neighbours and forwarding entries of this network namespace, as
+ * plain data.
  * Drivers: rtnetlink.ts (npm netlink) and fake-route-table.ts. Compliance: test/compliance/route-table.ts.
- * Every item prints as the `ip` or `bridge` command that would make it: see format-ip.ts.
+ * Each item is formatted as the `ip` or `bridge` command that would create it: see format-ip.ts.
  */
 
 export interface Link {
@@ -11,7 +12,7 @@ export interface Link {
   readonly kind: string
   readonly mtu: number
   readonly up: boolean
-  /** Lower-case colon form; '' where the link has none. */
+  /** In lower case with colons. '' if the link has none. */
   readonly mac: string
 }
 
@@ -21,7 +22,7 @@ export type NewLink =
       readonly name: string
       readonly vni: number
       readonly port: number
-      /** Local underlay address. Learning is always off: entries are ours. */
+      /** Local underlay address. Learning is always off: all forwarding entries are ours. */
       readonly local: string
       readonly mac: string
       readonly mtu: number
@@ -29,7 +30,7 @@ export type NewLink =
   | { readonly kind: 'wireguard'; readonly name: string; readonly mtu: number }
   | { readonly kind: 'dummy' | 'bridge'; readonly name: string; readonly mtu: number }
 
-/** Vxlan details of an existing link, to see whether it is what is desired. */
+/** Vxlan details of an existing link, to compare it with the desired one. */
 export interface VxlanLink extends Link {
   readonly kind: 'vxlan'
   readonly vni: number
@@ -39,86 +40,87 @@ export interface VxlanLink extends Link {
 
 export interface InterfaceAddress {
   readonly device: string
-  /** address/length. */
+  /** In the form address/length. */
   readonly address: string
 }
 
 export interface NewAddress extends InterfaceAddress {
-  /** The kernel never takes it as the source of a packet. Absent: of the whole network. */
+  /** With host scope, the kernel never uses the address as a source. Absent: global scope. */
   readonly scope?: 'host'
 }
 
 export interface NextHop {
   readonly device: string
-  /** Gateway address; absent for a route straight out of the device. */
+  /** Gateway address. Absent for a directly connected device. */
   readonly via?: string
   readonly onlink?: boolean
-  /** 1 to 256; multipath routes only. */
+  /** 1 to 256; for multipath routes only. */
   readonly weight?: number
 }
 
 export interface Route {
   readonly table: number
-  /** CIDR; its family is that of the route. 'default' is 0.0.0.0/0, for IPv6 ::/0. */
+  /** A CIDR; its family is the family of the route. The default route is 0.0.0.0/0, for IPv6 ::/0. */
   readonly destination: string
-  /** throw: the look-up goes on at the next rule, as if the table did not know the destination. */
+  /** throw: the look-up continues with the next rule, as if the table had no route to the destination. */
   readonly type: 'unicast' | 'unreachable' | 'throw'
   /**
-   * One or more for unicast (several make a multipath route), none for the others. Gateways are of the route's own
-   * family. The kernel takes a multipath route of IPv6 only if each of its next hops has a gateway: for a device that
-   * needs none, any link-local one with `onlink` will do. None, too, where `nextHopId` says where it goes.
+   * One or more for unicast (several make a multipath route), none for other types or with `nextHopId`. Gateways have
+   * the family of the route. The kernel accepts a multipath IPv6 route only if each next hop has a gateway; for a
+   * device that needs none, use any link-local address with `onlink`.
    */
   readonly nextHops: readonly NextHop[]
   /**
-   * Of unicast only: a next-hop object or group (nexthop/next-hop-table.ts) instead of next hops of its own. The route
-   * goes with it, without a notification where it is IPv4.
+   * For unicast only: a next-hop object or group (next-hop-table.ts) instead of `nextHops`. The kernel removes the
+   * route together with that object, without a notification for IPv4.
    */
   readonly nextHopId?: number
-  /** Absent: 0, for IPv6 1024, the kernel's own default (there is no 0); listed as absent. */
+  /** Defaults to 0, or 1024 for IPv6, which has no 0. The default is listed as absent. */
   readonly metric?: number
   readonly mtu?: number
-  /** Preferred source address of packets made on this node. */
+  /** Preferred source address of packets from this node. */
   readonly source?: string
 }
 
-/** A route of the main table that is not ours, as far as it shows where pods are. */
+/** A route of the main table that is not ours, with the fields that show where pods are. */
 export interface MainRoute {
-  /** CIDR. 'default' is 0.0.0.0/0, for IPv6 ::/0. */
+  /** A CIDR. The default route is 0.0.0.0/0, for IPv6 ::/0. */
   readonly destination: string
   readonly type: 'unicast' | 'blackhole' | 'other'
-  /** Of the first next hop; absent where there is none. */
+  /** Device of the first next hop. Absent if there is none. */
   readonly device?: string
-  /** Gateway address of the first next hop; absent for a route straight out of the device. */
+  /** Gateway address of the first next hop. Absent for a directly connected device. */
   readonly via?: string
 }
 
 export interface Rule {
-  /** Absent: 4. Listed only where it is 6. */
+  /** Defaults to 4. Listed only if 6. */
   readonly family?: 4 | 6
   readonly priority: number
   readonly table: number
-  /** Incoming device; absent matches all. */
+  /** Incoming device. If absent, all match. */
   readonly inputDevice?: string
   /**
-   * Packets that come in by this device do not match; `lo`: those that start on the node. Not with any other selector.
+   * Packets from this device do not match; `lo` means packets from the node itself. No other selector is allowed with
+   * it.
    */
   readonly exceptInputDevice?: string
-  /** Address of the sender; absent matches all. */
+  /** Source address. If absent, all match. */
   readonly source?: string
-  /** Packets with this mark do not match; absent: the mark does not matter. */
+  /** Packets with this mark do not match. If absent, the mark has no effect. No other selector is allowed with it. */
   readonly exceptMark?: number
-  /** What the table answers by its default route does not count (suppress_prefixlength 0); the next rule is asked. */
+  /** Ignores the default route of the table (suppress_prefixlength 0): the look-up continues with the next rule. */
   readonly exceptDefault?: true
-  /** Absent matches all. Not beside an exception; the ports only with it. From Linux 4.17. */
+  /** If absent, all match. Not allowed with an exception. Required by the ports. Since Linux 4.17. */
   readonly protocol?: 'tcp' | 'udp'
-  /** 1 to 65535; absent matches all. */
+  /** 1 to 65535. If absent, all match. */
   readonly sourcePort?: number
   readonly destinationPort?: number
 }
 
 export interface Neighbour {
   readonly device: string
-  /** IPv4 or IPv6. */
+  /** An IPv4 or IPv6 address. */
   readonly address: string
   readonly mac: string
 }
@@ -126,13 +128,13 @@ export interface Neighbour {
 export interface ForwardingEntry {
   readonly device: string
   readonly mac: string
-  /** Underlay address of the far VTEP. */
+  /** Underlay address of the remote VTEP. */
   readonly destination: string
 }
 
 /**
- * All calls throw KernelError. dump calls on routes and rules give only those with our protocol number
- * (kernel-ids.ts ROUTE_PROTOCOL), and add calls set it; the rest of the node's state is never listed or touched.
+ * All calls throw KernelError. Listings of routes and rules contain only those with our protocol number
+ * (model/kernel-ids.ts ROUTE_PROTOCOL), and additions set it. Other routes and rules of the node are never changed.
  */
 export interface RouteTable {
   links(signal?: AbortSignal): Promise<readonly (Link | VxlanLink)[]>
@@ -140,31 +142,31 @@ export interface RouteTable {
   setLink(name: string, change: { readonly up?: boolean; readonly mtu?: number }, signal?: AbortSignal): Promise<void>
   deleteLink(name: string, signal?: AbortSignal): Promise<void>
 
-  /** IPv4 and IPv6 addresses of all devices, but for those that the node may not use yet (tentative ones). */
+  /** Returns the IPv4 and IPv6 addresses of all devices, except tentative ones, which the node may not use yet. */
   addresses(signal?: AbortSignal): Promise<readonly InterfaceAddress[]>
   addAddress(address: NewAddress, signal?: AbortSignal): Promise<void>
   deleteAddress(address: InterfaceAddress, signal?: AbortSignal): Promise<void>
 
-  /** Ours only, of both families. */
+  /** Returns only our routes, of both families. */
   routes(signal?: AbortSignal): Promise<readonly Route[]>
-  /** Adds, or replaces the route of equal table, destination and metric. */
+  /** Adds a route, or replaces the route with the same table, destination and metric. */
   replaceRoute(route: Route, signal?: AbortSignal): Promise<void>
   deleteRoute(route: Route, signal?: AbortSignal): Promise<void>
-  /** Routes of the main table that are not ours, of both families. */
+  /** Returns the routes of the main table that are not ours, of both families. */
   mainRoutes(signal?: AbortSignal): Promise<readonly MainRoute[]>
-  /** What the kernel would do with a packet to `destination` that has the mark (0: none): `ip route get`. */
+  /** Returns how the kernel would send a packet to `destination` with the mark (0: none): `ip route get`. */
   lookup(
     destination: string,
     signal?: AbortSignal,
     mark?: number,
   ): Promise<{ readonly device: string; readonly source?: string; readonly mtu: number }>
 
-  /** Ours only, of both families. */
+  /** Returns only our rules, of both families. */
   rules(signal?: AbortSignal): Promise<readonly Rule[]>
   addRule(rule: Rule, signal?: AbortSignal): Promise<void>
   deleteRule(rule: Rule, signal?: AbortSignal): Promise<void>
 
-  /** Permanent entries of the named device, of both families. */
+  /** Returns the permanent entries of the device, of both families. */
   neighbours(device: string, signal?: AbortSignal): Promise<readonly Neighbour[]>
   replaceNeighbour(neighbour: Neighbour, signal?: AbortSignal): Promise<void>
   deleteNeighbour(neighbour: Neighbour, signal?: AbortSignal): Promise<void>
@@ -173,8 +175,8 @@ export interface RouteTable {
   deleteForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void>
 
   /**
-   * Calls back (coalesced) when links, addresses, routes, rules or next-hop objects change, by anyone; also neighbours
-   * and forwarding entries of devices that were asked for theirs.
+   * Calls `listener` (coalesced) when any program changes links, addresses, routes, rules or next-hop objects, and also
+   * neighbours and forwarding entries of devices for which these have been listed.
    */
   onChange(listener: () => void): () => void
   close(): void

@@ -1,4 +1,7 @@
-/** Bytes of rtnetlink: attributes, addresses and fixed heads, in host byte order. linux/rtnetlink.h. */
+/**
+ * Encodes and decodes rtnetlink messages: attributes, addresses and fixed headers, in host byte order.
+ * linux/rtnetlink.h.
+ */
 import { parseAttributes } from 'netlink'
 import { addressBits, formatAddress, parseAddress, type Family } from '../../model/addresses/addresses.ts'
 
@@ -13,22 +16,22 @@ export function addressFamily(family: Family): number {
   return family === 4 ? AF_INET : AF_INET6
 }
 
-/** linux/netlink.h. Newer message types want it on nested attributes; the old ones never had it. */
+/** linux/netlink.h. Newer message types require it on nested attributes; older ones never had it. */
 const NLA_F_NESTED = 0x8000
 const ATTRIBUTE_HEAD_BYTES = 4
 const MAX_ATTRIBUTE_BYTES = 0xffff
 
-/** The type of an attribute that says of itself that it holds others. */
+/** Returns the type of an attribute that is marked as nested. */
 export function nested(type: number): number {
   return type | NLA_F_NESTED
 }
 
-/** A fixed head followed by attributes, as message body. */
+/** Returns a message body: a fixed header followed by attributes. */
 export function body(head: Uint8Array, attributes: readonly Attribute[]): Uint8Array[] {
   return [head, ...encodeAttributes(attributes)]
 }
 
-/** Each begins at a multiple of four bytes. */
+/** Each attribute begins at a multiple of four bytes. */
 function encodeAttributes(attributes: readonly Attribute[]): Uint8Array[] {
   const parts: Uint8Array[] = []
   let padding = 0
@@ -43,7 +46,9 @@ function encodeAttributes(attributes: readonly Attribute[]): Uint8Array[] {
   return parts
 }
 
-/** Attributes that follow the first `skip` bytes, by type. Nested ones stay bytes: call again with skip 0. */
+/**
+ * Returns the attributes after the first `skip` bytes, by type. Nested attributes stay bytes: parse them with skip 0.
+ */
 export function attributes(data: Buffer, skip: number): ReadonlyMap<number, Buffer> {
   const found = new Map<number, Buffer>()
   parseAttributes(data.subarray(skip), (item) => found.set(item.type, Buffer.from(item.data as Uint8Array)))
@@ -70,7 +75,7 @@ export function u16(value: number): Buffer {
   return bytes
 }
 
-/** Network byte order. */
+/** In network byte order. */
 export function u16be(value: number): Buffer {
   const bytes = Buffer.alloc(2)
   bytes.writeUInt16BE(value)
@@ -89,7 +94,7 @@ export function readU64(data: Buffer, offset = 0): bigint {
   return LITTLE ? data.readBigUInt64LE(offset) : data.readBigUInt64BE(offset)
 }
 
-/** With the closing zero. */
+/** Includes the terminating zero. */
 export function cString(text: string): Buffer {
   return Buffer.from(`${text}\0`, 'utf8')
 }
@@ -113,7 +118,7 @@ export function macBytes(text: string): Buffer {
   return Buffer.from(text.replaceAll(':', ''), 'hex')
 }
 
-/** '' for a link without a hardware address. */
+/** Returns '' for a link without a hardware address. */
 export function readMac(data: Buffer | undefined): string {
   if (data?.length !== 6 || data.every((byte) => byte === 0)) return ''
   return [...data].map((byte) => byte.toString(16).padStart(2, '0')).join(':')

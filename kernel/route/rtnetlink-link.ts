@@ -1,4 +1,7 @@
-/** Links and addresses as rtnetlink messages: struct ifinfomsg and ifaddrmsg, linux/if_link.h and if_addr.h. */
+/**
+ * Encodes and decodes links and addresses as rtnetlink messages: struct ifinfomsg and ifaddrmsg, linux/if_link.h and
+ * if_addr.h.
+ */
 import { type Family, familyOf } from '../../model/addresses/addresses.ts'
 import { KernelError, isNotFound } from '../kernel.ts'
 import { checkDeviceName } from './check-route.ts'
@@ -49,13 +52,13 @@ const IFLA = { ADDRESS: 1, IFNAME: 3, MTU: 4, LINKINFO: 18, EXT_MASK: 29 } as co
 const INFO = { KIND: 1, DATA: 2 } as const
 const VXLAN = { ID: 1, LOCAL: 4, LEARNING: 7, PORT: 15 } as const
 const IFA = { ADDRESS: 1, LOCAL: 2 } as const
-/** Usable at once: without it the kernel first asks the network whether somebody else has the address. */
+/** Makes an address usable at once. Otherwise the kernel first runs duplicate address detection. */
 const IFA_F_NODAD = 2
-/** linux/rtnetlink.h; all else is of the whole network. */
+/** linux/rtnetlink.h. All other addresses have global scope. */
 const RT_SCOPE_HOST = 254
 const IFA_F_OPTIMISTIC = 4
 const IFA_F_TENTATIVE = 0x40
-/** Statistics would be most of every answer. */
+/** Statistics would make up most of every answer. */
 const RTEXT_FILTER_SKIP_STATS = 1 << 3
 
 export function encodeNewLink(link: NewLink): Uint8Array[] {
@@ -87,7 +90,7 @@ export function encodeLinkChange(
   return body(head, change.mtu === undefined ? [] : [[IFLA.MTU, u32(change.mtu)]])
 }
 
-/** For deletion and for the listing (index 0). */
+/** For deletion, and for the listing (index 0). */
 export function encodeLinkIndex(index: number): Uint8Array[] {
   return body(ifinfo(index, 0, 0), index === 0 ? [[IFLA.EXT_MASK, u32(RTEXT_FILTER_SKIP_STATS)]] : [])
 }
@@ -129,7 +132,7 @@ function decodeVxlan(link: Link, details: Buffer): VxlanLink {
   }
 }
 
-/** `address` as address/length, of a device by index. */
+/** `address` is address/length; the device is named by index. */
 export function encodeAddress(address: string, index: number, scope?: NewAddress['scope']): Uint8Array[] {
   const [host = '', length] = address.split('/')
   const bytes = addressBytes(host)
@@ -149,13 +152,13 @@ export function encodeAddressDump(): Uint8Array[] {
 }
 
 /**
- * Undefined for an address of a device that is not among `names`: it came after the links were listed. Undefined as
- * well for a tentative one (RFC 4862 section 2): the network is still being asked, or has no carrier, and until then
- * the kernel refuses it as the source of a route.
+ * Returns undefined for an address of a device that is not in `names`, because it was added after the links were
+ * listed. Also returns undefined for a tentative address (RFC 4862 section 2): duplicate address detection is running
+ * or the network has no carrier, and until then the kernel refuses the address as the source of a route.
  */
 export function decodeAddress(data: Buffer, names: ReadonlyMap<number, string>): InterfaceAddress | undefined {
   const found = attributes(data, IFADDR_BYTES)
-  // On a point-to-point device ADDRESS is the far end.
+  // On a point-to-point device, ADDRESS is the address of the far end.
   const bytes = found.get(IFA.LOCAL) ?? found.get(IFA.ADDRESS)
   const device = names.get(readU32(data, 4))
   const flags = data.readUInt8(2) & (IFA_F_TENTATIVE | IFA_F_OPTIMISTIC)
@@ -201,7 +204,7 @@ export function encodeNeighbourDump(kind: NeighbourKind): Uint8Array[] {
   return body(head, [])
 }
 
-/** Address and MAC of a permanent entry of that kind and device; undefined for all others. */
+/** Returns the address and MAC of a permanent entry of the kind and device. Undefined for all others. */
 export function decodeNeighbour(
   data: Buffer,
   kind: NeighbourKind,
@@ -215,7 +218,7 @@ export function decodeNeighbour(
   return address === undefined || mac === '' ? undefined : { mac, address: readAddress(address) }
 }
 
-/** Number of the device that an entry is about. */
+/** Returns the device number of an entry. */
 export function deviceOf(data: Buffer): number {
   return data.length < NDMSG_BYTES ? 0 : readU32(data, 4)
 }
@@ -228,9 +231,9 @@ function ndmsg(family: number, index: number, flags: number): Buffer {
   return Buffer.concat([Buffer.from([family, 0, 0, 0]), u32(index), u16(NUD_PERMANENT), Buffer.from([flags, 0])])
 }
 
-// Devices by name and by number, asked over a socket: what several drivers need before they can speak of one.
+// Looks up devices by name and number over a socket, for the drivers.
 
-/** All of this network namespace. Throws KernelError. */
+/** Returns all devices of this network namespace. Throws KernelError. */
 export async function allDevices(
   socket: RtnetlinkSocket,
   signal: AbortSignal | undefined,
@@ -239,7 +242,7 @@ export async function allDevices(
   return (await socket.dump(request)).map((message) => decodeLink(message.data))
 }
 
-/** Name by number. Throws KernelError. */
+/** Returns the names of devices by number. Throws KernelError. */
 export async function deviceNames(
   socket: RtnetlinkSocket,
   signal: AbortSignal | undefined,
@@ -247,7 +250,7 @@ export async function deviceNames(
   return new Map((await allDevices(socket, signal)).map((item) => [item.index, item.name]))
 }
 
-/** The device of that name. Throws KernelError: ENODEV where there is none, EINVAL where the name cannot be one. */
+/** Returns the device with the name. Throws KernelError: ENODEV if there is none, EINVAL if the name is invalid. */
 export async function needDevice(
   socket: RtnetlinkSocket,
   name: string,

@@ -1,4 +1,4 @@
-/** The next-hop objects and groups of this network namespace, by rtnetlink. */
+/** The next-hop objects and groups of this network namespace, over rtnetlink. */
 import { ROUTE_PROTOCOL } from '../../model/model.ts'
 import { isNotFound, KernelError } from '../kernel.ts'
 import { NLM_F_CREATE, NLM_F_REPLACE, RtnetlinkSocket, watchGroups, type KernelMessage } from './netlink-socket.ts'
@@ -19,17 +19,17 @@ import {
 import * as codec from './next-hop-codec.ts'
 import { watchNextHops } from './next-hop-codec.ts'
 
-/** Multicast group of links. */
+/** Multicast group of link notifications. */
 const LINK_GROUP = 1
 const LIST = 'ip nexthop show'
-/** The id of a group that is never made: asking for its buckets shows whether the kernel knows the request. */
+/** The id of a group that is never created. Listing its buckets shows whether the kernel knows the request. */
 const NO_GROUP = 0xffffffff
 
 export class RtnetlinkNextHops implements NextHopTable {
   readonly #socket: RtnetlinkSocket
   readonly #watches = new Set<() => void>()
 
-  /** The namespace is that of the process at this moment. Throws KernelError. */
+  /** Uses the network namespace in which the process is at the time of the call. Throws KernelError. */
   constructor(init: RtnetlinkInit = {}) {
     this.#socket = new RtnetlinkSocket(init.timeoutMs)
   }
@@ -121,7 +121,7 @@ export class RtnetlinkNextHops implements NextHopTable {
     }
   }
 
-  /** The item of that id, of any program. */
+  /** Returns the item with the id, of any program. */
   async #present(
     id: number,
     operation: string,
@@ -137,7 +137,7 @@ export class RtnetlinkNextHops implements NextHopTable {
     }
   }
 
-  /** The kernel would replace an item of another program too. */
+  /** Refuses ids of other programs, because the kernel would replace their items too. */
   async #checkPresent(
     item: NextHopObject | NextHopGroup,
     operation: string,
@@ -161,7 +161,7 @@ export class RtnetlinkNextHops implements NextHopTable {
     return this.#socket.dump({ type: codec.RTM_GETNEXTHOPBUCKET, body: codec.encodeNextHopId(id), operation, signal })
   }
 
-  /** Finds the reason: the kernel has one error number for all of them. */
+  /** Finds the reason, because the kernel uses one error number for all of them. */
   async #whyRefused(group: NextHopGroup, error: KernelError, signal: AbortSignal | undefined): Promise<KernelError> {
     const { operation } = error
     if (group.kind === 'resilient' && !(await this.features(signal)).resilient) {

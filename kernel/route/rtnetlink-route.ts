@@ -1,4 +1,7 @@
-/** Routes and rules as rtnetlink messages: struct rtmsg, rtnexthop and fib_rule_hdr, linux/rtnetlink.h, fib_rules.h. */
+/**
+ * Encodes and decodes routes and rules as rtnetlink messages: struct rtmsg, rtnexthop and fib_rule_hdr,
+ * linux/rtnetlink.h, fib_rules.h.
+ */
 import { familyOf, type Family } from '../../model/addresses/addresses.ts'
 import { ROUTE_PROTOCOL } from '../../model/model.ts'
 import { normalRoute, routeMetric } from './check-route.ts'
@@ -69,22 +72,22 @@ const RTN_UNICAST = 1
 const RTN_BLACKHOLE = 6
 const RTN_UNREACHABLE = 7
 const RTN_THROW = 9
-/** The types of routes that we make. */
+/** The types of the routes that Sealane creates. */
 const TYPE_NUMBERS = { unicast: RTN_UNICAST, unreachable: RTN_UNREACHABLE, throw: RTN_THROW } as const
 const RTNH_F_ONLINK = 4
-/** A cached exception (path MTU) of a route, not a route. */
+/** Marks a cached exception (path MTU) of a route, which is not a route itself. */
 const RTM_F_CLONED = 0x200
 const FR_ACT_TO_TBL = 1
-/** `not`: the rule is for packets that do not match. */
+/** `not`: the rule applies to packets that do not match. */
 const FIB_RULE_INVERT = 2
 const WHOLE_MARK = 0xffffffff
 
-/** `index` gives the number of a device. */
+/** `index` returns the number of a device. */
 export function encodeRoute(route: Route, index: (device: string) => number): Uint8Array[] {
   const only = route.nextHops.length === 1 ? route.nextHops[0] : undefined
   const list = routeKey(route)
   if (route.source !== undefined) list.push([RTA.PREFSRC, addressBytes(route.source)])
-  // Without any metric the kernel takes what it has of a route over the same group, and its MTU with it.
+  // Without any metric, the kernel reuses the metrics of another route over the same group, including its MTU.
   const mtu = route.mtu ?? (route.nextHopId === undefined ? undefined : 0)
   if (mtu !== undefined) list.push([RTA.METRICS, [[RTAX_MTU, u32(mtu)]]])
   if (only !== undefined) {
@@ -99,7 +102,7 @@ export function encodeRoute(route: Route, index: (device: string) => number): Ui
   return body(rtmsg(route, scope, only?.onlink === true ? RTNH_F_ONLINK : 0), list)
 }
 
-/** Names the route by destination, table, metric, kind and our protocol number. */
+/** Identifies the route by destination, table, metric, type and our protocol number. */
 export function encodeRouteDeletion(route: Route): Uint8Array[] {
   return body(rtmsg(route, RT_SCOPE_NOWHERE, 0), routeKey(route))
 }
@@ -108,7 +111,7 @@ export function encodeRouteDump(family: Family): Uint8Array[] {
   return body(Buffer.concat([u8(addressFamily(family)), Buffer.alloc(RTMSG_BYTES - 1)]), [])
 }
 
-/** A question for the route of a packet to one address, with a mark or without (0). */
+/** Encodes a look-up of the route of a packet to one address, with a mark, or without one (0). */
 export function encodeLookup(destination: string, mark: number): Uint8Array[] {
   const bytes = addressBytes(destination)
   const list: Attribute[] = [[RTA.DST, bytes]]
@@ -133,10 +136,10 @@ export function decodeLookup(data: Buffer): {
   }
 }
 
-/** Names of devices by number. */
+/** Returns the name of a device by its number. */
 export type DeviceNames = (index: number) => string | undefined
 
-/** Undefined for a route that is not ours, of another family, or of a sort that we never make. */
+/** Returns undefined for a route that is not ours, of another family, or of a type that Sealane never creates. */
 export function decodeRoute(data: Buffer, family: Family, name: DeviceNames): Route | undefined {
   const number = data.readUInt8(7)
   const type = (Object.keys(TYPE_NUMBERS) as Route['type'][]).find((name) => TYPE_NUMBERS[name] === number)
@@ -151,8 +154,8 @@ export function decodeRoute(data: Buffer, family: Family, name: DeviceNames): Ro
     table: table === undefined ? data.readUInt8(4) : readU32(table),
     destination: decodeDestination(data, found),
     type,
-    // The kernel leads what is unreachable for IPv6 to the loopback device.
-    // Beside an id the kernel lists the hops of that object, for programs that know no ids.
+    // For IPv6, the kernel lists unreachable routes with the loopback device. If a route has an id, the kernel also
+    // lists the hops of that object, for programs that know no ids.
     nextHops: type === 'unicast' && nextHopId === undefined ? decodeNextHops(data, found, name) : [],
     ...(nextHopId === undefined ? {} : { nextHopId: readU32(nextHopId) }),
     ...(metric === undefined ? {} : { metric: readU32(metric) }),
@@ -161,7 +164,7 @@ export function decodeRoute(data: Buffer, family: Family, name: DeviceNames): Ro
   })
 }
 
-/** Undefined for a route that is ours, of another family, or not in the main table. */
+/** Returns undefined for a route that is ours, of another family, or not in the main table. */
 export function decodeMainRoute(data: Buffer, family: Family, name: DeviceNames): MainRoute | undefined {
   if (!isRoute(data, family) || data.readUInt8(5) === ROUTE_PROTOCOL) return undefined
   const found = attributes(data, RTMSG_BYTES)
@@ -182,7 +185,10 @@ export function decodeMainRoute(data: Buffer, family: Family, name: DeviceNames)
   }
 }
 
-/** Of that family, and no cached exception. A kernel that does not know a family answers with those of all others. */
+/**
+ * True for a route of the family that is not a cached exception. A kernel that does not support a family lists the
+ * routes of all other families instead.
+ */
 function isRoute(data: Buffer, family: Family): boolean {
   return data.readUInt8(0) === addressFamily(family) && (readU32(data, 8) & RTM_F_CLONED) === 0
 }
@@ -215,7 +221,7 @@ export function encodeRule(rule: Rule): Uint8Array[] {
   return body(Buffer.concat([head, u32(flags)]), list)
 }
 
-/** linux/fib_rules.h fib_rule_port_range: the first and the last, in host order. */
+/** linux/fib_rules.h fib_rule_port_range: the first and the last port, in host order. */
 function portRange(port: number): Buffer {
   return Buffer.concat([u16(port), u16(port)])
 }
@@ -224,7 +230,7 @@ export function encodeRuleDump(family: Family): Uint8Array[] {
   return body(Buffer.concat([u8(addressFamily(family)), Buffer.alloc(RULE_BYTES - 1)]), [])
 }
 
-/** Undefined for a rule that is not ours or of another family. */
+/** Returns undefined for a rule that is not ours, or of another family. */
 export function decodeRule(data: Buffer, family: Family): Rule | undefined {
   const found = attributes(data, RULE_BYTES)
   if (data.readUInt8(0) !== addressFamily(family)) return undefined
@@ -249,7 +255,10 @@ export function decodeRule(data: Buffer, family: Family): Rule | undefined {
   }
 }
 
-/** A protocol or a range that we never write is left out: then the rule is not as it is to be, and is replaced. */
+/**
+ * Leaves out a protocol or a range that Sealane never writes. The rule then differs from the desired one and is
+ * replaced.
+ */
 function rulePorts(found: ReadonlyMap<number, Buffer>): Pick<Rule, 'protocol' | 'sourcePort' | 'destinationPort'> {
   const number = found.get(FRA.IP_PROTO)?.readUInt8(0)
   const protocol = (['tcp', 'udp'] as const).find((name) => IP_PROTO_NUMBERS[name] === number)
@@ -279,7 +288,7 @@ function rtmsg(route: Route, scope: number, flags: number): Buffer {
   ])
 }
 
-/** The old one-byte field; bigger numbers go in the attribute alone. */
+/** Returns the value for the old one-byte field. Larger numbers are only in the attribute. */
 function tableByte(table: number): number {
   return table < 256 ? table : RT_TABLE_COMPAT
 }
@@ -333,6 +342,6 @@ function nextHop(
 function readMtu(metrics: Buffer | undefined): number | undefined {
   if (metrics === undefined) return undefined
   const mtu = attributes(metrics, 0).get(RTAX_MTU)
-  // 0 says as much as no metric.
+  // 0 means the same as no metric.
   return mtu === undefined ? undefined : readU32(mtu) || undefined
 }

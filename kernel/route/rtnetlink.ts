@@ -1,4 +1,4 @@
-/** The route table of this network namespace, by rtnetlink (npm `netlink`, the repository called node_netlink). */
+/** The route table of this network namespace, over rtnetlink (npm `netlink`, repository node_netlink). */
 import { FAMILIES, familyOf, parseAddress, type Family } from '../../model/addresses/addresses.ts'
 import {
   checkDeviceName,
@@ -55,7 +55,10 @@ import * as route from './rtnetlink-route.ts'
 
 /** Multicast groups: links, IPv4 addresses, routes and rules, IPv6 addresses, routes and rules. */
 const WATCHED_GROUPS = [1, 5, 7, 8, 9, 11, 19]
-/** Neighbours and forwarding entries: those of other devices come and go all the time. */
+/**
+ * Neighbours and forwarding entries. Notifications are filtered by device, because entries of other devices change all
+ * the time.
+ */
 const NEIGHBOUR_GROUPS = [3]
 
 export interface RtnetlinkInit {
@@ -66,10 +69,10 @@ export interface RtnetlinkInit {
 export class Rtnetlink implements RouteTable {
   readonly #socket: RtnetlinkSocket
   readonly #watches = new Set<() => void>()
-  /** Numbers of the devices whose neighbours or forwarding entries somebody has asked for. */
+  /** Numbers of the devices whose neighbours or forwarding entries have been listed. */
   readonly #neighbourDevices = new Set<number>()
 
-  /** The namespace is that of the process at this moment. Throws KernelError. */
+  /** Uses the network namespace in which the process is at the time of the call. Throws KernelError. */
   constructor(init: RtnetlinkInit = {}) {
     this.#socket = new RtnetlinkSocket(init.timeoutMs)
   }
@@ -149,8 +152,8 @@ export class Rtnetlink implements RouteTable {
   async deleteRoute(item: Route, signal?: AbortSignal): Promise<void> {
     const operation = formatRouteDeletion(item)
     checkRoute(item)
-    // To the kernel no metric means any metric: make sure that it is this route that goes.
-    // And for IPv6 the type means nothing to it.
+    // For IPv4, the kernel matches any metric if none is given. For IPv6, it ignores the type. So check that the route
+    // to delete is this one.
     const listed = routeMetric(item) === 0 || familyOf(item.destination) === 6
     if (listed && !(await this.routes(signal)).some((other) => isSameRoute(other, item))) {
       throw new KernelError('ESRCH', operation, 'no such route')
@@ -292,7 +295,7 @@ export class Rtnetlink implements RouteTable {
     return needDevice(this.#socket, name, operation, signal)
   }
 
-  // The kernel takes neighbours of a device that is down, and forgets them when it comes up.
+  // The kernel accepts neighbours of a device that is down, but forgets them when it comes up.
   async #needUp(name: string, operation: string, signal: AbortSignal | undefined): Promise<Link | VxlanLink> {
     const found = await this.#needLink(name, operation, signal)
     if (!found.up) throw new KernelError('ENETDOWN', operation, `${name} is down`)

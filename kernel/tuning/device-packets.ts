@@ -1,7 +1,10 @@
-/** Packets that a device has carried, by /proc/net/dev of this network namespace (proc(5)). */
+/** Reads how many packets a device has carried, from /proc/net/dev of this network namespace (proc(5)). */
 import { readFile } from 'node:fs/promises'
 
-/** Received and sent, since the device was made; undefined where there is no such device, or it cannot be read. */
+/**
+ * Returns the sum of packets received and sent since the device was created. Undefined if the device does not exist or
+ * cannot be read.
+ */
 export type DevicePackets = (device: string) => Promise<number | undefined>
 
 export const readDevicePackets: DevicePackets = async (device) => {
@@ -12,7 +15,7 @@ export const readDevicePackets: DevicePackets = async (device) => {
   }
 }
 
-/** After the name: bytes and packets received, six more, bytes and packets sent, … Never throws. */
+/** The fields after the name are: bytes and packets received, six more, bytes and packets sent, … Never throws. */
 export function packetsOf(text: string, device: string): number | undefined {
   for (const line of text.split('\n')) {
     const at = line.indexOf(':')

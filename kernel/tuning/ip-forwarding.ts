@@ -1,19 +1,19 @@
 /**
- * Switches of a node that are 0 by default and that Sealane needs at 1: IP forwarding and the spreading of flows by
- * ports, of IPv4 and IPv6. Each is switched on while Sealane needs it, and off again on leaving only where it was Sealane
- * that switched it on. That it was is kept in a marker file, so that it outlives a
- * restart of the process, and with the boot it belongs to: after the next one the setting may be somebody else's.
+ * Enables node settings that are 0 by default and that Sealane needs at 1: IP forwarding and hashing of flows by ports,
+ * for IPv4 and IPv6. When Sealane leaves, it disables a setting only if Sealane enabled it. A marker file records this
+ * across restarts of the process. It contains the boot id, because after a reboot another program may have enabled the
+ * setting.
  *
- * Each part that needs a switch has a marker of its own for it. While one of two parts has left and the
- * other still runs, the other finds the setting off, switches it on and remembers that: the last one out leaves it as
- * it was.
+ * Each part of Sealane that needs a setting has its own marker for it. If one of two parts leaves while the other still
+ * runs, the other finds the setting disabled, enables it and writes its marker: the last part to leave restores the
+ * original value.
  */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { HASH_POLICY, IPV6_FORWARDING, IPV6_HASH_POLICY, IP_FORWARDING } from '../../model/model.ts'
 import type { Sysctl } from './sysctl.ts'
 
-/** Of the marker's files. The first two are those of releases up to 0.1. */
+/** Suffixes of the marker files. Releases up to 0.1 have the first two. */
 const SUFFIXES: Readonly<Record<string, string>> = {
   [IP_FORWARDING]: '',
   [IPV6_FORWARDING]: '-ipv6',
@@ -24,7 +24,8 @@ const SUFFIXES: Readonly<Record<string, string>> = {
 const BOOT_ID = 'kernel/random/boot_id'
 
 /**
- * `setting` is one of SUFFIXES, `marker` a path that the part uses for all of them. True when it had to be switched on; the marker's folder is made (0700) if absent. Throws KernelError.
+ * Enables `setting`, which is a key of SUFFIXES. `marker` is the path that the part uses for all settings. Returns true
+ * if the setting had to be enabled. Creates the folder of the marker (0700) if it does not exist. Throws KernelError.
  */
 export async function ensureForwarding(sysctl: Sysctl, marker: string, setting: string): Promise<boolean> {
   if ((await sysctl.read(setting))?.trim() === '1') return false
@@ -34,14 +35,18 @@ export async function ensureForwarding(sysctl: Sysctl, marker: string, setting: 
   try {
     await sysctl.write(setting, '1')
   } catch (error) {
-    // Else leaving would switch off what somebody else switched on, or try in vain where there is no such setting.
+    // With the marker left, leaving would disable what another program enabled, or try to write a setting that does not
+    // exist.
     await rm(file, { force: true })
     throw error
   }
   return true
 }
 
-/** Takes the same. True when it was switched off; without a marker nothing is done. Throws KernelError. */
+/**
+ * Takes the same arguments as ensureForwarding(). Returns true if the setting was disabled. Does nothing without a
+ * marker. Throws KernelError.
+ */
 export async function restoreForwarding(sysctl: Sysctl, marker: string, setting: string): Promise<boolean> {
   const file = markerFile(marker, setting)
   const boot = await readIfThere(file)

@@ -1,7 +1,7 @@
 /**
- * Receive packet steering (Documentation/networking/scaling.rst): spreads what one receive queue brings in over the
- * processors. A tunnel device has one queue, and without it everything that happens to a packet after decryption
- * happens on the processor that decrypted it.
+ * Receive packet steering (Documentation/networking/scaling.rst): spreads the packets of one receive queue over the
+ * processors. A tunnel device has one queue, so without it the processor that decrypts a packet also does all later
+ * work on it.
  */
 import { readFile, readdir, writeFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
@@ -9,8 +9,8 @@ import { join } from 'node:path'
 
 export interface PacketSteering {
   /**
-   * Lets every processor take part for this device. Gives what was written, `echo 3 > …`; undefined when nothing had
-   * to be, or when the kernel does not offer it here (a read-only /sys): that costs speed, nothing else.
+   * Lets all processors handle packets of the device. Returns the command for what was written, `echo 3 > …`. Undefined
+   * if nothing had to be written or the kernel does not allow it here (a read-only /sys), which only costs speed.
    */
   spread(device: string): Promise<string | undefined>
 }
@@ -33,7 +33,7 @@ export class SysfsPacketSteering implements PacketSteering {
       if (!/^rx-\d+$/.test(queue)) continue
       const file = join(queues, queue, 'rps_cpus')
       const present = await readFile(file, 'utf8').catch(() => undefined)
-      // The first to say something decides: an operator's own mask stays.
+      // A mask that the operator has set stays.
       if (present === undefined || !/^[0,\s]*$/.test(present)) continue
       const done = await writeFile(file, mask).then(
         () => true,
@@ -45,7 +45,7 @@ export class SysfsPacketSteering implements PacketSteering {
   }
 }
 
-/** All processors as the kernel writes masks: hexadecimal, in groups of 32 bits. */
+/** Returns the mask of all processors in the format of the kernel: hexadecimal, in groups of 32 bits. */
 export function processorMask(processors: number): string {
   const digits = ((1n << BigInt(processors)) - 1n).toString(16)
   const groups: string[] = []

@@ -1,4 +1,4 @@
-/** /proc/sys of this network namespace. */
+/** Reads and writes /proc/sys of this network namespace. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { KernelError } from '../kernel.ts'
@@ -8,7 +8,7 @@ export class ProcSysctl implements Sysctl {
   readonly #root: string
   readonly #net: string
 
-  /** `root` is /proc/sys unless a test says otherwise; `net` is where names below net/ are, `<root>/net` by default. */
+  /** `root` is /proc/sys except in tests. `net` is the folder for names below net/, by default `<root>/net`. */
   constructor(root = '/proc/sys', net = join(root, 'net')) {
     this.#root = root
     this.#net = net
@@ -30,7 +30,7 @@ export class ProcSysctl implements Sysctl {
     if (!/^[\w. \t-]+$/.test(value)) throw new KernelError('EINVAL', `sysctl -w ${name}`, 'not a value')
     const path = this.#path(name)
     try {
-      // r+: never makes a file.
+      // r+ never creates a file.
       await writeFile(path, `${value}\n`, { flag: 'r+' })
     } catch (error) {
       throw classify(operation, codeOf(error), error)

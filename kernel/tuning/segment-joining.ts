@@ -1,14 +1,14 @@
 /**
- * Joins the TCP segments that come out of a user-space tunnel before anything else looks at them (GRO, Documentation/
- * networking/segmentation-offloads.rst). The kernel's own WireGuard joins what it decrypts; a tun device hands each
- * packet on by itself, and each then takes the whole way through rules, routes and overlay. So TCP is led over a cable
- * (veth) between two ends on the same node, whose receiving end joins:
+ * Joins the TCP segments that come out of a user-space tunnel before further processing (GRO,
+ * Documentation/networking/segmentation-offloads.rst). The WireGuard of the kernel joins what it decrypts, but a tun
+ * device passes on each packet alone, and each then goes through rules, routes and overlay. So TCP is sent through a
+ * veth pair on the same node, whose receiving end joins segments:
  *
  *   sealane0 ─► netdev ingress: fwd ─► sealane0-tx ═══► sealane0-rx ─► rules and routes, as one large segment
  *   sealane0 ─► everything but TCP over IPv4 ─► rules and routes
  *
- * A packet that arrives alone goes on at once; in a stream the next ones wait for HOLD_US at most. Costs one hop of the
- * time to live. Where a tool or a feature is missing, everything stays as it is: that costs speed, nothing else.
+ * A packet that arrives alone passes at once; in a stream, following segments wait for at most HOLD_US. The TTL
+ * decreases by one more. If a tool or a feature is missing, nothing is changed, which only costs speed.
  */
 import { access, readFile, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -19,17 +19,18 @@ import { KernelError, type RunCommand, runCommand } from '../kernel.ts'
 
 export interface ReceiveCoalescing {
   /**
-   * Lets the device hold segments for so many microseconds. Gives what was written, `echo 100000 > …`; undefined when
-   * nothing had to be, or when the kernel does not offer it here (a read-only /sys): that costs speed, nothing else.
+   * Lets the device hold segments for this many microseconds. Returns the command for what was written,
+   * `echo 100000 > …`. Undefined if nothing had to be written or the kernel does not allow it here (a read-only /sys),
+   * which only costs speed.
    */
   hold(device: string, microseconds: number): Promise<string | undefined>
 }
 
 /**
- * Receive coalescing: how long a device may hold a segment back to join it with the next ones of the same connection
- * (`gro_flush_timeout`, Documentation/ABI/testing/sysfs-class-net). Packets out of a user-space tunnel come one by
- * one; joined they cross the rest of the node as one, and the receiver acknowledges once where it would ten times.
- * Only segments in the middle of a stream wait: a packet with PSH, an acknowledgement, UDP and ICMP go on at once.
+ * Receive coalescing: how long a device may hold a segment to join it with the next ones of the same connection
+ * (`gro_flush_timeout`, Documentation/ABI/testing/sysfs-class-net). Packets come out of a user-space tunnel one by one.
+ * Joined, they cross the rest of the node as one packet, and the receiver sends one acknowledgement instead of ten.
+ * Only segments in the middle of a stream wait: packets with PSH, acknowledgements, UDP and ICMP pass at once.
  */
 export class SysfsReceiveCoalescing implements ReceiveCoalescing {
   readonly #root: string
@@ -41,7 +42,7 @@ export class SysfsReceiveCoalescing implements ReceiveCoalescing {
   async hold(device: string, microseconds: number): Promise<string | undefined> {
     const file = join(this.#root, device, 'gro_flush_timeout')
     const present = await readFile(file, 'utf8').catch(() => undefined)
-    // The first to say something decides: an operator's own value stays.
+    // A value that the operator has set stays.
     if (present?.trim() !== '0') return undefined
     const nanoseconds = String(Math.round(microseconds * 1000))
     const done = await writeFile(file, nanoseconds).then(
@@ -54,25 +55,25 @@ export class SysfsReceiveCoalescing implements ReceiveCoalescing {
 
 export interface SegmentJoining {
   /**
-   * Makes the cable of a device, where it is one of user space, or makes it whole again. Nothing is led over it yet.
-   * Throws KernelError only when stopped.
+   * Creates the veth pair of a user-space device, or repairs it. Sends no traffic through it yet. Throws KernelError
+   * only on abort.
    */
   connect(device: string, signal: AbortSignal): Promise<Joining>
-  /** Leads TCP of the device over its cable, unless it is led. As connect(). */
+  /** Sends TCP traffic of the device through its veth pair, unless that is already so. Throws as connect() does. */
   lead(device: string, signal: AbortSignal): Promise<Joining>
   /**
-   * Takes away what was made for devices that are not in `keep`, all of it as far as it goes, and gives the commands.
-   * Throws KernelError.
+   * Removes everything that was created for devices that are not in `keep`. Goes on after a failure. Returns the
+   * commands that were run. Throws KernelError.
    */
   sweep(keep: readonly string[], signal: AbortSignal): Promise<readonly string[]>
 }
 
 export interface Joining {
-  /** False where segments are not joined, or are joined by the device itself. */
+  /** False if segments are not joined, or if the device itself joins them. */
   readonly on: boolean
-  /** What was done, one command each. */
+  /** The commands that were run. */
   readonly done: readonly string[]
-  /** Why not; logged when it begins. */
+  /** Why segments are not joined. Logged once, when it begins. */
   readonly why?: string
 }
 
@@ -83,25 +84,27 @@ export interface VethSegmentJoiningInit {
   readonly run?: RunCommand
 }
 
-/** How long a segment may wait for the next ones. Some five packets of a lane that is busy. */
+/** How long a segment may wait for the next ones. A busy lane receives about five packets in this time. */
 const HOLD_US = 300
-/** Locally administered; the cable has two ends and no other stations. */
+/** A locally administered address; the veth pair connects no other stations. */
 const RECEIVER_MAC = '0a:5e:00:00:00:02'
-/** A cable takes any packet of a tunnel. */
+/** Large enough for any packet of a tunnel. */
 const CABLE_MTU = 65_535
-/** What somebody flushed or cleared is back after this time. */
+/** What another program has flushed or cleared is in place again after at most this time. */
 const LOOK_EVERY_MS = 30_000
-/** What did not work may work later: a package that is installed, a kernel module that is loaded. */
+/**
+ * Retry interval after a failure, which may be temporary: a missing package or kernel module may be installed later.
+ */
 const RETRY_MS = 300_000
 const SENDING_END = new RegExp(`^(${LANE_DEVICE_PREFIX}\\d+)-tx$`)
 const OFF: Joining = { on: false, done: [] }
-/** net_device flags: the end is up. */
+/** Flag of a net_device that is up. */
 const IFF_UP = 1
 
 interface Seen {
-  /** Index of the device and of its cable. */
+  /** Interface indexes of the device and of its sending end. */
   readonly links: string
-  /** Monotonic. */
+  /** Monotonic time. */
   readonly at: number
 }
 
@@ -110,10 +113,10 @@ export class VethSegmentJoining implements SegmentJoining {
   readonly #clock: Clock
   readonly #run: RunCommand
   readonly #coalescing: ReceiveCoalescing
-  /** When the cable of a device was last made whole, and when its rule was last seen. */
+  /** By device: when its veth pair was last repaired, and when its rule was last seen. */
   readonly #whole = new Map<string, Seen>()
   readonly #led = new Map<string, Seen>()
-  /** By device, monotonic. */
+  /** By device, monotonic time. */
   readonly #retryAt = new Map<string, number>()
 
   constructor(init: VethSegmentJoiningInit) {
@@ -146,7 +149,7 @@ export class VethSegmentJoining implements SegmentJoining {
       const links = await this.#links(device)
       const seen = this.#led.get(device)
       if (this.#isFresh(seen, links)) return
-      // A rule of an earlier cable would name a device that is no more.
+      // A rule for an earlier veth pair refers to a device that no longer exists.
       const isThere = seen?.links === links && (await this.#isLed(device, signal))
       if (!isThere) await this.#must('nft', ['-f', '-'], done, signal, leadingTable(device))
       this.#led.set(device, { links, at: this.#clock.monotonic() })
@@ -165,7 +168,7 @@ export class VethSegmentJoining implements SegmentJoining {
     return done
   }
 
-  /** Half a cable would swallow packets: where something fails, all of it goes. */
+  /** Removes everything on failure: half a veth pair would drop packets. */
   async #attempt(device: string, signal: AbortSignal, work: (done: string[]) => Promise<void>): Promise<Joining> {
     const done: string[] = []
     try {
@@ -173,7 +176,7 @@ export class VethSegmentJoining implements SegmentJoining {
       return { on: true, done }
     } catch (error) {
       if (signal.aborted) throw error
-      // Gone with its process: the next one gets a cable at once.
+      // The process of the device has ended: the next device gets a veth pair at once.
       if (!(await this.#has(device, 'tun_flags'))) return OFF
       this.#retryAt.set(device, this.#clock.monotonic() + RETRY_MS)
       const why = [messageOf(error)]
@@ -182,10 +185,10 @@ export class VethSegmentJoining implements SegmentJoining {
     }
   }
 
-  /** May be done again, to a cable that somebody took down or cleared as to one that was left half made. */
+  /** Idempotent: repairs a veth pair that is half created, or that another program has taken down or cleared. */
   async #makeWhole(device: string, done: string[], signal: AbortSignal): Promise<void> {
     const { tx, rx } = laneCable(device)
-    // A receiver joins what comes from a device that could not have sent it in one piece.
+    // The receiving end only joins segments that the sending end could not have sent as one.
     await this.#must('ethtool', ['-K', tx, 'tso', 'off'], done, signal)
     await this.#must('ethtool', ['-K', rx, 'gro', 'on'], done, signal)
     const hold = await this.#coalescing.hold(rx, HOLD_US)
@@ -198,7 +201,7 @@ export class VethSegmentJoining implements SegmentJoining {
       `link set ${rx} addrgenmode none`,
       `link set ${tx} up`,
       `link set ${rx} up`,
-      // Without an address of its own, reverse path filtering would refuse whatever comes in, also when it is loose.
+      // Without an address on the interface, reverse path filtering drops all incoming packets, even in loose mode.
       `address replace ${LANE_CABLE_ADDRESS}/32 dev ${rx} scope link`,
       `neigh replace ${LANE_CABLE_ADDRESS} lladdr ${RECEIVER_MAC} dev ${tx} nud permanent`,
     ]) {
@@ -206,10 +209,10 @@ export class VethSegmentJoining implements SegmentJoining {
     }
   }
 
-  /** The rule first: one that leads to nowhere swallows packets. */
+  /** Removes the rule first: a rule that forwards to a missing device drops packets. */
   async #take(device: string, done: string[], signal: AbortSignal): Promise<void> {
     const { tx } = laneCable(device)
-    // The chain may have gone with its device.
+    // The chain may have been removed with its device.
     if ((await this.#run('nft', ['list', 'table', 'netdev', device], { signal })).code === 0) {
       await this.#must('nft', ['-f', '-'], done, signal, `delete table netdev ${device}\n`)
     }
@@ -231,7 +234,10 @@ export class VethSegmentJoining implements SegmentJoining {
     return (await Promise.all(indexes)).map((text) => text.trim()).join()
   }
 
-  /** Both ends, so that a cable that somebody took down is up again in the round that this wakes. */
+  /**
+   * Checks both ends, so that an end that another program has taken down is up again in the round that this change
+   * triggers.
+   */
   async #isUp(device: string): Promise<boolean> {
     const { tx, rx } = laneCable(device)
     const flags = await Promise.all(

@@ -1,17 +1,18 @@
-/** /proc/sys, by dotted name; '/' separates parts that contain dots (net/ipv4/conf/eth0.5/rp_filter). */
+/** Settings of the kernel by dotted name. '/' separates parts that contain dots (net/ipv4/conf/eth0.5/rp_filter). */
 import { KernelError } from '../kernel.ts'
 
-/** Settings of the kernel, of this network namespace where they are per namespace. */
+/** Settings below /proc/sys, of this network namespace if they are namespaced. */
 export interface Sysctl {
-  /** Undefined when there is no such setting. */
+  /** Undefined if the setting does not exist. */
   read(name: string): Promise<string | undefined>
   /** Throws KernelError. */
   write(name: string, value: string): Promise<void>
 }
 
-// `net.ipv4.ip_forward` and `net/ipv4/conf/eth0.5/rp_filter` as parts of a path below /proc/sys.
-
-/** Throws KernelError EINVAL for a name that is not a plain setting. */
+/**
+ * Splits `net.ipv4.ip_forward` or `net/ipv4/conf/eth0.5/rp_filter` into the parts of a path below /proc/sys. Throws
+ * KernelError EINVAL if the name is not a plain setting.
+ */
 export function sysctlParts(name: string): readonly string[] {
   const parts = name.split(name.includes('/') ? '/' : '.')
   const bad = parts.some((part) => part === '' || part === '.' || part === '..' || !/^[\w.:@+-]+$/.test(part))
@@ -21,7 +22,7 @@ export function sysctlParts(name: string): readonly string[] {
   return parts
 }
 
-/** One spelling for both forms. */
+/** Returns the same spelling for both forms. */
 export function sysctlPath(name: string): string {
   return sysctlParts(name).join('/')
 }

@@ -1,4 +1,4 @@
-/** Settings of the kernel: sysctl, offloads, packet steering. */
+/** Tuning of the kernel: sysctl, segment joining, packet steering. */
 export { type DevicePackets, readDevicePackets } from './device-packets.ts'
 export { type DeviceSetting, deviceSettings, ensureDeviceSettings } from './device-settings.ts'
 export { ensureForwarding, restoreForwarding } from './ip-forwarding.ts'

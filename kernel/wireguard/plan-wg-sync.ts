@@ -1,9 +1,9 @@
-/** The arguments of `wg set` that bring a device to its configuration: only what differs. */
+/** Plans the arguments of `wg set` that apply a configuration to a device: only the differences. */
 import { formatAddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
 import { usualPrefix } from '../route/route.ts'
 import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from './wireguard-device.ts'
 
-/** Arguments after `wg set DEVICE`; empty when nothing differs. Peers are in the order of their keys. */
+/** Returns the arguments after `wg set DEVICE`; empty if nothing differs. Peers are sorted by key. */
 export function planWgSync(state: DeviceState, config: DeviceConfig): readonly string[] {
   const words: string[] = []
   if (config.listenPort !== 0 && config.listenPort !== state.listenPort)
@@ -26,9 +26,9 @@ export function planWgSync(state: DeviceState, config: DeviceConfig): readonly s
 }
 
 /**
- * Arguments after `wg set DEVICE` by which `peer` takes the place of `from`. Both may be the same. Another one is made
- * first and takes the prefixes over: an end of WireGuard waits for its workers when it removes a peer, and all that is
- * sent meanwhile would be without a way.
+ * Returns the arguments after `wg set DEVICE` by which `peer` replaces `from`; both may be the same peer. A different
+ * peer is added first and takes the prefixes over: WireGuard waits for its workers when it removes a peer, and packets
+ * sent meanwhile would have no route.
  */
 export function planReplacement(from: string, peer: PeerConfig): readonly string[] {
   const removal = ['peer', from, 'remove']
@@ -36,7 +36,7 @@ export function planReplacement(from: string, peer: PeerConfig): readonly string
   return from === peer.publicKey ? [...removal, ...made] : [...made, ...removal]
 }
 
-/** As `wg` prints it: `0x1073`, or `off`. */
+/** In the form that `wg` prints: `0x1073`, or `off`. */
 export function markText(mark: number): string {
   return mark === 0 ? 'off' : `0x${mark.toString(16)}`
 }

@@ -1,7 +1,7 @@
 /**
- * WireGuard through the `wg` tool, which speaks to kernel devices and to wireguard-go alike; the latter is read through
- * its socket (wireguard-go.ts). A private key is named by its file, or by a pipe from it (throughKeyPipe()): it is never an
- * argument, never an environment variable, never kept.
+ * Drives WireGuard through the `wg` tool, for kernel devices and wireguard-go alike. Devices of wireguard-go are read
+ * through their socket (wireguard-go.ts). A private key is passed as the path of its file, or of a pipe from it
+ * (throughKeyPipe()). It is never an argument or an environment variable, and is never kept.
  */
 import { randomBytes } from 'node:crypto'
 import { type FileHandle, constants, open, readFile, rm } from 'node:fs/promises'
@@ -34,31 +34,32 @@ import {
 } from './wireguard-device.ts'
 import { daemonsOf, endWireguardGo, readByUapi, socketPath, startWireguardGo } from './wireguard-go.ts'
 
-// A key file that a tool may open before it is to have the key: a named pipe (fifo(7)) in the folder of the file. The
-// tool waits at it, and does the rest once the key has come. Its standard input would not do: Node gives it a socket,
+// A named pipe (fifo(7)), in the folder of the key file, that a tool may open before it may have the key. The tool
+// waits for it and does the rest once the key arrives. Standard input does not work here: Node uses a socket for it,
 // which cannot be opened by name.
 
 interface KeyPipeInit {
   readonly file: string
   readonly after: Promise<unknown>
-  /** The tool has all but the key. Called once, unless it has failed before. */
+  /** Called once, when the tool has everything but the key, unless the tool has failed before. */
   readonly onWaiting: () => void
 }
 
-/** How often it is looked whether the tool has opened the pipe. */
+/** How often to check whether the tool has opened the pipe. */
 const LOOK_MS = 1
 
 /**
- * Calls `start` at once with the path of a pipe, for the tool to open, and gives what the tool gives. The tool gets what
- * is in `file` when `after` has come. Where that is rejected, the signal is aborted and this rejects with the same; as it
- * does where the tool fails. Where there can be no pipe, `start` is called after `after`, with the file itself.
+ * Calls `start` at once with the path of a pipe that the tool opens, and returns the result of `start`. The tool
+ * receives the content of `file` when `after` resolves. If `after` rejects, the signal is aborted and this function
+ * rejects with the same error. It also rejects if the tool fails. If no pipe can be created, `start` is called after
+ * `after`, with the file itself.
  */
 export async function throughKeyPipe<T>(
   run: RunCommand,
   { file, after, onWaiting }: KeyPipeInit,
   start: (path: string, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  // It is heard below, and must not count as unheard before.
+  // A rejection is handled below. Until then it must not count as unhandled.
   after.catch(() => undefined)
   const over = new AbortController()
   const pipe = await makePipe(run, dirname(file))
@@ -88,20 +89,20 @@ export async function throughKeyPipe<T>(
   }
 }
 
-/** Undefined: the folder takes none. */
+/** Undefined if no pipe can be created in the folder. */
 async function makePipe(run: RunCommand, folder: string): Promise<string | undefined> {
   const pipe = join(folder, `.key-pipe-${randomBytes(6).toString('hex')}`)
   const made = await run('mkfifo', ['-m', '600', pipe]).catch(() => undefined)
   return made?.code === 0 ? pipe : undefined
 }
 
-/** Undefined once the tool has ended without: it says why itself. */
+/** Undefined if the tool has ended without opening the pipe: the tool itself reports why. */
 async function openOnceRead(pipe: string, over: AbortSignal): Promise<FileHandle | undefined> {
   while (!over.aborted) {
     try {
       return await open(pipe, constants.O_WRONLY | constants.O_NONBLOCK)
     } catch (error) {
-      // Nobody has it open for reading.
+      // No process has the pipe open for reading.
       if ((error as NodeJS.ErrnoException).code !== 'ENXIO') throw error
       await sleep(LOOK_MS)
     }
@@ -109,25 +110,25 @@ async function openOnceRead(pipe: string, over: AbortSignal): Promise<FileHandle
   return undefined
 }
 
-/** The tool has ended, and says why itself. */
+/** The tool has ended and itself reports why. */
 function unlessReaderIsGone(error: unknown): undefined {
   if ((error as NodeJS.ErrnoException).code !== 'EPIPE') throw error
   return undefined
 }
 
 export interface WgCommandDeps {
-  /** Of the same network namespace: makes, lifts and removes the links. */
+  /** Of the same network namespace: creates, configures and removes links. */
   readonly routes: RouteTable
   readonly clock?: Clock
   readonly run?: RunCommand
 }
 
 export interface WgCommandInit {
-  /** Default: the kernel's where it has WireGuard, else wireguard-go. */
+  /** Defaults to the kernel if it supports WireGuard, else to wireguard-go. */
   readonly driver?: WireguardDriver
 }
 
-/** Only made and removed to see whether the kernel can. */
+/** Created and removed only to find out whether the kernel supports WireGuard. */
 const PROBE_DEVICE = 'sealane-probe'
 const never = new AbortController().signal
 const nothing = (): void => undefined
@@ -149,7 +150,7 @@ export class WgCommand implements Wireguard {
     this.#driver ??= this.#kernelCan(signal).then(
       (can) => (can ? 'kernel' : 'userspace'),
       (error: unknown) => {
-        // Asked again next time: it may have been the signal.
+        // The next call tries again: the signal may have caused the error.
         this.#driver = undefined
         throw error
       },
@@ -220,7 +221,7 @@ export class WgCommand implements Wireguard {
       await this.#wg(['set', name, 'private-key', privateKeyFile, ...words], signal)
       return
     }
-    // A start of the tool takes longer than all the rest: it has started by then, and waits for the key.
+    // Starting the tool takes longer than everything else, so it is started before `after` and waits for the key.
     await throughKeyPipe(this.#run, { file: privateKeyFile, after, onWaiting }, (path, over) =>
       this.#wg(['set', name, 'private-key', path, ...words], AbortSignal.any([over, signal ?? never])),
     )
@@ -246,7 +247,7 @@ export class WgCommand implements Wireguard {
     return link
   }
 
-  /** Undefined when there is none. Throws EEXIST for a device of that name that is something else. */
+  /** Undefined if there is no such link. Throws EEXIST if a device of another kind has the name. */
   async #link(name: string, signal: AbortSignal | undefined): Promise<Link | undefined> {
     const link = (await this.#routes.links(signal)).find((item) => item.name === name)
     if (link === undefined || link.kind === 'wireguard') return link
@@ -256,7 +257,7 @@ export class WgCommand implements Wireguard {
     throw new KernelError('EEXIST', `ip link add ${name} type wireguard`, `${name} is a ${kind} device, not WireGuard`)
   }
 
-  // A wireguard-go whose socket is out of reach (removed, or in another mount namespace) can only be replaced.
+  // A wireguard-go whose socket is unreachable (removed, or in another mount namespace) can only be replaced.
   async #reachable(name: string, signal: AbortSignal | undefined): Promise<Link | undefined> {
     const link = await this.#link(name, signal)
     if (link?.kind !== 'tun' || (await this.read(name, signal)) !== undefined) return link
@@ -264,7 +265,7 @@ export class WgCommand implements Wireguard {
     return undefined
   }
 
-  // The kernel loads its module when it is asked for such a device, so asking is the one sure test.
+  // Creating a device is the only sure test, because the kernel loads its module on demand.
   async #kernelCan(signal: AbortSignal | undefined): Promise<boolean> {
     try {
       await this.#routes.addLink({ kind: 'wireguard', name: PROBE_DEVICE, mtu: 1420 }, signal)
@@ -298,8 +299,8 @@ export class WgCommand implements Wireguard {
 }
 
 const MESSAGES: readonly (readonly [RegExp, KernelErrorCode])[] = [
-  // Without a socket of wireguard-go, wg says that the protocol is missing if the kernel has no WireGuard, and that the
-  // operation is not supported if it has but the device is something else.
+  // If there is no socket of wireguard-go, wg reports a missing protocol if the kernel has no WireGuard, and an
+  // unsupported operation if the kernel has it but the device is of another kind.
   [/No such device|Protocol not supported|Operation not supported|Connection refused/, 'ENODEV'],
   [/No such file/, 'ENOENT'],
   [/not permitted|Permission denied/i, 'EPERM'],

@@ -1,4 +1,7 @@
-/** Peers as the text that `wg syncconf` reads. Holds no secret: the private key stays in its file. */
+/**
+ * Formats peers as input for `wg syncconf`, and parses the output of `wg show`. Formatted text holds no secret: the
+ * private key stays in its file.
+ */
 import {
   type AddressPort,
   formatAddressPort,
@@ -9,13 +12,13 @@ import {
 import { KernelError } from '../kernel.ts'
 import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from './wireguard-device.ts'
 
-/** Peers in the order of their keys. */
+/** Peers are sorted by key. */
 export function formatDevice(config: DeviceConfig): string {
   const peers = [...config.peers].sort((a, b) => (a.publicKey < b.publicKey ? -1 : 1))
   return `${formatInterface(config)}${peers.map((peer) => `\n${formatPeer(peer)}`).join('')}`
 }
 
-/** The section of the device itself, without its key. */
+/** Returns the section of the device, without its key. */
 export function formatInterface({ listenPort, mark = 0 }: DeviceConfig): string {
   const markLine = mark === 0 ? '' : `FwMark = 0x${mark.toString(16)}\n`
   return `[Interface]\nListenPort = ${listenPort}\n${markLine}`
@@ -30,9 +33,9 @@ export function formatPeer(peer: PeerConfig): string {
   )
 }
 
-// Reads `wg show DEVICE dump`. Its first field is the private key, which goes no further than this function.
+// Parses `wg show DEVICE dump`. Its first field is the private key, which does not leave this function.
 
-/** Throws KernelError UNKNOWN when the text is not a dump. */
+/** Throws KernelError UNKNOWN if the text is not a dump. */
 export function parseDump(name: string, dump: string): DeviceState {
   const [head = '', ...lines] = dump.split('\n').filter((line) => line !== '')
   const [, publicKey, listenPort, mark] = head.split('\t')
@@ -75,17 +78,17 @@ function notADump(name: string): KernelError {
   return new KernelError('UNKNOWN', `wg show ${name} dump`, 'expected tab-separated fields of a device and its peers')
 }
 
-// What WireGuard says of a peer, as text, in the forms that states have.
+// Parses what WireGuard prints about a peer into the forms of PeerState.
 
 /**
- * The zone of a link-local address is left out: such a peer is reported, and never called from here. Throws
- * InvalidAddressError.
+ * Drops the zone of a link-local address: such a peer is reported, but never called from here.
+ * Throws InvalidAddressError.
  */
 export function readEndpoint(text: string): AddressPort {
   return parseAddressPort(text.replace(/%[^\]]*/, ''), 'endpoint', { allowZero: true })
 }
 
-/** Sorted. Throws InvalidAddressError. */
+/** The result is sorted. Throws InvalidAddressError. */
 export function readPrefixes(texts: readonly string[]): readonly string[] {
   return texts.map((text) => formatPrefix(parsePrefix(text))).sort()
 }

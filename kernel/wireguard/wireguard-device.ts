@@ -1,31 +1,31 @@
 /**
- * WireGuard devices of this network namespace. Drivers: wg-command.ts (the `wg` tool, which speaks to kernel
- * devices and to wireguard-go alike; the device is made as a kernel link where the kernel can, else by starting
- * wireguard-go) and fake-wireguard.ts. Compliance: test/compliance/wireguard.ts.
+ * The interface to the WireGuard devices of this network namespace. Drivers: wg-command.ts (the `wg` tool; it creates
+ * the device as a kernel link if the kernel supports WireGuard, else by starting wireguard-go) and fake-wireguard.ts.
+ * Compliance: test/compliance/wireguard.ts.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync } from 'node:crypto'
 import { type AddressPort, InvalidAddressError, parsePrefix } from '../../model/addresses/addresses.ts'
 import { KernelError } from '../kernel.ts'
 
 export interface PeerConfig {
-  /** base64. */
+  /** In base64. */
   readonly publicKey: string
-  /** Absent: leave whatever the device has (roaming), or wait to be called. */
+  /** If absent, the device keeps the endpoint it has (roaming), or waits for the peer to connect. */
   readonly endpoint?: AddressPort
   /**
-   * The endpoint is set also where the device has it already. The device then forgets from which address of its own it
-   * sent there; the session lives on.
+   * Sets the endpoint even if the device already has it. The device then forgets the local address from which it sent
+   * to this endpoint; the session stays.
    */
   readonly endpointAnew?: true
-  /** CIDRs of either family, in their usual form (`fd00::/64`). */
+  /** CIDRs of either family, in canonical form (`fd00::/64`). */
   readonly allowedIps: readonly string[]
-  /** Seconds; 0 is off. */
+  /** In seconds; 0 is off. */
   readonly keepaliveSeconds: number
 }
 
 export interface DeviceConfig {
   readonly listenPort: number
-  /** On each packet that the device itself sends (SO_MARK); 0 or absent: none. */
+  /** Mark of each packet that the device itself sends (SO_MARK). None if 0 or absent. */
   readonly mark?: number
   readonly peers: readonly PeerConfig[]
 }
@@ -33,9 +33,9 @@ export interface DeviceConfig {
 export interface KeyInit {
   readonly privateKeyFile: string
   readonly places: readonly Required<Pick<PeerConfig, 'publicKey' | 'endpoint'>>[]
-  /** Nothing changes before it has come, and then at once: all else is ready by then. Where it is rejected nothing does. */
+  /** The change is prepared, then waits for this promise and takes effect at once. Nothing changes if it rejects. */
   readonly after?: Promise<unknown>
-  /** Called before `after` is waited for: all else is ready. Not called where it failed before. */
+  /** Called when everything is prepared, before the wait for `after`. Not called if the preparation fails. */
   readonly onWaiting?: () => void
 }
 
@@ -54,7 +54,7 @@ export interface DeviceState {
   readonly name: string
   readonly publicKey: string
   readonly listenPort: number
-  /** DeviceConfig.mark; absent: none. */
+  /** See DeviceConfig.mark; absent if there is none. */
   readonly mark?: number
   readonly peers: readonly PeerState[]
 }
@@ -62,35 +62,36 @@ export interface DeviceState {
 export type WireguardDriver = 'kernel' | 'userspace'
 
 export interface Wireguard {
-  /** Which implementation ensureDevice() uses here. */
+  /** Returns the implementation that ensureDevice() uses here. */
   driver(signal?: AbortSignal): Promise<WireguardDriver>
   /**
-   * Makes sure that the device exists, is up, and has the key in `privateKeyFile`. Gives its state. A device of
-   * that name which is already there is kept with its sessions. Throws KernelError.
+   * Ensures that the device exists, is up, and has the key in `privateKeyFile`. Returns its state. An existing device
+   * of that name keeps its sessions. Throws KernelError.
    */
   ensureDevice(
     name: string,
     init: { readonly privateKeyFile: string; readonly mtu: number },
     signal?: AbortSignal,
   ): Promise<DeviceState>
-  /** Undefined when there is no such device. */
+  /** Undefined if the device does not exist. */
   read(name: string, signal?: AbortSignal): Promise<DeviceState | undefined>
-  /** Changes only what differs: sessions of unchanged peers live on. Peers not named are removed. */
+  /** Changes only what differs: sessions of unchanged peers stay. Removes peers that are not in `config`. */
   sync(name: string, config: DeviceConfig, signal?: AbortSignal): Promise<void>
   /**
-   * In one step, and in one start of a tool: the peer `from` goes, and `peer` is made anew, also where it is `from`.
-   * Throws KernelError.
+   * Removes the peer `from` and creates `peer` in one step, with one start of the tool. If both are the same peer, it
+   * is created again. Throws KernelError.
    */
   replacePeer(name: string, from: string, peer: PeerConfig, signal?: AbortSignal): Promise<void>
-  /** The key of the device from now on, and in the same step the endpoints of peers that it has. Throws KernelError. */
+  /** Sets the key of the device, and in the same step the endpoints of existing peers. Throws KernelError. */
   setKey(name: string, init: KeyInit, signal?: AbortSignal): Promise<void>
-  /** Removes the device, and with it a userspace process. Absent is fine. */
+  /** Removes the device, and with it a user-space process. Does nothing if there is none. */
   deleteDevice(name: string, signal?: AbortSignal): Promise<void>
-  /** A new private key, base64, and its public key. */
+  /** Returns a new private key and its public key, both in base64. */
   generateKey(): { readonly privateKey: string; readonly publicKey: string }
 }
 
-// What both WireGuard drivers refuse before anything is done. KernelError EINVAL; the value of a key is never in it.
+// Checks that both WireGuard drivers make before any change. They throw KernelError EINVAL, which never contains the
+// value of a private key.
 
 const KEY = /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/
 
@@ -111,7 +112,7 @@ export function checkDeviceConfig(name: string, config: DeviceConfig): void {
   }
 }
 
-/** The name is an argument and a file name: `wg` allows no others. */
+/** The name is an argument and a file name. `wg` allows no other characters. */
 export function checkWireguardName(name: string): void {
   if (/^[A-Za-z0-9_=+][A-Za-z0-9_=+.-]{0,14}$/.test(name)) return
   throw new KernelError(
@@ -121,7 +122,7 @@ export function checkWireguardName(name: string): void {
   )
 }
 
-/** 32 bytes in base64. */
+/** True for 32 bytes in base64. */
 function isWireguardKey(text: string): boolean {
   return KEY.test(text)
 }
@@ -150,7 +151,7 @@ function checkPeer(operation: string, peer: PeerConfig): void {
   }
 }
 
-// X25519 keys in WireGuard's base64 form (RFC 7748; wg genkey and wg pubkey give the same).
+// X25519 keys in the base64 form of WireGuard (RFC 7748), as `wg genkey` and `wg pubkey` print them.
 
 // The fixed head of a PKCS #8 X25519 key (RFC 8410); the 32 key bytes follow.
 const PKCS8_HEAD = Buffer.from('302e020100300506032b656e04220420', 'hex')
@@ -163,7 +164,7 @@ export function generateWireguardKey(): { readonly privateKey: string; readonly 
   return { privateKey: clamp(secret).toString('base64'), publicKey: open.toString('base64') }
 }
 
-/** Throws KernelError EINVAL, without the key, when the text is not 32 bytes in base64. */
+/** Throws KernelError EINVAL, without the key, if the text is not 32 bytes in base64. */
 export function publicKeyOf(privateKey: string): string {
   const bytes = Buffer.from(privateKey.trim(), 'base64')
   if (bytes.length !== KEY_BYTES)
@@ -172,7 +173,7 @@ export function publicKeyOf(privateKey: string): string {
   return createPublicKey(key).export({ type: 'spki', format: 'der' }).subarray(-KEY_BYTES).toString('base64')
 }
 
-// The form that wg itself stores and prints (RFC 7748 section 5); the public key is the same either way.
+// Clamps the key as wg stores and prints it (RFC 7748 section 5). The public key is the same either way.
 function clamp(secret: Buffer): Buffer {
   const bytes = Buffer.from(secret)
   bytes.writeUInt8((bytes[0] ?? 0) & 248, 0)

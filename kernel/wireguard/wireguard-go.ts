@@ -1,6 +1,7 @@
 /**
- * The user space WireGuard: one wireguard-go process a device. It puts itself in the background, belongs to no
- * session of ours and lives on when we end, as a kernel device would. Its socket is /var/run/wireguard/NAME.sock.
+ * Runs WireGuard in user space, with one wireguard-go process for each device, and reads devices through its socket,
+ * /var/run/wireguard/NAME.sock. The process runs in the background in a session of its own. It goes on when this
+ * process ends, as a kernel device would.
  */
 import { spawn } from 'node:child_process'
 import { readFile, readdir, readlink, rm, stat } from 'node:fs/promises'
@@ -16,11 +17,13 @@ const POLL_MS = 20
 const START_DEADLINE_MS = 10_000
 const END_DEADLINE_MS = 3_000
 
-/** Resolves when the device is there and answers. Throws KernelError MISSING_TOOL, TIMEOUT, EPERM or UNKNOWN. */
+/**
+ * Resolves when the device exists and its socket is there. Throws KernelError MISSING_TOOL, TIMEOUT, EPERM or UNKNOWN.
+ */
 export async function startWireguardGo(name: string, clock: Clock, signal: AbortSignal): Promise<void> {
   const operation = `wireguard-go ${name}`
   const said = await launch(name, operation, signal)
-  // The process in front ends once the device and the socket exist; a slow machine may still need a moment.
+  // The foreground process ends once the device and the socket exist. A slow machine may need a moment longer.
   const ready = await until(clock, START_DEADLINE_MS, signal, () => exists(socketPath(name)))
   if (!ready)
     throw new KernelError(
@@ -31,9 +34,9 @@ export async function startWireguardGo(name: string, clock: Clock, signal: Abort
   for (const pid of await daemonsOf(name)) favourStarted(pid)
 }
 
-/** Ends the process of a device that is gone or about to go, and removes what it left. Absent is fine. */
+/** Ends the process of a device that is gone or about to go, and removes its socket. Does nothing if there is none. */
 export async function endWireguardGo(name: string, clock: Clock, signal: AbortSignal): Promise<void> {
-  // It ends by itself when its device goes. One that does not gets a SIGTERM.
+  // The process ends by itself when its device is removed. If it does not, it gets a SIGTERM.
   const ended = async (): Promise<boolean> => (await daemonsOf(name)).length === 0
   if (!(await until(clock, END_DEADLINE_MS, signal, ended))) {
     for (const pid of await daemonsOf(name)) report(pid)
@@ -48,11 +51,11 @@ function report(pid: number): void {
   try {
     process.kill(pid, 'SIGTERM')
   } catch {
-    // It ended in the meantime; if it may not be signalled, the deadline says so.
+    // The process has ended in the meantime. If it may not be signalled, the deadline reports that.
   }
 }
 
-/** The process numbers of wireguard-go for this device in our network namespace. */
+/** Returns the process ids of wireguard-go for this device in our network namespace. */
 export async function daemonsOf(name: string): Promise<readonly number[]> {
   const ours = await readlink('/proc/self/ns/net')
   const pids = (await readdir('/proc')).filter((entry) => /^\d+$/.test(entry))
@@ -66,17 +69,17 @@ async function isDaemon(pid: string, name: string, namespace: string): Promise<b
   try {
     const [program = '', ...args] = (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0')
     if (!program.endsWith('wireguard-go') || !args.includes(name)) return false
-    // A process that has ended, but was not yet taken in by its parent, has no namespace any more.
+    // A process that has ended, but that its parent has not reaped, no longer has a namespace.
     return (await readlink(`/proc/${pid}/ns/net`)) === namespace
   } catch {
     return false
   }
 }
 
-/** Gives the last line that the program printed before it went to the background. */
+/** Returns the last error line that the program printed before it went to the background. */
 function launch(name: string, operation: string, signal: AbortSignal): Promise<string> {
   return new Promise((resolve, reject) => {
-    // Its own session: Ctrl-C in our terminal must not end the tunnel. `/`: no folder is kept busy.
+    // A session of its own: Ctrl-C in our terminal must not end the tunnel. `/` keeps no folder in use.
     const child = spawn('wireguard-go', [name], {
       cwd: '/',
       detached: true,
@@ -108,7 +111,7 @@ function launch(name: string, operation: string, signal: AbortSignal): Promise<s
   })
 }
 
-/** Without the banner about kernels that have WireGuard, and without the date. */
+/** Leaves out the banner about kernels with WireGuard, and the date. */
 function lastMessage(output: string): string {
   const lines = output.split('\n').filter((line) => /ERROR|panic|fatal/i.test(line))
   return (lines.at(-1) ?? '').replace(/^ERROR: \(\S+\) \S+ \S+ /, '').slice(0, 300)
@@ -120,7 +123,7 @@ function classify(message: string): 'EBUSY' | 'EPERM' | 'ENODEV' | 'UNKNOWN' {
   return /no such (?:file|device)|does not exist/i.test(message) ? 'ENODEV' : 'UNKNOWN'
 }
 
-/** Where the process of this device takes questions, if the device has one. */
+/** Returns the path of the socket on which the process of this device answers, if it exists. */
 export function socketPath(name: string): string {
   return `${SOCKET_FOLDER}/${name}.sock`
 }
@@ -150,18 +153,18 @@ async function until(
   }
 }
 
-// Reads a device of wireguard-go through its socket, by the cross-platform user space protocol of WireGuard
-// (wireguard.com/xplatform, "Configuration Protocol": `get=1`). A start of the `wg` tool takes some ten times as long,
-// and devices are read as often as counters are wanted.
+// Reads a device of wireguard-go through its socket, with the cross-platform user-space protocol of WireGuard
+// (wireguard.com/xplatform, "Configuration Protocol": `get=1`). Starting the `wg` tool takes about ten times as long,
+// and devices are read each time counters are needed.
 
 const ANSWER_MS = 2000
-/** Some 100,000 prefixes. */
+/** Enough for about 100,000 prefixes. */
 const MOST_BYTES = 8 << 20
 const MOST_PORT = 0xffff
 
 /**
- * What the process behind the socket at `path` answers; undefined where none does, or none in whole and in time: then
- * the tool says why. Rejects with KernelError UNKNOWN where the answer is not of this protocol.
+ * Returns what the process behind the socket at `path` answers. Undefined if there is no complete answer in time: the
+ * tool then reports why. Rejects with KernelError UNKNOWN if the answer does not follow the protocol.
  */
 export async function readByUapi(
   name: string,
@@ -173,7 +176,7 @@ export async function readByUapi(
   return answer === undefined ? undefined : parseUapi(name, answer)
 }
 
-/** The signal lives for longer than this: nothing of the answer, which has the private key, may stay with it. */
+/** The signal outlives this call, so it must not keep a reference to the answer, which contains the private key. */
 function ask(
   path: string,
   clock: Pick<Clock, 'setTimer'>,
@@ -196,7 +199,7 @@ function ask(
     socket.on('connect', () => socket.write('get=1\n\n'))
     socket.on('data', (part: string) => {
       text += part
-      // An empty line ends it; the other side waits for the next question.
+      // An empty line ends the answer. The process then waits for the next request.
       if (text.endsWith('\n\n')) end(text)
       else if (text.length > MOST_BYTES) giveUp()
     })
@@ -205,7 +208,10 @@ function ask(
   })
 }
 
-/** Of an answer to `get=1`. The private key in it goes no further than this function. */
+/**
+ * Parses an answer to `get=1`. The private key in it does not leave this function. Undefined if the answer is
+ * incomplete or an error.
+ */
 export function parseUapi(name: string, answer: string): DeviceState | undefined {
   const lines = answer.split('\n').filter((line) => line !== '')
   if (lines.pop() !== 'errno=0') return undefined
@@ -224,7 +230,7 @@ export function parseUapi(name: string, answer: string): DeviceState | undefined
 
 type Fields = ReadonlyMap<string, readonly string[]>
 
-/** The device's own, and one for each peer, which begins with its public key. */
+/** Returns the fields of the device, then the fields of each peer, which begin with its public key. */
 function sections(name: string, lines: readonly string[]): Fields[] {
   const all = [new Map<string, string[]>()]
   for (const line of lines) {
@@ -256,7 +262,7 @@ function peerOf(name: string, fields: Fields): PeerState {
   }
 }
 
-/** Of 32 bytes as 64 hexadecimal digits. */
+/** Converts 32 bytes from 64 hexadecimal digits to base64. */
 function base64Of(name: string, hex: string): string {
   if (!/^[0-9a-f]{64}$/i.test(hex)) throw notOfProtocol(name)
   return Buffer.from(hex, 'hex').toString('base64')
