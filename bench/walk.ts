@@ -188,7 +188,9 @@ async function walk(coverage: Coverage, act: () => Promise<void>): Promise<Walke
   const idle = await coverage.take()
   await act()
   const all = await coverage.take()
-  const rest = [...all].map(([path, ran]) => [path, ran.difference(idle.get(path) ?? new Set())] as const)
+  const rest = [...all].map(
+    ([path, ran]) => [path, new Set([...ran].filter((one) => idle.get(path)?.has(one) !== true))] as const,
+  )
   return new Map(rest.filter(([, ran]) => ran.size > 0))
 }
 

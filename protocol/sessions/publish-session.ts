@@ -41,7 +41,7 @@ import {
   refusedOrPending,
 } from './publish-ledger.ts'
 import { type PublishMetrics, QuotaNotes, publishMetrics } from './session-metrics.ts'
-import { ReconnectPace, Watchdog, orAborted } from './session-timing.ts'
+import { type StreamEnd, Watchdog, keepConnected, orAborted } from './session-timing.ts'
 
 export type PublishSessionState =
   | { readonly t: 'closed' }
@@ -176,25 +176,23 @@ export class PublishSession {
   /** Runs until the signal aborts. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps
-    const init = { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs }
-    const pace = new ReconnectPace(clock, init, () => this.#deps.members?.() ?? 0)
+    const retry = { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs }
     this.#setState({ t: 'waiting' })
     const stopped = (): boolean => signal.aborted
     while (!this.#known && !stopped()) await this.#nextChange(signal).catch(() => undefined)
-    while (!stopped()) {
-      const error = await this.#once(signal, () => pace.live())
-      if (stopped()) break
+    const once = (onLive: () => void): Promise<StreamEnd> => this.#once(signal, onLive)
+    const onFailed = (error: Error): void => {
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
       if (error instanceof RefusedError && error.reason === 'RangesAccepted') this.retryRefused()
       logger.info('publish interrupted', { why: error.message })
-      await clock.sleep(pace.nextMs(error), signal).catch(() => undefined)
     }
+    await keepConnected({ clock, retry, members: () => this.#deps.members?.() ?? 0, once, onFailed }, signal)
     this.#setState({ t: 'closed' })
   }
 
-  /** Runs one stream, from the declaration to its end. Returns the reason of the end. */
-  async #once(signal: AbortSignal, onLive: () => void): Promise<Error> {
+  /** Runs one stream, from the declaration to its end. */
+  async #once(signal: AbortSignal, onLive: () => void): Promise<StreamEnd> {
     const stop = new AbortController()
     const ended = AbortSignal.any([signal, stop.signal])
     const watchdog = new Watchdog(this.#deps.clock, this.#init.answerTimeoutMs, () =>
@@ -219,11 +217,11 @@ export class PublishSession {
           sender = this.#sendChanges(stream, watchdog, ended).catch((error: unknown) => stop.abort(error))
         }
       }
-      return new BrokerUnreachableError('the broker ended the stream')
+      return { t: 'failed', error: new BrokerUnreachableError('the broker ended the stream') }
     } catch (error) {
       // If the session ended the stream, its own reason is more precise than the cancellation.
       const cause: unknown = stop.signal.aborted ? stop.signal.reason : error
-      return errorOf(cause)
+      return { t: 'failed', error: errorOf(cause) }
     } finally {
       watchdog.stop()
       stop.abort(new BrokerUnreachableError('the stream has ended'))

@@ -71,33 +71,41 @@ export function reconnectMs({ wasLive, error, backoffMs, spreadMs }: Lost, clock
   return wasLive ? Math.max(backoffMs, spreadMs * clock.random()) : backoffMs
 }
 
+/** How a stream ended. `replaced`: this side ended it, to open another with other content at once. */
+export type StreamEnd = { readonly t: 'replaced' } | { readonly t: 'failed'; readonly error: Error }
+
+export interface KeptStream {
+  readonly clock: Clock
+  readonly retry: BackoffInit
+  /** Returns the number of known members: as many may reconnect at once. */
+  readonly members: () => number
+  /** Runs one stream from its request to its end, and calls `onLive` when it is live. Never rejects. */
+  readonly once: (onLive: () => void) => Promise<StreamEnd>
+  /** Is called before the delay after a stream that failed. */
+  readonly onFailed: (error: Error) => void
+}
+
 /**
- * Computes the reconnect delays of one session. The delay grows with each attempt, and starts over after the session
- * was live.
+ * Runs one stream after the other until the signal aborts. The delay after a failure grows with each attempt, and starts
+ * over after the stream was live. Never rejects.
  */
-export class ReconnectPace {
-  readonly #clock: Clock
-  readonly #backoff: Backoff
-  readonly #members: () => number
-  #wasLive = false
-
-  /** `members` returns the number of known members. */
-  constructor(clock: Clock, init: BackoffInit, members: () => number) {
-    this.#clock = clock
-    this.#backoff = new Backoff(clock, init)
-    this.#members = members
+export async function keepConnected(kept: KeptStream, signal: AbortSignal): Promise<void> {
+  const { clock, retry, members, once, onFailed } = kept
+  const backoff = new Backoff(clock, retry)
+  const stopped = (): boolean => signal.aborted
+  let wasLive = false
+  const onLive = (): void => {
+    wasLive = true
+    backoff.reset()
   }
-
-  live(): void {
-    this.#wasLive = true
-    this.#backoff.reset()
-  }
-
-  /** Returns the delay, in milliseconds, after a stream has ended with `error`. */
-  nextMs(error: unknown): number {
-    const spreadMs = reconnectSpreadMs(this.#members())
-    const lost = { wasLive: this.#wasLive, error, backoffMs: this.#backoff.next(), spreadMs }
-    this.#wasLive = false
-    return reconnectMs(lost, this.#clock)
+  while (!stopped()) {
+    const end = await once(onLive)
+    if (stopped()) return
+    if (end.t === 'replaced') continue
+    const { error } = end
+    onFailed(error)
+    const lost = { wasLive, error, backoffMs: backoff.next(), spreadMs: reconnectSpreadMs(members()) }
+    wasLive = false
+    await clock.sleep(reconnectMs(lost, clock), signal).catch(() => undefined)
   }
 }

@@ -29,7 +29,7 @@ import {
 } from '../protocol.ts'
 import { type Replica, type ReplicaChange, ReplicaError, type ReplicaStore } from '../replica/replica.ts'
 import { type WatchMetrics, watchMetrics } from './session-metrics.ts'
-import { ReconnectPace } from './session-timing.ts'
+import { type StreamEnd, keepConnected } from './session-timing.ts'
 
 /**
  * Estimates how far the broker's clock is ahead of this machine's clock, from the times that the broker sends. A
@@ -137,9 +137,6 @@ export const DEFAULT_WATCH_SESSION: WatchSessionInit = {
   saveEveryMs: 1000,
 }
 
-/** Ends a stream because the next one must request other namespaces. */
-class InterestChanged extends Error {}
-
 export class WatchSession {
   readonly #deps: WatchSessionDeps
   readonly #init: WatchSessionInit
@@ -190,19 +187,15 @@ export class WatchSession {
   /** Runs until the signal aborts, and then saves the replica. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger, replica } = this.#deps
-    const init = { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs }
-    const pace = new ReconnectPace(clock, init, () => replica.complete.size)
-    const stopped = (): boolean => signal.aborted
+    const retry = { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs }
     if (!this.#isInterestKnown) await this.#interestKnown(signal)
-    while (!stopped()) {
-      const error = await this.#once(signal, () => pace.live())
-      if (stopped()) break
-      if (error instanceof InterestChanged) continue
+    const once = (onLive: () => void): Promise<StreamEnd> => this.#once(signal, onLive)
+    const onFailed = (error: Error): void => {
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
       logger.info('watch interrupted', { why: error.message })
-      await clock.sleep(pace.nextMs(error), signal).catch(() => undefined)
     }
+    await keepConnected({ clock, retry, members: () => replica.complete.size, once, onFailed }, signal)
     this.#setState({ t: 'closed' })
     await this.#saveNow()
   }
@@ -215,8 +208,8 @@ export class WatchSession {
     })
   }
 
-  /** Runs one stream, from the request to its end. Returns the reason of the end. */
-  async #once(signal: AbortSignal, onLive: () => void): Promise<Error> {
+  /** Runs one stream, from the request to its end. */
+  async #once(signal: AbortSignal, onLive: () => void): Promise<StreamEnd> {
     const { clock, replica } = this.#deps
     const stop = new AbortController()
     const expectAnswer = (): (() => void) =>
@@ -228,7 +221,11 @@ export class WatchSession {
       this.#brokerClock.forget()
     }
     let isWhole = false
-    this.#onInterest = () => stop.abort(new InterestChanged('other namespaces are asked for'))
+    let isReplaced = false
+    this.#onInterest = () => {
+      isReplaced = true
+      stop.abort(new Error('other namespaces are requested'))
+    }
     try {
       const follows = this.#deps.onAuthorities === undefined ? {} : { followsAuthorities: true as const }
       const request = { ...replica.begin(), ...follows }
@@ -246,10 +243,10 @@ export class WatchSession {
         if (!isWhole) cancelTimer = expectAnswer()
       }
       stop.signal.throwIfAborted()
-      return new BrokerUnreachableError('the broker ended the watch')
+      return { t: 'failed', error: new BrokerUnreachableError('the broker ended the watch') }
     } catch (error) {
       if (error instanceof ReplicaError) replica.forgetPosition()
-      return errorOf(error)
+      return isReplaced ? { t: 'replaced' } : { t: 'failed', error: errorOf(error) }
     } finally {
       cancelTimer()
       this.#onInterest = () => undefined
