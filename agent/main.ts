@@ -12,7 +12,7 @@ import {
   ClusterDnsLoop,
   ContactLoop,
   GatewayLoop,
-  NeedsLoop,
+  RequiredRangesLoop,
   OrphanLoop,
   type Surroundings,
   reportOwnRenumbering,
@@ -180,11 +180,11 @@ function makeLoops(
   const clusterDns =
     ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask, registry: deps.metrics }, config)]
   const { publisher, replica } = link
-  const needs = new NeedsLoop({ ...parts, publisher, surroundings: deps.surroundings }, config)
+  const requiredRanges = new RequiredRangesLoop({ ...parts, publisher, surroundings: deps.surroundings }, config)
   const report = new ReportLoop({ ...parts, publisher, replica, contact: link.contact }, config)
   const freshness = new GatewayLoop({ ...parts, gateways }, config)
   const interest = new InterestLoop({ ...parts, link }, config)
-  const others = [interest, needs, gateways, freshness, ...orphans, ...clusterDns]
+  const others = [interest, requiredRanges, gateways, freshness, ...orphans, ...clusterDns]
   return { about, contact, publish, mirror, report, others }
 }
 

@@ -120,7 +120,7 @@ function start(
       openSocket: openUdpProbeSocket,
       count,
       onTransition: () => undefined,
-      onDoubt: () => undefined,
+      onSuspect: () => undefined,
       isBusy,
     },
     {
@@ -129,7 +129,7 @@ function start(
       number: 0,
       address,
       port: LANE_PROBE_PORT,
-      pace: { busyMs: probeIntervalMs, idleMs: idleProbeIntervalMs, quickMs: quickProbeMs },
+      intervals: { busyMs: probeIntervalMs, idleMs: idleProbeIntervalMs, quickMs: quickProbeMs },
     },
   )
   prober.setPeers(peers)

@@ -167,7 +167,7 @@ function farGateway(stage: Stage, paris: StorySite, signal: AbortSignal): FakeWi
     sysctl,
     cable: new WireguardCable({ clock, routes, wireguard, sysctl }, { stateDir }),
     openProbeSocket: new FakeProbes().openSocket,
-    knock: () => Promise.resolve(true),
+    probeTcp: () => Promise.resolve(true),
   }
   const config = gatewayConfig({ node: 'gw', version: '1', stateDir, lanes: [{ lane: 0 }] })
   const running = runGateway(deps, config, signal)

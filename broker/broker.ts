@@ -50,9 +50,9 @@ import {
 import { clusterRecordKey } from './addresses/addresses.ts'
 import type { BrokerLimits, BrokerMetrics } from './config/config.ts'
 import { type Change, type RecordLog, SETTINGS_KEY, groupOf, isLive } from './store/store.ts'
-import { ChangePace, MemberPublishSession, WatchHub, WritePace } from './sessions/sessions.ts'
+import { ChangeRateLimiter, MemberPublishSession, WatchHub, WriteRateLimiter } from './sessions/sessions.ts'
 import {
-  StatusPace,
+  StatusRateLimiter,
   type WriteContext,
   type WriteRules,
   countQuotas,
@@ -95,8 +95,11 @@ export class Broker implements BrokerApi {
   readonly #use: CertificateUse
   readonly #returning: ReturningMembers
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
-  readonly #statuses: StatusPace
-  readonly #paces = new Map<ClusterId, { readonly pace: WritePace; readonly changePace: ChangePace }>()
+  readonly #statuses: StatusRateLimiter
+  readonly #limiters = new Map<
+    ClusterId,
+    { readonly writeLimiter: WriteRateLimiter; readonly changeLimiter: ChangeRateLimiter }
+  >()
   readonly #joining: Joining
   readonly #ranges: AcceptedRanges
   readonly #stopCommits: () => void
@@ -117,7 +120,7 @@ export class Broker implements BrokerApi {
     this.#ranges = new AcceptedRanges(deps, this.#rules)
     const isConnected = (cluster: ClusterId): boolean => this.#isConnected(cluster)
     this.#joining = new Joining({ ...deps, isConnected }, { ...init, rules: this.#rules })
-    this.#statuses = new StatusPace(deps.clock, (peer, status) => this.#writeStatus(peer, status))
+    this.#statuses = new StatusRateLimiter(deps.clock, (peer, status) => this.#writeStatus(peer, status))
     this.#hub = new WatchHub(deps, { quota: this.#rules.quota, addresses: init.advertise ?? [] })
     this.#counts = new MemberCounts(deps.metrics)
     this.#notes = new ContactNotes(deps, {
@@ -188,9 +191,12 @@ export class Broker implements BrokerApi {
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const before = this.#sessions.get(peer.cluster)
     const { clock } = this.#deps
-    const paces = this.#paces.get(peer.cluster) ?? { pace: new WritePace(clock), changePace: new ChangePace(clock) }
-    this.#paces.set(peer.cluster, paces)
-    const deps = { ...this.#deps, statuses: this.#statuses, ...paces }
+    const limiters = this.#limiters.get(peer.cluster) ?? {
+      writeLimiter: new WriteRateLimiter(clock),
+      changeLimiter: new ChangeRateLimiter(clock),
+    }
+    this.#limiters.set(peer.cluster, limiters)
+    const deps = { ...this.#deps, statuses: this.#statuses, ...limiters }
     const session: MemberPublishSession = new MemberPublishSession(deps, {
       peer,
       rules: this.#rules,
@@ -294,7 +300,7 @@ export class Broker implements BrokerApi {
     // The overlap of a certificate may have ended.
     this.#endDeparted()
     this.#hub.endDeparted()
-    for (const cluster of this.#paces.keys()) if (!live.has(cluster)) this.#paces.delete(cluster)
+    for (const cluster of this.#limiters.keys()) if (!live.has(cluster)) this.#limiters.delete(cluster)
     this.#hub.reportContact(silent)
     countQuotas(this.#deps, this.#rules.quota)
     for (const session of this.#sessions.values()) session.reportQuota()

@@ -53,7 +53,7 @@ import {
 
 /** After this time the broker ends and reports the reason, since the address may be wrong. */
 export const AWAIT_STORE_MS = 60_000
-const PACE = { minMs: 250, maxMs: 5000 }
+const RETRY = { minMs: 250, maxMs: 5000 }
 
 interface AwaitStoreDeps {
   readonly clock: Clock
@@ -72,7 +72,7 @@ export async function awaitStore<T>(
   signal: AbortSignal,
 ): Promise<T> {
   const end = clock.monotonic() + AWAIT_STORE_MS
-  const pace = new Backoff(clock, PACE)
+  const backoff = new Backoff(clock, RETRY)
   let last: string | undefined
   for (;;) {
     try {
@@ -85,7 +85,7 @@ export async function awaitStore<T>(
         logger.warn('the store does not answer, trying again', { reason: error.reason, why: error.message })
       last = error.message
     }
-    await clock.sleep(pace.next(), signal)
+    await clock.sleep(backoff.next(), signal)
   }
 }
 

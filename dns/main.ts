@@ -1,8 +1,8 @@
 /** The DNS server of a cluster: answers clusterset.local from the local API, and forwards all other queries. */
 import { type ClusterApi, HeardGateways } from '../kubeapi/kubeapi.ts'
-import { type Knock, untilAborted } from '../reconcile/reconcile.ts'
+import { type TcpProbe, untilAborted } from '../reconcile/reconcile.ts'
 import { formatAddress } from '../model/addresses/addresses.ts'
-import { type ComponentDeps, interfaceNetworks, knock } from '../runtime/runtime.ts'
+import { type ComponentDeps, interfaceNetworks, probeTcp } from '../runtime/runtime.ts'
 import { Clients } from './clients/clients.ts'
 import {
   type DnsConfig,
@@ -20,7 +20,7 @@ export interface DnsDeps extends ComponentDeps {
   /** Called with each address once it is open, with the actual port. */
   readonly onListening?: (address: string) => void
   /** Defaults to a real TCP probe. */
-  readonly knock?: Knock
+  readonly probeTcp?: TcpProbe
 }
 
 const FLUSH_MS = 1000
@@ -49,7 +49,12 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
   deps.status.readiness('dns staying', () => (signal.aborted ? 'is about to end' : undefined))
   deps.status.plan('dns', () => printZone(index, index.services()))
 
-  const gateways = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock, heartbeatMs: config.heartbeatMs })
+  const gateways = new HeardGateways({
+    ...deps,
+    logger,
+    probeTcp: deps.probeTcp ?? probeTcp,
+    heartbeatMs: config.heartbeatMs,
+  })
   const unfollow = index.follow(deps.api, gateways)
   const due = whenDue({ ...deps, logger }, { index, pipeline, config })
   const opens = AbortSignal.any([signal, end.signal])

@@ -77,13 +77,13 @@ async function serve(
     lanes.linksChanged('state')
     reports.pokeSoon()
   }
-  const onDoubt = (): void => lanes.linksChanged('doubt')
+  const onSuspect = (): void => lanes.linksChanged('doubt')
   const notices = {
     onNotice: (key: string, notice: Notice): boolean => renewal?.following.onNotice(key, notice) === true,
     onReceipt: (key: string, notice: Notice): void => renewal?.loop.onReceipt(key, notice),
   }
   const probing = new Probing(
-    { clock, logger, metrics, openSocket, onTransition, onDoubt, onSize: onTransition, ...notices },
+    { clock, logger, metrics, openSocket, onTransition, onSuspect, onSize: onTransition, ...notices },
     config,
   )
   const nextIdentity = (): string | undefined => renewal?.loop.nextIdentity

@@ -6,7 +6,7 @@
  *        │ late by a fifth: the API is read repeatedly
  *        ▼
  *   unchanged over three heartbeats of answers ── TCP probe of the machine
- *        ├─ it answers, or never has ► silent; probed again every REKNOCK_MS
+ *        ├─ it answers, or never has ► silent; probed again every TCP_REPROBE_MS
  *        ├─ it fails twice in a row, and has answered before (KnownMachines) ► gone, until the heartbeat changes
  *        └─ its Node has no gateway label any more, so its process could not remove its object ► gone
  *
@@ -21,7 +21,7 @@ import {
   heardGateways,
 } from '../model/lanes/lanes.ts'
 import type { Gateway, Node } from '../model/model.ts'
-import { type Clock, Heartbeats, type Knock, KnownMachines, Listeners } from '../reconcile/reconcile.ts'
+import { type Clock, Heartbeats, type TcpProbe, KnownMachines, Listeners } from '../reconcile/reconcile.ts'
 import type { Logger } from '../runtime/logging/logging.ts'
 import type { ClusterApi, ObjectCache, ObjectChange } from './cluster-api.ts'
 
@@ -30,7 +30,7 @@ export interface HeardGatewaysDeps {
   readonly clock: Clock
   readonly logger: Logger
   /** TCP probe. Absent: no machine is probed, and no gateway is ever considered gone. */
-  readonly knock?: Knock | undefined
+  readonly probeTcp?: TcpProbe | undefined
   /** The interval at which gateways write, which is the same for all. Default HEARTBEAT_MS. */
   readonly heartbeatMs?: number | undefined
 }
@@ -40,7 +40,7 @@ type Listener = (change: ObjectChange<Gateway> | undefined) => void
 /** Intervals that follow from the heartbeat interval. */
 interface Patience {
   /** Slightly more than one heartbeat: a busy gateway is sometimes late. */
-  readonly doubtMs: number
+  readonly suspectMs: number
   /** Pause between two reads of the API while a heartbeat is late. */
   readonly askMs: number
   readonly staleMs: number
@@ -52,7 +52,7 @@ interface Patience {
 
 function patience(heartbeatMs: number): Patience {
   return {
-    doubtMs: 1.2 * heartbeatMs,
+    suspectMs: 1.2 * heartbeatMs,
     askMs: 0.4 * heartbeatMs,
     calmMs: Math.max(LOOK_MS, 0.2 * heartbeatMs),
     staleMs: HEARTBEATS_UNTIL_STALE * heartbeatMs,
@@ -62,12 +62,12 @@ function patience(heartbeatMs: number): Patience {
 
 interface Silence {
   readonly liveness: GatewayLiveness
-  readonly nextKnockMs: number
+  readonly nextTcpProbeMs: number
 }
 
 const LOOK_MS = 500
 const READ_TIMEOUT_MS = 3000
-const REKNOCK_MS = 5000
+const TCP_REPROBE_MS = 5000
 
 export class HeardGateways implements ObjectCache<Gateway> {
   readonly #deps: HeardGatewaysDeps
@@ -84,9 +84,9 @@ export class HeardGateways implements ObjectCache<Gateway> {
   constructor(deps: HeardGatewaysDeps) {
     this.#deps = deps
     this.#cache = deps.api.cache('Gateway')
-    const { clock, knock, heartbeatMs = HEARTBEAT_MS } = deps
-    this.#nodes = knock === undefined ? undefined : deps.api.cache('Node')
-    this.#machines = knock === undefined ? undefined : new KnownMachines({ clock, knock })
+    const { clock, probeTcp, heartbeatMs = HEARTBEAT_MS } = deps
+    this.#nodes = probeTcp === undefined ? undefined : deps.api.cache('Node')
+    this.#machines = probeTcp === undefined ? undefined : new KnownMachines({ clock, tcpProbe: probeTcp })
     this.#patience = patience(heartbeatMs)
     this.#beats = new Heartbeats(deps, this.#patience)
   }
@@ -169,8 +169,8 @@ export class HeardGateways implements ObjectCache<Gateway> {
     this.#tendMachines()
     await this.#ask(signal)
     const now = this.#deps.clock.monotonic()
-    const due = this.#beats.stopped().filter((name) => (this.#silences.get(name)?.nextKnockMs ?? 0) <= now)
-    await Promise.all(due.map((name) => this.#knockAt(name)))
+    const due = this.#beats.stopped().filter((name) => (this.#silences.get(name)?.nextTcpProbeMs ?? 0) <= now)
+    await Promise.all(due.map((name) => this.#tcpProbeAt(name)))
   }
 
   /** Probes machines while their gateways are fresh: later it may be too late to learn whether they answer. */
@@ -203,12 +203,12 @@ export class HeardGateways implements ObjectCache<Gateway> {
     }
   }
 
-  async #knockAt(name: string): Promise<void> {
+  async #tcpProbeAt(name: string): Promise<void> {
     if (this.liveness(name) === 'gone') return
     const isDead = this.#isDismissed(name) || (await this.#isDead(name))
     if (!this.#beats.hasStopped(name)) return
-    const nextKnockMs = this.#deps.clock.monotonic() + REKNOCK_MS
-    this.#validate(name, { liveness: isDead ? 'gone' : 'silent', nextKnockMs })
+    const nextTcpProbeMs = this.#deps.clock.monotonic() + TCP_REPROBE_MS
+    this.#validate(name, { liveness: isDead ? 'gone' : 'silent', nextTcpProbeMs })
   }
 
   async #isDead(name: string): Promise<boolean> {

@@ -14,7 +14,7 @@ export interface HeartbeatsInit {
   /** A heartbeat that does not change over this time of a live view has stopped. */
   readonly staleMs: number
   /** After this time without a change, the caller has to prove that the view is live. */
-  readonly doubtMs: number
+  readonly suspectMs: number
   /** Two proofs that are further apart do not prove the time between them. Must exceed the pause between proofs. */
   readonly gapMs: number
 }
@@ -83,7 +83,7 @@ export class Heartbeats {
   /** Returns the names whose heartbeat is late but not known to have stopped, sorted. The caller should read them. */
   doubtful(): readonly string[] {
     const now = this.#clock.monotonic()
-    return this.#names(({ stopped, movedMs }) => !stopped && now - movedMs >= this.#init.doubtMs)
+    return this.#names(({ stopped, movedMs }) => !stopped && now - movedMs >= this.#init.suspectMs)
   }
 
   #names(chosen: (beat: Beat) => boolean): readonly string[] {
@@ -92,7 +92,7 @@ export class Heartbeats {
 }
 
 /** TCP probe: whether a machine answers at this address. Resolves within about a second; never rejects. */
-export type Knock = (address: string) => Promise<boolean>
+export type TcpProbe = (address: string) => Promise<boolean>
 
 interface Machine {
   readonly address: string
@@ -120,13 +120,13 @@ const MISSED: BackoffInit = { minMs: 5000, maxMs: 2 * TEND_MS }
  */
 export class KnownMachines {
   readonly #clock: Clock
-  readonly #knock: Knock
+  readonly #tcpProbe: TcpProbe
   /** By name of the gateway. */
   readonly #machines = new Map<string, Machine>()
 
-  constructor(deps: { readonly clock: Clock; readonly knock: Knock }) {
+  constructor(deps: { readonly clock: Clock; readonly tcpProbe: TcpProbe }) {
     this.#clock = deps.clock
-    this.#knock = deps.knock
+    this.#tcpProbe = deps.tcpProbe
   }
 
   /** Probes the machine of a fresh gateway if a probe is due. Does not wait for the answer. */
@@ -174,7 +174,7 @@ export class KnownMachines {
 
   async #ask(machine: Machine): Promise<boolean> {
     // A single packet may be lost.
-    const answers = (await this.#knock(machine.address)) || (await this.#knock(machine.address))
+    const answers = (await this.#tcpProbe(machine.address)) || (await this.#tcpProbe(machine.address))
     machine.missed = !answers
     if (!answers) return false
     machine.answered = true

@@ -1,6 +1,6 @@
 /** The public interface of this room: clocks, loops, retries, waits, queues. */
 export { type Clock, SystemClock, abortReason } from './clock.ts'
-export { Heartbeats, type Knock, KnownMachines } from './failure-detector.ts'
+export { Heartbeats, type TcpProbe, KnownMachines } from './failure-detector.ts'
 export { KeyedMemo, ValueMap, keyedDiff } from './incremental.ts'
 export { Listeners, Subscriptions } from './listeners.ts'
 export { DEFAULT_LOOP, type LoopDeps, type LoopInit, ReconcileLoop } from './loop.ts'

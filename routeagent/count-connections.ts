@@ -12,7 +12,7 @@ import { type NodeRoutePlan, clusterValidation } from './routes/routes.ts'
 import {
   COUNT_CONNECTIONS_MS,
   type FactsReader,
-  LOOP_PACE,
+  LOOP_TIMING,
   type RouteAgentCaches,
   type RouteAgentConfig,
   type RouteAgentMetrics,
@@ -106,8 +106,8 @@ export class ConnectionLoop {
   constructor(deps: ConnectionLoopDeps, config: Pick<RouteAgentConfig, 'node'>) {
     this.#deps = deps
     this.#config = config
-    const pace = { ...LOOP_PACE, resyncMs: COUNT_CONNECTIONS_MS }
-    this.#loop = new ReconcileLoop(loopDeps(deps, 'connections'), pace, (signal) => this.#round(signal))
+    const timing = { ...LOOP_TIMING, resyncMs: COUNT_CONNECTIONS_MS }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'connections'), timing, (signal) => this.#round(signal))
   }
 
   /** The reported figure, which may differ slightly from the last count. Undefined if it is not known. */

@@ -21,8 +21,8 @@ import { type ClusterApi, HeardGateways, watchLeaving } from '../kubeapi/kubeapi
 import { type Family, type OpenPort, plannedFamilies, reportedOtherRanges } from '../model/addresses/addresses.ts'
 import { type EndpointSlice, type OpenConnections, type ServiceImport, VXLAN_DEVICE } from '../model/model.ts'
 import { problemText } from '../model/reasons/reasons.ts'
-import { DEFAULT_LOOP, type Knock, untilDone } from '../reconcile/reconcile.ts'
-import { type ComponentDeps, type MachineNetwork, knock, messageOf } from '../runtime/runtime.ts'
+import { DEFAULT_LOOP, type TcpProbe, untilDone } from '../reconcile/reconcile.ts'
+import { type ComponentDeps, type MachineNetwork, probeTcp, messageOf } from '../runtime/runtime.ts'
 import {
   BalanceLoop,
   BalancePlanner,
@@ -38,7 +38,7 @@ import {
   type NodeRoutePlan,
   RouteLoop,
   type Unguarded,
-  changesWays,
+  changesRoutes,
   planNodeRoutes,
   removeNodeRoutes,
 } from './routes/routes.ts'
@@ -72,7 +72,7 @@ export interface RouteAgentDeps extends ComponentDeps {
   /** Absent: default gateways and name servers are not known. */
   readonly machineNetwork?: () => Promise<MachineNetwork>
   /** Absent: the real TCP probe. */
-  readonly knock?: Knock
+  readonly probeTcp?: TcpProbe
   /** Absent: the real socket and the real packet counters. */
   readonly openProbeSocket?: OpenProbeSocket
   readonly devicePackets?: DevicePackets
@@ -89,7 +89,12 @@ export async function runRouteAgent(
 ): Promise<void> {
   const metrics = routeAgentMetrics(deps.metrics)
   const logger = deps.logger.child({ component: 'routeagent', node: config.node })
-  const heard = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock, heartbeatMs: config.heartbeatMs })
+  const heard = new HeardGateways({
+    ...deps,
+    logger,
+    probeTcp: deps.probeTcp ?? probeTcp,
+    heartbeatMs: config.heartbeatMs,
+  })
   const caches = routeAgentCaches(deps.api, heard)
   const facts = new FactsReader(deps)
   const unguarded = (): Unguarded | undefined => {
@@ -132,7 +137,7 @@ export async function runRouteAgent(
       cache.onChange(() => routes.poke()),
     ),
     caches.gateways.onChange((change) => {
-      if (changesWays(change)) routes.poke()
+      if (changesRoutes(change)) routes.poke()
     }),
     heard.onChange(() => metrics.staleGateways.set(heard.stale().length)),
     caches.routeAgents.onChange((change) => {

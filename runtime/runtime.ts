@@ -14,5 +14,5 @@ export { type MachineNetwork, interfaceNetworks, nearAddresses, readMachineNetwo
 export { calmHeap, favourProcess, favourStarted, openFiles, ownHeap } from './process-resources.ts'
 export { runProcess } from './run-process.ts'
 export { ProgramError, runProgram } from './run-program.ts'
-export { knock } from './tcp-probe.ts'
+export { probeTcp } from './tcp-probe.ts'
 export { sealaneVersion } from './version.ts'

@@ -2,14 +2,14 @@
 import { connect } from 'node:net'
 
 /** The kubelet's port. If no process listens there, the kernel refuses the connection, which also is an answer. */
-export const KNOCK_PORT = 10_250
+export const TCP_PROBE_PORT = 10_250
 const PATIENCE_MS = 1000
 
 /**
  * Whether the kernel at this address answers a TCP connection, by accepting or refusing it (RFC 9293 section 3.10.7).
  * False after a second, and if there is no route. Never rejects.
  */
-export function knock(address: string, port: number = KNOCK_PORT): Promise<boolean> {
+export function probeTcp(address: string, port: number = TCP_PROBE_PORT): Promise<boolean> {
   return new Promise((resolve) => {
     const caller = connect({ host: address, port, timeout: PATIENCE_MS })
     caller.unref()

@@ -56,7 +56,7 @@ export function compileProgram(folder: string, entry: string): readonly string[]
   const copy = mkdtempSync(join(tmpdir(), 'sealane-sources-'))
   let inputs: readonly string[]
   try {
-    copyWithDirectImports(root, entry, copy)
+    copyWithDirectImports(root, entry, copy, withOwnPackage)
     for (const name of ['tsconfig.json', 'package.json']) copyFileSync(join(root, name), join(copy, name))
     const outbase = dirname(dirname(entry))
     const outdir = resolve(root, folder)
@@ -73,6 +73,11 @@ export function compileProgram(folder: string, entry: string): readonly string[]
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify(named, undefined, 2)}\n`)
   writeFileSync(join(folder, 'third-party-licenses.txt'), licenses(inputs))
   return inputs
+}
+
+/** Every file of the product is one folder below the package.json that is written beside it. */
+function withOwnPackage(text: string): string {
+  return text.replace(/ from '(?:\.\.\/)+package\.json'/, " from '../package.json'")
 }
 
 /** From the checkout's folder. Packages are read where they are, and sources from the copy. */

@@ -12,9 +12,14 @@ const ANY_FROM = /(?:\sfrom |^import |import\()'(\.[^']+\.ts)'/gm
 
 /**
  * Writes into `folder` all files of `root` that `entry` (a path from the root) reaches by imports, under the same paths.
- * Throws the system's error, and for a name that a face gives twice.
+ * `finish` gets each text last. Throws the system's error.
  */
-export function copyWithDirectImports(root: string, entry: string, folder: string): void {
+export function copyWithDirectImports(
+  root: string,
+  entry: string,
+  folder: string,
+  finish: (text: string) => string = (text) => text,
+): void {
   const texts = new Map<string, string>()
   const read = (path: string): string => {
     const known = texts.get(path) ?? readFileSync(join(root, path), 'utf8')
@@ -25,7 +30,7 @@ export function copyWithDirectImports(root: string, entry: string, folder: strin
   for (const path of reached) {
     const text = withDirectImports(path, read(path), read)
     mkdirSync(dirname(join(folder, path)), { recursive: true })
-    writeFileSync(join(folder, path), text)
+    writeFileSync(join(folder, path), finish(text))
     for (const [, name = ''] of text.matchAll(ANY_FROM)) {
       const target = targetOf(path, name)
       if (existsSync(join(root, target))) reached.add(target)

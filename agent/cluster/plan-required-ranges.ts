@@ -8,7 +8,7 @@ import {
   type Prefix,
   containsAddress,
   fewRanges,
-  machineNeeds,
+  machineRequiredRanges,
   neededRanges,
   overlaps,
   parsePrefix,
@@ -24,7 +24,7 @@ import {
 } from '../../model/model.ts'
 import type { MachineNetwork } from '../../runtime/runtime.ts'
 
-export interface NeedsWorld {
+export interface RequiredRangesWorld {
   readonly own: Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs'>
   readonly nodes: readonly Node[]
   readonly routeAgents: readonly RouteAgent[]
@@ -36,20 +36,27 @@ export interface NeedsWorld {
   readonly broker: readonly string[]
 }
 
-export interface Needs {
+export interface RequiredRangesPlan {
   /** Ranges that no other member's pods may have here. */
   readonly needed: readonly NeededRange[]
   /** Ranges for the broker, as CIDRs. Those inside this cluster's own ranges are left out. */
   readonly reported: readonly string[]
 }
 
-export function planNeeds({ own, nodes, routeAgents, apiServers, machine, broker }: NeedsWorld): Needs {
+export function planRequiredRanges({
+  own,
+  nodes,
+  routeAgents,
+  apiServers,
+  machine,
+  broker,
+}: RequiredRangesWorld): RequiredRangesPlan {
   const addresses = nodes.flatMap(nodeAddresses)
   const servers = apiServers.flatMap(({ endpoints }) => (endpoints ?? []).flatMap((one) => one.addresses))
   const needed = [
     ...neededRanges(broker, 'the broker'),
     ...neededRanges(servers, 'the API server'),
-    ...machineNeeds({ ...machine, nodes: addresses }),
+    ...machineRequiredRanges({ ...machine, nodes: addresses }),
     ...neededRanges(addresses, 'a node of this cluster'),
   ]
   const ours = [...own.podCIDRs, ...own.serviceCIDRs, ...BROUGHT_ALONG].map((text) => parsePrefix(text))

@@ -13,7 +13,7 @@ import type { Logger } from '../../runtime/logging/logging.ts'
 import { type MachineNetwork, readMachineNetwork } from '../../runtime/runtime.ts'
 import type { Publisher } from '../link/link.ts'
 import { type AgentMetrics, type SharedFindings, loopDeps } from '../loop/loop.ts'
-import { type NeedsWorld, planNeeds } from './plan-required-ranges.ts'
+import { type RequiredRangesWorld, planRequiredRanges } from './plan-required-ranges.ts'
 
 export interface Surroundings {
   readonly machine: MachineNetwork
@@ -21,7 +21,7 @@ export interface Surroundings {
   readonly broker: readonly string[]
 }
 
-export interface NeedsLoopDeps {
+export interface RequiredRangesLoopDeps {
   readonly api: ClusterApi
   readonly publisher: Publisher
   readonly findings: SharedFindings
@@ -31,7 +31,7 @@ export interface NeedsLoopDeps {
   readonly metrics: AgentMetrics
 }
 
-export interface NeedsLoopInit {
+export interface RequiredRangesLoopInit {
   /** Id of this cluster. */
   readonly own: string
   /** The facts that this cluster states about itself. If undefined, those it joined with stay and nothing is sent. */
@@ -50,20 +50,20 @@ const PATIENCE_MS = 60_000
 /** The API servers maintain this EndpointSlice of their own Service themselves. */
 const API_SERVER = { namespace: 'default', name: 'kubernetes' } as const
 
-export class NeedsLoop {
-  readonly #deps: NeedsLoopDeps
-  readonly #init: NeedsLoopInit
+export class RequiredRangesLoop {
+  readonly #deps: RequiredRangesLoopDeps
+  readonly #init: RequiredRangesLoopInit
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
   readonly #startedAt: number
   #reported: ClusterFacts | undefined
 
-  constructor(deps: NeedsLoopDeps, init: NeedsLoopInit) {
+  constructor(deps: RequiredRangesLoopDeps, init: RequiredRangesLoopInit) {
     this.#deps = deps
     this.#init = init
     this.#startedAt = deps.clock.monotonic()
-    const pace = { ...init.loop, minMs: Math.max(init.loop.minMs, LOOK_MS) }
-    this.#loop = new ReconcileLoop(loopDeps(deps, 'needs'), pace, () => this.#round())
+    const timing = { ...init.loop, minMs: Math.max(init.loop.minMs, LOOK_MS) }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'needs'), timing, () => this.#round())
     for (const kind of ['Node', 'RouteAgent', 'Cluster'] as const) {
       this.#subscriptions.add(deps.api.cache(kind).onChange(() => this.#loop.poke()))
     }
@@ -76,7 +76,7 @@ export class NeedsLoop {
 
   async #round(): Promise<void> {
     const { findings, surroundings } = this.#deps
-    const { needed, reported } = planNeeds(this.#world(await surroundings()))
+    const { needed, reported } = planRequiredRanges(this.#world(await surroundings()))
     findings.setNeeded(needed)
     this.#report(reported)
   }
@@ -94,7 +94,7 @@ export class NeedsLoop {
     publisher.setFacts(now)
   }
 
-  #world({ machine, broker }: Surroundings): NeedsWorld {
+  #world({ machine, broker }: Surroundings): RequiredRangesWorld {
     const { api } = this.#deps
     const { own, facts } = this.#init
     const apiServer = api.cache('EndpointSlice').get(API_SERVER.name, API_SERVER.namespace)

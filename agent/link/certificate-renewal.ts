@@ -21,7 +21,7 @@ import { Backoff, type Clock } from '../../reconcile/reconcile.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { AgentMetrics } from '../loop/loop.ts'
-import { clockDoubt, isPremature, renewalDueInMs } from './plan-renewal.ts'
+import { clockSuspicion, isPremature, renewalDueInMs } from './plan-renewal.ts'
 
 export interface CertificateRenewalDeps {
   readonly clock: Clock
@@ -227,7 +227,7 @@ export class CertificateRenewal {
       this.#use(renewed)
       this.#gotAtMs = clock.monotonic()
       logger.info('certificate renewed', { until: endOf(this.#facts.notAfterMs) })
-      this.#failure = clockDoubt(this.#facts, askedMs, clock.now())
+      this.#failure = clockSuspicion(this.#facts, askedMs, clock.now())
       if (this.#failure !== undefined)
         logger.warn('check the clock of this machine', { reason: 'ClockDiffers', why: this.#failure })
       onRenewed(renewed)

@@ -27,7 +27,7 @@ export function renewalDueInMs(facts: CertificateFacts, { nowMs, monotonicMs, go
  * The message to log if the certificate's issue time is outside the time between request and answer, which shows that
  * the clocks differ. Undefined if they do not.
  */
-export function clockDoubt(facts: CertificateFacts, askedMs: number, nowMs: number): string | undefined {
+export function clockSuspicion(facts: CertificateFacts, askedMs: number, nowMs: number): string | undefined {
   const brokerMs = issuedAtMs(facts)
   if (brokerMs >= askedMs - MAX_SKEW_MS && brokerMs <= nowMs + MAX_SKEW_MS) return undefined
   return (

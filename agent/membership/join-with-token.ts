@@ -18,7 +18,7 @@ import {
   type Renumbered,
 } from '../../protocol/protocol.ts'
 import {
-  APPROVAL_PACE,
+  APPROVAL_RETRY,
   type IdentityStore,
   type JoinAsk,
   type JoinStore,
@@ -50,7 +50,7 @@ const LOOK_AT_IDENTITY_MS = 5000
 /** The pause before another try if the broker or the API server does not answer. */
 const AWAY_MS = 5000
 /** The pause between tries while the broker's operator has not approved this cluster. */
-const UNAPPROVED_MS = APPROVAL_PACE.maxMs
+const UNAPPROVED_MS = APPROVAL_RETRY.maxMs
 
 /**
  * Resolves once this cluster has an identity, expired or not. Rejects only with the signal's reason, or if the identity
@@ -63,7 +63,7 @@ export async function joinWithToken(
 ): Promise<void> {
   const { identity, store } = init
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 10_000 })
-  const approvalBackoff = new Backoff(deps.clock, APPROVAL_PACE)
+  const approvalBackoff = new Backoff(deps.clock, APPROVAL_RETRY)
   let state: string | undefined = 'joins the clusterset'
   deps.status.readiness('join', () => state)
   let refused: string | undefined
@@ -92,7 +92,7 @@ export async function joinWithToken(
 }
 
 /** The cluster has joined again, so a process that uses the earlier identity must restart. */
-export class JoinedAnewError extends Error {
+export class JoinedAgainError extends Error {
   constructor(cluster: ClusterId) {
     super(`cluster ${cluster} has joined anew: the agent starts again, with its new identity`)
     this.name = 'JoinedAnewError'
@@ -102,7 +102,7 @@ export class JoinedAnewError extends Error {
 /**
  * Runs beside the agent, until the signal or until the cluster leaves. Once the certificate has expired, a token gives
  * the same cluster id a new identity. Until a token is stored, nothing changes. If another process has removed the
- * identity and stored a token, the cluster joins with it. Throws JoinedAnewError after that.
+ * identity and stored a token, the cluster joins with it. Throws JoinedAgainError after that.
  */
 export async function rejoinWhenEnded(
   deps: ComponentDeps & { readonly api: ClusterApi },
@@ -113,7 +113,7 @@ export async function rejoinWhenEnded(
   const attempt = new JoinAttempt(deps, init, 'not joined anew')
   let reported: string | undefined
   const onFailure = (error: unknown): number => {
-    if (error instanceof JoinedAnewError) throw error
+    if (error instanceof JoinedAgainError) throw error
     const why = String(error)
     if (!signal.aborted && why !== reported) {
       logger.warn('the identity is not as it should be, yet', { reason: 'RoundFailed', why })
@@ -145,7 +145,7 @@ async function rejoin(
   const token = await store.token()
   if (token === undefined || (await store.isRefused(token))) return LOOK_MS
   const failure = await attempt.join(token, signal)
-  if (failure === undefined && known === undefined) throw new JoinedAnewError(init.cluster)
+  if (failure === undefined && known === undefined) throw new JoinedAgainError(init.cluster)
   if (failure === undefined) return LOOK_MS
   await attempt.report(failure, token)
   if (awaitsApproval(failure)) return UNAPPROVED_MS

@@ -14,7 +14,7 @@ export interface InterestLoopDeps extends LoopParts {
  * Each change of the requested namespaces restarts a stream. The first new namespace is requested at once, those that
  * follow within this time together.
  */
-const PACE_MS = 1000
+const MIN_INTERVAL_MS = 1000
 
 export class InterestLoop {
   readonly #deps: InterestLoopDeps
@@ -26,8 +26,8 @@ export class InterestLoop {
   constructor(deps: InterestLoopDeps, { loop }: { readonly loop: LoopInit }) {
     this.#deps = deps
     // Removed namespaces are checked again when their keep time is over.
-    const pace = { ...loop, minMs: PACE_MS, resyncMs: Math.min(loop.resyncMs, KEEP_MS) }
-    this.#loop = new ReconcileLoop(loopDeps(deps, 'interest'), pace, () => {
+    const timing = { ...loop, minMs: MIN_INTERVAL_MS, resyncMs: Math.min(loop.resyncMs, KEEP_MS) }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'interest'), timing, () => {
       this.#round()
       return Promise.resolve()
     })

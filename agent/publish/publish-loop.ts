@@ -119,7 +119,7 @@ export class PublishLoop {
       this.#plan = undefined
       this.#unreported = undefined
     }
-    const plan = this.#plan ?? this.#planAnew()
+    const plan = this.#plan ?? this.#planAll()
     if (plan === undefined) return
     const unreported = this.#unreported ?? new Set([...plan.exports.keys(), ...(this.#last?.exports.keys() ?? [])])
     this.#last = plan
@@ -132,7 +132,7 @@ export class PublishLoop {
     }
   }
 
-  #planAnew(): ExportPlan | undefined {
+  #planAll(): ExportPlan | undefined {
     const { publisher, findings } = this.#deps
     const world = this.#world()
     if (world === undefined) return undefined

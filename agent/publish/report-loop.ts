@@ -66,8 +66,8 @@ export class ReportLoop {
   constructor(deps: ReportLoopDeps, init: ReportLoopInit) {
     this.#deps = deps
     this.#init = init
-    const pace = { ...init.loop, minMs: init.reportMs }
-    this.#loop = new ReconcileLoop(loopDeps(deps, 'report'), pace, () => {
+    const timing = { ...init.loop, minMs: init.reportMs }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'report'), timing, () => {
       this.#round()
       return Promise.resolve()
     })

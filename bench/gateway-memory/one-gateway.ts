@@ -70,7 +70,7 @@ const openProbeSocket: OpenProbeSocket = (_address, ownPort, events) => {
       const answer = encodeProbe({ ...probe, type: 'answer' })
       setTimeout(() => events.onMessage(answer, { address: to, port }), ANSWER_MS)
     },
-    knock: () => () => undefined,
+    probeTcp: () => () => undefined,
     close: () => undefined,
   }
 }

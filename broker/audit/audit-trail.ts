@@ -19,7 +19,7 @@ import { AuditFile } from './audit-file.ts'
 import { auditLine } from './audit-line.ts'
 import { keepEvent, removeEvents, waitingEvents } from './audit-outbox.ts'
 import { AuditOutput, type AuditSink } from './audit-sink.ts'
-import { RefusalPace, type Source } from './refusal-rate-limiter.ts'
+import { RefusalRateLimiter, type Source } from './refusal-rate-limiter.ts'
 
 /** Limit of lines that wait in memory. */
 export const MAX_QUEUED = 1000
@@ -69,7 +69,7 @@ interface Batch {
 
 export class AuditTrail {
   readonly #deps: AuditTrailDeps
-  readonly #pace: RefusalPace
+  readonly #refusals: RefusalRateLimiter
   readonly #loop: ReconcileLoop
   readonly #stopCommits: () => void
   #queue: Line[] = []
@@ -91,7 +91,7 @@ export class AuditTrail {
 
   constructor(deps: AuditTrailDeps) {
     this.#deps = deps
-    this.#pace = new RefusalPace(deps.clock)
+    this.#refusals = new RefusalRateLimiter(deps.clock)
     this.#lookedAtMs = deps.clock.monotonic()
     const onError = (error: unknown): void => deps.logger.debug('audit log not written', { why: messageOf(error) })
     this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, LOOP, (signal) => this.#round(signal))
@@ -113,7 +113,7 @@ export class AuditTrail {
   /** Whether a line that this source causes may be written. If not, it is counted as suppressed. */
   allows(source: Source): boolean {
     if (!this.isOn) return false
-    const allowed = this.#pace.allows(source)
+    const allowed = this.#refusals.allows(source)
     if (!allowed) this.#deps.metrics.auditSuppressed.inc()
     return allowed
   }
@@ -296,7 +296,7 @@ export class AuditTrail {
     // Without room in the queue, the count continues.
     if (!isDue || this.#queue.length >= MAX_QUEUED) return
     this.#lookedAtMs = nowMs
-    const suppressed = this.#pace.take()
+    const suppressed = this.#refusals.take()
     if (suppressed === undefined) return
     const { count, sources, most } = suppressed
     this.#queue.push(this.#own({ act: 'audit.suppressed', result: 'ok', details: { lines: count, sources, most } }))

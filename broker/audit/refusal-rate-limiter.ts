@@ -31,7 +31,7 @@ export interface Suppressed {
   readonly most: readonly string[]
 }
 
-export class RefusalPace {
+export class RefusalRateLimiter {
   readonly #clock: Pick<Clock, 'monotonic'>
   /** Ordered by their last line. */
   readonly #buckets = new Map<string, TokenBucket>()

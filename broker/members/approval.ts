@@ -58,7 +58,7 @@ interface HeldToken {
 
 export interface ApprovalAsk {
   /** Throws RefusedError if the token has been shown too often. */
-  readonly pace: () => void
+  readonly limit: () => void
   /**
    * The members that this join would give global addresses. Throws RefusedError if the join cannot be granted anyway.
    */
@@ -90,7 +90,7 @@ export class Approval {
    * Resolves when the join may proceed: true if an operator has accepted this key, false if the join needs no approval.
    * Throws RefusedError; the reason is JoinAwaitsApproval as long as no operator has answered.
    */
-  async require(call: JoinCall, { pace, renumbered }: ApprovalAsk): Promise<boolean> {
+  async require(call: JoinCall, { limit, renumbered }: ApprovalAsk): Promise<boolean> {
     const { log, clock } = this.#deps
     const { cluster, request } = call
     const bearer = { cluster, nowMs: clock.now() }
@@ -99,8 +99,8 @@ export class Approval {
     const keyHash = await hashOf(request)
     const known = waitingJoin(log, cluster, token.id, bearer.nowMs)
     // A caller that shows the token with another key must not slow down the caller that waits with it.
-    if (known?.keyHash === keyHash) this.#pace(`${token.id}/${keyHash}`)
-    else pace()
+    if (known?.keyHash === keyHash) this.#limit(`${token.id}/${keyHash}`)
+    else limit()
     if (checkToken(log, request.secret, { ...bearer, keyHash }).repeated) return false
     if (request.waits !== true) throw cannotWait()
     const renumbers = known === undefined ? (await renumbered(keyHash)).slice(0, MAX_RENUMBERS) : []
@@ -126,7 +126,7 @@ export class Approval {
   /** The waiting cluster withdraws its join. Throws RefusedError. */
   async withdraw(request: JoinRequest, token: string, { address, startedMs }: Omit<JoinCall, 'cluster' | 'request'>) {
     const { log, clock, audit, logger } = this.#deps
-    this.#pace(token)
+    this.#limit(token)
     const keyHash = await hashOf(request)
     const gone = await log.transact((tx) => {
       const found = withdrawJoin(tx, token, keyHash, clock.now())
@@ -182,7 +182,7 @@ export class Approval {
     return answer
   }
 
-  #pace(key: string): void {
+  #limit(key: string): void {
     this.#gate.check(key)
     this.#gate.count(key)
   }

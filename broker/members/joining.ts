@@ -70,7 +70,7 @@ export interface ObservedView {
 }
 
 /** Why the observed address is not used, as text. Undefined if it is used. */
-export function observedDoubt(text: string, { sourcesKept, near, ranges }: ObservedView): string | undefined {
+export function observedAddressProblem(text: string, { sourcesKept, near, ranges }: ObservedView): string | undefined {
   const address = readable(() => parseAddress(text))
   if (address === undefined || formatAddress(address) !== text) return 'it is no address'
   if (address.family !== 4) return 'gateways are called over IPv4'
@@ -272,11 +272,11 @@ export class Joining {
   /** Limits how often a join may use a token without spending it. */
   async #issue(cluster: ClusterId, request: JoinRequest, call: Call) {
     const token = hashTokenSecret(request.secret)
-    const pace = (): void => this.#tokenGate.check(token)
+    const limit = (): void => this.#tokenGate.check(token)
     try {
       const asked = { cluster, request, ...call }
       const renumbered = (keyHash: string) => this.#wouldRenumber(cluster, request, keyHash)
-      if (!(await this.approval.require(asked, { pace, renumbered }))) pace()
+      if (!(await this.approval.require(asked, { limit, renumbered }))) limit()
       const { repeated, ...issued } = await this.#signAndWrite(cluster, request, call)
       if (repeated) this.#tokenGate.count(token)
       return issued
@@ -395,7 +395,7 @@ export class Joining {
     ])
     const given = [globalRange, clustersetIpRange].map((range) => parsePrefix(range))
     const ranges = [...claimed.map(({ prefix }) => prefix), ...given]
-    const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
+    const reason = observedAddressProblem(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
     if (reason !== undefined)
       logger.info('the address of a member is not sent to others', { cluster, address, why: reason })
     return reason === undefined

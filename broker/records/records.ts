@@ -15,4 +15,4 @@ export {
   removeRecord,
   statedKeys,
 } from './record-writes.ts'
-export { StatusPace, removeStatusRecord, statusOf, writeStatusRecord } from './status-records.ts'
+export { StatusRateLimiter, removeStatusRecord, statusOf, writeStatusRecord } from './status-records.ts'

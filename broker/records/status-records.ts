@@ -42,7 +42,7 @@ interface Held {
   readonly status: MemberStatus
 }
 
-interface Pace {
+interface Interval {
   held: Held | undefined
   readonly cancel: () => void
 }
@@ -51,11 +51,11 @@ interface Pace {
  * Rate limiter for statuses, since each is sent to every other member: the last status of each five seconds is written.
  * A waiting status is not durable, but a member sends it again on each stream.
  */
-export class StatusPace {
+export class StatusRateLimiter {
   readonly #clock: Clock
   readonly #write: (peer: Peer, status: MemberStatus) => void
   /** Members whose status was written in the last five seconds. */
-  readonly #members = new Map<ClusterId, Pace>()
+  readonly #members = new Map<ClusterId, Interval>()
 
   /** `write` is called for held statuses. */
   constructor(clock: Clock, write: (peer: Peer, status: MemberStatus) => void) {
@@ -77,15 +77,15 @@ export class StatusPace {
 
   /** Holds the status until its time, in place of one held before. */
   hold(peer: Peer, status: MemberStatus): void {
-    const pace = this.#members.get(peer.cluster)
-    if (pace === undefined) this.#write(peer, status)
-    else pace.held = { peer, status }
+    const interval = this.#members.get(peer.cluster)
+    if (interval === undefined) this.#write(peer, status)
+    else interval.held = { peer, status }
   }
 
   /** Drops the held status of a member that no longer reports. */
   withdraw(cluster: ClusterId): void {
-    const pace = this.#members.get(cluster)
-    if (pace !== undefined) pace.held = undefined
+    const interval = this.#members.get(cluster)
+    if (interval !== undefined) interval.held = undefined
   }
 
   close(): void {

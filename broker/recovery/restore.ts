@@ -172,7 +172,7 @@ async function adapt(
   const log = openSqliteLog({ file: database, create: false })
   try {
     const ids = await log.transact((tx) => {
-      const members = beginAnew(tx, takenAtMs, nowMs)
+      const members = startOver(tx, takenAtMs, nowMs)
       // Events that wait in the backup have been written to the audit log since.
       replaceRows(tx, waiting)
       const details = { step: 'done', takenAt: new Date(takenAtMs).toISOString(), members: members.length }
@@ -245,7 +245,7 @@ export async function acceptOlder(
     const settings = tx.get('settings', SETTINGS_KEY)
     if (settings === undefined || (settings.timeline?.acceptedAtMs ?? -Infinity) >= acceptedAtMs) return undefined
     const takenAtMs = latestTime(tx)
-    const members = beginAnew(tx, takenAtMs, nowMs)
+    const members = startOver(tx, takenAtMs, nowMs)
     tx.put('settings', SETTINGS_KEY, { ...settings, timeline: { id: timeline, acceptedAtMs } })
     const details = { step: 'accepted', takenAt: new Date(takenAtMs).toISOString(), members: members.length }
     keepEvent(tx, { act: 'broker.restore', result: 'ok', who: BROKER, details }, nowMs)
@@ -268,7 +268,7 @@ function latestTime(view: LogView): number {
 // transaction.
 
 /** Updates facts of such a state that no longer hold. Returns the ids of members. */
-function beginAnew(tx: Transaction, takenAtMs: number, nowMs: number): readonly string[] {
+function startOver(tx: Transaction, takenAtMs: number, nowMs: number): readonly string[] {
   // Some tokens were used since, and this state does not show which.
   for (const { key, value } of tx.list('token')) {
     if (value.usesLeft > 0 && value.revokedAtMs === undefined) tx.put('token', key, { ...value, revokedAtMs: nowMs })

@@ -8,15 +8,15 @@ import type { ClusterId, RecordKey } from '../../model/model.ts'
  * Members that may see the same records. All of them share one object, so a message to them is encoded once per
  * audience.
  */
-export interface Audience {
+export interface Authorization {
   /** Whether these members may see the record. The answer for a key must not change while the object is in use. */
   readonly maySee: (record: RecordKey) => boolean
 }
 
 /** The audience of members that may see everything. */
-export const EVERYBODY: Audience = { maySee: () => true }
+export const EVERYBODY: Authorization = { maySee: () => true }
 
 /** The audience of a member. There are no access policies yet, so all members are in one audience. */
-export function audienceOf(_member: ClusterId): Audience {
+export function authorizationOf(_member: ClusterId): Authorization {
   return EVERYBODY
 }

@@ -6,7 +6,7 @@
 import { followsInterest, type Interest } from '../../model/model.ts'
 import { MAX_EXPORTED_NAMESPACES, MAX_EXPORTED_PART, type WatchMessage } from '../../protocol/protocol.ts'
 import { type RecordLog, parseRecordKey } from '../store/store.ts'
-import type { Audience } from './authorization.ts'
+import type { Authorization } from './authorization.ts'
 
 export type ExportedMessage = Extract<WatchMessage, { t: 'exportedNamespaces' }>
 
@@ -26,7 +26,7 @@ const PAGE = 4096
 
 export class NamespaceIndex {
   readonly #log: RecordLog
-  readonly #audience: Audience
+  readonly #authorization: Authorization
   /** By namespace. '' has the records that are sent regardless of the interest. */
   readonly #buckets = new Map<string, Bucket>()
   /** Turns in the order of their revisions. */
@@ -37,9 +37,9 @@ export class NamespaceIndex {
   /** Messages by the position of the first turn that they contain. */
   readonly #messages = new Map<number, readonly ExportedMessage[]>()
 
-  constructor(log: RecordLog, audience: Audience) {
+  constructor(log: RecordLog, authorization: Authorization) {
     this.#log = log
-    this.#audience = audience
+    this.#authorization = authorization
     this.#make()
   }
 
@@ -121,7 +121,7 @@ export class NamespaceIndex {
   /** Returns the namespace if it got its first export or lost its last one. */
   #take(key: string, isThere: boolean, isFirst: boolean): string | undefined {
     const record = parseRecordKey(key)
-    if (!this.#audience.maySee(record)) return undefined
+    if (!this.#authorization.maySee(record)) return undefined
     const at = followsInterest(record.kind) ? record.namespace : ''
     const bucket = this.#buckets.get(at) ?? { keys: new Set(), exports: 0 }
     const wasThere = bucket.keys.has(key)

@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto'
 import { type Interest, type RecordKey, isOfInterest } from '../../model/model.ts'
 import { type RecordLog, parseRecordKey } from '../store/store.ts'
-import { type Audience, EVERYBODY } from './authorization.ts'
+import { type Authorization, EVERYBODY } from './authorization.ts'
 import { NamespaceIndex } from './exported-namespaces.ts'
 
 /** Changes that are checked before streams are woken. If there are more, some are almost certainly shown. */
@@ -46,41 +46,46 @@ class QuietTimes {
 }
 
 /** Whether a record belongs to a view. Pure. */
-export function isShown(audience: Audience, interest: Interest | undefined, record: RecordKey): boolean {
-  return isOfInterest(interest, record) && audience.maySee(record)
+export function isShown(authorization: Authorization, interest: Interest | undefined, record: RecordKey): boolean {
+  return isOfInterest(interest, record) && authorization.maySee(record)
 }
 
 export class View {
-  readonly audience: Audience
+  readonly authorization: Authorization
   /** Undefined for all namespaces. */
   readonly interest: Interest | undefined
   /** Keys for caches: of the view, and of its audience. */
   readonly id: string
-  readonly audienceId: number
+  readonly authorizationId: number
   readonly quiet = new QuietTimes()
   /** Wake functions of streams that wait for a shown change. */
   readonly sleepers = new Set<() => void>()
   users = 0
 
-  constructor({ audience, interest, audienceId, id }: Pick<View, 'audience' | 'interest' | 'audienceId' | 'id'>) {
-    this.audience = audience
+  constructor({
+    authorization,
+    interest,
+    authorizationId,
+    id,
+  }: Pick<View, 'authorization' | 'interest' | 'authorizationId' | 'id'>) {
+    this.authorization = authorization
     this.interest = interest
-    this.audienceId = audienceId
+    this.authorizationId = authorizationId
     this.id = id
   }
 
   /** Takes the key of a record in the log. */
   shows(key: string): boolean {
-    return isShown(this.audience, this.interest, parseRecordKey(key))
+    return isShown(this.authorization, this.interest, parseRecordKey(key))
   }
 }
 
 /** The views that are in use, each once. */
 export class Views {
   readonly #log: RecordLog
-  readonly #indexes = new Map<Audience, NamespaceIndex>()
+  readonly #indexes = new Map<Authorization, NamespaceIndex>()
   readonly #used = new Map<string, View>()
-  readonly #audiences = new WeakMap<Audience, number>()
+  readonly #authorizations = new WeakMap<Authorization, number>()
   #count = 0
 
   constructor(log: RecordLog) {
@@ -89,18 +94,18 @@ export class Views {
     this.index(EVERYBODY)
   }
 
-  index(audience: Audience): NamespaceIndex {
-    const index = this.#indexes.get(audience) ?? new NamespaceIndex(this.#log, audience)
-    this.#indexes.set(audience, index)
+  index(authorization: Authorization): NamespaceIndex {
+    const index = this.#indexes.get(authorization) ?? new NamespaceIndex(this.#log, authorization)
+    this.#indexes.set(authorization, index)
     return index
   }
 
   /** Views that show something that has changed since the last call. The caller runs it after each commit. */
   withNews(): View[] {
-    const turned = [...this.#indexes].filter(([, index]) => index.follow()).map(([audience]) => audience)
+    const turned = [...this.#indexes].filter(([, index]) => index.follow()).map(([authorization]) => authorization)
     return [...this.#used.values()].filter((view) => {
       const hasNews = view.quiet.hasNews(this.#log, (key) => view.shows(key))
-      return hasNews || turned.includes(view.audience)
+      return hasNews || turned.includes(view.authorization)
     })
   }
 
@@ -113,11 +118,11 @@ export class Views {
   }
 
   /** The caller must return the view with release(). Undefined for a stream that gets all records. */
-  take(audience: Audience, interest: Interest | undefined): View | undefined {
-    if (audience === EVERYBODY && interest === undefined) return undefined
-    const audienceId = this.#audience(audience)
-    const id = `${audienceId} ${interest === undefined ? 'all' : hashOf(interest)}`
-    const view = this.#used.get(id) ?? new View({ audience, interest, audienceId, id })
+  take(authorization: Authorization, interest: Interest | undefined): View | undefined {
+    if (authorization === EVERYBODY && interest === undefined) return undefined
+    const authorizationId = this.#authorization(authorization)
+    const id = `${authorizationId} ${interest === undefined ? 'all' : hashOf(interest)}`
+    const view = this.#used.get(id) ?? new View({ authorization, interest, authorizationId, id })
     this.#used.set(id, view)
     view.users += 1
     return view
@@ -129,11 +134,11 @@ export class Views {
     if (view.users === 0) this.#used.delete(view.id)
   }
 
-  #audience(audience: Audience): number {
-    const known = this.#audiences.get(audience)
+  #authorization(authorization: Authorization): number {
+    const known = this.#authorizations.get(authorization)
     if (known !== undefined) return known
     this.#count += 1
-    this.#audiences.set(audience, this.#count)
+    this.#authorizations.set(authorization, this.#count)
     return this.#count
   }
 }

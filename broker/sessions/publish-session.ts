@@ -27,7 +27,7 @@ import { isOfMembership, requireMember } from '../identity/identity.ts'
 import { askHeld, markComplete, noteAnswered } from '../members/members.ts'
 import {
   type Refusal,
-  type StatusPace,
+  type StatusRateLimiter,
   type WriteContext,
   type WriteRules,
   memberRecords,
@@ -47,8 +47,8 @@ import {
   keyOf,
 } from './member-changes.ts'
 import { PublishAudit } from './publish-audit.ts'
-import { ChangePace, QuotaNews } from './quota-pressure.ts'
-import { type WritePace, receiveHeld, transactAtPace, writePatiently } from './rate-limited-writes.ts'
+import { ChangeRateLimiter, QuotaNews } from './quota-pressure.ts'
+import { type WriteRateLimiter, receiveHeld, transactRateLimited, writePatiently } from './rate-limited-writes.ts'
 
 const MAX_LOGGED_REFUSALS = 100
 /**
@@ -169,10 +169,10 @@ export class MemberPublishSession implements PublishSession {
   /** Sends news of the quota. The caller runs it when the quota of the member or its use may have changed. */
   reportQuota(): void {
     if (this.#news === undefined || (this.#phase !== 'open' && this.#phase !== 'filling')) return
-    const { log, changePace } = this.#deps
+    const { log, changeLimiter } = this.#deps
     const now = this.#quota(log)
-    changePace.look(now.limit)
-    const report = this.#news.next({ ...now, isSlowed: changePace.isSlowed })
+    changeLimiter.look(now.limit)
+    const report = this.#news.next({ ...now, isSlowed: changeLimiter.isSlowed })
     if (report !== undefined) this.#init.reply({ t: 'quota', ...report })
   }
 
@@ -253,7 +253,7 @@ export class MemberPublishSession implements PublishSession {
   /** The comparison reads every record of the member, which may request it repeatedly, so it is rate limited. */
   #compared<T>(bytes: number, compare: (tx: Transaction) => T): Promise<T> {
     const transact = <R>(decide: (tx: Transaction) => R): Promise<R> => this.#transact(decide)
-    return transactAtPace({ ...this.#deps, transact, signal: this.#ended.signal }, bytes, compare)
+    return transactRateLimited({ ...this.#deps, transact, signal: this.#ended.signal }, bytes, compare)
   }
 
   async #onChange(change: MemberChange, bytes: number): Promise<void> {
@@ -270,7 +270,7 @@ export class MemberPublishSession implements PublishSession {
   async #write(): Promise<void> {
     try {
       while (!this.#waiting.isEmpty) {
-        const most = ChangePace.groupSize(this.#quota(this.#deps.log).limit)
+        const most = ChangeRateLimiter.groupSize(this.#quota(this.#deps.log).limit)
         const pauseMs = await this.#writeGroup(this.#waiting.nextGroup(most))
         if (pauseMs > 0) await this.#deps.clock.sleep(pauseMs, this.#ended.signal)
       }
@@ -285,7 +285,7 @@ export class MemberPublishSession implements PublishSession {
 
   /** Returns the pause before the next group in milliseconds. */
   async #writeGroup(group: ChangeGroup): Promise<number> {
-    const { statuses, clock, pace } = this.#deps
+    const { statuses, clock, writeLimiter } = this.#deps
     const { peer } = this.#init
     const { changes } = group
     const filled = this.#isFilledBy(changes)
@@ -331,7 +331,7 @@ export class MemberPublishSession implements PublishSession {
     this.#answer(changes, refusals)
     if (filled) this.#phase = 'open'
     this.#news?.refused(full)
-    const pauseMs = Math.max(pace.used(tookMs, group.bytes), this.#paceChanges(changes.length))
+    const pauseMs = Math.max(writeLimiter.used(tookMs, group.bytes), this.#limitChanges(changes.length))
     this.reportQuota()
     return pauseMs
   }
@@ -340,13 +340,13 @@ export class MemberPublishSession implements PublishSession {
    * Returns the pause in milliseconds. That a member is slowed down is logged and counted once, until its rate has
    * dropped.
    */
-  #paceChanges(count: number): number {
-    const { changePace, log, logger, metrics } = this.#deps
+  #limitChanges(count: number): number {
+    const { changeLimiter, log, logger, metrics } = this.#deps
     const { cluster } = this.#init.peer
-    const wasSlowed = changePace.isSlowed
+    const wasSlowed = changeLimiter.isSlowed
     const quota = quotaOf(log, cluster, this.#init.rules.quota)
-    const pauseMs = changePace.took(count, quota)
-    if (changePace.isSlowed && !wasSlowed) {
+    const pauseMs = changeLimiter.took(count, quota)
+    if (changeLimiter.isSlowed && !wasSlowed) {
       metrics.quotaSlowed.inc()
       const why = `it changes more than ${quota.changes} records a second`
       logger.warn('a member is slowed down', { reason: 'QuotaChanges', cluster, why })
@@ -419,10 +419,10 @@ export class MemberPublishSession implements PublishSession {
 // Dependencies of a Publish stream at the broker.
 
 interface PublishSessionDeps {
-  readonly statuses: StatusPace
+  readonly statuses: StatusRateLimiter
   /** These are shared by all streams of the member. */
-  readonly pace: WritePace
-  readonly changePace: ChangePace
+  readonly writeLimiter: WriteRateLimiter
+  readonly changeLimiter: ChangeRateLimiter
   readonly log: RecordLog
   readonly clock: Clock
   readonly logger: Logger

@@ -16,7 +16,7 @@ const MOST_GROUP_MS = 2000
 /** A member counts as no longer slowed when this much time of its rate is available again. */
 const CALM_MS = 10_000
 
-export class ChangePace {
+export class ChangeRateLimiter {
   readonly #bucket: TokenBucket
   #isSlowed = false
 
@@ -48,7 +48,7 @@ export class ChangePace {
   look(quota: MemberQuota): void {
     const burst = changeBurst(quota)
     // Changes beyond a smaller burst were taken under a larger one, and are not counted against the member.
-    const used = this.#bucket.used(quota.changes, burst + ChangePace.groupSize(quota))
+    const used = this.#bucket.used(quota.changes, burst + ChangeRateLimiter.groupSize(quota))
     const calm = Math.min(burst / 2, (quota.changes * CALM_MS) / 1000)
     if (used <= burst - calm) this.#isSlowed = false
   }

@@ -10,7 +10,7 @@ import { asksHeld, noteAnswered, takeHeld } from '../members/members.ts'
 import type { WriteRules } from '../records/records.ts'
 import { type RecordLog, StateError, type Transaction } from '../store/store.ts'
 
-export interface WritePaceInit {
+export interface WriteRateLimiterInit {
   readonly burstMs: number
   /** Share of the time that may be used in the long run. */
   readonly share: number
@@ -18,16 +18,16 @@ export interface WritePaceInit {
   readonly bytesPerMs: number
 }
 
-export const DEFAULT_WRITE_PACE: WritePaceInit = { burstMs: 1500, share: 0.25, bytesPerMs: 40_000 }
+export const DEFAULT_WRITE_RATE: WriteRateLimiterInit = { burstMs: 1500, share: 0.25, bytesPerMs: 40_000 }
 /** Limit of one pause: past use is not counted against a member forever. */
 const MAX_PAUSE_MS = 2000
 
-export class WritePace {
-  readonly #init: WritePaceInit
+export class WriteRateLimiter {
+  readonly #init: WriteRateLimiterInit
   /** Milliseconds of the thread. */
   readonly #bucket: TokenBucket
 
-  constructor(clock: Clock, init: WritePaceInit = DEFAULT_WRITE_PACE) {
+  constructor(clock: Clock, init: WriteRateLimiterInit = DEFAULT_WRITE_RATE) {
     this.#init = init
     this.#bucket = new TokenBucket(clock)
   }
@@ -40,16 +40,16 @@ export class WritePace {
   }
 }
 
-export interface PacedTransaction {
+export interface RateLimitedTransaction {
   readonly clock: Clock
-  readonly pace: WritePace
+  readonly writeLimiter: WriteRateLimiter
   readonly transact: <T>(decide: (tx: Transaction) => T) => Promise<T>
   readonly signal: AbortSignal
 }
 
 /** Runs `decide` in a transaction and then pauses if due. Throws what `transact` throws, and the signal's reason. */
-export async function transactAtPace<T>(
-  { clock, pace, transact, signal }: PacedTransaction,
+export async function transactRateLimited<T>(
+  { clock, writeLimiter, transact, signal }: RateLimitedTransaction,
   bytes: number,
   decide: (tx: Transaction) => T,
 ): Promise<T> {
@@ -60,7 +60,7 @@ export async function transactAtPace<T>(
     tookMs = clock.monotonic() - begunMs
     return decided
   })
-  const pauseMs = pace.used(tookMs, bytes)
+  const pauseMs = writeLimiter.used(tookMs, bytes)
   if (pauseMs > 0) await clock.sleep(pauseMs, signal)
   return result
 }
@@ -111,7 +111,7 @@ interface ReceiveHeldInit {
   readonly clock: Clock
   readonly logger: Logger
   /** Shared by all streams of the member: these reports cost work as its records do. */
-  readonly pace: WritePace
+  readonly writeLimiter: WriteRateLimiter
   /** Runs as the member, as long as it is one. */
   readonly transact: <T>(decide: (tx: Transaction) => T) => Promise<T>
   readonly signal: AbortSignal
@@ -124,7 +124,7 @@ interface ReceiveHeldInit {
 export async function receiveHeld(
   { records, last }: Extract<PublishMessage, { t: 'held' }>,
   bytes: number,
-  { peer, rules, clock, logger, pace, transact, signal }: ReceiveHeldInit,
+  { peer, rules, clock, logger, writeLimiter, transact, signal }: ReceiveHeldInit,
 ): Promise<void> {
   const { cluster } = peer
   let tookMs = 0
@@ -137,7 +137,7 @@ export async function receiveHeld(
     tookMs = clock.monotonic() - begunMs
     return result
   })
-  const pauseMs = pace.used(tookMs, bytes)
+  const pauseMs = writeLimiter.used(tookMs, bytes)
   if (pauseMs > 0) await clock.sleep(pauseMs, signal)
   if (taken === undefined || records.length === 0) return
   const { services, members, left } = taken

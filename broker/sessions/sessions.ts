@@ -1,5 +1,5 @@
 /** The streams of a member: what it publishes, and what it is sent while it watches. */
 export { MemberPublishSession } from './publish-session.ts'
-export { ChangePace } from './quota-pressure.ts'
-export { WritePace } from './rate-limited-writes.ts'
+export { ChangeRateLimiter } from './quota-pressure.ts'
+export { WriteRateLimiter } from './rate-limited-writes.ts'
 export { WatchHub } from './watch-hub.ts'

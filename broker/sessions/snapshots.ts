@@ -90,14 +90,14 @@ export class Snapshots {
    * are shared.
    */
   #pieces(view: View, options: Omit<SnapshotOptions, 'view'>): [TakenSnapshot, ...TakenSnapshot[]] {
-    const index = this.#deps.views?.index(view.audience)
+    const index = this.#deps.views?.index(view.authorization)
     const names = index?.namesOf(view.interest, options.since === undefined) ?? []
     const isLarge = (name: string): boolean => (index?.sizeOf(name) ?? 0) >= OWN_PARTS
     const large = names.filter(isLarge)
     const rest = names.filter((name) => !isLarge(name))
     const keys = (of: readonly string[]) => (): string[] => index?.keys(of) ?? []
     const ofNamespace = (name: string): Snapshot =>
-      this.#one(`${view.audienceId}/${name}`, { ...options, keys: keys([name]), isForMany: true })
+      this.#one(`${view.authorizationId}/${name}`, { ...options, keys: keys([name]), isForMany: true })
     const others = this.#one(`${view.id} without ${hashOf(large)}`, { ...options, keys: keys(rest), isForMany: false })
     return [others, ...large.map(ofNamespace)]
   }
@@ -272,7 +272,7 @@ export function startCost(interest: AskedInterest | undefined): number {
   return START + (interest?.namespaces.size ?? 0)
 }
 
-export class SnapshotPace {
+export class SnapshotRateLimiter {
   readonly #clock: Pick<Clock, 'monotonic'>
   readonly #used = new Map<ClusterId, TokenBucket>()
 

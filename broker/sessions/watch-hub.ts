@@ -17,12 +17,12 @@ import { type Clock, orAborted } from '../../reconcile/reconcile.ts'
 import type { BrokerMetrics } from '../config/config.ts'
 import { requireMember } from '../identity/identity.ts'
 import type { RecordLog } from '../store/store.ts'
-import { audienceOf } from './authorization.ts'
+import { authorizationOf } from './authorization.ts'
 import type { ExportedMessage } from './exported-namespaces.ts'
 import { type View, Views } from './filter.ts'
 import { LiveBatches, WakeOrder } from './live-batches.ts'
 import { type Lists, MemberLists, type OwnersMessage, ownersMessage } from './member-lists.ts'
-import { type Part, SnapshotPace, Snapshots, type TakenSnapshot, startCost } from './snapshots.ts'
+import { type Part, SnapshotRateLimiter, Snapshots, type TakenSnapshot, startCost } from './snapshots.ts'
 import { type OpenWatch, WatchPlaces } from './watch-slots.ts'
 
 export interface WatchHubDeps {
@@ -44,7 +44,7 @@ export class WatchHub {
   readonly #sleepers = new Set<() => void>()
   readonly #places: WatchPlaces
   readonly #views: Views
-  readonly #pace: SnapshotPace
+  readonly #snapshotLimiter: SnapshotRateLimiter
   /** By the lists that were sent before. The messages lead to the lists in `#reportsOf`. */
   readonly #reports = new Map<Lists | undefined, OwnersMessage>()
   #reportsOf: Lists | undefined
@@ -70,7 +70,7 @@ export class WatchHub {
     const batches = new LiveBatches(log, metrics)
     this.#batches = batches
     this.#views = new Views(log)
-    this.#pace = new SnapshotPace(clock)
+    this.#snapshotLimiter = new SnapshotRateLimiter(clock)
     this.#snapshots = new Snapshots({ log, clock, encode: (change) => batches.encode(change), views: this.#views })
     this.#order = new WakeOrder(clock)
     this.#lists = new MemberLists(log, clock, () => this.#wakeAll())
@@ -197,7 +197,7 @@ export class WatchHub {
   }
 
   #newCursor({ cluster }: Peer, { takes = [], interest }: WatchRequest): Cursor {
-    const view = this.#views.take(audienceOf(cluster), interest?.namespaces)
+    const view = this.#views.take(authorizationOf(cluster), interest?.namespaces)
     this.#deps.metrics.interests.set(this.#views.size)
     return {
       view,
@@ -257,7 +257,7 @@ export class WatchHub {
   /** A snapshot of the namespaces that a stream asks for and lacks at its revision. */
   #lacking({ takesPacked: packed, view, revision: since }: Cursor, missing: Interest = new Set()): Cursor['snapshot'] {
     if (view === undefined || missing.size === 0) return undefined
-    const lacking = this.#views.take(view.audience, missing)
+    const lacking = this.#views.take(view.authorization, missing)
     const of = this.#snapshots.take({ packed, view: lacking, since })
     // The parts are made from the object. No stream sleeps on this view.
     this.#views.release(lacking)
@@ -268,7 +268,7 @@ export class WatchHub {
   #exported({ view, exported, takesPacked }: Cursor): WatchMessage | undefined {
     if (view === undefined || exported === undefined) return undefined
     if (exported.waiting.length === 0) {
-      exported.waiting.push(...this.#views.index(view.audience).exportedSince(exported.at))
+      exported.waiting.push(...this.#views.index(view.authorization).exportedSince(exported.at))
       exported.at = this.#deps.log.revision
     }
     const message = exported.waiting.shift()
@@ -293,7 +293,7 @@ export class WatchHub {
 
   /** Pauses by the rate limiter: records for a stream with a view may have been made for this member alone. */
   async #pause({ cluster }: Peer, given: number, signal: AbortSignal): Promise<void> {
-    const pauseMs = this.#pace.takes(cluster, given, this.#deps.log.count('record'))
+    const pauseMs = this.#snapshotLimiter.takes(cluster, given, this.#deps.log.count('record'))
     if (pauseMs > 0) await this.#deps.clock.sleep(pauseMs, signal).catch(() => undefined)
   }
 

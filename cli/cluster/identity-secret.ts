@@ -80,13 +80,13 @@ export async function knownMembership(
   const endsAtMs = endOfIdentity(known)
   const ended = `that certificate ended at ${new Date(endsAtMs).toISOString()}`
   if (endsAtMs <= clock.now()) {
-    joinsAnew(ended, known, init)
+    joinsAgain(ended, known, init)
     return undefined
   }
   const problem = joinProblem(await secret.read(), '')
   // A problem that kept the agent from leaving says nothing about the identity.
   if (problem !== undefined && problem.reason !== 'LeaveNotReported') {
-    joinsAnew(`the broker refuses it: ${problem.text}`, known, init)
+    joinsAgain(`the broker refuses it: ${problem.text}`, known, init)
     return undefined
   }
   if (token !== undefined) say(`already joined as ${known.cluster}: the token is not used\n`)
@@ -94,7 +94,7 @@ export async function knownMembership(
 }
 
 /** The identity is no longer valid: a token is needed to create a new one with the same id. */
-function joinsAnew(why: string, { cluster }: MemberIdentity, init: KnownMembershipInit): void {
+function joinsAgain(why: string, { cluster }: MemberIdentity, init: KnownMembershipInit): void {
   if (init.token !== undefined) init.say(`joined before as ${cluster}; ${why}\n`)
   else if (!init.dryRun) throw needsToken(`${init.title} has joined as ${cluster}, and ${why}`, cluster, init)
 }
@@ -177,9 +177,9 @@ function needsToken(problem: string, cluster: string, { flags }: KnownMembership
  * Stores a token for the agent if there is no valid identity. Removes an identity that the broker refuses, because the
  * agent would use it otherwise.
  */
-export async function bringToken(
+export async function storeToken(
   secret: SecretAccess,
-  { known, clock, asksFirst }: BringTokenInit,
+  { known, clock, asksFirst }: StoreTokenInit,
   token: string,
 ): Promise<void> {
   if (known !== undefined) return
@@ -190,7 +190,7 @@ export async function bringToken(
   if (stale !== undefined && endOfIdentity(stale) > clock.now()) await secretIdentity(secret).dropIdentity()
 }
 
-export interface BringTokenInit {
+export interface StoreTokenInit {
   readonly known: MemberIdentity | undefined
   readonly clock: Clock
   /** See ASK_FIRST_ANNOTATION. */

@@ -65,7 +65,7 @@ import {
 } from '../installation/installation.ts'
 import {
   type RekeyInit,
-  bringToken,
+  storeToken,
   identitySecret,
   knownMembership,
   offerSecret,
@@ -322,7 +322,7 @@ async function install(plan: JoinPlan, context: ApplyContext, init: InstallInit)
     plan.nodes.filter(({ node }) => init.isWanted({ apiVersion: 'v1', kind: 'Node', name: node })),
     context,
   )
-  if (init.token !== undefined) await bringToken(init.secret, init, init.token)
+  if (init.token !== undefined) await storeToken(init.secret, init, init.token)
   await applyObjects(
     objects.filter((object) => !isFirst(object)),
     context,

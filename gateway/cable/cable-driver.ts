@@ -144,7 +144,7 @@ export interface ApplyLaneInit {
   /** The device as it was when the plan was made. Undefined if it did not exist. */
   readonly seen: LaneState | undefined
   /** linkKey() of the links to create again, so that the far end is called at once. */
-  readonly callAnew: ReadonlySet<string>
+  readonly callAgain: ReadonlySet<string>
   /** Source address for packets to an underlay address: GatewayWorld.pathSource. */
   readonly pathSource: ReadonlyMap<string, string>
   /** The applied policy covers the device on which joined segments arrive. */

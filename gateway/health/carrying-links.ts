@@ -31,19 +31,19 @@ export type CarryingFacts = Pick<
 export function carryingLinks(facts: CarryingFacts): ReadonlySet<string> {
   const { health, handedOver, reachedByOthers, reachedWell, draining, withdrawn } = facts
   const up = [...health].filter(([key, { state }]) => state === 'up' && handedOver?.has(key) !== true)
-  const answering = up.filter(([, { doubted }]) => doubted !== true).map(([key]) => key)
-  const doubted = up.filter(([, view]) => view.doubted === true).map(([key]) => key)
+  const answering = up.filter(([, { suspected }]) => suspected !== true).map(([key]) => key)
+  const suspected = up.filter(([, view]) => view.suspected === true).map(([key]) => key)
   const stays = (key: string): boolean => withdrawn !== true && draining?.has(key) !== true
   const staying = answering.filter(stays)
   const steady = staying.filter((key) => health.get(key)?.held !== true)
   const held = staying.filter((key) => health.get(key)?.held === true)
-  const kept = [...steady, ...lastWays(held, steady.map(clusterOfKey))]
-  const going = lastWays(
+  const kept = [...steady, ...lastRoutes(held, steady.map(clusterOfKey))]
+  const going = lastRoutes(
     answering.filter((key) => !stays(key)),
     [...kept.map(clusterOfKey), ...((withdrawn === true ? reachedByOthers : reachedWell) ?? [])],
   )
   const reached = [...kept, ...going].map(clusterOfKey)
-  return new Set([...kept, ...going, ...lastWays(doubted, [...reached, ...(reachedByOthers ?? [])])])
+  return new Set([...kept, ...going, ...lastRoutes(suspected, [...reached, ...(reachedByOthers ?? [])])])
 }
 
 /** The links that carry traffic and their packet sizes as text. Equal text means equal routes. */
@@ -54,7 +54,7 @@ export function carryingText(facts: CarryingFacts): string {
     .join()
 }
 
-function lastWays(keys: readonly string[], reached: readonly string[]): string[] {
+function lastRoutes(keys: readonly string[], reached: readonly string[]): string[] {
   const elsewhere = new Set(reached)
   return keys.filter((key) => !elsewhere.has(clusterOfKey(key)))
 }

@@ -62,7 +62,7 @@ export interface ProbingDeps {
   /** Called at once on each change of state. */
   readonly onTransition: () => void
   /** Called at once when a link becomes suspect, or no longer is. */
-  readonly onDoubt: () => void
+  readonly onSuspect: () => void
   /** Called when the largest packet that passes a link has changed. */
   readonly onSize: () => void
   /** Notices of the far end of the link with this healthKey() about its identity. Prober.onNotice, onReceipt. */
@@ -206,9 +206,9 @@ export class Probing {
           this.#transitions.count({ cluster, ownLane: lane, remoteLane }, to)
           this.#deps.onTransition()
         },
-        onDoubt: ({ cluster, number: remoteLane }, doubted) => {
-          logger.info(doubted ? 'link is silent' : 'link answers again', { cluster, lane, remoteLane })
-          this.#deps.onDoubt()
+        onSuspect: ({ cluster, number: remoteLane }, suspected) => {
+          logger.info(suspected ? 'link is silent' : 'link answers again', { cluster, lane, remoteLane })
+          this.#deps.onSuspect()
         },
         onNotice: ({ key }, notice) => this.#deps.onNotice?.(key, notice) === true,
         onReceipt: ({ key }, notice) => this.#deps.onReceipt?.(key, notice),
@@ -229,15 +229,15 @@ export class Probing {
   }
 
   #proberInit(device: LanePlan) {
-    const { probeIntervalMs, idleProbeIntervalMs, quickProbeMs, missesUntilDoubt, downAfterMs, answersUntilUp } =
+    const { probeIntervalMs, idleProbeIntervalMs, quickProbeMs, missesUntilSuspect, downAfterMs, answersUntilUp } =
       this.#config
     return {
       name: `lane ${device.ownLane}`,
       number: device.ownLane,
       address: laneAddressOf(device),
       port: LANE_PROBE_PORT,
-      pace: { busyMs: probeIntervalMs, idleMs: idleProbeIntervalMs, quickMs: quickProbeMs },
-      missesUntilDoubt,
+      intervals: { busyMs: probeIntervalMs, idleMs: idleProbeIntervalMs, quickMs: quickProbeMs },
+      missesUntilSuspect,
       downAfterMs,
       answersUntilUp,
     }

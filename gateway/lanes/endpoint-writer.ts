@@ -8,7 +8,7 @@ import { planEndpoints } from './plan-gateway.ts'
  * How long objects are written without an owner. A cache lags by less than this. Objects that an operator deleted get
  * their owner again afterwards.
  */
-export const OWNER_DOUBT_MS = 60_000
+export const OWNER_SUSPECT_MS = 60_000
 
 /**
  * Checks whether the owner of what this node writes can be the right one. A lagging cache still has the previous Node,
@@ -19,7 +19,7 @@ export class StaleOwnerGuard {
   readonly #clock: Clock
   /** The owner with which each object was last seen, by the object's name. */
   readonly #seen = new Map<string, string>()
-  #doubted: { readonly uid: string; readonly untilMs: number } | undefined
+  #suspectOwner: { readonly uid: string; readonly untilMs: number } | undefined
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -38,9 +38,9 @@ export class StaleOwnerGuard {
     else this.#seen.set(name, ownerUid(present) ?? '')
     if (uid === undefined) return wanted
     const nowMs = this.#clock.monotonic()
-    if (present === undefined && seen === uid) this.#doubted = { uid, untilMs: nowMs + OWNER_DOUBT_MS }
-    if (this.#doubted?.uid !== uid || nowMs >= this.#doubted.untilMs) return wanted
-    const { ownerReferences: _doubted, ...metadata } = wanted.metadata
+    if (present === undefined && seen === uid) this.#suspectOwner = { uid, untilMs: nowMs + OWNER_SUSPECT_MS }
+    if (this.#suspectOwner?.uid !== uid || nowMs >= this.#suspectOwner.untilMs) return wanted
+    const { ownerReferences: _suspect, ...metadata } = wanted.metadata
     return { ...wanted, metadata }
   }
 }

@@ -30,18 +30,18 @@ import { Departure, Returning } from './departure.ts'
 import { EndpointWriter, ownEndpoints } from './endpoint-writer.ts'
 import { HandshakeRetries, RoamedPeers } from '../reach/reach.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
-import { GATEWAY_KINDS, type Known, isLeaving, readGatewayWorld, readWays } from './read-world.ts'
+import { GATEWAY_KINDS, type Known, isLeaving, readGatewayWorld, readReach } from './read-world.ts'
 
 /** If one step fails, the others still run. A lane that goes down must not stay routed for longer than this. */
-const PACE: LoopInit = { ...DEFAULT_LOOP, retryMaxMs: 1000 }
+const LOOP_TIMING: LoopInit = { ...DEFAULT_LOOP, retryMaxMs: 1000 }
 
 /** Other programs and this loop change routes and links in bursts. */
 const KERNEL_SETTLE_MS = 200
 
 /** A round uses more CPU time than a change of routes and would delay it, for one link and for the next one. */
-const AFTER_WAYS_MS = 150
+const AFTER_ROUTES_MS = 150
 /** A suspect link changes little but the routes, and the kernel's notification of that change needs no quick round. */
-const AFTER_DOUBT_MS = 1000
+const AFTER_SUSPECT_MS = 1000
 
 /** Each pod may change the ranges of its node. Traffic to unknown ranges is tracked, which does no harm. */
 const RANGES_SETTLE_MS = 1000
@@ -86,13 +86,13 @@ export class LaneLoop {
   #plan: GatewayPlan | undefined
   #routed: ReadonlySet<string> = new Set()
   /** Until then, kernel notifications may come from this loop's own routes. Monotonic milliseconds. */
-  #ownWaysUntilMs = -Infinity
+  #ownRoutesUntilMs = -Infinity
   /** What the routes in the kernel were planned from. */
   #routedFrom: RoutedFrom | undefined
   readonly #outcome: GatewayLoopDeps
   readonly #loop: ReconcileLoop
   /** Removes silent links from the routes at once, without waiting for the end of a round. */
-  readonly #ways: ReconcileLoop
+  readonly #routes: ReconcileLoop
   readonly #rounds = new SerialQueue()
   readonly #wake: WakeTimer
 
@@ -110,14 +110,14 @@ export class LaneLoop {
       init.onRound()
     }
     this.#outcome = loopDeps({ ...deps, count }, 'lanes')
-    this.#loop = new ReconcileLoop(this.#outcome, PACE, (signal) => this.#round(signal))
-    this.#ways = new ReconcileLoop(loopDeps(deps, 'ways'), PACE, (signal) => this.#reroute(signal))
+    this.#loop = new ReconcileLoop(this.#outcome, LOOP_TIMING, (signal) => this.#round(signal))
+    this.#routes = new ReconcileLoop(loopDeps(deps, 'ways'), LOOP_TIMING, (signal) => this.#reroute(signal))
     this.#wake = new WakeTimer(deps.clock, () => this.poke())
     this.#departure = new Departure(deps, init.config.node)
   }
 
   poke(): void {
-    this.#ways.poke()
+    this.#routes.poke()
     this.#loop.poke()
   }
 
@@ -125,12 +125,12 @@ export class LaneLoop {
    * A link came up, went down, became suspect or answers again. The routes change at once, and everything else later.
    */
   linksChanged(what: 'state' | 'doubt'): void {
-    this.#ways.poke()
-    this.#wake.at(this.#deps.clock.monotonic() + (what === 'state' ? AFTER_WAYS_MS : AFTER_DOUBT_MS))
+    this.#routes.poke()
+    this.#wake.at(this.#deps.clock.monotonic() + (what === 'state' ? AFTER_ROUTES_MS : AFTER_SUSPECT_MS))
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    await Promise.all([this.#ways.run(signal), this.#loop.run(signal)])
+    await Promise.all([this.#routes.run(signal), this.#loop.run(signal)])
   }
 
   /**
@@ -146,7 +146,7 @@ export class LaneLoop {
       api.cache('RouteAgent').onChange((change) => {
         if (reportedOtherRanges(change)) pokeIn(RANGES_SETTLE_MS)
       }),
-      routes.onChange(() => pokeIn(clock.monotonic() < this.#ownWaysUntilMs ? AFTER_DOUBT_MS : KERNEL_SETTLE_MS)),
+      routes.onChange(() => pokeIn(clock.monotonic() < this.#ownRoutesUntilMs ? AFTER_SUSPECT_MS : KERNEL_SETTLE_MS)),
       ...this.#followTables(),
       ...(handover === undefined ? [] : [handover.onChange(poke)]),
       () => this.#wake.close(),
@@ -272,8 +272,8 @@ export class LaneLoop {
   /** The world with what changes quickly: which links answer, and which clusters other gateways reach. */
   #asOfNow(world: GatewayWorld): GatewayWorld {
     const { leaving, withdrawn, ...known } = this.#known()
-    const ways = readWays(this.#deps.api, world.node, world.own.spec.id)
-    return { ...world, ...known, ...ways, leaving: leaving === true, withdrawn: withdrawn === true }
+    const reach = readReach(this.#deps.api, world.node, world.own.spec.id)
+    return { ...world, ...known, ...reach, leaving: leaving === true, withdrawn: withdrawn === true }
   }
 
   /**
@@ -288,11 +288,11 @@ export class LaneLoop {
       const now = this.#asOfNow(world)
       if (carryingText(world) === carryingText(now)) return
       const round = new Round({ logger: this.#deps.logger, changes: this.#init.metrics.changes, drift: this.#drift })
-      this.#ownWaysUntilMs = Infinity
+      this.#ownRoutesUntilMs = Infinity
       try {
         await applyRouting(this.#deps.routes, planLaneRoutes(now, lanes), laneScope(this.#deps), round, signal)
       } finally {
-        this.#ownWaysUntilMs = this.#deps.clock.monotonic() + KERNEL_SETTLE_MS
+        this.#ownRoutesUntilMs = this.#deps.clock.monotonic() + KERNEL_SETTLE_MS
       }
       if (round.failures === 0) this.#routedFrom = { world: now, lanes }
       else this.#loop.poke()
@@ -316,13 +316,13 @@ export class LaneLoop {
     const withIpv6 = plan.nft6.length > 0
     const guarded4 = await this.#nft.apply(plan.nft, round, signal)
     const guarded = (!withIpv6 || (await this.#nft6.apply(plan.nft6, round, signal))) && guarded4
-    const callAnew = this.#calls.due(lanes.flatMap(plannedLinks))
+    const callAgain = this.#calls.due(lanes.flatMap(plannedLinks))
     const { pathSource } = world
     const states = new Map<number, LaneState>()
     for (const lane of lanes) {
       const seen = world.laneStates.get(lane.remoteLane)
       if (seen === undefined && !guarded) continue
-      const init = { withIpv6, seen, callAnew, pathSource, mayJoin: guarded, round, signal }
+      const init = { withIpv6, seen, callAgain, pathSource, mayJoin: guarded, round, signal }
       const state = await cable.apply(lane, init)
       if (state !== undefined) states.set(lane.remoteLane, state)
     }

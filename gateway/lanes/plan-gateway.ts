@@ -107,8 +107,8 @@ export function gatewayPlanText(plan: GatewayPlan, rules: CableRules): string {
   const refusals = plan.lanes.refusals.map((refusal) => `# refused: ${refusal.subject}: ${problemText(refusal)}\n`)
   const lanes = plan.lanes.lanes.map((lane) => rules.plan(lane).text)
   const { rules: first, nextHops, routes: last } = plan.routes
-  const ways = [...nextHops.hops.map(formatHop), ...nextHops.groups.map(formatGroup)]
-  const routes = [...first.map(formatRule), ...ways, ...last.map(formatRoute)]
+  const hopLines = [...nextHops.hops.map(formatHop), ...nextHops.groups.map(formatGroup)]
+  const routes = [...first.map(formatRule), ...hopLines, ...last.map(formatRoute)]
   const tables = formatNft(plan.nft, 'ip') + formatNft(plan.nft6, 'ip6')
   return [...refusals, ...lanes, `${routes.join('\n')}\n`, tables].join('\n')
 }

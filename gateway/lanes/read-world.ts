@@ -82,7 +82,7 @@ export async function readGatewayWorld(
     ...(await ownAsSeenHere(own, deps.sysctl)),
     clusters: api.cache('Cluster').list(),
     endpoints: remotes,
-    ...readWays(api, config.node, own.spec.id),
+    ...readReach(api, config.node, own.spec.id),
     nodes: api.cache('Node').list(),
     routeAgents: api.cache('RouteAgent').list(),
     lanes: config.lanes,
@@ -99,7 +99,7 @@ export async function readGatewayWorld(
 }
 
 /** Other paths to the clusters, which change without a change of this node's kernel. */
-export function readWays(
+export function readReach(
   api: ClusterApi,
   node: string,
   cluster: string,

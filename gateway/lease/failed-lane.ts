@@ -8,12 +8,12 @@ import { fitText } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 
 /** An earlier gateway process that is ending has freed its port by then. */
-export const UNMADE_MS = 10_000
+export const FAILED_LANE_MS = 10_000
 /** The failure is forgotten this long after the last attempt. */
 export const FORGET_MS = 5 * 60_000
 const MAX_WHY = 300
 
-export class UnmadeLane {
+export class FailedLane {
   readonly #clock: Pick<Clock, 'monotonic'>
   /** The first failure, because the message may differ with each attempt. */
   #first: { readonly why: string; readonly sinceMs: number } | undefined
@@ -36,7 +36,7 @@ export class UnmadeLane {
   why(): string | undefined {
     this.#forget()
     // The attempts must have failed for this long.
-    if (this.#first === undefined || this.#lastMs - this.#first.sinceMs < UNMADE_MS) return undefined
+    if (this.#first === undefined || this.#lastMs - this.#first.sinceMs < FAILED_LANE_MS) return undefined
     return `its lane cannot be made: ${this.#first.why}`
   }
 

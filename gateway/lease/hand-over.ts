@@ -5,7 +5,7 @@
  */
 import { isNotReady, leavingReason } from '../../model/lanes/lanes.ts'
 import type { GatewayDeps } from '../world/world.ts'
-import { DRAIN_LEAD_MS, type LaneTenure } from './lane-lease.ts'
+import { DRAIN_LEAD_MS, type LaneLease } from './lane-lease.ts'
 import { untilAborted, withDeadline } from '../../reconcile/reconcile.ts'
 
 /** If no node has begun to take the lane after this time, the other nodes are unavailable as well. */
@@ -29,27 +29,27 @@ const NO_GATEWAY = 'this node is no gateway of the lane any more'
 export type Ends = 'process' | 'lane' | 'gateway'
 
 /** Resolves when waiting has no further benefit. Never rejects. */
-export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, ends: Ends): Promise<void> {
+export async function handLaneOver(deps: GatewayDeps, lease: LaneLease, ends: Ends): Promise<void> {
   const { clock, logger } = deps
-  if (tenure.state.is === 'unknown' || tenure.state.is === 'standing by') return
+  if (lease.state.is === 'unknown' || lease.state.is === 'standing by') return
   const goes = ends !== 'process'
-  const why = await reasonToHandOver(deps, tenure.node, goes)
+  const why = await reasonToHandOver(deps, lease.node, goes)
   // A node with another lane carries traffic again as soon as it has released this one.
-  if (ends === 'gateway') await whenRelieved(deps, tenure)
-  if (why !== undefined && tenure.others().length === 0 && tenure.othersServe()) {
-    logger.info('the others carry first', { lane: tenure.lane, why })
-    tenure.retire(why)
+  if (ends === 'gateway') await whenRelieved(deps, lease)
+  if (why !== undefined && lease.others().length === 0 && lease.othersServe()) {
+    logger.info('the others carry first', { lane: lease.lane, why })
+    lease.retire(why)
     await withDeadline(clock, DRAIN_LEAD_MS, untilAborted)
   }
-  if (why !== undefined && !goes && tenure.others().length > 0) {
-    logger.info('the lane is handed over first', { lane: tenure.lane, why })
-    tenure.retire(why)
-    const done = await whenHandedOver(deps, tenure)
-    logger.info(done ? 'another node has the lane' : 'the lane was not handed over in time', { lane: tenure.lane })
+  if (why !== undefined && !goes && lease.others().length > 0) {
+    logger.info('the lane is handed over first', { lane: lease.lane, why })
+    lease.retire(why)
+    const done = await whenHandedOver(deps, lease)
+    logger.info(done ? 'another node has the lane' : 'the lane was not handed over in time', { lane: lease.lane })
   }
   // Otherwise this node would take the lane back as soon as it is free.
-  if (goes) tenure.retire(NO_GATEWAY)
-  if (goes) await withDeadline(clock, RELEASE_MS, (signal) => tenure.release(signal))
+  if (goes) lease.retire(NO_GATEWAY)
+  if (goes) await withDeadline(clock, RELEASE_MS, (signal) => lease.release(signal))
 }
 
 async function reasonToHandOver({ api, cable }: GatewayDeps, node: string, goes: boolean): Promise<string | undefined> {
@@ -66,27 +66,27 @@ async function reasonToHandOver({ api, cable }: GatewayDeps, node: string, goes:
  * Waits after the label was removed, so that the cluster keeps a gateway. It ends when another node has the lane, when
  * another gateway has since reported links to every cluster that this one reaches, or after LAST_MS.
  */
-async function whenRelieved({ api, clock, logger }: GatewayDeps, tenure: LaneTenure): Promise<void> {
-  const { lane, node } = tenure
-  const isCarried = tenure.othersCarry()
-  tenure.retire(NO_GATEWAY)
+async function whenRelieved({ api, clock, logger }: GatewayDeps, lease: LaneLease): Promise<void> {
+  const { lane, node } = lease
+  const isCarried = lease.othersCarry()
+  lease.retire(NO_GATEWAY)
   let note: string | undefined
   const relieved = new Promise<boolean>((resolve) => {
     const look = (): void => {
-      if (tenure.state.is === 'standing by' || isCarried()) end(true)
+      if (lease.state.is === 'standing by' || isCarried()) end(true)
     }
     const end = (is: boolean): void => {
       for (const cancel of cancels) cancel()
       resolve(is)
     }
     const report = (): void => {
-      if (tenure.state.is !== 'serving') return
+      if (lease.state.is !== 'serving') return
       note = `${NO_GATEWAY}, and no other gateway carries: this one goes on until one does, for ${LAST_MS / 1000} s`
       logger.warn(note, { reason: 'LaneNotHandedOver', lane })
       api.report({ regarding: { kind: 'Node', name: node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
     }
     const cancels = [
-      tenure.onChange(look),
+      lease.onChange(look),
       api.cache('Gateway').onChange(look),
       clock.setTimer(UNHEARD_MS, report),
       clock.setTimer(LAST_MS, () => end(false)),
@@ -99,20 +99,20 @@ async function whenRelieved({ api, clock, logger }: GatewayDeps, tenure: LaneTen
 }
 
 /** Resolves to false if no node took the lane, or if the handover was not complete in time. */
-function whenHandedOver({ clock }: GatewayDeps, tenure: LaneTenure): Promise<boolean> {
+function whenHandedOver({ clock }: GatewayDeps, lease: LaneLease): Promise<boolean> {
   return new Promise((resolve) => {
     const look = (): void => {
-      if (tenure.state.is === 'standing by') end(true)
+      if (lease.state.is === 'standing by') end(true)
     }
     const end = (done: boolean): void => {
       for (const cancel of cancels) cancel()
       resolve(done)
     }
     const untaken = (): void => {
-      if (tenure.state.is === 'serving') end(false)
+      if (lease.state.is === 'serving') end(false)
     }
     const cancels = [
-      tenure.onChange(look),
+      lease.onChange(look),
       clock.setTimer(UNTAKEN_MS, untaken),
       clock.setTimer(HAND_OVER_MS, () => end(false)),
     ]

@@ -15,13 +15,13 @@ import {
 } from '../../model/lanes/lanes.ts'
 import type { Node } from '../../model/model.ts'
 import { unlessAborted, untilAborted, withDeadline } from '../../reconcile/reconcile.ts'
-import { knock, messageOf } from '../../runtime/runtime.ts'
+import { probeTcp, messageOf } from '../../runtime/runtime.ts'
 import { readMembership, whenCachesSynced } from '../lanes/lanes.ts'
 import { leaveUntilDone, runGateway } from '../main.ts'
 import { type GatewayConfig, type GatewayDeps, gatewayMetrics } from '../world/world.ts'
-import { UnmadeLane } from './failed-lane.ts'
+import { FailedLane } from './failed-lane.ts'
 import { handLaneOver } from './hand-over.ts'
-import { LaneTenure } from './lane-lease.ts'
+import { LaneLease } from './lane-lease.ts'
 import { LaneSearch } from './lane-search.ts'
 import type { LeaseWatch } from './lease-watch.ts'
 
@@ -121,7 +121,7 @@ export const CLEAN_MS = 5000
 
 /** The given settings, and the state that one process keeps. */
 interface ProcessInit extends LabelledGatewayInit {
-  readonly unmade: UnmadeLane
+  readonly failedLane: FailedLane
 }
 
 /**
@@ -134,7 +134,7 @@ export async function runLabelledGateway(
   first: NodeSays,
   signal: AbortSignal,
 ): Promise<void> {
-  const init = { ...given, unmade: new UnmadeLane(deps.clock) }
+  const init = { ...given, failedLane: new FailedLane(deps.clock) }
   let label = first
   let isGateway: boolean | undefined
   while (!signal.aborted) {
@@ -201,8 +201,8 @@ async function findLane(
   init: ProcessInit,
   until: AbortSignal,
 ): Promise<LeaseWatch | 'left' | undefined> {
-  const parts = { ...deps, leases: init.leases, knock: deps.knock ?? knock }
-  const search = new LaneSearch(parts, { node: init.node, numbers: init.activeGateways, unmade: init.unmade })
+  const parts = { ...deps, leases: init.leases, probeTcp: deps.probeTcp ?? probeTcp }
+  const search = new LaneSearch(parts, { node: init.node, numbers: init.activeGateways, failedLane: init.failedLane })
   const over = new AbortController()
   const searching = search.run(AbortSignal.any([until, over.signal]))
   const unknown = (): string | undefined => (search.state.is === 'unknown' ? search.state.why : undefined)
@@ -232,33 +232,33 @@ async function serveInTurn(
   init: ProcessInit,
   { lane, other, signal, chosen }: TurnInit,
 ): Promise<TurnEnd> {
-  const tenure = new LaneTenure(
-    { ...deps, leases: init.leases, knock: deps.knock ?? knock },
+  const lease = new LaneLease(
+    { ...deps, leases: init.leases, probeTcp: deps.probeTcp ?? probeTcp },
     {
       node: init.node,
       lane: lane.lane,
       numbers: init.activeGateways,
-      unmade: init.unmade,
+      failedLane: init.failedLane,
       ...(init.leaseMs === undefined ? {} : { leaseMs: init.leaseMs }),
       ...(chosen === undefined ? {} : { chosen }),
     },
   )
   const [over, stop] = [new AbortController(), new AbortController()]
-  const holding = tenure.run(over.signal)
+  const holding = lease.run(over.signal)
   let isGateway: boolean | undefined
   const ending = untilAborted(AbortSignal.any([signal, other.signal, over.signal])).then(async () => {
     if (over.signal.aborted) return
     if (signal.aborted) isGateway = await asksForGateway(deps, init)
     const hasMoved = other.signal.aborted && !leaves(other.lane(), lane.lane)
     // A new public address restarts the same gateway.
-    if (isGateway === false) await handLaneOver(deps, tenure, 'gateway')
-    else if (hasMoved) await handLaneOver(deps, tenure, (await canTake(deps, init, other.lane())) ? 'lane' : 'gateway')
-    else if (signal.aborted) await handLaneOver(deps, tenure, 'process')
+    if (isGateway === false) await handLaneOver(deps, lease, 'gateway')
+    else if (hasMoved) await handLaneOver(deps, lease, (await canTake(deps, init, other.lane())) ? 'lane' : 'gateway')
+    else if (signal.aborted) await handLaneOver(deps, lease, 'process')
     stop.abort()
   })
   try {
-    const turns = { lane, tenure, stop: stop.signal, onlyWhile: chosen !== undefined }
-    const end = await takeTurns({ ...deps, handover: tenure }, init, turns)
+    const turns = { lane, lease, stop: stop.signal, onlyWhile: chosen !== undefined }
+    const end = await takeTurns({ ...deps, handover: lease }, init, turns)
     if (end === 'left' || (end === 'taken' && !signal.aborted && !other.signal.aborted)) return { is: end }
     await ending
     return { is: 'stopped', ...(isGateway === undefined ? {} : { isGateway }) }
@@ -294,7 +294,7 @@ function leaves(label: NodeSays, lane: number): boolean {
 
 interface Turns {
   readonly lane: GatewayLane
-  readonly tenure: LaneTenure
+  readonly lease: LaneLease
   readonly stop: AbortSignal
   /** Ends when another node has the lane, instead of becoming a standby for it. */
   readonly onlyWhile: boolean
@@ -306,10 +306,10 @@ async function takeTurns(
   init: LabelledGatewayInit,
   turns: Turns,
 ): Promise<'left' | 'stopped' | 'taken'> {
-  const { lane, tenure, stop, onlyWhile } = turns
-  const unknown = (): string | undefined => (tenure.state.is === 'unknown' ? tenure.state.why : undefined)
+  const { lane, lease, stop, onlyWhile } = turns
+  const unknown = (): string | undefined => (lease.state.is === 'unknown' ? lease.state.why : undefined)
   while (!stop.aborted) {
-    const turn = tenure.whileTurn()
+    const turn = lease.whileTurn()
     const until = AbortSignal.any([stop, turn.signal])
     try {
       if (turn.role === 'serve') {

@@ -22,10 +22,10 @@ import { DEFAULT_LOOP, ReconcileLoop, unlessAborted } from '../../reconcile/reco
 import { messageOf } from '../../runtime/runtime.ts'
 import { readMembership, whenCachesSynced } from '../lanes/lanes.ts'
 import type { GatewayDeps } from '../world/world.ts'
-import type { UnmadeLane } from './failed-lane.ts'
-import { type Tenure, type Turn, TurnChanges, roleIn, tenureText } from './lane-role.ts'
+import type { FailedLane } from './failed-lane.ts'
+import { type LeaseState, type Turn, TurnChanges, roleIn, leaseStateText } from './lane-role.ts'
 import { LeaseWatch, type LeaseWatchDeps, leaseOf, viewOf } from './lease-watch.ts'
-import { type LeaseView, RELOOK_MS, type TenureStep, isRelieved, linksUp, planTenure } from './plan-lease.ts'
+import { type LeaseView, RELOOK_MS, type LeaseStep, isRelieved, linksUp, planLease } from './plan-lease.ts'
 
 interface ReliefInit {
   readonly node: string
@@ -74,14 +74,14 @@ class Relief {
   }
 }
 
-export interface TenureInit {
+export interface LaneLeaseInit {
   readonly node: string
   readonly lane: number
   /** The Lease as this node has seen it, if the node chose the lane itself. It then need not wait for its turn. */
   readonly chosen?: LeaseWatch
   /** How many lane numbers the gateways of the cluster share. Nodes whose label names no number search below it. */
   readonly numbers: number
-  readonly unmade: UnmadeLane
+  readonly failedLane: FailedLane
   /** Duration of its Leases. Default: LANE_LEASE_MS. */
   readonly leaseMs?: number
 }
@@ -95,18 +95,18 @@ const RELEASE_TRIES = 3
  */
 export const DRAIN_LEAD_MS = 2000
 
-export class LaneTenure {
+export class LaneLease {
   readonly node: string
   readonly lane: number
   readonly #deps: LeaseWatchDeps
   readonly #loop: ReconcileLoop
   readonly #watch: LeaseWatch
   readonly #isChosen: boolean
-  readonly #turns = new TurnChanges(() => roleIn(this.#tenure))
-  #tenure: Tenure = { is: 'unknown', why: 'not read yet' }
+  readonly #turns = new TurnChanges(() => roleIn(this.#laneLease))
+  #laneLease: LeaseState = { is: 'unknown', why: 'not read yet' }
   #writtenMs: number | undefined
   readonly #relief: Relief
-  readonly #unmade: UnmadeLane
+  readonly #failedLane: FailedLane
   readonly #numbers: number
   readonly #leaseMs: number
   #awaySinceMs: number | undefined
@@ -114,17 +114,17 @@ export class LaneTenure {
   #retired: string | undefined
   #trouble = ''
 
-  constructor(deps: LeaseWatchDeps, init: TenureInit) {
+  constructor(deps: LeaseWatchDeps, init: LaneLeaseInit) {
     this.#deps = deps
     this.node = init.node
     this.lane = init.lane
     this.#watch = init.chosen ?? new LeaseWatch(deps, init)
     this.#isChosen = init.chosen !== undefined
-    this.#unmade = init.unmade
+    this.#failedLane = init.failedLane
     this.#numbers = init.numbers
     this.#leaseMs = init.leaseMs ?? LANE_LEASE_MS
     this.#relief = new Relief(deps, { ...init, onDue: () => this.#loop.poke() })
-    const pace = {
+    const timing = {
       ...DEFAULT_LOOP,
       resyncMs: Math.min(RELOOK_MS, (RELOOK_MS * this.#leaseMs) / LANE_LEASE_MS),
       retryMinMs: 500,
@@ -132,21 +132,21 @@ export class LaneTenure {
       pokedRetryMs: 100,
     }
     const onError = (error: unknown): void => this.#onError(error)
-    this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, pace, (signal) => this.#round(signal))
+    this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, timing, (signal) => this.#round(signal))
   }
 
-  get state(): Tenure {
-    return this.#tenure
+  get state(): LeaseState {
+    return this.#laneLease
   }
 
   /** Links, by healthKey(), that the node which took the lane has up. Empty unless this node is handing over. */
   handedOver(): ReadonlySet<string> {
-    if (this.#tenure.is !== 'handing over') return new Set()
-    return linksUp(this.#deps.api.cache('Gateway').get(this.#tenure.holder), this.lane)
+    if (this.#laneLease.is !== 'handing over') return new Set()
+    return linksUp(this.#deps.api.cache('Gateway').get(this.#laneLease.holder), this.lane)
   }
 
   tried(failure: string | undefined): void {
-    this.#unmade.tried(failure)
+    this.#failedLane.tried(failure)
   }
 
   leaving(): boolean {
@@ -191,7 +191,7 @@ export class LaneTenure {
         if (change?.object.metadata.name === name) poke()
       }),
       api.cache('Gateway').onChange(() => {
-        if (this.#tenure.is === 'handing over') poke()
+        if (this.#laneLease.is === 'handing over') poke()
       }),
       ...(['Node', 'Endpoint', 'Membership'] as const).map((kind) => api.cache(kind).onChange(poke)),
     ]
@@ -224,8 +224,8 @@ export class LaneTenure {
 
   async #round(signal: AbortSignal): Promise<void> {
     const { clock, leases } = this.#deps
-    if (!this.#isMember() && this.#tenure.is === 'unknown') {
-      this.#tenure = { is: 'unknown', why: 'this cluster has not joined yet' }
+    if (!this.#isMember() && this.#laneLease.is === 'unknown') {
+      this.#laneLease = { is: 'unknown', why: 'this cluster has not joined yet' }
       if (readMembership(this.#deps.api) === undefined) return
     }
     await this.#watch.look((view) => this.#turn(view) === 0, signal)
@@ -244,15 +244,15 @@ export class LaneTenure {
       if (step.write === 'take') reportTaken(this.#deps.api, this, before)
     }
     this.#become(step)
-    this.#reportUnmade()
+    this.#reportFailedLane()
     this.#reportUntaken()
   }
 
-  #plan(): TenureStep {
+  #plan(): LeaseStep {
     const { clock } = this.#deps
     const { view, lost, openSinceMs } = this.#watch
     const nowMs = clock.monotonic()
-    return planTenure({
+    return planLease({
       node: this.node,
       nowMs,
       lease: view,
@@ -296,19 +296,19 @@ export class LaneTenure {
     if (view !== undefined && view.holder !== this.node) this.#writtenMs = undefined
   }
 
-  #become(step: TenureStep): void {
+  #become(step: LeaseStep): void {
     const holder = this.#watch.view?.holder ?? ''
     const mine = holder === this.node
-    const next: Tenure =
+    const next: LeaseState =
       step.role === 'stand by'
         ? { is: 'standing by', holder }
         : mine || holder === ''
           ? { is: 'serving' }
           : { is: 'handing over', holder }
-    const changed = JSON.stringify(next) !== JSON.stringify(this.#tenure)
-    if (changed) this.#deps.logger.info(`lane ${this.lane}: ${tenureText(next)}`)
+    const changed = JSON.stringify(next) !== JSON.stringify(this.#laneLease)
+    if (changed) this.#deps.logger.info(`lane ${this.lane}: ${leaseStateText(next)}`)
     if (changed && next.is === 'handing over') reportHandedOver(this.#deps.api, this, holder)
-    this.#tenure = next
+    this.#laneLease = next
     if (changed || next.is === 'handing over') this.#turns.changed()
   }
 
@@ -317,7 +317,7 @@ export class LaneTenure {
     const leaving = this.#retired ?? (node === undefined ? undefined : leavingReason(node))
     const holdsAlone = this.#watch.view?.holder === this.node && this.others().length === 0
     // No other node can do better.
-    return leaving ?? (holdsAlone ? undefined : this.#unmade.why())
+    return leaving ?? (holdsAlone ? undefined : this.#failedLane.why())
   }
 
   /**
@@ -350,8 +350,8 @@ export class LaneTenure {
     return { lane: this.lane, holder, nowMs: clock.now(), durationMs: this.#leaseMs, membership, before: lease?.spec }
   }
 
-  #reportUnmade(): void {
-    const why = this.#unmade.report()
+  #reportFailedLane(): void {
+    const why = this.#failedLane.report()
     if (why === undefined) return
     const { api, logger } = this.#deps
     logger.warn('the lane cannot be made here', { reason: 'LaneNotMade', lane: this.lane, why })
@@ -364,9 +364,9 @@ export class LaneTenure {
     const { clock, api, logger } = this.#deps
     const away = this.#away()
     const openMs = clock.monotonic() - (this.#watch.openSinceMs ?? Infinity)
-    if (away === undefined || this.#tenure.is !== 'serving' || openMs < UNTAKEN_MS || this.othersServe()) return
+    if (away === undefined || this.#laneLease.is !== 'serving' || openMs < UNTAKEN_MS || this.othersServe()) return
     // The failed lane was already reported, and it carries no traffic to hand over.
-    if (this.#unmade.why() !== undefined) return
+    if (this.#failedLane.why() !== undefined) return
     const note =
       `${away}, and no other node takes lane ${this.lane}: when this node goes, the lane does. ` +
       `Label another node ${LABEL_GATEWAY}=${ANY_LANE_VALUE}`
@@ -412,11 +412,11 @@ export class LaneTenure {
       this.#deps.logger.warn('the lease of the lane: no answer', { reason: 'LeaseNotRenewed', lane, why })
     }
     this.#trouble = why
-    if (this.#tenure.is !== 'unknown') return
+    if (this.#laneLease.is !== 'unknown') return
     const isForbidden = error instanceof ClusterApiError && error.code === 'Forbidden'
     // A release without Leases granted no rights to them. The label alone then decides which node serves.
-    const next: Tenure = isForbidden || this.#isReported() ? { is: 'serving' } : { is: 'unknown', why }
-    this.#tenure = next
+    const next: LeaseState = isForbidden || this.#isReported() ? { is: 'serving' } : { is: 'unknown', why }
+    this.#laneLease = next
     this.#turns.changed()
   }
 }

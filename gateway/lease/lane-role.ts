@@ -2,29 +2,29 @@
 import { Listeners } from '../../reconcile/reconcile.ts'
 
 /** `unknown`: the API has not yet said which node holds the lane. */
-export type Tenure =
+export type LeaseState =
   | { readonly is: 'unknown'; readonly why: string }
   | { readonly is: 'serving' }
   | { readonly is: 'handing over'; readonly holder: string }
   | { readonly is: 'standing by'; readonly holder: string }
 
 /** The role that follows from the state. */
-export function roleIn({ is }: Tenure): 'serve' | 'stand by' | 'wait' {
+export function roleIn({ is }: LeaseState): 'serve' | 'stand by' | 'wait' {
   if (is === 'unknown') return 'wait'
   return is === 'standing by' ? 'stand by' : 'serve'
 }
 
 /** Text for the log. */
-export function tenureText(tenure: Tenure): string {
-  switch (tenure.is) {
+export function leaseStateText(state: LeaseState): string {
+  switch (state.is) {
     case 'unknown':
       return 'nobody knows who holds it'
     case 'serving':
       return 'this node serves it'
     case 'handing over':
-      return `handing over to ${tenure.holder}`
+      return `handing over to ${state.holder}`
     case 'standing by':
-      return `standing by, ${tenure.holder === '' ? 'nobody' : tenure.holder} holds it`
+      return `standing by, ${state.holder === '' ? 'nobody' : state.holder} holds it`
   }
 }
 

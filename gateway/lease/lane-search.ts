@@ -11,13 +11,13 @@ import { readMembership, whenCachesSynced } from '../lanes/lanes.ts'
 import { LeaseWatch, type LeaseWatchDeps } from './lease-watch.ts'
 import { RELOOK_MS, planSearch } from './plan-lease.ts'
 import { type Turn, TurnChanges } from './lane-role.ts'
-import type { UnmadeLane } from './failed-lane.ts'
+import type { FailedLane } from './failed-lane.ts'
 
 export interface LaneSearchInit {
   readonly node: string
   /** How many lane numbers the gateways of the cluster share, from 0. */
   readonly numbers: number
-  readonly unmade: Pick<UnmadeLane, 'why'>
+  readonly failedLane: Pick<FailedLane, 'why'>
 }
 
 /** `unknown`: the API has not yet said which nodes hold the lanes. */
@@ -41,9 +41,9 @@ export class LaneSearch {
     const { node } = init
     this.#watches = Array.from({ length: init.numbers }, (_, lane) => new LeaseWatch(deps, { node, lane }))
     this.#turns = new TurnChanges(() => roleWhile(this.#state))
-    const pace = { ...DEFAULT_LOOP, resyncMs: RELOOK_MS, retryMinMs: 500, retryMaxMs: RELOOK_MS, pokedRetryMs: 100 }
+    const timing = { ...DEFAULT_LOOP, resyncMs: RELOOK_MS, retryMinMs: 500, retryMaxMs: RELOOK_MS, pokedRetryMs: 100 }
     const onError = (error: unknown): void => this.#onError(error)
-    this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, pace, (signal) => this.#round(signal))
+    this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, timing, (signal) => this.#round(signal))
   }
 
   get state(): SearchState {
@@ -90,14 +90,14 @@ export class LaneSearch {
 
   #plan(): LeaseWatch | undefined {
     const { clock, api } = this.#deps
-    const { node, unmade } = this.#init
+    const { node, failedLane } = this.#init
     const own = api.cache('Node').get(node)
     const nodes = api.cache('Node').list()
     const lane = planSearch({
       node,
       nowMs: clock.monotonic(),
       turn: this.#turn(),
-      away: (own !== undefined && leavingReason(own) !== undefined) || unmade.why() !== undefined,
+      away: (own !== undefined && leavingReason(own) !== undefined) || failedLane.why() !== undefined,
       lanes: this.#watches.map((watch) => ({
         lane: watch.lane,
         holder: watch.view?.holder ?? '',

@@ -6,18 +6,18 @@
 import type { LeaseStore, StoredLease } from '../../kubeapi/kubeapi.ts'
 import { ANNOTATION_HANDOVER, LABEL_DRAIN, LANE_LEASE_MS, laneLeaseName } from '../../model/lanes/lanes.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, type Lease, type Membership } from '../../model/model.ts'
-import type { Knock } from '../../reconcile/reconcile.ts'
+import type { TcpProbe } from '../../reconcile/reconcile.ts'
 import type { CableRules } from '../cable/cable.ts'
 import type { GatewayDeps } from '../world/world.ts'
 import { type LeaseView, hasLapsed, whyLost, whyOpen } from './plan-lease.ts'
 
 type LapsedHolderDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'api'> & {
-  readonly knock: Knock
+  readonly probeTcp: TcpProbe
   readonly cable: { readonly rules: Pick<CableRules, 'endsWithProcess'> }
 }
 
 /** Pause before a machine that answered is probed again. One that does not answer is probed in each round. */
-const REKNOCK_MS = 5000
+const TCP_REPROBE_MS = 5000
 
 /**
  * Checks a holder whose Lease has lapsed. Its process may be restarting with a new image, or only its connection to the
@@ -80,14 +80,14 @@ class LapsedHolder {
   }
 
   async #answers(holder: string): Promise<boolean> {
-    const { clock, api, knock } = this.#deps
+    const { clock, api, probeTcp } = this.#deps
     if (this.#answered?.holder === holder && clock.monotonic() < this.#answered.nextMs) return true
     const addresses = api.cache('Node').get(holder)?.status?.addresses
     const address = addresses?.find(({ type }) => type === 'InternalIP')?.address
     // One packet may be lost, so there are two attempts. Without an address there is no probe, and the Lease alone
     // decides.
-    const answers = address !== undefined && ((await knock(address)) || (await knock(address)))
-    this.#answered = answers ? { holder, nextMs: clock.monotonic() + REKNOCK_MS } : undefined
+    const answers = address !== undefined && ((await probeTcp(address)) || (await probeTcp(address)))
+    this.#answered = answers ? { holder, nextMs: clock.monotonic() + TCP_REPROBE_MS } : undefined
     return answers
   }
 }

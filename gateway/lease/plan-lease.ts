@@ -22,7 +22,7 @@ export interface LeaseView {
   readonly durationMs: number
 }
 
-export interface TenureFacts {
+export interface LeaseFacts {
   readonly node: string
   readonly nowMs: number
   /** Undefined if there is no Lease. */
@@ -48,7 +48,7 @@ export interface TenureFacts {
 }
 
 /** `serve` while another node is the holder means to hand over. */
-export interface TenureStep {
+export interface LeaseStep {
   readonly role: 'serve' | 'stand by'
   readonly write?: 'take' | 'renew'
 }
@@ -67,7 +67,7 @@ export const FIRST_TURN_MS = 5000
 /** A node that is about to leave takes a lane only if no other node took it for this long. */
 export const LAST_RESORT_MS = 10_000
 
-export function planTenure(facts: TenureFacts): TenureStep {
+export function planLease(facts: LeaseFacts): LeaseStep {
   const { lease, node, away, nowMs, writtenMs, leaseMs } = facts
   if (lease?.holder === node) {
     const due = writtenMs === undefined || nowMs - writtenMs >= leaseMs / RENEWALS_PER_LEASE || lease.offer !== away
@@ -98,11 +98,11 @@ export function hasLapsed({ changedMs, durationMs }: LeaseView, nowMs: number): 
  * True if the Lease of this node was just deleted. It is not created at once, because the cause may delete it each
  * time, as a garbage collector does if the owner is gone.
  */
-function isTakenFromUs({ lease, nowMs, writtenMs, leaseMs }: TenureFacts): boolean {
+function isTakenFromUs({ lease, nowMs, writtenMs, leaseMs }: LeaseFacts): boolean {
   return lease === undefined && writtenMs !== undefined && nowMs - writtenMs < leaseMs / RENEWALS_PER_LEASE
 }
 
-function mayTake({ lease, nowMs, lost, openSinceMs, away, never, turn }: TenureFacts): boolean {
+function mayTake({ lease, nowMs, lost, openSinceMs, away, never, turn }: LeaseFacts): boolean {
   const why = whyOpen(lease, nowMs, lost)
   if (why === undefined || never || openSinceMs === undefined) return false
   if (away !== undefined) return why !== 'offered' && nowMs - openSinceMs >= LAST_RESORT_MS

@@ -7,7 +7,7 @@ import {
   containsAddress,
   formatAddress,
   formatPrefix,
-  machineNeeds,
+  machineRequiredRanges,
   parseAddress,
   reservedPrefixes,
   underlayAddresses,
@@ -309,7 +309,7 @@ export function checkClusters(world: GatewayWorld): { clusters: readonly RemoteC
     nodes,
     world.addresses.map((entry) => entry.address),
   )
-  const needed = machineNeeds({
+  const needed = machineRequiredRanges({
     nodes: underlayAddresses(nodes),
     interfaces: world.addresses.map((entry) => entry.address),
     nextHops: world.machine?.nextHops ?? [],
@@ -387,6 +387,6 @@ function chooseIdentity<L extends FarEnd & { readonly cluster: string; readonly 
   const stateOf = (end: FarEnd): LinkState | undefined => laneStates.get(link.remoteLane)?.links.get(linkKey(end))
   const [serving, other] = stateOf(next)?.carries === true ? [next, present] : [present, next]
   const view = health.get(healthKey(link.remoteLane, link.cluster))
-  if (view?.state === 'up' && view.doubted !== true) return { serving }
+  if (view?.state === 'up' && view.suspected !== true) return { serving }
   return stateOf(other)?.handshakeMs === undefined ? { serving, called: other } : { serving: other }
 }

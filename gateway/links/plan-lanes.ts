@@ -54,7 +54,7 @@ export function linkMtu(deviceMtu: number, health: { readonly sendSize?: number 
 export interface PlannedLink extends RemoteLink {
   readonly choice: EndpointChoice
   /** Why the link may never come up, as text. */
-  readonly doubt?: LaneDoubt
+  readonly suspicion?: LaneSuspicion
   /** Sizes between which the link is probed. Absent: it is not probed. */
   readonly sizes?: SizeBounds
   /** The size that was known when this was planned, in octets. Absent if it was not known. */
@@ -144,8 +144,8 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
     // The address may have become one of this node's since the peer called from it.
     const roamed = called !== undefined && ours.has(formatAddress(called.at.address)) ? undefined : called
     const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, link, health })
-    const doubt = laneDoubt({ world, own, port, remote, hidden })
-    return { ...remote, choice, ...(doubt === undefined ? {} : { doubt }) }
+    const suspicion = laneSuspicion({ world, own, port, remote, hidden })
+    return { ...remote, choice, ...(suspicion === undefined ? {} : { suspicion }) }
   }
   const links = remotes.map((remote) => planned(remote, world.health.get(healthKey(remoteLane, remote.cluster))))
   const successors = newcomers.map((remote) =>
@@ -191,7 +191,7 @@ export function planMtu(links: readonly PlannedLink[], pathMtu: ReadonlyMap<stri
 
 // Why a lane may never come up and what to do about it: neither end can be called. Pure.
 
-interface LaneDoubtInit {
+interface LaneSuspicionInit {
   readonly world: GatewayWorld
   readonly own: GatewayLaneConfig
   /** UDP port of this end of the link. */
@@ -201,14 +201,14 @@ interface LaneDoubtInit {
   readonly hidden: boolean
 }
 
-export interface LaneDoubt {
+export interface LaneSuspicion {
   /** One clause for the status. */
   readonly text: string
   readonly cause?: ConnectionCause
 }
 
 /** Undefined if nothing prevents the lane. */
-function laneDoubt(init: LaneDoubtInit): LaneDoubt | undefined {
+function laneSuspicion(init: LaneSuspicionInit): LaneSuspicion | undefined {
   const { world, own, port, remote, hidden } = init
   if (hidden && remote.hidden) {
     const there = remote.candidates.find(({ kind }) => kind === 'observed')?.address

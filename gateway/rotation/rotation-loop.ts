@@ -88,8 +88,8 @@ export class RotationLoop {
   constructor(deps: GatewayDeps, init: RotationInit) {
     this.#deps = deps
     this.#init = init
-    const pace = { ...DEFAULT_LOOP, resyncMs: LOOK_MS }
-    this.#loop = new ReconcileLoop(loopDeps(deps, 'key rotation'), pace, (signal) => this.#round(signal))
+    const timing = { ...DEFAULT_LOOP, resyncMs: LOOK_MS }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'key rotation'), timing, (signal) => this.#round(signal))
   }
 
   run(signal: AbortSignal): Promise<void> {

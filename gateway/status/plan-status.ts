@@ -19,7 +19,7 @@ import { type ReasonCode, problemText } from '../../model/reasons/reasons.ts'
 import type { Failure } from '../../runtime/runtime.ts'
 import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
-import { type LaneDoubt, type LanePlan, type PlannedLink, linkMtu } from '../links/links.ts'
+import { type LaneSuspicion, type LanePlan, type PlannedLink, linkMtu } from '../links/links.ts'
 import type { EndpointChoice } from '../reach/reach.ts'
 import { healthKey } from '../world/world.ts'
 import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts'
@@ -36,7 +36,7 @@ export interface ConnectionMessageInit {
   readonly sessionMs: number
   readonly choice: EndpointChoice
   /** Why the connection may never come up, if that is known. */
-  readonly doubt?: LaneDoubt
+  readonly suspicion?: LaneSuspicion
   /** The present state of the link. Undefined if it is new. */
   readonly link: LinkState | undefined
   /** UDP port of this node's device. */
@@ -60,10 +60,10 @@ export function connectionTrouble(init: ConnectionMessageInit): ConnectionTroubl
   const { state, forMs, choice } = init
   const what = init.handshakeAgeMs !== undefined ? 'no answer to probes' : 'no handshake yet'
   const since = forMs === undefined || state === 'connecting' ? '' : ` since ${seconds(forMs)}`
-  const { message, cause = init.doubt?.cause } = seen(init)
-  const doubt = init.doubt === undefined ? '' : `; ${init.doubt.text}`
+  const { message, cause = init.suspicion?.cause } = seen(init)
+  const suspicion = init.suspicion === undefined ? '' : `; ${init.suspicion.text}`
   return {
-    message: `${what}${since}: ${message} (${choice.why})${doubt}`,
+    message: `${what}${since}: ${message} (${choice.why})${suspicion}`,
     ...(cause === undefined ? {} : { cause }),
   }
 }
@@ -251,7 +251,7 @@ function sizes(lane: LanePlan, health: LinkHealth | undefined): Pick<ConnectionS
 }
 
 function trouble(init: StatusInit, { lane, planned, link, state }: ReportedLink): ConnectionTrouble {
-  const { cluster, choice, doubt } = planned
+  const { cluster, choice, suspicion } = planned
   const sinceMs = init.health.get(healthKey(lane.remoteLane, cluster))?.sinceMs
   const heardMs = init.heardMs(linkKey(planned))
   const handshakeAge = handshakeAgeMs(init, link)
@@ -261,7 +261,7 @@ function trouble(init: StatusInit, { lane, planned, link, state }: ReportedLink)
     link,
     listenPort: lane.port,
     sessionMs: init.sessionMs,
-    ...(doubt === undefined ? {} : { doubt }),
+    ...(suspicion === undefined ? {} : { suspicion }),
     ...(sinceMs === undefined ? {} : { forMs: init.monotonicMs - sinceMs }),
     ...(heardMs === undefined ? {} : { heardMs }),
     ...(handshakeAge === undefined ? {} : { handshakeAgeMs: handshakeAge }),

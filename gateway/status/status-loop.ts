@@ -65,8 +65,8 @@ export class StatusLoop {
     this.#drops = new DropCounts({ nfts, clock, metrics: init.metrics })
     // A round takes time itself. With two rounds per heartbeat, no heartbeat is late.
     this.#roundMs = Math.min(init.config.statusMs, init.config.heartbeatMs / 2)
-    const pace = { ...DEFAULT_LOOP, resyncMs: this.#roundMs, retryMaxMs: RETRY_MAX_MS }
-    this.#loop = new ReconcileLoop(loopDeps(deps, 'status'), pace, (signal) => this.#round(signal))
+    const timing = { ...DEFAULT_LOOP, resyncMs: this.#roundMs, retryMaxMs: RETRY_MAX_MS }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'status'), timing, (signal) => this.#round(signal))
     this.#wake = new WakeTimer(deps.clock, () => this.poke())
   }
 

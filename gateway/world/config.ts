@@ -36,7 +36,7 @@ export interface GatewayConfig {
   /** Shortest wait for the answer to a probe before it counts as missed and is sent again. */
   readonly quickProbeMs: number
   /** Missed probes in a row after which traffic uses other links, if there are others. */
-  readonly missesUntilDoubt: number
+  readonly missesUntilSuspect: number
   /** Silence after which such a connection counts as down. */
   readonly downAfterMs: number
   /** Answers in a row after which a connection that was down counts as up. */
@@ -61,7 +61,7 @@ export const GATEWAY_DEFAULTS = {
   probeIntervalMs: 200,
   idleProbeIntervalMs: 1000,
   quickProbeMs: 50,
-  missesUntilDoubt: 4,
+  missesUntilSuspect: 4,
   downAfterMs: 1500,
   answersUntilUp: 2,
   rotateMs: 5000,
@@ -130,7 +130,7 @@ const WHOLE_NUMBERS = [
   'probeIntervalMs',
   'idleProbeIntervalMs',
   'quickProbeMs',
-  'missesUntilDoubt',
+  'missesUntilSuspect',
   'downAfterMs',
   'answersUntilUp',
   'rotateMs',

@@ -4,7 +4,7 @@ import type { OpenProbeSocket } from '../../kernel/probing/probing.ts'
 import type { NextHopTable, RouteTable } from '../../kernel/route/route.ts'
 import type { Sysctl } from '../../kernel/tuning/tuning.ts'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
-import type { Clock, Knock, LoopDeps } from '../../reconcile/reconcile.ts'
+import type { Clock, TcpProbe, LoopDeps } from '../../reconcile/reconcile.ts'
 import {
   type ComponentDeps,
   type Failure,
@@ -47,7 +47,7 @@ export interface GatewayDeps extends ComponentDeps {
   /** Absent: the real UDP socket. */
   readonly openProbeSocket?: OpenProbeSocket
   /** Absent: the real TCP probe (runtime/tcp-probe.ts). */
-  readonly knock?: Knock
+  readonly probeTcp?: TcpProbe
   /** Absent: default gateways and name servers are not known. */
   readonly machineNetwork?: () => Promise<MachineNetwork>
   /** Absent if no other node can serve this node's lane. */

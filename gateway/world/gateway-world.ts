@@ -14,7 +14,7 @@ export interface PeerHealthView {
   /** When the peer came into this state, in milliseconds of the monotonic clock. */
   readonly sinceMs: number
   /** The link is up but suspect, because some probes were missed: traffic uses another path if there is one. */
-  readonly doubted?: boolean
+  readonly suspected?: boolean
   /** The link has flapped: traffic uses another path for some time if there is one. */
   readonly held?: boolean
   /** Octets of the largest packet that reaches the peer, according to padded probes. Absent if it is not known. */

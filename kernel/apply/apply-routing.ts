@@ -67,17 +67,17 @@ async function clearNextHops(
 /**
  * Adds and changes next hops and groups. Returns the functions that remove the rest, one for hops and one for groups.
  */
-async function bringNextHops(
+async function applyNextHops(
   { table }: NextHopScope,
   desired: NextHopListing,
   observed: NextHopListing,
   round: Round,
   signal: AbortSignal,
 ): Promise<readonly (() => Promise<void>)[]> {
-  const hops = await bring(hopKind(table, signal), desired.hops, observed.hops, round)
+  const hops = await apply(hopKind(table, signal), desired.hops, observed.hops, round)
   const { groups, kept } = planGroups(desired.groups, new Set(hops.failed.map(({ id }) => id)))
   const there = observed.groups.filter(({ id }) => !kept.has(id))
-  return [hops.remove, (await bring(groupKind(table, signal), groups, there, round)).remove]
+  return [hops.remove, (await apply(groupKind(table, signal), groups, there, round)).remove]
 }
 
 function hopKind(table: NextHopTable, signal: AbortSignal): Kind<NextHopObject> {
@@ -143,11 +143,11 @@ export async function applyRouting(
   if (observed === undefined) return
   const { neighbours, forwarding, nextHops, routes, rules } = observed
   const removals = [
-    (await bring(neighbourKind(table, signal), plan.neighbours ?? [], neighbours, round)).remove,
-    (await bring(forwardingKind(table, signal), plan.forwarding ?? [], forwarding, round)).remove,
-    ...(scope.nextHops === undefined ? [] : await bringNextHops(scope.nextHops, desired, nextHops, round, signal)),
-    (await bring(routeKind(table, signal), refusalsFirst(plan.routes), routes, round)).remove,
-    (await bring(ruleKind(table, signal), plan.rules, rules, round)).remove,
+    (await apply(neighbourKind(table, signal), plan.neighbours ?? [], neighbours, round)).remove,
+    (await apply(forwardingKind(table, signal), plan.forwarding ?? [], forwarding, round)).remove,
+    ...(scope.nextHops === undefined ? [] : await applyNextHops(scope.nextHops, desired, nextHops, round, signal)),
+    (await apply(routeKind(table, signal), refusalsFirst(plan.routes), routes, round)).remove,
+    (await apply(ruleKind(table, signal), plan.rules, rules, round)).remove,
   ]
   for (const remove of removals.reverse()) await remove()
 }
@@ -283,7 +283,7 @@ interface Brought<T> {
 }
 
 /** Adds and changes items in the order of `desired`. Counts what another program has changed as drift. */
-async function bring<T>(
+async function apply<T>(
   kind: Kind<T>,
   desired: readonly T[],
   observed: readonly T[],

@@ -176,9 +176,9 @@ export class FakeWireguard implements Wireguard {
     const peer = device.peers.get(config.publicKey)
     const allowedIps = config.allowedIps.map(usualPrefix)
     const sameIps = peer !== undefined && [...peer.allowedIps].sort().join() === [...allowedIps].sort().join()
-    const isAnew = config.endpoint !== undefined && config.endpointAnew === true
+    const isSetAgain = config.endpoint !== undefined && config.setsEndpointAgain === true
     const sameEndpoint =
-      !isAnew &&
+      !isSetAgain &&
       peer !== undefined &&
       (config.endpoint === undefined || sameAddressPort(config.endpoint, peer.endpoint))
     if (sameIps && sameEndpoint && peer.config.keepaliveSeconds === config.keepaliveSeconds) return

@@ -30,7 +30,7 @@ const SLOWEST_MS = 1000
 const QUIET_MS = 2 * SLOWEST_MS
 
 /** Rate limiter for reports: the first one after a quiet time is immediate, then the gaps double. */
-export class ReportPace {
+export class ReportRateLimiter {
   readonly #clock: Pick<Clock, 'monotonic'>
   #reportedAt = -Infinity
   #gapMs = 0
@@ -88,7 +88,7 @@ export class NftWatch {
   /** Implements Nft.onChange(). Throws KernelError. */
   follow(family: NftFamily, table: string, listener: () => void): () => void {
     let stopTimer: (() => void) | undefined
-    const pace = new ReportPace(this.#clock)
+    const limiter = new ReportRateLimiter(this.#clock)
     const report = (): void => {
       stopTimer = undefined
       if (!watch.isOpen()) return
@@ -96,11 +96,11 @@ export class NftWatch {
         later()
         return
       }
-      pace.reported()
+      limiter.reported()
       listener()
     }
     const later = (): void => {
-      stopTimer ??= this.#clock.setTimer(Math.max(this.#isBusy() ? SETTLE_MS : 0, pace.waitMs()), report)
+      stopTimer ??= this.#clock.setTimer(Math.max(this.#isBusy() ? SETTLE_MS : 0, limiter.waitMs()), report)
     }
     const watch = watchMessages({ protocol: 'netfilter', groups: [NFNLGRP_NFTABLES] }, (message) => {
       const kind = message === undefined ? 'structure' : changeOf(message, family, table)

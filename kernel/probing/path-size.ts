@@ -90,7 +90,7 @@ const ROUND_MS = 50
  * With 7 % loss in each direction, this many consecutive losses occur by chance in one of about 10 million `doubt`
  * trials.
  */
-const DOUBT_ROUNDS = 8
+const SUSPECT_ROUNDS = 8
 const ROUNDS = 5
 /** Number of answers that prove that a size passes. */
 const ANSWERS_TO_FALL = 2
@@ -172,7 +172,7 @@ export function step(state: SearchState, moment: SearchMoment): Step {
       return begin(state, moment)
     case 'confirming':
       if (state.phase.answered) return rest(state, moment)
-      return round(trial(state, 'doubt', doubtSizes(state), sizeInUse(state)), moment)
+      return round(trial(state, 'doubt', suspectSizes(state), sizeInUse(state)), moment)
     case 'trying':
       return state.phase.roundsLeft > 0 ? round(state, moment) : conclude(state, state.phase, moment)
   }
@@ -222,7 +222,7 @@ function rest(state: SearchState, { nowMs, busy }: SearchMoment): Step {
 }
 
 /** Returns the size in use, and the sizes that may pass instead. */
-function doubtSizes(state: SearchState): number[] {
+function suspectSizes(state: SearchState): number[] {
   const { floor, base } = state.bounds
   const inUse = sizeInUse(state)
   const below =
@@ -234,7 +234,7 @@ function trial(state: SearchState, why: Trial['why'], sizes: readonly number[], 
   const answers = new Map([...new Set(sizes)].map((size) => [size, 0]))
   return {
     ...state,
-    phase: { is: 'trying', why, answers, failed, roundsLeft: why === 'doubt' ? DOUBT_ROUNDS : ROUNDS },
+    phase: { is: 'trying', why, answers, failed, roundsLeft: why === 'doubt' ? SUSPECT_ROUNDS : ROUNDS },
   }
 }
 

@@ -33,12 +33,12 @@ export interface PeerHealthDeps {
   /** Called synchronously, within the event that caused the transition. */
   readonly onTransition: (from: ConnectionState, to: ConnectionState) => void
   /** Called likewise when a far end that is up becomes suspected, and when it stops being suspected. */
-  readonly onDoubt?: (doubted: boolean) => void
+  readonly onSuspect?: (suspected: boolean) => void
 }
 
 export interface PeerHealthInit {
   /** Consecutive misses until a far end that is up is suspected. */
-  readonly missesUntilDoubt: number
+  readonly missesUntilSuspect: number
   /** Silence in milliseconds until a suspected far end is down. */
   readonly downAfterMs: number
   readonly answersUntilUp: number
@@ -64,8 +64,8 @@ export class PeerHealth {
   }
 
   /** True if the far end is up, but has missed so many questions that traffic should use another path. */
-  get doubted(): boolean {
-    return this.#state.is === 'up' && this.#state.misses >= this.#init.missesUntilDoubt
+  get suspected(): boolean {
+    return this.#state.is === 'up' && this.#state.misses >= this.#init.missesUntilSuspect
   }
 
   onAnswer(): void {
@@ -97,11 +97,11 @@ export class PeerHealth {
       case 'connecting':
         return state
       case 'up': {
-        const { missesUntilDoubt, downAfterMs } = this.#init
+        const { missesUntilSuspect, downAfterMs } = this.#init
         const nowMs = this.#deps.clock.monotonic()
-        if (mayYetAnswer) return { ...state, misses: Math.min(state.misses + 1, missesUntilDoubt - 1) }
+        if (mayYetAnswer) return { ...state, misses: Math.min(state.misses + 1, missesUntilSuspect - 1) }
         const misses = state.misses + 1
-        const isDown = misses >= missesUntilDoubt && nowMs - state.answeredMs >= downAfterMs
+        const isDown = misses >= missesUntilSuspect && nowMs - state.answeredMs >= downAfterMs
         return isDown ? { is: 'down', sinceMs: nowMs, answers: 0 } : { ...state, misses }
       }
       case 'down':
@@ -111,10 +111,10 @@ export class PeerHealth {
 
   #setState(next: HealthState): void {
     const before = this.#state.is
-    const doubtedBefore = this.doubted
+    const suspectedBefore = this.suspected
     this.#state = next
     if (before !== next.is) this.#deps.onTransition(before, next.is)
-    else if (doubtedBefore !== this.doubted) this.#deps.onDoubt?.(this.doubted)
+    else if (suspectedBefore !== this.suspected) this.#deps.onSuspect?.(this.suspected)
   }
 }
 

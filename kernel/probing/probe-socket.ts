@@ -11,7 +11,7 @@ export interface ProbeSocket {
    * without a listener at once (RFC 9293 3.10.7.1), and accepts it if there is a listener. Calls `onAnswer` in both
    * cases. Never throws. Returns the function that stops the wait.
    */
-  knock(address: string, port: number, onAnswer: () => void): () => void
+  probeTcp(address: string, port: number, onAnswer: () => void): () => void
   close(): void
 }
 
@@ -54,7 +54,7 @@ export const openUdpProbeSocket: OpenProbeSocket = (address, port, events) => {
     send: (bytes, to, toPort) => {
       if (open && bound) socket.send(bytes, toPort, to, () => undefined)
     },
-    knock: (to, toPort, onAnswer) => {
+    probeTcp: (to, toPort, onAnswer) => {
       const caller = connect({ host: to, port: toPort, localAddress: address })
       caller.unref()
       caller.on('connect', () => {

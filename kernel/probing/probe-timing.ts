@@ -1,7 +1,7 @@
 /** When to send a question to a far end, and how long an answer may take. Pure; times are in milliseconds. */
 import type { HealthState, ProbeFigures } from './peer-health.ts'
 
-export interface Pace {
+export interface ProbeIntervals {
   /** Interval between questions while traffic flows, or while it is not known whether the path works. */
   readonly busyMs: number
   /** Interval between questions without traffic. */
@@ -11,7 +11,7 @@ export interface Pace {
 }
 
 /** Five questions a second with traffic, one without. */
-export const PACE: Pace = { busyMs: 200, idleMs: 1000, quickMs: 50 }
+export const PROBE_INTERVALS: ProbeIntervals = { busyMs: 200, idleMs: 1000, quickMs: 50 }
 
 /** After this time in a state, a silent far end is probed at the slow interval. */
 export const SETTLED_MS = 10_000
@@ -22,9 +22,9 @@ export const SETTLED_MS = 10_000
 const JITTER = 0.1
 
 export interface Moment {
-  readonly pace: Pace
+  readonly intervals: ProbeIntervals
   readonly state: HealthState
-  readonly doubted: boolean
+  readonly suspected: boolean
   /** True if traffic flowed to the far end lately. */
   readonly busy: boolean
   /** True if the last question was answered. */
@@ -35,10 +35,10 @@ export interface Moment {
 }
 
 /** Returns the pause between two questions if the last one was answered, or if a delay does no harm. */
-export function pauseMs({ pace, state, doubted, busy, answered, nowMs, random }: Moment): number {
+export function pauseMs({ intervals, state, suspected, busy, answered, nowMs, random }: Moment): number {
   // The next answer may complete the answers that bring the far end up.
-  if (state.is === 'down' && answered) return pace.quickMs
-  const base = doubted || isNew(state, nowMs) || (state.is === 'up' && busy) ? pace.busyMs : pace.idleMs
+  if (state.is === 'down' && answered) return intervals.quickMs
+  const base = suspected || isNew(state, nowMs) || (state.is === 'up' && busy) ? intervals.busyMs : intervals.idleMs
   return Math.round(base * (1 - JITTER + 2 * JITTER * random))
 }
 
@@ -48,15 +48,15 @@ export function pauseMs({ pace, state, doubted, busy, answered, nowMs, random }:
  * so at first the questions follow each other so fast that each waiting time contains an answer to one of them.
  */
 export function patienceMs(
-  { pace, state, doubted, nowMs }: Pick<Moment, 'pace' | 'state' | 'doubted' | 'nowMs'>,
+  { intervals, state, suspected, nowMs }: Pick<Moment, 'intervals' | 'state' | 'suspected' | 'nowMs'>,
   figures: ProbeFigures,
 ): number {
   const { rttMs, jitterMs = 0 } = figures
-  const isQuick = state.is === 'connecting' || doubted || (state.is === 'down' && isNew(state, nowMs))
-  if (isQuick || rttMs === undefined) return pace.busyMs
+  const isQuick = state.is === 'connecting' || suspected || (state.is === 'down' && isNew(state, nowMs))
+  if (isQuick || rttMs === undefined) return intervals.busyMs
   const varies = 4 * jitterMs
   // The variation before a path went down may only reflect how it failed.
-  const [least, more] = state.is === 'up' ? [pace.quickMs, varies] : [pace.busyMs, Math.min(varies, rttMs)]
+  const [least, more] = state.is === 'up' ? [intervals.quickMs, varies] : [intervals.busyMs, Math.min(varies, rttMs)]
   return Math.min(MAX_PATIENCE_MS, Math.max(least, 1.5 * rttMs + more))
 }
 

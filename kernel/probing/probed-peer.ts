@@ -6,7 +6,7 @@ import { PeerHealth, type PeerHealthInit, type ProbeFigures, ProbeStats } from '
 import { PROBE_BYTES, PROBE_HEADERS } from './probe-packet.ts'
 
 /** A TCP probe without an answer for this long has failed. */
-export const KNOCK_LIFE_MS = 2000
+export const TCP_PROBE_LIFE_MS = 2000
 
 interface Waiting {
   readonly sinceMs: number
@@ -17,8 +17,8 @@ interface Waiting {
  * TCP probes to one far kernel that wait for an answer. Each has its own deadline, because the round trip may take
  * longer than the pause between two TCP probes.
  */
-export class Knocks {
-  /** Oldest first. Each ends after KNOCK_LIFE_MS, which limits their number. */
+export class TcpProbes {
+  /** Oldest first. Each ends after TCP_PROBE_LIFE_MS, which limits their number. */
   #waiting: readonly Waiting[] = []
   /** Time of the first TCP probe of the current silence. */
   #firstMs: number | undefined
@@ -35,7 +35,7 @@ export class Knocks {
 
   /** Ends the TCP probes that have reached their deadline. */
   expire(nowMs: number): void {
-    const late = this.#waiting.filter(({ sinceMs }) => nowMs - sinceMs >= KNOCK_LIFE_MS)
+    const late = this.#waiting.filter(({ sinceMs }) => nowMs - sinceMs >= TCP_PROBE_LIFE_MS)
     if (late.length === 0) return
     for (const { stop } of late) stop()
     this.#waiting = this.#waiting.filter((one) => !late.includes(one))
@@ -58,9 +58,9 @@ export class Knocks {
   }
 }
 
-/** 1.5 times the round-trip time, and more if it varies. KNOCK_LIFE_MS if the round-trip time is not known. */
+/** 1.5 times the round-trip time, and more if it varies. TCP_PROBE_LIFE_MS if the round-trip time is not known. */
 function patienceMs({ rttMs, jitterMs = 0 }: ProbeFigures): number {
-  return rttMs === undefined ? KNOCK_LIFE_MS : Math.min(KNOCK_LIFE_MS, 1.5 * rttMs + 4 * jitterMs)
+  return rttMs === undefined ? TCP_PROBE_LIFE_MS : Math.min(TCP_PROBE_LIFE_MS, 1.5 * rttMs + 4 * jitterMs)
 }
 
 /** A far end with its address and the number that identifies its probes. */
@@ -82,7 +82,7 @@ export interface ProbedPeer {
 export interface MeasuredPeer {
   readonly state: ConnectionState
   readonly sinceMs: number
-  readonly doubted: boolean
+  readonly suspected: boolean
   readonly figures: ProbeFigures
   /** True if the kernel of the far end answers, but its process does not. */
   readonly kernelOnly: boolean
@@ -120,7 +120,7 @@ export interface PeerEntry<P> {
   askedAtOnceMs: number
   /** When the last question was sent. */
   askedMs: number
-  readonly knocks: Knocks
+  readonly tcpProbes: TcpProbes
   /** Cancels the next scheduled action. */
   cancel: () => void
 }
@@ -128,7 +128,7 @@ export interface PeerEntry<P> {
 export interface EntryDeps<P> {
   readonly clock: Clock
   readonly onTransition: (peer: P, from: ConnectionState, to: ConnectionState) => void
-  readonly onDoubt: (peer: P, doubted: boolean) => void
+  readonly onSuspect: (peer: P, suspected: boolean) => void
 }
 
 export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init: PeerHealthInit): PeerEntry<P> {
@@ -143,7 +143,7 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
           else entry.size?.stop()
           deps.onTransition(entry.peer, from, to)
         },
-        onDoubt: (doubted) => deps.onDoubt(entry.peer, doubted),
+        onSuspect: (suspected) => deps.onSuspect(entry.peer, suspected),
       },
       init,
     ),
@@ -157,7 +157,7 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
     kernelInRow: 0,
     askedAtOnceMs: -Infinity,
     askedMs: -Infinity,
-    knocks: new Knocks(),
+    tcpProbes: new TcpProbes(),
     cancel: () => undefined,
   }
   return entry
@@ -169,7 +169,7 @@ export function measured({ health, stats, size, kernelOnly, probes, paddedOctets
   return {
     state,
     sinceMs,
-    doubted: health.doubted,
+    suspected: health.suspected,
     figures: stats.figures(),
     kernelOnly,
     probes,
@@ -192,9 +192,9 @@ export function noteWhoAnswered(entry: PeerEntry<unknown>, answered: 'probe' | '
   if (entry.kernelInRow >= PROCESS_SILENT_AFTER) entry.stats.excuse()
 }
 
-export function stopEntry({ cancel, knocks, size }: Pick<PeerEntry<unknown>, 'cancel' | 'knocks' | 'size'>): void {
+export function stopEntry({ cancel, tcpProbes, size }: Pick<PeerEntry<unknown>, 'cancel' | 'tcpProbes' | 'size'>): void {
   cancel()
-  knocks.stop()
+  tcpProbes.stop()
   size?.stop()
 }
 

@@ -8,7 +8,7 @@
  *    └──── not in time: a miss ──► ask several times, each with a TCP probe, until suspected, and then wait once
  *
  * A process that restarts or has died answers nothing, while its kernel carries traffic as before. So a known peer that
- * is silent also gets TCP probes (ProbeSocket.knock): if its kernel answers, the path is up.
+ * is silent also gets TCP probes (ProbeSocket.probeTcp): if its kernel answers, the path is up.
  */
 import type { ConnectionState } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -26,7 +26,7 @@ import {
   encodeProbe,
 } from './probe-packet.ts'
 import type { OpenProbeSocket, ProbeSocket } from './probe-socket.ts'
-import { type Moment, PACE, type Pace, patienceMs, pauseMs } from './probe-timing.ts'
+import { type Moment, PROBE_INTERVALS, type ProbeIntervals, patienceMs, pauseMs } from './probe-timing.ts'
 import {
   type MeasuredPeer,
   type PeerEntry,
@@ -50,7 +50,7 @@ const TIMER_STEP_MS = 10
 export class Prober<P extends ProbedPeer = ProbedPeer> {
   readonly #deps: ProberDeps<P>
   readonly #init: ProberInit
-  readonly #pace: Pace
+  readonly #intervals: ProbeIntervals
   readonly #session: number
   readonly #peers = new Map<string, PeerEntry<P>>()
   #running = false
@@ -61,7 +61,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   constructor(deps: ProberDeps<P>, init: ProberInit) {
     this.#deps = deps
     this.#init = init
-    this.#pace = init.pace ?? PACE
+    this.#intervals = init.intervals ?? PROBE_INTERVALS
     this.#session = Math.floor(deps.clock.random() * 0x1_0000_0000)
   }
 
@@ -183,14 +183,14 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       } catch (error) {
         const why = messageOf(error)
         this.#deps.logger.error('a probe failed', { of: this.#init.name, reason: 'RoundFailed', why })
-        this.#turn(entry, this.#pace.idleMs, () => this.#ask(entry))
+        this.#turn(entry, this.#intervals.idleMs, () => this.#ask(entry))
       }
     })
   }
 
   /** Spreads first questions over a short time. */
   #askSoon(entry: PeerEntry<P>): void {
-    this.#turn(entry, this.#deps.clock.random() * this.#pace.quickMs, () => this.#ask(entry))
+    this.#turn(entry, this.#deps.clock.random() * this.#intervals.quickMs, () => this.#ask(entry))
   }
 
   #ask(entry: PeerEntry<P>): void {
@@ -198,7 +198,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     entry.answered = 'no'
     this.#send(entry)
     entry.size?.onBeat()
-    if (entry.kernelOnly) this.#knock(entry)
+    if (entry.kernelOnly) this.#probeTcp(entry)
     this.#wait(entry, 1)
   }
 
@@ -210,7 +210,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       entry.size?.onBeat()
     }
     this.#send(entry)
-    this.#knock(entry)
+    this.#probeTcp(entry)
     const isLast = asked + 1 >= number || entry.answered !== 'no'
     if (isLast) this.#wait(entry, asked + 1)
     else this.#turn(entry, ROW_MS, () => this.#askInRow(entry, number, asked + 1))
@@ -225,19 +225,19 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   /** The deadline of the last question has passed. */
   #look(entry: PeerEntry<P>, waitedMs: number, asked: number): void {
     const nowMs = this.#deps.clock.monotonic()
-    const { answered, knocks, health } = entry
-    knocks.expire(nowMs)
+    const { answered, tcpProbes, health } = entry
+    tcpProbes.expire(nowMs)
     if (answered === 'no') {
-      const mayYetAnswer = knocks.mayYetAnswer(nowMs, entry.stats.figures())
+      const mayYetAnswer = tcpProbes.mayYetAnswer(nowMs, entry.stats.figures())
       for (let i = 0; i < asked; i += 1) health.onMiss(mayYetAnswer)
       const { state } = health
       if (state.is === 'up') {
-        this.#askInRow(entry, Math.max(1, this.#init.missesUntilDoubt - state.misses))
+        this.#askInRow(entry, Math.max(1, this.#init.missesUntilSuspect - state.misses))
         return
       }
-      if (state.is === 'down') this.#knock(entry)
+      if (state.is === 'down') this.#probeTcp(entry)
     } else {
-      knocks.silenceEnds()
+      tcpProbes.silenceEnds()
       noteWhoAnswered(entry, answered)
     }
     const pause = pauseMs(this.#moment(entry)) - waitedMs
@@ -248,9 +248,9 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     const { health, peer, answered } = entry
     const { clock, isBusy } = this.#deps
     return {
-      pace: this.#pace,
+      intervals: this.#intervals,
       state: health.state,
-      doubted: health.doubted,
+      suspected: health.suspected,
       busy: isBusy(peer),
       answered: answered !== 'no',
       nowMs: clock.monotonic(),
@@ -261,7 +261,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   /** Sends a question outside the regular intervals, at most once per busy interval. */
   #askAtOnce(entry: PeerEntry<P>): void {
     const nowMs = this.#deps.clock.monotonic()
-    if (!this.#running || nowMs - entry.askedAtOnceMs < this.#pace.busyMs) return
+    if (!this.#running || nowMs - entry.askedAtOnceMs < this.#intervals.busyMs) return
     entry.askedAtOnceMs = nowMs
     this.#send(entry)
   }
@@ -295,7 +295,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     this.#socket?.send(bytes, entry.peer.address, this.#init.port)
   }
 
-  #knock(entry: PeerEntry<P>): void {
+  #probeTcp(entry: PeerEntry<P>): void {
     const nowMs = this.#deps.clock.monotonic()
     const answer = (): void => {
       // Only the first answer to a question counts.
@@ -304,7 +304,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       entry.health.onAnswer()
       this.#hurry(entry)
     }
-    entry.knocks.add(nowMs, this.#socket?.knock(entry.peer.address, this.#init.port, answer))
+    entry.tcpProbes.add(nowMs, this.#socket?.probeTcp(entry.peer.address, this.#init.port, answer))
   }
 
   #openSocket(): void {
@@ -386,8 +386,8 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   #hurry(entry: PeerEntry<P>): void {
     if (entry.health.state.is !== 'down') return
     entry.kernelOnly = entry.answered === 'kernel'
-    entry.knocks.silenceEnds()
-    const { busyMs, quickMs } = this.#pace
+    entry.tcpProbes.silenceEnds()
+    const { busyMs, quickMs } = this.#intervals
     // Questions keep the regular interval if the path is short enough: a short moment in which packets pass does not
     // make the path up.
     const pause = Math.max(quickMs, entry.askedMs + busyMs - this.#deps.clock.monotonic())
@@ -425,7 +425,7 @@ interface ProberDeps<P extends ProbedPeer> {
   /** Called synchronously on each change of state. */
   readonly onTransition: (peer: P, from: ConnectionState, to: ConnectionState) => void
   /** Called likewise when a far end that is up becomes suspected or stops being suspected. */
-  readonly onDoubt: (peer: P, doubted: boolean) => void
+  readonly onSuspect: (peer: P, suspected: boolean) => void
   /** Called for a notice of a far end. If it returns true, a receipt is sent. If absent, notices are ignored. */
   readonly onNotice?: (peer: P, notice: Notice) => boolean
   /** Called for a receipt of a notice that this process sent. */
@@ -444,5 +444,5 @@ interface ProberInit extends Omit<PeerHealthInit, 'startsUp'> {
   readonly address: string
   /** Port of both ends. */
   readonly port: number
-  readonly pace?: Pace
+  readonly intervals?: ProbeIntervals
 }

@@ -43,7 +43,7 @@ export function markText(mark: number): string {
 
 function planPeer(present: PeerState | undefined, peer: PeerConfig): readonly string[] {
   const words: string[] = []
-  const isElsewhere = !sameAddressPort(peer.endpoint, present?.endpoint) || peer.endpointAnew === true
+  const isElsewhere = !sameAddressPort(peer.endpoint, present?.endpoint) || peer.setsEndpointAgain === true
   if (peer.endpoint !== undefined && isElsewhere) words.push('endpoint', formatAddressPort(peer.endpoint))
   if (peer.keepaliveSeconds !== (present?.keepaliveSeconds ?? 0))
     words.push('persistent-keepalive', String(peer.keepaliveSeconds))

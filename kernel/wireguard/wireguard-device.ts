@@ -16,7 +16,7 @@ export interface PeerConfig {
    * Sets the endpoint even if the device already has it. The device then forgets the local address from which it sent
    * to this endpoint; the session stays.
    */
-  readonly endpointAnew?: true
+  readonly setsEndpointAgain?: true
   /** CIDRs of either family, in canonical form (`fd00::/64`). */
   readonly allowedIps: readonly string[]
   /** In seconds; 0 is off. */

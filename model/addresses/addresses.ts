@@ -89,7 +89,7 @@ export {
   UNGRANTED_SPACE,
   fewRanges,
   isPublicSpace,
-  machineNeeds,
+  machineRequiredRanges,
   mayState,
   neededIn,
   neededRanges,

@@ -56,7 +56,7 @@ export interface RemoteClustersInit {
   readonly clusters: readonly Cluster[]
   /** Addresses that must stay reachable outside the lanes: underlayAddresses(). */
   readonly underlay: readonly string[]
-  /** What else this machine needs outside the lanes: machineNeeds(). Absent if it is not known. */
+  /** What else this machine needs outside the lanes: machineRequiredRanges(). Absent if it is not known. */
   readonly needed?: readonly NeededRange[]
 }
 

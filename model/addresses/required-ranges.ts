@@ -103,7 +103,7 @@ function parsed(text: string): Address | undefined {
  * Returns what this machine needs besides the addresses of its cluster's nodes: the next hops of its default routes,
  * its name servers, and the whole networks of its interfaces that contain such a node or next hop.
  */
-export function machineNeeds(machine: {
+export function machineRequiredRanges(machine: {
   readonly nodes: readonly string[]
   /** Addresses of its interfaces, with the prefix length. */
   readonly interfaces: readonly string[]

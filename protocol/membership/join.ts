@@ -152,7 +152,7 @@ export function endOfIdentity({ certificate }: MemberIdentity): number {
 // Joins a broker whose operator approves joins: retries until approval, and withdraws requests.
 
 /** Delays between two attempts while the join waits for approval. */
-export const APPROVAL_PACE = { minMs: 1000, maxMs: 15_000 }
+export const APPROVAL_RETRY = { minMs: 1000, maxMs: 15_000 }
 /**
  * Time that an unreachable broker is waited for after the token has expired. A reachable broker refuses the token then.
  */
@@ -203,7 +203,7 @@ export async function joinWhenApproved(
   signal: AbortSignal,
 ): Promise<JoinResponse> {
   const { clock } = deps
-  const backoff = new Backoff(clock, APPROVAL_PACE)
+  const backoff = new Backoff(clock, APPROVAL_RETRY)
   const untilTokenEnds = ask.token.expiresAtMs - clock.now() + AWAY_MS
   const endMs = clock.monotonic() + (forMs ?? untilTokenEnds)
   let isWaiting = false

@@ -1,6 +1,6 @@
 /** Joining and leaving, and a member's identity in files and Secrets. */
 export {
-  APPROVAL_PACE,
+  APPROVAL_RETRY,
   type JoinAsk,
   type JoinStore,
   askToJoin,

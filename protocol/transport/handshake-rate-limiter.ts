@@ -24,7 +24,7 @@ export class HandshakeTurns {
   #turns = BURST
   #at: number
   /** Measured handshakes per second while some clients had to wait. */
-  #pace: number
+  #perSecondNow: number
   /** Time in which clients had to wait since the last update of the rate, and the handshakes granted in it. */
   #learning = { ms: 0, turns: 0 }
   /** Time that the last rejected client was told to come back at. */
@@ -34,7 +34,7 @@ export class HandshakeTurns {
     this.#clock = clock
     this.#perSecond = perSecond
     this.#at = clock.monotonic()
-    this.#pace = perSecond
+    this.#perSecondNow = perSecond
   }
 
   /** Returns how many of the `waiting` handshakes may begin now. */
@@ -52,7 +52,7 @@ export class HandshakeTurns {
 
   /** Longest queue of handshakes. Clients beyond it would give up before their handshake begins. */
   get mostWaiting(): number {
-    return Math.ceil((this.#pace * PATIENCE_MS) / 1000)
+    return Math.ceil((this.#perSecondNow * PATIENCE_MS) / 1000)
   }
 
   /**
@@ -61,7 +61,7 @@ export class HandshakeTurns {
    */
   comeBackMs(waiting: number): number {
     const now = this.#clock.monotonic()
-    const gapMs = 1000 / this.#pace
+    const gapMs = 1000 / this.#perSecondNow
     this.#nextAt = Math.max(this.#nextAt + gapMs, now + waiting * gapMs)
     return this.#nextAt - now
   }
@@ -69,9 +69,9 @@ export class HandshakeTurns {
   #learn(ms: number, turns: number): void {
     this.#learning = { ms: this.#learning.ms + ms, turns: this.#learning.turns + turns }
     if (this.#learning.ms < LEARN_MS) return
-    const pace = (this.#learning.turns * 1000) / this.#learning.ms
+    const learnt = (this.#learning.turns * 1000) / this.#learning.ms
     this.#learning = { ms: 0, turns: 0 }
-    this.#pace = Math.min(this.#perSecond, Math.max(SLOWEST, this.#pace * (1 - FRESH) + pace * FRESH))
+    this.#perSecondNow = Math.min(this.#perSecond, Math.max(SLOWEST, this.#perSecondNow * (1 - FRESH) + learnt * FRESH))
   }
 }
 

@@ -12,7 +12,7 @@ import { messageOf } from '../../runtime/runtime.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 import {
   type FactsReader,
-  LOOP_PACE,
+  LOOP_TIMING,
   type NodeRouteWorld,
   RESYNC_MS,
   type RouteAgentCaches,
@@ -23,7 +23,7 @@ import {
   readWorld,
   withFacts,
 } from '../world/world.ts'
-import { changesWays } from '../routes/routes.ts'
+import { changesRoutes } from '../routes/routes.ts'
 import { BalancePlanner } from './plan-balancing.ts'
 import { type NodeNftWorld, nodeNftWorld, serviceContext } from './plan-node-table.ts'
 import { overlayContext } from './plan-overlay-guard.ts'
@@ -67,7 +67,7 @@ export class BalanceLoop {
     this.#table = new NodeTable(deps)
     this.#family = addressFamily(deps.nft.family === 'ip' ? 4 : 6)
     const name = this.#family.family === 4 ? 'balance' : 'balance-ipv6'
-    this.#loop = new ReconcileLoop(loopDeps(deps, name), LOOP_PACE, (signal) => this.#round(signal))
+    this.#loop = new ReconcileLoop(loopDeps(deps, name), LOOP_TIMING, (signal) => this.#round(signal))
   }
 
   poke(): void {
@@ -108,7 +108,7 @@ export class BalanceLoop {
       ),
       ...[caches.memberships, caches.nodes, caches.clusters].map((c) => c.onChange(onWorld)),
       caches.gateways.onChange((change) => {
-        if (changesWays(change)) onWorld()
+        if (changesRoutes(change)) onWorld()
       }),
     ]
     return () => stops.forEach((stop) => stop())
@@ -174,7 +174,7 @@ export class BalanceLoop {
     const suspected = this.#suspected
     this.#suspected = false
     try {
-      await this.#table.bring({ world, planner, changes }, checking || suspected, signal)
+      await this.#table.apply({ world, planner, changes }, checking || suspected, signal)
     } catch (error) {
       this.failure = messageOf(error)
       this.notReady &&= this.failure

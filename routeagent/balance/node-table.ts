@@ -199,7 +199,7 @@ export class NodeTable {
   /**
    * Sends what differs. `looks`: also checks the kernel. Throws KernelError; the state of the table is then unknown.
    */
-  async bring({ world, planner, changes }: WantedTable, looks: boolean, signal: AbortSignal): Promise<void> {
+  async apply({ world, planner, changes }: WantedTable, looks: boolean, signal: AbortSignal): Promise<void> {
     const applied = this.#applied
     try {
       if (applied === undefined || !this.#isStillFixed(applied, world)) {

@@ -37,7 +37,7 @@ export interface ProbedNodeState {
 
 /** Time until a node counts as unheard: it may be starting, or its process may be of an earlier release. */
 const UNHEARD_MS = 10_000
-const PROBING = { missesUntilDoubt: 4, downAfterMs: 1500, answersUntilUp: 2 }
+const PROBING = { missesUntilSuspect: 4, downAfterMs: 1500, answersUntilUp: 2 }
 const LOOK_MS = 2000
 /** How long the overlay counts as busy after traffic. */
 const BUSY_MS = 10_000
@@ -97,8 +97,8 @@ export class GatewayProbes {
     return this.#prober?.problem
   }
 
-  #stateOf({ state, doubted, sinceMs }: MeasuredPeer): ProbedNodeState['state'] {
-    if (state === 'down' || doubted) return 'silent'
+  #stateOf({ state, suspected, sinceMs }: MeasuredPeer): ProbedNodeState['state'] {
+    if (state === 'down' || suspected) return 'silent'
     if (state === 'up') return 'answers'
     return this.#deps.clock.monotonic() - sinceMs >= UNHEARD_MS ? 'unheard' : 'asked'
   }
@@ -127,7 +127,7 @@ export class GatewayProbes {
           if (from === 'connecting') this.#deps.onNodeState()
           else change(peer, to === 'up' ? 'answers over the overlay' : 'is down')
         },
-        onDoubt: (peer, doubted) => change(peer, doubted ? 'is silent' : 'answers again'),
+        onSuspect: (peer, doubted) => change(peer, doubted ? 'is silent' : 'answers again'),
         isBusy: ({ isGateway }) => {
           const isQuick = isGateway || this.#nodes.size <= MOST_ASKED_QUICKLY
           return isQuick && clock.monotonic() - this.#busyAtMs < BUSY_MS

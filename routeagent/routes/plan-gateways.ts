@@ -51,14 +51,14 @@ export function gatewaysTowards(
  * Whether the change may affect routes. Gateways write every few seconds that they are alive and how long their probes
  * take. Otherwise each node of the cluster would read its whole kernel for each of these writes.
  */
-export function changesWays(change: ObjectChange<Gateway> | undefined): boolean {
+export function changesRoutes(change: ObjectChange<Gateway> | undefined): boolean {
   if (change?.type !== 'set' || change.previous === undefined) return true
   // The same object is interpreted differently than before: HeardGateways.
   if (change.previous === change.object) return true
-  return waysOf(change.previous) !== waysOf(change.object)
+  return routesOf(change.previous) !== routesOf(change.object)
 }
 
-function waysOf({ metadata: { labels, annotations }, status }: Gateway): string {
+function routesOf({ metadata: { labels, annotations }, status }: Gateway): string {
   const connections = status?.connections.map(({ cluster, lane, remoteLane, endpoint, state, held, mtu }) => {
     return { cluster, lane, remoteLane, endpoint, state, held, mtu }
   })

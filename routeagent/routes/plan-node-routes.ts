@@ -20,7 +20,7 @@ import {
   fewRanges,
   formatAddress,
   formatPrefix,
-  machineNeeds,
+  machineRequiredRanges,
   underlayAddresses,
 } from '../../model/addresses/addresses.ts'
 import {
@@ -228,12 +228,12 @@ export function clusterValidation(
     world.nodes,
     world.facts.addresses.map((entry) => entry.address),
   )
-  return checkRemoteClusters({ own, clusters: world.clusters, underlay, needed: nodeNeeds(world) })
+  return checkRemoteClusters({ own, clusters: world.clusters, underlay, needed: nodeRequiredRanges(world) })
 }
 
 /** Ranges that this node needs outside the lanes. */
-export function nodeNeeds({ nodes, facts }: Pick<NodeRouteWorld, 'nodes' | 'facts'>): NeededRange[] {
-  return machineNeeds({
+export function nodeRequiredRanges({ nodes, facts }: Pick<NodeRouteWorld, 'nodes' | 'facts'>): NeededRange[] {
+  return machineRequiredRanges({
     nodes: underlayAddresses(nodes),
     interfaces: facts.addresses.map((entry) => entry.address),
     nextHops: facts.machine?.nextHops ?? [],
@@ -244,8 +244,8 @@ export function nodeNeeds({ nodes, facts }: Pick<NodeRouteWorld, 'nodes' | 'fact
 /** The required ranges that this node reports. Other nodes report their own addresses. */
 function reportedUnderlay(world: NodeRouteWorld): string[] {
   const self = world.nodes.filter(({ metadata }) => metadata.name === world.node)
-  const needs = nodeNeeds({ ...world, nodes: self }).map(({ prefix }) => prefix)
-  return fewRanges(needs, MAX_REPORTED_BY_NODE)
+  const required = nodeRequiredRanges({ ...world, nodes: self }).map(({ prefix }) => prefix)
+  return fewRanges(required, MAX_REPORTED_BY_NODE)
 }
 
 function pathMtu({ underlayMtu, overlayMtu }: Mtus, gateways: readonly GatewayNode[]): number {

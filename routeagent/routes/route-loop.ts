@@ -24,7 +24,7 @@ import { applyNodeRoutes } from './apply-node-routes.ts'
 import {
   DEFAULT_VERSION,
   type FactsReader,
-  LOOP_PACE,
+  LOOP_TIMING,
   OVERLAY_HOLD_MICROSECONDS,
   REPORT_AGAIN_MS,
   type RouteAgentCaches,
@@ -86,7 +86,7 @@ export class RouteLoop {
     this.#deps = deps
     this.#config = config
     this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
-    this.#loop = new ReconcileLoop(loopDeps(deps, 'routes'), LOOP_PACE, (signal) => this.#round(signal))
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'routes'), LOOP_TIMING, (signal) => this.#round(signal))
   }
 
   poke(): void {

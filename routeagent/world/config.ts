@@ -42,7 +42,7 @@ export const OVERLAY_HOLD_MICROSECONDS = 100
 
 // The intervals of the route agent's loops, and how their rounds are counted.
 
-export const LOOP_PACE: LoopInit = { ...DEFAULT_LOOP, minMs: MIN_INTERVAL_MS, resyncMs: RESYNC_MS }
+export const LOOP_TIMING: LoopInit = { ...DEFAULT_LOOP, minMs: MIN_INTERVAL_MS, resyncMs: RESYNC_MS }
 
 interface LoopParts {
   readonly clock: Clock

@@ -4,7 +4,7 @@
  */
 import t from 'tap'
 import { clusterProblem, takesNeeded } from '../../agent/import/check-record.ts'
-import { type NeedsWorld, planNeeds } from '../../agent/cluster/plan-required-ranges.ts'
+import { type RequiredRangesWorld, planRequiredRanges } from '../../agent/cluster/plan-required-ranges.ts'
 import { surroundingsReader } from '../../agent/cluster/required-ranges-loop.ts'
 import { neededRanges, neededText } from '../../model/addresses/required-ranges.ts'
 import type { ClusterSpec, EndpointSlice, Node, RouteAgent } from '../../model/objects.ts'
@@ -12,7 +12,7 @@ import type { MemberIdentity } from '../../protocol/membership/member-files.ts'
 import { internalIps, nodeObject, routeAgentObject } from '../support/objects/node-objects.ts'
 import { sliceObject } from '../support/objects/service-objects.ts'
 
-const NOTHING: NeedsWorld = {
+const NOTHING: RequiredRangesWorld = {
   own: { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'] },
   nodes: [],
   routeAgents: [],
@@ -33,13 +33,16 @@ function apiServer(...addresses: string[]): EndpointSlice {
   return sliceObject({ name: 'kubernetes', namespace: 'default' }, { ports: [], endpoints: [{ addresses }] })
 }
 
-function show(change: Partial<NeedsWorld>): { readonly needed: string[]; readonly reported: readonly string[] } {
-  const { needed, reported } = planNeeds({ ...NOTHING, ...change })
+function show(change: Partial<RequiredRangesWorld>): {
+  readonly needed: string[]
+  readonly reported: readonly string[]
+} {
+  const { needed, reported } = planRequiredRanges({ ...NOTHING, ...change })
   return { needed: needed.map(neededText), reported }
 }
 
 t.test('what is needed, and what of it the broker is told', async (t) => {
-  const rows: [say: string, world: Partial<NeedsWorld>, needed: string[], reported: string[]][] = [
+  const rows: [say: string, world: Partial<RequiredRangesWorld>, needed: string[], reported: string[]][] = [
     ['nothing', {}, [], []],
     [
       'the broker and the API server',
@@ -96,7 +99,10 @@ t.test('what is needed, and what of it the broker is told', async (t) => {
   ]
   for (const [say, world, needed, reported] of rows) t.same(show(world), { needed, reported }, say)
   const many = Array.from({ length: 3000 }, (_, i) => node(`n${i}`, `172.${16 + (i >> 8)}.${i & 255}.7`))
-  t.ok(planNeeds({ ...NOTHING, nodes: many }).reported.length <= 64, 'of thousands of nodes, wider networks are told')
+  t.ok(
+    planRequiredRanges({ ...NOTHING, nodes: many }).reported.length <= 64,
+    'of thousands of nodes, wider networks are told',
+  )
 })
 
 t.test('who takes what is needed', async (t) => {

@@ -1,8 +1,8 @@
 /** How often, and how much: joins that fail, statuses, writes. */
 import t from 'tap'
 import { JoinGate } from '../../broker/members/join-tokens.ts'
-import { StatusPace } from '../../broker/records/status-records.ts'
-import { WritePace } from '../../broker/sessions/rate-limited-writes.ts'
+import { StatusRateLimiter } from '../../broker/records/status-records.ts'
+import { WriteRateLimiter } from '../../broker/sessions/rate-limited-writes.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { Peer } from '../../protocol/broker-api.ts'
@@ -45,7 +45,7 @@ t.test('looks at joins with one token: they spend nothing, and are bounded all t
 t.test('statuses: one in five seconds, the last word wins', async (t) => {
   const clock = new FakeClock()
   const written: number[] = []
-  const pace = new StatusPace(clock, (_peer, { leftOut }) => written.push(leftOut))
+  const pace = new StatusRateLimiter(clock, (_peer, { leftOut }) => written.push(leftOut))
   const peer = { cluster: 'milano' as ClusterId, address: '', serial: '' } satisfies Peer
   const status = (leftOut: number): MemberStatus => ({ notImported: [], leftOut })
   t.ok(pace.isDue(peer.cluster))
@@ -89,7 +89,7 @@ t.test('statuses of a member reach the log by that pace, also over several strea
 
 t.test('writes: a start at once, then a share of the time', async (t) => {
   const clock = new FakeClock()
-  const pace = new WritePace(clock, { burstMs: 100, share: 0.25, bytesPerMs: 1000 })
+  const pace = new WriteRateLimiter(clock, { burstMs: 100, share: 0.25, bytesPerMs: 1000 })
   t.equal(pace.used(60, 40_000), 0, 'the burst')
   t.equal(pace.used(10, 0), 40, 'then four times as long as it took')
   await clock.advance(40)

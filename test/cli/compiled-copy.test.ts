@@ -24,7 +24,11 @@ t.test('the compiled copy', async (t) => {
   mkdirSync(PLACE, { recursive: true })
   const folder = mkdtempSync(join(PLACE, 'sealane-compiled-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const { SEALANE_IMAGE: before } = process.env
+  process.env['SEALANE_IMAGE'] = 'registry.example/sealane:2'
   t.ok(compileProduct(folder))
+  if (before === undefined) delete process.env['SEALANE_IMAGE']
+  else process.env['SEALANE_IMAGE'] = before
   const run = async (args: readonly string[]): Promise<string> => {
     const env = { PATH: process.env['PATH'], NODE_OPTIONS: '' }
     return (await promisify(execFile)(process.execPath, args, { env })).stdout
@@ -37,6 +41,8 @@ t.test('the compiled copy', async (t) => {
 
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }
   t.equal(await run([join(folder, 'cli/main.js'), '--version']), `${version}\n`)
+  const help = await run([join(folder, 'cli/main.js'), 'broker', 'deploy', '--help'])
+  t.match(help, /"registry\.example\/sealane:2"/, 'it installs the image that it was built for')
   const licences = readFileSync(join(folder, 'third-party-licenses.txt'), 'utf8')
   for (const name of ['zod', '@grpc/grpc-js', '@kubernetes/client-node', 'commander', 'yaml', 'pino']) {
     t.match(licences, new RegExp(`^${name} \\d.*: (MIT|ISC|Apache-2.0)$`, 'm'), name)

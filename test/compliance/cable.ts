@@ -68,7 +68,7 @@ class LaneStory {
   async apply(lane: CableDevice, change: Partial<ApplyLaneInit> = {}): Promise<number> {
     const round = newRound()
     const seen = (await this.under.cable.observe([0], [...lane.links, ...lane.successors], never)).get(0)
-    const more = { withIpv6: false, seen, mayJoin: false, callAnew: new Set<string>(), pathSource: new Map() }
+    const more = { withIpv6: false, seen, mayJoin: false, callAgain: new Set<string>(), pathSource: new Map() }
     await this.under.cable.apply(lane, { ...more, round, signal: never, ...change })
     round.finish()
     return round.changes
@@ -210,7 +210,7 @@ async function calledAnew(t: Test, story: LaneStory): Promise<void> {
   const both = story.lane([story.link(paris), story.link(tokyo)])
   await story.apply(both)
   for (const end of [paris, tokyo]) under.onReason(end)
-  await story.apply(both, { callAnew: new Set([linkKey(paris)]) })
+  await story.apply(both, { callAgain: new Set([linkKey(paris)]) })
   const anew = await story.linkState(paris)
   t.match(anew, { rxBytes: 0, carries: true, at: HOME })
   t.equal(anew?.handshakeMs, undefined, 'made anew it knows nothing')

@@ -27,6 +27,13 @@ const HOME_MADE: readonly (readonly [word: RegExp, instead: string, but?: RegExp
   [/^birth$/, 'creation metadata'],
   [/^inherited$/, 'handed over', /parse-objects|broker\/token|run-join/],
   [/^standing$/, 'installed, membership', /standsForIpv4/],
+  [/^paces?$/, 'rate limiter, timing', /^(test|bench|demo)\//],
+  [/^tenures?$/, 'lease', /^(test|bench|demo)\//],
+  [/^doubt(s|ed)?$/, 'suspect', /^(test|bench|demo)\//],
+  [/^knocks?$/, 'TCP probe', /^(test|bench|demo)\//],
+  [/^unmade$/, 'failed', /^(test|bench|demo)\//],
+  [/^anew$/, 'again', /^(test|bench|demo)\//],
+  [/^audiences?$/, 'authorization', /^(test|bench|demo)\//],
 ]
 /** Whole names that say nothing of what they are. */
 const WHOLE = /^(Claim|Place|Look|Asked|Standing|Verdict|Holding|Birth|Ground)$/

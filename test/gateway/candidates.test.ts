@@ -316,7 +316,7 @@ t.test('ends that tell addresses of private networks alone', async (t) => {
   const doubt = (reported: readonly string[], own: string, interfaces: readonly string[] = [`${own}/24`]) => {
     const nodes = withAddresses(['InternalIP', own])
     const addresses = interfaces.map((address) => ({ device: 'eth0', address }))
-    return planLanes(facing({ reported }, { nodes, addresses })).lanes[0]?.links[0]?.doubt?.text
+    return planLanes(facing({ reported }, { nodes, addresses })).lanes[0]?.links[0]?.suspicion?.text
   }
   const rows: readonly (readonly [say: string, want: boolean, ...args: Parameters<typeof doubt>])[] = [
     ['two networks', true, ['private 10.0.0.2'], '192.168.7.11'],

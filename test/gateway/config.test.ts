@@ -12,7 +12,7 @@ t.test('defaults', async (t) => {
     probeIntervalMs: 200,
     idleProbeIntervalMs: 1000,
     quickProbeMs: 50,
-    missesUntilDoubt: 4,
+    missesUntilSuspect: 4,
     downAfterMs: 1500,
     answersUntilUp: 2,
     rotateMs: 5000,

@@ -1,7 +1,7 @@
 /** What distinguishes repairs from changes of the plan, and listings of tables from each other. */
 import t from 'tap'
 import { Drift, tableDrift } from '../../kernel/drift.ts'
-import { ReportPace, changeOf } from '../../kernel/nft/nft-watch.ts'
+import { ReportRateLimiter, changeOf } from '../../kernel/nft/nft-watch.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
@@ -83,7 +83,7 @@ t.test(
   'who goes on changing our table is answered ever more slowly, and at once again after a quiet time',
   async (t) => {
     const clock = new FakeClock()
-    const pace = new ReportPace(clock)
+    const pace = new ReportRateLimiter(clock)
     const waits: number[] = []
     for (let i = 0; i < 8; i += 1) {
       const waitMs = pace.waitMs()

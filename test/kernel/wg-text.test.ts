@@ -99,7 +99,7 @@ t.test('wg set is told what differs, and no more', (t) => {
     ['the same endpoint', { listenPort: 4500, peers: [{ ...b, endpoint: parseAddressPort('192.0.2.1:4500') }, c] }, ''],
     [
       'the same endpoint anew',
-      { listenPort: 4500, peers: [{ ...b, endpoint: parseAddressPort('192.0.2.1:4500'), endpointAnew: true }, c] },
+      { listenPort: 4500, peers: [{ ...b, endpoint: parseAddressPort('192.0.2.1:4500'), setsEndpointAgain: true }, c] },
       `peer ${B} endpoint 192.0.2.1:4500`,
     ],
     ['any port', { listenPort: 0, peers: [b, c] }, ''],

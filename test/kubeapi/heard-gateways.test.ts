@@ -40,7 +40,7 @@ class Stage {
       clock,
       logger,
       heartbeatMs,
-      knock: (address) => {
+      probeTcp: (address) => {
         this.knocks.push(address)
         return Promise.resolve(this.machines.has(address))
       },

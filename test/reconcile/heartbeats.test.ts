@@ -3,7 +3,7 @@ import t from 'tap'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { Heartbeats } from '../../reconcile/failure-detector.ts'
 
-const RULE = { staleMs: 15_000, doubtMs: 7000, gapMs: 8000 }
+const RULE = { staleMs: 15_000, suspectMs: 7000, gapMs: 8000 }
 
 /** `5 a` : after 5 s a moves; `2 ?` : after 2 s the store is asked and answers. Gives what has stopped at the end. */
 async function stoppedAfter(steps: string): Promise<string> {

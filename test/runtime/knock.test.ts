@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import t from 'tap'
-import { knock } from '../../runtime/tcp-probe.ts'
+import { probeTcp } from '../../runtime/tcp-probe.ts'
 import { freePort } from '../support/free-port.ts'
 
 t.test('who answers a knock', async (t) => {
@@ -8,9 +8,9 @@ t.test('who answers a knock', async (t) => {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => server.close())
   const { port } = server.address() as { port: number }
-  t.equal(await knock('127.0.0.1', port), true, 'somebody listens')
-  t.equal(await knock('127.0.0.1', await freePort()), true, 'nobody listens: the kernel refuses')
-  t.equal(await knock('not an address', port), false, 'no way to it')
+  t.equal(await probeTcp('127.0.0.1', port), true, 'somebody listens')
+  t.equal(await probeTcp('127.0.0.1', await freePort()), true, 'nobody listens: the kernel refuses')
+  t.equal(await probeTcp('not an address', port), false, 'no way to it')
 })
 
 t.test('who answers while the asker itself is held up for longer than it waits', async (t) => {
@@ -18,7 +18,7 @@ t.test('who answers while the asker itself is held up for longer than it waits',
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => server.close())
   const { port } = server.address() as { port: number }
-  const answer = knock('127.0.0.1', port)
+  const answer = probeTcp('127.0.0.1', port)
   // The call goes out, and then this process does nothing else until the time is over.
   await new Promise(setImmediate)
   const endMs = performance.now() + 1200

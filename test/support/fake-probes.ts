@@ -15,7 +15,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 export class FakeProbes {
   /** Lane addresses that answer. */
   readonly alive = new Set<string>()
-  /** Lane addresses whose kernel answers a knock. */
+  /** Lane addresses whose kernel answers a probeTcp. */
   readonly kernels = new Set<string>()
   /** Lane addresses that give a receipt for each notice of these steps. */
   readonly receipts = new Map<string, readonly NoticeStep[]>()
@@ -47,7 +47,7 @@ export class FakeProbes {
         if (this.delay === undefined) queueMicrotask(answer)
         else this.delay.clock.setTimer(this.delay.ms, answer)
       },
-      knock: (to, port, onAnswer) => {
+      probeTcp: (to, port, onAnswer) => {
         if (port === ownPort && this.kernels.has(to)) queueMicrotask(onAnswer)
         return () => undefined
       },

@@ -106,7 +106,7 @@ export class WriteTurns {
  * Time for each replica, in milliseconds: twice the mean duration of a write, since half of the writes take longer than
  * the mean.
  */
-const PACE = { first: 30, least: 6, most: 500 }
+const SPACING = { first: 30, least: 6, most: 500 }
 /** Weight of the latest write in the moving average. */
 const SHARE = 0.2
 /** A replica that has not written for this many paces has nothing to write, or is dead. */
@@ -128,7 +128,7 @@ export class WriteRotation {
   readonly #sleep: WakeableSleep
   /** When each replica last wrote, the oldest first. */
   readonly #wrote = new Map<string, number>()
-  #paceMs = PACE.first
+  #spacingMs = SPACING.first
 
   constructor(clock: Clock, replica: string) {
     this.#clock = clock
@@ -149,8 +149,8 @@ export class WriteRotation {
 
   /** A write of this replica took this long, whether it was made or not. */
   took(ms: number): void {
-    const paceMs = this.#paceMs + SHARE * (2 * ms - this.#paceMs)
-    this.#paceMs = Math.min(PACE.most, Math.max(PACE.least, paceMs))
+    const spacingMs = this.#spacingMs + SHARE * (2 * ms - this.#spacingMs)
+    this.#spacingMs = Math.min(SPACING.most, Math.max(SPACING.least, spacingMs))
   }
 
   /**
@@ -173,10 +173,10 @@ export class WriteRotation {
     const place = active.findIndex(([replica]) => replica === this.#replica)
     // A replica that has not written recently does not queue behind those that have.
     const before = place < 0 ? 0 : place
-    return last[1] + before * this.#paceMs - nowMs
+    return last[1] + before * this.#spacingMs - nowMs
   }
 
   #isActive(atMs: number, nowMs: number): boolean {
-    return nowMs - atMs <= ACTIVE * this.#paceMs
+    return nowMs - atMs <= ACTIVE * this.#spacingMs
   }
 }

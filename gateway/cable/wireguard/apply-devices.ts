@@ -40,9 +40,9 @@ export interface ApplyDeviceInit {
   /** The device as it was when the plan was made. Undefined if it did not exist. */
   readonly seen: DeviceState | undefined
   /** Public keys of the peers to create again, so that WireGuard calls them at once. */
-  readonly callAnew: ReadonlySet<string>
+  readonly callAgain: ReadonlySet<string>
   /** Public keys of the peers to which this node sends from another address than before (OwnSources). */
-  readonly sendAnew: ReadonlySet<string>
+  readonly sendAgain: ReadonlySet<string>
   /** The applied policy covers the device on which joined segments arrive. */
   readonly mayJoin: boolean
   readonly round: Round
@@ -117,10 +117,10 @@ function peerText(device: string, { publicKey, allowedIps }: Pick<PeerConfig, 'p
 async function applyPeers({ wireguard }: DeviceDeps, init: ApplyDeviceInit, state: DeviceState): Promise<void> {
   const { plan, round, signal } = init
   const { device } = plan
-  const config = sentAnew(withoutEndpoints(init.config, newlyHeard(init.seen, state)), state, init.sendAnew)
+  const config = sentAgain(withoutEndpoints(init.config, newlyHeard(init.seen, state)), state, init.sendAgain)
   const called = new Set(config.peers.filter((peer) => peer.endpoint !== undefined).map((peer) => peer.publicKey))
   const gone = state.peers.filter(
-    ({ publicKey, endpoint }) => called.has(publicKey) && (endpoint === undefined || init.callAnew.has(publicKey)),
+    ({ publicKey, endpoint }) => called.has(publicKey) && (endpoint === undefined || init.callAgain.has(publicKey)),
   )
   if (gone.length === 0 && isSynced(state, config)) return
   if (gone.length > 0) {
@@ -231,11 +231,11 @@ function withoutEndpoints(config: DeviceConfig, keys: ReadonlySet<string>): Devi
 }
 
 /** Sets the addresses of these peers again, within the existing session. */
-function sentAnew(config: DeviceConfig, state: DeviceState, keys: ReadonlySet<string>): DeviceConfig {
+function sentAgain(config: DeviceConfig, state: DeviceState, keys: ReadonlySet<string>): DeviceConfig {
   const places = new Map(state.peers.map(({ publicKey, endpoint }) => [publicKey, endpoint]))
   const peers = config.peers.map((peer): PeerConfig => {
     const endpoint = peer.endpoint ?? places.get(peer.publicKey)
-    return keys.has(peer.publicKey) && endpoint !== undefined ? { ...peer, endpoint, endpointAnew: true } : peer
+    return keys.has(peer.publicKey) && endpoint !== undefined ? { ...peer, endpoint, setsEndpointAgain: true } : peer
   })
   return { ...config, peers }
 }
@@ -251,7 +251,7 @@ function isSynced(state: DeviceState, config: DeviceConfig): boolean {
   return config.peers.every((wanted) => {
     const peer = peers.get(wanted.publicKey)
     if (peer === undefined || peer.keepaliveSeconds !== wanted.keepaliveSeconds) return false
-    if (wanted.endpointAnew === true) return false
+    if (wanted.setsEndpointAgain === true) return false
     if (wanted.endpoint !== undefined && !sameAddressPort(wanted.endpoint, peer.endpoint)) return false
     return [...peer.allowedIps].sort().join() === [...wanted.allowedIps].sort().join()
   })

@@ -31,7 +31,7 @@ interface Way {
  */
 export class OwnSources {
   /** Path to each peer, by public key. */
-  #ways: ReadonlyMap<string, Way> = new Map()
+  #paths: ReadonlyMap<string, Way> = new Map()
   #seen: ReadonlyMap<string, Way> = new Map()
 
   /**
@@ -44,7 +44,7 @@ export class OwnSources {
     const moved = new Set<string>()
     for (const { publicKey, endpoint } of [...devices].flatMap(({ peers }) => peers)) {
       if (endpoint === undefined) continue
-      const before = this.#ways.get(publicKey)
+      const before = this.#paths.get(publicKey)
       const from = pathSource.get(formatAddress(endpoint.address))
       const isThere = before !== undefined && sameAddressPort(before.to, endpoint)
       // While there is no path, the last one is kept, because the next path may begin at another address.
@@ -61,7 +61,7 @@ export class OwnSources {
 
   /** The devices have been given the last result of moved(). */
   reported(): void {
-    this.#ways = this.#seen
+    this.#paths = this.#seen
   }
 }
 
@@ -215,7 +215,7 @@ export class WireguardCable implements Cable {
   }
 
   async #apply(plan: CableDevice, init: ApplyLaneInit): Promise<LaneState | undefined> {
-    const { callAnew, pathSource, round, ...rest } = init
+    const { callAgain, pathSource, round, ...rest } = init
     const seen = init.seen instanceof SeenDevice ? init.seen.device : undefined
     const sources = this.#sources.get(plan.remoteLane) ?? new OwnSources()
     this.#sources.set(plan.remoteLane, sources)
@@ -227,8 +227,8 @@ export class WireguardCable implements Cable {
       plan,
       config: planDevice(plan).config,
       ensureKey: () => this.#ensureKey(plan.ownLane),
-      callAnew: new Set([...plan.links, ...plan.successors].filter((link) => callAnew.has(linkKey(link))).map(keyOf)),
-      sendAnew: sources.moved(seen === undefined ? [] : [seen], pathSource),
+      callAgain: new Set([...plan.links, ...plan.successors].filter((link) => callAgain.has(linkKey(link))).map(keyOf)),
+      sendAgain: sources.moved(seen === undefined ? [] : [seen], pathSource),
     })
     if (round.failures === failures) sources.reported()
     return state === undefined ? undefined : laneStateOf(state, [...plan.links, ...plan.successors], new Map())

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { parsePrefix } from '../../../model/addresses/ip.ts'
 import { nextHops } from '../../../runtime/machine-network.ts'
-import { type ObservedView, observedDoubt } from '../../../broker/members/joining.ts'
+import { type ObservedView, observedAddressProblem } from '../../../broker/members/joining.ts'
 import { facts, join_, joinRequest, startBroker } from '../support/harness.ts'
 
 const VIEW: ObservedView = {
@@ -32,7 +32,8 @@ const ROWS: readonly [say: string, address: string, doubt: string | undefined, v
 ]
 
 t.test('doubts', async (t) => {
-  for (const [say, address, doubt, view] of ROWS) t.equal(observedDoubt(address, { ...VIEW, ...view }), doubt, say)
+  for (const [say, address, doubt, view] of ROWS)
+    t.equal(observedAddressProblem(address, { ...VIEW, ...view }), doubt, say)
 })
 
 t.test('joining', async (t) => {

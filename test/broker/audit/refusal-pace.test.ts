@@ -1,7 +1,7 @@
 /** How many lines callers can cause. */
 import t from 'tap'
 import {
-  RefusalPace,
+  RefusalRateLimiter,
   type Source,
   accepted,
   copySource,
@@ -15,12 +15,12 @@ const MINUTE = 60_000
 /** One line comes back in it. */
 const REFILL = 5 * MINUTE
 /** How many of so many are allowed. */
-const allowed = (pace: RefusalPace, source: (i: number) => Source, times: number): number =>
+const allowed = (pace: RefusalRateLimiter, source: (i: number) => Source, times: number): number =>
   Array.from({ length: times }, (_, i) => pace.allows(source(i))).filter((ok) => ok).length
 
 t.test('one source: ten, and then one in five minutes', async (t) => {
   const clock = new FakeClock()
-  const pace = new RefusalPace(clock)
+  const pace = new RefusalRateLimiter(clock)
   const roma = (): Source => strangerSource('192.0.2.7')
   t.equal(allowed(pace, roma, 50), 10)
   await clock.advance(REFILL)
@@ -38,7 +38,7 @@ t.test('one source: ten, and then one in five minutes', async (t) => {
 
 t.test('all strangers together: a hundred, and then one a second; others have as much again', async (t) => {
   const clock = new FakeClock()
-  const pace = new RefusalPace(clock)
+  const pace = new RefusalRateLimiter(clock)
   const everywhere = (i: number): Source => strangerSource(`10.${i >> 8}.${i & 255}.1`)
   t.equal(allowed(pace, everywhere, 5000), 100)
   await clock.advance(5000)
@@ -76,7 +76,7 @@ const others: readonly (readonly [say: string, source: Source])[] = [
 ]
 for (const [say, source] of others) {
   t.test(`no refusals hide ${say}`, (t) => {
-    const pace = new RefusalPace(new FakeClock())
+    const pace = new RefusalRateLimiter(new FakeClock())
     for (const refused of [memberSource('milano'), tokenSource('4f0c2a9b11')]) allowed(pace, () => refused, 50)
     allowed(pace, (i) => memberSource(`c${i}`), 500)
     allowed(pace, (i) => strangerSource(`10.0.${i}.1`), 250)

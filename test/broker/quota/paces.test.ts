@@ -1,7 +1,7 @@
 /** How fast one member may change, and when it hears of its quota. */
 import t from 'tap'
-import { ChangePace, QuotaNews } from '../../../broker/sessions/quota-pressure.ts'
-import { SnapshotPace, startCost } from '../../../broker/sessions/snapshots.ts'
+import { ChangeRateLimiter, QuotaNews } from '../../../broker/sessions/quota-pressure.ts'
+import { SnapshotRateLimiter, startCost } from '../../../broker/sessions/snapshots.ts'
 import { DEFAULT_MEMBER_QUOTA, type MemberQuota, type QuotaReport } from '../../../model/member-quota.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
@@ -10,7 +10,7 @@ const quota = (change: Partial<MemberQuota>): MemberQuota => ({ ...DEFAULT_MEMBE
 
 t.test('a whole set at once, then the rate, and nothing is held against who was quiet', async (t) => {
   const clock = new FakeClock()
-  const pace = new ChangePace(clock)
+  const pace = new ChangeRateLimiter(clock)
   const limit = quota({ records: 1000, changes: 50 })
   t.equal(pace.took(1000, limit), 0, 'its whole set')
   t.notOk(pace.isSlowed)
@@ -37,14 +37,14 @@ t.test('in the long run the rate, whatever the groups', async (t) => {
     [100_000, 10, 64],
   ] as const) {
     const clock = new FakeClock()
-    const pace = new ChangePace(clock)
+    const pace = new ChangeRateLimiter(clock)
     const limit = quota({ records, changes })
     const burst = Math.max(records, 10 * changes)
     let taken = 0
     for (let i = 0; i < 20_000 && clock.monotonic() < 100_000; i += 1) {
       const pauseMs = pace.took(size, limit)
       taken += size
-      t.ok(pauseMs <= 2000 + 1e-6 || size > ChangePace.groupSize(limit), `${changes}: no pause of ${pauseMs} ms`)
+      t.ok(pauseMs <= 2000 + 1e-6 || size > ChangeRateLimiter.groupSize(limit), `${changes}: no pause of ${pauseMs} ms`)
       if (pauseMs > 0) await clock.advance(pauseMs)
     }
     const seconds = clock.monotonic() / 1000
@@ -55,7 +55,7 @@ t.test('in the long run the rate, whatever the groups', async (t) => {
 
 t.test('a smaller quota does not hold against a member what it took under a larger one', async (t) => {
   const clock = new FakeClock()
-  const pace = new ChangePace(clock)
+  const pace = new ChangeRateLimiter(clock)
   t.equal(pace.took(40_000, quota({})), 0)
   const pauseMs = pace.took(1, quota({ records: 10, changes: 10 }))
   t.ok(pauseMs <= 2200, `${pauseMs} ms`)
@@ -103,7 +103,7 @@ t.test('limits and slowing down are news at once, and once', async (t) => {
 
 t.test('what is made for one member alone: a few times everything, then at a rate', async (t) => {
   const clock = new FakeClock()
-  const pace = new SnapshotPace(clock)
+  const pace = new SnapshotRateLimiter(clock)
   const [milano, paris, tokyo] = ['milano', 'paris', 'tokyo'] as ClusterId[] as [ClusterId, ClusterId, ClusterId]
   t.equal(pace.takes(milano, 100_000, 500), 0)
   t.equal(pace.takes(milano, 1000, 500), 100)

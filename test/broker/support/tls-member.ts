@@ -4,7 +4,7 @@
 import type { Test } from 'tap'
 import { openBrokerStore } from '../../../broker/admin/member-commands.ts'
 import type { MemberRecord } from '../../../model/records.ts'
-import type { BrokerClient } from '../../../protocol/broker-client.ts'
+import { type BrokerClient, BrokerUnreachableError } from '../../../protocol/broker-client.ts'
 import { memberKey, memberKeyText } from '../../../protocol/codec/content-hash.ts'
 import { createKey } from '../../../protocol/identity/keys.ts'
 import { parseJoinToken } from '../../../protocol/identity/token.ts'
@@ -91,13 +91,25 @@ export class TlsMember {
 
   /** Takes another certificate and the authorities that come with it, as agents do each day, and connects with these. */
   async renew(): Promise<void> {
-    const signal = AbortSignal.timeout(DEADLINE_MS)
-    const { certificate, caBundle } = await this.#client.renew(await createCsr(this.#key), signal)
+    const { certificate, caBundle } = await this.#askToRenew(await createCsr(this.#key))
     this.#certificate = certificate
     this.#init = { ...this.#init, ca: caBundle }
     const before = this.#client
     this.#client = connectBroker({ ...this.#init, identity: { certificate: this.#certificate, key: this.#key } })
     before.close()
+  }
+
+  /** Again where a broker that was restarted has dropped the connection, as an agent does. */
+  async #askToRenew(csr: Uint8Array): ReturnType<BrokerClient['renew']> {
+    const signal = AbortSignal.timeout(DEADLINE_MS)
+    for (;;) {
+      try {
+        return await this.#client.renew(csr, signal)
+      } catch (error) {
+        if (!(error instanceof BrokerUnreachableError) || signal.aborted) throw error
+        await clock.sleep(50, signal)
+      }
+    }
   }
 
   async stop(): Promise<void> {

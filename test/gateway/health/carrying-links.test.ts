@@ -10,9 +10,9 @@ import type { Gateway } from '../../../model/objects.ts'
 
 const VIEWS: Readonly<Record<string, PeerHealthView>> = {
   u: { state: 'up', sinceMs: 0 },
-  '?': { state: 'up', sinceMs: 0, doubted: true },
+  '?': { state: 'up', sinceMs: 0, suspected: true },
   h: { state: 'up', sinceMs: 0, held: true },
-  x: { state: 'up', sinceMs: 0, held: true, doubted: true },
+  x: { state: 'up', sinceMs: 0, held: true, suspected: true },
   c: { state: 'connecting', sinceMs: 0 },
   d: { state: 'down', sinceMs: 0 },
 }

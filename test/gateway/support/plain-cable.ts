@@ -89,7 +89,7 @@ export class PlainCable implements Cable {
     return Promise.resolve(new Map(seen))
   }
 
-  async apply(lane: CableDevice, { seen, callAnew, round, signal }: ApplyLaneInit): Promise<LaneState | undefined> {
+  async apply(lane: CableDevice, { seen, callAgain, round, signal }: ApplyLaneInit): Promise<LaneState | undefined> {
     const before = this.#lanes.get(lane.device) ?? new Map<string, LinkState>()
     await this.#ensureDevice(lane, round, signal)
     const after = new Map<string, LinkState>()
@@ -97,7 +97,7 @@ export class PlainCable implements Cable {
       const key = linkKey(link)
       const present = before.get(key)
       const isHeard = !isSame(present, seen?.links.get(key))
-      const made = present !== undefined && callAnew.has(key) && !isHeard ? undefined : present
+      const made = present !== undefined && callAgain.has(key) && !isHeard ? undefined : present
       const at = isHeard || link.choice.how !== 'try' ? made?.at : link.choice.at
       after.set(key, { ...(made ?? { rxBytes: 0, txBytes: 0 }), ...place(at), carries: lane.links.includes(link) })
     }

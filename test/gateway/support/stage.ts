@@ -139,7 +139,7 @@ export class Stage {
       metrics: this.metrics,
       api: this.objects,
       openProbeSocket: this.probes.openSocket,
-      knock: () => Promise.resolve(true),
+      probeTcp: () => Promise.resolve(true),
     }
   }
 

@@ -2,7 +2,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { OWNER_DOUBT_MS } from '../../../gateway/lanes/endpoint-writer.ts'
+import { OWNER_SUSPECT_MS } from '../../../gateway/lanes/endpoint-writer.ts'
 import { LAST_MS } from '../../../gateway/lease/hand-over.ts'
 import { LABEL_GRACE_MS } from '../../../gateway/lease/labelled-gateway.ts'
 import type { Node } from '../../../model/objects.ts'
@@ -78,7 +78,7 @@ t.test('a late cache: what vanishes while its Node stays is written without owne
   await stage.objects.remove('Gateway', 'gw')
   await stage.until(() => !owners().includes('gone'), 'both are back')
   t.strictSame(owners(), [undefined, undefined], 'and the garbage collector leaves them alone')
-  await stage.passSlowly(OWNER_DOUBT_MS / 2)
+  await stage.passSlowly(OWNER_SUSPECT_MS / 2)
   t.strictSame(owners(), [undefined, undefined])
   await stage.until(() => !owners().includes(undefined), 'owned again', 1000)
   t.strictSame(owners(), [uid, uid])

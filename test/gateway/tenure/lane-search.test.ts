@@ -2,8 +2,8 @@
 import t, { type Test } from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { LaneSearch } from '../../../gateway/lease/lane-search.ts'
-import { LaneTenure } from '../../../gateway/lease/lane-lease.ts'
-import { UnmadeLane } from '../../../gateway/lease/failed-lane.ts'
+import { LaneLease } from '../../../gateway/lease/lane-lease.ts'
+import { FailedLane } from '../../../gateway/lease/failed-lane.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { laneHolders, laneOfHolder } from '../../../model/lanes/lane-servers.ts'
@@ -75,22 +75,22 @@ class Cluster {
   /** What labelled-gateway.ts does, without a gateway. */
   async #process(name: string, signal: AbortSignal): Promise<void> {
     const { clock, logger, objects, leases } = this
-    const knock = (address: string): Promise<boolean> => Promise.resolve(!this.dead.has(address))
-    const deps = { clock, logger, api: objects, leases, knock, cable: { rules: wireguardRules } }
-    const unmade = new UnmadeLane(clock)
+    const probeTcp = (address: string): Promise<boolean> => Promise.resolve(!this.dead.has(address))
+    const deps = { clock, logger, api: objects, leases, probeTcp, cable: { rules: wireguardRules } }
+    const failedLane = new FailedLane(clock)
     while (!signal.aborted) {
-      const search = new LaneSearch(deps, { node: name, numbers: this.#numbers, unmade })
+      const search = new LaneSearch(deps, { node: name, numbers: this.#numbers, failedLane })
       const found = await this.#until(search, signal, name, () => search.state.is === 'found')
       if (!found || search.state.is !== 'found') return
       const chosen = search.state.watch
-      const tenure = new LaneTenure(deps, { node: name, lane: chosen.lane, numbers: this.#numbers, chosen, unmade })
+      const tenure = new LaneLease(deps, { node: name, lane: chosen.lane, numbers: this.#numbers, chosen, failedLane })
       tenure.onChange(() => this.#publish(name, chosen.lane, tenure.state.is !== 'standing by'))
       await this.#until(tenure, signal, name, () => tenure.state.is === 'standing by')
     }
   }
 
   async #until(
-    part: LaneSearch | LaneTenure,
+    part: LaneSearch | LaneLease,
     signal: AbortSignal,
     name: string,
     isOver: () => boolean,

@@ -1,14 +1,14 @@
 /** Who takes a lane, who keeps it, and who stands by. */
 import t from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
-import { type TenureFacts, isRelieved, planTenure, whyLost, whyOpen } from '../../../gateway/lease/plan-lease.ts'
+import { type LeaseFacts, isRelieved, planLease, whyLost, whyOpen } from '../../../gateway/lease/plan-lease.ts'
 import { LANE_LEASE_MS as LEASE_MS } from '../../../model/lanes/lane-servers.ts'
 import { laneCandidates, leavingReason } from '../../../model/lanes/gateway-node.ts'
 import type { ConnectionState, Gateway, Node } from '../../../model/objects.ts'
 import { connectionsTo, gatewayObject, nodeObject } from '../../support/objects/node-objects.ts'
 
 const NOW = 1_000_000
-const lease = (holder: string, facts: Partial<NonNullable<TenureFacts['lease']>> = {}) => ({
+const lease = (holder: string, facts: Partial<NonNullable<LeaseFacts['lease']>> = {}) => ({
   holder,
   offer: undefined,
   changedMs: NOW - 1000,
@@ -16,7 +16,7 @@ const lease = (holder: string, facts: Partial<NonNullable<TenureFacts['lease']>>
   ...facts,
 })
 
-const FACTS: TenureFacts = {
+const FACTS: LeaseFacts = {
   node: 'a',
   nowMs: NOW,
   lease: undefined,
@@ -37,7 +37,7 @@ t.test('what a node does', async (t) => {
   const drain = 'the node is cordoned'
   const offered = lease('b', { offer: drain })
   const lapsed = lease('b', { changedMs: NOW - LEASE_MS })
-  const rows: [say: string, facts: Partial<TenureFacts>, want: string][] = [
+  const rows: [say: string, facts: Partial<LeaseFacts>, want: string][] = [
     ['nobody has it', {}, 'serve take'],
     ['nobody ever had it, and another node goes first', { turn: 1, openSinceMs: NOW - 4999 }, 'stand by'],
     ['which did not come', { turn: 1, openSinceMs: NOW - 5000 }, 'serve take'],
@@ -78,7 +78,7 @@ t.test('what a node does', async (t) => {
     ['nobody has it, we told, and it is not our turn', { turn: 1, reported: true }, 'serve'],
   ]
   for (const [say, facts, want] of rows) {
-    const { role, write } = planTenure({ ...FACTS, ...facts })
+    const { role, write } = planLease({ ...FACTS, ...facts })
     t.equal([role, ...(write === undefined ? [] : [write])].join(' '), want, say)
   }
 })

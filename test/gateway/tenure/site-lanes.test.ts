@@ -7,9 +7,9 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { LaneSearch } from '../../../gateway/lease/lane-search.ts'
-import { LaneTenure } from '../../../gateway/lease/lane-lease.ts'
+import { LaneLease } from '../../../gateway/lease/lane-lease.ts'
 import type { LeaseWatchDeps } from '../../../gateway/lease/lease-watch.ts'
-import { UnmadeLane } from '../../../gateway/lease/failed-lane.ts'
+import { FailedLane } from '../../../gateway/lease/failed-lane.ts'
 import { FileApi } from '../../../kubeapi/files/file-api.ts'
 import type { NodeGateway } from '../../../model/lanes/gateway-node.ts'
 import { laneHolders, laneOfHolder } from '../../../model/lanes/lane-servers.ts'
@@ -63,9 +63,9 @@ class Site {
       const stop = new AbortController()
       const api = this.#open()
       this.#processes.set(name, { stop, api })
-      const knock = (address: string): Promise<boolean> => Promise.resolve(!this.deadMachines.has(address))
+      const probeTcp = (address: string): Promise<boolean> => Promise.resolve(!this.deadMachines.has(address))
       const { clock, logger } = this
-      const deps = { clock, logger, api, leases: api.leases, knock, cable: { rules: wireguardRules } }
+      const deps = { clock, logger, api, leases: api.leases, probeTcp, cable: { rules: wireguardRules } }
       void this.#run(name, deps, stop.signal)
     }
   }
@@ -114,8 +114,8 @@ class Site {
 
   /** What labelled-gateway.ts does, without a gateway: which is up as soon as it serves. */
   async #run(name: Name, deps: LeaseWatchDeps & { readonly api: FileApi }, signal: AbortSignal): Promise<void> {
-    const unmade = new UnmadeLane(deps.clock)
-    const search = new LaneSearch(deps, { node: name, numbers: this.#numbers, unmade })
+    const failedLane = new FailedLane(deps.clock)
+    const search = new LaneSearch(deps, { node: name, numbers: this.#numbers, failedLane })
     const found = new AbortController()
     const searching = search.run(AbortSignal.any([signal, found.signal]))
     while (search.state.is !== 'found' && !signal.aborted) {
@@ -129,7 +129,7 @@ class Site {
     found.abort()
     await searching
     if (chosen === undefined) return
-    const tenure = new LaneTenure(deps, { node: name, lane: chosen.lane, numbers: this.#numbers, chosen, unmade })
+    const tenure = new LaneLease(deps, { node: name, lane: chosen.lane, numbers: this.#numbers, chosen, failedLane })
     tenure.onChange(() => {
       if (tenure.state.is === 'serving') void this.#publish(deps.api, name, chosen.lane).catch(() => undefined)
     })

@@ -2,8 +2,8 @@
 import type { Test } from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
-import { LaneTenure } from '../../../gateway/lease/lane-lease.ts'
-import { UnmadeLane } from '../../../gateway/lease/failed-lane.ts'
+import { LaneLease } from '../../../gateway/lease/lane-lease.ts'
+import { FailedLane } from '../../../gateway/lease/failed-lane.ts'
 import type { ConnectionState, Node } from '../../../model/objects.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -21,8 +21,8 @@ export class Cluster {
   readonly objects = new MemoryApi({ clock: this.clock })
   readonly leases = new FakeLeases(this.objects)
   readonly logger = new CapturingLogger()
-  readonly tenures = new Map<Name, LaneTenure>()
-  /** Machines that answer no knock, by address. */
+  readonly tenures = new Map<Name, LaneLease>()
+  /** Machines that answer no TCP probe, by address. */
   readonly dead = new Set<string>()
   readonly knocks: string[] = []
   readonly #stops = new Map<Name, AbortController>()
@@ -47,13 +47,13 @@ export class Cluster {
     for (const name of names) {
       const stop = new AbortController()
       const { clock, logger, objects, leases } = this
-      const knock = (address: string): Promise<boolean> => {
+      const probeTcp = (address: string): Promise<boolean> => {
         this.knocks.push(address)
         return Promise.resolve(!this.dead.has(address))
       }
       const cable = { rules: wireguardRules }
-      const init = { node: name, lane: 0, numbers: 1, unmade: new UnmadeLane(clock) }
-      const tenure = new LaneTenure({ clock, logger, api: objects, leases, knock, cable }, init)
+      const init = { node: name, lane: 0, numbers: 1, failedLane: new FailedLane(clock) }
+      const tenure = new LaneLease({ clock, logger, api: objects, leases, probeTcp, cable }, init)
       this.tenures.set(name, tenure)
       this.#stops.set(name, stop)
       void tenure.run(stop.signal)

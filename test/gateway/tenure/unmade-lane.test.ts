@@ -1,5 +1,5 @@
 import tap from 'tap'
-import { FORGET_MS, UNMADE_MS, UnmadeLane } from '../../../gateway/lease/failed-lane.ts'
+import { FORGET_MS, FAILED_LANE_MS, FailedLane } from '../../../gateway/lease/failed-lane.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
 type Step = readonly [afterMs: number, failure: string | undefined]
@@ -11,7 +11,7 @@ const rows: readonly { readonly name: string; readonly steps: readonly Step[]; r
     name: 'one that failed long ago, as of a gateway that has lost its turn',
     steps: [
       [0, 'taken'],
-      [UNMADE_MS, undefined],
+      [FAILED_LANE_MS, undefined],
     ],
     want: undefined,
   },
@@ -19,8 +19,8 @@ const rows: readonly { readonly name: string; readonly steps: readonly Step[]; r
     name: 'all failed for long enough: the first word is kept',
     steps: [
       [0, 'taken'],
-      [UNMADE_MS / 2, 'another'],
-      [UNMADE_MS / 2, 'a third'],
+      [FAILED_LANE_MS / 2, 'another'],
+      [FAILED_LANE_MS / 2, 'a third'],
     ],
     want: 'its lane cannot be made: taken',
   },
@@ -28,8 +28,8 @@ const rows: readonly { readonly name: string; readonly steps: readonly Step[]; r
     name: 'made in between',
     steps: [
       [0, 'taken'],
-      [UNMADE_MS / 2, undefined],
-      [UNMADE_MS / 2, 'taken'],
+      [FAILED_LANE_MS / 2, undefined],
+      [FAILED_LANE_MS / 2, 'taken'],
     ],
     want: undefined,
   },
@@ -45,12 +45,12 @@ const rows: readonly { readonly name: string; readonly steps: readonly Step[]; r
 for (const { name, steps, want } of rows) {
   tap.test(name, async (t) => {
     const clock = new FakeClock()
-    const lane = new UnmadeLane(clock)
+    const lane = new FailedLane(clock)
     for (const [afterMs, failure] of steps) {
       await clock.advance(afterMs)
       lane.tried(failure)
     }
-    await clock.advance(UNMADE_MS)
+    await clock.advance(FAILED_LANE_MS)
     t.equal(lane.why(), want)
     t.equal(lane.report(), want)
     t.equal(lane.report(), undefined, 'once')

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { KNOCK_LIFE_MS, Knocks } from '../../../kernel/probing/probed-peer.ts'
+import { TCP_PROBE_LIFE_MS, TcpProbes } from '../../../kernel/probing/probed-peer.ts'
 import type { ProbeFigures } from '../../../kernel/probing/peer-health.ts'
 
 t.test('a knock lives for two seconds, whatever is knocked meanwhile', async (t) => {
-  const knocks = new Knocks()
+  const knocks = new TcpProbes()
   const ended: number[] = []
   for (let nowMs = 0; nowMs < 3000; nowMs += 200) {
     knocks.expire(nowMs)
@@ -24,13 +24,13 @@ const ROWS: readonly (readonly [say: string, figures: ProbeFigures, waitsMs: num
   ['250 ms', { rttMs: 250, jitterMs: 1 }, 379],
   ['500 ms', { rttMs: 500, jitterMs: 0 }, 750],
   ['one that varies', { rttMs: 100, jitterMs: 50 }, 350],
-  ['never longer than a knock lives', { rttMs: 5000, jitterMs: 900 }, KNOCK_LIFE_MS],
-  ['nothing is known of the way', {}, KNOCK_LIFE_MS],
+  ['never longer than a knock lives', { rttMs: 5000, jitterMs: 900 }, TCP_PROBE_LIFE_MS],
+  ['nothing is known of the way', {}, TCP_PROBE_LIFE_MS],
 ]
 
 t.test('the last miss waits as long as the way takes', async (t) => {
   for (const [say, figures, waitsMs] of ROWS) {
-    const knocks = new Knocks()
+    const knocks = new TcpProbes()
     t.equal(knocks.mayYetAnswer(0, figures), false, `${say}: not before the first knock`)
     for (const nowMs of [1000, 1200, 1400]) knocks.add(nowMs, undefined)
     t.equal(knocks.mayYetAnswer(1000 + waitsMs - 1, figures), true, say)
@@ -44,15 +44,15 @@ t.test('whatever the far end makes of the figures, there are few of them and the
   const figures = fc.record({ rttMs: fc.double({ min: 0, noNaN: true }), jitterMs: fc.double({ min: 0, noNaN: true }) })
   fc.assert(
     fc.property(fc.array(fc.integer({ min: 200, max: 5000 }), { maxLength: 60 }), figures, (pauses, of) => {
-      const knocks = new Knocks()
+      const knocks = new TcpProbes()
       let nowMs = 0
       for (const pause of pauses) {
         nowMs += pause
         knocks.expire(nowMs)
         knocks.add(nowMs, () => undefined)
-        assert.ok(knocks.size <= KNOCK_LIFE_MS / 200)
+        assert.ok(knocks.size <= TCP_PROBE_LIFE_MS / 200)
       }
-      assert.equal(knocks.mayYetAnswer(nowMs + KNOCK_LIFE_MS, of), false)
+      assert.equal(knocks.mayYetAnswer(nowMs + TCP_PROBE_LIFE_MS, of), false)
     }),
   )
   t.pass()

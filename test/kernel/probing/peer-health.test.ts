@@ -6,7 +6,7 @@ import t from 'tap'
 import { PeerHealth } from '../../../kernel/probing/peer-health.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
-const INIT = { missesUntilDoubt: 2, downAfterMs: 400, answersUntilUp: 2 }
+const INIT = { missesUntilSuspect: 2, downAfterMs: 400, answersUntilUp: 2 }
 
 const ROWS: [events: string, states: string, transitions: string][] = [
   ['', '', ''],
@@ -35,7 +35,7 @@ t.test('states and transitions', async (t) => {
       {
         clock,
         onTransition: (from, to) => seen.push(`${from}>${to}`),
-        onDoubt: (doubted) => seen.push(doubted ? 'doubted' : 'trusted'),
+        onSuspect: (doubted) => seen.push(doubted ? 'doubted' : 'trusted'),
       },
       INIT,
     )
@@ -44,7 +44,7 @@ t.test('states and transitions', async (t) => {
       await clock.advance(100)
       if (event === 'a') health.onAnswer()
       else health.onMiss(event === 'w')
-      after += health.doubted ? '?' : health.state.is[0]!
+      after += health.suspected ? '?' : health.state.is[0]!
     }
     t.equal(after, states, `states of ${events}`)
     t.equal(seen.join(' '), transitions, `transitions of ${events}`)
@@ -67,7 +67,7 @@ t.test('since is when the state began, by the clock that never jumps; callbacks 
   const seen: string[] = []
   const health: PeerHealth = new PeerHealth(
     { clock, onTransition: () => seen.push(`${health.state.is} since ${health.state.sinceMs}`) },
-    { missesUntilDoubt: 1, downAfterMs: 0, answersUntilUp: 1 },
+    { missesUntilSuspect: 1, downAfterMs: 0, answersUntilUp: 1 },
   )
   await clock.advance(50)
   health.onAnswer()

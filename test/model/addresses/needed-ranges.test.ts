@@ -14,7 +14,7 @@ import {
   MAX_NEEDED,
   UNGRANTED_SPACE,
   fewRanges,
-  machineNeeds,
+  machineRequiredRanges,
   mayState,
   neededIn,
   neededRanges,
@@ -68,7 +68,7 @@ t.test('needed ranges are read from addresses, interfaces and CIDRs', (t) => {
 })
 
 t.test('what a machine needs', (t) => {
-  const needs = machineNeeds({
+  const needs = machineRequiredRanges({
     nodes: ['192.168.1.10', '192.168.7.4', 'fd00:1::a'],
     interfaces: ['127.0.0.1/8', '192.168.1.10/24', '198.51.100.2/30', '172.17.0.1/16', '10.42.0.1/24', 'fd00:1::a/64'],
     nextHops: ['198.51.100.1'],

@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { Gateway } from '../../../model/objects.ts'
-import { changesWays, gatewaysTowards } from '../../../routeagent/routes/plan-gateways.ts'
+import { changesRoutes, gatewaysTowards } from '../../../routeagent/routes/plan-gateways.ts'
 import { endpoint, gateway } from '../support/site.ts'
 
 const before = gateway('gw', { paris: ['up', 'down'], tokyo: 'up' })
@@ -27,11 +27,11 @@ t.test('what a gateway says', (t) => {
     ['that its device is', changed(({ lanes }) => ({ lanes: lanes.map((one) => ({ ...one, mtu: 1300 })) })), true],
     ['nothing any more', { ...before, status: undefined } as unknown as Gateway, true],
   ]
-  for (const [say, object, want] of rows) t.equal(changesWays({ type: 'set', object, previous: before }), want, say)
-  t.equal(changesWays({ type: 'set', object: before, previous: before }), true, 'it counts otherwise than before')
-  t.equal(changesWays({ type: 'set', object: before, previous: undefined }), true)
-  t.equal(changesWays({ type: 'removed', object: before }), true)
-  t.equal(changesWays(undefined), true)
+  for (const [say, object, want] of rows) t.equal(changesRoutes({ type: 'set', object, previous: before }), want, say)
+  t.equal(changesRoutes({ type: 'set', object: before, previous: before }), true, 'it counts otherwise than before')
+  t.equal(changesRoutes({ type: 'set', object: before, previous: undefined }), true)
+  t.equal(changesRoutes({ type: 'removed', object: before }), true)
+  t.equal(changesRoutes(undefined), true)
   t.end()
 })
 
@@ -55,7 +55,7 @@ t.test('where it says that nothing follows, the gateways to a cluster are the sa
   fc.assert(
     fc.property(said, said, (a, b) => {
       const [previous, object] = [of(a), of(b)]
-      if (changesWays({ type: 'set', object, previous })) return true
+      if (changesRoutes({ type: 'set', object, previous })) return true
       const [x, y] = [previous, object].map((one) => JSON.stringify(gatewaysTowards('paris', ends, [one])))
       return x === y
     }),

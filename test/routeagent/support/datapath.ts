@@ -139,6 +139,8 @@ async function elementsOf(nft: NftSession): Promise<string[]> {
 /** Waits until the elements are like that. */
 export async function settled(site: Site, want: RegExp, family: 'ip' | 'ip6' = 'ip'): Promise<void> {
   await eventually(async () => want.test((await site.elements(family)).join(' ')), { say: String(want) })
+  // The table and the routes are the work of two loops.
+  await eventually(async () => (await site.runs('routes')) > 0, { say: 'routes are applied' })
 }
 
 /**

@@ -48,7 +48,7 @@ export class Machine {
   connections: FakeConnections | undefined
   /** Set before start(): the kernel has next-hop objects. */
   grouped = false
-  /** Addresses of machines that answer no knock. */
+  /** Addresses of machines that answer no TCP probe. */
   readonly dead = new Set<string>()
   /** Addresses of machines that answered one. */
   readonly answered = new Set<string>()
@@ -76,7 +76,7 @@ export class Machine {
     const { nft, nft6, routes, sysctl, logger, status } = this
     const clock: Clock = this.clock
     const metrics = (this.metrics = createMetrics('routeagent'))
-    const knock = (address: string): Promise<boolean> => {
+    const probeTcp = (address: string): Promise<boolean> => {
       const answers = !this.dead.has(address)
       if (answers) this.answered.add(address)
       return Promise.resolve(answers)
@@ -96,7 +96,7 @@ export class Machine {
       status,
       clock,
       metrics,
-      knock,
+      probeTcp,
       ...counted,
       ...probing,
       ...nextHops,

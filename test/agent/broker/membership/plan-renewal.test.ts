@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { clockDoubt, isPremature, renewalDueInMs } from '../../../../agent/link/plan-renewal.ts'
+import { clockSuspicion, isPremature, renewalDueInMs } from '../../../../agent/link/plan-renewal.ts'
 import type { CertificateFacts } from '../../../../protocol/identity/certificates.ts'
 
 const HOUR = 3_600_000
@@ -37,9 +37,9 @@ t.test('when it is renewed', (t) => {
 })
 
 t.test('which clocks are doubted', (t) => {
-  const doubt = (atMs: number): string | undefined => clockDoubt(FACTS, atMs, atMs)
+  const doubt = (atMs: number): string | undefined => clockSuspicion(FACTS, atMs, atMs)
   for (const minutes of [-5, 0, 5]) t.equal(doubt(ISSUED + minutes * MINUTE), undefined)
-  t.equal(clockDoubt(FACTS, ISSUED - 20 * MINUTE, ISSUED + 20 * MINUTE), undefined, 'an answer that took long')
+  t.equal(clockSuspicion(FACTS, ISSUED - 20 * MINUTE, ISSUED + 20 * MINUTE), undefined, 'an answer that took long')
   t.equal(
     doubt(ISSUED + 17 * HOUR),
     'check the clock: this machine says 2026-01-01T17:00:00.000Z, the broker says 2026-01-01T00:00:00.000Z: ' +
