@@ -40,10 +40,10 @@ interface UntilDoneInit {
  */
 export async function untilDone(
   work: () => Promise<void>,
-  { clock, backoff: pace, onFailure }: UntilDoneInit,
+  { clock, backoff: init, onFailure }: UntilDoneInit,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const backoff = new Backoff(clock, pace)
+  const backoff = new Backoff(clock, init)
   const attempt = async (): Promise<boolean> => {
     try {
       await work()
