@@ -260,7 +260,7 @@ function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
         {
           expression:
             `has(object.status) && has(oldObject.status) && ${same('version')} && ${same('lanes')} && ` +
-            `${same('connections')} && ${['heartbeatTime', 'up', 'failure'].map(sameOrNone).join(' && ')}`,
+            `${same('connections')} && ${['heartbeatTime', 'up', 'failure', 'failureReason'].map(sameOrNone).join(' && ')}`,
           message: 'the agent writes only conditions of a Gateway: the rest is the word of the gateway',
         },
       ],

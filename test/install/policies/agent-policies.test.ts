@@ -1,5 +1,6 @@
 /** What the agent's policies let a stolen token do: the rules of the API server, as far as they can be read here. */
 import t from 'tap'
+import { GATEWAY } from '../../../install/crds/sealane-crds.ts'
 import { agentPolicies } from '../../../install/policies/agent-policies.ts'
 import { formatYaml } from '../../../kubeapi/yaml.ts'
 import { parseSiteFile } from '../../../kubeapi/files/site-file.ts'
@@ -151,5 +152,19 @@ t.test('which guarded namespaces a site file opens', async (t) => {
   for (const [name, site] of Object.entries(OTHERWISE)) {
     t.ok(readBy(site)?.includes('default'), `${name}: the agent reads it`)
     t.notOk(opens(site, 'default'), `${name}: closed`)
+  }
+})
+
+t.test('the agent writes only conditions of a Gateway: every other field stays, also if it is absent', async (t) => {
+  const status = GATEWAY.spec.versions[0]?.schema?.openAPIV3Schema?.properties?.['status']
+  const fields = Object.keys(status?.properties ?? {}).filter((field) => field !== 'conditions')
+  t.ok(fields.includes('connections'), 'the fields are found')
+  const [{ expression } = { expression: '' }] = specOf('sealane-agent-gateway-status')?.validations ?? []
+  for (const field of fields) {
+    const [now, before] = [`object.status.${field}`, `oldObject.status.${field}`]
+    const isSame = `${now} == ${before}`
+    const isRequired = status?.required?.includes(field) === true
+    const want = isRequired ? isSame : `has(${now}) == has(${before}) && (!has(${now}) || ${isSame})`
+    t.ok(` ${expression} `.includes(` ${want} `), `${field} stays`)
   }
 })
