@@ -14,6 +14,7 @@ import {
   findCondition,
   setCondition,
 } from '../../model/model.ts'
+import { hadGateway } from '../../model/lanes/lanes.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { ClusterDnsAnswer } from './ask-resolver.ts'
 
@@ -134,17 +135,13 @@ function connected(
   }
   if (fresh.length > 0) return finding('False', 'LaneConnecting', 'no lane to it is connected yet')
   if (gateways.length === 0) return finding('False', 'NoGateway', 'no node of this cluster is a gateway that runs')
-  // A cluster that was reached before had a gateway, so it has lost its gateways.
-  const isNew = withGateway?.has(id) === false && !wasReached(before)
-  if (isNew) return finding('False', 'FarGatewayAwaited', 'it has published no gateway yet')
+  // A cluster that had a gateway before has lost it.
+  if (!hadGateway(before)) {
+    // NoLane would say that the cluster had a gateway, and later rounds would believe it.
+    if (withGateway === undefined) return undefined
+    if (!withGateway.has(id)) return finding('False', 'FarGatewayAwaited', 'it has published no gateway yet')
+  }
   return finding('False', 'NoLane', 'no gateway of this cluster has a lane to it')
-}
-
-/** Reasons of a condition Connected that imply that the cluster has, or had, a gateway. */
-const REACHED: readonly string[] = ['NoLane', 'LaneProbeTimeout'] satisfies readonly ReasonCode[]
-
-function wasReached(before: Condition | undefined): boolean {
-  return before?.status === 'True' || (before !== undefined && REACHED.includes(before.reason))
 }
 
 // The condition of this cluster's own Cluster about its DNS. Pure.

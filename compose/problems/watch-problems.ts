@@ -15,6 +15,7 @@ import {
 } from '../../explain/facts/facts.ts'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import {
+  CONDITION_COMPLETE,
   CONDITION_IMPORTED,
   type EndpointSlice,
   type Gateway,
@@ -182,7 +183,7 @@ function reachedBy({ self, gateways, nowMs }: ServicesAround): (cluster: string)
 
 function isWell({ status }: ServiceExport): boolean {
   const is = (type: string): string | undefined => findCondition(status?.conditions, type)?.status
-  return (
-    is('Valid') !== 'False' && is('Ready') === 'True' && is('Conflict') !== 'True' && is(CONDITION_IMPORTED) !== 'False'
-  )
+  const isRemarked =
+    is('Conflict') === 'True' || [CONDITION_COMPLETE, CONDITION_IMPORTED].some((t) => is(t) === 'False')
+  return is('Valid') !== 'False' && is('Ready') === 'True' && !isRemarked
 }

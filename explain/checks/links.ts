@@ -3,7 +3,8 @@
  * gateway here, a gateway there. One cause is one finding, with its links below it.
  */
 import { CONDITION_CONNECTED, CONDITION_IN_CONTACT, findCondition } from '../../model/model.ts'
-import { remoteLaneOf } from '../../model/lanes/lanes.ts'
+import { hadGateway, remoteLaneOf } from '../../model/lanes/lanes.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import {
   type Cause,
   type FactObjects,
@@ -68,9 +69,11 @@ function isAwaited({ objects, links: all }: World, id: string): boolean {
   if (all.some(({ connection }) => connection.cluster === id)) return false
   const object = objects.Cluster?.find((one) => one.object.spec.id === id)?.object
   const said = findCondition(object?.status?.conditions, CONDITION_CONNECTED)
-  // A cluster that was reached before has lost its gateways.
-  if (said?.status === 'True' || said?.reason === 'NoLane' || said?.reason === 'LaneProbeTimeout') return false
-  return objects.Endpoint?.some(({ object }) => object.spec.cluster === id) === false
+  // A cluster that had a gateway before has lost it.
+  if (hadGateway(said)) return false
+  // Without the Endpoints, the agent's word counts.
+  if (objects.Endpoint === undefined) return said?.reason === ('FarGatewayAwaited' satisfies ReasonCode)
+  return !objects.Endpoint.some(({ object }) => object.spec.cluster === id)
 }
 
 function cutOffFinding(world: World, id: string): Finding {

@@ -109,17 +109,43 @@ function importAddresses(namespace: string): readonly ManifestObject[] {
   })
 }
 
+/** Stands for the namespace. */
+const WANTED = '@'
+
+/**
+ * A regular expression for site files that allow a guarded namespace. CEL cannot read YAML, so it accepts only what can
+ * be nothing else, in the form in which `sealane join` writes it: `spec` as a block that is indented by two spaces, with
+ * allowedNamespaces as a key of its own and a list of names. All lines before the key must be keys of the site, items,
+ * deeper lines, blank lines or comments, so that the key is no part of a text. For RE2.
+ */
+function allowedPattern(): string {
+  const [rest, skip, end] = ['[^\\r\\n]*', ' *(?:#[^\\r\\n]*)?\\n', '(?: *| +#[^\\r\\n]*)']
+  const quoted = (name: string): string => `(?:${name}|"${name}"|\\x27${name}\\x27)`
+  const [item, wanted] = [quoted('[a-z0-9][a-z0-9-]*'), quoted(WANTED)]
+  const space = '(?: |\\n  )*'
+  const flow =
+    ` +\\[${space}(?:${item}${space},${space})*${wanted}${space}(?:,${space}${item}${space})*` +
+    `(?:,${space})?\\]${end}(?:\\n|$)`
+  const block = (dash: string): string =>
+    `${end}\\n(?:${skip}|${dash}- +${item}${end}\\n)*${dash}- +${wanted}${end}` +
+    // A deeper line would belong to the item.
+    `(?:$|\\n(?:${skip})*(?: *$|[^ #\\n]|  [^ #\\n]|${dash}-))`
+  // A value that is opened on the line of its key ends there.
+  const value = `(?:"${rest}"|\\x27${rest}\\x27|\\[${rest}\\]|\\{${rest}\\}|[^ "\\x27\\[{&!\\r\\n]${rest})?`
+  const others = `(?:  (?:[A-Za-z]+:|-) *${value}${end}\\n(?:${skip}|   +[^ #\\r\\n]${rest}\\n)*)*`
+  const before = `^(?:${skip})*(?:---${end}\\n)?(?:(?:[ #]${rest}|(?:apiVersion|kind|metadata):${rest})?\\n)*`
+  return (
+    `${before}spec:${end}\\n(?:${skip})*${others}  allowedNamespaces:` +
+    `(?:${flow}|${['  ', '    '].map(block).join('|')})`
+  )
+}
+
 /**
  * Clients trust names in namespaces of the platform and of Sealane. The agent may write there only if the site file,
  * which it cannot write, allows it. Deletion is always allowed, so that objects can be cleaned up.
  */
 function guardedNamespaces(namespace: string): readonly ManifestObject[] {
   const operations = ['CREATE', 'UPDATE']
-  // Matches the words of the list, since the key that follows it ends with a colon. A namespace name has only a-z, 0-9
-  // and -, so it needs no escaping.
-  const allowed =
-    `params.data['${SITE_KEY}'].matches('allowedNamespaces.?:[^:]*[^a-z0-9:-]' + request.namespace + ` +
-    `'([^a-z0-9:-]|$)')`
   return policy({
     name: 'sealane-agent-namespaces',
     param: { name: SITE_CONFIG, namespace, absent: 'Deny' },
@@ -130,14 +156,22 @@ function guardedNamespaces(namespace: string): readonly ManifestObject[] {
       ]),
       paramKind: { apiVersion: 'v1', kind: 'ConfigMap' },
       ...byAgent(namespace),
+      variables: [
+        {
+          name: 'allowed',
+          // A namespace name has only a-z, 0-9 and -, so it needs no escaping.
+          expression:
+            `params.data['${SITE_KEY}'].matches(r'${allowedPattern()}'` + `.replace('${WANTED}', request.namespace))`,
+        },
+      ],
       validations: [
         {
           expression:
             `!(${GUARDED_PREFIXES.map((prefix) => `request.namespace.startsWith('${prefix}')`).join(' || ')} || ` +
-            `request.namespace in ${celList([...GUARDED_NAMESPACES, namespace])}) || ${allowed}`,
+            `request.namespace in ${celList([...GUARDED_NAMESPACES, namespace])}) || variables.allowed`,
           messageExpression:
             "'the agent imports nothing into namespace ' + request.namespace + ': it is guarded, and allowedNamespaces " +
-            "of the site file does not name it'",
+            "of the site file, a list with two spaces before its key, does not name it'",
         },
       ],
     },
@@ -226,7 +260,7 @@ function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
         {
           expression:
             `has(object.status) && has(oldObject.status) && ${same('version')} && ${same('lanes')} && ` +
-            `${same('connections')} && ${['heartbeatTime', 'up', 'failure'].map(sameOrNone).join(' && ')}`,
+            `${same('connections')} && ${['heartbeatTime', 'up', 'failure', 'failureReason'].map(sameOrNone).join(' && ')}`,
           message: 'the agent writes only conditions of a Gateway: the rest is the word of the gateway',
         },
       ],

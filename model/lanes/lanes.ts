@@ -55,6 +55,7 @@ export {
   HEARTBEAT_BOUNDS,
   HEARTBEAT_MS,
   HEARTBEAT_OLD_MS,
+  hadGateway,
   heardGateways,
   heartbeatAgeMs,
   isTakenAsSilent,

@@ -3,7 +3,15 @@
  * reconcile/failure-detector.ts detects heartbeats that have stopped.
  */
 import type { ClusterValidation } from '../addresses/addresses.ts'
-import { CONDITION_READY, type ConnectionStatus, type Gateway, REASON_STATUS_STALE, findCondition } from '../model.ts'
+import {
+  CONDITION_READY,
+  type Condition,
+  type ConnectionStatus,
+  type Gateway,
+  REASON_STATUS_STALE,
+  findCondition,
+} from '../model.ts'
+import type { ReasonCode } from '../reasons/reasons.ts'
 
 /** The longest interval between writes of Gateway.status, unless SEALANE_HEARTBEAT sets another. */
 export const HEARTBEAT_MS = 5000
@@ -95,6 +103,18 @@ export function reachableClusters(self: string, gateways: readonly Gateway[]): R
     }
   }
   return reachable
+}
+
+/** Reasons of a condition Connected that imply that the cluster has, or had, a gateway. */
+const HAD_GATEWAY: readonly string[] = [
+  'NoLane',
+  'LaneProbeTimeout',
+  REASON_STATUS_STALE,
+] satisfies readonly ReasonCode[]
+
+/** Whether a Cluster's condition Connected implies that the cluster has, or had, a gateway. */
+export function hadGateway(connected: Pick<Condition, 'status' | 'reason'> | undefined): boolean {
+  return connected?.status === 'True' || HAD_GATEWAY.includes(connected?.reason ?? '')
 }
 
 /**

@@ -9,6 +9,15 @@ import { NOW, SELF, copyOf, factSet, healthyObjects } from '../support/objects/m
 
 const OTHERS = ['paris', 'tokyo', 'oslo']
 
+/** As the agent writes it on an export that has left out an address. */
+const INCOMPLETE = {
+  type: 'sealane.io/Complete',
+  status: 'True',
+  reason: 'AddressOutsidePods',
+  message: 'leaves out 192.0.2.9',
+  lastTransitionTime: NOW,
+}
+
 const DOWN = { state: 'down', message: 'no answer' }
 
 const damage = fc.record({
@@ -22,7 +31,9 @@ const damage = fc.record({
   /** Likewise: these have no endpoints, nor a field for them. */
   bare: fc.subarray([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
   /** Of exports, by number: the condition that is as it should not be. */
-  exports: fc.array(fc.constantFrom('', 'Valid', 'Ready', 'Conflict', 'sealane.io/Imported'), { maxLength: 6 }),
+  exports: fc.array(fc.constantFrom('', 'Valid', 'Ready', 'Conflict', 'sealane.io/Imported', 'sealane.io/Complete'), {
+    maxLength: 6,
+  }),
 })
 
 t.test('the same problems, with fewer objects', async (t) => {
@@ -46,6 +57,7 @@ t.test('the same problems, with fewer objects', async (t) => {
         slice.endpoints = slice.endpoints.map((one) => ({ ...one, conditions: { ready: false } }))
       }
       for (const [i, { status }] of exports.entries()) {
+        if (init.exports[i] === INCOMPLETE.type) status.conditions = [...status.conditions, { ...INCOMPLETE }]
         for (const one of status.conditions) {
           if (one.type === init.exports[i]) one.status = one.type === 'Conflict' ? 'True' : 'False'
         }

@@ -27,10 +27,21 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     }),
     ['down FarGatewayAwaited Cluster paris (ImportsWithoutBackends ×1)'],
   ],
+  'paris has no gateway yet, and the Endpoints are not read': [
+    withoutEndpoints(brokenMember((at) => withoutGateways(at, 'paris'))),
+    ['notice FarGatewayAwaited Cluster paris'],
+  ],
   'paris has lost its gateways': [
     brokenMember((at) => {
       withoutGateways(at, 'paris')
       connected(at, 'paris', 'NoLane')
+    }),
+    ['down NoLane Cluster paris'],
+  ],
+  'paris has lost its gateways, and so had this cluster': [
+    brokenMember((at) => {
+      withoutGateways(at, 'paris')
+      connected(at, 'paris', 'GatewayStatusStale')
     }),
     ['down NoLane Cluster paris'],
   ],
@@ -71,6 +82,10 @@ function withoutGateways(at: (kind: keyof ObjectsByKind) => Loose[], ...clusters
     status.connections = status.connections.filter(({ cluster }) => !clusters.includes(cluster))
   }
   for (const id of clusters) connected(at, id, 'FarGatewayAwaited')
+}
+
+function withoutEndpoints({ Endpoint: _unread, ...others }: ObjectsByKind): ObjectsByKind {
+  return others
 }
 
 /** As the agent writes it. */

@@ -67,6 +67,27 @@ t.test('firewalls', async (t) => {
   t.same(said('host', [host(unknown)]), [], 'what nobody understands may let it pass')
 })
 
+t.test('all places of a machine that drop packets are one problem, and its text names them', async (t) => {
+  const seen = (rules: readonly object[]): readonly string[] => {
+    const { facts, ...set } = factSet(brokenMember((at) => changeLinks(at, (_, node) => node === 'gw0', DOWN)))
+    const { problems } = diagnoseMember({ ...set, facts: [...facts, hostFact(host(rules))] })
+    return problems.flatMap((one) => (one.reason === 'FirewallDrops' ? [one.seen] : []))
+  }
+  const input = [chain('input', 'accept'), rule('input', dport(4500), { drop: null })]
+  const both = ['connections from cni0 to sealane0', 'connections from sealane0 to cni0']
+  const [first, second] = ['a rule of table ip filter, chain input', 'its policy of table ip filter, chain forward']
+  t.same(seen(input), [`${first} drops UDP 4500 that comes in`])
+  t.same(seen([...input, chain('forward', 'drop')]), [
+    `${first}, ${second} drops UDP 4500 that comes in, ${both.join(', ')}`,
+  ])
+  const prerouting = [chain('prerouting', 'accept'), rule('prerouting', dport(4501), { drop: null })]
+  const [text = ''] = seen([...input, ...prerouting, chain('forward', 'drop'), chain('output', 'drop')])
+  t.match(
+    text,
+    /^a rule of .* chain input, a rule of .* chain prerouting, its policy of .* chain forward and 1 more drops/,
+  )
+})
+
 t.test('firewalls of a worker that does not hear its gateway nodes', async (t) => {
   const cut = brokenMember((at) => {
     const worker = at('RouteAgent').find(({ metadata }) => metadata.name === 'w0')

@@ -79,6 +79,7 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     await t.rejects(says({ up: '1/1' })(), refusal, 'how many are up')
     await t.rejects(says({ up: null })(), refusal, 'how many are up, taken away')
     await t.rejects(says({ failure: 'broken' })(), refusal, 'a failure')
+    await t.rejects(says({ failureReason: 'PortTaken' })(), refusal, 'the name of a failure')
     await t.rejects(says({ lanes: [{ lane: 0, device: 'sealane0', mtu: 1420, driver: 'x' }] })(), refusal, 'a lane')
     const ready = { type: 'Ready', status: 'Unknown', reason: 'GatewayStatusStale', message: '' }
     await says({ conditions: [{ ...ready, lastTransitionTime: '2026-01-01T00:00:00Z' }] })()

@@ -86,14 +86,27 @@ t.test('which clusters lanes lead to', (t) => {
 })
 
 t.test('a cluster that has published no gateway', (t) => {
-  const said = (withGateway: ReadonlySet<string> | undefined): unknown => {
-    const world = { nowMs: NOW, silent: undefined, gateways: [gatewaySaying('g1')], stale: [], withGateway }
-    const [written] = planClusterStatus({ ...world, clusters: [cluster('c1')] })
-    return written?.status?.conditions?.find(({ type }) => type === 'Connected')?.reason
+  const [NONE, HAS_ONE] = [new Set(['c2']), new Set(['c1'])]
+  /** What is said in the end, after one round with each of these. */
+  const said = (
+    ...rounds: (readonly [withGateway: ReadonlySet<string> | undefined, own: string, stale?: string])[]
+  ) => {
+    let one = cluster('c1')
+    for (const [withGateway, own, stale] of rounds) {
+      const world = { nowMs: NOW, silent: undefined, gateways: [gatewaySaying(own)], withGateway }
+      one = planClusterStatus({ ...world, clusters: [one], stale: stale === undefined ? [] : [stale] })[0] ?? one
+    }
+    return one.status?.conditions?.find(({ type }) => type === 'Connected')?.reason
   }
-  t.equal(said(new Set(['c2'])), 'FarGatewayAwaited')
-  t.equal(said(new Set(['c1'])), 'NoLane')
-  t.equal(said(undefined), 'NoLane', 'nobody knows')
+  t.equal(said([NONE, 'g1']), 'FarGatewayAwaited')
+  t.equal(said([HAS_ONE, 'g1']), 'NoLane')
+  t.equal(said([undefined, 'g1']), undefined, 'nobody knows')
+  t.equal(said([undefined, 'g1'], [NONE, 'g1']), 'FarGatewayAwaited', 'the Endpoints are read later')
+  t.equal(said([NONE, 'g1'], [undefined, 'g1']), 'FarGatewayAwaited', 'the agent starts anew')
+  t.equal(said([undefined, 'g1 c1 up'], [undefined, 'g1']), 'NoLane', 'a cluster that was reached has lost its gateway')
+  t.equal(said([HAS_ONE, 'g1'], [NONE, 'g1']), 'NoLane')
+  t.equal(said([HAS_ONE, 'g1 c1 down'], [NONE, 'g1']), 'NoLane')
+  t.equal(said([HAS_ONE, 'g1 c1 up', 'g1'], [NONE, 'g1']), 'NoLane', 'its lane was up when our gateway became silent')
   t.end()
 })
 
