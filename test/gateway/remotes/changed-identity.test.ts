@@ -76,16 +76,16 @@ const peer = (publicKey: string, carries: boolean, shook = false): PeerState => 
 
 t.test('as which one a far end is known', async (t) => {
   const up: PeerHealthView = { state: 'up', sinceMs: UPTIME }
-  const doubted = { ...up, doubted: true }
+  const suspected = { ...up, suspected: true }
   const [old, next] = [key('paris'), key('next')]
   const rows: [say: string, peers: readonly PeerState[], health: PeerHealthView, links: string[], called: string[]][] =
     [
       ['it answers', [peer(old, true, true)], up, [old], []],
       ['it was followed', [peer(next, true, true)], up, [next], []],
-      ['it is silent: perhaps it has changed', [peer(old, true, true)], doubted, [old], [next]],
-      ['it has', [peer(old, true, true), peer(next, false, true)], doubted, [next], []],
-      ['it has not', [peer(old, true, true), peer(next, false)], doubted, [old], [next]],
-      ['followed, and silent', [peer(next, true, true)], doubted, [next], [old]],
+      ['it is silent: perhaps it has changed', [peer(old, true, true)], suspected, [old], [next]],
+      ['it has', [peer(old, true, true), peer(next, false, true)], suspected, [next], []],
+      ['it has not', [peer(old, true, true), peer(next, false)], suspected, [old], [next]],
+      ['followed, and silent', [peer(next, true, true)], suspected, [next], [old]],
       ['down', [peer(old, true, true)], { state: 'down', sinceMs: UPTIME }, [old], [next]],
     ]
   for (const [say, peers, health, links, called] of rows) {
