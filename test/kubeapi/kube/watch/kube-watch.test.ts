@@ -217,6 +217,24 @@ t.test('a peer that goes silent is noticed within 30 s', async (t) => {
   }
 })
 
+t.test('a server that refuses a watch and stalls in the reason', async (t) => {
+  for (const speak of ['h2', 'http1'] as const) {
+    const server = await fakeApiServer(t, { speak })
+    server.fault = ({ query }) => (query.has('watch') ? 'stall' : undefined)
+    const clock = new FakeClock()
+    const { api, logger } = await openFake(t, server, { clock })
+    await api.cache('Service').whenSynced(AbortSignal.timeout(5000))
+    await eventually(() => watches(server).length === 1)
+    const before = clock.monotonic()
+    const given = (): boolean => logger.messages('warn').some((line) => line.includes('gave no answer within 10 s'))
+    await eventually(async () => (await clock.advance(500), given()))
+    t.ok(clock.monotonic() - before < 20_000, `${speak}: given up as soon as any other request`)
+    server.fault = undefined
+    put(server, service('web'))
+    await eventually(async () => (await clock.advance(500), api.cache('Service').get('web', 'shop')))
+  }
+})
+
 t.test('late events neither bring back what we removed nor undo what we wrote', async (t) => {
   const server = await fakeApiServer(t)
   const { api } = await followed(t, server, 'ServiceImport')
