@@ -175,6 +175,34 @@ t.test('a stop ends it at once', async (t) => {
   await eventually(() => place.open.size === 0)
 })
 
+t.test('a login that fails, and one that the server does not take', async (t) => {
+  let forgotten = 0
+  const access: ServerAccess = {
+    server: new URL('https://a.example:6443'),
+    namespace: undefined,
+    title: 'fake',
+    credentials: () => Promise.reject(new Error('the plugin ended with 1')),
+    forget: () => void (forgotten += 1),
+  }
+  const clock = new FakeClock()
+  const error = await failure(execInPod({ clock, access }, COMMAND, new AbortController().signal))
+  t.equal(
+    error.message,
+    'exec Pod shop/web-0: cannot log in to the API server at https://a.example:6443: the plugin ended with 1',
+  )
+  t.match(error, { name: 'KubeError', code: 'Unauthorized', reason: 'NoLogin' })
+  t.equal(forgotten, 0)
+  const place = await listening(
+    t,
+    createHttpServer((_request, response) => response.writeHead(401).end()),
+  )
+  const taken = { ...access, server: new URL(place.url), credentials: () => Promise.resolve({ headers: {} }) }
+  const refused = await failure(execInPod({ clock, access: taken }, COMMAND, new AbortController().signal))
+  t.match(refused, { name: 'KubeError', code: 'Unauthorized', status: 401 })
+  t.equal(forgotten, 1, 'the next command asks for a new one')
+  t.same(clock.pending('timer'), [], 'no timer stays')
+})
+
 t.test('refused, cut, nobody there', async (t) => {
   const status = { kind: 'Status', reason: 'Forbidden', message: 'pods "web-0" is forbidden' }
   const refusing = createHttpServer((_request, response) => response.writeHead(403).end(JSON.stringify(status)))
