@@ -158,7 +158,7 @@ class Run {
       socket.on('error', (error) => fail(errorFromConnection(asked, server, error)))
       socket.on('message', (data: Buffer) => {
         try {
-          if (!this.#take(data)) fail(this.#failed(`more than ${MAX_OUTPUT_BYTES} bytes of output`))
+          if (!this.#take(data)) fail(this.#failed(`more than ${MAX_OUTPUT_BYTES} bytes of output`, 'TooLarge'))
         } catch (error) {
           // The reader of the output failed; its disk is full, for example.
           fail(error as Error)
@@ -206,9 +206,9 @@ class Run {
     return { status, stdout: text(this.#output[STDOUT]), stderr: text(this.#output[STDERR]) }
   }
 
-  #failed(message: string): KubeError {
+  #failed(message: string, reason: 'ExecFailed' | 'TooLarge' = 'ExecFailed'): KubeError {
     const { verb, title } = this.#init.asked
-    return new KubeError(`${verb} ${title}: ${message}`, { code: 'Unavailable', status: 0, reason: 'ExecFailed' })
+    return new KubeError(`${verb} ${title}: ${message}`, { code: 'Unavailable', status: 0, reason })
   }
 
   /** The server answered but refused the connection. */
