@@ -4,6 +4,7 @@
  */
 import {
   InvalidAddressError,
+  MAX_ADDRESSED_LANE,
   type NeededRange,
   type Prefix,
   familyNumber,
@@ -205,6 +206,8 @@ function isGoodPort({ name, port, appProtocol }: ImportPort): boolean {
 function endpointProblem(spec: EndpointSpec, cluster: string): Problem | undefined {
   if (spec.cluster !== cluster) return problem('ForeignClaim', `it claims to belong to cluster ${quote(spec.cluster)}`)
   if (!isDnsSubdomain(spec.node)) return problem('InvalidValue', `node ${quote(spec.node)} is not a DNS name`)
+  if (!Number.isInteger(spec.lane) || spec.lane < 0 || spec.lane > MAX_ADDRESSED_LANE)
+    return problem('InvalidValue', `lane ${spec.lane}: expected 0 to ${MAX_ADDRESSED_LANE}`)
   const { length } = endpointName(spec.cluster, spec.node, spec.lane)
   return length > MAX_ENDPOINT_NAME
     ? problem('InvalidValue', `its name has ${length} characters, at most ${MAX_ENDPOINT_NAME} are taken`)

@@ -12,7 +12,7 @@ import {
   isLabelValue,
   isQualifiedName,
 } from '../../model/model.ts'
-import type { Prefix } from '../../model/addresses/addresses.ts'
+import { MAX_ADDRESSED_LANE, type Prefix } from '../../model/addresses/addresses.ts'
 import { admitSlice } from './admission-slice.ts'
 import {
   type ClustersetRanges,
@@ -171,7 +171,6 @@ function admitMetadata(field: string, entries: Readonly<Record<string, string>>,
 
 export const MAX_CANDIDATES = 16
 const MAX_CAPABILITIES = 32
-const MAX_LANE = 255
 
 function admitEndpoint(record: MemberRecord, body: EndpointBody, context: AdmissionContext): Refusal | undefined {
   const { spec } = body
@@ -194,9 +193,9 @@ function admitEndpoint(record: MemberRecord, body: EndpointBody, context: Admiss
         ? undefined
         : refusal('spec.node', `${quote(spec.node)}: expected an RFC 1123 subdomain`),
     () =>
-      Number.isInteger(spec.lane) && spec.lane >= 0 && spec.lane <= MAX_LANE
+      Number.isInteger(spec.lane) && spec.lane >= 0 && spec.lane <= MAX_ADDRESSED_LANE
         ? undefined
-        : refusal('spec.lane', `${spec.lane}: expected 0 to ${MAX_LANE}`),
+        : refusal('spec.lane', `${spec.lane}: expected 0 to ${MAX_ADDRESSED_LANE}`),
     () => (record.name === wanted ? undefined : refusal('name', `${quote(record.name)}: expected ${quote(wanted)}`)),
     () => admitPublicKey('spec.publicKey', spec.publicKey, context),
     () => admitNextKey(spec, context),

@@ -8,7 +8,7 @@ export {
   parseEtcdPrefix,
   parseReplicas,
 } from './deploy/deploy-options.ts'
-export { storeUrlOf } from './deploy/installed-broker.ts'
+export { brokerWorkload, storeUrlOf } from './deploy/installed-broker.ts'
 export { unservedText, withMembers } from './members.ts'
 export {
   type Authority,

@@ -94,11 +94,19 @@ interface VolumeMount {
   readonly mountPath?: string
 }
 
+/** The value of `-conf FILE` or `-conf=FILE`, as Go reads flags. */
+function confOf(args: readonly string[]): string | undefined {
+  const at = args.findIndex((arg) => /^--?conf(?:=|$)/.test(arg))
+  const flag = args[at]
+  if (flag === undefined) return undefined
+  return flag.includes('=') ? flag.slice(flag.indexOf('=') + 1) : args[at + 1]
+}
+
 /** Follows `-conf /etc/coredns/Corefile` to the ConfigMap that is mounted there. */
 function corefileMount(workload: DnsObject): { readonly map: string; readonly key: string | undefined } | undefined {
   const pod = (workload.spec?.['template'] as { readonly spec?: PodSpec } | undefined)?.spec ?? {}
   for (const { args = [], volumeMounts = [] } of pod.containers ?? []) {
-    const path = args[args.findIndex((arg) => /^--?conf$/.test(arg)) + 1]
+    const path = confOf(args)
     if (path === undefined || !path.startsWith('/')) continue
     const file = path.slice(path.lastIndexOf('/') + 1)
     const folder = path.slice(0, path.lastIndexOf('/'))

@@ -20,6 +20,7 @@ import {
 import {
   type Members,
   type TokenOptions,
+  brokerWorkload,
   podBroker,
   podMembers,
   readTokenText,
@@ -109,10 +110,24 @@ async function brokerOf(
     if (found !== undefined) return found
     throw new UserError(`the broker that was named has no member ${cluster} in clusterset ${clusterset ?? '-'}`)
   }
-  const { namespace } = DEFAULT_VALUES.broker
-  const deployed = { apiVersion: 'apps/v1', kind: 'Deployment', namespace, name: objectName('broker') }
-  if ((await admin.get(deployed, context.signal)) === undefined) return undefined
-  const here = podMembers(podBroker(admin, targetFlags(target, admin.contextName), context.signal, clusterset))
+  return brokerHere(admin, { cluster, clusterset, flags: targetFlags(target, admin.contextName) }, context.signal)
+}
+
+interface BrokerHereInit {
+  readonly cluster: string
+  readonly clusterset: string | undefined
+  readonly flags: string
+}
+
+/** The broker in the same cluster, of either form. Undefined as for brokerOf(). */
+export async function brokerHere(
+  admin: Pick<ClusterAdmin, 'title' | 'get' | 'list' | 'exec'>,
+  { cluster, clusterset, flags }: BrokerHereInit,
+  signal: AbortSignal,
+): Promise<RekeyingBroker | undefined> {
+  const { statefulSet, deployment } = await brokerWorkload(admin, DEFAULT_VALUES.broker.namespace, signal)
+  if ((statefulSet ?? deployment) === undefined) return undefined
+  const here = podMembers(podBroker(admin, flags, signal, clusterset))
   try {
     return await memberAt(cluster, (work) => work(here))
   } catch (error) {

@@ -1,7 +1,7 @@
 /** The version of each part in a cluster: as the part reports it, else by the image of its pods. */
 import { type ComponentName, DEFAULT_VALUES, type ManifestObject, objectName } from '../../install/values/values.ts'
 import { messageOf } from '../../runtime/runtime.ts'
-import { brokerPod } from '../broker/broker.ts'
+import { brokerPod, brokerWorkload } from '../broker/broker.ts'
 import type { ClusterAdmin } from '../context/context.ts'
 
 export interface PartVersion {
@@ -55,23 +55,25 @@ async function answered(
   }
 }
 
-const WORKLOADS: Readonly<Record<ComponentName, readonly string[]>> = {
-  agent: ['Deployment'],
-  dns: ['Deployment'],
-  gateway: ['DaemonSet'],
-  routeagent: ['DaemonSet'],
-  // The Deployment is for replicas.
-  broker: ['StatefulSet', 'Deployment'],
+const WORKLOADS: Readonly<Record<Exclude<ComponentName, 'broker'>, string>> = {
+  agent: 'Deployment',
+  dns: 'Deployment',
+  gateway: 'DaemonSet',
+  routeagent: 'DaemonSet',
+}
+
+async function workloadOf(admin: Admin, part: ComponentName, signal: AbortSignal): Promise<ManifestObject | undefined> {
+  if (part === 'broker') {
+    const { statefulSet, deployment } = await brokerWorkload(admin, DEFAULT_VALUES.broker.namespace, signal)
+    return statefulSet ?? deployment
+  }
+  const { namespace } = DEFAULT_VALUES.member
+  return admin.get({ apiVersion: 'apps/v1', kind: WORKLOADS[part], namespace, name: objectName(part) }, signal)
 }
 
 async function imageOf(admin: Admin, part: ComponentName, signal: AbortSignal): Promise<string | undefined> {
-  const namespace = part === 'broker' ? DEFAULT_VALUES.broker.namespace : DEFAULT_VALUES.member.namespace
-  for (const kind of WORKLOADS[part]) {
-    const ref = { apiVersion: 'apps/v1', kind, namespace, name: objectName(part) }
-    const spec = (await admin.get(ref, signal))?.['spec'] as WorkloadSpec | undefined
-    if (spec !== undefined) return spec.template?.spec?.containers?.[0]?.image
-  }
-  return undefined
+  const spec = (await workloadOf(admin, part, signal))?.['spec'] as WorkloadSpec | undefined
+  return spec?.template?.spec?.containers?.[0]?.image
 }
 
 interface WorkloadSpec {

@@ -386,7 +386,9 @@ export class LaneLease {
 
   /**
    * Returns a function that tells whether other gateways of this cluster reach every cluster that this one reaches now.
-   * It counts only a status written after this call: an older one may come from a process that has ended.
+   * They may do so together: nodes choose gateways for each cluster, and a gateway without a link to it hands on to one
+   * that has a link, which ends there. It counts only a status written after this call: an older one may come from a
+   * process that has ended.
    */
   othersCarry(): () => boolean {
     const cache = this.#deps.api.cache('Gateway')

@@ -1,5 +1,5 @@
 /** Defines the CRDs of sealane.io/v1alpha1. */
-import { MAX_POD_RANGES, MAX_REPORTED_BY_NODE } from '../../model/addresses/addresses.ts'
+import { MAX_ADDRESSED_LANE, MAX_POD_RANGES, MAX_REPORTED_BY_NODE } from '../../model/addresses/addresses.ts'
 import {
   MAX_CONNECTION_MESSAGE_LENGTH,
   MAX_FAILURE_LENGTH,
@@ -141,7 +141,7 @@ const endpointSpec = map(
   {
     cluster: fixed(dnsLabel('Cluster id.'), 'the cluster of an endpoint'),
     node: fixed(dnsSubdomain('Name of the gateway node.'), 'the node of an endpoint'),
-    lane: fixed({ ...integer('Lane number.', 0, 255) }, 'the lane of an endpoint'),
+    lane: fixed({ ...integer('Lane number.', 0, MAX_ADDRESSED_LANE) }, 'the lane of an endpoint'),
     publicKey: text('WireGuard public key: 32 bytes in base64.', PUBLIC_KEY),
     nextPublicKey: text('The key that the gateway is about to take instead: 32 bytes in base64.', PUBLIC_KEY),
     candidates: list('Best first. Empty: this gateway calls the others.', candidate, 16),
@@ -186,8 +186,12 @@ const MAX_BYTES = Number.MAX_SAFE_INTEGER
 const lane = map(
   'A device of the lane that this node serves.',
   {
-    lane: integer('Lane number of this node.', 0, 255),
-    remoteLane: integer('Lane number of the gateways that the device leads to; absent: the same.', 0, 255),
+    lane: integer('Lane number of this node.', 0, MAX_ADDRESSED_LANE),
+    remoteLane: integer(
+      'Lane number of the gateways that the device leads to; absent: the same.',
+      0,
+      MAX_ADDRESSED_LANE,
+    ),
     device: text('Network device.', { maxLength: 15 }),
     mtu: integer('Largest packet of the device.', 0, 65_535),
     driver: text('What carries the lane, such as kernel or userspace WireGuard.', { maxLength: 63 }),
@@ -199,8 +203,8 @@ const connection = map(
   'A tunnel from this gateway to one of another cluster.',
   {
     cluster: dnsLabel('Cluster id of the far end.'),
-    lane: integer('Lane number of this node.', 0, 255),
-    remoteLane: integer('Lane number of the far end in its cluster; absent: the same.', 0, 255),
+    lane: integer('Lane number of this node.', 0, MAX_ADDRESSED_LANE),
+    remoteLane: integer('Lane number of the far end in its cluster; absent: the same.', 0, MAX_ADDRESSED_LANE),
     endpoint: text('Name of the Endpoint at the far end.', { maxLength: 253 }),
     state: text('As the probes inside the tunnel find it.', { enum: ['connecting', 'up', 'down'] }),
     message: text('The same for people.', { maxLength: MAX_CONNECTION_MESSAGE_LENGTH }),

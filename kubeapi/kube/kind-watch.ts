@@ -244,7 +244,7 @@ export class KindWatch<K extends Kind> {
 }
 
 function isRefusal(error: unknown): boolean {
-  return error instanceof KubeError && !error.passing && error.status !== 410
+  return error instanceof KubeError && !error.passing && error.status !== 410 && error.reason !== 'TooLarge'
 }
 
 function troubleText(kind: Kind, error: unknown): string {

@@ -21,13 +21,19 @@ interface Status {
 }
 
 /** Our own reasons for a missing answer. */
-const OWN_REASONS = ['NoAnswer', 'NoConnection', 'NoLogin', 'TooLarge'] as const satisfies readonly ReasonCode[]
+const OWN_REASONS = [
+  'NoAnswer',
+  'NoConnection',
+  'NoLogin',
+  'TooLarge',
+  'ExecFailed',
+] as const satisfies readonly ReasonCode[]
 
 export interface KubeErrorInit {
   readonly code: ClusterApiErrorCode
   /** HTTP status; 0 if there was no answer. */
   readonly status: number
-  /** metav1.StatusReason, or our own reason for a missing answer: `NoAnswer`, `NoConnection`, `NoLogin`, `TooLarge`. */
+  /** metav1.StatusReason, or one of OWN_REASONS. */
   readonly reason: string
   /** The resource that the server names in its answer: `nodes`. Absent from the answer of a proxy. */
   readonly about?: string | undefined
@@ -54,8 +60,9 @@ export class KubeError extends ClusterApiError {
     return OWN_REASONS.find((one) => one === this.reason)
   }
 
-  /** Whether a retry may succeed. */
+  /** Whether a retry may succeed. The same request gets an answer that is too large again. */
   get passing(): boolean {
+    if (this.reason === 'TooLarge') return false
     return this.status === 0 || this.status === 429 || this.status >= 500
   }
 }

@@ -10,6 +10,7 @@ export {
 } from './address-port.ts'
 export {
   DEFAULT_MAX_MEMBERS,
+  MAX_ADDRESSED_LANE,
   MAX_CLUSTER_INDEX,
   MOST_MEMBERS,
   NEARLY_FULL,

@@ -86,7 +86,11 @@ export function toGlobalText(pairs: readonly PrefixPair[], text: string): string
 
 /** The largest cluster index: two octets of the lane addresses. */
 export const MAX_CLUSTER_INDEX = 0xffff
-const MAX_LANE = 0xff
+/**
+ * The largest lane number for which there is a lane address, its last octet. Records and objects may have it: this
+ * release uses fewer (MAX_LANE), and gateways refuse the others, but a later release may use more.
+ */
+export const MAX_ADDRESSED_LANE = 0xff
 
 /**
  * Returns the address of a cluster's lane device: 246.<index high byte>.<index low byte>.<lane>. The address answers
@@ -96,8 +100,8 @@ export function laneAddress(clusterIndex: number, lane: number): Address {
   if (!Number.isInteger(clusterIndex) || clusterIndex < 0 || clusterIndex > MAX_CLUSTER_INDEX) {
     throw new RangeError(`cluster index ${clusterIndex}: expected 0 to ${MAX_CLUSTER_INDEX}`)
   }
-  if (!Number.isInteger(lane) || lane < 0 || lane > MAX_LANE) {
-    throw new RangeError(`lane ${lane}: expected 0 to ${MAX_LANE}`)
+  if (!Number.isInteger(lane) || lane < 0 || lane > MAX_ADDRESSED_LANE) {
+    throw new RangeError(`lane ${lane}: expected 0 to ${MAX_ADDRESSED_LANE}`)
   }
   const base = parsePrefix(LANE_ADDRESS_RANGE)
   return { family: 4, value: base.value + BigInt(clusterIndex * 256 + lane) }

@@ -23,9 +23,15 @@ export const ACCESS_REASONS = {
     shows: API,
   },
   TooLarge: {
-    means: 'The answer of the API server exceeds what Sealane reads at once, and Sealane asks for smaller pages.',
+    means:
+      'A list of the API server, or the output of a command in a pod, exceeds what Sealane reads at once. Sealane asks for lists in smaller pages.',
     todo: 'If it lasts, look for an unusually large object.',
     shows: API,
+  },
+  ExecFailed: {
+    means: 'A command in a pod did not run, or the connection to it ended before the command did.',
+    todo: 'Check that the pod is ready, and that the API server reaches the kubelet of its node; then run the command again.',
+    shows: FOUND,
   },
   StateUnwritable: {
     means: 'The broker cannot write its store.',

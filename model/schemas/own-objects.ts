@@ -3,6 +3,7 @@
  * manual edit may have damaged them since.
  */
 import type { z } from 'zod'
+import { MAX_ADDRESSED_LANE } from '../addresses/addresses.ts'
 import type { Kind } from '../model.ts'
 import { cidr, dnsLabel, flag, integer, list, map, oneOf, port, text, textMap } from './fields.ts'
 
@@ -41,7 +42,7 @@ const endpoint = map({
   spec: map({
     cluster: text,
     node: text,
-    lane: integer(0, 255),
+    lane: integer(0, MAX_ADDRESSED_LANE),
     publicKey: text,
     nextPublicKey: text.optional(),
     candidates: list(map({ kind: text, address: text, port })),

@@ -34,13 +34,14 @@ import {
 } from './balance-elements.ts'
 import { NODE_DROP_REASONS, type NodeDropReason, nodeDropCounter } from './drop-counts.ts'
 import {
+  OVERLAY_OUT_MATCH,
   type OverlayContext,
   SET_OVERLAY_NODES,
   forwardedToOverlay,
   otherGatewayMacs,
   otherNodes,
   overlayContext,
-  overlayMatches,
+  overlayInMatch,
   planOverlayGuard,
 } from './plan-overlay-guard.ts'
 import type { PortPlan, ServiceContext } from './plan-service.ts'
@@ -233,10 +234,10 @@ function loopRows({ otherGateways }: NodeNftWorld, ip: string): RuleRow[] {
 }
 
 function overlayRows({ overlay }: NodeNftWorld): RuleRow[] {
-  const matches = overlayMatches(overlay)
   return [
-    { chain: 'untracked-in', rule: `${matches.in} notrack` },
-    { chain: 'untracked-out', rule: `${matches.out} notrack` },
+    // Without a context nothing may come in by the overlay, so nothing is left untracked.
+    ...(overlay === undefined ? [] : [{ chain: 'untracked-in', rule: `${overlayInMatch(overlay)} notrack` }]),
+    { chain: 'untracked-out', rule: `${OVERLAY_OUT_MATCH} notrack` },
     { chain: 'forward-guard', rule: forwardedToOverlay(), comment: 'the overlay is for nodes, not for their pods' },
   ]
 }

@@ -132,28 +132,26 @@ function probeRules(context: OverlayContext | undefined): string[] {
   )
 }
 
-/** Matches for what the overlay itself receives and sends, one for each hook. Without a context, `in` equals `out`. */
-export function overlayMatches(context: OverlayContext | undefined): { readonly in: string; readonly out: string } {
-  const out = `ip daddr @${SET_OVERLAY_NODES} udp dport ${VXLAN_PORT}`
-  if (context === undefined) return { in: out, out }
-  const devices = set(context.devices.map((name) => `"${name}"`))
-  return {
-    in: `iifname ${devices} ip saddr @${SET_OVERLAY_NODES} ip daddr ${context.local} udp dport ${VXLAN_PORT}`,
-    out,
-  }
+/** A match for what the overlay itself receives. */
+export function overlayInMatch({ devices, local }: OverlayContext): string {
+  const names = set(devices.map((name) => `"${name}"`))
+  return `iifname ${names} ip saddr @${SET_OVERLAY_NODES} ip daddr ${local} udp dport ${VXLAN_PORT}`
 }
+
+/** A match for what the overlay itself sends. */
+export const OVERLAY_OUT_MATCH = `ip daddr @${SET_OVERLAY_NODES} udp dport ${VXLAN_PORT}`
 
 /**
  * A pod's packet to the port of another node would arrive there as a packet of this node after it is masqueraded. The
  * overlay's own packets are created on this node and never forwarded.
  */
 export function forwardedToOverlay(): string {
-  return `ip daddr @${SET_OVERLAY_NODES} udp dport ${VXLAN_PORT} ${dropped('overlay-stranger')}`
+  return `${OVERLAY_OUT_MATCH} ${dropped('overlay-stranger')}`
 }
 
 function strangers(context: OverlayContext | undefined): string[] {
   return [
-    ...(context === undefined ? [] : [`${overlayMatches(context).in} accept`]),
+    ...(context === undefined ? [] : [`${overlayInMatch(context)} accept`]),
     `udp dport ${VXLAN_PORT} ${dropped('overlay-stranger')}`,
   ]
 }

@@ -57,6 +57,22 @@ t.test('the overlay port', async (t) => {
   t.ok(traceNft(nft, 'prerouting', OUTER).packet.notrack, 'the overlay is not')
 })
 
+t.test(
+  'without an address of its own, a node takes nothing at the port, and what it drops is tracked like any',
+  async (t) => {
+    const nft = new FakeNft({ family: 'ip' })
+    const world = nodeNftWorld(routeWorld({ ...DUAL, facts: { ...WORKER_FACTS, addresses: [] } }), 4)
+    t.equal(world.overlay, undefined)
+    await nft.run(planTable(world, new Map()).statements)
+    t.equal(traceNft(nft, 'input', OUTER).verdict, 'drop')
+    const forwarded = { ...OUTER, iif: 'cni0', oif: 'eth0', saddr: '10.42.1.5', daddr: '192.168.7.1' }
+    t.equal(traceNft(nft, 'forward', forwarded).verdict, 'drop', 'a pod to the port of another node')
+    for (const packet of [OUTER, forwarded]) t.notOk(traceNft(nft, 'prerouting', packet).packet.notrack)
+    const own = { oif: 'eth0', saddr: '192.168.7.11', daddr: '192.168.7.1', l4proto: 'udp', dport: 4810 } as const
+    t.ok(traceNft(nft, 'output', own).packet.notrack, 'what it sends is the overlay')
+  },
+)
+
 for (const [family, own, far, bridge, node, icmp] of [
   [4, '10.42.1.5', '244.1.0.9', '10.42.1.1', '192.168.7.50', 'icmp'],
   [6, 'fd42:1::5', 'fd42:2::9', 'fd42:1::1', 'fd00::50', 'icmpv6'],

@@ -18,12 +18,21 @@ type Json = Record<string, unknown>
 type Request = Pick<Http2ServerRequest, 'method' | 'url' | 'headers' | 'rawHeaders' | 'on' | 'socket'>
 type Response = Pick<Http2ServerResponse, 'writeHead' | 'write' | 'end' | 'on'>
 
-/** Answers instead of the server; undefined lets the server answer. `unheard`: done, and the answer is lost. */
+/**
+ * Answers instead of the server; undefined lets the server answer. `unheard`: done, and the answer is lost. `stall`: an error
+ * whose body begins and never ends.
+ */
 export type Fault = (request: {
   readonly method: string
   readonly path: string
   readonly query: URLSearchParams
-}) => { status: number; headers?: Record<string, string>; body?: unknown } | 'hang' | 'cut' | 'unheard' | undefined
+}) =>
+  | { status: number; headers?: Record<string, string>; body?: unknown }
+  | 'hang'
+  | 'cut'
+  | 'stall'
+  | 'unheard'
+  | undefined
 
 export interface FakeApiServerInit {
   /** Default h2. */
@@ -184,6 +193,7 @@ export class FakeApiServer {
     const fault = this.fault?.({ method: request.method, path: url.pathname, query: url.searchParams })
     if (fault === 'hang') return
     if (fault === 'cut') this.cut()
+    else if (fault === 'stall') response.writeHead(503, { 'content-type': 'application/json' }).write('{')
     else if (fault === 'unheard') this.#answer(request, url, body, UNHEARD)
     else if (fault !== undefined) answer(response, fault.status, fault.body ?? {}, fault.headers)
     else this.#answer(request, url, body, response)

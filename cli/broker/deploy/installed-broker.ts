@@ -102,19 +102,30 @@ export interface InstalledBroker {
   readonly networkPolicy: ManifestObject | undefined
 }
 
+/** The workload of an installed broker, which is one of the two. */
+export async function brokerWorkload(
+  admin: Pick<ClusterAdmin, 'get'>,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<Pick<InstalledBroker, 'statefulSet' | 'deployment'>> {
+  const ref = { apiVersion: 'apps/v1', namespace, name: objectName('broker') }
+  return {
+    statefulSet: await admin.get({ ...ref, kind: 'StatefulSet' }, signal),
+    deployment: await admin.get({ ...ref, kind: 'Deployment' }, signal),
+  }
+}
+
 export async function installedBroker(
   admin: Pick<ClusterAdmin, 'get'>,
   namespace: string,
   signal: AbortSignal,
 ): Promise<InstalledBroker> {
   const own = objectName('broker')
-  const workload = (kind: string, name: string) => admin.get({ apiVersion: 'apps/v1', kind, namespace, name }, signal)
   const data = `${ETCD_VOLUME}-${objectName('etcd')}-0`
   const kept = await admin.get({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: data }, signal)
   return {
-    statefulSet: await workload('StatefulSet', own),
-    deployment: await workload('Deployment', own),
-    etcd: await workload('StatefulSet', objectName('etcd')),
+    ...(await brokerWorkload(admin, namespace, signal)),
+    etcd: await admin.get({ apiVersion: 'apps/v1', kind: 'StatefulSet', namespace, name: objectName('etcd') }, signal),
     hasEtcdData: kept !== undefined,
     service: await admin.get({ apiVersion: 'v1', kind: 'Service', namespace, name: own }, signal),
     claim: await admin.get({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: BROKER_CLAIM }, signal),

@@ -17,7 +17,6 @@ interface PodSpec {
   readonly containers: readonly (Named & {
     readonly args: readonly string[]
     readonly volumeMounts: readonly Named[]
-    readonly readinessProbe?: unknown
   })[]
   readonly volumes: readonly Named[]
 }
@@ -31,6 +30,12 @@ export interface MoveInit {
   readonly before: InstallValues
   readonly values: InstallValues
 }
+
+/**
+ * The pod has the labels of a broker, so that the NetworkPolicy of etcd admits it. It must never be ready, or the
+ * Service would send members to it. Nothing in it listens, so this probe fails whatever probe a broker has.
+ */
+const NEVER_READY = { tcpSocket: { port: 1 } }
 
 /** True if the state can be moved: between a volume and an etcd, in either direction. */
 export function canMove({ before, values }: MoveInit): boolean {
@@ -50,8 +55,8 @@ export function planMovePod({ before, values }: MoveInit): ManifestObject {
   const isLogin = ({ name }: Named): boolean => name === ETCD_LOGIN_VOLUME
   const { url } = shared.broker.etcd
   const stores = toEtcd ? [SQLITE, url] : [url, SQLITE]
-  const { name, image, imagePullPolicy, env, resources, securityContext, readinessProbe } =
-    container as typeof container & Readonly<Record<string, unknown>>
+  const { name, image, imagePullPolicy, env, resources, securityContext } = container as typeof container &
+    Readonly<Record<string, unknown>>
   return {
     apiVersion: 'v1',
     kind: 'Pod',
@@ -62,9 +67,7 @@ export function planMovePod({ before, values }: MoveInit): ManifestObject {
       containers: [
         {
           ...{ name, image, imagePullPolicy, env, resources, securityContext },
-          // The pod has the labels of a broker, so that the NetworkPolicy of etcd admits it. The readiness probe fails,
-          // so that the Service does not send members to it.
-          readinessProbe,
+          readinessProbe: NEVER_READY,
           terminationMessagePolicy: 'FallbackToLogsOnError',
           args: [
             ...['broker', 'migrate', '--from', stores[0] ?? '', '--to', stores[1] ?? '', '--state', STATE],

@@ -9,12 +9,11 @@ import {
   type ManifestObject,
   etcdMembers,
   includedEtcdUrl,
-  objectName,
 } from '../../../install/values/values.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, MEMBERSHIP_NAME } from '../../../model/model.ts'
 import { SystemClock } from '../../../reconcile/reconcile.ts'
 import { UserError, messageOf } from '../../../runtime/runtime.ts'
-import { podBroker, podClustersets, podMembers, storeUrlOf } from '../../broker/broker.ts'
+import { brokerWorkload, podBroker, podClustersets, podMembers, storeUrlOf } from '../../broker/broker.ts'
 import {
   type ClusterAdmin,
   type CommandContext,
@@ -105,9 +104,7 @@ async function readBroker(
   const there = await admin.get({ apiVersion: 'v1', kind: 'Namespace', name: namespace }, signal)
   if (there === undefined) return undefined
   const claims = await admin.list('v1', 'PersistentVolumeClaim', { namespace }, signal)
-  const own = objectName('broker')
-  const workload = (kind: string) => admin.get({ apiVersion: 'apps/v1', kind, namespace, name: own }, signal)
-  const [statefulSet, deployment] = [await workload('StatefulSet'), await workload('Deployment')]
+  const { statefulSet, deployment } = await brokerWorkload(admin, namespace, signal)
   const installed = askBroker && (statefulSet ?? deployment) !== undefined
   const url = statefulSet === undefined ? storeUrlOf(deployment) : undefined
   return {

@@ -2,7 +2,7 @@
  * HTTP requests for the code above: limited in number, time and size, retried where that helps. A failure is a
  * KubeError with the request and the server's message.
  */
-import type { Readable } from 'node:stream'
+import { type Readable, addAbortSignal } from 'node:stream'
 import { Backoff, type Clock, abortReason } from '../../../reconcile/reconcile.ts'
 import { type RequestLine, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
 import type { KubeMetrics } from '../metrics.ts'
@@ -102,7 +102,10 @@ export class HttpClient {
   async #open(question: HttpRequest, signal: AbortSignal): Promise<Answer> {
     const answer = await this.#within(question, signal, (limited) => this.#send(question, limited))
     if (answer.status < 300) return answer
-    const body = await this.#within(question, signal, () => readJson(answer.body, MAX_BYTES))
+    const body = await this.#within(question, signal, (limited) =>
+      // The request's own signal has no limit any more: the body of a watch may take as long as it likes.
+      readJson(addAbortSignal(limited, answer.body), MAX_BYTES),
+    )
     if (answer.status === 401) this.#deps.connection.renew()
     throw errorFromAnswer(question, answer.status, body)
   }

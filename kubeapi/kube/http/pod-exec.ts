@@ -4,11 +4,18 @@
  */
 import type { IncomingMessage } from 'node:http'
 import WebSocket from 'ws'
-import { type Clock, orAborted } from '../../../reconcile/reconcile.ts'
+import { type Clock, abortReason, orAborted } from '../../../reconcile/reconcile.ts'
 import { errorOf } from '../../../runtime/runtime.ts'
-import { type RequestLine, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
+import {
+  type RequestLine,
+  KubeError,
+  LoginError,
+  errorFromAnswer,
+  errorFromConnection,
+  noAnswer,
+} from '../kube-error.ts'
 import { resourcePath } from '../kinds.ts'
-import type { ServerAccess } from '../server-access.ts'
+import type { Credentials, ServerAccess } from '../server-access.ts'
 
 export interface PodCommand {
   readonly namespace: string
@@ -70,7 +77,9 @@ export async function execInPod(
   try {
     const either = AbortSignal.any([signal, late.signal])
     either.throwIfAborted()
-    const { headers, ...connection } = await orAborted(access.credentials(either), either)
+    const { headers, ...connection } = await login(access, either).catch((error: unknown) => {
+      throw either.aborted ? abortReason(either) : errorFromConnection(asked, server, error)
+    })
     const options = Object.fromEntries(Object.entries(connection).filter(([, value]) => value !== undefined))
     const socket = new WebSocket(execUrl(access.server, command), ['v5.channel.k8s.io', 'v4.channel.k8s.io'], {
       ...options,
@@ -78,8 +87,19 @@ export async function execInPod(
     })
     socket.on('open', cancel)
     return await new Run({ clock, socket, asked, server, command }).done(signal, late.signal)
+  } catch (error) {
+    if (error instanceof KubeError && error.status === 401 && error.reason !== 'NoLogin') access.forget()
+    throw error
   } finally {
     cancel()
+  }
+}
+
+async function login(access: ServerAccess, signal: AbortSignal): Promise<Credentials> {
+  try {
+    return await orAborted(access.credentials(signal), signal)
+  } catch (error) {
+    throw new LoginError(error)
   }
 }
 
@@ -138,7 +158,7 @@ class Run {
       socket.on('error', (error) => fail(errorFromConnection(asked, server, error)))
       socket.on('message', (data: Buffer) => {
         try {
-          if (!this.#take(data)) fail(this.#failed(`more than ${MAX_OUTPUT_BYTES} bytes of output`))
+          if (!this.#take(data)) fail(this.#failed(`more than ${MAX_OUTPUT_BYTES} bytes of output`, 'TooLarge'))
         } catch (error) {
           // The reader of the output failed; its disk is full, for example.
           fail(error as Error)
@@ -186,9 +206,9 @@ class Run {
     return { status, stdout: text(this.#output[STDOUT]), stderr: text(this.#output[STDERR]) }
   }
 
-  #failed(message: string): KubeError {
+  #failed(message: string, reason: 'ExecFailed' | 'TooLarge' = 'ExecFailed'): KubeError {
     const { verb, title } = this.#init.asked
-    return new KubeError(`${verb} ${title}: ${message}`, { code: 'Unavailable', status: 0, reason: 'ExecFailed' })
+    return new KubeError(`${verb} ${title}: ${message}`, { code: 'Unavailable', status: 0, reason })
   }
 
   /** The server answered but refused the connection. */

@@ -29,10 +29,15 @@ export class EventRecorder {
   readonly #queue = new SerialQueue()
   #waiting = 0
   #count = 0
+  /** Processes with the host's network have one hostname. */
+  readonly #process: string
 
   constructor(deps: EventRecorderDeps) {
     this.#deps = deps
     this.#filter = new EventFilter(deps.clock)
+    this.#process = Math.floor(deps.clock.random() * 0x1_0000)
+      .toString(16)
+      .padStart(4, '0')
   }
 
   report(event: ObjectEvent, signal: AbortSignal): void {
@@ -61,12 +66,12 @@ export class EventRecorder {
     const namespace = regarding.namespace ?? CLUSTER_EVENTS
     const now = this.#deps.clock.now()
     this.#count += 1
-    // Differs from every other Event of this object: the time, and a counter.
-    const suffix = `${now.toString(16)}${this.#count.toString(16).padStart(4, '0')}`
+    // Differs from every other Event of this object: the time, a counter, and what differs between processes.
+    const suffix = `${now.toString(16)}${this.#count.toString(16).padStart(4, '0')}${this.#process}`
     const unlike = `${name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${suffix}`
     await this.#deps.http.ask(
       {
-        verb: 'tell of',
+        verb: 'report on',
         title: objectTitle(kind, name, regarding.namespace),
         method: 'POST',
         path: resourcePath({ apiVersion: 'events.k8s.io/v1', plural: 'events' }, namespace),

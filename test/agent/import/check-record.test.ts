@@ -35,6 +35,7 @@ t.test('bad records are left out, with a reason, and only they', async (t) => {
       bad({ namespace: '' }, { kind: 'Endpoint', spec: { ...endpoint, node: '../x' } }),
       'node "../x" is not a DNS name',
     ],
+    [bad({ namespace: '' }, { kind: 'Endpoint', spec: { ...endpoint, lane: 256 } }), 'lane 256: expected 0 to 255'],
     [cluster('bad', ['10.42.0.0/16'], []), "10.42.0.0/16 overlaps this cluster's own pod CIDRs"],
     [cluster('bad', ['127.0.0.0/8'], []), '127.0.0.0/8 is no usable network'],
     [cluster('bad', ['64.0.0.0/2'], []), '64.0.0.0/2 is no usable network'],

@@ -12,12 +12,21 @@ export function configMap(name: string, data: Readonly<Record<string, string>>, 
   }
 }
 
+interface WorkloadInit {
+  readonly args?: readonly string[]
+  readonly items?: readonly object[]
+}
+
 /** A workload that mounts a ConfigMap at /etc/coredns and reads one file of it. */
-export function coreDnsWorkload(name: string, map: string, file = 'Corefile', items?: readonly object[]): DnsObject {
+export function coreDnsWorkload(
+  name: string,
+  map: string,
+  { args = ['-conf', '/etc/coredns/Corefile'], items }: WorkloadInit = {},
+): DnsObject {
   const configMap = { name: map, ...(items === undefined ? {} : { items }) }
   const container = {
     name: 'coredns',
-    args: ['-conf', `/etc/coredns/${file}`],
+    args,
     volumeMounts: [{ name: 'config-volume', mountPath: '/etc/coredns', readOnly: true }],
   }
   return {

@@ -74,9 +74,28 @@ t.test('CoreDNS with a Corefile of its own', async (t) => {
   await t.test('the Deployment says which ConfigMap and which key', async (t) => {
     const decoy = configMap('coredns', { Corefile: '. {\n}\n' })
     const map = configMap('dns-coredns', { 'dns.conf': KUBEADM.replace('reload', ''), zone: 'x' })
-    const workload = coreDnsWorkload('dns-coredns', 'dns-coredns', 'Corefile', [{ key: 'dns.conf', path: 'Corefile' }])
+    const workload = coreDnsWorkload('dns-coredns', 'dns-coredns', {
+      items: [{ key: 'dns.conf', path: 'Corefile' }],
+    })
     const [plan] = thereAndBack(t, 'coredns', [decoy, map, workload])
     t.same(said(plan), ['ConfigMap kube-system/dns-coredns data.dns.conf: restart Deployment kube-system/dns-coredns'])
+  })
+
+  await t.test('a path that is not the value of -conf is no Corefile', async (t) => {
+    const present = (args: readonly string[]): readonly DnsObject[] => [
+      configMap('coredns', { Corefile: KUBEADM }),
+      configMap('certs', { 'ca.crt': 'x', Corefile: '. {\n}\n' }),
+      coreDnsWorkload('dns', 'certs', { args }),
+    ]
+    for (const [args, map] of [
+      [['/etc/coredns/Corefile'], 'coredns'],
+      [['-dns.port=53', '-conf'], 'coredns'],
+      [['-conf', '/etc/coredns/Corefile'], 'certs'],
+      [['--conf=/etc/coredns/Corefile'], 'certs'],
+    ] as const) {
+      const plan = planClusterDns('coredns', present(args), OPTIONS)
+      t.match(said(plan)[0], `ConfigMap kube-system/${map} data.Corefile: `, args.join(' '))
+    }
   })
 
   await t.test('a key of another name, where it is the only one with server blocks', async (t) => {

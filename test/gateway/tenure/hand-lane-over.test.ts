@@ -108,6 +108,22 @@ t.test('a label that is taken off: the node goes on until another gateway carrie
   t.equal(cluster.leases.get('sealane-lane-0')?.spec?.holderIdentity, '', 'and gives the lane back')
 })
 
+t.test('several gateways may carry together, each a part of the clusters', async (t) => {
+  const cluster = await served(t)
+  cluster.reports('a', { paris: 'up', tokyo: 'up' })
+  for (const name of ['b', 'c'] as const) cluster.kill(name)
+  cluster.label('a', undefined)
+  let ended = false
+  void ending(cluster, 'a', 'kernel', 'gateway').then(() => (ended = true))
+  await cluster.pass(1000)
+  cluster.reports('b', { paris: 'up', tokyo: 'connecting' })
+  await cluster.pass(5000)
+  t.notOk(ended)
+  cluster.reports('c', { paris: 'down', tokyo: 'up' })
+  await cluster.pass(5000)
+  t.ok(ended, 'routes are chosen for each cluster, so it need not wait for one that has all')
+})
+
 t.test('a label with another lane: the only gateway lets go at once, and carries again with the next', async (t) => {
   const cluster = await served(t)
   cluster.reports('a', { paris: 'up', tokyo: 'up' })

@@ -22,7 +22,11 @@ const objectsOf = (values: InstallValues): readonly ManifestObject[] =>
 
 interface Spec {
   readonly containers: readonly [
-    { readonly args: readonly string[]; readonly volumeMounts: readonly { readonly mountPath: string }[] },
+    {
+      readonly args: readonly string[]
+      readonly readinessProbe: unknown
+      readonly volumeMounts: readonly { readonly mountPath: string }[]
+    },
   ]
   readonly volumes: readonly { readonly name: string }[]
   readonly restartPolicy: string
@@ -54,7 +58,7 @@ t.test('what is run', (t) => {
   ]
   for (const [name, before, values, words] of rows) {
     const spec = planMovePod({ before, values })['spec'] as Spec
-    const [{ args, volumeMounts }] = spec.containers
+    const [{ args, volumeMounts, readinessProbe }] = spec.containers
     t.equal(args.join(' '), `broker migrate ${words}`, name)
     t.strictSame(volumeMounts.map(({ mountPath }) => mountPath).sort(), [
       '/etc/sealane-etcd',
@@ -65,6 +69,7 @@ t.test('what is run', (t) => {
     const data = spec.volumes.find((volume) => volume.name === 'data')
     t.match(data, { persistentVolumeClaim: { claimName: 'sealane-broker-data' } }, `${name}: the volume`)
     t.equal(spec.restartPolicy, 'Never')
+    t.strictSame(readinessProbe, { tcpSocket: { port: 1 } }, `${name}: never ready, whatever probe the broker has`)
   }
   t.ok(canMove({ before: OWN, values: GIVEN }) && canMove({ before: GIVEN, values: OWN }))
   for (const [before, values] of [

@@ -9,6 +9,7 @@ import { WebSocketServer } from 'ws'
 import { type PodCommand, execInPod } from '../../../../kubeapi/kube/http/pod-exec.ts'
 import type { RequestHeaders, ServerAccess } from '../../../../kubeapi/kube/server-access.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import { reasonOf } from '../../../../runtime/errors.ts'
 import { eventually } from '../../../support/eventually.ts'
 import { failure } from '../../../support/failure.ts'
 import { impersonationIn } from '../../../support/fake-api-server.ts'
@@ -175,6 +176,34 @@ t.test('a stop ends it at once', async (t) => {
   await eventually(() => place.open.size === 0)
 })
 
+t.test('a login that fails, and one that the server does not take', async (t) => {
+  let forgotten = 0
+  const access: ServerAccess = {
+    server: new URL('https://a.example:6443'),
+    namespace: undefined,
+    title: 'fake',
+    credentials: () => Promise.reject(new Error('the plugin ended with 1')),
+    forget: () => void (forgotten += 1),
+  }
+  const clock = new FakeClock()
+  const error = await failure(execInPod({ clock, access }, COMMAND, new AbortController().signal))
+  t.equal(
+    error.message,
+    'exec Pod shop/web-0: cannot log in to the API server at https://a.example:6443: the plugin ended with 1',
+  )
+  t.match(error, { name: 'KubeError', code: 'Unauthorized', reason: 'NoLogin' })
+  t.equal(forgotten, 0)
+  const place = await listening(
+    t,
+    createHttpServer((_request, response) => response.writeHead(401).end()),
+  )
+  const taken = { ...access, server: new URL(place.url), credentials: () => Promise.resolve({ headers: {} }) }
+  const refused = await failure(execInPod({ clock, access: taken }, COMMAND, new AbortController().signal))
+  t.match(refused, { name: 'KubeError', code: 'Unauthorized', status: 401 })
+  t.equal(forgotten, 1, 'the next command asks for a new one')
+  t.same(clock.pending('timer'), [], 'no timer stays')
+})
+
 t.test('refused, cut, nobody there', async (t) => {
   const status = { kind: 'Status', reason: 'Forbidden', message: 'pods "web-0" is forbidden' }
   const refusing = createHttpServer((_request, response) => response.writeHead(403).end(JSON.stringify(status)))
@@ -190,6 +219,19 @@ t.test('refused, cut, nobody there', async (t) => {
     nobody.message,
     'exec Pod shop/web-0: the API server at http://127.0.0.1:1 cannot be reached: connect ECONNREFUSED 127.0.0.1:1',
   )
+})
+
+t.test('a command that fails has a reason, and only what may pass is worth another try', async (t) => {
+  const cutting = await commands(t, (socket) => socket.end(frame(1, 'half')))
+  const cut = await failure(run(new FakeClock(), cutting.url))
+  t.equal(reasonOf(cut), 'ExecFailed')
+  t.match(cut, { passing: true })
+  const part = frame(1, 'x'.repeat(60_000))
+  const talking = await commands(t, (socket) => socket.end(Buffer.concat([...Array<Buffer>(80).fill(part), CLOSE])))
+  const long = await failure(run(new FakeClock(), talking.url))
+  t.equal(long.message, 'exec Pod shop/web-0: more than 4194304 bytes of output')
+  t.equal(reasonOf(long), 'TooLarge')
+  t.match(long, { passing: false }, 'it is as long the next time')
 })
 
 t.test('what a command is given, and output that is taken as it comes', async (t) => {

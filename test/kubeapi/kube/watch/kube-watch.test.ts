@@ -180,7 +180,8 @@ t.test('an answer larger than memory should take is asked for in smaller pages',
     Number(query.get('limit') ?? 0) > 100 ? { status: 200, body: 'x'.repeat(17 << 20) } : undefined
   const { api } = await openFake(t, server)
   await api.cache('Service').whenSynced(AbortSignal.timeout(20_000))
-  t.match(lists(server).at(-1), /limit=62/)
+  const sizes = lists(server).map((line) => /limit=(\d+)/.exec(line)?.[1])
+  t.same(sizes, ['500', '250', '125', '62'], 'a page that is too large is not asked for again')
 })
 
 t.test('everything goes over one connection', async (t) => {
@@ -214,6 +215,24 @@ t.test('a peer that goes silent is noticed within 30 s', async (t) => {
       return cache.get('unheard', 'shop')
     })
     t.pass(`${speak}: within ${withinMs} ms and a rest`)
+  }
+})
+
+t.test('a server that refuses a watch and stalls in the reason', async (t) => {
+  for (const speak of ['h2', 'http1'] as const) {
+    const server = await fakeApiServer(t, { speak })
+    server.fault = ({ query }) => (query.has('watch') ? 'stall' : undefined)
+    const clock = new FakeClock()
+    const { api, logger } = await openFake(t, server, { clock })
+    await api.cache('Service').whenSynced(AbortSignal.timeout(5000))
+    await eventually(() => watches(server).length === 1)
+    const before = clock.monotonic()
+    const given = (): boolean => logger.messages('warn').some((line) => line.includes('gave no answer within 10 s'))
+    await eventually(async () => (await clock.advance(500), given()))
+    t.ok(clock.monotonic() - before < 20_000, `${speak}: given up as soon as any other request`)
+    server.fault = undefined
+    put(server, service('web'))
+    await eventually(async () => (await clock.advance(500), api.cache('Service').get('web', 'shop')))
   }
 })
 

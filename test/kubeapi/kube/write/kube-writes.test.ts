@@ -371,3 +371,26 @@ t.test('an event says which object it is about', async (t) => {
   })
   t.match(joined, { metadata: { namespace: 'default' }, regarding: { kind: 'Cluster', name: 'milano' } })
 })
+
+t.test('two processes report on one object in the same millisecond', async (t) => {
+  const server = await fakeApiServer(t)
+  put(server, service('web'))
+  for (const seed of [1, 2]) {
+    const { api } = await openFake(t, server, { clock: new FakeClock({ seed }) })
+    const regarding = { kind: 'Service', name: 'web', namespace: 'shop' } as const
+    api.report({ regarding, type: 'Warning', reason: 'Conflict', note: `of process ${seed}` })
+  }
+  const path = '/apis/events.k8s.io/v1/namespaces/shop/events'
+  await eventually(() => server.requests.filter((line) => line.includes(path)).length === 2)
+  await eventually(() => server.objects.list('events.k8s.io/v1/events', undefined).length === 2)
+})
+
+t.test('an event that is refused says so in plain words', async (t) => {
+  const server = await fakeApiServer(t)
+  server.fault = ({ path }) => (path.endsWith('/events') ? { status: 403, body: { message: 'no' } } : undefined)
+  const { api, logger } = await openFake(t, server)
+  api.report({ regarding: { kind: 'Cluster', name: 'milano' }, type: 'Normal', reason: 'Heard', note: 'n' })
+  await eventually(() => logger.messages('debug').includes('event not reported'))
+  const [line] = logger.lines.filter(({ message }) => message === 'event not reported')
+  t.equal(line?.fields['why'], 'report on Cluster milano: the API server says: no (403)')
+})
