@@ -9,7 +9,7 @@ import { messageOf } from '../../runtime/runtime.ts'
 import { authorityStatus } from '../identity/identity.ts'
 import type { EtcdStoreConfig } from '../config/config.ts'
 import { AUTHORITY_KEY, DATABASE_FILE, type LogView, SILENT, openBeside, readStoreConfig } from '../store/store.ts'
-import { memberSummaries } from '../members/members.ts'
+import { countWaiting, memberSummaries } from '../members/members.ts'
 import {
   type BrokerFacts,
   type BrokerStatus,
@@ -77,7 +77,7 @@ function counts(log: LogView, nowMs: number): Omit<LogFacts, 'clusterset' | 'epo
     members: memberSummaries(log, nowMs).flatMap(({ id, state }) =>
       state === 'in contact' || state === 'silent' ? [{ id, state }] : [],
     ),
-    waiting: log.count('waiting'),
+    waiting: countWaiting(log, nowMs),
     authority: {
       phase: authority?.phase ?? 'steady',
       until: (authority?.next?.signs === true ? authority.next : authority?.current)?.notAfter ?? '',

@@ -219,6 +219,13 @@ export function waitingSummaries(view: LogView, nowMs: number): WaitingSummary[]
   return [...joins, ...ranges].sort((a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : a.sinceMs - b.sinceMs))
 }
 
+/** Number of joins and ranges that no operator has answered yet. */
+export function countWaiting(view: LogView, nowMs: number): number {
+  const joins = waitingJoins(view, nowMs).map(({ row }) => row)
+  const ranges = view.list('member').flatMap(({ value }) => (isLive(value) ? (value.changed ?? []) : []))
+  return [...joins, ...ranges].filter((row) => stateOf(row) === 'waiting').length
+}
+
 /**
  * Lets the cluster join the next time it asks. Throws RefusedError (FailedPrecondition) if no join waits under the id,
  * if several do and no fingerprint is given, if the fingerprint is of another key, and if the token was revoked. Throws
@@ -342,8 +349,8 @@ function rangesSummary(id: string, row: MemberRow): readonly WaitingSummary[] {
 }
 
 function stateOf(row: {
-  readonly acceptedAtMs: number | undefined
-  readonly refusedAtMs: number | undefined
+  readonly acceptedAtMs?: number | undefined
+  readonly refusedAtMs?: number | undefined
 }): WaitingSummary['state'] {
   return row.refusedAtMs !== undefined ? 'refused' : row.acceptedAtMs !== undefined ? 'accepted' : 'waiting'
 }

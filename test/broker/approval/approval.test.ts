@@ -1,6 +1,7 @@
 /** Joins that an operator decides about, at a real broker: who waits gets nothing, and is let in with the key he showed. */
 import type { KeyObject } from 'node:crypto'
 import t, { type Test } from 'tap'
+import { readBrokerStatus } from '../../../broker/admin/read-status.ts'
 import type { JoinRequest } from '../../../protocol/broker-api.ts'
 import { createKey, keyFingerprint, publicKeyHash } from '../../../protocol/identity/keys.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
@@ -330,4 +331,27 @@ t.test('asking too fast is refused for a moment, and by one key does not slow do
   await harness.clock.advance(MINUTE)
   await harness.tokens.accept({ cluster: 'paris' })
   t.equal(await paris.outcome(), 'joined')
+})
+
+t.test('who waits is counted: neither who was answered nor whose token has ended', async (t) => {
+  const harness = await started(t)
+  const { tokens, clock, broker, log, metrics } = harness
+  const counted = async () => /waiting_joins\S* (\d+)/.exec(await metrics.text())?.[1]
+  const status = async () => {
+    const { log: found, problems } = await readBrokerStatus(harness.stateDir, clock, never)
+    const said = problems.find(({ text }) => text.startsWith('clusters wait'))?.text
+    return ['waiting' in found ? found.waiting : found.why, said]
+  }
+  for (const cluster of ['paris', 'oslo', 'lima']) await (await Joiner.make(harness, { cluster })).outcome()
+  t.equal(await counted(), '3')
+  t.same(await status(), [3, 'clusters wait for approval: 3'])
+  await tokens.accept({ cluster: 'paris' })
+  await tokens.refuse({ cluster: 'oslo' })
+  await log.refresh()
+  t.equal(await counted(), '1', 'the cluster that no operator has answered')
+  t.same(await status(), [1, 'clusters wait for approval: 1'])
+  await clock.advance(15 * MINUTE)
+  broker.reportContact()
+  t.equal(await counted(), '0', 'its token has ended')
+  t.same(await status(), [0, undefined])
 })
