@@ -72,6 +72,7 @@ function counts(log: LogView, nowMs: number): Omit<LogFacts, 'clusterset' | 'epo
   const row = log.get('authority', AUTHORITY_KEY)
   const authority = row === undefined ? undefined : authorityStatus(log, row, nowMs)
   const { members = [], tokens = [] } = authority?.waitsFor ?? {}
+  const signing = authority?.next?.signs === true ? authority.next : authority?.current
   return {
     records: log.count('record'),
     members: memberSummaries(log, nowMs).flatMap(({ id, state }) =>
@@ -80,7 +81,7 @@ function counts(log: LogView, nowMs: number): Omit<LogFacts, 'clusterset' | 'epo
     waiting: countWaiting(log, nowMs),
     authority: {
       phase: authority?.phase ?? 'steady',
-      until: (authority?.next?.signs === true ? authority.next : authority?.current)?.notAfter ?? '',
+      ...(signing === undefined ? {} : { until: signing.notAfter }),
       waitsFor: members.length + tokens.length,
     },
   }
