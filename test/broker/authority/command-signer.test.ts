@@ -1,5 +1,5 @@
 /** A key that only a command has: what it signs is as good as before, and what else it does harms nobody. */
-import { X509Certificate } from 'node:crypto'
+import { X509Certificate, createHash, verify } from 'node:crypto'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -72,6 +72,29 @@ t.test('a broker whose key is behind a command', async (t) => {
   t.ok(silent.server.certificate.length > 0, 'it starts with the server certificate that it has')
   const refused = await failure(silent.issue(parseClusterId('milano'), await createCsr(createKey())))
   t.match(refused, { reason: 'SignerFailed', message: /ended with status 3/ })
+})
+
+/** A nonce whose r begins as DER of 64 bytes does. */
+const NONCE = 0xe1b74def3ac00500aaa8f9532d6ad3cba594580c5106fd1a18f75c34f5606e96n
+const R = 0x303e2656e917e53552d94627dbbd8f664a54cc8ff6b2be3c1e33fb8d78070b27n
+const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n
+
+function power(base: bigint, exponent: bigint): bigint {
+  if (exponent === 0n) return 1n
+  const half = power((base * base) % ORDER, exponent / 2n)
+  return exponent % 2n === 0n ? half : (half * base) % ORDER
+}
+
+t.test('r and s that look like DER', async (t) => {
+  const { key, certificate, signer } = await signing(t)
+  const input = Buffer.from('to be signed')
+  const number = (bytes: Uint8Array): bigint => BigInt(`0x${Buffer.from(bytes).toString('hex')}`)
+  const secret = number(Buffer.from(key.export({ format: 'jwk' }).d ?? '', 'base64url'))
+  const hash = number(createHash('sha256').update(input).digest())
+  const s = (power(NONCE, ORDER - 2n) * (hash + R * secret)) % ORDER
+  const raw = [R, s].map((one) => one.toString(16).padStart(64, '0')).join('')
+  const signature = await signer(['-e', `process.stdout.write("${raw}", "hex")`]).signFor(certificate)(input)
+  t.ok(verify('sha256', input, new X509Certificate(certificate).publicKey, signature))
 })
 
 t.test('a signer that misbehaves', async (t) => {
