@@ -107,8 +107,8 @@ export function laneAddress(clusterIndex: number, lane: number): Address {
 
 /** Unless the broker is told otherwise. */
 export const DEFAULT_MAX_MEMBERS = 1000
-/** Each has a number of its own. */
-export const MOST_MEMBERS = MAX_CLUSTER_INDEX
+/** There are more numbers for them, but lists of more would not fit into one message (protocol/limits.ts). */
+export const MOST_MEMBERS = 10_000
 /** From this part on of what there is of something, the broker warns. */
 export const NEARLY_FULL = 0.8
 
