@@ -278,6 +278,33 @@ t.test('a token that is revoked lets nobody in who waits with it', async (t) => 
   t.equal(await paris.outcome(), 'TokenRevoked')
 })
 
+t.test('a token that a rotation or a restore ends: who waits with it is told, and so is the audit log', async (t) => {
+  const harness = await started(t)
+  const { log, broker, tokens, clock } = harness
+  const { text, id } = await tokens.create({})
+  const paris = await Joiner.make(harness, { token: text, cluster: 'paris' })
+  await paris.outcome()
+  await harness.lines()
+  await log.transact((tx) => {
+    const row = tx.get('token', id)
+    if (row !== undefined) tx.put('token', id, { ...row, revokedAtMs: clock.now() })
+  })
+  t.same(await tokens.waiting(), [])
+  t.equal(await paris.outcome(), 'TokenRevoked')
+  await broker.tidy()
+  t.same((await harness.lines()).map(shortLine), [
+    'join refused TokenRevoked paris',
+    'join.waiting refused TokenRevoked paris',
+  ])
+
+  const other = await tokens.create({})
+  await (await Joiner.make(harness, { token: other.text, cluster: 'oslo' })).outcome()
+  await harness.lines()
+  await log.transact((tx) => tx.remove('token', other.id))
+  await broker.tidy()
+  t.same((await harness.lines()).map(shortLine), ['join.waiting refused TokenUnknown oslo'])
+})
+
 t.test('a joiner of the last release is told, and its token stays good', async (t) => {
   const harness = await started(t)
   const old = await Joiner.make(harness, { cluster: 'paris', waits: false })
