@@ -67,8 +67,7 @@ export class CommandSigner {
         this.#counts.signed('failed')
         throw error
       } finally {
-        this.#running -= 1
-        this.#waiting.shift()?.()
+        this.#endTurn()
       }
     }
   }
@@ -82,8 +81,16 @@ export class CommandSigner {
         })
       }
       await new Promise<void>((resolve) => this.#waiting.push(resolve))
+      return
     }
     this.#running += 1
+  }
+
+  /** The next one takes over the turn at once: in between, a new call would take it too. */
+  #endTurn(): void {
+    const next = this.#waiting.shift()
+    if (next === undefined) this.#running -= 1
+    else next()
   }
 
   async #run(input: Uint8Array, fp: string): Promise<Buffer> {

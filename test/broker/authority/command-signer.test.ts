@@ -134,3 +134,35 @@ t.test('more than it can do is refused at once', async (t) => {
   await Promise.all(calls)
   t.equal(counted.filter((one) => one === 'busy').length, 2, 'four run, 64 wait')
 })
+
+t.test('a call that comes at the moment when another ends waits behind those that wait', async (t) => {
+  const { certificate, folder } = await signing(t)
+  const go = join(folder, 'go')
+  const script = `
+    const { existsSync, readFileSync } = require('node:fs')
+    if (readFileSync(0, 'utf8') === 'short') process.exit(1)
+    setInterval(() => existsSync(process.argv[1]) && process.exit(1), 10)`
+  const command = { command: process.execPath, args: ['-e', script, go], timeoutMs: 60_000 }
+  const calls: Promise<Error>[] = []
+  const counted: string[] = []
+  const call = (text: string): void => void calls.push(failure(sign(Buffer.from(text))))
+  const comes = Promise.withResolvers<undefined>()
+  const signer = new CommandSigner(command, {
+    signed: (result) => {
+      counted.push(result)
+      if (counted.length > 1) return
+      queueMicrotask(() => {
+        call('long')
+        comes.resolve(undefined)
+      })
+    },
+  })
+  const sign = signer.signFor(certificate)
+  for (const text of ['short', 'long', 'long', 'long', 'long']) call(text)
+  await comes.promise
+  await new Promise(setImmediate)
+  for (let i = 0; i < 64; i += 1) call('long')
+  t.strictSame(counted, ['failed', 'busy'], 'four run and one waits: there is room for 63')
+  writeFileSync(go, '')
+  await Promise.all(calls)
+})
