@@ -38,6 +38,7 @@ import {
   type Replicas,
   ReturningMembers,
   beginSettling,
+  countWaiting,
   departMember,
   keepEarlierSpace,
   noteFollows,
@@ -131,6 +132,7 @@ export class Broker implements BrokerApi {
     this.#onAuthorities()
     this.#counts.recount(deps.log)
     this.#countRecords()
+    this.#countWaiting()
     this.#warnings.reportReservedIds()
   }
 
@@ -303,6 +305,8 @@ export class Broker implements BrokerApi {
     for (const cluster of this.#limiters.keys()) if (!live.has(cluster)) this.#limiters.delete(cluster)
     this.#hub.reportContact(silent)
     countQuotas(this.#deps, this.#rules.quota)
+    // A token may have ended, or a member stated other ranges.
+    this.#countWaiting()
     for (const session of this.#sessions.values()) session.reportQuota()
     // Repeats writes that failed when the stream began.
     for (const { peer } of this.#sessions.values()) this.#use.note(peer)
@@ -400,6 +404,7 @@ export class Broker implements BrokerApi {
     }
     this.#reportQuotas(changes)
     if (changes.some(({ scope }) => scope === 'authority')) this.#onAuthorities()
+    if (changes.some(({ scope }) => scope === 'waiting')) this.#countWaiting()
     if (records.length > 0 || members.length > 0) this.#hub.wake(records.length > 0, members)
     if (members.length > 0) {
       this.#warnings.reportNotes(members)
@@ -408,10 +413,14 @@ export class Broker implements BrokerApi {
     this.#countRecords()
   }
 
+  #countWaiting(): void {
+    const { log, clock, metrics } = this.#deps
+    metrics.waiting.set(countWaiting(log, clock.now()))
+  }
+
   #countRecords(): void {
     const { log, metrics } = this.#deps
     metrics.records.set(log.count('record'))
     metrics.revision.set(log.revision)
-    metrics.waiting.set(log.count('waiting'))
   }
 }

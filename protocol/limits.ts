@@ -2,6 +2,7 @@
  * Limits of the protocol. A larger value is refused with the name of its field, so no peer can exhaust the memory of
  * another.
  */
+import { MOST_MEMBERS } from '../model/addresses/addresses.ts'
 
 /** One gRPC message in either direction. */
 export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024
@@ -48,8 +49,10 @@ export const MAX_BATCH_EVENTS = 10_000
 export const MAX_EVENT_BYTES = 1024 * 1024
 /** Records of one `held` part. */
 export const MAX_HELD_RECORDS = 2000
-/** Members of one clusterset. */
-export const MAX_CLUSTERS = 10_000
+/** Members of one clusterset, and departed ones in a list. */
+export const MAX_CLUSTERS = MOST_MEMBERS
+/** Owners of records: the members and the broker. */
+export const MAX_OWNERS = MAX_CLUSTERS + 1
 export const MAX_SAVED_RECORDS = 2_000_000
 export const HASH_BYTES = 32
 /** One watch request: an interest of 10,000 namespaces. */

@@ -41,8 +41,8 @@ export interface LogFacts {
   readonly waiting: number
   readonly authority: {
     readonly phase: string
-    /** When the authority ends, in RFC 3339 format. */
-    readonly until: string
+    /** When the authority ends, in RFC 3339 format. Absent if the store has no row of it, as before the first start. */
+    readonly until?: string
     /** Number of members and tokens that the next step waits for. */
     readonly waitsFor: number
   }
@@ -118,7 +118,7 @@ function logProblems({ log }: BrokerFacts, nowMs: number): readonly StatusProble
   if ('why' in log) return []
   const { authority, members, waiting } = log
   const { phase, until, waitsFor } = authority
-  const days = Math.floor((Date.parse(until) - nowMs) / DAY_MS)
+  const days = until === undefined ? Infinity : Math.floor((Date.parse(until) - nowMs) / DAY_MS)
   const silent = members.filter(({ state }) => state === 'silent').map(({ id }) => id)
   return [
     ...(days >= AUTHORITY_DAYS
@@ -126,7 +126,7 @@ function logProblems({ log }: BrokerFacts, nowMs: number): readonly StatusProble
       : [
           {
             health: days < 0 ? ('down' as const) : ('degraded' as const),
-            text: `the certificate authority ends ${until}`,
+            text: `the certificate authority ends ${until ?? ''}`,
           },
         ]),
     ...(phase === 'steady'

@@ -2,14 +2,14 @@
  * Reads the status of a broker, whether it runs or not: its store, the replicas that serve it, and its state. Changes
  * nothing.
  */
-import { readFile, stat } from 'node:fs/promises'
+import { open, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Clock, withDeadline } from '../../reconcile/reconcile.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import { authorityStatus } from '../identity/identity.ts'
 import type { EtcdStoreConfig } from '../config/config.ts'
 import { AUTHORITY_KEY, DATABASE_FILE, type LogView, SILENT, openBeside, readStoreConfig } from '../store/store.ts'
-import { memberSummaries } from '../members/members.ts'
+import { countWaiting, memberSummaries } from '../members/members.ts'
 import {
   type BrokerFacts,
   type BrokerStatus,
@@ -72,15 +72,16 @@ function counts(log: LogView, nowMs: number): Omit<LogFacts, 'clusterset' | 'epo
   const row = log.get('authority', AUTHORITY_KEY)
   const authority = row === undefined ? undefined : authorityStatus(log, row, nowMs)
   const { members = [], tokens = [] } = authority?.waitsFor ?? {}
+  const signing = authority?.next?.signs === true ? authority.next : authority?.current
   return {
     records: log.count('record'),
     members: memberSummaries(log, nowMs).flatMap(({ id, state }) =>
       state === 'in contact' || state === 'silent' ? [{ id, state }] : [],
     ),
-    waiting: log.count('waiting'),
+    waiting: countWaiting(log, nowMs),
     authority: {
       phase: authority?.phase ?? 'steady',
-      until: (authority?.next?.signs === true ? authority.next : authority?.current)?.notAfter ?? '',
+      ...(signing === undefined ? {} : { until: signing.notAfter }),
       waitsFor: members.length + tokens.length,
     },
   }
@@ -89,19 +90,50 @@ function counts(log: LogView, nowMs: number): Omit<LogFacts, 'clusterset' | 'epo
 /** Reads the lock's holder from the kernel: trying the lock would block a broker that starts at that moment. */
 async function replicaHere(stateDir: string): Promise<readonly ReplicaFacts[] | undefined> {
   try {
-    const { ino } = await stat(join(stateDir, LOCK_FILE))
-    const locks = await readFile('/proc/locks', 'utf8')
-    const holder = locks.split('\n').find((line) => isWriteLockOf(line, ino))
-    return holder === undefined ? [] : [{ id: `process ${holder.trim().split(/\s+/)[4] ?? ''}` }]
+    const { ino: inode } = await stat(join(stateDir, LOCK_FILE))
+    const fileSystem = await fileSystemOf(stateDir).catch(() => undefined)
+    const holder = lockHolder(await readFile('/proc/locks', 'utf8'), { fileSystem, inode })
+    return holder === undefined ? [] : [{ id: `process ${holder}` }]
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'ENOENT' ? [] : undefined
   }
 }
 
-/** `1: POSIX  ADVISORY  WRITE 1234 fd:01:5678 1073741824 1073742335`, see proc_locks(5). */
-function isWriteLockOf(line: string, inode: number): boolean {
-  const [, , , access, , place = ''] = line.trim().split(/\s+/)
-  return access === 'WRITE' && place.endsWith(`:${inode}`)
+/**
+ * The file system of a folder, as the kernel names it in its list of locks. stat() names another one for a subvolume.
+ * The folder is opened and not the lock: closing that would release it if this process is the broker.
+ */
+async function fileSystemOf(directory: string): Promise<string | undefined> {
+  const folder = await open(directory)
+  try {
+    const info = await readFile(`/proc/self/fdinfo/${folder.fd}`, 'utf8')
+    const id = /^mnt_id:\s*(\d+)$/m.exec(info)?.[1] ?? ''
+    const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').map((line) => line.split(' '))
+    const device = mounts.find(([mount]) => mount === id)?.[2]
+    return device
+      ?.split(':')
+      .map((part) => Number(part).toString(16).padStart(2, '0'))
+      .join(':')
+  } finally {
+    await folder.close()
+  }
+}
+
+export interface LockedFile {
+  /** Major and minor number as in /proc/locks. Undefined if it is not known: a file of any file system counts. */
+  readonly fileSystem: string | undefined
+  readonly inode: number
+}
+
+/**
+ * The process that holds the write lock of the file, in the text of /proc/locks. Its lines are, see proc_locks(5):
+ * `1: POSIX  ADVISORY  WRITE 1234 fd:01:5678 1073741824 1073742335`.
+ */
+export function lockHolder(locks: string, { fileSystem, inode }: LockedFile): string | undefined {
+  const lines = locks.split('\n').map((line) => line.trim().split(/\s+/))
+  const isHeld = (place: string): boolean =>
+    fileSystem === undefined ? place.endsWith(`:${inode}`) : place === `${fileSystem}:${inode}`
+  return lines.find(([, , , access, , place = '']) => access === 'WRITE' && isHeld(place))?.[4]
 }
 
 async function etcdFacts(

@@ -34,22 +34,28 @@ function freePlace(tx: Transaction): string | undefined {
   return undefined
 }
 
+interface Order {
+  rows: readonly { readonly key: string; readonly id: string }[]
+  next: number
+}
+
 /**
- * Rows of a full store in the order of time, as of the last listing. Newer rows are younger than all of them, so the
+ * Rows of each full store in the order of time, as of the last listing. Newer rows are younger than all of them, so the
  * first one that is still in its slot is the oldest, even if other processes write to the store. Sorting a thousand
  * rows for each act would delay the callers. Rows whose replacements were rolled back stay until the next listing.
  */
-const order: { rows: readonly { readonly key: string; readonly id: string }[]; next: number } = { rows: [], next: 0 }
+const orders = new WeakMap<object, Order>()
 
 function oldestPlace(tx: Transaction): { readonly key: string; readonly row: AuditRow } | undefined {
-  const found = knownOldest(tx)
+  const known = orders.get(tx.store)
+  const found = known === undefined ? undefined : knownOldest(tx, known)
   if (found !== undefined) return found
-  order.rows = waitingEvents(tx).map(({ key, row }) => ({ key, id: row.event.id }))
-  order.next = 0
-  return knownOldest(tx)
+  const order = { rows: waitingEvents(tx).map(({ key, row }) => ({ key, id: row.event.id })), next: 0 }
+  orders.set(tx.store, order)
+  return knownOldest(tx, order)
 }
 
-function knownOldest(tx: Transaction): { readonly key: string; readonly row: AuditRow } | undefined {
+function knownOldest(tx: Transaction, order: Order): { readonly key: string; readonly row: AuditRow } | undefined {
   for (; order.next < order.rows.length; order.next += 1) {
     const { key, id } = order.rows[order.next] ?? { key: '', id: '' }
     const row = tx.get('audit', key)

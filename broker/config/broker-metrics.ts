@@ -101,7 +101,7 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
     }),
     waiting: metrics.gauge({
       name: 'sealane_broker_waiting_joins',
-      help: 'Clusters that wait for approval, or were answered and have not asked since.',
+      help: 'Clusters that wait for an operator: to join, or with ranges that differ from the accepted ones.',
     }),
     superseded: metrics.counter({
       name: 'sealane_broker_superseded_certificates_total',

@@ -58,17 +58,16 @@ export class CommandSigner {
     return async (toBeSigned) => {
       await this.#turn()
       try {
-        const signature = asDer(await this.#run(toBeSigned, fp))
-        const isGood = signature !== undefined && isSignature(key, toBeSigned, signature)
-        if (!isGood) throw failed('what it wrote is no signature by the key of this authority')
+        const written = await this.#run(toBeSigned, fp)
+        const signature = inDer(written).find((one) => isSignature(key, toBeSigned, one))
+        if (signature === undefined) throw failed('what it wrote is no signature by the key of this authority')
         this.#counts.signed('ok')
         return signature
       } catch (error) {
         this.#counts.signed('failed')
         throw error
       } finally {
-        this.#running -= 1
-        this.#waiting.shift()?.()
+        this.#endTurn()
       }
     }
   }
@@ -82,8 +81,16 @@ export class CommandSigner {
         })
       }
       await new Promise<void>((resolve) => this.#waiting.push(resolve))
+      return
     }
     this.#running += 1
+  }
+
+  /** The next one takes over the turn at once: in between, a new call would take it too. */
+  #endTurn(): void {
+    const next = this.#waiting.shift()
+    if (next === undefined) this.#running -= 1
+    else next()
   }
 
   async #run(input: Uint8Array, fp: string): Promise<Buffer> {
@@ -125,10 +132,13 @@ function isSignature(key: KeyObject, signed: Uint8Array, signature: Uint8Array):
   }
 }
 
-/** Converts either form to DER. Undefined if the signature has neither form. */
-function asDer(signature: Buffer): Uint8Array | undefined {
-  if (signature[0] === 0x30 && signature[1] === signature.length - 2) return signature
-  if (signature.length !== RAW_BYTES) return undefined
+/** The signature in DER. Two values if it may have either form: r and s may begin as DER does. */
+function inDer(signature: Buffer): readonly Uint8Array[] {
+  const isDer = signature[0] === 0x30 && signature[1] === signature.length - 2
+  return [...(isDer ? [signature] : []), ...(signature.length === RAW_BYTES ? [fromRaw(signature)] : [])]
+}
+
+function fromRaw(signature: Buffer): Uint8Array {
   const numbers = [signature.subarray(0, RAW_BYTES / 2), signature.subarray(RAW_BYTES / 2)].map(integer)
   const content = Buffer.concat(numbers)
   return Buffer.concat([Buffer.from([0x30, content.length]), content])

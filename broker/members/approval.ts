@@ -151,13 +151,13 @@ export class Approval {
     logger.info('a cluster waits for approval no more: it was withdrawn there', { cluster: gone, token, address })
   }
 
-  /** Removes waiting joins whose tokens have ended. The caller runs it regularly inside a transaction. */
+  /** Removes waiting joins whose tokens have ended or were revoked. The caller runs it regularly inside a transaction. */
   prune(tx: Transaction): void {
     const { clock, audit } = this.#deps
-    for (const { cluster, token, row } of pruneWaiting(tx, clock.now())) {
+    for (const { cluster, token, row, reason } of pruneWaiting(tx, clock.now())) {
       const details = waitingDetails({ cluster, token, row })
       const who = { kind: 'broker' } as const
-      audit.keep(tx, { act: 'join.waiting', result: 'refused', reason: 'TokenExpired', who, subject: cluster, details })
+      audit.keep(tx, { act: 'join.waiting', result: 'refused', reason, who, subject: cluster, details })
     }
   }
 

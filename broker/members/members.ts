@@ -30,6 +30,7 @@ export {
   type AnswerInit,
   type WaitingSummary,
   acceptWaiting,
+  countWaiting,
   rangesDetails,
   refuseWaiting,
   waitingDetails,

@@ -259,12 +259,16 @@ const KEEP_DEPARTED_MS = 90 * 24 * 3_600_000
 
 const MAX_DEPARTED = 5000
 
-export function pruneDeparted(tx: Transaction, nowMs: number): void {
-  const departed = tx.list('member').flatMap(({ key, value }) => {
+/** The latest first. */
+function departures(view: LogView): readonly { readonly key: string; readonly atMs: number }[] {
+  const departed = view.list('member').flatMap(({ key, value }) => {
     return value.departedAtMs === undefined ? [] : [{ key, atMs: value.departedAtMs }]
   })
-  departed.sort((a, b) => b.atMs - a.atMs)
-  const forgotten = departed.filter(({ atMs }, i) => i >= MAX_DEPARTED || atMs < nowMs - KEEP_DEPARTED_MS)
+  return departed.sort((a, b) => b.atMs - a.atMs)
+}
+
+export function pruneDeparted(tx: Transaction, nowMs: number): void {
+  const forgotten = departures(tx).filter(({ atMs }, i) => i >= MAX_DEPARTED || atMs < nowMs - KEEP_DEPARTED_MS)
   for (const { key } of forgotten) tx.remove('member', key)
   for (const { key, value } of tx.list('awaited'))
     if (value.sinceMs < nowMs - KEEP_DEPARTED_MS) tx.remove('awaited', key)
@@ -277,14 +281,15 @@ export function markComplete(tx: Transaction, { cluster }: Pick<Peer, 'cluster'>
   if (row !== undefined && !row.complete) tx.put('member', cluster, { ...row, complete: true })
 }
 
-/** Owners whose missing records are really gone, for the `synced` message. */
+/** Owners whose missing records are really gone, for the `synced` message. No more than members take. */
 export function completeness(view: LogView): { readonly complete: string[]; readonly departed: string[] } {
-  const members = view.list('member')
-  const live = members.filter(({ value }) => isLive(value))
+  const live = view.list('member').filter(({ value }) => isLive(value))
   const complete = live.filter(({ value }) => value.complete).map(({ key }) => key)
   // The broker's own records derive from those of the members, including awaited ones.
   if (live.every(({ value }) => value.complete) && !isAwaiting(view)) complete.unshift('')
-  return { complete, departed: members.filter(({ value }) => !isLive(value)).map(({ key }) => key) }
+  // pruneDeparted() forgets the others soon.
+  const departed = departures(view).slice(0, MAX_DEPARTED)
+  return { complete, departed: departed.map(({ key }) => key) }
 }
 
 function checkTakeover(view: LogView, old: MemberRow, join: JoinDecision, nowMs: number): void {

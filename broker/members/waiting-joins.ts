@@ -71,13 +71,14 @@ export function waitingKey(cluster: string, token: string): string {
 export function waitingJoins(view: LogView, nowMs: number, cluster?: string): WaitingJoin[] {
   return view.list('waiting', cluster).flatMap(({ key, value: row }) => {
     const slash = key.indexOf('/')
-    return isOver(row, nowMs) ? [] : [{ cluster: key.slice(0, slash), token: key.slice(slash + 1), row }]
+    const [cluster, token] = [key.slice(0, slash), key.slice(slash + 1)]
+    return isOver(view, token, row, nowMs) ? [] : [{ cluster, token, row }]
   })
 }
 
 export function waitingJoin(view: LogView, cluster: string, token: string, nowMs: number): WaitingRow | undefined {
   const row = view.get('waiting', waitingKey(cluster, token))
-  return row === undefined || isOver(row, nowMs) ? undefined : row
+  return row === undefined || isOver(view, token, row, nowMs) ? undefined : row
 }
 
 /** When the row ends. */
@@ -145,21 +146,27 @@ export function withdrawJoin(tx: Transaction, token: string, keyHash: string, no
   return found
 }
 
+interface EndedJoin extends WaitingJoin {
+  readonly reason: 'TokenExpired' | 'TokenRevoked' | 'TokenUnknown'
+}
+
 /** Removes rows that have ended, and returns those that no operator has refused. */
-export function pruneWaiting(tx: Transaction, nowMs: number): WaitingJoin[] {
-  const over = tx.list('waiting').flatMap(({ key, value: row }): WaitingJoin[] => {
+export function pruneWaiting(tx: Transaction, nowMs: number): EndedJoin[] {
+  const over = tx.list('waiting').flatMap(({ key, value: row }): EndedJoin[] => {
     const slash = key.indexOf('/')
     const [cluster, token] = [key.slice(0, slash), key.slice(slash + 1)]
-    const lasts = tx.get('token', token)
-    const isOf = lasts !== undefined && lasts.revokedAtMs === undefined
-    return isOf && !isOver(row, nowMs) ? [] : [{ cluster, token, row }]
+    const made = tx.get('token', token)
+    if (made === undefined) return [{ cluster, token, row, reason: 'TokenUnknown' }]
+    if (!isOver(tx, token, row, nowMs)) return []
+    return [{ cluster, token, row, reason: made.revokedAtMs === undefined ? 'TokenExpired' : 'TokenRevoked' }]
   })
   for (const { cluster, token } of over) tx.remove('waiting', waitingKey(cluster, token))
   return over.filter(({ row }) => row.refusedAtMs === undefined)
 }
 
-function isOver(row: WaitingRow, nowMs: number): boolean {
-  return waitingUntilMs(row) <= nowMs
+/** Commands, rotations and restores revoke tokens. */
+function isOver(view: LogView, token: string, row: WaitingRow, nowMs: number): boolean {
+  return waitingUntilMs(row) <= nowMs || view.get('token', token)?.revokedAtMs !== undefined
 }
 
 /** The version is not compared: the release may change during the wait. */
@@ -217,6 +224,13 @@ export function waitingSummaries(view: LogView, nowMs: number): WaitingSummary[]
   const joins = waitingJoins(view, nowMs).map((one) => summary(view, one))
   const ranges = view.list('member').flatMap(({ key, value }) => rangesSummary(key, value))
   return [...joins, ...ranges].sort((a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : a.sinceMs - b.sinceMs))
+}
+
+/** Number of joins and ranges that no operator has answered yet. */
+export function countWaiting(view: LogView, nowMs: number): number {
+  const joins = waitingJoins(view, nowMs).map(({ row }) => row)
+  const ranges = view.list('member').flatMap(({ value }) => (isLive(value) ? (value.changed ?? []) : []))
+  return [...joins, ...ranges].filter((row) => stateOf(row) === 'waiting').length
 }
 
 /**
@@ -342,8 +356,8 @@ function rangesSummary(id: string, row: MemberRow): readonly WaitingSummary[] {
 }
 
 function stateOf(row: {
-  readonly acceptedAtMs: number | undefined
-  readonly refusedAtMs: number | undefined
+  readonly acceptedAtMs?: number | undefined
+  readonly refusedAtMs?: number | undefined
 }): WaitingSummary['state'] {
   return row.refusedAtMs !== undefined ? 'refused' : row.acceptedAtMs !== undefined ? 'accepted' : 'waiting'
 }

@@ -143,11 +143,13 @@ const UNUSABLE = 2n
 export function rangeUses(view: LogView, limits: RangeLimits): Readonly<Record<SharedRange, RangeUse>> {
   const { members, tokens, clustersetIpRange } = limits
   const live = view.list('member').filter(({ value }) => isLive(value)).length
+  // An address that was released keeps its row until another service needs it.
+  const held = view.list('serviceIp').filter(({ value }) => value.releasedAtMs === undefined).length
   return {
     members: { used: live, limit: members },
     tokens: { used: view.count('token'), limit: tokens },
     clustersetIPs: {
-      used: view.count('address'),
+      used: held,
       limit: Number(prefixSize(parsePrefix(clustersetIpRange)) - UNUSABLE),
     },
   }

@@ -17,6 +17,7 @@ interface Write {
 }
 
 export class WriteLayer implements Transaction {
+  readonly store: object
   readonly #below: LogView
   /**
    * By scope and key. Two nested maps avoid building combined keys: a join reads thousands of rows through two layers.
@@ -29,6 +30,7 @@ export class WriteLayer implements Transaction {
   readonly #addedBytes = new Map<string, number>()
   constructor(below: LogView) {
     this.#below = below
+    this.store = below instanceof WriteLayer ? below.store : below
   }
 
   get writes(): Iterable<Write> {

@@ -35,6 +35,8 @@ export interface LogView {
 
 /** Reads see the transaction's earlier writes. If the function that uses it throws, all its writes are dropped. */
 export interface Transaction extends LogView {
+  /** The same object in all transactions of one log, until the log is read anew. */
+  readonly store: object
   put<S extends Scope>(scope: S, key: string, value: Scopes[S]): void
   remove(scope: Scope, key: string): void
 }

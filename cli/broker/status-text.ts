@@ -63,7 +63,7 @@ function linesOf({ log, kind, where }: BrokerStatus): readonly (readonly [string
     store,
     ['revision', `${revision} of epoch ${epoch}`],
     ['members', `${members.length}, in contact ${inContact}; records ${records}`],
-    ['authority', `${authority.phase}, until ${authority.until}`],
+    ['authority', `${authority.phase}, until ${authority.until ?? 'a time that is not known yet'}`],
   ]
 }
 

@@ -192,7 +192,11 @@ export function noteWhoAnswered(entry: PeerEntry<unknown>, answered: 'probe' | '
   if (entry.kernelInRow >= PROCESS_SILENT_AFTER) entry.stats.excuse()
 }
 
-export function stopEntry({ cancel, tcpProbes, size }: Pick<PeerEntry<unknown>, 'cancel' | 'tcpProbes' | 'size'>): void {
+export function stopEntry({
+  cancel,
+  tcpProbes,
+  size,
+}: Pick<PeerEntry<unknown>, 'cancel' | 'tcpProbes' | 'size'>): void {
   cancel()
   tcpProbes.stop()
   size?.stop()

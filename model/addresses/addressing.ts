@@ -111,8 +111,8 @@ export function laneAddress(clusterIndex: number, lane: number): Address {
 
 /** The limit if the broker is not configured otherwise. */
 export const DEFAULT_MAX_MEMBERS = 1000
-/** Each member has its own cluster index. */
-export const MOST_MEMBERS = MAX_CLUSTER_INDEX
+/** Cluster indexes go further, but lists of more members do not fit into one message (protocol/limits.ts). */
+export const MOST_MEMBERS = 10_000
 /** The broker warns when this share of a limited resource is in use. */
 export const NEARLY_FULL = 0.8
 

@@ -7,9 +7,9 @@ import {
   type Authorities,
   HASH_BYTES,
   MAX_CA_BUNDLE,
-  MAX_CLUSTERS,
   MAX_EXPORTED_PART,
   MAX_NAME,
+  MAX_OWNERS,
   type WatchMessage,
   type WatchRequest,
   type WatchSkill,
@@ -173,7 +173,7 @@ function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | unde
       return {
         t: 'synced',
         revision: check.count(known.value.revision, 'revision'),
-        complete: check.texts(known.value.complete, 'complete', limits.MAX_CLUSTERS, limits.MAX_NAME),
+        complete: check.texts(known.value.complete, 'complete', MAX_OWNERS, limits.MAX_NAME),
         departed: check.texts(known.value.departed, 'departed', limits.MAX_CLUSTERS, limits.MAX_NAME),
       }
     case 'ownersChanged':
@@ -282,7 +282,7 @@ function ownersToWire({ revision, complete, departed }: OwnersChanged): Wire {
 
 function ownersFromWire(value: Wire): OwnersChanged {
   const ids = (field: Exclude<keyof Wire, 'revision'>): string[] =>
-    check.texts(value[field], field, MAX_CLUSTERS, MAX_NAME)
+    check.texts(value[field], field, MAX_OWNERS, MAX_NAME)
   return {
     t: 'ownersChanged',
     revision: check.count(value.revision, 'revision'),

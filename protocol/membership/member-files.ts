@@ -134,6 +134,9 @@ export async function writeMemberIdentity(directory: string, identity: MemberIde
   })
   await chmod(directory, 0o700)
   const parts = encodeMemberIdentity(identity)
+  // A cluster that joins anew may have an identity. The new key beside the old certificate would be no identity.
+  const known = await readIfThere(join(directory, 'cluster.key')).catch(() => undefined)
+  if (known !== parts['cluster.key']) await removePart(join(directory, 'broker.json'))
   for (const part of IDENTITY_PARTS) await writePart(join(directory, part), parts[part])
 }
 
@@ -202,6 +205,14 @@ function first(file: string, certificates: readonly Uint8Array[]): Uint8Array {
   const certificate = certificates[0]
   if (certificate === undefined) throw new IdentityFileError(file, 'no certificate in it')
   return certificate
+}
+
+async function removePart(file: string): Promise<void> {
+  try {
+    await rm(file, { force: true })
+  } catch (cause) {
+    throw new IdentityFileError(file, `cannot be removed: ${(cause as Error).message}`, { cause })
+  }
 }
 
 /** Writes atomically: after a crash the file has its old or its new content. */

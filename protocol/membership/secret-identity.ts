@@ -37,6 +37,9 @@ export const NO_PROBLEM: Readonly<Record<string, null>> = {
   [REFUSED_ANNOTATION]: null,
 }
 
+/** Changes that remove a token, with what its installer noted beside it. */
+const NO_TOKEN = { data: { [TOKEN_PART]: null }, annotations: { [ASK_FIRST_ANNOTATION]: null } }
+
 /** Access to one Secret. A value of null removes the key or the annotation. */
 export interface SecretAccess {
   /** Name for messages, `Secret namespace/name`. */
@@ -96,14 +99,15 @@ export function secretIdentity(secret: SecretAccess, settings = ''): SecretIdent
     },
     write: (identity) =>
       secret.change({
-        data: { ...encodeMemberIdentity(identity), [TOKEN_PART]: null, [JOINING_KEY_PART]: null },
-        annotations: NO_PROBLEM,
+        data: { ...encodeMemberIdentity(identity), ...NO_TOKEN.data, [JOINING_KEY_PART]: null },
+        annotations: { ...NO_PROBLEM, ...NO_TOKEN.annotations },
       }),
     // The Secret stays until Sealane is uninstalled, because a new token can be stored in it.
     remove: async () => {
       if ((await secret.read()) === undefined) return
-      const parts = [...IDENTITY_PARTS, TOKEN_PART, JOINING_KEY_PART]
-      await secret.change({ data: Object.fromEntries(parts.map((name) => [name, null])), annotations: NO_PROBLEM })
+      const parts = Object.fromEntries([...IDENTITY_PARTS, JOINING_KEY_PART].map((name) => [name, null]))
+      const annotations = { ...NO_PROBLEM, ...NO_TOKEN.annotations }
+      await secret.change({ data: { ...parts, ...NO_TOKEN.data }, annotations })
     },
     dropIdentity: () => secret.change({ data: Object.fromEntries(IDENTITY_PARTS.map((name) => [name, null])) }),
     token: () => part(TOKEN_PART),
@@ -116,7 +120,7 @@ export function secretIdentity(secret: SecretAccess, settings = ''): SecretIdent
     },
     dropToken: async () => {
       if ((await part(TOKEN_PART)) === undefined) return false
-      await secret.change({ data: { [TOKEN_PART]: null } })
+      await secret.change(NO_TOKEN)
       return true
     },
     problem: async (problem) => {

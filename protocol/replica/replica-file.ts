@@ -80,7 +80,7 @@ export function decodeReplica(bytes: Uint8Array): Replica {
       const record = records[i]
       return record === undefined ? [] : [recordKeyText(record.key)]
     }),
-    complete: texts(saved.complete, 'complete', limits.MAX_CLUSTERS),
+    complete: texts(saved.complete, 'complete', limits.MAX_OWNERS),
     departed: texts(saved.departed, 'departed', limits.MAX_CLUSTERS),
   })
 }

@@ -221,11 +221,8 @@ export class WatchSession {
       this.#brokerClock.forget()
     }
     let isWhole = false
-    let isReplaced = false
-    this.#onInterest = () => {
-      isReplaced = true
-      stop.abort(new Error('other namespaces are requested'))
-    }
+    const replaced = new Error('other namespaces are requested')
+    this.#onInterest = () => stop.abort(replaced)
     try {
       const follows = this.#deps.onAuthorities === undefined ? {} : { followsAuthorities: true as const }
       const request = { ...replica.begin(), ...follows }
@@ -246,7 +243,7 @@ export class WatchSession {
       return { t: 'failed', error: new BrokerUnreachableError('the broker ended the watch') }
     } catch (error) {
       if (error instanceof ReplicaError) replica.forgetPosition()
-      return isReplaced ? { t: 'replaced' } : { t: 'failed', error: errorOf(error) }
+      return stop.signal.reason === replaced ? { t: 'replaced' } : { t: 'failed', error: errorOf(error) }
     } finally {
       cancelTimer()
       this.#onInterest = () => undefined

@@ -375,3 +375,20 @@ t.test('asked to, it joins only when somebody has agreed to what that changes fo
   await start(t, other, 'tokyo').done
   t.equal((await members()).length, 3, 'where nobody gets other addresses it just joins')
 })
+
+t.test('what an installer noted beside a token goes with the token', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const secret = new MemorySecret({})
+  const noted = () => ASK_FIRST_ANNOTATION in (secret.content?.annotations ?? {})
+  const bring = async (): Promise<void> => leaveToken(secret, await broker.token(), true)
+  await bring()
+  const { done, store } = start(t, secret)
+  await done
+  t.equal(noted(), false, 'it has joined')
+  await bring()
+  await store.dropToken()
+  t.equal(noted(), false, 'the token is taken away')
+  await bring()
+  await store.remove()
+  t.equal(noted(), false, 'it has left')
+})

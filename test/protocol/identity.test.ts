@@ -1,5 +1,7 @@
 import fc from 'fast-check'
-import { generateKeyPairSync, X509Certificate } from 'node:crypto'
+import { type KeyObject, generateKeyPairSync, X509Certificate } from 'node:crypto'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { inspect } from 'node:util'
 import t from 'tap'
 import type { ClusterId } from '../../model/ids.ts'
@@ -11,6 +13,12 @@ import {
   fingerprint,
   readCertificate,
 } from '../../protocol/identity/certificates.ts'
+import {
+  type IdentityPart,
+  type MemberIdentity,
+  readMemberIdentity,
+  writeMemberIdentity,
+} from '../../protocol/membership/member-files.ts'
 import {
   JoinToken,
   TokenError,
@@ -25,6 +33,8 @@ import {
   issueMemberCertificate,
   verifyCsr,
 } from '../../protocol/identity/x509.ts'
+import { failure } from '../support/failure.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const nowMs = Date.UTC(2026, 10, 20, 12)
 const hour = 3600_000
@@ -217,3 +227,35 @@ t.test('broker addresses', (t) => {
   }
   t.end()
 })
+
+t.test(
+  'an identity that takes the place of another: wherever the writing ends, there is a whole one or none',
+  async (t) => {
+    const directory = temporaryFolder(t)
+    const made = async (key: KeyObject): Promise<MemberIdentity> => {
+      const csr = await createCsr(key)
+      const certificate = await issueMemberCertificate(ca, { clusterset: 'demo', cluster, csr, nowMs })
+      const place = { clusterset: 'demo', brokerAddresses: ['broker:7443'], observedAddress: '192.0.2.1' }
+      return { cluster, ...place, key, certificate, caBundle: [ca.certificate] }
+    }
+    /** What is there when the part could not be written, since a folder was in its way. */
+    const halfway = async (identity: MemberIdentity, part: IdentityPart): Promise<MemberIdentity | undefined> => {
+      const file = join(directory, part)
+      const before = readFileSync(file)
+      rmSync(file)
+      mkdirSync(join(file, 'full'), { recursive: true })
+      t.match(await failure(writeMemberIdentity(directory, identity)), { name: 'IdentityFileError' }, part)
+      rmSync(file, { recursive: true })
+      writeFileSync(file, before, { mode: 0o600 })
+      return readMemberIdentity(directory)
+    }
+    for (const part of ['ca.crt', 'cluster.crt'] as const satisfies readonly IdentityPart[]) {
+      const key = createKey()
+      await writeMemberIdentity(directory, await made(key))
+      t.ok((await halfway(await made(key), part))?.key.equals(key), `renewed, up to ${part}`)
+      const found = await halfway(await made(createKey()), part)
+      const isWhole = found !== undefined && new X509Certificate(found.certificate).checkPrivateKey(found.key)
+      t.ok(found === undefined || isWhole, `another key, up to ${part}`)
+    }
+  },
+)

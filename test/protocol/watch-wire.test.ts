@@ -7,7 +7,9 @@ import type { WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
 import * as codec from '../../protocol/codec/messages-codec.ts'
 import { type Interest as WireInterest, WatchRequest as WireRequest } from '../../protocol/gen/broker.ts'
 import { pack, unpack } from '../../protocol/codec/watch-codec.ts'
-import { MAX_MESSAGE_BYTES } from '../../protocol/limits.ts'
+import { MAX_CLUSTERS, MAX_MESSAGE_BYTES } from '../../protocol/limits.ts'
+import { Replica } from '../../protocol/replica/record-replica.ts'
+import { decodeReplica, encodeReplica } from '../../protocol/replica/replica-file.ts'
 import { RAW_SERVICE } from '../../protocol/transport/raw-service.ts'
 import { PIECE_BYTES, WatchOutput, framed, passFrames } from '../../protocol/transport/watch-output.ts'
 
@@ -221,4 +223,25 @@ t.test('a reader that stands still has two messages, and not a copy of either', 
   await room
   t.notOk(output.isFull)
   t.ok(taken.every((one) => one === frame))
+})
+
+t.test('a clusterset of as many members as there may be, and the broker itself', (t) => {
+  const complete = ['', ...Array.from({ length: MAX_CLUSTERS }, (_, i) => `c${i}`)]
+  const departed = complete.slice(1)
+  const synced: WatchMessage = { t: 'synced', revision: 9, complete, departed }
+  t.same(codec.decodeWatchMessage(codec.encodeWatchMessage(synced)), synced)
+  const change: WatchMessage = {
+    t: 'ownersChanged',
+    revision: 9,
+    complete: { added: complete, removed: complete },
+    departed: { added: departed, removed: departed },
+  }
+  t.same(codec.decodeWatchMessage(codec.encodeWatchMessage(change)), change)
+  const replica = new Replica()
+  replica.apply({ t: 'reset', epoch: 'e', resumed: false })
+  replica.apply(synced)
+  t.equal(decodeReplica(encodeReplica(replica)).complete.size, complete.length)
+  for (const more of [{ complete: [...complete, 'x'] }, { departed: [...departed, 'x'] }])
+    t.throws(() => codec.decodeWatchMessage(codec.encodeWatchMessage({ ...synced, ...more })), { name: 'CodecError' })
+  t.end()
 })

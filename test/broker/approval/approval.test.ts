@@ -1,6 +1,7 @@
 /** Joins that an operator decides about, at a real broker: who waits gets nothing, and is let in with the key he showed. */
 import type { KeyObject } from 'node:crypto'
 import t, { type Test } from 'tap'
+import { readBrokerStatus } from '../../../broker/admin/read-status.ts'
 import type { JoinRequest } from '../../../protocol/broker-api.ts'
 import { createKey, keyFingerprint, publicKeyHash } from '../../../protocol/identity/keys.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
@@ -277,6 +278,33 @@ t.test('a token that is revoked lets nobody in who waits with it', async (t) => 
   t.equal(await paris.outcome(), 'TokenRevoked')
 })
 
+t.test('a token that a rotation or a restore ends: who waits with it is told, and so is the audit log', async (t) => {
+  const harness = await started(t)
+  const { log, broker, tokens, clock } = harness
+  const { text, id } = await tokens.create({})
+  const paris = await Joiner.make(harness, { token: text, cluster: 'paris' })
+  await paris.outcome()
+  await harness.lines()
+  await log.transact((tx) => {
+    const row = tx.get('token', id)
+    if (row !== undefined) tx.put('token', id, { ...row, revokedAtMs: clock.now() })
+  })
+  t.same(await tokens.waiting(), [])
+  t.equal(await paris.outcome(), 'TokenRevoked')
+  await broker.tidy()
+  t.same((await harness.lines()).map(shortLine), [
+    'join refused TokenRevoked paris',
+    'join.waiting refused TokenRevoked paris',
+  ])
+
+  const other = await tokens.create({})
+  await (await Joiner.make(harness, { token: other.text, cluster: 'oslo' })).outcome()
+  await harness.lines()
+  await log.transact((tx) => tx.remove('token', other.id))
+  await broker.tidy()
+  t.same((await harness.lines()).map(shortLine), ['join.waiting refused TokenUnknown oslo'])
+})
+
 t.test('a joiner of the last release is told, and its token stays good', async (t) => {
   const harness = await started(t)
   const old = await Joiner.make(harness, { cluster: 'paris', waits: false })
@@ -330,4 +358,27 @@ t.test('asking too fast is refused for a moment, and by one key does not slow do
   await harness.clock.advance(MINUTE)
   await harness.tokens.accept({ cluster: 'paris' })
   t.equal(await paris.outcome(), 'joined')
+})
+
+t.test('who waits is counted: neither who was answered nor whose token has ended', async (t) => {
+  const harness = await started(t)
+  const { tokens, clock, broker, log, metrics } = harness
+  const counted = async () => /waiting_joins\S* (\d+)/.exec(await metrics.text())?.[1]
+  const status = async () => {
+    const { log: found, problems } = await readBrokerStatus(harness.stateDir, clock, never)
+    const said = problems.find(({ text }) => text.startsWith('clusters wait'))?.text
+    return ['waiting' in found ? found.waiting : found.why, said]
+  }
+  for (const cluster of ['paris', 'oslo', 'lima']) await (await Joiner.make(harness, { cluster })).outcome()
+  t.equal(await counted(), '3')
+  t.same(await status(), [3, 'clusters wait for approval: 3'])
+  await tokens.accept({ cluster: 'paris' })
+  await tokens.refuse({ cluster: 'oslo' })
+  await log.refresh()
+  t.equal(await counted(), '1', 'the cluster that no operator has answered')
+  t.same(await status(), [1, 'clusters wait for approval: 1'])
+  await clock.advance(15 * MINUTE)
+  broker.reportContact()
+  t.equal(await counted(), '0', 'its token has ended')
+  t.same(await status(), [0, undefined])
 })

@@ -75,6 +75,11 @@ t.test('ranges that are stated after the join wait, and the accepted ones stay i
   t.match(paris?.notes, [/ranges that wait for approval \(RangesAwaitApproval\): 10\.99\.0\.0\/24, 10\.20\.0\.0\/16/])
   const waiting = (await harness.lines()).find((line) => line.what.act === 'facts.waiting')
   t.match(waiting?.what.details, { renumbers: ['victim'], fingerprint: waits?.fingerprint })
+  const counted = async () => {
+    harness.broker.reportContact()
+    return /waiting_joins\S* (\d+)/.exec(await harness.metrics.text())?.[1]
+  }
+  t.equal(await counted(), '1', 'the metric has it')
 
   t.match(await failure(tokens.accept({ cluster: 'paris', fingerprint: keyFingerprint('00'.repeat(32)) })), {
     reason: 'FingerprintDiffers',
@@ -87,6 +92,7 @@ t.test('ranges that are stated after the join wait, and the accepted ones stay i
   t.match(stream.ended, /ranges of this cluster were accepted/, 'the member publishes anew')
   t.match(await tokens.accept({ cluster: 'paris', fingerprint: waits?.fingerprint ?? '' }), { repeated: true })
   t.same(await tokens.waiting(), [])
+  t.equal(await counted(), '0')
   const last = (await harness.lines()).filter((line) => line.what.act === 'facts').at(-1)
   t.match(last?.what.details, { renumbered: ['victim'] })
 })

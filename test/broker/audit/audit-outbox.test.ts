@@ -63,6 +63,21 @@ t.test('a place that is free is taken, wherever it is', async (t) => {
   t.ok(waitingEvents(log).every(({ row }) => row.lost === undefined))
 })
 
+function counting() {
+  const cost = { gets: 0, lists: 0 }
+  const counted = (tx: Transaction): Transaction => ({
+    store: tx.store,
+    get: (scope, key) => ((cost.gets += 1), tx.get(scope, key)),
+    list: (scope, group) => ((cost.lists += 1), tx.list(scope, group)),
+    count: (scope, group) => tx.count(scope, group),
+    recordBytes: (group) => tx.recordBytes(group),
+    recordCount: (group, kind) => tx.recordCount(group, kind),
+    put: (scope, key, value) => tx.put(scope, key, value),
+    remove: (scope, key) => tx.remove(scope, key),
+  })
+  return { cost, counted }
+}
+
 const costs: readonly (readonly [say: string, there: number])[] = [
   ['empty', 0],
   ['half full', MAX_WAITING / 2],
@@ -72,18 +87,19 @@ for (const [say, there] of costs) {
   t.test(`to keep one costs little where the store is ${say}`, async (t) => {
     const log = opened(t)
     await keepEach(log, 0, there)
-    const cost = { gets: 0, lists: 0 }
-    const counted = (tx: Transaction): Transaction => ({
-      get: (scope, key) => ((cost.gets += 1), tx.get(scope, key)),
-      list: (scope, group) => ((cost.lists += 1), tx.list(scope, group)),
-      count: (scope, group) => tx.count(scope, group),
-      recordBytes: (group) => tx.recordBytes(group),
-      recordCount: (group, kind) => tx.recordCount(group, kind),
-      put: (scope, key, value) => tx.put(scope, key, value),
-      remove: (scope, key) => tx.remove(scope, key),
-    })
+    const { cost, counted } = counting()
     for (let i = 0; i < 200; i += 1) await log.transact((tx) => keepEvent(counted(tx), act('x'), there + i))
     t.ok(cost.gets <= 400, `${cost.gets} reads of 200 acts`)
     t.equal(cost.lists, 0)
   })
 }
+
+t.test('two full stores of one process do not slow each other down', async (t) => {
+  const logs = [opened(t), opened(t)]
+  for (const log of logs) await keepEach(log, 0, MAX_WAITING + 1)
+  const { cost, counted } = counting()
+  for (let i = 1; i <= 50; i += 1)
+    for (const log of logs) await log.transact((tx) => keepEvent(counted(tx), act('x'), MAX_WAITING + i))
+  t.ok(cost.gets <= 200, `${cost.gets} reads of 100 acts`)
+  t.equal(cost.lists, 0)
+})

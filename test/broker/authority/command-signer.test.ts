@@ -1,5 +1,5 @@
 /** A key that only a command has: what it signs is as good as before, and what else it does harms nobody. */
-import { X509Certificate } from 'node:crypto'
+import { X509Certificate, createHash, verify } from 'node:crypto'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -74,6 +74,29 @@ t.test('a broker whose key is behind a command', async (t) => {
   t.match(refused, { reason: 'SignerFailed', message: /ended with status 3/ })
 })
 
+/** A nonce whose r begins as DER of 64 bytes does. */
+const NONCE = 0xe1b74def3ac00500aaa8f9532d6ad3cba594580c5106fd1a18f75c34f5606e96n
+const R = 0x303e2656e917e53552d94627dbbd8f664a54cc8ff6b2be3c1e33fb8d78070b27n
+const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n
+
+function power(base: bigint, exponent: bigint): bigint {
+  if (exponent === 0n) return 1n
+  const half = power((base * base) % ORDER, exponent / 2n)
+  return exponent % 2n === 0n ? half : (half * base) % ORDER
+}
+
+t.test('r and s that look like DER', async (t) => {
+  const { key, certificate, signer } = await signing(t)
+  const input = Buffer.from('to be signed')
+  const number = (bytes: Uint8Array): bigint => BigInt(`0x${Buffer.from(bytes).toString('hex')}`)
+  const secret = number(Buffer.from(key.export({ format: 'jwk' }).d ?? '', 'base64url'))
+  const hash = number(createHash('sha256').update(input).digest())
+  const s = (power(NONCE, ORDER - 2n) * (hash + R * secret)) % ORDER
+  const raw = [R, s].map((one) => one.toString(16).padStart(64, '0')).join('')
+  const signature = await signer(['-e', `process.stdout.write("${raw}", "hex")`]).signFor(certificate)(input)
+  t.ok(verify('sha256', input, new X509Certificate(certificate).publicKey, signature))
+})
+
 t.test('a signer that misbehaves', async (t) => {
   const { certificate, script, keyFile, signer, counted, folder } = await signing(t)
   const input = Buffer.from('to be signed')
@@ -110,4 +133,36 @@ t.test('more than it can do is refused at once', async (t) => {
   t.match(busy, { reason: 'SignerBusy' })
   await Promise.all(calls)
   t.equal(counted.filter((one) => one === 'busy').length, 2, 'four run, 64 wait')
+})
+
+t.test('a call that comes at the moment when another ends waits behind those that wait', async (t) => {
+  const { certificate, folder } = await signing(t)
+  const go = join(folder, 'go')
+  const script = `
+    const { existsSync, readFileSync } = require('node:fs')
+    if (readFileSync(0, 'utf8') === 'short') process.exit(1)
+    setInterval(() => existsSync(process.argv[1]) && process.exit(1), 10)`
+  const command = { command: process.execPath, args: ['-e', script, go], timeoutMs: 60_000 }
+  const calls: Promise<Error>[] = []
+  const counted: string[] = []
+  const call = (text: string): void => void calls.push(failure(sign(Buffer.from(text))))
+  const comes = Promise.withResolvers<undefined>()
+  const signer = new CommandSigner(command, {
+    signed: (result) => {
+      counted.push(result)
+      if (counted.length > 1) return
+      queueMicrotask(() => {
+        call('long')
+        comes.resolve(undefined)
+      })
+    },
+  })
+  const sign = signer.signFor(certificate)
+  for (const text of ['short', 'long', 'long', 'long', 'long']) call(text)
+  await comes.promise
+  await new Promise(setImmediate)
+  for (let i = 0; i < 64; i += 1) call('long')
+  t.strictSame(counted, ['failed', 'busy'], 'four run and one waits: there is room for 63')
+  writeFileSync(go, '')
+  await Promise.all(calls)
 })

@@ -61,16 +61,38 @@ t.test('clusterset IPs are those in use, of those that can be', async (t) => {
   t.same(rangeUses(harness.log, LIMITS).members, { used: 1, limit: 5 })
 })
 
-t.test('how many members there may be is a number that each can have one of', async (t) => {
+t.test('an address that its service gave back is not in use, and the warning ends', async (t) => {
+  const harness = await startBroker(t, { config: { clustersetIpRange: LIMITS.clustersetIpRange } })
+  const { log } = harness
+  const { peer } = await join_(harness, 'milano')
+  const publisher = new Publisher(harness, peer)
+  const logger = new CapturingLogger()
+  const ranges = new RangeWarnings({ log, logger, metrics: brokerMetrics(createMetrics('broker')) }, LIMITS)
+  const warned = (): number => {
+    ranges.report()
+    return logger.lines.splice(0).length
+  }
+  const five = (name: string) => Array.from({ length: 5 }, (_, n) => anExport(`${name}-${n}`))
+  await publisher.publish(five('web'))
+  t.equal(warned(), 1)
+  await publisher.publish([anExport('web-0')])
+  t.same(rangeUses(log, LIMITS).clustersetIPs, { used: 1, limit: 6 })
+  t.equal(warned(), 0)
+  await publisher.publish(five('api'))
+  t.same(rangeUses(log, LIMITS).clustersetIPs, { used: 5, limit: 6 }, 'some of them are used again')
+  t.equal(warned(), 1, 'anew')
+})
+
+t.test('how many members there may be is a number whose lists fit into a message', async (t) => {
   const config = (membersPerClusterset: number) => ({
     ...DEFAULT_BROKER_CONFIG,
     stateDir: '/nowhere',
     advertise: ['127.0.0.1:7443'],
     limits: { ...DEFAULT_BROKER_CONFIG.limits, membersPerClusterset },
   })
-  for (const good of [1, 1000, 65_535]) t.equal(checkBrokerConfig(config(good)).limits.membersPerClusterset, good)
-  for (const bad of [0, -1, 1.5, 65_536, Number.NaN, Number.POSITIVE_INFINITY])
+  for (const good of [1, 1000, 10_000]) t.equal(checkBrokerConfig(config(good)).limits.membersPerClusterset, good)
+  for (const bad of [0, -1, 1.5, 10_001, Number.NaN, Number.POSITIVE_INFINITY])
     t.throws(() => checkBrokerConfig(config(bad)), {
-      message: `limits.membersPerClusterset "${bad}": expected 1 to 65535`,
+      message: `limits.membersPerClusterset "${bad}": expected 1 to 10000`,
     })
 })

@@ -101,6 +101,12 @@ const rows: readonly (readonly [string, BrokerFacts, string, readonly string[]])
     ['the certificate authority ends 2026-05-20T00:00:00.000Z'],
   ],
   [
+    'a store of a release that wrote down no authority',
+    withLog({ authority: { phase: 'steady', waitsFor: 0 } }),
+    'healthy',
+    [],
+  ],
+  [
     'a rotation',
     authority({ phase: 'announced', waitsFor: 2 }),
     'healthy',

@@ -41,7 +41,7 @@ import { decodeWatchMessage, encodeWatchMessage } from '../../../protocol/codec/
 import { decodeRecordEvent } from '../../../protocol/codec/records-codec.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
-import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
+import { type DescribedMetrics, createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { eventually } from '../../support/eventually.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -51,6 +51,7 @@ export interface Harness {
   readonly clock: FakeClock
   readonly logger: CapturingLogger
   readonly tokens: BrokerStore
+  readonly metrics: DescribedMetrics
   readonly stateDir: string
   /** Its loop does not run: lines come with flush(). */
   readonly audit: AuditTrail
@@ -84,7 +85,8 @@ export async function startBroker(t: Test, init: HarnessInit = {}): Promise<Harn
     { stateDir, clusterset, hosts: ['127.0.0.1'], memberMs: memberCertificateMs },
   )
   await fixSettings(log, config)
-  const metrics = brokerMetrics(createMetrics('broker'))
+  const registry = createMetrics('broker')
+  const metrics = brokerMetrics(registry)
   const audit = new AuditTrail({ log, clock, logger, metrics, sink: init.auditSink })
   const broker = new Broker({ log, authority, clock, logger, metrics, audit }, config)
   const tokens = await openBrokerStore(stateDir, clock)
@@ -93,7 +95,7 @@ export async function startBroker(t: Test, init: HarnessInit = {}): Promise<Harn
     await Promise.all([log.close(), tokens.close()])
   }
   t.teardown(stop)
-  return { broker, log, clock, logger, tokens, stateDir, audit, stop }
+  return { broker, log, clock, logger, tokens, metrics: registry, stateDir, audit, stop }
 }
 
 export function facts(podCIDRs: string[] = ['10.42.0.0/16'], change: Partial<ClusterFacts> = {}): ClusterFacts {

@@ -1,8 +1,11 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
+import { completeness } from '../../../broker/members/membership.ts'
 import { MemberLists, listChange } from '../../../broker/sessions/member-lists.ts'
 import type { MemberRow } from '../../../broker/store/rows.ts'
+import { decodeWatchMessage, encodeWatchMessage } from '../../../protocol/codec/messages-codec.ts'
+import { MAX_CLUSTERS } from '../../../protocol/limits.ts'
 import { Replica } from '../../../protocol/replica/record-replica.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { facts } from '../support/harness.ts'
@@ -74,4 +77,19 @@ t.test('lists move when a membership does, and are told once in a second', async
   await clock.advance(5000)
   t.equal(lists.current, before, 'the same object: nothing in it has changed')
   t.equal(reported, 2)
+})
+
+t.test('of many departed members the latest are listed, no more than a watcher takes', async (t) => {
+  const log = openMemoryLog()
+  const row: MemberRow = {
+    ...{ index: 1, facts: facts(), translated: false, blocks: {}, joinedAtMs: 0, certificates: [] },
+    ...{ complete: false, lastSeenMs: 0, departure: 'left' },
+  }
+  await log.transact((tx) => {
+    for (let i = 0; i <= MAX_CLUSTERS; i += 1) tx.put('member', `c${i}`, { ...row, departedAtMs: i })
+  })
+  const { complete, departed } = completeness(log)
+  t.ok(decodeWatchMessage(encodeWatchMessage({ t: 'synced', revision: 1, complete, departed })))
+  t.ok(departed.includes(`c${MAX_CLUSTERS}`))
+  t.notOk(departed.includes('c0'))
 })
