@@ -3,11 +3,12 @@
  * temporary files start with a dot. Errors are the system's, for the caller to classify.
  */
 import { randomBytes } from 'node:crypto'
-import { link, open, rename, rm } from 'node:fs/promises'
+import { link, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 
 /** Matches the names that temporaryPath() returns. */
 export const TEMPORARY_NAME = /^\..*\.\d+\.[0-9a-f]{12}\.tmp$/
+const TEMPORARY_END = /^\d+\.[0-9a-f]{12}\.tmp$/
 
 /** Returns a name that is unique to this process, in the folder of `path`. */
 export function temporaryPath(path: string): string {
@@ -35,9 +36,8 @@ export async function writeTemporary(path: string, data: string | Uint8Array, mo
   }
 }
 
-/** Creates or replaces the file at `path`. */
-export async function replaceFile(path: string, data: string | Uint8Array, mode = 0o600): Promise<void> {
-  const temporary = await writeTemporary(path, data, mode)
+/** Moves a temporary file to its place. If that fails, the temporary file is removed. */
+export async function putInPlace(temporary: string, path: string): Promise<void> {
   try {
     await rename(temporary, path)
   } catch (error) {
@@ -46,16 +46,44 @@ export async function replaceFile(path: string, data: string | Uint8Array, mode 
   }
 }
 
+/**
+ * Creates or replaces the file at `path`. Also removes temporary files that killed processes have left of it: they may
+ * hold a private key. For files that are written seldom, since it lists the folder.
+ */
+export async function replaceFile(path: string, data: string | Uint8Array, mode = 0o600): Promise<void> {
+  await putInPlace(await writeTemporary(path, data, mode), path)
+  await removeLeftovers(path)
+}
+
 /** Creates a file at `path`. Returns false if there is one already, which stays unchanged. */
 export async function createFile(path: string, data: string | Uint8Array, mode = 0o600): Promise<boolean> {
   const temporary = await writeTemporary(path, data, mode)
   try {
     await link(temporary, path)
+    await removeLeftovers(path)
     return true
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
     throw error
   } finally {
     await rm(temporary, { force: true })
+  }
+}
+
+const STALE_MS = 3_600_000
+
+/** Another process may be writing one that is younger. */
+async function removeLeftovers(path: string): Promise<void> {
+  const folder = dirname(path)
+  const start = `.${basename(path).slice(0, 100)}.`
+  try {
+    const { mtimeMs } = await stat(path)
+    for (const name of await readdir(folder)) {
+      if (!name.startsWith(start) || !TEMPORARY_END.test(name.slice(start.length))) continue
+      const leftover = join(folder, name)
+      if (mtimeMs - (await stat(leftover)).mtimeMs > STALE_MS) await rm(leftover, { force: true })
+    }
+  } catch {
+    // The file itself is written. Another process may have removed the leftover first.
   }
 }

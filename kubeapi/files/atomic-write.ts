@@ -1,7 +1,7 @@
 /** Writes the files of a site as a whole, and creates missing folders (runtime/atomic-file.ts). */
 import { linkSync, mkdirSync, readdirSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { TEMPORARY_NAME, replaceFile, temporaryPath, writeTemporary } from '../../runtime/runtime.ts'
+import { TEMPORARY_NAME, putInPlace, temporaryPath, writeTemporary } from '../../runtime/runtime.ts'
 
 /** Creates the folder and its parents if they are missing. Throws the system's error. */
 export function makeFolder(path: string): void {
@@ -18,7 +18,7 @@ export function makeFolder(path: string): void {
 
 /** Writes a file, and its folder if needed. Throws the system's error, for the caller to classify. */
 export async function writeFileAtomic(path: string, text: string, mode = 0o644): Promise<void> {
-  await inFolder(path, () => replaceFile(path, text, mode))
+  await putInPlace(await writeAside(path, text, mode), path)
 }
 
 /** Like writeFileAtomic(), but writes to a temporary file. Returns its path, which the caller has to move or remove. */

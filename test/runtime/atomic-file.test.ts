@@ -1,6 +1,6 @@
 /** Files are the old one or the new one, and nothing of a write that failed stays. */
-import { readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { readFileSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import t from 'tap'
 import { TEMPORARY_NAME, createFile, replaceFile, temporaryPath, writeTemporary } from '../../runtime/atomic-file.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -35,6 +35,18 @@ t.test('what fails leaves the old file and nothing beside it', async (t) => {
   await t.rejects(createFile(join(folder, 'file', 'below'), 'x'), { code: 'ENOTDIR' })
   t.strictSame(readdirSync(folder), ['file'])
   t.equal(readFileSync(join(folder, 'file'), 'utf8'), 'old')
+})
+
+t.test('what a killed process left of the same file goes with the next write, and nothing else', async (t) => {
+  const folder = temporaryFolder(t)
+  const path = join(folder, 'ca.key')
+  const [old, young, other] = [temporaryPath(path), temporaryPath(path), temporaryPath(join(folder, 'ca.crt'))]
+  const tail = join(folder, '.ca.key.notes.tmp')
+  for (const file of [old, young, other, tail]) writeFileSync(file, 'x')
+  const before = new Date(Date.now() - 7_200_000)
+  for (const file of [old, other, tail]) utimesSync(file, before, before)
+  await replaceFile(path, 'key')
+  t.strictSame(readdirSync(folder).sort(), ['ca.key', ...[young, other, tail].map((file) => basename(file))].sort())
 })
 
 t.test('temporary names are hidden, known again, and short enough for a long name', async (t) => {
