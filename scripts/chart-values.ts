@@ -72,7 +72,7 @@ export const NOTES: Readonly<Record<string, string>> = {
   'broker.storage': 'With store: sqlite. State and certificate authority of the clusterset.',
   'broker.storage.size': 'Size of the volume.',
   'broker.storage.storageClassName': 'Empty: the default class.',
-  etcd: 'An etcd of three members beside the broker. It needs Secrets sealane-etcd-server and sealane-etcd-client: docs/operations.md.',
+  etcd: 'An etcd of three members beside the broker. It needs Secrets sealane-etcd-server and sealane-etcd-client: docs/reference.md.',
   'etcd.enabled': 'Install it.',
   'etcd.image': 'Of etcd 3.4 or newer.',
   'etcd.storage': 'Of each member. A disk that is slow to sync makes the whole clusterset slow.',

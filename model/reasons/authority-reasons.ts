@@ -32,7 +32,7 @@ export const AUTHORITY_REASONS = {
   AuthorityUnusable: {
     status: 'FailedPrecondition',
     means: 'The certificate cannot be the next authority of this clusterset; the message has the cause.',
-    todo: 'Create another one as docs/operations.md describes.',
+    todo: 'Create another one as docs/reference.md describes.',
     shows: ADMIN,
   },
   AuthorityKeyMissing: {
@@ -52,7 +52,7 @@ export const AUTHORITY_REASONS = {
   },
   SignerFailed: {
     means: 'The signing command of the authority failed, timed out, or returned an invalid signature.',
-    todo: 'Run it by hand as docs/operations.md describes. Joins and renewals are retried.',
+    todo: 'Run it by hand as docs/reference.md describes. Joins and renewals are retried.',
     shows: BROKER,
   },
   SignerBusy: {

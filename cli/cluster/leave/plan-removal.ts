@@ -158,7 +158,7 @@ function membersLine(others: Exclude<Others, undefined>, evicts: boolean): strin
 /** Recommends a backup while the broker can still be reached. */
 function offer({ flags }: RemovalFacts, broker: BrokerFacts | undefined): string[] {
   if (broker === undefined || !Array.isArray(broker.members)) return []
-  if (isOnEtcd(broker)) return ['before that, a snapshot of its etcd: etcdctl snapshot save (docs/operations.md)']
+  if (isOnEtcd(broker)) return ['before that, a snapshot of its etcd: etcdctl snapshot save (docs/reference.md)']
   return [`before that, a backup: sealane broker backup ${flags} --output broker.backup`]
 }
 

@@ -144,7 +144,7 @@ function lingering(crds: readonly ManifestObject[]): Missing | undefined {
 
 /**
  * Removes the objects that the advice for the CNI created, and those that the user created with the same label as
- * docs/operations.md describes.
+ * docs/reference.md describes.
  */
 async function removePools(admin: ClusterAdmin, discovery: Discovery, init: LeaveClusterInit): Promise<void> {
   const made = advice(discovery).flatMap(({ objects }) => objects) as ManifestObject[]

@@ -54,7 +54,7 @@ const calicoNetworks: AdviceRow = ({ discovery }) => {
   if (discovery.cni?.value.name !== 'calico' || traitOf(discovery, 'calico-ebpf')) return undefined
   const apiVersion = traitOf(discovery, 'calico-api-v3') ? 'projectcalico.org/v3' : 'crd.projectcalico.org/v1'
   const objects = calicoPools([DEFAULT_GLOBAL_RANGE], apiVersion)
-  const text = `An IPPool that gives no addresses tells Calico that ${DEFAULT_GLOBAL_RANGE}, where translated clusters are, is pods and not the world. A precaution: our own rule keeps source addresses before Calico masquerades, also towards clusters that keep their own ranges. Those have no pool; docs/operations.md has one to apply.`
+  const text = `An IPPool that gives no addresses tells Calico that ${DEFAULT_GLOBAL_RANGE}, where translated clusters are, is pods and not the world. A precaution: our own rule keeps source addresses before Calico masquerades, also towards clusters that keep their own ranges. Those have no pool; docs/reference.md has one to apply.`
   return says('calico-pools', 'Calico', 'action', text, { objects })
 }
 

@@ -54,7 +54,7 @@ t.test('Calico gets pools that give no addresses, by the API that it has', async
     row('kubeadm-calico-vxlan')?.text,
     'An IPPool that gives no addresses tells Calico that 244.0.0.0/8, where translated clusters are, is pods and not the ' +
       'world. A precaution: our own rule keeps source addresses before Calico masquerades, also towards clusters that ' +
-      'keep their own ranges. Those have no pool; docs/operations.md has one to apply.',
+      'keep their own ranges. Those have no pool; docs/reference.md has one to apply.',
   )
   const pool = {
     apiVersion: 'crd.projectcalico.org/v1',
@@ -82,8 +82,8 @@ t.test('Calico gets pools that give no addresses, by the API that it has', async
   )
 })
 
-t.test('docs/operations.md shows the pool for a cluster that keeps its own ranges, as we would make it', async (t) => {
-  const text = readFileSync(join(ROOT, 'docs', 'operations.md'), 'utf8')
+t.test('docs/reference.md shows the pool for a cluster that keeps its own ranges, as we would make it', async (t) => {
+  const text = readFileSync(join(ROOT, 'docs', 'reference.md'), 'utf8')
   const shown = /^apiVersion: projectcalico\.org\/v3\nkind: IPPool\n[^`]+/m.exec(text)?.[0] ?? ''
   t.same(parseYaml(shown), calicoPools(['10.52.0.0/16'], 'projectcalico.org/v3')[0])
 })

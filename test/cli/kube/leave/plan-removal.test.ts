@@ -36,7 +36,7 @@ const ETCD_DATA = `PersistentVolumeClaims ${ETCD_CLAIMS.map((name) => `sealane-b
 const STAYS = `  stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${CLAIM}, Service sealane-broker/sealane-broker`
 const HUB = '  the broker of context "c1" of FILE: nobody can join, and no cluster hears of changes in another'
 const OFFER = 'before that, a backup: sealane broker backup --context c1 --output broker.backup'
-const SNAPSHOT = 'before that, a snapshot of its etcd: etcdctl snapshot save (docs/operations.md)'
+const SNAPSHOT = 'before that, a snapshot of its etcd: etcdctl snapshot save (docs/reference.md)'
 const FIRST = 'this takes out of context "c1" of FILE:'
 const OF_MEMBER = [
   '  c1 leaves clusterset default: cut off from c2, c3',
