@@ -14,7 +14,7 @@ import { parseBrokerAddress } from '../protocol/protocol.ts'
 import type { FailedCall, ServerTls } from '../protocol/transport/transport.ts'
 import { Backoff, type Clock, DEFAULT_LOOP, ReconcileLoop } from '../reconcile/reconcile.ts'
 import type { Logger } from '../runtime/logging/logging.ts'
-import { interfaceNetworks, nearAddresses, sealaneVersion } from '../runtime/runtime.ts'
+import { interfaceNetworks, nearAddresses, removeTemporaries, sealaneVersion } from '../runtime/runtime.ts'
 import { clusterSpec } from './addresses/addresses.ts'
 import { type AuditSink, AuditTrail, auditFailedCall, runAudit } from './audit/audit.ts'
 import { Broker } from './broker.ts'
@@ -244,6 +244,7 @@ export class ServedClusterset {
     await makeStateDir(stateDir)
     await using stack = new AsyncDisposableStack()
     stack.defer(lockDirectory(stateDir))
+    await removeTemporaries(stateDir, clock.now())
     const problem = new StoreProblem(deps)
     const opened = await openState(deps, { config, create, observer: problem }, signal)
     stack.defer(() => opened.close())

@@ -70,6 +70,25 @@ export async function createFile(path: string, data: string | Uint8Array, mode =
   }
 }
 
+/** Nobody takes that long to write one file of a state directory. */
+const KILLED_MS = 60_000
+
+/**
+ * Removes the temporary files of killed processes from a folder. For the start of a process, with the folder that it
+ * keeps its state in. Never throws.
+ */
+export async function removeTemporaries(folder: string, nowMs: number): Promise<void> {
+  const names = await readdir(folder).catch(() => [])
+  for (const name of names.filter((one) => TEMPORARY_NAME.test(one))) {
+    const path = join(folder, name)
+    const mtimeMs = await stat(path).then(
+      (found) => found.mtimeMs,
+      () => Infinity,
+    )
+    if (nowMs - mtimeMs > KILLED_MS) await rm(path, { force: true }).catch(() => undefined)
+  }
+}
+
 const STALE_MS = 3_600_000
 
 /** Another process may be writing one that is younger. */

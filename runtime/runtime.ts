@@ -1,5 +1,13 @@
 /** The public interface of this room, needed by every process: components, errors, flag values, files, programs. */
-export { TEMPORARY_NAME, createFile, putInPlace, replaceFile, temporaryPath, writeTemporary } from './atomic-file.ts'
+export {
+  TEMPORARY_NAME,
+  createFile,
+  putInPlace,
+  removeTemporaries,
+  replaceFile,
+  temporaryPath,
+  writeTemporary,
+} from './atomic-file.ts'
 export { type CallerCheck, type ComponentDeps, type LoopRun, StatusBoard, reportedLoop } from './component.ts'
 export { ExitWith, type Failure, UserError, errorOf, firstReasonOf, messageOf, reasonOf } from './errors.ts'
 export {

@@ -1,11 +1,11 @@
 /** From sources to JavaScript: dist/ of a checkout, and what the image has. */
-import { copyFileSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { type BuildOptions, buildSync } from 'esbuild'
 import { copyWithDirectImports } from './direct-imports.ts'
 
 const root = join(import.meta.dirname, '..')
+const CACHE = join(root, '.tap')
 const IMAGE = /^[a-z0-9][a-z0-9._/-]*(:[0-9]+\/[a-z0-9._/-]+)?(:[\w][\w.-]{0,127})?$/
 
 /**
@@ -23,7 +23,6 @@ export function imageOfBuild(): string | undefined {
  * (decision 80).
  */
 const OPTIONS = {
-  nodePaths: [join(root, 'node_modules')],
   chunkNames: 'chunks/[name]-[hash]',
   bundle: true,
   splitting: true,
@@ -53,7 +52,9 @@ export function compileProduct(folder: string, entry = 'cli/main.ts'): boolean {
 /** The same, but it gives the paths of what it has read, from this checkout's folder; undefined: does not compile. */
 export function compileProgram(folder: string, entry: string): readonly string[] | undefined {
   const image = imageOfBuild()
-  const copy = mkdtempSync(join(tmpdir(), 'sealane-sources-'))
+  // Below the checkout, so that packages are found where they are and nowhere else.
+  mkdirSync(CACHE, { recursive: true })
+  const copy = mkdtempSync(join(CACHE, 'sealane-sources-'))
   let inputs: readonly string[]
   try {
     copyWithDirectImports(root, entry, copy, withOwnPackage)

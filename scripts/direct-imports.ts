@@ -8,11 +8,11 @@ import { dirname, join, normalize, relative } from 'node:path'
 
 /** A list of names in braces, from a file beside. As Prettier writes it. */
 const NAMES_FROM = /^(import|export)( type)? \{([^}]*)\} from '(\.[^']+\.ts)'$/gm
-const ANY_FROM = /(?:\sfrom |^import |import\()'(\.[^']+\.ts)'/gm
+const ANY_FROM = /(?:\sfrom |^import |import\(\s*)'(\.[^']+\.ts)'/gm
 
 /**
  * Writes into `folder` all files of `root` that `entry` (a path from the root) reaches by imports, under the same paths.
- * `finish` gets each text last. Throws the system's error.
+ * `finish` gets each text last. Throws the system's error, and an Error for a face that renames what it gives.
  */
 export function copyWithDirectImports(
   root: string,
@@ -61,9 +61,12 @@ export function withDirectImports(path: string, text: string, read: (path: strin
 
 /** The file that declares what `path` exports as `name`. */
 function homeOf(path: string, name: string, read: (path: string) => string): string {
-  for (const [, keyword, , names = '', from = ''] of read(path).matchAll(NAMES_FROM))
+  for (const [, keyword, , names = '', from = ''] of read(path).matchAll(NAMES_FROM)) {
+    if (keyword === 'export' && names.includes(' as '))
+      throw new Error(`${path} gives a name as another one: not understood`)
     if (keyword === 'export' && listed(names).some((one) => importedName(one) === name))
       return homeOf(targetOf(path, from), name, read)
+  }
   return path
 }
 

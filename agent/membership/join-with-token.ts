@@ -95,7 +95,7 @@ export async function joinWithToken(
 export class JoinedAgainError extends Error {
   constructor(cluster: ClusterId) {
     super(`cluster ${cluster} has joined anew: the agent starts again, with its new identity`)
-    this.name = 'JoinedAnewError'
+    this.name = 'JoinedAgainError'
   }
 }
 

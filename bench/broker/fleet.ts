@@ -1,4 +1,4 @@
-/** The members of one generator process. main.ts calls each method by its name (fleets.ts). */
+/** The members of one generator process. main.ts calls each method by its name (fleet.ts). */
 import { createSecureContext } from 'node:tls'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Backoff } from '../../reconcile/retry.ts'

@@ -6,7 +6,7 @@ import { timingSafeEqual } from 'node:crypto'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { hashTokenSecret } from '../../protocol/identity/identity.ts'
-import type { Clock } from '../../reconcile/reconcile.ts'
+import { type Clock, TokenBucket, type TokenRate } from '../../reconcile/reconcile.ts'
 import { quote } from '../records/records.ts'
 import { type LogView, type TokenRow, type Transaction, isLive, timeText } from '../store/store.ts'
 import { isAccepted, usesHeld } from './waiting-joins.ts'
@@ -176,15 +176,8 @@ function refuse(reason: RefusalReason, message: string): RefusedError {
   return new RefusedError(reason, 'token', `token: ${message}`)
 }
 
-/** A bucket of BURST failures, which regains one every REFILL_MS. */
-const BURST = 20
-const REFILL_MS = 3000
+const FAILURES: TokenRate = { burst: 20, perSecond: 1 / 3 }
 const MAX_ADDRESSES = 4096
-
-interface Failures {
-  left: number
-  atMs: number
-}
 
 /**
  * Limits how many joins from one address may fail. Many clusters may share an address, so a caller that shows a known
@@ -193,7 +186,7 @@ interface Failures {
 export class JoinGate {
   readonly #clock: Clock
   /** Ordered by their last failure. */
-  readonly #addresses = new Map<string, Failures>()
+  readonly #addresses = new Map<string, TokenBucket>()
 
   readonly #says: (address: string) => string
 
@@ -208,25 +201,21 @@ export class JoinGate {
 
   /** Throws RefusedError (ResourceExhausted) if too many joins of this address failed. */
   check(address: string): void {
-    const left = this.#left(address)
-    if (left >= 1) return
-    const seconds = Math.ceil(((1 - left) * REFILL_MS) / 1000)
+    const used = this.#addresses.get(address)?.used(FAILURES.perSecond) ?? 0
+    const over = used + 1 - FAILURES.burst
+    if (over <= 0) return
+    const seconds = Math.ceil(over / FAILURES.perSecond)
     const message = `token: ${this.#says(address)}: try again in ${seconds} s`
     throw new RefusedError('TooManyAttempts', 'token', message)
   }
 
   /** Counts a failure of this address. */
   count(address: string): void {
-    const left = Math.max(0, this.#left(address) - 1)
+    const bucket = this.#addresses.get(address) ?? new TokenBucket(this.#clock)
+    bucket.take(1, FAILURES, FAILURES.burst)
     this.#addresses.delete(address)
-    this.#addresses.set(address, { left, atMs: this.#clock.monotonic() })
+    this.#addresses.set(address, bucket)
     const oldest = this.#addresses.size > MAX_ADDRESSES ? this.#addresses.keys().next().value : undefined
     if (oldest !== undefined) this.#addresses.delete(oldest)
-  }
-
-  #left(address: string): number {
-    const failures = this.#addresses.get(address)
-    if (failures === undefined) return BURST
-    return Math.min(BURST, failures.left + (this.#clock.monotonic() - failures.atMs) / REFILL_MS)
   }
 }

@@ -260,10 +260,9 @@ export function acceptWaiting(tx: Transaction, init: AnswerInit, nowMs: number):
     throw refuse('JoinRefusedByOperator', text)
   }
   if (row.acceptedAtMs !== undefined) return answered(found, true)
-  const made = tx.get('token', token)
-  if (made === undefined || made.revokedAtMs !== undefined) {
-    const text = `cluster ${quote(id)} waits with token ${token}, which was revoked: it has to come with a new one`
-    throw refuse('TokenRevoked', text)
+  if (tx.get('token', token) === undefined) {
+    const text = `cluster ${quote(id)} waits with token ${token}, which does not exist: it has to come with a new one`
+    throw refuse('TokenUnknown', text)
   }
   tx.put('waiting', waitingKey(id, token), { ...row, acceptedAtMs: nowMs })
   return answered(found, false)
@@ -369,6 +368,11 @@ function answered({ cluster, token, row }: WaitingJoin, repeated: boolean): Answ
 function oneWaiting(view: LogView, id: string, hash: string | undefined, nowMs: number): WaitingJoin {
   const all = waitingJoins(view, nowMs, id)
   if (all.length === 0) {
+    const revoked = revokedTokenOf(view, id)
+    if (revoked !== undefined) {
+      const text = `cluster ${quote(id)} waits with token ${revoked}, which was revoked: it has to come with a new one`
+      throw refuse('TokenRevoked', text)
+    }
     const others = [...new Set(waitingJoins(view, nowMs).map(({ cluster }) => cluster))]
     const named = others.length === 0 ? 'nobody waits' : `those that wait are ${others.slice(0, 20).join(', ')}`
     throw refuse('WaitingUnknown', `cluster ${quote(id)} does not wait for approval; ${named}`)
@@ -385,6 +389,12 @@ function oneWaiting(view: LogView, id: string, hash: string | undefined, nowMs: 
     `${named.length} clusters wait as ${quote(id)}, with the keys ${keys.join(', ')}: ` +
       'ask the one that you expect for its fingerprint, and name it with --fingerprint',
   )
+}
+
+/** The id of a revoked token with which a cluster of this id has asked to join. */
+function revokedTokenOf(view: LogView, id: string): string | undefined {
+  const tokens = view.list('waiting', id).map(({ key }) => key.slice(key.indexOf('/') + 1))
+  return tokens.find((token) => view.get('token', token)?.revokedAtMs !== undefined)
 }
 
 function whence({ address, sinceMs }: WaitingRow): string {

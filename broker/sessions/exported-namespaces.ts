@@ -1,5 +1,5 @@
 /**
- * The records that an audience may see, indexed by namespace, so that a namespace can be read without a scan of all
+ * The records that members of one authorization may see, indexed by namespace, so that a namespace can be read without a scan of all
  * records. Also, in which namespaces something is exported, which is sent to members that do not get the records. The
  * index is updated before each read.
  */

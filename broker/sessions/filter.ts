@@ -54,7 +54,7 @@ export class View {
   readonly authorization: Authorization
   /** Undefined for all namespaces. */
   readonly interest: Interest | undefined
-  /** Keys for caches: of the view, and of its audience. */
+  /** Keys for caches: of the view, and of its authorization. */
   readonly id: string
   readonly authorizationId: number
   readonly quiet = new QuietTimes()

@@ -134,8 +134,8 @@ export async function writeMemberIdentity(directory: string, identity: MemberIde
   })
   await chmod(directory, 0o700)
   const parts = encodeMemberIdentity(identity)
-  // A cluster that joins anew may have an identity. The new key beside the old certificate would be no identity.
-  const known = await readIfThere(join(directory, 'cluster.key')).catch(() => undefined)
+  // A cluster that joins again may have an identity. The new key beside the old certificate would be no identity.
+  const known = await readIfThere(join(directory, 'cluster.key'))
   if (known !== parts['cluster.key']) await removePart(join(directory, 'broker.json'))
   for (const part of IDENTITY_PARTS) await writePart(join(directory, part), parts[part])
 }

@@ -119,9 +119,10 @@ export function secretIdentity(secret: SecretAccess, settings = ''): SecretIdent
       return key
     },
     dropToken: async () => {
-      if ((await part(TOKEN_PART)) === undefined) return false
-      await secret.change(NO_TOKEN)
-      return true
+      const had = (await part(TOKEN_PART)) !== undefined
+      const note = ASK_FIRST_ANNOTATION in ((await secret.read())?.annotations ?? {})
+      if (had || note) await secret.change(NO_TOKEN)
+      return had
     },
     problem: async (problem) => {
       if (problem === undefined) {

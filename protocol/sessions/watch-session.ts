@@ -15,7 +15,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { Interest } from '../../model/model.ts'
-import type { Clock } from '../../reconcile/reconcile.ts'
+import { type Clock, SerialQueue } from '../../reconcile/reconcile.ts'
 import { errorOf, messageOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
@@ -144,7 +144,7 @@ export class WatchSession {
   readonly #brokerClock = new BrokerClock()
   #state: WatchState = { t: 'closed' }
   #cancelSave: (() => void) | undefined
-  #saving: Promise<void> = Promise.resolve()
+  readonly #saves = new SerialQueue()
   /** Undefined to request all namespaces. */
   #interest: Interest | undefined
   #isInterestKnown: boolean
@@ -296,11 +296,10 @@ export class WatchSession {
     this.#cancelSave = undefined
     const { store, replica, logger } = this.#deps
     if (store === undefined) return
-    this.#saving = this.#saving
-      .then(() => store.save(replica))
+    await this.#saves
+      .run(() => store.save(replica))
       .catch((error: unknown) => {
         logger.error('replica not saved', { reason: 'StateFolderUnusable', why: messageOf(error) })
       })
-    await this.#saving
   }
 }

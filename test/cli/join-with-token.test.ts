@@ -300,7 +300,7 @@ t.test('an identity that somebody took away is put back; with a token in its pla
   await secretIdentity(secret).dropIdentity()
   const advancing = setInterval(() => void clock.advance(1000), 20)
   t.teardown(() => clearInterval(advancing))
-  await t.rejects(beside, { name: 'JoinedAnewError' })
+  await t.rejects(beside, { name: 'JoinedAgainError' })
   const second = await store.read()
   t.equal(second?.cluster, 'milano')
   t.notSame(second?.certificate, first.certificate)

@@ -2,7 +2,14 @@
 import { readFileSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import t from 'tap'
-import { TEMPORARY_NAME, createFile, replaceFile, temporaryPath, writeTemporary } from '../../runtime/atomic-file.ts'
+import {
+  TEMPORARY_NAME,
+  createFile,
+  removeTemporaries,
+  replaceFile,
+  temporaryPath,
+  writeTemporary,
+} from '../../runtime/atomic-file.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 t.test('a file is replaced with its mode, and made where there is none', async (t) => {
@@ -47,6 +54,17 @@ t.test('what a killed process left of the same file goes with the next write, an
   for (const file of [old, other, tail]) utimesSync(file, before, before)
   await replaceFile(path, 'key')
   t.strictSame(readdirSync(folder).sort(), ['ca.key', ...[young, other, tail].map((file) => basename(file))].sort())
+})
+
+t.test('a process that starts removes what killed ones have left', async (t) => {
+  const folder = temporaryFolder(t)
+  const [old, young] = [temporaryPath(join(folder, 'ca.key')), temporaryPath(join(folder, 'ca.0123.key'))]
+  for (const file of [old, young, join(folder, 'ca.key'), join(folder, '.notes.tmp')]) writeFileSync(file, 'x')
+  const before = new Date(Date.now() - 120_000)
+  for (const file of [old, join(folder, '.notes.tmp')]) utimesSync(file, before, before)
+  await removeTemporaries(folder, Date.now())
+  t.strictSame(readdirSync(folder).sort(), ['.notes.tmp', basename(young), 'ca.key'].sort())
+  await removeTemporaries(join(folder, 'absent'), Date.now())
 })
 
 t.test('temporary names are hidden, known again, and short enough for a long name', async (t) => {

@@ -102,7 +102,11 @@ export async function removeOtherLaneKeys(stateDir: string, lanes: readonly numb
     lanes.flatMap((lane) => [laneKeyPath, nextKeyPath].map((path) => basename(path(stateDir, lane)))),
   )
   for (const name of await namesIn(stateDir)) {
-    if (/^lane\d+(\.next)?\.key$/.test(name) && !keep.has(name)) await rm(join(stateDir, name), { force: true })
+    const isKey = /^lane\d+(\.next)?\.key$/.test(name) && !keep.has(name)
+    // A killed process may have left a key under a temporary name. Those of this process are in use.
+    const writer = /^\.lane\d+(?:\.next)?\.key\.(\d+)\.[0-9a-f]{12}\.tmp$/.exec(name)?.[1]
+    if (isKey || (writer !== undefined && writer !== String(process.pid)))
+      await rm(join(stateDir, name), { force: true })
   }
 }
 

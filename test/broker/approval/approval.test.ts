@@ -290,9 +290,11 @@ t.test('a token that a rotation or a restore ends: who waits with it is told, an
     if (row !== undefined) tx.put('token', id, { ...row, revokedAtMs: clock.now() })
   })
   t.same(await tokens.waiting(), [])
+  t.match(await failure(tokens.accept({ cluster: 'paris' })), { reason: 'TokenRevoked' }, 'the operator hears why')
   t.equal(await paris.outcome(), 'TokenRevoked')
   await broker.tidy()
   t.same((await harness.lines()).map(shortLine), [
+    'cluster.accept refused TokenRevoked paris',
     'join refused TokenRevoked paris',
     'join.waiting refused TokenRevoked paris',
   ])

@@ -1,5 +1,5 @@
 /** The key file of a lane: how it is made, and the error for each kind of unusable file. */
-import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import {
@@ -37,7 +37,11 @@ t.test('keys of other lanes are taken away, and nothing else', async (t) => {
   for (const lane of [0, 1, 12]) await ensureLaneKey(dir, lane, () => KEY)
   for (const name of ['lane1.key.old', 'xlane1.key', 'gateway-switched-on-forwarding'])
     writeFileSync(join(dir, name), '')
+  const [killed, own] = [process.pid + 1, process.pid].map((pid) => `.lane1.next.key.${pid}.0123456789ab.tmp`)
+  for (const name of [killed, own]) writeFileSync(join(dir, name!), '')
   await removeOtherLaneKeys(dir, [1])
+  t.notOk(existsSync(join(dir, killed!)), 'nor what a killed process has left of one')
+  rmSync(join(dir, own!))
   t.strictSame(readdirSync(dir).sort(), ['gateway-switched-on-forwarding', 'lane1.key', 'lane1.key.old', 'xlane1.key'])
 })
 
