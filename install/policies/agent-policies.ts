@@ -130,8 +130,9 @@ function allowedPattern(): string {
     `${end}\\n(?:${skip}|${dash}- +${item}${end}\\n)*${dash}- +${wanted}${end}` +
     // A deeper line would belong to the item.
     `(?:$|\\n(?:${skip})*(?: *$|[^ #\\n]|  [^ #\\n]|${dash}-))`
-  // A value that is opened on the line of its key ends there.
-  const value = `(?:"${rest}"|\\x27${rest}\\x27|\\[${rest}\\]|\\{${rest}\\}|[^ "\\x27\\[{&!\\r\\n]${rest})?`
+  // A value that is opened on the line of its key ends there, and not with an escaped quote: "a\" and 'a'' go on.
+  const text = '"(?:[^"\\\\\\r\\n]|\\\\.)*"|(?:\\x27[^\\x27\\r\\n]*\\x27)+'
+  const value = `(?:${text}|\\[${rest}\\]|\\{${rest}\\}|[^ "\\x27\\[{&!\\r\\n]${rest})?`
   const others = `(?:  (?:[A-Za-z]+:|-) *${value}${end}\\n(?:${skip}|   +[^ #\\r\\n]${rest}\\n)*)*`
   const before = `^(?:${skip})*(?:---${end}\\n)?(?:(?:[ #]${rest}|(?:apiVersion|kind|metadata):${rest})?\\n)*`
   return (
