@@ -21,6 +21,7 @@ import { type Audit, tokenSource } from '../audit/audit.ts'
 import { JoinGate, checkToken } from './join-tokens.ts'
 import type { BrokerMetrics } from '../config/config.ts'
 import {
+  MAX_RENUMBERS,
   type WaitingAnswer,
   askForApproval,
   isAcceptedAs,
@@ -30,8 +31,6 @@ import {
   waitingKey,
   withdrawJoin,
 } from './waiting-joins.ts'
-
-const MAX_RENUMBERS = 16
 
 export interface ApprovalDeps {
   readonly log: RecordLog

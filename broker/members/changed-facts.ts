@@ -23,8 +23,7 @@ import { type Refusal, type WriteContext, type WriteRules, refusal } from '../re
 import { type MemberRow, type RecordLog, type Transaction, isLive, timeText } from '../store/store.ts'
 import { hitBy } from './member-addresses.ts'
 import { changeFacts } from './membership.ts'
-
-const MAX_RENUMBERS = 16
+import { MAX_RENUMBERS } from './waiting-joins.ts'
 
 export interface StatedFacts {
   /** Facts that take effect with this call. Undefined if there are none. */

@@ -176,6 +176,9 @@ function isSame({ version: _before, ...a }: ClusterFacts, { version: _now, ...b 
 
 // The view of an operator on waiting joins and ranges, and the answers to them. Answers run inside a transaction.
 
+/** Members to renumber that a waiting join or change of ranges names. */
+export const MAX_RENUMBERS = 16
+
 /** Fingerprints that a refusal names. */
 const MAX_NAMED = 8
 

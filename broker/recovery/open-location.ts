@@ -2,10 +2,9 @@
 import { resolve } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { UserError } from '../../runtime/runtime.ts'
-import type { Logger } from '../../runtime/logging/logging.ts'
 import { clustersetDir, clustersetUrl, ownName, unknownClusterset } from '../admin/admin.ts'
 import type { EtcdStoreConfig } from '../config/config.ts'
-import { absentState, parseEtcdUrl } from '../store/store.ts'
+import { SILENT, absentState, parseEtcdUrl } from '../store/store.ts'
 import { EtcdPlace } from './etcd-location.ts'
 import { SqlitePlace } from './sqlite-location.ts'
 import type { StorePlace } from './store-location.ts'
@@ -23,10 +22,6 @@ export interface OpenPlaceInit {
   /** Open the store of this clusterset of the named broker. Absent: the store of the broker's own clusterset. */
   readonly clusterset?: string | undefined
 }
-
-/** Errors end the command, which prints them. */
-const nothing = (): void => undefined
-const SILENT: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => SILENT }
 
 /**
  * `sqlite` is the state directory, `sqlite:DIRECTORY` is another one, and `etcd://…` is a prefix of an etcd. Throws
