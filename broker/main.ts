@@ -1,11 +1,15 @@
 /** The broker's process: it opens the state, serves until the signal, and closes in reverse order. */
 import { join } from 'node:path'
+import { type AdminServer, adminSocket, serveAdmin } from '../protocol/admin/admin.ts'
 import { DEFAULT_CONNECTION_LIMITS, serveBroker } from '../protocol/transport/transport.ts'
 import type { ComponentDeps } from '../runtime/runtime.ts'
+import { type AdminStates, operatorActor } from './admin/admin.ts'
+import { administration } from './administration.ts'
 import { SharedSink, openAuditSink } from './audit/audit.ts'
 import { OtherClustersets } from './other-clustersets.ts'
 import { ServedClusterset } from './served-clusterset.ts'
-import { type BrokerConfig, brokerMetrics, checkBrokerConfig, parseListen } from './config/config.ts'
+import { ServedStates } from './served-states.ts'
+import { type BrokerConfig, brokerMetrics, checkBrokerConfig, parseAdminListen, parseListen } from './config/config.ts'
 import { DATABASE_FILE } from './store/store.ts'
 
 /** Two agents, each with a second connection while it reconnects. */
@@ -18,6 +22,17 @@ export interface BrokerDeps extends ComponentDeps {
   readonly onLogsMoved?: (callback: () => void) => () => void
 }
 
+/** What of the broker is there while it starts and runs. */
+interface Own {
+  opening: string
+  admin?: AdminServer
+  /** Its state is open. */
+  open?: ServedClusterset
+  others?: OtherClustersets
+  /** Its port is open as well. */
+  served?: ServedClusterset
+}
+
 /**
  * Resolves after the signal. Throws StateError, ListenError or a configuration error if it cannot start. Each names the
  * file, the port or the field.
@@ -27,7 +42,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   const logger = deps.logger.child({ component: 'broker' })
   const { clusterset, stateDir, limits } = checkBrokerConfig(config)
   const metrics = brokerMetrics(deps.metrics)
-  const own: { served?: ServedClusterset; opening: string } = {
+  const own: Own = {
     opening: `being opened: ${config.store?.url ?? join(stateDir, DATABASE_FILE)}`,
   }
   status.readiness('state', () => (own.served === undefined ? own.opening : own.served.health.reason))
@@ -36,11 +51,35 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   await using stack = new AsyncDisposableStack()
   const sink = openAuditSink(config.audit)
   const shared = sink === undefined ? undefined : new SharedSink(sink)
-  const firstDeps = { clock, logger, metrics, sink: shared, onStoreAway }
+  const states: AdminStates = new ServedStates({
+    ...{ stateDir, clock },
+    own: () => own.open ?? own.opening,
+    others: () => own.others?.served() ?? [],
+  })
+  const adminDeps = { states, stateDir, store: config.store, clock, signal }
+  const onLocked = async (): Promise<void> => {
+    own.admin = await serveAdmin({
+      adminFor: ({ clusterset, operator }) => administration(adminDeps, { clusterset, who: operatorActor(operator) }),
+      socket: adminSocket(stateDir),
+      loopback: config.adminListen === undefined ? undefined : parseAdminListen(config.adminListen),
+      logger,
+    })
+  }
+  const closeAdmin = async (): Promise<void> => {
+    const { admin } = own
+    delete own.admin
+    await admin?.close()
+  }
+  // Where the state cannot be opened.
+  stack.defer(closeAdmin)
+  const firstDeps = { clock, logger, metrics, sink: shared, onStoreAway, onLocked }
   const first = await ServedClusterset.open(firstDeps, { config, create: true }, signal)
   stack.defer(() => first.close())
+  own.open = first
+  stack.defer(closeAdmin)
   stack.defer(deps.onLogsMoved?.(() => first.audit.reopen()) ?? (() => undefined))
   const others = new OtherClustersets({ clock, logger, metrics, sink: shared }, { config, log: first.log })
+  own.others = others
   stack.defer(() => others.close())
   status.turnAway((source) => [first, ...others.served()].some((one) => one.callers.comeByLane(source)))
 

@@ -31,6 +31,7 @@ import { RangeWarnings } from './records/records.ts'
 import { StateMark, acceptOlder, checkDatabaseThere, checkMark, finishRestore } from './recovery/recovery.ts'
 import {
   DATABASE_FILE,
+  type EtcdStore,
   type GroupObserver,
   type OpenedLog,
   PACKED,
@@ -164,6 +165,8 @@ export class BrokerHosts {
 
 /** Within about this time a change by the CLI, such as an eviction, reaches the members. */
 export const REFRESH_MS = 1000
+/** A command of an operator that runs while no broker does holds the lock for moments. */
+const LOCK_MS = 2000
 /** Interval for reading and checking keys and certificates while no rotation is in progress. */
 const AUTHORITIES_MS = 10_000
 
@@ -178,6 +181,8 @@ export interface ServedDeps {
    * once.
    */
   readonly onStoreAway?: (why: string) => void
+  /** Called when this process holds the lock of the state directory, before it opens the state. */
+  readonly onLocked?: () => Promise<void>
 }
 
 export interface ServedInit {
@@ -199,6 +204,9 @@ export interface ServedPort {
 export class ServedClusterset {
   readonly broker: Broker
   readonly log: RecordLog
+  /** Undefined if the state is a database. */
+  readonly etcd: EtcdStore | undefined
+  readonly stateDir: string
   readonly authority: CertificateAuthority
   readonly audit: AuditTrail
   readonly health: StoreHealth
@@ -211,7 +219,7 @@ export class ServedClusterset {
   readonly #stack: AsyncDisposableStack
 
   private constructor(
-    parts: Pick<ServedClusterset, 'broker' | 'log' | 'authority' | 'audit'> & {
+    parts: Pick<ServedClusterset, 'broker' | 'log' | 'etcd' | 'authority' | 'audit'> & {
       readonly moved: AbortSignal
       readonly replicas: ReplicaSession | undefined
       readonly problem: StoreProblem
@@ -220,6 +228,8 @@ export class ServedClusterset {
   ) {
     this.broker = parts.broker
     this.log = parts.log
+    this.etcd = parts.etcd
+    this.stateDir = config.stateDir
     this.authority = parts.authority
     this.audit = parts.audit
     this.#moved = parts.moved
@@ -243,8 +253,9 @@ export class ServedClusterset {
     const { stateDir, clusterset, advertise } = config
     await makeStateDir(stateDir)
     await using stack = new AsyncDisposableStack()
-    stack.defer(lockDirectory(stateDir))
+    stack.defer(lockDirectory(stateDir, LOCK_MS))
     await removeTemporaries(stateDir, clock.now())
+    await deps.onLocked?.()
     const problem = new StoreProblem(deps)
     const opened = await openState(deps, { config, create, observer: problem }, signal)
     stack.defer(() => opened.close())
@@ -283,7 +294,7 @@ export class ServedClusterset {
     stack.defer(() => broker.close())
     // This comes before any member is served: earlier releases did not validate what a member may hold.
     await broker.reviewAddresses()
-    const parts = { broker, log, authority, audit, moved: moved.signal, replicas, problem }
+    const parts = { broker, log, etcd, authority, audit, moved: moved.signal, replicas, problem }
     return new ServedClusterset(parts, { deps, config, stack: stack.move() })
   }
 

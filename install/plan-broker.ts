@@ -2,6 +2,7 @@
 import {
   BROKER_AUTHORITY,
   BROKER_CLAIM,
+  ADMIN_PORT,
   BROKER_PORT,
   type InstallPart,
   type InstallValues,
@@ -120,6 +121,8 @@ export const EXTERNAL_TRAFFIC_POLICY = 'SEALANE_EXTERNAL_TRAFFIC_POLICY'
  * the cluster's log collector has it when it is needed. `--audit-log off` among the extra arguments disables it.
  */
 export const AUDIT_LOG = 'SEALANE_AUDIT_LOG'
+/** For the port-forward by which operators reach the admin service: the broker alone can use the loopback of its pod. */
+const ADMIN_LISTEN = 'SEALANE_ADMIN_LISTEN'
 
 /** An environment variable of `sealane broker serve`: a directory, which need not exist. */
 export const AUTHORITY_DIR = 'SEALANE_CA_DIR'
@@ -203,6 +206,7 @@ function pod(
     env: [
       { name: EXTERNAL_TRAFFIC_POLICY, value: policy },
       { name: AUDIT_LOG, value: '-' },
+      { name: ADMIN_LISTEN, value: `127.0.0.1:${ADMIN_PORT}` },
       { name: AUTHORITY_DIR, value: AUTHORITY.path },
     ],
     ports: [

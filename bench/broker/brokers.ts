@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { openBrokerStore } from '../../broker/admin/member-commands.ts'
+import { openBrokerStore } from '../../test/support/broker-store.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { compileProduct } from '../../scripts/compile-product.ts'

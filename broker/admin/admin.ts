@@ -1,7 +1,6 @@
 /** Commands of operators on members, authorities and clustersets of a store, and its status. */
-export { type AuthorityStep, type AuthorityStore, type RotateInit, openAuthorityStore } from './authority-commands.ts'
-export { type BrokerStatus, type Health, type StatusProblem, worstOf } from './broker-status.ts'
-export { ClustersetStore, type ClustersetSummary, type CreateClustersetInit } from './clusterset-commands.ts'
+export { AuthorityCommands } from './authority-commands.ts'
+export { ClustersetCommands } from './clusterset-commands.ts'
 export {
   type NamedClusterset,
   clustersetConfig,
@@ -14,10 +13,14 @@ export {
   unknownClusterset,
 } from './clusterset-rows.ts'
 export {
-  type BrokerStore,
-  type RekeyInit,
-  type TokenInit,
-  type TokenSummary,
-  openBrokerStore,
-} from './member-commands.ts'
+  type AdminState,
+  type AdminStates,
+  type CommandInit,
+  OfflineStates,
+  type StateUse,
+  clustersetStateDir,
+  openState,
+  operatorActor,
+} from './command-state.ts'
+export { MemberCommands } from './member-commands.ts'
 export { readBrokerStatus, readServing } from './read-status.ts'

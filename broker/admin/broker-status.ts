@@ -1,81 +1,20 @@
 /**
  * The status of a broker with its replicas and its store, as an operator sees it: the findings and their meaning. Pure.
  */
-
-/**
- * `down`: no cluster can join, and changes do not reach other members. `degraded`: one more failure makes it `down`.
- */
-export type Health = 'healthy' | 'degraded' | 'down'
-
-export interface StatusProblem {
-  readonly health: Health
-  readonly text: string
-}
-
-export interface ReplicaFacts {
-  readonly id: string
-  /** Name of the host or the pod. Absent for replicas of earlier releases. */
-  readonly host?: string
-  readonly version?: string
-  /** Members that have a stream open there. Undefined if unknown. */
-  readonly members?: number
-}
-
-export interface StoreMemberFacts {
-  readonly endpoint: string
-  /** Why it cannot be queried. */
-  readonly why?: string
-  readonly version?: string
-  readonly bytes?: number
-  readonly hasLeader?: boolean
-  /** Alarms of this etcd member, such as NOSPACE. */
-  readonly alarms?: readonly string[]
-}
-
-export interface LogFacts {
-  readonly clusterset: string
-  readonly epoch: string
-  readonly revision: number
-  readonly records: number
-  readonly members: readonly { readonly id: string; readonly state: 'in contact' | 'silent' }[]
-  readonly waiting: number
-  readonly authority: {
-    readonly phase: string
-    /** When the authority ends, in RFC 3339 format. Absent if the store has no row of it, as before the first start. */
-    readonly until?: string
-    /** Number of members and tokens that the next step waits for. */
-    readonly waitsFor: number
-  }
-}
-
-export interface BrokerFacts {
-  readonly kind: 'sqlite' | 'etcd'
-  /** The database file, or the URL of etcd. */
-  readonly where: string
-  /** The log, or why the store cannot be read. */
-  readonly log: LogFacts | { readonly why: string }
-  /** Undefined if it is not known which replicas run. */
-  readonly replicas: readonly ReplicaFacts[] | undefined
-  /** Members of etcd. */
-  readonly storeMembers: readonly StoreMemberFacts[]
-}
-
-export interface BrokerStatus extends BrokerFacts {
-  readonly health: Health
-  readonly problems: readonly StatusProblem[]
-}
+import {
+  type BrokerFacts,
+  type BrokerStatus,
+  type StatusProblem,
+  type StoreMemberFacts,
+  worstOf,
+} from '../../protocol/admin/admin.ts'
 
 const DAY_MS = 86_400_000
 const AUTHORITY_DAYS = 30
-const WORST: readonly Health[] = ['down', 'degraded', 'healthy']
 
 export function planStatus(facts: BrokerFacts, nowMs: number): BrokerStatus {
   const problems = [...storeProblems(facts), ...replicaProblems(facts), ...logProblems(facts, nowMs)]
   return { health: worstOf(problems), problems, ...facts }
-}
-
-export function worstOf(problems: readonly StatusProblem[]): Health {
-  return WORST.find((health) => problems.some((one) => one.health === health)) ?? 'healthy'
 }
 
 function storeProblems({ kind, where, log, storeMembers }: BrokerFacts): readonly StatusProblem[] {

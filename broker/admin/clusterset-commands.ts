@@ -1,87 +1,55 @@
-/**
- * The clustersets of a broker for the CLI: works on the broker's store, beside the running broker, which sees changes
- * at once.
- */
+/** The commands of operators on the clustersets of a broker. They work on the state of the broker's own clusterset. */
+import type { ClustersetSummary, CreateClustersetInit, CreatedClusterset } from '../../protocol/admin/admin.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
-import { isDnsLabel } from '../../model/model.ts'
-import type { Clock } from '../../reconcile/reconcile.ts'
 import { messageOf } from '../../runtime/runtime.ts'
-import { type AuditedCommandDeps, auditedCommand, localOperator } from '../audit/audit.ts'
+import { type AuditedCommandDeps, auditedCommand } from '../audit/audit.ts'
 import { checkRanges } from '../config/config.ts'
-import { type OpenedState, StateError, isLive, openBeside } from '../store/store.ts'
+import { type LogView, StateError, isLive } from '../store/store.ts'
 import {
   type NamedClusterset,
-  clustersetDir,
   clustersetRows,
   createClusterset,
   removeClusterset,
   unknownClusterset,
 } from './clusterset-rows.ts'
-
-export interface CreateClustersetInit {
-  readonly name: string
-  /** If absent, the range that it had before applies, or else that of the broker's own clusterset. */
-  readonly globalRange?: string
-  readonly clustersetIpRange?: string
-}
-
-export interface ClustersetSummary {
-  readonly name: string
-  /**
-   * `own`: the broker's own. `new`: no broker has opened it yet. `removed`: it is not served, but its store is kept.
-   */
-  readonly state: 'own' | 'listed' | 'new' | 'removed'
-  readonly globalRange: string
-  readonly clustersetIpRange: string
-  /** Absent if its store cannot be read here, or does not exist. */
-  readonly members?: number
-  readonly createdAtMs?: number
-}
-
-export interface Done {
-  /** The same had been done before, and nothing was changed. */
-  readonly repeated: boolean
-}
+import { type AdminStates, type CommandInit, settingsOf } from './command-state.ts'
 
 const OPENED_MS = 8000
 const LOOK_MS = 100
 
-export class ClustersetStore {
-  readonly #opened: OpenedState
-  readonly #stateDir: string
-  readonly #clock: Clock
+export class ClustersetCommands {
+  readonly #init: CommandInit
+  readonly #states: AdminStates
   readonly #audited: AuditedCommandDeps
 
-  private constructor(opened: OpenedState, stateDir: string, clock: Clock) {
-    this.#opened = opened
-    this.#stateDir = stateDir
-    this.#clock = clock
-    this.#audited = { log: opened.log, clock, who: localOperator() }
-  }
-
-  /** Takes the state directory of the broker. Throws StateError if there is no state yet, or if it cannot be used. */
-  static async open(stateDir: string, clock: Clock): Promise<ClustersetStore> {
-    return new ClustersetStore(await openBeside(stateDir, clock), stateDir, clock)
+  constructor(init: CommandInit, states: AdminStates) {
+    this.#init = init
+    this.#states = states
+    this.#audited = { log: init.state.log, clock: init.clock, who: init.who }
   }
 
   /** The broker's own first, then the others by name. */
   async list(): Promise<ClustersetSummary[]> {
-    const { log, settings } = this.#opened
-    await log.refresh()
-    const { clusterset: name, globalRange, clustersetIpRange } = settings
-    const members = liveMembers(this.#opened)
+    const { state } = this.#init
+    await state.log.refresh()
+    const { clusterset: name, globalRange, clustersetIpRange } = settingsOf(state)
+    const members = liveMembers(state.log)
     const own = { name, state: 'own' as const, globalRange, clustersetIpRange, members }
     const others: ClustersetSummary[] = []
-    for (const row of clustersetRows(log)) others.push(await this.#summary(row))
+    for (const row of clustersetRows(state.log)) others.push(await this.#summary(row))
     return [own, ...others]
   }
 
-  /** Throws RefusedError as createClusterset() does, and BrokerConfigError for invalid ranges. */
-  async create(init: CreateClustersetInit): Promise<ClustersetSummary & Done> {
-    const { log, settings } = this.#opened
+  /**
+   * Waits a few seconds until a broker has opened it. Throws RefusedError as createClusterset() does, and
+   * BrokerConfigError for invalid ranges.
+   */
+  async create(init: CreateClustersetInit): Promise<CreatedClusterset> {
+    const { state, clock } = this.#init
+    const { log } = state
     const { name } = init
     await log.refresh()
-    const known = log.get('clusterset', name) ?? settings
+    const known = log.get('clusterset', name) ?? settingsOf(state)
     const ranges = {
       globalRange: init.globalRange ?? known.globalRange,
       clustersetIpRange: init.clustersetIpRange ?? known.clustersetIpRange,
@@ -91,33 +59,23 @@ export class ClustersetStore {
     const created = await auditedCommand(
       this.#audited,
       { act: 'clusterset.create', subject: name, details },
-      (tx) => createClusterset(tx, { name, ...ranges }, this.#clock.now()),
+      (tx) => createClusterset(tx, { name, ...ranges }, clock.now()),
       (done) => ({ details: { ...details, repeated: !done } }),
     )
     const row = log.get('clusterset', name)
     if (row === undefined) throw unknownClusterset(log, name)
-    return { ...(await this.#summary({ ...row, name })), repeated: !created }
-  }
-
-  /** Whether a broker has opened this clusterset. Waits a few seconds for a running broker to do so. */
-  async opened(name: string, signal: AbortSignal): Promise<boolean> {
-    const { log } = this.#opened
-    const until = this.#clock.monotonic() + OPENED_MS
-    for (;;) {
-      await log.refresh()
-      if (log.get('clusterset', name)?.openedAtMs !== undefined) return true
-      if (this.#clock.monotonic() >= until) return false
-      signal.throwIfAborted()
-      await new Promise<void>((resolve) => this.#clock.setTimer(LOOK_MS, resolve))
-    }
+    const summary = await this.#summary({ ...row, name })
+    return { ...summary, repeated: !created, opened: await this.#opened(name) }
   }
 
   /**
-   * Stops serving the clusterset. Its store is kept. Throws RefusedError if there is none of this name. Unless forced,
-   * also throws if it has members or their number is unknown.
+   * Stops serving the clusterset. Its store is kept. `repeated`: it had been removed before. Throws RefusedError if there
+   * is none of this name. Unless forced, also throws if it has members or their number is unknown.
    */
-  async remove(name: string, { force }: { readonly force: boolean }): Promise<Done> {
-    const { log } = this.#opened
+  async remove({ name, force }: { readonly name: string; readonly force: boolean }): Promise<{
+    readonly repeated: boolean
+  }> {
+    const { log } = this.#init.state
     await log.refresh()
     const members = await this.#members(name)
     const details = { force }
@@ -127,27 +85,23 @@ export class ClustersetStore {
       (tx) => {
         const row = tx.get('clusterset', name)
         if (row !== undefined && row.removedAtMs === undefined && !force) refuseMembers(name, members)
-        return removeClusterset(tx, name, this.#clock.now())
+        return removeClusterset(tx, name, this.#init.clock.now())
       },
       (done) => ({ details: { ...details, repeated: !done } }),
     )
     return { repeated: !removed }
   }
 
-  /** The state directory of a clusterset. Throws RefusedError if there is none of this name. */
-  stateOf(name: string): string {
-    const { log, settings } = this.#opened
-    if (!isDnsLabel(name)) {
-      const text = `clusterset ${JSON.stringify(name.slice(0, 100))}: expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -`
-      throw new RefusedError('InvalidValue', 'clusterset', text)
+  /** Whether a broker has opened this clusterset within a few seconds. */
+  async #opened(name: string): Promise<boolean> {
+    const { state, clock, signal } = this.#init
+    const until = clock.monotonic() + OPENED_MS
+    for (;;) {
+      await state.log.refresh()
+      if (state.log.get('clusterset', name)?.openedAtMs !== undefined) return true
+      if (clock.monotonic() >= until) return false
+      await clock.sleep(LOOK_MS, signal)
     }
-    if (name === settings.clusterset) return this.#stateDir
-    if (log.get('clusterset', name) === undefined) throw unknownClusterset(log, name)
-    return clustersetDir(this.#stateDir, name)
-  }
-
-  close(): Promise<void> {
-    return this.#opened.close()
   }
 
   async #summary(row: NamedClusterset): Promise<ClustersetSummary> {
@@ -160,16 +114,11 @@ export class ClustersetStore {
 
   /** The number of its members, or a text that says why it is unknown. */
   async #members(name: string): Promise<number | string> {
-    const row = this.#opened.log.get('clusterset', name)
+    const row = this.#init.state.log.get('clusterset', name)
     // No cluster can have joined a clusterset that was never opened.
     if (row === undefined || row.openedAtMs === undefined) return 0
     try {
-      const opened = await openBeside(clustersetDir(this.#stateDir, name), this.#clock)
-      try {
-        return liveMembers(opened)
-      } finally {
-        await opened.close()
-      }
+      return await this.#states.use(name, 'read', ({ log }) => Promise.resolve(liveMembers(log)))
     } catch (error) {
       if (error instanceof StateError) return messageOf(error)
       throw error
@@ -177,7 +126,7 @@ export class ClustersetStore {
   }
 }
 
-function liveMembers({ log }: OpenedState): number {
+function liveMembers(log: LogView): number {
   return log.list('member').filter(({ value }) => isLive(value)).length
 }
 

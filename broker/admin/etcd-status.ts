@@ -1,10 +1,10 @@
 /** The status that each member of an etcd cluster reports, and the replicas of the broker that hold a session there. */
 import { type Clock, withDeadline } from '../../reconcile/reconcile.ts'
+import type { ReplicaFacts, StoreMemberFacts } from '../../protocol/admin/admin.ts'
 import { formatHostPort, messageOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { EtcdStoreConfig } from '../config/config.ts'
 import { type EtcdStore, connectEtcd, parseEtcdUrl, parseSession } from '../store/store.ts'
-import type { ReplicaFacts, StoreMemberFacts } from './broker-status.ts'
 
 export { connectEtcd } from '../store/store.ts'
 

@@ -1,36 +1,29 @@
-/**
- * Join tokens and members for the CLI: works on the database, beside the running broker. The broker sees every change
- * before it decides anything.
- */
+/** The commands of operators on join tokens and members of a clusterset. */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DEFAULT_MEMBER_QUOTA, parseClusterId } from '../../model/model.ts'
 import { parsePrefix } from '../../model/addresses/addresses.ts'
+import type {
+  Answer,
+  AnswerInit,
+  EvictInit,
+  Eviction,
+  MadeToken,
+  MemberSummary,
+  QuotaInit,
+  RekeyInit,
+  TokenInit,
+  TokenSummary,
+  WaitingSummary,
+} from '../../protocol/admin/admin.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { certificatesFromPem, createJoinToken, fingerprint, hashTokenSecret } from '../../protocol/identity/identity.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
+import { type AuditedCommand, type AuditedCommandDeps, auditedCommand } from '../audit/audit.ts'
 import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from '../config/config.ts'
+import { bundleOf, signingAuthority } from '../identity/identity.ts'
 import {
-  AUTHORITY_KEY,
-  DATABASE_FILE,
-  type LogView,
-  type OpenedState,
-  type RecordLog,
-  type SettingsRow,
-  StateError,
-  type TokenRow,
-  type Transaction,
-  absentState,
-  openBeside,
-} from '../store/store.ts'
-import {
-  type Answer,
-  type AnswerInit,
-  type EvictInit,
-  type Eviction,
   MAX_TOKENS,
-  type MemberSummary,
-  type WaitingSummary,
   acceptWaiting,
   checkNewId,
   evictMember,
@@ -44,123 +37,56 @@ import {
   waitingJoins,
   waitingSummaries,
 } from '../members/members.ts'
-import { type AuditedCommand, type AuditedCommandDeps, auditedCommand, localOperator } from '../audit/audit.ts'
-import { bundleOf, signingAuthority } from '../identity/identity.ts'
-import { type QuotaInit, changeQuota } from '../records/records.ts'
+import { changeQuota } from '../records/records.ts'
+import {
+  AUTHORITY_KEY,
+  DATABASE_FILE,
+  type LogView,
+  type RecordLog,
+  StateError,
+  type TokenRow,
+  type Transaction,
+  absentState,
+} from '../store/store.ts'
+import { type CommandInit, settingsOf } from './command-state.ts'
 
 const MAX_TTL_MS = 30 * 24 * 3_600_000
 const MAX_USES = 1000
 /** As many CIDRs as a cluster may state of both kinds. */
 const MAX_ALLOWED = 32
 
-export interface TokenInit {
-  /** Milliseconds until it expires. The default is 15 minutes, the maximum 30 days. */
-  readonly ttlMs?: number
-  /** How many clusters may join with it. The default is 1. */
-  readonly uses?: number
-  /** Only this cluster may join with it, even if it is already a member. */
-  readonly cluster?: string
-  /** Public ranges that a member that joins with it may state, as CIDRs. */
-  readonly allowedCIDRs?: readonly string[]
-  /** Joins with it wait until an operator accepts them, whatever the setting of the broker. */
-  readonly approve?: boolean
-}
-
-export interface RekeyInit {
-  readonly cluster: string
-  /** See TokenInit. */
-  readonly ttlMs?: number
-}
-
-export interface TokenSummary {
-  readonly id: string
-  /** `waiting`: clusters that wait for approval hold all remaining uses. */
-  readonly state: 'valid' | 'used' | 'waiting' | 'expired' | 'revoked'
-  readonly createdAtMs: number
-  readonly expiresAtMs: number
-  readonly usesLeft: number
-  readonly cluster?: string
-  readonly allowedCIDRs: readonly string[]
-  /** Whether joins with it wait for approval. */
-  readonly approve: boolean
-  /** Clusters that joined with it. */
-  readonly usedBy: readonly string[]
-  /** Clusters that wait with it or were refused. Each holds one of the remaining uses. */
-  readonly heldBy: readonly string[]
-}
-
-export interface BrokerStore {
-  /** `text` is the secret to hand over: it is shown once and never stored. Throws RefusedError. */
-  create(init: TokenInit): Promise<TokenSummary & { readonly text: string }>
-  /**
-   * Creates a token for this member only, with which it gets a new identity. Its previous certificates are refused from
-   * now on. Throws RefusedError as create() and rekeyMember() do.
-   */
-  rekey(init: RekeyInit): Promise<TokenSummary & { readonly text: string }>
-  /** Lists the tokens, newest first. */
-  list(): Promise<TokenSummary[]>
-  /** Throws RefusedError if there is no such token. */
-  revoke(id: string): Promise<TokenSummary>
-  /** Current and former members of the clusterset, by id. */
-  members(): Promise<MemberSummary[]>
-  /** Withdraws a member's records and refuses its certificates. Throws as evictMember() does. */
-  evict(init: EvictInit): Promise<Eviction>
-  /** Changes the limits of a member. Returns false if they were the same before. Throws as changeQuota() does. */
-  changeQuota(init: QuotaInit): Promise<boolean>
-  /** The joins and ranges that wait for approval, by id. */
-  waiting(): Promise<WaitingSummary[]>
-  /** Throws as acceptWaiting() does. */
-  accept(init: AnswerInit): Promise<Answer>
-  /** Throws as refuseWaiting() does. */
-  refuse(init: AnswerInit): Promise<Answer>
-  close(): Promise<void>
-}
-
-/** Throws StateError if there is no broker state yet, or if it cannot be used. */
-export async function openBrokerStore(stateDir: string, clock: Clock): Promise<BrokerStore> {
-  const opened = await openBeside(stateDir, clock)
-  try {
-    return new LogBrokerStore(opened, clock, await readPin(opened.log, stateDir))
-  } catch (error) {
-    await opened.close()
-    throw error
-  }
-}
-
-class LogBrokerStore implements BrokerStore {
-  readonly #opened: OpenedState
+export class MemberCommands {
+  readonly #init: CommandInit
   readonly #log: RecordLog
   readonly #clock: Clock
-  readonly #settings: SettingsRow
-  /** The pin for a state that no broker of this release has served yet. */
-  readonly #pin: string
   readonly #audited: AuditedCommandDeps
 
-  constructor(opened: OpenedState, clock: Clock, pin: string) {
-    const { log, settings } = opened
-    this.#opened = opened
-    this.#audited = { log, clock, who: localOperator() }
-    this.#log = log
+  constructor(init: CommandInit) {
+    const { state, clock, who } = init
+    this.#init = init
+    this.#log = state.log
     this.#clock = clock
-    this.#settings = settings
-    this.#pin = pin
+    this.#audited = { log: state.log, clock, who }
   }
 
-  create(init: TokenInit): Promise<TokenSummary & { readonly text: string }> {
+  /** Throws RefusedError. */
+  create(init: TokenInit): Promise<MadeToken> {
     return this.#create('token.create', init, () => undefined)
   }
 
-  rekey({ cluster, ttlMs }: RekeyInit): Promise<TokenSummary & { readonly text: string }> {
+  /** Throws RefusedError as create() and rekeyMember() do. */
+  rekey({ cluster, ttlMs }: RekeyInit): Promise<MadeToken> {
     const init = { cluster, ...(ttlMs === undefined ? {} : { ttlMs }) }
     return this.#create('cluster.rekey', init, (tx) => rekeyMember(tx, cluster, this.#clock.now()))
   }
 
   /** `also` runs in the same transaction. */
-  #create(
+  async #create(
     act: 'token.create' | 'cluster.rekey',
     init: TokenInit,
     also: (tx: Transaction) => void,
-  ): Promise<TokenSummary & { readonly text: string }> {
+  ): Promise<MadeToken> {
+    const pin = await readPin(this.#log, this.#init.state.stateDir)
     const { cluster, ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [], approve } = init
     const asks = approve === undefined ? {} : { approve }
     const subject = act === 'cluster.rekey' && cluster !== undefined ? { subject: cluster } : {}
@@ -174,7 +100,7 @@ class LogBrokerStore implements BrokerStore {
     return auditedCommand(
       this.#audited,
       { act, ...subject, details },
-      (tx) => this.#make(tx, init, also),
+      (tx) => this.#make(tx, init, { also, pin }),
       ({ id, expiresAtMs }) => ({
         ...(act === 'token.create' ? { subject: id } : {}),
         details: { ...details, token: id, expires: new Date(expiresAtMs).toISOString() },
@@ -182,14 +108,19 @@ class LogBrokerStore implements BrokerStore {
     )
   }
 
-  #make(tx: Transaction, init: TokenInit, also: (tx: Transaction) => void): TokenSummary & { readonly text: string } {
+  /** `pin` is for a state that no broker of this release has served yet. */
+  #make(
+    tx: Transaction,
+    init: TokenInit,
+    { also, pin }: { readonly also: (tx: Transaction) => void; readonly pin: string },
+  ): MadeToken {
     const { ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [] } = init
     checkInit(ttlMs, uses)
     checkAllowed(allowedCIDRs)
     const cluster = init.cluster === undefined ? undefined : parseClusterId(init.cluster, 'cluster')
     const nowMs = this.#clock.now()
-    const { advertise, clusterset } = this.#settings
-    const [caPin = this.#pin, ...otherPins] = pinsOf(tx)
+    const { advertise, clusterset } = settingsOf(this.#init.state)
+    const [caPin = pin, ...otherPins] = pinsOf(tx)
     const pins = { caPin, ...(otherPins.length === 0 ? {} : { otherPins }) }
     const token = createJoinToken({ addresses: advertise, ...pins, clusterset, expiresAtMs: nowMs + ttlMs })
     const row: TokenRow = {
@@ -226,7 +157,8 @@ class LogBrokerStore implements BrokerStore {
       .sort((a, b) => b.createdAtMs - a.createdAtMs || (a.id < b.id ? -1 : 1))
   }
 
-  async revoke(id: string): Promise<TokenSummary> {
+  /** Throws RefusedError if there is no such token. */
+  async revoke({ id }: { readonly id: string }): Promise<TokenSummary> {
     const command: AuditedCommand = { act: 'token.revoke', subject: id }
     const row = await auditedCommand(this.#audited, command, (tx) => revokeToken(tx, id, this.#clock.now()))
     return summary(this.#log, id, row, this.#clock.now())
@@ -237,8 +169,9 @@ class LogBrokerStore implements BrokerStore {
     return memberSummaries(this.#log, this.#clock.now())
   }
 
+  /** Throws as evictMember() does. */
   evict(init: EvictInit): Promise<Eviction> {
-    const { globalRange, clustersetIpRange } = this.#settings
+    const { globalRange, clustersetIpRange } = settingsOf(this.#init.state)
     const rules = { globalRange, clustersetIpRange, allowedNamespaces: [], quota: DEFAULT_MEMBER_QUOTA }
     const details = { force: init.force }
     return auditedCommand(
@@ -249,14 +182,19 @@ class LogBrokerStore implements BrokerStore {
     )
   }
 
-  changeQuota(init: QuotaInit): Promise<boolean> {
-    const details = { ...init.change }
-    return auditedCommand(
+  /** Throws as changeQuota() does. */
+  async changeQuota(init: QuotaInit): Promise<{ readonly changed: boolean }> {
+    const set = Object.entries(init.change).filter(
+      (pair): pair is [string, number | 'default'] => pair[1] !== undefined,
+    )
+    const details = Object.fromEntries(set)
+    const changed = await auditedCommand(
       this.#audited,
       { act: 'cluster.quota', subject: init.cluster, details },
       (tx) => changeQuota(tx, init),
-      (changed) => ({ details: { ...details, repeated: !changed } }),
+      (done) => ({ details: { ...details, repeated: !done } }),
     )
+    return { changed }
   }
 
   async waiting(): Promise<WaitingSummary[]> {
@@ -264,10 +202,12 @@ class LogBrokerStore implements BrokerStore {
     return waitingSummaries(this.#log, this.#clock.now())
   }
 
+  /** Throws as acceptWaiting() does. */
   accept(init: AnswerInit): Promise<Answer> {
     return this.#answer('cluster.accept', init, acceptWaiting)
   }
 
+  /** Throws as refuseWaiting() does. */
   refuse(init: AnswerInit): Promise<Answer> {
     return this.#answer('cluster.refuse', init, refuseWaiting)
   }
@@ -287,10 +227,6 @@ class LogBrokerStore implements BrokerStore {
       },
       ({ repeated }) => ({ details: { ...details, repeated } }),
     )
-  }
-
-  close(): Promise<void> {
-    return this.#opened.close()
   }
 }
 

@@ -6,41 +6,43 @@ import { open, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Clock, withDeadline } from '../../reconcile/reconcile.ts'
 import { messageOf } from '../../runtime/runtime.ts'
+import type { BrokerFacts, BrokerStatus, LogFacts, ReplicaFacts } from '../../protocol/admin/admin.ts'
 import { authorityStatus } from '../identity/identity.ts'
 import type { EtcdStoreConfig } from '../config/config.ts'
-import { AUTHORITY_KEY, DATABASE_FILE, type LogView, SILENT, openBeside, readStoreConfig } from '../store/store.ts'
+import { AUTHORITY_KEY, DATABASE_FILE, type LogView, SILENT, readStoreConfig } from '../store/store.ts'
 import { countWaiting, memberSummaries } from '../members/members.ts'
-import {
-  type BrokerFacts,
-  type BrokerStatus,
-  type LogFacts,
-  type ReplicaFacts,
-  planStatus,
-  missingMembers,
-} from './broker-status.ts'
+import { missingMembers, planStatus } from './broker-status.ts'
+import { type AdminStates, settingsOf } from './command-state.ts'
 
 /** Timeout of one query to one member of etcd. */
 const ASK_MS = 5000
 const LOCK_FILE = 'broker.lock'
 
-/** Throws StateError if the state directory cannot be read, or has no broker state. */
-export async function readBrokerStatus(stateDir: string, clock: Clock, signal: AbortSignal): Promise<BrokerStatus> {
-  const config = await readStoreConfig(stateDir)
-  const file = join(stateDir, DATABASE_FILE)
+export interface ReadStatusInit {
+  readonly stateDir: string
+  /** Undefined if the store is the database in the directory. */
+  readonly store: EtcdStoreConfig | undefined
+  readonly states: AdminStates
+  readonly clock: Clock
+}
+
+/** Throws StateError if the state directory has no broker state. */
+export async function readBrokerStatus(init: ReadStatusInit, signal: AbortSignal): Promise<BrokerStatus> {
+  const { stateDir, store, clock } = init
   const facts: Omit<BrokerFacts, 'log'> =
-    config === undefined
-      ? { kind: 'sqlite', where: file, replicas: await replicaHere(stateDir), storeMembers: [] }
-      : { kind: 'etcd', where: config.url, ...(await etcdFacts(config, clock, signal)) }
-  const log =
-    missingMembers(facts.storeMembers) > 0
-      ? { why: 'no majority of etcd answers' }
-      : await readLog(stateDir, clock, config === undefined)
+    store === undefined
+      ? {
+          ...{ kind: 'sqlite', where: join(stateDir, DATABASE_FILE) },
+          ...{ replicas: await replicaHere(stateDir), storeMembers: [] },
+        }
+      : { kind: 'etcd', where: store.url, ...(await etcdFacts(store, clock, signal)) }
+  const log = missingMembers(facts.storeMembers) > 0 ? { why: 'no majority of etcd answers' } : await readLog(init)
   return planStatus({ ...facts, log }, clock.now())
 }
 
 /**
- * The replicas that serve this state now. Undefined if they cannot be determined. Throws StateError as
- * readBrokerStatus() does.
+ * The replicas that serve this state now. Undefined if they cannot be determined. Throws StateError if the state
+ * directory cannot be read.
  */
 export async function readServing(
   stateDir: string,
@@ -51,19 +53,17 @@ export async function readServing(
   return config === undefined ? replicaHere(stateDir) : (await etcdFacts(config, clock, signal)).replicas
 }
 
-async function readLog(stateDir: string, clock: Clock, isOwn: boolean): Promise<BrokerFacts['log']> {
+async function readLog({ states, store, clock }: ReadStatusInit): Promise<BrokerFacts['log']> {
   try {
-    const opened = await openBeside(stateDir, clock)
-    try {
-      const { log, settings } = opened
-      const { clusterset } = settings
+    return await states.use(undefined, 'read', async (state) => {
+      const { log } = state
+      await log.refresh()
+      const { clusterset } = settingsOf(state)
       return { ...counts(log, clock.now()), clusterset, epoch: log.epoch, revision: log.revision }
-    } finally {
-      await opened.close()
-    }
+    })
   } catch (error) {
     // A directory that never had a broker is a mistake of the caller.
-    if (isOwn && (error as { readonly code?: unknown }).code === 'Absent') throw error
+    if (store === undefined && (error as { readonly code?: unknown }).code === 'Absent') throw error
     return { why: messageOf(error) }
   }
 }

@@ -8,7 +8,6 @@ export {
   type AuditedCommandDeps,
   type Warn,
   auditedCommand,
-  localOperator,
   notedCommand,
   rowsOfOldStore,
 } from './audited-command.ts'

@@ -9,6 +9,7 @@ import {
   QUOTA_FIELDS,
   isDnsLabel,
 } from '../../model/model.ts'
+import { isIPv4 } from 'node:net'
 import { isAbsolute } from 'node:path'
 import {
   DEFAULT_MAX_MEMBERS,
@@ -28,6 +29,11 @@ export interface BrokerConfig {
   readonly clusterset: string
   /** host:port to listen on; '[::]:7443' for IPv6. */
   readonly listen: string
+  /**
+   * host:port of the loopback for the admin service, beside its Unix socket: for the port-forward of a pod. Every process
+   * that can use this loopback is an operator. Absent: none.
+   */
+  readonly adminListen?: string
   /** host:port at which members reach the broker. Used in tokens, watches and the server certificate. */
   readonly advertise: readonly string[]
   /** Clusters with overlapping pod CIDRs get blocks of this range. Fixed at the first start. */
@@ -134,13 +140,21 @@ export class BrokerConfigError extends UserError {
 }
 
 /** Parses `host:port` or `[IPv6]:port`. Port 0 takes a free port. Throws BrokerConfigError. */
-export function parseListen(text: string): { readonly host: string; readonly port: number } {
+export function parseListen(text: string, field = 'listen'): { readonly host: string; readonly port: number } {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(text)
   const port = Number(match?.[3])
   if (match === null || port > 65_535) {
-    throw new BrokerConfigError('listen', text, `address:port such as 0.0.0.0:${DEFAULT_BROKER_PORT}`)
+    throw new BrokerConfigError(field, text, `address:port such as 0.0.0.0:${DEFAULT_BROKER_PORT}`)
   }
   return { host: match[1] ?? match[2] ?? '', port }
+}
+
+/** Throws BrokerConfigError also for an address that others than this machine can reach. */
+export function parseAdminListen(text: string): { readonly host: string; readonly port: number } {
+  const parsed = parseListen(text, 'adminListen')
+  const { host } = parsed
+  if (host === '::1' || (isIPv4(host) && host.startsWith('127.'))) return parsed
+  throw new BrokerConfigError('adminListen', text, 'an address of the loopback such as 127.0.0.1:7444')
 }
 
 /**
@@ -151,6 +165,7 @@ export function checkBrokerConfig(config: BrokerConfig): BrokerConfig {
     throw new BrokerConfigError('clusterset', config.clusterset, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
   }
   parseListen(config.listen)
+  if (config.adminListen !== undefined) parseAdminListen(config.adminListen)
   if (config.advertise.length === 0) throw new BrokerConfigError('advertise', '', 'at least one host:port')
   for (const [i, one] of config.advertise.entries()) parseBrokerAddress(one, `advertise[${i}]`)
   checkRanges(config)

@@ -12,6 +12,7 @@ export {
   type SignerConfig,
   checkBrokerConfig,
   checkRanges,
+  parseAdminListen,
   parseListen,
 } from './broker-config.ts'
 export { type BrokerMetrics, brokerMetrics } from './broker-metrics.ts'

@@ -14,8 +14,6 @@ export {
 export { CommandSigner, DEFAULT_SIGNER_TIMEOUT_MS } from './command-signer.ts'
 export { authoritiesMessage, bundleOf, signingAuthority } from './plan-rotation.ts'
 export {
-  type AuthorityFacts,
-  type AuthorityStatus,
   type StepDone,
   abortRotation,
   announce,

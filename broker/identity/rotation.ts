@@ -2,6 +2,7 @@
  * The steps of a rotation, each one transaction. Each decision is in the store, so any replica, or the broker after a
  * restart, continues from it. Each step may be repeated.
  */
+import type { AuthorityFacts, AuthorityStatus } from '../../protocol/admin/admin.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import {
   AUTHORITY_KEY,
@@ -220,38 +221,6 @@ function refuse(
   message: string,
 ): RefusedError {
   return new RefusedError(reason, 'authority', message)
-}
-
-export interface AuthorityFacts {
-  /** SHA-256 of its certificate, hex. */
-  readonly fingerprint: string
-  readonly notBefore: string
-  readonly notAfter: string
-  /** It signs certificates of members and the broker's own certificate now. */
-  readonly signs: boolean
-}
-
-export interface AuthorityStatus {
-  /** `steady`: there is one authority. */
-  readonly phase: 'steady' | 'announced' | 'switched' | 'withdrawn'
-  readonly since: string
-  readonly current: AuthorityFacts
-  readonly next?: AuthorityFacts
-  /** What delays the next step, whether an operator or the broker takes it. */
-  readonly waitsFor: {
-    readonly members: readonly { readonly id: string; readonly why: string }[]
-    /** Ids of tokens that name only the old authority. */
-    readonly tokens: readonly string[]
-  }
-  readonly members: readonly {
-    readonly id: string
-    readonly knowsNext: boolean
-    readonly uses: 'current' | 'next' | 'both' | 'other'
-    /** Whether it learns of another authority at once. Members of earlier releases learn it at their next renewal. */
-    readonly follows: boolean
-    readonly certificateEnds: string
-  }[]
-  readonly removed: readonly { readonly fingerprint: string; readonly at: string; readonly by: 'finish' | 'abort' }[]
 }
 
 /** The authorities of a clusterset as an operator sees them. Pure. */

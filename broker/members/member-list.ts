@@ -1,75 +1,16 @@
 /** Members as an operator sees them: the list, their contact, eviction and rekeying. */
-import {
-  DEFAULT_MEMBER_QUOTA,
-  type MemberQuota,
-  type MemberReport,
-  type QuotaField,
-  type QuotaUse,
-  parseClusterId,
-} from '../../model/model.ts'
+import { DEFAULT_MEMBER_QUOTA, type QuotaField, parseClusterId } from '../../model/model.ts'
+import type { EvictInit, Eviction, MemberState, MemberSummary } from '../../protocol/admin/admin.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { type WriteContext, quotaAndUse, quote, statusOf } from '../records/records.ts'
 import { clashText, clusterSpec, globalCIDRs, serviceClashes } from '../addresses/addresses.ts'
 import { contactOf, isInContact } from './contact.ts'
-import { type LogView, type MemberRow, type Misuse, type Transaction, isLive, timeText } from '../store/store.ts'
+import { type LogView, type MemberRow, type Transaction, isLive, timeText } from '../store/store.ts'
 import { departMember } from './membership.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 /** Ids that a refusal names. */
 const MAX_NAMED = 20
-
-export type MemberState = 'in contact' | 'silent' | 'left' | 'evicted'
-
-export interface MemberSummary {
-  readonly id: string
-  readonly state: MemberState
-  /** When the state began. For a silent member, when it was last seen. */
-  readonly sinceMs: number
-  readonly joinedAtMs: number
-  readonly lastSeenMs: number
-  /** When an operator revoked its certificates, until the member joins with the token that was made for it. */
-  readonly rekeyedAtMs?: number
-  /** When the broker began to refuse all its certificates, because two parties hold its identity. */
-  readonly forkedAtMs?: number
-  /** A replaced certificate of this member was shown, so another party has a copy. Absent after its next join. */
-  readonly misuse?: Misuse
-  /** Members that it does not reach, because it states Service addresses over their pods. One sentence each. */
-  readonly clashes?: readonly string[]
-  /** Number of records that it publishes. */
-  readonly records: number
-  readonly quota: MemberQuotaSummary
-  /** As the member states them. */
-  readonly podCIDRs: readonly string[]
-  /** Those of podCIDRs that are left out because of another member's: they are sent to no other member. */
-  readonly notCarried: readonly string[]
-  /** One for each of podCIDRs that is carried. Empty if the member has no global addresses. */
-  readonly globalCIDRs: readonly string[]
-  /** Sentences that say why its addresses are not used as stated. */
-  readonly notes: readonly string[]
-  /** The last report of the member. Absent if there is none, as for earlier releases. */
-  readonly reported?: MemberReport
-}
-
-export interface MemberQuotaSummary {
-  readonly limit: MemberQuota
-  readonly used: QuotaUse
-  /** Limits that are set for this member rather than taken from the default. */
-  readonly own: readonly QuotaField[]
-}
-
-export interface EvictInit {
-  /** As the operator typed it. */
-  readonly cluster: string
-  /** Evicts a member even if it is in contact. */
-  readonly force: boolean
-}
-
-/** `repeated`: the member had been evicted before, and nothing was changed. */
-export interface Eviction {
-  readonly id: string
-  readonly evictedAtMs: number
-  readonly repeated: boolean
-}
 
 /** Sorted by id. Includes members that have left or were evicted, as long as they are stored. */
 export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {

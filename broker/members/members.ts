@@ -4,15 +4,7 @@ export { ContactNotes, HeardMembers, NOTE_CONTACT_MS, type Replicas, contactOf }
 export { MAX_TOKENS, pruneTokens, revokeToken } from './join-tokens.ts'
 export { Joining } from './joining.ts'
 export { reviewAddresses } from './member-addresses.ts'
-export {
-  type EvictInit,
-  type Eviction,
-  type MemberSummary,
-  evictMember,
-  memberSummaries,
-  noteFollows,
-  rekeyMember,
-} from './member-list.ts'
+export { evictMember, memberSummaries, noteFollows, rekeyMember } from './member-list.ts'
 export { MemberCounts, MemberWarnings } from './member-warnings.ts'
 export {
   checkNewId,
@@ -26,9 +18,6 @@ export {
 export { ReturningMembers } from './returning-members.ts'
 export { askHeld, asksHeld, beginSettling, noteAnswered, pruneRestore, takeHeld } from './settling.ts'
 export {
-  type Answer,
-  type AnswerInit,
-  type WaitingSummary,
   acceptWaiting,
   countWaiting,
   rangesDetails,

@@ -11,6 +11,7 @@
  */
 import { parseClusterId } from '../../model/model.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
+import type { Answer, AnswerInit, WaitingSummary } from '../../protocol/admin/admin.ts'
 import { type ClusterFacts, RefusedError } from '../../protocol/protocol.ts'
 import { canonicalJson } from '../../protocol/codec/codec.ts'
 import { hashOfFingerprint, keyFingerprint } from '../../protocol/identity/identity.ts'
@@ -181,46 +182,6 @@ export const MAX_RENUMBERS = 16
 
 /** Fingerprints that a refusal names. */
 const MAX_NAMED = 8
-
-export interface WaitingSummary extends Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs' | 'labels' | 'version'> {
-  readonly id: string
-  /** `ranges`: a member states ranges that differ from the accepted ones. */
-  readonly what: 'join' | 'ranges'
-  /** `accepted`, `refused`: the cluster has not asked since the answer. */
-  readonly state: 'waiting' | 'accepted' | 'refused'
-  /** Of the key. For `ranges`, of the ranges themselves. */
-  readonly fingerprint: string
-  /** Id of the token that the cluster showed. Empty for `ranges`. */
-  readonly token: string
-  /** Source address of the last request, as the broker saw it. Empty for `ranges`. */
-  readonly address: string
-  readonly sinceMs: number
-  /** Updated once a minute. */
-  readonly lastAskedMs: number
-  /** Absent if it does not end. */
-  readonly untilMs?: number
-  /** Ranges that its machines require outside the lanes. */
-  readonly neededCIDRs: readonly string[]
-  /** Members that get global addresses by this join, as of its first request. */
-  readonly renumbers: readonly string[]
-  /** Whether a member has this id now, which the join would replace. */
-  readonly isMember: boolean
-}
-
-export interface AnswerInit {
-  /** As the operator typed it. */
-  readonly cluster: string
-  /** Fingerprint of the key or the ranges, as `SHA256:…`. Absent if only one waits under this id. */
-  readonly fingerprint?: string
-}
-
-/** `repeated`: the same answer had been given before, and nothing was changed. */
-export interface Answer {
-  readonly id: string
-  readonly fingerprint: string
-  readonly token: string
-  readonly repeated: boolean
-}
 
 /** Sorted by id, then by the time of the first request. */
 export function waitingSummaries(view: LogView, nowMs: number): WaitingSummary[] {

@@ -15,6 +15,7 @@ import {
   quotaProblem,
   recordKeyText,
 } from '../../model/model.ts'
+import type { QuotaInit } from '../../protocol/admin/admin.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import { clusterRecordKey } from '../addresses/addresses.ts'
@@ -48,15 +49,6 @@ export function quotaAndUse(
   fallback: MemberQuota,
 ): Pick<QuotaReport, 'limit' | 'used'> {
   return { limit: quotaOf(view, cluster, fallback), used: quotaUse(view, cluster) }
-}
-
-/** `default`: the limit for all members applies again. Fields that are absent stay as they are. */
-export type QuotaChange = { readonly [field in QuotaField]?: number | 'default' }
-
-export interface QuotaInit {
-  /** As the operator typed it. */
-  readonly cluster: string
-  readonly change: QuotaChange
 }
 
 /**

@@ -3,7 +3,7 @@ export { type Refusal, denied, quote, refusal, refusedFacts } from './admission-
 export { admitFacts, admitSpace, admitStatus, publicCIDRs } from './admission-facts.ts'
 export { checkSize } from './admission-slice.ts'
 export { MAX_CANDIDATES, admitRecord } from './admission.ts'
-export { type QuotaInit, RangeWarnings, changeQuota, countQuotas, quotaAndUse, quotaOf } from './quota.ts'
+export { RangeWarnings, changeQuota, countQuotas, quotaAndUse, quotaOf } from './quota.ts'
 export {
   type WriteContext,
   type WriteRules,

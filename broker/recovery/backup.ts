@@ -3,7 +3,14 @@ import { join } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { type Warn, notedCommand } from '../audit/audit.ts'
 import { CA_CERTIFICATE, CA_KEY, secondFiles } from '../identity/identity.ts'
-import { DATABASE_FILE, StateError, checkOwnDatabase, readIfThere, writeBackup } from '../store/store.ts'
+import {
+  type AuditActor,
+  DATABASE_FILE,
+  StateError,
+  checkOwnDatabase,
+  readIfThere,
+  writeBackup,
+} from '../store/store.ts'
 import { noteBackup } from './state-mark.ts'
 
 /**
@@ -25,12 +32,17 @@ export async function backupBroker(
   clock: Clock,
   stateDir: string,
   target: string,
-  { knownAs = target, warn = () => undefined }: { readonly knownAs?: string; readonly warn?: Warn } = {},
+  {
+    knownAs = target,
+    warn = () => undefined,
+    who,
+  }: { readonly knownAs?: string; readonly warn?: Warn; readonly who: AuditActor },
 ): Promise<void> {
   await checkOwnDatabase(stateDir)
   // The command is audited, since a backup lets its owner admit any cluster.
   const copy = (): Promise<void> => copyState(clock, stateDir, target, knownAs)
-  await notedCommand(clock, join(stateDir, DATABASE_FILE), { act: 'broker.backup', subject: knownAs }, copy, warn)
+  const note = { clock, who, database: join(stateDir, DATABASE_FILE), warn }
+  await notedCommand(note, { act: 'broker.backup', subject: knownAs }, copy)
 }
 
 async function copyState(clock: Clock, stateDir: string, target: string, knownAs: string): Promise<void> {

@@ -1,17 +1,10 @@
 /** Collects what checks of a store find wrong, up to a limit. */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import type { Finding } from '../../protocol/admin/admin.ts'
 import type { LogView } from '../store/store.ts'
 
 /** Findings that are kept in full. A store with more is damaged as a whole. */
 const MAX_KEPT = 1000
-
-export interface Finding {
-  readonly reason: ReasonCode
-  /** Scope and key of the row, or the file. */
-  readonly subject: string
-  /** For people: the value found and the value expected. Never a secret. */
-  readonly text: string
-}
 
 export class Findings {
   readonly #kept: Finding[] = []

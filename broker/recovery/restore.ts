@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
-import { type Warn, keepEvent, localOperator, notedCommand, replaceRows, rowsOfOldStore } from '../audit/audit.ts'
+import { type Warn, keepEvent, notedCommand, replaceRows, rowsOfOldStore } from '../audit/audit.ts'
 import { isAuthorityFile } from '../identity/identity.ts'
 import { contactOf } from '../members/members.ts'
 import {
@@ -63,7 +63,7 @@ export async function stageRestore(
   clock: Clock,
   stateDir: string,
   file: string,
-  { force, warn = () => undefined }: { readonly force: boolean; readonly warn?: Warn },
+  { force, warn = () => undefined, who }: { readonly force: boolean; readonly warn?: Warn; readonly who: AuditActor },
 ): Promise<void> {
   await checkOwnDatabase(stateDir)
   const database = join(stateDir, DATABASE_FILE)
@@ -71,7 +71,7 @@ export async function stageRestore(
   // Without a state there is no log to note this command in. The restored state notes the restore when it is finished.
   if (!(await isThere(database))) return stage()
   const command = { act: 'broker.restore', subject: file, details: { step: 'staged', force } } as const
-  await notedCommand(clock, database, command, stage, warn)
+  await notedCommand({ clock, who, database, warn }, command, stage)
 }
 
 async function stageFile(stateDir: string, file: string, { force, nowMs }: StageInit): Promise<void> {
@@ -122,11 +122,7 @@ function checkWhole(file: string, nowMs: number): void {
  * Replaces the state with the staged backup. The caller holds the lock. `who` goes to the audit log. Returns undefined
  * if nothing is staged.
  */
-export async function finishRestore(
-  clock: Clock,
-  stateDir: string,
-  who: AuditActor = localOperator(),
-): Promise<Restored | undefined> {
+export async function finishRestore(clock: Clock, stateDir: string, who: AuditActor): Promise<Restored | undefined> {
   const staged = join(stateDir, STAGED)
   if (!(await isThere(staged))) return undefined
   const { takenAtMs, files } = readBackup(staged)

@@ -5,6 +5,7 @@
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Verified } from '../../protocol/admin/admin.ts'
 import {
   AUTHORITY_KEY,
   type Change,
@@ -22,21 +23,8 @@ import {
 } from '../store/store.ts'
 import { type AuthorityTexts, checkAuthority, checkKeys, checkMembers } from './check-members.ts'
 import { checkOutbox, checkRecords, checkServices, checkSettings, checkTokens } from './check-records.ts'
-import { type Finding, Findings } from './findings.ts'
+import { Findings } from './findings.ts'
 import { isScope, wrongField } from './row-form.ts'
-
-export interface Verified {
-  readonly clusterset: string | undefined
-  readonly epoch: string
-  readonly revision: number
-  readonly rows: number
-  /** Connected or not. Members that left or were evicted do not count. */
-  readonly members: number
-  readonly records: number
-  readonly findings: readonly Finding[]
-  /** Number of all findings, including those that `findings` has no room for. */
-  readonly found: number
-}
 
 export interface VerifyInit {
   readonly nowMs: number

@@ -1,14 +1,14 @@
 /** Opens the log that a broker is configured with: the database in its state directory, or a prefix of an etcd. */
 import { join } from 'node:path'
-import { type Clock, withDeadline } from '../../reconcile/reconcile.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import { type BrokerConfig, BrokerConfigError, type EtcdStoreConfig } from '../config/config.ts'
 import type { EtcdStore } from './etcd/etcd-store.ts'
 import type { GroupObserver } from './grouped-log.ts'
-import { type LogView, type RecordLog, type RowPacking, StateError, absentState } from './record-log.ts'
+import { type LogView, type RecordLog, type RowPacking, StateError } from './record-log.ts'
 import { MIGRATION_KEY, SETTINGS_KEY, type SettingsRow, timeText } from './rows.ts'
 import { openSqliteLog } from './sqlite/sqlite-log.ts'
-import { DATABASE_FILE, readStoreConfig } from './state-directory.ts'
+import { DATABASE_FILE } from './state-directory.ts'
 
 export interface OpenLogDeps {
   readonly clock: Clock
@@ -57,34 +57,9 @@ export async function openLog(deps: OpenLogDeps, init: OpenLogInit, signal: Abor
   }
 }
 
-// Opens the state of a broker for a command that runs beside it.
-
-/** Time limit of a command to open a store over the network. */
-const OPEN_MS = 30_000
 const nothing = (): void => undefined
 /** Logger of a command: an error ends the command, which prints it. */
 export const SILENT: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => SILENT }
-
-export interface OpenedState extends OpenedLog {
-  readonly settings: SettingsRow
-}
-
-/** Throws StateError if there is no broker state yet, if it was moved elsewhere, or if it cannot be used. */
-export async function openBeside(stateDir: string, clock: Clock): Promise<OpenedState> {
-  const init = { stateDir, store: await readStoreConfig(stateDir), create: false }
-  const opened = await withDeadline(clock, OPEN_MS, (late) => openLog({ clock, logger: SILENT }, init, late))
-  const { log, etcd } = opened
-  const name = etcd?.where ?? join(stateDir, DATABASE_FILE)
-  try {
-    const settings = log.get('settings', SETTINGS_KEY)
-    if (settings === undefined) throw absentState(name)
-    checkNotMoved(log, name)
-    return { ...opened, settings, close: () => opened.close() }
-  } catch (error) {
-    await opened.close()
-    throw error
-  }
-}
 
 // Settings that must stay as at the first start, because certificates and allocations depend on them.
 

@@ -14,15 +14,7 @@ export { etcdUrlBelow, parseEtcdUrl } from './etcd/etcd-url.ts'
 export { ReplicaSession, parseSession } from './etcd/replica-session.ts'
 export type { GroupObserver } from './grouped-log.ts'
 export { LogState, groupOf } from './log-state.ts'
-export {
-  type OpenedLog,
-  type OpenedState,
-  SILENT,
-  checkNotMoved,
-  fixSettings,
-  openBeside,
-  openLog,
-} from './open-store.ts'
+export { type OpenedLog, SILENT, checkNotMoved, fixSettings, openLog } from './open-store.ts'
 export { PACKED, packedBody } from './packed-row.ts'
 export {
   type Change,

@@ -3,7 +3,6 @@
  * --force.
  */
 import { randomBytes } from 'node:crypto'
-import { createReadStream } from 'node:fs'
 import { link, open, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { UserError } from '../../runtime/runtime.ts'
@@ -63,47 +62,5 @@ async function isThere(file: string): Promise<boolean> {
     const { code, message } = error as NodeJS.ErrnoException
     if (code === 'ENOENT') return false
     throw new UserError(`--output ${file}: ${message}`, { cause: error })
-  }
-}
-
-/** The line that ends a file which is sent as base64 lines through a pipe that cannot be closed. */
-const END = '.'
-/** The number of bytes in a line. A multiple of 3, so that each line is complete base64. */
-const LINE = 24 * 1024
-
-/** Encodes a file as base64 lines, followed by a line with a dot. */
-export async function* framed(file: string): AsyncGenerator<Buffer> {
-  for await (const part of createReadStream(file, { highWaterMark: LINE }) as AsyncIterable<Buffer>) {
-    yield Buffer.from(`${part.toString('base64')}\n`)
-  }
-  yield Buffer.from(`${END}\n`)
-}
-
-/**
- * Writes the output of framed() into a new file with mode 0600. Throws UserError if the input ends before the last
- * line.
- */
-export async function writeUnframed(input: AsyncIterable<Buffer>, target: string): Promise<void> {
-  const handle = await open(target, 'wx', 0o600)
-  try {
-    for await (const line of lines(input)) {
-      if (line === END) return
-      await handle.write(Buffer.from(line, 'base64'))
-    }
-  } finally {
-    await handle.close()
-  }
-  throw new UserError('the backup was cut short on its way: nothing was restored', { hint: 'run the same again' })
-}
-
-async function* lines(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  let rest = ''
-  for await (const part of input) {
-    const [first = '', ...more] = part.toString('latin1').split('\n')
-    rest += first
-    for (const next of more) {
-      yield rest
-      rest = next
-    }
   }
 }

@@ -9,25 +9,11 @@ export {
   parseReplicas,
 } from './deploy/deploy-options.ts'
 export { brokerWorkload, storeUrlOf } from './deploy/installed-broker.ts'
-export { unservedText, withMembers } from './members.ts'
-export {
-  type Authority,
-  type Clustersets,
-  type Members,
-  type Tokens,
-  brokerPod,
-  podBroker,
-  podClustersets,
-  podMembers,
-  withPodAuthority,
-  withPodBroker,
-  withPodMembers,
-  withPodTokens,
-} from './pod-broker.ts'
+export { brokerPods, podBroker } from './pod-broker.ts'
 export { podStatus } from './pod-status.ts'
 export { addQuotaOptions, bytesCell, fullRemarks, limitCell, parseOwnQuota, quotaLines, recordsCell } from './quota.ts'
+export { type BrokerPlace, unservedText, withBroker } from './reach-broker.ts'
 export { backupToStdout, runBackup, runRestore } from './run-backup.ts'
 export { runVerify } from './run-verify.ts'
 export { type ShownStatus, statusText } from './status-text.ts'
 export { type TokenOptions, noToken, readTokenText, tokenText, writeTokenFile } from './token.ts'
-export { stateOf } from './which-clusterset.ts'

@@ -1,20 +1,17 @@
 /** The status of a broker in a cluster: the state of its pods, and the report of one of them. */
-import type { BrokerStatus, StatusProblem } from '../../compose/broker/broker.ts'
+import type { BrokerStatus, StatusProblem } from '../../protocol/admin/admin.ts'
 import { DEFAULT_VALUES, type ManifestObject } from '../../install/values/values.ts'
 import { refOf } from '../../kubeapi/kube/kube.ts'
-import { UserError } from '../../runtime/runtime.ts'
+import { UserError, messageOf } from '../../runtime/runtime.ts'
 import type { PartPods, ShownStatus } from './status-text.ts'
 import type { ClusterAdmin } from '../context/context.ts'
 import { firstTrouble, isReady, selectorText } from '../installation/installation.ts'
 import { installedBroker } from './deploy/installed-broker.ts'
-import { STATE } from './pod-broker.ts'
+import { adminOfPod } from './pod-broker.ts'
 
-type Admin = Pick<ClusterAdmin, 'title' | 'get' | 'list' | 'exec'>
+type Admin = Pick<ClusterAdmin, 'title' | 'get' | 'list' | 'forward'>
 
 const { namespace } = DEFAULT_VALUES.broker
-/** Long enough that the command in the pod itself can report a store that does not answer. */
-const ASK_MS = 60_000
-
 /** `flags` identify the cluster in hints. Throws UserError if no broker is installed. */
 export async function podStatus(
   admin: Admin,
@@ -30,7 +27,7 @@ export async function podStatus(
   const brokers = await list('broker')
   const broker = partPods(workload, brokers)
   const members = etcd === undefined ? undefined : partPods(etcd, await list('etcd'))
-  const asked = await askOne(admin, brokers, signal)
+  const asked = await askOne(admin, brokers, { flags, signal })
   const problems = [
     ...partProblems('broker', broker, 1),
     // The broker itself reports more about a store without a majority.
@@ -67,24 +64,21 @@ interface PodAnswer {
 /**
  * Asks a pod that is ready, else one that runs, because a running broker knows what prevents it from becoming ready.
  */
-async function askOne(admin: Admin, pods: readonly ManifestObject[], signal: AbortSignal): Promise<PodAnswer> {
+async function askOne(
+  admin: Admin,
+  pods: readonly ManifestObject[],
+  init: { readonly flags: string; readonly signal: AbortSignal },
+): Promise<PodAnswer> {
   const runs = ({ status }: ManifestObject): boolean =>
     (status as { readonly phase?: string } | undefined)?.phase === 'Running'
   const pod = pods.find(isReady) ?? pods.find(runs)
   if (pod === undefined) return { problems: [] }
   const { name } = refOf(pod)
-  const command = ['sealane', 'broker', 'status', '--state', STATE, '-o', 'json']
   try {
-    const place = { namespace, pod: name, container: 'broker', command, timeoutMs: ASK_MS }
-    const { stdout, stderr } = await admin.exec(place, signal)
-    if (stdout !== '') {
-      const { broker } = JSON.parse(stdout) as ShownStatus
-      return { ...(broker === undefined ? {} : { status: broker }), problems: [] }
-    }
-    return unasked(name, /unknown command/.test(stderr) ? 'its release does not know "broker status"' : stderr.trim())
+    return { status: await adminOfPod(admin, name, init).status(), problems: [] }
   } catch (error) {
-    signal.throwIfAborted()
-    return unasked(name, error instanceof Error ? error.message : String(error))
+    init.signal.throwIfAborted()
+    return unasked(name, messageOf(error))
   }
 }
 

@@ -1,6 +1,6 @@
 /** Parses and prints the quotas of members. Pure. */
 import type { Command } from 'commander'
-import type { MemberSummary } from '../../compose/broker/broker.ts'
+import type { MemberSummary } from '../../protocol/admin/admin.ts'
 import { DEFAULT_MAX_MEMBERS, MOST_MEMBERS } from '../../model/addresses/addresses.ts'
 import { DEFAULT_MEMBER_QUOTA, QUOTA_BOUNDS, QUOTA_FIELDS, type QuotaField } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'

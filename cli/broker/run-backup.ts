@@ -1,44 +1,49 @@
 /** The command lines of backup and restore, for the broker on this machine or one in a cluster. */
-import { randomBytes } from 'node:crypto'
-import { createReadStream, existsSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
-import { pipeline } from 'node:stream/promises'
+import { closeSync, createReadStream, existsSync, openSync, writeSync } from 'node:fs'
+import { resolve } from 'node:path'
+import type { BackupPart } from '../../protocol/admin/admin.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { UserError } from '../../runtime/runtime.ts'
-import { WARNING, writeBackupFile, writeUnframed } from './backup-file.ts'
-import { type Restored, backupState, restoreState, timeOfBackup } from '../../compose/broker/broker.ts'
-import { type ClusterAdmin, type CommandContext, type KubeTarget, targetFlags } from '../context/context.ts'
-import { type WhichClusterset, stateOf } from './which-clusterset.ts'
-import type { PodBackupInit } from './pod-backup.ts'
-
-interface WhichBroker {
-  readonly kube: KubeTarget | undefined
-  readonly state: string
-  /** Undefined for the broker's own clusterset. */
-  readonly clusterset?: string | undefined
-  readonly timeout: number
-}
+import { type Restored, clustersetState, restoreState, timeOfBackup } from '../../compose/broker/broker.ts'
+import { type CommandContext, type KubeTarget, targetFlags } from '../context/context.ts'
+import { WARNING, writeBackupFile } from './backup-file.ts'
+import { type BrokerPlace, withBroker } from './reach-broker.ts'
 
 /** Throws UserError, StateError, or the error of the cluster. */
 export async function runBackup(
-  { kube, output: given, force, ...which }: WhichBroker & { readonly output?: string; readonly force: boolean },
+  { output: given, force, ...place }: BrokerPlace & { readonly output?: string; readonly force: boolean },
   context: CommandContext,
 ): Promise<void> {
-  const { clusterset, timeout } = which
-  const name = clusterset === undefined ? '' : `${clusterset}-`
+  const name = place.clusterset === undefined ? '' : `${place.clusterset}-`
   const file = given ?? `sealane-broker-${name}${timeText(new SystemClock().now())}.backup`
-  const state = kube === undefined ? await stateOf(which) : which.state
-  const write = (target: string): Promise<void> =>
-    kube === undefined
-      ? backupState(state, target, { knownAs: resolve(file), warn: warnTo(context) })
-      : withPod({ ...which, kube, timeout }, context, async (pod) => {
-          const { backupFromPod } = await import('./pod-backup.ts')
-          await backupFromPod(pod.admin, target, pod.init)
-        })
+  const write = async (target: string): Promise<void> => {
+    const part = openSync(target, 'wx', 0o600)
+    try {
+      await receive(place, resolve(file), context, (bytes) => writeAll(part, bytes))
+    } finally {
+      closeSync(part)
+    }
+  }
   await writeBackupFile({ file, force, write, check: timeOfBackup })
   context.output.answer(`${file}\n`)
-  context.output.remark('keep it as you keep a key: who has it can let any cluster in\n')
+  context.output.remark('keep it as you keep a key: its owner can let any cluster join\n')
+}
+
+async function receive(
+  place: BrokerPlace,
+  knownAs: string,
+  context: CommandContext,
+  write: (bytes: Uint8Array) => void | Promise<void>,
+): Promise<void> {
+  const take = async (part: BackupPart): Promise<void> => {
+    if ('bytes' in part) await write(part.bytes)
+    else warnTo(context)(part.warning)
+  }
+  await withBroker(place, context, (broker) => broker.backup({ knownAs }, take))
+}
+
+function writeAll(file: number, bytes: Uint8Array): void {
+  for (let at = 0; at < bytes.length;) at += writeSync(file, bytes, at)
 }
 
 /** Prints warnings on stderr, because the command itself has succeeded. */
@@ -51,93 +56,82 @@ function timeText(ms: number): string {
 }
 
 /** Writes the backup to stdout, for the process at the other end of the pipe. */
-export async function backupToStdout(which: WhichClusterset, context: CommandContext): Promise<void> {
-  const state = await stateOf(which)
-  await withTemporary(state, async (file) => {
-    await backupState(state, file, { knownAs: 'a file that was sent away', warn: warnTo(context) })
-    await pipeline(createReadStream(file), process.stdout, { signal: context.signal, end: false })
-  })
+export async function backupToStdout(place: BrokerPlace, context: CommandContext): Promise<void> {
+  const write = (bytes: Uint8Array): Promise<void> =>
+    new Promise((done, failed) => {
+      process.stdout.write(bytes, (error) => {
+        if (error === null || error === undefined) done()
+        else failed(error)
+      })
+    })
+  await receive(place, 'a file that was sent away', context, write)
 }
 
-/**
- * The file is in the broker's own directory, which no other user can read and which has room for a file as large as the
- * state.
- */
-async function withTemporary(state: string, work: (file: string) => Promise<void>): Promise<void> {
-  const file = join(state, `.backup.${randomBytes(6).toString('hex')}`)
-  try {
-    await work(file)
-  } finally {
-    await rm(file, { force: true })
-  }
-}
-
-export interface RunRestoreOptions extends WhichBroker {
+export interface RunRestoreOptions extends BrokerPlace {
   readonly force: boolean
   readonly atNextStart: boolean
-  /** `file` is `-`, and stdin has the output of framed(). */
-  readonly framed: boolean
 }
 
 /** Throws UserError, StateError, or the error of the cluster. */
 export async function runRestore(file: string, options: RunRestoreOptions, context: CommandContext): Promise<void> {
-  const { kube, force, atNextStart } = options
-  const state = kube === undefined ? await stateOf(options) : options.state
-  const warn = warnTo(context)
-  if (options.framed) {
-    return withTemporary(state, async (received) => {
-      await writeUnframed(process.stdin, received)
-      report(await restoreState(state, received, { force, atNextStart, warn }), context)
-    })
-  }
+  const { kube, state, clusterset, force, atNextStart } = options
   // For a missing file, SQLite would only report that it cannot open the database.
   if (!existsSync(file)) {
     throw new UserError(`${file}: no such file`, { hint: 'name a file that sealane broker backup has written' })
   }
   const takenAtMs = timeOfBackup(file)
-  if (kube === undefined) {
-    report(await restoreState(state, file, { force, atNextStart, warn }), context)
+  const warn = warnTo(context)
+  if (kube !== undefined) {
+    const flags = await restoreInCluster(file, { ...options, kube }, context)
+    context.output.answer(`the broker is as it was at ${new Date(takenAtMs).toISOString()}\n`)
+    sayWhatIsLost(context, flags)
     return
   }
-  await withPod({ ...options, kube }, context, async ({ admin, init }) => {
-    const { restoreIntoPod } = await import('./pod-backup.ts')
-    await restoreIntoPod(admin, { file, force }, init)
-    context.output.answer(`the broker is as it was at ${new Date(takenAtMs).toISOString()}\n`)
-    sayWhatIsLost(context, targetFlags(kube, admin.contextName))
-  })
+  if (atNextStart) {
+    const parts = createReadStream(file) as AsyncIterable<Buffer>
+    const { warnings } = await withBroker(options, context, (broker) => broker.stageRestore({ force }, parts))
+    warnings.forEach(warn)
+    context.output.answer('the broker takes the backup when it starts the next time\n')
+    return
+  }
+  report(await restoreState(await clustersetState(state, clusterset), file, { force, warn }), context)
 }
 
 function report(restored: Restored | undefined, context: CommandContext): void {
   const { output } = context
-  if (restored === undefined) {
-    output.answer('the broker takes it when it starts anew\n')
-    return
-  }
+  if (restored === undefined) return
   const { takenAtMs, members, before } = restored
   output.answer(`the state is as it was at ${new Date(takenAtMs).toISOString()}, with ${members.length} members\n`)
-  if (before !== undefined) output.remark(`what was there before is in ${before}\n`)
+  if (before !== undefined) output.remark(`the state before the restore is in ${before}\n`)
   sayWhatIsLost(context, '--state DIRECTORY')
 }
 
 function sayWhatIsLost({ output }: CommandContext, flags: string): void {
   output.remark(
-    'tokens of that time are revoked, and those made later are not known. Who joined later comes back by itself, as other ' +
-      `members hold it; who does not within minutes joins again (sealane token create ${flags} --cluster-id ID).\n` +
-      'What no backup can know: who left or was evicted later is a member again, and an identity that was replaced ' +
-      `later counts again. Look, and evict or rekey once more: sealane cluster list ${flags}\n`,
+    'Tokens of that time are revoked, and later tokens are unknown. A cluster that joined later comes back by itself, ' +
+      'because other members hold its records; one that does not come back within minutes must join again ' +
+      `(sealane token create ${flags} --cluster-id ID).\n` +
+      'A backup cannot know later changes: a cluster that left or was evicted since is a member again, and an identity ' +
+      `that was replaced since is valid again. Check, and evict or rekey again: sealane cluster list ${flags}\n`,
   )
 }
 
-async function withPod(
-  { kube, clusterset, timeout: timeoutMs }: WhichBroker & { readonly kube: KubeTarget },
+/** Gives the flags that name the cluster. */
+async function restoreInCluster(
+  file: string,
+  { kube, clusterset, force, timeout: timeoutMs }: RunRestoreOptions & { readonly kube: KubeTarget },
   context: CommandContext,
-  work: (pod: { readonly admin: ClusterAdmin; readonly init: PodBackupInit }) => Promise<void>,
-): Promise<void> {
-  const { withAdmin } = await import('../context/with-admin.ts')
+): Promise<string> {
+  const [{ withAdmin }, { restoreIntoPod }] = await Promise.all([
+    import('../context/with-admin.ts'),
+    import('./pod-backup.ts'),
+  ])
   const { signal, output } = context
   const clock = new SystemClock()
-  await withAdmin(kube, clock, context, ({ admin }) => {
+  return withAdmin(kube, clock, context, async ({ admin }) => {
     const flags = targetFlags(kube, admin.contextName)
-    return work({ admin, init: { flags, clusterset, timeoutMs, clock, signal, say: (text) => output.remark(text) } })
+    const texts = { say: (text: string) => output.remark(text), warn: warnTo(context) }
+    await restoreIntoPod(admin, { file, force, flags, clusterset, timeoutMs, clock, signal, ...texts })
+    return flags
   })
 }

@@ -1,5 +1,5 @@
 /** Formats the status of a broker for people. Pure. */
-import type { BrokerStatus, StatusProblem } from '../../compose/broker/broker.ts'
+import type { BrokerStatus, StatusProblem } from '../../protocol/admin/admin.ts'
 import { renderTable } from '../context/context.ts'
 
 /** The pods of one part, as the cluster reports them. */

@@ -2,6 +2,7 @@
 import { formatYaml } from '../../kubeapi/kubeapi.ts'
 import { DEFAULT_VALUES, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install/values/values.ts'
 import { CLUSTERSET_ZONE, MEMBERSHIP_NAME, parseClusterId } from '../../model/model.ts'
+import type { BrokerAdmin } from '../../protocol/admin/admin.ts'
 import { TOKEN_PART, lookAtJoin } from '../../protocol/membership/membership.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { createLogger } from '../../runtime/logging/logging.ts'
@@ -17,15 +18,7 @@ import {
   targetFlags,
   withAdmin,
 } from '../context/context.ts'
-import {
-  type Members,
-  type TokenOptions,
-  brokerWorkload,
-  podBroker,
-  podMembers,
-  readTokenText,
-  withPodMembers,
-} from '../broker/broker.ts'
+import { type TokenOptions, brokerWorkload, podBroker, readTokenText, withBroker } from '../broker/broker.ts'
 import type { RekeyingBroker } from './identity-secret.ts'
 import { markedCrds, withImage, withMarks, withStatus } from '../installation/installation.ts'
 import {
@@ -79,7 +72,7 @@ export async function runJoinKube(target: KubeTarget, options: RunJoinOptions, c
 
 interface RekeyPlace {
   readonly target: KubeTarget
-  readonly options: Pick<RunJoinOptions, 'brokerContext' | 'brokerKubeconfig'>
+  readonly options: Pick<RunJoinOptions, 'brokerContext' | 'brokerKubeconfig' | 'timeout'>
   readonly admin: ClusterAdmin
 }
 
@@ -100,12 +93,12 @@ async function brokerOf(
   const clusterset = (membership?.['spec'] as { readonly clusterset?: string } | undefined)?.clusterset
   if (brokerContext !== undefined || brokerKubeconfig !== undefined) {
     const kubeconfig = brokerKubeconfig ?? target.kubeconfig
-    const place = {
-      clusterset,
+    const kube = {
       ...(kubeconfig === undefined ? {} : { kubeconfig }),
       ...(brokerContext === undefined ? {} : { context: brokerContext }),
     }
-    const ask = <T>(work: (members: Members) => Promise<T>): Promise<T> => withPodMembers(place, context, work)
+    const place = { kube, state: '', clusterset, timeout: options.timeout }
+    const ask: AskBroker = (work) => withBroker(place, context, work)
     const found = await memberAt(cluster, ask)
     if (found !== undefined) return found
     throw new UserError(`the broker that was named has no member ${cluster} in clusterset ${clusterset ?? '-'}`)
@@ -121,13 +114,13 @@ interface BrokerHereInit {
 
 /** The broker in the same cluster, of either form. Undefined as for brokerOf(). */
 export async function brokerHere(
-  admin: Pick<ClusterAdmin, 'title' | 'get' | 'list' | 'exec'>,
+  admin: Pick<ClusterAdmin, 'title' | 'get' | 'list' | 'forward'>,
   { cluster, clusterset, flags }: BrokerHereInit,
   signal: AbortSignal,
 ): Promise<RekeyingBroker | undefined> {
   const { statefulSet, deployment } = await brokerWorkload(admin, DEFAULT_VALUES.broker.namespace, signal)
   if ((statefulSet ?? deployment) === undefined) return undefined
-  const here = podMembers(podBroker(admin, flags, signal, clusterset))
+  const here = podBroker(admin, { flags, clusterset, signal })
   try {
     return await memberAt(cluster, (work) => work(here))
   } catch (error) {
@@ -137,14 +130,13 @@ export async function brokerHere(
   }
 }
 
-async function memberAt(
-  cluster: string,
-  ask: <T>(work: (members: Members) => Promise<T>) => Promise<T>,
-): Promise<RekeyingBroker | undefined> {
-  const all = await ask((members) => members.members())
+type AskBroker = <T>(work: (broker: BrokerAdmin) => Promise<T>) => Promise<T>
+
+async function memberAt(cluster: string, ask: AskBroker): Promise<RekeyingBroker | undefined> {
+  const all = await ask((broker) => broker.members())
   const found = all.find(({ id, state }) => id === cluster && (state === 'in contact' || state === 'silent'))
   if (found === undefined) return undefined
-  const rekey = async (): Promise<string> => (await ask((members) => members.rekey({ cluster }))).text
+  const rekey = async (): Promise<string> => (await ask((broker) => broker.rekey({ cluster }))).text
   return { inContact: found.state === 'in contact', rekey }
 }
 

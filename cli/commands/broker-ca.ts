@@ -1,7 +1,7 @@
 /** `sealane broker ca status|rotate|finish|abort`, for the broker on this machine or one in a cluster. */
 import type { Command } from 'commander'
-import type { AuthorityFacts, AuthorityStatus, AuthorityStep } from '../../compose/broker/broker.ts'
-import { type Authority, stateOf } from '../broker/broker.ts'
+import type { AuthorityFacts, AuthorityStatus, AuthorityStep, BrokerAdmin } from '../../protocol/admin/admin.ts'
+import { withBroker } from '../broker/broker.ts'
 import {
   type CommandContext,
   type KubeTarget,
@@ -18,7 +18,6 @@ import {
   subcommand,
   targetToChange,
   targetToSee,
-  withinTime,
 } from '../context/context.ts'
 
 // Prints the certificate authorities of a clusterset for people. Pure.
@@ -104,7 +103,7 @@ function addStatus(ca: Command, context: CommandContext): void {
   const command = subcommand(ca, 'status', text, 'sealane broker ca status --context hub')
   withOptions(addKubeOptions(command, seenOtherwise(LOCAL_BROKER))).action(async (options: CommonOptions) => {
     const kube = targetToSee(command, context, options.state)
-    const status = await withAuthority({ ...options, kube }, context, (authority) => authority.status())
+    const status = await withBroker({ ...options, kube }, context, (broker) => broker.authority())
     await show(status, options.output, context)
   })
 }
@@ -119,7 +118,7 @@ function addRotate(ca: Command, context: CommandContext): void {
       const { certificate, force } = options
       const init = { force, ...(certificate === undefined ? {} : { certificate }) }
       const done = force ? 'the second authority signs and serves' : 'the second authority is announced'
-      await step(done, (authority) => authority.rotate(init), {
+      await step(done, (broker) => broker.rotateAuthority(init), {
         ...{ command, context, options },
       })
     })
@@ -132,9 +131,13 @@ function addFinish(ca: Command, context: CommandContext): void {
     .option('--force', 'also where that cuts members off, which have to join again', false)
     .action(async (options: CommonOptions & { readonly force: boolean }) => {
       const { force } = options
-      await step('the old authority is removed: its certificates are refused', (one) => one.finish({ force }), {
-        ...{ command, context, options },
-      })
+      await step(
+        'the old authority is removed: its certificates are refused',
+        (broker) => broker.finishRotation({ force }),
+        {
+          ...{ command, context, options },
+        },
+      )
       if (options.output === 'table')
         context.output.remark(
           'take a new backup: one of before has the removed authority, and members do not trust it\n',
@@ -146,7 +149,7 @@ function addAbort(ca: Command, context: CommandContext): void {
   const text = 'Goes back to the old authority. Members keep working, and the second one goes when nobody uses it.'
   const command = subcommand(ca, 'abort', text, 'sealane broker ca abort')
   withOptions(addKubeOptions(command, LOCAL_BROKER)).action(async (options: CommonOptions) => {
-    await step('the old authority signs and serves again', (authority) => authority.abort(), {
+    await step('the old authority signs and serves again', (broker) => broker.abortRotation(), {
       ...{ command, context, options },
     })
   })
@@ -160,11 +163,11 @@ interface StepInit {
 
 async function step(
   done: string,
-  work: (authority: Authority) => Promise<AuthorityStep>,
+  work: (broker: BrokerAdmin) => Promise<AuthorityStep>,
   { command, context, options }: StepInit,
 ): Promise<void> {
   const kube = targetToChange(command, context)
-  const result = await withAuthority({ ...options, kube }, context, work)
+  const result = await withBroker({ ...options, kube }, context, work)
   if (options.output === 'table' || options.output === 'wide')
     context.output.answer(result.repeated ? 'nothing was done: it was so before\n' : `${done}\n`)
   await show(result, options.output, context)
@@ -181,25 +184,4 @@ function withOptions(command: Command): Command {
     .addOption(clustersetOption())
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
-}
-
-/** Loaded on demand, because the store loads the broker's database. */
-async function withAuthority<T>(
-  {
-    kube,
-    state,
-    clusterset,
-    timeout,
-  }: Pick<CommonOptions, 'state' | 'clusterset' | 'timeout'> & { readonly kube: KubeTarget | undefined },
-  context: CommandContext,
-  work: (authority: Authority) => Promise<T>,
-): Promise<T> {
-  if (kube !== undefined) {
-    const { withPodAuthority } = await import('../broker/pod-broker.ts')
-    return withinTime(context.signal, timeout, (signal) =>
-      withPodAuthority({ ...kube, clusterset }, { ...context, signal }, work),
-    )
-  }
-  const { withAuthorityStore } = await import('../../compose/broker/authority.ts')
-  return withAuthorityStore(await stateOf({ state, clusterset }), work)
 }

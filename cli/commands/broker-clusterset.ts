@@ -18,9 +18,8 @@ import {
   subcommand,
   targetToChange,
   targetToSee,
-  withinTime,
 } from '../context/context.ts'
-import type { Clustersets } from '../broker/broker.ts'
+import { withBroker } from '../broker/broker.ts'
 
 interface CommonOptions extends KubeTarget {
   readonly state: string
@@ -72,7 +71,7 @@ function addCreate(clusterset: Command, context: CommandContext): void {
         ...(globalRange === undefined ? {} : { globalRange }),
         ...(clustersetIpRange === undefined ? {} : { clustersetIpRange }),
       }
-      const made = await withClustersets({ ...options, kube }, context, (all) => all.create(init))
+      const made = await withBroker({ ...options, kube }, context, (broker) => broker.createClusterset(init))
       const said = made.repeated
         ? `clusterset ${name} is there already: nothing was done\n`
         : `clusterset ${name} created\n`
@@ -97,7 +96,7 @@ function addList(clusterset: Command, context: CommandContext): void {
     .addOption(outputOption())
     .action(async (options: CommonOptions, command: Command) => {
       const kube = targetToSee(command, context, options.state)
-      const rows = await withClustersets({ ...options, kube }, context, (all) => all.list())
+      const rows = await withBroker({ ...options, kube }, context, (broker) => broker.clustersets())
       await printItems(output, options.output, rows, [
         { title: 'CLUSTERSET', cell: (row) => row.name },
         { title: 'STATE', cell: (row) => (row.state === 'own' ? "the broker's own" : row.state) },
@@ -121,36 +120,13 @@ function addRemove(clusterset: Command, context: CommandContext): void {
     .action(async (name: string, options: CommonOptions & { readonly force: boolean }) => {
       const kube = targetToChange(command, context)
       const { force } = options
-      const { repeated } = await withClustersets({ ...options, kube }, context, (all) => all.remove(name, { force }))
+      const { repeated } = await withBroker({ ...options, kube }, context, (broker) =>
+        broker.removeClusterset({ name, force }),
+      )
       const said = repeated
         ? `clusterset ${name} was removed before: nothing was done\n`
         : `clusterset ${name} removed\n`
       await printOne(output, options.output, { name, repeated }, said)
       if (!repeated) output.remark(`to serve it again, with its members: sealane broker clusterset create ${name}\n`)
     })
-}
-
-/** Loaded on demand, because the store loads the broker's database. */
-async function withClustersets<T>(
-  { kube, state, timeout }: Pick<CommonOptions, 'state' | 'timeout'> & { readonly kube: KubeTarget | undefined },
-  context: CommandContext,
-  work: (clustersets: Clustersets) => Promise<T>,
-): Promise<T> {
-  if (kube !== undefined) {
-    const { podClustersets, withPodBroker } = await import('../broker/pod-broker.ts')
-    return withinTime(context.signal, timeout, (signal) =>
-      withPodBroker(kube, { ...context, signal }, (ask) => work(podClustersets(ask))),
-    )
-  }
-  const { withClustersets: withStored } = await import('../../compose/broker/clustersets.ts')
-  return withStored(state, (store) =>
-    work({
-      list: () => store.list(),
-      create: async (init) => {
-        const made = await store.create(init)
-        return { ...made, opened: await store.opened(init.name, context.signal) }
-      },
-      remove: (name, init) => store.remove(name, init),
-    }),
-  )
 }

@@ -1,8 +1,9 @@
 /** Commands for the broker's data: backup and restore, verify, migrate and status. */
-import { type Command, Option } from 'commander'
+import type { Command } from 'commander'
 import { SystemClock } from '../../reconcile/reconcile.ts'
+import { worstOf } from '../../protocol/admin/admin-api.ts'
 import { UserError } from '../../runtime/runtime.ts'
-import { type ShownStatus, statusText } from '../broker/broker.ts'
+import { type ShownStatus, statusText, withBroker } from '../broker/broker.ts'
 import {
   type CommandContext,
   type KubeTarget,
@@ -36,7 +37,6 @@ interface BackupOptions extends CommonOptions {
 
 interface RestoreOptions extends CommonOptions {
   readonly atNextStart: boolean
-  readonly framed: boolean
 }
 
 /** `sealane broker backup` and `restore`: one file with all data of a broker and its certificate authority. */
@@ -57,7 +57,7 @@ function addBackup(broker: Command, context: CommandContext): void {
     .action(async (options: BackupOptions) => {
       const { backupToStdout, runBackup } = await import('../broker/run-backup.ts')
       const kube = targetToChange(command, context)
-      if (options.output === '-') return backupToStdout(options, context)
+      if (options.output === '-') return backupToStdout({ ...options, kube }, context)
       await runBackup({ ...options, kube }, context)
     })
 }
@@ -71,7 +71,6 @@ function addRestore(broker: Command, context: CommandContext): void {
     .addOption(clustersetOption())
     .option('--force', 'also where the broker there has members', false)
     .option('--at-next-start', 'beside a running broker: it takes the backup when it starts anew', false)
-    .addOption(new Option('--framed').default(false).hideHelp())
     .addOption(durationOption('--timeout', 'how long each step may take', 300_000))
     .action(async (file: string, options: RestoreOptions) => {
       const { runRestore } = await import('../broker/run-backup.ts')
@@ -131,9 +130,8 @@ export function addBrokerStatusCommand(broker: Command, context: CommandContext)
     })
 }
 
-async function here({ state }: StatusOptions, { signal }: CommandContext): Promise<ShownStatus> {
-  const { brokerStatus } = await import('../../compose/broker/status.ts')
-  const broker = await brokerStatus(state, signal)
+async function here(options: StatusOptions, context: CommandContext): Promise<ShownStatus> {
+  const broker = await withBroker({ ...options, kube: undefined }, context, (one) => one.status())
   const { health, problems } = broker
   return { health, problems, broker }
 }
@@ -141,7 +139,6 @@ async function here({ state }: StatusOptions, { signal }: CommandContext): Promi
 async function onCluster(kube: KubeTarget, { timeout }: StatusOptions, context: CommandContext): Promise<ShownStatus> {
   const { withAdmin } = await import('../context/with-admin.ts')
   const { podStatus } = await import('../broker/pod-status.ts')
-  const { worstOf } = await import('../../compose/broker/status.ts')
   return withinTime(context.signal, timeout, (signal) =>
     withAdmin(kube, new SystemClock(), { ...context, signal }, async ({ admin }) => {
       const status = await podStatus(admin, targetFlags(kube, admin.contextName), signal)

@@ -45,6 +45,7 @@ const MAX_DRAIN_MS = 10 * 60_000
 interface ServeOptions {
   readonly state: string
   readonly listen: string
+  readonly adminListen?: string
   readonly advertise?: readonly string[]
   readonly statusListen: readonly string[]
   readonly clusterset: string
@@ -85,6 +86,12 @@ const address =
 
 const listenAddress = (text: string): string => {
   parseHostPort(text, '--listen', true)
+  return text
+}
+
+/** An empty value in the environment means "not set". */
+const adminAddress = (text: string): string => {
+  if (text !== '') parseHostPort(text, '--admin-listen', true)
   return text
 }
 
@@ -180,6 +187,15 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       '--advertise <host:port>',
       'where members find it; goes into tokens; may be given several times',
       collect(address('--advertise')),
+    )
+    .addOption(
+      new Option(
+        '--admin-listen <host:port>',
+        'loopback address of the admin service, for the port-forward of a pod; any local user can administer the broker there ' +
+          '(default: only the socket admin.sock in the state directory)',
+      )
+        .argParser(parsed(adminAddress))
+        .env('SEALANE_ADMIN_LISTEN'),
     )
     .addOption(statusListenOption('where /readyz and /metrics are; may be given several times', '127.0.0.1:9470'))
     .option(
@@ -288,7 +304,9 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       const store = storeOf(options)
       const audited = auditLog === AUDIT_OFF || auditLog === '' ? {} : { audit }
       const keys = authorityOf(options)
-      await serveBrokerProcess({ ...options, approve, advertise, ...more, ...audited, ...keys, store }, signal)
+      const { adminListen = '', ...rest } = options
+      const admin = adminListen === '' ? {} : { adminListen }
+      await serveBrokerProcess({ ...rest, ...admin, approve, advertise, ...more, ...audited, ...keys, store }, signal)
     })
   addBrokerDeployCommand(broker, context)
   addBrokerBackupCommands(broker, context)

@@ -1,6 +1,6 @@
 /** `sealane cluster …`, on the broker's host, whether or not the broker runs, or for a broker in a cluster. */
 import type { Command } from 'commander'
-import type { MemberSummary, WaitingSummary } from '../../compose/broker/broker.ts'
+import type { MemberSummary, WaitingSummary } from '../../protocol/admin/admin.ts'
 import { QUOTA_FIELDS, type QuotaField, isReservedId, parseClusterId } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import {
@@ -12,7 +12,7 @@ import {
   recordsCell,
   tokenText,
   unservedText,
-  withMembers,
+  withBroker,
   writeTokenFile,
 } from '../broker/broker.ts'
 import {
@@ -75,9 +75,9 @@ function addClusterQuota(cluster: Command, context: CommandContext): void {
       const kube = targetToChange(command, context)
       const named = QUOTA_FIELDS.filter((field) => options[field] !== undefined)
       const change = Object.fromEntries(named.map((field) => [field, options[field]])) as OwnQuota
-      const { row, changed } = await withMembers({ ...options, kube }, context, async (members) => {
-        const changed = named.length > 0 && (await members.changeQuota({ cluster: id, change }))
-        return { row: (await members.members()).find((one) => one.id === id), changed }
+      const { row, changed } = await withBroker({ ...options, kube }, context, async (broker) => {
+        const { changed } = named.length === 0 ? { changed: false } : await broker.changeQuota({ cluster: id, change })
+        return { row: (await broker.members()).find((one) => one.id === id), changed }
       })
       if (row === undefined || row.state === 'left' || row.state === 'evicted') {
         throw new UserError(`cluster "${id}" is not a member: sealane cluster list`, { reason: 'MemberUnknown' })
@@ -118,16 +118,13 @@ function addList(cluster: Command, context: CommandContext): void {
     .addOption(outputOption())
     .action(async (options: CommonOptions & { readonly all: boolean }, command: Command) => {
       const kube = targetToSee(command, context, options.state)
-      const [rows, waiting] = await withMembers({ ...options, kube }, context, async (members) => [
-        await members.members(),
-        // A broker of an earlier release does not support waiting members.
-        options.output === 'table' ? await members.waiting().catch(() => []) : [],
-      ])
-      const unserved = await unservedText({ ...options, kube }, context, rows)
+      const [rows, waiting, unserved] = await withBroker({ ...options, kube }, context, async (broker, reached) => {
+        const rows = await broker.members()
+        const waiting = options.output === 'table' ? await broker.waiting() : []
+        return [rows, waiting, unservedText(options.state, reached, rows)] as const
+      })
       const shown = rows.filter(({ state }) => options.all || state === 'in contact' || state === 'silent')
-      const notes = shown.flatMap(({ id, notes }) =>
-        ((notes as readonly string[] | undefined) ?? []).map((note) => `${id}: ${note}\n`),
-      )
+      const notes = shown.flatMap(({ id, notes }) => notes.map((note) => `${id}: ${note}\n`))
       await printItems(output, options.output, shown, [
         { title: 'CLUSTER', cell: (row) => row.id },
         { title: 'STATE', cell: stateCell },
@@ -188,7 +185,7 @@ function addEvict(cluster: Command, context: CommandContext): void {
     .addOption(outputOption())
     .action(async (id: string, options: CommonOptions & { readonly force: boolean }, command: Command) => {
       const kube = targetToChange(command, context)
-      const { evictedAtMs, repeated } = await withMembers({ ...options, kube }, context, (members) =>
+      const { evictedAtMs, repeated } = await withBroker({ ...options, kube }, context, (members) =>
         members.evict({ cluster: id, force: options.force }),
       )
       const evicted = new Date(evictedAtMs).toISOString()
@@ -227,7 +224,7 @@ function addRekey(cluster: Command, context: CommandContext): void {
       const kube = targetToChange(command, context)
       const { ttl, out, output: format } = options
       const make = () =>
-        withMembers({ ...options, kube }, context, (members) => members.rekey({ cluster: id, ttlMs: ttl }))
+        withBroker({ ...options, kube }, context, (broker) => broker.rekey({ cluster: id, ttlMs: ttl }))
       const made = out === undefined ? await make() : await writeTokenFile(out, make)
       const expires = new Date(made.expiresAtMs).toISOString()
       output.remark(`cluster ${id}: its certificates are refused from now on, its records and addresses stay\n`)
@@ -282,7 +279,7 @@ function addWaiting(cluster: Command, context: CommandContext): void {
     .addOption(outputOption())
     .action(async (options: CommonOptions, command: Command) => {
       const kube = targetToSee(command, context, options.state)
-      const rows = await withMembers({ ...options, kube }, context, (members) => members.waiting())
+      const rows = await withBroker({ ...options, kube }, context, (broker) => broker.waiting())
       await printItems(output, options.output, rows, [
         { title: 'CLUSTER', cell: (row) => row.id },
         { title: 'WHAT', cell: (row) => row.what },
@@ -337,7 +334,7 @@ function addAccept(cluster: Command, context: CommandContext): void {
   withAnswerOptions(command).action(async (id: string, options: AnswerOptions) => {
     const kube = targetToChange(command, context)
     const init = { cluster: id, ...(options.fingerprint === undefined ? {} : { fingerprint: options.fingerprint }) }
-    const given = await withMembers({ ...options, kube }, context, (members) => members.accept(init))
+    const given = await withBroker({ ...options, kube }, context, (broker) => broker.accept(init))
     const said = given.repeated
       ? `cluster ${id} (${given.fingerprint}) was accepted before: nothing was done\n`
       : `cluster ${id} (${given.fingerprint}) is accepted: ${given.token === '' ? 'its ranges count from now on' : 'it joins when it asks the next time'}\n`
@@ -352,7 +349,7 @@ function addRefuse(cluster: Command, context: CommandContext): void {
   withAnswerOptions(command).action(async (id: string, options: AnswerOptions) => {
     const kube = targetToChange(command, context)
     const init = { cluster: id, ...(options.fingerprint === undefined ? {} : { fingerprint: options.fingerprint }) }
-    const given = await withMembers({ ...options, kube }, context, (members) => members.refuse(init))
+    const given = await withBroker({ ...options, kube }, context, (broker) => broker.refuse(init))
     const said = given.repeated
       ? `cluster ${id} (${given.fingerprint}) was refused before: nothing was done\n`
       : `cluster ${id} (${given.fingerprint}) is refused\n`

@@ -1,11 +1,11 @@
 /** `sealane status` and `sealane members`: one screen about this cluster, or about all members of a clusterset. */
 import { type Command, Option } from 'commander'
-import type { MemberSummary } from '../../compose/broker/broker.ts'
+import type { MemberSummary } from '../../protocol/admin/admin.ts'
 import type { Diagnosis } from '../../explain/explain.ts'
 import type { MemberReport } from '../../model/model.ts'
 import { type Clock, SystemClock } from '../../reconcile/reconcile.ts'
 import { ExitWith, UserError, messageOf, parseHostPort } from '../../runtime/runtime.ts'
-import { unservedText, withMembers } from '../broker/broker.ts'
+import { unservedText, withBroker } from '../broker/broker.ts'
 import {
   CLEAR_SCREEN,
   type CommandContext,
@@ -214,8 +214,10 @@ export function addMembersCommand(program: Command, context: CommandContext): vo
     .action(async (options: MembersOptions, command: Command) => {
       const kube = targetToSee(command, context, options.state)
       const look = async (at: KubeTarget | undefined) => {
-        const all = await withMembers({ ...options, kube: at }, context, (members) => members.members())
-        const unserved = await unservedText({ ...options, kube: at }, context, all)
+        const [all, unserved] = await withBroker({ ...options, kube: at }, context, async (broker, reached) => {
+          const members = await broker.members()
+          return [members, unservedText(options.state, reached, members)] as const
+        })
         await printMembers(options, context, unserved === undefined ? all : all.map(asSilent))
         if (unserved !== undefined) throw new UserError(unserved, { hint: HINT, reason: 'BrokerSilent' })
       }

@@ -6,7 +6,7 @@ import type { Command } from 'commander'
 import { parseClusterId } from '../../model/model.ts'
 import { formatPrefix, parsePrefix } from '../../model/addresses/addresses.ts'
 import { UserError } from '../../runtime/runtime.ts'
-import type { TokenSummary } from '../../compose/broker/broker.ts'
+import type { TokenSummary } from '../../protocol/admin/admin.ts'
 import {
   type CommandContext,
   type KubeTarget,
@@ -28,9 +28,8 @@ import {
   subcommand,
   targetToChange,
   targetToSee,
-  withinTime,
 } from '../context/context.ts'
-import { type Tokens, stateOf, tokenText, writeTokenFile } from '../broker/broker.ts'
+import { tokenText, withBroker, writeTokenFile } from '../broker/broker.ts'
 
 interface CreateOptions extends CommonOptions {
   readonly ttl: number
@@ -89,8 +88,8 @@ function addCreate(token: Command, context: CommandContext): void {
       const kube = targetToChange(command, context)
       const { ttl, uses, clusterId, allowCidr: allowedCIDRs = [], approve, out, output: format } = options
       const make = () =>
-        withTokens({ ...options, kube }, context, (tokens) =>
-          tokens.create({
+        withBroker({ ...options, kube }, context, (broker) =>
+          broker.createToken({
             ttlMs: ttl,
             uses,
             allowedCIDRs,
@@ -127,7 +126,7 @@ function addList(token: Command, context: CommandContext): void {
     .action(async (options: CommonOptions, command: Command) => {
       const format = options.output
       const kube = targetToSee(command, context, options.state)
-      const rows = await withTokens({ ...options, kube }, context, (tokens) => tokens.list())
+      const rows = await withBroker({ ...options, kube }, context, (broker) => broker.tokens())
       await printItems(output, format, rows, [
         { title: 'ID', cell: (row) => row.id },
         { title: 'STATE', cell: (row) => row.state },
@@ -155,42 +154,17 @@ function addRevoke(token: Command, context: CommandContext): void {
     .addOption(outputOption())
     .action(async (id: string, options: CommonOptions, command: Command) => {
       const kube = targetToChange(command, context)
-      await withTokens({ ...options, kube }, context, (tokens) => tokens.revoke(id))
+      await withBroker({ ...options, kube }, context, (broker) => broker.revokeToken({ id }))
       await printOne(output, options.output, { id, revoked: true }, `token ${id} revoked\n`)
     })
 }
 
-/**
- * The tokens of a broker on this host or in a cluster. Loaded on demand, because the store loads the broker's database.
- */
-async function withTokens<T>(
-  {
-    kube,
-    state,
-    clusterset,
-    timeout,
-  }: Pick<CommonOptions, 'state' | 'clusterset' | 'timeout'> & { readonly kube: KubeTarget | undefined },
-  context: CommandContext,
-  work: (tokens: Tokens) => Promise<T>,
-): Promise<T> {
-  if (kube !== undefined) {
-    const { withPodTokens } = await import('../broker/pod-broker.ts')
-    return withinTime(context.signal, timeout, (signal) =>
-      withPodTokens({ ...kube, clusterset }, { ...context, signal }, work),
-    )
-  }
-  const { withBrokerStore } = await import('../../compose/broker/store.ts')
-  return withBrokerStore(await stateOf({ state, clusterset }), work)
-}
-
-/** A broker of an earlier release does not report `allowedCIDRs`. */
 function allowedCell({ allowedCIDRs }: TokenSummary): string {
-  return ((allowedCIDRs as readonly string[] | undefined) ?? []).join(',') || '-'
+  return allowedCIDRs.join(',') || '-'
 }
 
-/** A broker of an earlier release does not report `heldBy`. */
 function heldCell({ heldBy }: TokenSummary): string {
-  return ((heldBy as readonly string[] | undefined) ?? []).join(',') || '-'
+  return heldBy.join(',') || '-'
 }
 
 function parseAllowed(text: string): string {

@@ -1,7 +1,7 @@
 /** The version of each part in a cluster: as the part reports it, else by the image of its pods. */
 import { type ComponentName, DEFAULT_VALUES, type ManifestObject, objectName } from '../../install/values/values.ts'
 import { messageOf } from '../../runtime/runtime.ts'
-import { brokerPod, brokerWorkload } from '../broker/broker.ts'
+import { brokerWorkload, podBroker } from '../broker/broker.ts'
 import type { ClusterAdmin } from '../context/context.ts'
 
 export interface PartVersion {
@@ -23,7 +23,7 @@ export interface ReadVersionsInit {
   readonly limited: <T>(ask: (signal: AbortSignal) => Promise<T>) => Promise<T>
 }
 
-type Admin = Pick<ClusterAdmin, 'title' | 'version' | 'get' | 'list' | 'exec'>
+type Admin = Pick<ClusterAdmin, 'title' | 'version' | 'get' | 'list' | 'forward'>
 
 /** Rejects only after the signal. A version that cannot be determined is reported as unknown. */
 export async function readVersions(admin: Admin, init: ReadVersionsInit): Promise<readonly PartVersion[]> {
@@ -123,11 +123,6 @@ function versionOf(object: ManifestObject): string | undefined {
 async function ofBroker(admin: Admin, flags: string, signal: AbortSignal): Promise<readonly PartVersion[]> {
   const image = await imageOf(admin, 'broker', signal)
   if (image === undefined) return [{ part: 'broker', unknown: 'not in this cluster' }]
-  const { namespace } = DEFAULT_VALUES.broker
-  const pod = await brokerPod(admin, { namespace, flags }, signal)
-  const command = ['sealane', 'version', '-o', 'json']
-  const { status, stdout, stderr } = await admin.exec({ namespace, pod, container: 'broker', command }, signal)
-  if (status !== 0) throw new Error(`its pod says: ${stderr.trim()}`)
-  const { sealane } = JSON.parse(stdout) as { readonly sealane?: string }
-  return [{ part: 'broker', version: sealane ?? 'not reported', source: 'the pod', image }]
+  const { version } = await podBroker(admin, { flags, signal }).version()
+  return [{ part: 'broker', version, source: 'the pod', image }]
 }

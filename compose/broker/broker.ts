@@ -1,33 +1,13 @@
-/** The process of a broker, and its store for commands. */
+/** The process of a broker, and its state while none runs. */
+export { cancelMove, moveStore } from './migrate.ts'
 export {
-  type AuthorityFacts,
-  type AuthorityStatus,
-  type AuthorityStep,
-  type AuthorityStore,
-  withAuthorityStore,
-} from './authority.ts'
-export {
-  type Finding,
+  type OfflineInit,
   type Restored,
-  type Verified,
-  backupState,
+  clustersetState,
+  isServed,
   restoreState,
   timeOfBackup,
-  verifyWhat,
-} from './backup.ts'
-export { type ClustersetSummary, type CreateClustersetInit, clustersetState, withClustersets } from './clustersets.ts'
-export { cancelMove, moveStore } from './migrate.ts'
+  verifyBackupFile,
+  withOfflineBroker,
+} from './offline.ts'
 export { type EtcdStoreConfig, serveBrokerProcess } from './serve.ts'
-export { type BrokerStatus, type StatusProblem, brokerStatus, isServed, worstOf } from './status.ts'
-export {
-  type Answer,
-  type AnswerInit,
-  type BrokerStore,
-  type Eviction,
-  type MemberSummary,
-  type RekeyInit,
-  type TokenInit,
-  type TokenSummary,
-  type WaitingSummary,
-  withBrokerStore,
-} from './store.ts'

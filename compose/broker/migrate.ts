@@ -1,5 +1,5 @@
 /** Moves a broker's store. Separate from the broker, which would load a server. */
-import { localOperator } from '../../broker/audit/audit.ts'
+import { operatorActor } from '../../broker/admin/admin.ts'
 import type { EtcdStoreConfig } from '../../broker/config/config.ts'
 import {
   type Migrated,
@@ -9,6 +9,7 @@ import {
   migrateStore,
   openPlace,
 } from '../../broker/recovery/recovery.ts'
+import { localOperator } from '../../protocol/admin/admin.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 
 export type { Migrated } from '../../broker/recovery/recovery.ts'
@@ -29,7 +30,7 @@ export async function moveStore(given: MoveInit, signal: AbortSignal): Promise<M
   const init = await checked(given, signal)
   const { from, to, force } = init
   const places = { from: placeOf(from, '--from', init, signal), to: placeOf(to, '--to', init, signal) }
-  return migrateStore({ clock: new SystemClock(), who: localOperator(), signal }, { ...places, force })
+  return migrateStore({ clock: new SystemClock(), who: operatorActor(localOperator()), signal }, { ...places, force })
 }
 
 /** Cancels a move. Without `to`, the target is not contacted. Throws the errors of moveStore(). */
@@ -43,7 +44,7 @@ export async function cancelMove(
     from: placeOf(from, '--from', init, signal),
     to: to === undefined ? undefined : placeOf(to, '--to', init, signal),
   }
-  await cancelMigration({ clock: new SystemClock(), who: localOperator(), signal }, { ...places, force })
+  await cancelMigration({ clock: new SystemClock(), who: operatorActor(localOperator()), signal }, { ...places, force })
 }
 
 /** Gives `init` with the clusterset's name as the broker lists it. Throws RefusedError for an unknown clusterset. */

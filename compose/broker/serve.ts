@@ -17,6 +17,7 @@ export type { EtcdStoreConfig } from '../../broker/config/config.ts'
 export interface BrokerProcessInit {
   readonly state: string
   readonly listen: string
+  readonly adminListen?: string
   readonly advertise: readonly string[]
   readonly statusListen: readonly string[]
   readonly clusterset: string
@@ -46,6 +47,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     stateDir: init.state,
     clusterset: init.clusterset,
     listen: init.listen,
+    ...(init.adminListen === undefined ? {} : { adminListen: init.adminListen }),
     advertise: init.advertise,
     globalRange: init.globalRange ?? DEFAULT_BROKER_CONFIG.globalRange,
     clustersetIpRange: init.clustersetIpRange ?? DEFAULT_BROKER_CONFIG.clustersetIpRange,

@@ -52,6 +52,8 @@ export function namespaceObject(name: string, podSecurity: 'privileged' | 'restr
 
 export const DNS_CONTAINER_PORT = 5353
 export const BROKER_PORT = 7443
+/** On the loopback of the broker's pod. */
+export const ADMIN_PORT = 7444
 
 /** The name of the container's status port. */
 export const STATUS_PORT_NAME = 'status'

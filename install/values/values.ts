@@ -43,6 +43,7 @@ export {
   AGENT_LEASE,
   BROKER_AUTHORITY,
   BROKER_CLAIM,
+  ADMIN_PORT,
   BROKER_PORT,
   type ComponentName,
   DNS_CONTAINER_PORT,

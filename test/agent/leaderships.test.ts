@@ -5,7 +5,8 @@
  */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { backupState, restoreState } from '../../compose/broker/backup.ts'
+import { restoreState } from '../../compose/broker/offline.ts'
+import { backupOf } from '../support/broker-store.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import type { KubeObject } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
@@ -136,11 +137,11 @@ class Clusterset {
   async #brokerRestored(i: number): Promise<void> {
     const backup = join(this.#directory, `backup-${i}`)
     const warn = (): void => undefined
-    await backupState(this.#state, backup, { knownAs: backup, warn })
+    await backupOf(this.#state, backup)
     this.#offer(`later${i}`)
     await this.#agreed('what comes after the backup')
     await this.#brokerAway()
-    await restoreState(this.#state, backup, { force: true, atNextStart: false, warn })
+    await restoreState(this.#state, backup, { force: true, warn })
     await this.#brokerUp()
     this.#withdraw(`later${i}`)
   }

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { BrokerConfig } from '../../broker/config/broker-config.ts'
-import { openBrokerStore } from '../../broker/admin/member-commands.ts'
+import { openBrokerStore } from '../support/broker-store.ts'
 import type { ClusterProperty, EndpointSlice } from '../../model/objects.ts'
 import { readMemberIdentity } from '../../protocol/membership/member-files.ts'
 import { readCertificate } from '../../protocol/identity/certificates.ts'

@@ -5,8 +5,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config/broker-config.ts'
 import { runBroker } from '../../broker/main.ts'
-import { readBrokerStatus } from '../../broker/admin/read-status.ts'
-import { openBrokerStore } from '../../broker/admin/member-commands.ts'
+import { asOperator, openBrokerStore } from '../support/broker-store.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import type { BrokerClient } from '../../protocol/broker-client.ts'
@@ -156,14 +155,16 @@ t.test('two members over TLS, through a restart of the broker', async (t) => {
 
 t.test('how it is: served, stopped, and without a state', async (t) => {
   const stateDir = join(temporaryFolder(t), 'state')
-  const signal = AbortSignal.timeout(20_000)
-  await t.rejects(readBrokerStatus(stateDir, clock, signal), { code: 'Absent' })
+  await t.rejects(
+    asOperator(stateDir, clock, (admin) => admin.status()),
+    { code: 'Absent' },
+  )
   const broker = await start(t, config(stateDir, await freePort()))
-  const served = await readBrokerStatus(stateDir, clock, signal)
+  const served = await asOperator(stateDir, clock, (admin) => admin.status())
   t.match(served, { health: 'healthy', kind: 'sqlite', replicas: [{ id: `process ${process.pid}` }], problems: [] })
   t.match(served.log, { clusterset: 'demo', records: 0, authority: { phase: 'steady', waitsFor: 0 } })
   await broker.stop()
-  const stopped = await readBrokerStatus(stateDir, clock, signal)
+  const stopped = await asOperator(stateDir, clock, (admin) => admin.status())
   t.match(stopped, { health: 'down', replicas: [], problems: [{ text: 'no broker runs' }] })
   t.match(stopped.log, { clusterset: 'demo' }, 'what it knows can be read')
 })

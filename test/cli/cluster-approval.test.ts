@@ -1,9 +1,11 @@
 /** Approval as two people do it: one at the site that joins, one at the broker. */
 import t, { type Test } from 'tap'
-import { podBroker, podMembers, podTokens } from '../../cli/broker/pod-broker.ts'
+import { podBroker } from '../../cli/broker/pod-broker.ts'
+import { adminSocket } from '../../protocol/admin/admin-socket.ts'
 import type { ManifestObject } from '../../install/values/manifest.ts'
 import { failure } from '../support/failure.ts'
 import { MemoryAdmin } from '../support/memory-admin.ts'
+import { dialSocket } from '../support/served-admin.ts'
 import { LoopbackBroker } from './loopback-broker.ts'
 import { type StartedCli, runCli, startCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
@@ -148,18 +150,14 @@ t.test('only the token asks', async (t) => {
   await join.result
 })
 
-/** A cluster whose broker's pod runs the real commands on the state of a real broker. */
+/** A cluster whose broker's pod has the admin service of a real broker. */
 function hub(broker: LoopbackBroker): MemoryAdmin {
   const labels = { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': 'broker' }
   const metadata = { name: 'sealane-broker-0', namespace: 'sealane-broker', labels }
   const ready = { conditions: [{ type: 'Ready', status: 'True' }] }
   const pod: ManifestObject = { apiVersion: 'v1', kind: 'Pod', metadata, status: ready }
   const admin = new MemoryAdmin([pod])
-  admin.run = async ({ command }) => {
-    const words = command.slice(1).map((word) => (word === '/var/lib/sealane/broker' ? broker.state : word))
-    const { code, stdout, stderr } = await runCli(words)
-    return { status: code, stdout, stderr }
-  }
+  admin.dial = () => dialSocket(adminSocket(broker.state))
   return admin
 }
 
@@ -172,25 +170,15 @@ async function waitingSites(t: Test, broker: LoopbackBroker, token: () => Promis
 t.test('in the pod of a broker on a cluster', async (t) => {
   const broker = await LoopbackBroker.start(t)
   const admin = hub(broker)
-  const ask = podBroker(admin, '--context hub', new AbortController().signal)
-  const [members, tokens] = [podMembers(ask), podTokens(ask)]
-  const token = async (): Promise<string> => (await tokens.create({ approve: true })).text
+  const there = podBroker(admin, { flags: '--context hub', signal: new AbortController().signal })
+  const token = async (): Promise<string> => (await there.createToken({ approve: true })).text
   const [paris, oslo] = await waitingSites(t, broker, token, 'paris', 'oslo')
-  const waiting = await members.waiting()
+  const waiting = await there.waiting()
   t.same(waiting, await broker.tokens((store) => store.waiting()))
   const { fingerprint = '' } = waiting.find(({ id }) => id === 'paris') ?? {}
-  t.match(await failure(members.accept({ cluster: 'tokyo' })), { reason: 'WaitingUnknown' })
-  t.match(await members.accept({ cluster: 'paris', fingerprint }), { id: 'paris', fingerprint, repeated: false })
-  t.match(await members.refuse({ cluster: 'oslo' }), { id: 'oslo', repeated: false })
+  t.match(await failure(there.accept({ cluster: 'tokyo' })), { reason: 'WaitingUnknown' })
+  t.match(await there.accept({ cluster: 'paris', fingerprint }), { id: 'paris', fingerprint, repeated: false })
+  t.match(await there.refuse({ cluster: 'oslo' }), { id: 'oslo', repeated: false })
   t.match(await paris?.result, { code: 0 })
   t.match(await oslo?.result, { code: 1 })
-  const run = (words: string): string =>
-    `exec sealane-broker/sealane-broker-0 broker: sealane ${words} --state /var/lib/sealane/broker`
-  t.same(admin.done.slice(2), [
-    run('cluster waiting -o json'),
-    run('cluster accept tokyo -o json'),
-    run(`cluster accept paris --fingerprint ${fingerprint} -o json`),
-    run('cluster refuse oslo -o json'),
-  ])
-  t.equal(admin.done[0], run('token create --approve -o json'))
 })

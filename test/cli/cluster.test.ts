@@ -2,11 +2,14 @@
 import { once } from 'node:events'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { podBroker, podMembers, podTokens } from '../../cli/broker/pod-broker.ts'
+import { podBroker } from '../../cli/broker/pod-broker.ts'
+import { KubeError } from '../../kubeapi/kube/kube-error.ts'
+import { adminSocket } from '../../protocol/admin/admin-socket.ts'
 import { openSqliteLog } from '../../broker/store/sqlite/sqlite-log.ts'
 import { DATABASE_FILE } from '../../broker/store/state-directory.ts'
 import { messageOf } from '../support/failure.ts'
 import { MemoryAdmin } from '../support/memory-admin.ts'
+import { dialSocket } from '../support/served-admin.ts'
 import { LoopbackBroker } from './loopback-broker.ts'
 import { runCli, spawnServing } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
@@ -179,7 +182,7 @@ t.test('no broker there', async (t) => {
   })
 })
 
-/** A cluster whose broker's pod runs the real commands on the state of a real broker. */
+/** A cluster whose broker's pod has the admin service of a real broker. */
 function hub(broker: LoopbackBroker): MemoryAdmin {
   const labels = { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': 'broker' }
   const admin = new MemoryAdmin([
@@ -190,72 +193,49 @@ function hub(broker: LoopbackBroker): MemoryAdmin {
       status: { conditions: [{ type: 'Ready', status: 'True' }] },
     },
   ])
-  admin.run = async ({ command }) => {
-    const words = command.slice(1).map((word) => (word === '/var/lib/sealane/broker' ? broker.state : word))
-    const { code, stdout, stderr } = await runCli(words)
-    return { status: code, stdout, stderr }
-  }
+  admin.dial = () => dialSocket(adminSocket(broker.state))
   return admin
 }
+
+const INIT = { flags: '--context hub', signal: new AbortController().signal }
 
 t.test('in the pod of a broker on a cluster', async (t) => {
   const broker = await LoopbackBroker.start(t)
   const admin = hub(broker)
-  const ask = podBroker(admin, '--context hub', new AbortController().signal)
-  const members = podMembers(ask)
+  const there = podBroker(admin, INIT)
   await joined(t, broker, 'milano')
-  t.same(await members.members(), await broker.tokens((store) => store.members()))
-  await t.rejects(members.evict({ cluster: 'tokyo', force: false }), {
+  t.same(await there.members(), await broker.tokens((store) => store.members()))
+  await t.rejects(there.evict({ cluster: 'tokyo', force: false }), {
     message: 'the broker of context "c1" of kubeconfig says: cluster "tokyo" is not a member; members are milano',
     reason: 'MemberUnknown',
   })
-  const evicted = await members.evict({ cluster: 'milano', force: true })
+  const evicted = await there.evict({ cluster: 'milano', force: true })
   const [known] = await broker.tokens((store) => store.members())
   t.same([known?.state, known?.sinceMs], ['evicted', evicted.evictedAtMs])
-  t.same(await members.evict({ cluster: 'milano', force: false }), { ...evicted, repeated: true })
+  t.same(await there.evict({ cluster: 'milano', force: false }), { ...evicted, repeated: true })
   await joined(t, broker, 'paris')
   const quota = { cluster: 'paris', change: { records: 7, bytes: 'default' } } as const
-  t.same([await members.changeQuota(quota), await members.changeQuota(quota)], [true, false])
-  t.match((await members.members()).at(-1)?.quota, { limit: { records: 7 }, own: ['records'] })
-  const rekeyed = await members.rekey({ cluster: 'paris', ttlMs: 60_000 })
+  t.same([await there.changeQuota(quota), await there.changeQuota(quota)], [{ changed: true }, { changed: false }])
+  t.match((await there.members()).at(-1)?.quota, { limit: { records: 7 }, own: ['records'] })
+  const rekeyed = await there.rekey({ cluster: 'paris', ttlMs: 60_000 })
   t.match(rekeyed.text, /^sealane1\./)
-  const tokens = podTokens(ask)
-  const made = await tokens.create({ ttlMs: 60_000, uses: 2, cluster: 'milano' })
-  t.equal((await tokens.list())[0]?.id, made.id)
-  await tokens.revoke(made.id)
-  t.equal((await tokens.list())[0]?.state, 'revoked')
-  const run = (words: string): string => `exec sealane-broker/sealane-broker-0 broker: sealane ${words}`
-  const state = '--state /var/lib/sealane/broker'
-  t.same(admin.done, [
-    run(`cluster list --all -o json ${state}`),
-    run(`cluster evict tokyo -o json ${state}`),
-    run(`cluster evict milano --force -o json ${state}`),
-    run(`cluster evict milano -o json ${state}`),
-    run(`cluster quota paris --records 7 --bytes default -o json ${state}`),
-    run(`cluster quota paris --records 7 --bytes default -o json ${state}`),
-    run(`cluster list --all -o json ${state}`),
-    run(`cluster rekey paris --ttl 60s -o json ${state}`),
-    run(`token create --ttl 60s --uses 2 --cluster-id milano -o json ${state}`),
-    run(`token list -o json ${state}`),
-    run(`token revoke ${made.id} ${state}`),
-    run(`token list -o json ${state}`),
-  ])
+  const made = await there.createToken({ ttlMs: 60_000, uses: 2, cluster: 'milano' })
+  t.equal((await there.tokens())[0]?.id, made.id)
+  await there.revokeToken({ id: made.id })
+  t.equal((await there.tokens())[0]?.state, 'revoked')
+  t.same(new Set(admin.done), new Set(['forward sealane-broker/sealane-broker-0 7444']), 'no command runs in the pod')
 })
 
-t.test('a broker of a version that prints something else', async (t) => {
-  const ask = () => Promise.resolve('cluster paris evicted\n')
-  const old = (words: string): string =>
-    `the broker's version does not know this: sealane ${words} -o json: expected JSON`
-  const [members, tokens] = [podMembers(ask), podTokens(ask)]
-  t.equal(await messageOf(members.members()), old('cluster list --all'))
-  t.equal(await messageOf(members.evict({ cluster: 'paris', force: true })), old('cluster evict paris --force'))
-  t.equal(await messageOf(tokens.create({})), old('token create'))
-  t.equal(await messageOf(tokens.list()), old('token list'))
+t.test('a broker of a release without the admin service', async (t) => {
+  const admin = hub(await LoopbackBroker.start(t))
+  const why = 'forward Pod sealane-broker/sealane-broker-0 port 7444: connection refused'
+  admin.dial = () => Promise.reject(new KubeError(why, { code: 'Unavailable', status: 0, reason: 'ForwardFailed' }))
+  t.equal(await messageOf(podBroker(admin, INIT).members()), why)
 })
 
 t.test('a hub without a broker', async (t) => {
-  const ask = podBroker(new MemoryAdmin(), '--context hub', new AbortController().signal)
-  t.equal(await messageOf(podMembers(ask).members()), 'context "c1" of kubeconfig: no broker to ask: there is none')
+  const there = podBroker(new MemoryAdmin(), INIT)
+  t.equal(await messageOf(there.members()), 'context "c1" of kubeconfig: no broker to ask: there is none')
 })
 
 t.test('kill -9 at any moment: all of it or nothing, and the next one does the rest', async (t) => {

@@ -2,7 +2,7 @@
 import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { openAuthorityStore } from '../../broker/admin/authority-commands.ts'
+import { openAuthorityStore } from '../support/broker-store.ts'
 import { migrateStore } from '../../broker/recovery/migration.ts'
 import { openPlace } from '../../broker/recovery/open-location.ts'
 import { SystemClock } from '../../reconcile/clock.ts'

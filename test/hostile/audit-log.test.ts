@@ -5,7 +5,7 @@ import { closeSync, constants, openSync, readFileSync, rmSync, writeFileSync } f
 import { join } from 'node:path'
 import { type AuditLine, readLines, shortLine } from '../broker/audit/audit-lines.ts'
 import { MAX_LINE_BYTES } from '../../broker/audit/audit-line.ts'
-import { openBrokerStore } from '../../broker/admin/member-commands.ts'
+import { openBrokerStore } from '../support/broker-store.ts'
 import { BrokerService } from '../../protocol/gen/broker.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { eventually } from '../support/eventually.ts'

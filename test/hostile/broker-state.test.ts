@@ -74,9 +74,9 @@ await attack('restored-broker-lied-to', async (t) => {
   const milano = await rawJoin(first, 'milano')
   await rawJoin(first, 'paris')
   const backup = join(temporaryFolder(t), 'backup')
-  await backupBroker(new SystemClock(), state, backup)
+  await backupBroker(new SystemClock(), state, backup, { who: { kind: 'operator' } })
   await first.stop()
-  await stageRestore(new SystemClock(), state, backup, { force: true })
+  await stageRestore(new SystemClock(), state, backup, { who: { kind: 'operator' }, force: true })
   const broker = await brokerHere(t, { state })
   const rows = async (): Promise<string> => {
     const log = openSqliteLog({ file: join(state, 'broker.db'), create: false })

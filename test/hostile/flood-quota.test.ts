@@ -1,5 +1,5 @@
 /** One member that wants everything, against two others that have a little. */
-import { openBrokerStore } from '../../broker/admin/member-commands.ts'
+import { openBrokerStore } from '../support/broker-store.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { attack } from './support/attack.ts'
 import { floodedBroker, underFlood } from './support/flooded-broker.ts'

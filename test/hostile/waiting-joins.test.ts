@@ -1,6 +1,6 @@
 /** Strangers and holders of tokens against the list of those who wait for approval. */
 import { MAX_WAITING_OF_TOKEN } from '../../broker/members/waiting-joins.ts'
-import { openBrokerStore } from '../../broker/admin/member-commands.ts'
+import { openBrokerStore } from '../support/broker-store.ts'
 import { BrokerService, JoinResponse } from '../../protocol/gen/broker.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
 import { SystemClock } from '../../reconcile/clock.ts'

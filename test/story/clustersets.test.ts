@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { openBeside } from '../../broker/store/open-store.ts'
+import { openState } from '../../broker/admin/command-state.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { runCli, startCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
@@ -266,7 +266,7 @@ t.test('three clustersets at one broker', { timeout: 180_000 }, async (t) => {
 
   await t.test('what each has in its store', async (t) => {
     for (const set of SETS) {
-      const opened = await openBeside(dirOf(broker, set), new SystemClock())
+      const opened = await openState(dirOf(broker, set), new SystemClock())
       t.equal(opened.log.get('settings', 'settings')?.clusterset, set)
       t.equal(opened.log.count('clusterset'), set === 'demo' ? 2 : 0, "only the broker's own knows of others")
       await opened.close()

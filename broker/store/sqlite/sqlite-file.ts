@@ -60,13 +60,13 @@ export function checkThere(file: string): void {
 }
 
 /**
- * Holds `<directory>/broker.lock` until released, or until the process ends for any reason. Throws StateError (Locked)
- * while another process holds it.
+ * Holds `<directory>/broker.lock` until released, or until the process ends for any reason. Throws StateError (Locked) if
+ * another process holds it for longer than `waitMs`.
  */
-export function lockDirectory(directory: string): () => void {
+export function lockDirectory(directory: string, waitMs = 0): () => void {
   const file = join(directory, 'broker.lock')
   return classify(file, () => {
-    const lock = new DatabaseSync(file, { timeout: 0 })
+    const lock = new DatabaseSync(file, { timeout: waitMs })
     try {
       // No other user may open the file and take the lock.
       chmodSync(file, 0o600)

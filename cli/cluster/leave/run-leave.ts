@@ -13,7 +13,7 @@ import {
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, MEMBERSHIP_NAME } from '../../../model/model.ts'
 import { SystemClock } from '../../../reconcile/reconcile.ts'
 import { UserError, messageOf } from '../../../runtime/runtime.ts'
-import { brokerWorkload, podBroker, podClustersets, podMembers, storeUrlOf } from '../../broker/broker.ts'
+import { brokerWorkload, podBroker, storeUrlOf } from '../../broker/broker.ts'
 import {
   type ClusterAdmin,
   type CommandContext,
@@ -122,14 +122,12 @@ function isData(claim: string): boolean {
 async function membersOf(admin: ClusterAdmin, flags: string, signal: AbortSignal): Promise<BrokerFacts['members']> {
   try {
     return await withinTime(signal, ASK_MS, async (limited) => {
-      const ask = podBroker(admin, flags, limited)
-      const others = (await podClustersets(ask).list()).filter(
-        ({ state, members }) => state === 'listed' && members !== 0,
-      )
+      const broker = podBroker(admin, { flags, signal: limited })
+      const others = (await broker.clustersets()).filter(({ state, members }) => state === 'listed' && members !== 0)
       // Members of other clustersets are neither listed nor evicted together with those of the broker's own clusterset.
       if (others.length > 0)
         return { unknown: `it serves other clustersets: ${others.map(({ name }) => name).join(', ')}` }
-      return podMembers(ask).members()
+      return broker.members()
     })
   } catch (error) {
     signal.throwIfAborted()
@@ -247,9 +245,9 @@ const HEARD_MS = 1500
 async function evict({ admin, facts, plan, init }: Removal): Promise<void> {
   const { clock, signal, say } = init
   if (plan.evicts.length === 0) return
-  const members = podMembers(podBroker(admin, facts.flags, signal))
+  const broker = podBroker(admin, { flags: facts.flags, signal })
   for (const cluster of plan.evicts) {
-    await members.evict({ cluster, force: true })
+    await broker.evict({ cluster, force: true })
     say(`  evicted   ${cluster}\n`)
   }
   await clock.sleep(HEARD_MS, signal)

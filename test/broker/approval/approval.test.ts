@@ -1,7 +1,7 @@
 /** Joins that an operator decides about, at a real broker: who waits gets nothing, and is let in with the key he showed. */
 import type { KeyObject } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { readBrokerStatus } from '../../../broker/admin/read-status.ts'
+import { asOperator } from '../../support/broker-store.ts'
 import type { JoinRequest } from '../../../protocol/broker-api.ts'
 import { createKey, keyFingerprint, publicKeyHash } from '../../../protocol/identity/keys.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
@@ -367,7 +367,7 @@ t.test('who waits is counted: neither who was answered nor whose token has ended
   const { tokens, clock, broker, log, metrics } = harness
   const counted = async () => /waiting_joins\S* (\d+)/.exec(await metrics.text())?.[1]
   const status = async () => {
-    const { log: found, problems } = await readBrokerStatus(harness.stateDir, clock, never)
+    const { log: found, problems } = await asOperator(harness.stateDir, clock, (admin) => admin.status())
     const said = problems.find(({ text }) => text.startsWith('clusters wait'))?.text
     return ['waiting' in found ? found.waiting : found.why, said]
   }

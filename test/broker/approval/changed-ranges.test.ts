@@ -71,7 +71,7 @@ t.test('ranges that are stated after the join wait, and the accepted ones stay i
     podCIDRs: ['10.99.0.0/24', '10.20.0.0/16'],
     renumbers: ['victim'],
   })
-  const [, paris] = (await tokens.members()).sort((a, b) => (a.id < b.id ? 1 : -1))
+  const [, paris] = (await tokens.members()).toSorted((a, b) => (a.id < b.id ? 1 : -1))
   t.match(paris?.notes, [/ranges that wait for approval \(RangesAwaitApproval\): 10\.99\.0\.0\/24, 10\.20\.0\.0\/16/])
   const waiting = (await harness.lines()).find((line) => line.what.act === 'facts.waiting')
   t.match(waiting?.what.details, { renumbers: ['victim'], fingerprint: waits?.fingerprint })

@@ -211,8 +211,8 @@ t.test('what operators do beside the broker', async (t) => {
   )
 
   const file = `${temporaryFolder(t)}/a.backup`
-  await backupBroker(harness.clock, stateDir, file)
-  await t.rejects(backupBroker(harness.clock, stateDir, file), 'it is there already')
+  await backupBroker(harness.clock, stateDir, file, { who: { kind: 'operator' } })
+  await t.rejects(backupBroker(harness.clock, stateDir, file, { who: { kind: 'operator' } }), 'it is there already')
   t.same(await acted(), [`broker.backup ok ${file}`, `broker.backup failed StateFailed ${file}`])
 })
 

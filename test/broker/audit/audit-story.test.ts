@@ -136,13 +136,15 @@ t.test(
     await line('join ok paris')
     await broker.stop()
     const waiting = await broker.tokens((store) => store.create({}))
-    await backupBroker(clock, broker.state, backup)
+    await backupBroker(clock, broker.state, backup, { who: { kind: 'operator' } })
     await broker.start({ audit: { log: file, maxBytes: 0, keep: 1 } })
     await line(`broker.backup ok ${backup}`)
     await broker.stop()
     await broker.tokens((store) => store.evict({ cluster: 'paris', force: true }))
-    await t.rejects(stageRestore(clock, broker.state, join(broker.state, 'ca.crt'), { force: true }))
-    await stageRestore(clock, broker.state, backup, { force: true })
+    await t.rejects(
+      stageRestore(clock, broker.state, join(broker.state, 'ca.crt'), { who: { kind: 'operator' }, force: true }),
+    )
+    await stageRestore(clock, broker.state, backup, { who: { kind: 'operator' }, force: true })
     await broker.start({ audit: { log: file, maxBytes: 0, keep: 1 } })
     await line('broker.start ok demo')
     const done = await eventually(() =>

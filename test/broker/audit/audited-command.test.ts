@@ -18,8 +18,13 @@ for (const [say, run, failure, warned] of cases) {
   t.test(`a command that ${say} says so, although it cannot be noted`, async (t) => {
     const nowhere = join(temporaryFolder(t), 'not-there', 'broker.db')
     const texts: string[] = []
+    const warn = (text: string): void => void texts.push(text)
     const command = { act: 'broker.backup', subject: 'a.backup' } as const
-    const ran = notedCommand(new FakeClock(), nowhere, command, run, (text) => void texts.push(text))
+    const ran = notedCommand(
+      { clock: new FakeClock(), who: { kind: 'operator' }, database: nowhere, warn },
+      command,
+      run,
+    )
     if (failure === undefined) await ran
     else await t.rejects(ran, { message: failure })
     t.match(texts, warned)

@@ -1,7 +1,7 @@
 /** Members of the last release know nothing of a rotation but what comes with their renewals, and are not cut off. */
 import t from 'tap'
-import { openAuthorityStore } from '../../../broker/admin/authority-commands.ts'
-import type { AuthorityStatus } from '../../../broker/identity/rotation.ts'
+import { openAuthorityStore } from '../../support/broker-store.ts'
+import type { AuthorityStatus } from '../../../protocol/admin/admin-api.ts'
 import { LoopbackBroker } from '../../cli/loopback-broker.ts'
 import { eventually } from '../../support/eventually.ts'
 import { messageOf } from '../../support/failure.ts'

@@ -28,15 +28,16 @@ import { TlsMember } from '../support/tls-member.ts'
 t.setTimeout(120_000)
 
 const clock = new SystemClock()
-const FORCE = { force: true }
-const GENTLY = { force: false }
+const WHO = { kind: 'operator' } as const
+const FORCE = { who: WHO, force: true }
+const GENTLY = { who: WHO, force: false }
 
 /** As `sealane broker restore` does it, of a broker that is stopped. */
 async function restore(stateDir: string, file: string, init = GENTLY) {
   const unlock = lockDirectory(stateDir)
   try {
     await stageRestore(clock, stateDir, file, init)
-    return await finishRestore(clock, stateDir)
+    return await finishRestore(clock, stateDir, { kind: 'operator' })
   } finally {
     unlock()
   }
@@ -44,7 +45,7 @@ async function restore(stateDir: string, file: string, init = GENTLY) {
 
 async function backup(t: Test, { state }: LoopbackBroker): Promise<string> {
   const file = join(temporaryFolder(t), 'backup')
-  await backupBroker(clock, state, file)
+  await backupBroker(clock, state, file, { who: { kind: 'operator' } })
   return file
 }
 
@@ -174,8 +175,12 @@ t.test('what is refused, and leaves everything as it was', async (t) => {
     'clusterset: the backup has "demo", the broker there "other": start it with that of the backup',
   )
   t.strictSame(names(), there)
-  t.match(await messageOf(backupBroker(clock, temporaryFolder(t), `${cut}.new`)), /no broker state in /)
-  t.match(await messageOf(backupBroker(clock, state, file)), /backup/, 'a file that is there is not written over')
+  t.match(await messageOf(backupBroker(clock, temporaryFolder(t), `${cut}.new`, { who: WHO })), /no broker state in /)
+  t.match(
+    await messageOf(backupBroker(clock, state, file, { who: { kind: 'operator' } })),
+    /backup/,
+    'a file that is there is not written over',
+  )
 })
 
 t.test('what is staged is for its owner alone, whoever may read the backup', async (t) => {
@@ -221,12 +226,12 @@ t.test('a restore that broke off when the old state was away keeps what waits fo
   const { id } = await broker.tokens((store) => store.create({}))
   await stageRestore(clock, state, file, FORCE)
   const staged = readFileSync(join(state, 'restore.db'))
-  await finishRestore(clock, state)
+  await finishRestore(clock, state, { kind: 'operator' })
   // As it was before the last step.
   renameSync(join(state, 'broker.db'), join(state, 'broker.db.restored'))
   for (const suffix of ['-wal', '-shm']) rmSync(join(state, `broker.db${suffix}`), { force: true })
   writeFileSync(join(state, 'restore.db'), staged)
-  await finishRestore(clock, state)
+  await finishRestore(clock, state, { kind: 'operator' })
   const log = openSqliteLog({ file: join(state, 'broker.db'), create: false })
   t.teardown(() => log.close())
   const waiting = log.list('audit').map(({ value: { event } }) => `${event.act} ${event.subject ?? ''}`.trim())

@@ -1,12 +1,7 @@
 /** What was found of a broker, and whether that is healthy, degraded or down. */
 import t from 'tap'
-import {
-  type BrokerFacts,
-  type LogFacts,
-  type StoreMemberFacts,
-  planStatus,
-  missingMembers,
-} from '../../../broker/admin/broker-status.ts'
+import { missingMembers, planStatus } from '../../../broker/admin/broker-status.ts'
+import type { BrokerFacts, LogFacts, StoreMemberFacts } from '../../../protocol/admin/admin-api.ts'
 
 const NOW = Date.parse('2026-06-01T00:00:00Z')
 const LOG: LogFacts = {

@@ -1,6 +1,6 @@
 /** `sealane broker ca` beside a broker that runs. */
 import type { Test } from 'tap'
-import type { AuthorityStatus, AuthorityStep } from '../../../compose/broker/authority.ts'
+import type { AuthorityStatus, AuthorityStep } from '../../../protocol/admin/admin-api.ts'
 import { type CliResult, runCli } from '../../cli/run-cli.ts'
 import { eventually } from '../../support/eventually.ts'
 

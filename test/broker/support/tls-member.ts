@@ -2,7 +2,7 @@
  * A member of a broker that runs in this process, over real TLS: what it publishes, what it knows, and its certificate.
  */
 import type { Test } from 'tap'
-import { openBrokerStore } from '../../../broker/admin/member-commands.ts'
+import { openBrokerStore } from '../../support/broker-store.ts'
 import type { MemberRecord } from '../../../model/records.ts'
 import { type BrokerClient, BrokerUnreachableError } from '../../../protocol/broker-client.ts'
 import { memberKey, memberKeyText } from '../../../protocol/codec/content-hash.ts'

@@ -1,7 +1,7 @@
 /** Whoever makes tokens and evicts, beside the brokers, on the same store. */
-import { type BrokerStore, openBrokerStore } from '../../../broker/admin/member-commands.ts'
+import { type BrokerStore, openBrokerStore } from '../../support/broker-store.ts'
 import { StateError } from '../../../broker/store/record-log.ts'
-import { openBeside } from '../../../broker/store/open-store.ts'
+import { openState } from '../../../broker/admin/command-state.ts'
 import { RefusedError } from '../../../protocol/broker-api.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import type { Outcome, QuietLook } from './checker/history.ts'
@@ -49,7 +49,7 @@ export class Operator {
 
   /** All that the store has, read anew. */
   async look(): Promise<Omit<QuietLook, 'at' | 'watchers'>> {
-    const opened = await openBeside(this.#state, clock)
+    const opened = await openState(this.#state, clock)
     const { log } = opened
     try {
       const records = log.list('record').map(({ key, value }) => {

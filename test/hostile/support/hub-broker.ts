@@ -2,7 +2,7 @@
 import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { openBrokerStore } from '../../../broker/admin/member-commands.ts'
+import { openBrokerStore } from '../../support/broker-store.ts'
 import { DATABASE_FILE } from '../../../broker/store/state-directory.ts'
 import { openSqliteLog } from '../../../broker/store/sqlite/sqlite-log.ts'
 import type { Cluster } from '../../../model/objects.ts'

@@ -1,6 +1,6 @@
 /** Joins of a client that checks nothing itself. */
 import { X509Certificate, createPrivateKey, generateKeyPairSync } from 'node:crypto'
-import { openBrokerStore } from '../../../broker/admin/member-commands.ts'
+import { openBrokerStore } from '../../support/broker-store.ts'
 import { BrokerService, type ClusterFacts, JoinResponse } from '../../../protocol/gen/broker.ts'
 import { parseJoinToken } from '../../../protocol/identity/token.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'

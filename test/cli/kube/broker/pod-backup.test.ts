@@ -1,18 +1,17 @@
-/** Backup and restore of a broker in a pod: its commands run as processes here, their pipes are the exec's. */
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
+/** Restore of a broker in a pod: its admin service is that of a broker here. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { ObjectRef } from '../../../../kubeapi/kube/kinds.ts'
-import type { CommandResult, PodCommand } from '../../../../kubeapi/kube/http/pod-exec.ts'
-import { timeOfBackup } from '../../../../compose/broker/backup.ts'
-import { backupFromPod, restoreIntoPod } from '../../../../cli/broker/pod-backup.ts'
+import { restoreIntoPod } from '../../../../cli/broker/pod-backup.ts'
+import { podBroker } from '../../../../cli/broker/pod-broker.ts'
 import type { ManifestObject } from '../../../../install/values/manifest.ts'
 import { selectorLabels } from '../../../../install/values/names.ts'
+import type { BackupPart } from '../../../../protocol/admin/admin-api.ts'
+import { adminSocket } from '../../../../protocol/admin/admin-socket.ts'
 import { SystemClock } from '../../../../reconcile/clock.ts'
 import { messageOf } from '../../../support/failure.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
-import { ROOT } from '../../../support/source-tree.ts'
+import { dialSocket, servedAdmin } from '../../../support/served-admin.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 import { LoopbackBroker } from '../../loopback-broker.ts'
 import { runCli } from '../../run-cli.ts'
@@ -26,6 +25,7 @@ const INIT = {
   clock: new SystemClock(),
   signal: new AbortController().signal,
   say: () => undefined,
+  warn: () => undefined,
 }
 
 function pod(uid: string): ManifestObject {
@@ -42,7 +42,7 @@ class Hub extends MemoryAdmin {
   constructor(broker: LoopbackBroker) {
     super([pod('uid-1')])
     this.#broker = broker
-    this.run = (command) => inBroker(broker, command)
+    this.dial = () => dialSocket(adminSocket(broker.state))
   }
 
   override async remove(ref: ObjectRef): Promise<boolean> {
@@ -53,19 +53,6 @@ class Hub extends MemoryAdmin {
     this.put(pod(`uid-${this.#pods}`))
     return removed
   }
-}
-
-async function inBroker({ state }: LoopbackBroker, { command, input, onStdout }: PodCommand): Promise<CommandResult> {
-  const [, ...words] = command.map((word) => (word === '/var/lib/sealane/broker' ? state : word))
-  const child = spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', join(ROOT, 'bin/sealane'), ...words], { stdio: 'pipe' })
-  let stderr = ''
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text))
-  child.stdout.on('data', (part: Buffer) => onStdout?.(part))
-  child.stdin.on('error', () => undefined)
-  // It is never closed, as in an exec by the older protocol.
-  for await (const part of input ?? []) child.stdin.write(part)
-  const [status] = (await once(child, 'close')) as [number | null]
-  return { status: status ?? -1, stdout: '', stderr }
 }
 
 async function hub(t: Test, member?: string): Promise<{ broker: LoopbackBroker; admin: Hub }> {
@@ -80,42 +67,50 @@ async function hub(t: Test, member?: string): Promise<{ broker: LoopbackBroker; 
 const ids = async (broker: LoopbackBroker): Promise<readonly string[]> =>
   (await broker.tokens((store) => store.members())).map(({ id }) => id)
 
-t.test('from one pod into another', async (t) => {
+t.test('into a pod', async (t) => {
   const first = await hub(t, 'milano')
   const file = join(temporaryFolder(t), 'backup')
-  await backupFromPod(first.admin, file, INIT)
-  t.ok(timeOfBackup(file) > 0, 'it is whole')
+  t.equal((await runCli(['broker', 'backup', '--state', first.broker.state, '--output', file])).code, 0)
   const second = await hub(t)
-  await restoreIntoPod(second.admin, { file, force: false }, INIT)
+  await restoreIntoPod(second.admin, { ...INIT, file, force: false })
   t.strictSame(await ids(second.broker), ['milano'], 'without force, where nobody is a member')
 
   const third = await hub(t, 'paris')
   t.equal(
-    await messageOf(restoreIntoPod(third.admin, { file, force: false }, INIT)),
+    await messageOf(restoreIntoPod(third.admin, { ...INIT, file, force: false })),
     'the broker of context "c1" of kubeconfig says: the broker there has members: paris: what it knows goes, with --force',
   )
   t.strictSame(await ids(third.broker), ['paris'])
-  await restoreIntoPod(third.admin, { file, force: true }, INIT)
+  await restoreIntoPod(third.admin, { ...INIT, file, force: true })
   t.strictSame(await ids(third.broker), ['milano'])
 })
 
-t.test('no pod, and a pod that refuses', async (t) => {
-  const file = join(temporaryFolder(t), 'backup')
-  t.match(await messageOf(backupFromPod(new MemoryAdmin(), file, INIT)), /no broker to ask: there is none/)
-  const admin = new MemoryAdmin([pod('uid-1')])
-  admin.run = () => Promise.resolve({ status: 1, stdout: '', stderr: 'sealane: the disk is full\n' })
-  t.equal(
-    await messageOf(backupFromPod(admin, file, INIT)),
-    'the broker of context "c1" of kubeconfig says: the disk is full',
-  )
+t.test('a backup of a pod', async (t) => {
+  const { admin } = await hub(t, 'milano')
+  const parts: BackupPart[] = []
+  await podBroker(admin, INIT).backup({ knownAs: 'x' }, (part) => {
+    parts.push(part)
+    return Promise.resolve()
+  })
+  const bytes = Buffer.concat(parts.flatMap((part) => ('bytes' in part ? [part.bytes] : [])))
+  t.match(bytes.toString('latin1'), /^SQLite format 3/)
+  t.equal(bytes.length % 4096, 0, 'whole pages')
 })
 
-t.test('what the command in the pod warns of is said here', async (t) => {
-  const said: string[] = []
-  const init = { ...INIT, say: (text: string) => void said.push(text) }
+t.test('no pod, a broker that refuses, and one that warns', async (t) => {
+  const take = (): Promise<void> => Promise.resolve()
+  const backup = (admin: MemoryAdmin) => podBroker(admin, INIT).backup({ knownAs: 'x' }, take)
+  t.match(await messageOf(backup(new MemoryAdmin())), /no broker to ask: there is none/)
   const admin = new MemoryAdmin([pod('uid-1')])
-  const stderr = 'keep it\nwarning: it is done, but\n'
-  admin.run = () => Promise.resolve({ status: 0, stdout: '', stderr })
-  await backupFromPod(admin, join(temporaryFolder(t), 'backup'), init)
-  t.strictSame(said, ['warning: it is done, but\n'])
+  const full = await servedAdmin(t, { backup: () => Promise.reject(new Error('the disk is full')) })
+  admin.dial = () => dialSocket(full)
+  t.equal(await messageOf(backup(admin)), 'the broker of context "c1" of kubeconfig says: the disk is full')
+  const warned: BackupPart[] = []
+  const warns = await servedAdmin(t, { backup: (_init, take) => take({ warning: 'it is done, but' }) })
+  admin.dial = () => dialSocket(warns)
+  await podBroker(admin, INIT).backup({ knownAs: 'x' }, (part) => {
+    warned.push(part)
+    return Promise.resolve()
+  })
+  t.strictSame(warned, [{ warning: 'it is done, but' }])
 })

@@ -1,15 +1,17 @@
 /** Which replica of a broker is asked how the members do, and who is asked where that one does not answer. */
-import t from 'tap'
-import { podBroker, podMembers } from '../../../../cli/broker/pod-broker.ts'
+import t, { type Test } from 'tap'
+import { podBroker } from '../../../../cli/broker/pod-broker.ts'
 import { selectorLabels } from '../../../../install/values/names.ts'
 import type { ManifestObject } from '../../../../install/values/manifest.ts'
-import type { CommandResult } from '../../../../kubeapi/kube/http/pod-exec.ts'
 import { KubeError } from '../../../../kubeapi/kube/kube-error.ts'
+import type { MemberSummary } from '../../../../protocol/admin/admin-api.ts'
+import { RefusedError } from '../../../../protocol/broker-api.ts'
 import { messageOf } from '../../../support/failure.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
+import { dialSocket, servedAdmin } from '../../../support/served-admin.ts'
 
 const { signal } = new AbortController()
-const ANSWER: CommandResult = { status: 0, stdout: '{"items":[{"id":"c1"}]}', stderr: '' }
+const ANSWER = [{ id: 'c1' }] as unknown as readonly MemberSummary[]
 const GOING = { deletionTimestamp: '2026-11-26T00:00:00Z' }
 
 function replica(i: number, { ready = true, rest = {} }: { ready?: boolean; rest?: object } = {}): ManifestObject {
@@ -19,20 +21,25 @@ function replica(i: number, { ready = true, rest = {} }: { ready?: boolean; rest
   return { apiVersion: 'v1', kind: 'Pod', metadata, status }
 }
 
-/** Each replica answers, but for those that fail as it says here. */
-function hub(pods: readonly ManifestObject[], failing: Readonly<Record<string, Error | CommandResult>> = {}) {
+/** Each replica answers, but for those to which no connection can be opened, as it says here. */
+async function hub(t: Test, pods: readonly ManifestObject[], failing: Readonly<Record<string, Error>> = {}) {
   const admin = new MemoryAdmin(pods)
   const asked: string[] = []
-  admin.run = ({ pod }) => {
-    asked.push(pod.replace('sealane-broker-', ''))
-    const what = failing[pod.replace('sealane-broker-', '')] ?? ANSWER
-    return what instanceof Error ? Promise.reject(what) : Promise.resolve(what)
+  const socket = await servedAdmin(t, {
+    members: () => Promise.resolve(ANSWER),
+    evict: () => Promise.reject(new RefusedError('MemberUnknown', 'cluster', 'no such member')),
+  })
+  admin.dial = ({ pod }) => {
+    const replica = pod.replace('sealane-broker-', '')
+    asked.push(replica)
+    const error = failing[replica]
+    return error === undefined ? dialSocket(socket) : Promise.reject(error)
   }
-  return { asked, members: podMembers(podBroker(admin, '--context hub', signal)) }
+  return { asked, broker: podBroker(admin, { flags: '--context hub', signal }) }
 }
 
 const failed = (code: 'Unavailable' | 'NotFound' | 'Forbidden', status: number): KubeError =>
-  new KubeError(`exec: ${status}`, { code, status, reason: '' })
+  new KubeError(`forward: ${status}`, { code, status, reason: '' })
 
 t.test('the first that is ready and stays, or the next one', async (t) => {
   const three = [replica(0), replica(1), replica(2)]
@@ -44,34 +51,30 @@ t.test('the first that is ready and stays, or the next one', async (t) => {
     ['a node has died', three, { 0: failed('Unavailable', 500) }, '0,1'],
     ['two have, and give no answer', three, { 0: failed('Unavailable', 0), 1: failed('Unavailable', 0) }, '0,1,2'],
     ['a pod has just gone', three, { 0: failed('NotFound', 404) }, '0,1'],
-    ['a process was killed', three, { 0: { status: 137, stdout: '', stderr: '' } }, '0,1'],
   ] as const) {
-    const { asked, members } = hub(pods, failing)
-    t.match(await members.members(), [{ id: 'c1' }], name)
+    const { asked, broker } = await hub(t, pods, failing)
+    t.match(await broker.members(), [{ id: 'c1' }], name)
     t.equal(asked.join(), want, name)
   }
 })
 
-t.test('where the answer is no, nobody else is asked', async (t) => {
+t.test('where the answer is no, no other replica is asked', async (t) => {
   const pods = [replica(0), replica(1)]
-  for (const [name, failing, want] of [
-    ['no right', { 0: failed('Forbidden', 403) }, 'exec: 403'],
-    [
-      'the command says no',
-      { 0: { status: 1, stdout: '', stderr: 'sealane: no such clusterset\n' } },
-      'the broker of context "c1" of kubeconfig says: no such clusterset',
-    ],
-  ] as const) {
-    const { asked, members } = hub(pods, failing)
-    t.equal(await messageOf(members.members()), want, name)
-    t.equal(asked.join(), '0', name)
-  }
-  const all = hub(pods, { 0: failed('Unavailable', 0), 1: failed('Unavailable', 500) })
-  t.equal(await messageOf(all.members.members()), 'exec: 500', 'all fail: what the last one says')
+  const noRight = await hub(t, pods, { 0: failed('Forbidden', 403) })
+  t.equal(await messageOf(noRight.broker.members()), 'forward: 403')
+  t.equal(noRight.asked.join(), '0')
+  const refused = await hub(t, pods)
+  t.equal(
+    await messageOf(refused.broker.evict({ cluster: 'c2', force: false })),
+    'the broker of context "c1" of kubeconfig says: no such member',
+  )
+  t.equal(refused.asked.join(), '0')
+  const all = await hub(t, pods, { 0: failed('Unavailable', 0), 1: failed('Unavailable', 500) })
+  t.equal(await messageOf(all.broker.members()), 'forward: 500', 'all fail: the error of the last one')
 })
 
-t.test('what changes something is asked once: it may have been done', async (t) => {
-  const { asked, members } = hub([replica(0), replica(1)], { 0: failed('Unavailable', 0) })
-  t.equal(await messageOf(members.evict({ cluster: 'c1', force: false })), 'exec: 0')
+t.test('a change is asked of one replica only: it may have been made', async (t) => {
+  const { asked, broker } = await hub(t, [replica(0), replica(1)], { 0: failed('Unavailable', 0) })
+  t.equal(await messageOf(broker.evict({ cluster: 'c1', force: false })), 'forward: 0')
   t.equal(asked.join(), '0')
 })

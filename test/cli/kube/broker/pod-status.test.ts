@@ -1,6 +1,6 @@
 /** How a broker on a cluster is said to be, by its pods and by what one of them says. */
-import t from 'tap'
-import type { BrokerStatus } from '../../../../broker/admin/broker-status.ts'
+import t, { type Test } from 'tap'
+import type { BrokerStatus } from '../../../../protocol/admin/admin-api.ts'
 import { podStatus } from '../../../../cli/broker/pod-status.ts'
 import { type ShownStatus, statusText } from '../../../../cli/broker/status-text.ts'
 import { planBroker } from '../../../../install/plan-broker.ts'
@@ -10,6 +10,7 @@ import { DEFAULT_VALUES } from '../../../../install/values/install-values.ts'
 import { REPLICAS_VALUES } from '../../../../scripts/manifest-files.ts'
 import { messageOf } from '../../../support/failure.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
+import { dialSocket, servedAdmin } from '../../../support/served-admin.ts'
 
 const { signal } = new AbortController()
 
@@ -47,11 +48,11 @@ const SAID: BrokerStatus = {
   ],
 }
 
-function hub(form: 'own' | 'replicas', pods: readonly ManifestObject[]): MemoryAdmin {
+async function hub(t: Test, form: 'own' | 'replicas', pods: readonly ManifestObject[]): Promise<MemoryAdmin> {
   const values = form === 'own' ? DEFAULT_VALUES : REPLICAS_VALUES
   const admin = new MemoryAdmin([...planBroker(values).flatMap(({ objects }) => objects), ...pods])
-  const answer: ShownStatus = { health: SAID.health, problems: SAID.problems, broker: SAID }
-  admin.run = () => Promise.resolve({ status: 1, stdout: JSON.stringify(answer), stderr: 'sealane: degraded' })
+  const socket = await servedAdmin(t, { status: () => Promise.resolve(SAID) })
+  admin.dial = () => dialSocket(socket)
   return admin
 }
 
@@ -60,11 +61,11 @@ const three = (part: 'broker' | 'etcd') => [0, 1, 2].map((i) => pod(part, i, tru
 const texts = ({ problems }: Omit<ShownStatus, 'health'>) => problems.map(({ health, text }) => `${health}: ${text}`)
 
 t.test('all pods are ready', async (t) => {
-  const admin = hub('replicas', [...three('broker'), ...three('etcd')])
+  const admin = await hub(t, 'replicas', [...three('broker'), ...three('etcd')])
   const shown = await look(admin)
   t.strictSame(shown.pods?.broker, { wanted: 3, ready: 3, troubles: [] })
   t.strictSame(texts(shown), ['degraded: etcd at e3:2379: no connection'], 'what the broker says is what there is')
-  t.match(admin.done, [/^exec sealane-broker\/sealane-broker-0 broker: sealane broker status /])
+  t.same(admin.done, ['forward sealane-broker/sealane-broker-0 7444'])
   t.equal(
     statusText({ health: 'degraded', ...shown }),
     `broker      degraded
@@ -91,38 +92,40 @@ DEGRADED  etcd at e3:2379: no connection
 
 t.test('some are not', async (t) => {
   const [first, ...others] = three('broker')
-  const admin = hub('replicas', [pod('broker', 0, false, 'no such image'), ...others, ...three('etcd').slice(0, 1)])
+  const admin = await hub(t, 'replicas', [
+    pod('broker', 0, false, 'no such image'),
+    ...others,
+    ...three('etcd').slice(0, 1),
+  ])
   t.strictSame(texts(await look(admin)), [
     'degraded: 2 of 3 pods of broker are ready',
     'degraded: pod sealane-broker-0: no such image',
     'down: 1 of 3 pods of etcd are ready',
     'degraded: etcd at e3:2379: no connection',
   ])
-  t.match(admin.done, [/exec sealane-broker\/sealane-broker-1 /], 'one that is ready is asked')
+  t.same(admin.done, ['forward sealane-broker/sealane-broker-1 7444'], 'one that is ready is asked')
   t.ok(first)
 })
 
 t.test('none is ready: one that runs is asked', async (t) => {
-  const admin = hub('own', [pod('broker', 0, false)])
+  const admin = await hub(t, 'own', [pod('broker', 0, false)])
   t.match(texts(await look(admin)), [
     'down: 0 of 1 pods of broker are ready',
     'degraded: etcd at e3:2379: no connection',
   ])
-  const none = hub('own', [])
+  const none = await hub(t, 'own', [])
   t.strictSame(texts(await look(none)), ['down: 0 of 1 pods of broker are ready'])
   t.strictSame(none.done, [], 'nobody can be asked')
 })
 
-t.test('a pod that does not know the question, or does not answer', async (t) => {
-  const admin = hub('own', [pod('broker', 0, true)])
-  admin.run = () => Promise.resolve({ status: 2, stdout: '', stderr: "sealane: error: unknown command 'status'" })
-  t.strictSame(texts(await look(admin)), [
-    'degraded: pod sealane-broker-0 cannot be asked: its release does not know "broker status"',
-  ])
-  admin.run = () => Promise.reject(new Error('no answer within 60 s'))
+t.test('a pod that does not serve its status, or does not answer', async (t) => {
+  const admin = await hub(t, 'own', [pod('broker', 0, true)])
+  const socket = await servedAdmin(t, { status: () => Promise.reject(new Error('the disk is full')) })
+  admin.dial = () => dialSocket(socket)
+  const said = 'degraded: pod sealane-broker-0 cannot be asked: the broker of context "c1" of kubeconfig says: '
+  t.strictSame(texts(await look(admin)), [`${said}the disk is full`])
+  admin.dial = () => Promise.reject(new Error('no answer within 60 s'))
   t.strictSame(texts(await look(admin)), ['degraded: pod sealane-broker-0 cannot be asked: no answer within 60 s'])
-  admin.run = () => Promise.resolve({ status: 0, stdout: '{', stderr: '' })
-  t.match(texts(await look(admin)), [/cannot be asked: /])
 })
 
 t.test('no broker', async (t) => {

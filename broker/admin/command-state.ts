@@ -1,0 +1,146 @@
+/** The state on which the commands of operators work: of a running broker, or opened while none runs. */
+import { join } from 'node:path'
+import { type Clock, withDeadline } from '../../reconcile/reconcile.ts'
+import type { Operator } from '../../protocol/admin/admin.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
+import { isDnsLabel } from '../../model/model.ts'
+import {
+  type AuditActor,
+  DATABASE_FILE,
+  type EtcdStore,
+  type OpenedLog,
+  type RecordLog,
+  SETTINGS_KEY,
+  SILENT,
+  type SettingsRow,
+  absentState,
+  checkNotMoved,
+  lockDirectory,
+  openLog,
+  readStoreConfig,
+} from '../store/store.ts'
+import { clustersetDir, unknownClusterset } from './clusterset-rows.ts'
+
+/** The open state of one clusterset. */
+export interface AdminState {
+  readonly log: RecordLog
+  /** Undefined if the state is a database. */
+  readonly etcd: EtcdStore | undefined
+  readonly stateDir: string
+}
+
+export interface CommandInit {
+  readonly state: AdminState
+  readonly clock: Clock
+  readonly who: AuditActor
+  readonly signal: AbortSignal
+}
+
+/** `change` keeps a broker from running meanwhile, unless it is the running broker that makes the change. */
+export type StateUse = 'read' | 'change'
+
+/** The states of a broker's clustersets. */
+export interface AdminStates {
+  /**
+   * Calls `work` with the state of a clusterset; undefined is the broker's own. Throws RefusedError for a clusterset that
+   * the broker does not have, StateError for a state that cannot be used.
+   */
+  use<T>(clusterset: string | undefined, mode: StateUse, work: (state: AdminState) => Promise<T>): Promise<T>
+  /** The state directory of a clusterset, which may be damaged or empty. Throws as use() does for an unknown clusterset. */
+  directoryOf(clusterset: string | undefined): Promise<string>
+}
+
+/** Throws StateError if no broker has ever opened this state. */
+export function settingsOf({ log, etcd, stateDir }: AdminState): SettingsRow {
+  const settings = log.get('settings', SETTINGS_KEY)
+  if (settings !== undefined) return settings
+  throw absentState(etcd?.where ?? join(stateDir, DATABASE_FILE))
+}
+
+export function operatorActor({ uid, user, sudoUser }: Operator): AuditActor {
+  return {
+    kind: 'operator',
+    ...(uid === undefined ? {} : { uid }),
+    ...(user === undefined ? {} : { user }),
+    ...(sudoUser === undefined ? {} : { sudoUser }),
+  }
+}
+
+/** Time limit to open a store over the network. */
+const OPEN_MS = 30_000
+
+/** Opens a state that no broker of this machine serves. Throws StateError if there is none, or if it was moved away. */
+export async function openState(stateDir: string, clock: Clock): Promise<AdminState & Pick<OpenedLog, 'close'>> {
+  const init = { stateDir, store: await readStoreConfig(stateDir), create: false }
+  const opened = await withDeadline(clock, OPEN_MS, (late) => openLog({ clock, logger: SILENT }, init, late))
+  const state = { log: opened.log, etcd: opened.etcd, stateDir, close: () => opened.close() }
+  try {
+    settingsOf(state)
+    checkNotMoved(opened.log, opened.etcd?.where ?? join(stateDir, DATABASE_FILE))
+    return state
+  } catch (error) {
+    await opened.close()
+    throw error
+  }
+}
+
+/** The state directory of a clusterset that the broker with this state lists. Throws RefusedError. */
+export function clustersetStateDir({ log, stateDir }: AdminState, clusterset: string | undefined): string {
+  if (clusterset === undefined) return stateDir
+  if (!isDnsLabel(clusterset)) {
+    const text = `clusterset ${JSON.stringify(clusterset.slice(0, 100))}: expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -`
+    throw new RefusedError('InvalidValue', 'clusterset', text)
+  }
+  if (clusterset === log.get('settings', SETTINGS_KEY)?.clusterset) return stateDir
+  if (log.get('clusterset', clusterset) === undefined) throw unknownClusterset(log, clusterset)
+  return clustersetDir(stateDir, clusterset)
+}
+
+/**
+ * The states below a state directory while no broker of this machine serves it. For a change of a database it holds the
+ * lock of the broker, so that no broker runs or starts meanwhile; replicas on an etcd may run elsewhere.
+ */
+export class OfflineStates implements AdminStates {
+  readonly #stateDir: string
+  readonly #clock: Clock
+
+  constructor(stateDir: string, clock: Clock) {
+    this.#stateDir = stateDir
+    this.#clock = clock
+  }
+
+  async use<T>(clusterset: string | undefined, mode: StateUse, work: (state: AdminState) => Promise<T>): Promise<T> {
+    const own = await openState(this.#stateDir, this.#clock)
+    try {
+      const stateDir = clustersetStateDir(own, clusterset)
+      const locks = mode === 'change' && own.etcd === undefined
+      const unlock = locks ? lockDirectory(this.#stateDir) : () => undefined
+      try {
+        return stateDir === this.#stateDir ? await work(own) : await this.#useOther(stateDir, work)
+      } finally {
+        unlock()
+      }
+    } finally {
+      await own.close()
+    }
+  }
+
+  async directoryOf(clusterset: string | undefined): Promise<string> {
+    if (clusterset === undefined) return this.#stateDir
+    const own = await openState(this.#stateDir, this.#clock)
+    try {
+      return clustersetStateDir(own, clusterset)
+    } finally {
+      await own.close()
+    }
+  }
+
+  async #useOther<T>(stateDir: string, work: (state: AdminState) => Promise<T>): Promise<T> {
+    const other = await openState(stateDir, this.#clock)
+    try {
+      return await work(other)
+    } finally {
+      await other.close()
+    }
+  }
+}

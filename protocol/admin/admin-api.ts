@@ -1,0 +1,387 @@
+/**
+ * What an operator can do at a broker: the operations of its admin service, with what they take and give. Times are
+ * milliseconds since 1970 in fields that end in `Ms`, and RFC 3339 texts in others.
+ */
+import type { MemberQuota, MemberReport, QuotaField, QuotaUse } from '../../model/model.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import type { ClusterFacts } from '../protocol.ts'
+
+/** The operations on one clusterset of a broker. All throw RefusedError for what a rule of the clusterset forbids. */
+export interface BrokerAdmin {
+  /** The release of the program that answers. */
+  version(): Promise<{ readonly version: string }>
+  status(): Promise<BrokerStatus>
+  /** Lists the tokens, newest first. Their secrets are not stored. */
+  tokens(): Promise<readonly TokenSummary[]>
+  createToken(init: TokenInit): Promise<MadeToken>
+  revokeToken(init: { readonly id: string }): Promise<TokenSummary>
+  /** Current and former members, by id. */
+  members(): Promise<readonly MemberSummary[]>
+  /** Withdraws the records of a member and refuses its certificates. */
+  evict(init: EvictInit): Promise<Eviction>
+  /** Makes a token with which this member gets a new identity. Its earlier certificates are refused from now on. */
+  rekey(init: RekeyInit): Promise<MadeToken>
+  /** `changed`: false if the limits were the same before. */
+  changeQuota(init: QuotaInit): Promise<{ readonly changed: boolean }>
+  /** The joins and ranges that wait for approval, by id. */
+  waiting(): Promise<readonly WaitingSummary[]>
+  accept(init: AnswerInit): Promise<Answer>
+  refuse(init: AnswerInit): Promise<Answer>
+  authority(): Promise<AuthorityStatus>
+  rotateAuthority(init: RotateInit): Promise<AuthorityStep>
+  finishRotation(init: { readonly force: boolean }): Promise<AuthorityStep>
+  abortRotation(): Promise<AuthorityStep>
+  /** All clustersets of the broker, its own first. */
+  clustersets(): Promise<readonly ClustersetSummary[]>
+  createClusterset(init: CreateClustersetInit): Promise<CreatedClusterset>
+  removeClusterset(init: { readonly name: string; readonly force: boolean }): Promise<{ readonly repeated: boolean }>
+  /** Checks all stored rows for what cannot be right. Changes nothing. */
+  verify(): Promise<Verified>
+  /**
+   * Gives a backup to `take` in parts, and in the end the warnings about it. `knownAs` is the path as the user knows it,
+   * for the message that asks for a restore. Throws also what `take` throws.
+   */
+  backup(init: { readonly knownAs: string }, take: (part: BackupPart) => Promise<void>): Promise<void>
+  /** Takes a backup in parts. The broker replaces its state with it when it starts the next time. */
+  stageRestore(init: { readonly force: boolean }, parts: AsyncIterable<Uint8Array>): Promise<StagedRestore>
+}
+
+/** Who does it, as the audit log has it. The broker trusts it as far as it trusts the way by which it came. */
+export interface Operator {
+  readonly uid?: number
+  readonly user?: string
+  /** The user who became that user by sudo. */
+  readonly sudoUser?: string
+}
+
+// Tokens.
+
+export interface TokenInit {
+  /** Milliseconds until it expires. The default is 15 minutes, the maximum 30 days. */
+  readonly ttlMs?: number | undefined
+  /** How many clusters may join with it. The default is 1. */
+  readonly uses?: number | undefined
+  /** Only this cluster may join with it, even if it is already a member. */
+  readonly cluster?: string | undefined
+  /** Public ranges that a member that joins with it may state, as CIDRs. */
+  readonly allowedCIDRs?: readonly string[] | undefined
+  /** Joins with it wait until an operator accepts them, whatever the setting of the broker. */
+  readonly approve?: boolean | undefined
+}
+
+export interface RekeyInit {
+  readonly cluster: string
+  /** See TokenInit. */
+  readonly ttlMs?: number | undefined
+}
+
+export interface TokenSummary {
+  readonly id: string
+  /** `waiting`: clusters that wait for approval hold all remaining uses. */
+  readonly state: 'valid' | 'used' | 'waiting' | 'expired' | 'revoked'
+  readonly createdAtMs: number
+  readonly expiresAtMs: number
+  readonly usesLeft: number
+  readonly cluster?: string
+  readonly allowedCIDRs: readonly string[]
+  /** Whether joins with it wait for approval. */
+  readonly approve: boolean
+  /** Clusters that joined with it. */
+  readonly usedBy: readonly string[]
+  /** Clusters that wait with it or were refused. Each holds one of the remaining uses. */
+  readonly heldBy: readonly string[]
+}
+
+/** `text` is the secret to hand over. It is shown once and never stored. */
+export type MadeToken = TokenSummary & { readonly text: string }
+
+// Members.
+
+export type MemberState = 'in contact' | 'silent' | 'left' | 'evicted'
+
+export interface MemberSummary {
+  readonly id: string
+  readonly state: MemberState
+  /** When the state began. For a silent member, when it was last seen. */
+  readonly sinceMs: number
+  readonly joinedAtMs: number
+  readonly lastSeenMs: number
+  /** When an operator revoked its certificates, until the member joins with the token that was made for it. */
+  readonly rekeyedAtMs?: number
+  /** When the broker began to refuse all its certificates, because two parties hold its identity. */
+  readonly forkedAtMs?: number
+  /** A replaced certificate of this member was shown, so another party has a copy. Absent after its next join. */
+  readonly misuse?: Misuse
+  /** Members that it does not reach, because it states Service addresses over their pods. One sentence each. */
+  readonly clashes?: readonly string[]
+  /** Number of records that it publishes. */
+  readonly records: number
+  readonly quota: MemberQuotaSummary
+  /** As the member states them. */
+  readonly podCIDRs: readonly string[]
+  /** Those of podCIDRs that are left out because of another member's: they are sent to no other member. */
+  readonly notCarried: readonly string[]
+  /** One for each of podCIDRs that is carried. Empty if the member has no global addresses. */
+  readonly globalCIDRs: readonly string[]
+  /** Sentences that say why its addresses are not used as stated. */
+  readonly notes: readonly string[]
+  /** The last report of the member. Absent if there is none, as for earlier releases. */
+  readonly reported?: MemberReport
+}
+
+/** The use of a certificate that another one had replaced. */
+export interface Misuse {
+  readonly atMs: number
+  readonly serial: string
+  /** The address that the caller used it from. */
+  readonly address: string
+}
+
+export interface MemberQuotaSummary {
+  readonly limit: MemberQuota
+  readonly used: QuotaUse
+  /** Limits that are set for this member rather than taken from the default. */
+  readonly own: readonly QuotaField[]
+}
+
+export interface EvictInit {
+  /** As the operator typed it. */
+  readonly cluster: string
+  /** Evicts a member even if it is in contact. */
+  readonly force: boolean
+}
+
+/** `repeated`: the member had been evicted before, and nothing was changed. */
+export interface Eviction {
+  readonly id: string
+  readonly evictedAtMs: number
+  readonly repeated: boolean
+}
+
+/** `default` restores the limit of all members. */
+export type QuotaChange = { readonly [field in QuotaField]?: number | 'default' | undefined }
+
+export interface QuotaInit {
+  /** As the operator typed it. */
+  readonly cluster: string
+  readonly change: QuotaChange
+}
+
+// Joins and ranges that wait for approval.
+
+export interface WaitingSummary extends Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs' | 'labels' | 'version'> {
+  readonly id: string
+  /** `ranges`: a member states ranges that differ from the accepted ones. */
+  readonly what: 'join' | 'ranges'
+  /** `accepted`, `refused`: the cluster has not asked since the answer. */
+  readonly state: 'waiting' | 'accepted' | 'refused'
+  /** Of the key. For `ranges`, of the ranges themselves. */
+  readonly fingerprint: string
+  /** Id of the token that the cluster showed. Empty for `ranges`. */
+  readonly token: string
+  /** Source address of the last request, as the broker saw it. Empty for `ranges`. */
+  readonly address: string
+  readonly sinceMs: number
+  /** Updated once a minute. */
+  readonly lastAskedMs: number
+  /** Absent if it does not end. */
+  readonly untilMs?: number
+  /** Ranges that its machines require outside the lanes. */
+  readonly neededCIDRs: readonly string[]
+  /** Members that get global addresses by this join, as of its first request. */
+  readonly renumbers: readonly string[]
+  /** Whether a member has this id now, which the join would replace. */
+  readonly isMember: boolean
+}
+
+export interface AnswerInit {
+  /** As the operator typed it. */
+  readonly cluster: string
+  /** Fingerprint of the key or the ranges, as `SHA256:…`. Absent if only one waits under this id. */
+  readonly fingerprint?: string | undefined
+}
+
+/** `repeated`: the same answer had been given before, and nothing was changed. */
+export interface Answer {
+  readonly id: string
+  readonly fingerprint: string
+  readonly token: string
+  readonly repeated: boolean
+}
+
+// The certificate authority.
+
+export interface AuthorityFacts {
+  /** SHA-256 of its certificate, hex. */
+  readonly fingerprint: string
+  readonly notBefore: string
+  readonly notAfter: string
+  /** It signs certificates of members and the broker's own certificate now. */
+  readonly signs: boolean
+}
+
+export interface AuthorityStatus {
+  /** `steady`: there is one authority. */
+  readonly phase: 'steady' | 'announced' | 'switched' | 'withdrawn'
+  readonly since: string
+  readonly current: AuthorityFacts
+  readonly next?: AuthorityFacts
+  /** What delays the next step, whether an operator or the broker takes it. */
+  readonly waitsFor: {
+    readonly members: readonly { readonly id: string; readonly why: string }[]
+    /** Ids of tokens that name only the old authority. */
+    readonly tokens: readonly string[]
+  }
+  readonly members: readonly {
+    readonly id: string
+    readonly knowsNext: boolean
+    readonly uses: 'current' | 'next' | 'both' | 'other'
+    /** Whether it learns of another authority at once. Members of earlier releases learn it at their next renewal. */
+    readonly follows: boolean
+    readonly certificateEnds: string
+  }[]
+  readonly removed: readonly { readonly fingerprint: string; readonly at: string; readonly by: 'finish' | 'abort' }[]
+}
+
+export interface RotateInit {
+  /**
+   * Certificate file of an authority whose key the broker has from elsewhere. If absent, a new authority is created.
+   */
+  readonly certificate?: string | undefined
+  /** Makes an announced authority sign and serve at once. */
+  readonly force: boolean
+}
+
+/** `repeated`: the step was done before, and nothing was changed. */
+export type AuthorityStep = AuthorityStatus & { readonly repeated: boolean }
+
+// The clustersets of the broker.
+
+export interface CreateClustersetInit {
+  readonly name: string
+  /** If absent, the range that it had before applies, or else that of the broker's own clusterset. */
+  readonly globalRange?: string | undefined
+  readonly clustersetIpRange?: string | undefined
+}
+
+export interface ClustersetSummary {
+  readonly name: string
+  /**
+   * `own`: the broker's own. `new`: no broker has opened it yet. `removed`: it is not served, but its store is kept.
+   */
+  readonly state: 'own' | 'listed' | 'new' | 'removed'
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+  /** Absent if its store cannot be read here, or does not exist. */
+  readonly members?: number
+  readonly createdAtMs?: number
+}
+
+export interface CreatedClusterset extends ClustersetSummary {
+  /** It had been created before, and nothing was changed. */
+  readonly repeated: boolean
+  /** A broker has opened the clusterset, so that tokens can be created. */
+  readonly opened: boolean
+}
+
+// The status of the broker with its replicas and its store.
+
+/**
+ * `down`: no cluster can join, and changes do not reach other members. `degraded`: one more failure makes it `down`.
+ */
+export type Health = 'healthy' | 'degraded' | 'down'
+
+export interface StatusProblem {
+  readonly health: Health
+  readonly text: string
+}
+
+export interface ReplicaFacts {
+  readonly id: string
+  /** Name of the host or the pod. Absent for replicas of earlier releases. */
+  readonly host?: string
+  readonly version?: string
+  /** Members that have a stream open there. Undefined if unknown. */
+  readonly members?: number
+}
+
+export interface StoreMemberFacts {
+  readonly endpoint: string
+  /** Why it cannot be queried. */
+  readonly why?: string
+  readonly version?: string
+  readonly bytes?: number
+  readonly hasLeader?: boolean
+  /** Alarms of this etcd member, such as NOSPACE. */
+  readonly alarms?: readonly string[]
+}
+
+export interface LogFacts {
+  readonly clusterset: string
+  readonly epoch: string
+  readonly revision: number
+  readonly records: number
+  readonly members: readonly { readonly id: string; readonly state: 'in contact' | 'silent' }[]
+  readonly waiting: number
+  readonly authority: {
+    readonly phase: string
+    /** When the authority ends, in RFC 3339 format. Absent if the store has no row of it, as before the first start. */
+    readonly until?: string
+    /** Number of members and tokens that the next step waits for. */
+    readonly waitsFor: number
+  }
+}
+
+export interface BrokerFacts {
+  readonly kind: 'sqlite' | 'etcd'
+  /** The database file, or the URL of etcd. */
+  readonly where: string
+  /** The log, or why the store cannot be read. */
+  readonly log: LogFacts | { readonly why: string }
+  /** Absent if it is not known which replicas run. */
+  readonly replicas?: readonly ReplicaFacts[] | undefined
+  /** Members of etcd. */
+  readonly storeMembers: readonly StoreMemberFacts[]
+}
+
+export interface BrokerStatus extends BrokerFacts {
+  readonly health: Health
+  readonly problems: readonly StatusProblem[]
+}
+
+const WORST: readonly Health[] = ['down', 'degraded', 'healthy']
+
+/** Takes the problems of a broker. Gives `healthy` if there are none. */
+export function worstOf(problems: readonly StatusProblem[]): Health {
+  return WORST.find((health) => problems.some((one) => one.health === health)) ?? 'healthy'
+}
+
+// Checks, backups and restores of the state.
+
+export interface Finding {
+  readonly reason: ReasonCode
+  /** Scope and key of the row, or the file. */
+  readonly subject: string
+  /** For people: the value found and the value expected. Never a secret. */
+  readonly text: string
+}
+
+export interface Verified {
+  readonly clusterset?: string | undefined
+  readonly epoch: string
+  readonly revision: number
+  readonly rows: number
+  /** Connected or not. Members that left or were evicted do not count. */
+  readonly members: number
+  readonly records: number
+  readonly findings: readonly Finding[]
+  /** Number of all findings, including those that `findings` has no room for. */
+  readonly found: number
+}
+
+/** A warning is about a command that has succeeded otherwise. */
+export type BackupPart = { readonly bytes: Uint8Array } | { readonly warning: string }
+
+export interface StagedRestore {
+  readonly warnings: readonly string[]
+}
