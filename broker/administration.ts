@@ -1,6 +1,7 @@
 /**
  * What an operator does at this broker: BrokerAdmin on the states of its clustersets. A running broker serves it on its
- * admin socket; while none runs, the command line uses it on the state itself.
+ * admin socket; while none runs, the command line uses it on the state itself. What needs certificates is loaded on
+ * demand, as most commands do not.
  */
 import { createReadStream } from 'node:fs'
 import { open, rm } from 'node:fs/promises'
@@ -12,14 +13,13 @@ import { sealaneVersion } from '../runtime/runtime.ts'
 import {
   type AdminStates,
   type StateUse,
-  AuthorityCommands,
+  type AuthorityCommands,
   ClustersetCommands,
   type CommandInit,
   MemberCommands,
   readBrokerStatus,
 } from './admin/admin.ts'
 import type { EtcdStoreConfig } from './config/config.ts'
-import { backupBroker, stageRestore, verifyState } from './recovery/recovery.ts'
 import { type AuditActor, makeStateDir } from './store/store.ts'
 
 export interface AdministrationDeps {
@@ -44,7 +44,10 @@ export function administration(deps: AdministrationDeps, { clusterset, who }: Ad
   const members = <T>(mode: StateUse, work: (commands: MemberCommands) => Promise<T>): Promise<T> =>
     on(mode, (init) => work(new MemberCommands(init)))
   const authority = <T>(mode: StateUse, work: (commands: AuthorityCommands) => Promise<T>): Promise<T> =>
-    on(mode, (init) => work(new AuthorityCommands(init)))
+    on(mode, async (init) => {
+      const { AuthorityCommands } = await import('./admin/authority-commands.ts')
+      return work(new AuthorityCommands(init))
+    })
   const clustersets = <T>(mode: StateUse, work: (commands: ClustersetCommands) => Promise<T>): Promise<T> =>
     states.use(undefined, mode, (state) => work(new ClustersetCommands({ state, clock, who, signal }, states)))
   return {
@@ -67,7 +70,10 @@ export function administration(deps: AdministrationDeps, { clusterset, who }: Ad
     clustersets: () => clustersets('read', (one) => one.list()),
     createClusterset: (init) => clustersets('change', (one) => one.create(init)),
     removeClusterset: (init) => clustersets('change', (one) => one.remove(init)),
-    verify: async () => verifyState(await states.directoryOf(clusterset), clock.now()),
+    verify: async () => {
+      const { verifyState } = await import('./recovery/verify-store.ts')
+      return verifyState(await states.directoryOf(clusterset), clock.now())
+    },
     backup: (init, take) => giveBackup(deps, { clusterset, who }, { ...init, take }),
     stageRestore: (init, parts) => takeRestore(deps, { clusterset, who }, init, parts),
   }
@@ -83,6 +89,7 @@ async function giveBackup(
   { clusterset, who }: AdministrationInit,
   { knownAs, take }: { readonly knownAs: string; readonly take: (part: BackupPart) => Promise<void> },
 ): Promise<void> {
+  const { backupBroker } = await import('./recovery/backup.ts')
   const stateDir = await states.directoryOf(clusterset)
   const file = temporaryFile(stateDir)
   const warnings: string[] = []
@@ -102,6 +109,7 @@ async function takeRestore(
   { force }: { readonly force: boolean },
   parts: AsyncIterable<Uint8Array>,
 ): Promise<StagedRestore> {
+  const { stageRestore } = await import('./recovery/restore.ts')
   const stateDir = await states.directoryOf(clusterset)
   await makeStateDir(stateDir)
   const file = temporaryFile(stateDir)

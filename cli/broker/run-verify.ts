@@ -24,7 +24,7 @@ export async function runVerify(options: RunVerifyOptions, context: CommandConte
   const verified =
     backup === undefined
       ? await withBroker(options, context, (broker) => broker.verify())
-      : (await import('../../compose/broker/offline.ts')).verifyBackupFile(backup)
+      : (await import('../../compose/broker/backup.ts')).verifyBackupFile(backup)
   await printOne(context.output, options.output, verified, textOf(verified))
   const { found, findings } = verified
   if (found === 0) return

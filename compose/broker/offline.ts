@@ -1,13 +1,10 @@
-/** The commands of operators on a state that no broker of this machine serves, and what works on files alone. */
+/** The commands of operators on a state that no broker of this machine serves. */
 import { OfflineStates, operatorActor, readServing } from '../../broker/admin/admin.ts'
 import { administration } from '../../broker/administration.ts'
-import { type Restored, finishRestore, stageRestore, verifyBackup } from '../../broker/recovery/recovery.ts'
-import { StateError, lockDirectory, makeStateDir, readBackup, readStoreConfig } from '../../broker/store/store.ts'
-import { type BrokerAdmin, type Verified, localOperator } from '../../protocol/admin/admin.ts'
+import { StateError, readStoreConfig } from '../../broker/store/store.ts'
+import { type BrokerAdmin, localOperator } from '../../protocol/admin/admin.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { UserError } from '../../runtime/runtime.ts'
-
-export type { Restored } from '../../broker/recovery/recovery.ts'
 
 export interface OfflineInit {
   /** The state directory of the broker. */
@@ -43,34 +40,4 @@ function withHint(cause: unknown): never {
 export async function isServed(state: string, signal: AbortSignal): Promise<boolean | undefined> {
   const replicas = await readServing(state, new SystemClock(), signal).catch(withHint)
   return replicas === undefined ? undefined : replicas.length > 0
-}
-
-/** When the backup was taken, in milliseconds since 1970. Throws StateError if it is not a backup or is incomplete. */
-export function timeOfBackup(file: string): number {
-  return readBackup(file).takenAtMs
-}
-
-/** Throws StateError if it is no backup, or cannot be read at all. */
-export function verifyBackupFile(file: string): Verified {
-  return verifyBackup(file, new SystemClock().now())
-}
-
-export interface RestoreInit {
-  /** Whether to replace a state that has members. */
-  readonly force: boolean
-  readonly warn: (text: string) => void
-}
-
-/** Restores a backup into a state directory. Throws RefusedError and StateError, the latter also while a broker runs. */
-export async function restoreState(state: string, file: string, init: RestoreInit): Promise<Restored | undefined> {
-  const clock = new SystemClock()
-  const who = operatorActor(localOperator())
-  await makeStateDir(state)
-  const unlock = lockDirectory(state)
-  try {
-    await stageRestore(clock, state, file, { ...init, who })
-    return await finishRestore(clock, state, who)
-  } finally {
-    unlock()
-  }
 }

@@ -379,6 +379,9 @@ export interface Verified {
   readonly found: number
 }
 
+/** The size of one part of a backup. */
+export const BACKUP_PART = 128 << 10
+
 /** A warning is about a command that has succeeded otherwise. */
 export type BackupPart = { readonly bytes: Uint8Array } | { readonly warning: string }
 

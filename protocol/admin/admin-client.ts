@@ -1,12 +1,11 @@
 /** The admin service of a broker for its operators: BrokerAdmin over gRPC. */
 import { Client, type ClientUnaryCall, Metadata, credentials, status } from '@grpc/grpc-js'
 import { errorOf } from '../../runtime/runtime.ts'
-import type { BackupPart, BrokerAdmin, Operator, StagedRestore } from './admin-api.ts'
+import { BACKUP_PART, type BackupPart, type BrokerAdmin, type Operator, type StagedRestore } from './admin-api.ts'
 import { shortSocketPath } from './admin-socket.ts'
 import {
   ADMIN_SERVICE,
   type AdminFailure,
-  BACKUP_PART,
   CLUSTERSET_HEADER,
   MAX_ADMIN_RESPONSE,
   OPERATOR_HEADER,

@@ -53,8 +53,6 @@ export const READING_METHODS: ReadonlySet<AdminMethod> = new Set<AdminMethod>([
 export const MAX_ADMIN_RESPONSE = 64 << 20
 /** The largest request: a token with 32 CIDRs, or one part of a backup. */
 export const MAX_ADMIN_REQUEST = 256 << 10
-/** The size of one part of a backup. */
-export const BACKUP_PART = 128 << 10
 
 export const CLUSTERSET_HEADER = 'sealane-clusterset'
 export const OPERATOR_HEADER = 'sealane-operator-bin'

@@ -5,7 +5,7 @@
  */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { restoreState } from '../../compose/broker/offline.ts'
+import { restoreState } from '../../compose/broker/backup.ts'
 import { backupOf } from '../support/broker-store.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import type { KubeObject } from '../../model/objects.ts'

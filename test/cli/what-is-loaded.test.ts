@@ -42,12 +42,21 @@ async function packagesOf(...modules: readonly string[]): Promise<string[]> {
   return JSON.parse(stdout) as string[]
 }
 
+/** The client of the wire, with what it is made of. */
+const GRPC = ['@grpc/grpc-js', '@js-sdsl/ordered-map']
+
 t.test('the tree of commands', async (t) => {
   t.same(await packagesOf('cli/program.ts'), ['commander', 'ipaddr.js'])
 })
 
-t.test('tokens and members are read without a server', async (t) => {
-  t.same(await packagesOf('cli/program.ts', 'compose/broker/store.ts'), ['commander', 'ipaddr.js'])
+t.test('tokens and members of a broker that does not run are read without a server', async (t) => {
+  const loaded = await packagesOf('cli/program.ts', 'cli/broker/reach-broker.ts', 'compose/broker/offline.ts')
+  t.same(loaded, ['commander', 'ipaddr.js'])
+})
+
+t.test('those of a broker that runs, without what the broker itself needs', async (t) => {
+  const loaded = await packagesOf('cli/program.ts', 'protocol/admin/admin-client.ts')
+  t.same(loaded, [...GRPC, 'commander', 'ipaddr.js'])
 })
 
 t.test('a site', async (t) => {
@@ -60,12 +69,11 @@ t.test('a site', async (t) => {
 })
 
 t.test('a broker on a cluster is asked in its pod, without what the broker itself needs', async (t) => {
-  t.same(await packagesOf('cli/program.ts', 'cli/broker/pod-broker.ts'), [
-    '@kubernetes/client-node',
-    'commander',
-    'ipaddr.js',
-    'yaml',
-  ])
+  const loaded = await packagesOf('cli/program.ts', 'cli/context/with-admin.ts', 'cli/broker/pod-broker.ts')
+  t.same(
+    loaded.filter((name) => !['ws', 'yaml'].includes(name)),
+    [...GRPC, '@kubernetes/client-node', 'commander', 'ipaddr.js'].sort(),
+  )
 })
 
 /** What a part must work without: the wire, certificates, an API server; and what is large and of no use to anybody. */

@@ -1,6 +1,12 @@
 /** Which acts leave which line: of members, of those who want to be members, and of operators beside the broker. */
 import t, { type Test } from 'tap'
+import { join } from 'node:path'
+import { operatorActor } from '../../../broker/admin/command-state.ts'
+import { MemberCommands } from '../../../broker/admin/member-commands.ts'
 import { backupBroker } from '../../../broker/recovery/backup.ts'
+import { openSqliteLog } from '../../../broker/store/sqlite/sqlite-log.ts'
+import { DATABASE_FILE } from '../../../broker/store/state-directory.ts'
+import { localOperator } from '../../../protocol/admin/local-operator.ts'
 import { fingerprint } from '../../../protocol/identity/certificates.ts'
 import { createKey } from '../../../protocol/identity/keys.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
@@ -21,6 +27,7 @@ import {
 import { type AuditLine, MemorySink, shortLine } from './audit-lines.ts'
 
 const never = new AbortController().signal
+const WHO = operatorActor(localOperator())
 
 async function started(t: Test) {
   const sink = new MemorySink()
@@ -211,15 +218,19 @@ t.test('what operators do beside the broker', async (t) => {
   )
 
   const file = `${temporaryFolder(t)}/a.backup`
-  await backupBroker(harness.clock, stateDir, file, { who: { kind: 'operator' } })
-  await t.rejects(backupBroker(harness.clock, stateDir, file, { who: { kind: 'operator' } }), 'it is there already')
+  await backupBroker(harness.clock, stateDir, file, { who: WHO })
+  await t.rejects(backupBroker(harness.clock, stateDir, file, { who: WHO }), 'it is there already')
   t.same(await acted(), [`broker.backup ok ${file}`, `broker.backup failed StateFailed ${file}`])
 })
 
 t.test('what a broken store refuses leaves no line', async (t) => {
   const harness = await started(t)
-  await harness.tokens.close()
-  await t.rejects(harness.tokens.create({}))
+  const { clock, stateDir } = harness
+  const log = openSqliteLog({ file: join(stateDir, DATABASE_FILE), create: false })
+  await log.close()
+  const { signal } = new AbortController()
+  const commands = new MemberCommands({ state: { log, etcd: undefined, stateDir }, clock, who: WHO, signal })
+  await t.rejects(commands.create({}))
   t.same(await harness.lines(), [])
 })
 

@@ -1,11 +1,13 @@
 /** The broker in the cluster of a member that lost its identity: found in either form, it gives a new one. */
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { brokerHere } from '../../../../cli/cluster/run-join.ts'
 import { planBroker } from '../../../../install/plan-broker.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values/install-values.ts'
 import type { ManifestObject } from '../../../../install/values/manifest.ts'
 import { selectorLabels } from '../../../../install/values/names.ts'
+import type { MadeToken, MemberSummary } from '../../../../protocol/admin/admin-api.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
+import { dialSocket, servedAdmin } from '../../../support/served-admin.ts'
 
 const { signal } = new AbortController()
 const ASKED = { cluster: 'c1', clusterset: undefined, flags: '--context c1' }
@@ -20,15 +22,14 @@ const POD: ManifestObject = {
   status: { conditions: [{ type: 'Ready', status: 'True' }] },
 }
 
-/** A cluster with a broker, which knows c1 and answers in its pod. */
-function hub(values: InstallValues): MemoryAdmin {
+/** A cluster with a broker, which knows c1. */
+async function hub(t: Test, values: InstallValues): Promise<MemoryAdmin> {
   const admin = new MemoryAdmin([...planBroker(values).flatMap(({ objects }) => objects), POD])
-  admin.run = ({ command }) => {
-    const said = command.includes('rekey')
-      ? { id: 't1', token: 'a new token', expires: '2026-12-01T00:00:00Z' }
-      : { items: [{ id: 'c1', state: 'silent' }] }
-    return Promise.resolve({ status: 0, stdout: JSON.stringify(said), stderr: '' })
-  }
+  const socket = await servedAdmin(t, {
+    members: () => Promise.resolve([{ id: 'c1', state: 'silent' } as MemberSummary]),
+    rekey: () => Promise.resolve({ id: 't1', text: 'a new token' } as MadeToken),
+  })
+  admin.dial = () => dialSocket(socket)
   return admin
 }
 
@@ -37,7 +38,7 @@ t.test('the broker in the same cluster gives a member a new identity, whatever i
     ['a volume of its own', DEFAULT_VALUES, 'StatefulSet'],
     ['replicas', REPLICAS, 'Deployment'],
   ] as const) {
-    const admin = hub(values)
+    const admin = await hub(t, values)
     const ref = { apiVersion: 'apps/v1', kind, namespace: 'sealane-broker', name: 'sealane-broker' }
     t.ok(await admin.get(ref), `${form}: it is a ${kind}`)
     const broker = await brokerHere(admin, ASKED, signal)
