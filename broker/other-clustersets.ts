@@ -1,4 +1,5 @@
 /**
+import { type NamedClusterset, clustersetConfig, noteOpened, servedClustersets } from './store/store.ts'
  * Serves the clustersets beside the broker's own that its store lists. Each opens, serves and closes independently. If
  * one cannot be opened, or its store fails, the broker logs that and tries again; the others are not affected.
  */
@@ -6,11 +7,10 @@ import { type BrokerServer, type HostedClusterset, reasonField } from '../protoc
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/reconcile.ts'
 import { messageOf } from '../runtime/runtime.ts'
 import type { Counter, Gauge, Histogram } from '../runtime/metrics/metrics.ts'
-import { type NamedClusterset, clustersetConfig, noteOpened, servedClustersets } from './admin/admin.ts'
 import type { SharedSink } from './audit/audit.ts'
 import { type BrokerConfig, type BrokerMetrics, checkBrokerConfig } from './config/config.ts'
 import { REFRESH_MS, ServedClusterset, type ServedDeps, type ServedPort } from './served-clusterset.ts'
-import type { RecordLog } from './store/store.ts'
+import { type NamedClusterset, type RecordLog, clustersetConfig, noteOpened, servedClustersets } from './store/store.ts'
 
 /** Time until the next try for one that cannot be served. */
 const TRY_AGAIN_MS = 10_000

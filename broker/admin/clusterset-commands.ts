@@ -4,14 +4,16 @@ import { RefusedError } from '../../protocol/protocol.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import { type AuditedCommandDeps, auditedCommand } from '../audit/audit.ts'
 import { checkRanges } from '../config/config.ts'
-import { type LogView, StateError, isLive } from '../store/store.ts'
 import {
+  type LogView,
   type NamedClusterset,
+  StateError,
   clustersetRows,
   createClusterset,
+  isLive,
   removeClusterset,
   unknownClusterset,
-} from './clusterset-rows.ts'
+} from '../store/store.ts'
 import { type AdminStates, type CommandInit, settingsOf } from './command-state.ts'
 
 const OPENED_MS = 8000

@@ -13,13 +13,15 @@ import {
   SETTINGS_KEY,
   SILENT,
   type SettingsRow,
+  StateError,
   absentState,
   checkNotMoved,
+  clustersetDir,
   lockDirectory,
   openLog,
   readStoreConfig,
+  unknownClusterset,
 } from '../store/store.ts'
-import { clustersetDir, unknownClusterset } from './clusterset-rows.ts'
 
 /** The open state of one clusterset. */
 export interface AdminState {
@@ -142,5 +144,49 @@ export class OfflineStates implements AdminStates {
     } finally {
       await other.close()
     }
+  }
+}
+
+// The states of a running broker.
+
+export interface ServedStatesInit {
+  readonly stateDir: string
+  readonly clock: Clock
+  /** The broker's own clusterset, or why it is not open yet. */
+  readonly own: () => AdminState | string
+  /** The other clustersets that are served. */
+  readonly others: () => readonly AdminState[]
+}
+
+export class ServedStates implements AdminStates {
+  readonly #init: ServedStatesInit
+
+  constructor(init: ServedStatesInit) {
+    this.#init = init
+  }
+
+  async use<T>(clusterset: string | undefined, _mode: StateUse, work: (state: AdminState) => Promise<T>): Promise<T> {
+    const own = this.#own()
+    const stateDir = clustersetStateDir(own, clusterset)
+    const served = [own, ...this.#init.others()].find((one) => one.stateDir === stateDir)
+    if (served !== undefined) return work(served)
+    // It was removed, or it cannot be served. Only this process may open it.
+    const opened = await openState(stateDir, this.#init.clock)
+    try {
+      return await work(opened)
+    } finally {
+      await opened.close()
+    }
+  }
+
+  directoryOf(clusterset: string | undefined): Promise<string> {
+    const { stateDir } = this.#init
+    return Promise.resolve(clusterset === undefined ? stateDir : clustersetStateDir(this.#own(), clusterset))
+  }
+
+  #own(): AdminState {
+    const own = this.#init.own()
+    if (typeof own !== 'string') return own
+    throw new StateError('Unreachable', join(this.#init.stateDir, DATABASE_FILE), `the broker is starting: ${own}`)
   }
 }

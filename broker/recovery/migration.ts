@@ -10,7 +10,6 @@
  */
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../reconcile/reconcile.ts'
-import { clustersetRows } from '../admin/admin.ts'
 import { keepEvent } from '../audit/audit.ts'
 import {
   type AuditActor,
@@ -24,6 +23,7 @@ import {
   type Scopes,
   StateError,
   absentState,
+  clustersetRows,
   contentOfLog,
 } from '../store/store.ts'
 import { type EndOfMove, planMigration } from './plan-migration.ts'

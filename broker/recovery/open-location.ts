@@ -2,9 +2,16 @@
 import { resolve } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { UserError } from '../../runtime/runtime.ts'
-import { clustersetDir, clustersetUrl, ownName, unknownClusterset } from '../admin/admin.ts'
 import type { EtcdStoreConfig } from '../config/config.ts'
-import { SILENT, absentState, parseEtcdUrl } from '../store/store.ts'
+import {
+  SILENT,
+  absentState,
+  clustersetDir,
+  clustersetUrl,
+  ownName,
+  parseEtcdUrl,
+  unknownClusterset,
+} from '../store/store.ts'
 import { EtcdPlace } from './etcd-location.ts'
 import { SqlitePlace } from './sqlite-location.ts'
 import type { StorePlace } from './store-location.ts'

@@ -8,6 +8,19 @@ export {
   type AuditValue,
   auditEvent,
 } from './audit-event.ts'
+export {
+  type NamedClusterset,
+  clustersetConfig,
+  clustersetDir,
+  clustersetRows,
+  clustersetUrl,
+  createClusterset,
+  noteOpened,
+  ownName,
+  removeClusterset,
+  servedClustersets,
+  unknownClusterset,
+} from './clusterset-rows.ts'
 export { connectEtcd, emptyAgain } from './etcd/connect-etcd.ts'
 export { EtcdStore, readAuthorityKey, removeAuthorityKey, writeAuthorityKey } from './etcd/etcd-store.ts'
 export { etcdUrlBelow, parseEtcdUrl } from './etcd/etcd-url.ts'

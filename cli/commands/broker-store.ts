@@ -1,7 +1,7 @@
 /** Commands for the broker's data: backup and restore, verify, migrate and status. */
 import type { Command } from 'commander'
 import { SystemClock } from '../../reconcile/reconcile.ts'
-import { worstOf } from '../../protocol/admin/admin-api.ts'
+import { worstOf } from '../../protocol/admin/admin.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import { type ShownStatus, statusText, withBroker } from '../broker/broker.ts'
 import {

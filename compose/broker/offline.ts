@@ -1,6 +1,5 @@
 /** The commands of operators on a state that no broker of this machine serves. */
-import { OfflineStates, operatorActor, readServing } from '../../broker/admin/admin.ts'
-import { administration } from '../../broker/administration.ts'
+import { OfflineStates, administration, operatorActor, readServing } from '../../broker/admin/admin.ts'
 import { StateError, readStoreConfig } from '../../broker/store/store.ts'
 import { type BrokerAdmin, localOperator } from '../../protocol/admin/admin.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'

@@ -59,6 +59,10 @@ const ALSO_AT: Readonly<Record<string, { readonly packages: readonly string[]; r
     packages: ['zod'],
     why: 'facts are checked where they are read, and explain/ imports no driver',
   },
+  'protocol/admin/': {
+    packages: ['zod'],
+    why: 'requests of operators are checked where they arrive',
+  },
   'model/schemas/': {
     packages: ['zod'],
     why: 'what an object must look like stands beside its type; whoever needs the vocabulary alone does not import it',

@@ -80,7 +80,6 @@ const READS_TEXT = [
   /^agent\/loop\/mirror-writer\.ts$/,
   // Of a command of ours that runs in the broker's pod, and of one of an earlier release.
   /^cli\/broker\/deploy\/move-broker\.ts$/,
-  /^cli\/broker\/pod-broker\.ts$/,
   // It decides nothing: the field would stand twice in one line.
   /^broker\/sessions\/member-changes\.ts$/,
 ]

@@ -1,7 +1,7 @@
 /** The operations of an operator at a broker of a test: through its admin socket while it runs, else on its state. */
 import { writeFile } from 'node:fs/promises'
 import { OfflineStates, openState, operatorActor } from '../../broker/admin/command-state.ts'
-import { administration } from '../../broker/administration.ts'
+import { administration } from '../../broker/admin/administration.ts'
 import { readStoreConfig } from '../../broker/store/state-directory.ts'
 import type { BackupPart, BrokerAdmin } from '../../protocol/admin/admin-api.ts'
 import { withAdminClient } from '../../protocol/admin/admin-client.ts'

@@ -9,7 +9,7 @@ import {
   noteOpened,
   removeClusterset,
   servedClustersets,
-} from '../../../broker/admin/clusterset-rows.ts'
+} from '../../../broker/store/clusterset-rows.ts'
 import { DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
 import { parseEtcdUrl } from '../../../broker/store/etcd/etcd-url.ts'

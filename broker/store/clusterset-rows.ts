@@ -6,7 +6,9 @@ import { join } from 'node:path'
 import { isDnsLabel } from '../../model/model.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import type { BrokerConfig, EtcdStoreConfig } from '../config/config.ts'
-import { type ClustersetRow, type LogView, SETTINGS_KEY, type Transaction, etcdUrlBelow } from '../store/store.ts'
+import { etcdUrlBelow } from './etcd/etcd-url.ts'
+import type { LogView, Transaction } from './record-log.ts'
+import { type ClustersetRow, SETTINGS_KEY } from './rows.ts'
 
 /** Limit of rows, including removed ones: each is a label of metrics, a few files, and with etcd a connection. */
 export const MAX_CLUSTERSETS = 32

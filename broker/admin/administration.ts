@@ -7,20 +7,16 @@ import { createReadStream } from 'node:fs'
 import { open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { randomBytes } from 'node:crypto'
-import { type BackupPart, type BrokerAdmin, BACKUP_PART, type StagedRestore } from '../protocol/admin/admin.ts'
-import type { Clock } from '../reconcile/reconcile.ts'
-import { sealaneVersion } from '../runtime/runtime.ts'
-import {
-  type AdminStates,
-  type StateUse,
-  type AuthorityCommands,
-  ClustersetCommands,
-  type CommandInit,
-  MemberCommands,
-  readBrokerStatus,
-} from './admin/admin.ts'
-import type { EtcdStoreConfig } from './config/config.ts'
-import { type AuditActor, makeStateDir } from './store/store.ts'
+import { type BackupPart, type BrokerAdmin, BACKUP_PART, type StagedRestore } from '../../protocol/admin/admin.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { sealaneVersion } from '../../runtime/runtime.ts'
+import type { AuthorityCommands } from './authority-commands.ts'
+import { ClustersetCommands } from './clusterset-commands.ts'
+import type { AdminStates, CommandInit, StateUse } from './command-state.ts'
+import { MemberCommands } from './member-commands.ts'
+import { readBrokerStatus } from './read-status.ts'
+import type { EtcdStoreConfig } from '../config/config.ts'
+import { type AuditActor, makeStateDir } from '../store/store.ts'
 
 export interface AdministrationDeps {
   readonly states: AdminStates
@@ -45,7 +41,7 @@ export function administration(deps: AdministrationDeps, { clusterset, who }: Ad
     on(mode, (init) => work(new MemberCommands(init)))
   const authority = <T>(mode: StateUse, work: (commands: AuthorityCommands) => Promise<T>): Promise<T> =>
     on(mode, async (init) => {
-      const { AuthorityCommands } = await import('./admin/authority-commands.ts')
+      const { AuthorityCommands } = await import('./authority-commands.ts')
       return work(new AuthorityCommands(init))
     })
   const clustersets = <T>(mode: StateUse, work: (commands: ClustersetCommands) => Promise<T>): Promise<T> =>
@@ -71,7 +67,7 @@ export function administration(deps: AdministrationDeps, { clusterset, who }: Ad
     createClusterset: (init) => clustersets('change', (one) => one.create(init)),
     removeClusterset: (init) => clustersets('change', (one) => one.remove(init)),
     verify: async () => {
-      const { verifyState } = await import('./recovery/verify-store.ts')
+      const { verifyState } = await import('../recovery/verify-store.ts')
       return verifyState(await states.directoryOf(clusterset), clock.now())
     },
     backup: (init, take) => giveBackup(deps, { clusterset, who }, { ...init, take }),
@@ -89,7 +85,7 @@ async function giveBackup(
   { clusterset, who }: AdministrationInit,
   { knownAs, take }: { readonly knownAs: string; readonly take: (part: BackupPart) => Promise<void> },
 ): Promise<void> {
-  const { backupBroker } = await import('./recovery/backup.ts')
+  const { backupBroker } = await import('../recovery/backup.ts')
   const stateDir = await states.directoryOf(clusterset)
   const file = temporaryFile(stateDir)
   const warnings: string[] = []
@@ -109,7 +105,7 @@ async function takeRestore(
   { force }: { readonly force: boolean },
   parts: AsyncIterable<Uint8Array>,
 ): Promise<StagedRestore> {
-  const { stageRestore } = await import('./recovery/restore.ts')
+  const { stageRestore } = await import('../recovery/restore.ts')
   const stateDir = await states.directoryOf(clusterset)
   await makeStateDir(stateDir)
   const file = temporaryFile(stateDir)
