@@ -95,7 +95,7 @@ function textTest({ pattern, minLength = 0, maxLength = Infinity }: Schema): (va
   const grammar = pattern === undefined ? undefined : new RegExp(pattern)
   return (value) => {
     const isSurelyShort = value.length <= maxLength && value.length >= 2 * minLength
-    const length = isSurelyShort ? value.length : [...value].length
+    const length = isSurelyShort ? value.length : Array.from(value).length
     return length >= minLength && length <= maxLength && (grammar === undefined || grammar.test(value))
   }
 }
@@ -256,9 +256,10 @@ export function relied<T extends z.ZodType>(type: T): T {
   return noted(type.clone(), { ...(noteOf(type) ?? { schema: {} }), relied: true })
 }
 
-/** A text that names something, though the CRD has no grammar for it. */
-export function named<T extends z.ZodType>(type: T): T {
-  return noted(type.clone(), { ...(noteOf(type) ?? { schema: {} }), isName: true })
+/** A text that names something and is not empty, though the CRD has no grammar for it. */
+export function named(type: z.ZodType<string>): z.ZodType<string> {
+  const full = type.refine((value) => value !== '', { error: 'a name' })
+  return noted(full, { ...(noteOf(type) ?? { schema: {} }), isName: true })
 }
 
 /**

@@ -22,7 +22,7 @@ export type Writer = 'ours' | 'anyone'
 /** Throws an Error for a type that has not been made by the functions of fields.ts. */
 export function loose<T extends z.core.$ZodType>(type: T, writer?: Writer): Loose<T>
 export function loose(type: z.core.$ZodType, writer: Writer = 'ours'): z.core.$ZodType {
-  if (type instanceof z.ZodOptional) return (loose(type.unwrap(), writer) as z.ZodType).optional()
+  if (type instanceof z.ZodOptional) return loose(type.unwrap(), writer).optional()
   const note = noteOf(type)
   if (note === undefined) throw new Error('this field has no description: it was not made by fields.ts')
   if (note.shared !== undefined && writer === 'anyone') return loose(note.shared, writer)
@@ -30,7 +30,7 @@ export function loose(type: z.core.$ZodType, writer: Writer = 'ours'): z.core.$Z
   if (type instanceof z.ZodArray) return z.array(loose(type.element, writer), { error: 'a list' })
   if (type instanceof z.ZodRecord) return z.record(z.string(), looseText(), { error: 'a map' })
   if (!(type instanceof z.ZodObject)) return looseValue(note)
-  const shape = Object.entries(type.shape as Readonly<Record<string, z.core.$ZodType>>)
+  const shape = Object.entries(type.shape)
   const fields = Object.fromEntries(shape.map(([field, value]) => [field, loose(value, writer)]))
   return z.looseObject(fields, { error: 'a map' })
 }
