@@ -1,6 +1,7 @@
 /** metav1.Condition lists, keyed by type. Pure. */
 import type { Condition } from './objects.ts'
 import type { ReasonCode } from './reasons/reasons.ts'
+import { MAX_MESSAGE_LENGTH } from './values/values.ts'
 
 /** A condition as a controller finds it; setCondition() adds the time of the last transition. */
 export type ConditionFinding = Omit<Condition, 'lastTransitionTime'>
@@ -34,9 +35,6 @@ export const CONDITION_IMPORTED = 'sealane.io/Imported'
  * above.
  */
 export const CONDITION_COMPLETE = 'sealane.io/Complete'
-
-/** The limit of the API for a condition's message, in characters. */
-const MAX_MESSAGE_LENGTH = 32_768
 
 /**
  * Returns the list with this condition, in the position of its predecessor of the same type or at the end.
@@ -89,13 +87,6 @@ function formatSeconds(ms: number): string {
 }
 
 // Limits for texts in a status: the API server rejects a whole status if one text is too long. Pure.
-
-/** Limit of `status.failure` of Gateway and RouteAgent, in characters. */
-export const MAX_FAILURE_LENGTH = 4096
-/** Limit of the entries in `status.silentNodes` of a RouteAgent. */
-export const MAX_SILENT_NODES = 256
-/** Limit of `status.connections[].message` of a Gateway, in characters. */
-export const MAX_CONNECTION_MESSAGE_LENGTH = 1024
 
 /**
  * Returns the text, or its beginning and `…`. The result is never longer than `max` (at least 1) and never ends in half

@@ -4,6 +4,9 @@
  */
 import { createHash } from 'node:crypto'
 import { SYSTEM_NAMESPACE } from './spec-constants.ts'
+import { isDnsLabel, isDnsSubdomain } from './values/values.ts'
+
+export { isDnsLabel, isDnsSubdomain }
 
 /** RFC 1123 label. A cluster id is used as a label value and as one DNS label (KEP-1645 "DNS"). */
 export type ClusterId = string & { readonly __brand: 'ClusterId' }
@@ -21,18 +24,6 @@ export class InvalidNameError extends Error {
     this.field = field
     this.value = value
   }
-}
-
-const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/
-
-/** True for an RFC 1123 label: 1 to 63 of a-z, 0-9 and '-', not starting or ending with '-'. */
-export function isDnsLabel(value: string): boolean {
-  return LABEL.test(value)
-}
-
-/** True for an RFC 1123 subdomain of at most 253 characters (the form of most Kubernetes object names). */
-export function isDnsSubdomain(value: string): boolean {
-  return value.length <= 253 && value.split('.').every((label) => isDnsLabel(label))
 }
 
 const NAME_PART = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/

@@ -4,7 +4,9 @@
  * with other clusters, so that a joining cluster knows what would break.
  */
 import { isDnsLabel } from './ids.ts'
+import type { OpenConnections } from './kinds/kinds.ts'
 import type { ReasonCode } from './reasons/reasons.ts'
+import { MAX_OPEN_CONNECTIONS } from './values/values.ts'
 
 /**
  * The number of connections between a cluster's pods and pods of other clusters: those that break when the cluster gets
@@ -13,15 +15,7 @@ import type { ReasonCode } from './reasons/reasons.ts'
  * Pure.
  */
 
-export interface OpenConnections {
-  /** 0 to MAX_OPEN_CONNECTIONS. */
-  readonly count: number
-  /** True if not all were counted: there may be more. */
-  readonly atLeast: boolean
-}
-
-/** The largest int32, which CRDs and all readers of the protocol accept. */
-export const MAX_OPEN_CONNECTIONS = 2 ** 31 - 1
+export type { OpenConnections }
 
 /** Returns what is wrong with a reported figure, with the name of the field; undefined if nothing is. */
 export function openConnectionsProblem({

@@ -1,10 +1,25 @@
-/** The shapes of usable facts. Fields that no check reads are not validated, since a later release may write more. */
+/**
+ * The shapes of usable facts. Those of Sealane's own kinds and of the MCS kinds are the loose forms of their
+ * descriptions; of other kinds only the fields that checks read are validated.
+ */
 import { z } from 'zod'
+import {
+  CLUSTER_FIELDS,
+  ENDPOINT_FIELDS,
+  GATEWAY_FIELDS,
+  MAX_NAME,
+  MAX_TEXT,
+  MEMBERSHIP_FIELDS,
+  ROUTE_AGENT_FIELDS,
+  SERVICE_EXPORT_FIELDS,
+  SERVICE_IMPORT_FIELDS,
+  loose,
+} from '../../model/kinds/kinds.ts'
 import { PROBE_KINDS, PROBE_SHAPES, type ProbeKind } from './probe-shapes.ts'
 
 /** The limit of a text in an object. Names and messages of Sealane are shorter. */
-const text = z.string().max(32_768)
-const name = z.string().min(1).max(300)
+const text = z.string().max(MAX_TEXT)
+const name = z.string().min(1).max(MAX_NAME)
 const count = z.number().int().nonnegative()
 const texts = z.array(text)
 const textMap = z.record(z.string(), text)
@@ -19,15 +34,6 @@ const metadata = z.looseObject({
 })
 const inNamespace = metadata.extend({ namespace: name })
 
-const condition = z.looseObject({
-  type: name,
-  status: z.enum(['True', 'False', 'Unknown']),
-  reason: text,
-  message: text,
-  lastTransitionTime: text,
-})
-const conditions = z.array(condition).optional()
-
 /** Conditions of other programs may have fewer fields. */
 const foreignCondition = z.looseObject({
   type: name,
@@ -37,43 +43,6 @@ const foreignCondition = z.looseObject({
   lastTransitionTime: text.nullish(),
 })
 const foreignConditions = z.array(foreignCondition).nullish()
-
-const connection = z.looseObject({
-  cluster: name,
-  lane: count,
-  remoteLane: count.optional(),
-  endpoint: text,
-  state: z.enum(['connecting', 'up', 'down']),
-  message: text,
-  cause: text.optional(),
-  held: z.boolean().optional(),
-  usingAddress: text.optional(),
-  usingNat: z.boolean(),
-  rttMs: z.number().nonnegative().optional(),
-  loss: z.number().min(0).max(1).optional(),
-  mtu: count.optional(),
-  receiveMtu: count.optional(),
-  handshakeAgeSeconds: z.number().nonnegative().optional(),
-  rxBytes: z.number().nonnegative(),
-  txBytes: z.number().nonnegative(),
-})
-
-const gatewayStatus = z.looseObject({
-  version: text,
-  lanes: z.array(z.looseObject({ lane: count, remoteLane: count.optional(), device: text, mtu: count, driver: text })),
-  connections: z.array(connection),
-  heartbeatTime: text.optional(),
-  conditions,
-  failure: text.optional(),
-})
-
-const routeAgentStatus = z.looseObject({
-  version: text,
-  clusters: z.array(z.looseObject({ cluster: name, gateways: texts, mtu: count })),
-  silentNodes: texts.optional(),
-  conditions,
-  failure: text.optional(),
-})
 
 const nodeConditions = z.looseObject({
   status: z
@@ -183,25 +152,11 @@ export type NetworkPolicy = z.infer<typeof networkPolicy>
 
 /** Shapes by kind. */
 export const OBJECT_SHAPES = {
-  Membership: z.looseObject({
-    metadata,
-    spec: z.looseObject({ clusterId: name, phase: z.enum(['joined', 'leaving']), clusterset: name }),
-  }),
-  Cluster: z.looseObject({
-    metadata,
-    spec: z.looseObject({
-      id: name,
-      index: count,
-      podCIDRs: texts,
-      serviceCIDRs: texts,
-      globalCIDRs: texts,
-      labels: textMap,
-    }),
-    status: z.looseObject({ conditions }).optional(),
-  }),
-  Endpoint: z.looseObject({ metadata, spec: z.looseObject({ cluster: name, node: name, lane: count }) }),
-  Gateway: z.looseObject({ metadata, status: gatewayStatus.optional() }),
-  RouteAgent: z.looseObject({ metadata, status: routeAgentStatus.optional() }),
+  Membership: loose(MEMBERSHIP_FIELDS, 'anyone').extend({ metadata }),
+  Cluster: loose(CLUSTER_FIELDS, 'anyone').extend({ metadata }),
+  Endpoint: loose(ENDPOINT_FIELDS, 'anyone').extend({ metadata }),
+  Gateway: loose(GATEWAY_FIELDS, 'anyone').extend({ metadata }),
+  RouteAgent: loose(ROUTE_AGENT_FIELDS, 'anyone').extend({ metadata }),
   Node: nodeConditions.extend({
     metadata,
     spec: z
@@ -211,12 +166,9 @@ export const OBJECT_SHAPES = {
       })
       .optional(),
   }),
-  ServiceExport: z.looseObject({ metadata: inNamespace, status: z.looseObject({ conditions }).optional() }),
-  ServiceImport: z.looseObject({
-    metadata: inNamespace,
-    spec: z.looseObject({ type: text, ports: z.array(z.looseObject({ port: count })), ips: texts.optional() }),
-    status: z.looseObject({ clusters: z.array(z.looseObject({ cluster: name })).optional(), conditions }).optional(),
-  }),
+  // No check reads the spec, and a bundle must not contain the annotations in it.
+  ServiceExport: loose(SERVICE_EXPORT_FIELDS, 'anyone').omit({ spec: true }).extend({ metadata: inNamespace }),
+  ServiceImport: loose(SERVICE_IMPORT_FIELDS, 'anyone').required({ spec: true }).extend({ metadata: inNamespace }),
   EndpointSlice: z.looseObject({
     metadata: inNamespace,
     endpoints: z

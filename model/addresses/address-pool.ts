@@ -2,7 +2,15 @@
  * Allocates blocks and single addresses of a range. Pure: the caller stores the claims, and asks only for what has no
  * claim yet. The same range, claims and hint always give the same answer.
  */
-import { type Address, type Prefix, addressBits, containsPrefix, formatPrefix, overlaps, prefixSize } from './ip.ts'
+import {
+  type Address,
+  type Prefix,
+  addressBits,
+  containsPrefix,
+  formatPrefix,
+  overlaps,
+  prefixSize,
+} from '../values/values.ts'
 import { comparePrefixes } from './prefix-set.ts'
 
 /** No free block or address is left in the range. */

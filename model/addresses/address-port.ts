@@ -2,7 +2,7 @@
  * An address with a port as a value: the endpoint of a gateway, or the listen address of a server. It is text only at
  * the edges of the program.
  */
-import { type Address, InvalidAddressError, compareAddresses, formatAddress, parseAddress } from './ip.ts'
+import { type Address, InvalidAddressError, compareAddresses, formatAddress, parseAddress } from '../values/values.ts'
 
 export interface AddressPort {
   readonly address: Address

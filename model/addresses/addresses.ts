@@ -10,7 +10,6 @@ export {
 } from './address-port.ts'
 export {
   DEFAULT_MAX_MEMBERS,
-  MAX_ADDRESSED_LANE,
   MAX_CLUSTER_INDEX,
   MOST_MEMBERS,
   NEARLY_FULL,
@@ -51,11 +50,13 @@ export {
   prefixOf,
   prefixSize,
   specialPart,
-} from './ip.ts'
+  MAX_ADDRESSED_LANE,
+  MAX_POD_RANGES,
+  MAX_REPORTED_BY_NODE,
+} from '../values/values.ts'
 export { type CidrClaims, type Ipv6Clash, ipv6Clashes } from './ipv6-claims.ts'
 export { type OwnFacts, believedCluster, ownCluster, ownClusterProblem, rangeProblem } from './own-cluster.ts'
 export {
-  MAX_POD_RANGES,
   type NodeRanges,
   elsewherePrefixes,
   nodeClaim,
@@ -84,7 +85,6 @@ export {
 } from './remote-clusters.ts'
 export {
   MAX_NEEDED,
-  MAX_REPORTED_BY_NODE,
   type NeededRange,
   SHORTEST_NEEDED,
   UNGRANTED_SPACE,

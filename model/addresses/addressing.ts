@@ -5,6 +5,7 @@ import {
   FAMILIES,
   type Family,
   InvalidAddressError,
+  MAX_ADDRESSED_LANE,
   type Prefix,
   addressBits,
   containsAddress,
@@ -15,7 +16,7 @@ import {
   parseAddress,
   parsePrefix,
   translate,
-} from './ip.ts'
+} from '../values/values.ts'
 import { podPrefixes } from './pod-ranges.ts'
 
 export interface PrefixPair {
@@ -86,11 +87,6 @@ export function toGlobalText(pairs: readonly PrefixPair[], text: string): string
 
 /** The largest cluster index: two octets of the lane addresses. */
 export const MAX_CLUSTER_INDEX = 0xffff
-/**
- * The largest lane number for which there is a lane address, its last octet. Records and objects may have it: this
- * release uses fewer (MAX_LANE), and gateways refuse the others, but a later release may use more.
- */
-export const MAX_ADDRESSED_LANE = 0xff
 
 /**
  * Returns the address of a cluster's lane device: 246.<index high byte>.<index low byte>.<lane>. The address answers

@@ -3,7 +3,7 @@
  * addresses for different things, only the cluster that stated them first is reached by IPv6. The IPv6 of the other is
  * left out. Pure.
  */
-import { type Prefix, InvalidAddressError, formatPrefix, ipv6Among, overlaps, parsePrefix } from './ip.ts'
+import { type Prefix, InvalidAddressError, formatPrefix, ipv6Among, overlaps, parsePrefix } from '../values/values.ts'
 import type { NeededRange } from './required-ranges.ts'
 import { comparePrefixes } from './prefix-set.ts'
 

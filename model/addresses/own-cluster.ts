@@ -13,7 +13,7 @@ import {
   overlaps,
   parsePrefix,
   specialPart,
-} from './ip.ts'
+} from '../values/values.ts'
 import { type Cluster, type ClusterId, type ClusterSpec, LANE_ADDRESS_RANGE } from '../model.ts'
 
 /** Pod and Service CIDRs, as a cluster states them. */

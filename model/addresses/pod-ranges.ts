@@ -7,6 +7,7 @@
  */
 import type { Cluster, Node, RouteAgent } from '../model.ts'
 import {
+  MAX_POD_RANGES,
   type Address,
   type Family,
   type Prefix,
@@ -19,14 +20,8 @@ import {
   ofFamily,
   parseAddress,
   parsePrefix,
-} from './ip.ts'
+} from '../values/values.ts'
 import { comparePrefixes, isInside, meantPrefixes } from './prefix-set.ts'
-
-/**
- * The most ranges that a node reports, both families together. It exceeds the number of pods on a node, and most ranges
- * hold many pods. IPv4 comes first: an earlier release reads only IPv4, and only this many entries.
- */
-export const MAX_POD_RANGES = 1024
 
 export interface NodeRanges {
   readonly node: string

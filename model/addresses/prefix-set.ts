@@ -8,7 +8,7 @@ import {
   containsPrefix,
   ofFamily,
   prefixSize,
-} from './ip.ts'
+} from '../values/values.ts'
 
 /** Sorts IPv4 first, then by first address; a wider prefix comes first. */
 export function comparePrefixes(a: Prefix, b: Prefix): number {

@@ -23,7 +23,7 @@ import {
   overlaps,
   parseAddress,
   parsePrefix,
-} from './ip.ts'
+} from '../values/values.ts'
 import { type NeededRange, neededIn, neededText } from './required-ranges.ts'
 import { comparePrefixes } from './prefix-set.ts'
 import { type Problem, type ReasonCode, problem } from '../reasons/reasons.ts'

@@ -16,7 +16,7 @@ import {
   parsePrefix,
   prefixOf,
   specialPart,
-} from './ip.ts'
+} from '../values/values.ts'
 import { aggregate, isInside } from './prefix-set.ts'
 
 /**
@@ -34,8 +34,6 @@ export const UNGRANTED_SPACE: readonly Prefix[] = [
 
 /** The most required ranges that a member may state. */
 export const MAX_NEEDED = 64
-/** The most required ranges that a node reports to its own cluster. */
-export const MAX_REPORTED_BY_NODE = 16
 /**
  * Prefix length of the widest network of each family that may be stated as required. Pods inside such a network are
  * translated.

@@ -1,10 +1,8 @@
-/**
- * Field checks for the schemas. The message of each is what was expected; schemaProblems() and complaintOf() add the
- * path of the field.
- */
+/** Field checks of documents that have no CRD, and what is said of a field that is wrong. */
 import { z } from 'zod'
-import { isDnsLabel, isDnsSubdomain } from '../model.ts'
-import { type Family, parseAddress, parsePrefix } from '../addresses/addresses.ts'
+import { type Family, parseAddress } from '../addresses/addresses.ts'
+import * as kinds from '../kinds/kinds.ts'
+import { isDnsSubdomain } from '../model.ts'
 
 /** A field with a value that passes `test`. */
 export function field<T>(expected: string, test: (value: unknown) => boolean): z.ZodType<T> {
@@ -12,43 +10,21 @@ export function field<T>(expected: string, test: (value: unknown) => boolean): z
 }
 
 export function oneOf<const T extends string>(...choices: readonly T[]): z.ZodType<T> {
-  return field<T>(`one of ${choices.join(', ')}`, (value) => choices.some((choice) => choice === value))
+  return kinds.choice(choices)
 }
 
-export function integer(min: number, max: number): z.ZodType<number> {
-  return field<number>(`${min} to ${max}`, (value) => isInteger(value) && value >= min && value <= max)
-}
-
-export function list<T extends z.ZodType>(item: T): z.ZodArray<T> {
-  return z.array(item, { error: 'a list' })
-}
-
-/** A map of known fields; others are dropped. */
-export function map<T extends z.ZodRawShape>(shape: T): z.ZodObject<T> {
-  return z.object(shape, { error: 'a map' })
-}
-
-export const text = field<string>('text', isText)
-export const flag = field<boolean>('true or false', (value) => typeof value === 'boolean')
-export const dnsLabel = field<string>('an RFC 1123 label: 1 to 63 of a-z, 0-9 and -', (v) => isText(v) && isDnsLabel(v))
-export const dnsSubdomain = field<string>('an RFC 1123 subdomain: labels of a-z, 0-9 and - joined by dots', isSubdomain)
-export const port = integer(1, 65_535)
-export const timestamp = field<string>(
-  'an RFC 3339 time',
-  (v) => isText(v) && RFC3339.test(v) && !Number.isNaN(Date.parse(v)),
-)
-export const ipAddress = field<string>('an IPv4 or IPv6 address such as 10.42.0.7', isAddress)
-export const cidr = field<string>('a CIDR without host bits such as 10.42.0.0/16', isCidr)
-export const textMap = z.record(z.string(), text, { error: 'a map' })
-
-const RFC3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/
+export const text = kinds.text()
+export const flag = kinds.flag()
+export const dnsLabel = kinds.dnsLabel()
+export const dnsSubdomain = kinds.dnsSubdomain()
+export const port = kinds.integer(1, 65_535)
+export const timestamp = kinds.timestamp()
+export const ipAddress = kinds.ipAddress()
+export const cidr = kinds.cidr()
+export const textMap = kinds.textMap()
 
 export function isText(value: unknown): value is string {
   return typeof value === 'string'
-}
-
-export function isInteger(value: unknown): value is number {
-  return Number.isSafeInteger(value)
 }
 
 export function isSubdomain(value: unknown): boolean {
@@ -56,24 +32,11 @@ export function isSubdomain(value: unknown): boolean {
 }
 
 export function isAddress(value: unknown): boolean {
-  return isText(value) && !throws(() => parseAddress(value))
+  return isText(value) && !kinds.throws(() => parseAddress(value))
 }
 
 export function isAddressOf(family: Family, value: unknown): boolean {
   return isText(value) && isAddress(value) && parseAddress(value).family === family
-}
-
-function isCidr(value: unknown): boolean {
-  return isText(value) && !throws(() => parsePrefix(value))
-}
-
-export function throws(action: () => unknown): boolean {
-  try {
-    action()
-    return false
-  } catch {
-    return true
-  }
 }
 
 /** The path of a field in its object or document. */

@@ -6,18 +6,15 @@ export {
   dnsLabel,
   dnsSubdomain,
   field,
-  integer,
   ipAddress,
   isText,
-  list,
-  map,
   oneOf,
   pathText,
   text,
   textMap,
-  throws,
   timestamp,
 } from './fields.ts'
+export { integer, list, map, throws } from '../kinds/kinds.ts'
 export { SPEC_SHAPES, STATUS_SHAPES } from './own-objects.ts'
 export { type RawObject, slimObject } from './slim-objects.ts'
 export { userKind } from './user-objects.ts'

@@ -4,6 +4,7 @@
  */
 import type { z } from 'zod'
 import { type FamilyName, familyNumber } from '../addresses/addresses.ts'
+import { integer, list, map } from '../kinds/kinds.ts'
 import type { Kind } from '../model.ts'
 import {
   cidr,
@@ -11,14 +12,11 @@ import {
   dnsSubdomain,
   field,
   flag,
-  integer,
   ipAddress,
   isAddress,
   isAddressOf,
   isSubdomain,
   isText,
-  list,
-  map,
   oneOf,
   port,
   text,

@@ -3,7 +3,7 @@ import type { NftFamily } from '../../kernel/nft/nft.ts'
 import { type Family, type Prefix, addressBits, classifyAddress, prefixSize } from '../../model/addresses/addresses.ts'
 
 // IPv4 addresses as plain numbers. Creating the table parses tens of thousands of backends, and big integers would be
-// most of that work. Other code uses model/addresses/ip.ts. Pure.
+// most of that work. Other code uses model/values/ip.ts. Pure.
 
 /** Undefined unless the text is a dotted quad in canonical form. */
 export function ipv4Number(text: string): number | undefined {
@@ -63,7 +63,7 @@ const SPECIAL_FIRST_OCTETS: ReadonlySet<number> = new Set([
   ...Array.from({ length: 16 }, (_, i) => 224 + i),
 ])
 
-// IPv6 addresses as their eight groups, for the same reason. Other code uses model/addresses/ip.ts. Pure.
+// IPv6 addresses as their eight groups, for the same reason. Other code uses model/values/ip.ts. Pure.
 
 type Ipv6Groups = readonly number[]
 

@@ -1,7 +1,7 @@
 /** Records, a world and a readable plan for the tests of the import side. */
 import { type ImportPlan, type ImportWorld, newImportMemory, planImports } from '../../agent/import/plan-imports.ts'
 import type { ClusterId } from '../../model/ids.ts'
-import { parsePrefix } from '../../model/addresses/ip.ts'
+import { parsePrefix } from '../../model/values/ip.ts'
 import type { ClusterSpec, ServiceImport } from '../../model/objects.ts'
 import type { EndpointSliceBody, RecordBody, ServiceExportBody, StoredRecord } from '../../model/records.ts'
 import { importObject } from '../support/objects/service-objects.ts'

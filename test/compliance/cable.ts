@@ -14,7 +14,7 @@ import { farEnd } from '../../gateway/links/check-remotes.ts'
 import { Round } from '../../kernel/apply/round.ts'
 import type { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'
 import { type AddressPort, formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
-import { formatAddress } from '../../model/addresses/ip.ts'
+import { formatAddress } from '../../model/values/ip.ts'
 import type { Endpoint } from '../../model/objects.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 

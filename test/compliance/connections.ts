@@ -4,7 +4,7 @@
  */
 import type { Test } from 'tap'
 import type { ConnectionTable } from '../../kernel/conntrack/connection-table.ts'
-import { formatAddress } from '../../model/addresses/ip.ts'
+import { formatAddress } from '../../model/values/ip.ts'
 import { eventually } from '../support/eventually.ts'
 
 export interface ConnectionStage {

@@ -63,6 +63,10 @@ const ALSO_AT: Readonly<Record<string, { readonly packages: readonly string[]; r
     packages: ['zod'],
     why: 'requests of operators are checked where they arrive',
   },
+  'model/kinds/': {
+    packages: ['zod'],
+    why: 'type, CRD and checks of a kind follow from one description; the vocabulary takes its types alone',
+  },
   'model/schemas/': {
     packages: ['zod'],
     why: 'what an object must look like stands beside its type; whoever needs the vocabulary alone does not import it',

@@ -9,7 +9,7 @@ import t from 'tap'
 import { clusterRows } from '../../demo/kube/member.ts'
 import { DEPLOY, TOKEN, joinWords, leaveWords } from '../../demo/kube/readme-commands.ts'
 import { FOLDER_PREFIX, KEEPER, findKept, pidFile, sweepKept } from '../../demo/kube/kept-clusters.ts'
-import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
+import { overlaps, parsePrefix } from '../../model/values/ip.ts'
 import { ROOT } from '../support/source-tree.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 

@@ -7,7 +7,7 @@ import type {
   ServiceImport,
   SliceEndpoint,
 } from '../../model/objects.ts'
-import { type Family, familyName } from '../../model/addresses/ip.ts'
+import { type Family, familyName } from '../../model/values/ip.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import { MemoryApi, type MemoryApiInit } from '../../kubeapi/memory/memory-api.ts'
 import { ServiceIndex } from '../../dns/zone/service-index.ts'

@@ -1,5 +1,5 @@
 /** Leads what two sites send each other by gateways that a test chooses (sites.ts). */
-import { formatAddress, parseAddress } from '../../model/addresses/ip.ts'
+import { formatAddress, parseAddress } from '../../model/values/ip.ts'
 import { overlayLinkLocal } from '../../routeagent/world/plan-nodes.ts'
 import type { Netns } from '../support/netns.ts'
 import type { SiteAddresses, SiteName, SiteNode } from './sites.ts'

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { clustersetIpv6 } from '../../model/addresses/addressing.ts'
-import { formatAddress, parseAddress } from '../../model/addresses/ip.ts'
+import { formatAddress, parseAddress } from '../../model/values/ip.ts'
 import { attack } from '../hostile/support/attack.ts'
 import { eventually } from '../support/eventually.ts'
 import { applyCrds, planeWithShop } from './support/apply-manifests.ts'

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { dashedAddress, endpointHostname, excessNameLength } from '../../model/dns-name.ts'
 import { isDnsLabel, nameHash } from '../../model/ids.ts'
-import { formatAddress } from '../../model/addresses/ip.ts'
+import { formatAddress } from '../../model/values/ip.ts'
 
 t.test('length of an endpoint name', async (t) => {
   const part = (n: number): string => 'x'.repeat(n)

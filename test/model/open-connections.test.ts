@@ -1,12 +1,12 @@
 import t from 'tap'
 import {
-  MAX_OPEN_CONNECTIONS,
   type OpenConnections,
   brokenConnectionsText,
   isWorthReporting,
   openConnectionsProblem,
   openConnectionsText,
 } from '../../model/member-status.ts'
+import { MAX_OPEN_CONNECTIONS } from '../../model/values/limits.ts'
 
 /** `12`, `12+` for at least, `-` for not known. */
 function figure(text: string): OpenConnections | undefined {

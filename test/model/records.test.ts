@@ -2,7 +2,7 @@ import t from 'tap'
 import { parseClusterId } from '../../model/ids.ts'
 import * as kernelIds from '../../model/kernel-ids.ts'
 import { laneDevice, lanePort } from '../../model/kernel-ids.ts'
-import { parsePrefix, overlaps } from '../../model/addresses/ip.ts'
+import { parsePrefix, overlaps } from '../../model/values/ip.ts'
 import { endpointName } from '../../model/objects.ts'
 import { recordKeyText } from '../../model/records.ts'
 

@@ -2,11 +2,11 @@
 import t from 'tap'
 import {
   MAX_NOT_IMPORTED,
-  MAX_OPEN_CONNECTIONS,
   type MemberStatus,
   type NotImported,
   type OpenConnections,
 } from '../../model/member-status.ts'
+import { MAX_OPEN_CONNECTIONS } from '../../model/values/limits.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { StoredRecord } from '../../model/records.ts'
 import type { PublishMessage, Renumbered } from '../../protocol/broker-api.ts'

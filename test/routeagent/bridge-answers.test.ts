@@ -1,7 +1,7 @@
 /** Where pods hang on a bridge whose traffic netfilter does not see, an answer to a neighbour is not turned back. */
 import t from 'tap'
 import type { InterfaceAddress, Link } from '../../kernel/route/route-table.ts'
-import { parsePrefix } from '../../model/addresses/ip.ts'
+import { parsePrefix } from '../../model/values/ip.ts'
 import { type KernelFacts, bridgeHidesAnswers } from '../../routeagent/world/node-world.ts'
 
 const PODS = [parsePrefix('10.42.1.0/24')]

@@ -1,7 +1,7 @@
 /** Plans of clusters that have IPv6 pod CIDRs as well: as commands, and where they must keep out of IPv4's way. */
 import t from 'tap'
 import fc from 'fast-check'
-import { formatAddress, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
+import { formatAddress, parseAddress, parsePrefix } from '../../model/values/ip.ts'
 import type { EndpointSlice, RouteAgent, ServiceImport } from '../../model/objects.ts'
 import { describeRouteAgentPlan, describeRoutes } from '../../routeagent/main.ts'
 import type { KernelFacts, NodeRouteWorld } from '../../routeagent/world/node-world.ts'

@@ -5,7 +5,7 @@ import t from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import { NFT_TABLE_NODE, ROUTE_TABLE_PROBES } from '../../model/kernel-ids.ts'
 import { clustersetIpv6 } from '../../model/addresses/addressing.ts'
-import { formatAddress, parseAddress } from '../../model/addresses/ip.ts'
+import { formatAddress, parseAddress } from '../../model/values/ip.ts'
 import { eventually } from '../support/eventually.ts'
 import { Machine } from './support/machine.ts'
 import {

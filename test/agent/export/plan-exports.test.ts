@@ -1,7 +1,7 @@
 import t from 'tap'
 import { planConditions } from '../../../agent/publish/plan-conditions.ts'
 import { type ExportWorld, newExportMemory, planExports } from '../../../agent/export/plan-exports.ts'
-import { parsePrefix } from '../../../model/addresses/ip.ts'
+import { parsePrefix } from '../../../model/values/ip.ts'
 import type { Service, ServiceExport } from '../../../model/objects.ts'
 import type { EndpointSliceBody, ServiceExportBody } from '../../../model/records.ts'
 import { endpointObject } from '../../support/objects/cluster-objects.ts'

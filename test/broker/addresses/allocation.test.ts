@@ -8,7 +8,7 @@ import {
   nextIndex,
   planAddresses,
 } from '../../../broker/addresses/allocation.ts'
-import { overlaps, parsePrefix } from '../../../model/addresses/ip.ts'
+import { overlaps, parsePrefix } from '../../../model/values/ip.ts'
 import { type NeededRange, neededIn, neededRanges } from '../../../model/addresses/required-ranges.ts'
 import { MOST_GROWTH, growth, processorMs } from '../../support/growth.ts'
 

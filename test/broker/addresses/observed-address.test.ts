@@ -1,6 +1,6 @@
 /** Which addresses of members count as their own: one row per situation. */
 import t from 'tap'
-import { parsePrefix } from '../../../model/addresses/ip.ts'
+import { parsePrefix } from '../../../model/values/ip.ts'
 import { nextHops } from '../../../runtime/machine-network.ts'
 import { type ObservedView, observedAddressProblem } from '../../../broker/members/joining.ts'
 import { facts, join_, joinRequest, startBroker } from '../support/harness.ts'

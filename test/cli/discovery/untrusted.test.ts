@@ -5,7 +5,7 @@ import { advice } from '../../../cli/discovery/advice/advice.ts'
 import { describeAdvice, describeDiscovery } from '../../../cli/discovery/describe.ts'
 import { discover } from '../../../cli/discovery/discover.ts'
 import { lenientPrefix, prefixesIn, smallestCover } from '../../../cli/discovery/prefix-texts.ts'
-import { formatPrefix, parsePrefix } from '../../../model/addresses/ip.ts'
+import { formatPrefix, parsePrefix } from '../../../model/values/ip.ts'
 import type { ClusterSnapshot } from '../../../cli/discovery/snapshot.ts'
 import { FIXTURES, fixture } from './support/fixtures.ts'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Clients, type SiteNetworks, wordsOf } from '../../../dns/clients/clients.ts'
 import { Places, TokenBuckets } from '../../../dns/clients/client-limits.ts'
-import { parseAddress } from '../../../model/addresses/ip.ts'
+import { parseAddress } from '../../../model/values/ip.ts'
 import { clusterObject } from '../../support/objects/cluster-objects.ts'
 import { internalIps, nodeObject } from '../../support/objects/node-objects.ts'
 import { syncedIndex, workedExamples } from '../zone-fixture.ts'

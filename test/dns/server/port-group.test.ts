@@ -7,7 +7,7 @@ import { OWN_CLIENTS } from '../pipeline-fixture.ts'
 import { openPortGroup } from '../../../dns/server/port-group.ts'
 import { openMmsg } from '../../../dns/server/datagram-slots.ts'
 import { type UdpServer, openUdp } from '../../../dns/server/udp-server.ts'
-import { parseAddress } from '../../../model/addresses/ip.ts'
+import { parseAddress } from '../../../model/values/ip.ts'
 import { eventually } from '../../support/eventually.ts'
 
 const group = await openPortGroup()

@@ -18,7 +18,7 @@ import {
 import { descriptorOpenedBy } from '../../../dns/server/port-group.ts'
 import { MOST_ROUNDS, type UdpServer, type UdpServerInit, openUdp } from '../../../dns/server/udp-server.ts'
 import type { Reply } from '../../../dns/server/pipeline.ts'
-import { parseAddress } from '../../../model/addresses/ip.ts'
+import { parseAddress } from '../../../model/values/ip.ts'
 import { eventually } from '../../support/eventually.ts'
 import { ROOT } from '../../support/source-tree.ts'
 

@@ -9,7 +9,7 @@ import {
   formatPrefix,
   parsePrefix,
   prefixOf,
-} from '../../../model/addresses/ip.ts'
+} from '../../../model/values/ip.ts'
 import {
   type Direction,
   type PolicyRule,

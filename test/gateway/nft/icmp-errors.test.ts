@@ -15,7 +15,7 @@ import {
   parsePrefix,
   prefixOf,
   translate,
-} from '../../../model/addresses/ip.ts'
+} from '../../../model/values/ip.ts'
 import { applyRules, checksumIsRight, icmpError, innerAddress, withoutAddress } from '../support/icmp-machine.ts'
 
 const OWN = parsePrefix('10.42.0.0/16')

@@ -7,7 +7,7 @@ import { planCandidates } from '../../../gateway/reach/plan-candidates.ts'
 import { planDevice } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { planLanes } from '../support/wireguard-plans.ts'
 import type { Cluster, Endpoint } from '../../../model/objects.ts'
-import { formatPrefix, overlaps, parsePrefix, prefixOf } from '../../../model/addresses/ip.ts'
+import { formatPrefix, overlaps, parsePrefix, prefixOf } from '../../../model/values/ip.ts'
 import { DUAL_MILANO, DUAL_PARIS, cluster, endpoint, key, node, world } from '../support/worlds.ts'
 
 const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')

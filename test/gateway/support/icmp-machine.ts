@@ -2,7 +2,7 @@
  * A machine for the few nft expressions that icmp-errors.ts writes, with the kernel's semantics (nft_payload.c): a
  * write by raw offset leaves the checksum alone, a write by name changes it by the difference (RFC 1624).
  */
-import { type Address, formatAddress } from '../../../model/addresses/ip.ts'
+import { type Address, formatAddress } from '../../../model/values/ip.ts'
 
 export interface IcmpErrorInit {
   readonly type: number

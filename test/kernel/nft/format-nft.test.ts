@@ -3,7 +3,7 @@ import t from 'tap'
 import { KernelError } from '../../../kernel/errors.ts'
 import { formatNft, parseElements } from '../../../kernel/nft/nft-text.ts'
 import type { NftElement, NftStatement } from '../../../kernel/nft/nft-transaction.ts'
-import { formatAddress } from '../../../model/addresses/ip.ts'
+import { formatAddress } from '../../../model/values/ip.ts'
 import { MOST_GROWTH, growth, processorMs } from '../../support/growth.ts'
 
 const table = 'sealane_node'

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { usualAddress, usualInterfaceAddress, usualPrefix } from '../../../kernel/route/address-text.ts'
-import { formatAddress, InvalidAddressError, parseAddress } from '../../../model/addresses/ip.ts'
+import { formatAddress, InvalidAddressError, parseAddress } from '../../../model/values/ip.ts'
 
 t.test('the form in which listings give an address', (t) => {
   const rows: readonly (readonly [string, string])[] = [

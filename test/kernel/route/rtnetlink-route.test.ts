@@ -1,7 +1,7 @@
 /** Routes as messages; real ones are in test/netns/kernel-route-table.test.ts. */
 import fc from 'fast-check'
 import t from 'tap'
-import { familyOf } from '../../../model/addresses/ip.ts'
+import { familyOf } from '../../../model/values/ip.ts'
 import { checkRoute, normalRoute } from '../../../kernel/route/check-route.ts'
 import type { NextHop, Route } from '../../../kernel/route/route-table.ts'
 import { body, u32 } from '../../../kernel/route/rtnetlink-codec.ts'

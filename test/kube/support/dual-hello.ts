@@ -1,5 +1,5 @@
 /** Pods with addresses of both families that say where they are and who called, and short ways to ask for both. */
-import { formatAddress, parseAddress } from '../../../model/addresses/ip.ts'
+import { formatAddress, parseAddress } from '../../../model/values/ip.ts'
 import { type Call, type Site, callers, readyPods } from './callers.ts'
 import type { Json, KubeObject } from './kube-request.ts'
 

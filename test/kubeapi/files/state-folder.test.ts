@@ -76,7 +76,12 @@ t.test('a state file that is JSON but not what was written is damaged too, and e
     { file: IMPORT, value: { ...import_, spec: undefined }, reason: 'spec: expected a map' },
     {
       file: IMPORT,
-      value: { ...import_, spec: { type: 'Headless', ports: [{ port: 'x' }] } },
+      value: { ...import_, spec: { type: 'Headless', ports: [{ port: 'x', protocol: 'TCP' }] } },
+      reason: 'spec.ports[0].port: expected 1 to 65535',
+    },
+    {
+      file: IMPORT,
+      value: { ...import_, spec: { type: 'Headless', ports: [{ port: 80 }] } },
       reason: 'spec.ports[0].protocol: expected one of TCP, UDP, SCTP',
     },
     {
@@ -86,12 +91,12 @@ t.test('a state file that is JSON but not what was written is damaged too, and e
     },
     {
       file: 'objects/Membership/_/self.json',
-      value: { ...self, spec: { clusterId: 'milano', phase: 'joined', globalRange: '244/8' } },
+      value: { ...self, spec: { clusterId: 'milano', phase: 'joined', clusterset: 'home', globalRange: '244/8' } },
       reason: 'spec.globalRange: expected a CIDR without host bits such as 10.42.0.0/16',
     },
     {
       file: 'objects/Gateway/_/gw@status.json',
-      value: { uid: 'x', status: { lanes: [], connections: 'none' } },
+      value: { uid: 'x', status: { version: '0.1.0', lanes: [], connections: 'none' } },
       reason: 'status.connections: expected a list',
     },
   ]

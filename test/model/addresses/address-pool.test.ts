@@ -10,7 +10,7 @@ import {
   overlaps,
   parsePrefix,
   prefixOf,
-} from '../../../model/addresses/ip.ts'
+} from '../../../model/values/ip.ts'
 
 t.test('blocks', async (t) => {
   const rows: [range: string, length: number, taken: string, want: string][] = [

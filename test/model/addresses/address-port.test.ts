@@ -7,7 +7,7 @@ import {
   parseAddressPort,
   sameAddressPort,
 } from '../../../model/addresses/address-port.ts'
-import { InvalidAddressError, formatAddress } from '../../../model/addresses/ip.ts'
+import { InvalidAddressError, formatAddress } from '../../../model/values/ip.ts'
 import { messageOf } from '../../support/failure.ts'
 
 t.test('address and port', async (t) => {

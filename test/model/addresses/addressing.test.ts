@@ -9,7 +9,7 @@ import {
   toGlobalAddress,
   toGlobalText,
 } from '../../../model/addresses/addressing.ts'
-import { containsAddress, formatAddress, formatPrefix, parsePrefix } from '../../../model/addresses/ip.ts'
+import { containsAddress, formatAddress, formatPrefix, parsePrefix } from '../../../model/values/ip.ts'
 import { clusterObject } from '../../support/objects/cluster-objects.ts'
 
 const OVERLAPPING = { podCIDRs: ['10.42.0.0/16', '10.50.0.0/24'], globalCIDRs: ['244.1.0.0/16', '244.2.7.0/24'] }

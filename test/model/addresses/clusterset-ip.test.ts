@@ -8,7 +8,7 @@ import {
   overlaps,
   parseAddress,
   parsePrefix,
-} from '../../../model/addresses/ip.ts'
+} from '../../../model/values/ip.ts'
 import { CLUSTERSET_IPV6_PREFIX } from '../../../model/kernel-ids.ts'
 
 t.test('the twin of a clusterset IP', async (t) => {

@@ -20,7 +20,7 @@ import {
   prefixOf,
   prefixSize,
   translate,
-} from '../../../model/addresses/ip.ts'
+} from '../../../model/values/ip.ts'
 import { messageOf } from '../../support/failure.ts'
 
 t.test('prefixes print as they were read', async (t) => {

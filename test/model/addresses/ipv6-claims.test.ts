@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { neededRanges } from '../../../model/addresses/required-ranges.ts'
-import { overlaps, parsePrefix } from '../../../model/addresses/ip.ts'
+import { overlaps, parsePrefix } from '../../../model/values/ip.ts'
 import { type CidrClaims, ipv6Clashes } from '../../../model/addresses/ipv6-claims.ts'
 import { MOST_GROWTH, growth, processorMs } from '../../support/growth.ts'
 

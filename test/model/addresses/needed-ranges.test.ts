@@ -9,7 +9,7 @@ import {
   overlaps,
   parsePrefix,
   prefixOf,
-} from '../../../model/addresses/ip.ts'
+} from '../../../model/values/ip.ts'
 import {
   MAX_NEEDED,
   UNGRANTED_SPACE,

@@ -8,7 +8,7 @@ import {
   formatPrefix,
   parsePrefix,
   prefixOf,
-} from '../../../model/addresses/ip.ts'
+} from '../../../model/values/ip.ts'
 import {
   aggregate,
   comparePrefixes,

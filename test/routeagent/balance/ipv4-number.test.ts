@@ -1,7 +1,7 @@
-/** The quick way agrees with model/addresses/ip.ts on everything. */
+/** The quick way agrees with model/values/ip.ts on everything. */
 import t from 'tap'
 import fc from 'fast-check'
-import { classifyAddress, containsAddress, formatAddress, parseAddress, prefixOf } from '../../../model/addresses/ip.ts'
+import { classifyAddress, containsAddress, formatAddress, parseAddress, prefixOf } from '../../../model/values/ip.ts'
 import { inRange, ipv4Number, ipv4Range, isUsableIpv4 } from '../../../routeagent/balance/address-family.ts'
 
 const value = fc.oneof(

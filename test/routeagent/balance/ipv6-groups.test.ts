@@ -1,4 +1,4 @@
-/** The quick way agrees with model/addresses/ip.ts on everything. */
+/** The quick way agrees with model/values/ip.ts on everything. */
 import t from 'tap'
 import fc from 'fast-check'
 import {
@@ -9,7 +9,7 @@ import {
   parseAddress,
   parsePrefix,
   prefixOf,
-} from '../../../model/addresses/ip.ts'
+} from '../../../model/values/ip.ts'
 import {
   addressFamily,
   formatGroups,

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
-import { parsePrefix } from '../../../model/addresses/ip.ts'
+import { parsePrefix } from '../../../model/values/ip.ts'
 import { MAX_ENTRIES_READ, countConnections } from '../../../routeagent/count-connections.ts'
 
 const PODS = ['10.42.1.0/24', 'fd00:42:1::/64'].map((text) => parsePrefix(text))

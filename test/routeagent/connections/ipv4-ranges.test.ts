@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { containsAddress, parseAddress, parsePrefix } from '../../../model/addresses/ip.ts'
+import { containsAddress, parseAddress, parsePrefix } from '../../../model/values/ip.ts'
 import { Ipv4Ranges } from '../../../routeagent/count-connections.ts'
 
 t.test('which addresses are inside', (t) => {

@@ -15,8 +15,8 @@ import {
   parsePrefix,
   prefixOf,
   prefixSize,
-} from '../../../model/addresses/ip.ts'
-import { MAX_POD_RANGES } from '../../../model/addresses/pod-ranges.ts'
+} from '../../../model/values/ip.ts'
+import { MAX_POD_RANGES } from '../../../model/values/limits.ts'
 import { ownRanges, rangeTexts } from '../../../routeagent/world/plan-own-ranges.ts'
 
 const FIXTURES = join(import.meta.dirname, '..', 'fixtures')

@@ -1,6 +1,6 @@
 /** What a node says of its ways by what its probes know. */
 import t from 'tap'
-import { MAX_SILENT_NODES } from '../../../model/conditions.ts'
+import { MAX_SILENT_NODES } from '../../../model/values/limits.ts'
 import type { ProbedNodeState } from '../../../routeagent/probes/gateway-probes.ts'
 import { planNodeHealth } from '../../../routeagent/routes/plan-node-health.ts'
 

@@ -12,7 +12,7 @@ import type {
   ServiceImport,
   SliceEndpoint,
 } from '../../../model/objects.ts'
-import { parsePrefix } from '../../../model/addresses/ip.ts'
+import { parsePrefix } from '../../../model/values/ip.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER, LABEL_ZONE } from '../../../model/spec-constants.ts'
 import type { KernelFacts, NodeRouteWorld } from '../../../routeagent/world/node-world.ts'
 import type { ServiceContext } from '../../../routeagent/balance/plan-service.ts'

@@ -1,0 +1,209 @@
+/** One description of a kind: what it takes, its CRD takes, and the form for readers takes it too. */
+import fc from 'fast-check'
+import t from 'tap'
+import type { z } from 'zod'
+import { CLUSTER_FIELDS } from '../../../model/kinds/cluster.ts'
+import { CLUSTER_PROPERTY_FIELDS } from '../../../model/kinds/cluster-property.ts'
+import { crdSchema } from '../../../model/kinds/crd-schema.ts'
+import { ENDPOINT_FIELDS } from '../../../model/kinds/endpoint.ts'
+import type { Schema } from '../../../model/kinds/fields.ts'
+import { GATEWAY_FIELDS } from '../../../model/kinds/gateway.ts'
+import { loose } from '../../../model/kinds/loose.ts'
+import { MEMBERSHIP_FIELDS } from '../../../model/kinds/membership.ts'
+import { ROUTE_AGENT_FIELDS } from '../../../model/kinds/route-agent.ts'
+import { SERVICE_EXPORT_FIELDS } from '../../../model/kinds/service-export.ts'
+import { SERVICE_IMPORT_FIELDS } from '../../../model/kinds/service-import.ts'
+
+const OWN: Readonly<Record<string, z.ZodObject>> = {
+  Membership: MEMBERSHIP_FIELDS,
+  Cluster: CLUSTER_FIELDS,
+  Endpoint: ENDPOINT_FIELDS,
+  Gateway: GATEWAY_FIELDS,
+  RouteAgent: ROUTE_AGENT_FIELDS,
+  ServiceExport: SERVICE_EXPORT_FIELDS,
+}
+/** Their CRDs belong to others and take more than Sealane writes. */
+const SHARED: Readonly<Record<string, z.ZodObject>> = {
+  ServiceImport: SERVICE_IMPORT_FIELDS,
+  ClusterProperty: CLUSTER_PROPERTY_FIELDS,
+}
+
+/** The CEL rules of single fields that narrow the grammar: the generator gives valid values, and spoils no others. */
+const OF_RULE: readonly (readonly [rule: string, values: readonly string[]])[] = [
+  ['isCIDR(self)', ['10.42.0.0/16', '0.0.0.0/0', 'fd00:1::/48']],
+  ['isIP(self)', ['192.0.2.10', 'fd00::7']],
+]
+
+/** Evaluates a structural schema as the API server does, without the rules of CEL. */
+function takes(schema: Schema, value: unknown): boolean {
+  switch (schema.type) {
+    case 'string': {
+      if (typeof value !== 'string') return false
+      const length = Array.from(value).length
+      if (length < (schema.minLength ?? 0) || length > (schema.maxLength ?? Infinity)) return false
+      if (schema.pattern !== undefined && !new RegExp(schema.pattern, 'u').test(value)) return false
+      if (schema.format === 'date-time' && !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/.test(value)) return false
+      return schema.enum?.includes(value) ?? true
+    }
+    case 'integer':
+    case 'number': {
+      if (typeof value !== 'number' || (schema.type === 'integer' && !Number.isInteger(value))) return false
+      const [least, most] = schema.format === 'int32' ? [-(2 ** 31), 2 ** 31 - 1] : [-Infinity, Infinity]
+      return value >= Math.max(least, schema.minimum ?? least) && value <= Math.min(most, schema.maximum ?? most)
+    }
+    case 'boolean':
+      return typeof value === 'boolean'
+    case 'array':
+      return (
+        Array.isArray(value) && value.length <= (schema.maxItems ?? Infinity) && value.every((one) => takesItem(one))
+      )
+    case 'object': {
+      if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+      const entries = Object.entries(value as Readonly<Record<string, unknown>>)
+      if (entries.length > (schema.maxProperties ?? Infinity)) return false
+      if (schema.required?.some((name) => !Object.hasOwn(value, name)) === true) return false
+      return entries.every(([name, one]) => {
+        const field = schema.properties?.[name] ?? schema.additionalProperties
+        return field === undefined || takes(field, one)
+      })
+    }
+    case undefined:
+    default:
+      return true
+  }
+  function takesItem(one: unknown): boolean {
+    return schema.items === undefined || takes(schema.items, one)
+  }
+}
+
+const SPOILT: readonly unknown[] = [
+  '',
+  'a',
+  'A b',
+  'a-',
+  'x'.repeat(64),
+  'x'.repeat(254),
+  'x'.repeat(2000),
+  '😀'.repeat(10),
+  '😀'.repeat(15),
+  '\n',
+  -1,
+  0,
+  0.5,
+  1.5,
+  256,
+  70_000,
+  2 ** 31,
+  2 ** 53 - 1,
+  true,
+  null,
+  [],
+  {},
+  [''],
+  { a: 1 },
+]
+const spoilt = fc.constantFrom(...SPOILT)
+
+/** Values that mostly fit a schema; a part now and then is something else. */
+function likely(schema: Schema): fc.Arbitrary<unknown> {
+  const rules = schema['x-kubernetes-validations'] ?? []
+  const ruled = OF_RULE.find(([text]) => rules.some(({ rule }) => rule.startsWith(text)))
+  if (ruled !== undefined) return fc.constantFrom(...ruled[1])
+  // The two grammars of times differ in nothing but what Go parses more leniently.
+  if (schema.format === 'date-time') return fc.constantFrom('2026-11-29T04:00:00Z', '', 7)
+  return fc.oneof({ weight: 60, arbitrary: fitting(schema) }, { weight: 1, arbitrary: spoilt })
+}
+
+function fitting(schema: Schema): fc.Arbitrary<unknown> {
+  switch (schema.type) {
+    case 'string': {
+      // The words of ServiceImport that its CRD does not list.
+      if (schema.description?.startsWith('TCP, ') === true) return fc.constantFrom('TCP', 'UDP', 'SCTP', 'ICMP')
+      if (schema.enum !== undefined) return fc.constantFrom(...schema.enum)
+      if (schema.pattern !== undefined)
+        return fc.stringMatching(new RegExp(schema.pattern)).map((one) => fit(one, schema))
+      return fc.string({
+        unit: 'grapheme',
+        minLength: schema.minLength ?? 0,
+        maxLength: Math.min(20, schema.maxLength ?? 20),
+      })
+    }
+    case 'integer':
+      return fc.maxSafeInteger().map((one) => within(Math.abs(one), schema))
+    case 'number':
+      return fc.double({ min: schema.minimum ?? 0, max: schema.maximum ?? 1e9, noNaN: true })
+    case 'boolean':
+      return fc.boolean()
+    case 'array':
+      return fc.array(likely(schema.items ?? {}), { maxLength: Math.min(3, (schema.maxItems ?? 3) + 1) })
+    case 'object': {
+      if (schema.additionalProperties !== undefined) {
+        return fc.dictionary(fc.string({ maxLength: 4 }), likely(schema.additionalProperties), {
+          maxKeys: 70,
+          size: '+1',
+        })
+      }
+      const ofAll = schema.properties?.['metadata'] === undefined ? [] : ['apiVersion', 'kind', 'metadata']
+      const fields = Object.entries(schema.properties ?? {}).filter(([name]) => !ofAll.includes(name))
+      const values = Object.fromEntries(fields.map(([name, field]) => [name, likely(field)]))
+      const all = fc.record(values, { requiredKeys: [...(schema.required ?? [])] })
+      return fc.oneof({ weight: 60, arbitrary: all }, { weight: 1, arbitrary: fc.record(values, { requiredKeys: [] }) })
+    }
+    case undefined:
+    default:
+      return fc.constant({})
+  }
+}
+
+function fit(text: string, { pattern = '', maxLength = Infinity }: Schema): string {
+  const cut = text.slice(0, maxLength)
+  return new RegExp(pattern).test(cut) ? cut : text
+}
+
+function within(value: number, { minimum = 0, maximum = 70_000 }: Schema): number {
+  return minimum + (value % (maximum - minimum + 1))
+}
+
+/** The CRD of ServiceImport has no grammar for the names of clusters; no reader takes an empty one. */
+function isNameless(object: unknown): boolean {
+  return JSON.stringify(object).includes('"cluster":""')
+}
+
+const seed = Number(process.env['SEALANE_FUZZ_SEED'] ?? 20_261_129)
+
+for (const [kind, type] of Object.entries({ ...OWN, ...SHARED })) {
+  t.test(`${kind}: the description, its CRD and the form for readers agree`, async (t) => {
+    const schema = crdSchema(type)
+    const [readers, anyones] = [loose(type), loose(type, 'anyone')]
+    let taken = 0
+    fc.assert(
+      fc.property(likely(schema), (object) => {
+        const strict = type.safeParse(object).success
+        const crd = takes(schema, object)
+        if (strict) taken += 1
+        if (strict && !(crd && readers.safeParse(object).success)) return false
+        if (crd && !isNameless(object) && !anyones.safeParse(object).success) return false
+        return kind in SHARED || strict === crd
+      }),
+      { seed, numRuns: 300 },
+    )
+    t.ok(taken > 20 && taken < 300, `${taken} of 300 were taken: both sides are looked at`)
+  })
+}
+
+t.test('readers take a field of a later release, and refuse what is damaged', async (t) => {
+  const spec = { clusterId: 'milano', phase: 'joined', clusterset: 'home', globalRange: '244.0.0.0/8' }
+  const self = { spec: { ...spec, clustersetIpRange: '245.0.0.0/16' } }
+  const takes = (value: object): boolean => loose(MEMBERSHIP_FIELDS).safeParse(value).success
+  t.equal(takes(self), true)
+  t.equal(takes({ ...self, later: 1, spec: { ...self.spec, later: { a: [] } } }), true)
+  t.equal(takes({ spec: { ...self.spec, clusterset: 'Not a Label' } }), true, 'no reader relies on its grammar')
+  t.equal(takes({ spec: { ...self.spec, globalRange: '244/8' } }), false)
+  t.equal(takes({ spec: { ...self.spec, phase: 'resting' } }), false)
+  t.equal(takes({ spec }), false)
+})
+
+t.test('a type that was not made by the builders has no CRD', async (t) => {
+  const [field] = Object.values(loose(MEMBERSHIP_FIELDS).shape)
+  t.throws(() => crdSchema(field as z.ZodType), /has no description/)
+})
