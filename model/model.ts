@@ -142,6 +142,7 @@ export {
   openConnectionsText,
   renumberedText,
   reportProblem,
+  statusProblem,
 } from './member-status.ts'
 export {
   ANNOTATION_KNOWN_MEMBERS,
