@@ -214,3 +214,27 @@ export function findingProblem(one: NotImported): { readonly field: string; read
   }
   return undefined
 }
+
+/** Returns what is wrong with a status, as field and problem; undefined if nothing is. */
+export function statusProblem({
+  notImported,
+  leftOut,
+  openConnections,
+  report,
+}: MemberStatus): { readonly field: string; readonly problem: string } | undefined {
+  if (notImported.length > MAX_NOT_IMPORTED) {
+    const problem = `has ${notImported.length} entries: expected 0 to ${MAX_NOT_IMPORTED}`
+    return { field: 'notImported', problem }
+  }
+  for (const [i, one] of notImported.entries()) {
+    const wrong = findingProblem(one)
+    if (wrong !== undefined) return { field: `notImported[${i}].${wrong.field}`, problem: wrong.problem }
+  }
+  if (!Number.isSafeInteger(leftOut) || leftOut < 0) {
+    return { field: 'leftOut', problem: `${leftOut}: expected a whole number from 0` }
+  }
+  const open = openConnections === undefined ? undefined : openConnectionsProblem(openConnections)
+  if (open !== undefined) return { field: 'openConnections', problem: open }
+  const wrong = report && reportProblem(report)
+  return wrong && { field: `report.${wrong.field}`, problem: wrong.problem }
+}

@@ -138,6 +138,7 @@ export {
   openConnectionsText,
   renumberedText,
   reportProblem,
+  statusProblem,
 } from './member-status.ts'
 export {
   ANNOTATION_KNOWN_MEMBERS,

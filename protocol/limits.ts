@@ -1,6 +1,6 @@
 /**
- * Limits of the protocol. A larger value is refused with the name of its field, so no peer can exhaust the memory of
- * another.
+ * Limits of the protocol; those of the fields of records are in model/grammar. A larger value is refused with the name
+ * of its field, so no peer can exhaust the memory of another.
  */
 import { MOST_MEMBERS } from '../model/addresses/addresses.ts'
 
@@ -8,29 +8,12 @@ import { MOST_MEMBERS } from '../model/addresses/addresses.ts'
 export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 /** One message to the broker. The largest are a digest of 2,000 entries and a record. */
 export const MAX_REQUEST_BYTES = 2 * 1024 * 1024
-/** An RFC 1123 subdomain, as Kubernetes names are. */
-export const MAX_NAME = 253
 /** Any text without a stricter limit. */
 export const MAX_TEXT = 1024
-export const MAX_PORTS = 100
-/** Limit of Kubernetes for one EndpointSlice. */
-export const MAX_ENDPOINTS_PER_SLICE = 1000
-/** Limit of Kubernetes for one endpoint. */
-export const MAX_ADDRESSES_PER_ENDPOINT = 100
-export const MAX_LABELS = 100
-/** A prefix of 253 characters, a slash, and a name of 63. */
-export const MAX_LABEL_KEY = 317
-export const MAX_LABEL_VALUE = 63
-export const MAX_ANNOTATION_VALUE = 4096
-export const MAX_CIDRS = 16
 /** Notes about its addresses that a joining cluster receives. */
 export const MAX_NOTES = 8
 /** Renumbered members that one join response lists. */
 export const MAX_RENUMBERED = 1000
-export const MAX_CANDIDATES = 16
-export const MAX_CAPABILITIES = 32
-export const MAX_FAMILIES = 2
-export const MAX_IPS = 2
 /** Join requests, which need no client certificate, and other short requests. */
 export const MAX_JOIN_BYTES = 64 * 1024
 export const MAX_CSR_BYTES = 16 * 1024

@@ -13,17 +13,15 @@ import {
   type EndpointSlice,
   type EndpointSliceBody,
   type ImportPort,
-  MAX_ZONE_HINTS,
   type PublishedEndpoint,
   type Service,
   type ServiceExport,
   type ServiceExportBody,
   type SliceEndpoint,
   excessNameLength,
-  isDnsLabel,
-  isLabelValue,
 } from '../../model/model.ts'
 import { type Problem, problem as toProblem } from '../../model/reasons/reasons.ts'
+import { RECORD_FORMS, addressIn, textProblem } from '../../model/grammar/grammar.ts'
 import { podKey } from '../../model/services/services.ts'
 
 /**
@@ -33,6 +31,8 @@ export interface LeftOutNote {
   readonly message: string
   readonly reason?: 'AddressOutsidePods' | 'HostnameTooLong'
 }
+
+const ENDPOINT = RECORD_FORMS.EndpointSlice.fields.endpoints.item.fields
 
 type Families = ServiceExportBody['ipFamilies']
 
@@ -155,9 +155,11 @@ export function addressProblem(
   addressType: FamilyName,
   inside: readonly Prefix[] | undefined,
 ): Problem | undefined {
-  const address = tryParse(text)
-  if (address === undefined) return toProblem('InvalidValue', 'not an IP address')
-  if (address.family !== familyNumber(addressType)) return toProblem('InvalidValue', `not an ${addressType} address`)
+  const address = addressIn(text, addressType)
+  if (address === undefined) {
+    const what = tryParse(text) === undefined ? 'IP' : addressType
+    return toProblem('InvalidValue', `not an ${what} address`)
+  }
   const kind = classifyAddress(address)
   if (kind !== 'usable') return toProblem('AddressOutsidePods', `a ${kind} address`)
   const isInside = inside === undefined || inside.some((prefix) => containsAddress(prefix, address))
@@ -167,7 +169,7 @@ export function addressProblem(
 function publishedHostname(hostname: string | undefined, place: SlicePlace, notes: LeftOutNote[]): string | undefined {
   if (hostname === undefined || hostname === '') return undefined
   const excess = excessNameLength({ hostname, ...place })
-  if (isDnsLabel(hostname) && excess === 0) return hostname
+  if (textProblem(ENDPOINT.hostname, hostname) === undefined && excess === 0) return hostname
   const why = excess > 0 ? `its DNS name is ${excess} characters too long` : 'not a DNS label'
   const message = `hostname ${JSON.stringify(hostname)} is left out: ${why}`
   notes.push(excess > 0 ? { message, reason: 'HostnameTooLong' } : { message })
@@ -223,13 +225,14 @@ export function usableTopology(
   note: (what: string) => void,
 ): Pick<SliceEndpoint, 'zone' | 'hints'> {
   const isZone = (name: string): boolean => {
-    if (name !== '' && isLabelValue(name)) return true
+    if (textProblem(ENDPOINT.zone, name) === undefined) return true
     note(`zone ${JSON.stringify(name.slice(0, 100))} is left out: not a label value`)
     return false
   }
   const names = [...new Set((hints?.forZones ?? []).map(({ name }) => name))]
-  if (names.length > MAX_ZONE_HINTS) note(`hints for ${names.length} zones are left out: at most ${MAX_ZONE_HINTS}`)
-  const forZones = names.length > MAX_ZONE_HINTS ? [] : names.filter(isZone).sort()
+  const { most } = ENDPOINT.hints.fields.forZones
+  if (names.length > most) note(`hints for ${names.length} zones are left out: at most ${most}`)
+  const forZones = names.length > most ? [] : names.filter(isZone).sort()
   return {
     ...(zone === undefined || zone === '' || !isZone(zone) ? {} : { zone }),
     ...(forZones.length === 0 ? {} : { hints: { forZones: forZones.map((name) => ({ name })) } }),

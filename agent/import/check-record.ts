@@ -4,7 +4,6 @@
  */
 import {
   InvalidAddressError,
-  MAX_ADDRESSED_LANE,
   type NeededRange,
   type Prefix,
   familyNumber,
@@ -19,24 +18,27 @@ import {
   specialPart,
 } from '../../model/addresses/addresses.ts'
 import {
+  type FormProblem,
+  KEY_FORMS,
+  PARTS,
+  RECORD_FORMS,
+  formProblem,
+  sliceForm,
+  textProblem,
+} from '../../model/grammar/grammar.ts'
+import {
   type ClusterSpec,
+  type EndpointSliceBody,
   type EndpointSpec,
-  type ImportPort,
-  MAX_NOT_IMPORTED,
   type MemberStatus,
   type RecordKey,
   type ServiceExportBody,
   type StoredRecord,
   endpointName,
-  findingProblem,
   guardedNamespace,
   isDnsLabel,
-  isDnsSubdomain,
-  isLabelValue,
-  isQualifiedName,
   isReservedId,
-  openConnectionsProblem,
-  reportProblem,
+  statusProblem,
 } from '../../model/model.ts'
 import { type Problem, problem } from '../../model/reasons/reasons.ts'
 
@@ -68,15 +70,15 @@ export function recordProblem(
     case 'ClusterSetIP':
       return namespaceProblem(key.namespace, allowed) ?? serviceProblem(key.name)
     case 'EndpointSlice':
-      return namespaceProblem(key.namespace, allowed) ?? serviceProblem(body.service)
+      return namespaceProblem(key.namespace, allowed) ?? sliceProblem(key.name, body)
     case 'Endpoint':
-      return endpointProblem(body.spec, key.cluster)
+      return endpointProblem(body.spec, key)
     case 'Cluster':
       return body.spec.id === key.cluster
         ? undefined
         : problem('ForeignClaim', `it claims to be cluster ${quote(body.spec.id)}`)
     case 'MemberStatus':
-      return statusProblem(key, body)
+      return reportedProblem(key, body)
   }
 }
 
@@ -104,10 +106,12 @@ export function clusterProblem(
         return problem('OverlapsOwnRange', `${formatPrefix(clash)} overlaps this cluster's own ${words}`)
     }
     // Its nodes would treat our pods' addresses as Services of their own, so answers would never arrive.
-    const taken = spec.serviceCIDRs.find((text) => routedPrefixes(own).some((one) => overlaps(one, parsePrefix(text))))
+    const taken = spec.serviceCIDRs.find((text) =>
+      routedPrefixes(own).some((one) => overlaps(one, parsePrefix(text, 'serviceCIDRs'))),
+    )
     if (taken !== undefined)
       return problem('OverlapsOwnRange', `its service CIDR ${taken} overlaps the addresses of this cluster's pods`)
-    return neededProblem(routed, needed)
+    return neededProblem(routed, needed) ?? malformed(formProblem(RECORD_FORMS.Cluster.fields.spec, spec))
   } catch (error) {
     if (error instanceof InvalidAddressError) return problem('InvalidValue', error.message)
     throw error
@@ -149,27 +153,19 @@ function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]
   return undefined
 }
 
-function statusProblem(
-  { cluster, namespace, name }: RecordKey,
-  { notImported, leftOut, openConnections, report }: MemberStatus,
-): Problem | undefined {
+function reportedProblem({ cluster, namespace, name }: RecordKey, status: MemberStatus): Problem | undefined {
   if (namespace !== '' || name !== cluster)
     return problem('ForeignClaim', `it claims to be the status of ${quote(`${namespace}/${name}`)}`)
-  if (notImported.length > MAX_NOT_IMPORTED)
-    return problem('InvalidValue', `${notImported.length} findings, at most ${MAX_NOT_IMPORTED} are read`)
-  if (!Number.isSafeInteger(leftOut) || leftOut < 0) return problem('InvalidValue', `leftOut ${leftOut}`)
-  const open = openConnections === undefined ? undefined : openConnectionsProblem(openConnections)
-  if (open !== undefined) return problem('InvalidValue', `openConnections ${open}`)
-  for (const one of notImported) {
-    const wrong = findingProblem(one)
-    if (wrong !== undefined) return problem('InvalidValue', `${wrong.field} ${wrong.problem}`)
-  }
-  const reported = report && reportProblem(report)
-  return reported && problem('InvalidValue', `report.${reported.field} ${reported.problem}`)
+  return malformed(statusProblem(status))
+}
+
+function malformed(wrong: FormProblem | undefined): Problem | undefined {
+  return wrong && problem('InvalidValue', `${wrong.field} ${wrong.problem}`)
 }
 
 function namespaceProblem(namespace: string, allowed: readonly string[]): Problem | undefined {
-  if (!isDnsLabel(namespace)) return problem('InvalidValue', `namespace ${quote(namespace)} is not a DNS label`)
+  if (textProblem(KEY_FORMS.ServiceExport.namespace, namespace) !== undefined)
+    return problem('InvalidValue', `namespace ${quote(namespace)} is not a DNS label`)
   const guard = guardedNamespace(namespace)
   return guard === undefined || allowed.includes(namespace)
     ? undefined
@@ -177,37 +173,47 @@ function namespaceProblem(namespace: string, allowed: readonly string[]): Proble
 }
 
 function serviceProblem(name: string): Problem | undefined {
-  return isDnsLabel(name) ? undefined : problem('InvalidValue', `service name ${quote(name)} is not a DNS label`)
+  return textProblem(KEY_FORMS.ServiceExport.name, name) === undefined
+    ? undefined
+    : problem('InvalidValue', `service name ${quote(name)} is not a DNS label`)
 }
 
 function exportProblem(body: ServiceExportBody): Problem | undefined {
-  const policy = body.internalTrafficPolicy
-  if (policy !== undefined && policy !== 'Cluster' && policy !== 'Local')
-    return problem('InvalidValue', `internalTrafficPolicy ${quote(policy)}`)
-  const distribution = body.trafficDistribution
-  if (distribution !== undefined && !isQualifiedName(distribution))
-    return problem('InvalidValue', `trafficDistribution ${quote(distribution)}`)
-  const port = body.ports.find((one) => !isGoodPort(one))
+  const wrong = formProblem(RECORD_FORMS.ServiceExport, body)
+  return wrong && (namedProblem(body, wrong.field) ?? malformed(wrong))
+}
+
+/** Names the value instead of its position. */
+function namedProblem(body: ServiceExportBody, field: string): Problem | undefined {
+  const [, top = '', index] = /^(\w+)(?:\[(\d+)\]\.)?/.exec(field) ?? []
+  const port = top === 'ports' && index !== undefined ? body.ports[Number(index)] : undefined
   if (port !== undefined) return problem('InvalidValue', `port ${quote(port.name ?? '')} ${port.port} is malformed`)
-  const label = Object.entries(body.exportedLabels).find(
-    ([key, value]) => !isQualifiedName(key) || !isLabelValue(value),
+  if (top === 'internalTrafficPolicy' || top === 'trafficDistribution')
+    return problem('InvalidValue', `${top} ${quote(body[top] ?? '')}`)
+  if (top !== 'exportedLabels' && top !== 'exportedAnnotations') return undefined
+  const form = RECORD_FORMS.ServiceExport.fields[top]
+  const pair = Object.entries(body[top]).find(
+    ([key, value]) => (textProblem(form.key, key) ?? textProblem(form.value, value)) !== undefined,
   )
-  if (label !== undefined) return problem('InvalidValue', `label ${quote(label.join('='))} is malformed`)
-  const annotation = Object.keys(body.exportedAnnotations).find((key) => !isQualifiedName(key))
-  return annotation === undefined ? undefined : problem('InvalidValue', `annotation ${quote(annotation)} is malformed`)
+  if (pair === undefined) return undefined
+  const [what, text] = top === 'exportedLabels' ? ['label', pair.join('=')] : ['annotation', pair[0]]
+  return problem('InvalidValue', `${what} ${quote(text)} is malformed`)
 }
 
-function isGoodPort({ name, port, appProtocol }: ImportPort): boolean {
-  if (name !== undefined && name !== '' && !isDnsLabel(name)) return false
-  if (appProtocol !== undefined && appProtocol !== '' && !isQualifiedName(appProtocol)) return false
-  return Number.isInteger(port) && port >= 1 && port <= 65_535
+/** An endpoint that cannot be used is left out alone (plan-service.ts). */
+function sliceProblem(name: string, body: EndpointSliceBody): Problem | undefined {
+  const badName = textProblem(KEY_FORMS.EndpointSlice.name, name)
+  if (badName !== undefined) return problem('InvalidValue', `name ${badName}`)
+  return serviceProblem(body.service) ?? malformed(formProblem(sliceForm(body), body, PARTS))
 }
 
-function endpointProblem(spec: EndpointSpec, cluster: string): Problem | undefined {
-  if (spec.cluster !== cluster) return problem('ForeignClaim', `it claims to belong to cluster ${quote(spec.cluster)}`)
-  if (!isDnsSubdomain(spec.node)) return problem('InvalidValue', `node ${quote(spec.node)} is not a DNS name`)
-  if (!Number.isInteger(spec.lane) || spec.lane < 0 || spec.lane > MAX_ADDRESSED_LANE)
-    return problem('InvalidValue', `lane ${spec.lane}: expected 0 to ${MAX_ADDRESSED_LANE}`)
+/** A candidate that cannot be used is left out alone (plan-imports.ts). */
+function endpointProblem(spec: EndpointSpec, key: RecordKey): Problem | undefined {
+  if (spec.cluster !== key.cluster)
+    return problem('ForeignClaim', `it claims to belong to cluster ${quote(spec.cluster)}`)
+  const wrong = formProblem(RECORD_FORMS.Endpoint.fields.spec, spec, PARTS)
+  if (wrong?.field === 'node') return problem('InvalidValue', `node ${quote(spec.node)} is not a DNS name`)
+  if (wrong !== undefined) return malformed(wrong)
   const { length } = endpointName(spec.cluster, spec.node, spec.lane)
   return length > MAX_ENDPOINT_NAME
     ? problem('InvalidValue', `its name has ${length} characters, at most ${MAX_ENDPOINT_NAME} are taken`)

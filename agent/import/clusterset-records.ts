@@ -106,6 +106,7 @@ export function viewClusterset(records: Iterable<StoredRecord>, validate: Record
   }
   for (const facts of services.values()) sortFacts(facts)
   endpoints.sort((a, b) => compare(a.cluster, b.cluster) || compare(a.recordName, b.recordName))
+  dropped.sort((a, b) => compare(a.what, b.what))
   return {
     services: new ValueMap(services),
     clusters,

@@ -24,6 +24,7 @@ import {
   knownMembersText,
   objectKeyText,
 } from '../../model/model.ts'
+import { RECORD_FORMS, formProblem } from '../../model/grammar/grammar.ts'
 import { ANNOTATION_PUBLISHED_AT, publishedAt } from '../../model/lanes/lanes.ts'
 import type { ConflictFinding } from '../../model/services/services.ts'
 import { KeyedMemo, ValueMap } from '../../reconcile/reconcile.ts'
@@ -43,6 +44,7 @@ import { type ServicePlan, type SliceMemo, planService } from './plan-service.ts
 
 // Plans the Clusters and gateways of the clusterset as objects of this cluster. Pure.
 
+const CANDIDATE = RECORD_FORMS.Endpoint.fields.spec.fields.candidates.item
 const LABELS = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
 
 /** `knownMembers` is the value of ANNOTATION_KNOWN_MEMBERS for this cluster's own Cluster, and '' for the others. */
@@ -84,14 +86,13 @@ function nameOf({ spec }: RemoteEndpoint): string {
 
 /** An unusable address excludes its candidate, not the gateway. */
 function isUsable(candidate: EndpointCandidate, one: RemoteEndpoint, dropped: Dropped[]): boolean {
-  let kind = 'malformed'
-  try {
-    kind = classifyAddress(parseAddress(candidate.address))
-  } catch {
-    // The code below reports it.
-  }
+  const wrong = formProblem(CANDIDATE, candidate)
+  const kind = wrong === undefined ? classifyAddress(parseAddress(candidate.address)) : 'malformed'
   if (kind === 'usable') return true
-  const message = `candidate ${JSON.stringify(candidate.address)} is a ${kind} address`
+  const message =
+    wrong === undefined || wrong.field === 'address'
+      ? `candidate ${JSON.stringify(candidate.address)} is a ${kind} address`
+      : `candidate ${JSON.stringify(candidate.address)}: ${wrong.field} ${wrong.problem}`
   dropped.push({ what: `${one.cluster}/Endpoint/${one.recordName}`, reason: 'AddressNotReachable', message })
   return false
 }

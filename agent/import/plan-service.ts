@@ -28,6 +28,7 @@ import {
   LABEL_SERVICE_NAME,
   LABEL_SOURCE_CLUSTER,
   MANAGED_BY_SEALANE,
+  type PublishedEndpoint,
   type ServiceImport,
   type ServiceImportSpec,
   type ServiceImportType,
@@ -36,6 +37,7 @@ import {
   endpointHostname,
   nameHash,
 } from '../../model/model.ts'
+import { RECORD_FORMS, textProblem } from '../../model/grammar/grammar.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import {
   ANNOTATION_PODS,
@@ -50,6 +52,8 @@ import {
 import { KeyedMemo } from '../../reconcile/reconcile.ts'
 import { type PublishedSlice, addressProblem, usableTopology } from '../export/export.ts'
 import type { Dropped, ExportRecord, ServiceFacts } from './clusterset-records.ts'
+
+const ENDPOINT = RECORD_FORMS.EndpointSlice.fields.endpoints.item.fields
 
 export interface ServiceInput {
   readonly key: ServiceKey
@@ -269,7 +273,7 @@ function exposedPort(port: EndpointPort, exposed: readonly ExposedPort[]): Endpo
 
 function importedEndpoint(
   source: SliceSource,
-  endpoint: SliceEndpoint,
+  endpoint: PublishedEndpoint,
   { pairs, inside }: Translation,
   dropped: Dropped[],
 ): SliceEndpoint[] {
@@ -281,9 +285,12 @@ function importedEndpoint(
     return problem === undefined
   })
   if (good.length === 0) return []
-  const { conditions, nodeName } = endpoint
+  const usable = withoutMalformed(endpoint, (note) =>
+    dropped.push({ what, reason: 'InvalidValue', message: `endpoint ${JSON.stringify(good[0])}: ${note}` }),
+  )
+  const { conditions, nodeName } = usable
   // Made from the original address: the name must be the same for every importer, and before and after renumbering.
-  const hostname = endpointHostname({ ...endpoint, addresses: good })
+  const hostname = endpointHostname({ ...usable, addresses: good })
   return [
     {
       addresses: good.map((text) => toGlobalText(pairs, text)),
@@ -296,6 +303,22 @@ function importedEndpoint(
       ...(conditions === undefined ? {} : { conditions }),
     },
   ]
+}
+
+/** The endpoint without malformed names of itself and its node: it stays usable without them. */
+function withoutMalformed(endpoint: PublishedEndpoint, note: (what: string) => void): PublishedEndpoint {
+  const { hostname, nodeName, pod, ...others } = endpoint
+  const isGood = (field: 'hostname' | 'nodeName' | 'pod', value: string): boolean => {
+    const wrong = textProblem(ENDPOINT[field], value)
+    if (wrong !== undefined) note(`${field} is left out: ${wrong}`)
+    return wrong === undefined
+  }
+  return {
+    ...others,
+    ...(hostname !== undefined && isGood('hostname', hostname) ? { hostname } : {}),
+    ...(nodeName !== undefined && isGood('nodeName', nodeName) ? { nodeName } : {}),
+    ...(pod !== undefined && isGood('pod', pod) ? { pod } : {}),
+  }
 }
 
 // Plans the families and clusterset IPs of a ServiceImport (KEP-1645 "Exporting Services", "ClusterSetIP"). Pure.

@@ -14,8 +14,9 @@ import {
   neededRanges,
   parsePrefix,
 } from '../../model/addresses/addresses.ts'
+import { RECORD_FORMS } from '../../model/grammar/grammar.ts'
 import { type ClusterId, type ClusterSpec, isDnsLabel, recordKeyText } from '../../model/model.ts'
-import { type ClusterFacts, MAX_CIDRS, parseBrokerAddress } from '../../protocol/protocol.ts'
+import { type ClusterFacts, parseBrokerAddress } from '../../protocol/protocol.ts'
 import {
   type AwaitedRow,
   type HeldMember,
@@ -37,6 +38,8 @@ const MAX_AWAITED = 1000
 /** Limit of reports about one member: an odd number, within the bounds of a row. */
 const MAX_WORDS = 5
 
+const CIDRS = RECORD_FORMS.Cluster.fields.spec.fields.podCIDRs
+
 /**
  * Stores what `by` reports of a member that is unknown here. Returns false if there is no room, or if the report cannot
  * be correct.
@@ -44,7 +47,7 @@ const MAX_WORDS = 5
 export function noteAwaited(tx: Transaction, by: string, spec: ClusterSpec, nowMs: number): boolean {
   const { id, index, podCIDRs, serviceCIDRs, globalCIDRs, labels } = spec
   if (!isDnsLabel(id) || index < 1 || index > MAX_INDEX) return false
-  if ([podCIDRs, serviceCIDRs, globalCIDRs].some((list) => list.length > MAX_CIDRS || !list.every(isPrefix)))
+  if ([podCIDRs, serviceCIDRs, globalCIDRs].some((list) => list.length > CIDRS.most || !list.every(isPrefix)))
     return false
   const row = tx.get('awaited', id)
   if (row === undefined && tx.count('awaited') >= MAX_AWAITED) return false

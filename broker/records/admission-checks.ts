@@ -7,7 +7,8 @@ import {
   parseAddress,
   parsePrefix,
 } from '../../model/addresses/addresses.ts'
-import { CLUSTERSET_IPV6_PREFIX, LANE_ADDRESS_RANGE, isDnsLabel, isQualifiedName } from '../../model/model.ts'
+import { type FormOf, countProblem, formProblem, quote } from '../../model/grammar/grammar.ts'
+import { CLUSTERSET_IPV6_PREFIX, LANE_ADDRESS_RANGE } from '../../model/model.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 
@@ -33,44 +34,18 @@ export function first(...checks: readonly (() => Refusal | undefined)[]): Refusa
   return undefined
 }
 
-/** Quoted, without control characters, and shortened: a member must not write its own lines into the log. */
-export function quote(value: string): string {
-  return JSON.stringify(value.length > 120 ? `${value.slice(0, 120)}…` : value)
+/** Checks the form of a value, whose field is `path`, except values of the forms in `apart`. */
+export function checkForm<T>(form: FormOf<T>, value: T, path = '', apart?: ReadonlySet<unknown>): Refusal | undefined {
+  const wrong = formProblem(form, value, apart)
+  return wrong && refusal(`${path}${wrong.field}`, wrong.problem)
 }
 
-export function checkLabel(field: string, value: string): Refusal | undefined {
-  if (isDnsLabel(value)) return undefined
-  if (value.length > 63) return refusal(field, `${quote(value)} has ${value.length} characters: expected at most 63`)
-  return refusal(field, `${quote(value)}: expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -`)
+export function checkText(field: string, problem: string | undefined): Refusal | undefined {
+  return problem === undefined ? undefined : refusal(field, problem)
 }
 
-export function checkOneOf(field: string, value: string, allowed: readonly string[]): Refusal | undefined {
-  return allowed.includes(value) ? undefined : refusal(field, `${quote(value)}: expected ${allowed.join(' or ')}`)
-}
-
-export function checkCount(field: string, count: number, min: number, max: number): Refusal | undefined {
-  if (count >= min && count <= max) return undefined
-  return refusal(field, `has ${count} entries: expected ${min} to ${max}`)
-}
-
-export function checkPort(field: string, value: number): Refusal | undefined {
-  if (Number.isInteger(value) && value >= 1 && value <= 65_535) return undefined
-  return refusal(field, `${value}: expected 1 to 65535`)
-}
-
-export function checkQualifiedName(field: string, value: string | undefined): Refusal | undefined {
-  if (value === undefined || isQualifiedName(value)) return undefined
-  return refusal(field, `${quote(value)}: expected a Kubernetes qualified name such as example.org/name`)
-}
-
-/** Text without control characters. */
-export function checkText(field: string, value: string, min: number, max: number): Refusal | undefined {
-  if (value.length < min || value.length > max) {
-    return refusal(field, `has ${value.length} characters: expected ${min} to ${max}`)
-  }
-  return /[\u0000-\u001f\u007f]/.test(value)
-    ? refusal(field, `${quote(value)}: expected no control characters`)
-    : undefined
+export function checkCount(field: string, count: number, least: number, most: number): Refusal | undefined {
+  return checkText(field, countProblem(count, { least, most }))
 }
 
 const CLASS_WORDS: Record<Exclude<AddressClass, 'usable'>, string> = {

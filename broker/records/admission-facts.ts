@@ -18,30 +18,23 @@ import {
   parsePrefix,
   specialPart,
 } from '../../model/addresses/addresses.ts'
-import {
-  MAX_NOT_IMPORTED,
-  type MemberStatus,
-  findingProblem,
-  isLabelValue,
-  isQualifiedName,
-  openConnectionsProblem,
-  reportProblem,
-} from '../../model/model.ts'
+import { type MemberStatus, statusProblem } from '../../model/model.ts'
+import { RECORD_FORMS, plainProblem, quote } from '../../model/grammar/grammar.ts'
 import type { ClusterFacts } from '../../protocol/protocol.ts'
 import {
   type ClustersetRanges,
   type Refusal,
   checkCount,
+  checkForm,
   checkText,
   first,
-  quote,
   refusal,
   reservedRanges,
 } from './admission-checks.ts'
 
-const MAX_CIDRS = 16
+/** What a cluster states becomes its Cluster record. */
+const FORMS = RECORD_FORMS.Cluster.fields.spec.fields
 const MAX_POD_LENGTH: Readonly<Record<Family, number>> = { 4: 28, 6: 124 }
-const MAX_LABELS = 64
 
 const CLASS_WORDS: Record<Exclude<AddressClass, 'usable'>, string> = {
   unspecified: 'unspecified addresses',
@@ -54,8 +47,8 @@ const CLASS_WORDS: Record<Exclude<AddressClass, 'usable'>, string> = {
 /** Undefined if the cluster may join with these facts. */
 export function admitFacts(facts: ClusterFacts, ranges: ClustersetRanges): Refusal | undefined {
   return first(
-    () => checkCount('podCIDRs', facts.podCIDRs.length, 1, MAX_CIDRS),
-    () => checkCount('serviceCIDRs', facts.serviceCIDRs.length, 0, MAX_CIDRS),
+    () => checkCount('podCIDRs', facts.podCIDRs.length, 1, FORMS.podCIDRs.most),
+    () => checkCount('serviceCIDRs', facts.serviceCIDRs.length, 0, FORMS.serviceCIDRs.most),
     ...facts.podCIDRs.map((text, i) => () => admitPodCidr(`podCIDRs[${i}]`, text)),
     () => admitFamilies(facts.podCIDRs),
     ...facts.serviceCIDRs.map((text, i) => () => admitServiceCidr(`serviceCIDRs[${i}]`, text)),
@@ -63,8 +56,8 @@ export function admitFacts(facts: ClusterFacts, ranges: ClustersetRanges): Refus
     ...facts.serviceCIDRs.map((text, i) => () => admitClear(`serviceCIDRs[${i}]`, text, ranges)),
     () => admitDisjoint(facts),
     () => admitNeeded(facts.neededCIDRs ?? []),
-    () => admitLabels(facts.labels),
-    () => checkText('version', facts.version, 0, 64),
+    () => checkForm(FORMS.labels, facts.labels, 'labels'),
+    () => checkText('version', plainProblem(facts.version, 0, 64)),
   )
 }
 
@@ -197,19 +190,6 @@ function admitDisjoint(facts: ClusterFacts): Refusal | undefined {
   return undefined
 }
 
-function admitLabels(labels: Readonly<Record<string, string>>): Refusal | undefined {
-  const entries = Object.entries(labels)
-  return first(
-    () => checkCount('labels', entries.length, 0, MAX_LABELS),
-    ...entries.map(([key, value]) => () => {
-      if (!isQualifiedName(key)) return refusal('labels', `key ${quote(key)}: expected a Kubernetes label key`)
-      return isLabelValue(value)
-        ? undefined
-        : refusal(`labels[${key}]`, `${quote(value)}: expected a Kubernetes label value`)
-    }),
-  )
-}
-
 function parse(field: string, text: string): Prefix | Refusal {
   try {
     return parsePrefix(text, field)
@@ -227,18 +207,7 @@ function isPrefix(value: Prefix | Refusal): value is Prefix {
  * Validates the status of a member, which is sent unchanged to every other member. Undefined if it may be stored. The
  * certificate identifies the member: a status names none.
  */
-export function admitStatus({ notImported, leftOut, openConnections, report }: MemberStatus): Refusal | undefined {
-  const tooMany = checkCount('status.notImported', notImported.length, 0, MAX_NOT_IMPORTED)
-  if (tooMany !== undefined) return tooMany
-  for (const [i, one] of notImported.entries()) {
-    const wrong = findingProblem(one)
-    if (wrong !== undefined) return refusal(`status.notImported[${i}].${wrong.field}`, wrong.problem)
-  }
-  if (!Number.isSafeInteger(leftOut) || leftOut < 0) {
-    return refusal('status.leftOut', `${leftOut}: expected a whole number from 0`)
-  }
-  const wrong = openConnections === undefined ? undefined : openConnectionsProblem(openConnections)
-  if (wrong !== undefined) return refusal('status.openConnections', wrong)
-  const reported = report && reportProblem(report)
-  return reported && refusal(`status.report.${reported.field}`, reported.problem)
+export function admitStatus(status: MemberStatus): Refusal | undefined {
+  const wrong = statusProblem(status)
+  return wrong && refusal(`status.${wrong.field}`, wrong.problem)
 }

@@ -1,26 +1,15 @@
 /** Validates an EndpointSlice: other clusters send packets to its addresses and put them into DNS answers. Pure. */
+import { type EndpointSliceBody, type PublishedEndpoint, excessNameLength } from '../../model/model.ts'
 import {
-  type EndpointSliceBody,
-  MAX_ZONE_HINTS,
-  excessNameLength,
-  isDnsSubdomain,
-  isLabelValue,
-} from '../../model/model.ts'
-import { isPodKey } from '../../model/services/services.ts'
-import { type Prefix, containsAddress, formatPrefix } from '../../model/addresses/addresses.ts'
-import {
-  type Refusal,
-  checkCount,
-  checkLabel,
-  checkOneOf,
-  checkPort,
-  checkQualifiedName,
-  describeUnusable,
-  first,
-  parseOrUndefined,
+  MAX_SLICE_ADDRESSES,
+  SLICE_ADDRESSES,
+  addressIn,
   quote,
-  refusal,
-} from './admission-checks.ts'
+  sliceForm,
+  textProblem,
+} from '../../model/grammar/grammar.ts'
+import { type Prefix, containsAddress, formatPrefix } from '../../model/addresses/addresses.ts'
+import { type Refusal, checkForm, checkText, describeUnusable, refusal } from './admission-checks.ts'
 
 export interface SliceContext {
   readonly cluster: string
@@ -28,30 +17,14 @@ export interface SliceContext {
   readonly podCIDRs: readonly Prefix[]
 }
 
-/** Limits of discovery.k8s.io/v1: an endpoint has 1 to 100 addresses, a slice at most 1000 endpoints and 100 ports. */
-const MAX_ENDPOINTS = 1000
-const MAX_ADDRESSES = 100
-const MAX_PORTS = 100
-/**
- * Limit of all addresses of a slice. Kubernetes itself gives each endpoint one. The broker and every member process
- * each address.
- */
-export const MAX_SLICE_ADDRESSES = 2000
-
 export function admitSlice(body: EndpointSliceBody, context: SliceContext): Refusal | undefined {
-  // Formatted once for all endpoints.
-  const own = context.podCIDRs.map(formatPrefix).join(', ')
-  return first(
-    () => checkSize(body),
-    () => checkLabel('service', body.service),
-    () => checkOneOf('addressType', body.addressType, ['IPv4', 'IPv6']),
-    () => checkCount('ports', body.ports.length, 0, MAX_PORTS),
-    ...body.ports.map((port, i) => () => admitSlicePort(`ports[${i}]`, port)),
-    () => checkCount('endpoints', body.endpoints.length, 0, MAX_ENDPOINTS),
-    ...body.endpoints.map(
-      (endpoint, i) => () => admitSliceEndpoint(`endpoints[${i}]`, endpoint, body, { ...context, own }),
-    ),
-  )
+  const malformed = checkSize(body) ?? checkForm(sliceForm(body), body, '', SLICE_ADDRESSES)
+  if (malformed !== undefined) return malformed
+  for (const [i, endpoint] of body.endpoints.entries()) {
+    const refused = admitEndpointOfSlice(`endpoints[${i}]`, endpoint, body, context)
+    if (refused !== undefined) return refused
+  }
+  return undefined
 }
 
 /** Also called before any other work on the slice. */
@@ -65,74 +38,38 @@ export function checkSize({ endpoints }: EndpointSliceBody): Refusal | undefined
   )
 }
 
-function admitSlicePort(field: string, port: EndpointSliceBody['ports'][number]): Refusal | undefined {
-  return first(
-    () => (port.port === undefined ? undefined : checkPort(`${field}.port`, port.port)),
-    () => checkOneOf(`${field}.protocol`, port.protocol ?? 'TCP', ['TCP', 'UDP', 'SCTP']),
-    () => (port.name === undefined || port.name === '' ? undefined : checkLabel(`${field}.name`, port.name)),
-    () => checkQualifiedName(`${field}.appProtocol`, port.appProtocol),
-  )
-}
-
-function admitSliceEndpoint(
+function admitEndpointOfSlice(
   field: string,
-  endpoint: EndpointSliceBody['endpoints'][number],
+  endpoint: PublishedEndpoint,
   body: EndpointSliceBody,
-  context: SliceContext & { readonly own: string },
+  context: SliceContext,
 ): Refusal | undefined {
-  return first(
-    () => checkCount(`${field}.addresses`, endpoint.addresses.length, 1, MAX_ADDRESSES),
-    ...endpoint.addresses.map((text, i) => () => admitAddress(`${field}.addresses[${i}]`, text, body, context)),
-    () => admitHostname(`${field}.hostname`, endpoint.hostname, body, context),
-    () =>
-      endpoint.nodeName === undefined || isDnsSubdomain(endpoint.nodeName)
-        ? undefined
-        : refusal(`${field}.nodeName`, `${quote(endpoint.nodeName)}: expected an RFC 1123 subdomain`),
-    () => (endpoint.zone === undefined ? undefined : checkZone(`${field}.zone`, endpoint.zone)),
-    () => checkPod(`${field}.pod`, endpoint.pod),
-    () => checkCount(`${field}.hints.forZones`, zoneHints(endpoint).length, 0, MAX_ZONE_HINTS),
-    ...zoneHints(endpoint).map(
-      ({ name }, i) =>
-        () =>
-          checkZone(`${field}.hints.forZones[${i}]`, name),
-    ),
-  )
-}
-
-function zoneHints(endpoint: EndpointSliceBody['endpoints'][number]): readonly { readonly name: string }[] {
-  return endpoint.hints?.forZones ?? []
-}
-
-/** Zones are values of a Node's label. */
-function checkZone(field: string, zone: string): Refusal | undefined {
-  if (zone !== '' && isLabelValue(zone)) return undefined
-  return refusal(field, `${quote(zone)}: expected a Kubernetes label value that is not empty`)
+  for (const [i, text] of endpoint.addresses.entries()) {
+    const refused = admitAddress(`${field}.addresses[${i}]`, text, body, context.podCIDRs)
+    if (refused !== undefined) return refused
+  }
+  return admitHostname(`${field}.hostname`, endpoint.hostname, body, context)
 }
 
 function admitAddress(
   field: string,
   text: string,
   body: EndpointSliceBody,
-  context: SliceContext & { readonly own: string },
+  podCIDRs: readonly Prefix[],
 ): Refusal | undefined {
-  const address = parseOrUndefined(text)
-  if (address === undefined || `IPv${address.family}` !== body.addressType) {
-    return refusal(field, `${quote(text)}: expected an ${body.addressType} address`)
+  const address = addressIn(text, body.addressType)
+  if (address === undefined) {
+    const form = sliceForm(body).fields.endpoints.item.fields.addresses.item
+    return checkText(field, textProblem(form, text))
   }
-  const { own } = context
   const unusable = describeUnusable(address)
-  if (unusable !== undefined)
-    return refusal(
-      field,
-      `${quote(text)} is ${unusable}: expected one inside the cluster's pod CIDRs ${own}`,
-      'AddressOutsidePods',
-    )
-  if (context.podCIDRs.some((prefix) => containsAddress(prefix, address))) return undefined
-  return refusal(
-    field,
-    `${quote(text)} is outside the cluster's pod CIDRs: expected one inside ${own}`,
-    'AddressOutsidePods',
-  )
+  if (unusable === undefined && podCIDRs.some((prefix) => containsAddress(prefix, address))) return undefined
+  const own = podCIDRs.map(formatPrefix).join(', ')
+  const problem =
+    unusable === undefined
+      ? `outside the cluster's pod CIDRs: expected one inside ${own}`
+      : `${unusable}: expected one inside the cluster's pod CIDRs ${own}`
+  return refusal(field, `${quote(text)} is ${problem}`, 'AddressOutsidePods')
 }
 
 /** A hostname becomes part of a DNS name of its own, which must not be too long. */
@@ -143,8 +80,6 @@ function admitHostname(
   context: SliceContext,
 ): Refusal | undefined {
   if (hostname === undefined || hostname === '') return undefined
-  const bad = checkLabel(field, hostname)
-  if (bad !== undefined) return bad
   const { cluster, namespace } = context
   const { service } = body
   const excess = excessNameLength({ hostname, cluster, service, namespace })
@@ -156,9 +91,4 @@ function admitHostname(
       `in hostname, cluster, service and namespace: expected at most ${characters - excess} together`,
     'HostnameTooLong',
   )
-}
-
-function checkPod(field: string, pod: string | undefined): Refusal | undefined {
-  if (pod === undefined || isPodKey(pod)) return undefined
-  return refusal(field, `${quote(pod)}: expected 1 to 16 hexadecimal digits`)
 }

@@ -21,7 +21,8 @@ import type { Logger } from '../../runtime/logging/logging.ts'
 import { clusterRecordKey } from '../addresses/addresses.ts'
 import type { BrokerMetrics } from '../config/config.ts'
 import { type LogView, type RecordRow, SETTINGS_KEY, type Transaction, isLive } from '../store/store.ts'
-import { type Refusal, quote, refusal } from './admission-checks.ts'
+import { quote } from '../../model/grammar/grammar.ts'
+import { type Refusal, refusal } from './admission-checks.ts'
 import { statusOf } from './status-records.ts'
 
 /**

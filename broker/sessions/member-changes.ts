@@ -1,12 +1,12 @@
 /** What a message of a Publish stream changes in the log. Runs inside a transaction. Returns a refusal or undefined. */
 import { type Prefix, formatPrefix, isInside, overlaps, parsePrefix } from '../../model/addresses/addresses.ts'
+import { RECORD_FORMS } from '../../model/grammar/grammar.ts'
 import type { ClusterId, EndpointBody, MemberRecord } from '../../model/model.ts'
 import { type ClusterFacts, type MemberKey, type PublishMessage, RefusedError } from '../../protocol/protocol.ts'
 import { CodecError, checkMemberRecord, memberKey, memberKeyText } from '../../protocol/codec/codec.ts'
 import { candidateRanges, ipv4Ranges, isAskedAbout } from '../addresses/addresses.ts'
 import { type StatedFacts, reviewAddresses, stateFacts } from '../members/members.ts'
 import {
-  MAX_CANDIDATES,
   type Refusal,
   type WriteContext,
   admitFacts,
@@ -71,6 +71,8 @@ function put(tx: Transaction, record: MemberRecord, context: ChangeContext): Ref
   return undefined
 }
 
+const CANDIDATES = RECORD_FORMS.Endpoint.fields.spec.fields.candidates
+
 interface PodsAround {
   /** Id of the member that has the pods. */
   readonly id: string
@@ -80,7 +82,7 @@ interface PodsAround {
 /** Members whose pod CIDRs contain a gateway address of this cluster: they are translated then. */
 function podsAround(tx: Transaction, endpoint: EndpointBody, cluster: ClusterId): readonly PodsAround[] {
   // The record is not validated yet, so the number of candidates is limited here.
-  const called = candidateRanges(endpoint.spec.candidates.slice(0, MAX_CANDIDATES))
+  const called = candidateRanges(endpoint.spec.candidates.slice(0, CANDIDATES.most))
   const others = tx.list('member').filter(({ key, value }) => key !== cluster && isLive(value) && !value.translated)
   return others.flatMap(({ key: id, value: { facts } }) =>
     ipv4Ranges(facts.podCIDRs).flatMap(({ prefix }) =>

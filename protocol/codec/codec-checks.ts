@@ -3,8 +3,9 @@
  * message is not checked.
  */
 import { toUSVString } from 'node:util'
+import type { ListForm, NumberForm, PairsForm, TextForm, WordForm } from '../../model/grammar/grammar.ts'
 import type { Pair } from '../gen/broker.ts'
-import { MAX_LABELS, MAX_LABEL_KEY, MAX_MESSAGE_BYTES, MAX_NAME, MAX_TEXT } from '../protocol.ts'
+import { MAX_MESSAGE_BYTES, MAX_NAME, MAX_TEXT } from '../protocol.ts'
 
 /** Data from the network or disk is not an acceptable message. The text may be sent to the peer. */
 export class CodecError extends Error {
@@ -105,11 +106,29 @@ export function optional<K extends string, V>(key: K, value: V | undefined): { r
   return value === undefined ? {} : ({ [key]: value } as { readonly [P in K]?: V })
 }
 
+// The limits of a form. The rest of it is checked by admission and the importers, which refuse one record alone.
+
+export function textOf({ most, least }: TextForm, value: string, field: string): string {
+  return text(value, field, most, least)
+}
+
+export function wordOf<T extends string>({ words }: WordForm<T>, value: string, field: string): T {
+  return oneOf(value, field, words)
+}
+
+export function numberOf({ least, most }: NumberForm, value: number, field: string): number {
+  return integer(value, field, least, most)
+}
+
+export function textsOf({ most, item }: ListForm<TextForm>, values: readonly string[], field: string): string[] {
+  return texts(values, field, most, item.most)
+}
+
 /** Decodes labels or annotations. Throws CodecError for a duplicate key. */
-export function pairsToRecord(pairs: readonly Pair[], field: string, maxValue: number): Record<string, string> {
-  const entries = list(pairs, field, MAX_LABELS, (pair, path): [string, string] => [
-    text(pair.key, `${path}.key`, MAX_LABEL_KEY, 1),
-    text(pair.value, `${path}.value`, maxValue),
+export function pairsToRecord(form: PairsForm, pairs: readonly Pair[], field: string): Record<string, string> {
+  const entries = list(pairs, field, form.mostRead, (pair, path): [string, string] => [
+    textOf(form.key, pair.key, `${path}.key`),
+    textOf(form.value, pair.value, `${path}.value`),
   ])
   const seen = new Set<string>()
   for (const [key] of entries) {

@@ -2,6 +2,7 @@
 import { toUSVString } from 'node:util'
 import { MAX_NEEDED } from '../../model/addresses/addresses.ts'
 import { type QuotaReport, openConnectionsProblem } from '../../model/model.ts'
+import { MAX_ADDRESS_TEXT, RECORD_FORMS } from '../../model/grammar/grammar.ts'
 import { knownRefusal } from '../../model/reasons/reasons.ts'
 import {
   type ClusterFacts,
@@ -33,7 +34,7 @@ import {
 
 export * from './watch-codec.ts'
 
-const ADDRESS_TEXT = 64
+const FACTS = RECORD_FORMS.Cluster.fields.spec.fields
 
 export function encodeJoinRequest(request: JoinRequest): Uint8Array {
   const { secret, cluster, csr, facts, nowMs, look = false, waits, withdraw = false } = request
@@ -79,7 +80,7 @@ export function encodeJoinLook({ globalCIDRs, renumbered }: JoinLook): Uint8Arra
 export function decodeJoinLook(bytes: Uint8Array): JoinLook {
   const look = check.parseWire('join look', bytes, limits.MAX_MESSAGE_BYTES, (b) => wire.JoinResponse.decode(b))
   return {
-    globalCIDRs: check.texts(look.globalCidrs, 'globalCIDRs', limits.MAX_CIDRS, ADDRESS_TEXT),
+    globalCIDRs: check.textsOf(FACTS.globalCIDRs, look.globalCidrs, 'globalCIDRs'),
     renumbered: renumberedFromWire(look.renumbered),
   }
 }
@@ -108,13 +109,13 @@ export function decodeJoinResponse(bytes: Uint8Array): JoinResponse {
   return {
     ...certificates(response),
     clusterset: check.text(response.clusterset, 'clusterset', limits.MAX_NAME, 1),
-    clusterIndex: check.integer(response.clusterIndex, 'clusterIndex', 0, 0xffff),
-    podCIDRs: check.texts(response.podCidrs, 'podCIDRs', limits.MAX_CIDRS, ADDRESS_TEXT),
-    serviceCIDRs: check.texts(response.serviceCidrs, 'serviceCIDRs', limits.MAX_CIDRS, ADDRESS_TEXT),
-    globalCIDRs: check.texts(response.globalCidrs, 'globalCIDRs', limits.MAX_CIDRS, ADDRESS_TEXT),
-    globalRange: check.text(response.globalRange, 'globalRange', ADDRESS_TEXT),
-    clustersetIpRange: check.text(response.clustersetIpRange, 'clustersetIpRange', ADDRESS_TEXT),
-    observedAddress: check.text(response.observedAddress, 'observedAddress', ADDRESS_TEXT),
+    clusterIndex: check.numberOf(FACTS.index, response.clusterIndex, 'clusterIndex'),
+    podCIDRs: check.textsOf(FACTS.podCIDRs, response.podCidrs, 'podCIDRs'),
+    serviceCIDRs: check.textsOf(FACTS.serviceCIDRs, response.serviceCidrs, 'serviceCIDRs'),
+    globalCIDRs: check.textsOf(FACTS.globalCIDRs, response.globalCidrs, 'globalCIDRs'),
+    globalRange: check.text(response.globalRange, 'globalRange', MAX_ADDRESS_TEXT),
+    clustersetIpRange: check.text(response.clustersetIpRange, 'clustersetIpRange', MAX_ADDRESS_TEXT),
+    observedAddress: check.text(response.observedAddress, 'observedAddress', MAX_ADDRESS_TEXT),
     observedCounts: response.observedCounts,
     ...(notes.length === 0 ? {} : { notes }),
     renumbered: renumberedFromWire(response.renumbered),
@@ -128,7 +129,7 @@ function renumberedToWire({ cluster, globalCIDRs, openConnections }: Renumbered)
 function renumberedFromWire(members: readonly wire.Renumbered[]): readonly Renumbered[] {
   return check.list(members, 'renumbered', limits.MAX_RENUMBERED, (one, field) => ({
     cluster: check.text(one.cluster, `${field}.cluster`, limits.MAX_NAME, 1),
-    globalCIDRs: check.texts(one.globalCidrs, `${field}.globalCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
+    globalCIDRs: check.textsOf(FACTS.globalCIDRs, one.globalCidrs, `${field}.globalCIDRs`),
     ...check.optional('openConnections', openFromWire(one.openConnections, `${field}.openConnections`)),
   }))
 }
@@ -289,11 +290,11 @@ function factsToWire(facts: ClusterFacts): wire.ClusterFacts {
 
 function factsFromWire(facts: wire.ClusterFacts | undefined, field: string): ClusterFacts {
   const { podCidrs, serviceCidrs, labels, version, neededCidrs } = check.present(facts, field)
-  const needed = check.texts(neededCidrs, `${field}.neededCIDRs`, MAX_NEEDED, ADDRESS_TEXT)
+  const needed = check.texts(neededCidrs, `${field}.neededCIDRs`, MAX_NEEDED, MAX_ADDRESS_TEXT)
   return {
-    podCIDRs: check.texts(podCidrs, `${field}.podCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
-    serviceCIDRs: check.texts(serviceCidrs, `${field}.serviceCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
-    labels: check.pairsToRecord(labels, `${field}.labels`, limits.MAX_LABEL_VALUE),
+    podCIDRs: check.textsOf(FACTS.podCIDRs, podCidrs, `${field}.podCIDRs`),
+    serviceCIDRs: check.textsOf(FACTS.serviceCIDRs, serviceCidrs, `${field}.serviceCIDRs`),
+    labels: check.pairsToRecord(FACTS.labels, labels, `${field}.labels`),
     version: check.text(version, `${field}.version`, limits.MAX_NAME),
     ...(needed.length === 0 ? {} : { neededCIDRs: needed }),
   }

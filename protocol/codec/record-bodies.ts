@@ -10,41 +10,46 @@ import {
   MAX_REPORTED_PROBLEMS,
   MAX_REPORTED_TEXT,
   MAX_REPORTED_VERSIONS,
-  MAX_ZONE_HINTS,
   type MemberReport,
   type MemberStatus,
   NOT_IMPORTED_REASONS,
   type NotImported,
   type OpenConnections,
   PROBLEM_SEVERITIES,
-  type Protocol,
   type PublishedEndpoint,
   type RecordBody,
   type ReportedProblem,
   type ServiceExportBody,
 } from '../../model/model.ts'
+import { type TextForm, RECORD_FORMS, isPublicKey } from '../../model/grammar/grammar.ts'
 import type * as wire from '../gen/broker.ts'
-import * as limits from '../protocol.ts'
 import { MAX_NAME } from '../protocol.ts'
 import {
   CodecError,
   count,
-  integer,
   keyPart,
   list,
-  oneOf,
+  numberOf,
   optional,
   pairsToRecord,
   present,
   recordToPairs,
   text,
+  textOf,
   texts,
+  textsOf,
+  wordOf,
 } from './codec-checks.ts'
 
-const PROTOCOLS: readonly Protocol[] = ['TCP', 'UDP', 'SCTP']
-const FAMILIES = ['IPv4', 'IPv6'] as const
-const ADDRESS_TEXT = 64
-const MAX_POD_KEY = 16
+const EXPORT = RECORD_FORMS.ServiceExport.fields
+const EXPORT_PORT = EXPORT.ports.item.fields
+const SLICE = RECORD_FORMS.EndpointSlice.fields
+const SLICE_PORT = SLICE.ports.item.fields
+const SLICE_ENDPOINT = SLICE.endpoints.item.fields
+const ZONES = SLICE_ENDPOINT.hints.fields.forZones
+const GATEWAY = RECORD_FORMS.Endpoint.fields.spec.fields
+const CANDIDATE = GATEWAY.candidates.item.fields
+const CLUSTER = RECORD_FORMS.Cluster.fields.spec.fields
 
 export function bodyToWire(body: RecordBody): wire.RecordBody {
   switch (body.kind) {
@@ -99,38 +104,37 @@ function serviceExportToWire(body: ServiceExportBody): wire.ServiceExport {
 
 function serviceExportFromWire(body: wire.ServiceExport, field: string): ServiceExportBody {
   const timeout = body.sessionAffinityTimeoutSeconds
-  const policy = optionalText(body.internalTrafficPolicy, `${field}.internalTrafficPolicy`)
-  const distribution = optionalText(body.trafficDistribution, `${field}.trafficDistribution`)
+  const seconds = EXPORT.sessionAffinityTimeoutSeconds
   return {
     kind: 'ServiceExport',
-    uid: text(body.uid, `${field}.uid`, limits.MAX_NAME),
-    type: oneOf(body.type, `${field}.type`, ['ClusterSetIP', 'Headless']),
-    ports: list(body.ports, `${field}.ports`, limits.MAX_PORTS, importPort),
-    sessionAffinity: oneOf(body.sessionAffinity, `${field}.sessionAffinity`, ['ClientIP', 'None']),
+    uid: textOf(EXPORT.uid, body.uid, `${field}.uid`),
+    type: wordOf(EXPORT.type, body.type, `${field}.type`),
+    ports: list(body.ports, `${field}.ports`, EXPORT.ports.most, importPort),
+    sessionAffinity: wordOf(EXPORT.sessionAffinity, body.sessionAffinity, `${field}.sessionAffinity`),
     ...optional(
       'sessionAffinityTimeoutSeconds',
-      timeout === undefined ? undefined : integer(timeout, `${field}.sessionAffinityTimeoutSeconds`, 1, 86_400),
+      timeout === undefined ? undefined : numberOf(seconds, timeout, `${field}.sessionAffinityTimeoutSeconds`),
     ),
-    ...optional('internalTrafficPolicy', policy),
-    ...optional('trafficDistribution', distribution),
-    ipFamilies: list(body.ipFamilies, `${field}.ipFamilies`, limits.MAX_FAMILIES, (f, path) =>
-      oneOf(f, path, FAMILIES),
+    ...textIfAny('internalTrafficPolicy', EXPORT.internalTrafficPolicy, body.internalTrafficPolicy, field),
+    ...textIfAny('trafficDistribution', EXPORT.trafficDistribution, body.trafficDistribution, field),
+    ipFamilies: list(body.ipFamilies, `${field}.ipFamilies`, EXPORT.ipFamilies.most, (one, path) =>
+      wordOf(EXPORT.ipFamilies.item, one, path),
     ),
-    exportedLabels: pairsToRecord(body.exportedLabels, `${field}.exportedLabels`, limits.MAX_LABEL_VALUE),
+    exportedLabels: pairsToRecord(EXPORT.exportedLabels, body.exportedLabels, `${field}.exportedLabels`),
     exportedAnnotations: pairsToRecord(
+      EXPORT.exportedAnnotations,
       body.exportedAnnotations,
       `${field}.exportedAnnotations`,
-      limits.MAX_ANNOTATION_VALUE,
     ),
   }
 }
 
 function importPort(port: wire.ServicePort, field: string): ImportPort {
   return {
-    ...optional('name', optionalText(port.name, `${field}.name`)),
-    protocol: oneOf(port.protocol, `${field}.protocol`, PROTOCOLS),
-    port: portNumber(port.port, `${field}.port`),
-    ...optional('appProtocol', optionalText(port.appProtocol, `${field}.appProtocol`)),
+    ...textIfAny('name', EXPORT_PORT.name, port.name, field),
+    protocol: wordOf(EXPORT_PORT.protocol, port.protocol, `${field}.protocol`),
+    port: numberOf(EXPORT_PORT.port, port.port, `${field}.port`),
+    ...textIfAny('appProtocol', EXPORT_PORT.appProtocol, port.appProtocol, field),
   }
 }
 
@@ -150,32 +154,34 @@ function sliceToWire(body: EndpointSliceBody): wire.EndpointSlice {
 function sliceFromWire(body: wire.EndpointSlice, field: string): EndpointSliceBody {
   return {
     kind: 'EndpointSlice',
-    service: keyPart(body.service, `${field}.service`, 1),
-    addressType: oneOf(body.addressType, `${field}.addressType`, FAMILIES),
-    ports: list(body.ports, `${field}.ports`, limits.MAX_PORTS, slicePort),
-    endpoints: list(body.endpoints, `${field}.endpoints`, limits.MAX_ENDPOINTS_PER_SLICE, sliceEndpoint),
+    service: keyPart(body.service, `${field}.service`, SLICE.service.least),
+    addressType: wordOf(SLICE.addressType, body.addressType, `${field}.addressType`),
+    ports: list(body.ports, `${field}.ports`, SLICE.ports.most, slicePort),
+    endpoints: list(body.endpoints, `${field}.endpoints`, SLICE.endpoints.most, sliceEndpoint),
   }
 }
 
-function slicePort(port: wire.SlicePort, field: string): EndpointPort {
-  const protocol = port.protocol === undefined ? undefined : oneOf(port.protocol, `${field}.protocol`, PROTOCOLS)
+function slicePort({ name, protocol, port, appProtocol }: wire.SlicePort, field: string): EndpointPort {
   return {
-    ...optional('name', optionalText(port.name, `${field}.name`)),
-    ...optional('protocol', protocol),
-    ...optional('port', port.port === undefined ? undefined : portNumber(port.port, `${field}.port`)),
-    ...optional('appProtocol', optionalText(port.appProtocol, `${field}.appProtocol`)),
+    ...textIfAny('name', SLICE_PORT.name, name, field),
+    ...optional(
+      'protocol',
+      protocol === undefined ? undefined : wordOf(SLICE_PORT.protocol, protocol, `${field}.protocol`),
+    ),
+    ...optional('port', port === undefined ? undefined : numberOf(SLICE_PORT.port, port, `${field}.port`)),
+    ...textIfAny('appProtocol', SLICE_PORT.appProtocol, appProtocol, field),
   }
 }
 
 function sliceEndpoint(endpoint: wire.SliceEndpoint, field: string): PublishedEndpoint {
   const conditions = endpoint.conditions
-  const zones = texts(endpoint.zoneHints, `${field}.zoneHints`, MAX_ZONE_HINTS, limits.MAX_LABEL_VALUE)
+  const zones = texts(endpoint.zoneHints, `${field}.zoneHints`, ZONES.most, ZONES.item.fields.name.most)
   return {
-    addresses: texts(endpoint.addresses, `${field}.addresses`, limits.MAX_ADDRESSES_PER_ENDPOINT, ADDRESS_TEXT),
-    ...optional('hostname', optionalText(endpoint.hostname, `${field}.hostname`)),
-    ...optional('nodeName', optionalText(endpoint.nodeName, `${field}.nodeName`)),
-    ...optional('zone', optionalText(endpoint.zone, `${field}.zone`)),
-    ...optional('pod', endpoint.pod === undefined ? undefined : text(endpoint.pod, `${field}.pod`, MAX_POD_KEY)),
+    addresses: textsOf(SLICE_ENDPOINT.addresses, endpoint.addresses, `${field}.addresses`),
+    ...textIfAny('hostname', SLICE_ENDPOINT.hostname, endpoint.hostname, field),
+    ...textIfAny('nodeName', SLICE_ENDPOINT.nodeName, endpoint.nodeName, field),
+    ...textIfAny('zone', SLICE_ENDPOINT.zone, endpoint.zone, field),
+    ...textIfAny('pod', SLICE_ENDPOINT.pod, endpoint.pod, field),
     ...optional('hints', zones.length === 0 ? undefined : { forZones: zones.map((name) => ({ name })) }),
     ...optional(
       'conditions',
@@ -206,20 +212,25 @@ function endpointFromWire(body: wire.Endpoint, field: string): EndpointBody {
   return {
     kind: 'Endpoint',
     spec: {
-      cluster: keyPart(body.cluster, `${field}.cluster`, 1),
-      node: keyPart(body.node, `${field}.node`, 1),
-      lane: integer(body.lane, `${field}.lane`, 0, 255),
+      cluster: keyPart(body.cluster, `${field}.cluster`, GATEWAY.cluster.least),
+      node: keyPart(body.node, `${field}.node`, GATEWAY.node.least),
+      lane: numberOf(GATEWAY.lane, body.lane, `${field}.lane`),
       publicKey: wireguardKey(body.publicKey, `${field}.publicKey`),
       ...optional(
         'nextPublicKey',
         body.nextPublicKey === undefined ? undefined : wireguardKey(body.nextPublicKey, `${field}.nextPublicKey`),
       ),
-      candidates: list(body.candidates, `${field}.candidates`, limits.MAX_CANDIDATES, (candidate, path) => ({
-        kind: oneOf(candidate.kind, `${path}.kind`, ['private', 'public', 'observed', 'loadBalancer']),
-        address: text(candidate.address, `${path}.address`, ADDRESS_TEXT, 1),
-        port: portNumber(candidate.port, `${path}.port`),
-      })),
-      capabilities: texts(body.capabilities, `${field}.capabilities`, limits.MAX_CAPABILITIES, limits.MAX_LABEL_VALUE),
+      candidates: list(
+        body.candidates,
+        `${field}.candidates`,
+        GATEWAY.candidates.most,
+        ({ kind, address, port }, path) => ({
+          kind: wordOf(CANDIDATE.kind, kind, `${path}.kind`),
+          address: textOf(CANDIDATE.address, address, `${path}.address`),
+          port: numberOf(CANDIDATE.port, port, `${path}.port`),
+        }),
+      ),
+      capabilities: textsOf(GATEWAY.capabilities, body.capabilities, `${field}.capabilities`),
     },
   }
 }
@@ -239,31 +250,33 @@ function clusterFromWire(body: wire.Cluster, field: string): ClusterBody {
   return {
     kind: 'Cluster',
     spec: {
-      id: keyPart(body.id, `${field}.id`, 1),
-      index: integer(body.index, `${field}.index`, 0, 0xffff),
-      podCIDRs: texts(body.podCidrs, `${field}.podCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
-      serviceCIDRs: texts(body.serviceCidrs, `${field}.serviceCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
-      globalCIDRs: texts(body.globalCidrs, `${field}.globalCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
-      labels: pairsToRecord(body.labels, `${field}.labels`, limits.MAX_LABEL_VALUE),
+      id: keyPart(body.id, `${field}.id`, CLUSTER.id.least),
+      index: numberOf(CLUSTER.index, body.index, `${field}.index`),
+      podCIDRs: textsOf(CLUSTER.podCIDRs, body.podCidrs, `${field}.podCIDRs`),
+      serviceCIDRs: textsOf(CLUSTER.serviceCIDRs, body.serviceCidrs, `${field}.serviceCIDRs`),
+      globalCIDRs: textsOf(CLUSTER.globalCIDRs, body.globalCidrs, `${field}.globalCIDRs`),
+      labels: pairsToRecord(CLUSTER.labels, body.labels, `${field}.labels`),
     },
   }
 }
 
 function clusterSetIpFromWire(body: wire.ClusterSetIP, field: string): ClusterSetIpBody {
-  return { kind: 'ClusterSetIP', ips: texts(body.ips, `${field}.ips`, limits.MAX_IPS, ADDRESS_TEXT) }
+  return { kind: 'ClusterSetIP', ips: textsOf(RECORD_FORMS.ClusterSetIP.fields.ips, body.ips, `${field}.ips`) }
 }
 
-function optionalText(value: string | undefined, field: string): string | undefined {
-  return value === undefined ? undefined : text(value, field, limits.MAX_NAME)
-}
-
-function portNumber(value: number, field: string): number {
-  return integer(value, field, 1, 65_535)
+/** Returns `{ [key]: value }`, or `{}` if there is no value. */
+function textIfAny<K extends string>(
+  key: K,
+  form: TextForm,
+  value: string | undefined,
+  field: string,
+): { readonly [P in K]?: string } {
+  return value === undefined ? {} : optional(key, textOf(form, value, `${field}.${key}`))
 }
 
 /** Checks a WireGuard public key: 32 bytes in base64, as `wg` prints it. */
 function wireguardKey(value: string, field: string): string {
-  if (!/^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(value)) {
+  if (!isPublicKey(value)) {
     throw new CodecError(field, 'expected a WireGuard public key: 32 bytes in base64')
   }
   return value

@@ -256,7 +256,7 @@ t.test('gateways of the others are mirrored, our own are published', async (t) =
     cluster: 'milano',
     node: 'gw',
     lane: 0,
-    publicKey: 'k',
+    publicKey: Buffer.alloc(32, 7).toString('base64'),
     capabilities: [],
     candidates: [
       { kind: 'public', address: '192.0.2.10', port: 4500 },

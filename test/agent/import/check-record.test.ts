@@ -6,7 +6,20 @@ import { admitRecord } from '../../../broker/records/admission.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import type { OpenConnections } from '../../../model/member-status.ts'
 import type { RecordBody, ServiceExportBody, StoredRecord } from '../../../model/records.ts'
-import { FLAT, IP, MILANO, OWN, cluster, exported, plan, record, show, sliceOf, world } from '../import-fixtures.ts'
+import {
+  FLAT,
+  IP,
+  MILANO,
+  OWN,
+  PUBLIC_KEY,
+  cluster,
+  exported,
+  plan,
+  record,
+  show,
+  sliceOf,
+  world,
+} from '../import-fixtures.ts'
 
 t.test('bad records are left out, with a reason, and only they', async (t) => {
   const bad = (change: Partial<StoredRecord['key']>, body: RecordBody): StoredRecord => {
@@ -14,7 +27,7 @@ t.test('bad records are left out, with a reason, and only they', async (t) => {
     return { ...good, key: { ...good.key, ...change } }
   }
   const body = exported('milano').body as ServiceExportBody
-  const endpoint = { cluster: 'milano', node: 'gw', lane: 0, publicKey: 'k', candidates: [], capabilities: [] }
+  const endpoint = { cluster: 'milano', node: 'gw', lane: 0, publicKey: PUBLIC_KEY, candidates: [], capabilities: [] }
   const rows: [StoredRecord, reason: string][] = [
     [bad({ namespace: 'kube-system' }, body), 'namespace "kube-system" is a system namespace'],
     [bad({ namespace: 'openshift-dns' }, body), 'namespace "openshift-dns" is a system namespace'],
@@ -135,7 +148,7 @@ t.test('ids that are reserved: left out, unless the cluster is here from before'
     createdAtMs: 0,
     body: {
       kind: 'Endpoint',
-      spec: { cluster, node: 'gw', lane: 0, publicKey: '', candidates: [], capabilities: [] },
+      spec: { cluster, node: 'gw', lane: 0, publicKey: PUBLIC_KEY, candidates: [], capabilities: [] },
     },
   })
   for (const id of ['broker', 'constructor', 'kube-system', 'sealane-x']) {

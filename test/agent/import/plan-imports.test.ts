@@ -14,6 +14,7 @@ import {
   show,
   sliceOf,
   world,
+  PUBLIC_KEY,
 } from '../import-fixtures.ts'
 
 t.test('what becomes of records', async (t) => {
@@ -227,14 +228,14 @@ t.test('no two gateways have equal names, however clusters and nodes are called'
   const endpoint = (from: string, node: string): StoredRecord =>
     record(from, `${from}.${node}-lane0`, {
       kind: 'Endpoint',
-      spec: { cluster: from, node, lane: 0, publicKey: from, candidates: [], capabilities: [] },
+      spec: { cluster: from, node, lane: 0, publicKey: PUBLIC_KEY, candidates: [], capabilities: [] },
     })
   const found = plan([endpoint('a', 'b-c'), endpoint('a-b', 'c')])
   t.same([...found.objects.keys()].sort(), ['Endpoint/a-b.c-lane0', 'Endpoint/a.b-c-lane0'])
 })
 
 t.test('a mirrored gateway has the time at which the broker first had it, and no other', async (t) => {
-  const spec = { cluster: 'milano', node: 'gw', lane: 0, publicKey: 'k', candidates: [], capabilities: [] }
+  const spec = { cluster: 'milano', node: 'gw', lane: 0, publicKey: PUBLIC_KEY, candidates: [], capabilities: [] }
   const stamped = (createdAtMs: number): StoredRecord =>
     record('milano', 'milano.gw-lane0', { kind: 'Endpoint', spec }, createdAtMs)
   const memory = newImportMemory(INIT)

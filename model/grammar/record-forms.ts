@@ -1,0 +1,316 @@
+/**
+ * The form of each record that members publish or the broker writes. The decoder takes the limits from here, and the
+ * broker's admission and each importer check all of it, besides what only they know: facts, ranges, owners. The form of a
+ * MemberStatus is statusProblem(). Pure.
+ */
+import {
+  type Address,
+  type FamilyName,
+  MAX_ADDRESSED_LANE,
+  familyNumber,
+  parseAddress,
+  parsePrefix,
+} from '../addresses/addresses.ts'
+import {
+  type ClusterBody,
+  type ClusterSetIpBody,
+  type EndpointBody,
+  type EndpointCandidate,
+  type EndpointPort,
+  type EndpointSliceBody,
+  type EndpointSpec,
+  type ImportPort,
+  MAX_ZONE_HINTS,
+  type PublishedEndpoint,
+  type RecordKind,
+  type ServiceExportBody,
+  isDnsLabel,
+  isDnsSubdomain,
+  isLabelValue,
+  isObjectName,
+  isQualifiedName,
+} from '../model.ts'
+import { isPodKey } from '../services/services.ts'
+import {
+  type FormProblem,
+  type GroupForm,
+  type TextForm,
+  group,
+  list,
+  number,
+  optional,
+  pairs,
+  quote,
+  text,
+  word,
+  wrongWord,
+} from './forms.ts'
+
+/** The most characters of a Kubernetes name, of which an RFC 1123 subdomain is one. */
+export const MAX_NAME = 253
+
+// Texts.
+
+function labelProblem(value: string): string | undefined {
+  if (isDnsLabel(value)) return undefined
+  if (value.length > 63) return `${quote(value)} has ${value.length} characters: expected at most 63`
+  return `${quote(value)}: expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -`
+}
+
+function expecting(expected: string, test: (value: string) => boolean): TextForm['problem'] {
+  return (value) => (test(value) ? undefined : `${quote(value)}: expected ${expected}`)
+}
+
+function unlessEmpty(problem: TextForm['problem']): TextForm['problem'] {
+  return (value) => (value === '' ? undefined : problem(value))
+}
+
+/** Text of `least` to `most` characters, none of them a control character. */
+export function plainProblem(value: string, least: number, most: number): string | undefined {
+  if (value.length < least || value.length > most) return `has ${value.length} characters: expected ${least} to ${most}`
+  return /[\u0000-\u001f\u007f]/.test(value) ? `${quote(value)}: expected no control characters` : undefined
+}
+
+/** Clusters, namespaces and Services: an RFC 1123 label. */
+const label = text(MAX_NAME, labelProblem, 1)
+/** The Kubernetes API allows '' for a port or host without a name. */
+const labelOrNothing = text(MAX_NAME, unlessEmpty(labelProblem))
+/** Objects whose name the API server checks as an RFC 1123 subdomain, without the limit of 63 for each part. */
+const objectName = text(MAX_NAME, expecting('an RFC 1123 subdomain of at most 253 characters', isObjectName), 1)
+/** The API allows 317 characters, but earlier releases read only 253 in these fields. */
+const qualifiedName = text(MAX_NAME, expecting('a Kubernetes qualified name such as example.org/name', isQualifiedName))
+const labelValue = text(63, expecting('a Kubernetes label value', isLabelValue))
+/** A prefix of 253 characters, a slash, and a name of 63. */
+const labelKey = text(317, expecting('a Kubernetes label key', isQualifiedName), 1)
+/** Zones are values of a Node's label. */
+const zone = text(
+  MAX_NAME,
+  expecting('a Kubernetes label value that is not empty', (value) => value !== '' && isLabelValue(value)),
+)
+
+// Addresses.
+
+/** The most characters of an address or CIDR on the wire. */
+export const MAX_ADDRESS_TEXT = 64
+
+const address = text(
+  MAX_ADDRESS_TEXT,
+  expecting('an IPv4 or IPv6 address', (value) => (addressIn(value, 'IPv4') ?? addressIn(value, 'IPv6')) !== undefined),
+  1,
+)
+
+function addressOf(family: FamilyName): TextForm {
+  return text(
+    MAX_ADDRESS_TEXT,
+    expecting(`an ${family} address`, (value) => addressIn(value, family) !== undefined),
+  )
+}
+
+/** Parses the address of an endpoint in a slice of that type; undefined if it has not the form. */
+export function addressIn(value: string, addressType: FamilyName): Address | undefined {
+  try {
+    const parsed = parseAddress(value)
+    return parsed.family === familyNumber(addressType) ? parsed : undefined
+  } catch {
+    return undefined
+  }
+}
+
+const cidr = text(MAX_ADDRESS_TEXT, (value) => {
+  try {
+    parsePrefix(value, '')
+    return undefined
+  } catch (error) {
+    return (error as Error).message.trimStart()
+  }
+})
+const cidrs = list(cidr, 0, 16)
+
+/** Curve25519, 32 bytes (WireGuard whitepaper section 5), in base64 as `wg` prints it. */
+const PUBLIC_KEY = /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/
+const ZERO_KEY = `${'A'.repeat(43)}=`
+
+export function isPublicKey(value: string): boolean {
+  return PUBLIC_KEY.test(value)
+}
+
+const publicKey = text(44, (value) => {
+  if (!isPublicKey(value)) return `${quote(value)}: expected 32 bytes in base64`
+  return value === ZERO_KEY ? 'is all zeros: expected a Curve25519 public key' : undefined
+})
+
+// Numbers, words and lists.
+
+const port = number(1, 65_535)
+const transport = word('TCP', 'UDP', 'SCTP')
+const family = word('IPv4', 'IPv6')
+/** The limit of discovery.k8s.io/v1 for one slice. No Service has more either. */
+const MAX_PORTS = 100
+/** All releases read 100 labels or annotations. */
+const MAX_PAIRS = 100
+const some = { mostRead: MAX_PAIRS, key: labelKey, mostTogether: 65_536 }
+
+/** Kubernetes has no limit of their number. */
+const labels = pairs({ ...some, most: MAX_PAIRS, value: labelValue })
+const annotations = pairs({ ...some, most: MAX_PAIRS, value: text(4096, () => undefined) })
+/** The limit of the CRD, without which no API server would take the Cluster. */
+const clusterLabels = pairs({ ...some, most: 64, value: labelValue })
+
+// Records.
+
+const exportPort = group<ImportPort>({
+  port,
+  protocol: transport,
+  name: optional(labelOrNothing),
+  appProtocol: optional(qualifiedName),
+})
+
+/** A Service cannot have these twice either, and the merge relies on that. */
+function distinctPorts(ports: readonly ImportPort[]): FormProblem | undefined {
+  const names = new Map<string, number>()
+  const numbers = new Map<string, number>()
+  for (const [i, one] of ports.entries()) {
+    const name = one.name ?? ''
+    const sameName = names.get(name)
+    if (sameName !== undefined)
+      return { field: `[${i}].name`, problem: `${quote(name)} is the name of ports[${sameName}] as well` }
+    names.set(name, i)
+    const both = `${one.protocol} ${one.port}`
+    const sameNumber = numbers.get(both)
+    if (sameNumber !== undefined)
+      return { field: `[${i}].port`, problem: `${both} is the port of ports[${sameNumber}] as well` }
+    numbers.set(both, i)
+  }
+  return undefined
+}
+
+const TRAFFIC_POLICIES: readonly string[] = ['Cluster', 'Local']
+
+const serviceExport = group<ServiceExportBody>({
+  uid: text(MAX_NAME, (value) => plainProblem(value, 1, 128)),
+  type: word('ClusterSetIP', 'Headless'),
+  ports: list(exportPort, 0, MAX_PORTS, distinctPorts),
+  sessionAffinity: word('ClientIP', 'None'),
+  // KEP-1645, sessionAffinityConfig: a day.
+  sessionAffinityTimeoutSeconds: optional(number(1, 86_400)),
+  internalTrafficPolicy: optional(
+    text(MAX_NAME, (value) => (TRAFFIC_POLICIES.includes(value) ? undefined : wrongWord(value, TRAFFIC_POLICIES))),
+  ),
+  trafficDistribution: optional(qualifiedName),
+  ipFamilies: list(family, 0, 2),
+  exportedLabels: labels,
+  exportedAnnotations: annotations,
+})
+
+const slicePort = group<EndpointPort>({
+  port: optional(port),
+  protocol: optional(transport),
+  name: optional(labelOrNothing),
+  appProtocol: optional(qualifiedName),
+})
+
+const flag = { t: 'flag' } as const
+
+/** An endpoint of a slice. The limits are those of discovery.k8s.io/v1. */
+function sliceEndpoint(addressType: FamilyName): GroupForm<PublishedEndpoint> {
+  return group<PublishedEndpoint>({
+    addresses: list(addressOf(addressType), 1, 100),
+    hostname: optional(labelOrNothing),
+    nodeName: optional(text(MAX_NAME, expecting('an RFC 1123 subdomain', isObjectName))),
+    zone: optional(zone),
+    pod: optional(text(16, expecting('1 to 16 hexadecimal digits', isPodKey))),
+    hints: optional(
+      group<NonNullable<PublishedEndpoint['hints']>>({
+        forZones: optional(list(group<{ readonly name: string }>({ name: zone }, true), 0, MAX_ZONE_HINTS)),
+      }),
+    ),
+    conditions: optional(
+      group<NonNullable<PublishedEndpoint['conditions']>>({
+        ready: optional(flag),
+        serving: optional(flag),
+        terminating: optional(flag),
+      }),
+    ),
+  })
+}
+
+function endpointSlice(addressType: FamilyName): GroupForm<EndpointSliceBody> {
+  return group<EndpointSliceBody>({
+    service: label,
+    addressType: family,
+    ports: list(slicePort, 0, MAX_PORTS),
+    endpoints: list(sliceEndpoint(addressType), 0, 1000),
+  })
+}
+
+const candidate = group<EndpointCandidate>({
+  kind: word('private', 'public', 'observed', 'loadBalancer'),
+  address,
+  port,
+})
+
+const endpointSpec = group<EndpointSpec>({
+  cluster: label,
+  node: text(MAX_NAME, expecting('an RFC 1123 subdomain', isDnsSubdomain), 1),
+  lane: number(0, MAX_ADDRESSED_LANE),
+  publicKey,
+  nextPublicKey: optional(publicKey),
+  candidates: list(candidate, 0, 16),
+  capabilities: list(
+    text(63, (value) => plainProblem(value, 1, 63)),
+    0,
+    32,
+  ),
+})
+
+const clusterSpec = group<ClusterBody['spec']>({
+  id: label,
+  index: number(0, 0xffff),
+  podCIDRs: cidrs,
+  serviceCIDRs: cidrs,
+  globalCIDRs: cidrs,
+  labels: clusterLabels,
+})
+
+/** The forms of record bodies. For an EndpointSlice, sliceForm() gives the one of its family. */
+export const RECORD_FORMS = {
+  ServiceExport: serviceExport,
+  EndpointSlice: endpointSlice('IPv4'),
+  Endpoint: group<EndpointBody>({ spec: endpointSpec }),
+  Cluster: group<ClusterBody>({ spec: clusterSpec }),
+  ClusterSetIP: group<ClusterSetIpBody>({ ips: list(addressOf('IPv4'), 0, 2) }),
+} as const
+
+const IPV6_SLICE = endpointSlice('IPv6')
+
+/** The form of a slice, whose addresses are of its own type. */
+export function sliceForm({ addressType }: Pick<EndpointSliceBody, 'addressType'>): GroupForm<EndpointSliceBody> {
+  return addressType === 'IPv6' ? IPV6_SLICE : RECORD_FORMS.EndpointSlice
+}
+
+const endpointForms = [RECORD_FORMS.EndpointSlice, IPV6_SLICE].map(({ fields }) => fields.endpoints.item)
+
+/** The forms of parts that an importer leaves out alone, so that the rest of the record stays usable. */
+export const PARTS: ReadonlySet<unknown> = new Set([candidate, ...endpointForms])
+
+/** The forms of the addresses in slices, for callers that need what addressIn() gives. */
+export const SLICE_ADDRESSES: ReadonlySet<unknown> = new Set(endpointForms.map(({ fields }) => fields.addresses.item))
+
+const noNamespace = (kind: string): TextForm =>
+  text(
+    MAX_NAME,
+    expecting(`none, ${kind} has no namespace`, (value) => value === ''),
+  )
+
+/** The forms of namespace and name of the records of a kind. */
+export const KEY_FORMS: Readonly<Record<RecordKind, { readonly namespace: TextForm; readonly name: TextForm }>> = {
+  ServiceExport: { namespace: label, name: label },
+  ClusterSetIP: { namespace: label, name: label },
+  EndpointSlice: { namespace: label, name: objectName },
+  Endpoint: { namespace: noNamespace('an Endpoint'), name: objectName },
+  Cluster: { namespace: noNamespace('a Cluster'), name: label },
+  MemberStatus: { namespace: noNamespace('a MemberStatus'), name: label },
+}
+
+/** The most addresses of a slice. Kubernetes itself gives each endpoint one; all members process each. */
+export const MAX_SLICE_ADDRESSES = 2000
