@@ -10,7 +10,6 @@ export {
   type ObjectName,
   type StoredLease,
 } from './cluster-api.ts'
-export { Election, type ElectionDeps, type ElectionInit } from './election.ts'
 export { HeardGateways } from './heard-gateways.ts'
 export { watchLeaving, whenMembership } from './membership.ts'
 export { formatYaml, parseDocuments, parseYaml } from './yaml.ts'

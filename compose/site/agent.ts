@@ -8,13 +8,8 @@ import { agentConfig } from '../../agent/loop/loop.ts'
 import { type AgentDeps, runAgent } from '../../agent/main.ts'
 import { joinAndRun, rememberIdentity } from '../../agent/membership/membership.ts'
 import { AGENT_LEASE } from '../../install/values/values.ts'
-import {
-  type ClusterApi,
-  ClusterApiError,
-  Election,
-  type ElectionDeps,
-  type LeaseStore,
-} from '../../kubeapi/kubeapi.ts'
+import { type ClusterApi, ClusterApiError, type LeaseStore } from '../../kubeapi/kubeapi.ts'
+import { Election, type ElectionDeps } from '../../kubeapi/lease/lease.ts'
 import { parseClusterId } from '../../model/model.ts'
 import { type ElectionTiming, electionTiming } from '../../model/lanes/lanes.ts'
 import { newProcessMark } from '../../protocol/identity/identity.ts'

@@ -5,6 +5,7 @@
  * longer a gateway: after the label is removed, the node is as it was before.
  */
 import { type LeaseStore, watchLeaving } from '../../kubeapi/kubeapi.ts'
+import { holderOf } from '../../kubeapi/lease/lease.ts'
 import {
   type GatewayLabel,
   type GatewayLane,
@@ -280,8 +281,8 @@ async function canTake({ clock }: GatewayDeps, { leases, node }: ProcessInit, la
   if (label === undefined || label === 'unusable' || label.lane === 'any') return false
   const name = laneLeaseName(label.lane)
   const read = withDeadline(clock, ASK_MS, async (signal) => {
-    const { holderIdentity } = (await leases.read(name, signal))?.spec ?? {}
-    return (holderIdentity ?? '') === '' || holderIdentity === node
+    const holder = holderOf(await leases.read(name, signal))
+    return holder === '' || holder === node
   })
   return read.catch(() => false)
 }

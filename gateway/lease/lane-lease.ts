@@ -5,7 +5,7 @@
  * cannot renew looks like a dead one. A Lease has lapsed only if it did not change while every read succeeded; then the
  * holder is checked (lease-watch.ts).
  */
-import { type ClusterApi, ClusterApiError, type StoredLease } from '../../kubeapi/kubeapi.ts'
+import { type ClusterApi, ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import {
   ANY_LANE_VALUE,
   LABEL_GATEWAY,
@@ -24,7 +24,7 @@ import { readMembership, whenCachesSynced } from '../lanes/lanes.ts'
 import type { GatewayDeps } from '../world/world.ts'
 import type { FailedLane } from './failed-lane.ts'
 import { type LeaseState, type Turn, TurnChanges, roleIn, leaseStateText } from './lane-role.ts'
-import { LeaseWatch, type LeaseWatchDeps, leaseOf, viewOf } from './lease-watch.ts'
+import { LeaseWatch, type LeaseWatchDeps } from './lease-watch.ts'
 import { type LeaseView, RELOOK_MS, type LeaseStep, isRelieved, linksUp, planLease } from './plan-lease.ts'
 
 interface ReliefInit {
@@ -88,7 +88,6 @@ export interface LaneLeaseInit {
 
 /** An offer is reported if no node takes it for this long. */
 const UNTAKEN_MS = 5000
-const RELEASE_TRIES = 3
 /**
  * Time that a leaving gateway needs to publish this, the gateways of all clusters to avoid it, and their nodes to
  * change their routes.
@@ -104,7 +103,6 @@ export class LaneLease {
   readonly #isChosen: boolean
   readonly #turns = new TurnChanges(() => roleIn(this.#laneLease))
   #laneLease: LeaseState = { is: 'unknown', why: 'not read yet' }
-  #writtenMs: number | undefined
   readonly #relief: Relief
   readonly #failedLane: FailedLane
   readonly #numbers: number
@@ -204,43 +202,24 @@ export class LaneLease {
 
   /** Releases the Lease, so that the next node need not wait until it lapses. Best effort. */
   async release(signal: AbortSignal): Promise<void> {
-    const { leases, logger } = this.#deps
     try {
-      for (let tries = 1; ; tries += 1) {
-        const lease = await leases.read(laneLeaseName(this.lane), signal)
-        if (lease === undefined || viewOf(lease, 0).holder !== this.node) return
-        try {
-          await leases.write(leaseOf(this.#terms(lease, ''), lease), signal)
-          return
-        } catch (error) {
-          // A write by this node's own loop may have come first.
-          if (!isConflict(error) || tries === RELEASE_TRIES) throw error
-        }
-      }
+      await this.#watch.giveUp(this.#terms(), signal)
     } catch (error) {
-      logger.info('the lane was not given back; it lapses', { lane: this.lane, why: messageOf(error) })
+      this.#deps.logger.info('the lane was not given back; it lapses', { lane: this.lane, why: messageOf(error) })
     }
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    const { clock, leases } = this.#deps
     if (!this.#isMember() && this.#laneLease.is === 'unknown') {
       this.#laneLease = { is: 'unknown', why: 'this cluster has not joined yet' }
       if (readMembership(this.#deps.api) === undefined) return
     }
     await this.#watch.look((view) => this.#turn(view) === 0, signal)
     this.#trouble = ''
-    this.#forgetWriting()
     const step = this.#plan()
     const before = this.#watch.view
     if (step.write !== undefined && this.#isMember()) {
-      const away = this.#toOffer()
-      const { stored } = this.#watch
-      this.#watch.notice(
-        await leases.write(leaseOf({ ...this.#terms(stored, this.node), offer: away }, stored), signal),
-      )
-      this.#writtenMs = clock.monotonic()
-      this.#forgetWriting()
+      await this.#watch.write(step.write, { ...this.#terms(), offer: this.#toOffer() }, signal)
       if (step.write === 'take') reportTaken(this.#deps.api, this, before)
     }
     this.#become(step)
@@ -250,7 +229,7 @@ export class LaneLease {
 
   #plan(): LeaseStep {
     const { clock } = this.#deps
-    const { view, lost, openSinceMs } = this.#watch
+    const { view, lost, openSinceMs, writtenMs } = this.#watch
     const nowMs = clock.monotonic()
     return planLease({
       node: this.node,
@@ -263,7 +242,7 @@ export class LaneLease {
       turn: this.#turn(view),
       reported: this.#isReported(),
       relieved: this.#relief.isDue(view?.holder),
-      writtenMs: this.#writtenMs,
+      writtenMs,
       leaseMs: this.#leaseMs,
     })
   }
@@ -289,11 +268,6 @@ export class LaneLease {
 
   #isOwn(clusterId: string): boolean {
     return readMembership(this.#deps.api)?.spec.clusterId === clusterId
-  }
-
-  #forgetWriting(): void {
-    const { view } = this.#watch
-    if (view !== undefined && view.holder !== this.node) this.#writtenMs = undefined
   }
 
   #become(step: LeaseStep): void {
@@ -344,10 +318,8 @@ export class LaneLease {
     return api.cache('Endpoint').get(endpointName(clusterId, this.node, this.lane)) !== undefined
   }
 
-  #terms(lease: StoredLease | undefined, holder: string) {
-    const { clock, api } = this.#deps
-    const membership = api.cache('Membership').get(MEMBERSHIP_NAME)
-    return { lane: this.lane, holder, nowMs: clock.now(), durationMs: this.#leaseMs, membership, before: lease?.spec }
+  #terms() {
+    return { durationMs: this.#leaseMs, membership: this.#deps.api.cache('Membership').get(MEMBERSHIP_NAME) }
   }
 
   #reportFailedLane(): void {

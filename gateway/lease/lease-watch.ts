@@ -3,13 +3,14 @@
  * take it. A Lease has lapsed only if it did not change while every read succeeded, so a failed read discards what was
  * seen.
  */
-import type { LeaseStore, StoredLease } from '../../kubeapi/kubeapi.ts'
+import type { LeaseStore } from '../../kubeapi/kubeapi.ts'
+import { LeaseHold, type LeaseMarks, hasLapsed, knownIn, writtenIn } from '../../kubeapi/lease/lease.ts'
 import { ANNOTATION_HANDOVER, LABEL_DRAIN, LANE_LEASE_MS, laneLeaseName } from '../../model/lanes/lanes.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, type Lease, type Membership } from '../../model/model.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, type Membership } from '../../model/model.ts'
 import type { TcpProbe } from '../../reconcile/reconcile.ts'
 import type { CableRules } from '../cable/cable.ts'
 import type { GatewayDeps } from '../world/world.ts'
-import { type LeaseView, hasLapsed, whyLost, whyOpen } from './plan-lease.ts'
+import { type LeaseView, whyLost, whyOpen } from './plan-lease.ts'
 
 type LapsedHolderDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'api'> & {
   readonly probeTcp: TcpProbe
@@ -98,8 +99,8 @@ export class LeaseWatch {
   readonly node: string
   readonly lane: number
   readonly #deps: LeaseWatchDeps
+  readonly #hold: LeaseHold
   readonly #holder: LapsedHolder
-  #seen: { readonly lease: StoredLease | undefined; readonly view: LeaseView | undefined } | undefined
   #lost = false
   #openSinceMs: number | undefined
 
@@ -107,17 +108,25 @@ export class LeaseWatch {
     this.#deps = deps
     this.node = own.node
     this.lane = own.lane
+    this.#hold = new LeaseHold(deps, {
+      name: laneLeaseName(own.lane),
+      identity: own.node,
+      unstatedMs: LANE_LEASE_MS,
+    })
     this.#holder = new LapsedHolder(deps, own)
   }
 
   /** Undefined if there is no Lease, or if it was not read yet. */
   get view(): LeaseView | undefined {
-    return this.#seen?.view
+    const known = knownIn(this.#hold.state)
+    return known === undefined
+      ? undefined
+      : { ...known, offer: known.stored.metadata.annotations?.[ANNOTATION_HANDOVER] }
   }
 
-  /** The Lease as the API returned it at the last read. */
-  get stored(): StoredLease | undefined {
-    return this.#seen?.lease
+  /** When this node last wrote the Lease, in monotonic milliseconds. Undefined if another node has written it since. */
+  get writtenMs(): number | undefined {
+    return writtenIn(this.#hold.state)
   }
 
   /** Why other nodes may take it. Undefined if they may not. */
@@ -140,24 +149,28 @@ export class LeaseWatch {
    * reports an Event about such a holder. Throws ClusterApiError.
    */
   async look(reports: (view: LeaseView | undefined) => boolean, signal: AbortSignal): Promise<void> {
-    this.notice(await this.#deps.leases.read(laneLeaseName(this.lane), signal))
+    await this.#hold.read(signal)
+    this.#reckonOpen()
     this.#lost = await this.#holder.isLost(this.view, reports(this.view))
     this.#reckonOpen()
   }
 
-  /** Takes what was read or written just now. */
-  notice(lease: StoredLease | undefined): void {
-    const nowMs = this.#deps.clock.monotonic()
-    const before = this.#seen
-    const same = before !== undefined && JSON.stringify(before.lease?.spec) === JSON.stringify(lease?.spec)
-    const changedMs = same ? (before.view?.changedMs ?? nowMs) : nowMs
-    this.#seen = { lease, view: lease === undefined ? undefined : viewOf(lease, changedMs) }
+  /** Takes or renews the Lease for this node, as it was last read. Throws ClusterApiError. */
+  async write(step: 'take' | 'renew', { durationMs, ...terms }: LaneTerms, signal: AbortSignal): Promise<void> {
+    await this.#hold[step]({ durationMs, marks: laneMarks(terms) }, signal)
+    this.#reckonOpen()
+  }
+
+  /** Gives up the Lease if this node holds it, as the API says now. Throws ClusterApiError. */
+  async giveUp({ durationMs, ...terms }: LaneTerms, signal: AbortSignal): Promise<void> {
+    await this.#hold.read(signal)
+    await this.#hold.giveUp({ durationMs, marks: laneMarks(terms), begins: true }, signal)
     this.#reckonOpen()
   }
 
   /** Discards what was seen: while reads failed, a silent holder may have been unable to renew as well. */
   forget(): void {
-    this.#seen = undefined
+    this.#hold.forget()
     this.#openSinceMs = undefined
   }
 
@@ -167,45 +180,23 @@ export class LeaseWatch {
   }
 }
 
-// Conversion of the Lease of a lane from and to its API object. Pure.
+// What the Lease of a lane says beside its holder. Pure.
 
-/** `changedMs` is that of LeaseView. A missing or invalid duration counts as the default. */
-export function viewOf({ metadata, spec }: StoredLease, changedMs: number): LeaseView {
-  const seconds = spec?.leaseDurationSeconds ?? 0
-  return {
-    holder: spec?.holderIdentity ?? '',
-    offer: metadata.annotations?.[ANNOTATION_HANDOVER],
-    changedMs,
-    durationMs: seconds > 0 ? seconds * 1000 : LANE_LEASE_MS,
-  }
-}
-
-interface LeaseTerms {
-  readonly lane: number
-  /** Empty if no node holds it. */
-  readonly holder: string
-  readonly offer?: string | undefined
-  /** The present time in milliseconds since 1970. */
-  readonly nowMs: number
+interface LaneTerms {
   readonly durationMs: number
+  /** Why another node is to take the lane. Undefined if this node keeps it. */
+  readonly offer?: string | undefined
   /** The owner of the Lease, with which it is deleted. */
   readonly membership: Membership | undefined
-  readonly before: Lease['spec'] | undefined
 }
 
-/** The next version of `stored`, or a new Lease. */
-export function leaseOf(terms: LeaseTerms, stored: StoredLease | undefined): StoredLease {
-  const { holder, offer, membership, before } = terms
-  const now = microTime(terms.nowMs)
-  const stays = before !== undefined && before.holderIdentity === holder
-  const { [ANNOTATION_HANDOVER]: _old, ...annotations } = stored?.metadata.annotations ?? {}
+function laneMarks({ offer, membership }: Omit<LaneTerms, 'durationMs'>): LeaseMarks {
   const uid = membership?.metadata.uid
-  return {
-    apiVersion: 'coordination.k8s.io/v1',
-    kind: 'Lease',
-    metadata: {
-      ...(stored?.metadata ?? { name: laneLeaseName(terms.lane) }),
-      labels: { ...(stored?.metadata.labels ?? {}), [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
+  return (metadata) => {
+    const { [ANNOTATION_HANDOVER]: _old, ...annotations } = metadata.annotations ?? {}
+    return {
+      ...metadata,
+      labels: { ...(metadata.labels ?? {}), [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
       annotations: offer === undefined ? annotations : { ...annotations, [ANNOTATION_HANDOVER]: offer },
       ...(membership === undefined || uid === undefined
         ? {}
@@ -214,18 +205,6 @@ export function leaseOf(terms: LeaseTerms, stored: StoredLease | undefined): Sto
               { apiVersion: membership.apiVersion, kind: membership.kind, name: membership.metadata.name, uid },
             ],
           }),
-    },
-    spec: {
-      holderIdentity: holder,
-      leaseDurationSeconds: Math.ceil(terms.durationMs / 1000),
-      acquireTime: (stays ? before.acquireTime : undefined) ?? now,
-      renewTime: now,
-      leaseTransitions: (before?.leaseTransitions ?? -1) + (stays ? 0 : 1),
-    },
+    }
   }
-}
-
-/** Formats a time as metav1.MicroTime. */
-function microTime(ms: number): string {
-  return new Date(ms).toISOString().replace('Z', '000Z')
 }

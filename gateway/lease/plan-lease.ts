@@ -6,20 +6,16 @@
  * published its Endpoint for the lane keeps serving until the holder has every link up that this node had. So no
  * traffic is lost when a Lease changes its holder, even by mistake.
  */
+import { type HeldLease, isRenewalDue, whyVacant } from '../../kubeapi/lease/lease.ts'
 import { leavingReason, mayServe, remoteLaneOf } from '../../model/lanes/lanes.ts'
 import type { ConnectionStatus, Gateway, Node } from '../../model/model.ts'
 import type { CableRules } from '../cable/cable.ts'
 import { clusterOfKey, healthKey } from '../world/world.ts'
 
-/** The relevant content of a Lease. */
-export interface LeaseView {
-  /** Name of a node. Empty if no node holds it. */
-  readonly holder: string
+/** The relevant content of a Lease. Its holder is a node, and its changes were seen while every read succeeded. */
+export interface LeaseView extends HeldLease {
   /** Why another node should take it. Undefined if it is not offered. */
   readonly offer: string | undefined
-  /** When its contents were last seen to change, while every read succeeded. Monotonic milliseconds. */
-  readonly changedMs: number
-  readonly durationMs: number
 }
 
 export interface LeaseFacts {
@@ -68,9 +64,9 @@ export const FIRST_TURN_MS = 5000
 export const LAST_RESORT_MS = 10_000
 
 export function planLease(facts: LeaseFacts): LeaseStep {
-  const { lease, node, away, nowMs, writtenMs, leaseMs } = facts
+  const { lease, node, away } = facts
   if (lease?.holder === node) {
-    const due = writtenMs === undefined || nowMs - writtenMs >= leaseMs / RENEWALS_PER_LEASE || lease.offer !== away
+    const due = isDue(facts) || lease.offer !== away
     return { role: 'serve', ...(due ? { write: 'renew' as const } : {}) }
   }
   if (mayTake(facts)) return isTakenFromUs(facts) ? { role: 'serve' } : { role: 'serve', write: 'take' }
@@ -83,23 +79,22 @@ export function whyOpen(
   nowMs: number,
   lost: boolean,
 ): 'free' | 'offered' | 'lapsed' | undefined {
-  if (lease === undefined || lease.holder === '') return 'free'
+  const why = whyVacant(lease, nowMs)
   // The lane of a holder that offered it and is lost does not keep working, so `lapsed` comes before `offered`.
-  if (lost && hasLapsed(lease, nowMs)) return 'lapsed'
-  return lease.offer === undefined ? undefined : 'offered'
+  if (why === 'free' || (why === 'lapsed' && lost)) return why
+  return lease?.offer === undefined ? undefined : 'offered'
 }
 
-/** True if the Lease was not renewed for its duration. */
-export function hasLapsed({ changedMs, durationMs }: LeaseView, nowMs: number): boolean {
-  return nowMs - changedMs >= durationMs
+function isDue({ nowMs, writtenMs, leaseMs }: LeaseFacts): boolean {
+  return isRenewalDue(writtenMs, nowMs, leaseMs / RENEWALS_PER_LEASE)
 }
 
 /**
  * True if the Lease of this node was just deleted. It is not created at once, because the cause may delete it each
  * time, as a garbage collector does if the owner is gone.
  */
-function isTakenFromUs({ lease, nowMs, writtenMs, leaseMs }: LeaseFacts): boolean {
-  return lease === undefined && writtenMs !== undefined && nowMs - writtenMs < leaseMs / RENEWALS_PER_LEASE
+function isTakenFromUs(facts: LeaseFacts): boolean {
+  return facts.lease === undefined && !isDue(facts)
 }
 
 function mayTake({ lease, nowMs, lost, openSinceMs, away, never, turn }: LeaseFacts): boolean {

@@ -4,6 +4,7 @@ import { basename, dirname } from 'node:path'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
 import { type Clock, orAborted, withDeadline } from '../../reconcile/reconcile.ts'
 import type { LeaseStore, StoredLease } from '../kubeapi.ts'
+import { LEASE_REQUEST_MS } from '../lease/lease.ts'
 import { objectKey, type ObjectKey } from '../driver/driver.ts'
 import { makeFolder, removeStaleTemporaries } from './atomic-write.ts'
 import type { ProblemBoard } from './problem-board.ts'
@@ -16,9 +17,6 @@ export interface FileLeasesDeps {
   /** Called with each Lease that was read; undefined if there is none. */
   readonly onLease: (key: ObjectKey, lease: StoredLease | undefined) => void
 }
-
-/** A write that takes longer is of no use to a holder that has to renew in time. */
-const TIMEOUT_MS = 3000
 
 export class FileLeases implements LeaseStore {
   readonly #deps: FileLeasesDeps
@@ -84,7 +82,7 @@ export class FileLeases implements LeaseStore {
     const born = metadata.uid === undefined ? { uid: randomUUID(), creationTimestamp } : {}
     const full: StoredLease = { ...lease, metadata: { ...metadata, ...born, namespace: SYSTEM_NAMESPACE } }
     this.#makeRoot()
-    const stored = await withDeadline(this.#deps.clock, TIMEOUT_MS, (late) =>
+    const stored = await withDeadline(this.#deps.clock, LEASE_REQUEST_MS, (late) =>
       orAborted(this.#folder.write(full), AbortSignal.any([signal, late])),
     )
     // Another process may have written in the meantime.

@@ -7,13 +7,12 @@ import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import {
   type ClusterApi,
   ClusterApiError,
-  Election,
-  type ElectionInit,
   type LeaseStore,
   type ObjectCache,
   type ObjectEvent,
   type ObjectName,
 } from '../kubeapi.ts'
+import { Election, type ElectionInit } from '../lease/lease.ts'
 import { checkAddress, objectKey, objectTitle } from '../driver/driver.ts'
 import { DynamicClient } from './dynamic-client.ts'
 import { EventRecorder } from './write/event-recorder.ts'

@@ -1,6 +1,7 @@
 /** Secrets and Leases in our own namespace. The contents of Secrets never appear in logs or messages. */
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, isDnsSubdomain } from '../../model/model.ts'
 import { ClusterApiError, type LeaseStore, type StoredLease } from '../kubeapi.ts'
+import { LEASE_REQUEST_MS } from '../lease/lease.ts'
 import type { HttpClient, HttpRequest } from './http/http-client.ts'
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
@@ -84,8 +85,6 @@ export class KubeSecretStore implements SecretStore {
   }
 }
 
-/** A request that takes longer is of no use to a holder that has to renew in time. */
-const TIMEOUT_MS = 3000
 const PLACE = { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' }
 
 export class KubeLeaseStore implements LeaseStore {
@@ -129,7 +128,14 @@ export class KubeLeaseStore implements LeaseStore {
   #question(verb: string, method: HttpRequest['method'], name: string): HttpRequest {
     const own = resourcePath(PLACE, this.#namespace, name)
     const place = method === 'POST' ? { path: resourcePath(PLACE, this.#namespace), creates: own } : { path: own }
-    return { verb, title: `Lease ${this.#namespace}/${name}`, method, ...place, again: false, timeoutMs: TIMEOUT_MS }
+    return {
+      verb,
+      title: `Lease ${this.#namespace}/${name}`,
+      method,
+      ...place,
+      again: false,
+      timeoutMs: LEASE_REQUEST_MS,
+    }
   }
 
   #until(signal: AbortSignal): AbortSignal {

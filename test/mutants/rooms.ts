@@ -78,6 +78,7 @@ export const ROOMS: readonly Room[] = [
     files: [
       'kubeapi/driver/*.ts',
       'kubeapi/heard-gateways.ts',
+      'kubeapi/lease/*.ts',
       'kubeapi/kube/{kind-objects,kinds}.ts',
       'kubeapi/kube/write/owned-fields.ts',
       'model/schemas/slim-objects.ts',
