@@ -77,7 +77,7 @@ async function serve(
     lanes.linksChanged('state')
     reports.pokeSoon()
   }
-  const onSuspect = (): void => lanes.linksChanged('doubt')
+  const onSuspect = (): void => lanes.linksChanged('suspect')
   const notices = {
     onNotice: (key: string, notice: Notice): boolean => renewal?.following.onNotice(key, notice) === true,
     onReceipt: (key: string, notice: Notice): void => renewal?.loop.onReceipt(key, notice),

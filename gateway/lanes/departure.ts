@@ -2,83 +2,94 @@
  * The drain of a node that is about to leave: it announces this in its Endpoint, and withdraws its routes after all
  * others had time to learn it.
  *
- *   stays ─ leaving ─► announces ─ its Endpoint is written, 1.5 s ─► withdrawn
- *                          └────── it cannot be written, 30 s ──────────┘
+ *   staying ─ leaving ─► leaving ─ its Endpoint is written, 1.5 s ─► withdrawn
+ *                          └────── it cannot be written, 30 s ────────┘
+ *
+ * A node that stays after all goes back to the start from both. A process may be at any step of this before it has a
+ * plan, or while it returns (lane-phase.ts), so this is a state of its own.
  */
-import { CONDITION_DRAINED, type Endpoint, isConditionTrue } from '../../model/model.ts'
-import { CAPABILITY_DRAINING } from '../../model/lanes/lanes.ts'
+import { CONDITION_DRAINED, isConditionTrue } from '../../model/model.ts'
 import { leavingNodes } from '../health/health.ts'
-import type { GatewayDeps } from '../world/world.ts'
-import { readMembership } from './read-world.ts'
+import type { GatewayDeps, GatewayWorld } from '../world/world.ts'
+import { isLeaving, readMembership } from './read-world.ts'
 
 /** The other gateways and the nodes react to a published Endpoint within some hundred milliseconds. */
 const WITHDRAW_AFTER_MS = 1500
 /** An unavailable API server must not delay the drain without limit. */
 const WITHDRAW_UNHEARD_MS = 30_000
 
-export class Departure {
-  readonly #api: GatewayDeps['api']
-  readonly #node: string
-  #leavingSinceMs: number | undefined
-  #heardSinceMs: number | undefined
+/** The times are of the monotonic clock. */
+type Drain =
+  | { readonly is: 'staying' }
+  | {
+      readonly is: 'leaving' | 'withdrawn'
+      readonly sinceMs: number
+      /** Since when the node's Endpoint announces it. Undefined if it does not. */
+      readonly announcedSinceMs: number | undefined
+      /** When the routes are or were withdrawn. */
+      readonly withdrawsAtMs: number
+    }
 
-  constructor({ api }: Pick<GatewayDeps, 'api'>, node: string) {
-    this.#api = api
-    this.#node = node
-  }
-
-  /**
-   * When the routes are or were withdrawn, on the monotonic clock. Infinity if this node stays. `isFirst`: this process
-   * has not planned anything before.
-   */
-  withdrawsAtMs(leaving: boolean, nowMs: number, isFirst: boolean): number {
-    const since = isFirst ? this.#sinceAtStart(nowMs) : nowMs
-    this.#leavingSinceMs = leaving ? (this.#leavingSinceMs ?? since) : undefined
-    // On a busy node it may take a while until the Endpoint is written.
-    this.#heardSinceMs = leaving && this.#isHeard() ? (this.#heardSinceMs ?? since) : undefined
-    const [heard, left] = [this.#heardSinceMs ?? Infinity, this.#leavingSinceMs ?? Infinity]
-    return Math.min(heard + WITHDRAW_AFTER_MS, left + WITHDRAW_UNHEARD_MS)
-  }
-
+interface DrainFacts {
+  readonly leaving: boolean
   /** The node's Endpoint announces the drain in the API. */
-  #isHeard(): boolean {
-    const cluster = readMembership(this.#api)?.spec.clusterId
-    return cluster !== undefined && leavingNodes(cluster, this.#api.cache('Endpoint').list()).has(this.#node)
+  readonly announced: boolean
+  readonly nowMs: number
+  /** When a drain began that is seen now for the first time. */
+  readonly sinceMs: number
+}
+
+export type DepartureDeps = Pick<GatewayDeps, 'api' | 'clock' | 'handover'>
+
+export interface DepartureInit {
+  readonly node: string
+  /** Requests a round at that time of the monotonic clock. */
+  readonly wakeAt: (ms: number) => void
+}
+
+export class Departure {
+  readonly #deps: DepartureDeps
+  readonly #init: DepartureInit
+  #drain: Drain = { is: 'staying' }
+
+  constructor(deps: DepartureDeps, init: DepartureInit) {
+    this.#deps = deps
+    this.#init = init
+  }
+
+  /** Whether this node leaves now. `isFirst`: this process has not planned anything before. */
+  look(isFirst: boolean): Required<Pick<GatewayWorld, 'leaving' | 'withdrawn'>> {
+    const { api, clock, handover } = this.#deps
+    const { node, wakeAt } = this.#init
+    const nowMs = clock.monotonic()
+    const leaving = handover?.leaving() ?? isLeaving(api, node)
+    const sinceMs = isFirst ? this.#sinceAtStart(nowMs) : nowMs
+    const announced = leaving && this.#isAnnounced()
+    this.#drain = nextDrain(this.#drain, { leaving, announced, nowMs, sinceMs })
+    if (this.#drain.is === 'leaving') wakeAt(this.#drain.withdrawsAtMs)
+    return { leaving, withdrawn: this.#drain.is === 'withdrawn' }
+  }
+
+  #isAnnounced(): boolean {
+    const { api } = this.#deps
+    const cluster = readMembership(api)?.spec.clusterId
+    return cluster !== undefined && leavingNodes(cluster, api.cache('Endpoint').list()).has(this.#init.node)
   }
 
   /** Now, except for a process that was restarted on a drained node: that node has withdrawn its routes long ago. */
   #sinceAtStart(nowMs: number): number {
-    const { status } = this.#api.cache('Gateway').get(this.#node) ?? {}
+    const { status } = this.#deps.api.cache('Gateway').get(this.#init.node) ?? {}
     return isConditionTrue(status?.conditions, CONDITION_DRAINED) ? nowMs - WITHDRAW_AFTER_MS : nowMs
   }
 }
 
-/** Longest wait, because a far end may never come back. */
-const RETURN_MS = 10_000
-
-/**
- * A process that is restarted after the previous one had withdrawn its routes, if its lanes end with the process. It
- * keeps announcing that it leaves until its links are up. The last reported state of the links is no longer true, and a
- * peer that used it to return to this gateway would lose its packets.
- *
- *   not returning ─ begin() ─► returning ─ all links are up, or RETURN_MS is over ─► not returning
- */
-export class Returning {
-  #untilMs: number | undefined
-
-  /** Takes what the last process published about this node's lanes. `nowMs` is monotonic. */
-  begin(published: readonly Endpoint[], nowMs: number): void {
-    const isDraining = published.some(({ spec }) => spec.capabilities.includes(CAPABILITY_DRAINING))
-    this.#untilMs = isDraining ? nowMs + RETURN_MS : undefined
-  }
-
-  /** When it ends at the latest, on the monotonic clock. Undefined if not returning. */
-  get untilMs(): number | undefined {
-    return this.#untilMs
-  }
-
-  /** Call it in every round, before planning. */
-  look(nowMs: number, allUp: boolean): void {
-    if (this.#untilMs !== undefined && (allUp || nowMs >= this.#untilMs)) this.#untilMs = undefined
-  }
+function nextDrain(drain: Drain, facts: DrainFacts): Drain {
+  if (!facts.leaving) return { is: 'staying' }
+  const before = drain.is === 'staying' ? undefined : drain
+  const sinceMs = before?.sinceMs ?? facts.sinceMs
+  // On a busy node it may take a while until the Endpoint is written.
+  const announcedSinceMs = facts.announced ? (before?.announcedSinceMs ?? facts.sinceMs) : undefined
+  const withdrawsAtMs = Math.min((announcedSinceMs ?? Infinity) + WITHDRAW_AFTER_MS, sinceMs + WITHDRAW_UNHEARD_MS)
+  const is = facts.nowMs < withdrawsAtMs ? 'leaving' : 'withdrawn'
+  return { is, sinceMs, announcedSinceMs, withdrawsAtMs }
 }

@@ -4,8 +4,9 @@
  * it is the only path to the far end, and the next round must not replace it by a candidate.
  */
 import { type AddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 import { type CallChoice, type FarEnd, type LaneState, linkKey } from '../cable/cable.ts'
-import type { RoamedLink } from '../world/world.ts'
+import type { GatewayWorld, RoamedLink } from '../world/world.ts'
 import type { EndpointChoice } from './choose-endpoint.ts'
 
 interface Trace {
@@ -15,6 +16,48 @@ interface Trace {
   /** The device has the address of `roamed` now. */
   readonly isThere: boolean
 }
+
+/** All that a gateway remembers of calls from round to round. */
+export class CallHistory {
+  readonly #roamed = new RoamedPeers()
+  readonly #retries = new HandshakeRetries()
+  readonly #jitter: number
+  /** When each far end that is to take over a lane was first called, by linkKey(). Monotonic milliseconds. */
+  #successorsSince: ReadonlyMap<string, number> = new Map()
+
+  constructor(clock: Pick<Clock, 'random'>) {
+    this.#jitter = clock.random()
+  }
+
+  get known(): Required<Pick<GatewayWorld, 'callJitter' | 'successorsSince'>> {
+    return { callJitter: this.#jitter, successorsSince: this.#successorsSince }
+  }
+
+  /** Takes the lanes before a round plans. Returns, by linkKey(), where far ends called from last. */
+  roamed(lanes: Iterable<LaneState>, monotonicMs: number): ReadonlyMap<string, RoamedLink> {
+    return this.#roamed.seen(lanes, monotonicMs)
+  }
+
+  /** Takes the calls that a round plans, from a world of that time. */
+  planned(lanes: readonly CallingLane[], monotonicMs: number): void {
+    this.#roamed.reported(lanes.flatMap(({ links, successors }) => [...links, ...successors]))
+    const keys = lanes.flatMap(({ successors }) => successors.map(linkKey))
+    this.#successorsSince = new Map(keys.map((key) => [key, this.#successorsSince.get(key) ?? monotonicMs]))
+  }
+
+  /** Returns linkKey() of the planned links whose next call is due. Call it once in a round. */
+  due(lanes: readonly CallingLane[]): Set<string> {
+    return this.#retries.due(lanes.flatMap(({ links, successors }) => [...links, ...successors]))
+  }
+}
+
+interface CallingLane {
+  readonly links: readonly CalledLink[]
+  /** Far ends that are to take over the lane of another one. */
+  readonly successors: readonly CalledLink[]
+}
+
+type CalledLink = FarEnd & { readonly choice: EndpointChoice }
 
 export class RoamedPeers {
   readonly #traces = new Map<string, Trace>()
@@ -67,7 +110,7 @@ export class HandshakeRetries {
    * Returns linkKey() of the links whose next call is due. The first call (0) needs no action: the link is new or was
    * up.
    */
-  due(links: readonly (FarEnd & { readonly choice: EndpointChoice })[]): Set<string> {
+  due(links: readonly CalledLink[]): Set<string> {
     const attempts = new Map(
       links.flatMap((link) => {
         const { attempt } = link.choice

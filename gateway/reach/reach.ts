@@ -1,5 +1,5 @@
 /** Finds where this node can be called and where far ends are called. */
-export { HandshakeRetries, RoamedPeers } from './call-history.ts'
+export { CallHistory } from './call-history.ts'
 export { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 export {
   isBehindNat,

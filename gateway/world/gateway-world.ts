@@ -80,13 +80,13 @@ export interface GatewayWorld {
    * cluster.
    */
   readonly withdrawn?: boolean
-  /** The process was restarted after it had withdrawn its routes (Returning), and still announces that it leaves. */
+  /** The process was restarted after it had withdrawn its routes (LanePhases), and still announces that it leaves. */
   readonly returning?: true
   /**
    * Those of reachedByOthers that the other gateways reach by a link whose far gateway stays. Absent if none is known.
    */
   readonly reachedWell?: ReadonlySet<string>
-  /** Where far ends called from, by linkKey() (RoamedPeers). Absent if nothing is known. */
+  /** Where far ends called from, by linkKey() (CallHistory). Absent if nothing is known. */
   readonly roamed?: ReadonlyMap<string, RoamedLink>
   /** When each far end that is to take over a lane was first called, by linkKey(). Monotonic milliseconds. */
   readonly successorsSince?: ReadonlyMap<string, number>

@@ -49,7 +49,7 @@ export const ROOMS: readonly Room[] = [
     name: 'gateway/state',
     files: [
       'gateway/health/{carrying-links,flap-damping,link-traffic}.ts',
-      'gateway/{lanes/departure,reach/call-history,rotation/peer-rotation}.ts',
+      'gateway/{lanes/departure,lanes/lane-phase,reach/call-history,rotation/peer-rotation}.ts',
       'gateway/lease/{lane-role,lease-watch}.ts',
     ],
   },
