@@ -7,12 +7,11 @@ import { Round, applyRouting } from '../../kernel/apply/apply.ts'
 import { Drift } from '../../kernel/kernel.ts'
 import { ensureForwarding } from '../../kernel/tuning/tuning.ts'
 import { type Family, reportedOtherRanges } from '../../model/addresses/addresses.ts'
-import { NFT_TABLE_GATEWAY } from '../../model/model.ts'
-import { type Failure, type LoopRun, messageOf } from '../../runtime/runtime.ts'
+import type { Failure, LoopRun } from '../../runtime/runtime.ts'
 import { DEFAULT_LOOP, type LoopInit, ReconcileLoop, SerialQueue, WakeTimer } from '../../reconcile/reconcile.ts'
 import { type LaneState, linkKey } from '../cable/cable.ts'
 import { type LanePlan, type Refusal, isMade, plannedLinks } from '../links/links.ts'
-import { NftApplier } from '../nft/nft.ts'
+import { GatewayTable } from '../nft/nft.ts'
 import { laneScope, planLaneRoutes } from './plan-lane-routes.ts'
 import {
   type GatewayConfig,
@@ -72,8 +71,8 @@ export interface LaneLoopInit {
 export class LaneLoop {
   readonly #deps: GatewayDeps
   readonly #init: LaneLoopInit
-  readonly #nft: NftApplier
-  readonly #nft6: NftApplier
+  readonly #nft: GatewayTable
+  readonly #nft6: GatewayTable
   readonly #calls = new HandshakeRetries()
   readonly #roamed = new RoamedPeers()
   readonly #endpoints: EndpointWriter
@@ -99,8 +98,8 @@ export class LaneLoop {
   constructor(deps: GatewayDeps, init: LaneLoopInit) {
     this.#deps = deps
     this.#init = init
-    this.#nft = new NftApplier(deps.nft, deps.clock)
-    this.#nft6 = new NftApplier(deps.nft6, deps.clock)
+    this.#nft = new GatewayTable(deps.nft, deps.clock)
+    this.#nft6 = new GatewayTable(deps.nft6, deps.clock)
     this.#endpoints = new EndpointWriter(deps)
     this.#drift = new Drift({ ...deps, repairs: init.metrics.driftRepairs })
     this.#callJitter = deps.clock.random()
@@ -138,7 +137,7 @@ export class LaneLoop {
    * this.
    */
   follow(): () => void {
-    const { api, clock, routes, handover } = this.#deps
+    const { api, clock, routes, handover, logger } = this.#deps
     const poke = (): void => this.poke()
     const pokeIn = (ms: number): void => this.#wake.at(clock.monotonic() + ms)
     const stops = [
@@ -147,30 +146,11 @@ export class LaneLoop {
         if (reportedOtherRanges(change)) pokeIn(RANGES_SETTLE_MS)
       }),
       routes.onChange(() => pokeIn(clock.monotonic() < this.#ownRoutesUntilMs ? AFTER_SUSPECT_MS : KERNEL_SETTLE_MS)),
-      ...this.#followTables(),
+      ...[this.#nft, this.#nft6].map((table) => table.follow(logger, poke)),
       ...(handover === undefined ? [] : [handover.onChange(poke)]),
       () => this.#wake.close(),
     ]
     return () => stops.forEach((stop) => stop())
-  }
-
-  /** If the kernel sends no notifications about changes by other programs, the periodic checks find these changes. */
-  #followTables(): (() => void)[] {
-    const { nft, nft6, logger } = this.#deps
-    const stops: (() => void)[] = []
-    const onChange = (): void => {
-      for (const applier of [this.#nft, this.#nft6]) applier.suspect()
-      this.poke()
-    }
-    try {
-      for (const one of [nft, nft6]) stops.push(one.onChange(NFT_TABLE_GATEWAY, onChange))
-    } catch (error) {
-      logger.warn('what others change in nftables is found late', {
-        reason: 'KernelNotFollowed',
-        why: messageOf(error),
-      })
-    }
-    return stops
   }
 
   /** The plan of the last round. Undefined before the first. */
