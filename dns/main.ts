@@ -5,6 +5,7 @@ import { formatAddress } from '../model/addresses/addresses.ts'
 import { type ComponentDeps, interfaceNetworks, probeTcp } from '../runtime/runtime.ts'
 import { Clients } from './clients/clients.ts'
 import {
+  DISCARDING,
   type DnsConfig,
   type DnsMetrics,
   type SocketAddress,
@@ -13,7 +14,7 @@ import {
 } from './config/config.ts'
 import { Forwarder } from './forward/forward.ts'
 import { type Listener, Pipeline, giveWay, openListener, untilDue, warmUp } from './server/server.ts'
-import { ServiceIndex, printZone } from './zone/zone.ts'
+import { KeptAnswers, ServiceIndex, printZone } from './zone/zone.ts'
 
 export interface DnsDeps extends ComponentDeps {
   readonly api: Pick<ClusterApi, 'cache' | 'read'>
@@ -41,7 +42,10 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
   })
   const forwarder = config.upstreams.length === 0 ? undefined : newForwarder({ ...deps, logger }, metrics, config)
   const clients = new Clients({ site: index, networks: config.forwardFor, interfaces: interfaceNetworks })
-  const pipeline = new Pipeline({ clock: deps.clock, logger, metrics, index, forwarder, signal: end.signal })
+  const kept = new KeptAnswers(index)
+  const parts = { clock: deps.clock, logger, index, kept, forwarder, signal: end.signal }
+  const pipeline = new Pipeline({ ...parts, metrics })
+  const rehearsal = new Pipeline({ ...parts, metrics: dnsMetrics(DISCARDING) })
 
   const listeners: Listener[] = []
   deps.status.readiness('dns synced', () => (index.synced ? undefined : 'services have not been read yet'))
@@ -56,7 +60,7 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
     heartbeatMs: config.heartbeatMs,
   })
   const unfollow = index.follow(deps.api, gateways)
-  const due = whenDue({ ...deps, logger }, { index, pipeline, config })
+  const due = whenDue({ ...deps, logger }, { index, rehearsal, config })
   const opens = AbortSignal.any([signal, end.signal])
   const tasks = config.listen.map(async (listen) => {
     await due(listen, opens)
@@ -99,7 +103,8 @@ async function untilReported(tasks: readonly Promise<void>[], signal: AbortSigna
 
 interface Opening {
   readonly index: ServiceIndex
-  readonly pipeline: Pipeline
+  /** Its answers are not sent and not counted. */
+  readonly rehearsal: Pipeline
   readonly config: DnsConfig
 }
 
@@ -109,14 +114,14 @@ interface Opening {
  */
 function whenDue(
   deps: Pick<DnsDeps, 'clock' | 'logger'>,
-  { index, pipeline, config }: Opening,
+  { index, rehearsal, config }: Opening,
 ): (at: SocketAddress, signal: AbortSignal) => Promise<void> {
   const { clock, logger } = deps
   let warming: Promise<number> | undefined
   return async (at, signal) => {
     await untilDue({ clock, logger, index }, { at, mostMs: config.syncWaitMs }, signal)
     if (!index.synced) return
-    warming ??= warmUp({ clock, pipeline, services: index.names(), mostMs: config.warmUpMs }, signal)
+    warming ??= warmUp({ clock, pipeline: rehearsal, services: index.names(), mostMs: config.warmUpMs }, signal)
     await warming
   }
 }

@@ -19,7 +19,7 @@ import {
   whenCachesSynced,
   whyCachesNotSynced,
 } from './lanes/lanes.ts'
-import { removeTable } from './nft/nft.ts'
+import { removeGatewayTable } from './nft/nft.ts'
 import { startRenewal } from './rotation/rotation.ts'
 import { StatusLoop } from './status/status.ts'
 import { type GatewayConfig, type GatewayDeps, type GatewayMetrics, forwarding, gatewayMetrics } from './world/world.ts'
@@ -126,7 +126,7 @@ async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal
   const swept = await deps.cable.remove([], round, signal)
   await applyRouting(deps.routes, NO_ROUTING, laneScope(deps), round, signal)
   // A lane always needs its policy, even a lane that cannot be removed.
-  if (swept) for (const nft of [deps.nft, deps.nft6]) await removeTable(nft, round, signal)
+  if (swept) for (const nft of [deps.nft, deps.nft6]) await removeGatewayTable(nft, round, signal)
   for (const family of FAMILIES) {
     const { name, setting, marker } = forwarding(config, family)
     const restored = await round.attempt(() => restoreForwarding(deps.sysctl, marker, setting))

@@ -86,31 +86,3 @@ export class Drift {
     return before.lines <= LINES
   }
 }
-
-/**
- * Describes how two listings of a table (`nft list table`) differ: the chains, sets, maps and counters that are
- * missing, that have changed, or that are new.
- */
-export function tableDrift(before: string, now: string | undefined): { reason: DriftReason; items: string[] } {
-  if (now === undefined) return { reason: 'Missing', items: ['the whole table'] }
-  const [had, has] = [blocksOf(before), blocksOf(now)]
-  const missing = [...had.keys()].filter((name) => !has.has(name))
-  const changed = [...had].filter(([name, text]) => has.has(name) && has.get(name) !== text).map(([name]) => name)
-  const foreign = [...has.keys()].filter((name) => !had.has(name))
-  if (missing.length > 0) return { reason: 'Missing', items: missing }
-  if (changed.length > 0) return { reason: 'Changed', items: changed }
-  return { reason: 'Foreign', items: foreign.length > 0 ? foreign : ['the table'] }
-}
-
-/** Returns the text of each chain, set, map and counter by its kind and name. */
-function blocksOf(listing: string): Map<string, string> {
-  const found = new Map<string, string>()
-  let name = ''
-  for (const line of listing.split('\n')) {
-    const head = /^\t(?:(chain|set|map|counter) (\S+)) \{/.exec(line)
-    if (head !== null) name = `${head[1] ?? ''} ${head[2] ?? ''}`
-    if (name !== '') found.set(name, `${found.get(name) ?? ''}${line}\n`)
-    if (line === '\t}') name = ''
-  }
-  return found
-}

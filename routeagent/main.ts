@@ -1,7 +1,7 @@
 /** The route agent of one node: routes to the gateways, and balancing of clusterset IPs on the client's node. */
 import { Round } from '../kernel/apply/apply.ts'
 import type { ConnectionTable } from '../kernel/conntrack/conntrack.ts'
-import { type Nft, formatNft } from '../kernel/nft/nft.ts'
+import { type Nft, formatNft, removeTable } from '../kernel/nft/nft.ts'
 import { type OpenProbeSocket, openUdpProbeSocket } from '../kernel/probing/probing.ts'
 import {
   type NextHopTable,
@@ -19,7 +19,13 @@ import {
 import { type DevicePackets, type ReceiveCoalescing, type Sysctl, readDevicePackets } from '../kernel/tuning/tuning.ts'
 import { type ClusterApi, HeardGateways, watchLeaving } from '../kubeapi/kubeapi.ts'
 import { type Family, type OpenPort, plannedFamilies, reportedOtherRanges } from '../model/addresses/addresses.ts'
-import { type EndpointSlice, type OpenConnections, type ServiceImport, VXLAN_DEVICE } from '../model/model.ts'
+import {
+  type EndpointSlice,
+  type OpenConnections,
+  type ServiceImport,
+  NFT_TABLE_NODE,
+  VXLAN_DEVICE,
+} from '../model/model.ts'
 import { problemText } from '../model/reasons/reasons.ts'
 import { DEFAULT_LOOP, type TcpProbe, untilDone } from '../reconcile/reconcile.ts'
 import { type ComponentDeps, type MachineNetwork, probeTcp, messageOf } from '../runtime/runtime.ts'
@@ -29,7 +35,6 @@ import {
   addressFamily,
   nodeNftWorld,
   planTable,
-  removeNodeTable,
   serviceContext,
 } from './balance/balance.ts'
 import { ConnectionLoop } from './count-connections.ts'
@@ -215,7 +220,8 @@ export async function cleanRouteAgentNode(
   await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, round, signal)
   // The overlay always needs the tables that decide who may use it.
   const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
-  for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6]) await round.attempt(() => removeNodeTable(nft, signal))
+  for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6])
+    await round.attempt(() => removeTable(nft, NFT_TABLE_NODE, signal))
   round.finish()
   await deps.api.remove('RouteAgent', config.node, undefined, signal)
 }

@@ -1,3 +1,10 @@
 /** Configuration and metrics of the DNS server. */
 export { type DnsConfig, type SocketAddress, dnsConfig, formatSocketAddress } from './dns-config.ts'
-export { type DnsMetrics, type DropReason, type ForwardResult, type NotForwarded, dnsMetrics } from './metrics.ts'
+export {
+  DISCARDING,
+  type DnsMetrics,
+  type DropReason,
+  type ForwardResult,
+  type NotForwarded,
+  dnsMetrics,
+} from './metrics.ts'

@@ -5,17 +5,15 @@
 import { CLUSTERSET_ZONE, parseDnsName } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
-import { type Client, OWN_PROCESS, ResponseLimit } from '../clients/clients.ts'
+import { type Client, ResponseLimit } from '../clients/clients.ts'
 import type { DnsMetrics, NotForwarded } from '../config/config.ts'
 import type { Forwarder } from '../forward/forward.ts'
 import {
-  CLASS_IN,
   type CompiledAnswer,
   MAX_TCP_SIZE,
   MAX_UDP_SIZE,
   QueryReader,
   RCODE,
-  TYPE_A,
   type Transport,
   cutAnswer,
   extendedError,
@@ -23,13 +21,15 @@ import {
   writeAnswer,
   writeCode,
 } from '../message/message.ts'
-import { KeptAnswers, type ServiceIndex, answer as answerOf, compileAnswer, isTransfer } from '../zone/zone.ts'
+import { type KeptAnswers, type ServiceIndex, answer as answerOf, compileAnswer, isTransfer } from '../zone/zone.ts'
 
 export interface PipelineDeps {
   readonly clock: Pick<Clock, 'monotonic'>
   readonly logger: Pick<Logger, 'error'>
-  readonly metrics: Pick<DnsMetrics, 'answered' | 'cut' | 'dropped' | 'forwarded' | 'took'>
+  readonly metrics: Pick<DnsMetrics, 'answered' | 'cut' | 'dropped' | 'forwarded'>
   readonly index: ServiceIndex
+  /** Answers of the index that were computed before. */
+  readonly kept: KeptAnswers
   /** If undefined, names outside the zone are REFUSED. */
   readonly forwarder: Pick<Forwarder, 'forward' | 'inFlight'> | undefined
   /** Aborts queries to the upstreams. */
@@ -42,10 +42,7 @@ export type Reply = Buffer | undefined | Promise<Buffer | undefined>
 /** The result for a query: the bytes after its question, a response code alone, no answer, or forwarding. */
 type Finding = CompiledAnswer | Exclude<keyof typeof RCODE, 'noError'> | 'ignored' | 'forward' | 'notOwn'
 
-/** One packet in 64 is timed: reading the clock twice is expensive compared with a kept answer. */
-const SAMPLE_MASK = 63
 const ROTATION_MASK = 0xffff
-const NOT_TIMED = -1
 const FLAG_RD = 0x01
 /**
  * A name of ours followed by a search domain, such as `web.shop.svc.clusterset.local.shop.svc.cluster.local.`, gets
@@ -90,15 +87,13 @@ export class Pipeline {
   /** Holds the parsed fields of the query that is being answered. */
   readonly #reader = new QueryReader()
   readonly #limit = new ResponseLimit()
-  #isRehearsing = false
-  #packets = 0
   #rotation = 0
 
   constructor(deps: PipelineDeps) {
     this.#deps = deps
     this.#metrics = deps.metrics
     this.#index = deps.index
-    this.#kept = new KeptAnswers(deps.index)
+    this.#kept = deps.kept
     this.#recursion = deps.forwarder !== undefined
   }
 
@@ -117,7 +112,6 @@ export class Pipeline {
    * `query` after it returns.
    */
   answer(query: Buffer, transport: Transport, client: Client): Reply {
-    const started = this.#startOfSample()
     try {
       // Read: header, question and EDNS. Malformed queries end here.
       const outcome = this.#reader.read(query)
@@ -129,7 +123,6 @@ export class Pipeline {
         typeof finding === 'object'
           ? this.#write(query, finding, { transport, client })
           : this.#writeCode(query, finding, client)
-      if (started !== NOT_TIMED) this.#metrics.took((this.#deps.clock.monotonic() - started) / 1000)
       // Limit: clients of other sites get a limited number of answers over UDP, where the source may be forged.
       if (reply !== undefined) return client.isOwn || transport === 'tcp' ? reply : this.#limited(reply, client)
       // Forward: queries for other names go to an upstream, and are answered when it has answered.
@@ -143,13 +136,6 @@ export class Pipeline {
       })
       return this.#servFail(query, client)
     }
-  }
-
-  /** Answers a query for a name of the zone without sending the answer, so that it is kept. Nothing is counted. */
-  rehearse(query: Buffer): void {
-    this.#isRehearsing = true
-    void this.answer(query, 'udp', OWN_PROCESS)
-    this.#isRehearsing = false
   }
 
   /** Computes the answer to a question of class IN that has none kept. */
@@ -177,7 +163,7 @@ export class Pipeline {
     const reader = this.#reader
     const maxSize = transport === 'tcp' ? MAX_TCP_SIZE : Math.min(reader.clientSize, MAX_UDP_SIZE)
     this.#rotation = (this.#rotation + 1) & ROTATION_MASK
-    if (!this.#isRehearsing) this.#metrics.answered(reader.type, compiled.rcode)
+    this.#metrics.answered(reader.type, compiled.rcode)
     return writeAnswer(query, reader, compiled, {
       maxSize,
       rotation: this.#rotation,
@@ -189,7 +175,7 @@ export class Pipeline {
   #writeCode(query: Buffer, finding: Exclude<Finding, CompiledAnswer>, client: Client): Buffer | undefined {
     if (finding === 'forward') return undefined
     if (finding === 'ignored') {
-      if (!this.#isRehearsing) this.#metrics.dropped('not_a_query')
+      this.#metrics.dropped('not_a_query')
       return undefined
     }
     if (finding === 'notOwn') {
@@ -201,7 +187,7 @@ export class Pipeline {
 
   #writeRefusal(query: Buffer, { code, why, client }: Refusal): Buffer {
     const rcode = RCODE[code]
-    if (!this.#isRehearsing) this.#metrics.answered(this.#reader.type, rcode)
+    this.#metrics.answered(this.#reader.type, rcode)
     const recursion = this.#recursion && client.isOwn
     return writeCode(query, this.#reader, why === undefined ? { rcode, recursion } : { rcode, recursion, why })
   }
@@ -230,64 +216,4 @@ export class Pipeline {
     if (this.#reader.read(query) !== 'ok') return undefined
     return this.#writeRefusal(query, { code: 'servFail', client, ...(why === undefined ? {} : { why }) })
   }
-
-  /** Returns milliseconds, or NOT_TIMED. */
-  #startOfSample(): number {
-    this.#packets = (this.#packets + 1) & SAMPLE_MASK
-    return this.#packets === 0 && !this.#isRehearsing ? this.#deps.clock.monotonic() : NOT_TIMED
-  }
-}
-
-// Prepares the server before the ports are opened: the answers that clients will ask for are computed, and the code
-// runs so often that Node compiles it. Otherwise the first clients would wait for both.
-
-interface ServiceName {
-  readonly namespace: string
-  readonly name: string
-}
-
-interface WarmUpInit {
-  readonly clock: Clock
-  readonly pipeline: Pick<Pipeline, 'rehearse'>
-  readonly services: readonly ServiceName[]
-  readonly mostMs: number
-}
-
-/** Maximum number of questions between other work of the process. */
-const AT_ONCE = 100
-/** Node has compiled the code by then. A small zone is asked repeatedly. */
-const ENOUGH = 10_000
-/** No namespace can have this name, because it is not a DNS label. */
-const ABSENT: ServiceName = { namespace: '-', name: '-' }
-
-/**
- * Asks for every service once, and repeatedly if there are few. Returns the number of questions. Rejects with the
- * reason of the signal.
- */
-export async function warmUp({ clock, pipeline, services, mostMs }: WarmUpInit, signal: AbortSignal): Promise<number> {
-  const end = clock.monotonic() + mostMs
-  const absent = question(ABSENT)
-  const most = Math.max(ENOUGH, services.length)
-  let asked = 0
-  while (asked < most && clock.monotonic() < end) {
-    for (let i = 0; i < AT_ONCE; i += 1) {
-      const service = services[asked % services.length]
-      if (service !== undefined) pipeline.rehearse(question(service))
-      pipeline.rehearse(absent)
-      asked += 1
-    }
-    await new Promise((resolve) => setImmediate(resolve))
-    signal.throwIfAborted()
-  }
-  return asked
-}
-
-/** The header asks for recursion, as the resolvers of pods do. */
-const HEADER = Buffer.from([0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0])
-const TAIL = Buffer.from([0, 0, TYPE_A, 0, CLASS_IN])
-
-function question({ namespace, name }: ServiceName): Buffer {
-  const labels = [name, namespace, 'svc', ...CLUSTERSET_ZONE.split('.')]
-  const octets = labels.flatMap((label) => [Buffer.from([label.length]), Buffer.from(label, 'latin1')])
-  return Buffer.concat([HEADER, ...octets, TAIL])
 }

@@ -3,7 +3,7 @@ import type { Round } from '../../kernel/apply/apply.ts'
 import { ensureForwarding } from '../../kernel/tuning/tuning.ts'
 import type { Family } from '../../model/addresses/addresses.ts'
 import type { LaneState } from '../cable/cable.ts'
-import { NftApplier } from '../nft/nft.ts'
+import { GatewayTable } from '../nft/nft.ts'
 import type { CallHistory } from '../reach/reach.ts'
 import { type GatewayConfig, type GatewayDeps, type GatewayWorld, forwarding } from '../world/world.ts'
 import type { LaneRoutes } from './lane-routes.ts'
@@ -26,19 +26,20 @@ export interface PlanApplierInit {
 export class PlanApplier {
   readonly #deps: GatewayDeps
   readonly #init: PlanApplierInit
-  readonly #nft: NftApplier
-  readonly #nft6: NftApplier
+  readonly #nft: GatewayTable
+  readonly #nft6: GatewayTable
 
   constructor(deps: GatewayDeps, init: PlanApplierInit) {
     this.#deps = deps
     this.#init = init
-    this.#nft = new NftApplier(deps.nft, deps.clock)
-    this.#nft6 = new NftApplier(deps.nft6, deps.clock)
+    this.#nft = new GatewayTable(deps.nft, deps.clock)
+    this.#nft6 = new GatewayTable(deps.nft6, deps.clock)
   }
 
-  /** Another program may have changed a table: the next apply() checks both. */
-  suspectTables(): void {
-    for (const applier of [this.#nft, this.#nft6]) applier.suspect()
+  /** Calls `changed` when another program may have changed a table, which the next apply() checks. Returns its end. */
+  followTables(changed: () => void): () => void {
+    const stops = [this.#nft, this.#nft6].map((table) => table.follow(this.#deps.logger, changed))
+    return () => stops.forEach((stop) => stop())
   }
 
   /**

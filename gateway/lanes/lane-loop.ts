@@ -77,7 +77,7 @@ export class LaneLoop {
     this.#requests = new RoundRequests(deps, {
       loop: this.#loop,
       routes: this.#routes,
-      suspectTables: () => this.#applier.suspectTables(),
+      followTables: (changed) => this.#applier.followTables(changed),
     })
     this.#phase = new LanePhases(deps)
     this.#departure = new Departure(deps, { node: config.node, wakeAt: (ms) => this.#requests.wakeAt(ms) })

@@ -3,9 +3,7 @@
  * of a link, and a time that a part of the gateway waits for.
  */
 import { reportedOtherRanges } from '../../model/addresses/addresses.ts'
-import { NFT_TABLE_GATEWAY } from '../../model/model.ts'
 import { type ReconcileLoop, WakeTimer } from '../../reconcile/reconcile.ts'
-import { messageOf } from '../../runtime/runtime.ts'
 import type { GatewayDeps } from '../world/world.ts'
 import { KERNEL_SETTLE_MS, type LaneRoutes } from './lane-routes.ts'
 import { GATEWAY_KINDS } from './read-world.ts'
@@ -21,8 +19,8 @@ const RANGES_SETTLE_MS = 1000
 export interface RoundRequestsInit {
   readonly loop: Pick<ReconcileLoop, 'poke'>
   readonly routes: Pick<LaneRoutes, 'poke' | 'isChanging'>
-  /** Called before the round that is requested because another program may have changed an nftables table. */
-  readonly suspectTables: () => void
+  /** See PlanApplier.followTables(). */
+  readonly followTables: (changed: () => void) => () => void
 }
 
 export class RoundRequests {
@@ -63,30 +61,11 @@ export class RoundRequests {
         if (reportedOtherRanges(change)) this.#wakeIn(RANGES_SETTLE_MS)
       }),
       routes.onChange(() => this.#wakeIn(this.#init.routes.isChanging ? AFTER_SUSPECT_MS : KERNEL_SETTLE_MS)),
-      ...this.#followTables(),
+      this.#init.followTables(poke),
       ...(handover === undefined ? [] : [handover.onChange(poke)]),
       () => this.#wake.close(),
     ]
     return () => stops.forEach((stop) => stop())
-  }
-
-  /** If the kernel sends no notifications about changes by other programs, the periodic checks find these changes. */
-  #followTables(): (() => void)[] {
-    const { nft, nft6, logger } = this.#deps
-    const stops: (() => void)[] = []
-    const onChange = (): void => {
-      this.#init.suspectTables()
-      this.poke()
-    }
-    try {
-      for (const one of [nft, nft6]) stops.push(one.onChange(NFT_TABLE_GATEWAY, onChange))
-    } catch (error) {
-      logger.warn('what others change in nftables is found late', {
-        reason: 'KernelNotFollowed',
-        why: messageOf(error),
-      })
-    }
-    return stops
   }
 
   #wakeIn(ms: number): void {

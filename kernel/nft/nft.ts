@@ -1,4 +1,14 @@
 /** nftables: statements, their text form, the drivers, and the watch for changes. */
+export {
+  type ApplyInit,
+  type ElementChange,
+  type ElementMaps,
+  type PlannedTable,
+  TableApplier,
+  elementDiff,
+  elementStatements,
+  removeTable,
+} from './apply-table.ts'
 export { DroppedPackets } from './dropped-packets.ts'
 export { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, refusingRules } from './host-guard.ts'
 export { NftSession } from './nft-session.ts'

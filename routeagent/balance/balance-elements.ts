@@ -9,7 +9,7 @@
  *
  * With maps, the number of chains depends on the largest service and not on the number of services.
  */
-import type { NftElement, NftMapType, NftStatement } from '../../kernel/nft/nft.ts'
+import type { ElementChange, ElementMaps, NftElement, NftMapType, NftStatement } from '../../kernel/nft/nft.ts'
 import type { Prefix } from '../../model/addresses/addresses.ts'
 import { NFT_TABLE_NODE } from '../../model/model.ts'
 import type { AddressFamily } from './address-family.ts'
@@ -39,9 +39,6 @@ function portKeyType({ type }: AddressFamily): string {
   return `${type} . inet_proto . inet_service`
 }
 
-/** Planned elements by map name, then by key. The value of a set's element is undefined. */
-export type ElementMaps = ReadonlyMap<string, ReadonlyMap<string, string | undefined>>
-
 export function slotName(slot: number): string {
   return `slot-${slot}`
 }
@@ -67,13 +64,6 @@ export function balanceElements(ports: ReadonlyMap<string, PortPlan>): ElementMa
   return maps
 }
 
-/** Element lists of one change. Removals come first, because changing a value means to remove and add its element. */
-export interface ElementChange {
-  readonly map: string
-  readonly remove: readonly string[]
-  readonly add: readonly NftElement[]
-}
-
 /** The changes of each map, sorted by map name. */
 export function elementChanges(changes: readonly PortChange[]): ElementChange[] {
   const byMap = new Map<string, { remove: string[]; add: NftElement[] }>()
@@ -95,19 +85,6 @@ export function elementChanges(changes: readonly PortChange[]): ElementChange[] 
     if (lists === undefined) byMap.set(map, (lists = { remove: [], add: [] }))
     return lists
   }
-}
-
-/** Statements of one transaction. The chains and maps that the elements need must exist: see layout(). */
-export function elementStatements(changes: readonly ElementChange[]): NftStatement[] {
-  const removals = changes.flatMap(({ map, remove }): NftStatement[] =>
-    remove.length === 0
-      ? []
-      : [{ verb: 'delete-elements', table: TABLE, map, elements: remove.map((key) => ({ key })) }],
-  )
-  const additions = changes.flatMap(({ map, add }): NftStatement[] =>
-    add.length === 0 ? [] : [{ verb: 'add-elements', table: TABLE, map, elements: add }],
-  )
-  return [...removals, ...additions]
 }
 
 /** The slot maps and pick chains that exist. */

@@ -51,8 +51,6 @@ export class BalanceLoop {
   #planner: BalancePlanner | undefined
   #world: NodeNftWorld | undefined
   #lastCheckMs = 0
-  /** Another program has changed the table, or may have. */
-  #suspected = false
   #worldChanged = true
   /** There are no pods of the family, and no table. */
   #resting = false
@@ -114,32 +112,15 @@ export class BalanceLoop {
     return () => stops.forEach((stop) => stop())
   }
 
-  /** If the kernel sends no notifications about changes by other programs, the check every RESYNC_MS finds them. */
+  /** Watches the table for changes by other programs. Returns the function that ends this. */
   followTable(): () => void {
-    const { nft, logger } = this.#deps
-    try {
-      return nft.onChange(NFT_TABLE_NODE, () => {
-        this.suspect()
-        this.poke()
-      })
-    } catch (error) {
-      logger.warn('what others change in nftables is found late', {
-        reason: 'KernelNotFollowed',
-        why: messageOf(error),
-      })
-      return () => undefined
-    }
+    return this.#table.follow(() => this.poke())
   }
 
   /** A device or an address of this machine has changed. */
   factsChanged(): void {
     this.#worldChanged = true
     this.poke()
-  }
-
-  /** Another program has changed the table, or may have: the next run checks it. */
-  suspect(): void {
-    this.#suspected = true
   }
 
   async #round(signal: AbortSignal): Promise<void> {
@@ -171,10 +152,8 @@ export class BalanceLoop {
     }
     this.#resting = false
     const changes = planner.takeChanges()
-    const suspected = this.#suspected
-    this.#suspected = false
     try {
-      await this.#table.apply({ world, planner, changes }, checking || suspected, signal)
+      await this.#table.apply({ world, planner, changes }, checking, signal)
     } catch (error) {
       this.failure = messageOf(error)
       this.notReady &&= this.failure

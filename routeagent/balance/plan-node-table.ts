@@ -1,5 +1,13 @@
 /** Plans the whole table sealane_node of one family as one transaction, and its expected content. Pure. */
-import type { NftBaseChain, NftElement, NftStatement } from '../../kernel/nft/nft.ts'
+import {
+  type ElementChange,
+  type ElementMaps,
+  type NftBaseChain,
+  type NftElement,
+  type NftStatement,
+  elementDiff,
+  elementStatements,
+} from '../../kernel/nft/nft.ts'
 import {
   type Family,
   type OpenPort,
@@ -15,8 +23,6 @@ import { clusterValidation, clustersetRange } from '../routes/routes.ts'
 import { type NodeRouteWorld, bridgeHidesAnswers, ownCluster, rangeTexts, rangesOfNode } from '../world/world.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 import {
-  type ElementChange,
-  type ElementMaps,
   LocalBackends,
   MAP_SERVICES,
   NO_LAYOUT,
@@ -25,7 +31,6 @@ import {
   SET_NO_BACKENDS,
   type TableLayout,
   balanceElements,
-  elementStatements,
   hairpinType,
   layout,
   portLookup,
@@ -267,11 +272,7 @@ export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPl
   )
   localBackends.apply([...ports].map(([key, after]) => ({ key, before: undefined, after })))
   const chains = layout(ports.values(), NO_LAYOUT, family)
-  const additions = [...serviceElements(ports, localBackends), ...nodeElements(world)].map(([map, elements]) => ({
-    map,
-    remove: [],
-    add: [...elements].map(([key, value]) => (value === undefined ? { key } : { key, value })),
-  }))
+  const elements = new Map([...serviceElements(ports, localBackends), ...nodeElements(world)])
   const statements: NftStatement[] = [
     // "add" comes first, so that "delete" finds a table in any case.
     { verb: 'add-table', table: NFT_TABLE_NODE },
@@ -279,7 +280,7 @@ export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPl
     { verb: 'add-table', table: NFT_TABLE_NODE },
     ...planNodeNft(world),
     ...chains.statements,
-    ...elementStatements(additions),
+    ...elementStatements(NFT_TABLE_NODE, elementDiff(new Map(), elements)),
   ]
   return { statements, layout: chains.result, localBackends }
 }
@@ -296,10 +297,7 @@ export function desiredElements(
 
 /** How the set of nodes changes if the world changes and the fixed part of the table does not. */
 export function nodeChange(before: NodeNftWorld, after: NodeNftWorld): ElementChange[] {
-  const [had, wanted] = [new Set(before.overlayNodes), new Set(after.overlayNodes)]
-  const remove = before.overlayNodes.filter((address) => !wanted.has(address))
-  const add = after.overlayNodes.filter((address) => !had.has(address)).map((key) => ({ key }))
-  return remove.length === 0 && add.length === 0 ? [] : [{ map: SET_OVERLAY_NODES, remove, add }]
+  return elementDiff(nodeElements(before), nodeElements(after))
 }
 
 function nodeElements({ family, overlayNodes }: NodeNftWorld): ElementMaps {

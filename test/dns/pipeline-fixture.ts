@@ -3,6 +3,7 @@ import { type Client, type Clients, OWN_PROCESS } from '../../dns/clients/client
 import { dnsMetrics } from '../../dns/config/metrics.ts'
 import { Pipeline, type PipelineDeps } from '../../dns/server/pipeline.ts'
 import type { Transport } from '../../dns/message/wire.ts'
+import { KeptAnswers } from '../../dns/zone/kept-answers.ts'
 import type { ServiceIndex } from '../../dns/zone/service-index.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
@@ -15,6 +16,7 @@ export function newPipeline(index: ServiceIndex, more: Partial<PipelineDeps> = {
     logger: new CapturingLogger(),
     metrics: dnsMetrics(createMetrics('dns')),
     index,
+    kept: new KeptAnswers(index),
     forwarder: undefined,
     signal: new AbortController().signal,
     ...more,

@@ -1,6 +1,6 @@
-/** What distinguishes repairs from changes of the plan, and listings of tables from each other. */
+/** What distinguishes repairs from changes of the plan, and changes by others from our own. */
 import t from 'tap'
-import { Drift, tableDrift } from '../../kernel/drift.ts'
+import { Drift } from '../../kernel/drift.ts'
 import { ReportRateLimiter, changeOf } from '../../kernel/nft/nft-watch.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
@@ -39,23 +39,6 @@ t.test('each is counted, and the log is bounded', async (t) => {
   await clock.advance(10_000)
   drift.repaired('rule', 'Missing', ['r'])
   t.equal(logger.lines.length, 7, 'and later there are lines again')
-})
-
-t.test('what differs between two listings of a table', async (t) => {
-  const chain = (name: string, ...rules: string[]): string =>
-    `\tchain ${name} {\n${rules.map((rule) => `\t\t${rule}\n`).join('')}\t}\n`
-  const table = (...parts: string[]): string => `table ip x {\n${parts.join('\n')}}\n`
-  const rows = [
-    [[chain('a', 'drop'), chain('b')], undefined, 'Missing', ['the whole table']],
-    [[chain('a', 'drop'), chain('b')], [chain('a', 'drop')], 'Missing', ['chain b']],
-    [[chain('a', 'drop'), chain('b')], [chain('a'), chain('b')], 'Changed', ['chain a']],
-    [[chain('a', 'drop')], [chain('a', 'drop'), chain('z')], 'Foreign', ['chain z']],
-    [['\tset s {\n\t\telements = { 10.0.0.1 }\n\t}\n'], ['\tset s {\n\t}\n'], 'Changed', ['set s']],
-    [['\tcounter c {\n\t}\n'], [''], 'Missing', ['counter c']],
-  ] as const
-  for (const [before, now, reason, items] of rows) {
-    t.strictSame(tableDrift(table(...before), now === undefined ? now : table(...now)), { reason, items: [...items] })
-  }
 })
 
 t.test('notifications of nftables', async (t) => {

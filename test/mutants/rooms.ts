@@ -68,6 +68,7 @@ export const ROOMS: readonly Room[] = [
     files: [
       'kernel/**/{plan-*,check-*,format-*,parse-*,*-codec,*-text}.ts',
       'kernel/apply/round.ts',
+      'kernel/nft/apply-table.ts',
       'kernel/{drift,port-holders}.ts',
       'kernel/probing/{path-size,peer-health,probe-packet,probe-timing}.ts',
     ],

@@ -19,9 +19,9 @@ t.test('who fights for the table is put right each time, and told a bounded numb
   const { signal } = new AbortController()
   const { loop, nft, logger, metrics } = await oneNode(signal)
   await loop.reconcile(signal)
+  t.teardown(loop.followTable())
   for (let i = 0; i < 20; i += 1) {
     await nft.interfere([{ verb: 'delete-table', table: NFT_TABLE_NODE }])
-    loop.suspect()
     await loop.reconcile(signal)
     t.not(await nft.listTable(NFT_TABLE_NODE), undefined)
   }

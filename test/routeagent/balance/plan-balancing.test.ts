@@ -1,18 +1,13 @@
 /** The planner that works piece by piece comes to what one that starts anew would come to. */
 import { deepStrictEqual } from 'node:assert/strict'
 import t from 'tap'
+import { elementStatements } from '../../../kernel/nft/apply-table.ts'
 import fc from 'fast-check'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import type { NftElement } from '../../../kernel/nft/nft-transaction.ts'
 import { NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'
 import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'
-import {
-  SET_HAIRPIN,
-  balanceElements,
-  elementChanges,
-  elementStatements,
-  layout,
-} from '../../../routeagent/balance/balance-elements.ts'
+import { SET_HAIRPIN, balanceElements, elementChanges, layout } from '../../../routeagent/balance/balance-elements.ts'
 import { addressFamily } from '../../../routeagent/balance/address-family.ts'
 import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'
 import { type NodeNftWorld, desiredElements, planTable } from '../../../routeagent/balance/plan-node-table.ts'
@@ -113,7 +108,7 @@ t.test('any sequence of changes comes to what a start from nothing comes to, in 
         chains = more.result
         await nft.run([
           ...more.statements,
-          ...elementStatements([...elementChanges(changes), table.localBackends.apply(changes)]),
+          ...elementStatements(NFT_TABLE_NODE, [...elementChanges(changes), table.localBackends.apply(changes)]),
         ])
       }
       const fresh = fromNothing(world)
