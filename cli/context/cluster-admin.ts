@@ -1,4 +1,5 @@
 /** The operations on an API server that installing, joining and leaving need, with the rights of an administrator. */
+import type { Duplex } from 'node:stream'
 import { isDeepStrictEqual } from 'node:util'
 import type { ManifestObject } from '../../install/values/values.ts'
 import {
@@ -10,6 +11,7 @@ import {
   type ObjectRef,
   type ObjectType,
   type PodCommand,
+  type PodPort,
   lacksRight,
   refOf,
 } from '../../kubeapi/kube/kube.ts'
@@ -74,10 +76,12 @@ export interface ClusterAdmin {
   remove(ref: ObjectRef, signal: AbortSignal): Promise<boolean>
   /** Runs a command in a container and waits until it ends. */
   exec(command: PodCommand, signal: AbortSignal): Promise<CommandResult>
+  /** Opens one connection to a port on the loopback of a pod. Aborting `signal` also ends the connection later. */
+  forward(target: PodPort, signal: AbortSignal): Promise<Duplex>
 }
 
 /** A ClusterAdmin on top of the project's own API client. */
-export function adminOf(api: Pick<KubeApi, 'dynamic' | 'access' | 'exec'>): ClusterAdmin {
+export function adminOf(api: Pick<KubeApi, 'dynamic' | 'access' | 'exec' | 'forward'>): ClusterAdmin {
   const { dynamic, access } = api
   const get = async (ref: ObjectRef, signal: AbortSignal): Promise<ManifestObject | undefined> =>
     (await dynamic.knows(ref, signal)) ? asManifest(await dynamic.get(ref, signal)) : undefined
@@ -112,6 +116,7 @@ export function adminOf(api: Pick<KubeApi, 'dynamic' | 'access' | 'exec'>): Clus
     replace: (ref, before, after, signal) => replace(dynamic, ref, before, after, signal),
     remove: async (ref, signal) => (await dynamic.knows(ref, signal)) && dynamic.delete(ref, {}, signal),
     exec: (command, signal) => api.exec(command, signal),
+    forward: (target, signal) => api.forward(target, signal),
   }
 }
 

@@ -1,4 +1,5 @@
 /** The ClusterApi of a Kubernetes cluster. */
+import type { Duplex } from 'node:stream'
 import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/model.ts'
 import { type Clock, WriteQueue } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -26,6 +27,7 @@ import { HttpClient } from './http/http-client.ts'
 import { type Refusal, Refusals } from './http/refusals.ts'
 import { KubeLeaseStore, KubeSecretStore, type SecretStore } from './own-namespace.ts'
 import type { CommandResult, PodCommand } from './http/pod-exec.ts'
+import type { PodPort } from './http/pod-forward.ts'
 import type { ServerAccess } from './server-access.ts'
 import { ServerConnection } from './http/server-connection.ts'
 
@@ -168,6 +170,13 @@ export class KubeApi implements ClusterApi {
     // Loaded on demand: it needs WebSockets, which most processes do not use.
     const { execInPod } = await import('./http/pod-exec.ts')
     return execInPod({ clock, access: this.access }, command, AbortSignal.any([signal, this.#stop.signal]))
+  }
+
+  /** Opens a connection to a port of a pod. See forwardToPod(). */
+  async forward(target: PodPort, signal: AbortSignal): Promise<Duplex> {
+    const { clock } = this.#deps
+    const { forwardToPod } = await import('./http/pod-forward.ts')
+    return forwardToPod({ clock, access: this.access }, target, AbortSignal.any([signal, this.#stop.signal]))
   }
 
   /**

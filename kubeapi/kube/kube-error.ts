@@ -27,6 +27,7 @@ const OWN_REASONS = [
   'NoLogin',
   'TooLarge',
   'ExecFailed',
+  'ForwardFailed',
 ] as const satisfies readonly ReasonCode[]
 
 export interface KubeErrorInit {
@@ -158,7 +159,8 @@ function asStatus(body: unknown): Status {
   }
 }
 
-function oneLine(text: string): string {
+/** A text of a server as a part of a message. */
+export function oneLine(text: string): string {
   const line = text.replace(/\s+/g, ' ')
   return line.length <= MAX_SAID ? line : `${line.slice(0, MAX_SAID)}…`
 }

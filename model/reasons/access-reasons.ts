@@ -33,6 +33,11 @@ export const ACCESS_REASONS = {
     todo: 'Check that the pod is ready, and that the API server reaches the kubelet of its node; then run the command again.',
     shows: FOUND,
   },
+  ForwardFailed: {
+    means: 'A connection to a port of a pod through the API server was not made, or it broke.',
+    todo: 'Check that the pod is ready, and that the API server reaches the kubelet of its node; then run the command again.',
+    shows: FOUND,
+  },
   StateUnwritable: {
     means: 'The broker cannot write its store.',
     todo: 'Check the state directory and its permissions, and run the command as the user of the broker.',

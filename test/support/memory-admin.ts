@@ -1,8 +1,10 @@
 /** A ClusterAdmin over objects in memory: what was asked of it is kept, what it should refuse can be said. */
+import type { Duplex } from 'node:stream'
 import { isDeepStrictEqual } from 'node:util'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
 import type { Applied, ClusterAdmin, ListScope, Preview } from '../../cli/context/cluster-admin.ts'
 import type { CommandResult, PodCommand } from '../../kubeapi/kube/http/pod-exec.ts'
+import type { PodPort } from '../../kubeapi/kube/http/pod-forward.ts'
 import type { ManifestObject } from '../../install/values/manifest.ts'
 
 export class MemoryAdmin implements ClusterAdmin {
@@ -106,6 +108,15 @@ export class MemoryAdmin implements ClusterAdmin {
     const { namespace, pod, container } = command
     this.done.push(`exec ${namespace}/${pod} ${container}: ${command.command.join(' ')}`)
     return this.run(command)
+  }
+
+  /** What listens in pods; by default nothing does. */
+  dial: (target: PodPort, signal: AbortSignal) => Promise<Duplex> = () =>
+    Promise.reject(new Error('there are no pods here'))
+
+  forward(target: PodPort, signal: AbortSignal): Promise<Duplex> {
+    this.done.push(`forward ${target.namespace}/${target.pod} ${target.port}`)
+    return this.dial(target, signal)
   }
 
   #reviewed(review: ManifestObject): ManifestObject {

@@ -2,20 +2,11 @@
  * Runs a command in a container with the API server's exec subresource over a WebSocket (v4 and v5.channel.k8s.io: the
  * first byte of each message is its stream; stream 3 carries the final metav1.Status).
  */
-import type { IncomingMessage } from 'node:http'
 import WebSocket from 'ws'
-import { type Clock, abortReason, orAborted } from '../../../reconcile/reconcile.ts'
+import { type Clock, abortReason } from '../../../reconcile/reconcile.ts'
 import { errorOf } from '../../../runtime/runtime.ts'
-import {
-  type RequestLine,
-  KubeError,
-  LoginError,
-  errorFromAnswer,
-  errorFromConnection,
-  noAnswer,
-} from '../kube-error.ts'
-import { resourcePath } from '../kinds.ts'
-import type { Credentials, ServerAccess } from '../server-access.ts'
+import { type RequestLine, KubeError, errorFromConnection } from '../kube-error.ts'
+import { type PodSocketDeps, openPodSocket, serverTitle } from './pod-socket.ts'
 
 export interface PodCommand {
   readonly namespace: string
@@ -37,11 +28,6 @@ export interface CommandResult {
   readonly stderr: string
 }
 
-export interface PodExecDeps {
-  readonly clock: Clock
-  readonly access: ServerAccess
-}
-
 interface EndStatus {
   readonly status?: string
   readonly message?: string
@@ -54,10 +40,6 @@ const STDOUT = 1
 const STDERR = 2
 const END = 3
 const MAX_OUTPUT_BYTES = 4 << 20
-/** Limit of the body of a refusal. */
-const MAX_SAID_BYTES = 64 << 10
-/** Limit until the server has accepted the connection, as for any other request. */
-const HANDSHAKE_MS = 10_000
 /** Limit until the command has ended: an API server that died sends nothing. */
 const COMMAND_MS = 60_000
 
@@ -66,44 +48,19 @@ const COMMAND_MS = 60_000
  * Rejects with the signal's reason.
  */
 export async function execInPod(
-  { clock, access }: PodExecDeps,
+  { clock, access }: PodSocketDeps,
   command: PodCommand,
   signal: AbortSignal,
 ): Promise<CommandResult> {
   const asked: RequestLine = { verb: 'exec', title: `Pod ${command.namespace}/${command.pod}` }
-  const server = access.server.href.replace(/\/$/, '')
-  const late = new AbortController()
-  const cancel = clock.setTimer(HANDSHAKE_MS, () => late.abort(noAnswer(asked, server, HANDSHAKE_MS)))
-  try {
-    const either = AbortSignal.any([signal, late.signal])
-    either.throwIfAborted()
-    const { headers, ...connection } = await login(access, either).catch((error: unknown) => {
-      throw either.aborted ? abortReason(either) : errorFromConnection(asked, server, error)
-    })
-    const options = Object.fromEntries(Object.entries(connection).filter(([, value]) => value !== undefined))
-    const socket = new WebSocket(execUrl(access.server, command), ['v5.channel.k8s.io', 'v4.channel.k8s.io'], {
-      ...options,
-      headers,
-    })
-    socket.on('open', cancel)
-    return await new Run({ clock, socket, asked, server, command }).done(signal, late.signal)
-  } catch (error) {
-    if (error instanceof KubeError && error.status === 401 && error.reason !== 'NoLogin') access.forget()
-    throw error
-  } finally {
-    cancel()
-  }
+  const { namespace, pod } = command
+  const protocols = ['v5.channel.k8s.io', 'v4.channel.k8s.io']
+  const place = { asked, namespace, pod, subresource: `exec?${execQuery(command)}`, protocols }
+  const socket = await openPodSocket({ clock, access }, place, signal)
+  return new Run({ clock, socket, asked, server: serverTitle(access), command }).done(signal)
 }
 
-async function login(access: ServerAccess, signal: AbortSignal): Promise<Credentials> {
-  try {
-    return await orAborted(access.credentials(signal), signal)
-  } catch (error) {
-    throw new LoginError(error)
-  }
-}
-
-function execUrl(server: URL, { namespace, pod, container, command, input }: PodCommand): URL {
+function execQuery({ container, command, input }: PodCommand): string {
   const query = [
     ['container', container],
     ...(input === undefined ? [] : [['stdin', 'true']]),
@@ -111,11 +68,7 @@ function execUrl(server: URL, { namespace, pod, container, command, input }: Pod
     ['stderr', 'true'],
     ...command.map((word) => ['command', word]),
   ]
-  const words = query.map(([name = '', value = '']) => `${name}=${encodeURIComponent(value)}`).join('&')
-  const path = resourcePath({ apiVersion: 'v1', plural: 'pods' }, namespace, pod)
-  const url = new URL(`${server.pathname.replace(/\/$/, '')}${path}/exec?${words}`, server)
-  url.protocol = server.protocol === 'http:' ? 'ws:' : 'wss:'
-  return url
+  return query.map(([name = '', value = '']) => `${name}=${encodeURIComponent(value)}`).join('&')
 }
 
 interface RunInit {
@@ -126,7 +79,7 @@ interface RunInit {
   readonly command: PodCommand
 }
 
-/** One command, from the handshake to its end. */
+/** One command on an open socket, to its end. */
 class Run {
   readonly #init: RunInit
   readonly #output = { [STDOUT]: [] as Buffer[], [STDERR]: [] as Buffer[] }
@@ -137,24 +90,17 @@ class Run {
     this.#init = init
   }
 
-  /** `late` aborts when the handshake takes too long. */
-  done(signal: AbortSignal, late: AbortSignal): Promise<CommandResult> {
-    const { clock, socket, asked, server } = this.#init
+  done(signal: AbortSignal): Promise<CommandResult> {
+    const { clock, socket, asked, server, command } = this.#init
     return new Promise((resolve, reject) => {
       const fail = (error: Error): void => {
         reject(error)
         socket.terminate()
       }
-      const either = AbortSignal.any([signal, late])
-      const onAbort = (): void => fail(either.reason as Error)
-      let cancel = (): void => undefined
-      socket.on('open', () => {
-        const { timeoutMs = COMMAND_MS } = this.#init.command
-        const tooLong = `the command did not end within ${timeoutMs / 1000} s`
-        cancel = clock.setTimer(timeoutMs, () => fail(this.#failed(tooLong)))
-        this.#send().catch((error: unknown) => fail(errorOf(error)))
-      })
-      socket.on('unexpected-response', (_request, response) => void this.#refusal(response).then(fail))
+      const onAbort = (): void => fail(abortReason(signal))
+      const { timeoutMs = COMMAND_MS } = command
+      const tooLong = `the command did not end within ${timeoutMs / 1000} s`
+      const cancel = clock.setTimer(timeoutMs, () => fail(this.#failed(tooLong)))
       socket.on('error', (error) => fail(errorFromConnection(asked, server, error)))
       socket.on('message', (data: Buffer) => {
         try {
@@ -166,13 +112,15 @@ class Run {
       })
       socket.on('close', () => {
         cancel()
-        either.removeEventListener('abort', onAbort)
+        signal.removeEventListener('abort', onAbort)
         const result = this.#result()
         if (result instanceof KubeError) reject(result)
         else resolve(result)
       })
-      either.addEventListener('abort', onAbort, { once: true })
-      if (either.aborted) onAbort()
+      signal.addEventListener('abort', onAbort, { once: true })
+      if (signal.aborted) onAbort()
+      socket.resume()
+      this.#send().catch((error: unknown) => fail(errorOf(error)))
     })
   }
 
@@ -209,33 +157,6 @@ class Run {
   #failed(message: string, reason: 'ExecFailed' | 'TooLarge' = 'ExecFailed'): KubeError {
     const { verb, title } = this.#init.asked
     return new KubeError(`${verb} ${title}: ${message}`, { code: 'Unavailable', status: 0, reason })
-  }
-
-  /** The server answered but refused the connection. */
-  async #refusal(response: IncomingMessage): Promise<KubeError> {
-    const { asked, server } = this.#init
-    try {
-      return errorFromAnswer(asked, response.statusCode ?? 0, await said(response))
-    } catch (error) {
-      return errorFromConnection(asked, server, error)
-    }
-  }
-}
-
-/** Returns JSON or text; a body that is too long is truncated. */
-async function said(response: IncomingMessage): Promise<unknown> {
-  const parts: Buffer[] = []
-  let bytes = 0
-  for await (const part of response as AsyncIterable<Buffer>) {
-    bytes += part.length
-    parts.push(part)
-    if (bytes > MAX_SAID_BYTES) break
-  }
-  const whole = text(parts)
-  try {
-    return JSON.parse(whole) as unknown
-  } catch {
-    return whole
   }
 }
 
