@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { type Socket, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { type Duplex, pipeline } from 'node:stream'
+import { join as joinPath } from 'node:path'
+import type { Duplex } from 'node:stream'
 import { errorOf } from '../../../runtime/runtime.ts'
 
 /** A client needs one, and a second one when it connects again. */
@@ -25,7 +25,7 @@ export async function withForwardedSocket<T>(
   work: (path: string, failed: AbortSignal) => Promise<T>,
 ): Promise<T> {
   // Its mode is 0700.
-  const folder = await mkdtemp(join(tmpdir(), 'sealane-'))
+  const folder = await mkdtemp(joinPath(tmpdir(), 'sealane-'))
   const ended = new AbortController()
   const failed = new AbortController()
   const sockets = new Set<Socket>()
@@ -36,7 +36,7 @@ export async function withForwardedSocket<T>(
       if (!local.readableEnded && !ended.signal.aborted) failed.abort(error)
     })
     if (local.destroyed) remote.destroy()
-    else pipeline(local, remote, local, () => undefined)
+    else join(local, remote)
   }
   const server = createServer({ allowHalfOpen: true }, (local) => {
     sockets.add(local)
@@ -50,7 +50,7 @@ export async function withForwardedSocket<T>(
   server.on('error', (error) => failed.abort(error))
   server.maxConnections = MAX_CONNECTIONS
   try {
-    const path = join(folder, 'forward.sock')
+    const path = joinPath(folder, 'forward.sock')
     server.listen(path)
     await once(server, 'listening')
     return await work(path, failed.signal)
@@ -62,4 +62,18 @@ export async function withForwardedSocket<T>(
     await closed
     await rm(folder, { recursive: true, force: true })
   }
+}
+
+/**
+ * Passes data both ways. Not by pipeline(): when the pod ends the connection while the client has not, it would destroy
+ * the client's side before the client has read the rest.
+ */
+function join(local: Socket, remote: Duplex): void {
+  local.pipe(remote).pipe(local)
+  local.on('close', () => remote.destroy())
+  remote.on('close', () => {
+    if (remote.errored !== null) local.destroy()
+    // Without a reader the end of the client's side would not be noticed.
+    else local.resume().end()
+  })
 }

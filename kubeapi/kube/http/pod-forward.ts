@@ -13,7 +13,7 @@
  * one second.
  */
 import { Duplex } from 'node:stream'
-import WebSocket from 'ws'
+import type WebSocket from 'ws'
 import { type Clock, abortReason } from '../../../reconcile/reconcile.ts'
 import { errorOf } from '../../../runtime/runtime.ts'
 import { type RequestLine, KubeError, errorFromConnection, oneLine } from '../kube-error.ts'
@@ -41,6 +41,9 @@ const FINISHED = [1000, 1005]
  * Opens one connection to one port. It resolves when the server has accepted the request; the node connects to the
  * port after that, so that a port where nothing listens is an error of the stream.
  *
+ * The user needs the right to get `pods/portforward`, and from Kubernetes 1.35 on also to create it, which is what SPDY
+ * always needed.
+ *
  * Both directions have back-pressure. The stream ends when the pod ends the connection. Its own end() sends what was
  * written and keeps reading; the pod cannot be told, so the stream fails when the pod then sends nothing for 10 s.
  * destroy() closes the connection at once.
@@ -58,6 +61,10 @@ export async function forwardToPod(
   const protocols = ['v4.channel.k8s.io']
   const place = { asked, namespace, pod, subresource: `portforward?ports=${port}`, protocols }
   const socket = await openPodSocket({ clock, access }, place, signal)
+  if (signal.aborted) {
+    socket.terminate()
+    throw abortReason(signal)
+  }
   return new ForwardStream({ clock, socket, asked, server: serverTitle(access), port, signal })
 }
 
@@ -136,7 +143,6 @@ class ForwardStream extends Duplex {
       else this.destroy(this.#failed('the connection ended before the pod closed it'))
     })
     signal.addEventListener('abort', this.#onAbort, { once: true })
-    if (signal.aborted) this.#onAbort()
   }
 
   override _read(): void {

@@ -87,13 +87,13 @@ function socketUrl(server: URL, { namespace, pod, subresource }: PodSocketReques
   return url
 }
 
-interface Asked {
+interface Attempt {
   readonly asked: RequestLine
   readonly server: string
 }
 
 /** Resolves when the socket is open, and pauses it. If this fails, the socket is terminated. */
-function opened(socket: WebSocket, { asked, server }: Asked, signal: AbortSignal): Promise<void> {
+function opened(socket: WebSocket, { asked, server }: Attempt, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const fail = (error: Error): void => {
       signal.removeEventListener('abort', onAbort)
@@ -115,7 +115,7 @@ function opened(socket: WebSocket, { asked, server }: Asked, signal: AbortSignal
 }
 
 /** The server answered but refused the connection. */
-async function refusal({ asked, server }: Asked, response: IncomingMessage): Promise<KubeError> {
+async function refusal({ asked, server }: Attempt, response: IncomingMessage): Promise<KubeError> {
   try {
     return errorFromAnswer(asked, response.statusCode ?? 0, await said(response))
   } catch (error) {
