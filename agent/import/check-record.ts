@@ -57,7 +57,10 @@ export function recordProblem(
   const { key, body } = record
   if (body.kind === 'ClusterSetIP') {
     if (key.cluster !== '')
-      return problem('ForeignClaim', `a ClusterSetIP of cluster ${quote(key.cluster)}: only the broker gives them`)
+      return problem(
+        'ForeignClaim',
+        `a ClusterSetIP record of cluster ${quote(key.cluster)}: only the broker assigns clusterset IPs`,
+      )
   } else if (!isDnsLabel(key.cluster))
     return problem('InvalidValue', `cluster id ${quote(key.cluster)} is not a DNS label`)
   else if (isReservedId(key.cluster) && !isKnown(key.cluster))
@@ -74,7 +77,7 @@ export function recordProblem(
     case 'Cluster':
       return body.spec.id === key.cluster
         ? undefined
-        : problem('ForeignClaim', `it claims to be cluster ${quote(body.spec.id)}`)
+        : problem('ForeignClaim', `the record claims to be cluster ${quote(body.spec.id)}`)
     case 'MemberStatus':
       return statusProblem(key, body)
   }
@@ -95,7 +98,7 @@ export function clusterProblem(
     const all = routedPrefixes(spec)
     const routed = routedHere(all, own)
     const unusable = all.find((prefix) => specialPart(prefix) !== undefined)
-    if (unusable !== undefined) return problem('RangeReserved', `${formatPrefix(unusable)} is no usable network`)
+    if (unusable !== undefined) return problem('RangeReserved', `${formatPrefix(unusable)} is not a usable network`)
     for (const field of ['podCIDRs', 'serviceCIDRs'] as const) {
       const taken = own[field].map((text) => parsePrefix(text, field))
       const clash = routed.find((prefix) => taken.some((one) => overlaps(one, prefix)))
@@ -106,7 +109,7 @@ export function clusterProblem(
     // Its nodes would treat our pods' addresses as Services of their own, so answers would never arrive.
     const taken = spec.serviceCIDRs.find((text) => routedPrefixes(own).some((one) => overlaps(one, parsePrefix(text))))
     if (taken !== undefined)
-      return problem('OverlapsOwnRange', `its service CIDR ${taken} overlaps the addresses of this cluster's pods`)
+      return problem('OverlapsOwnRange', `its service CIDR ${taken} overlaps the pod CIDRs of this cluster`)
     return neededProblem(routed, needed)
   } catch (error) {
     if (error instanceof InvalidAddressError) return problem('InvalidValue', error.message)
@@ -143,7 +146,7 @@ function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]
     if (found !== undefined)
       return problem(
         'OverlapsNeeded',
-        `${formatPrefix(prefix)} ${neededText(found)}: this cluster needs that outside the lanes`,
+        `${formatPrefix(prefix)} ${neededText(found)}: this cluster needs that address outside the lanes`,
       )
   }
   return undefined
@@ -154,9 +157,9 @@ function statusProblem(
   { notImported, leftOut, openConnections, report }: MemberStatus,
 ): Problem | undefined {
   if (namespace !== '' || name !== cluster)
-    return problem('ForeignClaim', `it claims to be the status of ${quote(`${namespace}/${name}`)}`)
+    return problem('ForeignClaim', `the record claims to be the status of ${quote(`${namespace}/${name}`)}`)
   if (notImported.length > MAX_NOT_IMPORTED)
-    return problem('InvalidValue', `${notImported.length} findings, at most ${MAX_NOT_IMPORTED} are read`)
+    return problem('InvalidValue', `${notImported.length} findings: expected at most ${MAX_NOT_IMPORTED}`)
   if (!Number.isSafeInteger(leftOut) || leftOut < 0) return problem('InvalidValue', `leftOut ${leftOut}`)
   const open = openConnections === undefined ? undefined : openConnectionsProblem(openConnections)
   if (open !== undefined) return problem('InvalidValue', `openConnections ${open}`)
@@ -204,13 +207,14 @@ function isGoodPort({ name, port, appProtocol }: ImportPort): boolean {
 }
 
 function endpointProblem(spec: EndpointSpec, cluster: string): Problem | undefined {
-  if (spec.cluster !== cluster) return problem('ForeignClaim', `it claims to belong to cluster ${quote(spec.cluster)}`)
+  if (spec.cluster !== cluster)
+    return problem('ForeignClaim', `the record claims to belong to cluster ${quote(spec.cluster)}`)
   if (!isDnsSubdomain(spec.node)) return problem('InvalidValue', `node ${quote(spec.node)} is not a DNS name`)
   if (!Number.isInteger(spec.lane) || spec.lane < 0 || spec.lane > MAX_ADDRESSED_LANE)
     return problem('InvalidValue', `lane ${spec.lane}: expected 0 to ${MAX_ADDRESSED_LANE}`)
   const { length } = endpointName(spec.cluster, spec.node, spec.lane)
   return length > MAX_ENDPOINT_NAME
-    ? problem('InvalidValue', `its name has ${length} characters, at most ${MAX_ENDPOINT_NAME} are taken`)
+    ? problem('InvalidValue', `its name has ${length} characters: expected at most ${MAX_ENDPOINT_NAME}`)
     : undefined
 }
 

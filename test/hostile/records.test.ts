@@ -253,5 +253,5 @@ await attack('service-range-drops-itself', async (t) => {
   set.spread()
   await eventually(() => known().join() === 'paris', { say: 'mallory is used no more' })
   const reasons = paris.logger.lines.map(({ fields }) => fields['why'])
-  t.ok(reasons.includes("its service CIDR 10.42.1.0/24 overlaps the addresses of this cluster's pods"))
+  t.ok(reasons.includes('its service CIDR 10.42.1.0/24 overlaps the pod CIDRs of this cluster'))
 })
