@@ -44,9 +44,9 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
   const pipeline = new Pipeline({ clock: deps.clock, logger, metrics, index, forwarder, signal: end.signal })
 
   const listeners: Listener[] = []
-  deps.status.readiness('dns synced', () => (index.synced ? undefined : 'services have not been read yet'))
+  deps.status.readiness('dns synced', () => (index.synced ? undefined : 'the services have not been read yet'))
   deps.status.readiness('dns listening', () => waitingFor(config, listeners))
-  deps.status.readiness('dns staying', () => (signal.aborted ? 'is about to end' : undefined))
+  deps.status.readiness('dns staying', () => (signal.aborted ? 'stopping' : undefined))
   deps.status.plan('dns', () => printZone(index, index.services()))
 
   const gateways = new HeardGateways({
@@ -133,7 +133,8 @@ function newForwarder(deps: DnsDeps, metrics: DnsMetrics, config: DnsConfig): Fo
     {
       clock: deps.clock,
       onResult: (result, seconds) => metrics.forwarded(result, seconds),
-      onFailure: (upstream, error) => deps.logger.debug('upstream did not answer', { upstream, error: error.message }),
+      onFailure: (upstream, error) =>
+        deps.logger.debug('the upstream did not answer', { upstream, error: error.message }),
     },
     {
       upstreams: config.upstreams,

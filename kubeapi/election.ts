@@ -95,8 +95,13 @@ export class Election {
     const renewing = this.#renewUntilLost(since, AbortSignal.any([signal, over.signal])).then((lost) => {
       leader.set(0, { lease: name })
       if (lost)
-        logger.warn('leading no longer', { reason: 'LeaseNotRenewed', lease: name, identity, why: this.#trouble })
-      office.abort(lost ? new Error('this process is leader no longer') : abortReason(signal))
+        logger.warn('this process has lost its leadership', {
+          reason: 'LeaseNotRenewed',
+          lease: name,
+          identity,
+          why: this.#trouble,
+        })
+      office.abort(lost ? new Error('this process has lost its leadership') : abortReason(signal))
       return lost
     })
     try {
@@ -106,7 +111,7 @@ export class Election {
       if (!office.signal.aborted) throw error
       return !signal.aborted
     } finally {
-      over.abort(new Error('the term is over'))
+      over.abort(new Error('the leadership has ended'))
       // Released only after `lead` has ended, so that no other process leads at the same time.
       if (!(await renewing)) await this.#release()
     }
@@ -121,7 +126,7 @@ export class Election {
       const left = renewed + renewWithinMs - clock.monotonic()
       if (left <= 0) return true
       const limit = new AbortController()
-      const cancel = clock.setTimer(left, () => limit.abort(new Error('not renewed in time')))
+      const cancel = clock.setTimer(left, () => limit.abort(new Error('the lease was not renewed in time')))
       try {
         const limited = AbortSignal.any([signal, limit.signal])
         await clock.sleep(Math.min(retryMs, left), limited)
@@ -162,7 +167,9 @@ export class Election {
 
   async #release(): Promise<void> {
     const limit = new AbortController()
-    const cancel = this.#deps.clock.setTimer(RELEASE_MS, () => limit.abort(new Error('not given back in time')))
+    const cancel = this.#deps.clock.setTimer(RELEASE_MS, () =>
+      limit.abort(new Error('the lease was not released in time')),
+    )
     try {
       if (await this.#attempt(() => this.#giveBack(limit.signal), limit.signal)) return
       // A renewal that was pending when the term ended may still have arrived; the last read is outdated then.
@@ -240,7 +247,7 @@ export class Election {
     this.#trouble = why
     const { name: lease } = this.#init
     if (error instanceof HeldError) this.#deps.logger.info(why, { lease })
-    else this.#deps.logger.warn('lease not renewed', { reason: 'LeaseNotRenewed', lease, why })
+    else this.#deps.logger.warn('cannot renew the lease; retrying', { reason: 'LeaseNotRenewed', lease, why })
   }
 
   /** metav1.MicroTime. */

@@ -123,7 +123,7 @@ export class BalanceLoop {
         this.poke()
       })
     } catch (error) {
-      logger.warn('what others change in nftables is found late', {
+      logger.warn('the kernel does not report changes to nftables; they are found at the next check', {
         reason: 'KernelNotFollowed',
         why: messageOf(error),
       })
