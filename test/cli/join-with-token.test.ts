@@ -152,8 +152,8 @@ t.test('an operator decides: the agent says with which key it waits, asks on, an
   const fingerprint = (await waiting())?.fingerprint ?? ''
   t.equal(
     problem(secret),
-    `milano waits for approval by an operator of the broker; the fingerprint of its key is ${fingerprint}; ` +
-      `on the broker: sealane cluster accept milano --fingerprint ${fingerprint}`,
+    `milano waits for approval by an operator of the broker. The fingerprint of its key is ${fingerprint}. ` +
+      `On the broker, run: sealane cluster accept milano --fingerprint ${fingerprint}`,
   )
   t.equal(secret.content?.annotations[REASON_ANNOTATION], 'JoinAwaitsApproval')
   t.strictSame(first.status.notReady(), [`join: ${problem(secret) ?? ''}`])

@@ -223,7 +223,7 @@ await attack('service-range-over-pods', async (t) => {
   const reported = await broker.tokens(async (store) => (await store.members()).map(({ clashes }) => clashes))
   t.same(reported, [
     [
-      'service CIDR 10.42.0.0/16 of mallory was stated after pods of paris had 10.42.0.0/16: the two do not reach each other',
+      'service CIDR 10.42.0.0/16 of mallory was stated after pods of paris used 10.42.0.0/16: the two clusters do not reach each other',
     ],
     undefined,
   ])
