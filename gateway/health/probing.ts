@@ -201,7 +201,7 @@ export class Probing {
         onTransition: ({ key, cluster, number: remoteLane }, from, to) => {
           logger.info('connection changed', { cluster, lane, remoteLane, from, to })
           if (from === 'up' && to === 'down' && this.#damping.onDown(key)) {
-            logger.warn('link flaps and is not used for some time', { reason: 'LinkFlaps', cluster, lane, remoteLane })
+            logger.warn('link flaps and is avoided', { reason: 'LinkFlaps', cluster, lane, remoteLane })
           }
           this.#transitions.count({ cluster, ownLane: lane, remoteLane }, to)
           this.#deps.onTransition()

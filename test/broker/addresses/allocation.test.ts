@@ -166,7 +166,7 @@ t.test('no room', async (t) => {
   const two = [claims('a', ['10.42.0.0/18']), claims('b', ['10.42.0.0/17'])]
   t.throws(() => planAddresses(two, '244.0.0.0/17'), {
     message:
-      /cluster "b" .* a \/17 block, and the largest free block is a /18 \(16384 of 32768 addresses are free, 1 block is given\)/,
+      /cluster "b" .* a \/17 block, and the largest free block is a \/18 \(16384 of 32768 addresses are free, 1 block is given\)/,
   })
   t.throws(() => planAddresses([claims('a', ['10.0.0.0/8']), claims('b', ['10.42.0.0/16'])], '244.0.0.0/12'), {
     name: 'NoRoomError',
