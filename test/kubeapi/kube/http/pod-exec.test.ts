@@ -189,7 +189,7 @@ t.test('a login that fails, and one that the server does not take', async (t) =>
   const error = await failure(execInPod({ clock, access }, COMMAND, new AbortController().signal))
   t.equal(
     error.message,
-    'exec Pod shop/web-0: authentication at the API server https failed://a.example:6443: the plugin ended with 1',
+    'exec Pod shop/web-0: authentication at the API server https://a.example:6443 failed: the plugin ended with 1',
   )
   t.match(error, { name: 'KubeError', code: 'Unauthorized', reason: 'NoLogin' })
   t.equal(forgotten, 0)
