@@ -180,7 +180,7 @@ t.test('contradictions are refused', (t) => {
     [[batch(1)], 'watch: received a batch before the first reset'],
     [[synced(1, [])], 'watch: received "synced" before the first reset'],
     [[reset('e1'), batch(5), batch(4)], 'watch: received revision 4 after 5'],
-    [[reset('e1'), batch(5), synced(4, [])], 'watch: synced at received revision 4 after 5'],
+    [[reset('e1'), batch(5), synced(4, [])], 'watch: received "synced" of revision 4 after 5'],
   ]
   for (const [messages, message] of cases) {
     const replica = new Replica()
