@@ -50,7 +50,7 @@ export class MembershipChangedError extends Error {
   constructor(before: string, now: string) {
     super(
       `Membership ${MEMBERSHIP_NAME} says cluster id ${JSON.stringify(now)}, this agent runs as ${JSON.stringify(before)}: ` +
-        'an id does not change during a membership; the agent has to start anew',
+        'the id cannot change during a membership; restart the agent',
     )
     this.name = 'MembershipChangedError'
   }
@@ -66,7 +66,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const { api, status, clock } = deps
   const logger = deps.logger.child({ component: 'agent' })
   const metrics = agentMetrics(deps.metrics)
-  let phase: string | undefined = 'waits until this cluster has joined a clusterset'
+  let phase: string | undefined = 'waiting until this cluster joins a clusterset'
   status.readiness('agent', () => phase)
 
   const membership = await whenMembership(api, () => true, signal)
@@ -74,10 +74,13 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const { clusterId: own, clusterset } = membership.spec
   if (isReservedId(own)) {
     const reason = `${own} ${RESERVED_ID_PROBLEM}`
-    logger.warn('members that join from now on do not use this cluster: leave, and join under another id', {
-      reason: 'ClusterIdReserved',
-      why: reason,
-    })
+    logger.warn(
+      'the cluster id is reserved, so members that join later do not use this cluster; leave, and join under another id',
+      {
+        reason: 'ClusterIdReserved',
+        why: reason,
+      },
+    )
   }
   const refused = new RefusedMembership({ api, logger, note: deps.onRefused })
   const onRefused = refused.onReason.bind(refused)
@@ -115,15 +118,15 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   ])
   stopReporting()
   leaving.close()
-  status.plan('agent', () => 'does not run here')
+  status.plan('agent', () => 'not running here')
   for (const field of ['broker', 'notImported']) status.report(field, () => undefined)
   renamed.end()
   if (signal.aborted) return
 
-  phase = 'is leaving the clusterset'
-  logger.info('leaving: removes what was mirrored')
+  phase = 'leaving the clusterset'
+  logger.info('leaving: removing the mirrored objects')
   const onFailure = (error: unknown): void => {
-    logger.error('cannot remove what was mirrored, will be tried again', { reason: 'RoundFailed', why: String(error) })
+    logger.error('cannot remove the mirrored objects; retrying', { reason: 'RoundFailed', why: String(error) })
   }
   const leave = (): Promise<void> => takeOut(loops, link, signal)
   if (await untilDone(leave, { clock, backoff: LEAVE_BACKOFF, onFailure }, signal)) logger.info('left')
@@ -142,7 +145,7 @@ async function openLinkUnlessLeft(
   } catch (error) {
     if (!(error instanceof IdentityFileError) || !hasLeft(deps.api)) throw error
     if ((await config.identity.read()) !== undefined) throw error
-    deps.logger.info('this cluster has left already')
+    deps.logger.info('this cluster has already left')
     return undefined
   }
 }

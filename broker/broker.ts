@@ -240,7 +240,7 @@ export class Broker implements BrokerApi {
     const isMember = isOfMembership(log, peer, clock.now())
     // The cluster may have just joined at another broker. The refresh finds it before its next call.
     if (!isMember && log.isShared === true)
-      log.refresh().catch((error: unknown) => logger.debug('membership not looked up', { why: String(error) }))
+      log.refresh().catch((error: unknown) => logger.debug('cannot look up the membership', { why: String(error) }))
     return isMember
   }
 
@@ -280,11 +280,14 @@ export class Broker implements BrokerApi {
       return kept
     })
     for (const { cluster, cidrs } of kept) {
-      logger.warn('a member states public space that no token allowed: kept, as an earlier release took it', {
-        reason: 'PublicSpaceNotAllowed',
-        cluster,
-        cidrs: cidrs.join(', '),
-      })
+      logger.warn(
+        'a member states public space that no token allowed; it stays because an earlier release accepted it',
+        {
+          reason: 'PublicSpaceNotAllowed',
+          cluster,
+          cidrs: cidrs.join(', '),
+        },
+      )
     }
     this.#warnings.reportNotes()
   }
@@ -329,7 +332,7 @@ export class Broker implements BrokerApi {
       })
       .catch((error: unknown) => {
         const reason = reasonOf(error) ?? 'RoundFailed'
-        logger.warn('status of a member not written', { reason, cluster, why: String(error) })
+        logger.warn('cannot store the status of a member', { reason, cluster, why: String(error) })
       })
   }
 
@@ -375,7 +378,9 @@ export class Broker implements BrokerApi {
     if (!isLive(row) || (row.followsAuthorities === true) === follows) return
     log
       .transact((tx) => noteFollows(tx, cluster, follows))
-      .catch((error: unknown) => logger.debug('not noted what a member follows', { cluster, why: String(error) }))
+      .catch((error: unknown) =>
+        logger.debug('cannot store the requested namespaces of a member', { cluster, why: String(error) }),
+      )
   }
 
   #recordChanged(key: string): void {

@@ -109,7 +109,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   try {
     await first.run(server, signal)
   } finally {
-    stop.abort(new Error('the broker stops'))
+    stop.abort(new Error('the broker is stopping'))
     await serving
   }
   logger.info('stopping')

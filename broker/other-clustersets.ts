@@ -92,7 +92,7 @@ export class OtherClustersets {
       try {
         await this.#begin(row, port, signal)
         this.#failed.delete(name)
-        logger.info('another clusterset is served', { clusterset: name })
+        logger.info('serving another clusterset', { clusterset: name })
       } catch (error) {
         // The cast undoes the narrowing of the check above: the signal may have aborted since.
         if ((signal as { readonly aborted: boolean }).aborted) return
@@ -137,7 +137,7 @@ export class OtherClustersets {
     const { clock, logger, metrics } = this.#deps
     const why = messageOf(error)
     if (this.#failed.get(name)?.why !== why)
-      logger.error('a clusterset is not served', {
+      logger.error('cannot serve a clusterset', {
         reason: 'RoundFailed',
         ...reasonField(error),
         clusterset: name,
@@ -160,7 +160,7 @@ export class OtherClustersets {
     await served.close()
     counts.forget()
     metrics.clustersets.set(0, { clusterset: name })
-    logger.info('a clusterset is served no more', { clusterset: name })
+    logger.info('stopped serving a clusterset', { clusterset: name })
   }
 }
 

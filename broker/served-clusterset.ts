@@ -83,7 +83,7 @@ export async function awaitStore<T>(
       if (signal.aborted || !isAway || clock.monotonic() >= end) throw error
       onAway(error.message)
       if (error.message !== last)
-        logger.warn('the store does not answer, trying again', { reason: error.reason, why: error.message })
+        logger.warn('the store does not answer; retrying', { reason: error.reason, why: error.message })
       last = error.message
     }
     await clock.sleep(backoff.next(), signal)
@@ -266,7 +266,7 @@ export class ServedClusterset {
     const acceptance = { acceptedAtMs: config.acceptEmptyAtMs, nowMs: clock.now(), store: etcd?.where, onOlder }
     const accepted = await checkMark(stateDir, log, acceptance)
     if (accepted !== undefined)
-      logger.warn('the state is older than what was given away, and accepted', { reason: 'StateStale', accepted })
+      logger.warn('the state is older than the given addresses, and was accepted', { reason: 'StateStale', accepted })
     const hosts = advertise.map((one) => parseBrokerAddress(one).host)
     const keys = {
       ...authorityKeys(config, metrics),
@@ -395,7 +395,7 @@ function runSession(session: ReplicaSession): () => Promise<void> {
   const stop = new AbortController()
   const running = session.run(stop.signal)
   return async () => {
-    stop.abort(new Error('the broker stops'))
+    stop.abort(new Error('the broker is stopping'))
     await running
   }
 }

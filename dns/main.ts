@@ -48,9 +48,9 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
   const rehearsal = new Pipeline({ ...parts, metrics: dnsMetrics(DISCARDING) })
 
   const listeners: Listener[] = []
-  deps.status.readiness('dns synced', () => (index.synced ? undefined : 'services have not been read yet'))
+  deps.status.readiness('dns synced', () => (index.synced ? undefined : 'the services have not been read yet'))
   deps.status.readiness('dns listening', () => waitingFor(config, listeners))
-  deps.status.readiness('dns staying', () => (signal.aborted ? 'is about to end' : undefined))
+  deps.status.readiness('dns staying', () => (signal.aborted ? 'stopping' : undefined))
   deps.status.plan('dns', () => printZone(index, index.services()))
 
   const gateways = new HeardGateways({
@@ -138,7 +138,8 @@ function newForwarder(deps: DnsDeps, metrics: DnsMetrics, config: DnsConfig): Fo
     {
       clock: deps.clock,
       onResult: (result, seconds) => metrics.forwarded(result, seconds),
-      onFailure: (upstream, error) => deps.logger.debug('upstream did not answer', { upstream, error: error.message }),
+      onFailure: (upstream, error) =>
+        deps.logger.debug('the upstream did not answer', { upstream, error: error.message }),
     },
     {
       upstreams: config.upstreams,

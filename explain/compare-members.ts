@@ -211,14 +211,17 @@ function findingOf(
   if (hearsHere && !hearsThere) return { reason: 'UdpOneWay', text: lostText(a, b, there) }
   if (!hearsHere && hearsThere) return { reason: 'UdpOneWay', text: lostText(b, a, here) }
   if (!hearsHere) {
-    return { reason: 'NeitherEndHears', text: `neither ${a} nor ${b} hears the other: ${here.connection.message}` }
+    return {
+      reason: 'NeitherEndHears',
+      text: `neither ${a} nor ${b} receives packets of the other: ${here.connection.message}`,
+    }
   }
   const text = `${a} says ${here.connection.state}, and ${b} says ${there.connection.state}`
   return { reason: 'LinkEndsDiffer', text }
 }
 
 function lostText(from: string, to: string, { connection: { message } }: Link): string {
-  return `what ${from} sends does not arrive at ${to}, and the other direction passes; ${to} says: ${message}`
+  return `packets from ${from} do not arrive at ${to}, and the other direction passes; ${to} says: ${message}`
 }
 
 function isUp({ connection }: Link): boolean {

@@ -33,7 +33,7 @@ export { readGatewayWorld, whenCachesSynced } from './lanes/lanes.ts'
 export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
   const { api, logger, status } = deps
   const metrics = gatewayMetrics(deps.metrics)
-  status.readiness('gateway', () => 'is starting')
+  status.readiness('gateway', () => 'starting')
   status.readiness('gateway caches', () => whyCachesNotSynced(api))
   if (!(await unlessAborted(whenCachesSynced(api, signal), signal))) return
 
@@ -46,7 +46,7 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
       await serve(deps, config, metrics, AbortSignal.any([signal, leaving.signal]))
     }
     if (!leaving.signal.aborted || signal.aborted) return
-    logger.info('the cluster leaves; taking the lanes down')
+    logger.info('the cluster leaves the clusterset: removing the lanes')
     if (await leaveUntilDone(deps, { config, metrics, clusterId: leaving.clusterId ?? '' }, signal)) {
       logger.info('left')
     }
@@ -148,7 +148,7 @@ export function leaveUntilDone(deps: GatewayDeps, init: LeaveInit, signal: Abort
   const { clock, logger } = deps
   const backoff = { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs }
   const onFailure = (error: unknown): void => {
-    logger.error('leaving: not clean yet', { reason: 'RoundFailed', why: messageOf(error) })
+    logger.error('leaving: removal failed; retrying', { reason: 'RoundFailed', why: messageOf(error) })
   }
   return untilDone(() => leaveNode(deps, init, signal), { clock, backoff, onFailure }, signal)
 }

@@ -67,7 +67,7 @@ export class Drift {
     if (items.length === 0) return
     this.#deps.repairs.inc({ what, reason })
     if (!this.#mayLog(what)) return
-    this.#deps.logger.warn(`someone changed what is ours in this kernel; putting it right`, {
+    this.#deps.logger.warn(`another program changed kernel objects of Sealane; restoring them`, {
       what,
       reason,
       count: items.length,

@@ -31,7 +31,7 @@ export async function describePortHolders(port: number): Promise<string> {
   } catch {
     // Without the tables, the text names no process.
   }
-  return `${what} a process that is not seen from here, or by a device of the kernel: ss -aunp sport = :${port} on the node tells more`
+  return `${what} a process that is not visible from here, or by a device of the kernel: run "ss -aunp sport = :${port}" on the node`
 }
 
 /** Returns an EADDRINUSE error again with the processes that hold the port. Returns any other error unchanged. */

@@ -64,7 +64,7 @@ function commandError(tool: string, operation: string, error: ProgramError): Ker
     const name = PACKAGES[tool] ?? tool
     return new KernelError('MISSING_TOOL', operation, `${tool} is not installed: apt-get install ${name}`, cause)
   }
-  if (error.code === 'EACCES') return new KernelError('EPERM', operation, 'may not be started', cause)
+  if (error.code === 'EACCES') return new KernelError('EPERM', operation, 'permission denied', cause)
   const code = error.failure === 'late' ? 'TIMEOUT' : error.failure === 'aborted' ? 'EINTR' : 'UNKNOWN'
   return new KernelError(code, operation, error.message.slice(0, 300), cause)
 }

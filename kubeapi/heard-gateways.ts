@@ -135,7 +135,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
       try {
         await this.#look(signal)
       } catch (error) {
-        logger.error('cannot check the heartbeats of gateways; trying again', {
+        logger.error('cannot check the heartbeats of gateways; retrying', {
           reason: 'RoundFailed',
           why: String(error),
         })
@@ -233,9 +233,9 @@ export class HeardGateways implements ObjectCache<Gateway> {
     const now = this.liveness(name)
     if (before === now) return
     const { logger } = this.#deps
-    if (now === 'fresh') logger.info('gateway is heard again', { gateway: name })
+    if (now === 'fresh') logger.info('the gateway reports again', { gateway: name })
     else
-      logger.warn('nothing is heard from a gateway', {
+      logger.warn('a gateway has stopped reporting', {
         reason: 'GatewayStatusStale',
         gateway: name,
         machine: now === 'gone' ? 'silent' : 'not known to be dead',

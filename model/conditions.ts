@@ -97,10 +97,10 @@ export function fitText(text: string, max: number): string {
 }
 
 /** The beginning of a connection's message if the connection cannot come up by itself; a remedy follows. */
-export const NEITHER_CALLABLE = 'neither end can be called from outside'
+export const NEITHER_CALLABLE = 'neither gateway is reachable from outside'
 
 /** The part of a connection's message that says that no packets arrive from the far end. */
-export const HEARS_NOTHING = 'and hear nothing'
+export const HEARS_NOTHING = 'and receives nothing'
 
 /**
  * Replaces characters with `?` that could control the reader's terminal, break a line or reverse the text. Names that a

@@ -91,7 +91,7 @@ export function renumberedText(members: readonly RenumberedMember[], verb: 'get'
   const named = listed.map(({ cluster, globalCIDRs }) => `${cluster} (${globalCIDRs.join(', ')})`)
   const more = members.length > MAX_NAMED ? ` and ${members.length - MAX_NAMED} more` : ''
   return (
-    `other members ${verb} global addresses by this join, since this cluster's pods or services have addresses of theirs: ` +
+    `other members ${verb} global addresses because pods or services of this cluster have the same addresses: ` +
     `${named.join(', ')}${more}. ${brokenConnectionsText(listed, verb === 'get' ? 'break' : 'broke')}; names lead to the new ` +
     `addresses within seconds`
   )

@@ -80,7 +80,7 @@ export class AddressBook {
   constructor({ own, proven = [], first, clock }: AddressBookInit) {
     this.#clock = clock
     for (const text of own) this.#add(parseBrokerAddress(text), { isOwn: true, isProven: false })
-    if (this.#entries.size === 0) throw new BrokerUnreachableError('no broker address is known')
+    if (this.#entries.size === 0) throw new BrokerUnreachableError('no address of the broker is known')
     this.#first = first === undefined ? undefined : formatBrokerAddress(parseBrokerAddress(first))
     this.learn(proven)
     for (const entry of this.#entries.values()) entry.isProven ||= entry.isNamed

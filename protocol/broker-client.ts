@@ -31,7 +31,7 @@ export class BrokerUnreachableError extends Error {
 export class BrokerBusyError extends BrokerUnreachableError {
   readonly comeBackMs: number
   constructor(where: string, comeBackMs: number) {
-    const text = `broker at ${where} has more handshakes to do than it can: it has time in ${comeBackMs / 1000} s`
+    const text = `broker at ${where} is overloaded with handshakes: retry in ${comeBackMs / 1000} s`
     super(text, { reason: 'BrokerLate' })
     this.name = 'BrokerBusyError'
     this.comeBackMs = comeBackMs

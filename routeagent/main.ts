@@ -182,7 +182,7 @@ function describeNow(
 ): string {
   const reading = readWorld(caches, config.node)
   if (!reading.ok) return `# waiting for ${reading.waitingFor}\n`
-  if (facts.known === undefined) return '# waiting for a look at the devices of this machine\n'
+  if (facts.known === undefined) return '# waiting for the first reading of the devices of this machine\n'
   const world: RouteAgentWorld = {
     ...withFacts(reading.world, facts.known),
     imports: caches.imports.list(),
@@ -200,10 +200,10 @@ async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: 
   const { clock, logger } = deps
   const backoff = { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs }
   const onFailure = (error: unknown): void => {
-    logger.error('leaving failed; trying again', { reason: 'RoundFailed', why: messageOf(error) })
+    logger.error('leaving failed; retrying', { reason: 'RoundFailed', why: messageOf(error) })
   }
   if (await untilDone(() => cleanRouteAgentNode(deps, config, signal), { clock, backoff, onFailure }, signal)) {
-    logger.info('left: everything of ours is out of this kernel', { component: 'routeagent' })
+    logger.info('left: removed everything of Sealane from this kernel', { component: 'routeagent' })
   }
 }
 

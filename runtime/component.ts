@@ -96,7 +96,7 @@ export function reportedLoop({ clock, logger, loop, count }: ReportedLoop): Loop
   return {
     clock,
     onError: (error) =>
-      logger.error('round failed, will be tried again', { loop, reason: 'RoundFailed', why: messageOf(error) }),
+      logger.error('a round failed; retrying', { loop, reason: 'RoundFailed', why: messageOf(error) }),
     onRun: ({ ok, ms }) => count({ loop, ok, ms }),
   }
 }

@@ -55,7 +55,7 @@ export function favourProcess(own: Processes = OWN_PROCESS): ProcessorPriority {
   let nice = 0
   try {
     nice = own.nice()
-    if (nice !== 0) return { nice, why: 'was started with it' }
+    if (nice !== 0) return { nice, why: 'set by the parent process' }
     for (const thread of own.threads()) unlessGone(() => own.setNice(thread, FAVOURED))
     nice = own.nice()
     if (own.leadsSession()) unlessGone(() => own.setSessionNice(FAVOURED))

@@ -62,7 +62,7 @@ export function describeFailure(name: string, error: unknown): string {
   const code = reasonOf(error)
   const reason = code !== undefined && isPrinted(code) ? `reason: ${code}\n` : ''
   if (isExpected(error)) return `${name}: ${error.message}\n${hint}${reason}`
-  return `${name}: ${error.message}\nThis is a fault in Sealane; please report it with the lines below.\n${error.stack ?? ''}\n`
+  return `${name}: ${error.message}\nThis is a bug in Sealane; please report it with the lines below.\n${error.stack ?? ''}\n`
 }
 
 function report(name: string, error: unknown, complain: (text: string) => void): number {

@@ -134,8 +134,8 @@ function notStarted(error: NodeJS.ErrnoException): ProgramError {
 }
 
 function wordsFor(why: ProgramFailure | undefined, init: ProgramInit, endedBy: NodeJS.Signals | null): string {
-  if (why === 'late') return `no end after ${init.timeoutMs} ms`
+  if (why === 'late') return `still running after ${init.timeoutMs} ms`
   if (why === 'aborted') return 'stopped'
   if (why === 'too much') return `it wrote more than ${init.maxOutputBytes} bytes`
-  return `it was ended by ${endedBy ?? 'something'}`
+  return `terminated by ${endedBy ?? 'a signal'}`
 }

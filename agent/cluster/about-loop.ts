@@ -73,15 +73,15 @@ export class AboutLoop {
     const plan = planAbout({ clusterId, clusterset, properties: cache.list() })
     if (plan.problem === undefined) this.#accept()
     else if (plan.problem.text !== this.#problem) {
-      logger.error('this cluster contradicts its membership', { reason: 'Refused', why: plan.problem.text })
+      logger.error('a ClusterProperty contradicts the membership', { reason: 'Refused', why: plan.problem.text })
       this.#warn(plan.problem.property, plan.problem.text)
     }
     this.#problem = plan.problem?.text
     for (const { name, found, wanted } of plan.changed) {
       const note =
-        `${name} was changed to ${JSON.stringify(found.slice(0, 100))} while this cluster is a member as ` +
-        `${JSON.stringify(clusterId)}: put back to ${wanted}; to join under another id, run "sealane leave" first`
-      logger.error('cluster property put back', { reason: 'Refused', why: note })
+        `${name} was changed to ${JSON.stringify(found.slice(0, 100))}, but this cluster is a member as ` +
+        `${JSON.stringify(clusterId)}; the agent restored ${wanted}. To join under another id, run "sealane leave" first`
+      logger.error('ClusterProperty restored', { reason: 'Refused', why: note })
       this.#warn(name, note)
     }
     const [failure] = await writer.apply(new Map(plan.apply.map((one) => [objectKeyText(one), one])), signal)

@@ -16,11 +16,11 @@ const PATIENCE = { timeout: 1000, tries: 2 }
 /** Describes the error codes of Node's resolver. */
 const SAID: Readonly<Record<string, string>> = {
   ENOTFOUND: 'NXDOMAIN',
-  ENODATA: 'that there is no such zone',
+  ENODATA: 'NODATA',
   ESERVFAIL: 'SERVFAIL',
   EREFUSED: 'REFUSED',
-  ETIMEOUT: 'nothing',
-  ECONNREFUSED: 'nothing: the connection was refused',
+  ETIMEOUT: 'no answer in time',
+  ECONNREFUSED: 'connection refused',
 }
 
 /** Asks `servers`, such as `127.0.0.1:5353`, instead of those in /etc/resolv.conf. */
@@ -36,7 +36,7 @@ export function askResolver(servers?: readonly string[]): AskClusterDns {
       const { nsname } = await resolver.resolveSoa(CLUSTERSET_ZONE)
       return nsname.toLowerCase() === CLUSTERSET_NAME_SERVER
         ? { answers: true }
-        : { answers: false, said: `that ${nsname.slice(0, 253)} answers it` }
+        : { answers: false, said: `${nsname.slice(0, 253)} as name server` }
     } catch (error) {
       const { code = '', message } = error as NodeJS.ErrnoException
       return { answers: false, said: SAID[code] ?? message.slice(0, 253) }

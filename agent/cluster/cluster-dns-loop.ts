@@ -88,9 +88,12 @@ export class ClusterDnsLoop {
     if (change === undefined) return
     const wording = before === 'False' && !answer.answers
     if (wording && clock.monotonic() - this.#wordedAt < REWORD_MS) return
-    if (answer.answers) logger.info('the cluster DNS hands us the zone')
+    if (answer.answers) logger.info('the cluster DNS forwards the zone to Sealane')
     else if (!wording)
-      logger.warn('the cluster DNS does not hand us the zone', { reason: 'DoesNotAnswer', said: answer.said })
+      logger.warn('the cluster DNS does not forward the zone to Sealane', {
+        reason: 'DoesNotAnswer',
+        said: answer.said,
+      })
     const [failure] = await writer.applyStatuses([change], signal)
     if (failure !== undefined && failure.code !== 'NotFound') throw failure
     this.#wordedAt = clock.monotonic()

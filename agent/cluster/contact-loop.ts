@@ -92,8 +92,11 @@ export class ContactLoop {
   #giveUpWaiting(): void {
     const { findings, logger } = this.#deps
     if (findings.expired !== undefined) return
-    const why = this.notReady() ?? 'not known yet'
-    logger.warn('goes on without knowing which clusters are dead', { reason: 'ContactUnknown', why })
+    const why = this.notReady() ?? 'the last contact of the clusters is not known yet'
+    logger.warn('the last contact of the clusters is unknown; no cluster is treated as lost', {
+      reason: 'ContactUnknown',
+      why,
+    })
     findings.setExpired(new Set())
   }
 
@@ -164,14 +167,14 @@ export class ContactLoop {
     const minutes = Math.round(this.#init.leaseMs / 6000) / 10
     for (const id of expired) {
       if (before.has(id)) continue
-      const note = `nothing was heard from cluster ${id} for ${minutes} min: its endpoints are removed until it returns`
-      logger.warn('cluster is taken as dead', { cluster: id, reason: 'ContactLost', minutes })
+      const note = `no contact with cluster ${id} for ${minutes} min: its endpoints are removed until contact returns`
+      logger.warn('contact with the cluster is lost', { cluster: id, reason: 'ContactLost', minutes })
       api.report({ regarding: { kind: 'Cluster', name: id }, type: 'Warning', reason: 'ContactLost', note })
     }
     for (const id of before) {
       if (expired.has(id) || api.cache('Cluster').get(id) === undefined) continue
-      logger.info('cluster is heard again', { cluster: id })
-      const note = `cluster ${id} is heard again: its endpoints are back`
+      logger.info('contact with the cluster has returned', { cluster: id })
+      const note = `contact with cluster ${id} has returned: its endpoints are restored`
       api.report({ regarding: { kind: 'Cluster', name: id }, type: 'Normal', reason: 'ContactRestored', note })
     }
   }

@@ -66,7 +66,7 @@ export class GatewayLoop {
 
   #reportHeard({ metadata: { name, uid } }: Gateway): void {
     const regarding = { kind: 'Gateway' as const, name, uid }
-    const note = `the gateway on node ${name} is heard again`
+    const note = `the gateway on node ${name} reports again`
     this.#deps.api.report({ regarding, type: 'Normal', reason: 'GatewayHeard', note })
     this.#loop.poke()
   }
@@ -77,7 +77,7 @@ function staleFinding(gateway: Gateway, nowMs: number): Condition | undefined {
   if (isTakenAsSilent(gateway)) return undefined
   const { metadata, status } = gateway
   const since = status?.heartbeatTime === undefined ? '' : ` since ${status.heartbeatTime}`
-  const message = `nothing was heard from the gateway on node ${metadata.name}${since}: its connections are not known`
+  const message = `the gateway on node ${metadata.name} has not reported${since}: the state of its connections is unknown`
   const finding = { type: CONDITION_READY, status: 'Unknown', reason: REASON_STATUS_STALE, message } as const
   return findCondition(setCondition(status?.conditions ?? [], finding, nowMs), CONDITION_READY)
 }
@@ -142,7 +142,7 @@ export class OrphanLoop {
     const objects = NODE_OWNED_KINDS.flatMap((kind) => (api.cache(kind).synced ? api.cache(kind).list() : []))
     const orphans = this.#afterGrace(planOrphans(objects, nodes.list()))
     for (const { kind, metadata } of orphans) {
-      logger.info('removed, since its node is gone', { kind, name: metadata.name })
+      logger.info('removed because its node is gone', { kind, name: metadata.name })
     }
     const [failure] = await writer.remove(orphans, signal)
     if (failure !== undefined) throw failure

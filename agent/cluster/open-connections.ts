@@ -99,7 +99,7 @@ export function reportOwnRenumbering({ api, clock, logger }: OwnRenumberingDeps,
     const now = clusters.get(own)
     if (now === undefined || now.spec.globalCIDRs.length === 0) return
     const note = renumberingNote(now, clusters.list(), openConnections())
-    logger.warn('this cluster has global addresses from now on', { reason: 'GlobalAddressesGiven', why: note })
+    logger.warn('this cluster now has global addresses', { reason: 'GlobalAddressesGiven', why: note })
     const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
     api.report({ regarding, type: 'Warning', reason: 'GlobalAddressesGiven', note })
   }
@@ -127,14 +127,14 @@ export function renumberingNote(own: Cluster, all: readonly Cluster[], open: Ope
   const more = others.length > MAX_NAMED ? ` and ${others.length - MAX_NAMED} more` : ''
   const whose = others.length === 0 ? 'another member' : `${named}${more}`
   return (
-    `other clusters reach the pods of this one by global addresses from now on (${pairs.join(', ')}), since pods or services ` +
-    `of ${whose} have the same ones; ${brokenText(open)}`
+    `other clusters now reach the pods of this cluster by global addresses (${pairs.join(', ')}), because pods or services ` +
+    `of ${whose} have the same addresses; ${brokenText(open)}`
   )
 }
 
 function brokenText(open: OpenConnections | undefined): string {
-  if (open === undefined) return 'connections with them that were open break (how many is not known)'
-  return `${openConnectionsText(open)} with them break`
+  if (open === undefined) return 'open connections to them break (number unknown)'
+  return `${openConnectionsText(open)} to them break`
 }
 
 /** Whether the pods of one cluster overlap the pods or services of the other. IPv6 is never translated. */

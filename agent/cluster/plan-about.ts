@@ -59,7 +59,7 @@ function contradiction({ clusterId, clusterset }: AboutWorld, name: string, foun
   if (name === PROPERTY_CLUSTERSET) {
     return (
       `${is}, but this cluster has joined clusterset ${JSON.stringify(clusterset)}: leave the other clusterset ` +
-      `(with the product that wrote the property), or delete the property if no product uses it any more`
+      `(with the product that wrote the property), or delete the property if no product uses it`
     )
   }
   return (

@@ -80,12 +80,17 @@ export function clusterEvents(before: readonly Cluster[], after: readonly Cluste
 
 function validate(silentForMs: number | undefined, nowMs: number): ConditionFinding | undefined {
   if (silentForMs === undefined) {
-    return { type: CONDITION_IN_CONTACT, status: 'True', reason: 'Heard', message: 'it is connected to the broker' }
+    return {
+      type: CONDITION_IN_CONTACT,
+      status: 'True',
+      reason: 'Heard',
+      message: 'the cluster is connected to the broker',
+    }
   }
   if (silentForMs < SILENT_MS) return undefined
   // A silence may be reported as longer than the time since 1970. The date is then 1970.
   const since = new Date(Math.max(0, nowMs - silentForMs)).toISOString().replace(/\.\d+Z$/, 'Z')
-  const message = `the broker has not heard from it since ${since}`
+  const message = `the cluster has had no connection to the broker since ${since}`
   return { type: CONDITION_IN_CONTACT, status: 'False', reason: 'Silent', message }
 }
 
@@ -98,14 +103,14 @@ function redundant({ gateways, stale }: ClusterStatusWorld, id: string): Conditi
   const serving = nodes.filter((name) => !stale.includes(name)).sort()
   const type = CONDITION_GATEWAYS_REDUNDANT
   if (serving.length > 1) {
-    const message = `links to it are up at ${serving.length} gateways: ${serving.join(', ')}`
+    const message = `${serving.length} gateways have a link to the cluster that is up: ${serving.join(', ')}`
     return { type, status: 'True', reason: 'SeveralGateways', message }
   }
   const [one] = serving
   const message =
     one === undefined
-      ? 'no gateway has a link to it that is up'
-      : `only gateway ${one} has a link to it that is up: when its node goes, it is cut off`
+      ? 'no gateway has a link to the cluster that is up'
+      : `only gateway ${one} has a link to the cluster that is up: if its node fails, the cluster is unreachable`
   return { type, status: 'False', reason: 'OneGatewayOnly', message }
 }
 
@@ -125,23 +130,23 @@ function connected(
     return { type: CONDITION_CONNECTED, status, reason, message }
   }
   const fresh = all.filter(({ isStale }) => !isStale)
-  if (fresh.some(({ state }) => state === 'up')) return finding('True', 'LaneUp', 'a lane to it is up')
+  if (fresh.some(({ state }) => state === 'up')) return finding('True', 'LaneUp', 'a lane to the cluster is up')
   const silent = all.find(({ isStale, state }) => isStale && state === 'up')
   if (silent !== undefined) {
-    return finding('Unknown', REASON_STATUS_STALE, `nothing is heard from the gateway on node ${silent.node}`)
+    return finding('Unknown', REASON_STATUS_STALE, `the gateway on node ${silent.node} does not report`)
   }
   if (fresh.some(({ state }) => state === 'down')) {
-    return finding('False', 'LaneProbeTimeout', 'no lane to it answers probes')
+    return finding('False', 'LaneProbeTimeout', 'no lane to the cluster answers probes')
   }
-  if (fresh.length > 0) return finding('False', 'LaneConnecting', 'no lane to it is connected yet')
-  if (gateways.length === 0) return finding('False', 'NoGateway', 'no node of this cluster is a gateway that runs')
+  if (fresh.length > 0) return finding('False', 'LaneConnecting', 'no lane to the cluster is connected yet')
+  if (gateways.length === 0) return finding('False', 'NoGateway', 'no node of this cluster runs a gateway')
   // A cluster that had a gateway before has lost it.
   if (!hadGateway(before)) {
     // NoLane would say that the cluster had a gateway, and later rounds would believe it.
     if (withGateway === undefined) return undefined
-    if (!withGateway.has(id)) return finding('False', 'FarGatewayAwaited', 'it has published no gateway yet')
+    if (!withGateway.has(id)) return finding('False', 'FarGatewayAwaited', 'the cluster has published no gateway yet')
   }
-  return finding('False', 'NoLane', 'no gateway of this cluster has a lane to it')
+  return finding('False', 'NoLane', 'no gateway of this cluster has a lane to that cluster')
 }
 
 // The condition of this cluster's own Cluster about its DNS. Pure.
@@ -156,9 +161,9 @@ export function planDnsStatus(own: Cluster, answer: ClusterDnsAnswer, nowMs: num
 function dnsFinding(answer: ClusterDnsAnswer): ConditionFinding {
   const type = CONDITION_CLUSTER_DNS
   if (answer.answers) {
-    const message = `the cluster's DNS hands ${CLUSTERSET_ZONE} to Sealane`
+    const message = `the cluster's DNS forwards ${CLUSTERSET_ZONE} to Sealane`
     return { type, status: 'True', reason: 'Answers', message }
   }
-  const message = `asked for ${CLUSTERSET_ZONE}, the cluster's DNS says ${answer.said}`
+  const message = `the cluster's DNS does not forward ${CLUSTERSET_ZONE} to Sealane; asked for its SOA, it answered: ${answer.said}`
   return { type, status: 'False', reason: 'DoesNotAnswer', message }
 }

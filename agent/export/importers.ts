@@ -63,10 +63,10 @@ const MAX_NAMES = 5
 const WORDS: Record<NotImportedReason, (namespace: string) => string> = {
   NamespaceMissing: (namespace) => `namespace ${namespace} is missing in`,
   NamespaceNotAllowed: (namespace) => `namespace ${namespace} is a system namespace, not allowed in`,
-  NameTaken: () => 'a ServiceImport of this name, made by somebody else, is in the way in',
-  IPFamilyNotSupported: () => 'it has no IP family that pods use in',
+  NameTaken: () => 'a ServiceImport of this name that Sealane did not create exists in',
+  IPFamilyNotSupported: () => 'the service has no IP family that pods use in',
   ImportRefused: () => 'the API server refuses the ServiceImport in',
-  ExportRefused: () => 'the export is malformed in the eyes of',
+  ExportRefused: () => 'the export is malformed, according to',
   ClusterNotUsable: () => "this cluster's addresses overlap those of",
 }
 
@@ -92,7 +92,7 @@ export function importedCondition(key: ServiceKey, importers: Importers, storedA
     return finding('True', 'Imported', [`imported by ${by}`, ...not, ...unreported])
   }
   if (unsure.length > 0) return finding('Unknown', 'NotTold', [...unreported, ...not])
-  if (against.size === 0) return finding('Unknown', 'NoOtherMember', ['no other cluster is a member now'])
+  if (against.size === 0) return finding('Unknown', 'NoOtherMember', ['the clusterset has no other member'])
   return finding('False', 'NotImported', [`no member imports it: ${not.join('; ')}`])
 }
 

@@ -92,7 +92,7 @@ export function sliceBody(
   }
   if (!place.podPrefixes.some(({ family }) => family === familyNumber(addressType))) {
     const why = addressType === 'IPv6' ? place.ipv6LeftOut : undefined
-    const message = `${addressType} endpoints are left out: ${why ?? "this cluster's pods are connected by other addresses only"}`
+    const message = `${addressType} endpoints are left out: ${why ?? 'this cluster has no pod CIDR of this IP family'}`
     notes.push({ message })
     return undefined
   }

@@ -59,7 +59,10 @@ export function recordProblem(
   const { key, body } = record
   if (body.kind === 'ClusterSetIP') {
     if (key.cluster !== '')
-      return problem('ForeignClaim', `a ClusterSetIP of cluster ${quote(key.cluster)}: only the broker gives them`)
+      return problem(
+        'ForeignClaim',
+        `a ClusterSetIP record of cluster ${quote(key.cluster)}: only the broker assigns clusterset IPs`,
+      )
   } else if (!isDnsLabel(key.cluster))
     return problem('InvalidValue', `cluster id ${quote(key.cluster)} is not a DNS label`)
   else if (isReservedId(key.cluster) && !isKnown(key.cluster))
@@ -76,7 +79,7 @@ export function recordProblem(
     case 'Cluster':
       return body.spec.id === key.cluster
         ? undefined
-        : problem('ForeignClaim', `it claims to be cluster ${quote(body.spec.id)}`)
+        : problem('ForeignClaim', `the record claims to be cluster ${quote(body.spec.id)}`)
     case 'MemberStatus':
       return reportedProblem(key, body)
   }
@@ -97,7 +100,7 @@ export function clusterProblem(
     const all = routedPrefixes(spec)
     const routed = routedHere(all, own)
     const unusable = all.find((prefix) => specialPart(prefix) !== undefined)
-    if (unusable !== undefined) return problem('RangeReserved', `${formatPrefix(unusable)} is no usable network`)
+    if (unusable !== undefined) return problem('RangeReserved', `${formatPrefix(unusable)} is not a usable network`)
     for (const field of ['podCIDRs', 'serviceCIDRs'] as const) {
       const taken = own[field].map((text) => parsePrefix(text, field))
       const clash = routed.find((prefix) => taken.some((one) => overlaps(one, prefix)))
@@ -110,7 +113,7 @@ export function clusterProblem(
       routedPrefixes(own).some((one) => overlaps(one, parsePrefix(text, 'serviceCIDRs'))),
     )
     if (taken !== undefined)
-      return problem('OverlapsOwnRange', `its service CIDR ${taken} overlaps the addresses of this cluster's pods`)
+      return problem('OverlapsOwnRange', `its service CIDR ${taken} overlaps the pod CIDRs of this cluster`)
     return neededProblem(routed, needed) ?? malformed(formProblem(RECORD_FORMS.Cluster.fields.spec, spec))
   } catch (error) {
     if (error instanceof InvalidAddressError) return problem('InvalidValue', error.message)
@@ -147,7 +150,7 @@ function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]
     if (found !== undefined)
       return problem(
         'OverlapsNeeded',
-        `${formatPrefix(prefix)} ${neededText(found)}: this cluster needs that outside the lanes`,
+        `${formatPrefix(prefix)} ${neededText(found)}: this cluster needs that address outside the lanes`,
       )
   }
   return undefined
@@ -155,7 +158,7 @@ function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]
 
 function reportedProblem({ cluster, namespace, name }: RecordKey, status: MemberStatus): Problem | undefined {
   if (namespace !== '' || name !== cluster)
-    return problem('ForeignClaim', `it claims to be the status of ${quote(`${namespace}/${name}`)}`)
+    return problem('ForeignClaim', `the record claims to be the status of ${quote(`${namespace}/${name}`)}`)
   return malformed(statusProblem(status))
 }
 
@@ -210,13 +213,13 @@ function sliceProblem(name: string, body: EndpointSliceBody): Problem | undefine
 /** A candidate that cannot be used is left out alone (plan-imports.ts). */
 function endpointProblem(spec: EndpointSpec, key: RecordKey): Problem | undefined {
   if (spec.cluster !== key.cluster)
-    return problem('ForeignClaim', `it claims to belong to cluster ${quote(spec.cluster)}`)
+    return problem('ForeignClaim', `the record claims to belong to cluster ${quote(spec.cluster)}`)
   const wrong = formProblem(RECORD_FORMS.Endpoint.fields.spec, spec, PARTS)
   if (wrong?.field === 'node') return problem('InvalidValue', `node ${quote(spec.node)} is not a DNS name`)
   if (wrong !== undefined) return malformed(wrong)
   const { length } = endpointName(spec.cluster, spec.node, spec.lane)
   return length > MAX_ENDPOINT_NAME
-    ? problem('InvalidValue', `its name has ${length} characters, at most ${MAX_ENDPOINT_NAME} are taken`)
+    ? problem('InvalidValue', `its name has ${length} characters: expected at most ${MAX_ENDPOINT_NAME}`)
     : undefined
 }
 

@@ -68,7 +68,7 @@ function planEndpoints(world: EndpointWorld, endpoints: readonly RemoteEndpoint[
       dropped.push({
         what: `${one.cluster}/Endpoint/${one.recordName}`,
         reason: 'NameTaken',
-        message: `the name ${name} is taken`,
+        message: `the name ${name} is in use`,
       })
       continue
     }

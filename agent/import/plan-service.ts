@@ -177,7 +177,7 @@ function planSlices(
   if (!isOwn && input.expired.has(cluster)) return []
   const spec = input.clusters.get(cluster)
   if (!isOwn && spec === undefined) {
-    const message = `nothing is known about cluster ${cluster}'s addresses`
+    const message = `the addresses of cluster ${cluster} are unknown`
     dropped.push({ what: `${cluster}/${input.key}`, reason: 'ClusterUnknown', message })
     return []
   }
@@ -355,19 +355,23 @@ function planAddresses(
   const own = CARRIED_FAMILIES.filter((family) => input.ownFamilies.includes(family))
   const usable = merged.filter((family) => own.includes(family))
   if (usable.length === 0) {
-    const message = `the service is offered by ${merged.join(' and ')} only, this cluster's pods have ${own.join(' and ')}`
+    const message = `the service has only ${merged.join(' and ')} addresses, and the pods of this cluster use ${own.join(' and ')}`
     return { ips: undefined, ipFamilies: merged, usable, ready: finding('False', 'IPFamilyNotSupported', message) }
   }
   const families = { ipFamilies: usable, usable }
   if (spec.type === 'Headless')
-    return { ips: undefined, ...families, ready: finding('True', 'Ready', 'consumed by DNS') }
+    return { ips: undefined, ...families, ready: finding('True', 'Ready', 'headless: DNS answers its name') }
   const given = input.facts.ips?.body.ips ?? input.previousIps.map(givenFor)
   const address = firstUsable(given, input, dropped)
   if (address === undefined) {
-    return { ips: undefined, ...families, ready: finding('False', 'Pending', 'has no clusterset IP yet') }
+    return {
+      ips: undefined,
+      ...families,
+      ready: finding('False', 'Pending', 'the broker has not assigned a clusterset IP yet'),
+    }
   }
   const ips = usable.map((family) => formatAddress(family === 'IPv4' ? address : clustersetIpv6(address)))
-  return { ips, ...families, ready: finding('True', 'Ready', 'has its clusterset IP') }
+  return { ips, ...families, ready: finding('True', 'Ready', 'the import has its clusterset IP') }
 }
 
 /** The IPv4 address that a ServiceImport's address was derived from. */
@@ -393,9 +397,9 @@ function firstUsable(
 function ipProblem(text: string, range: Prefix | undefined): string | undefined {
   const address = tryParse(text)
   if (address === undefined) return `${JSON.stringify(text)} is not an IP address`
-  if (address.family !== 4) return `${text} is no IPv4 address`
+  if (address.family !== 4) return `${text} is not an IPv4 address`
   // Clusterset IPs come from class E, which classifyAddress() accepts.
-  if (classifyAddress(address) !== 'usable') return `${text} is no usable address`
+  if (classifyAddress(address) !== 'usable') return `${text} is not a usable address`
   if (range !== undefined && !containsAddress(range, address)) {
     return `${text} is outside the clusterset IP range ${formatPrefix(range)}`
   }

@@ -185,7 +185,10 @@ export class CertificateRenewal {
     const isOfUse = this.#facts.notAfterMs > clock.now() && !this.#isRefused
     if (isOfUse && notBeforeMs < this.#facts.notBeforeMs) return false
     this.#use(stored)
-    const what = renews === undefined ? 'joined anew' : 'another agent of this cluster has renewed the certificate'
+    const what =
+      renews === undefined
+        ? 'the cluster has joined again'
+        : 'another agent of this cluster has renewed the certificate'
     logger.info(what, { until: endOf(this.#facts.notAfterMs) })
     onRenewed(stored)
     return true
@@ -215,7 +218,9 @@ export class CertificateRenewal {
       const next = readCertificate(certificate)
       const time = { nowMs: clock.now(), monotonicMs: clock.monotonic(), gotAtMs: this.#gotAtMs }
       if (isPremature(next, this.#facts, time))
-        throw new ProtocolError(`the certificate begins at ${endOf(next.notBeforeMs)}: check the clocks of the brokers`)
+        throw new ProtocolError(
+          `the new certificate is valid from ${endOf(next.notBeforeMs)}: check the clocks of the brokers`,
+        )
       const renewed = {
         ...this.#identity,
         certificate,
@@ -236,12 +241,12 @@ export class CertificateRenewal {
       if (signal.aborted) return false
       const ended = clock.now() >= notAfterMs
       const state = ended
-        ? `ended at ${endOf(notAfterMs)}; join again with a new token`
-        : `ends at ${endOf(notAfterMs)}`
+        ? `expired at ${endOf(notAfterMs)}; join again with a new token`
+        : `expires at ${endOf(notAfterMs)}`
       this.#failure = `the certificate ${state}: ${messageOf(error)}`
       const fields = { reason: reasonField(error).reason ?? 'CertificateNotRenewed', why: this.#failure }
-      if (ended) logger.error('certificate not renewed and no longer valid', fields)
-      else logger.warn('certificate not renewed yet', fields)
+      if (ended) logger.error('certificate renewal failed and the certificate has expired', fields)
+      else logger.warn('certificate renewal failed; retrying', fields)
       return false
     }
   }

@@ -87,7 +87,7 @@ const RETRY_REFUSED_MS = 5 * 60_000
 export async function openBrokerLink(deps: LinkDeps, config: AgentConfig): Promise<BrokerLink> {
   const identity = await config.identity.read()
   if (identity === undefined) {
-    throw new IdentityFileError(config.identity.place, 'no identity in it: join with "sealane join"')
+    throw new IdentityFileError(config.identity.place, 'it has no identity: join with "sealane join"')
   }
   const file = join(config.replicaDirectory, replicaName(identity))
   const store = replicaFile(file)
@@ -105,7 +105,7 @@ async function loadReplica(store: ReplicaStore, logger: Logger): Promise<Replica
     return await store.load()
   } catch (error) {
     if (!(error instanceof CodecError)) throw error
-    logger.error('saved replica is damaged, a new one will be fetched from the broker', {
+    logger.error('the saved replica is damaged; the agent fetches a new one from the broker', {
       reason: 'StateFileDamaged',
       why: error.message,
     })

@@ -26,26 +26,26 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
   return {
     exports: metrics.gauge({
       name: 'sealane_agent_exports',
-      help: 'ServiceExports of this cluster, by what became of them: exported, pending, failed or invalid.',
+      help: 'ServiceExports of this cluster by state: exported, pending, failed or invalid.',
       labels: ['state'],
     }),
     imports: metrics.gauge({ name: 'sealane_agent_imports', help: 'Services imported into this cluster.' }),
-    members: metrics.gauge({ name: 'sealane_agent_clusters', help: 'Clusters of the clusterset, this one included.' }),
+    members: metrics.gauge({ name: 'sealane_agent_clusters', help: 'Clusters of the clusterset, including this one.' }),
     silent: metrics.gauge({
       name: 'sealane_agent_silent_clusters',
-      help: 'Clusters taken as dead: for the time of a lease they had no connection to the broker and no lane.',
+      help: 'Clusters treated as lost: no connection to the broker and no lane for the lease time.',
     }),
     staleGateways: metrics.gauge({
       name: 'sealane_agent_stale_gateways',
-      help: 'Gateways of this cluster that have stopped to tell how their lanes do.',
+      help: 'Gateways of this cluster that have stopped reporting the state of their lanes.',
     }),
     notUsed: metrics.gauge({
       name: 'sealane_agent_records_not_used',
-      help: 'Parts of records from the broker that are left out now because they are malformed or not allowed.',
+      help: 'Parts of records from the broker that are currently left out because they are malformed or not allowed.',
     }),
     notImported: metrics.gauge({
       name: 'sealane_agent_not_imported',
-      help: 'Exports of other clusters that are not imported here, by reason; all of a namespace that is missing count once.',
+      help: 'Exports of other clusters that are not imported here, by reason; all exports of a missing namespace count once.',
       labels: ['reason'],
     }),
     writes: metrics.counter({
@@ -55,7 +55,7 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
     }),
     writeFailures: metrics.counter({
       name: 'sealane_agent_write_failures_total',
-      help: 'Objects that the local API did not take.',
+      help: 'Objects that the local API refused.',
       labels: ['verb', 'kind'],
     }),
     loopSeconds: metrics.histogram({
@@ -66,24 +66,24 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
     }),
     loopFailures: metrics.counter({
       name: 'sealane_agent_loop_failures_total',
-      help: 'Rounds of a loop that failed and are tried again.',
+      help: 'Failed rounds of a loop; each is retried.',
       labels: ['loop'],
     }),
     certificateStart: metrics.gauge({
       name: 'sealane_agent_certificate_start_timestamp_seconds',
-      help: "When this cluster's certificate begins, seconds since 1970; 0: none was looked at yet.",
+      help: "Start of validity of this cluster's certificate, in seconds since 1970; 0: no certificate read yet.",
     }),
     certificateExpiry: metrics.gauge({
       name: 'sealane_agent_certificate_expiry_timestamp_seconds',
-      help: "When this cluster's certificate ends, seconds since 1970; 0: none was looked at yet.",
+      help: "Expiry of this cluster's certificate, in seconds since 1970; 0: no certificate read yet.",
     }),
     brokerHeard: metrics.gauge({
       name: 'sealane_agent_broker_heard_timestamp_seconds',
-      help: 'When the broker was heard last, seconds since 1970: the replica may be as old as that. 0: not heard yet.',
+      help: 'Time of the last message from the broker, in seconds since 1970; the replica may be that old. 0: no message yet.',
     }),
     importDelay: metrics.histogram({
       name: 'sealane_agent_import_delay_seconds',
-      help: 'Time from a change that came from the broker until the local API has it; of each round that of its first change.',
+      help: 'Time from receiving a change from the broker until the local API has it, for the first change of each round.',
       buckets: [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 15, 60],
     }),
   }
@@ -93,7 +93,7 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
 export function clusterDnsGauge(metrics: Metrics): Gauge {
   return metrics.gauge({
     name: 'sealane_agent_cluster_dns_answers',
-    help: '1 while the DNS of this cluster hands clusterset.local to Sealane, 0 while it does not.',
+    help: '1 while the DNS of this cluster forwards clusterset.local to Sealane, 0 while it does not.',
     labels: ['zone'],
   })
 }

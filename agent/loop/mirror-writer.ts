@@ -232,7 +232,12 @@ export class MirrorWriter {
       // A terminating namespace is not a failure, and the cache shows its end a moment later.
       const level = ending ? 'debug' : 'warn'
       if (this.#reported.get(key) !== text) {
-        logger[level]('object not written', { reason: 'ObjectNotWritten', object: key, verb, why: error.message })
+        logger[level]('cannot write an object to the API server', {
+          reason: 'ObjectNotWritten',
+          object: key,
+          verb,
+          why: error.message,
+        })
       }
       remember(this.#reported, key, text)
       const at = this.#deps.clock.monotonic()

@@ -64,16 +64,16 @@ export async function joinWithToken(
   const { identity, store } = init
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 10_000 })
   const approvalBackoff = new Backoff(deps.clock, APPROVAL_RETRY)
-  let state: string | undefined = 'joins the clusterset'
+  let state: string | undefined = 'joining the clusterset'
   deps.status.readiness('join', () => state)
   let refused: string | undefined
-  const attempt = new JoinAttempt(deps, init, 'not joined')
+  const attempt = new JoinAttempt(deps, init, 'join failed')
   let known = await identity.read()
   for (; known === undefined; known = await identity.read()) {
     signal.throwIfAborted()
     const token = await store.token()
     if (token === undefined || (token === refused && (await store.isRefused(token)))) {
-      if (token === undefined) state = `waits for a join token in ${identity.place}`
+      if (token === undefined) state = `waiting for a join token in ${identity.place}`
       await deps.clock.sleep(LOOK_MS, signal)
       continue
     }
@@ -94,7 +94,7 @@ export async function joinWithToken(
 /** The cluster has joined again, so a process that uses the earlier identity must restart. */
 export class JoinedAgainError extends Error {
   constructor(cluster: ClusterId) {
-    super(`cluster ${cluster} has joined anew: the agent starts again, with its new identity`)
+    super(`cluster ${cluster} has joined again: the agent restarts with the new identity`)
     this.name = 'JoinedAgainError'
   }
 }
@@ -110,13 +110,13 @@ export async function rejoinWhenEnded(
   signal: AbortSignal,
 ): Promise<void> {
   const { clock, logger } = deps
-  const attempt = new JoinAttempt(deps, init, 'not joined anew')
+  const attempt = new JoinAttempt(deps, init, 'joining again failed')
   let reported: string | undefined
   const onFailure = (error: unknown): number => {
     if (error instanceof JoinedAgainError) throw error
     const why = String(error)
     if (!signal.aborted && why !== reported) {
-      logger.warn('the identity is not as it should be, yet', { reason: 'RoundFailed', why })
+      logger.warn('cannot join again with the new token; retrying', { reason: 'RoundFailed', why })
     }
     reported = why
     return AWAY_MS
@@ -164,10 +164,13 @@ function isJoined(api: ClusterApi): boolean {
 /** Removes a token that was stored during the join or left unused: it may still be valid for another cluster. */
 async function dropToken({ logger }: ComponentDeps, store: JoinStore, signal: AbortSignal): Promise<void> {
   try {
-    if (await store.dropToken()) logger.info('this cluster has joined: a token that lay there is removed')
+    if (await store.dropToken()) logger.info('this cluster has joined: the stored join token is removed')
   } catch (error) {
     signal.throwIfAborted()
-    logger.warn('a token that is not needed could not be removed', { reason: 'TokenNotRemoved', why: String(error) })
+    logger.warn('cannot remove a join token that is no longer needed', {
+      reason: 'TokenNotRemoved',
+      why: String(error),
+    })
   }
 }
 
@@ -182,8 +185,8 @@ function reportRenumbered(
   const named = listed.map((one) => `${one.cluster} (${one.globalCIDRs.join(', ')})`)
   const more = renumbered.length > MAX_NAMED ? ` and ${renumbered.length - MAX_NAMED} more` : ''
   const broken = brokenConnectionsText(listed, 'broke')
-  const note = `this cluster has addresses of other members: they have global ones from now on: ${named.join(', ')}${more}. ${broken}`
-  logger.warn('other members got global addresses by this join', {
+  const note = `addresses of this cluster overlap those of other members, which now have global addresses: ${named.join(', ')}${more}. ${broken}`
+  logger.warn('other members have global addresses because this cluster joined', {
     reason: 'MembersRenumbered',
     members: `${named.join(', ')}${more}`,
     why: broken,
@@ -290,7 +293,10 @@ async function tryToJoin(
   await init.identity.write(joinedIdentity(ask, response))
   deps.logger.info('joined', { cluster: init.cluster, clusterset: response.clusterset })
   for (const note of response.notes ?? []) {
-    deps.logger.warn('addresses are not used as stated', { reason: 'AddressesNotAsStated', note })
+    deps.logger.warn('the broker does not use the addresses as this cluster states them', {
+      reason: 'AddressesNotAsStated',
+      note,
+    })
   }
   reportRenumbered(deps, response.renumbered ?? [])
   return undefined

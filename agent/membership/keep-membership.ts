@@ -44,7 +44,7 @@ export async function keepMembership(
       (error: unknown) => (signal.aborted ? reported : String(error)),
     )
     if (problem !== undefined && problem !== reported) {
-      logger.warn('the Membership is not looked at', { reason: 'RoundFailed', why: problem })
+      logger.warn('cannot check the Membership; retrying', { reason: 'RoundFailed', why: problem })
     }
     reported = problem
     await clock.sleep(LOOK_MS, signal).catch(() => undefined)
@@ -56,7 +56,7 @@ async function look({ api, kube, identity }: KeepMembershipInit, logger: Logger,
   if (wanted?.spec.phase !== 'joined' || (await kube.hasMembership(signal))) return
   await kube.createMembership(wanted, signal)
   const { clusterId: cluster } = wanted.spec
-  logger.warn('the Membership was gone, and is there again', { reason: 'MembershipRestored', cluster })
+  logger.warn('the Membership was removed; the agent restored it', { reason: 'MembershipRestored', cluster })
 }
 
 /** The Membership by the cache. If the cache is synced and has none, the one by the identity. */
@@ -106,12 +106,12 @@ export function rememberIdentity(deps: Deps, store: IdentityStore & JoinStore): 
     } catch (error) {
       const why = String(error)
       if (why !== reported)
-        logger.warn('the identity is gone, and is not there again yet', { reason: 'RoundFailed', why })
+        logger.warn('the identity was removed and cannot be restored yet; retrying', { reason: 'RoundFailed', why })
       reported = why
       return undefined
     }
     reported = undefined
-    logger.warn('the identity was gone, and is there again', { reason: 'MembershipRestored', place: store.place })
+    logger.warn('the identity was removed; the agent restored it', { reason: 'MembershipRestored', place: store.place })
     return known
   }
   return {

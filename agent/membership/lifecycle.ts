@@ -106,7 +106,7 @@ async function reportUntilDone(
     back.close()
     if (problem === undefined) return store.remove()
     if (back.signal.aborted) continue
-    deps.logger.warn('the broker could not be told that this cluster leaves', {
+    deps.logger.warn('cannot tell the broker that this cluster leaves', {
       reason: 'LeaveNotReported',
       why: problem,
     })
@@ -125,7 +125,7 @@ function takenBack(api: ClusterApi): { readonly signal: AbortSignal; readonly cl
   const memberships = api.cache('Membership')
   const close = memberships.onChange(() => {
     const membership = memberships.get(MEMBERSHIP_NAME)
-    if (membership !== undefined && !isToLeave(membership)) back.abort(new Error('it is taken back'))
+    if (membership !== undefined && !isToLeave(membership)) back.abort(new Error('leaving was cancelled'))
   })
   return { signal: back.signal, close }
 }
@@ -168,7 +168,9 @@ async function report(
   }
   const done = await askToLeave(identity, deps, signal)
   deps.logger.info(
-    done.t === 'left' ? 'the broker has withdrawn everything of this cluster' : 'the broker knew it before',
+    done.t === 'left'
+      ? 'the broker has withdrawn the records of this cluster'
+      : 'the broker had already removed this cluster',
   )
   return undefined
 }

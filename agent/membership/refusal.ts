@@ -78,7 +78,7 @@ export class RefusalNote {
         await this.#store.problem(word.reason === undefined ? undefined : { text: word.reason })
         if (this.#word === word) this.#word = undefined
       } catch (error) {
-        logger.warn('what the broker said is not noted yet', { reason: 'RoundFailed', why: String(error) })
+        logger.warn('cannot store the answer of the broker; retrying', { reason: 'RoundFailed', why: String(error) })
         await clock.sleep(backoff.next(), this.#signal).catch(() => undefined)
       }
     }

@@ -54,7 +54,7 @@ export class InterestLoop {
     const existing = new Set(cache.list().map(({ metadata }) => metadata.name))
     const plan = planInterest(this.#plan, existing, clock.monotonic())
     if (plan.problem !== undefined && plan.problem !== this.#problem)
-      logger.warn('the records of all namespaces are asked for', { reason: 'RecordLimit', why: plan.problem })
+      logger.warn('the agent requests the records of all namespaces', { reason: 'RecordLimit', why: plan.problem })
     this.#problem = plan.problem
     this.#plan = plan
     link.setInterest(plan.interest)

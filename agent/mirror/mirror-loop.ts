@@ -65,10 +65,13 @@ export class LeftOut {
       this.#known.set(text, { since, isReported: isReported || isDue })
     }
     for (const one of fresh.slice(0, MAX_LINES)) {
-      logger.warn('left out of what the broker sent', { record: one.what, reason: one.reason, why: one.message })
+      logger.warn('a record from the broker is left out', { record: one.what, reason: one.reason, why: one.message })
     }
     if (fresh.length > MAX_LINES)
-      logger.warn('more left out of what the broker sent', { reason: 'LinesOmitted', count: fresh.length - MAX_LINES })
+      logger.warn('more records from the broker are left out', {
+        reason: 'LinesOmitted',
+        count: fresh.length - MAX_LINES,
+      })
   }
 }
 
@@ -245,7 +248,7 @@ export class MirrorLoop {
     if (harmful.length === 0) return
     for (const { object, found } of harmful.slice(0, MAX_LINES)) {
       const { reason, message: why } = found
-      logger.warn('cluster taken out', { cluster: object.metadata.name, reason, why })
+      logger.warn('cluster removed', { cluster: object.metadata.name, reason, why })
     }
     const [failure] = await writer.remove(
       harmful.map(({ object }) => object),

@@ -52,7 +52,7 @@ function validate(
 ): readonly ConditionFinding[] {
   const conditions = planned.object.status?.conditions
   if (planned.valid.status !== 'True') {
-    const waiting = ready('False', 'Pending', 'waits until the export is valid')
+    const waiting = ready('False', 'Pending', 'waiting until the export is valid')
     return [planned.valid, waiting, conflict({ reasons: [], message: '' }), ...unknownComplete(planned)]
   }
   const findings: ConditionFinding[] = [planned.valid]
@@ -73,7 +73,7 @@ function validateImported(
   const isRefused = published.state(exportKey).t === 'refused'
   if (planned.valid.status === 'True' && !isRefused) return imported === undefined ? [] : [imported]
   if (findCondition(planned.object.status?.conditions, CONDITION_IMPORTED) === undefined) return []
-  const message = isRefused ? 'waits until the broker takes the export' : 'waits until the export is valid'
+  const message = isRefused ? 'waiting for the broker to accept the export' : 'waiting until the export is valid'
   return [{ type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message }]
 }
 
@@ -81,7 +81,7 @@ function validateImported(
 function unknownComplete({ object }: PlannedExport): readonly ConditionFinding[] {
   if (findCondition(object.status?.conditions, CONDITION_COMPLETE) === undefined) return []
   return [
-    { type: CONDITION_COMPLETE, status: 'Unknown', reason: 'Pending', message: 'waits until the export is valid' },
+    { type: CONDITION_COMPLETE, status: 'Unknown', reason: 'Pending', message: 'waiting until the export is valid' },
   ]
 }
 
@@ -138,7 +138,7 @@ function planLeftOut(
   if (first === undefined || refused.some(({ reason }) => !isQuotaReason(reason))) return undefined
   const part = `${refused.length} of ${states.length} records of this export`
   const all = states[0]?.state.t === 'refused' ? 'left out' : `left out in part (${part})`
-  return ready('False', first.reason, `${all}: ${first.message}; it is taken by itself as soon as there is room`)
+  return ready('False', first.reason, `${all}: ${first.message}; the broker accepts it as soon as the quota allows`)
 }
 
 function ready(status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding {

@@ -174,7 +174,7 @@ export class PublishLoop {
       .map(({ spec }) => spec)
     const why = this.#leftOut.get('', [own, others], () => ipv6LeftOut({ facts: this.#facts, own, others }))
     if (why !== undefined && why !== this.#reportedLeftOut) {
-      this.#deps.logger.warn('this cluster is reached by IPv4 only', { reason: 'IPv6NotCarried', why })
+      this.#deps.logger.warn('other clusters reach this cluster by IPv4 only', { reason: 'IPv6NotCarried', why })
     }
     this.#reportedLeftOut = why
     return why

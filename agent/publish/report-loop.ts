@@ -112,7 +112,7 @@ export class ReportLoop {
       statuses.delete(key.cluster)
       const { reason, message: why } = found
       const what = { record: `${key.cluster}/MemberStatus`, reason, why }
-      this.#deps.logger.warn('left out of what the broker sent', what)
+      this.#deps.logger.warn('a record from the broker is left out', what)
     }
   }
 

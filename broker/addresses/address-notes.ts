@@ -51,8 +51,7 @@ export function overlapsOf(view: LogView, members: Members): ReadonlyMap<string,
 
 function translatedNote({ translated }: MemberRow, overlap: string | undefined): string | undefined {
   if (overlap === undefined) return undefined
-  if (!translated)
-    return `its pods need global addresses, and there is no room for them in the global range: ${overlap}`
+  if (!translated) return `its pods need global addresses, but the global range has no free block for them: ${overlap}`
   return `its pods have global addresses: ${overlap}`
 }
 
@@ -69,7 +68,7 @@ function keptNote({ keptCIDRs, facts }: MemberRow): string | undefined {
   if (keptCIDRs === undefined) return undefined
   const kept = keptCIDRs.filter((cidr) => facts.podCIDRs.includes(cidr) || facts.serviceCIDRs.includes(cidr))
   if (kept.length === 0) return undefined
-  return `${kept.join(', ')} is public space that no token allowed: kept as an earlier release took it`
+  return `${kept.join(', ')} is public space that no token allowed; it stays because an earlier release accepted it`
 }
 
 // Members that do not reach each other, because one states Service addresses over pods of another that were stated
@@ -112,7 +111,7 @@ export function serviceClashes(members: Iterable<readonly [id: string, row: Memb
 }
 
 export function clashText({ cluster, serviceCIDR, other, podCIDR }: ServiceClash): string {
-  return `service CIDR ${serviceCIDR} of ${cluster} was stated after pods of ${other} had ${podCIDR}: the two do not reach each other`
+  return `service CIDR ${serviceCIDR} of ${cluster} was stated after pods of ${other} used ${podCIDR}: the two clusters do not reach each other`
 }
 
 function claimsOf(id: string, { index, claimed, translated, facts }: MemberRow): ServiceOwner[] {

@@ -204,7 +204,7 @@ function blockFor(wanted: MissingBlock, why: string | undefined): Prefix {
   const { cidr, range, taken } = wanted
   const { length } = parsePrefix(cidr)
   if (length < range.length) {
-    const reason = why ?? 'this cluster is translated since an overlap of before'
+    const reason = why ?? 'this cluster has been translated since an earlier overlap'
     throw new NoRoomError(
       'podCIDRs',
       `pod CIDR ${cidr} has to be translated (${reason}) and is larger than the global range ${formatPrefix(range)}`,
@@ -332,13 +332,13 @@ function describeMissingBlock({ cluster, cidr, range, taken }: MissingBlock): st
   const all = prefixSize(range)
   const free = all - given.reduce((sum, block) => sum + prefixSize(block), 0n)
   const largest = largestFree(range, taken)
-  const room = largest === undefined ? 'none is free' : `the largest that is free is a /${largest}`
+  const room = largest === undefined ? 'no block is free' : `the largest free block is a /${largest}`
   return (
     `the global range ${formatPrefix(range)} is exhausted: pod CIDR ${cidr} of cluster ${JSON.stringify(cluster)} overlaps ` +
     `another cluster's and needs a /${parsePrefix(cidr).length} block, and ${room} ` +
     `(${free} of ${all} addresses are free, ${given.length === 1 ? '1 block is' : `${given.length} blocks are`} given): choose pod CIDRs that no other cluster uses, ` +
     `or smaller ones; or evict members that are gone for good ("sealane cluster list", "sealane cluster evict"); ` +
-    `or make a clusterset with a larger range (--global-range, when its broker starts first)`
+    `or create a clusterset with a larger range (--global-range at the first start of its broker)`
   )
 }
 

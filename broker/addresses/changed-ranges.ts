@@ -57,8 +57,8 @@ export function rangesNote({ changed }: Pick<MemberRow, 'changed'>): string | un
   if (changed === undefined) return undefined
   const what = [...changed.podCIDRs, ...changed.serviceCIDRs, ...(changed.neededCIDRs ?? [])].join(', ')
   if (changed.refusedAtMs !== undefined)
-    return `it states ranges that an operator refused (RangesRefusedByOperator): ${what}`
-  return `it states ranges that wait for approval (RangesAwaitApproval): ${what}`
+    return `the cluster states ranges that an operator refused (RangesRefusedByOperator): ${what}`
+  return `the cluster states ranges that wait for approval (RangesAwaitApproval): ${what}`
 }
 
 /** Remembers which ranges of a member waited at the last check of its row. */

@@ -47,7 +47,7 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
   return {
     clustersets: registry.gauge({
       name: 'sealane_broker_clusterset_served',
-      help: "Clustersets beside the broker's own. 1: it is served; 0: it is not, and the log says why.",
+      help: 'Additional clustersets of the broker. 1: served; 0: not served, and the log has the reason.',
       labels: ['clusterset'],
     }),
     members: metrics.gauge({
@@ -55,10 +55,13 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
       help: 'Clusters by state: live, complete (has published its whole set), departed.',
       labels: ['state'],
     }),
-    records: metrics.gauge({ name: 'sealane_broker_records', help: "Records held, the broker's own included." }),
+    records: metrics.gauge({
+      name: 'sealane_broker_records',
+      help: 'Records in the store, including those of the broker.',
+    }),
     replicas: metrics.gauge({
       name: 'sealane_broker_replicas',
-      help: 'Brokers that serve the same store, as this one sees them, this one among them. 0: it has lost the others and its own session.',
+      help: 'Brokers that serve the same store, including this one, as seen by this one. 0: it has lost its session.',
     }),
     connectedHere: metrics.gauge({
       name: 'sealane_broker_connected_members',
@@ -66,7 +69,7 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
     }),
     storeUsable: metrics.gauge({
       name: 'sealane_broker_store_usable',
-      help: 'Whether the store answered when it was last looked at, which is each second: 1, or 0.',
+      help: '1 while the store answers, checked each second, 0 otherwise.',
       labels: ['kind'],
     }),
     revision: metrics.gauge({ name: 'sealane_broker_revision', help: 'Revision of the last durable write.' }),
@@ -77,17 +80,17 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
     }),
     storeProblem: metrics.gauge({
       name: 'sealane_broker_store_problem',
-      help: 'Why the store cannot be read or written now, by code (docs/troubleshooting.md): 1 while it is so, 0 afterwards.',
+      help: 'Reason why the store cannot be read or written, by code (docs/troubleshooting.md): 1 while it applies, 0 afterwards.',
       labels: ['code'],
     }),
     commitSeconds: metrics.histogram({
       name: 'sealane_broker_commit_seconds',
-      help: 'Time that one durable commit took, tries that other brokers overtook included.',
+      help: 'Duration of one durable commit, including attempts that other brokers overtook.',
       buckets: [0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5],
     }),
     commitFailures: metrics.counter({
       name: 'sealane_broker_commit_failures_total',
-      help: 'Commits that the store refused; nothing of them was acknowledged.',
+      help: 'Commits that the store refused; the broker has acknowledged none of their changes.',
     }),
     refused: metrics.counter({
       name: 'sealane_broker_refused_records_total',
@@ -105,20 +108,20 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
     }),
     superseded: metrics.counter({
       name: 'sealane_broker_superseded_certificates_total',
-      help: 'Calls with a certificate that had been replaced: somebody has a copy of a member identity.',
+      help: 'Calls with a replaced certificate: a copy of a member identity exists.',
     }),
     unknownCertificates: metrics.counter({
       name: 'sealane_broker_unknown_certificates_total',
-      help: 'Calls with a certificate of our own CA that the database does not know of and cannot have forgotten: it is older than the certificate.',
+      help: 'Calls with a valid certificate that the database does not know: the database is older than the certificate.',
     }),
     resyncs: metrics.counter({
       name: 'sealane_broker_publish_declares_total',
-      help: 'Record sets declared by members, by result: same or different.',
+      help: 'Record sets that members declared, by result: same or different.',
       labels: ['result'],
     }),
     snapshots: metrics.counter({
       name: 'sealane_broker_watch_starts_total',
-      help: 'Watches by how they began: resumed, or with a whole snapshot.',
+      help: 'Watches by start: resumed, or with a full snapshot.',
       labels: ['from'],
     }),
     encoded: metrics.counter({
@@ -127,24 +130,24 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
     }),
     delivered: metrics.counter({
       name: 'sealane_broker_delivered_events_total',
-      help: 'Record events handed to watchers.',
+      help: 'Record events sent to watchers.',
     }),
     deliveredByInterest: metrics.counter({
       name: 'sealane_broker_watch_interest_events_total',
-      help: 'Record events handed over to members that ask for some namespaces only; part of those delivered.',
+      help: 'Record events sent to members that request some namespaces only; part of those delivered.',
     }),
     interests: metrics.gauge({
       name: 'sealane_broker_watch_interests',
-      help: 'Different sets of namespaces that members ask for now.',
+      help: 'Different sets of namespaces that members request.',
     }),
     quotaRefused: metrics.counter({
       name: 'sealane_broker_quota_refused_records_total',
-      help: 'Records refused because their member has no room for them, by reason. Each is taken as soon as there is.',
+      help: 'Records refused by the quota of their member, by reason. The broker accepts each as soon as the quota allows.',
       labels: ['reason'],
     }),
     quotaSlowed: metrics.counter({
       name: 'sealane_broker_quota_slowed_total',
-      help: 'Times that a member began to change faster than its quota and was slowed down.',
+      help: 'Times that the broker started to slow down a member because of its quota of changes.',
     }),
     quotaMembers: metrics.gauge({
       name: 'sealane_broker_quota_members',
@@ -153,12 +156,12 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
     }),
     quotaMost: metrics.gauge({
       name: 'sealane_broker_quota_most_used_ratio',
-      help: 'Of the member that uses most of its quota: the part that it uses. Above 1 it is over it.',
+      help: 'Used part of the quota of the member that uses most of it. Above 1: over the quota.',
       labels: ['resource'],
     }),
     rangeUsed: metrics.gauge({
       name: 'sealane_broker_range_used_ratio',
-      help: 'Used part of what all members share: members, tokens, clustersetIPs. At 1 no more is given.',
+      help: 'Used part of what all members share: members, tokens, clustersetIPs. At 1 none is left.',
       labels: ['range'],
     }),
     auditLines: metrics.counter({
@@ -167,11 +170,11 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
     }),
     auditLost: metrics.counter({
       name: 'sealane_broker_audit_lost_lines_total',
-      help: 'Lines of the audit log that were lost, because it could not be written and more came than can wait.',
+      help: 'Lines of the audit log that were lost because the log was unwritable and the queue was full.',
     }),
     auditSuppressed: metrics.counter({
       name: 'sealane_broker_audit_suppressed_lines_total',
-      help: 'Lines that the audit log has as a number only, because their callers cause too many.',
+      help: 'Lines that the audit log contains only as a count, because their callers cause too many.',
     }),
     auditWaiting: metrics.gauge({
       name: 'sealane_broker_audit_waiting_lines',
@@ -179,21 +182,21 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
     }),
     authorityCreated: metrics.gauge({
       name: 'sealane_broker_authority_created_timestamp_seconds',
-      help: 'When the certificate authority begins, by role: current, or next during a rotation; 0: there is none.',
+      help: 'Start of validity of the certificate authority, by role: current, or next during a rotation; 0: none.',
       labels: ['role'],
     }),
     authorityExpiry: metrics.gauge({
       name: 'sealane_broker_authority_expiry_timestamp_seconds',
-      help: 'When the certificate authority ends, by role: current, or next during a rotation; 0: there is none.',
+      help: 'Expiry of the certificate authority, by role: current, or next during a rotation; 0: none.',
       labels: ['role'],
     }),
     certificateExpiry: metrics.gauge({
       name: 'sealane_broker_certificate_expiry_timestamp_seconds',
-      help: 'When the certificate ends by which this broker serves, seconds since 1970.',
+      help: 'Expiry of the server certificate of this broker, in seconds since 1970.',
     }),
     authorityUsable: metrics.gauge({
       name: 'sealane_broker_authority_usable',
-      help: '1: this broker can sign by its certificate authority; 0: its key is missing, or the signer fails.',
+      help: '1: this broker can sign certificates; 0: the key of the authority is missing, or the signer fails.',
     }),
     authorityWaiting: metrics.gauge({
       name: 'sealane_broker_authority_waiting',

@@ -75,7 +75,10 @@ export class AuthorityUpkeep {
       return row
     })
     if (done === undefined) return
-    logger.info(due === 'switched' ? 'the new authority signs and serves' : 'the withdrawn authority is gone', details)
+    logger.info(
+      due === 'switched' ? 'the new certificate authority is in use' : 'the withdrawn certificate authority is removed',
+      details,
+    )
     await authority.refresh()
   }
 
@@ -95,7 +98,7 @@ export class AuthorityUpkeep {
       this.#tryAtMs = clock.monotonic() + TRY_AGAIN_MS
       const why = messageOf(error)
       metrics.authorityUsable.set(0)
-      if (this.#isDue(`${reason} ${why}`)) logger.error('the certificate authority cannot be used now', { reason, why })
+      if (this.#isDue(`${reason} ${why}`)) logger.error('cannot use the certificate authority', { reason, why })
     }
   }
 
@@ -120,7 +123,7 @@ export class AuthorityUpkeep {
     const signing = signingAuthority(row)
     const { notAfterMs } = factsOf(signing)
     if (notAfterMs - nowMs > EXPIRES_SOON_MS || !this.#isDue(`end ${signing.fingerprint}`)) return
-    logger.warn('the certificate authority ends soon', {
+    logger.warn('the certificate authority expires soon', {
       reason: 'AuthorityExpires',
       authority: signing.fingerprint,
       until: timeText(notAfterMs),

@@ -151,8 +151,8 @@ function refuseCertificate(validity: CertificateValidity, peer: Peer): void {
 const REPORT_EVERY_MS = 60_000
 
 const SAID = {
-  CertificateCopied: 'a certificate was used after it had been replaced: somebody has a copy of this identity',
-  IdentityForked: 'two that hold this identity go on with certificates of their own: none of them is taken any more',
+  CertificateCopied: 'a certificate was used after it had been replaced: a copy of this identity exists',
+  IdentityForked: 'two processes use this identity with different certificates: the broker accepts neither',
 } as const
 
 interface CertificateUseDeps {
@@ -189,7 +189,7 @@ export class CertificateUse {
     if (!isNews) return
     const failed = (error: unknown): void => {
       // If the write fails, the next use writes it.
-      logger.debug('first use of a certificate not noted', { cluster: peer.cluster, why: String(error) })
+      logger.debug('cannot store the first use of a certificate', { cluster: peer.cluster, why: String(error) })
     }
     log.transact((tx) => void useCertificate(tx, peer, clock.now())).catch(failed)
   }
@@ -226,7 +226,9 @@ export class CertificateUse {
       const row = changedRow(tx)
       if (row !== undefined) tx.put('member', cluster, { ...row, misuse })
     })
-    noted.catch((error: unknown) => logger.debug('misuse not noted', { cluster, why: String(error) }))
+    noted.catch((error: unknown) =>
+      logger.debug('cannot store the misuse of a certificate', { cluster, why: String(error) }),
+    )
   }
 
   /** Limits reports to one a minute per cluster, plus one when the identity becomes forked. */

@@ -60,7 +60,7 @@ export class CommandSigner {
       try {
         const written = await this.#run(toBeSigned, fp)
         const signature = inDer(written).find((one) => isSignature(key, toBeSigned, one))
-        if (signature === undefined) throw failed('what it wrote is no signature by the key of this authority')
+        if (signature === undefined) throw failed('its output is not a signature by the key of this authority')
         this.#counts.signed('ok')
         return signature
       } catch (error) {
@@ -76,7 +76,7 @@ export class CommandSigner {
     if (this.#running >= MAX_RUNNING) {
       if (this.#waiting.length >= MAX_WAITING) {
         this.#counts.signed('busy')
-        throw new BrokerUnreachableError('the signer of the certificate authority has too much to do', {
+        throw new BrokerUnreachableError('the signer of the certificate authority is overloaded', {
           reason: 'SignerBusy',
         })
       }
@@ -107,7 +107,7 @@ export class CommandSigner {
 
 function problemOf({ failure, code, message, stderr }: ProgramError, timeoutMs: number): string {
   if (failure === 'late') return `it did not end within ${timeoutMs / 1000} s`
-  if (failure === 'not started') return `it cannot be started (${code ?? message})`
+  if (failure === 'not started') return `it did not start (${code ?? message})`
   return failure === 'too much' ? message : `${message}${wordsOf(stderr)}`
 }
 

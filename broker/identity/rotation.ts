@@ -181,7 +181,7 @@ export function waitsText({ knowsNext, endsAtMs, follows }: MemberState, phase: 
   const until = `at the latest until ${timeText(endsAtMs)}, when its certificate ends`
   const learns = follows ? '' : '; it renews by its own time, as members of earlier releases do'
   if (phase === 'withdrawn') return `uses a certificate of the authority that is withdrawn, ${until}${learns}`
-  if (!knowsNext) return `has not got the new authority, ${until}${learns}`
+  if (!knowsNext) return `does not have the new authority yet, ${until}${learns}`
   return `uses a certificate of the old authority, ${until}${learns}`
 }
 

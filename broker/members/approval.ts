@@ -77,7 +77,7 @@ export class Approval {
   constructor(deps: ApprovalDeps, ofAll: boolean) {
     this.#deps = deps
     this.#ofAll = ofAll
-    this.#gate = new JoinGate(deps.clock, () => 'asked too often whether the join is approved')
+    this.#gate = new JoinGate(deps.clock, () => 'a caller asked too often whether its join is approved')
   }
 
   /** Whether joins with this token need the approval of an operator. */
@@ -147,7 +147,7 @@ export class Approval {
       const text = 'withdraw: nothing waits for approval with this token and this key'
       throw new RefusedError('WaitingUnknown', 'withdraw', text)
     }
-    logger.info('a cluster waits for approval no more: it was withdrawn there', { cluster: gone, token, address })
+    logger.info('a cluster has withdrawn its request for approval', { cluster: gone, token, address })
   }
 
   /** Removes waiting joins whose tokens have ended or were revoked. The caller runs it regularly inside a transaction. */

@@ -144,7 +144,7 @@ export class AcceptedRanges {
     for (const cluster of members.filter((one) => isAccepted(log.get('member', one)))) {
       this.#takeOf(cluster).catch((error: unknown) => {
         const reason = reasonOf(error) ?? 'RoundFailed'
-        logger.warn('accepted ranges not taken yet', { reason, cluster, why: String(error) })
+        logger.warn('cannot apply accepted ranges; retrying', { reason, cluster, why: String(error) })
       })
     }
   }
@@ -162,6 +162,6 @@ export class AcceptedRanges {
     const { refused } = stated ?? {}
     if (refused === undefined) return
     const { reason, message: why } = refused
-    logger.warn('accepted ranges cannot be granted, they wait again', { reason, cluster, why })
+    logger.warn('the broker cannot grant accepted ranges; they wait for approval again', { reason, cluster, why })
   }
 }

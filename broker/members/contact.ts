@@ -93,7 +93,8 @@ export class ContactNotes {
   seen(cluster: ClusterId): void {
     const { clock, logger } = this.#deps
     this.#seen.set(cluster, clock.now())
-    const failed = (error: unknown): void => logger.debug('last seen not noted', { why: String(error) })
+    const failed = (error: unknown): void =>
+      logger.debug('cannot store the last contact of a member', { why: String(error) })
     this.#cancel ??= clock.setTimer(NOTE_SOON_MS, () => void this.#noteSeen().catch(failed))
   }
 

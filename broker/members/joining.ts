@@ -72,12 +72,12 @@ export interface ObservedView {
 /** Why the observed address is not used, as text. Undefined if it is used. */
 export function observedAddressProblem(text: string, { sourcesKept, near, ranges }: ObservedView): string | undefined {
   const address = readable(() => parseAddress(text))
-  if (address === undefined || formatAddress(address) !== text) return 'it is no address'
-  if (address.family !== 4) return 'gateways are called over IPv4'
+  if (address === undefined || formatAddress(address) !== text) return 'it is not an address'
+  if (address.family !== 4) return 'gateways need an IPv4 address'
   const kind = classifyAddress(address)
   if (kind !== 'usable') return `it is ${kind}`
-  if (!sourcesKept) return 'the Service in front of this broker puts addresses of nodes in place of the callers’ own'
-  if (near.includes(text)) return 'it is of this machine, or of the next hop that hands on to it'
+  if (!sourcesKept) return 'the Service in front of this broker replaces the addresses of callers by those of nodes'
+  if (near.includes(text)) return 'it belongs to this machine, or to a next hop that forwards to it'
   const holder = [...ranges, LANES].find((prefix) => containsAddress(prefix, address))
   return holder === undefined ? undefined : `it is inside ${formatPrefix(holder)}, a range of this clusterset`
 }
@@ -209,7 +209,7 @@ export class Joining {
       return await this.#lookAtJoin(request, peerAddress)
     } catch (error) {
       if (error instanceof RefusedError) this.#gate.count(peerAddress)
-      this.#reportRefused('look at a join refused', request, call, error)
+      this.#reportRefused('preview of a join refused', request, call, error)
       throw error
     }
   }
@@ -397,7 +397,7 @@ export class Joining {
     const ranges = [...claimed.map(({ prefix }) => prefix), ...given]
     const reason = observedAddressProblem(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
     if (reason !== undefined)
-      logger.info('the address of a member is not sent to others', { cluster, address, why: reason })
+      logger.info('the observed address of a member is not published', { cluster, address, why: reason })
     return reason === undefined
   }
 

@@ -46,7 +46,7 @@ export class MemberWarnings {
     const ids = members.flatMap(({ key, value }) => (isLive(value) && isReservedId(key) ? [key] : []))
     if (ids.length === 0) return
     const clusters = ids.join(', ')
-    this.#deps.logger.warn('members have ids that are reserved now: they stay, until they leave', {
+    this.#deps.logger.warn('members have ids that are now reserved; they remain members until they leave', {
       reason: 'ClusterIdReserved',
       clusters,
     })
@@ -108,9 +108,9 @@ export class MemberWarnings {
     if (this.#reportedUnknown.has(cluster) || this.#reportedUnknown.size >= MAX_REPORTED_UNKNOWN) return
     this.#reportedUnknown.add(cluster)
     const why =
-      'this database is older than the certificate, or another one: addresses that it gives may be in use; ' +
+      'this database is older than the certificate, or another one, so addresses that it gives may be in use; ' +
       'restore the latest backup'
-    logger.error('a member shows a certificate that this broker does not know', {
+    logger.error('a member uses a certificate that this broker does not know', {
       cluster,
       serial,
       reason: 'CertificateUnknown',

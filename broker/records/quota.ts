@@ -174,7 +174,7 @@ export class RangeWarnings {
       if (used < limit * NEARLY_FULL) this.#warned.delete(range)
       else if (!this.#warned.has(range)) {
         this.#warned.add(range)
-        logger.warn('the broker runs out of what all members share', {
+        logger.warn('a shared limit of the clusterset is nearly reached', {
           ...{ reason: 'RangeNearlyFull', range, used, limit, todo: REMEDY[range] },
         })
       }

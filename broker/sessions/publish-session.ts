@@ -136,7 +136,7 @@ export class MemberPublishSession implements PublishSession {
     const { log, clock } = this.#deps
     const { peer, end } = this.#init
     if (isOfMembership(log, peer, clock.now())) {
-      const text = 'podCIDRs: ranges of this cluster were accepted, what it publishes is compared anew'
+      const text = 'podCIDRs: an operator accepted ranges of this cluster; the broker compares its records again'
       if (this.#ranges.accepted(log.get('member', peer.cluster)))
         end(new RefusedError('RangesAccepted', 'podCIDRs', text))
       return false
@@ -157,7 +157,7 @@ export class MemberPublishSession implements PublishSession {
   endIfRegained(): void {
     const again = this.#carried.regained(clusterSpec(this.#deps.log, this.#init.peer.cluster)?.podCIDRs ?? [])
     if (again.length === 0) return
-    const text = `podCIDRs: ${again.join(', ')} of this cluster is carried again, what it publishes is compared anew`
+    const text = `podCIDRs: ${again.join(', ')} of this cluster is carried again; the broker compares its records again`
     this.#init.end(new RefusedError('AddressesCarriedAgain', 'podCIDRs', text))
   }
 
@@ -348,8 +348,8 @@ export class MemberPublishSession implements PublishSession {
     const pauseMs = changeLimiter.took(count, quota)
     if (changeLimiter.isSlowed && !wasSlowed) {
       metrics.quotaSlowed.inc()
-      const why = `it changes more than ${quota.changes} records a second`
-      logger.warn('a member is slowed down', { reason: 'QuotaChanges', cluster, why })
+      const why = `the cluster changes more than ${quota.changes} records a second`
+      logger.warn('slowing down a member', { reason: 'QuotaChanges', cluster, why })
     }
     return pauseMs
   }

@@ -96,7 +96,7 @@ export async function writePatiently<T>(
       if (!(nowMs - (noted.get(error) ?? -Infinity) < RETRY_MS)) {
         noted.set(error, nowMs)
         metrics.commitFailures.inc()
-        logger.error('state not written, trying again', { reason: error.reason, why: error.message })
+        logger.error('cannot write to the store; retrying', { reason: error.reason, why: error.message })
       }
       await clock.sleep(RETRY_MS, signal)
     }

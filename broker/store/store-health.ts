@@ -46,7 +46,7 @@ export class StoreHealth {
       const isLong = clock.monotonic() - this.#readAtMs >= CUT_OFF_MS
       if (log.isShared === true && isLong && !this.#isCutOff) {
         this.#isCutOff = true
-        logger.warn('this broker is cut off from the store: its members are sent to others', {
+        logger.warn('this broker has no connection to the store: it sends its members to other brokers', {
           reason: 'StateUnreachable',
         })
         onCutOff(true)
@@ -57,7 +57,7 @@ export class StoreHealth {
     this.#readAtMs = clock.monotonic()
     if (!this.#isCutOff) return
     this.#isCutOff = false
-    logger.info('the store is in reach again')
+    logger.info('the store answers again')
     onCutOff(false)
   }
 }

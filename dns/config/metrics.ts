@@ -67,17 +67,17 @@ export const DISCARDING: Metrics = {
 export function dnsMetrics(metrics: Metrics): DnsMetrics {
   const queries = metrics.counter({
     name: 'sealane_dns_queries_total',
-    help: 'Queries answered, by question type and response code; forwarded ones are counted apart',
+    help: 'Queries answered, by question type and response code; forwarded queries are counted separately',
     labels: ['type', 'rcode'],
   })
   const dropped = metrics.counter({
     name: 'sealane_dns_dropped_total',
-    help: 'Packets and connections given no answer, by reason',
+    help: 'Packets and connections that got no answer, by reason',
     labels: ['reason'],
   })
   const cut = metrics.counter({
     name: 'sealane_dns_cut_answers_total',
-    help: 'Answers cut to their question because too many alike went to one network; as many were dropped',
+    help: 'Answers truncated by the rate limit because too many similar ones went to one network; as many were dropped',
   })
   const seconds = metrics.histogram({
     name: 'sealane_dns_answer_seconds',
@@ -86,22 +86,22 @@ export function dnsMetrics(metrics: Metrics): DnsMetrics {
   })
   const forwarded = metrics.counter({
     name: 'sealane_dns_forwarded_total',
-    help: 'Queries for names that are not ours, by result: what came of them at the upstreams, or why they were not asked',
+    help: 'Queries for names outside the clusterset, by result: the answer of the upstreams, or why none was asked',
     labels: ['result'],
   })
   const notForwarded = metrics.counter({
     name: 'sealane_dns_not_forwarded_total',
-    help: 'Queries for names that are not ours and that no upstream was asked for, by reason',
+    help: 'Queries for names outside the clusterset that were not forwarded, by reason',
     labels: ['reason'],
   })
   const forwardSeconds = metrics.histogram({
     name: 'sealane_dns_forward_seconds',
-    help: 'Time an upstream answer took',
+    help: 'Response time of an upstream',
     buckets: LATENCY_BUCKETS,
   })
-  const services = metrics.gauge({ name: 'sealane_dns_services', help: 'Services known' })
-  const kept = metrics.gauge({ name: 'sealane_dns_kept_answers', help: 'Answers kept ready as bytes' })
-  const synced = metrics.gauge({ name: 'sealane_dns_synced', help: '1 once everything that exists has been read' })
+  const services = metrics.gauge({ name: 'sealane_dns_services', help: 'Services that the DNS answers' })
+  const kept = metrics.gauge({ name: 'sealane_dns_kept_answers', help: 'Answers that are cached as bytes' })
+  const synced = metrics.gauge({ name: 'sealane_dns_synced', help: '1 once all services have been read' })
 
   const counts = new Float64Array((OTHER_TYPE + 1) * RCODES)
   return {

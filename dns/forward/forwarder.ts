@@ -167,7 +167,7 @@ export class Forwarder {
           return answer
         }
         refusal ??= answer
-        this.#deps.onFailure(formatSocketAddress(upstream), new Error(`it answers ${code}`))
+        this.#deps.onFailure(formatSocketAddress(upstream), new Error(`the upstream answers ${code}`))
       } catch (error) {
         if (!signal.aborted) this.#deps.onFailure(formatSocketAddress(upstream), error as Error)
       }
@@ -324,13 +324,13 @@ function exchangeTcp(exchange: Exchange): Promise<Buffer> {
   return settleOnce(exchange, {
     start: (resolve, reject) => {
       socket.on('error', reject)
-      socket.on('end', () => reject(new Error('connection ended before a whole answer')))
+      socket.on('end', () => reject(new Error('the connection ended before the whole answer')))
       socket.on('data', (chunk: Buffer) => {
         received = Buffer.concat([received, chunk])
         if (received.length < 2 || received.length < 2 + received.readUInt16BE(0)) return
         const message = received.subarray(2, 2 + received.readUInt16BE(0))
         if (exchange.isAnswer(message)) resolve(message)
-        else reject(new Error('answer does not fit the question'))
+        else reject(new Error('the answer does not match the question'))
       })
       const length = Buffer.alloc(2)
       length.writeUInt16BE(query.length, 0)

@@ -40,7 +40,7 @@ export function broker(world: World): readonly Finding[] {
 function statement({ broker, selfSubject: subject }: World): readonly Finding[] {
   const reason = knownReason(broker?.object.factsRefused)
   if (broker === undefined || reason === undefined) return []
-  const seen = `the broker does not take what this cluster states of itself. ${reasonRow(reason).means}`
+  const seen = `the broker refuses records of this cluster. ${reasonRow(reason).means}`
   return [{ reason, severity: 'degraded', subject, seen, ...seenAt(broker) }]
 }
 
@@ -53,7 +53,7 @@ function slowStore({ broker }: World): readonly Finding[] {
   if (broker?.object.answeredMs === undefined) return []
   const { answeredMs, publish } = broker.object
   if (answeredMs < SLOW_MS || publish !== 'live') return []
-  const seen = `it took ${(answeredMs / 1000).toFixed(1)} s or more to confirm each of the last three changes`
+  const seen = `the broker took ${(answeredMs / 1000).toFixed(1)} s or more to confirm each of the last three changes`
   return [
     { reason: 'StoreSlow', severity: 'degraded', subject: { kind: 'Broker', name: '-' }, seen, ...seenAt(broker) },
   ]
@@ -85,8 +85,8 @@ function agentSilent(world: World): readonly Finding[] {
   const isHeld = (holderIdentity ?? '') !== ''
   if (isHeld && !(ageMs >= LEASE_OLD_MS)) return []
   const seen = isHeld
-    ? `${holderIdentity ?? ''} renewed its Lease ${durationText(ageMs)} ago, and nobody has taken it`
-    : 'the agent that acted has ended, and no other acts'
+    ? `${holderIdentity ?? ''} renewed its Lease ${durationText(ageMs)} ago, and no other agent has taken it`
+    : 'the active agent has ended, and no other agent is active'
   return [
     {
       reason: 'AgentSilent',
@@ -134,7 +134,7 @@ function unreached({ broker, nowMs, selfSubject }: World): readonly Finding[] {
   // Agents of an earlier release use the reason of an unreachable API server for the broker.
   const why = knownReason(reason === 'NoConnection' ? 'BrokerSilent' : reason)
   const means = why === undefined ? '' : ` ${reasonRow(why).means}`
-  const heard = heardAt === undefined ? 'not heard since this process began' : `last heard ${heardAt}`
+  const heard = heardAt === undefined ? 'no message since this process started' : `last heard ${heardAt}`
   const known = `${addresses} address${addresses === 1 ? '' : 'es'} known`
   return [
     {
@@ -171,7 +171,7 @@ function failingAddresses({ broker, probes }: World): readonly Finding[] {
   if (broker === undefined || probes['broker-call'] !== undefined) return []
   const { failing, addresses, publish, watch } = broker.object
   if (failing === 0 || publish !== 'live' || watch !== 'live') return []
-  const seen = `at ${failing} of ${addresses} known addresses nobody answered last`
+  const seen = `${failing} of ${addresses} known addresses did not answer the last attempt`
   const subject = { kind: 'Broker', name: '-' }
   return [{ reason: 'BrokerAddressFailing', severity: 'notice', subject, seen, ...seenAt(broker) }]
 }
@@ -212,7 +212,7 @@ function ahead({
   if (own === undefined || !isRefused || !all.some(({ object: { stage } }) => stage === 'tls')) return []
   const { ends } = own.object
   if (!(Date.parse(ends) > nowMs)) return []
-  const seen = `the broker takes the certificate of this cluster as ended; it ends at ${ends}, and the clock here says ${isoOf(nowMs)}`
+  const seen = `the broker considers the certificate of this cluster expired; it expires at ${ends}, and the clock here says ${isoOf(nowMs)}`
   return [{ reason: 'ClockDiffers', severity: 'degraded', subject: selfSubject, seen, ...seenAt(broker) }]
 }
 
@@ -222,7 +222,7 @@ function own({ probes: { identity = [] }, nowMs, selfSubject }: World): readonly
     const { begins, ends } = one.object
     const at = seenAt(one)
     if (Date.parse(begins) > nowMs) {
-      const seen = `the certificate of this cluster begins at ${begins}, and the clock here says ${isoOf(nowMs)}`
+      const seen = `the certificate of this cluster is valid from ${begins}, and the clock here says ${isoOf(nowMs)}`
       return [{ reason: 'ClockDiffers', severity: 'degraded', subject: selfSubject, seen, ...at }]
     }
     if (!(Date.parse(ends) <= nowMs)) return []
@@ -270,7 +270,7 @@ function unnamed({ stage }: BrokerCall): ReasonCode {
 }
 
 function textOf({ object: { address, stage, message = '' } }: Call): string {
-  return `${address}: ${stage === 'tcp' ? 'TCP is answered, TLS is not: ' : ''}${message}`
+  return `${address}: ${stage === 'tcp' ? 'TCP connects, TLS does not: ' : ''}${message}`
 }
 
 // Finds other clusters that have lost their connection to the broker.

@@ -105,7 +105,7 @@ function loops({ probes: { settings = [] } }: World): readonly Finding[] {
       reason: 'DnsLoop',
       severity: 'down',
       subject: { kind: 'DnsServer', name: server },
-      seen: `${server} is an upstream of the server that listens there: it hands each name on to itself`,
+      seen: `${server} is an upstream of the server that listens there: it forwards each name to itself`,
       ...seenAt(one),
     }))
   })

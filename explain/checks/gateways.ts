@@ -47,7 +47,7 @@ function noGateway(world: World, labelled: readonly SeenNode[]): readonly Findin
   const seen =
     nodes.length === 0
       ? `none of ${objects.Node.length} nodes has the label ${LABEL_GATEWAY}`
-      : `${nodes.join(', ')}: labelled, and no gateway reports`
+      : `${nodes.join(', ')}: labelled, but no gateway reports`
   return [
     {
       reason: 'NoGateway',

@@ -61,7 +61,7 @@ function settings(world: World, host: Host): readonly Found[] {
     return device !== undefined && String(counts) === STRICT ? [device] : []
   })
   if (strict.length > 0) {
-    const seen = `rp_filter is 1 (strict) on ${named(strict)}: what comes by another way than it would go is dropped`
+    const seen = `rp_filter is 1 (strict) on ${named(strict)}: the kernel drops packets whose return route uses another device`
     found.push({ reason: 'StrictReversePath', severity: 'degraded', seen })
   }
   const others = changedSettings(world, host).filter(({ name }) => !/\/(forwarding|rp_filter)$/.test(name))
@@ -117,7 +117,7 @@ function forwardingOff(world: World, host: Host): Found | undefined {
     // The overlay ends on this node, so only a CNI that routes pods over the uplink needs forwarding there.
     else if (has(device, (address) => nodeAddresses.includes(address))) noted.push(name.replaceAll('/', '.'))
   }
-  const seen = `0 is ${named([...down, ...noted])}: the kernel hands on no packet of others that comes in there`
+  const seen = `0 is ${named([...down, ...noted])}: the kernel forwards no packets that arrive there`
   if (down.length > 0) return { reason: 'ForwardingOff', severity: 'down', seen }
   return noted.length > 0 ? { reason: 'ForwardingOff', severity: 'notice', seen } : undefined
 }
@@ -169,7 +169,7 @@ function shares({ object: { connections, disks } }: Host): readonly Found[] {
   if (connections !== undefined && connections.used >= connections.limit * NEARLY.connections) {
     const { used, limit } = connections
     const severity = used >= limit ? 'down' : 'degraded'
-    const seen = `${used} of ${limit} connections are tracked: new ones are dropped when it is full`
+    const seen = `${used} of ${limit} connections are tracked: the kernel drops new ones when the table is full`
     found.push({ reason: 'ConnectionTableFull', severity, seen })
   }
   const full = disks.filter(({ used, limit }) => used >= limit * NEARLY.disk)
@@ -316,7 +316,7 @@ export function nodes({ objects }: World): readonly Finding[] {
         reason: 'NodeNotReady',
         severity: isGateway ? 'degraded' : 'notice',
         subject: seenSubject('Node', node),
-        seen: `Ready is ${ready.status}: ${ready.message ?? ready.reason ?? 'no reason is given'}`,
+        seen: `Ready is ${ready.status}: ${ready.message ?? ready.reason ?? 'no reason given'}`,
         ...seenAt(node, ready.lastTransitionTime),
       },
     ]

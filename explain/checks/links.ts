@@ -55,7 +55,7 @@ function allCutOff(world: World, cutOff: readonly string[]): readonly Finding[] 
   const isAway = new Set(away.map(({ object }) => object.spec.id))
   const here = cutOff.filter((id) => !isAway.has(id) && !isAwaited(world, id))
   if (first === undefined || here.length < 2 || cutOff.length < others.length || all.length === 0) return []
-  const seen = `none of ${others.length} clusters is reached: ${named(cutOff)}`
+  const seen = `none of ${others.length} clusters is reachable: ${named(cutOff)}`
   const because: readonly Cause[] = [{ reason: 'NoGateway' }, ...WAYS_BLOCKED, ...routesMissing(all)]
   const severity = cutOff.every((id) => isNew(world, id, linksTo(world, id))) ? 'notice' : 'down'
   return [{ reason: 'AllClustersCutOff', severity, subject: selfSubject, seen, ...seenAt(first), because }]
@@ -97,11 +97,11 @@ function cutOffFinding(world: World, id: string): Finding {
   ]
   if (best === undefined) {
     if (isAwaited(world, id)) {
-      const seen = 'it has published no gateway yet'
+      const seen = 'the cluster has published no gateway yet'
       const silent: Cause = { reason: 'Silent', subject: clusterSubject(id) }
       return { ...base, reason: 'FarGatewayAwaited', severity: 'notice', seen, because: [silent] }
     }
-    const seen = 'no gateway of this cluster has a link to it'
+    const seen = 'no gateway of this cluster has a link to the cluster'
     return { reason: 'NoLane', seen, ...base, because: [...because, { reason: 'NoGateway' }] }
   }
   const hopeless = down.every(({ connection }) => connection.cause === 'NeitherCallable')
@@ -253,7 +253,7 @@ function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): ReadonlyMa
 }
 
 const LOSSY = 0.1
-const HELD = 'it went down again and again, and is held out of use'
+const HELD = 'the link went down repeatedly, and is not used for some time'
 
 /** Checks the quality of the links that are up. */
 export function linkQuality({ links }: World): readonly Finding[] {
@@ -281,5 +281,5 @@ function narrowText({ connection, gateway }: Link): string | undefined {
   const far = remoteLaneOf(connection)
   const device = gateway.object.status?.lanes.find((one) => one.lane === lane && (one.remoteLane ?? one.lane) === far)
   if (mtu === undefined || device === undefined || mtu >= device.mtu) return undefined
-  return `packets of more than ${mtu} octets do not get there; the device takes ${device.mtu}`
+  return `packets larger than ${mtu} octets are lost; the MTU of the device is ${device.mtu}`
 }

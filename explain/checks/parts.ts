@@ -106,7 +106,7 @@ function troubleOf({ object: { status } }: Pod): string {
     if (reason !== undefined) return [reason, message].filter((part) => part !== undefined && part !== '').join(' ')
   }
   const unmet = status?.conditions?.find(({ type, status }) => type === 'PodScheduled' && status === 'False')
-  return unmet?.message ?? status?.phase ?? 'nothing is known of it'
+  return unmet?.message ?? status?.phase ?? 'no report of it exists'
 }
 
 /** The cause why no pod could be created, such as a quota or an admission policy. */
@@ -138,7 +138,7 @@ export function membership(world: World): readonly Finding[] {
   if (own === undefined) {
     if (refused.length > 0) return refused
     const at = absentAt(world)
-    const seen = 'there is no Membership: this cluster has not joined'
+    const seen = 'this cluster has no Membership: it has not joined'
     const because = runs(world, 'agent') ? [IDENTITY_MISSING] : WHO_JOINS
     return [{ reason: 'NoMembership', severity: 'down', subject, seen, ...at, because }]
   }
@@ -147,7 +147,7 @@ export function membership(world: World): readonly Finding[] {
     return [{ reason: 'LeavingClusterset', severity: 'notice', subject, seen, ...seenAt(own) }]
   }
   if (clusters === undefined || clusters.some(({ object }) => object.spec.id === self)) return refused
-  const seen = `Membership says ${self ?? '-'}, and there is no Cluster of that name`
+  const seen = `Membership says ${self ?? '-'}, and no Cluster of that name exists`
   const because = [...CONTROL_PLANE_CAUSES, ...refusalCauses('agent')]
   const missing = { reason: 'OwnClusterMissing', severity: 'degraded', subject: selfSubject, seen } as const
   return [...refused, { ...missing, ...seenAt(own), because }]
@@ -158,7 +158,7 @@ function refusedJoin(world: World, isFirst: boolean): readonly Finding[] {
   const refusal = joinRefusal(world)
   if (refusal === undefined) return []
   const { reason } = refusal
-  const what = isFirst ? 'this cluster has not joined' : 'this cluster could not join anew'
+  const what = isFirst ? 'this cluster has not joined' : 'this cluster could not join again'
   const seen = `${what}: the last try ended with ${reason}. ${reasonRow(reason).means}`
   // Lanes keep working for a while without a new join.
   return [{ reason, severity: isFirst ? 'down' : 'degraded', subject: OWN_MEMBERSHIP, seen, ...seenAt(refusal) }]

@@ -104,7 +104,7 @@ function findingsOf(exported: Exported, all: readonly OtherRange[]): readonly Fi
   // A policy that allows only some clusters or ports may be intended.
   const [from, at] = isShut || shutRanges.length > 0 ? [shutRanges, ports] : [ranges, shutPorts]
   const lets = isShut
-    ? 'no policy lets in any address of another cluster'
+    ? 'no policy allows ingress from another cluster'
     : `no policy lets in ${rangesText(from)}${portsText(at)}`
   return [
     {
@@ -199,7 +199,7 @@ export function callsKeptIn(world: World): readonly Finding[] {
         reason: 'PolicyKeepsIn',
         severity: 'notice',
         subject: seenSubject('NetworkPolicy', closing),
-        seen: `it selects every pod of ${namespace}, and no policy there lets out to another cluster: ${services} cannot be called there`,
+        seen: `it selects every pod of ${namespace}, and no policy there allows egress to another cluster: ${services} cannot be called there`,
         ...seenAt(closing),
         mend: `Let out to ${rangesText(ranges)}, each as an ipBlock of an egress rule, if pods of ${namespace} shall call them.`,
       },

@@ -43,7 +43,7 @@ function notExported({ nowMs }: World, one: SeenExport): readonly Finding[] {
       reason: 'Pending',
       severity: isOld ? 'degraded' : 'notice',
       subject: seenSubject('ServiceExport', one),
-      seen: ready?.message ?? 'no agent has looked at it yet',
+      seen: ready?.message ?? 'no agent has processed it yet',
       ...seenAt(one, since),
       because: [...CONTROL_PLANE_CAUSES, ...refusalCauses('agent')],
     },
@@ -126,7 +126,7 @@ function lostFinding({ selfSubject, self, reached }: World, state: ImportState, 
   const unreached = clusters.filter((cluster) => cluster !== self && reached?.has(cluster) !== true)
   const from = named(blocked ? unreached : clusters)
   const seen = blocked
-    ? `its ${ready} ready pods are in ${from}, which is not reached`
+    ? `its ${ready} ready pods are in ${from}, which is not reachable`
     : `none of its pods in ${from} is ready`
   const subject = seenSubject('ServiceImport', service)
   const leftOut: Cause = { reason: 'AddressOutsidePods', subject: { ...subject, kind: 'ServiceExport' } }
@@ -154,7 +154,7 @@ function lostFinding({ selfSubject, self, reached }: World, state: ImportState, 
     subject,
     seen,
     ...seenAt(service),
-    ...(blocked ? { mend: `Look at the links to ${from} first: what is wrong is on the way, not with the pods.` } : {}),
+    ...(blocked ? { mend: `Check the links to ${from} first: the fault is in the network, not in the pods.` } : {}),
     because,
   }
 }

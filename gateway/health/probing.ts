@@ -102,7 +102,7 @@ export class Probing {
     this.#damping = new FlapDamping({
       clock: deps.clock,
       onRelease: (link) => {
-        deps.logger.info('link may be used again', { link })
+        deps.logger.info('link has stayed up and is used again', { link })
         deps.onTransition()
       },
     })
@@ -201,20 +201,20 @@ export class Probing {
         onTransition: ({ key, cluster, number: remoteLane }, from, to) => {
           logger.info('connection changed', { cluster, lane, remoteLane, from, to })
           if (from === 'up' && to === 'down' && this.#damping.onDown(key)) {
-            logger.warn('link is held out of use', { reason: 'LinkFlaps', cluster, lane, remoteLane })
+            logger.warn('link flaps and is avoided', { reason: 'LinkFlaps', cluster, lane, remoteLane })
           }
           this.#transitions.count({ cluster, ownLane: lane, remoteLane }, to)
           this.#deps.onTransition()
         },
         onSuspect: ({ cluster, number: remoteLane }, suspected) => {
-          logger.info(suspected ? 'link is silent' : 'link answers again', { cluster, lane, remoteLane })
+          logger.info(suspected ? 'link answers no probes' : 'link answers probes again', { cluster, lane, remoteLane })
           this.#deps.onSuspect()
         },
         onNotice: ({ key }, notice) => this.#deps.onNotice?.(key, notice) === true,
         onReceipt: ({ key }, notice) => this.#deps.onReceipt?.(key, notice),
         onSize: ({ cluster, number: remoteLane }) => {
           const sendSize = this.health().get(healthKey(remoteLane, cluster))?.sendSize
-          logger.info('size of packets that get through', { cluster, lane, remoteLane, octets: sendSize })
+          logger.info('path MTU of the link changed', { cluster, lane, remoteLane, octets: sendSize })
           this.#deps.onSize()
         },
         isBusy: ({ key }) => this.#busy.isBusy(key),
@@ -223,7 +223,7 @@ export class Probing {
     )
     const stopping = new AbortController()
     prober.run(stopping.signal).catch((error: unknown) => {
-      logger.error('probing stopped', { lane, reason: 'RoundFailed', why: messageOf(error) })
+      logger.error('probing failed and has stopped', { lane, reason: 'RoundFailed', why: messageOf(error) })
     })
     return { lane, prober, stop: () => stopping.abort() }
   }

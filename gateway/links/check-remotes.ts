@@ -156,7 +156,7 @@ function otherLanesOnly(endpoints: readonly Endpoint[], ownLane: number): Refusa
     return {
       subject: `Cluster ${cluster}`,
       reason: 'OtherLaneOnly',
-      message: `its release links gateways of equal lane numbers alone: it has ${lanes}, and this node serves ${ownLane}`,
+      message: `its release links only gateways of the same lane number: it has ${lanes}, and this node serves ${ownLane}`,
     }
   })
 }
@@ -212,7 +212,7 @@ function nameProblem({ spec, metadata }: Endpoint): Problem | undefined {
   const name = endpointName(spec.cluster, spec.node, spec.lane)
   return metadata.name === name
     ? undefined
-    : problem('InvalidValue', `its name does not follow from its spec: expected ${name}`)
+    : problem('InvalidValue', `its name does not match its spec: expected ${name}`)
 }
 
 function numberProblem({ spec: { lane } }: Endpoint): Problem | undefined {
@@ -225,7 +225,7 @@ function laneProblem(endpoint: Endpoint, serving: LaneServer | undefined): Probl
   const { node } = serving.server.spec
   return problem(
     'LaneServedByOther',
-    `lane ${lane} of ${cluster} is served by node ${node}, which came later or is the first by name`,
+    `lane ${lane} of ${cluster} is served by node ${node}, which is newer, or the first by name`,
   )
 }
 

@@ -212,18 +212,18 @@ function laneSuspicion(init: LaneSuspicionInit): LaneSuspicion | undefined {
   const { world, own, port, remote, hidden } = init
   if (hidden && remote.hidden) {
     const there = remote.candidates.find(({ kind }) => kind === 'observed')?.address
-    const seen = `here seen as ${world.observedAddress ?? 'nobody'}${there === undefined ? '' : `, there as ${there}`}`
+    const seen = `observed address here ${world.observedAddress ?? 'unknown'}${there === undefined ? '' : `, there ${there}`}`
     return { text: `${NEITHER_CALLABLE} (${seen}): ${whatToDo(port)}`, cause: 'NeitherCallable' }
   }
   if (!isPrivateOnly(planCandidates(world, own)) || !isPrivateOnly(remote.candidates)) return undefined
   if (remote.candidates.some(({ address }) => isNear(world, address))) return undefined
-  const text = `both ends tell addresses of private networks alone; where these do not lead from one to the other: ${whatToDo(port)}`
+  const text = `both gateways publish only private addresses; if these do not reach each other: ${whatToDo(port)}`
   return { text }
 }
 
 function whatToDo(port: number): string {
   return (
-    `give one of them a public address, or forward UDP ${port} of one to it, and tell that address ` +
+    `give one gateway a public address, or forward UDP ${port} to it, and publish that address ` +
     `(annotation ${ANNOTATION_PUBLIC_ADDRESS} of its Node, publicAddress in site.yaml)`
   )
 }

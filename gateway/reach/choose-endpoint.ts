@@ -67,25 +67,32 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   const { candidates, link, health, monotonicMs, roamed } = init
   const current = link?.at
   // A device that was created again has forgotten the addresses of its peers, whatever the probes showed before.
-  if (health?.state === 'up' && current !== undefined) return keep(current, 'it answers')
+  if (health?.state === 'up' && current !== undefined) return keep(current, 'the remote gateway answers')
   if (candidates.length === 0) {
-    if (current !== undefined) return keep(current, 'it called from there; it has no candidates')
-    const why = init.noneCallable === true ? 'none of its addresses can be called from here' : 'it has no candidates'
-    return { how: 'wait', why: `${why}; it calls us` }
+    if (current !== undefined)
+      return keep(current, 'the remote gateway connected from there; it publishes no candidates')
+    const why =
+      init.noneCallable === true
+        ? 'none of its addresses is reachable from here'
+        : 'the remote gateway publishes no candidates'
+    return { how: 'wait', why: `${why}; it must connect to this gateway` }
   }
   const heardMs = roamed === undefined ? Infinity : monotonicMs - roamed.sinceMs
   if (current !== undefined && sameAddressPort(current, roamed?.at) && heardMs < ANSWER_WAIT_MS) {
-    return { ...keep(current, 'it called from there just now'), nextAtMs: monotonicMs + ANSWER_WAIT_MS - heardMs }
+    return {
+      ...keep(current, 'the remote gateway has just connected from there'),
+      nextAtMs: monotonicMs + ANSWER_WAIT_MS - heardMs,
+    }
   }
   const sinceMs = health === undefined || health.state === 'up' ? monotonicMs : health.sinceMs
   const elapsedMs = Math.max(0, monotonicMs - sinceMs)
   const unheard = link?.handshakeMs === undefined && health?.state !== 'up' && health?.state !== 'down'
   if (!init.callsFirst && unheard && elapsedMs < CALL_FIRST_MS) {
-    return { how: 'wait', why: 'it calls first', nextAtMs: sinceMs + CALL_FIRST_MS }
+    return { how: 'wait', why: 'the remote gateway connects first', nextAtMs: sinceMs + CALL_FIRST_MS }
   }
   const ageMs = monotonicMs - (link?.handshakeMs ?? -Infinity)
   if (current !== undefined && ageMs < SETTLE_MS) {
-    return { ...keep(current, 'it shook hands just now'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
+    return { ...keep(current, 'the handshake has just completed'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
   }
   if (current !== undefined && ageMs < init.sessionMs && init.callable) {
     return keepSession(init, current, sinceMs, elapsedMs)
@@ -107,7 +114,7 @@ function keepSession(
 ): EndpointChoice {
   const { rotateMs } = init
   const turn = Math.floor(elapsedMs / rotateMs)
-  const choice = turn === 0 ? keep(current, 'it answered there until now') : tryPlace(init, turn - 1)
+  const choice = turn === 0 ? keep(current, 'the remote gateway answered there before') : tryPlace(init, turn - 1)
   return { ...choice, nextAtMs: sinceMs + (turn + 1) * rotateMs }
 }
 
@@ -116,7 +123,7 @@ function tryPlace({ candidates, roamed }: EndpointChoiceInit, turn: number): End
     return { at: { address: parseAddress(address), port }, what: `${kind} address` }
   })
   const isReported = roamed === undefined || reported.some(({ at }) => sameAddressPort(at, roamed.at))
-  const places = isReported ? reported : [...reported, { at: roamed.at, what: 'address that it called from' }]
+  const places = isReported ? reported : [...reported, { at: roamed.at, what: 'observed address' }]
   const index = turn % places.length
   const place = places[index]
   const why = `${place?.what ?? ''}, candidate ${index + 1} of ${places.length}`

@@ -64,7 +64,7 @@ export class Following {
     this.#underWay.add(key)
     try {
       await rotation.follow(followed, clock.sleep(FOLLOW_AFTER_MS, this.#signal), this.#signal)
-      logger.info('the far end of a link has a new key', { cluster, remoteLane })
+      logger.info('the remote gateway of a link has a new key', { cluster, remoteLane })
       onFollowed()
       for (const ms of LOOKS_MS) {
         await clock.sleep(ms, this.#signal)
@@ -73,7 +73,12 @@ export class Following {
     } catch (error) {
       if (this.#signal.aborted) return
       const why = messageOf(error)
-      logger.warn('a link did not follow its far end at once', { cluster, remoteLane, reason: 'RoundFailed', why })
+      logger.warn('a link did not take the new key of the remote gateway at once', {
+        cluster,
+        remoteLane,
+        reason: 'RoundFailed',
+        why,
+      })
     } finally {
       this.#underWay.delete(key)
     }

@@ -66,11 +66,11 @@ export function planRotation(facts: RotationFacts): RotationStep {
   const { nowMs, announcedMs, pausedUntilMs, others, lane, published } = facts
   if (!isDue(facts)) return { is: 'rest' }
   const first = announcedMs === undefined ? others[0] : others.find((other) => other < lane)
-  if (first !== undefined) return wait('OtherGatewayRotates', `the gateway of lane ${first} goes first`)
+  if (first !== undefined) return wait('OtherGatewayRotates', `the gateway of lane ${first} rotates its key first`)
   const missing = withoutKey(facts)
   if (announcedMs === undefined) return nowMs < pausedUntilMs ? wait('FarEndsWithoutKey', missing) : { is: 'announce' }
   if (!published || nowMs - announcedMs < SETTLE_MS)
-    return wait('KeyAnnounced', 'the other clusters learn the next key')
+    return wait('KeyAnnounced', 'waiting until the other clusters know the next key')
   if (missing === '' || nowMs - (facts.dueSinceMs ?? nowMs) >= GIVE_UP_MS) return { is: 'switch' }
   if (nowMs - announcedMs < KNOWN_WITHIN_MS) return wait('KeyAnnounced', missing)
   return { is: 'postpone', reason: 'FarEndsWithoutKey', message: missing }
@@ -81,7 +81,7 @@ function withoutKey({ links }: RotationFacts): string {
   const up = links.filter((link) => link.up)
   if (links.length > 0 && up.length === 0) return 'no link is up'
   const clusters = new Set(up.filter(({ follows, knows }) => follows && !knows).map(({ cluster }) => cluster))
-  return clusters.size === 0 ? '' : `these do not have the next key yet: ${named(clusters)}`
+  return clusters.size === 0 ? '' : `clusters that do not have the next key yet: ${named(clusters)}`
 }
 
 const MOST_NAMES = 10

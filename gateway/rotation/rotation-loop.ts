@@ -166,7 +166,7 @@ export class RotationLoop {
       const ready = await this.#readyOf(known, signal)
       const keys = this.#isLate() ? ready : known
       if (ready.size < keys.size) {
-        this.#say('False', { reason: 'KeyAnnounced', message: 'not all far ends are ready for the next key yet' })
+        this.#say('False', { reason: 'KeyAnnounced', message: 'not all remote gateways are ready for the next key' })
         // A far end may change its key at the same moment. The random delay keeps both from staying in step.
         this.#switchingUntilMs = -Infinity
         await clock.sleep(clock.random() * 2 * LOOK_MS, signal)
@@ -185,12 +185,12 @@ export class RotationLoop {
         // From here on the far ends change their keys, so this wait ignores the signal.
         await clock.sleep(LAST_WORD_MS, never)
       })
-      logger.info('this gateway has a new key', { lane, links: keys.size })
+      logger.info('this gateway has rotated its key', { lane, links: keys.size })
     } finally {
       if (this.#switchingUntilMs > 0) this.#switchingUntilMs = clock.monotonic() + CALM_MS
     }
     this.#announce(undefined)
-    this.#say('True', { reason: 'KeyRotated', message: 'the key was made anew' })
+    this.#say('True', { reason: 'KeyRotated', message: 'the gateway has rotated its key' })
   }
 
   /** The links whose far ends confirm within READY_MS that they are ready. */

@@ -35,7 +35,7 @@ export function readyFinding({ lanes, connections, failure }: ReadyInit): Condit
   if (failure !== undefined) return finding('False', 'RoundFailed', failure)
   if (lanes === 0) return finding('False', 'NoLane', 'this node serves no lane')
   if (connections.length === 0)
-    return finding('True', 'NoOtherCluster', 'there is no gateway of another cluster to link with yet')
+    return finding('True', 'NoOtherCluster', 'no other cluster has a gateway to link with yet')
   const reached = new Set(connections.filter(({ state }) => state === 'up').map(({ cluster }) => cluster))
   const cutOff = connections.filter(({ cluster }) => !reached.has(cluster))
   const connecting = cutOff.filter(({ state }) => state === 'connecting')
@@ -45,7 +45,9 @@ export function readyFinding({ lanes, connections, failure }: ReadyInit): Condit
   if (connecting.length > 0) {
     const hopeless = connecting.filter(({ cause }) => cause === 'NeitherCallable')
     const more =
-      hopeless.length === 0 ? '' : `; ${NEITHER_CALLABLE}, this one and that of ${named(hopeless.map(clusterText))}`
+      hopeless.length === 0
+        ? ''
+        : `; ${NEITHER_CALLABLE}: this gateway, and that of ${named(hopeless.map(clusterText))}`
     return finding('False', 'LaneConnecting', `not connected yet to ${named(connecting.map(clusterText))}${more}`)
   }
   const spare = connections.filter(({ state }) => state !== 'up')
@@ -53,7 +55,7 @@ export function readyFinding({ lanes, connections, failure }: ReadyInit): Condit
   return finding(
     'True',
     'SomeLinksDown',
-    `not up: ${named(spare.map(linkText))}; each cluster has another link that is`,
+    `not up: ${named(spare.map(linkText))}; each cluster has another link that is up`,
   )
 }
 
@@ -74,9 +76,11 @@ function drainEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[]
     return { regarding: { kind: 'Gateway', name, uid: before?.metadata.uid }, type: 'Normal', reason, note }
   }
   const events: ObjectEvent[] = []
-  if (was === undefined && is !== undefined) events.push(event('GatewayDraining', 'traffic leaves this gateway'))
-  if (was !== 'True' && is === 'True') events.push(event('NothingFlows', 'no traffic flows over this gateway any more'))
-  if (was !== undefined && is === undefined) events.push(event('GatewayUndrained', 'this gateway takes traffic again'))
+  if (was === undefined && is !== undefined)
+    events.push(event('GatewayDraining', 'the gateway is draining: its traffic moves to other gateways'))
+  if (was !== 'True' && is === 'True') events.push(event('NothingFlows', 'no traffic flows over this gateway'))
+  if (was !== undefined && is === undefined)
+    events.push(event('GatewayUndrained', 'this gateway accepts traffic again'))
   return events
 }
 
@@ -132,7 +136,7 @@ export function named(texts: readonly string[]): string {
 
 /** Both values are octets: the largest packet that reaches the far end, and the largest that the device takes. */
 export function narrowProblem(mtu: number, deviceMtu: number): Problem {
-  const message = `packets of more than ${mtu} octets do not get there, and nobody on the way says so; the device takes ${deviceMtu}`
+  const message = `packets larger than ${mtu} octets are lost without an ICMP error; the MTU of the device is ${deviceMtu}`
   return problem('PathMtuReduced', message)
 }
 
@@ -173,7 +177,7 @@ export function sizeEvents(
         const { reason, message } = narrowProblem(size, lane.mtu)
         events.push({ regarding, type: 'Warning', reason, note: `${link}: ${message}` })
       } else if (!isNarrow && before !== undefined) {
-        const note = `${link}: packets of ${lane.mtu} octets get there again`
+        const note = `${link}: packets of ${lane.mtu} octets pass again`
         events.push({ regarding, type: 'Normal', reason: 'PathMtuRestored', note })
       }
     }

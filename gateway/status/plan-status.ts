@@ -76,19 +76,24 @@ function seen(init: ConnectionMessageInit): ConnectionTrouble {
   const there = at === undefined ? 'UDP' : `UDP ${at.port}`
   if (heardMs !== undefined && heardMs <= HEARD_COUNTS_MS) {
     if (hasSession(init)) {
-      const mend = `let ${here} in here and ${there} in there, or its gateway hangs`
-      return { message: `packets arrive from ${from}, but none that answers ours: ${mend}`, cause: 'NoneAnswers' }
+      const mend = `allow ${here} in here and ${there} in at the other gateway, or check whether that gateway hangs`
+      return { message: `packets arrive from ${from}, but no answers to ours: ${mend}`, cause: 'NoneAnswers' }
     }
-    const mend = `let ${here} out of this node and ${there} into that one`
-    return { message: `packets arrive from ${from}, but our answers do not get there: ${mend}`, cause: 'AnswersLost' }
+    const mend = `allow ${here} out of this node and ${there} into the other node`
+    return {
+      message: `packets arrive from ${from}, but our answers do not arrive there: ${mend}`,
+      cause: 'AnswersLost',
+    }
   }
   if (choice.how === 'wait' || at === undefined) {
-    const last = heardMs === undefined ? 'nothing has come' : `nothing has come for ${seconds(heardMs)}`
-    return { message: `we have no address to send to and ${last}: open ${here} here, for it calls us` }
+    const last = heardMs === undefined ? 'nothing received' : `nothing received for ${seconds(heardMs)}`
+    return {
+      message: `this gateway has no address to send to, and ${last}: open ${here} here, so that the remote gateway can connect`,
+    }
   }
-  const sent = (link?.txBytes ?? 0) > 0 ? 'we send' : 'we begin to send'
+  const sent = (link?.txBytes ?? 0) > 0 ? 'this gateway sends' : 'this gateway starts to send'
   const nothing = `${HEARS_NOTHING}${lastHeard(init)}`
-  return { message: `${sent} to UDP ${formatAddressPort(at)} ${nothing}: open UDP ${at.port} there` }
+  return { message: `${sent} to UDP ${formatAddressPort(at)} ${nothing}: open UDP ${at.port} at the other gateway` }
 }
 
 /** Both ends took part in a handshake. While its session is valid, packets passed in both directions. */
@@ -98,7 +103,7 @@ function hasSession({ handshakeAgeMs = Infinity, sessionMs }: ConnectionMessageI
 
 function lastHeard({ heardMs, handshakeAgeMs }: ConnectionMessageInit): string {
   const facts = [
-    ...(heardMs === undefined ? [] : [`last heard ${seconds(heardMs)} ago`]),
+    ...(heardMs === undefined ? [] : [`last packet ${seconds(heardMs)} ago`]),
     ...(handshakeAgeMs === undefined ? [] : [`last handshake ${seconds(handshakeAgeMs)} ago`]),
   ]
   return facts.length === 0 ? '' : ` (${facts.join(', ')})`
@@ -188,7 +193,7 @@ function failureText(message: string): string {
 }
 
 /** Message of a link that is up although the gateway process at its far end does not answer. */
-const PROCESS_SILENT = 'the lane carries traffic, but the gateway process at its other end does not answer'
+const PROCESS_SILENT = 'the lane carries traffic, but the remote gateway process does not answer'
 
 function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): ConnectionStatus {
   const link = init.laneStates.get(lane.remoteLane)?.links.get(linkKey(planned))
@@ -219,7 +224,7 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): Con
 function upMessage({ mtu: deviceMtu }: LanePlan, health: LinkHealth | undefined): string {
   if (health?.heldUntil !== undefined) {
     const until = new Date(health.heldUntil).toISOString()
-    const text = `it went down again and again; until ${until} it carries only where there is no other way`
+    const text = `the link went down repeatedly; until ${until} it is used only if no other link is up`
     return problemText({ reason: 'LinkFlaps', message: text })
   }
   if (health?.kernelOnly === true) return PROCESS_SILENT

@@ -128,7 +128,7 @@ export class StatusLoop {
       await this.#drops.look(signal)
     } catch (error) {
       // Without lanes there is no table. The lane loop has any other failure too and reports it.
-      if (!isNotFound(error)) this.#deps.logger.debug('dropped packets not counted', { why: String(error) })
+      if (!isNotFound(error)) this.#deps.logger.debug('cannot count dropped packets', { why: String(error) })
     }
   }
 

@@ -137,7 +137,7 @@ const WHOLE_NUMBERS = [
   'statusMs',
 ] as const
 
-const ONE_LANE = 'one lane for this node: a link to each gateway of the others needs no more'
+const ONE_LANE = 'one lane for this node: one lane links it with all remote gateways'
 
 function checkLane(lane: GatewayLaneConfig): void {
   if (!isLaneNumber(lane.lane)) {

@@ -38,33 +38,42 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
   const counter = (name: string, help: string, labels: readonly string[]): LabelledCounter =>
     metrics.counter({ name: `sealane_gateway_${name}_total`, help, labels })
   return {
-    connectionUp: gauge('connection_up', '1 when the peer answers probes over this link, else 0.'),
+    connectionUp: gauge('connection_up', '1 while the peer answers probes over this link, 0 otherwise.'),
     connectionRtt: gauge('connection_rtt_seconds', 'Smoothed round-trip time of probes inside the tunnel.'),
     connectionJitter: gauge('connection_jitter_seconds', 'Smoothed variation of the round-trip time.'),
     connectionLoss: gauge(
       'connection_loss_ratio',
-      'Share of the last 20 to 50 probes since it came up without an answer, 0 to 1.',
+      'Share of probes without an answer among the last 20 to 50 since the link came up, 0 to 1.',
     ),
-    connectionMtu: gauge('connection_mtu_bytes', 'Largest packet that gets to the peer, as padded probes find it.'),
+    connectionMtu: gauge('connection_mtu_bytes', 'Largest packet that reaches the peer, measured by padded probes.'),
     handshakeAge: gauge('handshake_age_seconds', 'Time since the last WireGuard handshake with the peer.'),
-    receivedBytes: gauge('received_bytes', 'Bytes received from the peer since it was last made on the lane device.'),
-    sentBytes: gauge('sent_bytes', 'Bytes sent to the peer since it was last made on the lane device.'),
-    transitions: counter('transitions', 'Changes of state of a connection, by the new state.', [...PEER, 'state']),
+    receivedBytes: gauge(
+      'received_bytes',
+      'Bytes received from the peer since it was last created on the lane device.',
+    ),
+    sentBytes: gauge('sent_bytes', 'Bytes sent to the peer since it was last created on the lane device.'),
+    transitions: counter('transitions', 'State changes of a connection, by new state.', [...PEER, 'state']),
     laneMtu: gauge('lane_mtu_bytes', 'MTU of the lane device.', DEVICE),
-    refusals: gauge('refusals', 'Cluster and Endpoint objects that are not used because what they claim is wrong.', []),
+    refusals: gauge(
+      'refusals',
+      'Cluster and Endpoint objects that are not used because they are invalid or conflict with others.',
+      [],
+    ),
     probesSent: counter('probes_sent', 'Probes sent.', ['lane']),
-    probesAnswered: counter('probes_answered', 'Answers to our probes.', ['lane']),
-    probesIgnored: counter('probes_ignored', 'Packets on the probe port that are no valid probe of a peer.', ['lane']),
-    rounds: counter('rounds', 'Rounds of the loop that brings the kernel to the plan, by result.', ['result']),
+    probesAnswered: counter('probes_answered', 'Answers to probes of this gateway.', ['lane']),
+    probesIgnored: counter('probes_ignored', 'Packets on the probe port that are not a valid probe from a peer.', [
+      'lane',
+    ]),
+    rounds: counter('rounds', 'Rounds of the loop that applies the plan to the kernel, by result.', ['result']),
     roundDuration: metrics.histogram({
       name: 'sealane_gateway_round_duration_seconds',
-      help: 'Duration of such a round.',
+      help: 'Duration of a round of the loop that applies the plan to the kernel.',
       buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
     }),
     changes: counter('changes', 'Changes made to the kernel, by kind.', ['kind']),
     driftRepairs: counter(
       'drift_repairs',
-      'Times something of ours was found changed by others and was put right, by what it was and how it was found.',
+      'Repairs of kernel objects of Sealane that another program changed, by object and by kind of change.',
       ['what', 'reason'],
     ),
     packetsDropped: counter(

@@ -130,7 +130,7 @@ export class Conntrack implements ConnectionTable {
       reject(new KernelError(code, OPERATION, detail))
     }
     const onAbort = (): void => fail('EINTR', 'stopped')
-    const stopTimer = this.#clock.setTimer(this.#timeoutMs, () => fail('TIMEOUT', 'no end of the list'))
+    const stopTimer = this.#clock.setTimer(this.#timeoutMs, () => fail('TIMEOUT', 'the list has no end'))
     signal?.addEventListener('abort', onAbort, { once: true })
     const reader = new ListReader(limit, visit)
     socket.on('message', (bytes) => {
@@ -142,7 +142,7 @@ export class Conntrack implements ConnectionTable {
       }
     })
     socket.on('error', (error) => fail('UNKNOWN', messageOf(error)))
-    socket.on('truncatedMessage', () => fail('UNKNOWN', 'a message was cut'))
+    socket.on('truncatedMessage', () => fail('UNKNOWN', 'a message was truncated'))
     try {
       socket.send(listRequest(socket.address().port))
       return await promise

@@ -230,7 +230,7 @@ export class TableApplier {
       })
     } catch (error) {
       const why = messageOf(error)
-      logger.warn('what others change in nftables is found late', { reason: 'KernelNotFollowed', why })
+      logger.warn('the kernel does not report changes to nftables; they are found at the next check', { reason: 'KernelNotFollowed', why })
       return () => undefined
     }
   }

@@ -116,7 +116,7 @@ function statementAt(text: string, line: number): string {
 function firstMessage(stderr: string): string {
   const found = stderr.split('\n').find((text) => /\berror\b/i.test(text)) ?? stderr.split('\n')[0] ?? ''
   const detail = found.replace(/^.*?\berror: */i, '').replace(/^Could not process rule: /, '')
-  return (detail === '' ? 'refused without a reason' : detail).slice(0, 300)
+  return (detail === '' ? 'refused without a message' : detail).slice(0, 300)
 }
 
 const MESSAGES: readonly (readonly [RegExp, KernelErrorCode])[] = [

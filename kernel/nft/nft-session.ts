@@ -125,7 +125,7 @@ class Conversation {
       this.#onHeard = () => {
         const end = this.#heard.indexOf(`\n${marker}\n`)
         if (end >= 0) finish(complaintBefore(this.#heard.slice(0, end)))
-        else if (this.ended) finish('the tool ended')
+        else if (this.ended) finish('nft has ended')
       }
       this.#child.stdin.write(`${line}\n${marker}\n`)
     })

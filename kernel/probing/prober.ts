@@ -182,7 +182,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
         action()
       } catch (error) {
         const why = messageOf(error)
-        this.#deps.logger.error('a probe failed', { of: this.#init.name, reason: 'RoundFailed', why })
+        this.#deps.logger.error('cannot send a probe; retrying', { of: this.#init.name, reason: 'RoundFailed', why })
         this.#turn(entry, this.#intervals.idleMs, () => this.#ask(entry))
       }
     })
@@ -319,7 +319,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
         // The socket is reopened once a second, but the same problem is logged once.
         if (problem !== this.#problem?.message) {
           const fields = { reason: 'ProbeSocketFailed', of: name, why: problem } as const
-          logger.warn('probe socket failed; it will be opened again', fields)
+          logger.warn('the probe socket failed; opening it again', fields)
         }
         this.#problem = { message: problem, reason: reasonOf(error) ?? 'ProbeSocketFailed' }
         this.#socket = undefined

@@ -53,8 +53,8 @@ export function checkGroup(group: NextHopGroup): void {
     checkNumber('weight', weight, 1, MAX_WEIGHT, operation)
   }
   const ids = new Set(group.members.map(({ id }) => id))
-  if (ids.size < group.members.length) refuse(operation, 'a member is there twice')
-  if (ids.has(group.id)) refuse(operation, `member ${group.id}: a group is no member of itself`)
+  if (ids.size < group.members.length) refuse(operation, 'a member is named twice')
+  if (ids.has(group.id)) refuse(operation, `member ${group.id}: a group cannot be a member of itself`)
   if (group.kind === 'resilient') checkResilience(group, operation)
 }
 

@@ -101,7 +101,7 @@ export class RtnetlinkSocket {
         const { messages, torn } = await this.#send(request, NLM_F_DUMP)
         if (!torn) return messages
       }
-      throw new KernelError('EINTR', request.operation, 'the list changed each time that it was read')
+      throw new KernelError('EINTR', request.operation, 'the list changed during each attempt to read it')
     })
   }
 

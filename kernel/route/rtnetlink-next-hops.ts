@@ -146,7 +146,7 @@ export class RtnetlinkNextHops implements NextHopTable {
     const present = await this.#present(item.id, operation, signal)
     if (present === undefined) return
     if (!isOurs(present)) {
-      throw new KernelError('EEXIST', operation, `a program of protocol number ${present.protocol} has this id`)
+      throw new KernelError('EEXIST', operation, `a program with protocol number ${present.protocol} uses this id`)
     }
     if (present.item !== undefined) checkReplacement(present.item, item, operation)
   }

@@ -174,10 +174,10 @@ export class Rtnetlink implements RouteTable {
     refuseInvalid(operation, () => parseAddress(destination, 'destination'))
     const request = { type: route.RTM_GETROUTE, body: route.encodeLookup(destination, mark), operation, signal }
     const [answer] = await this.#socket.request(request)
-    if (answer === undefined) throw new KernelError('UNKNOWN', operation, 'the kernel gave no route')
+    if (answer === undefined) throw new KernelError('UNKNOWN', operation, 'the kernel returned no route')
     const found = route.decodeLookup(answer.data)
     const device = (await this.links(signal)).find((item) => item.index === found.index)
-    if (device === undefined) throw new KernelError('ENODEV', operation, `the device ${found.index} has gone`)
+    if (device === undefined) throw new KernelError('ENODEV', operation, `device ${found.index} no longer exists`)
     return {
       device: device.name,
       ...(found.source === undefined ? {} : { source: found.source }),

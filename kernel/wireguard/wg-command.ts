@@ -168,7 +168,7 @@ export class WgCommand implements Wireguard {
     await this.#wg(['set', name, 'private-key', init.privateKeyFile], signal)
     if (link.mtu !== init.mtu || !link.up) await this.#routes.setLink(name, { up: true, mtu: init.mtu }, signal)
     const state = await this.read(name, signal)
-    if (state === undefined) throw new KernelError('ENODEV', `wg show ${name} dump`, 'the device has gone again')
+    if (state === undefined) throw new KernelError('ENODEV', `wg show ${name} dump`, 'the device no longer exists')
     return state
   }
 
@@ -243,7 +243,7 @@ export class WgCommand implements Wireguard {
     else await startWireguardGo(name, this.#clock, signal ?? never)
     const link = await this.#link(name, signal)
     if (link === undefined)
-      throw new KernelError('ENODEV', `ip link add ${name} type wireguard`, 'the device has gone again')
+      throw new KernelError('ENODEV', `ip link add ${name} type wireguard`, 'the device no longer exists')
     return link
   }
 

@@ -41,7 +41,7 @@ export async function endWireguardGo(name: string, clock: Clock, signal: AbortSi
   if (!(await until(clock, END_DEADLINE_MS, signal, ended))) {
     for (const pid of await daemonsOf(name)) report(pid)
     if (!(await until(clock, END_DEADLINE_MS, signal, ended))) {
-      throw new KernelError('TIMEOUT', `end wireguard-go ${name}`, `it runs on after ${END_DEADLINE_MS} ms`)
+      throw new KernelError('TIMEOUT', `end wireguard-go ${name}`, `still running after ${END_DEADLINE_MS} ms`)
     }
   }
   await rm(socketPath(name), { force: true })

@@ -197,7 +197,7 @@ export class FileApi implements ClusterApi {
     for (const part of ['object', 'status'] as const) {
       const path = files.folder.pathOf(key, part)
       if (files.folder.stamp(path) === undefined && !files.folder.lacks(path)) {
-        throw new ClusterApiError('Unavailable', `cannot read ${path}: its folder is out of sight`)
+        throw new ClusterApiError('Unavailable', `cannot read ${path}: its folder is not accessible`)
       }
       files.refresh(key, part)
     }

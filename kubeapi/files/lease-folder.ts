@@ -58,12 +58,12 @@ export function readVersions(names: readonly string[]): ReadVersions {
   for (const name of names) {
     const version = VERSION.exec(name)?.[1]
     if (version !== undefined) known.push(Number(version))
-    else if (!name.startsWith('.')) strange.push([name, 'its name is no number of a version'])
+    else if (!name.startsWith('.')) strange.push([name, 'its name is not a version number'])
   }
   const runs = runsOf(known.sort((a, b) => a - b))
   const [first = []] = [...runs].sort((a, b) => b.length - a.length)
   for (const version of runs.flatMap((run) => (run === first ? [] : run))) {
-    strange.push([versionFile(version), 'its number is out of line with the others'])
+    strange.push([versionFile(version), 'its number does not follow the others'])
   }
   return { versions: [...first].reverse(), strange }
 }
@@ -189,7 +189,7 @@ export class LeaseFolder {
       const lease = this.#newestUsable(name, versions)
       if (lease !== 'gone') return { ...lease, metadata: { ...lease.metadata, resourceVersion: String(newest) } }
     }
-    throw new ClusterApiError('Unavailable', `cannot read ${folder}: its files vanish while they are read`)
+    throw new ClusterApiError('Unavailable', `cannot read ${folder}: its files disappear while they are read`)
   }
 
   /**
@@ -205,7 +205,7 @@ export class LeaseFolder {
     if (before >= LAST_VERSION) {
       throw new ClusterApiError(
         'Unavailable',
-        `${join(folder, versionFile(before))}: no version can follow it; remove it`,
+        `${join(folder, versionFile(before))}: this is the highest version number; remove the file`,
       )
     }
     // Written before versions are compared, since writing takes time.
@@ -281,7 +281,7 @@ export class LeaseFolder {
     } catch (error) {
       if (!isMissing(error)) throw unavailable('read', folder, error)
       if (statSync(this.#root, { throwIfNoEntry: false })?.isDirectory() === true) return []
-      throw new ClusterApiError('Unavailable', `cannot read ${folder}: the state folder is out of sight`)
+      throw new ClusterApiError('Unavailable', `cannot read ${folder}: the state folder is not accessible`)
     }
   }
 
@@ -369,14 +369,14 @@ function link(from: string, to: string): boolean {
 }
 
 function conflict(name: string): ClusterApiError {
-  return new ClusterApiError('Conflict', `Lease ${name}: another process was faster`)
+  return new ClusterApiError('Conflict', `Lease ${name}: another process has changed it meanwhile`)
 }
 
 const NO_LINKS: ReadonlySet<string | undefined> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'])
 
 function unavailable(verb: string, path: string, error: unknown): ClusterApiError {
   if ((error as NodeJS.ErrnoException).syscall === 'link' && NO_LINKS.has(errorCode(error))) {
-    const why = 'its file system has no hard links, which Leases need'
+    const why = 'its file system does not support hard links, which Leases need'
     return new ClusterApiError('Forbidden', `cannot ${verb} ${path}: ${why}`, { cause: error })
   }
   return new ClusterApiError('Unavailable', `cannot ${verb} ${path}: ${messageOf(error)}`, { cause: error })

@@ -56,20 +56,20 @@ export class ProblemBoard {
   set(place: string, problems: readonly FileProblem[]): void {
     const before = new Set((this.#places.get(place) ?? []).map(formatProblem))
     if (problems.length === 0) {
-      if (this.#places.delete(place)) this.#logger.info('file is good again', { file: place })
+      if (this.#places.delete(place)) this.#logger.info('the file is valid again', { file: place })
       return
     }
     this.#places.set(place, problems)
     for (const problem of problems) {
       if (before.has(formatProblem(problem))) continue
       const { reason: why, isKnown: _isKnown, ...place } = problem
-      this.#logger.warn(`file not taken as it is: ${formatProblem(problem)}`, { ...place, reason: 'InvalidValue', why })
+      this.#logger.warn(`the file is not valid: ${formatProblem(problem)}`, { ...place, reason: 'InvalidValue', why })
     }
   }
 
   /** Reports an unusable state file; its writer writes the content again. */
   corrupt(path: string, reason: string): void {
-    this.#once('StateFileDamaged', { path, why: reason }, 'state file is damaged and ignored')
+    this.#once('StateFileDamaged', { path, why: reason }, 'a state file is damaged and ignored')
   }
 
   /** Reports a time in the state that looks wrong but is not used. */
@@ -83,7 +83,7 @@ export class ProblemBoard {
   /** Reports a failed read or write in the state folder. */
   stateError(path: string, error: unknown): void {
     const reason = diskReason(error) ?? 'StateFolderUnusable'
-    this.#once(reason, { path, why: messageOf(error) }, 'state folder cannot be used')
+    this.#once(reason, { path, why: messageOf(error) }, 'cannot use the state folder')
   }
 
   /** Returns the reported paths, sorted, each once. */

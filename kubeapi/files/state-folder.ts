@@ -185,10 +185,10 @@ function explain(error: unknown): string {
     case 'ENOSPC':
       return 'no space left'
     case 'EDQUOT':
-      return 'the quota of the disk is used up'
+      return 'the disk quota is exhausted'
     case 'ENOTDIR':
     case 'EEXIST':
-      return 'something that is not a folder is in the way'
+      return 'a part of the path is not a folder'
     case undefined:
     default:
       return messageOf(error)

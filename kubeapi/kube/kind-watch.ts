@@ -149,7 +149,7 @@ export class KindWatch<K extends Kind> {
       const query = { ...this.#query(), limit: this.#page, continue: next }
       const { body } = await http.ask<ObjectList>({ ...this.#question('list'), query }, signal)
       if (!Array.isArray(body.items) || body.metadata?.resourceVersion === undefined) {
-        throw new Error('the answer is no list')
+        throw new Error('the answer is not a list')
       }
       for (const raw of body.items as readonly RawObject[]) list.add(raw)
       next = body.metadata.continue === '' ? undefined : body.metadata.continue
@@ -195,7 +195,7 @@ export class KindWatch<K extends Kind> {
     }
     const version = object.metadata.resourceVersion
     // After a server was restored from a backup, the watch would wait for versions that lie far in the future.
-    if (Number(version) < Number(this.#version)) throw new Error('the versions went back')
+    if (Number(version) < Number(this.#version)) throw new Error('the resource versions went back')
     this.#version = version ?? this.#version
     if (type === 'BOOKMARK') return
     metrics.events.inc({ kind: objects.kind })
@@ -232,14 +232,14 @@ export class KindWatch<K extends Kind> {
     else if (reason !== this.#trouble) {
       this.#trouble = reason
       const named = (error instanceof KubeError ? error.ownReason : undefined) ?? 'ObjectsNotFollowed'
-      logger.warn(`cannot follow ${objects.kind} objects: ${reason}`, { reason: named, kind: objects.kind })
+      logger.warn(`cannot watch ${objects.kind} objects: ${reason}`, { reason: named, kind: objects.kind })
     }
   }
 
   #mended(): void {
     if (this.#trouble === undefined) return
     this.#trouble = undefined
-    this.#deps.logger.info(`following ${this.#deps.objects.kind} objects again`, { kind: this.#deps.objects.kind })
+    this.#deps.logger.info(`watching ${this.#deps.objects.kind} objects again`, { kind: this.#deps.objects.kind })
   }
 }
 

@@ -100,13 +100,13 @@ export function errorFromConnection(asked: RequestLine, server: string, error: u
   if (error instanceof KubeError) return error
   if (error instanceof LoginError) {
     return new KubeError(
-      `${asked.verb} ${asked.title}: cannot log in to the API server at ${server}: ${oneLine(error.message)}`,
+      `${asked.verb} ${asked.title}: authentication at the API server ${server} failed: ${oneLine(error.message)}`,
       { code: 'Unauthorized', status: 401, reason: 'NoLogin', cause: error },
     )
   }
   const message = error instanceof Error ? (error.message === '' ? error.name : error.message) : String(error)
   return new KubeError(
-    `${asked.verb} ${asked.title}: the API server at ${server} cannot be reached: ${oneLine(message)}`,
+    `${asked.verb} ${asked.title}: the API server at ${server} is unreachable: ${oneLine(message)}`,
     {
       code: 'Unavailable',
       status: 0,
@@ -118,7 +118,7 @@ export function errorFromConnection(asked: RequestLine, server: string, error: u
 
 export function noAnswer(asked: RequestLine, server: string, ms: number): KubeError {
   return new KubeError(
-    `${asked.verb} ${asked.title}: the API server at ${server} gave no answer within ${ms / 1000} s`,
+    `${asked.verb} ${asked.title}: the API server at ${server} did not answer within ${ms / 1000} s`,
     {
       code: 'Unavailable',
       status: 0,

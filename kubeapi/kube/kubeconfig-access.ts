@@ -24,10 +24,10 @@ export async function kubeconfigAccess(
   const named = `${where}: context ${JSON.stringify(context.name)}`
   const cluster = config.clusters.find(({ name }) => name === context.cluster)
   if (cluster === undefined)
-    throw new UserError(`${named} names the cluster ${JSON.stringify(context.cluster)}, which is not there`)
+    throw new UserError(`${named} names the cluster ${JSON.stringify(context.cluster)}, which does not exist`)
   const user = config.users.find(({ name }) => name === context.user)
   if (user === undefined)
-    throw new UserError(`${named} names the user ${JSON.stringify(context.user)}, which is not there`)
+    throw new UserError(`${named} names the user ${JSON.stringify(context.user)}, which does not exist`)
   if (!URL.canParse(cluster.server) || !/^https?:/.test(cluster.server)) {
     throw new UserError(`${named}: cluster.server ${JSON.stringify(cluster.server)}: expected an https URL`)
   }
@@ -50,7 +50,7 @@ function chosenContext(config: Kubeconfig, name: string | undefined, where: stri
   const list = known === '' ? 'it has none' : `it has: ${known}`
   const wanted = name ?? config.currentContext
   if (wanted === undefined)
-    throw new UserError(`${where} has no current context`, { hint: `say --context NAME; ${list}` })
+    throw new UserError(`${where} has no current context`, { hint: `use --context NAME; ${list}` })
   const found = config.contexts.find((context) => context.name === wanted)
   if (found === undefined) throw new UserError(`${where} has no context ${JSON.stringify(wanted)}; ${list}`)
   return found
@@ -233,7 +233,7 @@ export function readImpersonation(user: Readonly<Record<string, unknown>>, where
   if (name !== undefined) return { user: name, uid, groups, extra }
   const given = ['as-uid', 'as-groups', 'as-user-extra'].find((field) => user[field] !== undefined)
   if (uid === undefined && groups.length === 0 && Object.keys(extra).length === 0) return undefined
-  throw new UserError(`${where}: ${given ?? ''} without as: an API server takes them only with a user`)
+  throw new UserError(`${where}: ${given ?? ''} without as: an API server accepts them only with a user`)
 }
 
 /** One header for each group and each value, as the API server expects them. */

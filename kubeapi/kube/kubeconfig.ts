@@ -35,7 +35,7 @@ export async function openAccess(clock: Clock, init: AccessInit): Promise<Server
   const pod = init.context === undefined ? podAccess(clock, { env }) : undefined
   if (pod !== undefined) return pod
   throw new UserError('no kubeconfig: KUBECONFIG is not set, ~/.kube/config does not exist and this is no pod', {
-    hint: 'say --kubeconfig PATH and --context NAME',
+    hint: 'use --kubeconfig PATH and --context NAME',
   })
 }
 

@@ -18,12 +18,12 @@ export function kubeMetrics(metrics: Metrics): KubeMetrics {
     }),
     relists: metrics.counter({
       name: 'sealane_kube_lists_total',
-      help: 'Complete lists of a kind: the first one, and one after each failure of a watch.',
+      help: 'Complete lists of a kind: the initial one, and one after each failure of a watch.',
       labels: ['kind'],
     }),
     events: metrics.counter({
       name: 'sealane_kube_watch_events_total',
-      help: 'Changes that watches brought, by kind.',
+      help: 'Changes received by watches, by kind.',
       labels: ['kind'],
     }),
     objects: metrics.gauge({

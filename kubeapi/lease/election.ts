@@ -95,7 +95,7 @@ export class Election {
     const over = new AbortController()
     const renewing = this.#renewUntilLost(AbortSignal.any([signal, over.signal])).then((lost) => {
       this.#become({ is: lost ? 'lost' : 'following' })
-      office.abort(lost ? new Error('this process is leader no longer') : abortReason(signal))
+      office.abort(lost ? new Error('this process has lost its leadership') : abortReason(signal))
       return lost
     })
     try {
@@ -105,7 +105,7 @@ export class Election {
       if (!office.signal.aborted) throw error
       return !signal.aborted
     } finally {
-      over.abort(new Error('the term is over'))
+      over.abort(new Error('the leadership has ended'))
       // Released only after `lead` has ended, so that no other process leads at the same time.
       if (!(await renewing)) await this.#release()
     }
@@ -119,7 +119,7 @@ export class Election {
       const left = timeToRenewMs(this.#state.renewedMs, clock.monotonic(), renewWithinMs)
       if (left <= 0) return true
       const limit = new AbortController()
-      const cancel = clock.setTimer(left, () => limit.abort(new Error('not renewed in time')))
+      const cancel = clock.setTimer(left, () => limit.abort(new Error('the lease was not renewed in time')))
       try {
         const limited = AbortSignal.any([signal, limit.signal])
         await clock.sleep(Math.min(retryMs, left), limited)
@@ -182,7 +182,7 @@ export class Election {
     if (state.is === 'leading') logger.info('leading', { lease, identity })
     leader.set(state.is === 'leading' ? 1 : 0, { lease })
     if (state.is !== 'lost') return
-    logger.warn('leading no longer', { reason: 'LeaseNotRenewed', lease, identity, why: this.#trouble })
+    logger.warn('this process has lost its leadership', { reason: 'LeaseNotRenewed', lease, identity, why: this.#trouble })
   }
 
   #note(error: unknown): void {
@@ -191,7 +191,7 @@ export class Election {
     this.#trouble = why
     const { name: lease } = this.#init
     if (error instanceof HeldError) this.#deps.logger.info(why, { lease })
-    else this.#deps.logger.warn('lease not renewed', { reason: 'LeaseNotRenewed', lease, why })
+    else this.#deps.logger.warn('cannot renew the lease; retrying', { reason: 'LeaseNotRenewed', lease, why })
   }
 }
 

@@ -216,7 +216,7 @@ export function reservedPrefixes(own: ClusterSpec): ReservedPrefix[] {
     { text: '224.0.0.0/4', what: 'multicast' },
     { text: CLUSTERSET_IPV6_PREFIX, what: 'the range of clusterset IPs' },
     // RFC 4291 sections 2.4 and 2.5.5, RFC 6052.
-    { text: '::/8', what: 'loopback and addresses that stand for IPv4' },
+    { text: '::/8', what: 'loopback and IPv4-mapped addresses' },
     { text: 'fe80::/10', what: 'link-local' },
     { text: 'ff00::/8', what: 'multicast' },
   ]

@@ -79,7 +79,7 @@ export function isTakenAsSilent({ status }: Gateway): boolean {
 
 function lost(connection: ConnectionStatus): ConnectionStatus {
   return connection.state === 'up'
-    ? { ...connection, state: 'down', message: 'nothing is heard from its gateway' }
+    ? { ...connection, state: 'down', message: 'its gateway does not report' }
     : connection
 }
 

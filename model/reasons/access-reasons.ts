@@ -85,7 +85,7 @@ export const ACCESS_REASONS = {
   },
   StateWriteUnknown: {
     means: 'The answer to a write was lost, and etcd could not be asked for the result.',
-    todo: 'Nothing for the broker: it asks again. Check the result before you repeat a command.',
+    todo: 'Nothing for the broker: it retries. Check the result before you repeat a command.',
     shows: STORE,
   },
   StateAccessDenied: {

@@ -42,7 +42,7 @@ export const AUTHORITY_REASONS = {
   },
   AuthorityChanged: {
     means: 'The authority was removed while it signed a certificate.',
-    todo: 'Nothing: the member asks again. Run `sealane join` again.',
+    todo: 'Nothing: the member retries. Run `sealane join` again.',
     shows: BROKER,
   },
   AuthorityExpires: {
@@ -57,7 +57,7 @@ export const AUTHORITY_REASONS = {
   },
   SignerBusy: {
     means: 'More signatures are pending than the signing command delivers.',
-    todo: 'Members ask again. If it is frequent, make the signer faster.',
+    todo: 'Members retry. If it is frequent, make the signer faster.',
     shows: BROKER,
   },
 } as const satisfies ReasonTable

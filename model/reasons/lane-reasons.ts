@@ -114,7 +114,7 @@ export const LANE_REASONS = {
     shows: ['event on Node', 'log of the gateway'],
   },
   LaneHandedOver: {
-    means: 'Another node took over the lane; this one keeps working until that one carries traffic.',
+    means: 'Another node took over the lane; this gateway keeps working until that one carries traffic.',
     todo: 'Nothing.',
     shows: ['event on Node'],
   },

@@ -56,7 +56,7 @@ export function readCertificate(der: Uint8Array): CertificateFacts {
 function parse(der: Uint8Array): X509Certificate {
   try {
     // X509Certificate accepts PEM too.
-    if (der[0] !== 0x30) throw new Error('no DER')
+    if (der[0] !== 0x30) throw new Error('not DER')
     return new X509Certificate(der)
   } catch {
     throw new Error('not an X.509 certificate')
@@ -148,18 +148,19 @@ export function certificateProblem(
   if (own === undefined) return 'certificate: not an X.509 certificate'
   const facts = readCertificate(certificate)
   if (facts.cluster !== cluster || facts.clusterset !== clusterset)
-    return `certificate: it is for cluster ${shown(facts.cluster)} of clusterset ${shown(facts.clusterset)}, expected ${shown(cluster)} of ${shown(clusterset)}`
-  if (facts.notAfterMs <= nowMs) return `certificate: it ended at ${new Date(facts.notAfterMs).toISOString()}`
-  if (!own.checkPrivateKey(key)) return 'certificate: it is for another key'
+    return `certificate: it belongs to cluster ${shown(facts.cluster)} of clusterset ${shown(facts.clusterset)}, expected ${shown(cluster)} of ${shown(clusterset)}`
+  if (facts.notAfterMs <= nowMs) return `certificate: it expired at ${new Date(facts.notAfterMs).toISOString()}`
+  if (!own.checkPrivateKey(key)) return 'certificate: it belongs to another key'
   const authorities = caBundle.map(read)
   if (authorities.some((ca) => ca?.ca !== true)) return 'caBundle: expected certificates of CAs'
   const others = caBundle.map((der) => readCertificate(der).clusterset).filter((name) => name !== clusterset)
-  if (others.length > 0) return `caBundle: it has a CA of clusterset ${shown(others[0])}, expected ${shown(clusterset)}`
+  if (others.length > 0)
+    return `caBundle: it contains a CA of clusterset ${shown(others[0])}, expected ${shown(clusterset)}`
   const known = new Set((trusted ?? []).map(fingerprint))
   if (trusted !== undefined && !caBundle.some((der) => known.has(fingerprint(der))))
-    return 'caBundle: none of it is trusted here already'
+    return 'caBundle: this cluster trusts none of its CAs'
   if (!authorities.some((ca) => ca !== undefined && own.verify(ca.publicKey)))
-    return 'caBundle: none of it has signed the certificate'
+    return 'caBundle: none of its CAs has signed the certificate'
   return undefined
 }
 
@@ -199,7 +200,7 @@ export function certificatesFromPem(pem: string): Uint8Array[] {
     try {
       return new Uint8Array(new X509Certificate(block).raw)
     } catch {
-      throw new Error('a certificate in PEM form is broken')
+      throw new Error('a certificate in PEM form is damaged')
     }
   })
 }

@@ -114,7 +114,7 @@ export function parseJoinToken(pasted: string, nowMs: number): JoinToken {
   if (version[1] !== '1') {
     throw new TokenError(
       'version',
-      `made by a broker of another version (token format ${version[1] ?? ''}, expected 1)`,
+      `a broker of another version created it (token format ${version[1] ?? ''}, expected 1)`,
     )
   }
   const token = readPayload(verifiedPayload(text.slice(PREFIX.length)))
@@ -135,7 +135,7 @@ function verifiedPayload(encoded: string): string {
   const bytes = Buffer.from(encoded, 'base64url')
   const payload = bytes.subarray(0, -CHECKSUM_BYTES)
   if (bytes.length <= CHECKSUM_BYTES || !checksum(payload).equals(bytes.subarray(-CHECKSUM_BYTES))) {
-    throw new TokenError('damaged', 'its checksum is wrong: the token was cut short or changed while being copied')
+    throw new TokenError('damaged', 'its checksum is wrong: the token was truncated or changed when copied')
   }
   return payload.toString()
 }
@@ -174,7 +174,7 @@ function parseJson(payload: string): Record<string, unknown> {
   } catch {
     // The error is thrown below.
   }
-  throw new TokenError('malformed', 'its content cannot be read')
+  throw new TokenError('malformed', 'its content is not readable')
 }
 
 function isAddress(text: string): boolean {

@@ -150,7 +150,7 @@ async function verifiedCsrKey(der: Uint8Array): Promise<x509.PublicKey> {
   if (name !== 'ECDSA' || namedCurve !== 'P-256') {
     throw new CsrError(`key of type ${String(namedCurve ?? name)}: expected ECDSA P-256`)
   }
-  if (!(await csr.verify().catch(() => false))) throw new CsrError('its signature does not fit its key')
+  if (!(await csr.verify().catch(() => false))) throw new CsrError('its signature does not match its key')
   return publicKey
 }
 

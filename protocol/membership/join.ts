@@ -78,7 +78,7 @@ export async function askToJoin(
     onAsking?.()
     const response = await client.join({ ...request, nowMs: clock.now() }, signal)
     const problem = answerProblem({ cluster, key, facts }, response, clock.now())
-    if (problem !== undefined) throw new ProtocolError(`the broker's answer cannot be used: ${problem}`)
+    if (problem !== undefined) throw new ProtocolError(`the answer of the broker is not valid: ${problem}`)
     return response
   } finally {
     client.close()
@@ -99,7 +99,7 @@ export async function lookAtJoin(
 ): Promise<JoinLook> {
   const late = new AbortController()
   const cancel = clock.setTimer(LOOK_MS, () =>
-    late.abort(new Error(`the broker did not answer in ${LOOK_MS / 1000} s`)),
+    late.abort(new Error(`the broker did not answer within ${LOOK_MS / 1000} s`)),
   )
   const limited = AbortSignal.any([signal, late.signal])
   try {
@@ -174,8 +174,8 @@ export function awaitsApproval(error: unknown): error is RefusedError {
 export function approvalText(cluster: ClusterId, key: KeyObject): string {
   const fingerprint = keyFingerprint(publicKeyHash(key))
   return (
-    `${cluster} waits for approval by an operator of the broker; the fingerprint of its key is ${fingerprint}; ` +
-    `on the broker: sealane cluster accept ${cluster} --fingerprint ${fingerprint}`
+    `${cluster} waits for approval by an operator of the broker. The fingerprint of its key is ${fingerprint}. ` +
+    `On the broker, run: sealane cluster accept ${cluster} --fingerprint ${fingerprint}`
   )
 }
 
@@ -243,7 +243,7 @@ export async function withdrawJoin(
 ): Promise<void> {
   const late = new AbortController()
   const cancel = clock.setTimer(WITHDRAW_MS, () =>
-    late.abort(new Error(`the broker did not answer in ${WITHDRAW_MS / 1000} s`)),
+    late.abort(new Error(`the broker did not answer within ${WITHDRAW_MS / 1000} s`)),
   )
   const limited = AbortSignal.any([signal, late.signal])
   try {

@@ -180,7 +180,10 @@ function rangesOf({ globalRange, clustersetIpRange }: BrokerFile): { readonly ra
 
 async function checkPrivate(file: string): Promise<void> {
   if (((await stat(file)).mode & 0o077) === 0) return
-  throw new IdentityFileError(file, 'readable by others; make it mode 0600, and join again if others had access')
+  throw new IdentityFileError(
+    file,
+    'other users can read it; set its mode to 0600, and join again if others had access',
+  )
 }
 
 function decodePart<T>(file: string, text: string | undefined, parse: (text: string) => T): T {
@@ -203,7 +206,7 @@ async function readIfThere(file: string): Promise<string | undefined> {
 
 function first(file: string, certificates: readonly Uint8Array[]): Uint8Array {
   const certificate = certificates[0]
-  if (certificate === undefined) throw new IdentityFileError(file, 'no certificate in it')
+  if (certificate === undefined) throw new IdentityFileError(file, 'it has no certificate')
   return certificate
 }
 

@@ -212,7 +212,7 @@ export class Replica {
         this.#noteExported(message)
         return []
       case 'packed':
-        throw new ReplicaError('a message came packed to one that does not unpack')
+        throw new ReplicaError('received a compressed message without support for it')
       case 'contact':
       case 'authorities':
         // These messages concern only the present moment, so nothing is stored.
@@ -227,10 +227,10 @@ export class Replica {
       )
     }
     if (resumed && !keepsToInterest && this.#scope !== undefined) {
-      throw new ReplicaError('a broker that keeps to no interest resumed a copy of some namespaces')
+      throw new ReplicaError('a broker without support for namespace selection resumed a copy of some namespaces')
     }
     if (keepsToInterest && this.#asked === undefined)
-      throw new ReplicaError('an interest is kept to that was not stated')
+      throw new ReplicaError('the broker applies a namespace selection that was not requested')
     this.#staging = resumed ? undefined : { epoch, records: new Map(), removed: new Set(), revision: 0 }
     this.#started = true
     this.#coming = keepsToInterest ? stillAsked(this.#asked, this.#interest) : undefined
@@ -259,7 +259,7 @@ export class Replica {
   /** Records of namespaces that were missing. The position does not cover them until `synced`. */
   #added(events: readonly RecordEvent[]): ReplicaChange[] {
     if (!this.#started || this.#staging !== undefined || this.#coming === undefined) {
-      throw new ReplicaError('records were added to no copy of some namespaces')
+      throw new ReplicaError('received additional records without a copy of some namespaces')
     }
     return events.flatMap((event) => this.#live(event))
   }
@@ -271,10 +271,10 @@ export class Replica {
   }
 
   #batch(events: readonly RecordEvent[], revision: number): ReplicaChange[] {
-    if (!this.#started) throw new ReplicaError('a batch came before the first reset')
+    if (!this.#started) throw new ReplicaError('received a batch before the first reset')
     const at = this.#staging ?? this.#position
     if (at === undefined || revision < at.revision) {
-      throw new ReplicaError(`revision ${revision} came after ${at?.revision ?? 0}`)
+      throw new ReplicaError(`received revision ${revision} after ${at?.revision ?? 0}`)
     }
     at.revision = revision
     if (this.#staging === undefined) return events.flatMap((event) => this.#live(event))
@@ -299,11 +299,11 @@ export class Replica {
   }
 
   #synced(revision: number, complete: readonly string[], departed: readonly string[]): ReplicaChange[] {
-    if (!this.#started) throw new ReplicaError('a synced came before the first reset')
+    if (!this.#started) throw new ReplicaError('received "synced" before the first reset')
     const changes = this.#staging === undefined ? [] : this.#show(this.#staging)
     const position = this.#position
     if (position === undefined || revision < position.revision) {
-      throw new ReplicaError(`synced at revision ${revision} came after ${position?.revision ?? 0}`)
+      throw new ReplicaError(`received "synced" of revision ${revision} after ${position?.revision ?? 0}`)
     }
     position.revision = revision
     this.#confirmed = true
@@ -318,7 +318,7 @@ export class Replica {
   #ownersChanged(revision: number, complete: ListChange, departed: ListChange): ReplicaChange[] {
     const position = this.#position
     if (!this.#started || this.#staging !== undefined || position === undefined || revision < position.revision) {
-      throw new ReplicaError(`a change of owners at revision ${revision} came before the first synced`)
+      throw new ReplicaError(`received a change of owners at revision ${revision} before the first "synced"`)
     }
     position.revision = revision
     this.#complete = changedSet(this.#complete, complete)

@@ -58,7 +58,7 @@ export function decodeReplica(bytes: Uint8Array): Replica {
   }
   const payload = bytes.subarray(start)
   if (!createHash('sha256').update(payload).digest().equals(bytes.subarray(MAGIC.length, start))) {
-    throw new CodecError('replica', 'its checksum is wrong: cut short or damaged')
+    throw new CodecError('replica', 'its checksum is wrong: it is truncated or damaged')
   }
   const saved = parseWire('replica', payload, MAX_FILE_BYTES, (b) => wire.SavedReplica.decode(b))
   const records = [

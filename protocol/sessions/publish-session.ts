@@ -185,7 +185,7 @@ export class PublishSession {
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
       if (error instanceof RefusedError && error.reason === 'RangesAccepted') this.retryRefused()
-      logger.info('publish interrupted', { why: error.message })
+      logger.info('the publish stream was interrupted; retrying', { why: error.message })
     }
     await keepConnected({ clock, retry, members: () => this.#deps.members?.() ?? 0, once, onFailed }, signal)
     this.#setState({ t: 'closed' })
@@ -244,7 +244,7 @@ export class PublishSession {
     switch (reply.t) {
       case 'inSync':
       case 'sendDigest':
-        if (state !== 'connecting') throw new ProtocolError(`"${reply.t}" came in state ${state}`)
+        if (state !== 'connecting') throw new ProtocolError(`received "${reply.t}" in state ${state}`)
         this.#metrics.declared(reply.t)
         this.#takesStatus = reply.takesStatus === true
         if (reply.t === 'inSync') {
@@ -259,7 +259,7 @@ export class PublishSession {
           this.#becomeLive(declaration, reply.keys)
           return
         }
-        if (state !== 'live') throw new ProtocolError(`"need" came in state ${state}`)
+        if (state !== 'live') throw new ProtocolError(`received "need" in state ${state}`)
         // The broker splits long lists of keys.
         this.#ledger.need(reply.keys)
         this.#poke()

@@ -93,18 +93,21 @@ export function watchMetrics(metrics: Metrics | undefined): WatchMetrics {
   })
   const streams = metrics?.counter({
     name: 'sealane_watch_streams_total',
-    help: 'Watch streams begun: with a whole snapshot, or resumed with the difference.',
+    help: 'Watch streams started: with a full snapshot, or resumed with the difference.',
     labels: ['start'],
   })
   const lost = metrics?.counter({
     name: 'sealane_watch_disconnects_total',
-    help: 'Watch streams that broke or could not begin.',
+    help: 'Watch streams that failed or could not start.',
   })
-  const live = metrics?.gauge({ name: 'sealane_watch_live', help: '1 while the replica follows the broker.' })
+  const live = metrics?.gauge({
+    name: 'sealane_watch_live',
+    help: '1 while the replica receives changes from the broker.',
+  })
   const records = metrics?.gauge({ name: 'sealane_replica_records', help: 'Records in the replica.' })
   const namespaces = metrics?.gauge({
     name: 'sealane_watch_namespaces',
-    help: 'Namespaces whose records are asked for; -1: all.',
+    help: 'Namespaces whose records are requested; -1: all.',
   })
   return {
     received: (batch) => {
@@ -145,22 +148,22 @@ export function publishMetrics(metrics: Metrics | undefined, clock?: Pick<Clock,
   })
   const declared = metrics?.counter({
     name: 'sealane_publish_declares_total',
-    help: 'Declarations of the whole set, by the answer: already in sync, or compared record by record.',
+    help: 'Declarations of the full record set, by answer: already in sync, or compared record by record.',
     labels: ['answer'],
   })
   const refused = metrics?.counter({ name: 'sealane_publish_refused_total', help: 'Records refused by the broker.' })
   const lost = metrics?.counter({
     name: 'sealane_publish_disconnects_total',
-    help: 'Publish streams that broke or could not begin.',
+    help: 'Publish streams that failed or could not start.',
   })
-  const live = metrics?.gauge({ name: 'sealane_publish_live', help: '1 while the broker takes changes.' })
+  const live = metrics?.gauge({ name: 'sealane_publish_live', help: '1 while the broker accepts changes.' })
   const records = metrics?.gauge({
     name: 'sealane_publish_records',
-    help: 'Records that this cluster wants published.',
+    help: 'Records that this cluster publishes.',
   })
   const seconds = metrics?.histogram({
     name: 'sealane_publish_delay_seconds',
-    help: 'Time from when a change was wanted published until the broker had it, without a connection too; of one change at a time.',
+    help: 'Time from a change until the broker has stored it, including time without a connection; one change is measured at a time.',
     buckets: [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 15, 60],
   })
   const delay = clock === undefined ? undefined : new AcknowledgeDelay(clock, (took) => seconds?.observe(took))
@@ -197,21 +200,21 @@ export interface QuotaMetrics {
 export function quotaMetrics(metrics: Metrics | undefined): QuotaMetrics {
   const limit = metrics?.gauge({
     name: 'sealane_publish_quota',
-    help: 'What the broker allows this cluster: records, bytes, changes a second, streams.',
+    help: 'Quota of this cluster at the broker: records, bytes, changes a second, streams.',
     labels: ['resource'],
   })
   const used = metrics?.gauge({
     name: 'sealane_publish_quota_used',
-    help: 'What the broker held of this cluster when it reported last: records, bytes.',
+    help: 'Use of the quota at the last report of the broker: records, bytes.',
     labels: ['resource'],
   })
   const slowed = metrics?.gauge({
     name: 'sealane_publish_slowed',
-    help: '1 while the broker takes changes more slowly than they come, because of the quota.',
+    help: '1 while the broker slows down changes because of the quota.',
   })
   const waiting = metrics?.gauge({
     name: 'sealane_publish_waiting_records',
-    help: 'Records that wait until the quota has room for them.',
+    help: 'Records that wait because the quota is exhausted.',
   })
   return {
     report: (report) => {
@@ -249,12 +252,12 @@ export class QuotaNotes {
     this.#count(waiting)
     if (isSlowed && !this.#isSlowed) {
       const why = `the quota is ${limit.changes} changes a second`
-      this.#logger.warn('the broker takes changes more slowly than they come', { reason: 'QuotaChanges', why })
+      this.#logger.warn('the broker slows down the changes of this cluster', { reason: 'QuotaChanges', why })
     }
     this.#isSlowed = isSlowed
     if (waiting > 0 || !this.#isFull) return
     this.#isFull = false
-    this.#logger.info('there is room for all records again', { ...used })
+    this.#logger.info('the quota allows all records again', { ...used })
   }
 
   /**
@@ -263,7 +266,7 @@ export class QuotaNotes {
    */
   logRefused({ key = 'cluster facts or status', field, reason, message: why }: Refused, waiting: number): void {
     const isRepeated = isQuotaReason(reason) && this.#isFull
-    this.#logger[isRepeated ? 'debug' : 'warn']('record refused', { record: key, field, reason, why })
+    this.#logger[isRepeated ? 'debug' : 'warn']('the broker refuses a record', { record: key, field, reason, why })
     if (isQuotaReason(reason)) this.#isFull = true
     this.#count(waiting)
   }

@@ -193,7 +193,7 @@ export class WatchSession {
     const onFailed = (error: Error): void => {
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
-      logger.info('watch interrupted', { why: error.message })
+      logger.info('the watch was interrupted; retrying', { why: error.message })
     }
     await keepConnected({ clock, retry, members: () => replica.complete.size, once, onFailed }, signal)
     this.#setState({ t: 'closed' })
@@ -221,7 +221,7 @@ export class WatchSession {
       this.#brokerClock.forget()
     }
     let isWhole = false
-    const replaced = new Error('other namespaces are requested')
+    const replaced = new Error('the requested namespaces have changed')
     this.#onInterest = () => stop.abort(replaced)
     try {
       const follows = this.#deps.onAuthorities === undefined ? {} : { followsAuthorities: true as const }
@@ -265,7 +265,11 @@ export class WatchSession {
     }
     const changes = replica.apply(message, (error) => {
       this.#metrics.invalid()
-      logger.error('record from the broker skipped', { reason: 'InvalidValue', field: error.field, why: error.message })
+      logger.error('a record from the broker is skipped', {
+        reason: 'InvalidValue',
+        field: error.field,
+        why: error.message,
+      })
     })
     if (message.t === 'batch' || message.t === 'added') this.#metrics.received(message.events)
     if (message.t === 'reset') {
@@ -299,7 +303,7 @@ export class WatchSession {
     await this.#saves
       .run(() => store.save(replica))
       .catch((error: unknown) => {
-        logger.error('replica not saved', { reason: 'StateFolderUnusable', why: messageOf(error) })
+        logger.error('cannot save the replica; retrying', { reason: 'StateFolderUnusable', why: messageOf(error) })
       })
   }
 }

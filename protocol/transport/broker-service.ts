@@ -119,7 +119,7 @@ export interface BrokerServiceDeps {
 /** Ends a stream without a fault, so that the member connects again, possibly to another replica. */
 class SentAway extends BrokerUnreachableError {
   constructor() {
-    super('the broker asks this member to connect anew')
+    super('the broker asks this member to reconnect')
   }
 }
 
@@ -186,8 +186,8 @@ async function streaming(
 ): Promise<void> {
   const caller = callerOf(deps, call)
   const ended = new AbortController()
-  call.on('cancelled', () => ended.abort(new Error('the peer has gone')))
-  call.on('error', () => ended.abort(new Error('the stream broke')))
+  call.on('cancelled', () => ended.abort(new Error('the peer has disconnected')))
+  call.on('error', () => ended.abort(new Error('the stream failed')))
   const onStop = (): void => ended.abort(new BrokerUnreachableError('the broker is stopping'))
   if (deps.stopping.aborted) onStop()
   deps.stopping.addEventListener('abort', onStop, { once: true })
@@ -244,7 +244,7 @@ async function publish(deps: BrokerServiceDeps, call: Duplex, ended: AbortContro
   const reply = (message: PublishReply): void => {
     if (call.destroyed || call.cancelled || signal.aborted) return
     if (call.writableLength > MAX_UNREAD_REPLIES) {
-      ended.abort(new RefusedError('StreamStalled', 'replies', 'too many replies were left unread'))
+      ended.abort(new RefusedError('StreamStalled', 'replies', 'the peer left too many replies unread'))
       return
     }
     for (const part of splitNeed(message)) call.write(asBuffer(codec.encodePublishReply(part)))
@@ -283,7 +283,7 @@ async function readAll(
 async function taken(deps: BrokerServiceDeps, written: Promise<void>, signal: AbortSignal): Promise<void> {
   const stalled = new AbortController()
   const seconds = STALLED_MS / 1000
-  const reason = new RefusedError('StreamStalled', 'stream', `stream: nothing of it was read for ${seconds} s`)
+  const reason = new RefusedError('StreamStalled', 'stream', `stream: the member has read nothing for ${seconds} s`)
   const cancel = deps.clock.setTimer(STALLED_MS, () => stalled.abort(reason))
   try {
     await orAborted(written, AbortSignal.any([signal, stalled.signal]))

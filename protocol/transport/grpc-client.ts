@@ -102,7 +102,7 @@ class GrpcPublishStream implements PublishStream {
         if (reply !== undefined) yield reply
       }
     } catch (error) {
-      if (error instanceof CodecError) throw new ProtocolError(`the broker sent what cannot be read: ${error.message}`)
+      if (error instanceof CodecError) throw new ProtocolError(`the broker sent an invalid message: ${error.message}`)
       throw await this.#failed(error)
     }
   }
@@ -298,7 +298,7 @@ class GrpcBrokerClient implements BrokerClient {
         const failure = await this.#explain(error, attempt, false, ended)
         if (!(failure instanceof BrokerUnreachableError) || tries >= this.#book.size) throw failure
         ended.throwIfAborted()
-        this.#init.logger.debug('next broker address', { why: failure.message })
+        this.#init.logger.debug('trying the next address of the broker', { why: failure.message })
       }
     }
   }
@@ -439,7 +439,7 @@ function decoded<T>(decode: (bytes: Uint8Array) => T, bytes: Uint8Array): T {
   try {
     return decode(bytes)
   } catch (error) {
-    if (error instanceof CodecError) throw new ProtocolError(`the broker sent what cannot be read: ${error.message}`)
+    if (error instanceof CodecError) throw new ProtocolError(`the broker sent an invalid message: ${error.message}`)
     throw error
   }
 }

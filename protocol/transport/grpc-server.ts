@@ -85,7 +85,7 @@ export interface HostedClusterset {
 export class ListenError extends Error {
   constructor(host: string, port: number, cause: NodeJS.ErrnoException) {
     const reasons: Readonly<Record<string, string>> = {
-      EADDRINUSE: 'another process listens there',
+      EADDRINUSE: 'another process uses the address',
       EACCES: 'not permitted (ports below 1024 need root)',
       EADDRNOTAVAIL: 'this machine does not have that address',
     }
@@ -139,7 +139,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     socket.destroy()
   })
   tls.on('secureConnection', (socket: TLSSocket) => {
-    socket.on('error', (error) => logger.debug('connection broke', { why: error.message }))
+    socket.on('error', (error) => logger.debug('the connection failed', { why: error.message }))
     if (socket.alpnProtocol !== 'h2') {
       socket.destroy()
       return

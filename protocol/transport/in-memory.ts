@@ -48,7 +48,7 @@ export function inMemoryBroker(api: BrokerApi, peer: Peer): InMemoryLink {
 }
 
 function gone(): BrokerUnreachableError {
-  return new BrokerUnreachableError('the broker has gone')
+  return new BrokerUnreachableError('the broker has stopped')
 }
 
 class InMemoryClient implements BrokerClient {

@@ -63,7 +63,7 @@ export function peerTrust(tls: {
 export function validatePeer(socket: TLSSocket, trust: PeerTrust): PeerValidation {
   const der = socket.getPeerX509Certificate()?.raw
   if (der === undefined) {
-    return stranger('missing', 'this call needs the certificate that a cluster gets by joining; none was shown')
+    return stranger('missing', 'this call needs the certificate that a cluster gets by joining; the caller sent none')
   }
   const found = validateShown(socket, der, trust)
   const shown = { fingerprint: fingerprint(der) }

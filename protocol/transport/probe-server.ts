@@ -61,12 +61,15 @@ function validateServer(socket: TLSSocket, init: ProbeInit): void {
   const der = socket.getPeerX509Certificate()?.raw
   const facts = der === undefined ? undefined : readOrUndefined(der)
   if (der === undefined || facts === undefined) {
-    throw new CertificateError('wrongIdentity', `${where} shows no certificate that can be read`)
+    throw new CertificateError('wrongIdentity', `${where} sent no readable certificate`)
   }
   if (facts.clusterset !== undefined && facts.clusterset !== init.clusterset) throw otherClusterset(init, facts)
   if (!socket.authorized) throw untrusted(where, String(socket.authorizationError), facts, init.clock.now())
   if (checkBrokerName(socket.getPeerCertificate()) !== undefined) {
-    throw new CertificateError('wrongIdentity', `the certificate of ${where} is not for ${SERVER_NAME}: not a broker`)
+    throw new CertificateError(
+      'wrongIdentity',
+      `the certificate of ${where} is not for ${SERVER_NAME}: the server is not a broker`,
+    )
   }
 }
 
@@ -79,7 +82,7 @@ function untrusted(where: string, code: string, facts: CertificateFacts, nowMs: 
     const from = new Date(facts.notBeforeMs).toISOString()
     return new CertificateError(
       'notYetValid',
-      `the certificate of the broker at ${where} is valid from ${from}, this machine says ${new Date(nowMs).toISOString()}: check the clocks`,
+      `the certificate of the broker at ${where} is valid from ${from}, but the clock of this machine says ${new Date(nowMs).toISOString()}: check the clocks`,
     )
   }
   return new CertificateError(
@@ -102,7 +105,7 @@ function wrongPin(init: ProbeInit, leaf: Uint8Array | undefined): CertificateErr
   const where = formatBrokerAddress(init.address)
   return new CertificateError(
     'untrusted',
-    `the broker at ${where} does not have the CA that the join token names: the token is of another broker, or somebody is in between`,
+    `the broker at ${where} does not have the CA that the join token names: the token is from another broker, or something intercepts the connection`,
   )
 }
 
@@ -174,7 +177,7 @@ function unreachable(where: string, host: string, error: NodeJS.ErrnoException):
     ENETUNREACH: 'no route to that network',
     ETIMEDOUT: 'no answer',
     ENOTFOUND: 'no such host name',
-    EAI_AGAIN: 'the host name cannot be looked up now',
+    EAI_AGAIN: 'the lookup of the host name failed',
   }
   const busyMs = comeBackMs(error.message)
   if (busyMs !== undefined) return new BrokerBusyError(where, busyMs)

@@ -16,14 +16,14 @@ export interface ServerMetrics {
 export function serverMetrics(metrics: Metrics | undefined): ServerMetrics {
   const calls = metrics?.counter({
     name: 'sealane_broker_calls_total',
-    help: 'Calls answered by the broker, streams when they end.',
+    help: 'Calls that the broker has answered; streams count when they end.',
     labels: ['method', 'result'],
   })
   const open = metrics?.gauge({ name: 'sealane_broker_streams', help: 'Open streams.', labels: ['method'] })
   const connections = metrics?.gauge({ name: 'sealane_broker_connections', help: 'Open TLS connections.' })
   const dropped = metrics?.counter({
     name: 'sealane_broker_dropped_connections_total',
-    help: 'Connections closed for want of room or of time, by how far they were: silent, ready (waits for its handshake), shaking, stranger, member.',
+    help: 'Connections closed at a limit or timeout, by stage: silent, ready (waiting for the handshake), shaking, stranger, member.',
     labels: ['stage'],
   })
   const bytes = metrics?.counter({

@@ -5,10 +5,10 @@ import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { RouteAgentMetrics } from '../world/world.ts'
 
 export const NODE_DROP_REASONS = {
-  'overlay-stranger': 'for the overlay, but not from a node of this cluster by the underlay',
-  'overlay-inner': 'out of the overlay, from or to an address that has no business there',
-  'overlay-loop': 'out of the overlay and into it again',
-  'host-service': 'from another cluster for this node itself, at a port that is not named',
+  'overlay-stranger': 'packets for the overlay that are not from a node of this cluster',
+  'overlay-inner': 'packets from the overlay with an invalid source or destination',
+  'overlay-loop': 'packets from the overlay that would enter it again',
+  'host-service': 'packets from another cluster for a port of this node that is not open',
 } as const satisfies Partial<Readonly<Record<ReasonCode, string>>>
 
 export type NodeDropReason = keyof typeof NODE_DROP_REASONS

@@ -127,7 +127,7 @@ export class GatewayProbes {
           if (from === 'connecting') this.#deps.onNodeState()
           else change(peer, to === 'up' ? 'answers over the overlay' : 'is down')
         },
-        onSuspect: (peer, suspected) => change(peer, suspected ? 'is silent' : 'answers again'),
+        onSuspect: (peer, suspected) => change(peer, suspected ? 'answers no probes' : 'answers probes again'),
         isBusy: ({ isGateway }) => {
           const isQuick = isGateway || this.#nodes.size <= MOST_ASKED_QUICKLY
           return isQuick && clock.monotonic() - this.#busyAtMs < BUSY_MS

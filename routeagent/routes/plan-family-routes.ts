@@ -380,7 +380,7 @@ function planPodRoutes(world: PodRouteWorld, context: PodRouteContext, family: F
       ...silent.map(({ node }) => ({
         subject: `Node ${node}`,
         reason: 'PodRangeUnknown' as const,
-        message: `neither spec.podCIDR nor its RouteAgent says where its ${family === 4 ? '' : 'IPv6 '}pods are`,
+        message: `neither spec.podCIDR nor its RouteAgent states its ${family === 4 ? '' : 'IPv6 '}pod range`,
       })),
       ...contested.map(({ prefix, nodes: several }) => ({
         subject: `Pod range ${formatPrefix(prefix)}`,
@@ -390,7 +390,7 @@ function planPodRoutes(world: PodRouteWorld, context: PodRouteContext, family: F
       ...refused.map(({ node, owner, prefix, count }) => ({
         subject: `Node ${node}`,
         reason: 'PodRangeForeign' as const,
-        message: `claims pods of node ${owner}, which keeps them: ${formatPrefix(prefix)}${count > 1 ? ` and ${count - 1} more` : ''}`,
+        message: `claims pod ranges of node ${owner}, which keeps them: ${formatPrefix(prefix)}${count > 1 ? ` and ${count - 1} more` : ''}`,
       })),
     ],
   }

@@ -66,7 +66,7 @@ function findingOf(
   if (workers.length > 0) return notSo('WorkerNodeSilent', `no answer over the overlay from: ${listed(workers)}`)
   const unheard = named((node, isGateway) => isGateway && nodeStates.get(node)?.state === 'unheard')
   if (unheard.length > 0) {
-    const message = `never an answer over the overlay since this process began from gateway nodes: ${listed(unheard)}`
+    const message = `no answer over the overlay since this process started from gateway nodes: ${listed(unheard)}`
     return { type: CONDITION_NODES_ANSWER, status: 'Unknown', reason: 'GatewayNodeUnheard', message }
   }
   if (![...nodeStates.values()].some(({ state }) => state === 'answers')) return undefined

@@ -118,7 +118,7 @@ export class RouteLoop {
     const unguarded = await this.#whyNoOverlay(signal)
     if (unguarded !== undefined) {
       const { failure } = unguarded
-      const reason = `waiting for table ${NFT_TABLE_NODE}, which says who may use the overlay`
+      const reason = `waiting for table ${NFT_TABLE_NODE}, which protects the overlay`
       this.notReady = failure === undefined ? reason : `${reason}: ${failure}`
       if (failure === undefined) return
       return this.#report(plan, { message: this.notReady, reason: 'RoundFailed' }, signal)
@@ -127,7 +127,7 @@ export class RouteLoop {
     await applyNodeRoutes({ ...this.#deps, forwardingMarker: forwardingMarker(this.#config) }, plan, round, signal)
     if (round.changes > 0) this.#deps.logger.info('routes changed', { commands: round.changes })
     const held = await this.#deps.coalescing?.hold(VXLAN_DEVICE, OVERLAY_HOLD_MICROSECONDS)
-    if (held !== undefined) this.#deps.logger.info('overlay device joins segments', { command: held })
+    if (held !== undefined) this.#deps.logger.info('the overlay device joins TCP segments', { command: held })
     this.#deps.probes.setNodes(plan.probed.address, plan.probed.nodes)
     this.#applied ||= round.failures === 0
     this.notReady = this.#applied ? undefined : round.failure?.message
@@ -220,7 +220,7 @@ export class RouteLoop {
     const text = problems.map(problemText).join('; ')
     if (text !== this.#lastPlan) {
       for (const [reason, of] of Map.groupBy(problems, (one) => one.reason)) {
-        this.#deps.logger.warn('left out of the routes', { reason, why: of.map(({ message }) => message) })
+        this.#deps.logger.warn('some routes are left out', { reason, why: of.map(({ message }) => message) })
       }
     }
     this.#lastPlan = text

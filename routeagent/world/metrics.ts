@@ -60,7 +60,7 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     }),
     driftRepairs: metrics.counter({
       name: 'sealane_routeagent_drift_repairs_total',
-      help: 'Times something of ours was found changed by others and was put right, by what it was and how it was found',
+      help: 'Repairs of kernel objects of Sealane that another program changed, by object and by kind of change',
       labels: ['what', 'reason'],
     }),
     transactions: metrics.counter({
@@ -70,50 +70,50 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     }),
     packetsDropped: metrics.counter({
       name: 'sealane_routeagent_packets_dropped_total',
-      help: "Packets that the node's table dropped: for the overlay or out of it, or from other clusters for the node itself",
+      help: "Packets that the node's table dropped: to or from the overlay, or from other clusters to the node itself",
       labels: ['reason'],
     }),
     servicePorts: new ServicePorts(
       metrics.gauge({
         name: 'sealane_routeagent_service_ports',
-        help: 'Ports of clusterset IPs by what becomes of connections: served, refused for want of backends, or dropped because no backend is on this node and internalTrafficPolicy is Local',
+        help: 'Ports of clusterset IPs by result of connections: served, refused without a backend, or dropped because this node has no backend and internalTrafficPolicy is Local',
         labels: ['state'],
       }),
     ),
     pathGateways: metrics.gauge({
       name: 'sealane_routeagent_path_gateways',
-      help: 'Gateway nodes towards a cluster that are not silent; 0 means unreachable',
+      help: 'Gateway nodes towards a cluster that answer; 0 means unreachable',
       labels: ['cluster'],
     }),
     pathMtu: metrics.gauge({
       name: 'sealane_routeagent_path_mtu_bytes',
-      help: 'Largest packet towards a cluster',
+      help: 'Largest packet that passes to a cluster',
       labels: ['cluster'],
     }),
     planProblems: metrics.gauge({
       name: 'sealane_routeagent_plan_problems',
-      help: 'Nodes and clusters that the plan had to leave out; the log says why',
+      help: 'Nodes and clusters that the plan leaves out; the log has the reason',
     }),
     podRanges: metrics.gauge({
       name: 'sealane_routeagent_pod_ranges',
-      help: 'Address ranges of pods that this node tells the others to be its own',
+      help: 'Pod ranges that this node reports as its own',
     }),
     staleGateways: metrics.gauge({
       name: 'sealane_routeagent_stale_gateways',
-      help: 'Gateways of this cluster that have stopped to tell how their lanes do, as this node finds them',
+      help: 'Gateways of this cluster that have stopped reporting the state of their lanes, as seen by this node',
     }),
     silentGateways: metrics.gauge({
       name: 'sealane_routeagent_silent_gateways',
-      help: "Gateway nodes that answered this node's probes over the overlay, and do not now",
+      help: "Gateway nodes that have stopped answering this node's probes over the overlay",
     }),
     silentNodes: metrics.gauge({
       name: 'sealane_routeagent_silent_nodes',
-      help: "Nodes that do not answer this node's probes over the overlay: silent answered before, unheard never did",
+      help: "Nodes that do not answer this node's probes over the overlay: silent (answered before), unheard (never answered)",
       labels: ['state'],
     }),
     gatewayProbes: metrics.counter({
       name: 'sealane_routeagent_gateway_probes_total',
-      help: 'Probes over the overlay: sent, answered, and packets at the port of probes that are none (ignored)',
+      help: 'Probes over the overlay: sent, answered, and other packets at the probe port (ignored)',
       labels: ['what'],
     }),
     openConnections: metrics.gauge({
@@ -122,7 +122,7 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     }),
     podRangesCut: metrics.gauge({
       name: 'sealane_routeagent_pod_ranges_cut',
-      help: 'Ranges of pods that are not reported because they are too many: gateways hand their packets to the CNI',
+      help: 'Pod ranges beyond the limit, which are not reported: gateways leave their packets to the CNI',
     }),
   }
 }

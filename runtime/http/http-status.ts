@@ -65,7 +65,7 @@ const JSON_TYPE = 'application/json'
 export function turnedAwayCounter(metrics: Metrics): Counter {
   return metrics.counter({
     name: 'sealane_status_turned_away_total',
-    help: 'Connections to the status page that pods of other clusters made by a lane, and that were cut off without an answer.',
+    help: 'Connections from pods of other clusters to the status page, closed without an answer.',
   })
 }
 
@@ -121,8 +121,8 @@ function listenError(error: NodeJS.ErrnoException, wanted: HostPort): Error {
   const place = formatHostPort(wanted)
   switch (error.code) {
     case 'EADDRINUSE':
-      return new UserError(`status address ${place}: the port is taken by another process`, {
-        hint: `see who has it with: ss -ltnp 'sport = :${wanted.port}'`,
+      return new UserError(`status address ${place}: another process uses the port`, {
+        hint: `find it with: ss -ltnp 'sport = :${wanted.port}'`,
         cause: error,
       })
     case 'EADDRNOTAVAIL':
@@ -169,11 +169,13 @@ async function replyTo(init: StatusServerInit, request: IncomingMessage): Promis
       }
     case '/metrics':
       if (!here && !givesMetrics(init))
-        return { code: 403, text: 'metrics are for loopback here: name an address in --status-listen to open them\n' }
+        return {
+          code: 403,
+          text: 'metrics are available on loopback only: name an address in --status-listen to open them\n',
+        }
       return { code: 200, text: await metrics.text(), type: METRICS }
     case '/debug/plan':
-      if (!here)
-        return { code: 403, text: 'plans name addresses and peers: ask on loopback, where this process runs\n' }
+      if (!here) return { code: 403, text: 'plans contain addresses and peers and are available on loopback only\n' }
       return planReply(status.plans(), url.searchParams.get('name'))
     case undefined:
     default:
@@ -213,7 +215,7 @@ function planReply(plans: ReadonlyMap<string, string>, name: string | null): Rep
   if (name !== null) {
     const plan = plans.get(name)
     if (plan !== undefined) return { code: 200, text: endLine(plan) }
-    return { code: 404, text: `no plan ${JSON.stringify(name)}; there is: ${[...plans.keys()].sort().join(', ')}\n` }
+    return { code: 404, text: `no plan ${JSON.stringify(name)}; plans are: ${[...plans.keys()].sort().join(', ')}\n` }
   }
   return { code: 200, text: [...plans].map(([key, plan]) => `# ${key}\n${endLine(plan)}`).join('\n') }
 }

@@ -61,11 +61,11 @@ export function toggleBySignal(
 ): () => void {
   const handler = (): void => {
     if (log.level === 'debug') {
-      logger.info('debug lines end', { signal: SIGNAL })
+      logger.info('debug logging is off', { signal: SIGNAL })
       log.toggle()
     } else {
       log.toggle()
-      logger.info('debug lines begin', { signal: SIGNAL })
+      logger.info('debug logging is on', { signal: SIGNAL })
     }
   }
   signals.on(SIGNAL, handler)

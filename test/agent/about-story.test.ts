@@ -38,7 +38,7 @@ t.test('the properties stand as long as the membership', async (t) => {
   t.match(
     site.api.events.filter(({ regarding }) => regarding.kind === 'ClusterProperty').map(({ note }) => note),
     [
-      `${ID} was changed to "kyoto" while this cluster is a member as "tokyo": put back to tokyo; to join under another id, run "sealane leave" first`,
+      `${ID} was changed to "kyoto", but this cluster is a member as "tokyo"; the agent restored tokyo. To join under another id, run "sealane leave" first`,
     ],
   )
   t.match(site.logger.lines.filter(({ level }) => level === 'error').length, 1, 'not silently')
@@ -79,7 +79,7 @@ t.test('another clusterset: the Event is on the property that says so', async (t
   site.start()
   const want =
     'agent: ClusterProperty clusterset.k8s.io is "other", but this cluster has joined clusterset "test": leave the other ' +
-    'clusterset (with the product that wrote the property), or delete the property if no product uses it any more'
+    'clusterset (with the product that wrote the property), or delete the property if no product uses it'
   await until(t, () => site.status.notReady(), [want], 'says what to do')
   await untilReported(t, site, ['ClusterProperty clusterset.k8s.io Warning Refused'])
 })
@@ -94,7 +94,7 @@ t.test('another id in the Membership is a clear error', async (t) => {
     t.rejects(ended, {
       name: MembershipChangedError.name,
       message:
-        'Membership self says cluster id "kyoto", this agent runs as "tokyo": an id does not change during a membership; the agent has to start anew',
+        'Membership self says cluster id "kyoto", this agent runs as "tokyo": the id cannot change during a membership; restart the agent',
     }),
     site.api.apply({ ...membership, spec: { ...membership.spec, clusterId: 'kyoto' } }),
   ])

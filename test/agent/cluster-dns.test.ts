@@ -38,8 +38,9 @@ async function start(t: Test, first: ClusterDnsAnswer) {
   return { site, dns, ask, said }
 }
 
-const REFUSES = "False asked for clusterset.local, the cluster's DNS says SERVFAIL"
-const ANSWERS = "True the cluster's DNS hands clusterset.local to Sealane"
+const REFUSES =
+  "False the cluster's DNS does not forward clusterset.local to Sealane; asked for its SOA, it answered: SERVFAIL"
+const ANSWERS = "True the cluster's DNS forwards clusterset.local to Sealane"
 
 t.test('it does not answer yet, and then it does', async (t) => {
   const { site, dns, ask, said } = await start(t, NO)
@@ -129,6 +130,9 @@ t.test('what others say on the same object stays, and since when is said once', 
   })
   t.equal(first && planDnsStatus(first, NO, later ?? 0), undefined, 'nothing new')
   const refused = first && planDnsStatus(first, { answers: false, said: 'REFUSED' }, later ?? 0)
-  t.match(refused?.status?.conditions?.[1], { message: /says REFUSED$/, lastTransitionTime: '2026-11-22T03:00:00Z' })
+  t.match(refused?.status?.conditions?.[1], {
+    message: /it answered: REFUSED$/,
+    lastTransitionTime: '2026-11-22T03:00:00Z',
+  })
   t.end()
 })

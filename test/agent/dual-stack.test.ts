@@ -104,7 +104,7 @@ t.test('what is said where no family is left', async (t) => {
     type: 'Ready',
     status: 'False',
     reason: 'IPFamilyNotSupported',
-    message: "the service is offered by IPv6 only, this cluster's pods have IPv4",
+    message: 'the service has only IPv6 addresses, and the pods of this cluster use IPv4',
   })
 })
 
@@ -144,7 +144,7 @@ t.test('the broker gives IPv4 addresses only', async (t) => {
   t.same(services.get('ServiceImport/shop/web')?.serviceImport?.spec.ips, ['245.0.0.7'])
   t.same(
     dropped.map(({ message }) => message),
-    ['fd00::7 is no IPv4 address', `${SIX_TWIN} is no IPv4 address`],
+    ['fd00::7 is not an IPv4 address', `${SIX_TWIN} is not an IPv4 address`],
   )
 })
 
@@ -162,7 +162,7 @@ t.test(
         { ...services6, podCIDRs: ['10.42.0.0/16', 'fd00:4::/48'] },
         ["fd00:3::/48 overlaps this cluster's own service CIDRs"],
       ],
-      [cluster('milano', ['10.50.0.0/16', 'fe80::/64'], []), OWN, ['fe80::/64 is no usable network']],
+      [cluster('milano', ['10.50.0.0/16', 'fe80::/64'], []), OWN, ['fe80::/64 is not a usable network']],
       [
         cluster('milano', ['10.50.0.0/16', 'fd00:1::/48'], ['244.1.0.0/16', 'fd00:2::/48']),
         DUAL,
@@ -297,7 +297,7 @@ t.test('an exporter whose IPv6 is left out: said on the export, on the conflict 
     four.api.get('ServiceExport', 'web', 'shop')?.status?.conditions?.find(({ type }) => type === 'Ready')?.message
   const why = 'fd00:1::/64 of this cluster overlaps fd00:1::/48 of cluster milano'
   await until(t, ready, `exported; IPv6 endpoints are left out: ${why}`, 'the user is told')
-  const logged = four.logger.lines.filter(({ message }) => message === 'this cluster is reached by IPv4 only')
+  const logged = four.logger.lines.filter(({ message }) => message === 'other clusters reach this cluster by IPv4 only')
   t.equal(logged.at(-1)?.fields['why'], why)
   four.reported()
 

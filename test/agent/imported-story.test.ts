@@ -73,7 +73,7 @@ t.test('somebody has a ServiceImport of that name', async (t) => {
   for (const site of [c2, c3]) addNamespace(site, 'shop')
   c2.api.put(importObject({ name: 'web' }))
   for (const site of all) site.start()
-  const taken = 'a ServiceImport of this name, made by somebody else, is in the way in c2'
+  const taken = 'a ServiceImport of this name that Sealane did not create exists in c2'
   await until(t, () => imported(c1), `True/Imported: imported by c3; ${taken}`, 'said by name')
   c2.api.drop('ServiceImport', 'web', 'shop')
   await until(t, () => imported(c1), 'True/Imported: imported by c2, c3', 'and taken back')
@@ -146,12 +146,12 @@ t.test('an export that becomes invalid, or is refused, and a member that leaves'
   for (const site of all) site.start()
   await until(t, () => imported(c1).startsWith('True'), true, 'imported')
   c1.api.drop('Service', 'web', 'shop')
-  await until(t, () => imported(c1), 'Unknown/Pending: waits until the export is valid', 'invalid')
+  await until(t, () => imported(c1), 'Unknown/Pending: waiting until the export is valid', 'invalid')
   c1.api.put(service('shop', 'web'))
   await until(t, () => imported(c1).startsWith('True'), true, 'again')
   set.admit = (_, { body }) => (body.kind === 'ServiceExport' ? 'not today' : undefined)
   c1.api.put(service('shop', 'web', { ports: [{ name: 'http', port: 81 }] }))
-  await until(t, () => imported(c1), 'Unknown/Pending: waits until the broker takes the export', 'refused')
+  await until(t, () => imported(c1), 'Unknown/Pending: waiting for the broker to accept the export', 'refused')
   set.admit = () => undefined
   c1.api.put(service('shop', 'web'))
   await until(t, () => imported(c1).startsWith('True'), true, 'taken again')

@@ -19,7 +19,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const ROWS: readonly [say: string, phase: 'joined' | 'leaving', identity: 'gone' | 'damaged', error?: RegExp][] = [
   ['it has left: there is nothing to do', 'leaving', 'gone'],
   ['it leaves, and its identity cannot be read', 'leaving', 'damaged', /broker\.json/],
-  ['a member without an identity', 'joined', 'gone', /no identity in it: join with/],
+  ['a member without an identity', 'joined', 'gone', /it has no identity: join with/],
 ]
 
 t.test('who comes late', async (t) => {
@@ -36,6 +36,6 @@ t.test('who comes late', async (t) => {
     const running = runAgent(deps, agentConfig(folder), new AbortController().signal)
     if (error !== undefined) await t.rejects(running, { name: 'IdentityFileError', message: error }, say)
     else await t.resolves(running, say)
-    t.equal(logger.messages('info').includes('this cluster has left already'), error === undefined, say)
+    t.equal(logger.messages('info').includes('this cluster has already left'), error === undefined, say)
   }
 })

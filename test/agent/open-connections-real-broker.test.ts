@@ -36,9 +36,9 @@ t.test('what nodes have counted is said to whoever joins, and where it breaks', 
   t.strictSame(found, want)
   t.strictSame((await paris.join(brokerDirectory, broker.port)).renumbered, want)
   const why = (): string | undefined => {
-    const line = milano.logger.lines.find(({ message }) => message.startsWith('this cluster has global addresses'))
+    const line = milano.logger.lines.find(({ message }) => message.startsWith('this cluster now has global addresses'))
     return line?.fields['why'] as string | undefined
   }
   await eventually(() => why() !== undefined, { say: 'milano hears that it has global addresses', deadlineMs: 20_000 })
-  t.match(why(), /; about 12 open connections with them break$/)
+  t.match(why(), /; about 12 open connections to them break$/)
 })

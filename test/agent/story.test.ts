@@ -311,7 +311,7 @@ t.test('leaving takes everything mirrored away and ends the agent', async (t) =>
       .map(({ metadata }) => metadata.name),
     ['tokyo'],
   )
-  t.match(tokyo.status.notReady(), ['agent: is leaving the clusterset'])
+  t.match(tokyo.status.notReady(), ['agent: leaving the clusterset'])
 })
 
 t.test('who is stopped before everything is gone has not left', async (t) => {
@@ -330,14 +330,14 @@ t.test('who is stopped before everything is gone has not left', async (t) => {
     'it is said',
   )
   await site.stop()
-  t.match(site.logger.messages().at(-1), 'cannot remove what was mirrored, will be tried again')
+  t.match(site.logger.messages().at(-1), 'cannot remove the mirrored objects; retrying')
 })
 
 t.test('before joining, the agent waits and says so', async (t) => {
   const set = new FakeClusterset()
   const site = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16' })
   site.start()
-  await until(t, () => site.status.notReady(), ['agent: waits until this cluster has joined a clusterset'], 'waits')
+  await until(t, () => site.status.notReady(), ['agent: waiting until this cluster joins a clusterset'], 'waits')
   await site.join()
   await until(t, () => site.status.notReady(), [], 'ready once joined')
   await site.stop()

@@ -162,7 +162,7 @@ t.test('IPv6 that comes to hold the broker is carried no more, with what was pub
   t.same(records(harness), ['paris 10.50.0.0/16,fd00:42::/48 | 10.43.0.0/16 | '])
   t.equal(
     publisher.ended,
-    'podCIDRs: fd00:42::/48 of this cluster is carried again, what it publishes is compared anew',
+    'podCIDRs: fd00:42::/48 of this cluster is carried again; the broker compares its records again',
     'paris need not have noticed, and would take for stored what was withdrawn',
   )
   await harness.broker.reviewAddresses(['fd00:42::7443'])

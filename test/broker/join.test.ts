@@ -263,7 +263,7 @@ t.test('an exhausted global range', async (t) => {
   await join_(harness, 'milano')
   t.equal(
     await refusal(join_(harness, 'paris')),
-    'ResourceExhausted podCIDRs | podCIDRs: the global range 244.0.0.0/16 is exhausted: pod CIDR 10.42.0.0/16 of cluster "paris" overlaps another cluster\'s and needs a /16 block, and none is free (0 of 65536 addresses are free, 1 block is given): choose pod CIDRs that no other cluster uses, or smaller ones; or evict members that are gone for good ("sealane cluster list", "sealane cluster evict"); or make a clusterset with a larger range (--global-range, when its broker starts first)',
+    'ResourceExhausted podCIDRs | podCIDRs: the global range 244.0.0.0/16 is exhausted: pod CIDR 10.42.0.0/16 of cluster "paris" overlaps another cluster\'s and needs a /16 block, and no block is free (0 of 65536 addresses are free, 1 block is given): choose pod CIDRs that no other cluster uses, or smaller ones; or evict members that are gone for good ("sealane cluster list", "sealane cluster evict"); or create a clusterset with a larger range (--global-range at the first start of its broker)',
   )
   t.equal(harness.log.count('member'), 1, 'nothing of it stays')
   await join_(harness, 'paris', { facts: facts(['10.50.0.0/16']) })

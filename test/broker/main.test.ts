@@ -302,7 +302,7 @@ t.test('what keeps a broker from starting is named', async (t) => {
   )
   t.equal(
     await messageOf(start(t, config(join(folder, 'other'), port))),
-    `cannot listen on 127.0.0.1:${port}: another process listens there`,
+    `cannot listen on 127.0.0.1:${port}: another process uses the address`,
   )
   await running.stop()
 
@@ -315,7 +315,7 @@ t.test('what keeps a broker from starting is named', async (t) => {
     [
       'corrupt database',
       (dir) => writeFileSync(join(dir, 'broker.db'), 'x'.repeat(9000)),
-      'DIR/broker.db is damaged (file is not a database): restore it from a backup, or move it away to start empty (members then publish anew)',
+      'DIR/broker.db is damaged (file is not a database): restore it from a backup, or move it away to start empty (members then publish again)',
     ],
     [
       'corrupt key',

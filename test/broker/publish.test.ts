@@ -349,7 +349,7 @@ t.test('facts that find no room change nothing', async (t) => {
   await stream.facts(facts(['10.50.0.0/16']))
   await stream.acknowledged()
   t.same(stream.refusals(), [
-    'podCIDRs: the global range 244.0.0.0/16 is exhausted: pod CIDR 10.50.0.0/16 of cluster "paris" overlaps another cluster\'s and needs a /16 block, and none is free (0 of 65536 addresses are free, 1 block is given): choose pod CIDRs that no other cluster uses, or smaller ones; or evict members that are gone for good ("sealane cluster list", "sealane cluster evict"); or make a clusterset with a larger range (--global-range, when its broker starts first)',
+    'podCIDRs: the global range 244.0.0.0/16 is exhausted: pod CIDR 10.50.0.0/16 of cluster "paris" overlaps another cluster\'s and needs a /16 block, and no block is free (0 of 65536 addresses are free, 1 block is given): choose pod CIDRs that no other cluster uses, or smaller ones; or evict members that are gone for good ("sealane cluster list", "sealane cluster evict"); or create a clusterset with a larger range (--global-range at the first start of its broker)',
   ])
   t.same(harness.log.get('member', 'milano')?.facts.podCIDRs, ['10.42.0.0/16'])
 })
@@ -385,6 +385,6 @@ t.test('while the store refuses nothing is acknowledged; then it is', async (t) 
   other.close()
   await harness.clock.advance(1000)
   await stream.acknowledged()
-  t.match(harness.logger.messages('error'), ['state not written, trying again'])
+  t.match(harness.logger.messages('error'), ['cannot write to the store; retrying'])
   t.ok(harness.log.get('record', 'milano/ServiceExport/shop/web'))
 })

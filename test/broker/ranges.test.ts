@@ -95,14 +95,19 @@ t.test('an upgrade keeps public space that an earlier release took, and says so 
     (await harness.tokens.members()).map(({ id, state, globalCIDRs, notes }) => [id, state, globalCIDRs, notes]),
     [
       ['milano', 'silent', [], []],
-      ['paris', 'silent', [], [`${PUBLIC} is public space that no token allowed: kept as an earlier release took it`]],
+      [
+        'paris',
+        'silent',
+        [],
+        [`${PUBLIC} is public space that no token allowed; it stays because an earlier release accepted it`],
+      ],
       [
         'tokyo',
         'silent',
         ['244.0.0.0/24'],
         [
           'its pods have global addresses: 198.51.100.0/24 holds 198.51.100.2, the broker',
-          '198.51.100.0/24 is public space that no token allowed: kept as an earlier release took it',
+          '198.51.100.0/24 is public space that no token allowed; it stays because an earlier release accepted it',
         ],
       ],
     ],
@@ -206,7 +211,7 @@ t.test('pods for which there is no room take no room from others, whoever put a 
   t.same(publisher.refusals(), [])
   const [, wide] = await harness.tokens.members()
   t.same(wide?.notes, [
-    'its pods need global addresses, and there is no room for them in the global range: ' +
+    'its pods need global addresses, but the global range has no free block for them: ' +
       '10.0.0.0/8 holds 10.1.2.3, a gateway of cluster milano',
   ])
 

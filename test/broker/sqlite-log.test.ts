@@ -88,7 +88,7 @@ t.test('a file that cannot be used is named', async (t) => {
       prepare: (file) => writeFileSync(file, 'x'.repeat(8192)),
       code: 'Damaged',
       message:
-        'FILE is damaged (file is not a database): restore it from a backup, or move it away to start empty (members then publish anew)',
+        'FILE is damaged (file is not a database): restore it from a backup, or move it away to start empty (members then publish again)',
     },
     {
       name: 'damaged pages',
@@ -104,7 +104,7 @@ t.test('a file that cannot be used is named', async (t) => {
       },
       code: 'Damaged',
       message:
-        'FILE is damaged (Tree 2 page 31: btreeInitPage() returns error code 11): restore it from a backup, or move it away to start empty (members then publish anew)',
+        'FILE is damaged (Tree 2 page 31: btreeInitPage() returns error code 11): restore it from a backup, or move it away to start empty (members then publish again)',
     },
     {
       name: 'another program',

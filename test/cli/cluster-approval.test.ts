@@ -62,8 +62,8 @@ t.test('a site waits, says what to compare, and joins once it is accepted', asyn
   t.equal(stdout, 'paris has joined clusterset demo with its own addresses\n')
   t.equal(
     stderr,
-    `paris waits for approval by an operator of the broker; the fingerprint of its key is ${fingerprint}; ` +
-      `on the broker: sealane cluster accept paris --fingerprint ${fingerprint}\n` +
+    `paris waits for approval by an operator of the broker. The fingerprint of its key is ${fingerprint}. ` +
+      `On the broker, run: sealane cluster accept paris --fingerprint ${fingerprint}\n` +
       'waiting for that; Ctrl-C takes the request back\n' +
       `next, on each node: sealane up --site ${site.file} --node NAME\n`,
   )

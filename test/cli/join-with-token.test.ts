@@ -104,7 +104,7 @@ t.test('too many joins of strangers from its address: the same token then works'
 t.test('without a token it waits and says for what; a stop ends it', async (t) => {
   const { status, stop, done } = start(t, new MemorySecret())
   await eventually(() => status.notReady().length > 0 && JSON.stringify(status.notReady()).includes('waits for'))
-  t.strictSame(status.notReady(), ['join: waits for a join token in Secret sealane-system/sealane-identity'])
+  t.strictSame(status.notReady(), ['join: waiting for a join token in Secret sealane-system/sealane-identity'])
   stop.abort(new Error('stopped'))
   await t.rejects(done, { message: 'stopped' })
 })
@@ -152,8 +152,8 @@ t.test('an operator decides: the agent says with which key it waits, asks on, an
   const fingerprint = (await waiting())?.fingerprint ?? ''
   t.equal(
     problem(secret),
-    `milano waits for approval by an operator of the broker; the fingerprint of its key is ${fingerprint}; ` +
-      `on the broker: sealane cluster accept milano --fingerprint ${fingerprint}`,
+    `milano waits for approval by an operator of the broker. The fingerprint of its key is ${fingerprint}. ` +
+      `On the broker, run: sealane cluster accept milano --fingerprint ${fingerprint}`,
   )
   t.equal(secret.content?.annotations[REASON_ANNOTATION], 'JoinAwaitsApproval')
   t.strictSame(first.status.notReady(), [`join: ${problem(secret) ?? ''}`])
@@ -201,7 +201,7 @@ t.test('a token beside the identity is taken away', async (t) => {
   t.strictSame(Object.keys(secret.content?.data ?? {}).sort(), ['broker.json', 'ca.crt', 'cluster.crt', 'cluster.key'])
   t.strictSame(
     logger.lines.map(({ level, message }) => `${level} ${message}`),
-    ['info this cluster has joined: a token that lay there is removed'],
+    ['info this cluster has joined: the stored join token is removed'],
   )
   await leaveToken(secret, await broker.token())
   secret.failure = new ClusterApiError('Unavailable', 'away')
@@ -209,7 +209,7 @@ t.test('a token beside the identity is taken away', async (t) => {
   await second.done
   t.strictSame(
     second.logger.lines.map(({ level, message }) => `${level} ${message}`),
-    ['warn a token that is not needed could not be removed'],
+    ['warn cannot remove a join token that is no longer needed'],
     'that holds up nothing',
   )
 })
@@ -340,7 +340,9 @@ t.test(
       { cluster: parseClusterId('milano'), facts, identity: next, store: next },
       first.stop.signal,
     )
-    await eventually(() => logger.messages('warn').includes('the identity is gone, and is not there again yet'))
+    await eventually(() =>
+      logger.messages('warn').includes('the identity was removed and cannot be restored yet; retrying'),
+    )
     secret.failure = undefined
     await acting
     t.same((await secretIdentity(secret).read())?.certificate, certificate, 'the same identity')

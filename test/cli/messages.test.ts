@@ -329,11 +329,11 @@ t.test('a port that is taken', async (t) => {
   const status = await runCli([...serve, '--listen', '127.0.0.1:0', '--status-listen', `127.0.0.1:${port}`])
   t.equal(
     status.stderr,
-    `sealane: status address 127.0.0.1:${port}: the port is taken by another process\nsee who has it with: ss -ltnp 'sport = :${port}'\n`,
+    `sealane: status address 127.0.0.1:${port}: another process uses the port\nfind it with: ss -ltnp 'sport = :${port}'\n`,
   )
   t.equal(status.code, 1)
   const broker = await runCli([...serve, '--listen', `127.0.0.1:${port}`, '--status-listen', ':0'])
-  t.equal(broker.stderr, `sealane: cannot listen on 127.0.0.1:${port}: another process listens there\n`)
+  t.equal(broker.stderr, `sealane: cannot listen on 127.0.0.1:${port}: another process uses the address\n`)
   t.equal(broker.code, 1)
 })
 
@@ -354,7 +354,7 @@ t.test("a broken file among the user's objects is told once, as a line, and the 
   )
   t.equal(
     stderr,
-    `sealane: file not taken as it is: ${site.folder}/objects/bad.yaml:4:25: spec.ports[0].port: expected 1 to 65535, got "abc"\n`,
+    `sealane: the file is not valid: ${site.folder}/objects/bad.yaml:4:25: spec.ports[0].port: expected 1 to 65535, got "abc"\n`,
   )
   t.equal(code, 0)
 })

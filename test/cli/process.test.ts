@@ -51,7 +51,7 @@ t.test('exit codes 0, 1, 2; answers on stdout, complaints on stderr', { jobs: 2 
 t.test('the token may come from standard input or the environment', { jobs: 2 }, (t) => {
   const site = new SiteFolder(t)
   const damaged =
-    'join token: its checksum is wrong: the token was cut short or changed while being copied\nreason: TokenDamaged'
+    'join token: its checksum is wrong: the token was truncated or changed when copied\nreason: TokenDamaged'
   const rows: [string, string[], SpawnInit, number, string][] = [
     ['stdin', ['--token-file', '-'], { input: 'sealane1.abcdefgh\n' }, 1, damaged],
     ['nothing on stdin', ['--token-file', '-'], {}, 1, 'standard input: expected a join token, got nothing'],

@@ -27,7 +27,7 @@ t.test('state that cannot be used', async (t) => {
     code: 1,
     stdout: 'CLUSTER  PODS          GLOBAL  SERVICES  LABELS\nmilano   10.42.0.0/16  -       -         -\n',
     stderr:
-      `sealane: state file is damaged and ignored: ${paris}: Unterminated string in JSON at position 13 (line 1 column 14)\n` +
+      `sealane: a state file is damaged and ignored: ${paris}: Unterminated string in JSON at position 13 (line 1 column 14)\n` +
       'sealane: the state could not be read in one place: what was there is not shown\n',
   })
 
@@ -41,8 +41,8 @@ t.test('state that cannot be used', async (t) => {
     code: 1,
     stdout: '',
     stderr:
-      `sealane: state folder cannot be used: ${folder}: EEXIST: file already exists, mkdir '${folder}'\n` +
-      `sealane: state folder cannot be used: ${folder}: not a folder\n` +
+      `sealane: cannot use the state folder: ${folder}: EEXIST: file already exists, mkdir '${folder}'\n` +
+      `sealane: cannot use the state folder: ${folder}: not a folder\n` +
       'none\n' +
       'sealane: the state could not be read in one place: what was there is not shown\n',
   })

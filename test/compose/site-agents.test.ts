@@ -97,7 +97,7 @@ t.test(
         return Promise.resolve()
       }
       const running = actInTurn(deps, { node: 'gw1', alone, retryMs: 20 }, act, stop.signal)
-      const refused = (): boolean => acted || logger.messages('warn').includes('lease not renewed')
+      const refused = (): boolean => acted || logger.messages('warn').includes('cannot renew the lease; retrying')
       await eventually(refused, { say: 'it has tried' })
       stop.abort()
       await running

@@ -77,7 +77,9 @@ t.test('the broker is not there when the agent starts: it says so, and its repli
   milano.remove('state/objects/Cluster/_/paris.json')
   const agent = spawnServing(t, up)
   const why = `broker at 127.0.0.1:${broker.port}: connection refused: nothing listens there`
-  await eventually(() => logged(agent.said()).includes(`info watch interrupted: ${why}`), { say: 'the log tells it' })
+  await eventually(() => logged(agent.said()).includes(`info the watch was interrupted; retrying: ${why}`), {
+    say: 'the log tells it',
+  })
   t.equal(await status('/readyz'), 'ready\n')
   const connection = async (): Promise<string | undefined> => (await status('/debug/plan?name=agent')).split('\n')[0]
   await eventually(async () => (await connection()) === `broker: ${why}`, { say: 'the plan tells it' })
@@ -104,7 +106,7 @@ t.test('the port of dns is taken', async (t) => {
   t.same(await runCli([...up, '--status-listen', ':0']), {
     code: 1,
     stdout: '',
-    stderr: `sealane: dns: cannot listen on 127.0.0.1:${port}/udp: the port is taken by another process\n`,
+    stderr: `sealane: dns: cannot listen on 127.0.0.1:${port}/udp: another process uses the port\n`,
   })
 })
 

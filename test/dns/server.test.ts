@@ -28,7 +28,7 @@ t.test('the story of one server: SERVFAIL, answers, changes, a cluster that goes
       .join(' ')
 
   t.equal(await flags(`web.${S}`), 'qr rd SERVFAIL')
-  t.same(status.notReady(), ['dns synced: services have not been read yet'])
+  t.same(status.notReady(), ['dns synced: the services have not been read yet'])
   api.release()
   t.equal(await flags(`web.${S}`), 'qr aa rd NOERROR')
   t.same(status.notReady(), [])

@@ -102,7 +102,7 @@ t.test('three clustersets, there and back', async (t) => {
   t.notOk(await served('green'), 'what was not moved is not served')
   const said = (): boolean =>
     broker.logger.lines.some(
-      (line) => line.message === 'a clusterset is not served' && line.fields['clusterset'] === 'green',
+      (line) => line.message === 'cannot serve a clusterset' && line.fields['clusterset'] === 'green',
     )
   await eventually(said, { ...IN_TIME, say: 'the broker says that green is not served' })
   await broker.stop()

@@ -141,10 +141,7 @@ t.test('nobody can be asked what became of a write: unknown, and later it is see
   for (const proxy of proxies) proxy.silence(true)
   const error = await write
   t.match(error, { code: 'Unknown' })
-  t.match(
-    error.message,
-    /^etcd at 127\.0\.0\.1:\d+: write of 1 rows: .*; whether it was written could not be found out: etcd at /,
-  )
+  t.match(error.message, /^etcd at 127\.0\.0\.1:\d+: write of 1 rows: .*; the result of the write is unknown: etcd at /)
   const later = await failure(put(log, 'nobody hears'))
   t.match(later, { code: 'Unreachable' }, 'known not to be made')
   t.match(later.message, /^etcd at 127\.0\.0\.1:\d+: no connection: no handshake within 2000 ms; etcd at /)

@@ -34,7 +34,7 @@ t.test('an alarm for space', async (t) => {
   t.match(error, { code: 'Full' })
   t.match(
     error.message,
-    /^etcd at .*: write of 1 rows: .*database space exceeded: nothing is accepted until there is room: /,
+    /^etcd at .*: write of 1 rows: .*database space exceeded: the broker accepts no changes until etcd has space: /,
   )
   await log.refresh()
   t.equal(await log.transact((tx) => tx.count('record')), 2, 'decisions without a write are made')

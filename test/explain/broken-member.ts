@@ -16,7 +16,8 @@ export type LooseLink = { cluster: string; remoteLane: number; lane: number; sta
   unknown
 >
 
-export const SILENCE = 'no answer to probes: we send to UDP 198.51.100.7:4500 and hear nothing: open UDP 4500 there'
+export const SILENCE =
+  'no answer to probes: this gateway sends to UDP 198.51.100.7:4500 and receives nothing: open UDP 4500 at the other gateway'
 
 export function brokenMember(
   change: (at: (kind: keyof ObjectsByKind) => Loose[]) => void,

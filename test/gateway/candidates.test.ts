@@ -279,7 +279,7 @@ t.test(
 t.test('who calls first: who cannot be called; else the order of ids, alike at both ends', async (t) => {
   const first = (reported: string, facts: Partial<GatewayWorld>): boolean => {
     const { lanes } = planLanes(facing({ reported: reported === '' ? [] : ['private 10.0.0.2', reported] }, facts))
-    return lanes[0]?.links[0]?.choice.why !== 'it calls first'
+    return lanes[0]?.links[0]?.choice.why !== 'the remote gateway connects first'
   }
   const hidden = { observedAddress: '203.0.113.1' }
   const later = { own: { ...MILANO, metadata: { name: 'zagreb' }, spec: { ...MILANO.spec, id: 'zagreb' } } }
@@ -309,7 +309,7 @@ const STATUS = {
 } as const
 
 const ADVICE =
-  'give one of them a public address, or forward UDP 4500 of one to it, and tell that address ' +
+  'give one gateway a public address, or forward UDP 4500 to it, and publish that address ' +
   '(annotation sealane.io/public-address of its Node, publicAddress in site.yaml)'
 
 t.test('ends that tell addresses of private networks alone', async (t) => {
@@ -328,7 +328,7 @@ t.test('ends that tell addresses of private networks alone', async (t) => {
     ['it was seen as another', false, ['private 10.0.0.2', 'observed 203.0.113.9'], '192.168.7.11'],
     ['it tells none', false, [], '192.168.7.11'],
   ]
-  const text = `both ends tell addresses of private networks alone; where these do not lead from one to the other: ${ADVICE}`
+  const text = `both gateways publish only private addresses; if these do not reach each other: ${ADVICE}`
   for (const [say, want, ...args] of rows) t.equal(doubt(...args), want ? text : undefined, say)
 })
 
@@ -341,19 +341,19 @@ t.test('what the status says of ends that cannot call each other', async (t) => 
   }
   const hidden = { observedAddress: '203.0.113.1' }
   const trying =
-    'no handshake yet: we begin to send to UDP 10.0.0.2:4500 and hear nothing: open UDP 4500 there ' +
+    'no handshake yet: this gateway starts to send to UDP 10.0.0.2:4500 and receives nothing: open UDP 4500 at the other gateway ' +
     '(private address, candidate 1 of 2)'
   const waiting =
-    'no handshake yet: we have no address to send to and nothing has come: open UDP 4500 here, for it calls us ' +
-    '(none of its addresses can be called from here; it calls us)'
+    'no handshake yet: this gateway has no address to send to, and nothing received: open UDP 4500 here, so that the remote gateway can connect ' +
+    '(none of its addresses is reachable from here; it must connect to this gateway)'
   t.equal(
     said(['private 10.0.0.2', 'observed 203.0.113.9'], hidden),
-    `${trying}; neither end can be called from outside (here seen as 203.0.113.1, there as 203.0.113.9): ${ADVICE}`,
+    `${trying}; neither gateway is reachable from outside (observed address here 203.0.113.1, there 203.0.113.9): ${ADVICE}`,
   )
   t.equal(said(['private 192.0.2.10']), waiting)
   t.equal(
     said(['private 192.0.2.10'], hidden),
-    `${waiting}; neither end can be called from outside (here seen as 203.0.113.1): ${ADVICE}`,
+    `${waiting}; neither gateway is reachable from outside (observed address here 203.0.113.1): ${ADVICE}`,
   )
   t.notMatch(said(['private 10.0.0.2', 'public 198.51.100.20'], hidden), 'neither end')
   const long = { observedAddress: '203.0.113.1'.padEnd(2000, '1'), nodes: withAddresses() }

@@ -54,12 +54,12 @@ const clusterRows: [say: string, others: Cluster[], want: string[]][] = [
   [
     'an address that stands for IPv4',
     [cluster('paris', 2, ['10.50.0.0/16', '::ffff:10.60.0.0/112'])],
-    ['Cluster paris: its IPv6 is left out: ::ffff:a3c:0/112 overlaps ::/8, loopback and addresses that stand for IPv4'],
+    ['Cluster paris: its IPv6 is left out: ::ffff:a3c:0/112 overlaps ::/8, loopback and IPv4-mapped addresses'],
   ],
   [
     'NAT64 and what is round about it',
     [cluster('paris', 2, ['10.50.0.0/16', '64::/16'])],
-    ['Cluster paris: its IPv6 is left out: 64::/16 overlaps ::/8, loopback and addresses that stand for IPv4'],
+    ['Cluster paris: its IPv6 is left out: 64::/16 overlaps ::/8, loopback and IPv4-mapped addresses'],
   ],
   [
     'another cluster, later by name',

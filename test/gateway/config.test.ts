@@ -29,7 +29,7 @@ const ROWS: [init: Partial<GatewayConfigInit>, want: string][] = [
   [{ lanes: [{ lane: 8 }] }, 'gateway lane 8: expected a number from 0 to 7'],
   [
     { lanes: [{ lane: 0 }, { lane: 1 }] },
-    'gateway lanes [0,1]: expected one lane for this node: a link to each gateway of the others needs no more',
+    'gateway lanes [0,1]: expected one lane for this node: one lane links it with all remote gateways',
   ],
   [{ lanes: [{ lane: 0, port: 70000 }] }, 'gateway port of lane 0 70000: expected a number from 1 to 65528'],
   [{ lanes: [{ lane: 3, port: 3 }] }, 'gateway port of lane 3 3: expected a number from 4 to 65531'],

@@ -37,7 +37,7 @@ t.test('it is held out of use, told, and used again', async (t) => {
   t.equal(link(stage)?.held, undefined)
   events(stage)
   await goesDown(stage, 1)
-  t.match(link(stage), { state: 'up', held: true, message: /^LinkFlaps: it went down again and again; until \d{4}-/ })
+  t.match(link(stage), { state: 'up', held: true, message: /^LinkFlaps: the link went down repeatedly; until \d{4}-/ })
   t.strictSame(events(stage), ['LinkFlaps'], 'up and down were told a moment ago')
   t.equal(members(stage), '731100000', 'the steady one alone carries')
   await stage.until(() => members(stage) === '731100000/731100002', 'used again')

@@ -114,6 +114,6 @@ t.test('an unusable key stops the start', async (t) => {
   stage.start()
   t.equal(
     await messageOf(stage.ended),
-    `lane key ${join(stage.stateDir, 'lane0.key')}: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one`,
+    `lane key ${join(stage.stateDir, 'lane0.key')}: not a WireGuard private key (expected 44 characters of base64); restore the file, or remove it to get a new key`,
   )
 })

@@ -42,7 +42,7 @@ t.test('from the first start to the last day', async (t) => {
   )
   t.match(
     stage.connection('paris')?.message,
-    /^no handshake yet: we (begin to )?send to UDP 198\.51\.100\.20:4500 and hear nothing: open UDP 4500 there \(public address, candidate 1 of 2\)$/,
+    /^no handshake yet: this gateway (sends|starts to send) to UDP 198\.51\.100\.20:4500 and receives nothing: open UDP 4500 at the other gateway \(public address, candidate 1 of 2\)$/,
   )
 
   await stage.pass(5000)

@@ -86,7 +86,7 @@ t.test('the process ends on a lane of user space: another node has it first', as
   let ended = false
   const end = stage.stop().then(() => (ended = true))
   const offer = (): string | undefined => stage.leases.get(LEASE)?.metadata.annotations?.[ANNOTATION_HANDOVER]
-  await stage.until(() => offer()?.startsWith('its WireGuard in user space') === true, 'offered')
+  await stage.until(() => offer()?.startsWith('user space WireGuard') === true, 'offered')
   await otherHolds(stage)
   await stage.passSlowly(1000)
   t.equal(toParis(stage).length, 1, 'it goes on meanwhile')

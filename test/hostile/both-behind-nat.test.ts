@@ -28,14 +28,14 @@ await attack('both-behind-nat', (t) =>
       return connection()?.message ?? ''
     }
     const todo =
-      'give one of them a public address, or forward UDP 4500 of one to it, and tell that address ' +
+      'give one gateway a public address, or forward UDP 4500 to it, and publish that address ' +
       '(annotation sealane.io/public-address of its Node, publicAddress in site.yaml)'
     const seen = (here: string, there: string): string =>
-      `neither end can be called from outside (here seen as ${here}, there as ${there}): ${todo}`
+      `neither gateway is reachable from outside (observed address here ${here}, there ${there}): ${todo}`
     t.match(await said(milano, tokyo), seen('203.0.113.9', '203.0.113.1'))
     t.match(await said(tokyo, milano), seen('203.0.113.1', '203.0.113.9'))
     const ready = milano.process.status?.conditions?.find(({ type }) => type === 'Ready')
-    t.match(ready, { reason: 'LaneConnecting', message: /neither end can be called from outside/ })
+    t.match(ready, { reason: 'LaneConnecting', message: /neither gateway is reachable from outside/ })
 
     // What the status says is done: the router lets calls in to tokyo, and tokyo publishes where.
     await internet.exec('nft', ['insert', 'rule', 'ip', 'nat', 'closed', 'ip', 'daddr', '198.51.100.20', 'accept'])

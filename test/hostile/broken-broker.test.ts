@@ -25,7 +25,7 @@ await attack('broker-false-owner', async (t) => {
       { ...endpointRecord('paris', { node: 'gw2' }), cluster: 'evil' },
       { ...clusterRecord('evil', { index: 7 }), cluster: '' },
     ),
-    'it claims to be cluster',
+    'the record claims to be cluster',
   )
 })
 

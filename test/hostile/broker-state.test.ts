@@ -58,9 +58,7 @@ await attack('broker-state-older-with-mark', async (t) => {
   const { code } = await new RawPublish(channel).ended()
   t.equal(code, 7, 'PERMISSION_DENIED')
   const reported = await eventually(() =>
-    broker.logger.lines.find(
-      ({ message }) => message === 'a member shows a certificate that this broker does not know',
-    ),
+    broker.logger.lines.find(({ message }) => message === 'a member uses a certificate that this broker does not know'),
   )
   t.match(reported, {
     level: 'error',
@@ -117,5 +115,5 @@ await attack('restored-broker-lied-to', async (t) => {
   t.equal(log.get('awaited', 'late'), undefined)
   await log.close()
   // Paris says nothing: whoever joins under an id that is not known waits.
-  t.match(await messageOf(rawJoin(broker, 'bergen')), /restored from a backup of .*, and paris have not said yet/)
+  t.match(await messageOf(rawJoin(broker, 'bergen')), /restored from a backup of .*, and paris have not reported yet/)
 })

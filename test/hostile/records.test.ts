@@ -223,7 +223,7 @@ await attack('service-range-over-pods', async (t) => {
   const reported = await broker.tokens(async (store) => (await store.members()).map(({ clashes }) => clashes))
   t.same(reported, [
     [
-      'service CIDR 10.42.0.0/16 of mallory was stated after pods of paris had 10.42.0.0/16: the two do not reach each other',
+      'service CIDR 10.42.0.0/16 of mallory was stated after pods of paris used 10.42.0.0/16: the two clusters do not reach each other',
     ],
     undefined,
   ])
@@ -253,5 +253,5 @@ await attack('service-range-drops-itself', async (t) => {
   set.spread()
   await eventually(() => known().join() === 'paris', { say: 'mallory is used no more' })
   const reasons = paris.logger.lines.map(({ fields }) => fields['why'])
-  t.ok(reasons.includes("its service CIDR 10.42.1.0/24 overlaps the addresses of this cluster's pods"))
+  t.ok(reasons.includes('its service CIDR 10.42.1.0/24 overlaps the pod CIDRs of this cluster'))
 })

@@ -92,7 +92,7 @@ await attack('range-exhausted', async (t) => {
   await ask(t, broker, await broker.token(), { cluster: 'paris', pods: '10.42.0.0/18' })
   const refused =
     'podCIDRs: the global range 244.0.0.0/16 is exhausted: pod CIDR 10.42.0.0/16 of cluster "tokyo" overlaps another ' +
-    "cluster's and needs a /16 block, and the largest that is free is a /18 (16384 of 65536 addresses are free, 2 blocks are given): "
+    "cluster's and needs a /16 block, and the largest free block is a /18 (16384 of 65536 addresses are free, 2 blocks are given): "
   for (const look of [{ look: true }, {}] as const) {
     const said = await ask(t, broker, await broker.token(), { cluster: 'tokyo', pods: '10.42.0.0/16', ...look })
     t.ok(typeof said === 'string' && said.includes(refused), JSON.stringify(said))

@@ -53,5 +53,5 @@ t.test('nobody that is seen from here', async (t) => {
   const { port } = socket.address()
   socket.close()
   await once(socket, 'close')
-  t.match(await describePortHolders(port), `UDP port ${port} is taken by a process that is not seen from here`)
+  t.match(await describePortHolders(port), `UDP port ${port} is taken by a process that is not visible from here`)
 })

@@ -26,7 +26,7 @@ t.test('a missing tool is named with its package', async (t) => {
 t.test('a deadline ends it', async (t) => {
   await t.rejects(runCommand('sleep', ['60'], { timeoutMs: 50 }), {
     code: 'TIMEOUT',
-    message: 'sleep 60: no end after 50 ms',
+    message: 'sleep 60: still running after 50 ms',
   })
 })
 

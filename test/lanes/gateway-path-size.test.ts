@@ -40,7 +40,7 @@ t.test('the path becomes narrow while a connection sends', { skip, timeout: 360_
     await narrow(internet, nodes, NARROW)
     for (const site of ['milano', 'paris'] as const) {
       await links(sites, site, { mtu: NARROW_LANE, receiveMtu: NARROW_LANE }, 'narrow')
-      t.match(connections(sites, site)[0]?.message, /^PathMtuReduced: packets of more than 1216 octets/)
+      t.match(connections(sites, site)[0]?.message, /^PathMtuReduced: packets larger than 1216 octets/)
     }
     await goOn(streams, 'over the narrow path')
 

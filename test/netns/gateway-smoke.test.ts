@@ -115,7 +115,7 @@ async function pathIsNarrow(t: Test, sites: TwoSites): Promise<void> {
     deadlineMs: DEADLINE_MS,
     say: 'all links of milano are narrow',
   })
-  t.match(links()[0]?.message, /^PathMtuReduced: packets of more than 1216 octets/)
+  t.match(links()[0]?.message, /^PathMtuReduced: packets larger than 1216 octets/)
   await stream.received()
   await eventually(async () => (await stream.received()).bytes > 100_000, {
     deadlineMs: DEADLINE_MS,

@@ -174,7 +174,7 @@ t.test('calls that are not what they should be', async (t) => {
   t.teardown(() => stranger.destroy())
   t.same(await rawCall(stranger, `${broker}/Publish`, frame(Buffer.alloc(0))), {
     status: '16',
-    message: 'this call needs the certificate that a cluster gets by joining; none was shown',
+    message: 'this call needs the certificate that a cluster gets by joining; the caller sent none',
   })
   await eventually(() => site.api.openStreams === 0)
   await site.client(milano).renew(Buffer.from('csr'), signal)

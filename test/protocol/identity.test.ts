@@ -92,7 +92,7 @@ t.test('certificate requests that are refused', async (t) => {
     [Buffer.from('hello'), 'certificate request: not PKCS #10 in DER form'],
     [good.subarray(0, 50), 'certificate request: not PKCS #10 in DER form'],
     [ca.certificate, 'certificate request: not PKCS #10 in DER form'],
-    [forged, 'certificate request: its signature does not fit its key'],
+    [forged, 'certificate request: its signature does not match its key'],
   ]
   for (const [csr, message] of cases) await t.rejects(verifyCsr(csr), { name: 'CsrError', message })
   const signedBytes = 3 + 2 + 98
@@ -150,18 +150,10 @@ t.test('tokens that are not good, and why', (t) => {
   const cases: [string, string, string][] = [
     ['', 'malformed', 'join token: expected text that begins with "sealane1."'],
     ['hello', 'malformed', 'join token: expected text that begins with "sealane1."'],
-    ['sealane2.AAAA', 'version', 'join token: made by a broker of another version (token format 2, expected 1)'],
+    ['sealane2.AAAA', 'version', 'join token: a broker of another version created it (token format 2, expected 1)'],
     ['sealane1.a b', 'malformed', 'join token: expected only A-Z, a-z, 0-9, - and _ after "sealane1."'],
-    [
-      'sealane1.',
-      'damaged',
-      'join token: its checksum is wrong: the token was cut short or changed while being copied',
-    ],
-    [
-      text.slice(0, -7),
-      'damaged',
-      'join token: its checksum is wrong: the token was cut short or changed while being copied',
-    ],
+    ['sealane1.', 'damaged', 'join token: its checksum is wrong: the token was truncated or changed when copied'],
+    [text.slice(0, -7), 'damaged', 'join token: its checksum is wrong: the token was truncated or changed when copied'],
     [sealed({ addresses: [] }), 'malformed', 'join token: its broker addresses cannot be read'],
     [sealed({ addresses: ['a b'] }), 'malformed', 'join token: its broker addresses cannot be read'],
     [sealed({ caPin: 'x' }), 'malformed', 'join token: its CA pin cannot be read'],

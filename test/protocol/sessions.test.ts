@@ -83,7 +83,7 @@ t.test('publish: the set, then only differences', async (t) => {
 
   link.cut()
   await eventually(() => session.state().t === 'waiting')
-  t.match(session.state(), { error: { message: 'the broker has gone' } })
+  t.match(session.state(), { error: { message: 'the broker has stopped' } })
   t.same(session.recordState('EndpointSlice/shop/web-1'), { t: 'stored' }, 'an outage takes nothing back')
   session.setDesired(byKey(slice('web-1', '10.42.0.9'), slice('web-3', '10.42.0.3')))
   link.mend()

@@ -79,7 +79,7 @@ t.test('a token of another broker is told from a broker that does not answer', a
   const cases = [
     {
       token: createJoinToken({ ...init, caPin: fingerprint(other.ca.certificate) }),
-      want: `the broker at ${site.address} does not have the CA that the join token names: the token is of another broker, or somebody is in between`,
+      want: `the broker at ${site.address} does not have the CA that the join token names: the token is from another broker, or something intercepts the connection`,
     },
     {
       token: createJoinToken({ ...init, clusterset: 'other', caPin: fingerprint(other.ca.certificate) }),
@@ -138,7 +138,7 @@ t.test('certificates that are not good enough, and why', async (t) => {
       say: 'none',
       identity: undefined,
       problem: 'missing',
-      want: 'this call needs the certificate that a cluster gets by joining; none was shown',
+      want: 'this call needs the certificate that a cluster gets by joining; the caller sent none',
     },
     { say: 'expired', identity: expired, problem: 'expired', want: 'the certificate expired at TIME' },
     {
@@ -266,7 +266,7 @@ t.test('two streams that fail together move on by one address, not by two', asyn
 t.test('port taken', async (t) => {
   const error = await failure(startSite(by, { listen: { host: '127.0.0.1', port: site.server.address.port } }))
   t.ok(error instanceof ListenError)
-  t.equal(error.message, `cannot listen on ${site.address}: another process listens there`)
+  t.equal(error.message, `cannot listen on ${site.address}: another process uses the address`)
 })
 
 t.test('publish: bytes that say nothing, and a message that is too large', async (t) => {

@@ -14,7 +14,7 @@ t.test('a failed run is logged under the name of its loop, and every run is coun
   t.match(logger.lines, [
     {
       level: 'error',
-      message: 'round failed, will be tried again',
+      message: 'a round failed; retrying',
       fields: { loop: 'routes', reason: 'RoundFailed', why: 'no route to host' },
     },
   ])

@@ -318,7 +318,7 @@ t.test('a refusal by the kernel is tried again, from nothing known', async (t) =
   })
   machine.start(t)
   await machine.ready()
-  t.match(machine.logger.messages('error').join(), 'round failed, will be tried again')
+  t.match(machine.logger.messages('error').join(), 'a round failed; retrying')
   t.equal(
     failures.find((text) => text.startsWith('RoundFailed: ip: not now'))?.length,
     4096,
@@ -377,7 +377,7 @@ t.test('a membership that vanishes is a leave, and leaving waits until it has wo
   machine.api.drop('Membership', 'self')
   await run.ended
   t.equal(machine.kernel(), machine.before)
-  t.match(machine.logger.messages('error').join(), 'leaving failed; trying again')
+  t.match(machine.logger.messages('error').join(), 'leaving failed; retrying')
 })
 
 t.test('a dry run changes nothing', async (t) => {

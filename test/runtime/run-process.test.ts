@@ -50,7 +50,7 @@ t.test('exit codes and what a person reads', async (t) => {
     {
       error: new TypeError('x is undefined'),
       code: 1,
-      says: /^sealane: x is undefined\nThis is a fault in Sealane.*\nTypeError: x is undefined\n {4}at /,
+      says: /^sealane: x is undefined\nThis is a bug in Sealane.*\nTypeError: x is undefined\n {4}at /,
     },
   ]
   for (const { error, code, says } of rows) {

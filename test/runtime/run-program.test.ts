@@ -27,12 +27,12 @@ t.test('how it ended', async (t) => {
   const rows: [script: string, init: Partial<ProgramInit>, want: string, path?: string][] = [
     ['cat; echo no >&2; exit 3', { input: 'yes' }, '3 "yes" "no\n"'],
     ['true', { input: 'x'.repeat(1 << 20) }, '0 "" ""'],
-    ['exec sleep 60', { timeoutMs: 50 }, 'late: no end after 50 ms'],
-    ['trap "" TERM; exec sleep 60', { timeoutMs: 50 }, 'late: no end after 50 ms'],
+    ['exec sleep 60', { timeoutMs: 50 }, 'late: still running after 50 ms'],
+    ['trap "" TERM; exec sleep 60', { timeoutMs: 50 }, 'late: still running after 50 ms'],
     // What it started keeps its output open.
-    ['sleep 4 & echo begun; exit 0', { timeoutMs: 200 }, 'late: no end after 200 ms'],
+    ['sleep 4 & echo begun; exit 0', { timeoutMs: 200 }, 'late: still running after 200 ms'],
     ['yes', {}, 'too much: it wrote more than 1000 bytes'],
-    ['kill -9 $$', {}, 'ended: it was ended by SIGKILL'],
+    ['kill -9 $$', {}, 'ended: terminated by SIGKILL'],
     ['exec sleep 60', { signal: stop.signal }, 'aborted: stopped'],
     ['', { signal: AbortSignal.abort() }, 'aborted: stopped before it began'],
     ['', {}, 'not started: spawn /nowhere/at/all ENOENT', '/nowhere/at/all'],
@@ -47,7 +47,7 @@ t.test('what ended well before its deadline is never lost, and never an empty su
   const rows: [script: string, want: string][] = [
     ['sleep 0.1; echo hello', '0 "hello\n" ""'],
     ['sleep 0.1; echo refused >&2; exit 2', '2 "" "refused\n"'],
-    ['exec sleep 20', 'late: no end after 500 ms'],
+    ['exec sleep 20', 'late: still running after 500 ms'],
   ]
   for (const [script, want] of rows) {
     const said = saidBy(script, { timeoutMs: 500 })

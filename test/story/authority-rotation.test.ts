@@ -36,7 +36,7 @@ t.test('two steps under traffic, with a member that is away and a broker that is
   t.equal(refused.code, 1)
   t.match(
     refused.stderr,
-    /the new authority does not sign yet: oslo has not got the new authority, at the latest until/,
+    /the new authority does not sign yet: oslo does not have the new authority yet, at the latest until/,
   )
   t.match(refused.stderr, /reason: AuthorityInUse/)
   const during = await broker.token()
@@ -125,7 +125,7 @@ t.test('finish cuts nobody off, unless it is forced to', async (t) => {
 
   await ca.step(t, 'rotate', '--force')
   await ca.until('switched', (now) => now.waitsFor.members.map(({ id }) => id).join() === 'oslo')
-  t.match((await ca.ask('finish')).stderr, /the old authority is in use: oslo has not got the new authority/)
+  t.match((await ca.ask('finish')).stderr, /the old authority is in use: oslo does not have the new authority yet/)
   await ca.step(t, 'finish', '--force')
   await eventually(async () => (await milano.bundle()).length === 1, OWN_PATIENCE)
   await traffic.seen(paris)

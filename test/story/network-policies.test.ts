@@ -47,7 +47,7 @@ t.test('a policy that keeps callers out is named until they are let in', async (
   const shut = await status()
   t.equal(shut.code, 1)
   t.match(shut.problems, [
-    /^PolicyKeepsOut web0: NetworkPolicy shop\/deny selects its pods, and no policy lets in any addr/,
+    /^PolicyKeepsOut web0: NetworkPolicy shop\/deny selects its pods, and no policy allows ingress fro/,
   ])
   t.equal(shut.problems.length, 1)
   put('clusters', letIn('10.102.0.0/16'))

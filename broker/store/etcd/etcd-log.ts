@@ -203,8 +203,8 @@ export class EtcdLog extends LogReader implements RecordLog {
     for (let overtaken = 0; ;) {
       if (overtaken > AT_ONCE) await clock.sleep(backoff.next(), signal)
       if (clock.monotonic() > endMs) {
-        const text = `${store.where}: other brokers were faster ${overtaken} times within ${this.#timing.groupMs / 1000} s`
-        throw new StateError('Locked', store.where, `${text}: it is tried again`)
+        const text = `${store.where}: other brokers wrote first ${overtaken} times within ${this.#timing.groupMs / 1000} s`
+        throw new StateError('Locked', store.where, `${text}; retrying`)
       }
       if (this.#broken !== undefined) throw this.#broken
       // A decision made before it may write would have to be made again.
@@ -330,7 +330,7 @@ export class EtcdLog extends LogReader implements RecordLog {
           continue
         }
       }
-      const text = `${lost.message}; whether it was written could not be found out: ${why}`
+      const text = `${lost.message}; the result of the write is unknown: ${why}`
       throw new StateError('Unknown', store.where, text, lost)
     }
   }
@@ -352,7 +352,7 @@ export class EtcdLog extends LogReader implements RecordLog {
     const endpoint = store.client.endpoint
     const cancel = clock.setTimer(reachMs, () => {
       const text = `${store.where}: etcd at ${endpoint}: revision ${revision} did not come by the watch within ${reachMs / 1000} s`
-      late.abort(new StateError('Unreachable', store.where, `${text}: nothing is accepted until it does`))
+      late.abort(new StateError('Unreachable', store.where, `${text}: the broker accepts no changes until then`))
       // This member of etcd may be cut off from the others.
       store.client.turnAway()
     })
@@ -386,13 +386,13 @@ export class EtcdLog extends LogReader implements RecordLog {
       else await this.#learn(outcome)
       return true
     } catch (error) {
-      this.#init.logger.debug('forgotten rows not swept', { why: messageOf(error) })
+      this.#init.logger.debug('cannot sweep removed rows', { why: messageOf(error) })
       return false
     }
   }
 
   #onLateFailure(error: unknown): void {
-    this.#init.logger.debug('a write was made, and the store is behind', { why: messageOf(error) })
+    this.#init.logger.debug('a write succeeded, but the store is behind', { why: messageOf(error) })
   }
 
   #onBroken(error: unknown): void {

@@ -214,15 +214,15 @@ export class EtcdFollower {
 
   #reportFailing(error: unknown): void {
     const why = messageOf(error)
-    if (isCompacted(error)) this.#deps.logger.info('the store is listed anew', { why })
+    if (isCompacted(error)) this.#deps.logger.info('reading the whole store again', { why })
     else if (!this.#isFailing)
-      this.#deps.logger.warn('the store is not followed, trying again', { reason: 'StateUnreachable', why })
+      this.#deps.logger.warn('cannot watch the store; retrying', { reason: 'StateUnreachable', why })
     this.#isFailing ||= !isCompacted(error)
   }
 
   #reportFollowing(): void {
     this.#backoff.reset()
-    if (this.#isFailing) this.#deps.logger.info('the store is followed again')
+    if (this.#isFailing) this.#deps.logger.info('watching the store again')
     this.#isFailing = false
   }
 }

@@ -37,9 +37,9 @@ export class EtcdStore {
       new StateError(code, this.where, `${message}: ${todo}`, error)
     switch (error.failure) {
       case 'unreachable':
-        return make('Unreachable', 'nothing is accepted until etcd answers')
+        return make('Unreachable', 'the broker accepts no changes until etcd answers')
       case 'unknown':
-        return make('Unknown', 'it is not known whether it was written')
+        return make('Unknown', 'the result of the write is unknown')
       case 'noLogin':
         return make('Denied', 'check the user, the password file and the client certificate')
       case 'denied':
@@ -47,13 +47,13 @@ export class EtcdStore {
       case 'noSpace':
         return make(
           'Full',
-          'nothing is accepted until there is room: compact and defragment etcd or raise its quota, then disarm the alarm',
+          'the broker accepts no changes until etcd has space: compact and defragment etcd or raise its quota, then disarm the alarm',
         )
       case 'tooLarge':
         return make('Failed', 'raise --max-request-bytes of etcd to its standard of 1.5 MiB or more')
       case 'compacted':
       case 'failed':
-        return make('Failed', 'look into the log of etcd')
+        return make('Failed', 'check the log of etcd')
     }
   }
 

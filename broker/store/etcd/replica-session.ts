@@ -106,7 +106,7 @@ export class ReplicaSession {
   async run(signal: AbortSignal): Promise<void> {
     await Promise.all([
       this.#forever(signal, 'the session of this broker is lost', (ended) => this.#hold(ended)),
-      this.#forever(signal, 'sessions of other brokers are not followed', (ended) => this.#follow(ended)),
+      this.#forever(signal, 'cannot watch the sessions of other brokers', (ended) => this.#follow(ended)),
     ])
   }
 

@@ -156,7 +156,7 @@ function toStateError(file: string, error: unknown): StateError {
       return new StateError(
         'Full',
         file,
-        `${file} cannot grow, the disk is full: nothing is accepted until there is room`,
+        `${file} cannot grow because the disk is full: the broker accepts no changes until there is space`,
         error,
       )
     case SQLITE_PERM:
@@ -181,5 +181,5 @@ export function oneLine(report: string): string {
 }
 
 function damaged(file: string, reason: string): string {
-  return `${file} is damaged (${reason}): restore it from a backup, or move it away to start empty (members then publish anew)`
+  return `${file} is damaged (${reason}): restore it from a backup, or move it away to start empty (members then publish again)`
 }

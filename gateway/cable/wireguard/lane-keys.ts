@@ -145,7 +145,7 @@ async function checkKey(path: string): Promise<void> {
   }
   if (!KEY.test(text)) {
     throw new LaneKeyError(
-      `lane key ${path}: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one`,
+      `lane key ${path}: not a WireGuard private key (expected 44 characters of base64); restore the file, or remove it to get a new key`,
     )
   }
 }
@@ -167,9 +167,9 @@ function reason(error: unknown): string {
   if (isCode(error, 'EACCES')) return 'permission denied'
   if (isCode(error, 'EROFS')) return 'the file system is read-only'
   if (isCode(error, 'ENOSPC')) return 'no space left'
-  if (isCode(error, 'EDQUOT')) return 'the quota of the disk is used up'
-  if (isCode(error, 'ENOTDIR') || isCode(error, 'EEXIST')) return 'there is a file where a directory is expected'
-  if (isCode(error, 'EISDIR')) return 'there is a directory where a file is expected'
+  if (isCode(error, 'EDQUOT')) return 'the disk quota is exhausted'
+  if (isCode(error, 'ENOTDIR') || isCode(error, 'EEXIST')) return 'a file exists where a directory is expected'
+  if (isCode(error, 'EISDIR')) return 'a directory exists where a file is expected'
   return messageOf(error)
 }
 
@@ -295,7 +295,9 @@ export class KeyRotation implements CableRotation {
     for (const [key, { atMs }] of this.#followed) if (atMs < sinceMs) this.#followed.delete(key)
     const now = (link: CableLink): CableLink => {
       const identity = this.#followed.get(followedKey(remoteLane, link.identity))?.to
-      return identity === undefined ? link : { ...link, identity, choice: { how: 'keep', why: 'it has a new key' } }
+      return identity === undefined
+        ? link
+        : { ...link, identity, choice: { how: 'keep', why: 'the remote gateway has a new key' } }
     }
     const links = device.links.map(now)
     const served = new Set(links.map(({ identity }) => identity))

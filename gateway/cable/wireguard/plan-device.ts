@@ -20,7 +20,7 @@ export const wireguardRules: CableRules = {
   overhead: WIREGUARD_OVERHEAD_IPV4,
   sessionMs: WIREGUARD_REJECT_AFTER_SECONDS * 1000,
   endsWithProcess: (driver) =>
-    driver === driverNames.userspace ? 'its WireGuard in user space ends with its process' : undefined,
+    driver === driverNames.userspace ? 'user space WireGuard ends with the gateway process' : undefined,
   probeAddress: laneAddress,
   identityOf: ({ spec }) => spec.publicKey,
   endpointProblem: ({ spec: { publicKey } }) =>
@@ -32,7 +32,7 @@ export const wireguardRules: CableRules = {
       ? nextPublicKey
       : undefined,
   identityTaken: (owner, which) =>
-    problem('PublicKeyTaken', `${which === 'next' ? 'nextPublicKey' : 'publicKey'} is that of ${owner}`),
+    problem('PublicKeyTaken', `${which === 'next' ? 'nextPublicKey' : 'publicKey'} is already the key of ${owner}`),
   endpointFields: ({ identity }, next) => ({
     publicKey: identity,
     ...(next === undefined || next === identity ? {} : { nextPublicKey: next }),

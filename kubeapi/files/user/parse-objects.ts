@@ -99,7 +99,7 @@ class Reading {
       this.#complain(
         document,
         path,
-        `${objectTitle(known.kind, name, namespace)} is twice in this file, first at line ${first.line}`,
+        `${objectTitle(known.kind, name, namespace)} occurs twice in this file, first at line ${first.line}`,
       )
       return
     }

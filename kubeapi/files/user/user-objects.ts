@@ -40,9 +40,7 @@ export async function writeUserObject(folder: string, object: KubeObject): Promi
   const present = findUserObject(folder, kind, metadata.name, metadata.namespace)
   const path = present?.path ?? join(folder, userObjectFileName(kind, metadata.name, metadata.namespace))
   if (present === undefined ? readText(path) !== undefined : !present.alone) {
-    throw new UserObjectError(
-      `${path} holds other things too and is not overwritten; add ${titleOf(object)} to it by hand`,
-    )
+    throw new UserObjectError(`${path} has other content and is not overwritten; add ${titleOf(object)} to it by hand`)
   }
   try {
     await writeFileAtomic(path, formatYaml(object))

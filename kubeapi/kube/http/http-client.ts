@@ -209,7 +209,7 @@ export class HttpClient {
 const TOO_LARGE = Symbol('too large')
 
 function tooLarge(asked: RequestLine): KubeError {
-  return new KubeError(`${asked.verb} ${asked.title}: the answer is larger than expected`, {
+  return new KubeError(`${asked.verb} ${asked.title}: the answer exceeds the size limit`, {
     code: 'Unavailable',
     status: 0,
     reason: 'TooLarge',

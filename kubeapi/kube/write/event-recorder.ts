@@ -50,7 +50,7 @@ export class EventRecorder {
         await this.#post(passed, signal)
       } catch (error) {
         const why = messageOf(error)
-        if (!signal.aborted) this.#deps.logger.debug('event not reported', { why })
+        if (!signal.aborted) this.#deps.logger.debug('cannot write an event', { why })
       } finally {
         this.#waiting -= 1
       }

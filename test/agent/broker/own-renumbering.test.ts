@@ -13,12 +13,12 @@ function cluster(id: string, podCIDRs: string[], globalCIDRs: string[] = [], ser
   return clusterObject({ id, podCIDRs, serviceCIDRs, globalCIDRs })
 }
 
-const NOT_KNOWN = 'connections with them that were open break (how many is not known)'
+const NOT_KNOWN = 'open connections to them break (number unknown)'
 
 function note(pairs: string, whose: string, broken = NOT_KNOWN): string {
   return (
-    `other clusters reach the pods of this one by global addresses from now on (${pairs}), since pods or services of ` +
-    `${whose} have the same ones; ${broken}`
+    `other clusters now reach the pods of this cluster by global addresses (${pairs}), because pods or services of ` +
+    `${whose} have the same addresses; ${broken}`
   )
 }
 
@@ -44,7 +44,7 @@ t.test('told once, when it happens', async (t) => {
   const text = note('10.42.0.0/16 is 244.0.0.0/16', 'paris')
   const regarding = { kind: 'Membership', name: 'self' }
   t.strictSame(events, [{ regarding, type: 'Warning', reason: 'GlobalAddressesGiven', note: text }])
-  t.strictSame(logger.messages('warn'), ['this cluster has global addresses from now on'])
+  t.strictSame(logger.messages('warn'), ['this cluster now has global addresses'])
   api.put({
     ...cluster('milano', ['10.42.0.0/16'], ['244.0.0.0/16']),
     metadata: { name: 'milano', labels: { a: 'b' } },
@@ -73,7 +73,7 @@ t.test('how many connections break', async (t) => {
   await clock.advance(1)
   api.put(cluster('milano', ['10.42.0.0/16'], ['244.0.0.0/16']))
   await clock.advance(10_000)
-  const want = note('10.42.0.0/16 is 244.0.0.0/16', 'paris', 'about 12 open connections with them break')
+  const want = note('10.42.0.0/16 is 244.0.0.0/16', 'paris', 'about 12 open connections to them break')
   t.strictSame(
     events.map((event) => event.note),
     [want],

@@ -39,7 +39,7 @@ t.test('what is written, put back and refused', async (t) => {
     [
       'the cluster belongs to another clusterset',
       [property(SET, 'other')],
-      `ClusterProperty ${SET} is "other", but this cluster has joined clusterset "default": leave the other clusterset (with the product that wrote the property), or delete the property if no product uses it any more`,
+      `ClusterProperty ${SET} is "other", but this cluster has joined clusterset "default": leave the other clusterset (with the product that wrote the property), or delete the property if no product uses it`,
     ],
   ]
   for (const [name, properties, want] of rows) t.equal(show(properties), want, name)

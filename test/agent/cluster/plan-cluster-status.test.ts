@@ -32,9 +32,9 @@ function show(clusters: readonly Cluster[], silent: Readonly<Record<string, numb
 }
 
 t.test('who is in contact, as the broker says it', (t) => {
-  const HEARD = 'c1 InContact=True Heard (it is connected to the broker) 2026-11-20T12:00:00Z'
+  const HEARD = 'c1 InContact=True Heard (the cluster is connected to the broker) 2026-11-20T12:00:00Z'
   const SILENT =
-    'c1 InContact=False Silent (the broker has not heard from it since 2026-11-20T11:59:30Z) 2026-11-20T12:00:00Z'
+    'c1 InContact=False Silent (the cluster has had no connection to the broker since 2026-11-20T11:59:30Z) 2026-11-20T12:00:00Z'
   t.strictSame(show([cluster('c1')], {}), [HEARD])
   t.strictSame(show([cluster('c1')], { c1: 29.9 }), [], 'an agent that starts anew is no news')
   t.strictSame(show([cluster('c1')], { c1: 30 }), [SILENT])
@@ -121,42 +121,46 @@ t.test('what people are told when a cluster is cut off, and reached again', (t) 
     for (const { regarding } of events) t.match(regarding, { kind: 'Cluster', name: 'c1' })
     return events.map(({ type, reason, note }) => `${type} ${reason}: ${note}`)
   }
-  const reached = 'Normal ClusterReached: a lane to it is up'
+  const reached = 'Normal ClusterReached: a lane to the cluster is up'
   t.strictSame(after('', 'g1 c1 connecting'), [], 'nothing was there before')
   t.strictSame(after('', 'g1 c1 up'), [reached])
   t.strictSame(after('', 'g1 c1 up', 'g2 c1 down'), [], 'one link less')
   t.strictSame(after('', 'g1 c1 down', 'g2 c1 down'), [
-    'Warning ClusterCutOff: LaneProbeTimeout: no lane to it answers probes',
+    'Warning ClusterCutOff: LaneProbeTimeout: no lane to the cluster answers probes',
   ])
   t.strictSame(after('', 'g1 c1 down', 'g2 c1 up'), [reached])
   t.strictSame(after('g2', 'g1 c1 down', 'g2 c1 up'), [], 'its gateway is silent: nobody knows')
   t.strictSame(after('', 'g1 c1 down', 'g2 c1 up'), [], 'and was never down')
-  t.strictSame(after(''), ['Warning ClusterCutOff: NoGateway: no node of this cluster is a gateway that runs'])
+  t.strictSame(after(''), ['Warning ClusterCutOff: NoGateway: no node of this cluster runs a gateway'])
   t.end()
 })
 
 t.test('whether a gateway may go', (t) => {
   const rows: readonly (readonly [gateways: string[], stale: string, want: string])[] = [
-    [[], '', 'False no gateway has a link to it that is up'],
-    [['g1 c1 up'], '', 'False only gateway g1 has a link to it that is up: when its node goes, it is cut off'],
-    [['g2 c1 up', 'g1 c1 up'], '', 'True links to it are up at 2 gateways: g1, g2'],
-    [['g1 c1 up', 'g2 c1 up', 'g3 c1 up'], 'g2', 'True links to it are up at 2 gateways: g1, g3'],
+    [[], '', 'False no gateway has a link to the cluster that is up'],
+    [
+      ['g1 c1 up'],
+      '',
+      'False only gateway g1 has a link to the cluster that is up: if its node fails, the cluster is unreachable',
+    ],
+    [['g2 c1 up', 'g1 c1 up'], '', 'True 2 gateways have a link to the cluster that is up: g1, g2'],
+    [['g1 c1 up', 'g2 c1 up', 'g3 c1 up'], 'g2', 'True 2 gateways have a link to the cluster that is up: g1, g3'],
     [
       ['g1 c1 up', 'g2 c1 up'],
       'g2',
-      'False only gateway g1 has a link to it that is up: when its node goes, it is cut off',
+      'False only gateway g1 has a link to the cluster that is up: if its node fails, the cluster is unreachable',
     ],
     [
       ['g1 c1 up', 'g2 c1 down'],
       '',
-      'False only gateway g1 has a link to it that is up: when its node goes, it is cut off',
+      'False only gateway g1 has a link to the cluster that is up: if its node fails, the cluster is unreachable',
     ],
     [
       ['g1 c1 up', 'g2 c2 up'],
       '',
-      'False only gateway g1 has a link to it that is up: when its node goes, it is cut off',
+      'False only gateway g1 has a link to the cluster that is up: if its node fails, the cluster is unreachable',
     ],
-    [['g1 c1 down', 'g2 c1 connecting'], '', 'False no gateway has a link to it that is up'],
+    [['g1 c1 down', 'g2 c1 connecting'], '', 'False no gateway has a link to the cluster that is up'],
   ]
   for (const [given, stale, want] of rows) {
     const [written] = planClusterStatus({

@@ -32,7 +32,7 @@ function validate(statuses: Record<string, MemberStatus | undefined>, change: Pa
 
 t.test('what an export is told', (t) => {
   const rows: [name: string, is: string, want: string][] = [
-    ['alone', validate({}), 'Unknown/NoOtherMember: no other cluster is a member now'],
+    ['alone', validate({}), 'Unknown/NoOtherMember: the clusterset has no other member'],
     ['all import', validate({ c3: ALL, c2: ALL }), 'True/Imported: imported by c2, c3'],
     [
       'one does not',
@@ -53,8 +53,8 @@ t.test('what an export is told', (t) => {
         c5: reported(not('IPFamilyNotSupported', { namespace: 'shop', name: 'web' })),
       }),
       "False/NotImported: no member imports it: this cluster's addresses overlap those of c4; " +
-        'it has no IP family that pods use in c5; ' +
-        'a ServiceImport of this name, made by somebody else, is in the way in c3; namespace shop is missing in c2',
+        'the service has no IP family that pods use in c5; ' +
+        'a ServiceImport of this name that Sealane did not create exists in c3; namespace shop is missing in c2',
     ],
     [
       'what is about others',

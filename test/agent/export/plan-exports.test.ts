@@ -223,7 +223,7 @@ t.test('IPv6 endpoints are left out as a whole where pods have only IPv4 address
   const plan = planExports({ ...WORLD, slices: [...WORLD.slices, six] })
   t.same([...plan.records.keys()], ['ServiceExport/shop/web', 'EndpointSlice/shop/web-1'])
   t.same(plan.exports.get('shop/web')?.notes, [
-    { message: "IPv6 endpoints are left out: this cluster's pods are connected by other addresses only" },
+    { message: 'IPv6 endpoints are left out: this cluster has no pod CIDR of this IP family' },
   ])
 })
 

@@ -42,7 +42,7 @@ t.test('bad records are left out, with a reason, and only they', async (t) => {
     [bad({}, { ...body, internalTrafficPolicy: 'x' }), 'internalTrafficPolicy "x"'],
     [
       bad({ namespace: '' }, { kind: 'Endpoint', spec: { ...endpoint, cluster: 'paris' } }),
-      'it claims to belong to cluster "paris"',
+      'the record claims to belong to cluster "paris"',
     ],
     [
       bad({ namespace: '' }, { kind: 'Endpoint', spec: { ...endpoint, node: '../x' } }),
@@ -50,16 +50,16 @@ t.test('bad records are left out, with a reason, and only they', async (t) => {
     ],
     [bad({ namespace: '' }, { kind: 'Endpoint', spec: { ...endpoint, lane: 256 } }), 'lane 256: expected 0 to 255'],
     [cluster('bad', ['10.42.0.0/16'], []), "10.42.0.0/16 overlaps this cluster's own pod CIDRs"],
-    [cluster('bad', ['127.0.0.0/8'], []), '127.0.0.0/8 is no usable network'],
-    [cluster('bad', ['64.0.0.0/2'], []), '64.0.0.0/2 is no usable network'],
+    [cluster('bad', ['127.0.0.0/8'], []), '127.0.0.0/8 is not a usable network'],
+    [cluster('bad', ['64.0.0.0/2'], []), '64.0.0.0/2 is not a usable network'],
     [cluster('bad', ['10.43.128.0/17'], []), "10.43.128.0/17 overlaps this cluster's own service CIDRs"],
     [
       bad({ name: 'bad', namespace: '' }, { kind: 'Cluster', spec: { ...OWN, id: 'paris' } }),
-      'it claims to be cluster "paris"',
+      'the record claims to be cluster "paris"',
     ],
     [
       bad({}, { kind: 'ClusterSetIP', ips: ['245.0.0.9'] }),
-      'a ClusterSetIP of cluster "milano": only the broker gives them',
+      'a ClusterSetIP record of cluster "milano": only the broker assigns clusterset IPs',
     ],
     [
       cluster('bad', ['10.1.0.0/16'], ['244.9.0.0/24']),

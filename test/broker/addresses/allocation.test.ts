@@ -161,12 +161,12 @@ t.test('no room', async (t) => {
     name: 'NoRoomError',
     field: 'podCIDRs',
     message:
-      'the global range 244.0.0.0/15 is exhausted: pod CIDR 10.42.0.0/16 of cluster "c" overlaps another cluster\'s and needs a /16 block, and none is free (0 of 131072 addresses are free, 2 blocks are given): choose pod CIDRs that no other cluster uses, or smaller ones; or evict members that are gone for good ("sealane cluster list", "sealane cluster evict"); or make a clusterset with a larger range (--global-range, when its broker starts first)',
+      'the global range 244.0.0.0/15 is exhausted: pod CIDR 10.42.0.0/16 of cluster "c" overlaps another cluster\'s and needs a /16 block, and no block is free (0 of 131072 addresses are free, 2 blocks are given): choose pod CIDRs that no other cluster uses, or smaller ones; or evict members that are gone for good ("sealane cluster list", "sealane cluster evict"); or create a clusterset with a larger range (--global-range at the first start of its broker)',
   })
   const two = [claims('a', ['10.42.0.0/18']), claims('b', ['10.42.0.0/17'])]
   t.throws(() => planAddresses(two, '244.0.0.0/17'), {
     message:
-      /cluster "b" .* a \/17 block, and the largest that is free is a \/18 \(16384 of 32768 addresses are free, 1 block is given\)/,
+      /cluster "b" .* a \/17 block, and the largest free block is a \/18 \(16384 of 32768 addresses are free, 1 block is given\)/,
   })
   t.throws(() => planAddresses([claims('a', ['10.0.0.0/8']), claims('b', ['10.42.0.0/16'])], '244.0.0.0/12'), {
     name: 'NoRoomError',

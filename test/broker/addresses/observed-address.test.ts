@@ -14,19 +14,23 @@ const VIEW: ObservedView = {
 const ROWS: readonly [say: string, address: string, doubt: string | undefined, view?: Partial<ObservedView>][] = [
   ['a node of a member', '198.51.100.20', undefined],
   ['a private network', '192.168.1.10', undefined],
-  ['the bridge that this pod hangs on', '10.42.0.1', 'it is of this machine, or of the next hop that hands on to it'],
+  [
+    'the bridge that this pod hangs on',
+    '10.42.0.1',
+    'it belongs to this machine, or to a next hop that forwards to it',
+  ],
   ['a pod of a member', '10.52.3.4', 'it is inside 10.52.0.0/16, a range of this clusterset'],
   ['a Service', '10.43.0.1', 'it is inside 10.43.0.0/16, a range of this clusterset'],
   ['a global address', '244.7.0.1', 'it is inside 244.0.0.0/8, a range of this clusterset'],
   ['a lane', '246.0.1.0', 'it is inside 246.0.0.0/8, a range of this clusterset'],
   ['loopback', '127.0.0.1', 'it is loopback'],
-  ['IPv6', '2001:db8::7', 'gateways are called over IPv4'],
-  ['IPv4 in IPv6, which the transport takes apart', '::ffff:192.0.2.1', 'it is no address'],
-  ['no address', '', 'it is no address'],
+  ['IPv6', '2001:db8::7', 'gateways need an IPv4 address'],
+  ['IPv4 in IPv6, which the transport takes apart', '::ffff:192.0.2.1', 'it is not an address'],
+  ['no address', '', 'it is not an address'],
   [
     'behind a Service that hides who calls',
     '198.51.100.20',
-    'the Service in front of this broker puts addresses of nodes in place of the callers’ own',
+    'the Service in front of this broker replaces the addresses of callers by those of nodes',
     { sourcesKept: false },
   ],
 ]
@@ -52,7 +56,7 @@ t.test('joining where another member has the range', async (t) => {
   await join_(harness, 'hub', { facts: facts(['10.42.0.0/16']) })
   const request = await joinRequest(harness, { cluster: 'paris', facts: facts(['10.52.0.0/16']) })
   t.equal((await harness.broker.join(request, '10.42.0.1')).observedCounts, false)
-  t.ok(harness.logger.messages('info').includes('the address of a member is not sent to others'))
+  t.ok(harness.logger.messages('info').includes('the observed address of a member is not published'))
 })
 
 t.test('next hops of /proc/net/route', (t) => {

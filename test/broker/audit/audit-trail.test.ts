@@ -143,7 +143,7 @@ t.test('a log that does not answer holds up nobody, and no second writer begins'
     await clock.advance(500)
     return Promise.race([ended, Promise.resolve(false)])
   })
-  t.ok(sink.closed, 'and the broker stops')
+  t.ok(sink.closed, 'and the broker is stopping')
   t.equal(waitingEvents(log).length, 5, 'acts wait in the store for its next start')
 })
 
@@ -194,7 +194,7 @@ t.test('suppressed refusals are reported by number, every five minutes', async (
   t.equal(await count('suppressed_lines_total'), 490)
   for (let i = 0; i < 5; i += 1) if (trail.allows(strangerSource('192.0.2.7'))) trail.report(refusal)
   await trail.run(AbortSignal.abort())
-  t.same(sink.lines().at(-1)?.what.details?.['most'], ['192.0.2.7: 4'], 'and when the broker stops')
+  t.same(sink.lines().at(-1)?.what.details?.['most'], ['192.0.2.7: 4'], 'and when the broker is stopping')
 })
 
 t.test('without an audit log nothing is kept, and what commands put there goes', async (t) => {

@@ -108,13 +108,13 @@ t.test('a signer that misbehaves', async (t) => {
       ['-e', 'console.error("no\\u001b[2J slot"); process.exit(1)'],
       /ended with status 1; it says: no \[2J slot/,
     ],
-    ['prints garbage', ['-e', 'process.stdout.write("garbage")'], /no signature by the key of this authority/],
-    ['prints nothing', ['-e', ''], /no signature by the key of this authority/],
+    ['prints garbage', ['-e', 'process.stdout.write("garbage")'], /not a signature by the key of this authority/],
+    ['prints nothing', ['-e', ''], /not a signature by the key of this authority/],
     ['prints without end', ['-e', 'for (;;) process.stdout.write("x".repeat(1000))'], /more than 4096 bytes/],
-    ['signs by another key', [script, other, 'der'], /no signature by the key of this authority/],
+    ['signs by another key', [script, other, 'der'], /not a signature by the key of this authority/],
     ['hangs', ['-e', 'process.on("SIGTERM", () => {}); setInterval(() => {}, 1000)'], /did not end within 0.7 s/],
-    ['is not there', [], /cannot be started \(ENOENT\)/, join(folder, 'none')],
-    ['may not be run', [], /cannot be started \(EACCES\)/, other],
+    ['is not there', [], /did not start \(ENOENT\)/, join(folder, 'none')],
+    ['may not be run', [], /did not start \(EACCES\)/, other],
   ]
   for (const [name, args, want, command] of rows) {
     const error = await failure(signer(args, name === 'hangs' ? 700 : 20_000, command).signFor(certificate)(input))

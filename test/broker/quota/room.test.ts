@@ -141,7 +141,7 @@ t.test('what is new is left out by name, what is held stays, and comes in when t
   t.equal(await harness.tokens.changeQuota({ cluster: 'milano', change: { records: 4 } }), false, 'a second time')
   await harness.log.refresh()
   t.equal(await whenStates(member, 'milano.gw-lane0:stored d:stored e:stored b:stored'), true, member.states())
-  t.match(member.logger.lines.at(-1), { message: 'there is room for all records again' })
+  t.match(member.logger.lines.at(-1), { message: 'the quota allows all records again' })
 })
 
 async function whenStates(member: Member, want: string): Promise<boolean> {

@@ -127,7 +127,7 @@ t.test('an older copy of the database', async (t) => {
   cpSync(join(young, 'broker.db'), join(state, 'broker.db'))
   t.match(await messageOf(start(t, state)), /it is older: revision \d+, and it had come to \d+ with 2 members/)
   const broker = await start(t, state, { acceptEmptyAtMs: Date.now() })
-  t.match(broker.logger.lines[0], { level: 'warn', message: /older than what was given away, and accepted/ })
+  t.match(broker.logger.lines[0], { level: 'warn', message: /older than the given addresses, and was accepted/ })
   t.not(epochOf(broker), before.epoch, 'its revisions are given out a second time, for other changes')
   await broker.stop()
   const again = await start(t, state)
@@ -193,7 +193,7 @@ t.test('a certificate that the database does not know', async (t) => {
   const { peer } = await join_(harness, 'milano')
   const reported = (): number =>
     harness.logger.lines.filter(
-      ({ message }) => message === 'a member shows a certificate that this broker does not know',
+      ({ message }) => message === 'a member uses a certificate that this broker does not know',
     ).length
   const open = (change: Partial<typeof peer>): void => {
     t.throws(() =>

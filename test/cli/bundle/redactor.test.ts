@@ -110,7 +110,7 @@ t.test('what is needed to help gets out', (t) => {
     { spec: { volumes: [{ name: 'id', secret: { secretName: 'sealane-identity' } }] } },
     { spec: { imagePullSecrets: [{ name: 'pull' }] } },
     { reason: 'TokenUsed', message: 'the link to paris is down: compass passes' },
-    { msg: 'a token that is not needed could not be removed', why: 'Error: EACCES: permission denied' },
+    { msg: 'cannot remove a join token that is no longer needed', why: 'Error: EACCES: permission denied' },
     { msg: 'certificate renewed', until: '2026-11-27T00:00:00Z' },
     { message: 'secret "sealane-identity" not found, token of agent-0 is kept' },
     { image: `sealane@sha256:${'0a'.repeat(32)}`, revision: '1f'.repeat(20) },

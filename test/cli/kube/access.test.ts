@@ -82,7 +82,7 @@ t.test('kubeconfigs that lead nowhere', async (t) => {
   const away = server.kubeconfigAt('https://127.0.0.1:1')
   t.equal(
     await said(away),
-    'context "fake" of FILE: discover authorization.k8s.io/v1: the API server at https://127.0.0.1:1 cannot be reached: ' +
+    'context "fake" of FILE: discover authorization.k8s.io/v1: the API server at https://127.0.0.1:1 is unreachable: ' +
       'connect ECONNREFUSED 127.0.0.1:1; see that the address in the kubeconfig is right and can be reached from here',
   )
 })
@@ -151,7 +151,7 @@ t.test('a token that cannot be one is told before the cluster is looked at', asy
   t.equal(code, 1)
   t.equal(
     stderr,
-    'sealane: join token: its checksum is wrong: the token was cut short or changed while being copied\nreason: TokenDamaged\n',
+    'sealane: join token: its checksum is wrong: the token was truncated or changed when copied\nreason: TokenDamaged\n',
   )
 })
 

@@ -85,8 +85,8 @@ t.test('what it waits for', async (t) => {
     ['another cluster has a new key', (admin) => admin.put(endpoint('paris', 'a', 'new')), /new keys of a/],
     [
       'the gateway says why',
-      (admin) => admin.put(gateway('a', 'these do not have the next key yet: paris')),
-      /a: FarEndsWithoutKey: these do not have the next key yet: paris/,
+      (admin) => admin.put(gateway('a', 'clusters that do not have the next key yet: paris')),
+      /a: FarEndsWithoutKey: clusters that do not have the next key yet: paris/,
     ],
   ]
   for (const [say, later, message] of rows) t.match((await rotate(TWO, 'a', later)).outcome, message, say)

@@ -14,7 +14,7 @@ t.test('what is said about an export', (t) => {
     'ports: all ports are offered, the oldest export wins where they clash; c1 has http 80/TCP; c2 has http 81/TCP'
   const clash = condition('Conflict', 'True', ports)
   const imported = condition('sealane.io/Imported', 'True', 'imported by c2')
-  const waiting = condition('Ready', 'False', 'waits until the export is valid')
+  const waiting = condition('Ready', 'False', 'waiting until the export is valid')
   const rows: [name: string, conditions: Condition[] | undefined, want: string][] = [
     ['nobody has looked', undefined, '-'],
     ['nothing to say', [valid, ready, agreed], '-'],

@@ -135,12 +135,12 @@ t.test('tokens that are no good', async (t) => {
     [
       'of the future',
       good.replace('sealane1', 'sealane2'),
-      'join token: made by a broker of another version (token format 2, expected 1)\nreason: TokenVersion',
+      'join token: a broker of another version created it (token format 2, expected 1)\nreason: TokenVersion',
     ],
     [
       'cut short',
       good.slice(0, -9),
-      'join token: its checksum is wrong: the token was cut short or changed while being copied\nreason: TokenDamaged',
+      'join token: its checksum is wrong: the token was truncated or changed when copied\nreason: TokenDamaged',
     ],
     [
       'expired',
@@ -171,7 +171,7 @@ t.test('tokens that are no good', async (t) => {
     [
       'of another broker',
       made({ addresses: [`127.0.0.1:${twin.port}`] }),
-      `the broker at 127.0.0.1:${twin.port} does not have the CA that the join token names: the token is of another broker, or somebody is in between\nreason: CertificateUntrusted`,
+      `the broker at 127.0.0.1:${twin.port} does not have the CA that the join token names: the token is from another broker, or something intercepts the connection\nreason: CertificateUntrusted`,
     ],
     [
       'nobody there',
@@ -257,7 +257,7 @@ t.test('an answer that was lost: the same token goes on', async (t) => {
   t.equal(failed.code, 1)
   t.equal(
     failed.stderr.split('\n').at(-2),
-    `sealane: cannot write ${folder}/state/objects/Cluster/_/milano.json: something that is not a folder is in the way`,
+    `sealane: cannot write ${folder}/state/objects/Cluster/_/milano.json: a part of the path is not a folder`,
   )
   t.same(site.identity(), ['0700 identity/', '0600 identity/joining.key'], 'not joined, but the key is kept')
   site.remove('state/objects')
@@ -340,7 +340,7 @@ t.test('a clock that is an hour off', async (t) => {
   const newBroker = await LoopbackBroker.start(t, {}, new WrongClock(HOUR))
   t.equal(
     await refusal(t, attempt(newBroker)),
-    `the certificate of the broker at 127.0.0.1:${newBroker.port} is valid from TIME, this machine says TIME: check the clocks\nreason: CertificateNotYetValid`,
+    `the certificate of the broker at 127.0.0.1:${newBroker.port} is valid from TIME, but the clock of this machine says TIME: check the clocks\nreason: CertificateNotYetValid`,
     'slow, and the certificate of the broker is younger than that',
   )
 })

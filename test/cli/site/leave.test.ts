@@ -38,7 +38,7 @@ const mirrored: KubeObject = {
   spec: { type: 'ClusterSetIP', ports: [] },
 }
 
-const REPORTED = 'the broker has withdrawn everything of this cluster\n'
+const REPORTED = 'the broker has withdrawn the records of this cluster\n'
 const CLEAN = 'every node has taken Sealane out of its kernel\n'
 const LEFT = 'paris-2 has left the clusterset\n'
 const HINT =

@@ -33,7 +33,8 @@ async function linesOf(args: readonly string[]): Promise<readonly [code: number,
   return [code, problems.map(({ severity, reason, seen }) => `${severity} ${reason}: ${seen}`)]
 }
 
-const SHUT = 'degraded PolicyKeepsOut: NetworkPolicy shop/deny selects its pods, and no policy lets in any address'
+const SHUT =
+  'degraded PolicyKeepsOut: NetworkPolicy shop/deny selects its pods, and no policy allows ingress from another'
 const serviceLists = ({ requests }: FakeApiServer): readonly string[] =>
   requests.filter((line) => line.includes('/services?'))
 

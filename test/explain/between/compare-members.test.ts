@@ -11,7 +11,10 @@ const of = (objects: ObjectsByKind) => (kind: keyof ObjectsByKind) => (objects[k
 
 const HEARS = { state: 'down', message: 'packets arrive from it', cause: 'AnswersLost' }
 const ANSWERS_NOTHING = { state: 'down', message: 'packets arrive from it', cause: 'NoneAnswers' }
-const SILENCE = { state: 'down', message: 'we send to UDP 192.0.2.1:4500 and hear nothing: open UDP 4500 there' }
+const SILENCE = {
+  state: 'down',
+  message: 'this gateway sends to UDP 192.0.2.1:4500 and receives nothing: open UDP 4500 at the other gateway',
+}
 
 const links = (objects: ObjectsByKind, change: object, only?: string): void =>
   changeLinks(of(objects), (_, node) => only === undefined || node === only, change)
@@ -38,7 +41,7 @@ t.test('faults between two members', async (t) => {
         links(paris, SILENCE)
       },
       ['down UdpOneWay Link milano and paris'],
-      /^what milano sends does not arrive at paris, and the other direction passes; paris says: we send to/,
+      /^packets from milano do not arrive at paris, and the other direction passes; paris says: this gateway sends to/,
     ],
     [
       'the other way round',
@@ -47,7 +50,7 @@ t.test('faults between two members', async (t) => {
         links(paris, ANSWERS_NOTHING)
       },
       ['down UdpOneWay Link milano and paris'],
-      /^what paris sends does not arrive at milano,/,
+      /^packets from paris do not arrive at milano,/,
     ],
     [
       'nothing passes',

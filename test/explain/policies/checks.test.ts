@@ -80,7 +80,7 @@ const EXPORTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?:
   'nothing is let in': [
     member([DENY]),
     [SHUT],
-    /^NetworkPolicy shop\/deny selects its pods, and no policy lets in any address of another cluster$/,
+    /^NetworkPolicy shop\/deny selects its pods, and no policy allows ingress from another cluster$/,
   ],
   'policyTypes are not said': [member([policy('deny', {})]), [SHUT]],
   'without a spec': [member([{ metadata: { name: 'x', namespace: 'shop' } }]), [SHUT]],
@@ -225,7 +225,7 @@ const CALLS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?: r
   'nothing is let out': [
     calling([out('out', [])]),
     [KEPT],
-    /^it selects every pod of shop, and no policy there lets out to another cluster: web0 cannot be called there$/,
+    /^it selects every pod of shop, and no policy there allows egress to another cluster: web0 cannot be called there$/,
   ],
   'names may be asked for': [calling([out('out', [DNS])]), [KEPT]],
   'names may be asked for, and one server of them is imported': [calling([out('out', [DNS])], NAME_SERVER)],

@@ -1,4 +1,4 @@
-/** How long a link is held out of use that goes down again and again. */
+/** How long a link flaps and is avoided that goes down again and again. */
 import fc from 'fast-check'
 import t from 'tap'
 import {

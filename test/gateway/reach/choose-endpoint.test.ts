@@ -38,7 +38,7 @@ const ROWS: Row[] = [
     peer: { at: ROAMED },
     health: ['connecting', 5],
     called: 0.5,
-    want: `keep ${ROAMED}: it called from there just now, again in 2.5`,
+    want: `keep ${ROAMED}: the remote gateway has just connected from there, again in 2.5`,
   },
   {
     say: 'it called while we let it go first',
@@ -47,7 +47,7 @@ const ROWS: Row[] = [
     peer: { at: ROAMED },
     health: ['connecting', 0.2],
     called: 0.1,
-    want: `keep ${ROAMED}: it called from there just now, again in 2.9`,
+    want: `keep ${ROAMED}: the remote gateway has just connected from there, again in 2.9`,
   },
   {
     say: 'it called, and nothing came of it',
@@ -55,7 +55,7 @@ const ROWS: Row[] = [
     peer: { at: ROAMED },
     health: ['connecting', 5],
     called: 3,
-    want: `try ${ROAMED}: address that it called from, candidate 3 of 3, call 5, again in 1`,
+    want: `try ${ROAMED}: observed address, candidate 3 of 3, call 5, again in 1`,
   },
   {
     say: 'it called once; now a candidate has its turn',
@@ -71,7 +71,7 @@ const ROWS: Row[] = [
     peer: { at: ROAMED, handshake: 20 },
     health: ['down', 8],
     called: 1,
-    want: `keep ${ROAMED}: it called from there just now, again in 2`,
+    want: `keep ${ROAMED}: the remote gateway has just connected from there, again in 2`,
   },
   {
     say: 'down: where it called from has its turn too',
@@ -79,7 +79,7 @@ const ROWS: Row[] = [
     peer: { at: '10.0.0.2:4500', handshake: 40 },
     health: ['down', 16],
     called: 40,
-    want: `try ${ROAMED}: address that it called from, candidate 3 of 3, again in 4`,
+    want: `try ${ROAMED}: observed address, candidate 3 of 3, again in 4`,
   },
   {
     say: 'where it called from is a candidate: it has one turn',
@@ -90,27 +90,31 @@ const ROWS: Row[] = [
     want: `try ${ROAMED}: observed address, candidate 3 of 3, call 2, again in 1`,
   },
   { say: 'new', candidates: TWO, want: `${PUBLIC} 2, call 0, again in 1` },
-  { say: 'new, without candidates', candidates: [], want: 'wait: it has no candidates; it calls us' },
+  {
+    say: 'new, without candidates',
+    candidates: [],
+    want: 'wait: the remote gateway publishes no candidates; it must connect to this gateway',
+  },
   {
     say: 'known, without candidates, never called',
     candidates: [],
     peer: {},
     health: ['connecting', 60],
-    want: 'wait: it has no candidates; it calls us',
+    want: 'wait: the remote gateway publishes no candidates; it must connect to this gateway',
   },
   {
     say: 'called us',
     candidates: [],
     peer: { at: ROAMED },
     health: ['connecting', 60],
-    want: `keep ${ROAMED}: it called from there; it has no candidates`,
+    want: `keep ${ROAMED}: the remote gateway connected from there; it publishes no candidates`,
   },
   {
     say: 'up, roamed',
     candidates: TWO,
     peer: { at: ROAMED, handshake: 100 },
     health: ['up', 500],
-    want: `keep ${ROAMED}: it answers`,
+    want: `keep ${ROAMED}: the remote gateway answers`,
   },
   {
     say: 'up, but the device is new',
@@ -165,7 +169,7 @@ const ROWS: Row[] = [
     candidates: TWO,
     peer: { at: ROAMED, handshake: 1 },
     health: ['connecting', 12],
-    want: `keep ${ROAMED}: it shook hands just now, again in 2`,
+    want: `keep ${ROAMED}: the handshake has just completed, again in 2`,
   },
   {
     say: 'just went down, shook hands',
@@ -173,7 +177,7 @@ const ROWS: Row[] = [
     peer: { at: ROAMED, handshake: 1 },
     health: ['down', 0],
     hidden: true,
-    want: `keep ${ROAMED}: it shook hands just now, again in 2`,
+    want: `keep ${ROAMED}: the handshake has just completed, again in 2`,
   },
   {
     say: 'connecting, shook hands long ago, in the session',
@@ -194,7 +198,7 @@ const ROWS: Row[] = [
     candidates: TWO,
     peer: { at: ROAMED, handshake: 20 },
     health: ['down', 1],
-    want: `keep ${ROAMED}: it answered there until now, again in 4`,
+    want: `keep ${ROAMED}: the remote gateway answered there before, again in 4`,
   },
   {
     say: 'down for a while: the session is kept, its address may have changed',
@@ -230,13 +234,13 @@ const ROWS: Row[] = [
     candidates: [],
     peer: { at: ROAMED, handshake: 20 },
     health: ['down', 60],
-    want: `keep ${ROAMED}: it called from there; it has no candidates`,
+    want: `keep ${ROAMED}: the remote gateway connected from there; it publishes no candidates`,
   },
   {
     say: 'new, the other calls first',
     candidates: TWO,
     second: true,
-    want: 'wait: it calls first, again in 0.3',
+    want: 'wait: the remote gateway connects first, again in 0.3',
   },
   {
     say: 'the other had its moment',
@@ -244,7 +248,7 @@ const ROWS: Row[] = [
     second: true,
     peer: {},
     health: ['connecting', 0.25],
-    want: 'wait: it calls first, again in 0.05',
+    want: 'wait: the remote gateway connects first, again in 0.05',
   },
   {
     say: 'the other let it pass',

@@ -44,17 +44,17 @@ t.test("what is announced must be nobody else's; the link stays", async (t) => {
     [
       'that of a third',
       [paris(key('tokyo')), tokyo()],
-      ['Endpoint paris.gw-lane0: PublicKeyTaken: nextPublicKey is that of Endpoint tokyo.gw-lane0'],
+      ['Endpoint paris.gw-lane0: PublicKeyTaken: nextPublicKey is already the key of Endpoint tokyo.gw-lane0'],
     ],
     [
       'that of this node',
       [paris(key('own')), tokyo()],
-      ['Endpoint paris.gw-lane0: PublicKeyTaken: nextPublicKey is that of this node'],
+      ['Endpoint paris.gw-lane0: PublicKeyTaken: nextPublicKey is already the key of this node'],
     ],
     [
       'what another has announced',
       [paris(key('next')), tokyo(key('next'))],
-      ['Endpoint tokyo.gw-lane0: PublicKeyTaken: nextPublicKey is that of Endpoint paris.gw-lane0'],
+      ['Endpoint tokyo.gw-lane0: PublicKeyTaken: nextPublicKey is already the key of Endpoint paris.gw-lane0'],
     ],
   ]
   for (const [say, endpoints, want] of rows) {

@@ -128,7 +128,7 @@ const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: 
   [
     'of another lane, and of a release with one device',
     [7, 1, 1, 9].map((lane, i) => ofOneDevice(endpoint('paris', `gw${i}`, lane, []))),
-    ['Cluster paris: its release links gateways of equal lane numbers alone: it has 1, 7, and this node serves 0'],
+    ['Cluster paris: its release links only gateways of the same lane number: it has 1, 7, and this node serves 0'],
     [],
   ],
   [
@@ -155,19 +155,19 @@ const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: 
   [
     'our key',
     [endpoint('paris', 'gw', 0, [], key('own'))],
-    ['Endpoint paris.gw-lane0: publicKey is that of this node'],
+    ['Endpoint paris.gw-lane0: publicKey is already the key of this node'],
     [],
   ],
   [
     'a key twice',
     [endpoint('paris', 'gw', 0, [], key('x')), endpoint('tokyo', 'gw', 0, [], key('x'))],
-    ['Endpoint tokyo.gw-lane0: publicKey is that of Endpoint paris.gw-lane0'],
+    ['Endpoint tokyo.gw-lane0: publicKey is already the key of Endpoint paris.gw-lane0'],
     ['paris.gw-lane0'],
   ],
   [
     'a lane twice',
     [endpoint('paris', 'b', 0, [], key('b')), endpoint('paris', 'a', 0, [], key('a'))],
-    ['Endpoint paris.b-lane0: lane 0 of paris is served by node a, which came later or is the first by name'],
+    ['Endpoint paris.b-lane0: lane 0 of paris is served by node a, which is newer, or the first by name'],
     ['paris.a-lane0'],
   ],
   [
@@ -176,7 +176,7 @@ const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: 
       cameAt('2026-11-20T11:00:00Z', endpoint('paris', 'b', 0, [], key('b'))),
       cameAt('2026-11-20T10:00:00Z', endpoint('paris', 'a', 0, [], key('a'))),
     ],
-    ['Endpoint paris.a-lane0: lane 0 of paris is served by node b, which came later or is the first by name'],
+    ['Endpoint paris.a-lane0: lane 0 of paris is served by node b, which is newer, or the first by name'],
     ['paris.b-lane0'],
   ],
   [
@@ -191,13 +191,13 @@ const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: 
       cameAt('2026-11-20T11:00:00Z', endpoint('tokyo', 'gw', 0, [], key('x'))),
       cameAt('2026-11-20T10:00:00Z', endpoint('paris', 'gw', 0, [], key('x'))),
     ],
-    ['Endpoint tokyo.gw-lane0: publicKey is that of Endpoint paris.gw-lane0'],
+    ['Endpoint tokyo.gw-lane0: publicKey is already the key of Endpoint paris.gw-lane0'],
     ['paris.gw-lane0'],
   ],
   [
     'a false name',
     [{ ...endpoint('paris', 'gw', 0, []), metadata: { name: 'tokyo.gw-lane0' } }],
-    ['Endpoint tokyo.gw-lane0: its name does not follow from its spec: expected paris.gw-lane0'],
+    ['Endpoint tokyo.gw-lane0: its name does not match its spec: expected paris.gw-lane0'],
     [],
   ],
 ]

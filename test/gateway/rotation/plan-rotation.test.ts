@@ -67,7 +67,7 @@ t.test('steps', async (t) => {
     const step = planRotation(facts)
     t.equal('reason' in step ? `${step.is} ${step.reason}` : step.is, want, say)
   }
-  t.match(planRotation({ ...LATE, links: UNKNOWN }), { message: 'these do not have the next key yet: tokyo' })
+  t.match(planRotation({ ...LATE, links: UNKNOWN }), { message: 'clusters that do not have the next key yet: tokyo' })
 })
 
 t.test('of two gateways of a cluster one changes at a time, and no far end is cut off for the asking', async () => {

@@ -28,7 +28,7 @@ t.test('Ready', (t) => {
       'paris up, paris.1 down, paris.2 connecting, rome up',
       1,
       undefined,
-      'True SomeLinksDown 2/4: not up: lane 1 of paris, lane 2 of paris; each cluster has another link that is',
+      'True SomeLinksDown 2/4: not up: lane 1 of paris, lane 2 of paris; each cluster has another link that is up',
     ],
     [
       'paris up, paris.1 down, rome down, rome.1 connecting',

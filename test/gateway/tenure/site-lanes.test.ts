@@ -199,5 +199,5 @@ t.test('a Lease that is spoilt while it is held stays with its holder', async (t
     await site.pass(7000)
   }
   t.equal(site.held, 'a=0')
-  t.match(site.logger.messages('warn').join('\n'), /state file is damaged and ignored: .*sealane-lane-0/)
+  t.match(site.logger.messages('warn').join('\n'), /a state file is damaged and ignored: .*sealane-lane-0/)
 })

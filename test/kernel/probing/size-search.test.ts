@@ -1,4 +1,4 @@
-/** The search for the size of packets that get through, on ways of any width, that lose, change and lie. */
+/** The search for the path MTU of the link changed, on ways of any width, that lose, change and lie. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'

@@ -37,8 +37,8 @@ t.test('a damaged state file is reported and ignored, and written anew by its wr
   t.equal(names(cache), '')
   t.equal(existsSync(left), false, 'what a killed process left is tidied away')
   t.match(site.warnings(), [
-    /^state file is damaged and ignored: state\/objects\/ServiceImport\/shop\/api\.json: metadata: expected the name and namespace of its path$/,
-    /^state file is damaged and ignored: state\/objects\/ServiceImport\/shop\/web\.json: .*JSON/,
+    /^a state file is damaged and ignored: state\/objects\/ServiceImport\/shop\/api\.json: metadata: expected the name and namespace of its path$/,
+    /^a state file is damaged and ignored: state\/objects\/ServiceImport\/shop\/web\.json: .*JSON/,
   ])
   await api.apply(serviceImport('web'))
   t.equal(names(cache), 'web')
@@ -106,7 +106,7 @@ t.test('a state file that is JSON but not what was written is damaged too, and e
     writeFileSync(join(site.state, file), JSON.stringify(value))
     const cache = await synced(site.open(), (file.split('/')[1] ?? '') as Kind)
     t.equal(names(cache), '')
-    t.same(site.warnings(), [`state file is damaged and ignored: state/${file}: ${reason}`])
+    t.same(site.warnings(), [`a state file is damaged and ignored: state/${file}: ${reason}`])
   }
 })
 
@@ -145,7 +145,7 @@ t.test('a folder that cannot be read when it is first looked at is not taken for
   writeFileSync(folder, 'in the way')
   const api = site.open({ rescanMs: 20 })
   const cache = api.cache('ServiceImport')
-  const reported = 'state folder cannot be used: state/objects/ServiceImport: not a folder'
+  const reported = 'cannot use the state folder: state/objects/ServiceImport: not a folder'
   await eventually(() => site.warnings().includes(reported), { say: reported })
   await wait(60)
   t.equal(cache.synced, false, 'also after it has looked again')
@@ -168,7 +168,7 @@ t.test('an unwritable state is Unavailable and names the path', async (t) => {
   const api = site.open({ once: true })
   await t.rejects(api.apply(serviceImport('web')), {
     code: 'Unavailable',
-    message: `cannot write ${join(site.state, IMPORT)}: something that is not a folder is in the way`,
+    message: `cannot write ${join(site.state, IMPORT)}: a part of the path is not a folder`,
   })
   const cache = await synced(api, 'Service')
   t.match(cache.list(), [{ metadata: { name: 'web', uid: /./ } }], "the user's objects are there all the same")

@@ -110,7 +110,7 @@ t.test('a leader that cannot renew stops before another one starts', async (t) =
   await eventually(() => offices.leading.has('b'), { deadlineMs: 10_000 })
   t.same(offices.log, ['+a', '-a', '+b'])
   t.equal(offices.most, 1)
-  t.ok(logger.messages('warn').includes('leading no longer'))
+  t.ok(logger.messages('warn').includes('this process has lost its leadership'))
   stop.abort()
   await Promise.all(all)
 })

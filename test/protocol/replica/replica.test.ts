@@ -177,10 +177,10 @@ t.test('changes tell the whole difference, and unchanged records stay the same o
 t.test('contradictions are refused', (t) => {
   const cases: [WatchMessage[], string][] = [
     [[reset('e1', true)], 'watch: epoch "e1" cannot be resumed: the last one seen is ""'],
-    [[batch(1)], 'watch: a batch came before the first reset'],
-    [[synced(1, [])], 'watch: a synced came before the first reset'],
-    [[reset('e1'), batch(5), batch(4)], 'watch: revision 4 came after 5'],
-    [[reset('e1'), batch(5), synced(4, [])], 'watch: synced at revision 4 came after 5'],
+    [[batch(1)], 'watch: received a batch before the first reset'],
+    [[synced(1, [])], 'watch: received "synced" before the first reset'],
+    [[reset('e1'), batch(5), batch(4)], 'watch: received revision 4 after 5'],
+    [[reset('e1'), batch(5), synced(4, [])], 'watch: received "synced" of revision 4 after 5'],
   ]
   for (const [messages, message] of cases) {
     const replica = new Replica()
@@ -352,7 +352,10 @@ t.test('the file', async (t) => {
   t.same(await readdir(join(folder, 'state')), ['replica'], 'no temporary file is left')
   const bytes = await readFile(path)
   await writeFile(path, bytes.subarray(0, -3))
-  await t.rejects(store.load(), { name: 'CodecError', message: 'replica: its checksum is wrong: cut short or damaged' })
+  await t.rejects(store.load(), {
+    name: 'CodecError',
+    message: 'replica: its checksum is wrong: it is truncated or damaged',
+  })
   await writeFile(path, 'hello')
   await t.rejects(store.load(), { name: 'CodecError', message: 'replica: not a replica file of this version' })
 })

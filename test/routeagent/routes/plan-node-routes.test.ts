@@ -197,7 +197,7 @@ t.test('a node that claims the pods of another does not get them, and is named',
   }
   t.strictSame(plan([...routeAgents, routeAgent('worker', '10.42.1.0/24')]), {
     routes: ['10.42.1.0/24 192.168.7.11', '10.42.2.0/24 192.168.7.2'],
-    problems: ['Node gw-b: claims pods of node worker, which keeps them: 10.42.1.9/32 and 1 more'],
+    problems: ['Node gw-b: claims pod ranges of node worker, which keeps them: 10.42.1.9/32 and 1 more'],
   })
   t.strictSame(
     plan(routeAgents),
@@ -219,7 +219,7 @@ t.test('pods of ours are ours, also with addresses that are said to be of others
       ['10.42.0.0/24', '10.42.1.9/32'],
       ['10.42.1.0/24'],
       ['10.42.1.0/24 192.168.7.11', '10.42.1.9/32 throw', '10.42.2.0/24 192.168.7.2'],
-      ['Node gw-a: claims pods of node worker, which keeps them: 10.42.1.9/32'],
+      ['Node gw-a: claims pod ranges of node worker, which keeps them: 10.42.1.9/32'],
     ],
     [
       'before our first pod another claims a block of our Node: the main table decides',

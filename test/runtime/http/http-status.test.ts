@@ -43,7 +43,7 @@ t.test('plans, all or one', async (t) => {
   status.plan('routes', () => 'ip route add …\n')
   t.equal(await get('/debug/plan'), '200 # nft\ntable ip sealane_node {}\n\n# routes\nip route add …\n')
   t.equal(await get('/debug/plan?name=nft'), '200 table ip sealane_node {}\n')
-  t.equal(await get('/debug/plan?name=x'), '404 no plan "x"; there is: nft, routes\n')
+  t.equal(await get('/debug/plan?name=x'), '404 no plan "x"; plans are: nft, routes\n')
   status.plan('broken', () => {
     throw new Error('no plan yet')
   })
@@ -76,8 +76,8 @@ t.test('a taken port, a foreign address and nonsense are told plainly', async (t
   const { port } = await start(t)
   const init = { status: new StatusBoard(), metrics: createMetrics('test'), clock }
   const error = await failure(serveStatus({ ...init, listen: `:${port}` }))
-  t.equal(error.message, `status address 127.0.0.1:${port}: the port is taken by another process`)
-  t.match(error, { name: 'UserError', hint: `see who has it with: ss -ltnp 'sport = :${port}'` })
+  t.equal(error.message, `status address 127.0.0.1:${port}: another process uses the port`)
+  t.match(error, { name: 'UserError', hint: `find it with: ss -ltnp 'sport = :${port}'` })
   t.equal(
     await messageOf(serveStatus({ ...init, listen: '192.0.2.1:0' })),
     'status address 192.0.2.1:0: this machine has no such address',
@@ -110,9 +110,9 @@ t.test('who asks from elsewhere gets metrics where an address is named, and no p
     }
     const far = (path: string): Promise<string> => ask(elsewhere ?? '', path)
     t.equal(await far('/healthz'), '200 ok\n')
-    if (listen.startsWith('0.')) t.match(await far('/metrics'), /^403 metrics are for loopback here/, listen)
+    if (listen.startsWith('0.')) t.match(await far('/metrics'), /^403 metrics are available on loopback only/, listen)
     else t.match(await far('/metrics'), /^200 [^]*process_resident_memory_bytes/, listen)
-    t.match(await far('/debug/plan'), /^403 plans name addresses/)
+    t.match(await far('/debug/plan'), /^403 plans contain addresses/)
     t.match(await far('/debug/plan?name=wg'), /^403 /)
     t.match(await far('//debug/plan'), /^404 try \/readyz/)
     t.match(await far('/debug/../debug/plan'), /^403 /)

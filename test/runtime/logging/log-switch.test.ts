@@ -60,7 +60,11 @@ t.test('a signal toggles and says so, also where information is not written', as
       signals.emit('SIGUSR2')
       t.equal(log.level, usual)
     }
-    t.same(taken(), ['debug lines begin', 'debug lines end', 'debug lines begin', 'debug lines end'], usual)
+    t.same(
+      taken(),
+      ['debug logging is on', 'debug logging is off', 'debug logging is on', 'debug logging is off'],
+      usual,
+    )
     forget()
     t.equal(signals.listenerCount('SIGUSR2'), 0)
   }

@@ -58,7 +58,7 @@ t.test('where it may not, it goes on as it is, and says so', (t) => {
 t.test('what somebody has chosen for it stays', (t) => {
   for (const chosen of [15, -5, -20]) {
     const one = world({ threads: new Map([[10, chosen]]) })
-    t.same(favourProcess(processes(one)), { nice: chosen, why: 'was started with it' }, `${chosen}`)
+    t.same(favourProcess(processes(one)), { nice: chosen, why: 'set by the parent process' }, `${chosen}`)
     t.same([...one.threads.values()], [chosen])
   }
   t.end()

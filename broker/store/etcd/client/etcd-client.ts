@@ -188,7 +188,7 @@ export class EtcdClient {
         failures.push(error)
         if (error.failure === 'unknown' && !repeatable) throw error
         if (failures.length >= this.#init.endpoints.length) throw ofAll(failures)
-        this.#init.logger.debug('next member of etcd', { why: error.message })
+        this.#init.logger.debug('trying the next member of etcd', { why: error.message })
       }
     }
   }

@@ -83,14 +83,17 @@ t.test('a certificate of a day is renewed after two thirds, and again', async (t
   await attempts(18)
   const inTime = asked.length
   t.ok(inTime > 3, 'tries on while the broker is away')
-  t.match(renewal.problem(), /^the certificate ends at 2026-01-02T\d\d:\d\d:\d\d.000Z: connection refused$/)
+  t.match(renewal.problem(), /^the certificate expires at 2026-01-02T\d\d:\d\d:\d\d.000Z: connection refused$/)
   await attempts(8)
   t.ok(asked.length > inTime, 'also afterwards')
   t.match(
     renewal.problem(),
-    /^the certificate ended at 2026-01-02T\d\d:\d\d:\d\d.000Z; join again with a new token: connection refused$/,
+    /^the certificate expired at 2026-01-02T\d\d:\d\d:\d\d.000Z; join again with a new token: connection refused$/,
   )
-  t.match(logger.lines.at(-1), { level: 'error', message: 'certificate not renewed and no longer valid' })
+  t.match(logger.lines.at(-1), {
+    level: 'error',
+    message: 'certificate renewal failed and the certificate has expired',
+  })
   online = true
   await attempts(1)
   await eventually(() => renewed.length === 2, { say: 'renewed late' })
@@ -163,7 +166,10 @@ t.test('one that has ended: an identity that is stored in its place is used', as
   const waits = (): Promise<unknown> => eventually(() => clock.pending('sleep').length > 0, { intervalMs: 1 })
   await waits()
   const since = new Date(clock.now() - HOUR).toISOString()
-  t.equal(renewal.problem(), `the certificate ended at ${since}; join again with a new token: the certificate expired`)
+  t.equal(
+    renewal.problem(),
+    `the certificate expired at ${since}; join again with a new token: the certificate expired`,
+  )
   await writeMemberIdentity(directory, await made('paris', clock.now()))
   await clock.advance(5000)
   await waits()
@@ -174,7 +180,7 @@ t.test('one that has ended: an identity that is stored in its place is used', as
   await eventually(() => used.length > 0, { intervalMs: 1 })
   t.same(used, [anew.certificate])
   t.equal(renewal.problem(), undefined)
-  t.match(logger.lines.at(-1), { level: 'info', message: 'joined anew' })
+  t.match(logger.lines.at(-1), { level: 'info', message: 'the cluster has joined again' })
   stop.abort()
   await clock.advance(1)
   await done

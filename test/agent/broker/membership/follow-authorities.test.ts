@@ -135,6 +135,6 @@ t.test('an answer that would lock it out is not taken', async (t) => {
   renewal.takeAuthorities({ bundle: [hex(second)], signing: hex(second), withinMs: 0 })
   await clock.advance(1)
   await eventually(() => asked() === 1)
-  await eventually(() => renewal.problem()?.includes('none of it is trusted here already') === true)
+  await eventually(() => renewal.problem()?.includes('this cluster trusts none of its CAs') === true)
   t.strictSame((await stored()).caBundle.map(fingerprint), [hex(first)])
 })

@@ -113,7 +113,7 @@ class Cluster {
   }
 
   failures(): number {
-    return this.logger.messages('warn').filter((text) => text.startsWith('the broker could not be told')).length
+    return this.logger.messages('warn').filter((text) => text.startsWith('cannot tell the broker')).length
   }
 
   async isMemberThere(): Promise<boolean> {

@@ -50,7 +50,9 @@ t.test('what cannot be written is tried again, until the end', async (t) => {
   note.onReason('evicted')
   await store.end(new Error('away'))
   await eventually(() => clock.pending('sleep').length > 0)
-  t.match(logger.lines, [{ message: 'what the broker said is not noted yet', fields: { why: 'Error: away' } }])
+  t.match(logger.lines, [
+    { message: 'cannot store the answer of the broker; retrying', fields: { why: 'Error: away' } },
+  ])
   await clock.advance(1000)
   t.same(store.asked, ['evicted', 'evicted'])
   await store.end(new Error('away'))

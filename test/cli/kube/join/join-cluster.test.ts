@@ -25,7 +25,8 @@ t.test('the first member, and one that reaches all others', async (t) => {
 
 t.test('the cluster DNS is waited for; when it takes too long, that is said, and the join stands', async (t) => {
   const dns = configMap('coredns', { Corefile: KUBEADM })
-  const message = "asked for clusterset.local, the cluster's DNS says SERVFAIL"
+  const message =
+    "the cluster's DNS does not forward clusterset.local to Sealane; asked for its SOA, it answered: SERVFAIL"
   const LATE = 'it does not hand clusterset.local to Sealane yet'
   const rows: readonly (readonly [
     condition: object | undefined,
@@ -94,7 +95,7 @@ t.test('a node that is down and a member that is silent are named, not waited fo
     'joined',
     'not waited for: node w3 is not ready',
     'all parts are ready',
-    'not waited for: cluster kyoto is not in contact: the broker has not heard from it since noon',
+    'not waited for: cluster kyoto is not in contact: the cluster has had no connection to the broker since noon',
     'lanes are up, and probes pass: tokyo',
   ])
 })
@@ -115,7 +116,7 @@ t.test('only silent members: it ends, and says that nobody is reached', async (t
   t.strictSame(reported, [
     'joined',
     'all parts are ready',
-    'not waited for: cluster kyoto is not in contact: the broker has not heard from it since noon',
+    'not waited for: cluster kyoto is not in contact: the cluster has had no connection to the broker since noon',
   ])
 })
 

@@ -21,7 +21,11 @@ export function node(name: string, ready: 'True' | 'Unknown'): ManifestObject {
 }
 
 export function cluster(id: string, silent = false): ManifestObject {
-  const said = { type: 'InContact', status: 'False', message: 'the broker has not heard from it since noon' }
+  const said = {
+    type: 'InContact',
+    status: 'False',
+    message: 'the cluster has had no connection to the broker since noon',
+  }
   const status = { conditions: silent ? [said] : [] }
   return { ...clusterObject({ id }, { metadata: { labels: MIRRORED } }), spec: { id }, status }
 }

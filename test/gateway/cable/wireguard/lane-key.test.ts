@@ -99,21 +99,21 @@ const ROWS: [say: string, prepare: (dir: string) => void, want: string][] = [
     (dir) => {
       writeFileSync(join(dir, 'lane0.key'), 'garbage', { mode: 0o600 })
     },
-    'lane key DIR/lane0.key: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one',
+    'lane key DIR/lane0.key: not a WireGuard private key (expected 44 characters of base64); restore the file, or remove it to get a new key',
   ],
   [
     'empty',
     (dir) => {
       writeFileSync(join(dir, 'lane0.key'), '', { mode: 0o600 })
     },
-    'lane key DIR/lane0.key: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one',
+    'lane key DIR/lane0.key: not a WireGuard private key (expected 44 characters of base64); restore the file, or remove it to get a new key',
   ],
   [
     'a directory',
     (dir) => {
       mkdirSync(join(dir, 'lane0.key'), { mode: 0o700 })
     },
-    'lane key DIR/lane0.key: there is a directory where a file is expected',
+    'lane key DIR/lane0.key: a directory exists where a file is expected',
   ],
   [
     'open directory',
@@ -141,6 +141,6 @@ t.test('a file where the state directory should be', async (t) => {
   writeFileSync(dir, '')
   await t.rejects(
     ensureLaneKey(dir, 0, () => KEY),
-    { message: `state directory ${dir}: there is a file where a directory is expected` },
+    { message: `state directory ${dir}: a file exists where a directory is expected` },
   )
 })

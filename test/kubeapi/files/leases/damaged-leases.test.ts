@@ -91,7 +91,7 @@ t.test('a newest version that is spoilt: the one before it counts, and the next 
     t.match(await leases.read(), { spec: { holderIdentity: 'c' }, metadata: { resourceVersion: '3' } })
     const warnings = leases.site.warnings()
     t.equal(warnings.length, 1, 'told once')
-    t.match(warnings[0], `state file is damaged and ignored: state/leases/${NAME}/2.json: ${why}`)
+    t.match(warnings[0], `a state file is damaged and ignored: state/leases/${NAME}/2.json: ${why}`)
   }
 })
 
@@ -119,9 +119,9 @@ t.test('names that are none of ours', async (t) => {
   t.match(await leases.hold('c'), { metadata: { resourceVersion: '3' } })
   t.equal((await leases.read())?.spec?.holderIdentity, 'c')
   t.match(leases.site.warnings().sort(), [
-    /\/0\.json: its name is no number of a version$/,
-    /\/999999999999\.json: its number is out of line with the others$/,
-    /\/x\.json: its name is no number of a version$/,
+    /\/0\.json: its name is not a version number$/,
+    /\/999999999999\.json: its number does not follow the others$/,
+    /\/x\.json: its name is not a version number$/,
   ])
 })
 
@@ -150,13 +150,13 @@ t.test('times are nobody’s measure: one far ahead counts, and is told once', a
   ])
 })
 
-t.test('a state folder that is out of sight: nobody knows, and nothing is made anew', async (t) => {
+t.test('a state folder that is not accessible: nobody knows, and nothing is made anew', async (t) => {
   const leases = new Leases(t)
   const lease = await leases.hold('a')
   const aside = `${leases.site.state}.aside`
   renameSync(leases.site.state, aside)
   mkdirSync(leases.site.state)
-  t.match(await failure(leases.read()), { code: 'Unavailable', message: /the state folder is out of sight/ })
+  t.match(await failure(leases.read()), { code: 'Unavailable', message: /the state folder is not accessible/ })
   t.match(await failure(leases.store.write(heldBy(lease, 'b'), signal)), { code: 'Unavailable' })
   t.match(await failure(leases.store.write(newLease('b'), signal)), { code: 'Unavailable' })
   t.same(readdirSync(leases.site.state), [])

@@ -27,7 +27,7 @@ function plusOne(lease: StoredLease | undefined): StoredLease {
   return { ...base, metadata: { ...base.metadata, annotations: { [NUMBER]: String(numberOf(lease) + 1) } } }
 }
 
-/** False when another process was faster. */
+/** False when another process has changed it meanwhile. */
 async function written(store: LeaseStore, lease: StoredLease): Promise<boolean> {
   try {
     await store.write(lease, signal)

@@ -133,7 +133,7 @@ t.test('what is refused, with place and reason', async (t) => {
     },
     {
       text: `${serviceYaml('a')}---\n${serviceYaml('a')}`,
-      want: 'x.yaml:10:1: Service shop/a is twice in this file, first at line 1',
+      want: 'x.yaml:10:1: Service shop/a occurs twice in this file, first at line 1',
     },
   ]
   for (const { text, want } of rows) t.equal(read(text)[0], want)

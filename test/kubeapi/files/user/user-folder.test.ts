@@ -34,7 +34,7 @@ t.test('a broken file is reported with its place, keeps its last good state and 
     { file: site.path('a.yaml'), line: 5, column: 1, reason: 'All mapping items must start at the same column' },
   ])
   t.same(site.warnings(), [
-    'file not taken as it is: objects/a.yaml:5:1: All mapping items must start at the same column',
+    'the file is not valid: objects/a.yaml:5:1: All mapping items must start at the same column',
   ])
   await eventually(() => cache.get('api', 'shop')?.spec?.ports?.[0]?.port === 81)
   t.equal(cache.get('web', 'shop'), before)
@@ -43,7 +43,7 @@ t.test('a broken file is reported with its place, keeps its last good state and 
   await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === 82)
   t.same(api.problems(), [])
   t.equal(cache.get('web', 'shop')?.metadata.uid, before?.metadata.uid)
-  t.ok(site.logger.messages('info').includes('file is good again'))
+  t.ok(site.logger.messages('info').includes('the file is valid again'))
 })
 
 t.test('the last good state of a broken file outlives restarts', async (t) => {
@@ -196,7 +196,7 @@ t.test('a file renamed to another name keeps its objects; a duplicate names both
   await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === 2)
   await eventually(() => api.problems().length === 1)
   t.same(site.warnings(), [
-    'file not taken as it is: objects/c.yaml:1:1: Service shop/web is also in objects/a.yaml:2, which counts; remove one of the two',
+    'the file is not valid: objects/c.yaml:1:1: Service shop/web is also in objects/a.yaml:2, which counts; remove one of the two',
   ])
   unlinkSync(site.path('a.yaml'))
   await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === 1)

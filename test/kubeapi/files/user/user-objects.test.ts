@@ -37,7 +37,7 @@ t.test('an object is found wherever it stands, and shared files are left to thei
   )
   t.equal(
     await messageOf(writeUserObject(folder, serviceExport('web'))),
-    `${shared} holds other things too and is not overwritten; add ServiceExport shop/web to it by hand`,
+    `${shared} has other content and is not overwritten; add ServiceExport shop/web to it by hand`,
   )
   t.equal(readFileSync(shared, 'utf8'), before)
 })
@@ -48,7 +48,7 @@ t.test('a file in the way, or a broken one, is not overwritten', async (t) => {
   writeFileSync(path, 'apiVersion: [')
   t.equal(
     await messageOf(writeUserObject(folder, serviceExport('web'))),
-    `${path} holds other things too and is not overwritten; add ServiceExport shop/web to it by hand`,
+    `${path} has other content and is not overwritten; add ServiceExport shop/web to it by hand`,
   )
   const misnamed = await failure(
     writeUserObject(folder, { ...serviceExport('web'), metadata: { name: '../web', namespace: 'shop' } }),

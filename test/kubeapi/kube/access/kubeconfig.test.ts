@@ -161,8 +161,8 @@ t.test('as someone else: what cannot be meant', async (t) => {
       { as: 'ben', 'as-user-extra': { scopes: ['\u0000'] } },
       'as-user-extra: scopes: "\\u0000": expected printable ASCII: it is sent as a header',
     ],
-    [{ 'as-groups': ['dev'] }, 'as-groups without as: an API server takes them only with a user'],
-    [{ as: '', 'as-uid': 'x' }, 'as-uid without as: an API server takes them only with a user'],
+    [{ 'as-groups': ['dev'] }, 'as-groups without as: an API server accepts them only with a user'],
+    [{ as: '', 'as-uid': 'x' }, 'as-uid without as: an API server accepts them only with a user'],
   ]
   for (const [user, want] of rows) {
     const kubeconfig = write(t, { user }, folder)
@@ -226,7 +226,7 @@ t.test('a credential plugin runs once for all who ask, and its failure is said',
   const { api: late } = await openFake(t, server, { kubeconfig })
   await t.rejects(late.secrets.read('x'), {
     code: 'Unauthorized',
-    message: `get Secret sealane-system/x: cannot log in to the API server at ${server.url}: credential plugin ./plugin: your session has expired`,
+    message: `get Secret sealane-system/x: authentication at the API server ${server.url} failed: credential plugin ./plugin: your session has expired`,
   })
   writeFileSync(plugin, '#!/bin/sh\nexec sleep 5\n')
   const { api: stuck } = await openFake(t, server, { kubeconfig })

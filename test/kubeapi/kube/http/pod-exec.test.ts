@@ -122,7 +122,7 @@ t.test('a server that accepts and says nothing', async (t) => {
   await eventually(() => place.open.size === 1)
   await clock.advance(10_000)
   const error = await failed
-  t.equal(error.message, `exec Pod shop/web-0: the API server at ${place.url} gave no answer within 10 s`)
+  t.equal(error.message, `exec Pod shop/web-0: the API server at ${place.url} did not answer within 10 s`)
   t.match(error, { code: 'Unavailable', reason: 'NoAnswer' })
   await eventually(() => place.open.size === 0, { say: 'the socket is closed' })
 })
@@ -140,7 +140,7 @@ t.test('a login that does not end', async (t) => {
   await clock.advance(10_000)
   t.equal(
     (await failed).message,
-    'exec Pod shop/web-0: the API server at https://a.example:6443 gave no answer within 10 s',
+    'exec Pod shop/web-0: the API server at https://a.example:6443 did not answer within 10 s',
   )
   const stop = new AbortController()
   const stopped = failure(execInPod({ clock, access }, COMMAND, stop.signal))
@@ -189,7 +189,7 @@ t.test('a login that fails, and one that the server does not take', async (t) =>
   const error = await failure(execInPod({ clock, access }, COMMAND, new AbortController().signal))
   t.equal(
     error.message,
-    'exec Pod shop/web-0: cannot log in to the API server at https://a.example:6443: the plugin ended with 1',
+    'exec Pod shop/web-0: authentication at the API server https://a.example:6443 failed: the plugin ended with 1',
   )
   t.match(error, { name: 'KubeError', code: 'Unauthorized', reason: 'NoLogin' })
   t.equal(forgotten, 0)
@@ -217,7 +217,7 @@ t.test('refused, cut, nobody there', async (t) => {
   const nobody = await failure(run(new FakeClock(), 'http://127.0.0.1:1'))
   t.equal(
     nobody.message,
-    'exec Pod shop/web-0: the API server at http://127.0.0.1:1 cannot be reached: connect ECONNREFUSED 127.0.0.1:1',
+    'exec Pod shop/web-0: the API server at http://127.0.0.1:1 is unreachable: connect ECONNREFUSED 127.0.0.1:1',
   )
 })
 

@@ -91,7 +91,7 @@ t.test('a server that is away costs time and nothing else', async (t) => {
   await eventually(() => reported.length === 2)
   t.same(reported, ['set new', 'removed goes'], 'only what differs, additions first')
   t.equal(logger.messages('warn').length, new Set(logger.messages('warn')).size, 'each trouble is told once')
-  await eventually(() => logger.messages('info').includes('following Service objects again'))
+  await eventually(() => logger.messages('info').includes('watching Service objects again'))
 })
 
 t.test('too old a version: another list, and no warning', async (t) => {
@@ -153,7 +153,7 @@ t.test('a kind that nobody installed: not synced, told once, found when it comes
   await eventually(() => lists(server, 'serviceexports').length >= 2)
   t.equal(cache.synced, false)
   t.same(logger.messages('warn'), [
-    'cannot follow ServiceExport objects: the API server does not know multicluster.x-k8s.io/v1beta1 serviceexports ' +
+    'cannot watch ServiceExport objects: the API server does not know multicluster.x-k8s.io/v1beta1 serviceexports ' +
       '(is its CustomResourceDefinition installed?)',
   ])
   server.missing.clear()
@@ -169,7 +169,7 @@ t.test('a kind that we may not read says so, with what the server said', async (
   await eventually(() => logger.messages('warn').length > 0)
   t.equal(
     logger.messages('warn')[0],
-    `cannot follow Service objects: list services: the API server says: ${message} (403 Forbidden)`,
+    `cannot watch Service objects: list services: the API server says: ${message} (403 Forbidden)`,
   )
 })
 
@@ -227,7 +227,7 @@ t.test('a server that refuses a watch and stalls in the reason', async (t) => {
     await api.cache('Service').whenSynced(AbortSignal.timeout(5000))
     await eventually(() => watches(server).length === 1)
     const before = clock.monotonic()
-    const given = (): boolean => logger.messages('warn').some((line) => line.includes('gave no answer within 10 s'))
+    const given = (): boolean => logger.messages('warn').some((line) => line.includes('did not answer within 10 s'))
     await eventually(async () => (await clock.advance(500), given()))
     t.ok(clock.monotonic() - before < 20_000, `${speak}: given up as soon as any other request`)
     server.fault = undefined

@@ -247,7 +247,7 @@ t.test('a server that does not answer', async (t) => {
   void api.apply(serviceImport('web')).catch((error: unknown) => (failure = error as ClusterApiError))
   await eventually(async () => (await clock.advance(500), failure !== undefined))
   t.equal(failure?.code, 'Unavailable')
-  t.equal(failure?.message, `apply ServiceImport shop/web: the API server at ${server.url} gave no answer within 10 s`)
+  t.equal(failure?.message, `apply ServiceImport shop/web: the API server at ${server.url} did not answer within 10 s`)
   const aborted = new AbortController()
   const waiting = api.apply(serviceImport('web'), aborted.signal)
   aborted.abort(new Error('enough'))
@@ -303,7 +303,7 @@ t.test('a server that is not there', async (t) => {
   await t.rejects(lost.secrets.read('any'), {
     code: 'Unavailable',
     message:
-      'get Secret sealane-system/any: the API server at https://127.0.0.1:1 cannot be reached: connect ECONNREFUSED 127.0.0.1:1',
+      'get Secret sealane-system/any: the API server at https://127.0.0.1:1 is unreachable: connect ECONNREFUSED 127.0.0.1:1',
   })
   const { api: stranger } = await openFake(t, await fakeApiServer(t), {
     kubeconfig: server.kubeconfigAt((await fakeApiServer(t)).url),
@@ -390,7 +390,7 @@ t.test('an event that is refused says so in plain words', async (t) => {
   server.fault = ({ path }) => (path.endsWith('/events') ? { status: 403, body: { message: 'no' } } : undefined)
   const { api, logger } = await openFake(t, server)
   api.report({ regarding: { kind: 'Cluster', name: 'milano' }, type: 'Normal', reason: 'Heard', note: 'n' })
-  await eventually(() => logger.messages('debug').includes('event not reported'))
-  const [line] = logger.lines.filter(({ message }) => message === 'event not reported')
+  await eventually(() => logger.messages('debug').includes('cannot write an event'))
+  const [line] = logger.lines.filter(({ message }) => message === 'cannot write an event')
   t.equal(line?.fields['why'], 'report on Cluster milano: the API server says: no (403)')
 })
