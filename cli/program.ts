@@ -31,7 +31,7 @@ export function buildProgram(
   context: CommandContext = { signal, output: processOutput },
 ): Command {
   const program = throwingUsageErrors(new Command('sealane'))
-    .description('Joins clusters and plain Linux sites into one network and one set of services.')
+    .description('Connects Kubernetes clusters and plain Linux sites into one network with shared services.')
     .version(sealaneVersion(), '--version')
     .configureOutput({
       writeOut: (text) => context.output.answer(text),

@@ -141,5 +141,5 @@ export function refuseKubeOptions(command: Command): void {
   const given = KUBE_ONLY.find((name) => command.getOptionValueSource(name) === 'cli')
   const flag = command.options.find((option) => option.attributeName() === given)?.long
   if (flag === undefined) return
-  throw new UserError(`${flag}: only for a real cluster, with --context or --kubeconfig`, { exitCode: 2 })
+  throw new UserError(`${flag}: only for a Kubernetes cluster, with --context or --kubeconfig`, { exitCode: 2 })
 }

@@ -83,7 +83,7 @@ export async function lookAtSeveral(init: SeveralInit, context: CommandContext):
       })
     } catch (error) {
       context.signal.throwIfAborted()
-      if (error instanceof NotInstalledError) context.output.remark(`${title}: Sealane is not installed there\n`)
+      if (error instanceof NotInstalledError) context.output.remark(`${title}: Sealane is not installed\n`)
       else missing.push({ target: title, why: messageOf(error) })
       return []
     }

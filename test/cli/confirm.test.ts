@@ -37,15 +37,15 @@ t.test('answers', async (t) => {
   }
   t.equal(
     await messageOf(confirm(INIT, { signal, output, terminal: terminal(undefined) })),
-    'no answer came: nothing was changed',
+    'the question was not answered: nothing was changed',
   )
   await confirm({ ...INIT, yes: true }, { signal, output, terminal: null })
   const error = await failure(confirm(INIT, { signal, output, terminal: null }))
   t.ok(error instanceof UserError)
   t.match(error, {
     exitCode: 2,
-    message: 'there is no terminal to ask at: expected --yes',
-    hint: 'type: sealane leave --context c1 --yes',
+    message: 'there is no terminal to ask for confirmation: expected --yes',
+    hint: 'run: sealane leave --context c1 --yes',
   })
 })
 

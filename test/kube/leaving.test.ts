@@ -92,7 +92,7 @@ async function looking(t: Test, { hub, c2 }: World): Promise<void> {
   const env = { KUBECONFIG: c2.plane.kubeconfig }
   const shown = await sealane(['show', 'clusters'], env)
   t.match(shown.stdout, /^CLUSTER .*\nc2 .*\nc3 /)
-  t.match(shown.stderr, /^context "c2" of .*, by KUBECONFIG\n$/, 'which one was taken is said')
+  t.match(shown.stderr, /^context "c2" of .*, from KUBECONFIG\n$/, 'which one was taken is said')
   const exports = async (...words: string[]): Promise<string> =>
     (await sealane(['show', 'exports', ...words], env)).stdout.split('\n').slice(1).join('\n')
   t.match(await exports('-A'), /^demo +first /)
@@ -121,7 +121,7 @@ async function notAsked(t: Test, { hub, c2 }: World): Promise<void> {
   t.match(refused.stderr, '\n  c2 leaves clusterset default: cut off from c3\n')
   t.match(refused.stderr, '\n  no other cluster can call what is exported here: demo/first\n')
   t.match(refused.stderr, '\n  lanes, routes and rules in the kernel of c2n1\n')
-  const last = `sealane: there is no terminal to ask at: expected --yes\ntype: sealane leave --kubeconfig ${file} --yes\n`
+  const last = `sealane: there is no terminal to ask for confirmation: expected --yes\nrun: sealane leave --kubeconfig ${file} --yes\n`
   t.ok(refused.stderr.endsWith(last), refused.stderr)
   const states = await membersOf(hub)
   t.equal(states, 'c2 in contact,c3 in contact', 'nothing was done')
@@ -281,7 +281,7 @@ async function leaving(t: Test, { hub, c2, c3 }: World): Promise<void> {
   t.ok(missing.ms < 20_000, 'and says so at once')
 
   t.equal((await sealane(['leave', '--yes', ...at(c2)])).stdout, 'c2 has left the clusterset; Sealane is removed\n')
-  t.match(await trySealane(['leave', ...at(c2)]), { code: 1, stderr: /: Sealane is not installed there\n$/ })
+  t.match(await trySealane(['leave', ...at(c2)]), { code: 1, stderr: /: Sealane is not installed\n$/ })
   const there = await sealane(['uninstall', '--yes', ...at(c3)])
   t.equal(there.stdout, 'c3 has left the clusterset; the CRDs stay (--crds)\n')
   t.equal(await membersOf(hub), 'c2 left,c3 left')

@@ -43,7 +43,7 @@ export async function leaveCluster(
   const membership = await admin.get(MEMBERSHIP, signal)
   if (membership === undefined && discovery.earlier.state === 'none' && !init.force) {
     if (absentIsFine) return undefined
-    throw new UserError(`${admin.title}: Sealane is not installed there`)
+    throw new UserError(`${admin.title}: Sealane is not installed`)
   }
   if (membership === undefined) {
     await takeBackJoin(identitySecret(admin, SYSTEM_NAMESPACE, signal), init)

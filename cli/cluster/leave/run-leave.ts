@@ -173,7 +173,7 @@ export async function runLeaveKube(
 
 function nothingToLeave({ title, broker, flags }: RemovalFacts): UserError {
   const hint = broker === undefined ? {} : { hint: `a broker is there; it goes with: sealane uninstall ${flags}` }
-  return new UserError(`${title}: Sealane is not installed there`, hint)
+  return new UserError(`${title}: Sealane is not installed`, hint)
 }
 
 /** Removes everything of Sealane from one cluster, the broker included. */

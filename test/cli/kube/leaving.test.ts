@@ -46,10 +46,10 @@ t.test('without a terminal and --yes nothing is done, and the command to type is
     ],
   ]
   for (const [words, last, command] of rows) {
-    const refused = 'sealane: there is no terminal to ask at: expected --yes\n'
+    const refused = 'sealane: there is no terminal to ask for confirmation: expected --yes\n'
     t.strictSame(
       masked(server, await runCli([...words, ...at])),
-      { code: 2, stdout: '', stderr: `${LISTED}  ${last}\n${refused}type: sealane ${command}\n` },
+      { code: 2, stdout: '', stderr: `${LISTED}  ${last}\n${refused}run: sealane ${command}\n` },
       words.join(' '),
     )
   }
@@ -73,11 +73,14 @@ t.test('a cluster by KUBECONFIG is named, and asked about', async (t) => {
   for (const verb of ['leave', 'uninstall']) {
     const said = masked(server, await spawnCli([verb], init))
     t.equal(said.code, 2)
-    t.ok(said.stderr.startsWith(`context "fake" of FILE, by KUBECONFIG\n${LISTED}`), said.stderr)
-    t.ok(said.stderr.endsWith(`\ntype: sealane ${verb} --context fake --yes\n`), said.stderr)
+    t.ok(said.stderr.startsWith(`context "fake" of FILE, from KUBECONFIG\n${LISTED}`), said.stderr)
+    t.ok(said.stderr.endsWith(`\nrun: sealane ${verb} --context fake --yes\n`), said.stderr)
   }
   const joining = await spawnCli(['join', '--token', 'x'], init)
-  t.match(joining, { code: 2, stderr: /^sealane: there is no terminal to ask at: expected --yes\ntype: sealane join / })
+  t.match(joining, {
+    code: 2,
+    stderr: /^sealane: there is no terminal to ask for confirmation: expected --yes\nrun: sealane join /,
+  })
   t.strictSame(writes(server), [])
 })
 
@@ -85,7 +88,7 @@ t.test('nothing is there', async (t) => {
   const server = await fakeApiServer(t)
   server.fault = ({ path }) => (path === '/version' ? { status: 200, body: { gitVersion: 'v1.36.0' } } : undefined)
   const at = ['--kubeconfig', server.kubeconfig]
-  const none = 'sealane: context "fake" of FILE: Sealane is not installed there\n'
+  const none = 'sealane: context "fake" of FILE: Sealane is not installed\n'
   t.strictSame(masked(server, await runCli(['leave', ...at])), { code: 1, stdout: '', stderr: none })
   server.objects.put(server.place('Namespace', 'sealane-broker'), { metadata: {} })
   t.strictSame(masked(server, await runCli(['leave', ...at])), {

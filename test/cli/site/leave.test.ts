@@ -155,7 +155,11 @@ t.test('interrupted while it waits', async (t) => {
   const memberships = api.cache('Membership')
   await eventually(() => memberships.get('self')?.spec.phase === 'leaving')
   running.stop()
-  t.same(await running.result, { code: 1, stdout: '', stderr: `${REPORTED}sealane: interrupted before it was done\n` })
+  t.same(await running.result, {
+    code: 1,
+    stdout: '',
+    stderr: `${REPORTED}sealane: interrupted before it was complete\n`,
+  })
   await api.remove('Gateway', 'gw')
   t.equal((await leave()).code, 0, 'the next one goes on')
 })

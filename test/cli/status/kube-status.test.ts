@@ -184,7 +184,7 @@ t.test('a list that hangs is a problem; an API server that does not answer at al
   server.tokens.add('another')
   const stranger = await runCli(['status', '--kubeconfig', server.kubeconfig])
   t.equal(stranger.code, 3)
-  t.match(stranger.stderr, /does not accept these credentials/)
+  t.match(stranger.stderr, /rejected these credentials/)
 })
 
 t.test('a cluster without Sealane is not one that is down', async (t) => {
@@ -194,7 +194,10 @@ t.test('a cluster without Sealane is not one that is down', async (t) => {
   }
   const { code, stderr } = await runCli(['status', '--kubeconfig', server.kubeconfig])
   t.equal(code, 3)
-  t.match(stderr, /: Sealane is not installed there\nfirst: sealane join --kubeconfig \S+ --token-file FILE\n$/)
+  t.match(
+    stderr,
+    /: Sealane is not installed\njoin this cluster first: sealane join --kubeconfig \S+ --token-file FILE\n$/,
+  )
 })
 
 t.test('one whose CRDs somebody deleted is', async (t) => {

@@ -86,7 +86,7 @@ t.test('marks of objects that no pod could be started with are refused', async (
 t.test('a site without Kubernetes has no objects', async (t) => {
   const { code, stderr } = await runCli(['join', '--token', 'x', '--object-label', 'a=b'])
   t.equal(code, 2)
-  t.match(stderr, '--object-label: only for a real cluster')
+  t.match(stderr, '--object-label: only for a Kubernetes cluster')
 })
 
 t.test('resources of an etcd that is not installed with the broker', async (t) => {
