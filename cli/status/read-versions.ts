@@ -127,7 +127,7 @@ async function ofBroker(admin: Admin, flags: string, signal: AbortSignal): Promi
   const pod = await brokerPod(admin, { namespace, flags }, signal)
   const command = ['sealane', 'version', '-o', 'json']
   const { status, stdout, stderr } = await admin.exec({ namespace, pod, container: 'broker', command }, signal)
-  if (status !== 0) throw new Error(`its pod says: ${stderr.trim()}`)
+  if (status !== 0) throw new Error(`its pod reports: ${stderr.trim()}`)
   const { sealane } = JSON.parse(stdout) as { readonly sealane?: string }
   return [{ part: 'broker', version: sealane ?? 'not reported', source: 'the pod', image }]
 }

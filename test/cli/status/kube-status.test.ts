@@ -138,7 +138,7 @@ function forbidding(plural: string): NonNullable<Fault> {
 
 t.test('a right that is missing is a problem that names it', async (t) => {
   const rows: readonly (readonly [plural: string, code: number, lines: readonly string[], right: RegExp])[] = [
-    ['gateways', 1, ['RightMissing *'], /needed is the right to list gateways\.sealane\.io$/],
+    ['gateways', 1, ['RightMissing *'], /the right to list gateways\.sealane\.io is needed$/],
     ['endpointslices', 1, ['RightMissing *'], /list endpointslices\.discovery\.k8s\.io$/],
     ['networkpolicies', 0, ['RightMissing *'], /list networkpolicies\.networking\.k8s\.io$/],
     ['nodes', 0, ['RightMissing *'], /list nodes$/],
@@ -159,7 +159,7 @@ t.test('a right that is missing is a problem that names it', async (t) => {
   const { code, lines, document } = await status(server)
   t.equal(code, 0, 'without it everything is known that objects say')
   t.same(new Set(lines.map((line) => line.split(' ')[0])), new Set(['RightMissing']))
-  t.match(document.problems?.[0]?.seen, /needed is the right to get pods\/proxy in namespace sealane-system$/)
+  t.match(document.problems?.[0]?.seen, /the right to get pods\/proxy in namespace sealane-system is needed$/)
   t.match(document, { broker: { state: 'unknown', agent: 'sealane-agent-0' } })
 })
 
