@@ -237,7 +237,7 @@ export function addUninstallCommand(program: Command, context: CommandContext): 
       const target = targetToChange(command, context)
       if (target === undefined) {
         throw new UserError(
-          'uninstall: expected --context, --kubeconfig or KUBECONFIG, because it takes no other cluster by default',
+          'uninstall: expected --context, --kubeconfig or KUBECONFIG, because there is no default cluster',
           { exitCode: 2 },
         )
       }

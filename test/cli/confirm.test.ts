@@ -88,7 +88,7 @@ t.test('a site asks at a terminal, and goes on without one', async (t) => {
   const { site, broker } = await member(t)
   const leave = (answer: string): Promise<CliResult> =>
     runCli(['leave', '--site', site.file], { terminal: terminal(answer) })
-  const listed = 'this takes out of site paris:\n  paris leaves clusterset demo: no other cluster is known here\n'
+  const listed = 'this removes from site paris:\n  paris leaves clusterset demo: no other cluster is known here\n'
   t.strictSame(await leave('no'), { code: 1, stdout: '', stderr: `${listed}sealane: nothing was changed\n` })
   t.not(site.identity().length, 0, 'it is a member still')
   const left = await leave('yes')

@@ -82,10 +82,7 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
       'join --context c --gateway n1=x',
       '--gateway "x": expected an IPv4 or IPv6 address such as 10.42.0.7; see: sealane join --help',
     ],
-    [
-      'join --context c --label x',
-      '--label "x": expected key=value, or key- to take one away; see: sealane join --help',
-    ],
+    ['join --context c --label x', '--label "x": expected key=value, or key- to remove one; see: sealane join --help'],
     ['join --context c -o json', '--output "json": expected yaml; see: sealane join --help'],
     ['join --token x --dry-run', '--dry-run: only for a Kubernetes cluster, with --context or --kubeconfig'],
     ['join --token x --gateway n1', '--gateway: only for a Kubernetes cluster, with --context or --kubeconfig'],
@@ -101,10 +98,7 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
       'leave --context c --node n1',
       '--node: only for a site file: in a Kubernetes cluster each node cleans up by itself',
     ],
-    [
-      'uninstall',
-      'uninstall: expected --context, --kubeconfig or KUBECONFIG, because it takes no other cluster by default',
-    ],
+    ['uninstall', 'uninstall: expected --context, --kubeconfig or KUBECONFIG, because there is no default cluster'],
     ['up --node gw --component web', `--component "web": expected ${COMPONENTS}; see: sealane up --help`],
     [
       'up --node gw --log-level loud',
@@ -240,7 +234,7 @@ t.test('what a site cannot do: exit code 1', async (t) => {
     ],
     [
       ['up', '--node', 'gw', '--component', 'agent', ...at],
-      'this site has not joined a clusterset; first: sealane join --token-file FILE',
+      'this site has not joined a clusterset; join first: sealane join --token-file FILE',
       1,
     ],
     [

@@ -204,19 +204,19 @@ t.test(
       spec: { clusterId: 'paris', phase: 'joined', clusterset: 'demo' },
     })
     const NEW =
-      'a new token is needed, made for this id; on the broker: sealane token create --cluster-id paris; ' +
+      'a new token for this id is needed; on the broker: sealane token create --cluster-id paris; ' +
       'then: sealane join --kubeconfig FILE --token-file FILE'
-    const OR = '; or, with the rights of its operator: sealane join --kubeconfig FILE --broker-context CONTEXT'
+    const OR = "; or, with the rights of the broker's operator: sealane join --kubeconfig FILE --broker-context CONTEXT"
     t.equal(
       await join(),
-      '1: context "fake" of FILE has joined as paris before, and Secret sealane-system/sealane-identity has no identity: ' +
+      '1: context "fake" of FILE joined earlier as paris, but Secret sealane-system/sealane-identity has no identity: ' +
         NEW +
         OR,
     )
     await member(server, 'demo', { 'sealane.io/join-problem': 'cluster "paris" was evicted at noon' })
     t.equal(
       await join(),
-      '1: context "fake" of FILE has joined as paris, and the broker refuses it: cluster "paris" was evicted at noon: ' +
+      '1: context "fake" of FILE has joined as paris, and the broker refuses its identity: cluster "paris" was evicted at noon: ' +
         NEW,
     )
     t.strictSame(writes(server), [], 'nothing was changed')
@@ -232,7 +232,7 @@ t.test('an earlier membership stands in the way: told before anything is changed
   await member(server, 'demo')
   t.equal(
     await said(server.kubeconfig, ...ALL.slice(0, -1), 'tokyo'),
-    `context "fake" of FILE is a member already, as paris, not as tokyo; ${LEAVE}`,
+    `context "fake" of FILE is already a member, as paris, not as tokyo; ${LEAVE}`,
   )
   t.strictSame(writes(server), [], 'nothing was changed')
 })

@@ -27,21 +27,21 @@ const writes = ({ requests }: FakeApiServer): string[] =>
   requests.filter((line) => !line.startsWith('GET ') && !line.includes('dryRun=All'))
 
 const LISTED =
-  'this takes out of context "fake" of FILE:\n' +
+  'this removes from context "fake" of FILE:\n' +
   '  c1 leaves clusterset demo: cut off from c2, c3\n' +
-  '  no other cluster can call what is exported here: shop/web\n' +
+  '  other clusters can no longer call the services exported here: shop/web\n' +
   '  lanes, routes and rules in the kernel of n1\n' +
-  '  what is installed: Namespace sealane-system; node labels, settings of cluster DNS\n'
+  '  installed objects: Namespace sealane-system; node labels, settings of cluster DNS\n'
 
 t.test('without a terminal and --yes nothing is done, and the command to type is said', async (t) => {
   const server = await member(t)
   const at = ['--kubeconfig', server.kubeconfig]
   const rows: readonly (readonly [readonly string[], string, string])[] = [
-    [['leave'], 'stays: the CRDs', 'leave --kubeconfig FILE --yes'],
-    [['uninstall', '--force'], 'stays: the CRDs (--crds)', 'uninstall --kubeconfig FILE --force --yes'],
+    [['leave'], 'kept: the CRDs', 'leave --kubeconfig FILE --yes'],
+    [['uninstall', '--force'], 'kept: the CRDs (--crds)', 'uninstall --kubeconfig FILE --force --yes'],
     [
       ['uninstall', '--crds', '--delete-data'],
-      'the CRDs, but for those of the Kubernetes project that are in use',
+      'the CRDs, except those of the Kubernetes project that are in use',
       'uninstall --kubeconfig FILE --crds --delete-data --yes',
     ],
   ]
@@ -94,7 +94,7 @@ t.test('nothing is there', async (t) => {
   t.strictSame(masked(server, await runCli(['leave', ...at])), {
     code: 1,
     stdout: '',
-    stderr: `${none}a broker is there; it goes with: sealane uninstall --kubeconfig FILE\n`,
+    stderr: `${none}there is a broker; to remove it: sealane uninstall --kubeconfig FILE\n`,
   })
   t.strictSame(writes(server), [])
 })
