@@ -139,10 +139,10 @@ function forbidding(plural: string): NonNullable<Fault> {
 t.test('a right that is missing is a problem that names it', async (t) => {
   const rows: readonly (readonly [plural: string, code: number, lines: readonly string[], right: RegExp])[] = [
     ['gateways', 1, ['RightMissing *'], /the right to list gateways\.sealane\.io is needed$/],
-    ['endpointslices', 1, ['RightMissing *'], /list endpointslices\.discovery\.k8s\.io$/],
-    ['networkpolicies', 0, ['RightMissing *'], /list networkpolicies\.networking\.k8s\.io$/],
-    ['nodes', 0, ['RightMissing *'], /list nodes$/],
-    ['leases', 0, ['RightMissing *'], /list leases\.coordination\.k8s\.io in namespace sealane-system$/],
+    ['endpointslices', 1, ['RightMissing *'], /list endpointslices\.discovery\.k8s\.io is needed$/],
+    ['networkpolicies', 0, ['RightMissing *'], /list networkpolicies\.networking\.k8s\.io is needed$/],
+    ['nodes', 0, ['RightMissing *'], /list nodes is needed$/],
+    ['leases', 0, ['RightMissing *'], /list leases\.coordination\.k8s\.io in namespace sealane-system is needed$/],
   ]
   for (const [plural, code, lines, right] of rows) {
     const server = await clusterWith(t)
