@@ -31,7 +31,7 @@ export function buildProgram(
   context: CommandContext = { signal, output: processOutput },
 ): Command {
   const program = throwingUsageErrors(new Command('sealane'))
-    .description('Joins clusters and plain Linux sites into one network and one set of services.')
+    .description('Joins Kubernetes clusters and plain Linux sites into one network and one set of services.')
     .version(sealaneVersion(), '--version')
     .configureOutput({
       writeOut: (text) => context.output.answer(text),

@@ -8,7 +8,7 @@ export function keepText(lab: Lab): string {
   const site = join(lab.directory, 'tokyo', 'site.yaml')
   return [
     '',
-    'Left standing. To look around:',
+    'The demo keeps running. To look around:',
     `  ${inTokyo} curl http://web.shop.svc.clusterset.local/`,
     `  ${inTokyo} dig SRV _pg._tcp.db.shop.svc.clusterset.local`,
     `  ${SEALANE} show connections --site ${site}`,

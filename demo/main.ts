@@ -40,7 +40,7 @@ async function main(): Promise<void> {
   const options: Options = { json: values.json ?? false, flat: values.flat ?? false, keep: values.keep ?? false }
   const report = options.json ? jsonReport(process.stdout, process.stderr) : personReport(process.stdout)
   requirePackages('demo')
-  if (process.getuid?.() !== 0) throw new Error('the demo makes network namespaces; run as root: npm run demo')
+  if (process.getuid?.() !== 0) throw new Error('the demo creates network namespaces; run it as root: npm run demo')
   const stop = new AbortController()
   onInterruption((by) => stop.abort(by))
   const lab = await Lab.open(PREFIX)

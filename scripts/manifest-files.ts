@@ -102,18 +102,18 @@ function chartYaml(): string {
   return HEADER + formatYaml({ ...chart, kubeVersion: '>=1.31.0-0' })
 }
 
-const CHART_NOTES = `Sealane {{ .Chart.AppVersion }} is in.
+const CHART_NOTES = `Sealane {{ .Chart.AppVersion }} is installed.
 {{- if .Values.member.enabled }}
 
-Pods in {{ .Values.member.namespace }} wait until this cluster has joined. On the hub:
+Pods in {{ .Values.member.namespace }} wait until this cluster has joined. On the hub, run:
   sealane token create
-and then, with a kubeconfig of this cluster, the line that it prints.
+Then run the command that it prints, with a kubeconfig of this cluster.
 {{- end }}
 {{- if .Values.broker.enabled }}
 
 The broker is in {{ .Values.broker.namespace }}. Members reach it at {{ join ", " .Values.broker.advertise }}.
 {{- end }}
 
-Helm installs CRDs once and never changes them: sealane join brings them up to date, without taking anything
-from other products that use them.
+Helm installs CRDs once and never updates them. sealane join updates them and keeps
+what other products need.
 `

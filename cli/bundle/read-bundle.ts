@@ -25,7 +25,7 @@ export async function readBundle(file: string): Promise<unknown> {
     return factsOf(await unpacked(await contentOf(file)))
   } catch (error) {
     throw new UserError(`--bundle ${file}: ${printable(messageOf(error)).slice(0, 300)}`, {
-      hint: 'expected a file that sealane gather has written',
+      hint: 'expected a file that sealane gather wrote',
       cause: error,
     })
   }
@@ -50,7 +50,7 @@ async function contentOf(file: string): Promise<Buffer> {
 
 async function regular(handle: Awaited<ReturnType<typeof open>>): Promise<{ readonly size: number }> {
   const found = await handle.stat()
-  if (!found.isFile()) throw new Error('it is no regular file')
+  if (!found.isFile()) throw new Error('it is not a regular file')
   if (found.size > MAX_FILE) throw new Error(`it is larger than ${MAX_FILE >> 20} MiB`)
   return found
 }
@@ -63,7 +63,7 @@ async function unpacked(content: Buffer): Promise<ReadonlyMap<string, Buffer>> {
     const isTooLarge = (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE'
     const why = isTooLarge
       ? `unpacked it is larger than ${MAX_UNPACKED >> 20} MiB`
-      : 'it is not packed by gzip, or damaged'
+      : 'it is not compressed with gzip, or it is damaged'
     throw new Error(why, { cause: error })
   }
   return unpackTar(archive, MAX_FILES)
@@ -77,7 +77,7 @@ function factsOf(files: ReadonlyMap<string, Buffer>): unknown {
   try {
     value = JSON.parse(content.toString())
   } catch (error) {
-    throw new Error(`${FACTS_FILE} is no JSON`, { cause: error })
+    throw new Error(`${FACTS_FILE} is not JSON`, { cause: error })
   }
   checkFacts(value)
   return value

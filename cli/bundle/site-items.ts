@@ -87,7 +87,7 @@ function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text) as unknown
   } catch {
-    throw new Error('it is no JSON: something else listens there')
+    throw new Error('it is not JSON: something else listens there')
   }
 }
 
@@ -108,7 +108,7 @@ async function endOf(file: string): Promise<string> {
   const handle = await open(file, 'r')
   try {
     const found = await handle.stat()
-    if (!found.isFile()) throw new Error(`${file}: it is no regular file`)
+    if (!found.isFile()) throw new Error(`${file}: it is not a regular file`)
     const length = Math.min(found.size, MAX_LOG)
     const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, found.size - length)
     const text = buffer.subarray(0, bytesRead).toString()

@@ -70,18 +70,19 @@ export function unpackTar(archive: Buffer, mostFiles: number): ReadonlyMap<strin
     files.set(name, archive.subarray(begin, begin + size))
     at = begin + Math.ceil(size / BLOCK) * BLOCK
   }
-  throw new Error('the archive has no end: it is cut short, or no tar archive')
+  throw new Error('the archive has no end: it is cut short, or not a tar archive')
 }
 
 function readHeader(block: Buffer): { readonly name: string; readonly size: number } {
-  if (readOctal(block, 148, 8) !== checksum(block)) throw new Error('it is no tar archive, or it is damaged')
+  if (readOctal(block, 148, 8) !== checksum(block)) throw new Error('it is not a tar archive, or it is damaged')
   const name = readText(block, 0, MAX_NAME)
   const title = JSON.stringify(name)
   const type = block[156]
-  if (type !== 0 && type !== 0x30) throw new Error(`${title} is no regular file`)
-  if (!isTarName(name) || readText(block, 345, 155) !== '') throw new Error(`${title} is no name of a file in a bundle`)
+  if (type !== 0 && type !== 0x30) throw new Error(`${title} is not a regular file`)
+  if (!isTarName(name) || readText(block, 345, 155) !== '')
+    throw new Error(`${title} is not a name of a file in a bundle`)
   const size = readOctal(block, 124, 12)
-  if (size === undefined) throw new Error(`the size of ${title} is no number`)
+  if (size === undefined) throw new Error(`the size of ${title} is not a number`)
   return { name, size }
 }
 

@@ -41,8 +41,8 @@ export async function applyClusterDns(
     }
     return { plan: planned, toRestart }
   }
-  throw new UserError('the settings of the cluster DNS changed under our hands again and again', {
-    hint: 'see who else writes them (kubectl get -o yaml --show-managed-fields), then try again',
+  throw new UserError('another client changed the settings of the cluster DNS during each attempt', {
+    hint: 'find the other client (kubectl get -o yaml --show-managed-fields), then try again',
   })
 }
 

@@ -155,10 +155,7 @@ function findOwn(text: string, corefile: Corefile): OwnSpan | undefined {
   }
   if (begin?.text !== BEGIN || end?.text !== END || markers.length > 2) {
     const line = (markers[2] ?? begin)?.line ?? 1
-    throw new CorefileError(
-      line,
-      `expected one comment "${BEGIN}" and one "${END}" after it; take the left-over out by hand`,
-    )
+    throw new CorefileError(line, `expected one comment "${BEGIN}" and one "${END}" after it; remove the rest by hand`)
   }
   const newline = text.indexOf('\n', end.start)
   return { start: text.lastIndexOf('\n', begin.start) + 1, end: newline === -1 ? text.length : newline + 1 }
@@ -190,7 +187,7 @@ function placeOf(text: string, items: readonly CorefileItem[]): ListenOptions {
   const servers = items.filter((item) => item.kind === 'server')
   const unclear = servers.find(({ keys }) => keys.some((key) => /\{[$%]/.test(key)))
   if (unclear !== undefined) {
-    throw new CorefileError(unclear.line, 'a name comes from an environment variable, so it cannot be seen whose it is')
+    throw new CorefileError(unclear.line, 'a name comes from an environment variable, so its owner is unknown')
   }
   const isRoot = ({ keys }: ServerBlock): boolean =>
     keys.some((key) => parseKey(key).plain && parseKey(key).zone === '')

@@ -49,7 +49,7 @@ function findSource(
     return {
       kind: 'absent',
       message: `there is no ConfigMap kube-system/${usualName}, and no other one is known to hold the Corefile`,
-      advice: ['Find out what answers DNS in this cluster (Service kube-system/kube-dns), and tell it by hand.'],
+      advice: ['Find out what answers DNS in this cluster (Service kube-system/kube-dns), and configure it by hand.'],
     }
   }
   const name = knownMaps[0] ?? usualName
@@ -67,7 +67,7 @@ function inMap(map: DnsObject, mounted: string | undefined, workload: ObjectRef)
     kind: 'unreadable',
     object: refOf(map),
     message: `${titleOf(refOf(map))} has no key Corefile, and not exactly one other key with server blocks`,
-    advice: ['Tell your DNS by hand.'],
+    advice: ['Configure your DNS by hand.'],
   }
 }
 
@@ -165,6 +165,6 @@ export function otherOwnerNotes(map: DnsObject): readonly string[] {
   )
   if (owner === undefined) return []
   return [
-    `${titleOf(refOf(map))} is also written by ${owner.who} and may be set back; then put the block there, too, or run this again.`,
+    `${titleOf(refOf(map))} is also written by ${owner.who} and may be reset; if so, put the block there too, or run this command again.`,
   ]
 }

@@ -135,7 +135,7 @@ function checkUpstream(forwardTo: string): void {
 
 const NODE_BY_NODE =
   'For single workloads: dnsPolicy: None, and in dnsConfig the nameserver IP, the searches of the cluster and ndots:5; ' +
-  'the dns component hands all other names on to its upstreams, so set dns.upstreams to the address of the cluster DNS.'
+  'the dns component forwards all other names to its upstreams, so set dns.upstreams to the address of the cluster DNS.'
 
 function outOfReach(
   flavour: 'eks-auto-mode' | 'gke-cloud-dns' | 'unknown',
@@ -148,7 +148,7 @@ function outOfReach(
         kind: 'outOfReach',
         message: 'EKS Auto Mode runs DNS on its nodes, where no settings can be made',
         advice: [
-          `For the whole cluster: show sealane-dns on an internal load balancer (Network Load Balancer, UDP and TCP 53), and make a Route 53 Resolver rule that forwards ${domain} to its addresses, associated with the cluster's VPC.`,
+          `For the whole cluster: expose sealane-dns on an internal load balancer (Network Load Balancer, UDP and TCP 53), and create a Route 53 Resolver rule that forwards ${domain} to its addresses, associated with the cluster's VPC.`,
           single,
         ],
       })
@@ -157,14 +157,14 @@ function outOfReach(
         kind: 'outOfReach',
         message: 'this GKE cluster resolves names with Cloud DNS, which no object of the cluster configures',
         advice: [
-          `For the whole cluster: show sealane-dns on an internal load balancer (UDP and TCP 53), and make a Cloud DNS forwarding zone for ${domain} to its address, visible to the cluster's VPC. If GKE's own multi-cluster services are on, they answer ${domain} themselves: use only one of the two.`,
+          `For the whole cluster: expose sealane-dns on an internal load balancer (UDP and TCP 53), and create a Cloud DNS forwarding zone for ${domain} to its address, visible to the cluster's VPC. If GKE's own multi-cluster services are on, they answer ${domain} themselves: use only one of the two.`,
           single,
         ],
       })
     case 'unknown':
       return problemPlan({
         kind: 'outOfReach',
-        message: 'what answers DNS in this cluster is not known to Sealane',
+        message: 'Sealane does not know the DNS server of this cluster',
         advice: [
           `Make it forward ${domain} to ${forwardTo}. For a CoreDNS, add to its Corefile:\n${formatForwardBlock({ domain, forwardTo }, { ports: ['53'], binds: [] })}`,
           single,

@@ -26,7 +26,7 @@ export function planCorefile(present: readonly DnsObject[], options: ClusterDnsO
       if (claims.length > 0) return claimProblem(source, options.domain, claims)
       return addForwardBlock(source.corefile, options)
     },
-    `names below ${options.domain} are asked of ${options.forwardTo}; all others stay as they are`,
+    `names below ${options.domain} are forwarded to ${options.forwardTo}; other names are not affected`,
   )
 }
 
@@ -34,7 +34,7 @@ export function planCorefileRemoval(present: readonly DnsObject[]): ClusterDnsPl
   return planSources(
     present,
     (source) => removeForwardBlock(source.corefile),
-    'the block that Sealane added is taken out',
+    'the block that Sealane added is removed',
   )
 }
 
@@ -49,11 +49,11 @@ export function claimProblem(
   return {
     kind: 'conflict',
     object: refOf(source.map),
-    message: `${describe(source)}: ${domain} is answered by somebody else already (${where})`,
+    message: `${describe(source)}: something else already answers ${domain} (${where})`,
     advice: [
       submariner
-        ? 'This looks like Submariner: take it out of this cluster first (subctl uninstall), or leave cluster DNS to it.'
-        : `Take that out first if nobody needs it. Sealane does not overwrite what it did not write.`,
+        ? 'This looks like Submariner: remove it from this cluster first (subctl uninstall), or leave cluster DNS to it.'
+        : `Remove that first if nothing needs it. Sealane does not overwrite what it did not write.`,
     ],
   }
 }
@@ -68,7 +68,7 @@ export function readable<T>(source: CorefileSource, read: () => T): T | ClusterD
       kind: 'unreadable',
       object: refOf(source.map),
       message: `${describe(source)}, ${error.message}`,
-      advice: ['Mend it, or add the block by hand (docs/operations.md, "Cluster DNS"). It was left as it is.'],
+      advice: ['Fix it, or add the block by hand (docs/operations.md, "Cluster DNS"). It was not changed.'],
     }
   }
 }

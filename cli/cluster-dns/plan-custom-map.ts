@@ -64,7 +64,7 @@ function addKey({ main, ref, before }: Target, options: ClusterDnsOptions, place
     before,
     after: { ...base, data: { ...base.data, [KEY]: block } },
     edit: { field: `data.${KEY}`, before: before?.data?.[KEY], after: block },
-    why: `names below ${options.domain} are asked of ${options.forwardTo}; the Corefile itself is left alone`,
+    why: `names below ${options.domain} are forwarded to ${options.forwardTo}; the Corefile itself is not changed`,
     effect: effectOf(main.corefile, main.workload),
   }
   return { changes: [change], notes: [], problems: [] }
@@ -86,7 +86,7 @@ export function planCustomMapRemoval(present: readonly DnsObject[]): ClusterDnsP
     before,
     after: Object.keys(data).length > 0 ? { ...before, data } : ours ? undefined : rest,
     edit: { field: `data.${KEY}`, before: before.data?.[KEY], after: undefined },
-    why: 'the addition that Sealane made is taken out',
+    why: 'the addition that Sealane made is removed',
     effect: isProblem(effect) ? { how: 'restart' as const, workload } : effect,
   }
   return { changes: [change], notes: [], problems: [] }

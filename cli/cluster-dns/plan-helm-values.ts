@@ -50,7 +50,7 @@ export function planHelmValues(present: readonly DnsObject[], options: ClusterDn
   return change(
     before,
     after,
-    `the chart's values make CoreDNS ask ${options.forwardTo} for names below ${options.domain}`,
+    `the chart's values make CoreDNS forward names below ${options.domain} to ${options.forwardTo}`,
     notes,
   )
 }
@@ -60,7 +60,7 @@ export function planHelmValuesRemoval(present: readonly DnsObject[]): ClusterDns
   const values = valuesOf(before)
   const after = cutOurs(values)
   if (before === undefined || after === values) return NO_CHANGE
-  return change(before, after, 'the values that Sealane added are taken out', [])
+  return change(before, after, 'the values that Sealane added are removed', [])
 }
 
 function change(before: DnsObject | undefined, values: string, why: string, notes: readonly string[]): ClusterDnsPlan {
@@ -155,7 +155,7 @@ function asksNodeLocal(present: readonly DnsObject[], values: string, domain: st
 
 function nodeLocalNote(domain: string): string {
   return (
-    `NodeLocal DNSCache is on: pods ask it, and its Corefile comes from the chart. Set nodelocal.extraClusterDomains: ` +
+    `NodeLocal DNSCache is on: pods query it, and its Corefile comes from the chart. Set nodelocal.extraClusterDomains: ` +
     `[${domain}] in the same HelmChartConfig (chart 1.46.003 or newer).`
   )
 }
@@ -167,7 +167,7 @@ function unreadable(): ClusterDnsPlan {
     message:
       'HelmChartConfig kube-system/rke2-coredns, spec.valuesContent: expected a YAML mapping in block style, and extraConfig, if there is one, likewise',
     advice: [
-      'Write it in block style, or add the block by hand (docs/operations.md, "Cluster DNS"). It was left as it is.',
+      'Write it in block style, or add the block by hand (docs/operations.md, "Cluster DNS"). It was not changed.',
     ],
   })
 }

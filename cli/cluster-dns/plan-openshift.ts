@@ -49,7 +49,7 @@ export function planOpenshift(present: readonly DnsObject[], { domain, forwardTo
     return NO_CHANGE
   const server: Server = { name: SERVER, zones: [domain], forwardPlugin: { policy: 'Random', upstreams: [forwardTo] } }
   const after = own === undefined ? [...servers, server] : servers.map((each) => (each === own ? server : each))
-  return change(before, after, `the DNS operator is told to ask ${forwardTo} for names below ${domain}`)
+  return change(before, after, `the DNS operator is set to forward names below ${domain} to ${forwardTo}`)
 }
 
 export function planOpenshiftRemoval(present: readonly DnsObject[]): ClusterDnsPlan {
@@ -57,7 +57,7 @@ export function planOpenshiftRemoval(present: readonly DnsObject[]): ClusterDnsP
   const servers = before === undefined ? [] : serversOf(before)
   const after = servers.filter(({ name }) => name !== SERVER)
   if (before === undefined || after.length === servers.length) return NO_CHANGE
-  return change(before, after, 'the server that Sealane added is taken out')
+  return change(before, after, 'the server that Sealane added is removed')
 }
 
 function change(before: DnsObject, servers: readonly Server[], why: string): ClusterDnsPlan {
@@ -85,11 +85,11 @@ function conflict(domain: string, server: string): ClusterDnsPlan {
   return problemPlan({
     kind: 'conflict',
     object: OPENSHIFT_DNS,
-    message: `DNS default: ${domain} is answered by somebody else already (spec.servers, server ${JSON.stringify(server)})`,
+    message: `DNS default: something else already answers ${domain} (spec.servers, server ${JSON.stringify(server)})`,
     advice: [
       submariner
-        ? 'This is Submariner: take it out of this cluster first (subctl uninstall), or leave cluster DNS to it.'
-        : 'Take that server out first if nobody needs it. Sealane does not overwrite what it did not write.',
+        ? 'This is Submariner: remove it from this cluster first (subctl uninstall), or leave cluster DNS to it.'
+        : 'Remove that server first if nothing needs it. Sealane does not overwrite what it did not write.',
     ],
   })
 }

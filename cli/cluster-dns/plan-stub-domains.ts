@@ -34,7 +34,7 @@ export function planStubDomains(
   const taken = Object.keys(domains).find((name) => within(name, domain))
   if (taken !== undefined) return conflict(taken, domains[taken])
   const after = text.trim() === '' ? `{${entry}}` : insert(text, entry)
-  return change(found, withEntry(clean, after, entry), `kube-dns asks ${forwardTo} for names below ${domain}`)
+  return change(found, withEntry(clean, after, entry), `kube-dns forwards names below ${domain} to ${forwardTo}`)
 }
 
 export function planStubDomainsRemoval(present: readonly DnsObject[]): ClusterDnsPlan {
@@ -43,7 +43,7 @@ export function planStubDomainsRemoval(present: readonly DnsObject[]): ClusterDn
   const after = without(found)
   const ours = found.metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
   const empty = Object.keys(after.data ?? {}).length === 0
-  return change(found, ours && empty ? undefined : after, 'the stub domain that Sealane added is taken out')
+  return change(found, ours && empty ? undefined : after, 'the stub domain that Sealane added is removed')
 }
 
 function change(before: DnsObject | undefined, after: DnsObject | undefined, why: string): ClusterDnsPlan {
@@ -125,7 +125,7 @@ function unreadable(): ClusterDnsPlan {
     kind: 'unreadable',
     object: KUBE_DNS_MAP,
     message: `ConfigMap kube-system/kube-dns, ${KEY}: expected a JSON object such as {"example.org": ["10.0.0.1"]}`,
-    advice: ['Mend it: kube-dns cannot read it either. It was left as it is.'],
+    advice: ['Fix it: kube-dns cannot read it either. It was not changed.'],
   })
 }
 
@@ -133,7 +133,7 @@ function conflict(name: string, servers: unknown): ClusterDnsPlan {
   return problemPlan({
     kind: 'conflict',
     object: KUBE_DNS_MAP,
-    message: `ConfigMap kube-system/kube-dns, ${KEY}: ${name} is asked of ${JSON.stringify(servers)} already`,
-    advice: ['Take that out first if nobody needs it. Sealane does not overwrite what it did not write.'],
+    message: `ConfigMap kube-system/kube-dns, ${KEY}: ${name} is already forwarded to ${JSON.stringify(servers)}`,
+    advice: ['Remove that first if nothing needs it. Sealane does not overwrite what it did not write.'],
   })
 }

@@ -28,19 +28,19 @@ export async function drainGateway(admin: Admin, name: string, init: DrainInit):
   const node = await gatewayNode(admin, name, signal)
   const isMarked = node.metadata.labels?.[LABEL_DRAIN] !== undefined
   if (!isMarked && !init.force && (await otherGateways(admin, name, signal)).length === 0) {
-    throw new UserError(`Node ${name} is the only gateway that is active: without it the cluster is cut off`, {
+    throw new UserError(`Node ${name} is the only active gateway: without it the cluster is cut off`, {
       reason: 'OneGatewayOnly',
-      hint: `kubectl label node OTHER ${LABEL_GATEWAY}=true first; or --force, which marks it, and it goes on to carry`,
+      hint: `first add a gateway: kubectl label node OTHER ${LABEL_GATEWAY}=true; or use --force, which marks it while it still carries traffic`,
     })
   }
   if (!isMarked) await mark(admin, name, 'true', init)
   await waitUntil(() => stillCarries(admin, name, signal), {
     ...init,
-    what: 'nothing to flow',
-    hint: `it goes on; sealane gateway undrain ${name} takes it back`,
+    what: 'the gateway to be drained',
+    hint: `draining continues; to cancel it: sealane gateway undrain ${name}`,
   })
   const left = (await gatewayObject(admin, name, signal)) === undefined
-  return left ? `${name} is no gateway now: another node has its place` : `nothing flows over ${name} any more`
+  return left ? `${name} is no longer a gateway: another node has taken over` : `${name} carries no traffic`
 }
 
 /** Throws UserError if the Node does not exist or is no gateway. */
@@ -52,7 +52,7 @@ export async function undrainGateway(
   const node = await gatewayNode(admin, name, init.signal)
   if (node.metadata.labels?.[LABEL_DRAIN] === undefined) return `${name} is not drained`
   await mark(admin, name, null, init)
-  return `${name} takes traffic again, or stands by where other nodes have all the places`
+  return `${name} can carry traffic again, or is on standby while other nodes serve all lanes`
 }
 
 export async function gatewayNode(
@@ -63,7 +63,7 @@ export async function gatewayNode(
   const node = await admin.get({ apiVersion: 'v1', kind: 'Node', name }, signal)
   if (node === undefined) throw new UserError(`Node ${name}: this cluster has no such Node`)
   if (node.metadata.labels?.[LABEL_GATEWAY] === undefined) {
-    throw new UserError(`Node ${name} is no gateway: it has no label ${LABEL_GATEWAY}`)
+    throw new UserError(`Node ${name} is not a gateway: it has no label ${LABEL_GATEWAY}`)
   }
   return node
 }
@@ -100,5 +100,5 @@ async function stillCarries(admin: Admin, name: string, signal: AbortSignal): Pr
   if (gateway === undefined) return undefined
   const drained = findCondition(gateway.status?.conditions, CONDITION_DRAINED)
   if (drained?.status === 'True') return undefined
-  return { what: `traffic to leave ${name}`, why: drained?.message }
+  return { what: `traffic on ${name}`, why: drained?.message }
 }

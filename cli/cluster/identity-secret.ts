@@ -68,7 +68,7 @@ export async function knownMembership(
     return undefined
   }
   if (known.cluster !== earlier.wanted) {
-    throw new UserError(`${title} is a member already, as ${known.cluster}, not as ${earlier.wanted}`, {
+    throw new UserError(`${title} is already a member, as ${known.cluster}, not as ${earlier.wanted}`, {
       hint: `leave first: sealane leave ${flags}`,
     })
   }
@@ -78,7 +78,7 @@ export async function knownMembership(
     })
   }
   const endsAtMs = endOfIdentity(known)
-  const ended = `that certificate ended at ${new Date(endsAtMs).toISOString()}`
+  const ended = `its certificate expired at ${new Date(endsAtMs).toISOString()}`
   if (endsAtMs <= clock.now()) {
     joinsAgain(ended, known, init)
     return undefined
@@ -86,7 +86,7 @@ export async function knownMembership(
   const problem = joinProblem(await secret.read(), '')
   // A problem that kept the agent from leaving says nothing about the identity.
   if (problem !== undefined && problem.reason !== 'LeaveNotReported') {
-    joinsAgain(`the broker refuses it: ${problem.text}`, known, init)
+    joinsAgain(`the broker refuses its identity: ${problem.text}`, known, init)
     return undefined
   }
   if (token !== undefined) say(`already joined as ${known.cluster}: the token is not used\n`)
@@ -95,7 +95,7 @@ export async function knownMembership(
 
 /** The identity is no longer valid: a token is needed to create a new one with the same id. */
 function joinsAgain(why: string, { cluster }: MemberIdentity, init: KnownMembershipInit): void {
-  if (init.token !== undefined) init.say(`joined before as ${cluster}; ${why}\n`)
+  if (init.token !== undefined) init.say(`joined earlier as ${cluster}; ${why}\n`)
   else if (!init.dryRun) throw needsToken(`${init.title} has joined as ${cluster}, and ${why}`, cluster, init)
 }
 
@@ -135,8 +135,8 @@ export async function rekeyingBroker(
   const broker = await rekey(clusterId)
   if (broker?.inContact !== true || force) return broker
   throw new UserError(
-    `${title} has joined as ${clusterId} before, and ${secret.place} has no identity; ${clusterId} is in contact with its broker: another cluster has the identity, or an agent of this one still does`,
-    { hint: 'wait until it is silent, or cut it off with --force' },
+    `${title} joined earlier as ${clusterId}, but ${secret.place} has no identity; ${clusterId} is in contact with its broker: another cluster has the identity, or an agent of this one still has it`,
+    { hint: 'wait until it is silent, or revoke that identity with --force' },
   )
 }
 
@@ -159,16 +159,16 @@ async function tokenWaits(
   if ((await secretIdentity(secret).token()) !== undefined) return
   if (clusterId === undefined) throw noToken()
   throw needsToken(
-    `${init.title} has joined as ${clusterId} before, and ${secret.place} has no identity`,
+    `${init.title} joined earlier as ${clusterId}, but ${secret.place} has no identity`,
     clusterId,
     init,
-    `; or, with the rights of its operator: sealane join ${init.flags} --broker-context CONTEXT`,
+    `; or, with the rights of the broker's operator: sealane join ${init.flags} --broker-context CONTEXT`,
   )
 }
 
 function needsToken(problem: string, cluster: string, { flags }: KnownMembershipInit, otherwise = ''): UserError {
   const made = `sealane token create --cluster-id ${cluster}; then: sealane join ${flags} --token-file FILE`
-  return new UserError(`${problem}: a new token is needed, made for this id`, {
+  return new UserError(`${problem}: a new token for this id is needed`, {
     hint: `on the broker: ${made}${otherwise}`,
   })
 }
@@ -210,7 +210,7 @@ export async function offerSecret(
 ): Promise<void> {
   if ((await secret.read()) !== undefined) return
   await secret.change({})
-  say(`${secret.place} was gone: an empty one is there for the agent\n`)
+  say(`${secret.place} was missing: an empty one was created for the agent\n`)
   const end = clock.monotonic() + BACK_MS
   while ((await secretIdentity(secret).read()) === undefined && clock.monotonic() < end) await clock.sleep(500, signal)
 }

@@ -44,12 +44,12 @@ export function describeInstalled(
   if (before.length === 0) return ''
   const after = imagesOf(objects)
   const same = before.join() === after.join()
-  const what = same ? `repairs what is missing or differs; image ${after.join(', ')}` : upgrade(before, after)
-  return `${clusterId} ${isMember ? 'is a member already' : 'is installed already, and no member yet'}: ${what}\n`
+  const what = same ? `repair of missing or changed objects; image ${after.join(', ')}` : upgrade(before, after)
+  return `${clusterId} ${isMember ? 'is already a member' : 'is already installed, but not a member yet'}: ${what}\n`
 }
 
 function upgrade(before: readonly string[], after: readonly string[]): string {
-  return `goes from image ${before.join(', ')} to ${after.join(', ')}`
+  return `upgrade from image ${before.join(', ')} to ${after.join(', ')}`
 }
 
 /** The images without duplicates, sorted. */

@@ -149,7 +149,7 @@ export async function prepareJoin(
   if (discovery.obstacles.length > 0) throw new UserError(discovery.obstacles.join('\n'))
   const against = hindrances(given)
   if (against.length > 0 && !init.force) {
-    throw new UserError(against.map(({ text }) => text).join('\n'), { hint: 'join all the same with --force' })
+    throw new UserError(against.map(({ text }) => text).join('\n'), { hint: 'to join anyway, use --force' })
   }
   const chosen = await answered(asks, init)
   const clusterId = chooseId(chosen, { discovery, live, values: init.values }, admin, init.flags)
@@ -176,7 +176,7 @@ export async function joinCluster(
   const isRunning = init.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, init.values)
   if (isRunning && !dryRun) await offerSecret(secret, init)
   const broker = await rekeyingBroker(secret, discovery.earlier, { ...init, title: admin.title })
-  if (broker !== undefined) say(`${secret.place} has no identity: the broker gives ${plan.clusterId} a new one\n`)
+  if (broker !== undefined) say(`${secret.place} has no identity: the broker issues a new one for ${plan.clusterId}\n`)
   const earlier = { clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
   const known =
     broker === undefined ? await knownMembership(secret, earlier, { ...init, title: admin.title }) : undefined
@@ -195,7 +195,7 @@ export async function joinCluster(
   const asksFirst = known === undefined && (await agreeOnOthers(plan, init)) === 'unknown'
   if (dryRun) return dryJoin(prepared, admin, init)
   await applyCrds(context)
-  await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
+  await until(init, 'the API server to serve the new CRDs', () => crdsMissing(admin, signal))
   // rekey() revokes the old identity, so it is called only after all checks and questions.
   const token = broker === undefined ? init.token : await broker.rekey()
   await install(plan, context, { ...init, token, secret, known, asksFirst, isWanted })
@@ -228,7 +228,7 @@ async function agreeOnOthers(
   const agreed = await agreeOnRenumbering({ ...ask, look, say, signal, confirm: dryRun ? undefined : confirm })
   if (agreed === 'unknown') {
     say(
-      'note: the broker is not reached from here: the agent asks it, before it joins, what changes for other members\n',
+      'note: the broker cannot be reached from here: before the join, the agent asks it what changes for other members\n',
     )
   }
   return agreed
@@ -265,8 +265,8 @@ async function namespaceStays(admin: ClusterAdmin, init: JoinClusterInit): Promi
     return found !== undefined && 'deletionTimestamp' in found.metadata ? { what: name } : undefined
   }
   if ((await look()) === undefined) return
-  if (init.dryRun) throw new UserError(`Namespace ${name} is being removed: a join waits until it is gone`)
-  await until(init, 'a namespace that is being removed to be gone', look)
+  if (init.dryRun) throw new UserError(`Namespace ${name} is being deleted: a join waits until it no longer exists`)
+  await until(init, 'a namespace to be deleted', look)
 }
 
 /** Returns the clusters that are reachable. After a failure it still prints what is left to do about DNS. */
@@ -338,7 +338,7 @@ async function watchStart(
   const { namespace } = values.member
   const approvalMs = init.approvalMs ?? tokenLasts(init)
   let answeringMs = 0
-  await until(init, 'the broker to take this cluster in', async () => {
+  await until(init, 'the broker to accept this cluster', async () => {
     const place = { secret, settings: site, namespace, nowMs: clock.now(), approvalMs }
     const missing = await joinProgress(admin, place, signal)
     if (missing?.asks === undefined) return missing && withMore(missing, init, answeringMs)
@@ -349,7 +349,7 @@ async function watchStart(
     return next && withMore(next, init, answeringMs)
   })
   // The Secret still has a token if the agent joined with an earlier one before it saw this one.
-  await until(init, 'the token to go', async () => {
+  await until(init, 'the token to be removed', async () => {
     await secretIdentity(secret).dropToken()
     return undefined
   })
@@ -370,10 +370,10 @@ async function agreeFromInside(
   { secret, confirm, say }: JoinClusterInit & { readonly secret: SecretAccess },
 ): Promise<void> {
   say(`${text}\n`)
-  if (confirm !== undefined && !(await confirm('Join all the same'))) {
+  if (confirm !== undefined && !(await confirm('Join anyway'))) {
     await secretIdentity(secret).dropToken()
-    throw new UserError('this cluster has not joined: the token is taken away, and nobody has got other addresses', {
-      hint: 'take out what was installed with sealane leave',
+    throw new UserError('this cluster has not joined: the token was removed, and no member has new addresses', {
+      hint: 'remove what was installed: sealane leave',
     })
   }
   await secret.change({ annotations: { ...NO_PROBLEM, [ASK_FIRST_ANNOTATION]: null } })
@@ -395,7 +395,7 @@ async function watchLanes(plan: JoinPlan, admin: ClusterAdmin, init: JoinCluster
 async function untilAll<P extends Progress>(init: JoinClusterInit, what: string, look: () => Promise<P>): Promise<P> {
   let last: P | undefined
   await until(init, what, async () => (last = await look()).missing)
-  for (const one of last?.leftOut ?? []) init.say(`not waited for: ${one}\n`)
+  for (const one of last?.leftOut ?? []) init.say(`not waiting for: ${one}\n`)
   return last ?? look()
 }
 
@@ -404,6 +404,6 @@ function until(
   what: string,
   look: () => Promise<Missing | undefined>,
 ): Promise<void> {
-  const hint = 'the same command goes on where this one ended'
+  const hint = 'to continue, run the same command again'
   return waitUntil(look, { what, timeoutMs, clock, signal, say, hint })
 }

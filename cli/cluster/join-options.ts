@@ -39,42 +39,45 @@ export function addJoinKubeOptions(command: Command): Command {
   )
     .option(
       '--pod-cidr <cidr>',
-      'with --context: a range of pod addresses, IPv4 or IPv6, instead of what is found; may be given several times',
+      'with --context: a range of pod addresses, IPv4 or IPv6, instead of the detected ones; may be given several times',
       collect(cidr('--pod-cidr')),
     )
     .option(
       '--service-cidr <cidr>',
-      'with --context: a range of Services, instead of what is found; may be given several times',
+      'with --context: a range of Services, instead of the detected ones; may be given several times',
       collect(cidr('--service-cidr')),
     )
     .option(
       '--gateway <node[=address]>',
-      'with --context: a node that becomes a gateway, and the address where others call it; may be given several times',
+      'with --context: a node to use as a gateway, and the address at which other clusters reach it; may be given several times',
       collect(parseGateway),
     )
     .option(
       '--gateways <count>',
-      `with --context: how many nodes are gateways at once, 1 to ${MAX_LANE + 1} (default: as installed, else ${DEFAULT_ACTIVE_GATEWAYS})`,
+      `with --context: how many gateways are active at once, 1 to ${MAX_LANE + 1} (default: as installed, else ${DEFAULT_ACTIVE_GATEWAYS})`,
       parseGatewayCount,
     )
     .option(
       '--label <key=value>',
-      'with --context: a label of this cluster, such as region=eu; region- takes it away',
+      'with --context: a label of this cluster, such as region=eu; region- removes it',
       collect(parseLabel),
     )
     .option(
       '--allow-namespace <name>',
-      'with --context: import services of default, kube-* or another guarded namespace all the same; may be given several times',
+      'with --context: also import services of this guarded namespace, such as default or kube-*; may be given several times',
       collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
     )
     .option(
       '--broker-context <name>',
-      "with --context: the context of the broker's cluster, where a member that has lost its identity gets a new one",
+      "with --context: the context of the broker's cluster, which issues a new identity to a member that has lost its own",
     )
-    .option('--broker-kubeconfig <file>', 'with --broker-context: its kubeconfig (default: the one of this cluster)')
-    .option('--yes', 'with --context: never ask', false)
-    .option('--force', 'with --context: join although something is known not to work', false)
-    .option('--dry-run', 'with --context: show every change and make none', false)
+    .option(
+      '--broker-kubeconfig <file>',
+      "with --broker-context: the kubeconfig of the broker's cluster (default: that of this cluster)",
+    )
+    .option('--yes', 'with --context: do not ask for confirmation', false)
+    .option('--force', 'with --context: join even if something is known not to work', false)
+    .option('--dry-run', 'with --context: show the changes without making them', false)
     .addOption(
       choiceOption('-o, --output <format>', 'with --context: print what would be applied, for GitOps', ['yaml']),
     )
@@ -106,7 +109,7 @@ function parseGatewayCount(text: string): number {
 function parseLabel(text: string): readonly [string, string | null] {
   const at = text.indexOf('=')
   if (at < 0 && text.length > 1 && text.endsWith('-')) return [text.slice(0, -1), null]
-  if (at < 1) throw new UserError(`--label ${quoted(text)}: expected key=value, or key- to take one away`)
+  if (at < 1) throw new UserError(`--label ${quoted(text)}: expected key=value, or key- to remove one`)
   return [text.slice(0, at), text.slice(at + 1)]
 }
 
@@ -141,5 +144,5 @@ export function refuseKubeOptions(command: Command): void {
   const given = KUBE_ONLY.find((name) => command.getOptionValueSource(name) === 'cli')
   const flag = command.options.find((option) => option.attributeName() === given)?.long
   if (flag === undefined) return
-  throw new UserError(`${flag}: only for a real cluster, with --context or --kubeconfig`, { exitCode: 2 })
+  throw new UserError(`${flag}: only for a Kubernetes cluster, with --context or --kubeconfig`, { exitCode: 2 })
 }

@@ -56,8 +56,8 @@ export async function agreeOnChanges(
   const changed = new Set(changes.map(({ ref }) => titleOf(ref)))
   const isChanged = (ref: ObjectRef): boolean => changed.has(titleOf(ref))
   const same = planned.plan.objects.filter((object) => !isChanged(refOf(object))).length
-  if (changes.length === 0) say('nothing differs from what is installed\n')
-  else say(`changes (${same} objects stay as they are):\n${changes.map(describePlanned).join('')}`)
+  if (changes.length === 0) say('no changes: the installation is up to date\n')
+  else say(`changes (${same} objects are unchanged):\n${changes.map(describePlanned).join('')}`)
   const isAsked = !dryRun && changes.length > 0 && confirm !== undefined
   if (isAsked && !(await confirm('Make these changes'))) throw new UserError('nothing was changed')
   return isChanged
@@ -91,7 +91,7 @@ interface Answering {
 export async function answered(asks: readonly Ask[], { chosen, ask }: Answering): Promise<JoinOptions> {
   let answers = chosen
   for (const question of asks) {
-    if (ask === undefined) throw new UserError(`${question.why}: say ${FLAGS[question.field]}`, { exitCode: 2 })
+    if (ask === undefined) throw new UserError(`${question.why}: use ${FLAGS[question.field]}`, { exitCode: 2 })
     const said = await ask(question)
     answers =
       question.field === 'gateways'
@@ -125,7 +125,7 @@ export function chooseId(
   const earlier = discovery.earlier.clusterId
   if (chosen.clusterId !== undefined) {
     if (earlier !== undefined && earlier !== chosen.clusterId) {
-      throw new UserError(`--cluster-id ${chosen.clusterId}: this cluster is a member already, as ${earlier}`, {
+      throw new UserError(`--cluster-id ${chosen.clusterId}: this cluster is already a member, as ${earlier}`, {
         hint: `leave first: sealane leave ${flags}`,
       })
     }
@@ -133,6 +133,6 @@ export function chooseId(
   }
   const id = earlier ?? installedSite(values, live)?.name ?? idFromName(admin.contextName)
   if (id === undefined)
-    throw new UserError(`no cluster id follows from ${admin.title}: say --cluster-id`, { exitCode: 2 })
+    throw new UserError(`no cluster id can be derived from ${admin.title}: use --cluster-id`, { exitCode: 2 })
   return parseClusterId(id)
 }

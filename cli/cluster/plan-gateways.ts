@@ -122,7 +122,7 @@ interface ChosenGateways {
 function gatewayNotes(discovery: Discovery, chosen: ChosenGateways): string[] {
   const impossible = discovery.gateways.unfit.filter((one) => !one.isAway && isLabelled(one))
   const takesNone = ({ node, why }: UnfitNode): string =>
-    `node ${printable(node)} has the label ${LABEL_GATEWAY} and takes no lane: ${why}`
+    `node ${printable(node)} has the label ${LABEL_GATEWAY} but cannot serve a lane: ${why}`
   return [...impossible.map(takesNone), ...countNotes(discovery, chosen)]
 }
 
@@ -136,17 +136,17 @@ function countNotes({ gateways: { candidates } }: Discovery, chosen: ChosenGatew
   const label =
     other === undefined ? undefined : `kubectl label node ${printable(other)} ${LABEL_GATEWAY}=${ANY_LANE_VALUE}`
   if (more.length === 0 && label !== undefined) {
-    return [`only ${printable(node)} is a gateway: the cluster is cut off when it goes; ${label}`]
+    return [`only ${printable(node)} is a gateway: the cluster is cut off when it fails; to add another one: ${label}`]
   }
   const lanes = [...nodes].map((name) => numbers.get(name))
   const [shared] = lanes.filter((lane) => typeof lane === 'number')
   if (more.length > 0 && shared !== undefined && lanes.every((lane) => lane === shared)) {
     const mend = `sealane join --gateways ${DEFAULT_ACTIVE_GATEWAYS} makes them active at once`
-    return [`all gateways have lane ${shared}: one is active, and the others stand by; ${mend}`]
+    return [`all gateways have lane ${shared}: one is active, and the others are on standby; ${mend}`]
   }
   if (nodes.size >= activeGateways || activeGateways <= DEFAULT_ACTIVE_GATEWAYS) return []
-  const rest = label === undefined ? 'no other node can be one' : label
-  return [`${activeGateways} gateways are to be active, and there are ${nodes.size}: ${rest}`]
+  const rest = label === undefined ? 'no other node can be a gateway' : label
+  return [`${activeGateways} gateways should be active, but there are only ${nodes.size}: ${rest}`]
 }
 
 /** The label of a new gateway leaves the lane number open. A Node whose label has a number keeps it. */

@@ -146,7 +146,7 @@ function changedLabels(
 }
 
 function leftOutNote(name: string): string {
-  return `ValidatingAdmissionPolicyBinding ${name} was taken away and stays away: its policy is not in force`
+  return `ValidatingAdmissionPolicyBinding ${name} was deleted and is not restored: its policy is not in force`
 }
 
 /** A text that is equal for equal facts, whatever the order of the labels. */

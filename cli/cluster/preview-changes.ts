@@ -42,7 +42,7 @@ export function objectDiff(before: ManifestObject, after: ManifestObject): reado
   const isSecret = after.kind === 'Secret'
   const lines = [...differences(contentOf(before), contentOf(after), '', isSecret)]
   if (lines.length <= MAX_LINES) return lines
-  return [...lines.slice(0, MAX_LINES), `… and ${lines.length - MAX_LINES} lines more`]
+  return [...lines.slice(0, MAX_LINES), `… and ${lines.length - MAX_LINES} more lines`]
 }
 
 function* differences(before: unknown, after: unknown, path: string, isSecret: boolean): Generator<string> {

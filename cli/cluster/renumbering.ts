@@ -26,7 +26,7 @@ export interface RenumberingInit extends LookAsk {
 }
 
 const AFTERWARDS =
-  'afterwards, "sealane cluster list" on the broker and "sealane show clusters" here say who has global ones'
+  'afterwards, "sealane cluster list" on the broker and "sealane show clusters" here show which members have global ones'
 
 /**
  * Names the members that would get global addresses by this join, and asks the user to confirm. A broker of an older
@@ -49,13 +49,13 @@ export async function agreeOnRenumbering({
     if (awaitsApproval(error)) return 'agreed'
     if (!isOfOlderRelease(error)) return 'unknown'
     say(
-      `note: whether this join changes addresses of other members is not known before (the broker is of an older release); ${AFTERWARDS}\n`,
+      `note: the broker is of an older release and cannot tell whether this join changes addresses of other members; ${AFTERWARDS}\n`,
     )
     return 'agreed'
   }
   if (found.renumbered.length === 0) return 'agreed'
   say(`${renumberedText(found.renumbered, 'get')}\n`)
-  if (confirm !== undefined && !(await confirm('Join all the same'))) throw new UserError('nothing was changed')
+  if (confirm !== undefined && !(await confirm('Join anyway'))) throw new UserError('nothing was changed')
   return 'agreed'
 }
 

@@ -41,14 +41,14 @@ export async function rotateKeys(admin: Admin, name: string | undefined, init: R
   await waitUntil(() => oldKeys(admin, asked, before, signal), {
     ...init,
     what: 'new keys',
-    hint: `it goes on; the condition ${CONDITION_KEYS_ROTATED} of each Gateway says how it stands`,
+    hint: `the rotation continues; condition ${CONDITION_KEYS_ROTATED} of each Gateway shows its progress`,
   })
   const names = asked.map(({ metadata }) => metadata.name).sort()
-  return `${names.join(', ')}: the key is a new one`
+  return `${names.join(', ')}: keys rotated`
 }
 
-const STANDBY = 'a gateway that stands by has no key that others know'
-const NONE = 'this cluster has no gateway that is active'
+const STANDBY = 'a standby gateway has no key that other clusters use'
+const NONE = 'this cluster has no active gateway'
 
 async function activeGateways(admin: Admin, signal: AbortSignal): Promise<readonly Gateway[]> {
   const all = (await admin.list(GROUP, 'Gateway', {}, signal)) as unknown as readonly Gateway[]

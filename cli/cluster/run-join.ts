@@ -101,7 +101,7 @@ async function brokerOf(
     const ask: AskBroker = (work) => withBroker(place, context, work)
     const found = await memberAt(cluster, ask)
     if (found !== undefined) return found
-    throw new UserError(`the broker that was named has no member ${cluster} in clusterset ${clusterset ?? '-'}`)
+    throw new UserError(`the broker of --broker-context has no member ${cluster} in clusterset ${clusterset ?? '-'}`)
   }
   return brokerHere(admin, { cluster, clusterset, flags: targetFlags(target, admin.contextName) }, context.signal)
 }
@@ -169,7 +169,7 @@ function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output:
   output.answer(objects.map((object) => formatYaml(object)).join('---\n'))
   const { namespace } = values.member
   const create = `kubectl --namespace ${namespace} create secret generic ${IDENTITY_SECRET} --type=${IDENTITY_SECRET_TYPE}`
-  say('not in these files, and to be done beside them:\n')
+  say('these steps are not in the files:\n')
   say(`  the token: ${create} --from-file=${TOKEN_PART}=FILE\n`)
   for (const { node, labels, annotations } of plan.nodes) {
     for (const pair of Object.entries(labels)) say(`  a gateway: kubectl label node ${node} ${pair.join('=')}\n`)
@@ -177,9 +177,7 @@ function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output:
       say(`  its address: kubectl annotate node ${node} ${pair.join('=')}\n`)
   }
   const { value } = discovery.dns.flavour
-  say(
-    `  cluster DNS (${value}): names below ${CLUSTERSET_ZONE} are asked of Service ${namespace}/${objectName('dns')}\n`,
-  )
+  say(`  cluster DNS (${value}): forward names below ${CLUSTERSET_ZONE} to Service ${namespace}/${objectName('dns')}\n`)
 }
 
 function joinOptions(options: RunJoinOptions): JoinOptions {
@@ -199,7 +197,11 @@ function reportJoined(joined: JoinedCluster, target: KubeTarget, output: Command
   const { plan, advice, dns } = joined
   const { reached: others, alone } = joined.others
   const reached =
-    others.length > 0 ? `it reaches ${others.join(', ')}` : alone ? 'it is the first member' : 'no other is in contact'
+    others.length > 0
+      ? `it reaches ${others.join(', ')}`
+      : alone
+        ? 'it is the first member'
+        : 'no other member is in contact'
   output.answer(
     `${plan.clusterId} has joined with gateway ${plan.gateways.map(({ node }) => node).join(', ')}; ${reached}\n`,
   )

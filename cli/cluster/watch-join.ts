@@ -62,7 +62,7 @@ export function laneStates(clusters: readonly string[], gateways: readonly Gatew
   return clusters.map((cluster) => {
     const own = connections.filter((connection) => connection.cluster === cluster)
     const best = [...own].sort((a, b) => RANK[a.state] - RANK[b.state])[0]
-    if (best === undefined) return { cluster, state: 'connecting', message: 'not heard of yet' }
+    if (best === undefined) return { cluster, state: 'connecting', message: 'not reported yet' }
     const { state, message, cause } = best
     return { cluster, state, message, ...(cause === undefined ? {} : { cause }) }
   })
@@ -70,7 +70,7 @@ export function laneStates(clusters: readonly string[], gateways: readonly Gatew
 
 /** The state of a gateway that no longer reports: its last report says nothing about its lanes now. */
 function unheard(cluster: string, node: string): LaneState {
-  return { cluster, state: 'connecting', message: `nothing is heard from the gateway on node ${node}` }
+  return { cluster, state: 'connecting', message: `the gateway on node ${node} does not report` }
 }
 
 const OURS = 'sealane.io/v1alpha1'
@@ -102,7 +102,7 @@ export async function joinProgress(
   const problem = joinProblem(await secret.read(), settings)
   if (problem?.final === true) {
     throw new UserError(problem.text, {
-      hint: 'mend that, or make a new token (sealane token create), and run this again',
+      hint: 'fix that, or create a new token (sealane token create), and run this command again',
       ...(problem.reason === undefined ? {} : { reason: problem.reason }),
     })
   }
@@ -141,7 +141,7 @@ export async function lanesProgress(
   const ownCluster = clusters.find((one) => one.spec.id === own)
   const known = ownCluster === undefined || !isMirrored(ownCluster) ? undefined : knownMembers(ownCluster)
   if (known === undefined) {
-    const missing = { what: 'what the broker knows of the clusterset' }
+    const missing = { what: 'the members of the clusterset from the broker' }
     return { reached: [], alone: false, missing, leftOut: [] }
   }
   const others = joinedOthers(clusters, own)

@@ -109,7 +109,7 @@ async function carryOut(
   return {
     left: [
       ...result.plan.problems.flatMap(({ message, advice }) => [message, ...advice]),
-      ...result.toRestart.map((workload) => `restart ${titleOf(workload)} for its new DNS settings`),
+      ...result.toRestart.map((workload) => `restart ${titleOf(workload)} to apply its new DNS settings`),
     ],
   }
 }
@@ -159,9 +159,9 @@ export async function watchClusterDns(
     await waitUntil(look, { ...init, what: 'the cluster DNS', hint: '' })
   } catch (error) {
     if (!(error instanceof TookTooLong)) throw error
-    return `it does not hand ${CLUSTERSET_ZONE} to Sealane yet${last?.why === undefined ? '' : ` (${last.why})`}`
+    return `it does not forward ${CLUSTERSET_ZONE} to Sealane yet${last?.why === undefined ? '' : ` (${last.why})`}`
   }
-  say(`cluster DNS hands ${CLUSTERSET_ZONE} to Sealane\n`)
+  say(`cluster DNS forwards ${CLUSTERSET_ZONE} to Sealane\n`)
   return undefined
 }
 
@@ -174,6 +174,6 @@ async function progress(
   const cluster = await admin.get({ apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', name: own }, signal)
   const found = cluster && conditionsOf(cluster).find(({ type }) => type === CONDITION_CLUSTER_DNS)
   if (found?.status === 'True') return undefined
-  const why = found === undefined ? 'the agent does not say' : found.message
-  return { what: `to hand ${CLUSTERSET_ZONE} to Sealane`, why }
+  const why = found === undefined ? 'the agent has not reported it' : found.message
+  return { what: `to forward ${CLUSTERSET_ZONE} to Sealane`, why }
 }

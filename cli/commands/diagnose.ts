@@ -47,8 +47,8 @@ interface DiagnoseOptions {
 }
 
 const TEXT =
-  'Looks closely at this cluster, names what is wrong by its cause, and says what to do; of several also what only ' +
-  'their ends together show. Exit codes as of status.'
+  'Examines this cluster or site, and shows the cause of each problem and what to do. Several members are also ' +
+  'compared with each other. The exit codes are those of status.'
 
 /** `sealane diagnose`: examines more than `status` does, and names the cause of each problem and the next step. */
 export function addDiagnoseCommand(program: Command, context: CommandContext): void {
@@ -61,14 +61,14 @@ export function addDiagnoseCommand(program: Command, context: CommandContext): v
   command
     .addArgument(new Argument('[area]', `${AREAS.join(', ')} (default: all)`).argParser(parsed(parseArea)))
     .addOption(
-      new Option('--all-contexts', 'all clusters of the kubeconfig that have Sealane, compared')
+      new Option('--all-contexts', 'compare all clusters of the kubeconfig in which Sealane is installed')
         .default(false)
         .conflicts(alone),
     )
     .addOption(
       new Option(
         '--bundle <file>',
-        'of a file that sealane gather wrote, instead of what is there now; several are compared',
+        'examine a file of sealane gather instead of the live state; several files are compared',
       )
         .argParser(collect((file) => file))
         .conflicts([...alone, 'kubeconfig', 'allContexts']),
@@ -90,7 +90,7 @@ export function addDiagnoseCommand(program: Command, context: CommandContext): v
 function sitesOption(): Option {
   const option = siteOption()
   const standards = [String(option.defaultValue)]
-  option.description = `${option.description}; several are compared`
+  option.description = `${option.description}; several sites are compared`
   return option
     .argParser((file: string, before: readonly string[]) => [...(before === standards ? [] : before), file])
     .default(standards, standards[0])
@@ -110,8 +110,9 @@ async function diagnose(
 ): Promise<number> {
   const { bundle, site, allContexts, ask } = options
   const isOfSeveral = allContexts || site.length > 1 || (bundle?.length ?? 0) > 1
-  if (isOfSeveral && area !== undefined) throw new UserError('area: expected none where several are compared')
-  if (site.length > 1 && ask !== undefined) throw new UserError('--ask: expected one --site: whose page it is')
+  if (isOfSeveral && area !== undefined) throw new UserError('area: expected none when several members are compared')
+  if (site.length > 1 && ask !== undefined)
+    throw new UserError('--ask: expected one --site, because a status page belongs to one site')
   if (isOfSeveral) return compare(options, context)
   return show(await factsOf(area, options, context, command), area, options, context)
 }
@@ -157,7 +158,9 @@ async function compare(options: DiagnoseOptions, context: CommandContext): Promi
   const { sets, missing } = await factsOfSeveral(options, context)
   if (sets.length === 0) {
     const why = missing.map(({ target, why: text }) => `${target}: ${text}`).join('; ')
-    throw new UserError(`nothing could be looked at${why === '' ? ': no cluster has Sealane' : `: ${why}`}`)
+    throw new UserError(
+      `no member could be examined: ${why === '' ? 'Sealane is installed in none of the clusters' : why}`,
+    )
   }
   const comparison = compareMembers(sets)
   const text = comparisonText(comparison, missing, format === 'wide')
@@ -191,7 +194,7 @@ async function everyContext(kubeconfig: string | undefined, context: CommandCont
   const { contextNames } = await import('../../kubeapi/kube/kubeconfig.ts')
   const file = kubeconfig === undefined ? {} : { kubeconfig }
   const { names } = contextNames({ ...file, env: envOf(context) })
-  if (names.length === 0) throw new UserError('--all-contexts: there is no kubeconfig, or no context in it')
+  if (names.length === 0) throw new UserError('--all-contexts: there is no kubeconfig, or it has no context')
   return names.map((name) => ({ title: `context ${quoted(name)}`, site: '', kube: { ...file, context: name } }))
 }
 
@@ -203,7 +206,7 @@ interface GatherOptions extends TargetOptions {
   readonly log?: readonly string[]
 }
 
-const GATHER_TEXT = 'Writes one file with what there is to know here, for help from elsewhere. Secrets are taken out.'
+const GATHER_TEXT = 'Writes the state of this cluster or site into one file, for support. Secrets are left out.'
 
 /** `sealane gather`: writes one file about this cluster or site, without its secrets, for support elsewhere. */
 export function addGatherCommand(program: Command, context: CommandContext): void {
@@ -211,18 +214,19 @@ export function addGatherCommand(program: Command, context: CommandContext): voi
   const command = addTargetOptions(made, seenOtherwise(LOCAL_SITE))
   const ofSite = (flags: string, text: string): Option => new Option(flags, text).conflicts(['context', 'kubeconfig'])
   command
-    .option('-o, --output <file>', 'the new file (default: sealane-gather-TIME.tar.gz in this folder)')
-    .option('--force', 'also where there is a file of that name', false)
+    .option('-o, --output <file>', 'the file to write (default: sealane-gather-TIME.tar.gz in this folder)')
+    .option('--force', 'overwrite an existing file', false)
     .addOption(
       ofSite(
         '--ask <host:port>',
-        `of a site: where its parts on this machine answer (default: ${STANDARD_PAGE})`,
+        `of a site: status address of a component on this machine; may be given several times (default: ${STANDARD_PAGE})`,
       ).argParser(collect(parsePage)),
     )
     .addOption(
-      ofSite('--log <file>', "of a site: a file with its parts' log, beside the journal; several times").argParser(
-        collect((file) => file),
-      ),
+      ofSite(
+        '--log <file>',
+        'of a site: a log file to include besides the journal; may be given several times',
+      ).argParser(collect((file) => file)),
     )
     .addOption(lookTimeoutOption(10_000))
     .action(async (options: GatherOptions) => {
@@ -236,9 +240,9 @@ export function addGatherCommand(program: Command, context: CommandContext): voi
         context,
       )
       context.output.answer(`${file}\n`)
-      context.output.remark(`${count} items, ${Math.ceil(bytes / 1024)} KiB, readable by you alone\n`)
-      for (const { item, why } of missing) context.output.remark(`not in it: ${item}: ${why}\n`)
-      context.output.remark(`look at it: sealane status --bundle ${file}\n`)
+      context.output.remark(`${count} items, ${Math.ceil(bytes / 1024)} KiB, readable only by you\n`)
+      for (const { item, why } of missing) context.output.remark(`not included: ${item}: ${why}\n`)
+      context.output.remark(`to view it: sealane status --bundle ${file}\n`)
     })
 }
 
@@ -256,16 +260,20 @@ interface MachineOptions {
  */
 export function addMachineCommand(program: Command, context: CommandContext): void {
   throwingUsageErrors(program.command(MACHINE_COMMAND, { hidden: true }))
-    .description('Prints, as JSON, what diagnose wants to know of this machine, or from this pod.')
+    .description('Prints facts about this machine, or as seen from this pod, as JSON for diagnose.')
     .helpCommand(false)
-    .option('--node <name>', 'the name of its Node; without it the kernel is not looked at')
+    .option('--node <name>', 'the name of its Node; without it the kernel is not examined')
     .option(
       '--folder <path>',
-      'whose disk is looked at; several times',
+      'a folder whose disk is examined; may be given several times',
       collect((path) => path),
     )
-    .option('--broker', 'calls the broker, with the identity of this cluster', false)
-    .option('--dns <role=address:port>', 'asks this server for the zone; several times', collect(parseAskedServer))
+    .option('--broker', 'call the broker with the identity of this cluster', false)
+    .option(
+      '--dns <role=address:port>',
+      'query this server for the zone; may be given several times',
+      collect(parseAskedServer),
+    )
     .action(async (options: MachineOptions) => {
       const { dns = [] } = options
       if (dns.length > MOST_SERVERS)

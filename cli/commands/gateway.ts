@@ -24,17 +24,17 @@ export function addGatewayCommand(program: Command, context: CommandContext): vo
   const gateway = subcommand(
     program,
     'gateway',
-    'Takes the traffic off a gateway of a cluster and gives it back, and has keys made anew.',
+    'Drains and undrains gateways of a cluster, and rotates their keys.',
     'sealane gateway drain n1 --context c1',
   )
   const drain = subcommand(
     gateway,
     'drain',
-    'Has all traffic leave a gateway, and says when nothing flows over it any more.',
+    'Moves all traffic away from a gateway, and waits until it carries none.',
     'sealane gateway drain n1 --context c1',
   ).argument('<node>', 'the name of its Node', parsed(nodeName))
   addKubeOptions(drain)
-    .option('--force', 'mark it although it is the only gateway that is active', false)
+    .option('--force', 'mark it even if it is the only active gateway', false)
     .addOption(durationOption('--timeout', 'how long to wait', 60_000))
     .action(async (node: string, options: DrainOptions) => {
       const { withAdmin } = await import('../context/with-admin.ts')
@@ -51,7 +51,7 @@ export function addGatewayCommand(program: Command, context: CommandContext): vo
   const undrain = subcommand(
     gateway,
     'undrain',
-    'Gives a gateway that was drained its traffic back.',
+    'Lets a drained gateway carry traffic again.',
     'sealane gateway undrain n1 --context c1',
   ).argument('<node>', 'the name of its Node', parsed(nodeName))
   addKubeOptions(undrain).action(async (node: string) => {
@@ -75,9 +75,9 @@ function addRotateKeys(gateway: Command, context: CommandContext): void {
   const rotate = subcommand(
     gateway,
     'rotate-keys',
-    'Has gateways make their keys anew, one after the other, while they carry.',
+    'Rotates the keys of gateways one after the other, without an interruption of traffic.',
     'sealane gateway rotate-keys n1 --context c1',
-  ).argument('[node]', 'the name of its Node; none: all gateways of the cluster', parsed(nodeName))
+  ).argument('[node]', 'the name of its Node (default: all gateways of the cluster)', parsed(nodeName))
   addKubeOptions(rotate)
     .addOption(durationOption('--timeout', 'how long to wait', 300_000))
     .action(async (node: string | undefined, options: RotateOptions) => {
@@ -94,9 +94,9 @@ function addRotateKeys(gateway: Command, context: CommandContext): void {
 }
 
 const ROTATE_HINT =
-  'on a site without Kubernetes put the annotation sealane.io/rotate-keys on the Node among its objects, with the time'
+  'on a site without Kubernetes, set the annotation sealane.io/rotate-keys of the Node in its objects to the current time'
 
-const DRAIN_HINT = 'on a site without Kubernetes put the label sealane.io/drain on the Node among its objects'
+const DRAIN_HINT = 'on a site without Kubernetes, set the label sealane.io/drain of the Node in its objects'
 
 function clusterOf(command: Command, context: CommandContext, hint = DRAIN_HINT): KubeTarget {
   const target = targetToChange(command, context)

@@ -37,16 +37,16 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
     'sealane join --context c1 --token-file token.txt',
   )
   addJoinKubeOptions(addTargetOptions(command))
-    .option('--token <token>', 'the token itself; --token-file keeps it off the process list')
-    .option('--token-file <file>', 'a file with the token, - for standard input')
+    .option('--token <token>', 'the join token; --token-file keeps it out of the process list')
+    .option('--token-file <file>', 'a file with the join token; - for standard input')
     .option(
       '--cluster-id <id>',
-      "this cluster's id (default: the site's, or the context's, name)",
+      "this cluster's id (default: the name of the site or the context)",
       parsed((text: string) => parseClusterId(text, '--cluster-id')),
     )
     .option(
       '--approval-timeout <duration>',
-      'how long to wait where an operator of the broker has to accept this cluster (default: until the token ends)',
+      'how long to wait for an operator of the broker to accept this cluster (default: until the token expires)',
       parsed((text: string) => parseDuration(text, '--approval-timeout', { minMs: 1000 })),
     )
     .action(async (options: JoinOptions) => {
@@ -104,7 +104,7 @@ interface ExportOptions extends TargetOptions {
 
 /** `sealane export` and `sealane unexport`: creates or deletes a ServiceExport among the site's objects. */
 export function addExportCommands(program: Command, context: CommandContext): void {
-  add(program, context, 'export', 'Offers a Service of this site to all clusters.')
+  add(program, context, 'export', 'Exports a Service of this cluster or site to the clusterset.')
   add(program, context, 'unexport', 'Withdraws a Service from the clusterset.')
 }
 
@@ -117,7 +117,7 @@ function add(program: Command, context: CommandContext, verb: 'export' | 'unexpo
     )
     .option(
       '-n, --namespace <name>',
-      'its namespace',
+      'the namespace of the Service',
       parsed((text: string) => parseDnsLabel(text, 'namespace')),
       'default',
     )
@@ -138,8 +138,8 @@ function add(program: Command, context: CommandContext, verb: 'export' | 'unexpo
 
 function guardRemark(namespace: string, guard: string): string {
   return (
-    `namespace ${namespace} ${guard}: the broker takes it with --allow-namespace ${namespace} only, ` +
-    'and so does each cluster that is to import it; sealane show exports says what came of it\n'
+    `namespace ${namespace} ${guard}: the broker and each importing cluster accept the export only with ` +
+    `--allow-namespace ${namespace}; see the result with sealane show exports\n`
   )
 }
 
@@ -159,23 +159,23 @@ export function addLeaveCommand(program: Command, context: CommandContext): void
   const command = subcommand(
     program,
     'leave',
-    'Takes a site or a cluster out of the clusterset; its nodes are left as they were.',
+    'Removes a site or a cluster from the clusterset, and removes Sealane from its nodes.',
     'sealane leave --site site.yaml',
   )
   addTargetOptions(command)
     .addOption(durationOption('--timeout', 'how long to wait for the nodes', 30_000))
-    .option('--yes', 'do not ask', false)
-    .option('--force', 'leave although the broker cannot be reached, or a node does not clean up', false)
+    .option('--yes', 'do not ask for confirmation', false)
+    .option('--force', 'leave even if the broker cannot be reached or a node does not clean up', false)
     .option(
       '--node <name>',
-      'only take Sealane out of the kernel of this node, after the site has left without it',
+      'only remove Sealane from the kernel of this node, after the site has left without it',
       parsed((text) => parseDnsLabel(text, '--node')),
     )
     .action(async (options: LeaveOptions) => {
       const target = targetToJoin(command, context)
       if (target !== undefined) {
         if (options.node !== undefined) {
-          throw new UserError('--node: only for a site file: in a real cluster every node cleans up by itself', {
+          throw new UserError('--node: only for a site file: in a Kubernetes cluster each node cleans up by itself', {
             exitCode: 2,
           })
         }
@@ -215,25 +215,29 @@ export function addUninstallCommand(program: Command, context: CommandContext): 
   const command = subcommand(
     program,
     'uninstall',
-    'Leaves the clusterset and removes everything of Sealane from a cluster, the broker included.',
+    'Leaves the clusterset, and removes Sealane and its broker from a cluster.',
     'sealane uninstall --context c1 --crds',
   )
   addKubeOptions(command)
-    .option('--crds', 'the CRDs too; those of the Kubernetes project only while nothing uses them', false)
-    .option('--delete-data', "the broker's volume and Service too: members, addresses, certificate authority", false)
+    .option('--crds', 'remove the CRDs too; those of the Kubernetes project only if nothing uses them', false)
     .option(
-      '--evict-members',
-      'the broker also while it has members in contact, which are evicted, or cannot be asked',
+      '--delete-data',
+      "delete the broker's volume and Service too: members, addresses, certificate authority",
       false,
     )
-    .option('--yes', 'do not ask', false)
-    .option('--force', 'although the broker cannot be reached, or a node does not clean up', false)
+    .option(
+      '--evict-members',
+      'remove the broker and evict its members, even if members are in contact or cannot be listed',
+      false,
+    )
+    .option('--yes', 'do not ask for confirmation', false)
+    .option('--force', 'continue even if the broker cannot be reached or a node does not clean up', false)
     .addOption(durationOption('--timeout', 'how long to wait for each step', 60_000))
     .action(async (options: UninstallOptions) => {
       const target = targetToChange(command, context)
       if (target === undefined) {
         throw new UserError(
-          'uninstall: expected --context, --kubeconfig or KUBECONFIG, so that it is certain which cluster is meant',
+          'uninstall: expected --context, --kubeconfig or KUBECONFIG, because there is no default cluster',
           { exitCode: 2 },
         )
       }

@@ -64,7 +64,7 @@ async function sorted<T extends { metadata: { name: string; namespace?: string }
 }
 
 const clusters: View<Cluster> = {
-  description: 'Members of the clusterset, as this site knows them.',
+  description: 'Shows the members of the clusterset that this cluster or site knows.',
   columns: [
     { title: 'CLUSTER', cell: (row) => row.spec.id },
     { title: 'PODS', cell: (row) => row.spec.podCIDRs.join(',') },
@@ -78,7 +78,7 @@ const clusters: View<Cluster> = {
 }
 
 const endpoints: View<Endpoint> = {
-  description: 'Gateways and where they can be called.',
+  description: 'Shows the gateways of the clusterset and their addresses.',
   columns: [
     { title: 'CLUSTER', cell: (row) => row.spec.cluster },
     { title: 'NODE', cell: (row) => row.spec.node },
@@ -86,7 +86,7 @@ const endpoints: View<Endpoint> = {
     {
       title: 'CANDIDATES',
       cell: (row) =>
-        row.spec.candidates.map((c) => `${c.kind} ${c.address}:${c.port}`).join(', ') || '- (calls the others)',
+        row.spec.candidates.map((c) => `${c.kind} ${c.address}:${c.port}`).join(', ') || '- (outgoing only)',
     },
     { title: 'PUBLIC KEY', cell: (row) => row.spec.publicKey },
     { title: 'NAME', cell: (row) => row.metadata.name, wide: true },
@@ -96,7 +96,7 @@ const endpoints: View<Endpoint> = {
 }
 
 const gateways: View<GatewayRow> = {
-  description: 'Gateways of this cluster: which lane each serves, and how much it carries.',
+  description: 'Shows the gateways of this cluster: the lane of each, and its share of the traffic.',
   columns: [
     { title: 'NODE', cell: (row) => row.node },
     { title: 'LANE', cell: (row) => String(row.lane ?? '-') },
@@ -133,7 +133,7 @@ function sizesText({ mtu, receiveMtu }: ConnectionRow): string {
 }
 
 const connections: View<ConnectionRow> = {
-  description: 'Tunnels of this site, as their probes find them.',
+  description: 'Shows the tunnels of this cluster or site, and the results of their probes.',
   columns: [
     { title: 'NODE', cell: (row) => row.node },
     { title: 'LANE', cell: (row) => String(row.lane) },
@@ -171,7 +171,7 @@ const connections: View<ConnectionRow> = {
 }
 
 const services: View<ServiceImport> = {
-  description: 'Services of the clusterset that this site can call.',
+  description: 'Shows the services of the clusterset that this cluster or site can call.',
   columns: [
     { title: 'NAMESPACE', cell: (row) => row.metadata.namespace ?? '' },
     { title: 'NAME', cell: (row) => row.metadata.name },
@@ -186,7 +186,7 @@ const services: View<ServiceImport> = {
 }
 
 const exports_: View<ServiceExport> = {
-  description: 'Services that this site exports, and what came of it.',
+  description: 'Shows the services that this cluster or site exports, and the state of each export.',
   columns: [
     { title: 'NAMESPACE', cell: (row) => row.metadata.namespace ?? '' },
     { title: 'NAME', cell: (row) => row.metadata.name },
@@ -205,7 +205,12 @@ const exports_: View<ServiceExport> = {
 }
 
 export function addShowCommand(program: Command, context: CommandContext): void {
-  const show = subcommand(program, 'show', 'Shows what this site knows.', 'sealane show connections --site site.yaml')
+  const show = subcommand(
+    program,
+    'show',
+    'Shows the state of the clusterset, as this cluster or site knows it.',
+    'sealane show connections --site site.yaml',
+  )
   addView(show, context, 'clusters', clusters)
   addView(show, context, 'endpoints', endpoints)
   addView(show, context, 'gateways', gateways)
@@ -247,15 +252,15 @@ function isWanted<T>({ namespaceOf }: View<T>, row: T, namespace: string | undef
 }
 
 function addNamespaceOptions(command: Command, inNamespaces: boolean): void {
-  const all = 'changes nothing: these are in no namespace'
+  const all = 'has no effect: these have no namespace'
   command
     .option(
       '-n, --namespace <name>',
-      inNamespaces ? 'only those of this namespace (default: all)' : all,
+      inNamespaces ? 'show only this namespace (default: all)' : all,
       parsed((text: string) => parseDnsLabel(text, '--namespace')),
     )
     .addOption(
-      new Option('-A, --all-namespaces', inNamespaces ? 'those of all namespaces, as without -n' : all).conflicts(
+      new Option('-A, --all-namespaces', inNamespaces ? 'show all namespaces, as without -n' : all).conflicts(
         'namespace',
       ),
     )

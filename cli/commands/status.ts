@@ -75,7 +75,8 @@ interface StatusOptions extends TargetOptions {
   readonly bundle?: string
 }
 
-const TEXT = 'Shows what this cluster is, reaches and lacks. Exit code 0: healthy, 1: degraded, 2: down, 3: not known.'
+const TEXT =
+  'Shows the health of this cluster or site, and its problems. Exit code 0: healthy, 1: degraded, 2: down, 3: unknown.'
 /** The address of the status page of `sealane up`. */
 export const STANDARD_PAGE = '127.0.0.1:9471'
 
@@ -84,10 +85,10 @@ export function addStatusCommand(program: Command, context: CommandContext): voi
   const made = subcommand(program, 'status', TEXT, 'sealane status --context c1 --watch')
   const command = addTargetOptions(throwingUsageErrors(made, EXIT_UNKNOWN), seenOtherwise(LOCAL_SITE))
   command
-    .option('--watch', 'again every two seconds, until it is interrupted', false)
+    .option('--watch', 'repeat every two seconds until interrupted', false)
     .addOption(pagesOption())
     .addOption(
-      new Option('--bundle <file>', 'of a file that sealane gather wrote, instead of what is there now').conflicts([
+      new Option('--bundle <file>', 'show a file of sealane gather instead of the live state').conflicts([
         ...['context', 'kubeconfig', 'site', 'ask', 'watch'],
       ]),
     )
@@ -107,7 +108,7 @@ export function addStatusCommand(program: Command, context: CommandContext): voi
 export function pagesOption(): Option {
   return new Option(
     '--ask <host:port>',
-    `of a site: where its parts on this machine say how they do; may be given several times (default: ${STANDARD_PAGE})`,
+    `of a site: status address of a component on this machine; may be given several times (default: ${STANDARD_PAGE})`,
   )
     .argParser(collect(parsePage))
     .conflicts(['context', 'kubeconfig'])
@@ -195,8 +196,8 @@ interface MemberLook {
   readonly reported?: MemberReport
 }
 
-const MEMBERS_TEXT = 'Shows how each member does, as it reports itself to the broker. sealane status there says more.'
-const HINT = 'start it (sealane broker serve), or look at why it ended: sealane broker status'
+const MEMBERS_TEXT = 'Shows the state that each member reports to the broker. sealane status in the member shows more.'
+const HINT = 'start it (sealane broker serve), or find out why it ended: sealane broker status'
 /** The maximum number of problems of one member in a table that is not wide. */
 const MAX_PROBLEMS = 3
 
@@ -208,7 +209,7 @@ export function addMembersCommand(program: Command, context: CommandContext): vo
   )
     .addOption(stateOption())
     .addOption(clustersetOption())
-    .option('--watch', 'again every two seconds, until it is interrupted', false)
+    .option('--watch', 'repeat every two seconds until interrupted', false)
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (options: MembersOptions, command: Command) => {

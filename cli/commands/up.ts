@@ -28,11 +28,11 @@ export function addUpCommand(program: Command, context: CommandContext): void {
   subcommand(
     program,
     'up',
-    'Runs the parts of this site on this node until stopped.',
+    'Runs the components of this site on this node until stopped.',
     'sealane up --site site.yaml --node gw --component gateway',
   )
     .addOption(siteOption())
-    .requiredOption('--node <name>', 'which Node of the site this machine is', parsed(parseNodeName))
+    .requiredOption('--node <name>', "this machine's Node in the site", parsed(parseNodeName))
     .option(
       '--component <name>',
       `${COMPONENTS.join(', ')}; may be given several times (default: all that this node needs)`,
@@ -40,11 +40,11 @@ export function addUpCommand(program: Command, context: CommandContext): void {
     )
     .addOption(
       statusListenOption(
-        'where /readyz, /metrics and, on loopback, /debug/plan are; may be given several times',
+        'address of /readyz, /metrics and, on loopback, /debug/plan; may be given several times',
         '127.0.0.1:9471',
       ),
     )
-    .option('--dry-run', 'print the nft, ip and wg text that would be applied, and end', false)
+    .option('--dry-run', 'print the nft, ip and wg text that would be applied, and exit', false)
     .addOption(logLevelOption())
     .action(async ({ component: components, ...options }: UpOptions) => {
       const { upSite } = await import('../site/up.ts')

@@ -23,14 +23,14 @@ interface VersionOptions extends KubeTarget {
   readonly timeout: number
 }
 
-const AT_HOME = '~/.kube/config, if there is one; --client: this program alone'
+const AT_HOME = '~/.kube/config, if it exists'
 
 export function addVersionCommand(program: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Prints the versions of Sealane and of its Node; with a cluster, of the parts and the broker there.'
+  const text = 'Prints the versions of Sealane and Node.js; with a cluster, also those of its components and broker.'
   const command = addKubeOptions(subcommand(program, 'version', text, 'sealane version -o json'), AT_HOME)
   command
-    .option('--client', 'only of this program', false)
+    .option('--client', 'print only the version of this program', false)
     .addOption(lookTimeoutOption(5000))
     .addOption(outputOption())
     .action(async (options: VersionOptions) => {
@@ -69,7 +69,7 @@ function tableOf(cluster: ClusterVersions): string {
   return renderTable<PartVersion>(
     [
       { title: 'PART', cell: (row) => row.part },
-      { title: 'VERSION', cell: (row) => row.version ?? `unknown: ${row.unknown ?? 'nobody says'}` },
+      { title: 'VERSION', cell: (row) => row.version ?? `unknown: ${row.unknown ?? 'not reported'}` },
       { title: 'BY', cell: (row) => row.source ?? '-' },
       { title: 'IMAGE', cell: (row) => row.image ?? '-' },
     ],

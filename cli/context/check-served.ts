@@ -24,7 +24,7 @@ export async function checkServed(
     }
     const [group = ''] = apiVersion.split('/')
     throw new UserError(`${admin.title}: its CustomResourceDefinition ${plural}.${group} is missing`, {
-      hint: `bring it back: sealane join ${flags}`,
+      hint: `restore it: sealane join ${flags}`,
     })
   }
 }

@@ -148,7 +148,7 @@ async function refusal(
     const asked = { ...object, metadata: { ...object.metadata, namespace } }
     const error = await refusalOf(dynamic, asked, signal)
     if (error === undefined || lacksRight(error)) return undefined
-    found ??= `${error.message}; asked in namespace ${namespace}, as its own is not there yet`
+    found ??= `${error.message} (checked in namespace ${namespace}, because its own does not exist yet)`
   }
   return found
 }

@@ -33,7 +33,7 @@ export function siteOption(): Option {
 }
 
 export function outputOption(): Option {
-  return choiceOption('-o, --output <format>', 'how to print', OUTPUT_FORMATS, 'table' satisfies OutputFormat)
+  return choiceOption('-o, --output <format>', 'output format', OUTPUT_FORMATS, 'table' satisfies OutputFormat)
 }
 
 /** An option with a fixed list of values. The error message names flag and value, as for the other options. */
@@ -55,7 +55,7 @@ export function choiceOption(
 
 /** An option of the broker. `--approve no` lets a script always pass the flag. */
 export function approveOption(): Option {
-  const text = 'who joins waits until "sealane cluster accept" lets it in: yes (as the flag alone) or no'
+  const text = 'each join waits for "sealane cluster accept": yes (also if no value is given) or no'
   return choiceOption('--approve [yes|no]', text, ['yes', 'no'])
 }
 
@@ -84,7 +84,9 @@ export function statusListenOption(description: string, standard: string): Optio
 }
 
 export function logLevelOption(): Option {
-  return new Option('--log-level <level>', LOG_LEVELS.join(', ')).argParser(parsed(parseLogLevel)).default('info')
+  return new Option('--log-level <level>', `least severe level to log: ${LOG_LEVELS.join(', ')}`)
+    .argParser(parsed(parseLogLevel))
+    .default('info')
 }
 
 function parseLogLevel(text: string): LogThreshold {
@@ -103,7 +105,7 @@ export function stateOption(): Option {
 }
 
 export function clustersetOption(): Option {
-  const text = "of several clustersets at one broker: which one (default: the broker's own)"
+  const text = "the clusterset, if the broker serves several (default: the broker's own)"
   return new Option('--clusterset <name>', text).argParser(parsed((name) => parseDnsLabel(name, '--clusterset')))
 }
 

@@ -22,7 +22,10 @@ export async function confirm({ what, yes, command }: ConfirmInit, context: Comm
   if (yes) return
   const terminal = terminalOf(context)
   if (terminal === undefined) {
-    throw new UserError('there is no terminal to ask at: expected --yes', { exitCode: 2, hint: `type: ${command}` })
+    throw new UserError('there is no terminal to ask for confirmation: expected --yes', {
+      exitCode: 2,
+      hint: `run: ${command}`,
+    })
   }
   const said = await lineFromTerminal(`${what}? Type yes: `, context.signal, terminal)
   if (said.trim().toLowerCase() === 'yes') return

@@ -24,8 +24,8 @@ export function withInstalledSite<T>(
     const text = (found?.['data'] as Record<string, string> | undefined)?.[SITE_KEY]
     if (text === undefined) {
       throw new UserError(
-        `${admin.title}: Sealane is not installed there: no ConfigMap ${SYSTEM_NAMESPACE}/${SITE_CONFIG}`,
-        { hint: `first: sealane join ${targetFlags(target, admin.contextName)} --token-file FILE` },
+        `${admin.title}: Sealane is not installed: there is no ConfigMap ${SYSTEM_NAMESPACE}/${SITE_CONFIG}`,
+        { hint: `join this cluster first: sealane join ${targetFlags(target, admin.contextName)} --token-file FILE` },
       )
     }
     return work({ config: parseSiteFile(`ConfigMap ${SYSTEM_NAMESPACE}/${SITE_CONFIG}`, text), api, admin })

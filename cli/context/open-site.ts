@@ -52,10 +52,10 @@ export async function withSite<T>(file: string, init: OpenSiteInit, work: (site:
 async function readSite(file: string, serves: boolean): Promise<SiteConfig> {
   const kind = statSync(file, { throwIfNoEntry: false })
   if (kind === undefined || kind.isDirectory()) {
-    const problem = kind === undefined ? 'no such file' : 'expected a file, it is a folder'
+    const problem = kind === undefined ? 'no such file' : 'expected a file, got a folder'
     const hint = 'name the site file with --site FILE, or run this in the folder that has site.yaml'
     // A long-running part runs on a node or in a pod and finds its site only by the file.
-    const cluster = serves ? '' : '; for a real cluster: --context NAME'
+    const cluster = serves ? '' : '; for a Kubernetes cluster: --context NAME'
     throw new UserError(`--site ${quoted(file)}: ${problem}`, { hint: `${hint}${cluster}` })
   }
   return readSiteFile(file)
@@ -85,7 +85,7 @@ function checkAllRead({ api }: OpenSite): void {
   const troubled = api instanceof FileApi ? api.troubledState().length : 0
   if (troubled === 0) return
   const count = troubled === 1 ? 'one place' : `${troubled} places`
-  throw new UserError(`the state could not be read in ${count}: what was there is not shown`)
+  throw new UserError(`the state in ${count} could not be read: it is not shown`)
 }
 
 /** An unreadable state folder would look like a site without any state. */

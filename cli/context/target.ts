@@ -37,9 +37,15 @@ export function addKubeOptions(command: Command, otherwise?: string): Command {
   const without = otherwise === undefined ? '' : `; without --context, --kubeconfig and KUBECONFIG: ${otherwise}`
   return command
     .addOption(
-      new Option('--kubeconfig <file>', 'a kubeconfig, for a real cluster (default: as kubectl)').conflicts(SITE),
+      new Option('--kubeconfig <file>', 'the kubeconfig of a Kubernetes cluster (default: as for kubectl)').conflicts(
+        SITE,
+      ),
     )
-    .addOption(new Option('--context <name>', `its context (default: its current one)${without}`).conflicts(SITE))
+    .addOption(
+      new Option('--context <name>', `a context of the kubeconfig (default: the current one)${without}`).conflicts(
+        SITE,
+      ),
+    )
 }
 
 /** The fallback of commands that are about a site. */
@@ -108,10 +114,13 @@ export function targetToJoin(command: Command, context: CommandContext): KubeTar
   if (target?.by === undefined) return target
   const { site } = command.opts<{ site?: string }>()
   if (site === undefined || !existsSync(site)) return target
-  throw new UserError(`${command.name()}: ${target.by} is set and ${site} is here: expected one of them to be named`, {
-    exitCode: 2,
-    hint: `say --site ${site} for the site, or --context NAME for the cluster`,
-  })
+  throw new UserError(
+    `${command.name()}: ${target.by} is set and ${site} exists: expected a flag that names one of them`,
+    {
+      exitCode: 2,
+      hint: `use --site ${site} for the site, or --context NAME for the cluster`,
+    },
+  )
 }
 
 /**

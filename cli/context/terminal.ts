@@ -40,7 +40,10 @@ export async function askAtTerminal(
 ): Promise<readonly string[]> {
   const offer = suggestion.length === 0 ? '' : ` [${suggestion.join(', ')}]`
   const unanswered = (cause: unknown): UserError =>
-    new UserError(`${why}, and no answer came`, { hint: 'say it with a flag: sealane join --help', cause })
+    new UserError(`${why}, and the question was not answered`, {
+      hint: 'give the answer as a flag; see: sealane join --help',
+      cause,
+    })
   const said = await lineFromTerminal(`${why}.\nWhich${offer}? `, signal, terminal, unanswered)
   const words = said.split(/[\s,]+/).filter((word) => word !== '')
   return words.length === 0 ? suggestion : words
@@ -52,7 +55,7 @@ export async function lineFromTerminal(
   signal: AbortSignal,
   { input, output, interrupt }: Terminal,
   unanswered: (cause: unknown) => UserError = (cause) =>
-    new UserError('no answer came: nothing was changed', { cause }),
+    new UserError('the question was not answered: nothing was changed', { cause }),
 ): Promise<string> {
   const terminal = createInterface({ input, output, terminal: output.isTTY === true })
   terminal.on('SIGINT', interrupt)

@@ -15,7 +15,7 @@ export class OutOfTime extends UserError {
   constructor(ms: number, whom = '') {
     const from = whom === '' ? '' : `${whom}: `
     super(`${from}no answer within ${formatDuration(ms)}`, {
-      hint: 'see that it runs and can be reached from here, or wait longer with --timeout',
+      hint: 'check that it runs and can be reached from here, or wait longer with --timeout',
     })
     this.name = 'OutOfTime'
     this.ms = ms
@@ -47,5 +47,7 @@ export async function withinTime<T>(
 export function interruption(signal: AbortSignal, whom?: string): UserError {
   const reason: unknown = signal.reason
   // The error has no cause, because the frame of the process takes a signal's own reason for success.
-  return reason instanceof OutOfTime ? new OutOfTime(reason.ms, whom) : new UserError('interrupted before it was done')
+  return reason instanceof OutOfTime
+    ? new OutOfTime(reason.ms, whom)
+    : new UserError('interrupted before it was complete')
 }

@@ -12,7 +12,7 @@ import { interruption } from './timeout.ts'
 
 // Explains to the user why an API server refuses access, and what to do about it.
 
-const NEW_LOGIN = 'log in anew, or take another kubeconfig or --context; nothing was changed by this request'
+const NEW_LOGIN = 'log in again, or use another kubeconfig or --context; this request changed nothing'
 
 /**
  * Returns a UserError if the caller lacks credentials or rights, or if the server did not answer. Returns every other
@@ -22,7 +22,7 @@ async function explainRefusal(error: unknown, access: ServerAccess, clock: Clock
   if (!(error instanceof KubeError)) return error
   const { title } = access
   if (error.reason === 'NoConnection' || error.reason === 'NoAnswer') {
-    const hint = 'see that the address in the kubeconfig is right and can be reached from here'
+    const hint = 'check that the address in the kubeconfig is correct and can be reached from here'
     return new UserError(`${title}: ${error.message}`, { hint, cause: error })
   }
   if (error.code === 'Unauthorized') {
@@ -30,11 +30,11 @@ async function explainRefusal(error: unknown, access: ServerAccess, clock: Clock
     if (expired !== undefined) return new UserError(`${title}: ${expired}`, { hint: NEW_LOGIN, cause: error })
     if (error.reason === 'NoLogin')
       return new UserError(`${title}: ${error.message}`, { hint: NEW_LOGIN, cause: error })
-    const text = 'the API server does not accept these credentials (401 Unauthorized): wrong, or expired'
+    const text = 'the API server rejected these credentials (401 Unauthorized): they are wrong or have expired'
     return new UserError(`${title}: ${text}`, { hint: NEW_LOGIN, cause: error })
   }
   if (error.code === 'Forbidden') {
-    const hint = 'take a kubeconfig of a cluster administrator'
+    const hint = 'use a kubeconfig of a cluster administrator'
     return new UserError(`${title}: ${error.message}`, { hint, cause: error })
   }
   return error
@@ -71,7 +71,7 @@ export async function withAdmin<T>(
   )
   try {
     signal.throwIfAborted()
-    if (target.by !== undefined) output.remark(`${api.access.title}, by ${target.by}\n`)
+    if (target.by !== undefined) output.remark(`${api.access.title}, from ${target.by}\n`)
     return await work({ api, admin: adminOf(api) })
   } catch (error) {
     if (signal.aborted) throw interruption(signal, `${api.access.title} at ${api.access.server.origin}`)

@@ -31,7 +31,7 @@ export function serviceProbes(world: World): Evidence[] {
   const found = world.snapshot.serviceProbes.flatMap((text) =>
     [...text.matchAll(/range of valid IPs is (?:CIDR )?([0-9a-fA-F.:/, ]+)/g)].map((match) => match[1]),
   )
-  const how = 'the API server, asked in a dry run for a Service outside its range'
+  const how = 'the API server, in a dry run of a Service outside its range'
   return networks('serviceCIDRs', byFamily(prefixesIn(found)), 'certain', how)
 }
 
@@ -100,7 +100,7 @@ export function rancherServers(world: World): Evidence[] {
 function network(server: ServerArguments, about: 'podCIDRs' | 'serviceCIDRs', flag: string, usual: string): Evidence[] {
   const given = flagIn(server.words, flag)
   if (given !== undefined) return networks(about, prefixesIn([given]), 'certain', `${server.where} --${flag}`)
-  return networks(about, [usual], 'likely', `${server.where}: no --${flag}, ${server.product} then takes ${usual}`)
+  return networks(about, [usual], 'likely', `${server.where}: no --${flag}, ${server.product} then uses ${usual}`)
 }
 
 // In k3s kube-proxy is part of the k3s process, so there is neither a DaemonSet nor a Pod of it.

@@ -29,8 +29,8 @@ export function describeDiscovery(discovery: Discovery): string[] {
     ...discovery.obstacles.map((text) => `problem: ${text}`),
     ...discovery.warnings.map((text) => `warning: ${text}`),
     ...discovery.asks.map(({ field, why, suggestion }) => {
-      const offer = suggestion.length === 0 ? '' : `; perhaps ${suggestion.join(', ')}`
-      return printable(`to be stated: ${field}: ${why}${offer}`)
+      const offer = suggestion.length === 0 ? '' : `; suggestion: ${suggestion.join(', ')}`
+      return printable(`needed: ${field}: ${why}${offer}`)
     }),
   ].map((text) => text.replaceAll('\n', '?'))
 }
@@ -62,7 +62,7 @@ function identity({ version, distribution, earlier }: Discovery): Line[] {
       : [
           {
             what: 'Sealane',
-            value: { partial: 'half installed', leaving: 'leaving', member: 'member' }[earlier.state],
+            value: { partial: 'partly installed', leaving: 'leaving', member: 'member' }[earlier.state],
             how: printable(
               earlier.missing.length === 0
                 ? earlier.parts.slice(0, 2).join(', ')
@@ -90,7 +90,7 @@ function services({ kubeProxy, dns, others }: Discovery): Line[] {
       const address = dns.address === undefined ? '' : ` at ${dns.address.value}`
       return `${value}${address}, ${dns.domain.value}`
     }),
-    ...others.map((one) => line('also here', one, (value) => value.name)),
+    ...others.map((one) => line('also present', one, (value) => value.name)),
   ]
 }
 

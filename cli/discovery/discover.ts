@@ -118,7 +118,7 @@ export function discover(snapshot: ClusterSnapshot): Discovery {
   const none = (how: string): { confidence: Confidence; how: string } => ({ confidence: 'guess', how })
   return {
     version,
-    distribution: best(claims.filter(isAbout('distribution'))) ?? { value: 'unknown', ...none('no known mark') },
+    distribution: best(claims.filter(isAbout('distribution'))) ?? { value: 'unknown', ...none('not recognized') },
     podCIDRs,
     serviceCIDRs,
     cni,
@@ -176,7 +176,7 @@ function networkDisagreements(
       .filter((claim) => !(ownBooks && claim.confidence !== 'certain'))
       .map(
         (claim) =>
-          `${what}: ${claim.how} says ${claim.value.join(', ')}, but ${chosen.how} says ${chosen.value.join(', ')}, which counts for more`,
+          `${what}: ${claim.how} has ${claim.value.join(', ')}, but ${chosen.how} has ${chosen.value.join(', ')}, which takes precedence`,
       )
   )
 }
@@ -190,7 +190,7 @@ function disagreements<T>(
   if (chosen === undefined) return []
   return claims
     .filter((claim) => claim.confidence === 'certain' && name(claim.value) !== name(chosen.value))
-    .map((claim) => `${what}: ${claim.how} says ${name(claim.value)}, but ${chosen.how} says ${name(chosen.value)}`)
+    .map((claim) => `${what}: ${claim.how} shows ${name(claim.value)}, but ${chosen.how} shows ${name(chosen.value)}`)
 }
 
 function collisions(pods: readonly string[], services: readonly string[]): string[] {
@@ -211,7 +211,7 @@ function collisions(pods: readonly string[], services: readonly string[]): strin
 }
 
 function weaker(unread: Unread): string {
-  const what = unread.weaker.length === 0 ? '' : `: detection of ${unread.weaker.join(', ')} is weaker`
+  const what = unread.weaker.length === 0 ? '' : `: detection of ${unread.weaker.join(', ')} is less reliable`
   return printable(`${unread.why === 'not allowed' ? 'not allowed to read' : 'cannot read'} ${unread.what}${what}`)
 }
 
@@ -220,7 +220,9 @@ function obstacles(version: KubernetesVersion | undefined, snapshot: ClusterSnap
   const blind = snapshot.unread.find((unread) => unread.what === 'Nodes')
   return [
     ...(age === undefined ? [] : [printable(age)]),
-    ...(blind === undefined ? [] : ['Nodes cannot be read: expected a user who may list Nodes, as cluster-admin may']),
+    ...(blind === undefined
+      ? []
+      : ['Nodes cannot be read: expected a user who may list Nodes, such as one with cluster-admin']),
   ]
 }
 
@@ -229,7 +231,7 @@ function asks(found: Pick<Discovery, 'podCIDRs' | 'serviceCIDRs' | 'gateways'>):
     const finding = found[field]
     if (finding !== undefined && finding.confidence !== 'guess') return []
     const why =
-      finding === undefined ? `nothing here tells the ${what}` : `the ${what} are only guessed: ${finding.how}`
+      finding === undefined ? `the ${what} could not be detected` : `the ${what} are only guessed: ${finding.how}`
     return [{ field, why, suggestion: finding?.value ?? [] }]
   }
   const { candidates, unfit } = found.gateways
@@ -243,7 +245,7 @@ function asks(found: Pick<Discovery, 'podCIDRs' | 'serviceCIDRs' | 'gateways'>):
 }
 
 function whyNoGateway({ unfit }: GatewayNodes): string {
-  if (unfit.length === 0) return 'no Node is known'
+  if (unfit.length === 0) return 'the cluster has no Node'
   const reported = unfit.slice(0, 3).map(({ node, why }) => `${node}: ${why}`)
   return printable(`no node can be a gateway (${reported.join('; ')}${unfit.length > 3 ? '; …' : ''})`)
 }

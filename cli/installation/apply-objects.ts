@@ -131,7 +131,9 @@ export async function requireAdmission(
     return refusal === undefined || object === undefined ? [] : [`  ${titleOf(refOf(object))}: ${refusal}`]
   })
   if (lines.length === 0) return
-  const text = [`${admin.title}: it refuses ${lines.length} of ${objects.length} objects:`, ...lines].join('\n')
+  const text = [`${admin.title}: the API server refuses ${lines.length} of ${objects.length} objects:`, ...lines].join(
+    '\n',
+  )
   if (force) {
     say(`${text}\n`)
     return
@@ -139,4 +141,4 @@ export async function requireAdmission(
   throw new UserError(text, { reason: 'AdmissionRefuses', hint: HINT })
 }
 
-const HINT = 'mend what is refused or make exceptions, or go on with --force; nothing was installed'
+const HINT = 'fix the refused objects or add exceptions for them, or continue with --force; nothing was installed'

@@ -44,7 +44,7 @@ async function askNodes(
   } catch (error) {
     // A cluster that refuses such a pod because of quotas or admission rules says nothing about the image.
     if (!(error instanceof KubeError) || error.passing) throw error
-    return { refused: new Map(), silent: [`not asked of the nodes: ${error.message}`] }
+    return { refused: new Map(), silent: [`not checked on the nodes: ${error.message}`] }
   } finally {
     // A signal of its own, so that the pods are also removed after an interrupt.
     const last = AbortSignal.timeout(10_000)
@@ -85,7 +85,8 @@ async function watch(
       else {
         open.delete(node)
         if (answer.state === 'refused') refused.set(node, answer.why)
-        if (answer.state === 'silent') silent.push(`node ${node} does not say: it took no pod to ask it: ${answer.why}`)
+        if (answer.state === 'silent')
+          silent.push(`node ${node} was not checked: it did not accept the pod for the check: ${answer.why}`)
       }
     }
     if (open.size === 0) return { refused, silent }
@@ -94,7 +95,9 @@ async function watch(
         refused,
         silent: [
           ...silent,
-          ...[...open].map((node) => `node ${node} does not say: ${said.get(node) ?? 'it is not done yet'}`),
+          ...[...open].map(
+            (node) => `node ${node} was not checked in time: ${said.get(node) ?? 'the check is not complete'}`,
+          ),
         ],
       }
     }
@@ -124,7 +127,7 @@ function answerOf(
     if (reason !== undefined || terminated === undefined)
       return { state: 'silent', why: message ?? reason ?? 'no reason' }
     const code = terminated.exitCode === undefined ? '' : ` (code ${terminated.exitCode})`
-    return { state: 'refused', why: terminated.message ?? message ?? `it does not run there${code}` }
+    return { state: 'refused', why: terminated.message ?? message ?? `it does not run on this node${code}` }
   }
   const why = waiting?.message ?? waiting?.reason ?? ''
   if (waiting?.reason === 'ErrImagePull') return { state: 'trying', why }
@@ -210,8 +213,8 @@ export async function requireImage(admin: ClusterAdmin, question: ImageQuestion,
   if (problems.length === 0) return
   throw new UserError(`${admin.title}: ${problems.join('\n')}`, {
     hint:
-      `say --image ${imageExample(question)}; go on all the same with --force; nothing was changed\n` +
-      'how to build, push and carry the image: docs/operations.md',
+      `use --image ${imageExample(question)}, or continue with --force; nothing was changed\n` +
+      'how to build, push and copy the image: docs/operations.md',
   })
 }
 
@@ -230,11 +233,11 @@ export async function imageProblems(
   })
   for (const note of plan.notes) say(`  image: ${note}\n`)
   if (dryRun || plan.probe.length === 0 || plan.problems.length > 0) return plan.problems
-  say(`asking ${nodeList(plan.probe)} for image ${formatImageName(question.image)}\n`)
+  say(`checking ${nodeList(plan.probe)} for image ${formatImageName(question.image)}\n`)
   const { refused, silent } = await askNodes(admin, { question, nodes: plan.probe }, init)
   for (const text of silent) say(`  image: ${text}\n`)
   return [...refused].map(
-    ([node, why]) => `no image: node ${node} cannot have ${formatImageName(question.image)}: ${why}`,
+    ([node, why]) => `no image: node ${node} cannot get ${formatImageName(question.image)}: ${why}`,
   )
 }
 

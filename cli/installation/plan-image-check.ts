@@ -73,12 +73,10 @@ export function planImageCheck(question: ImageQuestion, world: ImageWorld): Imag
 
 /** The reason why no node can pull the image. Undefined if there is none. */
 function unobtainable({ repository, pullPolicy }: ImageQuestion['image']): string | undefined {
-  if (pullPolicy === 'Never') return 'with --image-pull-policy Never no node fetches it'
+  if (pullPolicy === 'Never') return 'with --image-pull-policy Never no node pulls it'
   // A name with a port, such as `localhost:5000/`, may be a registry on each node. Without a port it is a name that
   // build tools give to local images.
-  return repository.startsWith('localhost/')
-    ? 'no registry is called localhost, so that no node can fetch it'
-    : undefined
+  return repository.startsWith('localhost/') ? 'localhost is not a registry, so no node can pull it' : undefined
 }
 
 function missingSecrets(
@@ -89,7 +87,7 @@ function missingSecrets(
   const missing = pullSecrets.filter((name) => !secrets.has(name))
   return missing.map(
     (name, i) =>
-      `no pull secret: there is no Secret ${namespace}/${name}: make it with ` +
+      `no pull secret: there is no Secret ${namespace}/${name}: create it with ` +
       (namespaceThere === false && i === 0 ? `kubectl create namespace ${namespace}; ` : '') +
       `kubectl --namespace ${namespace} create secret docker-registry ${name}`,
   )

@@ -45,12 +45,12 @@ export const IMAGE_TROUBLE: ReadonlySet<string> = new Set([
   'InvalidImageName',
 ])
 const MEND_IMAGE =
-  'say --image with one that its node can have, and --image-pull-secret where the registry asks for one'
+  'use --image with an image that its node can get, and --image-pull-secret if the registry needs credentials'
 const MAX_SAID = 300
 
 /** Termination messages of a broker that a restart does not help: it may not use this store. */
 const HOPELESS = /^reason: State(?:AccessDenied|Foreign|TooOld|TooNew)$/m
-const MEND_STORE = 'nothing was written to the store: mend that, and type the same command again'
+const MEND_STORE = 'nothing was written to the store: fix that, and run the same command again'
 
 /** The last part of a program's output, in which it says why it ended. */
 export function lastSaid(text: string): string {
@@ -106,7 +106,7 @@ function podTrouble({ metadata, status }: PodShape): string | undefined {
   }
   const unready = status?.containerStatuses?.some(({ ready, state }) => ready === false && state?.running !== undefined)
   if (unready === true) {
-    return `it runs and is not ready yet: see kubectl --namespace ${metadata.namespace ?? ''} logs ${metadata.name}`
+    return `it runs but is not ready yet: see kubectl --namespace ${metadata.namespace ?? ''} logs ${metadata.name}`
   }
   return status?.conditions?.find(({ type, status: is }) => type === 'PodScheduled' && is === 'False')?.message
 }

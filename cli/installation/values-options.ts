@@ -37,25 +37,29 @@ export interface MarkOptions {
 }
 
 const FLAGS = {
-  objectLabel: ['--object-label', 'labels', 'a label of every object, pods included, and of what the parts make'],
+  objectLabel: [
+    '--object-label',
+    'labels',
+    'a label of every object, including pods and the objects that the parts create',
+  ],
   objectAnnotation: [
     '--object-annotation',
     'annotations',
-    'an annotation of every object, pods included, and of what the parts make',
+    'an annotation of every object, including pods and the objects that the parts create',
   ],
-  podLabel: ['--pod-label', 'labels', 'a label of pods alone'],
-  podAnnotation: ['--pod-annotation', 'annotations', 'an annotation of pods alone'],
+  podLabel: ['--pod-label', 'labels', 'a label of pods only'],
+  podAnnotation: ['--pod-annotation', 'annotations', 'an annotation of pods only'],
 } as const satisfies Readonly<Record<string, readonly [string, MarkKind, string]>>
 
 /** `parts` are the parts that the command installs. `only` precedes each description. */
 export function addMarkOptions(command: Command, parts: readonly PartName[], only = ''): Command {
   for (const [flag, kind, what] of Object.values(FLAGS)) {
-    const text = `${only}${what} (default: as installed); key- takes it away; may be given several times`
+    const text = `${only}${what} (default: as installed); key- removes it; may be given several times`
     command.option(`${flag} <key=value>`, text, collect(markParser(flag, kind)))
   }
   return command.option(
     '--resources <part=requests/limits>',
-    `${only}of ${parts.join(', ')}, such as ${parts[0] ?? ''}=cpu:50m,memory:200Mi/cpu:1,memory:512Mi (default: as installed); part- is the default again`,
+    `${only}resources of ${parts.join(', ')}, such as ${parts[0] ?? ''}=cpu:50m,memory:200Mi/cpu:1,memory:512Mi (default: as installed); part- restores the default`,
     collect((text) => parseResources(text, parts)),
   )
 }
@@ -126,7 +130,7 @@ const markParser =
   (text: string): MarkChange => {
     const wrong = (expected: string): UserError => new UserError(`${flag} ${quoted(text)}: ${expected}`)
     const at = text.indexOf('=')
-    if (at < 0 && !text.endsWith('-')) throw wrong('expected key=value, or key- to take one away')
+    if (at < 0 && !text.endsWith('-')) throw wrong('expected key=value, or key- to remove one')
     const [key, value] = at < 0 ? [text.slice(0, -1), null] : [text.slice(0, at), text.slice(at + 1)]
     const problem = keyProblem(key) ?? (value === null ? undefined : valueProblem(kind, value))
     if (problem !== undefined) throw wrong(problem)
@@ -142,11 +146,11 @@ function parseResources(text: string, parts: readonly PartName[]): ResourceChang
   if (part === undefined) throw wrong(`part=requests/limits, or part-, with a part of ${parts.join(', ')}`)
   if (isDefault) return [part, null]
   const [requests = '', limits, ...more] = text.slice(at + 1).split('/')
-  if (more.length > 0) throw wrong('requests, and perhaps limits after one slash')
+  if (more.length > 0) throw wrong('requests, optionally followed by a slash and limits')
   const read = (list: string): TextMap => quantities(list, wrong)
   const said = { requests: read(requests), limits: read(limits ?? '') }
   const isEmpty = Object.keys(said.requests).length + Object.keys(said.limits).length === 0
-  if (isEmpty) throw wrong('a quantity at least, such as cpu:50m')
+  if (isEmpty) throw wrong('at least one quantity, such as cpu:50m')
   for (const [resource, limit] of Object.entries(said.limits)) {
     const request = said.requests[resource]
     if (request !== undefined && parseQuantity(request) > parseQuantity(limit)) {
@@ -187,13 +191,13 @@ export function addImageOptions(command: Command): Command {
     .addOption(
       choiceOption(
         '--image-pull-policy <policy>',
-        `when nodes fetch it (default: as installed, else "${DEFAULT_VALUES.image.pullPolicy}")`,
+        `when nodes pull the image (default: as installed, else "${DEFAULT_VALUES.image.pullPolicy}")`,
         PULL_POLICIES,
       ),
     )
     .option(
       '--image-pull-secret <name>',
-      'a Secret with access to its registry, in the namespace of the parts; may be given several times',
+      'a Secret with credentials for the registry, in the namespace of the parts; may be given several times',
       collect(parseSecretName),
     )
 }
@@ -225,7 +229,7 @@ export type AskedOptions = ImageOptions & StatusOptions & MarkOptions
 
 export function addStatusOptions(command: Command): Command {
   const what =
-    "with --context: where metrics can be scraped: node is each node's InternalIP, and the pods of agent and dns"
+    "with --context: where metrics can be scraped; node: at each node's InternalIP, and at the pods of agent and dns"
   return command.addOption(choiceOption('--status-listen <place>', what, STATUS_PLACES))
 }
 

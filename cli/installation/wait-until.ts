@@ -57,7 +57,9 @@ export async function waitUntil(look: Probe, init: WaitInit): Promise<void> {
     const { mend } = missing
     hopelessSince = mend === undefined ? undefined : (hopelessSince ?? clock.monotonic())
     if (mend !== undefined && clock.monotonic() - (hopelessSince ?? 0) >= GIVE_UP_MS) {
-      throw new TookTooLong(`waited for ${what}, which will not come by itself: ${sentence(missing)}`, { hint: mend })
+      throw new TookTooLong(`stopped waiting for ${what}, which needs your action: ${sentence(missing)}`, {
+        hint: mend,
+      })
     }
     const limitMs = missing.mayTakeMs ?? timeoutMs
     if (clock.monotonic() >= begun + limitMs) {

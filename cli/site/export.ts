@@ -33,7 +33,7 @@ export async function unexportService(site: OpenSite, service: ServiceName, sign
     admin === undefined
       ? removeUserObject(config.objects, 'ServiceExport', name, namespace) !== undefined
       : await admin.remove(refOf({ ...serviceExport(service) }), signal)
-  return `service ${namespace}/${name} ${removed ? 'no longer exported' : 'was not exported'}\n`
+  return `service ${namespace}/${name} ${removed ? 'is no longer exported' : 'was not exported'}\n`
 }
 
 function serviceExport({ namespace, name }: ServiceName): ServiceExport {

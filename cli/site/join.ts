@@ -57,8 +57,8 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   await checkNotElsewhere(config.identity, token, init)
   const agreed = init.confirm === undefined || (await agreeOnRenumbering(renumberingOf(site, { ...init, token })))
   if (agreed === 'unknown') {
-    throw new UserError('the broker does not say what this join changes for other members', {
-      hint: 'try again, or join without asking: --yes',
+    throw new UserError('the broker does not report what this join changes for other members', {
+      hint: 'try again, or join without this check: --yes',
     })
   }
   const joining = await openJoiningKey(config.identity)
@@ -74,7 +74,7 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   for (const note of notes) init.say(oneLine(note))
   // A broker of an earlier release does not report the reason.
   if (left.length > 0 && notes.length === 0)
-    init.say(`reached by IPv4 only: IPv6 of this site (${left.join(', ')}) overlaps another member's`)
+    init.say(`reached over IPv4 only: IPv6 of this site (${left.join(', ')}) overlaps another member's`)
   if ((response.renumbered ?? []).length > 0) init.say(renumberedText(response.renumbered ?? [], 'got'))
   return { cluster: clusterId, clusterset: response.clusterset, globalCIDRs: response.globalCIDRs }
 }
@@ -109,7 +109,7 @@ async function askBroker(site: OpenSite, init: Asking): Promise<JoinResponse> {
   const ask = { token, cluster: clusterId, key: joining.key, facts: factsOf(site), onAsking }
   const onWaiting = (text: string): void => {
     progress.waits = true
-    say(`${text}\nwaiting for that; Ctrl-C takes the request back`)
+    say(`${text}\nwaiting for approval; Ctrl-C withdraws the request`)
   }
   const deps = { clock, logger: createLogger('cli', 'warn') }
   try {
@@ -131,12 +131,12 @@ async function takeBack(ask: JoinAsk, { joining, clock, say }: Asking): Promise<
   try {
     await withdrawJoin(ask, { clock, logger: createLogger('cli', 'error') }, new AbortController().signal)
     await joining.forget()
-    say('the request is taken back; the token can be used again')
+    say('the request was withdrawn; the token can be used again')
   } catch (error) {
     const granted = error instanceof RefusedError && error.reason === 'WaitingUnknown'
     const text = granted
-      ? 'the broker has answered it meanwhile: the same command shows how'
-      : `the request could not be taken back (${messageOf(error)}): it waits at the broker until the token ends`
+      ? 'the broker has answered the request in the meantime: run the same command again for the result'
+      : `the request could not be withdrawn (${messageOf(error)}): it waits at the broker until the token expires`
     say(text)
   }
 }
@@ -144,7 +144,7 @@ async function takeBack(ask: JoinAsk, { joining, clock, say }: Asking): Promise<
 function stillWaits({ message }: RefusedError, approvalMs: number | undefined): UserError {
   const time = approvalMs === undefined ? '' : ` after ${formatDuration(approvalMs)}`
   return new UserError(`not approved${time}: ${message}`, {
-    hint: 'the same command with the same token waits on',
+    hint: 'to keep waiting, run the same command with the same token',
     reason: 'JoinAwaitsApproval',
   })
 }

@@ -22,12 +22,12 @@ export async function leaveNode(
   await withSite(file, { signal, output }, async (site) => {
     if (!force && (await isMember(site.config.identity))) {
       throw new UserError('this site is a member: its nodes clean up when it leaves', {
-        hint: `leave with: sealane leave --site ${file}; to take the lanes down on this node all the same, add --force`,
+        hint: `leave with: sealane leave --site ${file}; to take the lanes down on this node anyway, add --force`,
       })
     }
     const { cleanNode } = await import('../../compose/site/clean.ts')
     await cleanNode(site, { node, logger: new PlainLogger(output), signal })
-    output.answer('this node is free of Sealane\n')
+    output.answer('Sealane was removed from this node\n')
   })
 }
 

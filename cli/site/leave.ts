@@ -88,7 +88,7 @@ export async function confirmSiteLeave(
   )
   if (lines.length === 0) return
   context.output.remark(`${lines.join('\n')}\n`)
-  await confirm({ what: 'Take it out', yes, command: `sealane leave --site ${site} --yes` }, context)
+  await confirm({ what: 'Remove it', yes, command: `sealane leave --site ${site} --yes` }, context)
 }
 
 async function readIdentity(directory: string, { force, say }: LeaveInit): Promise<MemberIdentity | undefined> {
@@ -97,7 +97,7 @@ async function readIdentity(directory: string, { force, say }: LeaveInit): Promi
   } catch (error) {
     if (!(error instanceof IdentityFileError)) throw error
     if (!force) throw notReported(error.message, error)
-    say(`the broker cannot be told that this site leaves (${error.message}); going on because of --force`)
+    say(`the leave cannot be reported to the broker (${error.message}); continuing because of --force`)
     return undefined
   }
 }
@@ -105,15 +105,15 @@ async function readIdentity(directory: string, { force, say }: LeaveInit): Promi
 async function reportToBroker(identity: MemberIdentity, { force, signal, say }: LeaveInit): Promise<void> {
   try {
     const done = await askToLeave(identity, { clock: new SystemClock(), logger: createLogger('cli', 'warn') }, signal)
-    if (done.t === 'left') say('the broker has withdrawn everything of this cluster')
-    else say(`the broker says: ${done.said}`)
+    if (done.t === 'left') say('the broker has withdrawn all records of this cluster')
+    else say(`the broker answered: ${done.said}`)
   } catch (error) {
     signal.throwIfAborted()
     const message = isTimeout(error) ? `no answer within ${formatDuration(LEAVE_TIMEOUT_MS)}` : (error as Error).message
     if (!force) throw notReported(message, error)
-    say(`the broker could not be told that this site leaves (${message}); going on because of --force`)
+    say(`the leave could not be reported to the broker (${message}); continuing because of --force`)
     const id = identity.cluster
-    say(`on the broker ${id} stays a member until it is evicted: run there: sealane cluster evict ${id}`)
+    say(`${id} stays a member until it is evicted; on the broker, run: sealane cluster evict ${id}`)
   }
 }
 
@@ -122,7 +122,7 @@ function isTimeout(error: unknown): boolean {
 }
 
 function notReported(message: string, cause: unknown): UserError {
-  return new UserError(`the broker could not be told that this site leaves: ${message}`, {
+  return new UserError(`the leave could not be reported to the broker: ${message}`, {
     hint: 'try again, or use --force and evict this cluster on the broker (sealane cluster evict)',
     cause,
   })
@@ -138,19 +138,19 @@ async function nodesDone({ config, api }: OpenSite, { timeoutMs, force, signal, 
   await untilNone(caches, left, deadline)
   signal.throwIfAborted()
   if (left().length === 0) {
-    say('every node has taken Sealane out of its kernel')
+    say('every node has removed Sealane from its kernel')
     return
   }
   const parts = left().map(({ kind, metadata }) => `${kind.toLowerCase()} on ${metadata.name}`)
   const problem = `not cleaned up after ${formatDuration(timeoutMs)}: ${parts.join(', ')}`
   if (!force) {
     throw new UserError(problem, {
-      hint: 'start "sealane up" there once: it cleans up and ends; then leave again, or give the node up with --force',
+      hint: 'run "sealane up" there once: it cleans up and exits; then leave again, or skip the node with --force',
     })
   }
-  say(`${problem}; going on because of --force`)
+  say(`${problem}; continuing because of --force`)
   const nodes = [...new Set(left().map(({ metadata }) => metadata.name))]
-  for (const node of nodes) say(`when ${node} is back, run there: sealane leave --node ${node} --site ${config.file}`)
+  for (const node of nodes) say(`when ${node} is back, run on it: sealane leave --node ${node} --site ${config.file}`)
 }
 
 /** Resolves when nothing is left, or when the signal aborts. */

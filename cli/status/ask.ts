@@ -63,7 +63,7 @@ function unansweredFact({ what, source, needed, right, ms }: Question, error: un
     return { ...fact, reason: 'NotAnswered', message: `no answer within ${formatDuration(ms)}` }
   }
   if (error instanceof ClusterApiError && error.code === 'Forbidden') {
-    const missing = right === undefined ? '' : `; needed is the right to ${right}`
+    const missing = right === undefined ? '' : `; the right to ${right} is needed`
     return { ...fact, reason: 'RightMissing', message: `${messageOf(error)}${missing}` }
   }
   if (error instanceof KindMissingError) return { ...fact, reason: 'KindMissing', message: error.message }
@@ -96,7 +96,7 @@ export function textOfPage(address: string, path: string, maxBytes: number, sign
       response.on('data', (chunk: Buffer) => {
         chunks.push(chunk)
         size += chunk.length
-        if (size > maxBytes) asked.destroy(new Error(`${address} answers more than a status page has`))
+        if (size > maxBytes) asked.destroy(new Error(`${address} sends more than a status page has`))
       })
       response.on('error', reject)
       response.on('end', () => {
@@ -113,8 +113,8 @@ export function textOfPage(address: string, path: string, maxBytes: number, sign
 
 /** RFC 9110 sections 15.5.5, 15.5.9 and 15.6.4. Empty for every other status. */
 function meaning(status: number | undefined): string {
-  if (status === 404) return ': its release may not say how it does'
-  return status === 408 || status === 503 ? ': it is too busy to answer now, ask again' : ''
+  if (status === 404) return ': its release may not report its state'
+  return status === 408 || status === 503 ? ': it is too busy to answer now, try again' : ''
 }
 
 // All questions are asked at once, so the screen appears with the slowest answer.

@@ -44,11 +44,11 @@ export function comparisonText(
   wide: boolean,
 ): string {
   const [first] = members
-  const title = `${members.length} member${members.length === 1 ? '' : 's'} looked at: ${health}\n`
+  const title = `${members.length} member${members.length === 1 ? '' : 's'} examined: ${health}\n`
   const ends =
     first === undefined || between.length === 0 ? [] : [`between them:\n${problemsText(first.overview, between, wide)}`]
   const each = members.map((one) => diagnosisText(one, undefined, wide))
-  const others = missing.map(({ target, why }) => `not looked at: ${target}: ${why}\n`)
+  const others = missing.map(({ target, why }) => `not examined: ${target}: ${why}\n`)
   return [title, ...ends, ...each, ...others].join('\n')
 }
 
@@ -83,7 +83,7 @@ export async function lookAtSeveral(init: SeveralInit, context: CommandContext):
       })
     } catch (error) {
       context.signal.throwIfAborted()
-      if (error instanceof NotInstalledError) context.output.remark(`${title}: Sealane is not installed there\n`)
+      if (error instanceof NotInstalledError) context.output.remark(`${title}: Sealane is not installed\n`)
       else missing.push({ target: title, why: messageOf(error) })
       return []
     }

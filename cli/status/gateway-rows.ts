@@ -123,7 +123,7 @@ function mayText({ metadata }: Node, servers: ReadonlyMap<number | undefined, st
 /** A note for people if there is no gateway. Undefined if there are some. */
 export function noGatewayNote(rows: readonly GatewayRow[]): string | undefined {
   if (rows.length > 0) return undefined
-  const message = `no node of this cluster is a gateway, so it reaches no other one; label a node ${LABEL_GATEWAY}=true`
+  const message = `no node of this cluster is a gateway, so it reaches no other cluster; label a node ${LABEL_GATEWAY}=true`
   return problemText({ reason: 'NoGateway', message: `${message}, or name one in site.yaml` })
 }
 

@@ -195,8 +195,7 @@ async function listOf(
   try {
     const pick = (object: DynamicObject): unknown => slimmed(kind, object)
     const found = await reader.listPicked({ apiVersion, kind, ...scope, ...bound }, pick, signal)
-    if (most !== undefined && found.length > most)
-      throw new Error(`there are more than ${most}: they are not looked at`)
+    if (most !== undefined && found.length > most) throw new Error(`there are more than ${most}: they are not examined`)
     return found
   } catch (error) {
     if (!(error instanceof ClusterApiError && error.code === 'NotFound')) throw error

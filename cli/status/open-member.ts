@@ -108,8 +108,8 @@ async function checkInstalled(
     admin.knows({ apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster' }, limited),
   )
   if (others || (await hasParts(admin, timeoutMs, signal))) return
-  throw new NotInstalledError(`${admin.title}: Sealane is not installed there`, {
-    hint: `first: sealane join ${targetFlags(target, admin.contextName)} --token-file FILE`,
+  throw new NotInstalledError(`${admin.title}: Sealane is not installed`, {
+    hint: `join this cluster first: sealane join ${targetFlags(target, admin.contextName)} --token-file FILE`,
   })
 }
 

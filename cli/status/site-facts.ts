@@ -97,8 +97,8 @@ function stateFacts(api: FileApi, source: string): readonly Fact[] {
     t: 'unanswered',
     what: `State ${path}`,
     ...(reason === 'DiskFull' || reason === 'DiskReadOnly'
-      ? { reason, message: 'nothing can be written there' }
-      : { reason: 'NotReadable', message: 'it cannot be read: what is in it is not known' }),
+      ? { reason, message: 'it cannot be written' }
+      : { reason: 'NotReadable', message: 'it cannot be read: its content is unknown' }),
     needed: true,
     source,
     at: new Date().toISOString(),

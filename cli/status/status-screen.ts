@@ -32,12 +32,12 @@ function headText(health: Diagnosis['health'], overview: Overview): string {
     ['broker', brokerText(overview)],
     [
       'cluster DNS',
-      { answers: 'answers', fails: 'does not answer', unknown: 'not known', none: 'none on a plain site' }[
+      { answers: 'answers', fails: 'does not answer', unknown: 'unknown', none: 'none on a plain site' }[
         clusterDns.state
       ],
     ],
-    ['exports', exported === undefined ? 'not known' : exportsText(exported)],
-    ['imports', imports === undefined ? 'not known' : importsText(imports)],
+    ['exports', exported === undefined ? 'unknown' : exportsText(exported)],
+    ['imports', imports === undefined ? 'unknown' : importsText(imports)],
   ]
   return `${title}: ${health}\n${rows.map(([name, text]) => `${name.padEnd(13)}${text}\n`).join('')}`
 }
@@ -51,13 +51,13 @@ function versionsText({ versions }: Overview): string {
   const texts = [...byVersion]
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([one, names]) => `${one} (${names.join(', ')})`)
-  return texts.length === 0 ? 'not known' : texts.join('; ')
+  return texts.length === 0 ? 'unknown' : texts.join('; ')
 }
 
 function brokerText({ broker, takenAt }: Overview): string {
   const { state, since, addresses, failing = 0, certificateEnds, agent } = broker
-  const by = agent === undefined ? '' : `, by ${agent}`
-  if (state === 'unknown') return `not known${by}`
+  const by = agent === undefined ? '' : `, reported by ${agent}`
+  if (state === 'unknown') return `unknown${by}`
   const forText = since === undefined ? '' : ` for ${between(since, takenAt)}`
   const known = addresses === undefined ? '' : `, ${addresses} address${addresses === 1 ? '' : 'es'} known`
   const bad = failing === 0 ? '' : ` (${failing} failing)`
@@ -83,7 +83,7 @@ function exportsText({
     [pending, 'waiting'],
     [failed, 'refused or invalid'],
     [conflicts, 'in conflict'],
-    [notImported, 'imported by nobody'],
+    [notImported, 'imported by no cluster'],
   ])
 }
 

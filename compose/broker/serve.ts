@@ -71,7 +71,9 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
   await withProcess({ name: 'broker', ...init }, async (deps, started) => {
     const over = new AbortController()
     const calm = calmHeap(ownHeap(), deps.clock, AbortSignal.any([signal, over.signal])).catch((error: unknown) =>
-      deps.logger.info('memory is no longer given back while there is little to do', { why: messageOf(error) }),
+      deps.logger.info('memory is no longer returned to the system while the process is idle', {
+        why: messageOf(error),
+      }),
     )
     try {
       await runBroker({ ...deps, onListening: started, ...(hasFile ? { onLogsMoved } : {}) }, config, signal)

@@ -12,17 +12,17 @@ export function problemMetrics(metrics: Metrics): ProblemMetrics {
   return {
     problems: metrics.gauge({
       name: 'sealane_member_problems',
-      help: 'Problems of this cluster, as sealane status has them, by code (docs/troubleshooting.md) and severity: down, degraded, notice. What follows from another one is not counted.',
+      help: 'Problems of this cluster, as in sealane status, by code (docs/troubleshooting.md) and severity: down, degraded, notice. Consequences of other problems are not counted.',
       labels: ['code', 'severity'],
     }),
     subjects: metrics.gauge({
       name: 'sealane_member_problem_subject',
-      help: 'What the worst problems are about, at most 20: the export, the service, the gateway or the cluster. Always 1.',
+      help: 'Subjects of the worst problems, at most 20: the export, the service, the gateway or the cluster. Always 1.',
       labels: ['code', 'severity', 'kind', 'namespace', 'subject'],
     }),
     looked: metrics.gauge({
       name: 'sealane_member_looked_timestamp_seconds',
-      help: 'When this cluster was looked at last for problems, seconds since 1970.',
+      help: 'Time of the last check of this cluster for problems, seconds since 1970.',
     }),
   }
 }
@@ -31,7 +31,7 @@ export function problemMetrics(metrics: Metrics): ProblemMetrics {
 export function memberInfo(metrics: Metrics): Gauge {
   return metrics.gauge({
     name: 'sealane_member_info',
-    help: 'Which cluster of the clusterset this process belongs to, and its release. Always 1; to be joined on instance.',
+    help: 'The cluster of the clusterset to which this process belongs, and its release. Always 1; join it on instance.',
     labels: ['member', 'version'],
   })
 }

@@ -129,9 +129,9 @@ function leasesOf({ leases }: SiteRun): LeaseStore {
 async function gatewayOnly(site: SiteRun, signal: AbortSignal): Promise<GatewayLane> {
   const { api, node } = site
   const label = await labelOf(site, signal)
-  if (label === undefined) throw new UserError(`Node ${node} is no gateway: it has no label ${LABEL_GATEWAY}`)
+  if (label === undefined) throw new UserError(`Node ${node} is not a gateway: it has no label ${LABEL_GATEWAY}`)
   const { lane: stated, ...rest } = label
   const lane = stated === 'any' ? laneOfHolder(api.cache('Lease').list(), node) : stated
-  if (lane === undefined) throw new UserError(`Node ${node} stands by: other nodes have all the lanes`)
+  if (lane === undefined) throw new UserError(`Node ${node} is on standby: other nodes serve all lanes`)
   return { ...rest, lane }
 }

@@ -155,12 +155,12 @@ function readMap(env: Readonly<Record<string, string | undefined>>, kind: MarkKi
   if (text === '') return {}
   const map = parsed(text)
   if (typeof map !== 'object' || map === null || Array.isArray(map)) {
-    throw new UserError(`${name} ${shown(text)}: expected a JSON object of texts, such as {"team":"net"}`)
+    throw new UserError(`${name} ${shown(text)}: expected a JSON object of strings, such as {"team":"net"}`)
   }
   const pairs = Object.entries(map).map(([key, value]: [string, unknown]): [string, string] => {
     const problem = keyProblem(key)
     if (problem !== undefined) throw new UserError(`${name}: key ${shown(key)}: ${problem}`)
-    if (typeof value !== 'string') throw new UserError(`${name}: value of ${key}: expected a text`)
+    if (typeof value !== 'string') throw new UserError(`${name}: value of ${key}: expected a string`)
     const wrong = valueProblem(kind, value)
     if (wrong !== undefined) throw new UserError(`${name}: value of ${key} ${shown(value)}: ${wrong}`)
     return [key, value]

@@ -57,7 +57,8 @@ export function untilLeft(api: Pick<ClusterApi, 'cache'>, signal: AbortSignal): 
   const left = new AbortController()
   const memberships = api.cache('Membership')
   const look = (): void => {
-    if (memberships.synced && memberships.get(MEMBERSHIP_NAME) === undefined) left.abort(new Error('the site has left'))
+    if (memberships.synced && memberships.get(MEMBERSHIP_NAME) === undefined)
+      left.abort(new Error('the site has left its clusterset'))
   }
   memberships.onChange(look)
   look()

@@ -161,7 +161,7 @@ async function showMember({ membership }: SiteRun, metrics: Metrics, signal: Abo
 function givenMembership({ membership }: SiteRun, status: StatusBoard): SiteRun['membership'] {
   return async (signal) => {
     let joined = false
-    status.readiness('membership', () => (joined ? undefined : 'waits for this cluster to join a clusterset'))
+    status.readiness('membership', () => (joined ? undefined : 'waiting for this cluster to join a clusterset'))
     const found = await membership(signal)
     joined = true
     return found
@@ -188,7 +188,7 @@ async function siteRun(site: Site, node: string, components: readonly ComponentN
   const privileged = components.filter((name) => PRIVILEGED.has(name))
   if (privileged.length > 0 && process.getuid?.() !== 0) {
     throw new UserError(`${privileged.join(', ')}: must run as root: it changes routes, nftables and WireGuard`, {
-      hint: 'agent and dns need no root: choose with --component',
+      hint: 'agent and dns do not need root: select them with --component',
     })
   }
   if (site.kube !== undefined) {
@@ -196,7 +196,7 @@ async function siteRun(site: Site, node: string, components: readonly ComponentN
     return { ...site, node, ...timing, identity: site.kube.identity, membership }
   }
   const identity = folderIdentity(config.identity)
-  const leftOver = `; what an earlier membership left on this node goes with: sealane leave --node ${node} --site ${config.file}`
+  const leftOver = `; to clean up after an earlier membership on this node: sealane leave --node ${node} --site ${config.file}`
   const membership = await membershipByIdentity(identity, privileged.length > 0 ? leftOver : '')
   return { ...site, node, ...timing, identity, membership: () => Promise.resolve(membership) }
 }
@@ -255,7 +255,7 @@ export function laneCallers(api: Pick<ClusterApi, 'cache'>, cluster: string): Ca
 export async function membershipByIdentity(identity: IdentityStore, alsoTry = ''): Promise<MembershipInfo> {
   const found = await identity.read()
   if (found === undefined) {
-    const hint = `first: sealane join --token-file FILE${alsoTry}`
+    const hint = `join first: sealane join --token-file FILE${alsoTry}`
     throw new UserError('this site has not joined a clusterset', { hint })
   }
   const { cluster, observedAddress, observedCounts } = found

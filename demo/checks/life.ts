@@ -29,7 +29,7 @@ async function callsBothWays(world: World): Promise<void> {
 }
 
 const brokerVanishes: Check = {
-  name: 'the broker is killed: calls go on',
+  name: 'the broker is killed: calls continue',
   async run(world) {
     await world.lab.stop('broker', 'SIGKILL')
     await callsBothWays(world)
@@ -39,7 +39,7 @@ const brokerVanishes: Check = {
 
 /** Nothing of paris may depend on the broker to come up. */
 const siteRestarts: Check = {
-  name: 'every process of paris restarts without the broker: calls go on',
+  name: 'every process of paris restarts without the broker: calls continue',
   async run(world) {
     const rows = siteProcesses(siteRow(world, 'paris'))
     for (const row of rows) {
@@ -167,7 +167,7 @@ export const PARIS_NODES = ['paris-gw', 'paris-w1']
 
 export function leaves(before: ReadonlyMap<string, string>): Check {
   return {
-    name: 'paris leaves: gone elsewhere, its kernel as it was',
+    name: 'paris leaves: removed elsewhere, kernel as before',
     async run(world) {
       const address = await globalAddress(world, 'paris', 'db-0')
       await world.sites.sealane('paris-gw', ['leave', '--yes', '--site', world.sites.siteFile('paris')])

@@ -12,7 +12,7 @@ const CONNECTIONS = 20
 const DEAD = { node: 'gw2', lane: 1 } as const
 
 export const powerLoss: Check = {
-  name: 'a gateway of milano loses power: connections go on',
+  name: 'a gateway of milano loses power: connections continue',
   async run(world) {
     const { lab } = world
     const address = await globalAddress(world, 'milano', 'db-0')

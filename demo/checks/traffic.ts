@@ -41,7 +41,7 @@ async function udp(world: World, from: string, address: string): Promise<number>
 }
 
 const everyWay: Check = {
-  name: 'TCP, UDP and 3,000 bytes pass on every way',
+  name: 'TCP, UDP and 3,000 bytes pass on every path',
   async run(world) {
     let datagrams = 0
     let rtt = '?'

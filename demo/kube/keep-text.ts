@@ -8,7 +8,7 @@ export function keepText(world: World): string {
   const [node] = memberOf(world, 'c1').cluster.nodes
   return [
     '',
-    'Left standing: contexts hub, c1 and c2. To look around, here on this machine:',
+    'The demo keeps running: contexts hub, c1 and c2. To look around, on this machine:',
     `  export KUBECONFIG=${kubeconfig}`,
     `  ${SEALANE} show connections --context hub`,
     `  ${SEALANE} show services --context c1`,

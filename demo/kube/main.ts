@@ -24,7 +24,7 @@ async function main(): Promise<void> {
   })
   if (values.sweep) {
     const count = await sweepKept()
-    process.stdout.write(count === 0 ? 'nothing was kept\n' : 'taken away\n')
+    process.stdout.write(count === 0 ? 'nothing was kept\n' : 'removed\n')
     return
   }
   requireMachine()
@@ -40,7 +40,7 @@ async function main(): Promise<void> {
   })
   const account = values.json ? process.stderr : process.stdout
   account.write(
-    'programs of the clusters: built from Go modules on the first run, which takes four minutes on two cores\n',
+    'the first run builds the programs of the clusters from Go modules, which takes four minutes on two cores\n',
   )
   await buildAll()
   process.exitCode = values.keep
@@ -59,7 +59,8 @@ function interrupted(error: unknown, report: Report): number {
 
 /** Throws with what this machine lacks, and what to do about it. */
 function requireMachine(): void {
-  if (process.getuid?.() !== 0) throw new Error('the demo makes network namespaces; run as root: npm run demo:kube')
+  if (process.getuid?.() !== 0)
+    throw new Error('the demo creates network namespaces; run it as root: npm run demo:kube')
   requirePackages('kube')
   const missing = kubeletMissing()
   if (missing === undefined) return

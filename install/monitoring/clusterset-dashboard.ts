@@ -14,7 +14,7 @@ export const CLUSTERSET_DASHBOARD: Dashboard = {
       kind: 'stat',
       width: 6,
       queries: [{ expr: 'count(count by (member) (sealane_member_info))' }],
-      help: 'Of which some part is scraped.',
+      help: 'Members of which Prometheus scrapes at least one part.',
     },
     {
       title: 'Pairs of clusters that reach each other',
@@ -23,19 +23,19 @@ export const CLUSTERSET_DASHBOARD: Dashboard = {
       queries: [{ expr: `sum(${LINKS('sealane_gateway_connection_up', 'max')})` }],
     },
     {
-      title: 'Pairs that do not',
+      title: 'Pairs of clusters that do not reach each other',
       kind: 'stat',
       width: 6,
       queries: [{ expr: `count(${LINKS('sealane_gateway_connection_up', 'max')} == 0) or vector(0)` }],
     },
     {
-      title: 'Problems that users notice',
+      title: 'Problems that affect users',
       kind: 'stat',
       width: 6,
       queries: [{ expr: `sum(${acting('sealane_member_problems{severity="down"}')}) or vector(0)` }],
     },
     {
-      title: 'Who reaches whom (1: yes)',
+      title: 'Which cluster reaches which (1: yes)',
       kind: 'matrix',
       width: 8,
       by: ['member', 'cluster'],
@@ -64,7 +64,7 @@ export const CLUSTERSET_DASHBOARD: Dashboard = {
       unit: 'percentunit',
       by: ['member', 'cluster'],
       queries: [{ expr: LINKS('avg_over_time(sealane_gateway_connection_up[1d])', 'max') }],
-      help: 'Part of the time in which the best link was up.',
+      help: 'Share of the time in which the best link was up.',
     },
     {
       title: 'Releases',
@@ -73,7 +73,7 @@ export const CLUSTERSET_DASHBOARD: Dashboard = {
       queries: [{ expr: 'count by (member, version) (sealane_member_info)' }],
     },
     {
-      title: 'Problems, and what they are about',
+      title: 'Problems and their subjects',
       kind: 'table',
       width: 24,
       queries: [
@@ -81,7 +81,7 @@ export const CLUSTERSET_DASHBOARD: Dashboard = {
           expr: `max by (member, severity, code, kind, namespace, subject) (${acting('sealane_member_problem_subject')})`,
         },
       ],
-      help: 'The worst 20 of each cluster, as sealane status has them. docs/troubleshooting.md has the codes.',
+      help: 'The worst 20 of each cluster, as in sealane status. docs/troubleshooting.md explains the codes.',
     },
     {
       title: 'Problems by code',

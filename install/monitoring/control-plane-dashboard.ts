@@ -29,7 +29,7 @@ export const CONTROL_PLANE_DASHBOARD: Dashboard = {
           legend: '{{member}}',
         },
       ],
-      help: 'Time since the last word of the broker.',
+      help: 'Time since the last message of the broker.',
     },
     left(
       'Certificates of members: time left',
@@ -122,14 +122,14 @@ export const CONTROL_PLANE_DASHBOARD: Dashboard = {
       ],
     },
     {
-      title: 'What all members share: used part',
+      title: 'Shared ranges: used share',
       kind: 'timeseries',
       width: 8,
       unit: 'percentunit',
       queries: [{ expr: 'max by (range) (sealane_broker_range_used_ratio)', legend: '{{range}}' }],
     },
     {
-      title: 'Of the member that uses most of its quota',
+      title: 'Quota of the member that uses the largest share',
       kind: 'timeseries',
       width: 8,
       unit: 'percentunit',

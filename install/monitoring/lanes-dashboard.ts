@@ -22,7 +22,7 @@ export const LANES_DASHBOARD: Dashboard = {
       queries: [{ expr: 'sum(sealane_gateway_connection_up{cluster=~"$cluster"})' }],
     },
     {
-      title: 'Links in all',
+      title: 'All links',
       kind: 'stat',
       width: 6,
       queries: [{ expr: 'count(sealane_gateway_connection_up{cluster=~"$cluster"})' }],
@@ -35,7 +35,7 @@ export const LANES_DASHBOARD: Dashboard = {
       queries: [{ expr: 'avg(avg_over_time(sealane_gateway_connection_up{cluster=~"$cluster"}[1h]))' }],
     },
     {
-      title: 'Nodes without a way',
+      title: 'Nodes without a gateway',
       kind: 'stat',
       width: 6,
       queries: [{ expr: 'count(sealane_routeagent_path_gateways{cluster=~"$cluster"} == 0) or vector(0)' }],
@@ -94,10 +94,10 @@ export const LANES_DASHBOARD: Dashboard = {
           legend: 'routeagent {{reason}}',
         },
       ],
-      help: 'By nftables of the nodes. docs/troubleshooting.md has each reason.',
+      help: 'By nftables on the nodes. docs/troubleshooting.md explains each reason.',
     },
     {
-      title: 'Changes by others that were undone',
+      title: 'Changes of other programs that were undone',
       kind: 'timeseries',
       width: 12,
       queries: [

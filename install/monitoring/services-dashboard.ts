@@ -34,7 +34,7 @@ export const SERVICES_DASHBOARD: Dashboard = {
       queries: [{ expr: `max by (member) (${acting('sealane_agent_imports')})`, legend: '{{member}}' }],
     },
     {
-      title: 'Exports of others that are not imported',
+      title: 'Exports of other clusters that are not imported',
       kind: 'timeseries',
       width: 12,
       queries: [
@@ -42,20 +42,20 @@ export const SERVICES_DASHBOARD: Dashboard = {
       ],
     },
     {
-      title: 'Ports of clusterset IPs, by what becomes of connections',
+      title: 'Ports of clusterset IPs, by result of connections',
       kind: 'timeseries',
       width: 12,
       queries: [{ expr: 'max by (job, state) (sealane_routeagent_service_ports)', legend: '{{job}} {{state}}' }],
     },
     delay(
-      'Export: wanted until the broker has it',
+      'Export: time until the broker has it',
       'sealane_publish_delay_seconds',
-      'First half of the way from an export to an import.',
+      'First part of the time from an export to an import.',
     ),
     delay(
-      'Import: received until the API server has it',
+      'Import: time until the API server has it',
       'sealane_agent_import_delay_seconds',
-      'Second half of the way from an export to an import.',
+      'Second part of the time from an export to an import.',
     ),
     {
       title: 'Problems of services',
@@ -75,7 +75,7 @@ export const SERVICES_DASHBOARD: Dashboard = {
       queries: [{ expr: 'sum by (rcode) (rate(sealane_dns_queries_total[5m]))', legend: '{{rcode}}' }],
     },
     {
-      title: 'Part of answers that are failures',
+      title: 'Share of failed answers',
       kind: 'timeseries',
       width: 12,
       unit: 'percentunit',
@@ -95,10 +95,10 @@ export const SERVICES_DASHBOARD: Dashboard = {
       width: 12,
       unit: 's',
       queries: quantiles('sealane_dns_answer_seconds'),
-      help: 'Of one packet in 64.',
+      help: 'Measured for one packet in 64.',
     },
     {
-      title: 'Asked of upstreams, and given no answer',
+      title: 'Queries to upstreams, and queries without an answer',
       kind: 'timeseries',
       width: 12,
       unit: 'ops',

@@ -50,7 +50,7 @@ function agentObjects(namespace: string): readonly ManifestObject[] {
             expression:
               'object == null || !has(object.metadata.labels) || ' +
               `!('${LABEL_K8S_SERVICE_NAME}' in object.metadata.labels)`,
-            message: `the agent writes no EndpointSlice with label ${LABEL_K8S_SERVICE_NAME}: it would be a Service's`,
+            message: `the agent writes no EndpointSlice with label ${LABEL_K8S_SERVICE_NAME}: it would belong to a Service`,
           },
           {
             // The name that importedSlice() gives. A policy cannot check the addresses against the source cluster,
@@ -61,7 +61,7 @@ function agentObjects(namespace: string): readonly ManifestObject[] {
               `object.metadata.name.startsWith(${labelOf(LABEL_SERVICE_NAME)} + '-' + ` +
               `${labelOf(LABEL_SOURCE_CLUSTER)} + '-'))`,
             message:
-              `the agent writes only EndpointSlices that are named after labels ${LABEL_SERVICE_NAME} and ` +
+              `the agent writes only EndpointSlices that are named after the labels ${LABEL_SERVICE_NAME} and ` +
               LABEL_SOURCE_CLUSTER,
           },
         ],
@@ -101,7 +101,7 @@ function importAddresses(namespace: string): readonly ManifestObject[] {
             'object.spec.?ips.orValue([]).all(one, isIP(one) && (ip(one).family() == 4 ' +
             `? cidr(params.spec.clustersetIpRange).containsIP(one) : cidr('${twins}').containsIP(one)))`,
           messageExpression:
-            "'the agent gives a ServiceImport only clusterset IPs, of ' + params.spec.clustersetIpRange + " +
+            "'the agent assigns only clusterset IPs to a ServiceImport, from ' + params.spec.clustersetIpRange + " +
             `' and ${twins}'`,
         },
       ],
@@ -190,7 +190,7 @@ function agentLeases(namespace: string): readonly ManifestObject[] {
       validations: [
         {
           expression: `${name} == '${AGENT_LEASE}' || ${name}.startsWith('${CLUSTER_LEASE_PREFIX}')`,
-          message: `the agent writes no Leases but ${AGENT_LEASE} and ${CLUSTER_LEASE_PREFIX}<cluster>`,
+          message: `the agent writes only the Leases ${AGENT_LEASE} and ${CLUSTER_LEASE_PREFIX}<cluster>`,
         },
       ],
     },
@@ -209,18 +209,18 @@ function agentMembership(namespace: string): readonly ManifestObject[] {
       validations: [
         {
           expression: `object.spec.phase == 'joined' || oldObject.spec.phase != 'joined' || ${asked('oldObject')}`,
-          message: 'the agent does not take this cluster out of its clusterset: sealane leave does',
+          message: 'the agent does not remove this cluster from its clusterset: use sealane leave',
         },
         {
           expression: `!${asked('object')} || ${asked('oldObject')}`,
-          message: 'the agent does not ask for this cluster to leave its clusterset: sealane leave does',
+          message: 'the agent does not request that this cluster leaves its clusterset: use sealane leave',
         },
         {
           // The policy sealane-agent-import-ips relies on these ranges.
           expression:
             "oldObject.spec.phase != 'joined' || (object.spec.clustersetIpRange == oldObject.spec.clustersetIpRange " +
             '&& object.spec.globalRange == oldObject.spec.globalRange)',
-          message: 'the agent does not change the ranges of the clusterset that this cluster is a member of',
+          message: 'the agent does not change the ranges of the clusterset of this cluster',
         },
       ],
     },
@@ -238,7 +238,7 @@ function agentProperties(namespace: string): readonly ManifestObject[] {
       validations: [
         {
           expression: `object.metadata.name in ${celList(names)}`,
-          message: `the agent makes no ClusterProperty but ${names.join(' and ')}`,
+          message: `the agent creates only the ClusterProperties ${names.join(' and ')}`,
         },
       ],
     },
@@ -262,7 +262,7 @@ function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
           expression:
             `has(object.status) && has(oldObject.status) && ${same('version')} && ${same('lanes')} && ` +
             `${same('connections')} && ${['heartbeatTime', 'up', 'failure', 'failureReason'].map(sameOrNone).join(' && ')}`,
-          message: 'the agent writes only conditions of a Gateway: the rest is the word of the gateway',
+          message: 'the agent writes only conditions of a Gateway: the gateway writes the rest',
         },
       ],
     },

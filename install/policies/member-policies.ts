@@ -40,7 +40,7 @@ function nodeWrites(namespace: string): readonly ManifestObject[] {
             "request.resource.resource == 'endpoints' ? variables.about.spec.node == variables.node" +
             ' : variables.about.metadata.name == variables.node',
           messageExpression:
-            "variables.node == '' ? 'its token does not say on which node it is: a pod writes only the objects of its own'" +
+            "variables.node == '' ? 'its token does not name its node: a pod writes only the objects of its own node'" +
             " : 'a pod on node ' + variables.node + ' writes only the objects of that node'",
         },
       ],
@@ -71,7 +71,7 @@ function laneLeases(namespace: string): readonly ManifestObject[] {
           expression:
             `${IS_BOUND} && (${holder('object')} == ${own} || ` +
             `(${holder('object')} == '' && oldObject != null && ${holder('oldObject')} == ${own}))`,
-          message: 'a gateway takes a lane only for the node that it is on, and gives up only its own',
+          message: 'a gateway takes a lane only for its own node, and releases only its own lane',
         },
       ],
     },
@@ -100,11 +100,11 @@ function gatewayLabel(): readonly ManifestObject[] {
       validations: [
         {
           expression: stays('labels', LABEL_GATEWAY),
-          message: `a node does not change label ${LABEL_GATEWAY}: it does not decide whether it is a gateway`,
+          message: `a node must not change label ${LABEL_GATEWAY}: it does not decide whether it is a gateway`,
         },
         {
           expression: stays('annotations', ANNOTATION_PUBLIC_ADDRESS),
-          message: `a node does not change annotation ${ANNOTATION_PUBLIC_ADDRESS}: it does not decide where it is called`,
+          message: `a node must not change annotation ${ANNOTATION_PUBLIC_ADDRESS}: it does not decide its public address`,
         },
       ],
     },

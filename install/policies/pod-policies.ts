@@ -55,55 +55,55 @@ const VALIDATIONS = [
     expression:
       '(variables.onNode || !object.spec.?hostNetwork.orValue(false)) && ' +
       '!object.spec.?hostPID.orValue(false) && !object.spec.?hostIPC.orValue(false)',
-    message: `hostNetwork is for ${ELSE}, hostPID and hostIPC for no pod of this namespace`,
+    message: `hostNetwork is allowed for ${ELSE}; hostPID and hostIPC are not allowed in this namespace`,
   },
   {
     expression:
       'variables.onNode || variables.containers.all(one, ' +
       'one.?ports.orValue([]).all(port, port.?hostPort.orValue(0) == 0))',
-    message: `hostPort is for ${ELSE}`,
+    message: `hostPort is allowed for ${ELSE}`,
   },
   {
     expression:
       'object.spec.?volumes.orValue([]).all(one, has(one.hostPath) ? ' +
       `variables.onNode && one.hostPath.path in ${celList(NODE_PATHS)} : ` +
       `(${VOLUMES.map((kind) => `has(one.${kind})`).join(' || ')}))`,
-    message: `a hostPath volume is for ${ELSE}, and of these paths: ${NODE_PATHS.join(', ')}; of others restricted kinds`,
+    message: `a hostPath volume is allowed for ${ELSE}, with these paths: ${NODE_PATHS.join(', ')}; other volumes must be of restricted kinds`,
   },
   {
     expression:
       'variables.containers.all(one, !one.?securityContext.?privileged.orValue(false) && ' +
       '!one.?securityContext.?allowPrivilegeEscalation.orValue(true) && ' +
       "one.?securityContext.?procMount.orValue('Default') == 'Default')",
-    message:
-      'every container here needs allowPrivilegeEscalation: false, and none is privileged or has its own procMount',
+    message: 'every container here needs allowPrivilegeEscalation: false, and must not be privileged or set procMount',
   },
   {
     expression:
       "variables.containers.all(one, 'ALL' in one.?securityContext.?capabilities.?drop.orValue([]) && " +
       'one.?securityContext.?capabilities.?add.orValue([]).all(name, ' +
       "name == (variables.onNode ? 'NET_ADMIN' : 'NET_BIND_SERVICE')))",
-    message: `every container here drops ALL capabilities; NET_ADMIN is for ${ELSE}`,
+    message: `every container here must drop ALL capabilities; NET_ADMIN is allowed for ${ELSE}`,
   },
   {
     expression:
       'variables.onNode || (variables.contexts.all(one, one.?runAsUser.orValue(1) != 0) && ' +
       'variables.containers.all(one, one.?securityContext.?runAsNonRoot.orValue(' +
       'object.spec.?securityContext.?runAsNonRoot.orValue(false))))',
-    message: `runAsNonRoot: true is wanted; root is for ${ELSE}`,
+    message: `runAsNonRoot: true is required; root is allowed for ${ELSE}`,
   },
   {
     expression:
       `variables.contexts.all(one, ${CONFINED}) && variables.containers.all(one, ` +
       "one.?securityContext.?seccompProfile.?type.orValue(object.spec.?securityContext.?seccompProfile.?type.orValue('')) " +
       "!= '')",
-    message: 'every container here has seccompProfile RuntimeDefault or Localhost, and no AppArmor profile Unconfined',
+    message:
+      'every container here needs seccompProfile RuntimeDefault or Localhost, and must not set AppArmor profile Unconfined',
   },
   {
     expression:
       `variables.contexts.all(one, ${PLAIN_SELINUX} && !one.?windowsOptions.?hostProcess.orValue(false)) && ` +
       'object.spec.?securityContext.?sysctls.orValue([]).size() == 0',
-    message: 'no pod here has sysctls, a host process, or an SELinux user, role or type of its own',
+    message: 'pods here must not set sysctls, a host process, or their own SELinux user, role or type',
   },
 ]
 

@@ -90,7 +90,7 @@ const MAX_ANNOTATIONS_BYTES = 262_144
 /** The problem of a key, as `expected …`. Undefined if there is none. */
 export function keyProblem(key: string): string | undefined {
   if (!isQualifiedName(key)) {
-    return "expected a key of Kubernetes: up to 63 letters, digits, '-', '_' and '.', perhaps after a DNS name and '/'"
+    return "expected a Kubernetes key: up to 63 letters, digits, '-', '_' and '.', optionally after a DNS name and '/'"
   }
   return isReservedKey(key) ? `expected another key than ${key}, which Sealane or Kubernetes sets itself` : undefined
 }
@@ -99,7 +99,7 @@ export function keyProblem(key: string): string | undefined {
 export function valueProblem(kind: MarkKind, value: string): string | undefined {
   if (kind === 'labels') {
     const form = "up to 63 letters, digits, '-', '_' and '.', with a letter or digit first and last"
-    return isLabelValue(value) ? undefined : `expected a label's value: ${form}; or none`
+    return isLabelValue(value) ? undefined : `expected a label's value: ${form}; or empty`
   }
   const isTooLong = Buffer.byteLength(value) > MAX_ANNOTATIONS_BYTES
   return isTooLong ? `expected an annotation of at most ${MAX_ANNOTATIONS_BYTES} bytes` : undefined

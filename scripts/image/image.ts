@@ -85,7 +85,7 @@ function buildOne(architecture: string, name: string): void {
 
 function lastBuilt(): Built {
   if (existsSync(built)) return JSON.parse(readFileSync(built, 'utf8')) as Built
-  throw new Error('there is no image yet; first: npm run image')
+  throw new Error('there is no image yet; build it first: npm run image')
 }
 
 /** Credentials are read by buildah from its own file: never from the command line. */

@@ -58,8 +58,8 @@ t.test('the input ends: no answer is none', async (t) => {
   // Ctrl-D
   keyboard.input.write('\u0004')
   const error = await failed
-  t.equal(error.message, 'nothing says which pods there are, and no answer came')
-  t.match(error, { hint: 'say it with a flag: sealane join --help' })
+  t.equal(error.message, 'nothing says which pods there are, and the question was not answered')
+  t.match(error, { hint: 'give the answer as a flag; see: sealane join --help' })
   t.equal(keyboard.input.raw, false, 'the terminal is as it was')
 })
 
@@ -70,7 +70,7 @@ t.test('the input ends without a key: the same, at a terminal and without one', 
     const failed = messageOf(askAtTerminal(QUESTION, signal, keyboard))
     await eventually(() => keyboard.said.includes('? '))
     keyboard.input.end()
-    t.equal(await failed, 'nothing says which pods there are, and no answer came', `terminal: ${isTTY}`)
+    t.equal(await failed, 'nothing says which pods there are, and the question was not answered', `terminal: ${isTTY}`)
   }
 })
 
@@ -84,7 +84,7 @@ t.test('Ctrl-C stops the command, as everywhere else; a second one ends it at on
       const failed = await messageOf(askAtTerminal(QUESTION, stop, keyboard))
       keyboard.interrupt()
       t.equal(stop.aborted, true)
-      throw new UserError(`interrupted before it was done (${failed})`)
+      throw new UserError(`interrupted before it was complete (${failed})`)
     },
     {
       signals: keyboard.signals,
@@ -97,6 +97,6 @@ t.test('Ctrl-C stops the command, as everywhere else; a second one ends it at on
   t.equal(await done, 1)
   process.exitCode = 0
   t.same(exits, [130], 'the second')
-  t.equal(complaint, 'sealane: interrupted before it was done (The operation was aborted)\n')
+  t.equal(complaint, 'sealane: interrupted before it was complete (The operation was aborted)\n')
   t.equal(keyboard.input.raw, false, 'the terminal is as it was')
 })

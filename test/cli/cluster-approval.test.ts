@@ -13,7 +13,8 @@ import { SiteFolder } from './site-folder.ts'
 const TIME = /\d{4}-\d\d-\d\dT[0-9:.]+Z/g
 const SHA = /SHA256:[A-Za-z0-9+/]{43}/
 /** The broker has answered that somebody has to accept, and holds the request. */
-const WAITS = /^(\S+) waits for approval .* the fingerprint of its key is (\S+);.*\nwaiting for that; Ctrl-C takes/m
+const WAITS =
+  /^(\S+) waits for approval .* the fingerprint of its key is (\S+);.*\nwaiting for approval; Ctrl-C withdraws/m
 const plain = (text: string): string => text.replace(TIME, 'TIME').replaceAll(/ +/g, ' ')
 
 /** The command line beside the broker. */
@@ -64,7 +65,7 @@ t.test('a site waits, says what to compare, and joins once it is accepted', asyn
     stderr,
     `paris waits for approval by an operator of the broker. The fingerprint of its key is ${fingerprint}. ` +
       `On the broker, run: sealane cluster accept paris --fingerprint ${fingerprint}\n` +
-      'waiting for that; Ctrl-C takes the request back\n' +
+      'waiting for approval; Ctrl-C withdraws the request\n' +
       `next, on each node: sealane up --site ${site.file} --node NAME\n`,
   )
   t.match(await sealane('cluster', 'accept', 'paris'), { code: 0, stdout: /was accepted before: nothing was done\n$/ })
@@ -79,7 +80,7 @@ t.test('Ctrl-C takes the request back, and the token is good again', async (t) =
   const fingerprint = await waits(t, broker, first)
   first.stop()
   const { stderr } = await first.result
-  t.match(stderr, /the request is taken back; the token can be used again\n/)
+  t.match(stderr, /the request was withdrawn; the token can be used again\n/)
   t.same(await broker.tokens((store) => store.waiting()), [])
   t.same(site.identity(), [], 'nothing is left of it')
   const second = joining(site, token)
@@ -96,7 +97,7 @@ t.test('time is over: the key stays, and the same command goes on', async (t) =>
   t.equal(first.code, 1)
   t.match(
     first.stderr,
-    /sealane: not approved after 1s: paris waits for approval by an operator .*\nthe same command with the same token waits on\nreason: JoinAwaitsApproval\n$/,
+    /sealane: not approved after 1s: paris waits for approval by an operator .*\nto keep waiting, run the same command with the same token\nreason: JoinAwaitsApproval\n$/,
   )
   const [fingerprint] = SHA.exec(first.stderr) ?? []
   await broker.tokens((store) =>

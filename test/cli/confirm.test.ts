@@ -37,15 +37,15 @@ t.test('answers', async (t) => {
   }
   t.equal(
     await messageOf(confirm(INIT, { signal, output, terminal: terminal(undefined) })),
-    'no answer came: nothing was changed',
+    'the question was not answered: nothing was changed',
   )
   await confirm({ ...INIT, yes: true }, { signal, output, terminal: null })
   const error = await failure(confirm(INIT, { signal, output, terminal: null }))
   t.ok(error instanceof UserError)
   t.match(error, {
     exitCode: 2,
-    message: 'there is no terminal to ask at: expected --yes',
-    hint: 'type: sealane leave --context c1 --yes',
+    message: 'there is no terminal to ask for confirmation: expected --yes',
+    hint: 'run: sealane leave --context c1 --yes',
   })
 })
 
@@ -88,7 +88,7 @@ t.test('a site asks at a terminal, and goes on without one', async (t) => {
   const { site, broker } = await member(t)
   const leave = (answer: string): Promise<CliResult> =>
     runCli(['leave', '--site', site.file], { terminal: terminal(answer) })
-  const listed = 'this takes out of site paris:\n  paris leaves clusterset demo: no other cluster is known here\n'
+  const listed = 'this removes from site paris:\n  paris leaves clusterset demo: no other cluster is known here\n'
   t.strictSame(await leave('no'), { code: 1, stdout: '', stderr: `${listed}sealane: nothing was changed\n` })
   t.not(site.identity().length, 0, 'it is a member still')
   const left = await leave('yes')

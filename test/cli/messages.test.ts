@@ -82,13 +82,10 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
       'join --context c --gateway n1=x',
       '--gateway "x": expected an IPv4 or IPv6 address such as 10.42.0.7; see: sealane join --help',
     ],
-    [
-      'join --context c --label x',
-      '--label "x": expected key=value, or key- to take one away; see: sealane join --help',
-    ],
+    ['join --context c --label x', '--label "x": expected key=value, or key- to remove one; see: sealane join --help'],
     ['join --context c -o json', '--output "json": expected yaml; see: sealane join --help'],
-    ['join --token x --dry-run', '--dry-run: only for a real cluster, with --context or --kubeconfig'],
-    ['join --token x --gateway n1', '--gateway: only for a real cluster, with --context or --kubeconfig'],
+    ['join --token x --dry-run', '--dry-run: only for a Kubernetes cluster, with --context or --kubeconfig'],
+    ['join --token x --gateway n1', '--gateway: only for a Kubernetes cluster, with --context or --kubeconfig'],
     [
       'join --context c --site s --token x',
       `option '--context <name>' cannot be used with option '--site <file>'; see: sealane join --help`,
@@ -97,11 +94,11 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
       'token list --kubeconfig k --state s',
       `option '--kubeconfig <file>' cannot be used with option '--state <directory>'; see: sealane token list --help`,
     ],
-    ['leave --context c --node n1', '--node: only for a site file: in a real cluster every node cleans up by itself'],
     [
-      'uninstall',
-      'uninstall: expected --context, --kubeconfig or KUBECONFIG, so that it is certain which cluster is meant',
+      'leave --context c --node n1',
+      '--node: only for a site file: in a Kubernetes cluster each node cleans up by itself',
     ],
+    ['uninstall', 'uninstall: expected --context, --kubeconfig or KUBECONFIG, because there is no default cluster'],
     ['up --node gw --component web', `--component "web": expected ${COMPONENTS}; see: sealane up --help`],
     [
       'up --node gw --log-level loud',
@@ -227,17 +224,17 @@ t.test('what a site cannot do: exit code 1', async (t) => {
   const rows: [string[], string, 1 | 2][] = [
     [
       ['show', 'clusters', '--site', none],
-      `--site "${none}": no such file; name the site file with --site FILE, or run this in the folder that has site.yaml; for a real cluster: --context NAME`,
+      `--site "${none}": no such file; name the site file with --site FILE, or run this in the folder that has site.yaml; for a Kubernetes cluster: --context NAME`,
       1,
     ],
     [
       ['show', 'clusters', '--site', site.folder],
-      `--site "${site.folder}": expected a file, it is a folder; name the site file with --site FILE, or run this in the folder that has site.yaml; for a real cluster: --context NAME`,
+      `--site "${site.folder}": expected a file, got a folder; name the site file with --site FILE, or run this in the folder that has site.yaml; for a Kubernetes cluster: --context NAME`,
       1,
     ],
     [
       ['up', '--node', 'gw', '--component', 'agent', ...at],
-      'this site has not joined a clusterset; first: sealane join --token-file FILE',
+      'this site has not joined a clusterset; join first: sealane join --token-file FILE',
       1,
     ],
     [

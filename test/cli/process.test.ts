@@ -90,7 +90,7 @@ t.test('not root', { skip: cannotBeNobody }, async (t) => {
   t.equal(
     stderr,
     'sealane: gateway, routeagent: must run as root: it changes routes, nftables and WireGuard\n' +
-      'agent and dns need no root: choose with --component\n',
+      'agent and dns do not need root: select them with --component\n',
   )
   t.equal(code, 1)
 })

@@ -28,7 +28,7 @@ t.test('state that cannot be used', async (t) => {
     stdout: 'CLUSTER  PODS          GLOBAL  SERVICES  LABELS\nmilano   10.42.0.0/16  -       -         -\n',
     stderr:
       `sealane: a state file is damaged and ignored: ${paris}: Unterminated string in JSON at position 13 (line 1 column 14)\n` +
-      'sealane: the state could not be read in one place: what was there is not shown\n',
+      'sealane: the state in one place could not be read: it is not shown\n',
   })
 
   site.remove('state/objects/Cluster/_/milano.json')
@@ -44,6 +44,6 @@ t.test('state that cannot be used', async (t) => {
       `sealane: cannot use the state folder: ${folder}: EEXIST: file already exists, mkdir '${folder}'\n` +
       `sealane: cannot use the state folder: ${folder}: not a folder\n` +
       'none\n' +
-      'sealane: the state could not be read in one place: what was there is not shown\n',
+      'sealane: the state in one place could not be read: it is not shown\n',
   })
 })

@@ -7,9 +7,9 @@ import { textOfPage } from '../../cli/status/ask.ts'
 import { messageOf } from '../support/failure.ts'
 
 const SAID: readonly (readonly [status: number, said: RegExp])[] = [
-  [404, /answers 404: its release may not say how it does$/],
-  [408, /answers 408: it is too busy to answer now, ask again$/],
-  [503, /answers 503: it is too busy to answer now, ask again$/],
+  [404, /answers 404: its release may not report its state$/],
+  [408, /answers 408: it is too busy to answer now, try again$/],
+  [503, /answers 503: it is too busy to answer now, try again$/],
   [500, /answers 500$/],
 ]
 

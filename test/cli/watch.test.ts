@@ -14,7 +14,7 @@ t.test('a look that fails is named, an interrupted one is not, and then it ends'
     () => Promise.resolve(),
     () => {
       stop.abort(new Error('interrupted'))
-      return Promise.reject(new Error('interrupted before it was done'))
+      return Promise.reject(new Error('interrupted before it was complete'))
     },
   ]
   let count = 0

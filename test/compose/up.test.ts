@@ -157,7 +157,7 @@ t.test('in a real cluster: not ready before the cluster has joined, and its requ
   const up = ['up', '--site', site.file, '--node', 'n1', '--component', 'dns', '--log-level', 'silent']
   const running = startCli([...up, '--status-listen', `:${port}`])
   await eventually(
-    async () => (await status('/readyz')) === 'membership: waits for this cluster to join a clusterset\n',
+    async () => (await status('/readyz')) === 'membership: waiting for this cluster to join a clusterset\n',
   )
   await eventually(() => server.watching('memberships') === 1, { say: 'it follows memberships' })
   server.objects.put(server.place('Membership', MEMBERSHIP_NAME), { ...MEMBERSHIP })

@@ -92,7 +92,7 @@ async function looking(t: Test, { hub, c2 }: World): Promise<void> {
   const env = { KUBECONFIG: c2.plane.kubeconfig }
   const shown = await sealane(['show', 'clusters'], env)
   t.match(shown.stdout, /^CLUSTER .*\nc2 .*\nc3 /)
-  t.match(shown.stderr, /^context "c2" of .*, by KUBECONFIG\n$/, 'which one was taken is said')
+  t.match(shown.stderr, /^context "c2" of .*, from KUBECONFIG\n$/, 'which one was taken is said')
   const exports = async (...words: string[]): Promise<string> =>
     (await sealane(['show', 'exports', ...words], env)).stdout.split('\n').slice(1).join('\n')
   t.match(await exports('-A'), /^demo +first /)
@@ -119,9 +119,9 @@ async function notAsked(t: Test, { hub, c2 }: World): Promise<void> {
   t.equal(refused.stdout, '')
   const file = c2.plane.kubeconfig
   t.match(refused.stderr, '\n  c2 leaves clusterset default: cut off from c3\n')
-  t.match(refused.stderr, '\n  no other cluster can call what is exported here: demo/first\n')
+  t.match(refused.stderr, '\n  other clusters can no longer call the services exported here: demo/first\n')
   t.match(refused.stderr, '\n  lanes, routes and rules in the kernel of c2n1\n')
-  const last = `sealane: there is no terminal to ask at: expected --yes\ntype: sealane leave --kubeconfig ${file} --yes\n`
+  const last = `sealane: there is no terminal to ask for confirmation: expected --yes\nrun: sealane leave --kubeconfig ${file} --yes\n`
   t.ok(refused.stderr.endsWith(last), refused.stderr)
   const states = await membersOf(hub)
   t.equal(states, 'c2 in contact,c3 in contact', 'nothing was done')
@@ -140,8 +140,11 @@ async function broker(t: Test, world: World): Promise<void> {
   const inUse = await trySealane(['uninstall', '--yes', ...at(hub)])
   t.equal(inUse.code, 1)
   t.match(inUse.stderr, '  its members are cut off from it: c2 (in contact), c3 (in contact)\n')
-  t.match(inUse.stderr, `before that, a backup: sealane broker backup ${at(hub).join(' ')} --output broker.backup\n`)
-  t.match(inUse.stderr, /has members in contact: c2, c3\nrun sealane leave there first, or evict them: sealane uninst/)
+  t.match(inUse.stderr, `first take a backup: sealane broker backup ${at(hub).join(' ')} --output broker.backup\n`)
+  t.match(
+    inUse.stderr,
+    /has members in contact: c2, c3\nrun sealane leave in each of them first, or evict them: sealane uninst/,
+  )
   t.match(await api.get(`${BROKER}/pods/sealane-broker-0`), { status: { phase: 'Running' } }, 'it runs on')
 
   const file = join(directory, 'broker.backup')
@@ -153,11 +156,11 @@ async function broker(t: Test, world: World): Promise<void> {
 
   const gone = await sealane(['uninstall', '--yes', '--evict-members', ...at(hub)])
   t.match(gone.stderr, / {2}evicted {3}c2\n {2}evicted {3}c3\n/)
-  const stays = "the broker's data stays in PersistentVolumeClaim sealane-broker/sealane-broker-data (--delete-data)"
-  t.equal(gone.stdout, `the broker is gone; ${stays}; the CRDs stay (--crds)\n`)
+  const stays = "the broker's data is kept in PersistentVolumeClaim sealane-broker/sealane-broker-data (--delete-data)"
+  t.equal(gone.stdout, `the broker was removed; ${stays}; the CRDs are kept (--crds)\n`)
   t.match(await api.get(CLAIM), { status: { phase: 'Bound' } }, 'its volume stays')
   const again = await sealane(['uninstall', '--yes', ...at(hub)])
-  t.equal(again.stdout, `${stays}; the CRDs stay (--crds)\n`, 'the second time says what is left')
+  t.equal(again.stdout, `${stays}; the CRDs are kept (--crds)\n`, 'the second time says what is left')
 
   await sealane(['broker', 'deploy', ...at(hub), '--service-type', 'NodePort', ...IMAGE])
   t.equal(await membersOf(hub), 'c2 evicted,c3 evicted', 'a new deploy finds its data')
@@ -234,8 +237,8 @@ async function brokenLeave(t: Test, { hub, c2, c3 }: World): Promise<void> {
 
   const left = await trySealane(['leave', '--yes', ...at(c2), '--timeout', '8s'])
   t.equal(left.code, 1)
-  t.match(left.stderr, /\nnothing was taken away: this cluster is a member as before; /)
-  t.match(left.stderr, /the broker to be told that this cluster leaves/)
+  t.match(left.stderr, /\nnothing was removed: this cluster is still a member; /)
+  t.match(left.stderr, /the leave to be reported to the broker/)
   t.strictSame(await objects(), before, 'lanes, and what was mirrored, stay')
   t.match(await membership(), { spec: { phase: 'joined' }, metadata: { annotations: undefined } }, 'no request is left')
 
@@ -253,7 +256,7 @@ async function brokenLeave(t: Test, { hub, c2, c3 }: World): Promise<void> {
   const done = await joining.catch(async (error: unknown) => {
     throw new Error(`${String(error)}\n${await lastWords(api, 'sealane-system', 30)}`, { cause: error })
   })
-  t.match(done.stderr, /a leave that did not reach the broker is taken back\n/)
+  t.match(done.stderr, /a leave that was not reported to the broker is undone\n/)
   t.equal(await restarts(), restartsBefore, 'no part has ended meanwhile')
   t.strictSame((await objects()).sort(), [...before].sort(), 'and all is as it was')
   await exported({ directory: '', hub, c2, c3 }, 'after-leave')
@@ -281,13 +284,13 @@ async function leaving(t: Test, { hub, c2, c3 }: World): Promise<void> {
   t.ok(missing.ms < 20_000, 'and says so at once')
 
   t.equal((await sealane(['leave', '--yes', ...at(c2)])).stdout, 'c2 has left the clusterset; Sealane is removed\n')
-  t.match(await trySealane(['leave', ...at(c2)]), { code: 1, stderr: /: Sealane is not installed there\n$/ })
+  t.match(await trySealane(['leave', ...at(c2)]), { code: 1, stderr: /: Sealane is not installed\n$/ })
   const there = await sealane(['uninstall', '--yes', ...at(c3)])
-  t.equal(there.stdout, 'c3 has left the clusterset; the CRDs stay (--crds)\n')
+  t.equal(there.stdout, 'c3 has left the clusterset; the CRDs are kept (--crds)\n')
   t.equal(await membersOf(hub), 'c2 left,c3 left')
   const last = await sealane(['uninstall', '--yes', '--delete-data', ...at(hub)])
-  t.equal(last.stdout, 'the broker is gone; the CRDs stay (--crds)\n')
+  t.equal(last.stdout, 'the broker was removed; the CRDs are kept (--crds)\n')
   t.equal(await hub.plane.api.find(BROKER), undefined, 'namespace and volume are gone')
   const nothing = await sealane(['uninstall', '--yes', ...at(hub)])
-  t.equal(nothing.stdout, 'Sealane was not there; the CRDs stay (--crds)\n')
+  t.equal(nothing.stdout, 'Sealane was not installed; the CRDs are kept (--crds)\n')
 }

@@ -131,7 +131,7 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
       metadata: { name, namespace: SYSTEM },
       spec: { holderIdentity },
     })
-    const whose = /a gateway takes a lane only for the node that it is on, and gives up only its own/
+    const whose = /a gateway takes a lane only for its own node, and releases only its own lane/
     const which = /a gateway writes only the Leases of lanes, sealane-lane-<number>/
     const made = (name: string, holder: string) => (): Promise<unknown> =>
       n1.post(`${path}?dryRun=All`, lease(name, holder))
@@ -162,9 +162,9 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     const labels = { 'sealane.io/gateway': '0', zone: 'a' }
     const metadata = { name: 'n4', labels }
     await kubelet.post('/api/v1/nodes', nodeObject('n4', { metadata }))
-    const label = /a node does not change label sealane.io\/gateway: it does not decide whether it is a gateway/
+    const label = /a node must not change label sealane.io\/gateway: it does not decide whether it is a gateway/
     const address =
-      /a node does not change annotation sealane.io\/public-address: it does not decide where it is called/
+      /a node must not change annotation sealane.io\/public-address: it does not decide its public address/
     const set = (path: string, change: object) => (): Promise<unknown> => kubelet.merge(path, { metadata: change })
     const gateway = (value: string | null): object => ({ labels: { 'sealane.io/gateway': value } })
     const called = (value: string | null): object => ({ annotations: { 'sealane.io/public-address': value } })

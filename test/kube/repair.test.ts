@@ -141,7 +141,7 @@ async function badTries(t: Test, world: World): Promise<void> {
   const wrong = lasting(300_000)
   const first = await joinThird(world, ...own, ...wrong, '--image', 'localhost/nothing:there', '--force')
   t.equal(first.code, 1)
-  t.match(first.stderr, /the broker to take this cluster in.*: agent: pod sealane-agent-.*localhost\/nothing:there/)
+  t.match(first.stderr, /the broker to accept this cluster.*: agent: pod sealane-agent-.*localhost\/nothing:there/)
 
   const parts = [
     'Deployment sealane-agent',
@@ -158,7 +158,10 @@ async function badTries(t: Test, world: World): Promise<void> {
 
   const second = await joinThird(world, '--timeout', '30s', ...wrong, '--image', SEALANE_IMAGE)
   t.equal(second.code, 1)
-  t.match(second.stderr, /^c3 is installed already, and no member yet: goes from image localhost\/nothing:there to /m)
+  t.match(
+    second.stderr,
+    /^c3 is already installed, but not a member yet: upgrade from image localhost\/nothing:there to /m,
+  )
   t.match(
     second.stderr,
     /^ {2}~ DaemonSet sealane-system\/sealane-routeagent\n {6}.*nothing:there" -> "localhost\/sealane:test"$/m,
@@ -168,7 +171,7 @@ async function badTries(t: Test, world: World): Promise<void> {
   // It ends while the agent has it, and waits for that broker.
   const ended = await joinThird(world, '--timeout', '60s', ...lasting(15_000))
   t.equal(ended.code, 1)
-  t.match(ended.stderr, /join token: .*expired.*\nmend that, or make a new token/)
+  t.match(ended.stderr, /join token: .*expired.*\nfix that, or create a new token/)
   await isNamed(t, world, ['TokenExpired Membership self'], 'the token has ended')
 
   isJoined(t, await joinThird(world, ...(await newToken(world))), 'a new token, and nothing else said')
@@ -227,7 +230,7 @@ async function deletedSecret(t: Test, world: World): Promise<void> {
   const pods = await partsOf(world.third)
   await api.delete(SECRET)
   const done = await joinThird(world)
-  t.match(done.stderr, /^Secret sealane-system\/sealane-identity was gone: an empty one is there for the agent$/m)
+  t.match(done.stderr, /^Secret sealane-system\/sealane-identity was missing: an empty one was created for the agent$/m)
   isJoined(t, done, 'the identity is back')
   t.strictSame((await api.get<{ data: object }>(SECRET)).data, data, 'it is the same')
   t.strictSame(await partsOf(world.third), pods, 'no part was started anew')
@@ -240,7 +243,7 @@ async function needsToken(t: Test, world: World, why: RegExp): Promise<void> {
   t.match(refused.stderr, why)
   t.match(
     refused.stderr,
-    /: a new token is needed, made for this id\non the broker: sealane token create --cluster-id c3; then: sealane join /,
+    /: a new token for this id is needed\non the broker: sealane token create --cluster-id c3; then: sealane join /,
   )
   t.notMatch(refused.stderr, /^ {2}(created|changed) /m, 'nothing is done')
 }
@@ -252,16 +255,16 @@ async function evicted(t: Test, world: World): Promise<void> {
     'sealane.io/join-problem' in ((await third.plane.api.get(SECRET)).metadata.annotations ?? {})
   await eventually(noted, { deadlineMs: 60_000, say: 'the agent has heard it' })
   await isNamed(t, world, ['MemberEvicted'], 'evicted')
-  await needsToken(t, world, /has joined as c3, and the broker refuses it: .*evicted/)
+  await needsToken(t, world, /has joined as c3, and the broker refuses its identity: .*evicted/)
   const done = await joinThird(world, ...(await newToken(world)))
-  t.match(done.stderr, /^joined before as c3; the broker refuses it: /m)
+  t.match(done.stderr, /^joined earlier as c3; the broker refuses its identity: /m)
   isJoined(t, done, 'taken in again')
 }
 
 async function deletedNamespace(t: Test, world: World): Promise<void> {
   const { third } = world
   await third.plane.api.delete(`/api/v1/namespaces/${SYSTEM}`)
-  await needsToken(t, world, /has joined as c3 before, and Secret sealane-system\/sealane-identity has no identity/)
+  await needsToken(t, world, /joined earlier as c3, but Secret sealane-system\/sealane-identity has no identity/)
   const own = ['--pod-cidr', third.row.podCIDR, '--image', SEALANE_IMAGE]
   // With this one it was taken in again.
   const used = await joinThird(world, ...own, '--token-file', join(world.directory, 'token'))
@@ -272,6 +275,6 @@ async function deletedNamespace(t: Test, world: World): Promise<void> {
   t.match(refused.stderr, /cluster: "c3" is a member already .*"sealane token create --cluster-id c3"/)
   await isNamed(t, world, ['ClusterIdTaken Membership self'], 'the id is taken')
   const restored = await joinThird(world, '--broker-kubeconfig', world.hub.plane.kubeconfig)
-  t.match(restored.stderr, /has no identity: the broker gives c3 a new one$/m)
+  t.match(restored.stderr, /has no identity: the broker issues a new one for c3$/m)
   isJoined(t, restored, 'the same id again, with the rights of the operator and no token')
 }

@@ -102,7 +102,7 @@ async function stolen(cluster: ControlPlane): Promise<void> {
   })
 
   await attack('token-agent-foreign-names', async (t) => {
-    const refusal = /the agent writes only EndpointSlices that are named after labels/
+    const refusal = /the agent writes only EndpointSlices that are named after the labels/
     const made =
       (name: string, labels: Readonly<Record<string, string>> = {}) =>
       (): Promise<unknown> =>
@@ -116,7 +116,7 @@ async function stolen(cluster: ControlPlane): Promise<void> {
   })
 
   await attack('token-agent-import-ips', async (t) => {
-    const refusal = /the agent gives a ServiceImport only clusterset IPs, of 245\.0\.0\.0\/16 and fd/
+    const refusal = /the agent assigns only clusterset IPs to a ServiceImport, from 245\.0\.0\.0\/16 and fd/
     const labels = { 'app.kubernetes.io/managed-by': 'sealane' }
     const made = (...ips: readonly string[]): Promise<unknown> => {
       const { spec, ...rest } = serviceImport('taken', labels)
@@ -165,7 +165,7 @@ async function stolen(cluster: ControlPlane): Promise<void> {
   })
 
   await attack('token-agent-lanes', async (t) => {
-    const refusal = /the agent writes no Leases but/
+    const refusal = /the agent writes only the Leases/
     const taken = (name: string): Promise<unknown> => agent.post(`${LEASES}${DRY}`, lease(name, 'n9'))
     await eventuallyRefused(t, () => taken('sealane-lane-0'), refusal, 'a lane')
     await api.post(LEASES, lease('sealane-lane-3', 'n1'))
@@ -179,12 +179,12 @@ async function stolen(cluster: ControlPlane): Promise<void> {
   })
 
   await attack('token-agent-leaves', async (t) => {
-    const refusal = /the agent does not take this cluster out of its clusterset/
+    const refusal = /the agent does not remove this cluster from its clusterset/
     const path = `${OURS}/memberships/self`
     const leaving = (): Promise<unknown> => agent.merge(`${path}${DRY}`, { spec: { phase: 'leaving' } })
     await eventuallyRefused(t, leaving, refusal, 'said')
     const asks = { metadata: { annotations: { 'sealane.io/leave-requested': 'true' } } }
-    const asking = /the agent does not ask for this cluster to leave/
+    const asking = /the agent does not request that this cluster leaves/
     await t.rejects(agent.merge(`${path}${DRY}`, asks), asking, 'asked for')
     await t.rejects(agent.merge(`${path}${DRY}`, { ...asks, spec: { phase: 'leaving' } }), refusal, 'both at once')
     await api.merge(path, asks)
@@ -204,13 +204,13 @@ async function stolen(cluster: ControlPlane): Promise<void> {
       metadata: { name },
       spec: { value: 'x' },
     })
-    const refusal = /the agent makes no ClusterProperty but/
+    const refusal = /the agent creates only the ClusterProperties/
     await eventuallyRefused(t, () => agent.post(`${path}${DRY}`, property('other.example.org')), refusal, 'another')
     await agent.post(`${path}${DRY}`, property('clusterset.k8s.io'))
   })
 
   await attack('token-without-node', async (t) => {
-    const refusal = /its token does not say on which node/
+    const refusal = /its token does not name its node/
     const gateway = await account('sealane-gateway')
     const routeagent = await account('sealane-routeagent')
     t.teardown(() => [gateway, routeagent].forEach((one) => one.close()))
@@ -229,7 +229,7 @@ async function stolen(cluster: ControlPlane): Promise<void> {
     }
     for (const [name, attempt] of Object.entries(attempts)) await eventuallyRefused(t, attempt, refusal, name)
     const lane = (): Promise<unknown> => gateway.post(`${LEASES}${DRY}`, lease('sealane-lane-7', 'n1'))
-    await eventuallyRefused(t, lane, /takes a lane only for the node that it is on/, 'a lane')
+    await eventuallyRefused(t, lane, /takes a lane only for its own node/, 'a lane')
   })
 
   await attack('token-of-another-node', async (t) => {

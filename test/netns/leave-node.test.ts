@@ -60,7 +60,7 @@ inPrivateNetns(t, import.meta.url, () => {
       stdout: '',
       stderr:
         'sealane: this site has not joined a clusterset\n' +
-        'first: sealane join --token-file FILE; what an earlier membership left on this node goes with: ' +
+        'join first: sealane join --token-file FILE; to clean up after an earlier membership on this node: ' +
         `sealane leave --node gw --site ${site.file}\n`,
     })
 
@@ -74,7 +74,7 @@ inPrivateNetns(t, import.meta.url, () => {
     await here('sysctl -qw net.ipv4.ip_forward=1')
     const boot = (await here('cat /proc/sys/kernel/random/boot_id')).trim()
     writeFileSync(site.path('state/nodes/gw/routeagent-switched-on-forwarding'), boot)
-    const done = { code: 0, stdout: 'this node is free of Sealane\n', stderr: '' }
+    const done = { code: 0, stdout: 'Sealane was removed from this node\n', stderr: '' }
     t.same(await runCli(clean), done)
     t.equal(withoutNumbers(await kernel()), withoutNumbers(before))
     t.notOk(site.has('state/nodes/gw/lane0.key'))

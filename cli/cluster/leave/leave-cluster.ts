@@ -43,7 +43,7 @@ export async function leaveCluster(
   const membership = await admin.get(MEMBERSHIP, signal)
   if (membership === undefined && discovery.earlier.state === 'none' && !init.force) {
     if (absentIsFine) return undefined
-    throw new UserError(`${admin.title}: Sealane is not installed there`)
+    throw new UserError(`${admin.title}: Sealane is not installed`)
   }
   if (membership === undefined) {
     await takeBackJoin(identitySecret(admin, SYSTEM_NAMESPACE, signal), init)
@@ -69,10 +69,12 @@ async function takeBackJoin(secret: SecretAccess, { clock, signal, say }: LeaveC
     const ask = { token: parseJoinToken(token, 0), key, ...WITHDRAWN }
     const { withdrawJoin } = await import('../../../protocol/membership/join.ts')
     await withdrawJoin(ask, { clock, logger: createLogger('cli', 'error') }, signal)
-    say('the join that waited for approval is taken back\n')
+    say('the join that waited for approval was withdrawn\n')
   } catch (error) {
     signal.throwIfAborted()
-    say(`the join that waits for approval ends with its token: it could not be taken back (${messageOf(error)})\n`)
+    say(
+      `the join that waits for approval could not be withdrawn (${messageOf(error)}): it ends when its token expires\n`,
+    )
   }
 }
 
@@ -92,8 +94,8 @@ async function reportForgotten(admin: ClusterAdmin, { signal, say }: LeaveCluste
     .catch(() => undefined)
   if (identity === undefined) return
   say(
-    `the broker cannot be told without the Membership: ${identity.cluster} stays a member until it is evicted: ` +
-      `run there: sealane cluster evict ${identity.cluster}\n`,
+    `without the Membership the leave cannot be reported to the broker: ${identity.cluster} stays a member until it is evicted; ` +
+      `on the broker, run: sealane cluster evict ${identity.cluster}\n`,
   )
 }
 
@@ -101,7 +103,7 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
   const { signal, say } = init
   await reportFirst(admin, init)
   const nodes = (): Promise<Missing | undefined> => nodesLeft(admin, signal)
-  const what = 'every node to take Sealane out of its kernel'
+  const what = 'every node to remove Sealane from its kernel'
   let clean = await step(init, what, nodes)
   if (!clean) {
     // The parts that cannot clean up are applied again, with an image that runs elsewhere in this cluster.
@@ -120,7 +122,7 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
 async function reportFirst(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
   const { signal, force } = init
   const wait = (): Promise<boolean> =>
-    step(init, 'the broker to be told that this cluster leaves', () => unreported(admin, signal), UNHEARD)
+    step(init, 'the leave to be reported to the broker', () => unreported(admin, signal), UNHEARD)
   if (force || (await phaseOf(admin, signal)) === 'leaving') {
     // Without --force this clears the annotation of an earlier attempt with --force.
     const annotations = { [LEAVE_UNREPORTED_ANNOTATION]: force ? 'true' : null }
@@ -153,11 +155,11 @@ async function takeBackRequest(admin: ClusterAdmin, { signal, clock, say }: Leav
     if (await hasLeft()) return true
     if (!signal.aborted) await requestLeave(admin, null, late)
     say(
-      'nothing was taken away: this cluster is a member as before; if the broker heard it all the same, sealane status ' +
-        'says MemberLeft within a minute: leave again then\n',
+      'nothing was removed: this cluster is still a member; if the broker did receive the report, sealane status ' +
+        'shows MemberLeft within a minute: then leave again\n',
     )
   } catch (failure) {
-    say(`the request to leave could not be taken back: ${messageOf(failure)}; sealane join takes it back\n`)
+    say(`the request to leave could not be withdrawn: ${messageOf(failure)}; sealane join withdraws it\n`)
   }
   return false
 }
@@ -165,8 +167,8 @@ async function takeBackRequest(admin: ClusterAdmin, { signal, clock, say }: Leav
 /** The time limit of one call of the agent to the broker, and of its write after that. */
 const UNDER_WAY_MS = LEAVE_TIMEOUT_MS + 2000
 const UNHEARD =
-  'mend it and run this again, or go past it with --force; an agent of an earlier release does not hear of it: ' +
-  'run sealane join first, which brings the new one'
+  'fix that and run this command again, or skip this step with --force; an agent of an earlier release ignores the request: ' +
+  'run sealane join first, which upgrades it'
 
 /** The time to withdraw a request, which also a user who interrupts the command waits for. */
 const TAKE_BACK_MS = 5000
@@ -243,7 +245,7 @@ export async function mendBrokenLeave(
   const identity = secretIdentity(identitySecret(admin, namespace, signal))
   const isMember = (await identity.read()) !== undefined
   if (isMember || !isLeaving) {
-    say('a leave that did not reach the broker is taken back\n')
+    say('a leave that was not reported to the broker is undone\n')
     if (dryRun) return
     await admin.merge(MEMBERSHIP, { metadata: { annotations: NONE }, spec: { phase: 'joined' } }, signal)
     // Removes the note of the agent about why it could not leave.
@@ -252,11 +254,11 @@ export async function mendBrokenLeave(
   }
   // The parts remove themselves, and whatever is installed now would be removed with them.
   if (token === undefined) {
-    throw new UserError(`${admin.title} has left its clusterset: its parts take themselves out`, {
-      hint: `finish that: sealane leave ${flags}; or join anew with a token: sealane join ${flags} --token-file FILE`,
+    throw new UserError(`${admin.title} has left its clusterset: its parts remove themselves`, {
+      hint: `finish the leave: sealane leave ${flags}; or join again with a token: sealane join ${flags} --token-file FILE`,
     })
   }
-  say('a leave that did not end is finished first\n')
+  say('an earlier leave is completed first\n')
   if (!dryRun) await leaveCluster(admin, discover(await readSnapshot(snapshotReader(dynamic), signal)), init)
 }
 
@@ -277,7 +279,7 @@ async function mendNodeParts(admin: ClusterAdmin, { signal, say }: LeaveClusterI
     const found = await admin.get(refOf(object), signal)
     if (found !== undefined && isRolledOut(rolloutOf(found))) continue
     await admin.apply(object, { dryRun: false }, signal)
-    say(`  mended    ${titleOf(refOf(object))}  (to clean up; it had pods that do not run)\n`)
+    say(`  repaired  ${titleOf(refOf(object))}  (to clean up; it had pods that do not run)\n`)
   }
 }
 

@@ -73,13 +73,13 @@ export function planRemoval(facts: RemovalFacts, chosen: RemovalOptions): Remova
   const going = [
     ...memberLines(facts),
     ...(broker === undefined ? [] : brokerLines(facts, broker, others, chosen)),
-    ...(chosen.crds ? ['the CRDs, but for those of the Kubernetes project that are in use'] : []),
+    ...(chosen.crds ? ['the CRDs, except those of the Kubernetes project that are in use'] : []),
   ]
   const command = commandOf(facts, chosen, '--yes')
   if (going.length === 0) return { lines: [], evicts: [], refusal: undefined, command }
   const lines = [...going, ...stayLines(facts, broker, chosen)].map((line) => `  ${line}`)
   return {
-    lines: [`this takes out of ${facts.title}:`, ...lines, ...offer(facts, broker)],
+    lines: [`this removes from ${facts.title}:`, ...lines, ...offer(facts, broker)],
     evicts: chosen.evictMembers && others !== undefined && !('unknown' in others) ? others.map(({ id }) => id) : [],
     refusal: refusalOf(facts, others, chosen),
     command,
@@ -89,12 +89,12 @@ export function planRemoval(facts: RemovalFacts, chosen: RemovalOptions): Remova
 function stayLines({ site }: RemovalFacts, broker: BrokerFacts | undefined, chosen: RemovalOptions): string[] {
   const { crds, deleteData, verb } = chosen
   const { claims = [], etcd } = broker ?? {}
-  const data = `stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${claimsText(claims)}, ${SERVICE}`
+  const data = `kept: the broker's data and address (--delete-data), for the next sealane broker deploy: ${claimsText(claims)}, ${SERVICE}`
   return [
     ...(claims.length > 0 && !deleteData ? [data] : []),
-    ...(etcd === undefined ? [] : [`stays: ${givenText(etcd)}`]),
-    ...(etcd === undefined || deleteData ? [] : [`stays: the broker's address (--delete-data): ${SERVICE}`]),
-    ...(crds || site ? [] : [`stays: the CRDs${verb === 'uninstall' ? ' (--crds)' : ''}`]),
+    ...(etcd === undefined ? [] : [`kept: ${givenText(etcd)}`]),
+    ...(etcd === undefined || deleteData ? [] : [`kept: the broker's address (--delete-data): ${SERVICE}`]),
+    ...(crds || site ? [] : [`kept: the CRDs${verb === 'uninstall' ? ' (--crds)' : ''}`]),
   ]
 }
 
@@ -106,7 +106,7 @@ export function claimsText(claims: readonly string[]): string {
 
 /** Sealane cannot remove this data, and once the broker is gone, the cluster does not say where it is. */
 export function givenText(etcd: string): string {
-  return `the broker's data in ${etcd}; name that etcd to the next sealane broker deploy too`
+  return `the broker's data in ${etcd}; give that etcd to the next sealane broker deploy too`
 }
 
 const DATA = 'members, addresses and the certificate authority'
@@ -126,10 +126,12 @@ function memberLines({ member, parts, others, exports, imports, nodes }: Removal
     ...(member === undefined
       ? []
       : [`${member.id} leaves clusterset ${member.clusterset}${member.leaving ? ' (under way)' : ''}: ${cut}`]),
-    ...(exports.length === 0 ? [] : [`no other cluster can call what is exported here: ${named(exports)}`]),
+    ...(exports.length === 0
+      ? []
+      : [`other clusters can no longer call the services exported here: ${named(exports)}`]),
     ...(imports === 0 ? [] : [`pods here can no longer call ${count(imports, 'service')} of other clusters`]),
     ...(nodes.length === 0 ? [] : [`lanes, routes and rules in the kernel of ${named(nodes)}`]),
-    ...(parts.length === 0 ? [] : [`what is installed: ${named(parts)}; node labels, settings of cluster DNS`]),
+    ...(parts.length === 0 ? [] : [`installed objects: ${named(parts)}; node labels, settings of cluster DNS`]),
   ]
 }
 
@@ -140,11 +142,9 @@ function brokerLines(
   { deleteData, evictMembers }: RemovalOptions,
 ): string[] {
   return [
-    ...(members === undefined
-      ? []
-      : [`the broker of ${title}: nobody can join, and no cluster hears of changes in another`]),
+    ...(members === undefined ? [] : [`the broker of ${title}: no cluster can join, or receive changes of another`]),
     ...(others === undefined ? [] : [membersLine(others, evictMembers)]),
-    ...(claims.length > 0 && deleteData ? [`the broker's data, for good: ${claimsText(claims)} (${DATA})`] : []),
+    ...(claims.length > 0 && deleteData ? [`the broker's data, permanently: ${claimsText(claims)} (${DATA})`] : []),
   ]
 }
 
@@ -158,8 +158,8 @@ function membersLine(others: Exclude<Others, undefined>, evicts: boolean): strin
 /** Recommends a backup while the broker can still be reached. */
 function offer({ flags }: RemovalFacts, broker: BrokerFacts | undefined): string[] {
   if (broker === undefined || !Array.isArray(broker.members)) return []
-  if (isOnEtcd(broker)) return ['before that, a snapshot of its etcd: etcdctl snapshot save (docs/reference.md)']
-  return [`before that, a backup: sealane broker backup ${flags} --output broker.backup`]
+  if (isOnEtcd(broker)) return ['first take a snapshot of its etcd: etcdctl snapshot save (docs/reference.md)']
+  return [`first take a backup: sealane broker backup ${flags} --output broker.backup`]
 }
 
 /** A backup by the broker works only if the data is on its own volume. */
@@ -171,13 +171,13 @@ function refusalOf(facts: RemovalFacts, others: Others, chosen: RemovalOptions):
   if (others === undefined || chosen.evictMembers) return undefined
   const again = commandOf(facts, { ...chosen, evictMembers: true })
   if ('unknown' in others) {
-    const message = `the broker of ${facts.title} cannot be asked which members it has: ${others.unknown}`
-    return { message, hint: `mend it, or take it out whoever its members are: ${again}` }
+    const message = `the members of the broker of ${facts.title} cannot be listed: ${others.unknown}`
+    return { message, hint: `fix that, or remove the broker regardless of its members: ${again}` }
   }
   const present = others.filter(({ state }) => state === 'in contact').map(({ id }) => id)
   if (present.length === 0) return undefined
   const message = `the broker of ${facts.title} has members in contact: ${named(present)}`
-  return { message, hint: `run sealane leave there first, or evict them: ${again}` }
+  return { message, hint: `run sealane leave in each of them first, or evict them: ${again}` }
 }
 
 function commandOf({ flags }: RemovalFacts, chosen: RemovalOptions, ...more: readonly string[]): string {

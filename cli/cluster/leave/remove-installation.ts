@@ -92,7 +92,7 @@ export async function removeBroker(
     return true
   }
   const labelSelector = selectorText('broker')
-  await step(init, 'the broker to end', async () => {
+  await step(init, 'the broker to stop', async () => {
     const [pod] = await admin.list('v1', 'Pod', { namespace: name, labelSelector }, init.signal)
     return pod === undefined ? undefined : { what: titleOf(refOf(pod)) }
   })
@@ -112,7 +112,7 @@ export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): P
     const version = spec.versions.find(({ storage }) => storage)?.name ?? ''
     const left = await admin.list(`${spec.group}/${version}`, spec.names.kind, { limit: 1 }, init.signal)
     if (left.length > 0 && !own.has(metadata.name)) {
-      init.say(`  kept      ${titleOf(ref)}  (there are objects of it)\n`)
+      init.say(`  kept      ${titleOf(ref)}  (objects of this kind exist)\n`)
       kept.push(metadata.name)
     } else {
       await removeOne(admin, ref, init)
@@ -120,7 +120,7 @@ export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): P
     }
   }
   // The server deletes the objects of a CRD first, so its answer does not mean that the CRD is gone.
-  const ended = await step(init, 'the CRDs to be gone', async () => lingering(await present(admin, going, init)))
+  const ended = await step(init, 'the CRDs to be deleted', async () => lingering(await present(admin, going, init)))
   const left = ended ? [] : await present(admin, going, init)
   return [...kept, ...left.map(({ metadata }) => metadata.name)]
 }
@@ -173,7 +173,7 @@ async function removeMirrored(admin: ClusterAdmin, init: LeaveClusterInit): Prom
  */
 async function removeProperties(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
   const type = { apiVersion: 'about.k8s.io/v1beta1', kind: 'ClusterProperty' }
-  await step(init, 'the properties of this cluster to go', async () => {
+  await step(init, 'the properties of this cluster to be deleted', async () => {
     const found = await admin.list(type.apiVersion, type.kind, { labelSelector: OUR_LABEL }, init.signal)
     const names = new Set(found.map(({ metadata }) => metadata.name))
     for (const name of [PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID].filter((one) => names.has(one))) {
@@ -207,7 +207,7 @@ async function removeOne(admin: ClusterAdmin, ref: ObjectRef, { signal, say }: L
 }
 
 async function gone(admin: ClusterAdmin, ref: ObjectRef, init: LeaveClusterInit): Promise<void> {
-  await step(init, `${titleOf(ref)} to be gone`, async () => {
+  await step(init, `${titleOf(ref)} to be deleted`, async () => {
     const object = await admin.get(ref, init.signal)
     if (object === undefined) return undefined
     const why = conditionsOf(object).find(({ status, message }) => status === 'True' && message !== undefined)?.message
@@ -230,13 +230,13 @@ export interface LeaveClusterInit {
 /** Waits for one step. With --force a step that does not end in time is reported and skipped; then false. */
 export async function step(init: LeaveClusterInit, what: string, look: Probe, given?: string): Promise<boolean> {
   const { timeoutMs, clock, signal, say, force } = init
-  const hint = given ?? 'mend it and run this again, or go past it with --force'
+  const hint = given ?? 'fix that and run this command again, or skip this step with --force'
   try {
     await waitUntil(look, { what, timeoutMs, clock, signal, say, hint })
     return true
   } catch (error) {
     if (!force || !(error instanceof UserError)) throw error
-    say(`${error.message}; going on because of --force\n`)
+    say(`${error.message}; continuing because of --force\n`)
     return false
   }
 }

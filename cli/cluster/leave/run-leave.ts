@@ -170,8 +170,8 @@ export async function runLeaveKube(
 }
 
 function nothingToLeave({ title, broker, flags }: RemovalFacts): UserError {
-  const hint = broker === undefined ? {} : { hint: `a broker is there; it goes with: sealane uninstall ${flags}` }
-  return new UserError(`${title}: Sealane is not installed there`, hint)
+  const hint = broker === undefined ? {} : { hint: `there is a broker; to remove it: sealane uninstall ${flags}` }
+  return new UserError(`${title}: Sealane is not installed`, hint)
 }
 
 /** Removes everything of Sealane from one cluster, the broker included. */
@@ -192,18 +192,18 @@ export async function runUninstall(
     const kept = crds ? await removeCrds(admin, init) : []
     const parts = [
       ...(id === undefined ? [] : [`${id} has left the clusterset`]),
-      ...(broker ? ['the broker is gone'] : []),
+      ...(broker ? ['the broker was removed'] : []),
       ...dataLeft(facts, deleteData),
     ]
-    const said = parts.length === 0 ? ['Sealane was not there'] : parts
+    const said = parts.length === 0 ? ['Sealane was not installed'] : parts
     context.output.answer(`${[...said, crdsLeft(crds, kept)].join('; ')}\n`)
   })
 }
 
 function dataLeft({ broker }: RemovalFacts, deleteData: boolean): readonly string[] {
   const { claims = [], etcd } = broker ?? {}
-  const [stays, stay] = [`the broker's data stays in ${claimsText(claims)} (--delete-data)`, claims.length > 0]
-  return [...(stay && !deleteData ? [stays] : []), ...(etcd === undefined ? [] : [`it stays: ${givenText(etcd)}`])]
+  const [stays, stay] = [`the broker's data is kept in ${claimsText(claims)} (--delete-data)`, claims.length > 0]
+  return [...(stay && !deleteData ? [stays] : []), ...(etcd === undefined ? [] : [`kept: ${givenText(etcd)}`])]
 }
 
 async function withRemoval(
@@ -233,7 +233,7 @@ async function agree({ plan }: Removal, { yes }: RunLeaveOptions, context: Comma
   if (plan.lines.length === 0) return
   context.output.remark(`${plan.lines.join('\n')}\n`)
   if (plan.refusal !== undefined) throw new UserError(plan.refusal.message, { hint: plan.refusal.hint })
-  await confirm({ what: 'Take it out', yes, command: plan.command }, context)
+  await confirm({ what: 'Remove it', yes, command: plan.command }, context)
 }
 
 /**
@@ -254,6 +254,6 @@ async function evict({ admin, facts, plan, init }: Removal): Promise<void> {
 }
 
 function crdsLeft(asked: boolean, kept: readonly string[]): string {
-  if (!asked) return 'the CRDs stay (--crds)'
-  return kept.length === 0 ? 'the CRDs are gone' : `the CRDs are gone, but for ${kept.join(', ')}`
+  if (!asked) return 'the CRDs are kept (--crds)'
+  return kept.length === 0 ? 'the CRDs were removed' : `the CRDs were removed, except ${kept.join(', ')}`
 }

@@ -25,7 +25,7 @@ const plainCni: AdviceRow = ({ discovery, dataPath }) => {
   if (cni.traits.includes('cloud-addresses')) return undefined
   if (cni.traits.includes('kindnet-early-masquerade') && !dataPath.keepsSourceBefore90) return undefined
   const where = cni.podRanges === 'own' ? 'the routes of each node' : 'Node.spec.podCIDRs'
-  const text = `Nothing to do: pods are found by ${where}, and our translation rule comes before its masquerading.`
+  const text = `Nothing to do: pods are found by ${where}, and Sealane’s translation rule comes before its masquerading.`
   return says(`cni-${cni.name}`, name, 'nothing', text)
 }
 
@@ -44,7 +44,7 @@ const unknownCni: AdviceRow = ({ discovery }) => {
 const calicoEbpf: AdviceRow = ({ discovery }) => {
   if (!traitOf(discovery, 'calico-ebpf')) return undefined
   const text =
-    "Calico's eBPF data plane takes packets of pods past netfilter, where clusterset IPs are balanced. Change to the nftables or iptables data plane first; kube-proxy must run then."
+    "Packets of pods bypass netfilter in Calico's eBPF data plane, and clusterset IPs are load-balanced in netfilter. First change to the nftables or iptables data plane, which needs kube-proxy."
   const patch = '{"spec":{"calicoNetwork":{"linuxDataplane":"Iptables"}}}'
   const commands = [`kubectl patch installation.operator.tigera.io default --type merge -p '${patch}'`]
   return says('calico-ebpf', 'Calico', 'unsupported', text, { commands })
@@ -54,14 +54,14 @@ const calicoNetworks: AdviceRow = ({ discovery }) => {
   if (discovery.cni?.value.name !== 'calico' || traitOf(discovery, 'calico-ebpf')) return undefined
   const apiVersion = traitOf(discovery, 'calico-api-v3') ? 'projectcalico.org/v3' : 'crd.projectcalico.org/v1'
   const objects = calicoPools([DEFAULT_GLOBAL_RANGE], apiVersion)
-  const text = `An IPPool that gives no addresses tells Calico that ${DEFAULT_GLOBAL_RANGE}, where translated clusters are, is pods and not the world. A precaution: our own rule keeps source addresses before Calico masquerades, also towards clusters that keep their own ranges. Those have no pool; docs/reference.md has one to apply.`
+  const text = `An IPPool that gives out no addresses tells Calico that ${DEFAULT_GLOBAL_RANGE}, the range of translated clusters, belongs to pods. This is a precaution: Sealane’s rule keeps source addresses before Calico masquerades, also towards clusters that keep their own ranges. Those ranges have no IPPool; docs/reference.md has one to apply.`
   return says('calico-pools', 'Calico', 'action', text, { objects })
 }
 
 const ciliumHostRouting: AdviceRow = ({ discovery }) => {
   if (!traitOf(discovery, 'cilium-bpf-host-routing')) return undefined
   const text =
-    "Cilium's BPF host routing takes packets of pods past netfilter and the routing rules, where clusterset IPs are balanced. Switch to legacy host routing; nothing else of Cilium changes."
+    "With Cilium's BPF host routing, packets of pods bypass netfilter and the routing rules, which handle clusterset IPs. Switch to legacy host routing; nothing else in Cilium changes."
   return says('cilium-host-routing', 'Cilium', 'instruction', text, {
     commands: [
       'helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bpf.hostLegacyRouting=true',
@@ -73,7 +73,7 @@ const ciliumHostRouting: AdviceRow = ({ discovery }) => {
 const ciliumDevices: AdviceRow = ({ discovery }) => {
   if (!traitOf(discovery, 'cilium-wide-devices')) return undefined
   const text =
-    'The setting devices matches our devices (sealane0, sealane-vx): Cilium would put its programs there, and masquerade. Name the devices of the nodes instead.'
+    'The setting devices matches Sealane’s devices (sealane0, sealane-vx): Cilium would attach its programs to them and masquerade. List the devices of the nodes instead.'
   const commands = [
     'helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set devices=DEVICE',
     'kubectl --namespace kube-system rollout restart daemonset/cilium',
@@ -84,7 +84,7 @@ const ciliumDevices: AdviceRow = ({ discovery }) => {
 const ciliumFirewall: AdviceRow = ({ discovery }) => {
   if (!traitOf(discovery, 'cilium-host-firewall')) return undefined
   const text =
-    'The host firewall is on: where a policy selects nodes, let UDP 4810 in from the other nodes, and UDP 4500 to 4507 into gateway nodes from everywhere.'
+    'The host firewall is on: where a policy selects nodes, allow UDP 4810 from the other nodes, and UDP 4500 to 4507 to gateway nodes from everywhere.'
   return says('cilium-host-firewall', 'Cilium', 'instruction', text)
 }
 
@@ -93,8 +93,8 @@ const ciliumPlain: AdviceRow = ({ discovery, dataPath }) => {
   if (cni?.name !== 'cilium' || cni.bypassesNetfilter || !knowsRanges(cni, dataPath)) return undefined
   if (cni.traits.includes('cloud-addresses')) return undefined
   const masquerade = cni.traits.includes('cilium-bpf-masquerade')
-    ? 'Cilium masquerades in BPF on the devices of the node only, which ours are not.'
-    : 'Our translation rule comes before the masquerading.'
+    ? 'Cilium masquerades in BPF only on the devices of the node, not on those of Sealane.'
+    : 'Sealane’s translation rule comes before the masquerading.'
   return says(
     'cni-cilium',
     'Cilium',
@@ -108,7 +108,7 @@ const ovnSharedGateway: AdviceRow = ({ discovery }) => {
   const patch =
     '{"spec":{"defaultNetwork":{"ovnKubernetesConfig":{"gatewayConfig":{"routingViaHost":true,"ipForwarding":"Global"}}}}}'
   const text =
-    'Pods leave the node by Open vSwitch, past its routes and netfilter. Let them leave by the host; the network operator then restarts the nodes’ network one by one.'
+    'Packets of pods leave the node through Open vSwitch and bypass its routes and netfilter. Route them through the host; the network operator then restarts the network of one node after the other.'
   const commands = [`oc patch network.operator.openshift.io cluster --type merge --patch '${patch}'`]
   return says('ovn-shared-gateway', 'OVN-Kubernetes', 'instruction', text, { commands })
 }
@@ -116,27 +116,27 @@ const ovnSharedGateway: AdviceRow = ({ discovery }) => {
 const ovnSource: AdviceRow = ({ discovery }) => {
   if (discovery.cni?.value.name !== 'ovn-kubernetes') return undefined
   const text =
-    'OVN-Kubernetes masquerades whatever the host sends to its pods: they see the address of their node’s ovn-k8s-mp0 instead of the remote pod’s.'
+    'OVN-Kubernetes masquerades all packets from the host to its pods: they see the address of their node’s ovn-k8s-mp0 instead of the remote pod’s.'
   return says('ovn-source-address', 'OVN-Kubernetes', 'limit', text)
 }
 
 const openshiftSdn: AdviceRow = ({ discovery }) => {
   if (discovery.cni?.value.name !== 'openshift-sdn') return undefined
-  const text = 'OpenShift SDN is gone since OpenShift 4.17. Migrate to OVN-Kubernetes first.'
+  const text = 'OpenShift SDN was removed in OpenShift 4.17. Migrate to OVN-Kubernetes first.'
   return says('cni-openshift-sdn', 'OpenShift SDN', 'unsupported', text)
 }
 
 const weave: AdviceRow = ({ discovery }) => {
   if (discovery.cni?.value.name !== 'weave') return undefined
   const text =
-    'Weave Net puts the pods of all nodes on one bridged network, so that no route can tell on which node a pod is, and masquerades what comes in. It has not been maintained since 2024: change to another CNI.'
+    'Weave Net puts the pods of all nodes on one bridged network, so no route shows on which node a pod is, and masquerades incoming packets. It has not been maintained since 2024: change to another CNI.'
   return says('cni-weave', 'Weave Net', 'unsupported', text)
 }
 
 const kindnetEarly: AdviceRow = ({ discovery, dataPath }) => {
   if (!traitOf(discovery, 'kindnet-early-masquerade') || dataPath.keepsSourceBefore90) return undefined
   const text =
-    'This kindnet masquerades at priority 90, before our rule: remote pods see the address of a node. Name the other clusters in its list of networks that it does not masquerade to.'
+    'This kindnet masquerades at priority 90, before our rule: remote pods see the address of a node. Add the other clusters to its list of networks that it does not masquerade to.'
   return says('kindnet-masquerade', 'kindnet', 'limit', text)
 }
 
@@ -144,7 +144,7 @@ const gkeDataplane: AdviceRow = ({ discovery }) => {
   const cni = discovery.cni?.value
   if (cni?.name !== 'gke' || !cni.bypassesNetfilter) return undefined
   const text =
-    'Dataplane V2 is Cilium with settings that Google keeps: whether packets of pods pass netfilter is not ours to see or set. Use a cluster without Dataplane V2.'
+    'Dataplane V2 is Cilium with settings that Google manages: Sealane cannot see or set whether packets of pods pass netfilter. Use a cluster without Dataplane V2.'
   return says('gke-dataplane-v2', 'GKE', 'unsupported', text)
 }
 
@@ -158,18 +158,20 @@ const cloudAddresses: AdviceRow = ({ discovery, dataPath }) => {
   const lacking = [
     ...(dataPath.knowsRangesOfCnis
       ? []
-      : ['no Node says which pods it has, and the cloud drops what is not from its own addresses']),
+      : ['no Node lists its pod addresses, and the cloud drops packets from addresses that are not its own']),
     ...(dataPath.rulesBeforeThoseOfPods || cni.name === 'azure'
       ? []
-      : ['rules for each pod (priority 512 to 1536, or 110) come before ours and lead out by the cloud']),
+      : [
+          'rules for each pod (priority 512 to 1536, or 110) come before those of Sealane and send packets through the cloud',
+        ]),
     ...(dataPath.nodesMayBeInPodCidrs
       ? []
-      : ['nodes have addresses inside the pod CIDRs, which gateways do not offer to be called at']),
+      : ['nodes have addresses inside the pod CIDRs, which gateways do not advertise']),
   ]
   if (lacking.length === 0) {
     const text = [
-      'Works: packets between nodes go through our overlay, not as packets of pods through the cloud.',
-      'But nodes have addresses inside the pod CIDRs: what listens on a node is open to the pods of the other clusters, unless its own firewall says otherwise.',
+      'Works: packets between nodes go through Sealane’s overlay, not as packets of pods through the cloud.',
+      'But nodes have addresses inside the pod CIDRs: ports that are open on a node can be reached by pods of other clusters, unless the node’s firewall blocks them.',
     ].join(' ')
     return says('cloud-addresses', about, 'limit', text)
   }
@@ -188,9 +190,9 @@ const ownRanges: AdviceRow = ({ discovery, dataPath }) => {
   if (cni === undefined || knowsRanges(cni, dataPath)) return undefined
   if (cni.traits.includes('cloud-addresses') || ['weave', 'openshift-sdn'].includes(cni.name)) return undefined
   const text = [
-    'Pods have addresses that Node.spec.podCIDRs does not tell.',
-    'Sealane then hands packets that come out of a lane to the CNI, which works for pods on other nodes if rp_filter is 0 or 2 there.',
-    'Pods on gateway nodes themselves cannot be called, nor call clusterset IPs: keep them off.',
+    'Pods have addresses that Node.spec.podCIDRs does not contain.',
+    'Sealane then passes packets that come out of a lane to the CNI, which works for pods on other nodes if rp_filter is 0 or 2 there.',
+    'Pods on gateway nodes cannot be called and cannot call clusterset IPs: keep pods off these nodes.',
   ].join(' ')
   const commands = ['kubectl taint nodes NODE sealane.io/gateway=:NoExecute']
   return says('own-pod-ranges', 'Pod ranges', 'instruction', text, { commands })

@@ -7,10 +7,11 @@ import { CNI_ROWS } from './advice-cni.ts'
 import { type Advice, type AdviceRow, DATA_PATH, type DataPath, platformOf, says } from './advice-row.ts'
 
 const PROXY_TEXT: Readonly<Record<KubeProxyMode, string>> = {
-  iptables: 'Nothing to do: clusterset IPs are balanced one step before Services are.',
-  ipvs: 'Nothing to do: clusterset IPs are no Services and are balanced before IPVS sees a packet; strictARP may be on or off, since our overlay asks nobody by ARP.',
-  nftables: 'Nothing to do: clusterset IPs are balanced in a table of our own, one step before kube-proxy’s.',
-  none: 'Nothing to do: Services are carried by another part, which does not know clusterset IPs and leaves them to us.',
+  iptables: 'Nothing to do: clusterset IPs are load-balanced one step before Services.',
+  ipvs: 'Nothing to do: clusterset IPs are not Services and are load-balanced before IPVS sees a packet; strictARP may be on or off, because the overlay does not use ARP.',
+  nftables:
+    'Nothing to do: clusterset IPs are load-balanced in a table of Sealane, one step before that of kube-proxy.',
+  none: 'Nothing to do: another service proxy handles Services. It ignores clusterset IPs, which Sealane handles.',
 }
 
 const serviceProxy: AdviceRow = ({ discovery }) => {
@@ -26,12 +27,12 @@ const MACHINES: Readonly<
   'eks-auto': {
     about: 'EKS Auto Mode',
     kind: 'limit',
-    text: 'Cluster DNS runs on the nodes and cannot be changed: ask Sealane’s dns by its own Service IP, with dnsConfig in the pods.',
+    text: 'Cluster DNS runs on the nodes and cannot be changed: set dnsConfig in the pods to query Sealane’s dns at its own Service IP.',
   },
   'eks-fargate': {
     about: 'EKS Fargate',
     kind: 'limit',
-    text: 'Pods on Fargate have no node for a routeagent: they neither call other clusters nor can be called.',
+    text: 'Pods on Fargate have no node for a routeagent: they cannot call other clusters or be called from them.',
   },
   'gke-autopilot': {
     about: 'GKE Autopilot',
@@ -51,17 +52,17 @@ const MACHINES: Readonly<
   talos: {
     about: 'Talos',
     kind: 'limit',
-    text: 'Nodes have no shell: what is in the kernel is seen with kubectl debug. Lane keys need /var, which is kept.',
+    text: 'Nodes have no shell: use kubectl debug to look into the kernel. Lane keys are stored in /var, which is kept.',
   },
   'virtual-nodes': {
     about: 'Virtual nodes',
     kind: 'limit',
-    text: 'Pods on virtual nodes have no routeagent: they neither call other clusters nor can be called.',
+    text: 'Pods on virtual nodes have no routeagent: they cannot call other clusters or be called from them.',
   },
   'windows-nodes': {
     about: 'Windows',
     kind: 'limit',
-    text: 'Pods on Windows nodes neither call other clusters nor can be called.',
+    text: 'Pods on Windows nodes cannot call other clusters or be called from them.',
   },
 }
 
@@ -74,10 +75,10 @@ const machines: readonly AdviceRow[] = (Object.keys(MACHINES) as PlatformKey[]).
 const ports: AdviceRow = ({ discovery }) => {
   const text = {
     openshift:
-      'On a cloud the installer’s security groups know only OpenShift’s own ports: open UDP 4810 between all nodes, and UDP 4500 to 4507 to the gateway nodes.',
-    gke: 'Open UDP 4500 to 4507 to the gateway nodes in the VPC’s firewall, and UDP 4810 between nodes where the default rules are gone.',
+      'In a cloud, the installer’s security groups allow only OpenShift’s own ports: open UDP 4810 between all nodes, and UDP 4500 to 4507 to the gateway nodes.',
+    gke: 'Open UDP 4500 to 4507 to the gateway nodes in the VPC’s firewall, and UDP 4810 between nodes if the default rules were removed.',
     eks: 'Open UDP 4500 to 4507 to the gateway nodes in their security group; UDP 4810 is open between nodes of one cluster security group.',
-    aks: 'Open UDP 4500 to 4507 to the gateway nodes in the network security group; inside the VNet UDP 4810 is open unless a rule of yours says otherwise.',
+    aks: 'Open UDP 4500 to 4507 to the gateway nodes in the network security group; inside the VNet UDP 4810 is open unless one of your rules blocks it.',
     kubeadm: undefined,
     k3s: undefined,
     rke2: undefined,
@@ -96,7 +97,7 @@ const families: AdviceRow = ({ discovery }) => {
           'dual-stack',
           'IPv6',
           'limit',
-          'IPv6 goes through lanes as it is, never translated: if it overlaps another cluster’s, the later of the two is reached by IPv4 only.',
+          'IPv6 is never translated: if its range overlaps that of another cluster, the cluster that joins later is reached over IPv4 only.',
         )
       : undefined
   }
@@ -115,7 +116,7 @@ const hugeNetwork: AdviceRow = ({ discovery }) => {
     return prefix.family === 4 && prefix.length < 11
   })
   if (huge.length === 0) return undefined
-  const text = `${huge.join(', ')} is very large. If it overlaps another cluster’s, translating it needs a block of the same size in 244.0.0.0/8. State the smaller networks that are in use instead.`
+  const text = `${huge.join(', ')} is very large. If it overlaps another cluster’s, translating it needs a block of the same size in 244.0.0.0/8. Give the smaller networks that are in use instead.`
   return says('large-pod-cidr', 'Pod CIDRs', 'limit', text)
 }
 
@@ -124,7 +125,7 @@ const immutableDns: AdviceRow = ({ discovery }) => {
   if (flavour.value !== 'immutable' && flavour.value !== 'unknown') return undefined
   const text =
     flavour.value === 'immutable'
-      ? 'Cluster DNS cannot be changed here: names in clusterset.local are answered only where pods ask Sealane’s dns themselves.'
+      ? 'Cluster DNS cannot be changed here: names in clusterset.local resolve only in pods that query Sealane’s dns directly.'
       : 'No known cluster DNS was found: make it forward clusterset.local to the Service sealane-dns in sealane-system.'
   return says('cluster-dns', 'Cluster DNS', flavour.value === 'immutable' ? 'limit' : 'instruction', text)
 }
@@ -132,7 +133,7 @@ const immutableDns: AdviceRow = ({ discovery }) => {
 const otherOwners: AdviceRow = ({ discovery }) => {
   const owners = discovery.others.filter((one) => one.value.ownsMcs).map((one) => one.value.name)
   if (owners.length === 0) return undefined
-  const text = `${owners.join(' and ')} also writes ServiceExports and ServiceImports: two masters of one object undo each other. Remove it, or switch its Multi-Cluster Services off, first.`
+  const text = `${owners.join(' and ')} also writes ServiceExports and ServiceImports: two writers of one object undo each other. First remove it, or switch its Multi-Cluster Services off.`
   return says('other-mcs-owner', owners.join(', '), 'unsupported', text)
 }
 
@@ -143,7 +144,7 @@ const otherGuests: AdviceRow = ({ discovery }) => {
     'other-product',
     guests.join(', '),
     'nothing',
-    'It has objects and networks of its own; both can be there.',
+    'It uses its own objects and networks, so both can be installed.',
   )
 }
 

@@ -59,12 +59,7 @@ export function weave(world: World): Evidence[] {
     cniClaim('weave', { mode: 'one bridged network', how, podRanges: 'own' }),
     ...(range.length > 0
       ? networks('podCIDRs', range, 'certain', `${how} IPALLOC_RANGE`)
-      : networks(
-          'podCIDRs',
-          [WEAVE_DEFAULT],
-          'certain',
-          `${how}: no IPALLOC_RANGE, Weave then takes ${WEAVE_DEFAULT}`,
-        )),
+      : networks('podCIDRs', [WEAVE_DEFAULT], 'certain', `${how}: no IPALLOC_RANGE, Weave then uses ${WEAVE_DEFAULT}`)),
   ]
 }
 
@@ -158,7 +153,7 @@ export function ovnKubernetes(world: World): Evidence[] {
   const plain = textAt(world.get('ConfigMap', 'ovn-config', 'ovn-kubernetes'), 'data', 'net_cidr')
   return [
     cniClaim('ovn-kubernetes', {
-      mode: viaHost ? 'geneve, out by the host' : 'geneve, out by the shared gateway',
+      mode: viaHost ? 'geneve, through the host' : 'geneve, through the shared gateway',
       how,
       bypassesNetfilter: !viaHost,
       // The ranges of the nodes are in an annotation of OVN-Kubernetes.

@@ -147,7 +147,7 @@ function readFacts(
   })
   if (facts?.every((fact) => fact !== undefined) === true) return facts
   const said = stdout.length > 60 ? `${stdout.slice(0, 60)}…` : stdout
-  throw new Error(`it says ${JSON.stringify(said)}: expected facts as JSON`)
+  throw new Error(`its output is ${JSON.stringify(said)}: expected facts as JSON`)
 }
 
 function factsIn(stdout: string): readonly unknown[] | undefined {

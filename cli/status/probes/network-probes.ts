@@ -154,7 +154,7 @@ async function serversOf(admin: Admin, place: DnsPlace, signal: AbortSignal): Pr
 }
 
 function notAsked(namespace: string, leftOut: number): UnansweredFact {
-  const message = `${leftOut} DNS servers of ${namespace} were not asked, because ${MOST_OF_PLACE} are the most`
+  const message = `${leftOut} DNS servers of ${namespace} were not queried, because the limit is ${MOST_OF_PLACE}`
   const at = new Date().toISOString()
   const what = `DnsServers others of ${namespace}`
   return { t: 'unanswered', what, source: 'diagnose', at, needed: false, reason: 'NotAnswered', message }
@@ -208,7 +208,7 @@ function isReady(pod: ManifestObject): boolean {
 }
 
 function nothingRuns(): UnansweredFact {
-  const message = 'no pod of the agent runs: broker and DNS servers were not asked from pods'
+  const message = 'no pod of the agent runs: broker and DNS servers were not checked from pods'
   const origin = { source: 'diagnose', at: new Date().toISOString(), needed: false }
   return { t: 'unanswered', what: 'Pod sealane-agent-*', ...origin, reason: 'NotAnswered', message }
 }
@@ -230,7 +230,7 @@ function lookFrom(
   const ask = async (limited: AbortSignal): Promise<readonly Fact[]> => {
     const place = { namespace: SYSTEM_NAMESPACE, pod, container: PART, command, timeoutMs: MS }
     const { status, stdout, stderr } = await admin.exec(place, limited)
-    if (status !== 0) throw new Error(`the command in it ended with ${status}: ${stderr.trim().slice(0, 300)}`)
+    if (status !== 0) throw new Error(`its command ended with ${status}: ${stderr.trim().slice(0, 300)}`)
     return readNetworkFacts(stdout, { source, at: new Date().toISOString(), broker, servers })
   }
   const right = `create pods/exec in namespace ${SYSTEM_NAMESPACE}`

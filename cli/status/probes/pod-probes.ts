@@ -94,7 +94,7 @@ function probeNode(admin: Admin, { node, pod }: NodePod, signal: AbortSignal): P
   const ask = async (limited: AbortSignal): Promise<readonly Fact[]> => {
     const place = { namespace: SYSTEM_NAMESPACE, pod, container: CONTAINER, command, timeoutMs: MS }
     const { status, stdout, stderr } = await admin.exec(place, limited)
-    if (status !== 0) throw new Error(`the command in it ended with ${status}: ${stderr.trim().slice(0, 300)}`)
+    if (status !== 0) throw new Error(`its command ended with ${status}: ${stderr.trim().slice(0, 300)}`)
     return readMachineFacts(stdout, { node, source, at: new Date().toISOString() })
   }
   const right = `create pods/exec in namespace ${SYSTEM_NAMESPACE}`
@@ -103,7 +103,7 @@ function probeNode(admin: Admin, { node, pod }: NodePod, signal: AbortSignal): P
 
 function leftOut(pods: readonly NodePod[]): readonly UnansweredFact[] {
   if (pods.length === 0) return []
-  const message = `${pods.length} nodes were not looked at, because ${MOST_NODES} are the most: ${pods[0]?.node ?? ''} and those behind it`
+  const message = `${pods.length} nodes were not examined, because the limit is ${MOST_NODES}: ${pods[0]?.node ?? ''} and those after it`
   const at = new Date().toISOString()
   return [
     { t: 'unanswered', what: 'Host others', source: 'diagnose', at, needed: false, reason: 'NotAnswered', message },

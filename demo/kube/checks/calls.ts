@@ -26,13 +26,13 @@ function othersThan({ members }: World, member: Member): readonly Member[] {
 }
 
 const lanesAreUp: Check = {
-  name: 'each cluster says that its links to the others are up, of each gateway with each',
+  name: 'each cluster reports that its links to the others are up, of each gateway with each',
   async run(world) {
     const said = await Promise.all(
       world.members.map(async (member) => {
         const want = await wantedText(member, othersThan(world, member))
         const got = await connectionText(world, member.name)
-        if (got !== want) throw new Error(`${member.name} says "${got}", want "${want}"`)
+        if (got !== want) throw new Error(`${member.name} reports "${got}", want "${want}"`)
         return `${member.name}: ${got}`
       }),
     )
@@ -155,7 +155,7 @@ const headless: Check = {
 }
 
 const namesAreRight: Check = {
-  name: 'cluster DNS: unknown is NXDOMAIN, cluster.local goes on',
+  name: 'cluster DNS: unknown is NXDOMAIN, cluster.local still works',
   async run({ members }) {
     const found: string[] = []
     for (const member of members) {

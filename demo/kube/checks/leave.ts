@@ -10,7 +10,7 @@ import { NAMESPACE } from '../shop.ts'
 import { connectionText, everybodyCallsEverybody, ownHost, shortened, untilStatus, wantedText } from './ask.ts'
 
 const leaves: Check = {
-  name: 'c2 leaves: gone in the others, its node as before',
+  name: 'c2 leaves: removed in the others, its node as before',
   async run(world) {
     const { members, commands } = world
     const c2 = memberOf(world, 'c2')

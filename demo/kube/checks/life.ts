@@ -62,7 +62,7 @@ const CALLS_MEANWHILE = 20
 const PATIENT_SECONDS = 3
 
 const brokerAway: Check = {
-  name: 'the broker is away: calls go on',
+  name: 'the broker is away: calls continue',
   async run({ members, commands }) {
     const [hub, c1, c2] = [memberOf({ members }, 'hub'), memberOf({ members }, 'c1'), memberOf({ members }, 'c2')]
     const calls = await keepCalling(c1, [hub, c2], PATIENT_SECONDS)

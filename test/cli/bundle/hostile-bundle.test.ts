@@ -38,26 +38,26 @@ t.test('each is refused with one line', async (t) => {
   }))
   const rows: readonly (readonly [name: string, content: Buffer, said: RegExp])[] = [
     ['bomb', gzipSync(Buffer.alloc(130 << 20)), /unpacked it is larger than 128 MiB$/],
-    ['no tar', gzipSync(Buffer.from('x'.repeat(2048))), /no tar archive, or it is damaged$/],
-    ['cut gzip', gzipSync(good).subarray(0, 60), /not packed by gzip, or damaged$/],
+    ['no tar', gzipSync(Buffer.from('x'.repeat(2048))), /not a tar archive, or it is damaged$/],
+    ['cut gzip', gzipSync(good).subarray(0, 60), /not compressed with gzip, or it is damaged$/],
     ['cut tar', gzipSync(good.subarray(0, 540)), /is cut short$/],
     ['no end', gzipSync(good.subarray(0, 1024)), /has no end/],
     [
       'climbs',
       gzipSync(patched(good, 0, '../../etc/passwd\0')),
-      /"..\/..\/etc\/passwd" is no name of a file in a bundle$/,
+      /"..\/..\/etc\/passwd" is not a name of a file in a bundle$/,
     ],
-    ['absolute', gzipSync(patched(good, 0, '/etc/passwd\0')), /is no name of a file/],
-    ['prefix', gzipSync(patched(good, 345, '../..')), /is no name of a file/],
-    ['symlink', gzipSync(patched(good, 156, '2')), /is no regular file$/],
-    ['device', gzipSync(patched(good, 156, '3')), /is no regular file$/],
+    ['absolute', gzipSync(patched(good, 0, '/etc/passwd\0')), /is not a name of a file/],
+    ['prefix', gzipSync(patched(good, 345, '../..')), /is not a name of a file/],
+    ['symlink', gzipSync(patched(good, 156, '2')), /is not a regular file$/],
+    ['device', gzipSync(patched(good, 156, '3')), /is not a regular file$/],
     ['size', gzipSync(patched(good, 124, '77777777777\0')), /is cut short$/],
-    ['size in base 256', gzipSync(patched(good, 124, '\u0080\u00ff\u00ff\u00ff')), /is no number$/],
-    ['terminal', gzipSync(patched(good, 0, '\u001b[2J\0')), /is no name of a file/],
+    ['size in base 256', gzipSync(patched(good, 124, '\u0080\u00ff\u00ff\u00ff')), /is not a number$/],
+    ['terminal', gzipSync(patched(good, 0, '\u001b[2J\0')), /is not a name of a file/],
     ['twice', gzipSync(Buffer.concat([good.subarray(0, 1024), good])), /is in it twice$/],
     ['many files', gzipSync(packTar(many, 0)), /more than 5000 files$/],
     ['without facts', gzipSync(tarOf('{}', 'sealane-gather/other')), /there is no facts\.json in it$/],
-    ['no JSON', gzipSync(tarOf('{"format":')), /facts\.json is no JSON$/],
+    ['no JSON', gzipSync(tarOf('{"format":')), /facts\.json is not JSON$/],
     ['null', gzipSync(tarOf('null')), /format: expected 1/],
     ['later', gzipSync(tarOf(set({ format: 2 }))), /format: expected 1: another release wrote it$/],
     ['no list', gzipSync(tarOf(set({ facts: {} }))), /facts: expected a list$/],
@@ -79,7 +79,7 @@ t.test('each is refused with one line', async (t) => {
   truncateSync(huge, 65 << 20)
   await t.rejects(readBundle(huge), { message: /it is larger than 64 MiB$/ })
   symlinkSync('/dev/zero', join(folder, 'zero'))
-  await t.rejects(readBundle(join(folder, 'zero')), { message: /it is no regular file$/ })
+  await t.rejects(readBundle(join(folder, 'zero')), { message: /it is not a regular file$/ })
 })
 
 t.test('facts of any shape, deep ones as well, are diagnosed without an exception', async (t) => {

@@ -56,15 +56,15 @@ t.test('what it cannot be added to', async (t) => {
   const rows: [string, string][] = [
     ['', 'line 1: there is no block for "." and none with the plugin kubernetes'],
     ['example.org {\n}\n', 'line 1: there is no block for "." and none with the plugin kubernetes'],
-    ['. {\n}\n{$ZONE} {\n}\n', 'line 3: a name comes from an environment variable, so it cannot be seen whose it is'],
+    ['. {\n}\n{$ZONE} {\n}\n', 'line 3: a name comes from an environment variable, so its owner is unknown'],
     ['.\nerrors\n', 'line 1: "." has no block in braces; put one around its plugins'],
     [
       '# sealane begin\n. {\n}\n',
-      'line 1: expected one comment "sealane begin" and one "sealane end" after it; take the left-over out by hand',
+      'line 1: expected one comment "sealane begin" and one "sealane end" after it; remove the rest by hand',
     ],
     [
       '# sealane end\n. {\n}\n# sealane begin\n',
-      'line 1: expected one comment "sealane begin" and one "sealane end" after it; take the left-over out by hand',
+      'line 1: expected one comment "sealane begin" and one "sealane end" after it; remove the rest by hand',
     ],
     [
       '. {\n# sealane begin\n}\n# sealane end\n',
@@ -76,7 +76,7 @@ t.test('what it cannot be added to', async (t) => {
     ],
     [
       `${addForwardBlock(KUBEADM, BLOCK)}${ADDED}\n`,
-      'line 35: expected one comment "sealane begin" and one "sealane end" after it; take the left-over out by hand',
+      'line 35: expected one comment "sealane begin" and one "sealane end" after it; remove the rest by hand',
     ],
   ]
   for (const [text, want] of rows)

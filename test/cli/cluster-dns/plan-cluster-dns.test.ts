@@ -62,7 +62,7 @@ t.test('CoreDNS with a Corefile of its own', async (t) => {
     t.same(said(plan), ['ConfigMap kube-system/coredns data.Corefile: by itself'])
     t.equal(after[0]?.data?.['Corefile'], `${KUBEADM}${BLOCK}\n`)
     t.equal(after[0]?.metadata.resourceVersion, '41', 'what was read is what is written')
-    t.match(plan.changes[0]?.why, 'names below clusterset.local are asked of 10.43.0.99')
+    t.match(plan.changes[0]?.why, 'names below clusterset.local are forwarded to 10.43.0.99')
   })
 
   await t.test('without the plugin reload it must be restarted', async (t) => {
@@ -126,12 +126,12 @@ t.test('CoreDNS with a Corefile of its own', async (t) => {
   await t.test('other products, unreadable files, nothing there', async (t) => {
     const plan = planClusterDns('coredns', [configMap('coredns', { Corefile: SUBMARINER })], OPTIONS)
     t.same(said(plan), [
-      'conflict: ConfigMap kube-system/coredns, Corefile: clusterset.local is answered by somebody else already (line 2, server block clusterset.local:53)',
+      'conflict: ConfigMap kube-system/coredns, Corefile: something else already answers clusterset.local (line 2, server block clusterset.local:53)',
     ])
     t.match(plan.problems[0]?.advice[0], 'Submariner')
     const multicluster = KUBEADM.replace('cluster.local in-addr.arpa', 'cluster.local clusterset.local in-addr.arpa')
     t.same(said(planClusterDns('coredns', [configMap('coredns', { Corefile: multicluster })], OPTIONS)), [
-      'conflict: ConfigMap kube-system/coredns, Corefile: clusterset.local is answered by somebody else already (line 7, plugin kubernetes)',
+      'conflict: ConfigMap kube-system/coredns, Corefile: something else already answers clusterset.local (line 7, plugin kubernetes)',
     ])
     t.same(said(planClusterDns('coredns', [configMap('coredns', { Corefile: '.:53 {\n  errors\n' })], OPTIONS)), [
       'unreadable: ConfigMap kube-system/coredns, Corefile, line 1: the brace that opens here is not closed',
@@ -147,7 +147,7 @@ t.test('CoreDNS with a Corefile of its own', async (t) => {
     const [plan] = thereAndBack(t, 'coredns', [
       configMap('coredns', { Corefile: KUBEADM }, { 'app.kubernetes.io/managed-by': 'Helm' }),
     ])
-    t.match(plan.notes, [/^ConfigMap kube-system\/coredns is also written by a Helm release and may be set back/])
+    t.match(plan.notes, [/^ConfigMap kube-system\/coredns is also written by a Helm release and may be reset/])
   })
 })
 
@@ -190,10 +190,10 @@ t.test('ConfigMaps of additions', async (t) => {
     const plan = (data: Record<string, string>): string[] =>
       said(planClusterDns('aks', [main, configMap('coredns-custom', data)], OPTIONS))
     t.same(plan({ 'submariner.server': SUBMARINER.slice(0, SUBMARINER.indexOf('.:53')) }), [
-      'conflict: ConfigMap kube-system/coredns-custom, submariner.server: clusterset.local is answered by somebody else already (line 2, server block clusterset.local:53)',
+      'conflict: ConfigMap kube-system/coredns-custom, submariner.server: something else already answers clusterset.local (line 2, server block clusterset.local:53)',
     ])
     t.same(plan({ 'x.override': 'forward clusterset.local 10.0.0.1' }), [
-      'conflict: ConfigMap kube-system/coredns-custom, x.override: clusterset.local is answered by somebody else already (line 2, plugin forward)',
+      'conflict: ConfigMap kube-system/coredns-custom, x.override: something else already answers clusterset.local (line 2, plugin forward)',
     ])
     t.same(plan({ 'broken.server': '{' }), ['ConfigMap kube-system/coredns-custom data.sealane.server: by itself'])
     t.same(said(planClusterDns('k3s', [configMap('coredns', { Corefile: KUBEADM })], OPTIONS)), [
@@ -293,7 +293,7 @@ t.test('OpenShift', async (t) => {
   const plan = (spec: Readonly<Record<string, unknown>>): string[] =>
     said(planClusterDns('openshift', [openshiftDns(spec)], OPTIONS))
   t.same(plan({ servers: [{ ...corp, name: 'lighthouse', zones: ['a.example', 'clusterset.local.'] }] }), [
-    'conflict: DNS default: clusterset.local is answered by somebody else already (spec.servers, server "lighthouse")',
+    'conflict: DNS default: something else already answers clusterset.local (spec.servers, server "lighthouse")',
   ])
   t.match(plan({ managementState: 'Unmanaged' }), [/^outOfReach: the DNS operator is switched off/])
   t.match(said(planClusterDns('openshift', [], OPTIONS)), [/^absent: /])
@@ -317,7 +317,7 @@ t.test('kube-dns', async (t) => {
   const plan = (stubDomains: string): string[] =>
     said(planClusterDns('kube-dns', [configMap('kube-dns', { stubDomains })], OPTIONS))
   t.same(plan('{"ClusterSet.local": ["10.0.0.1"]}'), [
-    'conflict: ConfigMap kube-system/kube-dns, stubDomains: ClusterSet.local is asked of ["10.0.0.1"] already',
+    'conflict: ConfigMap kube-system/kube-dns, stubDomains: ClusterSet.local is already forwarded to ["10.0.0.1"]',
   ])
   t.match(plan('corp.example'), [/^unreadable: ConfigMap kube-system\/kube-dns, stubDomains: expected a JSON object/])
 
@@ -334,7 +334,7 @@ t.test('what is out of reach says what to do instead', async (t) => {
   const rows: [ClusterDnsFlavour, RegExp, RegExp][] = [
     ['eks-auto-mode', /EKS Auto Mode runs DNS on its nodes/, /Route 53 Resolver rule that forwards clusterset.local/],
     ['gke-cloud-dns', /resolves names with Cloud DNS/, /Cloud DNS forwarding zone for clusterset.local/],
-    ['unknown', /is not known to Sealane/, /Make it forward clusterset.local to 10.43.0.99/],
+    ['unknown', /Sealane does not know the DNS server/, /Make it forward clusterset.local to 10.43.0.99/],
   ]
   for (const [flavour, message, advice] of rows) {
     const plan = planClusterDns(flavour, [], OPTIONS)

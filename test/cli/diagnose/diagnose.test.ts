@@ -95,7 +95,7 @@ t.test('sites are compared; one that cannot be looked at is named', async (t) =>
   t.match(gone.document.notLookedAt, [{ target: '/nowhere/site.yaml', why: /no such file/ }])
   const none = await diagnose('--site', '/nowhere/a.yaml', '--site', '/nowhere/b.yaml')
   t.equal(none.code, 3)
-  t.match(none.stderr, /nothing could be looked at: \/nowhere\/a\.yaml: .*no such file.*; \/nowhere\/b\.yaml: /)
+  t.match(none.stderr, /no member could be examined: \/nowhere\/a\.yaml: .*no such file.*; \/nowhere\/b\.yaml: /)
 })
 
 /** One kubeconfig for all of them. */
@@ -132,7 +132,7 @@ t.test('all contexts of a kubeconfig', async (t) => {
   const some = kubeconfigOf(t, { c1, other, gone })
   const partly = await diagnose('--all-contexts', '--kubeconfig', some)
   t.equal(partly.code, 3)
-  t.match(partly.stderr, /^context "other": Sealane is not installed there$/m)
+  t.match(partly.stderr, /^context "other": Sealane is not installed$/m)
   t.match(partly.document.notLookedAt, [{ target: 'context "gone"' }])
   t.equal(partly.document.members?.length, 1)
 })
@@ -143,7 +143,7 @@ t.test('what cannot be had together', async (t) => {
     [['--all-contexts', '--site', 'a.yaml'], /'--all-contexts' cannot be used with option '--site <file>'/],
     [['--bundle', 'a', '--site', 'b'], /'--bundle <file>' cannot be used with option '--site <file>'/],
     [['--bundle', 'a', '--ask', '127.0.0.1:1'], /'--bundle <file>' cannot be used with option '--ask <host:port>'/],
-    [['dns', '--site', 'a', '--site', 'b'], /area: expected none where several are compared/],
+    [['dns', '--site', 'a', '--site', 'b'], /area: expected none when several members are compared/],
     [['--ask', '127.0.0.1:1', '--site', 'a', '--site', 'b'], /--ask: expected one --site/],
     [['--all-contexts', '--kubeconfig', '/nowhere'], /\/nowhere/],
     [['--bundle', '/nowhere/x'], /--bundle \/nowhere\/x: /],

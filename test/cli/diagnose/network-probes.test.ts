@@ -150,7 +150,7 @@ t.test('what may not be listed is a fact, and the rest is asked', async (t) => {
   const facts = await probe(admin(() => done(GOOD.replace('10.42.0.8:53', '10.42.0.11:5353')), objects))
   t.match(
     facts.filter((one) => one.t === 'unanswered'),
-    [{ reason: 'RightMissing', message: /list services and endpointslices.* in namespace kube-system$/ }],
+    [{ reason: 'RightMissing', message: /list services and endpointslices.* in namespace kube-system is needed$/ }],
   )
   t.equal(facts.length, 4)
   t.match(await probe(admin(() => done(GOOD), {})), [
@@ -178,14 +178,14 @@ t.test('only so many servers, and none that is no address', async (t) => {
     Array.from({ length: 24 }, () => /^cluster=10\.42\.1\.\d+:53$/),
   )
   t.match(await probe(admin(() => done(said()), objects)), [
-    { t: 'unanswered', message: '16 DNS servers of kube-system were not asked, because 24 are the most' },
+    { t: 'unanswered', message: '16 DNS servers of kube-system were not queried, because the limit is 24' },
   ])
 })
 
 t.test('a pod that answers otherwise is one fact without an answer', async (t) => {
   const rows: readonly (readonly [name: string, exec: Exec, message: RegExp])[] = [
     ['another release', () => done('', 2, "sealane: unknown option '--broker'\n"), /ended with 2: .*--broker/],
-    ['no JSON', () => done('this is none'), /^it says "this is none": expected facts as JSON$/],
+    ['no JSON', () => done('this is none'), /^its output is "this is none": expected facts as JSON$/],
     ['a kernel', () => done(said(fact('host', { node: 'x', devices: [], sysctls: {}, disks: [] }))), /expected/],
     ['settings', () => done(said(fact('settings', { listen: [], upstreams: [] }))), /expected/],
     ['objects', () => done(said({ t: 'objects', kind: 'Pod', items: [] })), /expected/],

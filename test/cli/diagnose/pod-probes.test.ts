@@ -151,9 +151,9 @@ t.test('what was not answered is a fact, and the others count', async (t) => {
   )
   t.strictSame(reported.sort(), [
     'Firewall (e): RightMissing: no nft',
-    `Host a: NotAnswered: the command in it ended with 2: sealane: unknown command 'machine-facts'`,
-    'Host b: NotAnswered: it says "this is none": expected facts as JSON',
-    'Host c: RightMissing: pods "ra-c" is forbidden; needed is the right to create pods/exec in namespace sealane-system',
+    `Host a: NotAnswered: its command ended with 2: sealane: unknown command 'machine-facts'`,
+    'Host b: NotAnswered: its output is "this is none": expected facts as JSON',
+    'Host c: RightMissing: pods "ra-c" is forbidden; the right to create pods/exec in namespace sealane-system is needed',
     'probe',
   ])
   t.ok(facts.every((fact) => fact.t !== 'unanswered' || !fact.needed))
@@ -177,7 +177,7 @@ t.test('who may not list pods, areas that need no kernel, and too many nodes', a
   t.equal(calls, 40)
   t.match(
     facts.filter((fact) => fact.t === 'unanswered'),
-    [{ what: 'Host others', message: /^5 nodes were not looked at, because 40 are the most: n40 and/ }],
+    [{ what: 'Host others', message: /^5 nodes were not examined, because the limit is 40: n40 and/ }],
   )
 })
 

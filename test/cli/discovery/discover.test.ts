@@ -101,14 +101,14 @@ t.test('who contradicts whom', async (t) => {
   const kubeadm = configMap('kubeadm-config', { ClusterConfiguration: 'networking: {podSubnet: 10.99.0.0/16}' })
   const rest = without('kubeadm-flannel', ({ metadata }) => metadata['name'] === 'kubeadm-config').objects
   t.same(discover({ ...flannel, objects: [...rest, kubeadm] }).warnings, [
-    'pod CIDRs: ConfigMap kube-system/kubeadm-config ClusterConfiguration networking.podSubnet says 10.99.0.0/16, but ConfigMap kube-flannel/kube-flannel-cfg net-conf.json Network says 10.244.0.0/16, which counts for more',
+    'pod CIDRs: ConfigMap kube-system/kubeadm-config ClusterConfiguration networking.podSubnet has 10.99.0.0/16, but ConfigMap kube-flannel/kube-flannel-cfg net-conf.json Network has 10.244.0.0/16, which takes precedence',
   ])
   const probed = { ...flannel, serviceProbes: ['The range of valid IPs is 10.97.0.0/16'] }
   t.match(discover(probed).warnings, [], 'a part of the other is no contradiction')
   const elsewhere = { ...flannel, serviceProbes: ['The range of valid IPs is 172.20.0.0/16'] }
   t.match(
     discover(elsewhere).warnings.join(),
-    /ServiceCIDR kubernetes spec.cidrs says 10.96.0.0\/12, which counts for more/,
+    /ServiceCIDR kubernetes spec.cidrs has 10.96.0.0\/12, which takes precedence/,
   )
   const two = {
     ...flannel,
@@ -116,7 +116,7 @@ t.test('who contradicts whom', async (t) => {
   }
   t.same(
     discover(two).warnings.filter((text) => text.startsWith('CNI')),
-    ['CNI: DaemonSet kube-flannel/kube-flannel-ds says flannel, but DaemonSet kube-system/kindnet says kindnet'],
+    ['CNI: DaemonSet kube-flannel/kube-flannel-ds shows flannel, but DaemonSet kube-system/kindnet shows kindnet'],
   )
 })
 
@@ -151,9 +151,9 @@ t.test('what a tenant made is not believed', async (t) => {
 t.test('nothing is known: everything is asked', async (t) => {
   const found = discover(EMPTY)
   t.same(found.asks, [
-    { field: 'podCIDRs', why: 'nothing here tells the pod CIDRs', suggestion: [] },
-    { field: 'serviceCIDRs', why: 'nothing here tells the service CIDRs', suggestion: [] },
-    { field: 'gateways', why: 'no Node is known', suggestion: [] },
+    { field: 'podCIDRs', why: 'the pod CIDRs could not be detected', suggestion: [] },
+    { field: 'serviceCIDRs', why: 'the service CIDRs could not be detected', suggestion: [] },
+    { field: 'gateways', why: 'the cluster has no Node', suggestion: [] },
   ])
   t.equal(found.distribution.value, 'unknown')
   t.equal(found.dns.domain.value, 'cluster.local')
@@ -173,11 +173,11 @@ t.test('what may not be read is told', async (t) => {
   ]
   const found = discover({ ...EMPTY, unread })
   t.same(found.warnings, [
-    'not allowed to read ConfigMap kube-system/kubeadm-config: detection of pod CIDRs, service CIDRs is weaker',
-    'not allowed to read Nodes: detection of gateways is weaker',
+    'not allowed to read ConfigMap kube-system/kubeadm-config: detection of pod CIDRs, service CIDRs is less reliable',
+    'not allowed to read Nodes: detection of gateways is less reliable',
     'cannot read IPPools',
   ])
-  t.same(found.obstacles, ['Nodes cannot be read: expected a user who may list Nodes, as cluster-admin may'])
+  t.same(found.obstacles, ['Nodes cannot be read: expected a user who may list Nodes, such as one with cluster-admin'])
 })
 
 t.test('too old a Kubernetes', async (t) => {
@@ -252,7 +252,7 @@ t.test('what an earlier join was told is not asked again', async (t) => {
   t.same(flannel.serviceCIDRs?.value, ['10.8.0.0/16'], 'a cluster that has grown states it when it is told to')
   t.ok(
     flannel.warnings.includes(
-      `service CIDRs: ${alone.serviceCIDRs?.how ?? ''} says 10.96.0.0/12, but ${how} says 10.8.0.0/16, which counts for more`,
+      `service CIDRs: ${alone.serviceCIDRs?.how ?? ''} has 10.96.0.0/12, but ${how} has 10.8.0.0/16, which takes precedence`,
     ),
     flannel.warnings.join(' | '),
   )

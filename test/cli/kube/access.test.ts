@@ -55,7 +55,7 @@ function writes({ requests }: FakeApiServer): readonly string[] {
   return requests.filter((line) => !/^GET |^POST .*(selfsubject|dryRun)/.test(line))
 }
 
-const HINT = 'log in anew, or take another kubeconfig or --context; nothing was changed by this request'
+const HINT = 'log in again, or use another kubeconfig or --context; this request changed nothing'
 
 t.test('credentials that are not accepted', async (t) => {
   const { server, said } = await setUp(t)
@@ -63,7 +63,7 @@ t.test('credentials that are not accepted', async (t) => {
   server.tokens.add('another')
   t.equal(
     await said(server.kubeconfig),
-    `context "fake" of FILE: the API server does not accept these credentials (401 Unauthorized): wrong, or expired; ${HINT}`,
+    `context "fake" of FILE: the API server rejected these credentials (401 Unauthorized): they are wrong or have expired; ${HINT}`,
   )
   t.strictSame(writes(server), [], 'nothing was written')
 })
@@ -71,7 +71,7 @@ t.test('credentials that are not accepted', async (t) => {
 t.test('a client certificate that has expired', async (t) => {
   const { server, said } = await setUp(t)
   const expired = await server.kubeconfigFor({ name: 'ana', groups: ['system:masters'], validMs: -3_600_000 })
-  t.match(await said(expired), /^context "fake" of FILE: its client certificate expired at \d{4}-[^;]+Z; log in anew/)
+  t.match(await said(expired), /^context "fake" of FILE: its client certificate expired at \d{4}-[^;]+Z; log in again/)
   t.strictSame(writes(server), [], 'nothing was written')
 })
 
@@ -83,7 +83,7 @@ t.test('kubeconfigs that lead nowhere', async (t) => {
   t.equal(
     await said(away),
     'context "fake" of FILE: discover authorization.k8s.io/v1: the API server at https://127.0.0.1:1 is unreachable: ' +
-      'connect ECONNREFUSED 127.0.0.1:1; see that the address in the kubeconfig is right and can be reached from here',
+      'connect ECONNREFUSED 127.0.0.1:1; check that the address in the kubeconfig is correct and can be reached from here',
   )
 })
 
@@ -166,8 +166,8 @@ t.test('where Sealane is not installed', async (t) => {
     t.equal(code, 1)
     t.equal(
       stderr.replaceAll(server.kubeconfig, 'FILE'),
-      'sealane: context "fake" of FILE: Sealane is not installed there: no ConfigMap sealane-system/sealane-site\n' +
-        'first: sealane join --kubeconfig FILE --token-file FILE\n',
+      'sealane: context "fake" of FILE: Sealane is not installed: there is no ConfigMap sealane-system/sealane-site\n' +
+        'join this cluster first: sealane join --kubeconfig FILE --token-file FILE\n',
       words.join(' '),
     )
   }
@@ -204,19 +204,19 @@ t.test(
       spec: { clusterId: 'paris', phase: 'joined', clusterset: 'demo' },
     })
     const NEW =
-      'a new token is needed, made for this id; on the broker: sealane token create --cluster-id paris; ' +
+      'a new token for this id is needed; on the broker: sealane token create --cluster-id paris; ' +
       'then: sealane join --kubeconfig FILE --token-file FILE'
-    const OR = '; or, with the rights of its operator: sealane join --kubeconfig FILE --broker-context CONTEXT'
+    const OR = "; or, with the rights of the broker's operator: sealane join --kubeconfig FILE --broker-context CONTEXT"
     t.equal(
       await join(),
-      '1: context "fake" of FILE has joined as paris before, and Secret sealane-system/sealane-identity has no identity: ' +
+      '1: context "fake" of FILE joined earlier as paris, but Secret sealane-system/sealane-identity has no identity: ' +
         NEW +
         OR,
     )
     await member(server, 'demo', { 'sealane.io/join-problem': 'cluster "paris" was evicted at noon' })
     t.equal(
       await join(),
-      '1: context "fake" of FILE has joined as paris, and the broker refuses it: cluster "paris" was evicted at noon: ' +
+      '1: context "fake" of FILE has joined as paris, and the broker refuses its identity: cluster "paris" was evicted at noon: ' +
         NEW,
     )
     t.strictSame(writes(server), [], 'nothing was changed')
@@ -232,7 +232,7 @@ t.test('an earlier membership stands in the way: told before anything is changed
   await member(server, 'demo')
   t.equal(
     await said(server.kubeconfig, ...ALL.slice(0, -1), 'tokyo'),
-    `context "fake" of FILE is a member already, as paris, not as tokyo; ${LEAVE}`,
+    `context "fake" of FILE is already a member, as paris, not as tokyo; ${LEAVE}`,
   )
   t.strictSame(writes(server), [], 'nothing was changed')
 })

@@ -49,13 +49,13 @@ const THREE = [node('a'), node('b'), node('c'), gateway('a'), gateway('b'), gate
 t.test('a gateway is drained', async (t) => {
   const flows = gateway('a', 'False', 'traffic with paris in the last 10 s')
   const rows: [say: string, later: (admin: MemoryAdmin) => void, outcome: string | RegExp][] = [
-    ['nothing flows', (admin) => admin.put(gateway('a', 'True')), 'nothing flows over a any more'],
+    ['nothing flows', (admin) => admin.put(gateway('a', 'True')), 'a carries no traffic'],
     [
       'another node takes its place',
       (admin) => admin.remove({ apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', name: 'a' }),
-      'a is no gateway now: another node has its place',
+      'a is no longer a gateway: another node has taken over',
     ],
-    ['something goes on', (admin) => admin.put(flows), /traffic to leave a.*traffic with paris in the last 10 s/],
+    ['something goes on', (admin) => admin.put(flows), /traffic on a.*traffic with paris in the last 10 s/],
   ]
   for (const [say, later, outcome] of rows) {
     const seen = await drain(THREE, 'a', { later })
@@ -70,13 +70,13 @@ t.test('a gateway is drained', async (t) => {
 t.test('what is refused, and leaves the Node as it is', async (t) => {
   const rows: [say: string, objects: readonly ManifestObject[], name: string, message: RegExp][] = [
     ['no such Node', THREE, 'z', /^Node z: this cluster has no such Node$/],
-    ['no gateway', [...THREE, node('w', {})], 'w', /^Node w is no gateway: it has no label sealane\.io\/gateway$/],
-    ['the only one', [node('a'), gateway('a')], 'a', /^Node a is the only gateway that is active/],
+    ['no gateway', [...THREE, node('w', {})], 'w', /^Node w is not a gateway: it has no label sealane\.io\/gateway$/],
+    ['the only one', [node('a'), gateway('a')], 'a', /^Node a is the only active gateway/],
     [
       'the others are drained',
       [node('a'), gateway('a'), gateway('b', 'False'), gateway('c', 'True')],
       'a',
-      /only gateway/,
+      /only active gateway/,
     ],
   ]
   for (const [say, objects, name, message] of rows) {
@@ -100,7 +100,7 @@ t.test('a second time, the Node is left as it is, and the rest is the same', asy
   ]
   for (const [say, objects] of rows) {
     const { outcome, said, admin } = await drain(objects, 'a')
-    t.equal(outcome, 'nothing flows over a any more', say)
+    t.equal(outcome, 'a carries no traffic', say)
     t.notMatch(said, 'changed', say)
     const left = await admin.get({ apiVersion: 'v1', kind: 'Node', name: 'a' })
     t.equal(left?.metadata.labels?.['sealane.io/drain'], 'yes', say)
@@ -111,7 +111,7 @@ t.test('and comes back', async (t) => {
   const admin = new MemoryAdmin([node('a', { 'sealane.io/gateway': '0', 'sealane.io/drain': 'yes' })])
   let said = ''
   const init = { signal: new AbortController().signal, say: (text: string) => void (said += text) }
-  t.match(await undrainGateway(admin, 'a', init), /^a takes traffic again/)
+  t.match(await undrainGateway(admin, 'a', init), /^a can carry traffic again/)
   t.equal(said, '  changed   Node a  (sealane.io/drain-)\n')
   t.equal(await undrainGateway(admin, 'a', init), 'a is not drained', 'a second time')
   await t.rejects(undrainGateway(admin, 'z', init), { message: 'Node z: this cluster has no such Node' })

@@ -23,7 +23,7 @@ t.test('joining: refused is final, about the token that lies there; the rest is 
   await store.problem({ text: 'cluster: "c2" is a member already', refused: 'sealane1.one' })
   const refused = await failure(look(secret))
   t.equal(refused.message, 'cluster: "c2" is a member already')
-  t.match(refused, { hint: 'mend that, or make a new token (sealane token create), and run this again' })
+  t.match(refused, { hint: 'fix that, or create a new token (sealane token create), and run this command again' })
   t.equal(await store.isRefused('sealane1.one\n'), true)
   t.equal(await secretIdentity(secret, 'another').isRefused('sealane1.one'), false, 'with other settings it may do')
   await secretIdentity(secret, 'another').problem({ text: 'no', refused: 'sealane1.one' })

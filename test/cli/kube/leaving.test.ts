@@ -27,29 +27,29 @@ const writes = ({ requests }: FakeApiServer): string[] =>
   requests.filter((line) => !line.startsWith('GET ') && !line.includes('dryRun=All'))
 
 const LISTED =
-  'this takes out of context "fake" of FILE:\n' +
+  'this removes from context "fake" of FILE:\n' +
   '  c1 leaves clusterset demo: cut off from c2, c3\n' +
-  '  no other cluster can call what is exported here: shop/web\n' +
+  '  other clusters can no longer call the services exported here: shop/web\n' +
   '  lanes, routes and rules in the kernel of n1\n' +
-  '  what is installed: Namespace sealane-system; node labels, settings of cluster DNS\n'
+  '  installed objects: Namespace sealane-system; node labels, settings of cluster DNS\n'
 
 t.test('without a terminal and --yes nothing is done, and the command to type is said', async (t) => {
   const server = await member(t)
   const at = ['--kubeconfig', server.kubeconfig]
   const rows: readonly (readonly [readonly string[], string, string])[] = [
-    [['leave'], 'stays: the CRDs', 'leave --kubeconfig FILE --yes'],
-    [['uninstall', '--force'], 'stays: the CRDs (--crds)', 'uninstall --kubeconfig FILE --force --yes'],
+    [['leave'], 'kept: the CRDs', 'leave --kubeconfig FILE --yes'],
+    [['uninstall', '--force'], 'kept: the CRDs (--crds)', 'uninstall --kubeconfig FILE --force --yes'],
     [
       ['uninstall', '--crds', '--delete-data'],
-      'the CRDs, but for those of the Kubernetes project that are in use',
+      'the CRDs, except those of the Kubernetes project that are in use',
       'uninstall --kubeconfig FILE --crds --delete-data --yes',
     ],
   ]
   for (const [words, last, command] of rows) {
-    const refused = 'sealane: there is no terminal to ask at: expected --yes\n'
+    const refused = 'sealane: there is no terminal to ask for confirmation: expected --yes\n'
     t.strictSame(
       masked(server, await runCli([...words, ...at])),
-      { code: 2, stdout: '', stderr: `${LISTED}  ${last}\n${refused}type: sealane ${command}\n` },
+      { code: 2, stdout: '', stderr: `${LISTED}  ${last}\n${refused}run: sealane ${command}\n` },
       words.join(' '),
     )
   }
@@ -73,11 +73,14 @@ t.test('a cluster by KUBECONFIG is named, and asked about', async (t) => {
   for (const verb of ['leave', 'uninstall']) {
     const said = masked(server, await spawnCli([verb], init))
     t.equal(said.code, 2)
-    t.ok(said.stderr.startsWith(`context "fake" of FILE, by KUBECONFIG\n${LISTED}`), said.stderr)
-    t.ok(said.stderr.endsWith(`\ntype: sealane ${verb} --context fake --yes\n`), said.stderr)
+    t.ok(said.stderr.startsWith(`context "fake" of FILE, from KUBECONFIG\n${LISTED}`), said.stderr)
+    t.ok(said.stderr.endsWith(`\nrun: sealane ${verb} --context fake --yes\n`), said.stderr)
   }
   const joining = await spawnCli(['join', '--token', 'x'], init)
-  t.match(joining, { code: 2, stderr: /^sealane: there is no terminal to ask at: expected --yes\ntype: sealane join / })
+  t.match(joining, {
+    code: 2,
+    stderr: /^sealane: there is no terminal to ask for confirmation: expected --yes\nrun: sealane join /,
+  })
   t.strictSame(writes(server), [])
 })
 
@@ -85,13 +88,13 @@ t.test('nothing is there', async (t) => {
   const server = await fakeApiServer(t)
   server.fault = ({ path }) => (path === '/version' ? { status: 200, body: { gitVersion: 'v1.36.0' } } : undefined)
   const at = ['--kubeconfig', server.kubeconfig]
-  const none = 'sealane: context "fake" of FILE: Sealane is not installed there\n'
+  const none = 'sealane: context "fake" of FILE: Sealane is not installed\n'
   t.strictSame(masked(server, await runCli(['leave', ...at])), { code: 1, stdout: '', stderr: none })
   server.objects.put(server.place('Namespace', 'sealane-broker'), { metadata: {} })
   t.strictSame(masked(server, await runCli(['leave', ...at])), {
     code: 1,
     stdout: '',
-    stderr: `${none}a broker is there; it goes with: sealane uninstall --kubeconfig FILE\n`,
+    stderr: `${none}there is a broker; to remove it: sealane uninstall --kubeconfig FILE\n`,
   })
   t.strictSame(writes(server), [])
 })

@@ -56,7 +56,7 @@ t.test('which cluster is meant: flags, then KUBECONFIG, then what is here, then 
   const by = (how: string, path = 'FILE') => ({
     code: 0,
     stdout: SERVICES,
-    stderr: `context "fake" of ${path}, by ${how}\n`,
+    stderr: `context "fake" of ${path}, from ${how}\n`,
   })
   const KUBECONFIG = server.kubeconfig
   const rows: readonly (readonly [string, Record<string, string>, string, readonly string[], CliResult])[] = [
@@ -77,7 +77,7 @@ t.test('which cluster is meant: flags, then KUBECONFIG, then what is here, then 
         stdout: '',
         stderr:
           'sealane: --site "site.yaml": no such file\n' +
-          'name the site file with --site FILE, or run this in the folder that has site.yaml; for a real cluster: --context NAME\n',
+          'name the site file with --site FILE, or run this in the folder that has site.yaml; for a Kubernetes cluster: --context NAME\n',
       },
     ],
   ]
@@ -110,8 +110,8 @@ t.test('who brings in or takes out names the cluster', async (t) => {
       {
         code: 2,
         stderr:
-          `sealane: ${words[0] ?? ''}: KUBECONFIG is set and site.yaml is here: expected one of them to be named\n` +
-          'say --site site.yaml for the site, or --context NAME for the cluster\n',
+          `sealane: ${words[0] ?? ''}: KUBECONFIG is set and site.yaml exists: expected a flag that names one of them\n` +
+          'use --site site.yaml for the site, or --context NAME for the cluster\n',
       },
     )
   }
@@ -132,8 +132,8 @@ t.test('broker deploy says where to, when nobody named it', async (t) => {
   const rows: readonly (readonly [string, Record<string, string>, readonly string[], string])[] = [
     ['a flag', {}, ['--kubeconfig', KUBECONFIG], ''],
     ['a flag before KUBECONFIG', { KUBECONFIG: '/nowhere' }, ['--kubeconfig', KUBECONFIG], ''],
-    ['KUBECONFIG', { KUBECONFIG, HOME: home }, [], 'context "fake" of FILE, by KUBECONFIG\n'],
-    ['~/.kube/config', { HOME: home }, [], 'context "fake" of HOME, by ~/.kube/config\n'],
+    ['KUBECONFIG', { KUBECONFIG, HOME: home }, [], 'context "fake" of FILE, from KUBECONFIG\n'],
+    ['~/.kube/config', { HOME: home }, [], 'context "fake" of HOME, from ~/.kube/config\n'],
   ]
   for (const [name, env, flags, want] of rows) {
     const found = masked(server, await runCli(['broker', 'deploy', '--dry-run', '--force', ...flags], { env }))
@@ -156,7 +156,7 @@ t.test('a broker here, or in the cluster of KUBECONFIG', async (t) => {
     ['cluster', 'evict', 'paris'],
   ]) {
     const away = masked(server, await runCli(words, { env }))
-    const stderr = `context "fake" of FILE, by KUBECONFIG\n${none}`
+    const stderr = `context "fake" of FILE, from KUBECONFIG\n${none}`
     t.strictSame(away, { code: 1, stdout: '', stderr }, words.join(' '))
   }
   const here = await runCli(['token', 'list', '--state', broker.state], { env })
@@ -199,7 +199,7 @@ t.test('a missing CRD is named, with what brings it back', async (t) => {
       {
         code: 1,
         stdout: '',
-        stderr: `sealane: context "fake" of FILE: its CustomResourceDefinition ${crd} is missing\nbring it back: sealane join --kubeconfig FILE\n`,
+        stderr: `sealane: context "fake" of FILE: its CustomResourceDefinition ${crd} is missing\nrestore it: sealane join --kubeconfig FILE\n`,
       },
       view,
     )
@@ -212,7 +212,7 @@ t.test('who may not read is told so at once', async (t) => {
   server.fault = ({ path }) =>
     path.endsWith('/gateways') ? { status: 403, body: { kind: 'Status', reason: 'Forbidden', message } } : undefined
   const shown = masked(server, await runCli(['show', 'connections', '--kubeconfig', server.kubeconfig]))
-  t.match(shown, { code: 1, stderr: /gateways\.sealane\.io is forbidden \(403 Forbidden\)\ntake a kubeconfig of a/ })
+  t.match(shown, { code: 1, stderr: /gateways\.sealane\.io is forbidden \(403 Forbidden\)\nuse a kubeconfig of a/ })
 })
 
 t.test('an API server that does not answer: every command ends in its time', async (t) => {
@@ -223,7 +223,7 @@ t.test('an API server that does not answer: every command ends in its time', asy
     stdout: '',
     stderr:
       'sealane: context "fake" of FILE at SERVER: no answer within 300ms\n' +
-      'see that it runs and can be reached from here, or wait longer with --timeout\n',
+      'check that it runs and can be reached from here, or wait longer with --timeout\n',
   }
   for (const words of [
     'show clusters',

@@ -68,7 +68,7 @@ t.test('a difference without end has one', (t) => {
   const many = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`key-${String(i).padStart(2, '0')}`, i]))
   const lines = diff({ spec: { x: 1 } }, { spec: { ...many, x: 1 } })
   t.equal(lines.length, 61)
-  t.equal(lines.at(-1), '… and 40 lines more')
+  t.equal(lines.at(-1), '… and 40 more lines')
   const [long] = diff({ spec: 'x' }, { spec: 'y'.repeat(1000) })
   t.ok((long ?? '').length < 200)
   t.end()

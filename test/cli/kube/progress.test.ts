@@ -43,11 +43,11 @@ t.test('lanes: one that is up is enough, and nobody is missing where nobody else
   const text = laneStates(['c1', 'c3', 'c4'], gateways).map(
     ({ cluster: id, state, message }) => `${id} ${state} ${message}`,
   )
-  t.strictSame(text, ['c1 up ', 'c3 connecting no handshake', 'c4 connecting not heard of yet'])
+  t.strictSame(text, ['c1 up ', 'c3 connecting no handshake', 'c4 connecting not reported yet'])
   const conditions = [{ type: 'Ready', status: 'Unknown', reason: 'GatewayStatusStale' }]
   const silent = gateway('b', ['c1', 'up', ''])
   const states = laneStates(['c1'], [{ ...silent, status: { ...silent.status, conditions } } as unknown as Gateway])
-  t.match(states, [{ state: 'connecting', message: 'nothing is heard from the gateway on node b' }])
+  t.match(states, [{ state: 'connecting', message: 'the gateway on node b does not report' }])
   t.end()
 })
 
@@ -126,7 +126,7 @@ t.test('before the agent has heard of the clusterset nothing is said of who is i
     t.strictSame(await lanesProgress(admin, ON_N1, signal), {
       reached: [],
       alone: false,
-      missing: { what: 'what the broker knows of the clusterset' },
+      missing: { what: 'the members of the clusterset from the broker' },
       leftOut: [],
     })
   }
@@ -200,7 +200,7 @@ t.test('a gateway on a node that is not ready is not waited for, unless it is th
   t.strictSame(await look('n1', 'n2'), {
     reached: [],
     alone: false,
-    missing: { what: 'to c1', why: 'c1 connecting: not heard of yet' },
+    missing: { what: 'to c1', why: 'c1 connecting: not reported yet' },
     leftOut: ['node n2 is not ready'],
   })
 })

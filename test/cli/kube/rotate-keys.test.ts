@@ -64,7 +64,7 @@ async function rotate(
 
 t.test('one gateway', async (t) => {
   const seen = await rotate(TWO, 'a', (admin) => admin.put(endpoint('milano', 'a', 'new')))
-  t.equal(seen.outcome, 'a: the key is a new one')
+  t.equal(seen.outcome, 'a: keys rotated')
   t.match(await seen.asked('a'), /^\d{4}-\d\d-\d\dT/)
   t.equal(await seen.asked('b'), undefined)
   t.match(seen.said, /^ {2}changed {3}Node a {2}\(sealane\.io\/rotate-keys=\d{4}-/)
@@ -74,7 +74,7 @@ t.test('all gateways', async (t) => {
   const seen = await rotate(TWO, undefined, (admin) => {
     for (const name of ['a', 'b']) admin.put(endpoint('milano', name, `new ${name}`))
   })
-  t.equal(seen.outcome, 'a, b: the key is a new one')
+  t.equal(seen.outcome, 'a, b: keys rotated')
   t.ok((await seen.asked('a')) !== undefined && (await seen.asked('b')) !== undefined)
 })
 
@@ -95,9 +95,9 @@ t.test('what it waits for', async (t) => {
 t.test('what is refused, and leaves the Nodes as they are', async (t) => {
   const rows: [say: string, objects: readonly ManifestObject[], name: string | undefined, message: RegExp][] = [
     ['no such Node', TWO, 'z', /^Node z: this cluster has no such Node$/],
-    ['no gateway', [...TWO, node('w', {})], 'w', /^Node w is no gateway: it has no label/],
+    ['no gateway', [...TWO, node('w', {})], 'w', /^Node w is not a gateway: it has no label/],
     ['it stands by', [...TWO, node('s')], 's', /^Node s serves no lane now/],
-    ['there is none', [MEMBERSHIP], undefined, /^this cluster has no gateway that is active$/],
+    ['there is none', [MEMBERSHIP], undefined, /^this cluster has no active gateway$/],
   ]
   for (const [say, objects, name, message] of rows) {
     const { outcome, said } = await rotate(objects, name)

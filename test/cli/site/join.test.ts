@@ -298,7 +298,7 @@ t.test('interrupted while the broker does not answer', async (t) => {
   const running = startCli(['join', '--site', site.file, '--token', token.text()])
   await connected
   running.stop()
-  t.same(await running.result, { code: 1, stdout: '', stderr: 'sealane: interrupted before it was done\n' })
+  t.same(await running.result, { code: 1, stdout: '', stderr: 'sealane: interrupted before it was complete\n' })
   t.same([site.identity(), site.objects()], [[], []])
 })
 

@@ -38,11 +38,10 @@ const mirrored: KubeObject = {
   spec: { type: 'ClusterSetIP', ports: [] },
 }
 
-const REPORTED = 'the broker has withdrawn the records of this cluster\n'
-const CLEAN = 'every node has taken Sealane out of its kernel\n'
+const REPORTED = 'the broker has withdrawn all records of this cluster\n'
+const CLEAN = 'every node has removed Sealane from its kernel\n'
 const LEFT = 'paris-2 has left the clusterset\n'
-const HINT =
-  'start "sealane up" there once: it cleans up and ends; then leave again, or give the node up with --force\n'
+const HINT = 'run "sealane up" there once: it cleans up and exits; then leave again, or skip the node with --force\n'
 
 t.test('nothing runs any more: nothing stays', async (t) => {
   const { broker, site, api, leave } = await member(t)
@@ -94,7 +93,7 @@ t.test('a node that never comes back', async (t) => {
   t.same(await leave('--timeout', '50ms', '--force'), {
     code: 0,
     stdout: LEFT,
-    stderr: `${REPORTED}not cleaned up after 50ms: gateway on gw; going on because of --force\nwhen gw is back, run there: sealane leave --node gw --site ${site.file}\n`,
+    stderr: `${REPORTED}not cleaned up after 50ms: gateway on gw; continuing because of --force\nwhen gw is back, run on it: sealane leave --node gw --site ${site.file}\n`,
   })
   t.same([site.identity(), site.objects()], [[], []])
 })
@@ -106,15 +105,15 @@ t.test('a broker that never comes back', async (t) => {
   t.same(await leave(), {
     code: 1,
     stdout: '',
-    stderr: `sealane: the broker could not be told that this site leaves: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
+    stderr: `sealane: the leave could not be reported to the broker: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
   })
   t.equal(site.identity().length, 5, 'still a member')
   t.same(await leave('--force'), {
     code: 0,
     stdout: LEFT,
     stderr:
-      `the broker could not be told that this site leaves (${why}); going on because of --force\n` +
-      `on the broker paris-2 stays a member until it is evicted: run there: sealane cluster evict paris-2\n${CLEAN}`,
+      `the leave could not be reported to the broker (${why}); continuing because of --force\n` +
+      `paris-2 stays a member until it is evicted; on the broker, run: sealane cluster evict paris-2\n${CLEAN}`,
   })
   t.same([site.identity(), site.objects()], [[], []])
 })
@@ -126,7 +125,7 @@ t.test('an evicted site may go', async (t) => {
   t.equal(code, 0)
   t.equal(
     stderr.replace(/\S+Z(?=:)/, 'TIME'),
-    `the broker says: cluster "paris-2" was evicted at TIME: it can join again, with a new token\n${CLEAN}`,
+    `the broker answered: cluster "paris-2" was evicted at TIME: it can join again, with a new token\n${CLEAN}`,
   )
   t.same([site.identity(), site.objects()], [[], []])
 })
@@ -139,12 +138,12 @@ t.test('a damaged identity', async (t) => {
   t.equal(code, 1)
   t.equal(
     stderr,
-    `sealane: the broker could not be told that this site leaves: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
+    `sealane: the leave could not be reported to the broker: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
   )
   t.same(await leave('--force'), {
     code: 0,
     stdout: LEFT,
-    stderr: `the broker cannot be told that this site leaves (${why}); going on because of --force\n${CLEAN}`,
+    stderr: `the leave cannot be reported to the broker (${why}); continuing because of --force\n${CLEAN}`,
   })
 })
 
@@ -155,7 +154,11 @@ t.test('interrupted while it waits', async (t) => {
   const memberships = api.cache('Membership')
   await eventually(() => memberships.get('self')?.spec.phase === 'leaving')
   running.stop()
-  t.same(await running.result, { code: 1, stdout: '', stderr: `${REPORTED}sealane: interrupted before it was done\n` })
+  t.same(await running.result, {
+    code: 1,
+    stdout: '',
+    stderr: `${REPORTED}sealane: interrupted before it was complete\n`,
+  })
   await api.remove('Gateway', 'gw')
   t.equal((await leave()).code, 0, 'the next one goes on')
 })

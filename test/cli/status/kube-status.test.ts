@@ -138,11 +138,11 @@ function forbidding(plural: string): NonNullable<Fault> {
 
 t.test('a right that is missing is a problem that names it', async (t) => {
   const rows: readonly (readonly [plural: string, code: number, lines: readonly string[], right: RegExp])[] = [
-    ['gateways', 1, ['RightMissing *'], /needed is the right to list gateways\.sealane\.io$/],
-    ['endpointslices', 1, ['RightMissing *'], /list endpointslices\.discovery\.k8s\.io$/],
-    ['networkpolicies', 0, ['RightMissing *'], /list networkpolicies\.networking\.k8s\.io$/],
-    ['nodes', 0, ['RightMissing *'], /list nodes$/],
-    ['leases', 0, ['RightMissing *'], /list leases\.coordination\.k8s\.io in namespace sealane-system$/],
+    ['gateways', 1, ['RightMissing *'], /the right to list gateways\.sealane\.io is needed$/],
+    ['endpointslices', 1, ['RightMissing *'], /list endpointslices\.discovery\.k8s\.io is needed$/],
+    ['networkpolicies', 0, ['RightMissing *'], /list networkpolicies\.networking\.k8s\.io is needed$/],
+    ['nodes', 0, ['RightMissing *'], /list nodes is needed$/],
+    ['leases', 0, ['RightMissing *'], /list leases\.coordination\.k8s\.io in namespace sealane-system is needed$/],
   ]
   for (const [plural, code, lines, right] of rows) {
     const server = await clusterWith(t)
@@ -159,7 +159,7 @@ t.test('a right that is missing is a problem that names it', async (t) => {
   const { code, lines, document } = await status(server)
   t.equal(code, 0, 'without it everything is known that objects say')
   t.same(new Set(lines.map((line) => line.split(' ')[0])), new Set(['RightMissing']))
-  t.match(document.problems?.[0]?.seen, /needed is the right to get pods\/proxy in namespace sealane-system$/)
+  t.match(document.problems?.[0]?.seen, /the right to get pods\/proxy in namespace sealane-system is needed$/)
   t.match(document, { broker: { state: 'unknown', agent: 'sealane-agent-0' } })
 })
 
@@ -184,7 +184,7 @@ t.test('a list that hangs is a problem; an API server that does not answer at al
   server.tokens.add('another')
   const stranger = await runCli(['status', '--kubeconfig', server.kubeconfig])
   t.equal(stranger.code, 3)
-  t.match(stranger.stderr, /does not accept these credentials/)
+  t.match(stranger.stderr, /rejected these credentials/)
 })
 
 t.test('a cluster without Sealane is not one that is down', async (t) => {
@@ -194,7 +194,10 @@ t.test('a cluster without Sealane is not one that is down', async (t) => {
   }
   const { code, stderr } = await runCli(['status', '--kubeconfig', server.kubeconfig])
   t.equal(code, 3)
-  t.match(stderr, /: Sealane is not installed there\nfirst: sealane join --kubeconfig \S+ --token-file FILE\n$/)
+  t.match(
+    stderr,
+    /: Sealane is not installed\njoin this cluster first: sealane join --kubeconfig \S+ --token-file FILE\n$/,
+  )
 })
 
 t.test('one whose CRDs somebody deleted is', async (t) => {

@@ -68,11 +68,11 @@ t.test('what may not be read is a notice that names the right', async (t) => {
         ? { status: 403, body: { kind: 'Status', code: 403, reason: 'Forbidden', message: 'no' } }
         : pods(request)
     const [code, lines] = await linesOf(['--kubeconfig', server.kubeconfig])
-    return [code, lines.length, lines[0]?.replace(/: .*needed/, ': needed')]
+    return [code, lines.length, lines[0]?.replace(/: .*; the right/, ': the right')]
   }
-  const right = 'notice RightMissing: needed is the right to list'
-  t.same(await refused(t, 'services'), [0, 1, `${right} services in namespace shop`])
-  t.same(await refused(t, 'networkpolicies'), [0, 1, `${right} networkpolicies.networking.k8s.io`])
+  const right = 'notice RightMissing: the right to list'
+  t.same(await refused(t, 'services'), [0, 1, `${right} services in namespace shop is needed`])
+  t.same(await refused(t, 'networkpolicies'), [0, 1, `${right} networkpolicies.networking.k8s.io is needed`])
 })
 
 t.test('a list that hangs is a notice, and no Service is asked for', async (t) => {

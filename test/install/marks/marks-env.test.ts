@@ -88,11 +88,11 @@ t.test('the chart hands on its own values', async (t) => {
 t.test('what cannot be right names variable, key and what was expected', async (t) => {
   const { labels, annotations } = OBJECT_MARKS
   const rows: readonly (readonly [name: string, text: string, expected: string])[] = [
-    [labels, 'team=net', `${labels} "team=net": expected a JSON object of texts, such as {"team":"net"}`],
-    [labels, '["team"]', `${labels} "[\\"team\\"]": expected a JSON object of texts`],
-    [labels, 'null', `${labels} "null": expected a JSON object of texts`],
-    [labels, '{"a b":"c"}', `${labels}: key "a b": expected a key of Kubernetes`],
-    [labels, '{"team":1}', `${labels}: value of team: expected a text`],
+    [labels, 'team=net', `${labels} "team=net": expected a JSON object of strings, such as {"team":"net"}`],
+    [labels, '["team"]', `${labels} "[\\"team\\"]": expected a JSON object of strings`],
+    [labels, 'null', `${labels} "null": expected a JSON object of strings`],
+    [labels, '{"a b":"c"}', `${labels}: key "a b": expected a Kubernetes key`],
+    [labels, '{"team":1}', `${labels}: value of team: expected a string`],
     [labels, '{"team":"a b"}', `${labels}: value of team "a b": expected a label's value`],
     [labels, '{"app.kubernetes.io/managed-by":"me"}', 'expected another key than app.kubernetes.io/managed-by'],
     // kube-proxy and cluster DNS would take an imported slice for one of a Service.

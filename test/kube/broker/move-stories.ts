@@ -137,11 +137,8 @@ async function moved(t: Test, world: World): Promise<void> {
   const other = await trySealane(['broker', 'deploy', '--etcd-prefix', '/other', ...at])
   t.match(other.stderr, /asks for another store: .*\/other instead of /)
   const left = await trySealane(['uninstall', ...at])
-  t.match(
-    left.stderr,
-    /stays: the broker's data in etcd:\/\/.*; name that etcd to the next sealane broker deploy too\n/,
-  )
-  t.match(left.stderr, /before that, a snapshot of its etcd/)
+  t.match(left.stderr, /kept: the broker's data in etcd:\/\/.*; give that etcd to the next sealane broker deploy too\n/)
+  t.match(left.stderr, /first take a snapshot of its etcd/)
 }
 
 /** With the commands of docs/operations.md. */

@@ -52,7 +52,7 @@ async function withoutFlags(t: Test, { hub }: World): Promise<void> {
   await reserve({ namespace: 'elsewhere', name: 'data' })
   const bare = await refusedAtOnce(t, hub, ['broker', 'deploy', ...hub.at])
   t.match(bare.stderr, /cannot have the broker like this:\n {2}no load balancer: .*\n {2}no volume: .*\n {2}no image: /)
-  t.match(bare.stderr, /no image: localhost\/sealane:\S+ is not on node c1n1, and no registry is called localhost/)
+  t.match(bare.stderr, /no image: localhost\/sealane:\S+ is not on node c1n1, and localhost is not a registry/)
   t.match(
     bare.stderr,
     /\ntype: sealane broker deploy --kubeconfig \S+ --service-type NodePort --image REGISTRY\/sealane:\S+\n/,
@@ -84,14 +84,14 @@ async function noImage(t: Test, { hub, member, directory }: World): Promise<void
   // A registry is asked, by a pod of a moment on each node.
   const remote = ['--image', 'registry.example.org/nothing:there']
   const asked = await refusedAtOnce(t, hub, ['broker', 'deploy', ...hub.at, '--service-type', 'NodePort', ...remote])
-  t.match(asked.stderr, /asking node c1n1 for image registry\.example\.org\/nothing:there\n/)
-  t.match(asked.stderr, /no image: node c1n1 cannot have registry\.example\.org\/nothing:there: /)
+  t.match(asked.stderr, /checking node c1n1 for image registry\.example\.org\/nothing:there\n/)
+  t.match(asked.stderr, /no image: node c1n1 cannot get registry\.example\.org\/nothing:there: /)
   writeFileSync(token, '', { mode: 0o600 })
   const words = joinWords(member).filter((word) => !IMAGE.includes(word))
   const joined = await refusedAtOnce(t, member, [...words, ...nowhere, '--dry-run'])
   t.match(joined.stderr, /no image: localhost\/nothing:there is not on node c2n1/)
   const secret = await refusedAtOnce(t, member, [...words, ...IMAGE, '--image-pull-secret', 'key', '--dry-run'])
-  t.match(secret.stderr, /there is no Secret sealane-system\/key: make it with kubectl /)
+  t.match(secret.stderr, /there is no Secret sealane-system\/key: create it with kubectl /)
 }
 
 interface PodObject extends KubeObject {
@@ -107,8 +107,8 @@ async function brokenImage(t: Test, { hub }: World): Promise<void> {
   const broken = await trySealane([...deploy, '--service-type', 'NodePort', ...wrong])
   t.equal(broken.code, 1)
   t.ok(broken.ms < 100_000, `not the whole two minutes: ${(broken.ms / 1000).toFixed(1)} s`)
-  t.match(broken.stderr, /which will not come by itself: broker: pod sealane-broker-0: .*localhost\/nothing:there/)
-  t.match(broken.stderr, /\nsay --image with one that its node can have/, 'the hint names the right flag')
+  t.match(broken.stderr, /which needs your action: broker: pod sealane-broker-0: .*localhost\/nothing:there/)
+  t.match(broken.stderr, /\nuse --image with an image that its node can get/, 'the hint names the right flag')
   const stuck = await hub.site.api.get<PodObject>(`${BROKER}/pods/sealane-broker-0`)
   t.equal(stuck.status?.containerStatuses?.[0]?.state.waiting?.reason, 'ImagePullBackOff')
   const mended = await sealane([...deploy, ...IMAGE])

@@ -121,7 +121,7 @@ async function leaving(t: Test, world: World): Promise<void> {
   await isBare(t, member, directory)
   const again = await trySealane(['leave', '--yes', ...member.at])
   t.equal(again.code, 1)
-  t.match(again.stderr, /Sealane is not installed there/)
+  t.match(again.stderr, /Sealane is not installed/)
 }
 
 /** What an agent for GitOps does: applies each document under its own name, several times. */
@@ -201,7 +201,7 @@ async function brokenOff(t: Test, world: World): Promise<void> {
     running.process.kill('SIGINT')
     const { code, stderr } = await running.result
     t.equal(code, 1, `broken off after "${line}"`)
-    t.match(stderr, /sealane: interrupted before it was done\n$/)
+    t.match(stderr, /sealane: interrupted before it was complete\n$/)
   }
   const done = await sealane(words)
   t.equal(done.stdout, 'c2 has joined with gateway c2n1; it reaches c1\n', 'the same command goes on')
@@ -224,7 +224,7 @@ async function brokenPart(t: Test, world: World): Promise<void> {
   t.equal(refused.code, 1)
   t.match(
     refused.stderr,
-    /waited 20s for every node to take Sealane out of its kernel: routeagent on c2n1/,
+    /waited 20s for every node to remove Sealane from its kernel: routeagent on c2n1/,
     'what is broken is named',
   )
   const forced = await sealane(['leave', '--yes', ...member.at, '--timeout', '30s', '--force'])
@@ -258,10 +258,7 @@ async function brokerAway(t: Test, world: World): Promise<void> {
   await brokerRefuses(world)
   const refused = await trySealane(['leave', '--yes', ...member.at, '--timeout', '10s'])
   t.equal(refused.code, 1)
-  t.match(
-    refused.stderr,
-    /waited 10s for the broker to be told that this cluster leaves: agent: broker at 192\.0\.2\.11:\d+: /,
-  )
+  t.match(refused.stderr, /waited 10s for the leave to be reported to the broker: agent: broker at 192\.0\.2\.11:\d+: /)
   const forced = await sealane(['leave', '--yes', ...member.at, '--force'])
   t.equal(forced.stdout, 'c2 has left the clusterset; Sealane is removed\n')
   t.comment(`leaving by force without a broker: ${(forced.ms / 1000).toFixed(1)} s`)
@@ -286,11 +283,11 @@ async function uninstalling(t: Test, world: World): Promise<void> {
   await isBare(t, member, directory, 'gone')
   await sealane(['unexport', 'hello', '--namespace', 'demo', ...hub.at])
   const here = await sealane(['uninstall', '--yes', '--delete-data', ...hub.at, '--crds'])
-  t.equal(here.stdout, 'c1 has left the clusterset; the broker is gone; the CRDs are gone\n')
+  t.equal(here.stdout, 'c1 has left the clusterset; the broker was removed; the CRDs are gone\n')
   t.comment(`uninstalling: ${[there, here].map((done) => (done.ms / 1000).toFixed(1)).join(', ')} s`)
   await isBare(t, hub, directory, 'gone')
   const nothing = await sealane(['uninstall', '--yes', ...hub.at])
-  t.equal(nothing.stdout, 'Sealane was not there; the CRDs stay (--crds)\n')
+  t.equal(nothing.stdout, 'Sealane was not installed; the CRDs are kept (--crds)\n')
 }
 
 /** Without what differs from run to run: how long things take decides what is waited for. */
@@ -299,7 +296,9 @@ function masked(text: string, directory: string): string {
     .split('\n')
     .filter(
       (line) =>
-        !/^(waiting for| {2}(agent|gateway|routeagent|dns|to c1|to hand clusterset.local to Sealane)[,:])/.test(line),
+        !/^(waiting for| {2}(agent|gateway|routeagent|dns|to c1|to forward clusterset.local to Sealane)[,:])/.test(
+          line,
+        ),
     )
     .join('\n')
     .replaceAll(directory, 'FOLDER')

@@ -58,8 +58,8 @@ async function nothingAsked(t: Test, place: InstallTarget): Promise<void> {
   const before = await settledObjects(place)
   const managers = await managersOf(place)
   const done = await again(place)
-  t.match(done.stderr, /^c1 is a member already: repairs what is missing or differs; image localhost\/sealane:test$/m)
-  t.match(done.stderr, /^nothing differs from what is installed$/m)
+  t.match(done.stderr, /^c1 is already a member: repair of missing or changed objects; image localhost\/sealane:test$/m)
+  t.match(done.stderr, /^no changes: the installation is up to date$/m)
   t.match(done.stdout, /^c1 has joined with gateway c1n1/)
   t.strictSame(await changedSince(place, before), [], 'nothing is changed')
   t.strictSame(await managersOf(place), managers, 'nobody owns more than before')
@@ -139,8 +139,11 @@ async function byHand(t: Test, place: InstallTarget): Promise<void> {
   await rolledOut(place)
   const before = await settledObjects(place)
   const done = await again(place)
-  t.match(done.stderr, /note: ValidatingAdmissionPolicyBinding sealane-about-clusterset was taken away and stays away/)
-  t.match(done.stderr, /^nothing differs from what is installed$/m)
+  t.match(
+    done.stderr,
+    /note: ValidatingAdmissionPolicyBinding sealane-about-clusterset was deleted and is not restored/,
+  )
+  t.match(done.stderr, /^no changes: the installation is up to date$/m)
   t.strictSame(await changedSince(place, before), [], 'nothing is changed')
 }
 
@@ -187,7 +190,7 @@ async function asked(t: Test, place: InstallTarget): Promise<void> {
   t.equal(dry.stdout, 'nothing was changed\n')
   t.match(
     dry.stderr,
-    /^c1 is a member already: goes from image localhost\/sealane:test to registry\.example\.org\/sealane:other$/m,
+    /^c1 is already a member: upgrade from image localhost\/sealane:test to registry\.example\.org\/sealane:other$/m,
   )
   t.match(
     dry.stderr,
@@ -240,7 +243,7 @@ async function byKubectl(t: Test, place: InstallTarget): Promise<void> {
   t.strictSame(await kubectlApply(place.site.api, printed.stdout), [], 'it conflicts with nothing')
   t.strictSame(await changedSince(place, before), [], 'and changes nothing')
   const done = await again(place)
-  t.match(done.stderr, /^nothing differs from what is installed$/m)
+  t.match(done.stderr, /^no changes: the installation is up to date$/m)
   const other = printed.stdout.replace(/^( +)replicas: 1$/m, '$1replicas: 2')
   const [conflict = '', ...more] = await kubectlApply(place.site.api, other)
   t.match(conflict, /^Deployment sealane-agent: 409 .*"kubectl-edit"/s)
@@ -283,7 +286,7 @@ async function byKustomize(t: Test, place: InstallTarget): Promise<void> {
   )
   const before = await settledObjects(place)
   const done = await again(place)
-  t.match(done.stderr, /^nothing differs from what is installed$/m)
+  t.match(done.stderr, /^no changes: the installation is up to date$/m)
   t.strictSame(await changedSince(place, before), [], 'a join after it changes nothing')
   await kubectlApplyFiles(api, objects)
   t.strictSame(await changedSince(place, before), [], 'nor does the kustomization after the join')
@@ -323,7 +326,7 @@ async function helmAfter(t: Test, place: InstallTarget): Promise<void> {
   await helmUpgrade(api, chart)
   t.strictSame(await changedSince(place, before), [], 'Helm has nothing more to do')
   const done = await again(place)
-  t.match(done.stderr, /^nothing differs from what is installed$/m)
+  t.match(done.stderr, /^no changes: the installation is up to date$/m)
   t.strictSame(await changedSince(place, before), [], 'nor has join: its labels are still those of Helm')
   await api.merge(workload('deployments/sealane-dns'), { metadata: { labels: { 'app.kubernetes.io/part-of': null } } })
   const mended = await again(place)
@@ -373,7 +376,7 @@ async function helmBefore(t: Test, world: World, place: InstallTarget): Promise<
   await rolledOut(place)
   const before = await objectsOf(place, chart)
   const done = await again(place)
-  t.match(done.stderr, /^nothing differs from what is installed$/m)
+  t.match(done.stderr, /^no changes: the installation is up to date$/m)
   t.strictSame(await objectsOf(place, chart), before, "Helm's later wish stays too")
   const dns = await api.get<{ spec: { clusterIP: string } }>(`/api/v1/namespaces/${SYSTEM}/services/sealane-dns`)
   t.equal(dns.spec.clusterIP, '10.53.0.99')

@@ -59,7 +59,7 @@ export async function companyRules(t: Test, api: KubeRequest, kubeconfig: string
   }))
   t.match(
     await refused(elsewhere),
-    /asked in namespace default, as its own is not there yet/,
+    /checked in namespace default, because its own does not exist yet/,
     'before there is a namespace',
   )
   const labelled = workloads.map((object) => ({

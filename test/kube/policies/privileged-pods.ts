@@ -41,11 +41,11 @@ export async function privilegedPods(t: Test, api: KubeRequest): Promise<void> {
     return { ...spec, volumes: [...(spec['volumes'] as readonly object[]), { name: 'x', ...source }] }
   }
   const who = 'only the DaemonSets of gateway and routeagent'
-  const host = new RegExp(`hostNetwork is for ${who}, hostPID and hostIPC for no pod`)
-  const mounts = new RegExp(`a hostPath volume is for ${who}`)
-  const capabilities = /every container here drops ALL capabilities; NET_ADMIN is for/
-  const root = /runAsNonRoot: true is wanted/
-  const escalates = /allowPrivilegeEscalation: false, and none is privileged/
+  const host = new RegExp(`hostNetwork is allowed for ${who}; hostPID and hostIPC are not allowed`)
+  const mounts = new RegExp(`a hostPath volume is allowed for ${who}`)
+  const capabilities = /every container here must drop ALL capabilities; NET_ADMIN is allowed for/
+  const root = /runAsNonRoot: true is required/
+  const escalates = /allowPrivilegeEscalation: false, and must not be privileged/
   await eventuallyRefused(t, made({ ...plain, hostNetwork: true }), host, 'the network of the node')
   const refused: readonly (readonly [string, () => Promise<unknown>, RegExp])[] = [
     ['processes of the node', made({ ...plain, hostPID: true }), host],
@@ -56,7 +56,7 @@ export async function privilegedPods(t: Test, api: KubeRequest): Promise<void> {
     [
       'a port of the node',
       made({ ...plain, containers: [{ ...container, ports: [{ containerPort: 1, hostPort: 1 }] }] }),
-      /hostPort is for/,
+      /hostPort is allowed for/,
     ],
     ['all power', made(securityContext({ privileged: true, allowPrivilegeEscalation: undefined })), escalates],
     ['growing power', made(securityContext({ allowPrivilegeEscalation: true })), escalates],
@@ -71,7 +71,7 @@ export async function privilegedPods(t: Test, api: KubeRequest): Promise<void> {
     ],
     ['no filter of system calls', made(securityContext({ seccompProfile: { type: 'Unconfined' } })), /seccompProfile/],
     ['none said', made({ ...plain, securityContext: { runAsNonRoot: true } }), /seccompProfile/],
-    ['another domain', made(securityContext({ seLinuxOptions: { type: 'spc_t' } })), /no pod here has sysctls/],
+    ['another domain', made(securityContext({ seLinuxOptions: { type: 'spc_t' } })), /pods here must not set sysctls/],
     [
       'sysctls',
       made({

@@ -52,9 +52,10 @@ t.test('Calico gets pools that give no addresses, by the API that it has', async
   const row = (name: string) => advice(discover(fixture(name))).find(({ id }) => id === 'calico-pools')
   t.equal(
     row('kubeadm-calico-vxlan')?.text,
-    'An IPPool that gives no addresses tells Calico that 244.0.0.0/8, where translated clusters are, is pods and not the ' +
-      'world. A precaution: our own rule keeps source addresses before Calico masquerades, also towards clusters that ' +
-      'keep their own ranges. Those have no pool; docs/reference.md has one to apply.',
+    'An IPPool that gives out no addresses tells Calico that 244.0.0.0/8, the range of translated ' +
+      'clusters, belongs to pods. This is a precaution: Sealane’s rule keeps source addresses before Calico ' +
+      'masquerades, also towards clusters that keep their own ranges. Those ranges have no IPPool; docs/reference.md ' +
+      'has one to apply.',
   )
   const pool = {
     apiVersion: 'crd.projectcalico.org/v1',

@@ -103,12 +103,12 @@ t.test('a user who may read little still gets what can be had', async (t) => {
   t.same(found.podCIDRs?.value, ['10.32.0.0/12'])
   t.ok(
     found.warnings.includes(
-      'not allowed to read ConfigMap kube-system/kubeadm-config: detection of pod CIDRs, service CIDRs, distribution is weaker',
+      'not allowed to read ConfigMap kube-system/kubeadm-config: detection of pod CIDRs, service CIDRs, distribution is less reliable',
     ),
   )
   t.ok(
     found.warnings.includes(
-      'not allowed to read the answer to a dry run of a Service: detection of service CIDRs is weaker',
+      'not allowed to read the answer to a dry run of a Service: detection of service CIDRs is less reliable',
     ),
   )
   t.same(

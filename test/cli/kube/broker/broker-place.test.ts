@@ -156,7 +156,7 @@ t.test('all that is missing at once, with one command', async (t) => {
       'context "c1" of kubeconfig cannot have the broker like this:',
       '  no load balancer: nothing in this cluster seems to give addresses to Services (--service-type LoadBalancer waits for one all the same)',
       '  no volume: no StorageClass is the default, and no PersistentVolume without a class with 1Gi is free; there are: fast',
-      `  no image: localhost/sealane:${tag} is not on any of the 3 nodes, and no registry is called localhost, so that no node can fetch it`,
+      `  no image: localhost/sealane:${tag} is not on any of the 3 nodes, and localhost is not a registry, so no node can pull it`,
       `type: sealane broker deploy --context hub --service-type NodePort --storage-class fast --image REGISTRY/sealane:${tag}`,
       'nothing was changed; go on all the same with --force',
     ].join('\n'),

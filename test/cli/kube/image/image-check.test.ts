@@ -51,7 +51,7 @@ function pod(on: string, image: string, state: object): ManifestObject {
 const FULL = Array.from({ length: 50 }, (_, i) => `r.example.org/other:${i}`)
 
 t.test('what is known without asking', (t) => {
-  const NOBODY = 'and no registry is called localhost, so that no node can fetch it'
+  const NOBODY = 'and localhost is not a registry, so no node can pull it'
   const rows: readonly (readonly [
     what: string,
     question: ImageQuestion,
@@ -83,7 +83,7 @@ t.test('what is known without asking', (t) => {
       'never fetched',
       question(REMOTE, {}, 'Never'),
       [node('a')],
-      [`no image: ${REMOTE} is not on node a, and with --image-pull-policy Never no node fetches it`],
+      [`no image: ${REMOTE} is not on node a, and with --image-pull-policy Never no node pulls it`],
       [],
     ],
     ['a registry is asked', question(REMOTE), [node('b'), node('a'), node('c', { images: [REMOTE] })], [], ['a', 'b']],
@@ -137,14 +137,15 @@ t.test('pods that are there, and pull secrets', (t) => {
   const named = question(REMOTE, { pullSecrets: ['key', 'other'] })
   t.strictSame(look(named, [], new Set(['other'])), {
     problems: [
-      'no pull secret: there is no Secret sealane-system/key: make it with ' +
+      'no pull secret: there is no Secret sealane-system/key: create it with ' +
         'kubectl --namespace sealane-system create secret docker-registry key',
     ],
     notes: [],
     probe: [],
   })
-  const made = 'make it with kubectl --namespace sealane-system create secret docker-registry key'
-  const first = 'make it with kubectl create namespace sealane-system; kubectl --namespace sealane-system create secret'
+  const made = 'create it with kubectl --namespace sealane-system create secret docker-registry key'
+  const first =
+    'create it with kubectl create namespace sealane-system; kubectl --namespace sealane-system create secret'
   for (const [there, want] of [
     [true, made],
     [undefined, made],
@@ -225,10 +226,10 @@ t.test('nodes are asked by pods, which go again', async (t) => {
   })
   const { problems, said } = await asked(admin)
   t.strictSame([...problems].sort(), [
-    `no image: node b cannot have ${REMOTE}: manifest unknown`,
-    `no image: node c cannot have ${REMOTE}: exec format error`,
+    `no image: node b cannot get ${REMOTE}: manifest unknown`,
+    `no image: node c cannot get ${REMOTE}: exec format error`,
   ])
-  t.equal(said, `asking nodes a, b, c for image ${REMOTE}\n`)
+  t.equal(said, `checking nodes a, b, c for image ${REMOTE}\n`)
   t.equal(
     admin.done.filter((line) => line.startsWith('create Pod default/')).length,
     3,
@@ -250,8 +251,11 @@ t.test('a node that takes no pod says nothing about the image', async (t) => {
     const b = [waiting('ErrImagePull', 'manifest unknown'), waiting('ImagePullBackOff', 'Back-off')]
     const answers = { a: [{ phase: 'Failed', ...status }], b, c: [ended] }
     const { problems, said } = await asked(new AnsweringAdmin([node('a'), node('b'), node('c')], answers))
-    t.strictSame(problems, [`no image: node b cannot have ${REMOTE}: manifest unknown`], why)
-    t.match(said, new RegExp(`\\n {2}image: node a does not say: it took no pod to ask it: ${why}\\n$`))
+    t.strictSame(problems, [`no image: node b cannot get ${REMOTE}: manifest unknown`], why)
+    t.match(
+      said,
+      new RegExp(`\\n {2}image: node a was not checked: it did not accept the pod for the check: ${why}\\n$`),
+    )
   }
 })
 
@@ -260,7 +264,7 @@ t.test('a node that does not answer in time is named, and no reason to stop', as
   const admin = new AnsweringAdmin([node('a'), own], { a: [{ phase: 'Pending' }] })
   const { problems, said } = await asked(admin)
   t.strictSame(problems, [])
-  t.match(said, /node a does not say: it is not done yet\n$/)
+  t.match(said, /node a was not checked in time: the check is not complete\n$/)
   t.ok(admin.done[0]?.startsWith('create Pod sealane-system/'), 'where its pull secrets are')
   t.strictSame(await admin.list('v1', 'Pod', {}), [], 'none is left')
 })
@@ -278,7 +282,7 @@ t.test('the namespace of the pull secret is made first where there is none', asy
   const [absent = ''] = await imageProblems(new MemoryAdmin([node('a')]), named, init)
   t.match(absent, / kubectl create namespace sealane-system; kubectl --namespace sealane-system create secret /)
   const [present = ''] = await imageProblems(new MemoryAdmin([node('a'), own]), named, init)
-  t.match(present, /make it with kubectl --namespace sealane-system create secret /)
+  t.match(present, /create it with kubectl --namespace sealane-system create secret /)
 })
 
 t.test('what a person reads', async (t) => {
@@ -287,7 +291,7 @@ t.test('what a person reads', async (t) => {
   const error = await requireImage(new MemoryAdmin([node('a')]), question(LOCAL), init).catch((cause: unknown) => cause)
   t.ok(error instanceof UserError)
   t.match(error, {
-    message: `context "c1" of kubeconfig: no image: ${LOCAL} is not on node a, and no registry is called localhost, so that no node can fetch it`,
-    hint: /^say --image REGISTRY\/sealane:1; go on all the same with --force; nothing was changed\n/,
+    message: `context "c1" of kubeconfig: no image: ${LOCAL} is not on node a, and localhost is not a registry, so no node can pull it`,
+    hint: /^use --image REGISTRY\/sealane:1, or continue with --force; nothing was changed\n/,
   })
 })

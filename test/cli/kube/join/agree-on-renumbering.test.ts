@@ -26,7 +26,7 @@ t.test('members whose addresses the join changes are named before, and asked abo
   t.strictSame(refused.reported, [], 'and nothing is done')
   const agreed = await join(objects, undefined, { look, confirm: answer(true) })
   t.strictSame(agreed.reported, ['joined', 'all parts are ready'])
-  t.strictSame(questions, ['Join all the same', 'Join all the same'])
+  t.strictSame(questions, ['Join anyway', 'Join anyway'])
   t.strictSame(asked, Array(2).fill('paris 10.42.0.0/16 10.43.0.0/16'))
   const script = await join(objects, undefined, { look })
   t.match(script.said, named, 'nobody can be asked: it is said')
@@ -41,7 +41,7 @@ t.test('members whose addresses the join changes are named before, and asked abo
     confirm: answer(false),
   })
   t.strictSame(nobody.reported, ['joined', 'all parts are ready'], 'nobody is renumbered: nothing is asked')
-  t.notMatch(nobody.said, /addresses by this join|is not known before/)
+  t.notMatch(nobody.said, /addresses by this join|cannot tell whether/)
 })
 
 t.test('a broker of an older release cannot say before, and stops nobody', async (t) => {
@@ -49,7 +49,7 @@ t.test('a broker of an older release cannot say before, and stops nobody', async
   const error = new RefusedError('InvalidValue', 'csr', 'csr: malformed')
   const { said, reported } = await join(objects, undefined, { look: () => Promise.reject(error) })
   const note =
-    'note: whether this join changes addresses of other members is not known before (the broker is of an older'
+    'note: the broker is of an older release and cannot tell whether this join changes addresses of other members; '
   t.match(said, note)
   t.strictSame(reported, ['joined', 'all parts are ready'])
 })
@@ -59,7 +59,7 @@ t.test('where an operator of the broker decides, nobody else is asked', async (t
   const look = () => Promise.reject(new RefusedError('JoinAwaitsApproval', 'approval', 'approval: an operator decides'))
   const confirm = () => Promise.resolve(false)
   const { said, reported } = await join(objects, undefined, { look, confirm })
-  t.notMatch(said, 'is not reached from here')
+  t.notMatch(said, 'cannot be reached from here')
   t.strictSame(reported, ['joined', 'all parts are ready'])
 })
 
@@ -69,7 +69,7 @@ t.test(
     const objects = [node('n1', 'True'), cluster('paris'), gateway()]
     const look = (): Promise<never> => Promise.reject(new Error('nobody answers at 192.0.2.1:7443'))
     const note =
-      'note: the broker is not reached from here: the agent asks it, before it joins, what changes for other members'
+      'note: the broker cannot be reached from here: before the join, the agent asks it what changes for other members'
     const nobody = await join(objects, undefined, { look })
     t.match(nobody.said, note)
     t.strictSame(nobody.reported, ['joined', 'all parts are ready'], 'nobody is renumbered: nothing is asked')
@@ -81,7 +81,7 @@ t.test(
       const done = await join(objects, (admin) => (admin.wouldRenumber = text), more)
       t.match(done.said, `${text}\n`, `said, ${String(yes)}`)
       if (yes === false) {
-        t.match(done.outcome, { message: /^this cluster has not joined: the token is taken away/ })
+        t.match(done.outcome, { message: /^this cluster has not joined: the token was removed/ })
         const left = await done.admin.get({
           apiVersion: 'v1',
           kind: 'Secret',
@@ -91,6 +91,6 @@ t.test(
         t.notMatch(left, { data: { token: String } }, 'the agent finds none')
       } else t.strictSame(done.reported, ['joined', 'all parts are ready'])
     }
-    t.strictSame(asked, ['Join all the same', 'Join all the same'], 'with --yes it is only said')
+    t.strictSame(asked, ['Join anyway', 'Join anyway'], 'with --yes it is only said')
   },
 )

@@ -182,7 +182,7 @@ t.test('a broker takes other rights than a member: those for its own objects', a
   t.match(await failure(deployBroker(admin, { ...init, chosen: { ...chosen, serviceType: 'NodePort' } })), {
     reason: 'AdmissionRefuses',
     message:
-      /^context "c1" of kubeconfig: it refuses 1 of \d+ objects:\n {2}Service sealane-broker\/sealane-broker: not here$/,
+      /^context "c1" of kubeconfig: the API server refuses 1 of \d+ objects:\n {2}Service sealane-broker\/sealane-broker: not here$/,
   })
   t.notOk(
     admin.done.some((line) => line.startsWith('apply')),

@@ -27,15 +27,15 @@ t.test('the cluster DNS is waited for; when it takes too long, that is said, and
   const dns = configMap('coredns', { Corefile: KUBEADM })
   const message =
     "the cluster's DNS does not forward clusterset.local to Sealane; asked for its SOA, it answered: SERVFAIL"
-  const LATE = 'it does not hand clusterset.local to Sealane yet'
+  const LATE = 'it does not forward clusterset.local to Sealane yet'
   const rows: readonly (readonly [
     condition: object | undefined,
     reported: readonly string[],
     left: readonly string[],
   ])[] = [
-    [{ type: 'ClusterDNS', status: 'True' }, ['cluster DNS hands clusterset.local to Sealane'], []],
+    [{ type: 'ClusterDNS', status: 'True' }, ['cluster DNS forwards clusterset.local to Sealane'], []],
     [{ type: 'ClusterDNS', status: 'False', message }, [], [`${LATE} (${message})`]],
-    [undefined, [], [`${LATE} (the agent does not say)`]],
+    [undefined, [], [`${LATE} (the agent has not reported it)`]],
   ]
   for (const [condition, wanted, left] of rows) {
     const own = { ...cluster('paris'), status: { conditions: condition === undefined ? [] : [condition] } }
@@ -46,7 +46,7 @@ t.test('the cluster DNS is waited for; when it takes too long, that is said, and
   const byHand = await join([node('n1', 'True'), cluster('paris'), gateway()])
   t.match(
     byHand.outcome,
-    { dns: { left: [/^what answers DNS in this cluster is not known/] } },
+    { dns: { left: [/^Sealane does not know the DNS server of this cluster/] } },
     'what is to be done by hand first is not waited for',
   )
 })
@@ -93,9 +93,9 @@ t.test('a node that is down and a member that is silent are named, not waited fo
   t.match(outcome, { others: { reached: ['tokyo'], alone: false } })
   t.strictSame(reported, [
     'joined',
-    'not waited for: node w3 is not ready',
+    'not waiting for: node w3 is not ready',
     'all parts are ready',
-    'not waited for: cluster kyoto is not in contact: the cluster has had no connection to the broker since noon',
+    'not waiting for: cluster kyoto is not in contact: the cluster has had no connection to the broker since noon',
     'lanes are up, and probes pass: tokyo',
   ])
 })
@@ -105,8 +105,8 @@ t.test('a member that is heard and not reached is an error', async (t) => {
     ...[node('n1', 'True'), cluster('paris'), cluster('tokyo'), cluster('kyoto', true), gateway('kyoto')],
   ])
   const error = await failure(done)
-  t.equal(error.message, 'waited 0ms for lanes: to tokyo: tokyo connecting: not heard of yet')
-  t.match(error, { hint: 'the same command goes on where this one ended' })
+  t.equal(error.message, 'waited 0ms for lanes: to tokyo: tokyo connecting: not reported yet')
+  t.match(error, { hint: 'to continue, run the same command again' })
   t.strictSame(reported, ['joined', 'all parts are ready'])
 })
 
@@ -116,7 +116,7 @@ t.test('only silent members: it ends, and says that nobody is reached', async (t
   t.strictSame(reported, [
     'joined',
     'all parts are ready',
-    'not waited for: cluster kyoto is not in contact: the cluster has had no connection to the broker since noon',
+    'not waiting for: cluster kyoto is not in contact: the cluster has had no connection to the broker since noon',
   ])
 })
 
@@ -130,7 +130,10 @@ t.test('an identity that counts stands; one that has ended is made anew from the
   t.strictSame(known.reported, ['already joined as paris: the token is not used', ...WHOLE])
   const ended = await join([...there, secret(await secretParts(START - 2 * DAY))])
   t.match(ended.outcome, { others: { alone: true } })
-  t.strictSame(ended.reported, ['joined before as paris; that certificate ended at 2025-12-31T00:00:00.000Z', ...WHOLE])
+  t.strictSame(ended.reported, [
+    'joined earlier as paris; its certificate expired at 2025-12-31T00:00:00.000Z',
+    ...WHOLE,
+  ])
   const kept = await ended.admin.get({ apiVersion: 'v1', kind: 'Secret', name: 'sealane-identity', namespace: SYSTEM })
   t.strictSame(kept?.['data'], ended.admin.identity)
 })
@@ -167,7 +170,7 @@ t.test('a leave that broke off is taken back, or finished where the broker knows
   ]
   for (const [say, objects] of rows) {
     const { admin, said, reported } = await join(objects)
-    t.match(said, 'a leave that did not reach the broker is taken back\n', say)
+    t.match(said, 'a leave that was not reported to the broker is undone\n', say)
     t.match(reported, ['already joined as paris: the token is not used'], say)
     const after = await admin.get(membership)
     t.match(after, { spec: { phase: 'joined' } }, say)
@@ -176,17 +179,17 @@ t.test('a leave that broke off is taken back, or finished where the broker knows
   }
   const reported = says({}, 'leaving').map((object) => (object.kind === 'Secret' ? { ...object, data: {} } : object))
   const error = await failure((await join(reported, undefined, { token: undefined })).done)
-  t.equal(error.message, 'context "c1" of kubeconfig has left its clusterset: its parts take themselves out')
+  t.equal(error.message, 'context "c1" of kubeconfig has left its clusterset: its parts remove themselves')
   t.match(error, {
-    hint: 'finish that: sealane leave --context c1; or join anew with a token: sealane join --context c1 ',
+    hint: 'finish the leave: sealane leave --context c1; or join again with a token: sealane join --context c1 ',
   })
   const { said } = await join(reported, undefined, { dryRun: true })
-  t.match(said, 'a leave that did not end is finished first\n')
+  t.match(said, 'an earlier leave is completed first\n')
 })
 
 t.test('a cluster that its agent has not looked around in yet is not said to be the first', async (t) => {
   const error = await failure((await join([node('n1', 'True'), gateway()])).done)
-  t.equal(error.message, 'waited 0ms for lanes: what the broker knows of the clusterset')
+  t.equal(error.message, 'waited 0ms for lanes: the members of the clusterset from the broker')
 })
 
 /** What is there after a first join, to be looked at by a second one. */
@@ -214,8 +217,8 @@ const AGAIN = { token: undefined, force: true }
 t.test('a second join without a token has nothing to do, and says so', async (t) => {
   const { admin, said, outcome } = await join(await earlier(), () => undefined, AGAIN)
   t.match(outcome, { others: { alone: true } })
-  t.match(said, /^paris is a member already: repairs what is missing or differs; image localhost\/sealane:\S+$/m)
-  t.match(said, /^nothing differs from what is installed$/m)
+  t.match(said, /^paris is already a member: repair of missing or changed objects; image localhost\/sealane:\S+$/m)
+  t.match(said, /^no changes: the installation is up to date$/m)
   t.strictSame(written(admin), [], 'nothing is written, so nobody owns more than before')
 })
 
@@ -226,7 +229,7 @@ t.test('a change is shown, asked about, and made alone', async (t) => {
   const answering = (answer: boolean) => (question: string) => (questions.push(question), Promise.resolve(answer))
   const no = await join(await earlier(), () => undefined, { ...asked, values, confirm: answering(false) })
   t.match(no.outcome, { message: 'nothing was changed' })
-  t.match(no.said, /^paris is a member already: goes from image localhost\/sealane:\S+ to localhost\/sealane:x$/m)
+  t.match(no.said, /^paris is already a member: upgrade from image localhost\/sealane:\S+ to localhost\/sealane:x$/m)
   t.match(no.said, /^ {2}~ DaemonSet sealane-system\/sealane-gateway\n {6}spec\.template\.spec\.containers.*sealane:x/m)
   t.strictSame([written(no.admin), questions], [[], ['Make these changes']])
   const yes = await join(await earlier(), () => undefined, { ...asked, values, confirm: answering(true) })
@@ -255,11 +258,11 @@ t.test('what is missing is made anew, and a token in the place of a refused iden
   )
   const needs = await join(refused, () => undefined, AGAIN)
   t.match(needs.outcome, {
-    message: /the broker refuses it: evicted at noon: a new token is needed, made for this id$/,
+    message: /the broker refuses its identity: evicted at noon: a new token for this id is needed$/,
   })
   t.strictSame(written(needs.admin), [])
   const again = await join(refused)
-  t.match(again.said, /^joined before as paris; the broker refuses it: evicted at noon$/m)
+  t.match(again.said, /^joined earlier as paris; the broker refuses its identity: evicted at noon$/m)
   t.ok(written(again.admin).includes('merge Secret sealane-system/sealane-identity'))
 })
 
@@ -279,7 +282,7 @@ t.test('a member that has lost its identity gets a new one by the rights of the 
     }
   }
   const restored = await join(lost, undefined, { ...AGAIN, rekey: broker() })
-  t.match(restored.said, /has no identity: the broker gives paris a new one$/m)
+  t.match(restored.said, /has no identity: the broker issues a new one for paris$/m)
   t.strictSame(restored.reported, ['joined', 'all parts are ready'])
   t.strictSame(asked, ['paris'])
   const no = await join(lost, undefined, { ...AGAIN, rekey: broker(), confirm: () => Promise.resolve(false) })
@@ -288,7 +291,7 @@ t.test('a member that has lost its identity gets a new one by the rights of the 
   t.match(connected.outcome, { message: /paris is in contact with its broker: another cluster has the identity/ })
   t.strictSame(written(connected.admin), [])
   const none = await join(lost, undefined, { ...AGAIN, rekey: () => Promise.resolve(undefined) })
-  t.match(none.outcome, { message: /has no identity: a new token is needed, made for this id$/ })
+  t.match(none.outcome, { message: /has no identity: a new token for this id is needed$/ })
   const given = await join(lost, undefined, { rekey: broker() })
   t.strictSame(given.reported, ['joined', 'all parts are ready'])
   await join(await earlier(), undefined, { ...AGAIN, rekey: broker() })

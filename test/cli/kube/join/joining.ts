@@ -110,6 +110,6 @@ export async function join(
   const outcome = await done.catch((error: unknown) => error as Error)
   const reported = said
     .split('\n')
-    .filter((line) => /^(joined|already joined|all parts|lanes|cluster DNS hands|not waited)/.test(line))
+    .filter((line) => /^(joined|already joined|all parts|lanes|cluster DNS forwards|not waiting)/.test(line))
   return { admin, done, reported, outcome, said }
 }

@@ -152,9 +152,9 @@ const cordoned = (node: string, lane?: number): Seen => ({
 const six = (lane?: number): Seen => ({ ...cordoned('six', lane), why: 'no IPv4 InternalIP' })
 const LONG = `node-${'a'.repeat(120)}.example.org`
 const only = (node: string, other: string): string =>
-  `only ${node} is a gateway: the cluster is cut off when it goes; kubectl label node ${other} sealane.io/gateway=true`
+  `only ${node} is a gateway: the cluster is cut off when it fails; to add another one: kubectl label node ${other} sealane.io/gateway=true`
 const SHARED =
-  'all gateways have lane 3: one is active, and the others stand by; sealane join --gateways 2 makes them active at once'
+  'all gateways have lane 3: one is active, and the others are on standby; sealane join --gateways 2 makes them active at once'
 
 t.test('a join during maintenance: gateways stay', async (t) => {
   const away: Seen = { node: 'g2', lane: 3, why: 'not Ready' }
@@ -217,7 +217,7 @@ t.test(
         'a label on a node without IPv4',
         [w1, w2, six(0)],
         [],
-        ['node six has the label sealane.io/gateway and takes no lane: no IPv4 InternalIP'],
+        ['node six has the label sealane.io/gateway but cannot serve a lane: no IPv4 InternalIP'],
       ],
     ]
     for (const [say, seen, asked, notes] of rows) {
@@ -238,7 +238,7 @@ t.test('how many gateways are active at once', async (t) => {
   const any = (node: string): Seen => ({ node, lane: 'any' })
   const zero = (node: string): Seen => ({ node, lane: 0 })
   const short = (asked: number, has: number, why: string): string =>
-    `${asked} gateways are to be active, and there are ${has}: ${why}`
+    `${asked} gateways should be active, but there are only ${has}: ${why}`
   const label = (node: string): string => `kubectl label node ${node} sealane.io/gateway=true`
   const rows: [
     say: string,
@@ -251,7 +251,7 @@ t.test('how many gateways are active at once', async (t) => {
     ['nobody says', [w1, w2, w3], {}, 2, 'w1 w2'],
     ['one', [w1, w2, w3], { activeGateways: 1 }, 1, 'w1', only('w1', 'w2')],
     ['three', [w1, w2, w3], { activeGateways: 3 }, 3, 'w1 w2 w3'],
-    ['more than there are', [w1, w2], { activeGateways: 4 }, 4, 'w1 w2', short(4, 2, 'no other node can be one')],
+    ['more than there are', [w1, w2], { activeGateways: 4 }, 4, 'w1 w2', short(4, 2, 'no other node can be a gateway')],
     ['beside one that is labelled', [any('g1'), w1, w2], { activeGateways: 3 }, 3, 'w1 w2'],
     ['beside one that keeps its number', [zero('g1'), w1], { activeGateways: 2 }, 2, 'w1'],
     ['two that shared a number', [zero('g1'), zero('g2'), w1], { activeGateways: 2 }, 2, 'g1 g2'],

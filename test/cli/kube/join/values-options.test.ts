@@ -27,5 +27,5 @@ t.test('a place that is none', async (t) => {
 t.test('for a site without Kubernetes it says nothing', async (t) => {
   const { code, stderr } = await runCli(['join', '--token', 'x', '--status-listen', 'node'])
   t.equal(code, 2)
-  t.match(stderr, '--status-listen: only for a real cluster, with --context or --kubeconfig')
+  t.match(stderr, '--status-listen: only for a Kubernetes cluster, with --context or --kubeconfig')
 })

@@ -33,27 +33,27 @@ const CLAIM = 'PersistentVolumeClaim sealane-broker/sealane-broker-data'
 const SERVICE = 'Service sealane-broker/sealane-broker'
 const ETCD_CLAIMS = [0, 1, 2].map((i) => `data-sealane-etcd-${i}`)
 const ETCD_DATA = `PersistentVolumeClaims ${ETCD_CLAIMS.map((name) => `sealane-broker/${name}`).join(', ')}`
-const STAYS = `  stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${CLAIM}, Service sealane-broker/sealane-broker`
-const HUB = '  the broker of context "c1" of FILE: nobody can join, and no cluster hears of changes in another'
-const OFFER = 'before that, a backup: sealane broker backup --context c1 --output broker.backup'
-const SNAPSHOT = 'before that, a snapshot of its etcd: etcdctl snapshot save (docs/reference.md)'
-const FIRST = 'this takes out of context "c1" of FILE:'
+const STAYS = `  kept: the broker's data and address (--delete-data), for the next sealane broker deploy: ${CLAIM}, Service sealane-broker/sealane-broker`
+const HUB = '  the broker of context "c1" of FILE: no cluster can join, or receive changes of another'
+const OFFER = 'first take a backup: sealane broker backup --context c1 --output broker.backup'
+const SNAPSHOT = 'first take a snapshot of its etcd: etcdctl snapshot save (docs/reference.md)'
+const FIRST = 'this removes from context "c1" of FILE:'
 const OF_MEMBER = [
   '  c1 leaves clusterset default: cut off from c2, c3',
-  '  no other cluster can call what is exported here: demo/hello',
+  '  other clusters can no longer call the services exported here: demo/hello',
   '  pods here can no longer call 2 services of other clusters',
   '  lanes, routes and rules in the kernel of n1, n2',
-  '  what is installed: Namespace sealane-system, DaemonSet sealane-system/sealane-gateway; node labels, settings of cluster DNS',
+  '  installed objects: Namespace sealane-system, DaemonSet sealane-system/sealane-gateway; node labels, settings of cluster DNS',
 ]
 
 const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly string[], readonly string[]])[] = [
   ['nothing', NOTHING, LEAVE, [], []],
-  ['a member', MEMBER, LEAVE, [FIRST, ...OF_MEMBER, '  stays: the CRDs'], []],
+  ['a member', MEMBER, LEAVE, [FIRST, ...OF_MEMBER, '  kept: the CRDs'], []],
   [
     'a leave under way',
     { ...NOTHING, member: { id: 'c1', clusterset: 'default', leaving: true } },
     LEAVE,
-    [FIRST, '  c1 leaves clusterset default (under way): no other cluster is known here', '  stays: the CRDs'],
+    [FIRST, '  c1 leaves clusterset default (under way): no other cluster is known here', '  kept: the CRDs'],
     [],
   ],
   ['a broker is not what leave takes out', { ...NOTHING, broker: broker(['c2', 'in contact']) }, LEAVE, [], []],
@@ -67,7 +67,7 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly s
       HUB,
       '  no other cluster is a member',
       STAYS,
-      '  stays: the CRDs (--crds)',
+      '  kept: the CRDs (--crds)',
       OFFER,
     ],
     [],
@@ -80,8 +80,8 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly s
       FIRST,
       HUB,
       '  its members are evicted: c2 (in contact), c3 (silent)',
-      `  the broker's data, for good: ${CLAIM} (members, addresses and the certificate authority)`,
-      '  the CRDs, but for those of the Kubernetes project that are in use',
+      `  the broker's data, permanently: ${CLAIM} (members, addresses and the certificate authority)`,
+      '  the CRDs, except those of the Kubernetes project that are in use',
       OFFER,
     ],
     ['c2', 'c3'],
@@ -90,7 +90,7 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly s
     'many names',
     { ...NOTHING, nodes: ['a', 'b', 'c', 'd', 'e', 'f', 'g'] },
     LEAVE,
-    [FIRST, '  lanes, routes and rules in the kernel of a, b, c, d, e and 2 more', '  stays: the CRDs'],
+    [FIRST, '  lanes, routes and rules in the kernel of a, b, c, d, e and 2 more', '  kept: the CRDs'],
     [],
   ],
   [
@@ -101,8 +101,8 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly s
       FIRST,
       HUB,
       '  no other cluster is a member',
-      `  stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${ETCD_DATA}, ${SERVICE}`,
-      '  stays: the CRDs (--crds)',
+      `  kept: the broker's data and address (--delete-data), for the next sealane broker deploy: ${ETCD_DATA}, ${SERVICE}`,
+      '  kept: the CRDs (--crds)',
       SNAPSHOT,
     ],
     [],
@@ -115,8 +115,8 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly s
       FIRST,
       HUB,
       '  no other cluster is a member',
-      `  the broker's data, for good: ${ETCD_DATA} (members, addresses and the certificate authority)`,
-      '  stays: the CRDs (--crds)',
+      `  the broker's data, permanently: ${ETCD_DATA} (members, addresses and the certificate authority)`,
+      '  kept: the CRDs (--crds)',
       SNAPSHOT,
     ],
     [],
@@ -129,8 +129,8 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly s
       FIRST,
       HUB,
       '  no other cluster is a member',
-      "  stays: the broker's data in etcd://h1:2379/sealane; name that etcd to the next sealane broker deploy too",
-      '  stays: the CRDs (--crds)',
+      "  kept: the broker's data in etcd://h1:2379/sealane; give that etcd to the next sealane broker deploy too",
+      '  kept: the CRDs (--crds)',
       SNAPSHOT,
     ],
     [],
@@ -159,7 +159,7 @@ t.test('what is refused', (t) => {
   t.strictSame(planRemoval(present, { ...UNINSTALL, crds: true, force: true }).refusal, {
     message: 'the broker of context "c1" of FILE has members in contact: c1, c2',
     hint:
-      'run sealane leave there first, or evict them: ' +
+      'run sealane leave in each of them first, or evict them: ' +
       'sealane uninstall --context c1 --crds --evict-members --force',
   })
   const hub = { ...present, member: { id: 'c1', clusterset: 'default', leaving: false } }
@@ -171,12 +171,12 @@ t.test('what is refused', (t) => {
   )
   const dumb = { ...NOTHING, broker: { members: { unknown: 'it is not ready' }, claims: ['sealane-broker-data'] } }
   t.strictSame(planRemoval(dumb, UNINSTALL).refusal, {
-    message: 'the broker of context "c1" of FILE cannot be asked which members it has: it is not ready',
-    hint: 'mend it, or take it out whoever its members are: sealane uninstall --context c1 --evict-members',
+    message: 'the members of the broker of context "c1" of FILE cannot be listed: it is not ready',
+    hint: 'fix that, or remove the broker regardless of its members: sealane uninstall --context c1 --evict-members',
   })
   const anyway = planRemoval(dumb, { ...UNINSTALL, evictMembers: true })
   t.strictSame([anyway.refusal, anyway.evicts], [undefined, []])
-  t.equal(anyway.lines.at(-1), '  stays: the CRDs (--crds)', 'no backup is offered of a broker that cannot be asked')
+  t.equal(anyway.lines.at(-1), '  kept: the CRDs (--crds)', 'no backup is offered of a broker that cannot be asked')
   t.end()
 })
 

@@ -130,7 +130,7 @@ t.test('the CRDs are gone before it is said', async (t) => {
   const said = await removed(admin, { ...ends, 'gateways.sealane.io': 8000 })
   t.equal(
     said,
-    'waiting for the CRDs to be gone: still there\n' +
+    'waiting for the CRDs to be deleted: still there\n' +
       '  still there: gateways.sealane.io (CustomResource deletion is in progress)\n' +
       'left: ',
   )
@@ -140,12 +140,12 @@ t.test('the CRDs are gone before it is said', async (t) => {
 
 t.test('a CRD that does not go is named, and --force goes past it', async (t) => {
   const ending = 'gateways.sealane.io (CustomResource deletion is in progress)'
-  const late = `waited 10s for the CRDs to be gone: still there: ${ending}`
+  const late = `waited 10s for the CRDs to be deleted: still there: ${ending}`
   const ends = { 'gateways.sealane.io': FOREVER }
   const failed = await removed(new EndingAdmin(CRDS), ends)
   t.equal(failed.split('\n').at(-1), `failed: ${late}`)
   const forced = await removed(new EndingAdmin(CRDS), ends, true)
-  t.strictSame(forced.split('\n').slice(-2), [`${late}; going on because of --force`, 'left: gateways.sealane.io'])
+  t.strictSame(forced.split('\n').slice(-2), [`${late}; continuing because of --force`, 'left: gateways.sealane.io'])
 })
 
 t.test('a CRD of others is not waited for while it is in use', async (t) => {
@@ -153,6 +153,6 @@ t.test('a CRD of others is not waited for while it is in use', async (t) => {
   const used = { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', metadata }
   const said = await removed(new EndingAdmin([...CRDS, used]), {})
   const name = 'serviceexports.multicluster.x-k8s.io'
-  t.match(said, `  kept      CustomResourceDefinition ${name}  (there are objects of it)\n`)
+  t.match(said, `  kept      CustomResourceDefinition ${name}  (objects of this kind exist)\n`)
   t.equal(said.split('\n').at(-1), `left: ${name}`)
 })

@@ -53,21 +53,21 @@ t.test('what they say becomes values, and can be said again', (t) => {
 
 t.test('what cannot be right is refused with flag, value and what was expected', async (t) => {
   const rows: readonly (readonly [flag: string, word: string, expected: string])[] = [
-    ['--object-label', 'team', 'expected key=value, or key- to take one away'],
-    ['--object-label', 'a b=c', 'expected a key of Kubernetes'],
+    ['--object-label', 'team', 'expected key=value, or key- to remove one'],
+    ['--object-label', 'a b=c', 'expected a Kubernetes key'],
     ['--object-label', 'team=a b', "expected a label's value"],
     ['--object-label', 'app.kubernetes.io/name=mine', 'expected another key than app.kubernetes.io/name'],
     ['--object-label', 'app.kubernetes.io/managed-by-', 'expected another key than app.kubernetes.io/managed-by'],
     ['--object-annotation', 'sealane.io/site-digest=1', 'expected another key than sealane.io/site-digest'],
     ['--pod-label', 'app.kubernetes.io/component=x', 'expected another key than app.kubernetes.io/component'],
-    ['--pod-annotation', '=x', 'expected a key of Kubernetes'],
+    ['--pod-annotation', '=x', 'expected a Kubernetes key'],
     ['--resources', 'broker=cpu:1', 'expected part=requests/limits, or part-, with a part of agent, dns'],
-    ['--resources', 'agent=', 'expected a quantity at least, such as cpu:50m'],
+    ['--resources', 'agent=', 'expected at least one quantity, such as cpu:50m'],
     ['--resources', 'agent=cpu', 'expected resource:quantity'],
     ['--resources', 'agent=cpu:much', 'expected resource:quantity'],
     ['--resources', 'agent=cpu:1,cpu:2', 'expected each resource once'],
     ['--resources', 'agent=cpu:2/cpu:1', 'expected a request of cpu of at most its limit, 1'],
-    ['--resources', 'agent=cpu:1/cpu:1/cpu:1', 'expected requests, and perhaps limits after one slash'],
+    ['--resources', 'agent=cpu:1/cpu:1/cpu:1', 'expected requests, optionally followed by a slash and limits'],
   ]
   for (const [flag, word, expected] of rows) {
     const { code, stderr } = await runCli(['join', '--context', 'c1', flag, word])
@@ -86,7 +86,7 @@ t.test('marks of objects that no pod could be started with are refused', async (
 t.test('a site without Kubernetes has no objects', async (t) => {
   const { code, stderr } = await runCli(['join', '--token', 'x', '--object-label', 'a=b'])
   t.equal(code, 2)
-  t.match(stderr, '--object-label: only for a real cluster')
+  t.match(stderr, '--object-label: only for a Kubernetes cluster')
 })
 
 t.test('resources of an etcd that is not installed with the broker', async (t) => {

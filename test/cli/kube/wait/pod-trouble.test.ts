@@ -28,7 +28,7 @@ t.test("pods' trouble: what keeps them from running, in the order of their names
     [
       'not ready',
       { containerStatuses: [{ ready: false, state: { running: {} } }] },
-      'it runs and is not ready yet: see kubectl --namespace sealane-system logs a',
+      'it runs but is not ready yet: see kubectl --namespace sealane-system logs a',
     ],
     ['too long', waiting('X', { message: 'y'.repeat(1000) }), 'y'.repeat(300)],
   ]
@@ -37,7 +37,7 @@ t.test("pods' trouble: what keeps them from running, in the order of their names
   }
   t.strictSame(firstTrouble([pod('b', waiting('B')), pod('a', waiting('A'))]), { why: 'pod a: A' })
   for (const reason of ['ErrImagePull', 'ImagePullBackOff', 'ErrImageNeverPull', 'InvalidImageName']) {
-    t.match(firstTrouble([pod('a', waiting(reason))]), { why: `pod a: ${reason}`, mend: /^say --image / })
+    t.match(firstTrouble([pod('a', waiting(reason))]), { why: `pod a: ${reason}`, mend: /^use --image / })
   }
   const ended = (message: string): object => ({
     containerStatuses: [{ state: { waiting: { reason: 'CrashLoopBackOff' } }, lastState: { terminated: { message } } }],

@@ -81,7 +81,7 @@ t.test('what does not come by itself is waited for a moment only', async (t) => 
   t.equal(
     await account([stuck]),
     'waiting for parts: broker\n  broker: no such image\n' +
-      'failed: waited for parts, which will not come by itself: broker: no such image\n',
+      'failed: stopped waiting for parts, which needs your action: broker: no such image\n',
   )
   t.equal(
     await account([...times(50, stuck), ...times(1, GATEWAY), ...times(50, stuck), undefined]).then(lastLine),
