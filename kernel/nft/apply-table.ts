@@ -230,7 +230,10 @@ export class TableApplier {
       })
     } catch (error) {
       const why = messageOf(error)
-      logger.warn('the kernel does not report changes to nftables; they are found at the next check', { reason: 'KernelNotFollowed', why })
+      logger.warn('the kernel does not report changes to nftables; they are found at the next check', {
+        reason: 'KernelNotFollowed',
+        why,
+      })
       return () => undefined
     }
   }

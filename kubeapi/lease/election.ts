@@ -182,7 +182,12 @@ export class Election {
     if (state.is === 'leading') logger.info('leading', { lease, identity })
     leader.set(state.is === 'leading' ? 1 : 0, { lease })
     if (state.is !== 'lost') return
-    logger.warn('this process has lost its leadership', { reason: 'LeaseNotRenewed', lease, identity, why: this.#trouble })
+    logger.warn('this process has lost its leadership', {
+      reason: 'LeaseNotRenewed',
+      lease,
+      identity,
+      why: this.#trouble,
+    })
   }
 
   #note(error: unknown): void {
