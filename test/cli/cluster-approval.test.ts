@@ -14,7 +14,7 @@ const TIME = /\d{4}-\d\d-\d\dT[0-9:.]+Z/g
 const SHA = /SHA256:[A-Za-z0-9+/]{43}/
 /** The broker has answered that somebody has to accept, and holds the request. */
 const WAITS =
-  /^(\S+) waits for approval .* the fingerprint of its key is (\S+);.*\nwaiting for approval; Ctrl-C withdraws/m
+  /^(\S+) waits for approval .* The fingerprint of its key is (\S+)\. .*\nwaiting for approval; Ctrl-C withdraws/m
 const plain = (text: string): string => text.replace(TIME, 'TIME').replaceAll(/ +/g, ' ')
 
 /** The command line beside the broker. */

@@ -75,6 +75,6 @@ t.test('what cannot be a mark ends it at the start', async (t) => {
   const server = await fakeApiServer(t)
   await t.rejects(opened(t, server, { [OBJECT_MARKS.labels]: 'team=net' }), {
     name: 'UserError',
-    message: /^SEALANE_OBJECT_LABELS "team=net": expected a JSON object of texts/,
+    message: /^SEALANE_OBJECT_LABELS "team=net": expected a JSON object of strings/,
   })
 })

@@ -370,6 +370,7 @@ t.test("the broker's Service and its process agree on whose addresses arrive", a
     const want = [
       { name: EXTERNAL_TRAFFIC_POLICY, value: flag },
       { name: AUDIT_LOG, value: '-' },
+      { name: 'SEALANE_ADMIN_LISTEN', value: '127.0.0.1:7444' },
       { name: AUTHORITY_DIR, value: '/etc/sealane/authority' },
       { name: NODE_ADDRESSES, valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'status.hostIPs' } } },
     ]

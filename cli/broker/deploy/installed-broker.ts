@@ -32,6 +32,7 @@ export const SERVE_FLAGS: readonly string[] = [
   '--external-traffic-policy',
   '--accept-empty',
   '--approve',
+  '--admin-listen',
   '--audit-log',
   '--audit-log-size',
   '--audit-log-keep',

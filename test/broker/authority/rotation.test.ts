@@ -110,7 +110,7 @@ t.test('who is waited for', async (t) => {
   t.equal(dueAdvance(log, START + DAY), 'switched', 'their certificates have ended')
   t.match(
     await messageOf(log.transact((tx) => finishRotation(tx, { force: true }, START))),
-    /the new authority does not sign yet: old has not got .*; unused has not got .*renews by its own time/,
+    /the new authority does not sign yet: old does not have the new authority yet.*; unused does not have the new authority yet.*renews by its own time/,
   )
   await log.transact((tx) => announce(tx, undefined, { ...init, force: true }))
   const refused = await messageOf(log.transact((tx) => finishRotation(tx, { force: false }, START)))

@@ -78,7 +78,7 @@ t.test('a bundle has objects, plans, kernel, metrics and logs, no secret, and st
   const { code, stdout, stderr } = await runCli(words)
   t.equal(code, 0, stderr)
   t.equal(stdout, `${file}\n`)
-  t.match(stderr, `not in it: ready/${at}.txt: ${at} answers 503`)
+  t.match(stderr, `not included: ready/${at}.txt: ${at} answers 503`)
   t.equal(statSync(file).mode & 0o777, 0o600)
   const files = filesOf(file)
   for (const name of ['bundle.json', 'facts.json', 'objects/Gateway.json', `plans/${at}.txt`, 'logs/file-1.txt']) {

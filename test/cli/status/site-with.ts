@@ -35,7 +35,7 @@ function heardNow(gateway: Gateway): Gateway {
 export function cutOff(object: KubeObject): KubeObject {
   if (object.kind !== 'Gateway' || object.status === undefined) return object
   const connections = object.status.connections.map((one) =>
-    one.cluster === 'paris' ? { ...one, state: 'down' as const, message: 'open UDP 4500 there' } : one,
+    one.cluster === 'paris' ? { ...one, state: 'down' as const, message: 'open UDP 4500 at the other gateway' } : one,
   )
   return { ...object, status: { ...object.status, connections } }
 }

@@ -29,7 +29,7 @@ export function endpointObject(
   spec: Partial<EndpointSpec> & Pick<EndpointSpec, 'cluster'>,
   metadata: Partial<ObjectMeta> = {},
 ): Endpoint {
-  const whole = { node: 'gw', lane: 0, publicKey: 'k', candidates: [], capabilities: [], ...spec }
+  const whole = { node: 'gw', lane: 0, publicKey: `${'k'.repeat(42)}A=`, candidates: [], capabilities: [], ...spec }
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Endpoint',

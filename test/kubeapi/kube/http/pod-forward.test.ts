@@ -276,7 +276,7 @@ t.test('a server that accepts and says nothing', async (t) => {
   await eventually(() => place.open.size === 1)
   await clock.advance(10_000)
   const error = await failed
-  t.equal(error.message, `${LINE}: the API server at ${place.url} gave no answer within 10 s`)
+  t.equal(error.message, `${LINE}: the API server at ${place.url} did not answer within 10 s`)
   t.match(error, { code: 'Unavailable', reason: 'NoAnswer' })
   await eventually(() => place.open.size === 0, { say: 'the socket is closed' })
 })
