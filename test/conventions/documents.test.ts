@@ -67,6 +67,13 @@ t.test('lines have at most 120 columns, also of tables, examples and what is gen
   }
 })
 
+t.test('no file has the marks of an unfinished merge', async (t) => {
+  const files = sourceFiles(/\.(ts|go|md|ya?ml|json|txt|proto|sh)$/)
+  t.ok(files.length > 1000, `${files.length} files are looked at`)
+  for (const { path, text } of files)
+    if (/^(?:<{7}|>{7}) /m.test(text)) t.fail(`${path} has the marks of an unfinished merge`)
+})
+
 t.test('files that a document names are there', async (t) => {
   const files = sourceFiles(/./).map(({ path }) => path)
   let named = 0
