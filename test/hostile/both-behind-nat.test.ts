@@ -22,7 +22,7 @@ await attack('both-behind-nat', (t) =>
     introduce(milano, tokyo)
     const said = async (one: Running, other: Running): Promise<string> => {
       const connection = () => one.process.status?.connections.find(({ cluster }) => cluster === idOf(other))
-      await eventually(() => (connection()?.message ?? '').includes('neither end'), {
+      await eventually(() => (connection()?.message ?? '').includes('neither gateway'), {
         say: connection()?.message ?? '',
       })
       return connection()?.message ?? ''

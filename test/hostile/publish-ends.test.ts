@@ -81,7 +81,7 @@ await attack('publish-disk-full', async (t) => {
   t.teardown(() => other.close())
   other.exec('BEGIN IMMEDIATE')
   for (let i = 0; i < 1500; i += 1) publish.sendPut(sayingRecord(`web-${i}`))
-  await eventually(() => /state not written/.test(JSON.stringify(broker.logger.lines)), { deadlineMs: 10_000 })
+  await eventually(() => /cannot write to the store/.test(JSON.stringify(broker.logger.lines)), { deadlineMs: 10_000 })
   const stopped = broker.stop()
   const { code, details } = await publish.ended()
   t.equal(code, 14, 'UNAVAILABLE')

@@ -18,6 +18,9 @@ export async function asOperator<T>(
   work: (admin: BrokerAdmin) => Promise<T>,
   clusterset?: string,
 ): Promise<T> {
+  // The state of a clusterset beside the broker's own is below that of the broker, which serves it.
+  const [, broker, name] = /^(.*)\/clustersets\/([^/]+)$/.exec(stateDir) ?? []
+  if (broker !== undefined && (await isAdminServed(adminSocket(broker)))) return asOperator(broker, clock, work, name)
   const socket = adminSocket(stateDir)
   const operator = localOperator()
   if (await isAdminServed(socket)) return withAdminClient({ socket, clusterset, operator, signal }, work)
