@@ -89,7 +89,7 @@ inPrivateNetns(t, import.meta.url, () => {
     sh('ip nexthop add id 6 blackhole')
     sh(`ip nexthop add id ${id(2)} blackhole proto 173`)
     t.strictSame(await hops.list(), { hops: [], groups: [] })
-    await t.rejects(hops.replaceHop(hop(1, 'sl-a')), { code: 'EEXIST', message: /protocol number 80 has this id/ })
+    await t.rejects(hops.replaceHop(hop(1, 'sl-a')), { code: 'EEXIST', message: /protocol number 80 uses this id/ })
     await t.rejects(hops.remove(id(1)), { code: 'ENOENT' })
     await t.rejects(hops.buckets(id(1)), { code: 'ENOENT' })
     t.match(sh('ip nexthop show'), `id ${id(1)} dev sl-b`)

@@ -40,7 +40,7 @@ export async function breakAndRepair(t: Test, site: Site, init: BreakAndRepairIn
 }
 
 function isRepair({ message }: { readonly message: string }): boolean {
-  return message.startsWith('someone')
+  return message.startsWith('another program changed')
 }
 
 /**
