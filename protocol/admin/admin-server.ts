@@ -140,12 +140,22 @@ class Way {
     this.#grpc.addService(ADMIN_SERVICE, implementation(init))
     const injector = this.#grpc.createConnectionInjector(ServerCredentials.createInsecure())
     this.server = createServer((socket) => {
+      this.#makeRoom()
       this.#sockets.add(socket)
       // An error ends the session; without a listener it would end the process.
       socket.on('error', () => undefined).on('close', () => this.#sockets.delete(socket))
       injector.injectConnection(socket)
     })
-    this.server.maxConnections = MAX_CONNECTIONS
+  }
+
+  /** The oldest one that has said nothing gives way, and else the oldest one. */
+  #makeRoom(): void {
+    if (this.#sockets.size < MAX_CONNECTIONS) return
+    const all = [...this.#sockets]
+    const oldest = all.find((one) => one.bytesRead === 0) ?? all[0]
+    if (oldest === undefined) return
+    this.#sockets.delete(oldest)
+    oldest.destroy()
   }
 
   async close(): Promise<void> {
