@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { type AdminServer, adminSocket, serveAdmin } from '../protocol/admin/admin.ts'
 import { DEFAULT_CONNECTION_LIMITS, serveBroker } from '../protocol/transport/transport.ts'
 import type { ComponentDeps } from '../runtime/runtime.ts'
-import { type AdminStates, ServedStates, administration, operatorActor } from './admin/admin.ts'
+import { type AdminStates, ServedStates, administration, callerActor } from './admin/admin.ts'
 import { SharedSink, openAuditSink } from './audit/audit.ts'
 import { OtherClustersets } from './other-clustersets.ts'
 import { ServedClusterset } from './served-clusterset.ts'
@@ -55,21 +55,22 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
     others: () => own.others?.served() ?? [],
   })
   const adminDeps = { states, stateDir, store: config.store, clock, signal }
-  const onLocked = async (): Promise<void> => {
+  const onLocked = async (): Promise<() => Promise<void>> => {
     own.admin = await serveAdmin({
-      adminFor: ({ clusterset, operator }) => administration(adminDeps, { clusterset, who: operatorActor(operator) }),
+      adminFor: (caller) => administration(adminDeps, { clusterset: caller.clusterset, who: callerActor(caller) }),
       socket: adminSocket(stateDir),
       loopback: config.adminListen === undefined ? undefined : parseAdminListen(config.adminListen),
+      clock,
       logger,
     })
+    // Another broker may put its own socket there as soon as the lock is free.
+    return closeAdmin
   }
   const closeAdmin = async (): Promise<void> => {
     const { admin } = own
     delete own.admin
     await admin?.close()
   }
-  // Where the state cannot be opened.
-  stack.defer(closeAdmin)
   const firstDeps = { clock, logger, metrics, sink: shared, onStoreAway, onLocked }
   const first = await ServedClusterset.open(firstDeps, { config, create: true }, signal)
   stack.defer(() => first.close())

@@ -1,5 +1,4 @@
 /**
-import { type NamedClusterset, clustersetConfig, noteOpened, servedClustersets } from './store/store.ts'
  * Serves the clustersets beside the broker's own that its store lists. Each opens, serves and closes independently. If
  * one cannot be opened, or its store fails, the broker logs that and tries again; the others are not affected.
  */

@@ -181,8 +181,11 @@ export interface ServedDeps {
    * once.
    */
   readonly onStoreAway?: (why: string) => void
-  /** Called when this process holds the lock of the state directory, before it opens the state. */
-  readonly onLocked?: () => Promise<void>
+  /**
+   * Called when this process holds the lock of the state directory, before it opens the state. What it resolves with is
+   * called before the lock is released.
+   */
+  readonly onLocked?: () => Promise<() => Promise<void>>
 }
 
 export interface ServedInit {
@@ -255,7 +258,7 @@ export class ServedClusterset {
     await using stack = new AsyncDisposableStack()
     stack.defer(lockDirectory(stateDir, LOCK_MS))
     await removeTemporaries(stateDir, clock.now())
-    await deps.onLocked?.()
+    stack.defer((await deps.onLocked?.()) ?? (() => undefined))
     const problem = new StoreProblem(deps)
     const opened = await openState(deps, { config, create, observer: problem }, signal)
     stack.defer(() => opened.close())

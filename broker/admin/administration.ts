@@ -4,19 +4,18 @@
  * demand, as most commands do not.
  */
 import { createReadStream } from 'node:fs'
-import { open, rm } from 'node:fs/promises'
+import { open, rm, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
-import { randomBytes } from 'node:crypto'
 import { type BackupPart, type BrokerAdmin, BACKUP_PART, type StagedRestore } from '../../protocol/admin/admin.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
-import { sealaneVersion } from '../../runtime/runtime.ts'
+import { sealaneVersion, temporaryPath } from '../../runtime/runtime.ts'
 import type { AuthorityCommands } from './authority-commands.ts'
 import { ClustersetCommands } from './clusterset-commands.ts'
 import type { AdminStates, CommandInit, StateUse } from './command-state.ts'
 import { MemberCommands } from './member-commands.ts'
 import { readBrokerStatus } from './read-status.ts'
 import type { EtcdStoreConfig } from '../config/config.ts'
-import { type AuditActor, makeStateDir } from '../store/store.ts'
+import { type AuditActor, StateError, attempt, makeStateDir } from '../store/store.ts'
 
 export interface AdministrationDeps {
   readonly states: AdminStates
@@ -67,17 +66,20 @@ export function administration(deps: AdministrationDeps, { clusterset, who }: Ad
     createClusterset: (init) => clustersets('change', (one) => one.create(init)),
     removeClusterset: (init) => clustersets('change', (one) => one.remove(init)),
     verify: async () => {
-      const { verifyState } = await import('../recovery/verify-store.ts')
-      return verifyState(await states.directoryOf(clusterset), clock.now())
+      const { verifyInThread } = await import('../recovery/state-thread.ts')
+      return verifyInThread(await states.directoryOf(clusterset), clock.now())
     },
     backup: (init, take) => giveBackup(deps, { clusterset, who }, { ...init, take }),
     stageRestore: (init, parts) => takeRestore(deps, { clusterset, who }, init, parts),
   }
 }
 
-/** In the broker's own directory, which no other user can read and which has room for a file as large as the state. */
+/**
+ * In the broker's own directory, which has room for a file as large as the state. A broker that was killed leaves it, and
+ * removes it when it starts.
+ */
 function temporaryFile(stateDir: string): string {
-  return join(stateDir, `.backup.${randomBytes(6).toString('hex')}`)
+  return temporaryPath(join(stateDir, 'backup'))
 }
 
 async function giveBackup(
@@ -90,7 +92,8 @@ async function giveBackup(
   const file = temporaryFile(stateDir)
   const warnings: string[] = []
   try {
-    await backupBroker(clock, stateDir, file, { knownAs, who, warn: (text) => void warnings.push(text) })
+    const log = states.served(clusterset)?.log
+    await backupBroker(clock, stateDir, file, { knownAs, who, log, warn: (text) => void warnings.push(text) })
     for await (const bytes of createReadStream(file, { highWaterMark: BACKUP_PART }) as AsyncIterable<Buffer>)
       await take({ bytes })
     for (const warning of warnings) await take({ warning })
@@ -111,15 +114,42 @@ async function takeRestore(
   const file = temporaryFile(stateDir)
   const warnings: string[] = []
   try {
-    const handle = await open(file, 'wx', 0o600)
-    try {
-      for await (const bytes of parts) await handle.write(bytes)
-    } finally {
-      await handle.close()
-    }
-    await stageRestore(clock, stateDir, file, { force, who, warn: (text) => void warnings.push(text) })
+    await receive(stateDir, file, parts)
+    const log = states.served(clusterset)?.log
+    await stageRestore(clock, stateDir, file, { force, who, log, warn: (text) => void warnings.push(text) })
     return { warnings }
   } finally {
     await rm(file, { force: true })
   }
+}
+
+/** Room that a broker keeps for its own writes. */
+const KEPT_BYTES = 64 << 20
+/** How much is received between two looks at the room. */
+const LOOK_BYTES = 8 << 20
+
+/** Throws StateError (Full) where the file and its copy would leave the broker no room, and the error of `parts`. */
+async function receive(stateDir: string, file: string, parts: AsyncIterable<Uint8Array>): Promise<void> {
+  const handle = await attempt(file, 'cannot be written', () => open(file, 'wx', 0o600))
+  let [received, looked] = [0, -LOOK_BYTES]
+  try {
+    for await (const bytes of parts) {
+      if (received - looked >= LOOK_BYTES) {
+        const { bavail, bsize } = await statfs(stateDir)
+        // It is copied once more when it is staged.
+        if (bavail * bsize < KEPT_BYTES + received) throw noRoom(stateDir, received)
+        looked = received
+      }
+      // Unlike write(), this goes on until all is written.
+      await attempt(file, 'cannot be written', () => handle.appendFile(bytes))
+      received += bytes.length
+    }
+  } finally {
+    await handle.close()
+  }
+}
+
+function noRoom(stateDir: string, received: number): StateError {
+  const text = `${stateDir} has no room for this backup, of which ${received} bytes were received: nothing was changed`
+  return new StateError('Full', stateDir, text)
 }

@@ -1,5 +1,7 @@
 /** The commands of operators on the certificate authority of a clusterset. */
 import type { KeyObject } from 'node:crypto'
+import { stat } from 'node:fs/promises'
+import { quote } from '../../model/grammar/grammar.ts'
 import type { AuthorityStatus, AuthorityStep, RotateInit } from '../../protocol/admin/admin.ts'
 import { createCa, createKey } from '../../protocol/identity/identity.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
@@ -18,6 +20,9 @@ import {
 } from '../identity/identity.ts'
 import { type AuditAct, type AuthorityRow, type Transaction, readIfThere } from '../store/store.ts'
 import { type CommandInit, settingsOf } from './command-state.ts'
+
+/** A chain of a few certificates has a few KiB. */
+const MAX_CERTIFICATE_FILE = 256 << 10
 
 export class AuthorityCommands {
   readonly #init: CommandInit
@@ -100,6 +105,15 @@ export class AuthorityCommands {
 }
 
 async function readCertificateFile(file: string): Promise<Uint8Array> {
+  // Another one, such as a pipe or a device, might never end.
+  const isFile = await stat(file).then(
+    (one) => one.isFile() && one.size <= MAX_CERTIFICATE_FILE,
+    () => true,
+  )
+  if (!isFile) {
+    const text = `certificate ${quote(file)}: expected a file of at most ${MAX_CERTIFICATE_FILE} bytes`
+    throw new RefusedError('AuthorityUnusable', 'certificate', text)
+  }
   const found = await readIfThere(file)
   if (found !== undefined) return caFromPem(file, found)
   const where = 'where the broker runs; a pod has Secret sealane-broker-authority in /etc/sealane/authority'

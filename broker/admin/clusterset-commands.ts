@@ -97,7 +97,9 @@ export class ClustersetCommands {
   /** Whether a broker has opened this clusterset within a few seconds. */
   async #opened(name: string): Promise<boolean> {
     const { state, clock, signal } = this.#init
-    const until = clock.monotonic() + OPENED_MS
+    // While this process holds the lock of a database, no broker can open it, nor start.
+    const canOpen = state.etcd !== undefined || this.#states.served(undefined) !== undefined
+    const until = clock.monotonic() + (canOpen ? OPENED_MS : 0)
     for (;;) {
       await state.log.refresh()
       if (state.log.get('clusterset', name)?.openedAtMs !== undefined) return true

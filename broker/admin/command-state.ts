@@ -1,7 +1,7 @@
 /** The state on which the commands of operators work: of a running broker, or opened while none runs. */
 import { join } from 'node:path'
 import { type Clock, withDeadline } from '../../reconcile/reconcile.ts'
-import type { Operator } from '../../protocol/admin/admin.ts'
+import type { AdminCaller, Operator } from '../../protocol/admin/admin.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { isDnsLabel } from '../../model/model.ts'
 import {
@@ -17,6 +17,7 @@ import {
   absentState,
   checkNotMoved,
   clustersetDir,
+  isThere,
   lockDirectory,
   openLog,
   readStoreConfig,
@@ -50,6 +51,8 @@ export interface AdminStates {
   use<T>(clusterset: string | undefined, mode: StateUse, work: (state: AdminState) => Promise<T>): Promise<T>
   /** The state directory of a clusterset, which may be damaged or empty. Throws as use() does for an unknown clusterset. */
   directoryOf(clusterset: string | undefined): Promise<string>
+  /** The open state of a clusterset if this process serves it. Throws as directoryOf() does. */
+  served(clusterset: string | undefined): AdminState | undefined
 }
 
 /** Throws StateError if no broker has ever opened this state. */
@@ -65,6 +68,20 @@ export function operatorActor({ uid, user, sudoUser }: Operator): AuditActor {
     ...(uid === undefined ? {} : { uid }),
     ...(user === undefined ? {} : { user }),
     ...(sudoUser === undefined ? {} : { sudoUser }),
+  }
+}
+
+/**
+ * Whoever opens the socket is the user of this process or root, so that what it says of itself is as true as the rest of
+ * the state. A caller of the port is on another machine: its uid means nothing here, and the address marks its names as
+ * what the caller claims.
+ */
+export function callerActor({ operator, address }: Pick<AdminCaller, 'operator' | 'address'>): AuditActor {
+  if (address === undefined) return operatorActor(operator)
+  const { user, sudoUser } = operator
+  return {
+    ...operatorActor({ ...(user === undefined ? {} : { user }), ...(sudoUser === undefined ? {} : { sudoUser }) }),
+    address,
   }
 }
 
@@ -112,19 +129,30 @@ export class OfflineStates implements AdminStates {
   }
 
   async use<T>(clusterset: string | undefined, mode: StateUse, work: (state: AdminState) => Promise<T>): Promise<T> {
-    const own = await openState(this.#stateDir, this.#clock)
+    const unlock = mode === 'change' ? await this.#lock() : () => undefined
     try {
-      const stateDir = clustersetStateDir(own, clusterset)
-      const locks = mode === 'change' && own.etcd === undefined
-      const unlock = locks ? lockDirectory(this.#stateDir) : () => undefined
+      const own = await openState(this.#stateDir, this.#clock)
       try {
+        const stateDir = clustersetStateDir(own, clusterset)
         return stateDir === this.#stateDir ? await work(own) : await this.#useOther(stateDir, work)
       } finally {
-        unlock()
+        await own.close()
       }
     } finally {
-      await own.close()
+      unlock()
     }
+  }
+
+  served(): undefined {
+    return undefined
+  }
+
+  /** Before the state is opened: a broker that starts in between may replace the database by a backup. */
+  async #lock(): Promise<() => void> {
+    if ((await readStoreConfig(this.#stateDir)) !== undefined) return () => undefined
+    const database = join(this.#stateDir, DATABASE_FILE)
+    if (!(await isThere(database))) throw absentState(database)
+    return lockDirectory(this.#stateDir)
   }
 
   async directoryOf(clusterset: string | undefined): Promise<string> {
@@ -168,7 +196,7 @@ export class ServedStates implements AdminStates {
   async use<T>(clusterset: string | undefined, _mode: StateUse, work: (state: AdminState) => Promise<T>): Promise<T> {
     const own = this.#own()
     const stateDir = clustersetStateDir(own, clusterset)
-    const served = [own, ...this.#init.others()].find((one) => one.stateDir === stateDir)
+    const served = this.#servedAt(stateDir)
     if (served !== undefined) return work(served)
     // It was removed, or it cannot be served. Only this process may open it.
     const opened = await openState(stateDir, this.#init.clock)
@@ -182,6 +210,15 @@ export class ServedStates implements AdminStates {
   directoryOf(clusterset: string | undefined): Promise<string> {
     const { stateDir } = this.#init
     return Promise.resolve(clusterset === undefined ? stateDir : clustersetStateDir(this.#own(), clusterset))
+  }
+
+  served(clusterset: string | undefined): AdminState | undefined {
+    const own = this.#init.own()
+    return typeof own === 'string' ? undefined : this.#servedAt(clustersetStateDir(own, clusterset))
+  }
+
+  #servedAt(stateDir: string): AdminState | undefined {
+    return [this.#own(), ...this.#init.others()].find((one) => one.stateDir === stateDir)
   }
 
   #own(): AdminState {

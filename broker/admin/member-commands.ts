@@ -27,6 +27,7 @@ import {
   acceptWaiting,
   checkNewId,
   evictMember,
+  isTokenId,
   memberSummaries,
   rangesDetails,
   refuseWaiting,
@@ -159,7 +160,7 @@ export class MemberCommands {
 
   /** Throws RefusedError if there is no such token. */
   async revoke({ id }: { readonly id: string }): Promise<TokenSummary> {
-    const command: AuditedCommand = { act: 'token.revoke', subject: id }
+    const command: AuditedCommand = { act: 'token.revoke', ...(isTokenId(id) ? { subject: id } : {}) }
     const row = await auditedCommand(this.#audited, command, (tx) => revokeToken(tx, id, this.#clock.now()))
     return summary(this.#log, id, row, this.#clock.now())
   }

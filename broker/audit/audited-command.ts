@@ -63,6 +63,8 @@ export interface NotedCommandInit {
   readonly who: AuditActor
   /** The database whose broker writes the line. */
   readonly database: string
+  /** The same as this process has it open. If absent, it is opened for the line, which takes long where it is large. */
+  readonly log?: RecordLog | undefined
   readonly warn: Warn
 }
 
@@ -88,10 +90,13 @@ export async function notedCommand(
 }
 
 /** Throws StateError. */
-async function note({ clock, who, database }: NotedCommandInit, event: Omit<AuditInit, 'who'>): Promise<void> {
+async function note(init: NotedCommandInit, event: Omit<AuditInit, 'who'>): Promise<void> {
+  const { clock, who, database } = init
+  const keep = (tx: Transaction): void => keepEvent(tx, { ...event, who }, clock.now())
+  if (init.log !== undefined) return init.log.transact(keep)
   const log = openSqliteLog({ file: database, create: false })
   try {
-    await log.transact((tx) => keepEvent(tx, { ...event, who }, clock.now()))
+    await log.transact(keep)
   } finally {
     await log.close()
   }

@@ -28,6 +28,11 @@ export function hasSecretForm(secret: string): boolean {
   return /^[A-Za-z0-9_-]{43}$/.test(secret)
 }
 
+/** False for a secret or a whole token: an operator who mistakes it for the id must not find it in a log. */
+export function isTokenId(text: string): boolean {
+  return /^[A-Za-z0-9-]{1,64}$/.test(text) && !hasSecretForm(text)
+}
+
 /** Throws RefusedError: Unauthenticated, field `token`. */
 export function checkSecretForm(secret: string): void {
   if (hasSecretForm(secret)) return
@@ -132,6 +137,10 @@ export function spendToken(
 
 /** Revokes the token and removes the joins that wait with it. Throws RefusedError if there is no such token. */
 export function revokeToken(tx: Transaction, id: string, nowMs: number): TokenRow {
+  if (!isTokenId(id)) {
+    const text = 'token: expected the id that "sealane token list" prints'
+    throw new RefusedError('TokenUnknown', 'token', text, 'FailedPrecondition')
+  }
   const row = tx.get('token', id)
   if (row === undefined)
     throw new RefusedError('TokenUnknown', 'token', `token ${quote(id)}: not known`, 'FailedPrecondition')

@@ -1,7 +1,7 @@
 /** Members: join tokens, approval, joining, contact, warnings, and the return of members after a restore. */
 export { AcceptedRanges, type StatedFacts, stateFacts } from './changed-facts.ts'
 export { ContactNotes, HeardMembers, NOTE_CONTACT_MS, type Replicas, contactOf } from './contact.ts'
-export { MAX_TOKENS, pruneTokens, revokeToken } from './join-tokens.ts'
+export { MAX_TOKENS, isTokenId, pruneTokens, revokeToken } from './join-tokens.ts'
 export { Joining } from './joining.ts'
 export { reviewAddresses } from './member-addresses.ts'
 export { evictMember, memberSummaries, noteFollows, rekeyMember } from './member-list.ts'

@@ -6,10 +6,10 @@ import { CA_CERTIFICATE, CA_KEY, secondFiles } from '../identity/identity.ts'
 import {
   type AuditActor,
   DATABASE_FILE,
+  type RecordLog,
   StateError,
   checkOwnDatabase,
   readIfThere,
-  writeBackup,
 } from '../store/store.ts'
 import { noteBackup } from './state-mark.ts'
 
@@ -24,9 +24,9 @@ export async function authorityFiles(stateDir: string): Promise<readonly string[
 
 /**
  * Writes a backup of the state in `stateDir` to `target`, which must not exist, with mode 0600. The broker may be
- * running. `knownAs` is the path as the user knows it, for the message that asks for a restore. `warn` is called if the
- * audit log will not have the backup. Throws StateError if there is no broker state, or if a file cannot be read or
- * written.
+ * running; in its own process, `log` is its open database. `knownAs` is the path as the user knows it, for the message
+ * that asks for a restore. `warn` is called if the audit log will not have the backup. Throws StateError if there is no
+ * broker state, or if a file cannot be read or written.
  */
 export async function backupBroker(
   clock: Clock,
@@ -36,12 +36,18 @@ export async function backupBroker(
     knownAs = target,
     warn = () => undefined,
     who,
-  }: { readonly knownAs?: string; readonly warn?: Warn; readonly who: AuditActor },
+    log,
+  }: {
+    readonly knownAs?: string
+    readonly warn?: Warn
+    readonly who: AuditActor
+    readonly log?: RecordLog | undefined
+  },
 ): Promise<void> {
   await checkOwnDatabase(stateDir)
   // The command is audited, since a backup lets its owner admit any cluster.
   const copy = (): Promise<void> => copyState(clock, stateDir, target, knownAs)
-  const note = { clock, who, database: join(stateDir, DATABASE_FILE), warn }
+  const note = { clock, who, database: join(stateDir, DATABASE_FILE), log, warn }
   await notedCommand(note, { act: 'broker.backup', subject: knownAs }, copy)
 }
 
@@ -61,6 +67,8 @@ async function copyState(clock: Clock, stateDir: string, target: string, knownAs
       `${file} is missing, but ${CA_CERTIFICATE} is there: a backup would be of no use`,
     )
   }
-  writeBackup(join(stateDir, DATABASE_FILE), target, { takenAtMs, files })
+  const { runStateTask } = await import('./state-thread.ts')
+  const database = join(stateDir, DATABASE_FILE)
+  await runStateTask({ task: 'copy', database, target, content: { takenAtMs, files } })
   await noteBackup(stateDir, { takenAtMs, file: knownAs })
 }

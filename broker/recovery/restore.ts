@@ -37,7 +37,6 @@ import {
 } from '../store/store.ts'
 import { authorityFiles } from './backup.ts'
 import { type Mark, markOf, writeMark } from './state-mark.ts'
-import { verifyBackup } from './verify-store.ts'
 
 /** The staged backup. */
 const STAGED = 'restore.db'
@@ -55,6 +54,14 @@ export interface Restored {
   readonly before: string | undefined
 }
 
+export interface StageInit {
+  readonly force: boolean
+  readonly warn?: Warn
+  readonly who: AuditActor
+  /** The open database of the state directory, in the process of its broker. */
+  readonly log?: RecordLog | undefined
+}
+
 /**
  * Checks a backup and stages it for the broker's next start. Throws StateError if the file is no valid backup. Throws
  * RefusedError if the existing state has members and `force` is false, or if it is of another clusterset.
@@ -63,21 +70,21 @@ export async function stageRestore(
   clock: Clock,
   stateDir: string,
   file: string,
-  { force, warn = () => undefined, who }: { readonly force: boolean; readonly warn?: Warn; readonly who: AuditActor },
+  { force, warn = () => undefined, who, log }: StageInit,
 ): Promise<void> {
   await checkOwnDatabase(stateDir)
   const database = join(stateDir, DATABASE_FILE)
-  const stage = (): Promise<void> => stageFile(stateDir, file, { force, nowMs: clock.now() })
+  const stage = (): Promise<void> => stageFile(stateDir, file, { force, nowMs: clock.now(), log })
   // Without a state there is no log to note this command in. The restored state notes the restore when it is finished.
   if (!(await isThere(database))) return stage()
   const command = { act: 'broker.restore', subject: file, details: { step: 'staged', force } } as const
-  await notedCommand({ clock, who, database, warn }, command, stage)
+  await notedCommand({ clock, who, database, log, warn }, command, stage)
 }
 
-async function stageFile(stateDir: string, file: string, { force, nowMs }: StageInit): Promise<void> {
-  checkWhole(file, nowMs)
+async function stageFile(stateDir: string, file: string, { force, nowMs, log }: StageFileInit): Promise<void> {
+  await checkWhole(file, nowMs)
   await makeStateDir(stateDir)
-  await checkPresent(stateDir, file, force)
+  await checkPresent(stateDir, file, { force, log })
   const staging = join(stateDir, `${STAGED}.new`)
   await onFile(staging, async () => {
     await rm(staging, { force: true })
@@ -98,8 +105,7 @@ async function stageFile(stateDir: string, file: string, { force, nowMs }: Stage
   })
 }
 
-interface StageInit {
-  readonly force: boolean
+interface StageFileInit extends Pick<StageInit, 'force' | 'log'> {
   readonly nowMs: number
 }
 
@@ -110,9 +116,10 @@ interface StageInit {
 const FATAL: ReadonlySet<ReasonCode> = new Set(['StoreRowInvalid', 'StoreAuthorityInvalid'])
 
 /** Throws StateError if the backup is damaged. Writes nothing. */
-function checkWhole(file: string, nowMs: number): void {
-  const { findings } = verifyBackup(file, nowMs)
-  const first = findings.find(({ reason }) => FATAL.has(reason))
+async function checkWhole(file: string, nowMs: number): Promise<void> {
+  const { runStateTask } = await import('./state-thread.ts')
+  const verified = await runStateTask({ task: 'verify-backup', file, nowMs })
+  const first = verified?.findings.find(({ reason }) => FATAL.has(reason))
   if (first === undefined) return
   const text = `${file} is damaged: ${first.subject}: ${first.text} (${first.reason}): take another backup; see "sealane broker verify --backup"`
   throw new StateError('Damaged', file, text)
@@ -184,26 +191,38 @@ async function adapt(
 const FIXED = ['clusterset', 'globalRange', 'clustersetIpRange'] as const satisfies readonly (keyof SettingsRow)[]
 
 /** Checks the state that would be replaced. Its broker may be running. */
-async function checkPresent(stateDir: string, backup: string, force: boolean): Promise<void> {
+async function checkPresent(
+  stateDir: string,
+  backup: string,
+  { force, log }: Pick<StageInit, 'force' | 'log'>,
+): Promise<void> {
   const file = join(stateDir, DATABASE_FILE)
   if (!(await isThere(file))) return
   const wanted = readBackup(backup).settings
-  const log = openSqliteLog({ file, create: false })
-  try {
-    const settings = log.get('settings', SETTINGS_KEY)
-    for (const field of FIXED) {
-      if (settings === undefined || wanted === undefined || settings[field] === wanted[field]) continue
-      const message = `${field}: the backup has "${wanted[field]}", the broker there "${settings[field]}": start it with that of the backup`
-      throw new RefusedError('BackupMismatch', field, message)
-    }
-    const members = log.list('member').filter(({ value }) => isLive(value))
-    if (members.length === 0 || force) return
-    const ids = members.map(({ key }) => key).join(', ')
-    const message = `the broker there has members: ${ids}: what it knows goes, with --force`
-    throw new RefusedError('StateHasMembers', 'state', message)
-  } finally {
-    await log.close()
+  if (log !== undefined) {
+    refusePresent(log, wanted, force)
+    return
   }
+  const opened = openSqliteLog({ file, create: false })
+  try {
+    refusePresent(opened, wanted, force)
+  } finally {
+    await opened.close()
+  }
+}
+
+function refusePresent(log: LogView, wanted: SettingsRow | undefined, force: boolean): void {
+  const settings = log.get('settings', SETTINGS_KEY)
+  for (const field of FIXED) {
+    if (settings === undefined || wanted === undefined || settings[field] === wanted[field]) continue
+    const message = `${field}: the backup has "${wanted[field]}", the broker there "${settings[field]}": start it with that of the backup`
+    throw new RefusedError('BackupMismatch', field, message)
+  }
+  const members = log.list('member').filter(({ value }) => isLive(value))
+  if (members.length === 0 || force) return
+  const ids = members.map(({ key }) => key).join(', ')
+  const message = `the broker there has members: ${ids}: what it knows goes, with --force`
+  throw new RefusedError('StateHasMembers', 'state', message)
 }
 
 /** Moves the existing files to a folder of their own, so that a restore loses nothing. */

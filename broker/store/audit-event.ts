@@ -58,7 +58,10 @@ export interface AuditActor {
   readonly fingerprint?: string
   /** Id of the token that the caller showed, never its secret. */
   readonly token?: string
-  /** Source address of the call, as the broker sees it. */
+  /**
+   * Source address of the call, as the broker sees it. An operator has one if the call came by the port of the admin
+   * service: `user` and `sudoUser` are then only what the caller claims.
+   */
   readonly address?: string
   /** User id of the operator's process. */
   readonly uid?: number

@@ -81,6 +81,7 @@ export {
   readDatabaseContent,
   unpackBackup,
   writeBackup,
+  type BackupContent,
 } from './sqlite/sqlite-backup.ts'
 export { lockDirectory } from './sqlite/sqlite-file.ts'
 export { openSqliteLog } from './sqlite/sqlite-log.ts'

@@ -6,7 +6,7 @@ import { createReadStream } from 'node:fs'
 import { DEFAULT_VALUES, objectName } from '../../install/values/values.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { UserError } from '../../runtime/runtime.ts'
-import type { ClusterAdmin } from '../context/context.ts'
+import { type ClusterAdmin, withinTime } from '../context/context.ts'
 import { isReady, waitUntil } from '../installation/installation.ts'
 import { adminOfPod, brokerPods } from './pod-broker.ts'
 
@@ -18,7 +18,7 @@ export interface PodRestoreInit {
   readonly flags: string
   /** Undefined for the broker's own clusterset. */
   readonly clusterset?: string | undefined
-  /** The time limit of the restart. */
+  /** The time limit of each of the two steps: the broker takes the backup, and it starts again. */
   readonly timeoutMs: number
   readonly clock: Clock
   readonly signal: AbortSignal
@@ -36,7 +36,9 @@ export async function restoreIntoPod(admin: Admin, init: PodRestoreInit): Promis
   await refuseReplicas(admin, signal)
   const [pod] = await brokerPods(admin, flags, signal)
   const parts = createReadStream(file) as AsyncIterable<Buffer>
-  const { warnings } = await adminOfPod(admin, pod, init).stageRestore({ force }, parts)
+  const { warnings } = await withinTime(signal, timeoutMs, (limited) =>
+    adminOfPod(admin, pod, { ...init, signal: limited }).stageRestore({ force }, parts),
+  )
   warnings.forEach(warn)
   const ref = { apiVersion: 'v1', kind: 'Pod', namespace, name: pod }
   const before = uidOf(await admin.get(ref, signal))

@@ -1,6 +1,6 @@
 /** The admin service of a broker for its operators: BrokerAdmin over gRPC. */
 import { Client, type ClientUnaryCall, Metadata, credentials, status } from '@grpc/grpc-js'
-import { errorOf } from '../../runtime/runtime.ts'
+import { UserError, errorOf } from '../../runtime/runtime.ts'
 import { BACKUP_PART, type BackupPart, type BrokerAdmin, type Operator, type StagedRestore } from './admin-api.ts'
 import { shortSocketPath } from './admin-socket.ts'
 import {
@@ -29,9 +29,9 @@ export interface AdminClientInit {
 }
 
 /** Nothing listens on the socket, or what listened is gone: the call was not answered. */
-export class AdminUnreachableError extends Error {
+export class AdminUnreachableError extends UserError {
   constructor(message: string) {
-    super(message)
+    super(message, { hint: 'if it was a change, look whether it was made before you repeat it' })
     this.name = 'AdminUnreachableError'
   }
 }
@@ -101,7 +101,11 @@ function call(signal: AbortSignal, begin: (done: Done) => Pick<ClientUnaryCall, 
 
 function errorOfCall(failure: AdminFailure | null): Error {
   if (failure === null) return new AdminUnreachableError('the broker gave no answer')
-  return failure.code === status.UNAVAILABLE ? new AdminUnreachableError(failure.details) : adminError(failure)
+  if (failure.code === status.UNAVAILABLE) return new AdminUnreachableError(failure.details)
+  // The broker never answers so; it ends its calls when it stops.
+  return failure.code === status.CANCELLED
+    ? new AdminUnreachableError('the broker has ended the call; it may be stopping')
+    : adminError(failure)
 }
 
 /** Whether the call failed, rather than the reader of its parts. */
@@ -141,6 +145,7 @@ async function stageRestore(
   metadata.set(REQUEST_HEADER, toJson(request))
   const { path } = ADMIN_SERVICE.stageRestore
   const ended = new AbortController()
+  let unread: Error | undefined
   return (await call(init.signal, (done) => {
     const stream = client.makeClientStreamRequest<Buffer, Buffer>(path, same, same, metadata, (error, response) => {
       ended.abort()
@@ -148,10 +153,15 @@ async function stageRestore(
     })
     void send(parts, stream, ended.signal).then(
       () => stream.end(),
-      // The broker refuses what is not whole.
-      () => stream.cancel(),
+      (error: unknown) => {
+        // The broker refuses what is not whole.
+        unread = errorOf(error)
+        stream.cancel()
+      },
     )
     return stream
+  }).catch((error: unknown) => {
+    throw unread ?? error
   })) as StagedRestore
 }
 

@@ -1,6 +1,7 @@
 /** The Unix socket of the admin service, in the state directory of the broker. */
 import { closeSync, openSync } from 'node:fs'
-import { connect } from 'node:net'
+import { chmod, mkdir, rename, rm } from 'node:fs/promises'
+import { type Server, connect } from 'node:net'
 import { basename, dirname, join } from 'node:path'
 
 const SOCKET_FILE = 'admin.sock'
@@ -23,8 +24,43 @@ export function shortSocketPath(socket: string): { readonly path: string; close(
 }
 
 /**
- * Whether a process listens on the socket. False if there is none, or if it ended without removing it. Throws the error of
- * connect(2) otherwise, such as EACCES for another user.
+ * Listens on the socket, which no other user can open at any moment: it is made in a folder of mode 0700 and then moved to
+ * its place. What was there before, such as the socket of a broker that was killed or a link, is replaced and not
+ * followed. The caller holds the lock of the directory. Throws the error of the system. The returned function is to be
+ * called after the server is closed.
+ */
+export async function listenOnSocket(server: Server, socket: string): Promise<() => void> {
+  const folder = `${socket}.new`
+  const made = join(folder, 's')
+  await rm(folder, { recursive: true, force: true })
+  await mkdir(folder, { mode: 0o700 })
+  try {
+    // The system removes the socket by this path when the server is closed, so that it must mean the same until then.
+    const short = shortSocketPath(made)
+    try {
+      await new Promise<void>((resolve, reject) => {
+        server.once('error', reject)
+        server.listen(short.path, () => {
+          server.off('error', reject)
+          resolve()
+        })
+      })
+      await chmod(made, 0o600)
+      await rename(made, socket)
+    } catch (error) {
+      server.close()
+      short.close()
+      throw error
+    }
+    return () => short.close()
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/**
+ * Whether a process listens on the socket, even if it accepts no connection now. False if there is none, or if it ended
+ * without removing it. Throws the error of connect(2) otherwise, such as EACCES for another user.
  */
 export async function isAdminServed(socket: string): Promise<boolean> {
   let short: ReturnType<typeof shortSocketPath>
@@ -43,6 +79,8 @@ export async function isAdminServed(socket: string): Promise<boolean> {
       })
       connection.on('error', (error: NodeJS.ErrnoException) => {
         if (error.code === 'ENOENT' || error.code === 'ECONNREFUSED') resolve(false)
+        // Its queue of connections is full.
+        else if (error.code === 'EAGAIN') resolve(true)
         else reject(error)
       })
     })

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { BrokerAdmin } from '../../protocol/admin/admin-api.ts'
 import { serveAdmin } from '../../protocol/admin/admin-server.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
@@ -18,7 +19,12 @@ export async function dialSocket(socket: string): Promise<Socket> {
 /** Serves these operations on a socket of its own until the test ends. Gives its path. */
 export async function servedAdmin(t: Test, operations: Partial<BrokerAdmin>): Promise<string> {
   const socket = join(temporaryFolder(t), 'admin.sock')
-  const server = await serveAdmin({ adminFor: () => operations as BrokerAdmin, socket, logger: new CapturingLogger() })
+  const server = await serveAdmin({
+    adminFor: () => operations as BrokerAdmin,
+    socket,
+    clock: new SystemClock(),
+    logger: new CapturingLogger(),
+  })
   t.teardown(() => server.close())
   return socket
 }

@@ -1,4 +1,5 @@
 /** Every attack and every fault that is tried, by what it is about. */
+import { ADMIN } from './admin.ts'
 import { AUTHORITY } from './authority.ts'
 import { BROKER } from './broker.ts'
 import { CLUSTERSETS } from './clustersets.ts'
@@ -27,6 +28,7 @@ export const ATTACKS: readonly AttackTable[] = [
   { title: 'A compromised broker', rows: BROKER },
   { title: 'Stolen tokens of parts', rows: TOKENS },
   { title: 'A stranger against the broker', rows: STRANGERS },
+  { title: 'The admin service of the broker', rows: ADMIN },
   { title: 'Questions to the DNS server', rows: NAMES },
   { title: 'Faults', rows: FAULTS },
 ]

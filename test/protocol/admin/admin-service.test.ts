@@ -1,7 +1,7 @@
 /** The admin service between a client and a server on a real socket: every operation, errors, bad requests, its socket. */
 import { once } from 'node:events'
 import { mkdirSync, statSync, writeFileSync } from 'node:fs'
-import { type Server, connect, createServer } from 'node:net'
+import { type Server, type Socket, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
@@ -12,6 +12,7 @@ import { type AdminCaller, type AdminServer, serveAdmin } from '../../../protoco
 import { isAdminServed } from '../../../protocol/admin/admin-socket.ts'
 import { UNARY_METHODS, type UnaryMethod, readOperator } from '../../../protocol/admin/admin-wire.ts'
 import { RefusedError } from '../../../protocol/broker-api.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/errors.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { failure, messageOf } from '../../support/failure.ts'
@@ -44,7 +45,7 @@ async function world(t: Test, socket = join(temporaryFolder(t), 'admin.sock')): 
         return made.answer()
       },
     })
-  const server = await serveAdmin({ adminFor, socket, logger: new CapturingLogger() })
+  const server = await serveAdmin({ adminFor, socket, clock: new SystemClock(), logger: new CapturingLogger() })
   t.teardown(() => server.close())
   return Object.assign(made, { socket, calls, server })
 }
@@ -156,6 +157,7 @@ t.test('a backup comes in parts, as fast as they are taken; the reader and the b
   const { socket } = at
   await at.server.close()
   const server = await serveAdmin({
+    clock: new SystemClock(),
     adminFor: () => ({ backup }) as BrokerAdmin,
     socket,
     logger: new CapturingLogger(),
@@ -187,6 +189,7 @@ t.test('a restore goes in parts; one that is cut short is not taken', async (t) 
     return { warnings: ['w'] }
   }
   const server = await serveAdmin({
+    clock: new SystemClock(),
     adminFor: () => ({ stageRestore }) as BrokerAdmin,
     socket: at.socket,
     logger: new CapturingLogger(),
@@ -227,9 +230,14 @@ t.test('its socket', async (t) => {
 t.test('no broker, one that hangs, and a caller that gives up', async (t) => {
   const socket = join(temporaryFolder(t), 'admin.sock')
   t.ok((await failure(client({ socket }, (admin) => admin.members()))) instanceof AdminUnreachableError)
-  const silent: Server = createServer().listen(socket)
+  const accepted: Socket[] = []
+  const silent: Server = createServer((one) => void accepted.push(one)).listen(socket)
   await once(silent, 'listening')
-  t.teardown(() => silent.close())
+  t.teardown(() => {
+    silent.close()
+    // The client leaves a connection to one that never spoke, which would keep this process.
+    for (const one of accepted) one.destroy()
+  })
   const late = new AbortController()
   const asked = client({ socket }, (admin) => admin.members(), { signal: late.signal })
   late.abort(new Error('too late'))
