@@ -51,7 +51,7 @@ t.test('which clocks are doubted', (t) => {
 
 t.test('a certificate that begins in the future is not taken while there is time', (t) => {
   const rows: readonly (readonly [string, number, number, boolean])[] = [
-    // Columns: case, hours of this machine's clock after the issue of the present certificate, begin of the next
+    // Columns: case, hours of this machine's clock after the issue of the present certificate, start of the next
     // certificate after that clock, whether it is premature.
     ['right clocks', 16, -5 / 60, false],
     ['a broker that is behind', 16, -3, false],
