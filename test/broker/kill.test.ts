@@ -33,7 +33,7 @@ t.test('kill -9 at any moment loses nothing acknowledged and tears no unit', asy
 })
 
 /**
- * Tells whether the stored value is at least as new as the acknowledged one. A newer write of the same key may be
+ * Returns whether the stored value is at least as new as the acknowledged one. A newer write of the same key may be
  * stored and not printed yet.
  */
 function isAtLeast(stored: string | undefined, acknowledged: string): boolean {

@@ -36,7 +36,7 @@ export function shortLine({ what: { act, subject }, result, reason }: AuditLine)
 export class MemorySink implements AuditSink {
   text = ''
   failure: Error | undefined
-  /** Ends a blocked write; undefined while no write is blocked. */
+  /** Ends the write that was blocked last; undefined before the first one. */
   release: (() => void) | undefined
   #holds = false
   reopened = 0

@@ -1,4 +1,7 @@
-/** Audit events that wait in the store: which event is dropped for which other, and whose events are lost by it. */
+/**
+ * Audit events that wait in the store. When there are too many, the oldest event is dropped, and keeping an event stays
+ * cheap.
+ */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { AuditInit } from '../../../broker/store/audit-event.ts'

@@ -14,7 +14,7 @@ function turns(): { readonly clock: FakeClock; readonly own: WriteTurns } {
   return { clock, own: new WriteTurns(clock, 'own') }
 }
 
-/** Tells whether the replica waits, once everything that is due has happened. */
+/** Returns whether the replica waits, once everything that is due has happened. */
 async function waits(clock: FakeClock, own: WriteTurns): Promise<boolean> {
   let isOver = false
   void own.await(NOW, signal).then(() => (isOver = true))

@@ -185,7 +185,7 @@ t.test('a thief who renews again and again pushes the owner off no list', async 
     for (let n = 0; n < 40; n += 1) {
       const nowMs = HOUR + n * 1000
       const next = certificate(`f${n}`, nowMs, last.serial)
-      // Each thief has its own mark, and two processes show each certificate.
+      // In each round, one process shows the last certificate, and a process with a new name shows its renewal.
       kept.by(`thief ${n}`, last, nowMs)
       t.equal(kept.by(`thief ${n + 1}`, next, nowMs), 'firstUse')
       last = next
