@@ -12,7 +12,7 @@ import { SiteFolder } from './site-folder.ts'
 
 const TIME = /\d{4}-\d\d-\d\dT[0-9:.]+Z/g
 const SHA = /SHA256:[A-Za-z0-9+/]{43}/
-/** The message that the broker holds the request until an operator accepts it. */
+/** The output of a join that the broker holds until an operator accepts it. */
 const WAITS =
   /^(\S+) waits for approval .* the fingerprint of its key is (\S+);.*\nwaiting for approval; Ctrl-C withdraws/m
 const plain = (text: string): string => text.replace(TIME, 'TIME').replaceAll(/ +/g, ' ')

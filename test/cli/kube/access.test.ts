@@ -10,7 +10,7 @@ import { type FakeAccess, type FakeApiServer, fakeApiServer } from '../../suppor
 import { runCli } from '../run-cli.ts'
 
 interface Powers {
-  /** Resources that no user may write; none by default. */
+  /** Resources that the user may not write; none by default. */
   readonly denied?: readonly string[]
   readonly version?: string
 }
