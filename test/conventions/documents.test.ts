@@ -17,7 +17,6 @@ const MOST_WORDS: Readonly<Record<string, number>> = {
   'docs/troubleshooting.md': 11_500,
   ...Object.fromEntries(PRODUCT.map((folder) => [`${folder}/README.md`, 600])),
 }
-/** The maximum number of words of all documents together. */
 const MOST_WORDS_OF_ALL = 75_000
 
 const documents = sourceFiles(/\.md$/)
@@ -89,7 +88,7 @@ t.test('sentences are no riddles', async (t) => {
 })
 
 /**
- * Tells whether a file exists, from the root or from the document's folder. A README may name a file of its component
+ * Returns whether a file exists, from the root or from the document's folder. A README may name a file of its component
  * by the end of its path.
  */
 function isThere(name: string, document: string, files: readonly string[]): boolean {

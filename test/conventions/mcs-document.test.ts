@@ -24,7 +24,7 @@ t.test('every test that is named exists', async (t) => {
   }
 })
 
-/** Tells whether the source has a test whose name begins with this text. */
+/** Returns whether the source has a test whose name begins with this text. */
 function hasCase(source: string, name: string): boolean {
   return ["'", '"', '`'].some((quote) => source.includes(`${quote}${name}`))
 }

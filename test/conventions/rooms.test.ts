@@ -11,9 +11,9 @@ import { circlesIn } from './support/circles.ts'
 
 /** The maximum number of rooms of a component, besides its entrance. */
 const MOST_ROOMS = 10
-/** A file with fewer lines that only one neighbour imports belongs into that neighbour. */
+/** A file with fewer lines that only one neighbour imports belongs in that neighbour. */
 const SHRED_LINES = 60
-/** Matches files that their names justify: pure files, and the entrance of a program. */
+/** Matches files that may be small because of their kind: pure files, and the entrance of a program. */
 const BY_NAME = /^(plan-[a-z0-9-]+|answer|admission|allocation|main)\.ts$/
 
 const files = sourceFiles(/\.ts$/, PRODUCT)
@@ -108,7 +108,7 @@ function linesOf({ text }: SourceFile): number {
   return text.split('\n').length - 1
 }
 
-/** Tells whether the file only exports what other files declare. */
+/** Returns whether the file only exports what other files declare. */
 function isOnlyFace(path: string): boolean {
   const text = files.find((file) => file.path === path)?.text ?? ''
   return text.split('\n').every((line) => !/^(export )?(async )?(function|class|const|interface|type \w+ =)/.test(line))
