@@ -92,7 +92,7 @@ async function client(t: Test, host: string, port: number): Promise<Client> {
 }
 
 /**
- * Tells whether a query gets no answer. The gaps come at different places in a batch, so a shifted answer would reach
+ * Returns whether a query gets no answer. The gaps come at different places in a batch, so a shifted answer would reach
  * the wrong client.
  */
 function isSilent(text: string): boolean {
