@@ -33,7 +33,7 @@ export interface PlannedFault {
   readonly target: number
   /** The offset of a clock or the delay of a slow disk, in milliseconds. */
   readonly amount: number
-  /** Milliseconds from the begin of the round. */
+  /** Milliseconds from the start of the round. */
   readonly atMs: number
   readonly lastsMs: number
 }

@@ -46,7 +46,6 @@ interface JoinAnswer {
   readonly blocks: readonly string[]
 }
 
-/** Counts the calls by kind and outcome. */
 export function countCalls(calls: readonly AnyCall[]): Record<string, number> {
   const counts: Record<string, number> = {}
   for (const { t, outcome } of calls) counts[`${t} ${outcome}`] = (counts[`${t} ${outcome}`] ?? 0) + 1

@@ -87,7 +87,6 @@ export interface ArgumentsInit {
   readonly quotaBytes?: number | undefined
 }
 
-/** Returns the arguments of one member. */
 export function memberArguments(init: ArgumentsInit): string[] {
   const { name, host = '127.0.0.1', port, peer, initial, files, quotaBytes } = init
   const { ca, certificate, key } = files

@@ -70,7 +70,6 @@ async function inside(name: string, program: 'nft', text: string): Promise<void>
   await run('ip', ['netns', 'exec', name, program, text])
 }
 
-/** Mounts a disk of this size. */
 export async function mountDisk(directory: string, mebibytes: number): Promise<void> {
   await run('mount', ['-t', 'tmpfs', '-o', `size=${mebibytes}m`, 'tmpfs', directory])
 }
