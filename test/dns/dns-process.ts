@@ -1,6 +1,7 @@
 /**
  * The DNS component in its own process, which can read its objects only after a delay. The program is started as
- * `node test/dns/dns-process.ts PORT HELD_MS [HOST]`. It sends its parent a message when it listens, and ends at SIGTERM.
+ * `node test/dns/dns-process.ts PORT HELD_MS [HOST]`. It sends its parent a message when it listens, and ends at
+ * SIGTERM.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
