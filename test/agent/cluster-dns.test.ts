@@ -1,4 +1,6 @@
-/** What an agent says of its cluster's DNS: at once that it answers, later that it does not. */
+/**
+ * An agent reports the state of its cluster's DNS: at once when the DNS answers, and after a delay when it does not.
+ */
 import t, { type Test } from 'tap'
 import type { ClusterDnsAnswer } from '../../agent/cluster/ask-resolver.ts'
 import { planDnsStatus } from '../../agent/cluster/plan-cluster-status.ts'
@@ -21,7 +23,10 @@ async function start(t: Test, first: ClusterDnsAnswer) {
   await site.join()
   site.start()
   t.teardown(() => site.stop())
-  /** Lets it ask in that many rounds more; gives how long they took by its clock, to a quarter of a second. */
+  /**
+   * Lets the agent query in this many further rounds. Returns how long they took by the agent's clock, rounded up to a
+   * quarter of a second.
+   */
   const ask = async (rounds: number): Promise<number> => {
     const began = clock.monotonic()
     for (let n = 0; n < rounds; n += 1) {

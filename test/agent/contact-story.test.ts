@@ -19,11 +19,13 @@ interface Stage {
   readonly set: FakeClusterset
   readonly clock: FakeClock
   readonly tokyo: Site
-  /** Minutes pass, the broker sends contact every quarter; `silent` names members without a connection. */
+  /**
+   * Lets minutes pass, in which the broker sends contact every 15 seconds. `silent` names members without a connection.
+   */
   readonly pass: (minutes: number, silent?: Readonly<Record<string, number>>) => Promise<void>
 }
 
-/** milano and paris export shop/web, tokyo watches; tokyo's clock moves only by the test. */
+/** Starts milano and paris, which export shop/web, and tokyo, which watches and whose clock only the test moves. */
 async function start(t: Test): Promise<Stage> {
   const set = new FakeClusterset()
   const clock = new FakeClock()
@@ -170,7 +172,7 @@ t.test('who leaves the clusterset takes its lease along; leaving takes all', asy
   t.same(names(), [])
 })
 
-/** Leases cannot be read here, as without the right to. */
+/** An API on which the agent has no right to read Leases. */
 class WithoutLeases extends MemoryApi {
   override cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {
     const cache = super.cache(kind)

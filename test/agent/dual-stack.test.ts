@@ -1,4 +1,4 @@
-/** Services of two IP families: what is imported where, and what is said where IPv6 is left out. */
+/** Services with two IP families: which addresses are imported where, and the condition when IPv6 is left out. */
 import t, { type Test } from 'tap'
 import { planExports } from '../../agent/export/plan-exports.ts'
 import { newImportMemory, planImports } from '../../agent/import/plan-imports.ts'
@@ -28,7 +28,7 @@ function sixOf(from: string, address: string): StoredRecord {
   return { ...found, key: { ...found.key, name: 'web-6' } }
 }
 
-/** `families | ips | condition | addresses of slices`. */
+/** Returns `families | ips | condition | addresses of slices`. */
 function show(records: StoredRecord[], ownSpec = DUAL, present?: ServiceImport): string {
   const { services } = plan(records, {
     ownSpec,
@@ -241,7 +241,7 @@ async function sites(t: Test): Promise<{ set: FakeClusterset; milano: Site; toky
   const facts = { podCIDRs: ['10.60.0.0/16', 'fd00:1::/64'], serviceCIDRs: [], labels: {}, version: '' }
   const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', podCIDR6: 'fd00:1::/48' })
   const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.50.0.0/16', podCIDR6: 'fd00:3::/48' })
-  // Its index is the highest: see fake-clusterset.ts.
+  // This cluster has the highest index, because fake-clusterset.ts takes the length of the id.
   const four = new Site(set, { id: 'four-only', podCIDR: '10.60.0.0/16', config: { facts } })
   t.teardown(() => Promise.all([milano, tokyo, four].map((site) => site.stop())))
   for (const site of [milano, tokyo, four]) {

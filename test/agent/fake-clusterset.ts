@@ -1,4 +1,4 @@
-/** A clusterset without wire or disk: what the broker does, in a few lines, and a BrokerLink for each member. */
+/** A clusterset without network or disk. It imitates the broker in a few lines, and gives each member a BrokerLink. */
 import { isDeepStrictEqual } from 'node:util'
 import type { BrokerLink, LinkState, PublishState } from '../../agent/link/broker-link.ts'
 import type { ClusterId } from '../../model/ids.ts'
@@ -12,11 +12,11 @@ export class FakeClusterset {
   records = new Map<string, StoredRecord>()
   complete = new Set<string>([''])
   departed = new Set<string>()
-  /** Members that have no connection to the broker, milliseconds. */
+  /** Members without a connection to the broker, and for how many milliseconds. */
   silent: ReadonlyMap<string, number> | undefined = new Map()
-  /** False: nobody reaches the broker. */
+  /** Whether members can reach the broker. */
   online = true
-  /** Says why a record is refused. */
+  /** Returns the reason why a record is refused; undefined accepts it. */
   admit: (cluster: string, record: MemberRecord) => string | undefined = () => undefined
   #revision = 0
   readonly #ips = new Map<string, string>()
@@ -48,7 +48,7 @@ export class FakeClusterset {
     }
   }
 
-  /** The whole set of a member, as after a declaration. */
+  /** Replaces the whole set of a member, as a declaration does. */
   declare(cluster: string, desired: ReadonlyMap<string, MemberRecord>): Map<string, PublishState> {
     const states = new Map<string, PublishState>()
     const keep = new Set<string>()
@@ -76,7 +76,7 @@ export class FakeClusterset {
     return states
   }
 
-  /** What a member reports about itself. */
+  /** Stores the status that a member reports about itself. */
   report(cluster: string, status: MemberStatus): void {
     const key: RecordKey = { cluster: cluster as ClusterId, kind: 'MemberStatus', namespace: '', name: cluster }
     const body = { kind: 'MemberStatus' as const, ...status }
@@ -89,13 +89,13 @@ export class FakeClusterset {
     return link
   }
 
-  /** Brings every link that is connected up to date. */
+  /** Brings every connected link up to date. */
   spread(): void {
     if (!this.online) return
     for (const link of this.links) link.receive()
   }
 
-  /** The broker has lost its memory: another epoch, nobody has declared yet. */
+  /** Makes the broker lose its records: no member has declared its set in the new epoch. */
   forget(): void {
     for (const { key } of [...this.records.values()]) {
       if (key.cluster !== '' && key.kind !== 'Cluster') this.records.delete(recordKeyText(key))
@@ -125,7 +125,7 @@ export class FakeLink implements BrokerLink {
   readonly #watched = new Set<(changes: readonly ReplicaChange[]) => void>()
   #desired: ReadonlyMap<string, MemberRecord> | undefined
   #status: MemberStatus | undefined
-  /** False: an agent of an earlier release. */
+  /** Whether the agent reports a status, which an agent of an earlier release does not. */
   reports = true
   #states = new Map<string, PublishState>()
   #copy: readonly StoredRecord[] = []
@@ -197,13 +197,13 @@ export class FakeLink implements BrokerLink {
       return () => void this.#heard.delete(listener)
     },
   }
-  /** The broker has said who is silent. */
+  /** Calls the listeners of `contact`, as a report of silent members does. */
   onReason(): void {
     for (const listener of this.#heard) listener()
   }
 
   setInterest(): void {
-    // As a broker of an earlier release: everything comes.
+    // This broker acts like one of an earlier release, which sends everything.
   }
 
   problem(): string | undefined {
@@ -216,7 +216,7 @@ export class FakeLink implements BrokerLink {
     return Promise.resolve()
   }
 
-  /** As an earlier process left it on disk: what the clusterset had when this was called. */
+  /** Fills the replica as from the disk of an earlier process, with the present records of the clusterset. */
   restore(): void {
     this.#copy = [...this.#set.records.values()]
     this.synced = true
@@ -239,7 +239,7 @@ export class FakeLink implements BrokerLink {
   receive(): void {
     if (!this.#running) return
     const copy = [...this.#set.records.values()]
-    // Owners whose set is not complete keep what was known of them.
+    // The records of an owner whose set is not complete stay in the copy.
     const certain = new Set([...this.#set.complete, ...this.#set.departed])
     const present = new Set(copy.map(({ key }) => recordKeyText(key)))
     const kept = this.#copy.filter(({ key }) => !present.has(recordKeyText(key)) && !certain.has(key.cluster))
@@ -252,7 +252,7 @@ export class FakeLink implements BrokerLink {
     for (const listener of this.#watched) listener(changes)
   }
 
-  /** Nothing ends here. */
+  /** The identity of this member never changes. */
   keepIdentity(): Promise<void> {
     return Promise.resolve()
   }

@@ -1,4 +1,4 @@
-/** Records, a world and a readable plan for the tests of the import side. */
+/** Records, a world and a readable plan for the tests of imports. */
 import { type ImportPlan, type ImportWorld, newImportMemory, planImports } from '../../agent/import/plan-imports.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import { parsePrefix } from '../../model/values/ip.ts'

@@ -1,4 +1,4 @@
-/** Which members import what, reported over TLS through a real broker. */
+/** Members report over TLS, through a real broker, which services they import. */
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import t from 'tap'
@@ -36,7 +36,7 @@ t.test('an exporter hears who imports its service, also from a broker that lost 
   const want = 'imported by paris; namespace shop is missing in tokyo'
   await eventually(() => imported() === want, { say: want, deadlineMs: 10_000 })
 
-  // Sent anew on each stream: what the broker knew of it may be gone.
+  // A member sends its status again on each stream, because the broker may have lost it.
   await broker.stop()
   const store = new DatabaseSync(join(brokerDirectory, 'broker.db'))
   store.exec("DELETE FROM entry WHERE scope = 'record' AND key LIKE '%/MemberStatus/%'")

@@ -1,4 +1,4 @@
-/** An exporter learns which members import its service, and why others do not. */
+/** An exporter learns which members import its service, and why the others do not. */
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { importObject, namespaceObject } from '../support/objects/service-objects.ts'
@@ -61,7 +61,7 @@ t.test('a namespace is missing, comes, and goes', async (t) => {
   t.match(await c3.metrics(), /^sealane_agent_not_imported\{.*reason="NamespaceMissing".*\} 1$/m, 'c3 counts it')
   t.match(await c4.metrics(), /^sealane_agent_not_imported\{.*reason="NamespaceMissing".*\} 0$/m)
 
-  // Any member may export, and each receives the others' exports.
+  // Any member may export, and each exporter receives the reports about its own exports.
   exportWeb(c4)
   await until(t, () => imported(c4), 'True/Imported: imported by c1, c2; namespace shop is missing in c3', 'c4')
 })

@@ -1,4 +1,7 @@
-/** Three clusters with different namespaces, over TLS through a real broker: each hears of what it has one for. */
+/**
+ * Three clusters with different namespaces, over TLS through a real broker: each receives only the records of its own
+ * namespaces.
+ */
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
@@ -34,7 +37,7 @@ t.test('namespaces that come, go and come back, restarts of members and of the b
     member.api.put(slice(namespace, 'web', address))
     member.api.put(serviceExport(namespace, 'web'))
   }
-  /** As it lies on disk, which is what is here and no more. */
+  /** Reads the saved replica, which holds only the records of this cluster's namespaces. */
   const saved = async (id: string): Promise<Replica> => {
     const folder = join(directory, id, 'agent')
     const name = (await readdir(folder)).find((file) => file.startsWith('replica-') && !file.endsWith('.tmp'))
@@ -83,21 +86,21 @@ t.test('namespaces that come, go and come back, restarts of members and of the b
   paris.api.put(namespaceObject('blue'))
   await settles(imported, 'imported by paris, tokyo')
 
-  // What the replica has of its namespaces counts after a restart, also while the broker is away.
+  // The agent may use the saved records of its namespaces after a restart, even while the broker is away.
   await settles(() => known('tokyo'), 'blue,shop')
   await tokyo.stop()
   await broker.stop()
   tokyo.start(config)
   await settles(() => known('tokyo'), 'blue,shop')
   t.equal(imports(tokyo), 'blue/web=milano,shop/web=milano')
-  // Meanwhile a namespace comes, of which nothing is known here, and nothing that is there is taken away.
+  // A new namespace appears while the broker is away. The replica has no records of it, and the agent removes nothing.
   tokyo.api.put(namespaceObject('red'))
   await settles(() => known('tokyo'), 'blue,shop')
   t.equal(imports(tokyo), 'blue/web=milano,shop/web=milano')
   broker = await startBroker(brokerDirectory, port)
   await settles(() => imports(tokyo), 'blue/web=milano,red/web=paris,shop/web=milano')
 
-  // A namespace that goes and is made again at once.
+  // The namespace is deleted and created again at once.
   for (const object of tokyo.api.cache('ServiceImport').list())
     if (object.metadata.namespace === 'blue') tokyo.api.drop('ServiceImport', object.metadata.name, 'blue')
   tokyo.api.drop('Namespace', 'blue')

@@ -1,7 +1,7 @@
 /**
- * An agent that comes to act when the one before it has ended: one row for what it finds. The command that leaves
- * removes the objects, the Lease of the agents among them, and then the identity; the Membership may still be in a
- * cache.
+ * An agent becomes the leader after the previous leader has ended; each row is one state that it finds. The command
+ * that leaves removes the objects, including the Lease of the agents, and then the identity. A cache may still hold the
+ * Membership.
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,7 +1,7 @@
 /**
- * A cluster of two or three agents, whose leadership moves twenty times while others export and withdraw, with the broker
- * up, away and restored. Each agent has what it saved when it acted last. No import that lives goes, and none that was
- * withdrawn comes back.
+ * A cluster of two or three agents, whose leadership moves twenty times while other clusters export and withdraw. The
+ * broker is up, away or restored meanwhile. Each agent has the records that it saved in its last leadership. No live
+ * import is removed, and no withdrawn import comes back.
  */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -17,10 +17,10 @@ import { service, serviceExport, slice } from './site.ts'
 const LEADERSHIPS = 20
 const LATER = { deadlineMs: 60_000 }
 
-/** What the broker does during each leadership, in turn. */
+/** The state of the broker in each leadership, in turn. */
 const BROKER = ['restored', 'up', 'up', 'away', 'still away', 'up'] as const
 
-/** Answers late, and does what was asked for also when nobody waits for the answer any more. */
+/** An API that answers late, and that completes a request even after the caller has stopped waiting. */
 class SlowApi extends MemoryApi {
   readonly #lateMs: number
 
@@ -50,7 +50,7 @@ async function aborted(signal: AbortSignal): Promise<never> {
   })
 }
 
-/** Two exporters, and a cluster in which one agent of several acts. */
+/** Two exporters, and a cluster in which one of several agents acts. */
 class Clusterset {
   readonly #directory: string
   readonly #exporters: readonly Member[]
@@ -101,11 +101,11 @@ class Clusterset {
     await this.#agreed(`after leadership ${i}`)
   }
 
-  /** The agents that do not act know nothing of it. */
+  /** Exports and withdraws services. The standby agents do not learn of these changes. */
   async #churn(i: number): Promise<void> {
     this.#offer(`n${i}`)
     if (i > 3) this.#withdraw(`n${i - 3}`)
-    // Else the one that acts stops in the middle of it.
+    // In the other rounds, the acting agent stops in the middle of these changes.
     if (i % 2 === 0) await this.#agreed(`in leadership ${i}`)
   }
 
@@ -113,7 +113,7 @@ class Clusterset {
     this.#acting.start({ replicaDirectory: join(this.#directory, `replica-${i % this.#agents}`) })
   }
 
-  /** Whatever it has saved, or nothing. */
+  /** Checks that the acting agent evaluates the exports of its own cluster, whatever it had saved. */
   async #looksAtOwn(i: number): Promise<void> {
     const { api } = this.#acting
     api.put(service('shop', `ours${i}`))
@@ -133,7 +133,7 @@ class Clusterset {
     this.#broker = undefined
   }
 
-  /** From before what has been written since. */
+  /** Restores the broker from a backup that lacks the latest writes. */
   async #brokerRestored(i: number): Promise<void> {
     const backup = join(this.#directory, `backup-${i}`)
     const warn = (): void => undefined
@@ -178,7 +178,7 @@ class Clusterset {
     })
   }
 
-  /** What is exported is imported, and nothing else. */
+  /** Waits until the imports equal the exports. */
   async #agreed(say: string): Promise<void> {
     const imported = (): string[] => [...this.#present].sort()
     await eventually(() => imported().join() === [...this.#exported].sort().join(), { ...LATER, say })

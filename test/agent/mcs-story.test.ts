@@ -1,4 +1,7 @@
-/** The standard's rules as a user meets them; docs/mcs.md has the requirement behind each. */
+/**
+ * The rules of the Multi-Cluster Services API as a user experiences them. docs/mcs.md has the requirement behind each
+ * test.
+ */
 import t, { type Test } from 'tap'
 import { ClusterApiError, type ClusterApiErrorCode } from '../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
@@ -179,7 +182,9 @@ t.test('what somebody edits or deletes is put right at once', async (t) => {
   }
 })
 
-/** Refuses what an API server refuses in a namespace that ends, while the watch may show it later. */
+/**
+ * Refuses the writes that an API server refuses in a terminating namespace, before the watch shows that it terminates.
+ */
 class EndingNamespace extends MemoryApi {
   ending = false
   attempts = 0
@@ -200,7 +205,7 @@ class EndingNamespace extends MemoryApi {
   }
 }
 
-/** As the driver for Kubernetes says it, and as a server says it that gives no cause. */
+/** The Kubernetes driver reports the first code, and the second one when the server gives no cause. */
 for (const code of ['Conflict', 'Forbidden'] as const) {
   t.test(`a namespace that ends (${code}): no noise, no storm, and back when it is made anew`, async (t) => {
     const api = new EndingNamespace(code)
@@ -232,7 +237,7 @@ for (const code of ['Conflict', 'Forbidden'] as const) {
   })
 }
 
-/** An API server whose CRD is older than the field endpointSliceObjects: it drops it without a word. */
+/** An API server whose CRD is older than the field endpointSliceObjects, and which drops the field silently. */
 class OlderSchema extends MemoryApi {
   statusWrites = 0
   override async applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * What a cluster needs outside the lanes: how it is found, what the mirror does with it, and what the broker gets of
- * it.
+ * The ranges that a cluster needs outside the lanes: how the agent finds them, how the mirror treats them, and which of
+ * them the broker receives.
  */
 import t from 'tap'
 import { clusterProblem, takesNeeded } from '../../agent/import/check-record.ts'

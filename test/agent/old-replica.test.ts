@@ -1,6 +1,7 @@
 /**
- * An agent takes over with what it saved when it acted before, while the broker is away: what another one has written
- * since is newer, so it takes nothing away and brings nothing back. What this cluster knows by itself goes on.
+ * While the broker is away, an agent takes over with the records that it saved in its last leadership. Another agent
+ * has written newer objects since, so this agent removes and restores nothing. It continues to publish what it learns
+ * from its own cluster.
  */
 import t, { type Test } from 'tap'
 import { namespaceObject } from '../support/objects/service-objects.ts'
@@ -51,7 +52,7 @@ t.test('an old replica, the broker away', async (t) => {
     tokyo.api.cache(kind).onChange((change) => {
       const labels = change?.object.metadata.labels ?? {}
       if (change === undefined || labels['multicluster.kubernetes.io/source-cluster'] === 'tokyo') return
-      // Not the slice of the Service itself, which the test writes.
+      // The test itself writes the slice of the Service.
       if (kind === 'EndpointSlice' && labels['multicluster.kubernetes.io/source-cluster'] === undefined) return
       changes.push(`${change.type} ${kind} ${change.object.metadata.name}`)
     })

@@ -1,4 +1,7 @@
-/** How many connections a join breaks: from the nodes of one member, by way of a real broker, to whoever joins. */
+/**
+ * The number of connections that a join would break, reported from the nodes of one member through a real broker to the
+ * joining cluster.
+ */
 import { join } from 'node:path'
 import t from 'tap'
 import type { Renumbered } from '../../protocol/broker-api.ts'

@@ -1,5 +1,6 @@
 /**
- * Nodes that leave a site without Kubernetes: what they wrote about themselves goes, and is withdrawn from the others.
+ * Nodes leave a site without Kubernetes: the agent removes the objects that they wrote about themselves, and withdraws
+ * them from the other clusters.
  */
 import t, { type Test } from 'tap'
 import { agentConfig } from '../../agent/loop/config.ts'
@@ -82,7 +83,7 @@ t.test('a gateway node is taken out of the site: the other clusters lose its End
   await until(t, here, ['Endpoint milano.unowned-lane0', 'RouteAgent n2'], 'and all of it is gone here')
 })
 
-/** The loop alone, with the Endpoint of n1, on a clock that does not move. */
+/** Starts the loop alone, with the Endpoint of n1, on a clock that only the test moves. */
 async function looping(t: Test, init: { readonly hold?: boolean } = {}) {
   const clock = new FakeClock()
   const api = new MemoryApi({ clock, ...init })

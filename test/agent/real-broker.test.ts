@@ -1,4 +1,4 @@
-/** The agent against the real broker over TLS on loopback; only the Kubernetes side is in memory. */
+/** The agent against the real broker over TLS on loopback. Only the Kubernetes side is in memory. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { BrokerConfig } from '../../broker/config/broker-config.ts'
@@ -83,7 +83,7 @@ t.test('export, broker outage with restart of an agent, unexport', async (t) => 
 
 t.test('a service of 5,000 endpoints: slices of at most 100, one flip is one write', async (t) => {
   const directory = temporaryFolder(t)
-  // What the broker reports of itself after a while would be one write more.
+  // A report of the broker itself would cause one more write, so the test delays it.
   const broker = await startBroker(join(directory, 'broker'), 0, { contactMs: 3_600_000 })
   const milano = new Member('milano', directory)
   const paris = new Member('paris', directory)
@@ -95,7 +95,7 @@ t.test('a service of 5,000 endpoints: slices of at most 100, one flip is one wri
     await site.join(join(directory, 'broker'), broker.port)
     site.start()
   }
-  // As the EndpointSlice controller divides them, and one slice as large as the API allows.
+  // The slices have the sizes that the EndpointSlice controller chooses, and one slice is as large as the API allows.
   const part = (i: number, size: number, flipped = -1): EndpointSlice => {
     const pods = Array.from(
       { length: size },

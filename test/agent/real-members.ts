@@ -1,4 +1,4 @@
-/** A broker and members over TLS on loopback; only the Kubernetes side is in memory. */
+/** A broker and members over TLS on loopback. Only the Kubernetes side is in memory. */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type AgentConfig, agentConfig } from '../../agent/loop/config.ts'
@@ -75,7 +75,7 @@ export class Member {
     this.#directory = join(directory, id)
   }
 
-  /** What a join would bring; it has not joined. */
+  /** Returns the effects that a join would have, without joining. */
   async look(brokerDirectory: string, port: number): Promise<JoinLook> {
     const { client, request } = await this.#ask(brokerDirectory, port)
     const found = await client.lookAtJoin(request, NEVER)
@@ -105,7 +105,7 @@ export class Member {
     return answer
   }
 
-  /** A client with the broker's CA, and what it is to ask with a new token. */
+  /** Returns a client with the broker's CA, and a join request with a new token. */
   async #ask(brokerDirectory: string, port: number) {
     const tokens = await openBrokerStore(brokerDirectory, clock)
     const token = parseJoinToken((await tokens.create({})).text, clock.now())
@@ -129,7 +129,7 @@ export class Member {
     await this.#running?.stop()
   }
 
-  /** Serial number of the certificate that lies on disk. */
+  /** Returns the serial number of the certificate on disk. */
   async serial(): Promise<string> {
     const identity = await readMemberIdentity(join(this.#directory, 'identity'))
     return identity === undefined ? 'none' : readCertificate(identity.certificate).serial

@@ -1,4 +1,4 @@
-/** Loops hear of what has changed, and of nothing else. */
+/** SharedFindings notifies a loop of the changed findings, and of no others. */
 import t from 'tap'
 import type { ExportPlan } from '../../agent/export/plan-exports.ts'
 import { SharedFindings } from '../../agent/loop/shared-findings.ts'

@@ -17,7 +17,7 @@ export interface SiteInit {
   readonly id: string
   readonly podCIDR: string
   readonly globalCIDR?: string
-  /** Of IPv6, carried. */
+  /** An IPv6 pod CIDR, which the clusterset routes. */
   readonly podCIDR6?: string
   readonly api?: MemoryApi
   readonly config?: Partial<AgentConfig>
@@ -49,7 +49,7 @@ export class Site {
   }
   readonly #spec: Extract<KubeObject, { kind: 'Cluster' }>['spec']
 
-  /** What `sealane join` leaves behind. */
+  /** Writes the objects that `sealane join` leaves behind. */
   async join(): Promise<void> {
     await this.api.apply(clusterObject(this.#spec))
     await this.setPhase('joined')
@@ -83,7 +83,7 @@ export class Site {
 
   async stop(): Promise<void> {
     this.#stop?.abort()
-    // How it ended is said by ended().
+    // A caller that needs the error of the agent uses ended().
     await this.#run.catch(() => undefined)
   }
 
@@ -92,7 +92,7 @@ export class Site {
     return this.#run
   }
 
-  /** Of the agent's machine, and where it calls the broker. */
+  /** The network of the agent's machine, and the addresses at which it reaches the broker. */
   surroundings: Surroundings = { machine: { interfaces: [], nextHops: [], nameServers: [] }, broker: [] }
 
   export(namespace: string, name: string): void {
@@ -116,7 +116,7 @@ export class Site {
     return this.#metrics.text()
   }
 
-  /** Events since the last call, without the texts: `ServiceExport web Normal Exported`. */
+  /** Returns the Events since the last call without their notes: `ServiceExport web Normal Exported`. */
   reported(): string[] {
     return this.api.events
       .splice(0)
@@ -138,7 +138,10 @@ export function service(namespace: string, name: string, spec: Service['spec'] =
   return serviceObject({ name, namespace }, { ports, ...spec })
 }
 
-/** Endpoints as `address` or `hostname@address`, with a leading '!' when not ready; port 8080, called http. */
+/**
+ * Returns a slice with endpoints from `address` or `hostname@address`, with a leading '!' when not ready. Its port is
+ * 8080, named http.
+ */
 export function slice(
   namespace: string,
   name: string,
@@ -161,7 +164,7 @@ function endpoint(text: string): SliceEndpoint {
     : { addresses: [second], hostname: first, conditions }
 }
 
-/** `shop/web ClusterSetIP 245.0.0.1 http:80 from milano,paris Ready`. */
+/** Returns `shop/web ClusterSetIP 245.0.0.1 http:80 from milano,paris Ready`. */
 export function showImport({ metadata, spec, status }: Extract<KubeObject, { kind: 'ServiceImport' }>): string {
   const ports = spec.ports.map((port) => `${port.name ?? ''}:${port.port}`).join(',')
   const from = (status?.clusters ?? []).map(({ cluster }) => cluster).join(',')
@@ -169,7 +172,7 @@ export function showImport({ metadata, spec, status }: Extract<KubeObject, { kin
   return `${metadata.namespace ?? ''}/${metadata.name} ${spec.type} ${spec.ips?.join(',') ?? '-'} ${ports} from ${from} ${ready}`
 }
 
-/** `web<-milano http:8080 244.1.0.5(10-42-0-5) !244.1.0.6(db-0)`. */
+/** Returns `web<-milano http:8080 244.1.0.5(10-42-0-5) !244.1.0.6(db-0)`. */
 export function showSlice({ metadata, ports, endpoints }: EndpointSlice): string {
   const shownPorts = (ports ?? []).map((port) => `${port.name ?? ''}:${port.port ?? ''}`).join(',')
   const shown = (endpoints ?? []).map(

@@ -1,4 +1,7 @@
-/** What an agent reports on /status: while it acts, about its way to the broker and what is not imported; no names. */
+/**
+ * The report of an acting agent on /status, about its connection to the broker and the services that it does not
+ * import. The report contains no names.
+ */
 import t from 'tap'
 import { LinkLife, timeText } from '../../agent/link/protocol-link.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'

@@ -5,7 +5,7 @@ import { Site, service, slice } from './site.ts'
 import { FakeClusterset } from './fake-clusterset.ts'
 import { until } from './until.ts'
 
-/** milano and paris overlap, tokyo exports nothing and has namespace shop. */
+/** Starts milano and paris, whose ranges overlap, and tokyo, which exports nothing and has the namespace shop. */
 async function threeSites(): Promise<{ set: FakeClusterset; milano: Site; paris: Site; tokyo: Site; all: Site[] }> {
   const set = new FakeClusterset()
   const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', globalCIDR: '244.1.0.0/16' })
@@ -153,7 +153,7 @@ t.test('the broker vanishes, everything else restarts', async (t) => {
   t.same(tokyo.status.notReady(), [], 'ready without the broker')
   t.match(tokyo.status.plans().get('agent'), 'broker: the broker cannot be reached')
 
-  // It comes back with an empty memory, and tokyo is the first to connect.
+  // The broker comes back without records, and tokyo is the first member to connect.
   set.forget()
   await milano.stop()
   await paris.stop()

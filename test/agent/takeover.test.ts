@@ -1,4 +1,4 @@
-/** Two agents on one cluster, one at a time: whenever the leader dies, the other goes on where it was. */
+/** Two agents of one cluster take turns: whenever the leader dies, the other continues from the same state. */
 import t from 'tap'
 import { agentConfig } from '../../agent/loop/config.ts'
 import { runAgent } from '../../agent/main.ts'
@@ -15,7 +15,7 @@ import { Site, service, slice } from './site.ts'
 import { FakeClusterset } from './fake-clusterset.ts'
 import { until } from './until.ts'
 
-/** Counts listeners, and calls back before each write, which may kill the writer. */
+/** An API that counts listeners, and that calls back before each write, so that a test can kill the writer there. */
 class WatchedCluster extends MemoryApi {
   listeners = 0
   beforeWrite: () => void = () => undefined
@@ -55,7 +55,7 @@ class WatchedCluster extends MemoryApi {
   }
 }
 
-/** An elector that gives the lead to whoever has not had it last, as soon as the lead is free. */
+/** An elector that gives a free lead at once to the agent that was not the last leader. */
 class Rivals {
   readonly logger = new CapturingLogger()
   terms = 0
@@ -64,7 +64,7 @@ class Rivals {
   readonly #processes
 
   constructor(api: MemoryApi, set: FakeClusterset, id: string) {
-    // Each process has its own registry, status and clock; a process may lead again.
+    // Each process has its own registry, status and clock, and a process may lead again.
     this.#processes = [0, 1].map(() => {
       const parts = { api: api, clock: new SystemClock(), logger: this.logger }
       const deps = { ...parts, metrics: createMetrics('agent'), status: new StatusBoard() }
@@ -115,7 +115,7 @@ t.test('the leader dies at any write: nothing that stands is lost, everything th
   const exported = 'Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts'
   await until(t, () => [tokyo.show().length, tokyo.conditions('shop', 'ours')], [2, exported], 'at first')
   await until(t, () => milano.show().length, 2, 'both see both')
-  // One look with every property, lease and status written.
+  // The first round of the leader is complete once it has written its properties, Leases and statuses.
   await eventually(() => api.cache('Lease').list().length === 1)
 
   const listeners = api.listeners

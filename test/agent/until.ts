@@ -1,4 +1,4 @@
-/** Waits until something reads as wanted, and says the difference when it never does. */
+/** Waits until a function returns the wanted value, and reports the difference when it never does. */
 import type { Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
 
@@ -9,7 +9,10 @@ export async function until(t: Test, read: () => unknown, want: unknown, say: st
   t.strictSame(read(), want, say)
 }
 
-/** Waits until somebody has got just that since reported() was last asked; Events follow what they are about. */
+/**
+ * Waits until exactly these Events have arrived since the last call of reported(). An Event follows the change that it
+ * is about.
+ */
 export async function untilReported(
   t: Test,
   site: { reported: () => string[] },

@@ -1,4 +1,4 @@
-/** A map that is a value. */
+/** A map that is an immutable value. */
 import fc from 'fast-check'
 import t from 'tap'
 import { ValueMap } from '../../reconcile/incremental.ts'

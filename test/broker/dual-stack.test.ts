@@ -1,4 +1,4 @@
-/** Members with IPv6 pod CIDRs: whose are carried, through joining, changing facts, leaving and eviction. */
+/** Members with IPv6 pod CIDRs: which of these are routed, through joins, changed facts, leaves and evictions. */
 import t from 'tap'
 import { clusterSpec } from '../../broker/addresses/cluster-records.ts'
 import type { MemberRecord } from '../../model/records.ts'
@@ -12,7 +12,7 @@ function dual(pods4: string, pods6: string, services6?: string) {
   return facts([pods4, pods6], services6 === undefined ? {} : { serviceCIDRs: ['10.43.0.0/16', services6] })
 }
 
-/** `id pods | services | global` of every Cluster record. */
+/** Returns `id pods | services | global` for each Cluster record. */
 function records({ log }: Harness): string[] {
   return log.list('member').flatMap(({ key }) => {
     const spec = clusterSpec(log, key)

@@ -1,4 +1,4 @@
-/** What the shared part of the logs does when the store fails half-way. */
+/** The shared part of the logs keeps its state consistent when the store fails in the middle of a write. */
 import t from 'tap'
 import { GroupedLog, type Journal } from '../../broker/store/grouped-log.ts'
 import type { Change } from '../../broker/store/record-log.ts'
@@ -6,7 +6,7 @@ import type { Change } from '../../broker/store/record-log.ts'
 const SERVICE = { service: 'shop/web' }
 const FOREIGN: Change = { scope: 'address', key: '245.0.0.9', revision: 1, value: SERVICE }
 
-/** A store that fails when the test says so, with one write by another process. */
+/** A journal that fails when the test says so, and that reports one write of another process. */
 class FailingJournal implements Journal {
   failAt: 'begin' | 'write' | undefined
   isOpen = false
@@ -27,7 +27,7 @@ class FailingJournal implements Journal {
     if (this.failAt === 'write') throw new Error('disk full')
   }
   compact(): void {
-    // Nothing to forget.
+    // This journal keeps no removed rows.
   }
   commit(): void {
     this.isOpen = false
@@ -36,7 +36,7 @@ class FailingJournal implements Journal {
     this.isOpen = false
   }
   close(): void {
-    // Nothing to close.
+    // This journal holds no resource.
   }
 }
 

@@ -17,7 +17,7 @@ async function refusal(work: Promise<unknown>): Promise<string> {
   }
 }
 
-/** 2026-01-01T00:00:00Z is where the clock starts. */
+/** The clock starts at 2026-01-01T00:00:00Z. */
 t.test('a member joins', async (t) => {
   const harness = await startBroker(t)
   const { response } = await join_(harness, 'milano')
@@ -178,7 +178,7 @@ t.test('two sites with one id', async (t) => {
   await clock.advance(23 * HOUR)
   t.equal(await refusal(join_(harness, 'milano')), TAKEN, 'as long as its certificate is good')
 
-  // A token made for it is the operator's word.
+  // A token that names this cluster is the operator's consent.
   const second = await join_(harness, 'milano', { token: (await tokens.create({ cluster: 'milano' })).text })
   t.equal(second.response.clusterIndex, first.response.clusterIndex)
   t.equal(
@@ -186,7 +186,7 @@ t.test('two sites with one id', async (t) => {
     `PermissionDenied certificate | certificate ${first.peer.serial} of cluster "milano" has been replaced: another site has joined as "milano", or this one has joined again`,
   )
 
-  // Once all its certificates have expired, it has to join again anyway.
+  // Once all its certificates have expired, the cluster has to join again anyway.
   await clock.advance(24 * HOUR)
   const third = await join_(harness, 'milano')
   t.equal(third.response.clusterIndex, first.response.clusterIndex)

@@ -32,7 +32,10 @@ t.test('kill -9 at any moment loses nothing acknowledged and tears no unit', asy
   t.ok(acknowledged > 0, `${acknowledged} acknowledged writes in all`)
 })
 
-/** A write that was not printed yet may have come after the last printed one of its key. */
+/**
+ * Returns whether the stored value is at least as new as the acknowledged one. A newer write of the same key may be
+ * stored and not printed yet.
+ */
 function isAtLeast(stored: string | undefined, acknowledged: string): boolean {
   if (stored === undefined) return false
   if (stored === acknowledged || stored === 'gone' || acknowledged === 'gone') return true
@@ -40,7 +43,7 @@ function isAtLeast(stored: string | undefined, acknowledged: string): boolean {
   return counter(stored) >= counter(acknowledged)
 }
 
-/** Kills the writer after it has acknowledged so many writes; gives all that it printed. */
+/** Kills the writer after it has acknowledged this many writes, and returns all the lines that it printed. */
 async function writeUntilKilled(file: string, after: number): Promise<string[]> {
   const child = spawn(process.execPath, [WRITER, file], { stdio: ['ignore', 'pipe', 'inherit'] })
   let text = ''

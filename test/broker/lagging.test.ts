@@ -1,4 +1,4 @@
-/** Two brokers on one store, where one has not seen yet what the other has written. */
+/** Two brokers on one store, one of which has not yet seen the writes of the other. */
 import t from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { Publisher, Watcher, anExport, join_, startBroker } from './support/harness.ts'
@@ -41,10 +41,11 @@ t.test('who begins here is told the present state, whatever has been resumed', a
   const behind = await startBroker(t, { stateDir, clock: ahead.clock })
   const publisher = new Publisher(ahead, peer)
   await publisher.publish([])
-  // Here it is a member already.
+  // After this refresh, the lagging broker knows that the cluster is a member.
   await behind.log.refresh()
   const { epoch, revision } = behind.log
-  // An agent took over that acted before "web" came; the one before it wrote "web" from the word of the other broker.
+  // An agent took over whose saved state is older than "web". The previous agent wrote "web" when it heard of it from
+  // the other broker.
   for (const [i, resume] of [undefined, { epoch, revision }].entries()) {
     await publisher.publish([anExport(`web${i}`)])
     t.ok(behind.log.revision < ahead.log.revision, 'it lags')

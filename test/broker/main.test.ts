@@ -1,4 +1,4 @@
-/** The whole broker: its own process' script, real TLS and gRPC on loopback. */
+/** The whole broker, with its process script, real TLS and gRPC on loopback. */
 import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { type IncomingHttpHeaders, connect as connectHttp2 } from 'node:http2'
 import { join } from 'node:path'
@@ -44,7 +44,7 @@ interface Running {
   stop(): Promise<void>
 }
 
-/** Resolves when it listens; rejects when it cannot start. */
+/** Resolves when the broker listens. Rejects when it cannot start. */
 async function start(t: Test, with_: BrokerConfig): Promise<Running> {
   const stop = new AbortController()
   const logger = new CapturingLogger()
@@ -209,7 +209,7 @@ t.test('an oversized message ends the stream, not the broker', async (t) => {
   await broker.stop()
 })
 
-/** One gRPC message on a Publish stream, by hand. Gives the status it ends with. */
+/** Sends one hand-made gRPC message on a Publish stream, and returns the status that ends the stream. */
 async function sendRaw(port: number, tls: Member['tls'], message: Buffer): Promise<string> {
   const session = connectHttp2(`https://127.0.0.1:${port}`, {
     ...tls,

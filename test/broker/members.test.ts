@@ -1,4 +1,4 @@
-/** Members as an operator sees them, and eviction: all of it or nothing, again and again. */
+/** Members as an operator sees them, and eviction, which is atomic and can be repeated. */
 import t from 'tap'
 import { DEFAULT_BROKER_CONFIG } from '../../broker/config/broker-config.ts'
 import { recordKeyText } from '../../model/records.ts'
@@ -129,7 +129,7 @@ t.test('everything of it goes, and what it had comes back with it', async (t) =>
   await watcher.stop()
 })
 
-/** A Watch whose peer reads no more after the first message: its stream stays open. */
+/** Opens a Watch whose peer stops reading after the first message, so that its stream stays open. */
 async function unread({ broker }: Harness, peer: Peer): Promise<() => Promise<unknown>> {
   const stream = broker.watch(peer, {}, new AbortController().signal)[Symbol.asyncIterator]()
   await stream.next()

@@ -1,4 +1,4 @@
-/** Keys that gateways have announced, at the broker. */
+/** The broker handles the keys that gateways announce before they use them. */
 import t from 'tap'
 import type { MemberRecord } from '../../model/records.ts'
 import { Publisher, join_, startBroker } from './support/harness.ts'

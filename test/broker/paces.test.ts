@@ -1,4 +1,4 @@
-/** How often, and how much: joins that fail, statuses, writes. */
+/** The rate limits on failed joins, on statuses and on writes. */
 import t from 'tap'
 import { JoinGate } from '../../broker/members/join-tokens.ts'
 import { StatusRateLimiter } from '../../broker/records/status-records.ts'

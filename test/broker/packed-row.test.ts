@@ -26,7 +26,7 @@ t.test('a row that is kept as bytes says what it said, and is written as it was'
         canonicalJson(JSON.parse(JSON.stringify(one))) === canonicalJson(JSON.parse(text))
       return (
         same(read) &&
-        // As bytes from here on.
+        // The call packs the body, so from here on the row holds bytes.
         (packedBody(read) === undefined || same(read)) &&
         canonicalJson(kept.body) === canonicalJson(body) &&
         canonicalJson(stored) === canonicalJson(row) &&

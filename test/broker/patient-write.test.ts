@@ -1,4 +1,7 @@
-/** Writes that wait for the store: each is made once it can be, and a failure of all at once is one failure. */
+/**
+ * Writes that wait for the store: each is made once the store accepts it, and a failure that hits all of them is
+ * reported as one.
+ */
 import t from 'tap'
 import { type RecordLog, StateError } from '../../broker/store/record-log.ts'
 import { writePatiently } from '../../broker/sessions/rate-limited-writes.ts'

@@ -150,7 +150,7 @@ t.test('refusals of records, by the broker itself', async (t) => {
   t.same(other.refusals(), [
     `spec.publicKey: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=" is a key of cluster "milano", which stated it first: expected a key of its own for each gateway`,
   ])
-  // Its gateway may come back: the key is milano's until milano leaves.
+  // The gateway may come back, so the key belongs to milano until milano leaves.
   await stream.remove(endpoint('milano'))
   await stream.acknowledged()
   await other.put(endpoint('paris'))

@@ -1,5 +1,6 @@
 /**
- * What a member may state, who is translated for it, and what an upgrade finds. Attacks on it: test/hostile/ranges-*.
+ * The ranges that a member may state, the members that are translated because of them, and the state after an upgrade.
+ * Attacks on ranges are in test/hostile/ranges-*.
  */
 import fc from 'fast-check'
 import t from 'tap'
@@ -17,7 +18,7 @@ async function tokenFor(harness: Harness, ...allowedCIDRs: string[]): Promise<st
   return (await harness.tokens.create({ allowedCIDRs })).text
 }
 
-/** As the last release wrote it. */
+/** Changes the rows of a cluster to the form that the last release wrote. */
 async function forget(harness: Harness, cluster: string): Promise<void> {
   await harness.log.transact((tx) => {
     const { allowedCIDRs: _a, keptCIDRs: _k, claimed: _c, notes: _n, ...row } = tx.get('member', cluster) as MemberRow

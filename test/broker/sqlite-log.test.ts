@@ -48,7 +48,7 @@ t.test('two processes on one file see each other', async (t) => {
   t.same(reported, ['a/K/n/y'])
   t.equal(broker.revision, 2)
 
-  // One that falls behind compaction reads everything anew.
+  // A log that falls behind the compaction reads everything again.
   for (let i = 0; i < 5; i += 1) {
     await command.transact((tx) => tx.put('record', `a/K/n/${i}`, row('1')))
     await command.transact((tx) => tx.remove('record', `a/K/n/${i}`))
@@ -69,7 +69,7 @@ t.test('a folder that may not be looked into: not that nothing is there', async 
   const file = join(closed, 'broker.db')
   const open = (): Promise<unknown> => Promise.resolve().then(() => openSqliteLog({ file, create: false }))
   const root = process.geteuid?.() === 0
-  // To root no folder is closed.
+  // No folder is closed to root, so the test drops its privileges.
   if (root) process.seteuid?.('nobody')
   const refused = await failure(open()).finally(() => {
     if (root) process.seteuid?.(0)

@@ -1,4 +1,6 @@
-/** What members report about themselves: whose it is, what of it is taken, and how it goes. */
+/**
+ * The reports of members about themselves: who may send them, which parts the broker accepts, and how it delivers them.
+ */
 import t from 'tap'
 import { DEFAULT_MEMBER_QUOTA } from '../../model/member-quota.ts'
 import type { MemberReport, MemberStatus, NotImported } from '../../model/member-status.ts'

@@ -1,4 +1,4 @@
-/** When a broker takes itself for cut off from a store that others serve too. */
+/** When a broker considers itself cut off from a store that other brokers serve too. */
 import t from 'tap'
 import { type RecordLog, StateError } from '../../broker/store/record-log.ts'
 import { StoreHealth } from '../../broker/store/store-health.ts'

@@ -5,7 +5,7 @@ import { type Harness, Publisher, Watcher, anExport, join_, startBroker } from '
 
 const headless = (name: string, uid = 'u'): ReturnType<typeof anExport> => anExport(name, { type: 'Headless', uid })
 
-/** Message by message, at the reader's pace. */
+/** Opens a watch that the test reads one message at a time. */
 function open(harness: Harness, peer: Peer, signal: AbortSignal): AsyncIterator<WatchMessage, undefined> {
   return harness.broker.watch(peer, {}, signal)[Symbol.asyncIterator]() as AsyncIterator<WatchMessage, undefined>
 }
@@ -40,7 +40,7 @@ t.test('who is complete is told when it becomes so; the broker itself when all a
   await watcher.line('synced complete= departed=')
   await young.line('synced complete= departed=')
   const reported = async (whole: string, change: string): Promise<void> => {
-    // At most once in a second.
+    // The broker reports completeness at most once in a second.
     await harness.clock.advance(1000)
     await watcher.line(`synced ${whole}`)
     await young.line(`owners ${change}`)

@@ -1,4 +1,4 @@
-/** The tests' own way to become somebody else works wherever the checkout lies. */
+/** The helper that runs a program as the user `nobody` works wherever the checkout lies. */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-/** Questions at a terminal: answers, and Ctrl-C. */
+/** Questions at a terminal: the answers, and Ctrl-C. */
 import { EventEmitter } from 'node:events'
 import { PassThrough } from 'node:stream'
 import t from 'tap'
@@ -11,7 +11,7 @@ import { failure, messageOf } from '../support/failure.ts'
 class Keyboard {
   readonly input = Object.assign(new PassThrough(), {
     isTTY: true,
-    /** As a terminal keeps it. */
+    /** The raw mode of the terminal. */
     raw: false,
     setRawMode(raw: boolean) {
       this.raw = raw
@@ -55,7 +55,7 @@ t.test('the input ends: no answer is none', async (t) => {
   const keyboard = new Keyboard()
   const failed = failure(askAtTerminal(QUESTION, signal, keyboard))
   await eventually(() => keyboard.said.includes('? '))
-  // Ctrl-D
+  // The byte is Ctrl-D, which ends the input.
   keyboard.input.write('\u0004')
   const error = await failed
   t.equal(error.message, 'nothing says which pods there are, and the question was not answered')

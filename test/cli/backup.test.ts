@@ -1,4 +1,4 @@
-/** `sealane broker backup` and `restore` on this machine, as processes. */
+/** `sealane broker backup` and `restore` run as processes on this machine. */
 import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -1,4 +1,4 @@
-/** Approval as two people do it: one at the site that joins, one at the broker. */
+/** Two operators take part in an approval: one at the joining site and one at the broker. */
 import t, { type Test } from 'tap'
 import { podBroker } from '../../cli/broker/pod-broker.ts'
 import { adminSocket } from '../../protocol/admin/admin-socket.ts'
@@ -12,12 +12,12 @@ import { SiteFolder } from './site-folder.ts'
 
 const TIME = /\d{4}-\d\d-\d\dT[0-9:.]+Z/g
 const SHA = /SHA256:[A-Za-z0-9+/]{43}/
-/** The broker has answered that somebody has to accept, and holds the request. */
+/** The output of a join that the broker holds until an operator accepts it. */
 const WAITS =
   /^(\S+) waits for approval .* The fingerprint of its key is (\S+)\. .*\nwaiting for approval; Ctrl-C withdraws/m
 const plain = (text: string): string => text.replace(TIME, 'TIME').replaceAll(/ +/g, ' ')
 
-/** The command line beside the broker. */
+/** Returns a function that runs a command beside the broker. */
 function beside(broker: LoopbackBroker) {
   return async (...words: string[]) => {
     const { code, stdout, stderr } = await runCli([...words, '--state', broker.state])
@@ -25,7 +25,7 @@ function beside(broker: LoopbackBroker) {
   }
 }
 
-/** Resolves with the fingerprint that the broker shows, which is the one that the site names. */
+/** Resolves with the key fingerprint once the join waits, and checks that the broker and the site show the same one. */
 async function waits(t: Test, broker: LoopbackBroker, join: StartedCli): Promise<string> {
   const [, id = '', named = ''] = await join.remarked(WAITS)
   const waiting = await broker.tokens((store) => store.waiting())
@@ -151,7 +151,7 @@ t.test('only the token asks', async (t) => {
   await join.result
 })
 
-/** A cluster whose broker's pod has the admin service of a real broker. */
+/** Returns a cluster whose broker pod has the admin service of a real broker. */
 function hub(broker: LoopbackBroker): MemoryAdmin {
   const labels = { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': 'broker' }
   const metadata = { name: 'sealane-broker-0', namespace: 'sealane-broker', labels }

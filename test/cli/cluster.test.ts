@@ -1,4 +1,4 @@
-/** `sealane cluster`: beside the broker, and in the pod of a broker on a cluster. */
+/** `sealane cluster` beside the broker, and in the pod of a broker on a cluster. */
 import { once } from 'node:events'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -182,7 +182,7 @@ t.test('no broker there', async (t) => {
   })
 })
 
-/** A cluster whose broker's pod has the admin service of a real broker. */
+/** Returns a cluster whose broker pod has the admin service of a real broker. */
 function hub(broker: LoopbackBroker): MemoryAdmin {
   const labels = { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': 'broker' }
   const admin = new MemoryAdmin([
@@ -247,7 +247,7 @@ t.test('kill -9 at any moment: all of it or nothing, and the next one does the r
   await once(whole, 'close')
   const needs = performance.now() - began
   const found = new Set<string>()
-  // Halved towards the moment at which it is done, so that both sides of it are met.
+  // The search halves the interval around the moment of the commit, so that kills happen on both sides of it.
   let [early, late] = [0, 2 * needs]
   for (let round = 0; round < 5 || (found.size < 2 && round < 25); round += 1) {
     const at = (early + late) / 2
@@ -264,7 +264,7 @@ t.test('kill -9 at any moment: all of it or nothing, and the next one does the r
     found.add(state)
     if (state === 'evicted') late = at
     else early = at
-    // A machine that is slower, or faster, than a moment ago.
+    // The speed of the machine has changed, so the search starts again.
     if (late - early < needs / 20) [early, late] = [0, 2 * needs]
     t.same([records, row?.certificates.length], state === 'evicted' ? [0, 0] : [1, 1], `${state}, whole`)
     const { code, stdout } = await runCli(['cluster', 'evict', 'milano', '--state', broker.state, '-o', 'json'])

@@ -1,4 +1,4 @@
-/** What `npm run build` makes: every file of it loads, and what it took from packages comes with its licence. */
+/** The output of `npm run build`: every file loads, and the code from packages comes with its licence. */
 import { execFile } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,10 +7,10 @@ import t from 'tap'
 import { compileProduct } from '../../scripts/compile-product.ts'
 import { ROOT } from '../support/source-tree.ts'
 
-/** Packages that are not in it are found from here, as from dist/. */
+/** The folder from which Node finds the packages that are not bundled, as it does from dist/. */
 const PLACE = join(ROOT, 'node_modules', '.cache')
 
-/** Prints the files that do not load, with why. */
+/** Prints each file that does not load, with the reason. */
 const SCRIPT = `
 const wrong = []
 for (const file of process.argv.slice(1)) {

@@ -1,4 +1,4 @@
-/** "Take it out?": yes, no, nobody there, and a site that asks only where somebody sits. */
+/** The question "Take it out?" answered with yes, with no, and without a terminal. A site asks only at a terminal. */
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
 import { confirm } from '../../cli/context/confirm.ts'
@@ -9,7 +9,7 @@ import { LoopbackBroker } from './loopback-broker.ts'
 import { type CliResult, runCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
 
-/** A terminal at which the answer is typed once the question is there. */
+/** Returns a terminal at which the answer is typed after the question appears. */
 function terminal(answer: string | undefined) {
   const input = Object.assign(new PassThrough(), { isTTY: true, setRawMode: () => input })
   const output = Object.assign(new PassThrough(), { isTTY: true })

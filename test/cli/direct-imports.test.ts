@@ -1,4 +1,4 @@
-/** Imports from faces become imports from the files that declare the names, line by line. */
+/** Imports from room faces become imports from the files that declare the names, line by line. */
 import t from 'tap'
 import { withDirectImports } from '../../scripts/direct-imports.ts'
 

@@ -1,4 +1,4 @@
-/** Every command explains itself, and its example is one that this very program takes. */
+/** Every command has a help text, and the program accepts the example in it. */
 import type { Command } from 'commander'
 import t from 'tap'
 import { buildProgram } from '../../cli/program.ts'
@@ -106,7 +106,7 @@ t.test('each has help with an example that parses', async (t) => {
   }
 })
 
-/** What the command line says to these words, without doing what they ask for. */
+/** Returns the error of the command line for these arguments, without running the command. */
 async function problemWith(args: string[]): Promise<string | undefined> {
   const program = buildProgram(new AbortController().signal)
   for (const [, command] of tree(program)) {

@@ -1,4 +1,4 @@
-/** The agent joins by itself with the token it finds in its Secret, and notes there what prevents it. */
+/** The agent joins with the token in its Secret, and writes into the Secret what prevents a join. */
 import t, { type Test } from 'tap'
 import { leaveToken } from '../../cli/installation/apply-objects.ts'
 import { joinWithToken, rejoinWhenEnded } from '../../agent/membership/join-with-token.ts'
@@ -220,7 +220,7 @@ t.test('a token that comes while the identity is made is taken away', async (t) 
   class Raced extends MemorySecret {
     override async change(change: SecretChange): Promise<void> {
       await super.change(change)
-      // A second `sealane join` looked a moment before.
+      // A second `sealane join` read the Secret a moment before.
       if (change.data?.['cluster.crt'] !== undefined) await leaveToken(this, late)
     }
   }
@@ -271,7 +271,7 @@ t.test('an identity that has ended: the agent runs on, and the next token makes 
   t.pass('without an identity there is nothing to renew')
 })
 
-/** As `sealane leave` says it. */
+/** Sets the phase of the Membership to leaving, as `sealane leave` does. */
 async function leaving(api: MemoryApi): Promise<void> {
   const membership = api.get('Membership', 'self')
   if (membership === undefined) throw new Error('it has joined')
@@ -327,7 +327,7 @@ t.test(
     )
     const following = standby.map((store) => store.follow(first.stop.signal))
     await eventually(() => clock.pending('sleep').length === 2)
-    // The one that acts goes, and somebody deletes the Secret.
+    // The acting agent stops, and the Secret is deleted.
     secret.content = undefined
     await clock.advance(60_000)
     t.equal(secret.content, undefined, 'who stands by writes nothing')

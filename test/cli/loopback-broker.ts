@@ -15,14 +15,14 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 export class LoopbackBroker {
   readonly state: string
   readonly port: number
-  /** What it has said since it was started first. */
+  /** The log lines since the first start. */
   readonly logger = new CapturingLogger()
-  /** Of the latest start. */
+  /** The metrics of the latest start. */
   metrics = createMetrics('broker')
   #stop: (() => Promise<void>) | undefined
   #done: Promise<void> = Promise.resolve()
 
-  /** Of the broker and its tokens, from the next start on. */
+  /** The clock of the broker and its tokens; a change applies from the next start. */
   clock: Clock = new SystemClock()
 
   private constructor(state: string, port: number) {
@@ -38,7 +38,7 @@ export class LoopbackBroker {
     return broker
   }
 
-  /** `127.0.0.1:PORT` */
+  /** The address, as `127.0.0.1:PORT`. */
   get address(): string {
     return `127.0.0.1:${this.port}`
   }
@@ -61,7 +61,7 @@ export class LoopbackBroker {
     }
   }
 
-  /** Resolves, or rejects, when it ends by itself; it is not stopped any more then. */
+  /** Resolves or rejects when the broker ends by itself. A later stop() does nothing then. */
   async ended(): Promise<void> {
     await this.#done.finally(() => (this.#stop = undefined))
   }
@@ -71,7 +71,7 @@ export class LoopbackBroker {
     this.#stop = undefined
   }
 
-  /** The text of a new token. */
+  /** Creates a token and returns its text. */
   async token(init: TokenInit = {}): Promise<string> {
     return (await this.tokens((store) => store.create(init))).text
   }

@@ -1,4 +1,4 @@
-/** `sealane members`, beside a broker. */
+/** `sealane members` beside a broker. */
 import t from 'tap'
 import { RawMember, startTarget } from '../hostile/support/raw-member.ts'
 import { eventually } from '../support/eventually.ts'

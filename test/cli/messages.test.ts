@@ -1,4 +1,4 @@
-/** What a person reads after a mistake: one line that says what is wrong, one that says what to do. */
+/** The messages after a user's mistake: one line names the mistake, and one line names the remedy. */
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'

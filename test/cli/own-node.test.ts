@@ -1,4 +1,4 @@
-/** The Node that runs the product: the pinned one, or one that is new enough, or none. */
+/** The Node that runs the product: the pinned one, another one that is new enough, or none. */
 import { spawnSync } from 'node:child_process'
 import {
   chmodSync,
@@ -36,28 +36,28 @@ function run(program: string, args: readonly string[] = [], env: NodeJS.ProcessE
   return { code: status, stdout, stderr }
 }
 
-/** A copy of bin/ with nothing beside it. */
+/** Returns a folder with a copy of bin/ and nothing beside it. */
 function installation(t: Test): string {
   const root = temporaryFolder(t)
   cpSync(join(ROOT, 'bin'), join(root, 'bin'), { recursive: true })
   return root
 }
 
-/** A program that says that it is this version, and else what it was started with. */
+/** Writes a program that reports this version, and otherwise prints its arguments. */
 function fakeNode(path: string, version: string): void {
   mkdirSync(dirname(path), { recursive: true })
   writeFileSync(path, `#!/bin/sh\nif [ "$1" = --version ]; then echo ${version}; else echo "ran $*"; fi\n`)
   chmodSync(path, 0o755)
 }
 
-/** PATH with what bin/sealane calls, and no Node. */
+/** Returns a folder for PATH with the tools that bin/sealane calls, and without Node. */
 function bareTools(t: Test): string {
   const folder = temporaryFolder(t)
   for (const name of ['sh', 'readlink', 'dirname', 'find']) symlinkSync(`/usr/bin/${name}`, join(folder, name))
   return folder
 }
 
-/** As `from`, but for one bit in its middle. */
+/** Copies the file and flips one bit in its middle. */
 function damagedCopy(from: string, to: string): void {
   mkdirSync(dirname(to), { recursive: true })
   copyFileSync(from, to, constants.COPYFILE_FICLONE)

@@ -1,4 +1,4 @@
-/** bin/sealane as users start it: a process, its exit code, its two outputs. */
+/** bin/sealane as users start it: a process with an exit code and two outputs. */
 import { chmodSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { cannotBeNobody } from '../support/as-nobody.ts'

@@ -1,4 +1,4 @@
-/** Runs the command line: in this process, as fast as a function call, or as users do, as a process of its own. */
+/** Runs the command line in this process, as fast as a function call, or as a separate process, as users do. */
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { EventEmitter, once } from 'node:events'
 import { join } from 'node:path'
@@ -18,34 +18,34 @@ export interface CliResult {
 
 const LAUNCHER = join(import.meta.dirname, '../../bin/sealane')
 
-/** The same frame as cli/main.ts, without the process around it. */
+/** Runs a command in the frame of cli/main.ts, without a process of its own. */
 export function runCli(args: readonly string[], init: RunCliInit = {}): Promise<CliResult> {
   return startCli(args, init).result
 }
 
 export interface RunCliInit {
-  /** Empty by default: what this machine has is nobody's target. */
+  /** The environment; empty by default, because no test may use a cluster that this machine is configured for. */
   readonly env?: Readonly<Record<string, string>>
-  /** Absent: there is none. */
+  /** The terminal; without it, the command has none. */
   readonly terminal?: Terminal
 }
 
 export interface StartedCli {
   readonly result: Promise<CliResult>
-  /** Ctrl-C. */
+  /** Sends the signal of Ctrl-C. */
   stop(): void
-  /** What it has said on standard error so far. */
+  /** Returns the standard error so far. */
   remarks(): string
-  /** What it has said on standard output so far. */
+  /** Returns the standard output so far. */
   answers(): string
   /**
-   * Resolves with the match as soon as standard error has it, however long that takes; rejects when the command ends
-   * without.
+   * Resolves with the match as soon as it occurs on standard error, however long that takes. Rejects when the command
+   * ends without it.
    */
   remarked(what: RegExp): Promise<RegExpExecArray>
 }
 
-/** As runCli, and goes on beside the test. */
+/** Starts a command like runCli(), and returns while it runs. */
 export function startCli(args: readonly string[], init: RunCliInit = {}): StartedCli {
   const signals = new EventEmitter()
   const remarks = new EventEmitter().setMaxListeners(0)
@@ -85,16 +85,19 @@ export function startCli(args: readonly string[], init: RunCliInit = {}): Starte
 
 export interface SpawnInit {
   readonly env?: Readonly<Record<string, string>>
-  /** All of standard input. */
+  /** The whole standard input. */
   readonly input?: string
   readonly cwd?: string
-  /** Leaves root first; `reads` are files besides the program that must be readable then. */
+  /**
+   * Runs the command as the user `nobody`, not as root. `reads` are files besides the program that this user must be
+   * able to read.
+   */
   readonly nobody?: { readonly reads: readonly string[] }
-  /** Nobody reads standard output. */
+  /** Closes the reading end of standard output. */
   readonly closeStdout?: boolean
 }
 
-/** Runs bin/sealane to its end; it is killed after `deadlineMs`. */
+/** Runs bin/sealane until it ends. The process is killed after one minute. */
 export async function spawnCli(args: readonly string[], init: SpawnInit = {}): Promise<CliResult> {
   const child = spawnRaw(args, init)
   const kill = setTimeout(() => child.kill('SIGKILL'), 60_000)
@@ -110,13 +113,15 @@ export async function spawnCli(args: readonly string[], init: SpawnInit = {}): P
   return { code: code ?? -1, ...said }
 }
 
-/** A process that goes on; killed when the test ends, or the process of the test, if it is still there. */
+/**
+ * Starts a process that keeps running. It is killed when the test ends, or at the latest when the test process ends.
+ */
 export function spawnServing(t: Test, args: readonly string[]): ChildProcess & { readonly said: () => string } {
   const child = spawnRaw(args, { input: '' })
   let text = ''
   child.stderr?.setEncoding('utf8').on('data', (chunk: string) => (text += chunk))
   child.stdout?.resume()
-  // A test file whose time is up comes to no teardown.
+  // A test file that exceeds its time limit runs no teardown.
   child.once(
     'close',
     atExit('programs', () => child.kill('SIGKILL')),
@@ -129,7 +134,7 @@ export function spawnServing(t: Test, args: readonly string[]): ChildProcess & {
   return Object.assign(child, { said: () => text })
 }
 
-/** What the runner of the tests keeps of compiled sources: with it a start takes a third of the processor time. */
+/** The compile cache of the test runner. With it, a start takes a third of the processor time. */
 const { NODE_COMPILE_CACHE } = process.env
 export const COMPILED = NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE }
 
@@ -140,6 +145,6 @@ function spawnRaw(args: readonly string[], { env, cwd, nobody }: SpawnInit): Chi
     ...(cwd === undefined ? {} : { cwd }),
   }
   const who = nobody === undefined ? [] : asNobody([LAUNCHER, ...nobody.reads])
-  // The test runner adds itself to every Node that is started; users have no such thing.
+  // The test runner adds itself to every Node through NODE_OPTIONS, which users do not have.
   return spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', ...who, LAUNCHER, ...args], options)
 }

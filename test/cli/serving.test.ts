@@ -1,4 +1,4 @@
-/** What a test file has started ends with it, also where its time was up. */
+/** The processes that a test file has started end with it, also when the file exceeds its time limit. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** What `show`, `export` and `unexport` print and write, for people and for programs. */
+/** The output of `show`, `export` and `unexport` for people and for programs, and the objects that they write. */
 import { existsSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { FileApi } from '../../kubeapi/files/file-api.ts'

@@ -35,7 +35,7 @@ export class SiteFolder {
     rmSync(this.path(file))
   }
 
-  /** `0600 identity/cluster.key` for each file below the state folder that a join leaves. */
+  /** Returns a line such as `0600 identity/cluster.key` for each file that a join leaves below the state folder. */
   identity(): string[] {
     if (!this.has('state/identity')) return []
     const mode = (path: string): string => `0${(statSync(path).mode & 0o777).toString(8)}`
@@ -46,7 +46,7 @@ export class SiteFolder {
     ]
   }
 
-  /** Every object that Sealane has written here, `Kind/namespace or _/name.json`. */
+  /** Returns every object that Sealane has written here, as `Kind/namespace or _/name.json`. */
   objects(): string[] {
     const root = this.path('state/objects')
     if (!existsSync(root)) return []

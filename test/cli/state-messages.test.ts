@@ -1,4 +1,4 @@
-/** What the command line says of a state folder that cannot be used. */
+/** The messages about a state folder that cannot be used. */
 import { mkdirSync, rmdirSync } from 'node:fs'
 import t from 'tap'
 import { runCli } from './run-cli.ts'

@@ -1,4 +1,4 @@
-/** What is said of a status page that does not answer as one does. */
+/** The messages about a status page with an unexpected answer. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { once } from 'node:events'

@@ -1,4 +1,4 @@
-/** `sealane token` beside a running broker: what is printed, and what is kept. */
+/** `sealane token` beside a running broker: its output, and what the broker stores. */
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import t from 'tap'
 import { parseJoinToken } from '../../protocol/identity/token.ts'

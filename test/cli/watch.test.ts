@@ -1,4 +1,4 @@
-/** How `--watch` goes on. */
+/** The repetition of a command with `--watch`. */
 import t from 'tap'
 import { lookAgain } from '../../cli/commands/status.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'

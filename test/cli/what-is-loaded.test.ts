@@ -1,4 +1,4 @@
-/** A start costs what it loads: each command and each part loads the packages that it needs, and no others. */
+/** The cost of a start depends on the loaded packages, so each command and each part loads only those that it needs. */
 import { execFile } from 'node:child_process'
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +9,10 @@ import { COMPILED } from './run-cli.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-/** Loads the modules one after another; prints the packages that came along, and Node's own fetch where it did. */
+/**
+ * Loads the modules one after another, and prints the packages that they loaded. The list contains Node's own fetch if
+ * it was loaded.
+ */
 const SCRIPT = `
 import { registerHooks } from 'node:module'
 const loaded = new Set()
@@ -25,7 +28,7 @@ if (process.moduleLoadList.some((name) => name.includes('undici/undici'))) loade
 console.log(JSON.stringify([...loaded].sort()))
 `
 
-/** Sources with direct imports, as they are bundled. Packages are found from here, and Node strips types here. */
+/** A folder for sources with direct imports, as in the bundle. From here Node finds packages, and strips types. */
 const PLACE = join(ROOT, '.tap')
 mkdirSync(PLACE, { recursive: true })
 const copy = mkdtempSync(join(PLACE, 'loaded-'))
@@ -42,7 +45,7 @@ async function packagesOf(...modules: readonly string[]): Promise<string[]> {
   return JSON.parse(stdout) as string[]
 }
 
-/** The client of the wire, with what it is made of. */
+/** The gRPC client and the package that it depends on. */
 const GRPC = ['@grpc/grpc-js', '@js-sdsl/ordered-map']
 
 t.test('the tree of commands', async (t) => {
@@ -76,7 +79,10 @@ t.test('a broker on a cluster is asked in its pod, without what the broker itsel
   )
 })
 
-/** What a part must work without: the wire, certificates, an API server; and what is large and of no use to anybody. */
+/**
+ * Packages that a part on a node must not load: gRPC, certificates and the API client. The second list holds large
+ * packages that no part needs.
+ */
 const NOT_OF_A_NODE = ['@grpc/grpc-js', '@kubernetes/client-node', '@peculiar/x509', 'ws']
 const OF_NOBODY = ['@opentelemetry/api', 'undici']
 

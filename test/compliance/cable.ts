@@ -1,4 +1,4 @@
-/** What every cable does, whatever makes its links. Runs on WireGuard and on a cable that has no keys. */
+/** The suite for every Cable, whatever technology makes its links. It runs on WireGuard and on a cable without keys. */
 import t, { type Test } from 'tap'
 import {
   type ApplyLaneInit,
@@ -21,11 +21,11 @@ import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 export interface CableUnderTest {
   readonly cable: Cable
   readonly routes: FakeRouteTable
-  /** What a gateway of another cluster on lane 0 publishes; its device does not need to be there. */
+  /** Returns the Endpoint that a gateway of another cluster on lane 0 publishes. Its device need not exist. */
   readonly endpointOf: (cluster: string, node: string) => Endpoint
-  /** The far end sends now, from `at` if given. */
+  /** Makes the far end send, from `at` if given. */
   readonly onReason: (end: FarEnd, at?: AddressPort) => void
-  /** Milliseconds of that clock. */
+  /** Returns the milliseconds of the cable's clock. */
   readonly nowMs: () => number
 }
 
@@ -36,7 +36,7 @@ const TRY: CallChoice = { how: 'try', at: HOME, why: 'candidate 1 of 1' }
 const KEEP: CallChoice = { how: 'keep', why: 'it answers' }
 const WAIT: CallChoice = { how: 'wait', why: 'it calls us' }
 
-/** A lane of milano, with links to paris and to the clusters that are named. */
+/** A lane of milano with links to paris and tokyo. */
 class LaneStory {
   readonly under: CableUnderTest
   readonly paris: FarEnd
@@ -64,7 +64,7 @@ class LaneStory {
     return { ...end, cluster, node: 'gw', laneAddress, prefixes: [`244.${octet}.0.0/16`], choice }
   }
 
-  /** Gives how many changes it took. Throws what failed. */
+  /** Applies a lane and returns the number of changes. Throws the error of a failed change. */
   async apply(lane: CableDevice, change: Partial<ApplyLaneInit> = {}): Promise<number> {
     const round = newRound()
     const seen = (await this.under.cable.observe([0], [...lane.links, ...lane.successors], never)).get(0)

@@ -1,4 +1,4 @@
-/** What every Clock must do. `pass` lets about that many milliseconds go by: really, or by moving a fake on. */
+/** The suite for every Clock. `pass` lets about this many milliseconds pass, in real time or by moving a fake clock. */
 import type { Test } from 'tap'
 import type { Clock } from '../../reconcile/clock.ts'
 

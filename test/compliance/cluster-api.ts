@@ -1,4 +1,4 @@
-/** What every ClusterApi driver must do. Run against a factory; each test gets a fresh, empty cluster. */
+/** The suite for every ClusterApi driver. It runs against a factory that gives each test a new, empty cluster. */
 import type { Test } from 'tap'
 import type { ClusterApi, ObjectChange, ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import type { Gateway, Kind, KubeObject, Service, ServiceExport, ServiceImport } from '../../model/objects.ts'
@@ -7,25 +7,25 @@ import { gatewayObject } from '../support/objects/node-objects.ts'
 import { exportObject, importObject, namespaceObject, serviceObject } from '../support/objects/service-objects.ts'
 import { conditionTests } from './cluster-conditions.ts'
 
-/** A cluster and the user's hand on it. */
+/** A cluster, and functions that change it as a user would. */
 export interface ClusterUnderTest {
   readonly api: ClusterApi
-  /** Another process's view of the same cluster; the same object where the driver has only one. */
+  /** The view of another process on the same cluster; the same object when the driver has only one view. */
   readonly other: ClusterApi
   readonly put: (object: KubeObject) => Promise<void>
   readonly drop: (kind: Kind, name: string, namespace?: string) => Promise<void>
-  /** The Events so far, as `Warning Conflict: the note`. */
+  /** Returns the Events so far, as `Warning Conflict: the note`. */
   readonly reported: () => Promise<readonly string[]>
-  /** What an API server does otherwise than a folder. Default: as a folder. */
+  /** The differences between this driver and a folder; none by default. */
   readonly differences?: Differences
 }
 
 export interface Differences {
-  /** A namespace must be made before anything can live in it. */
+  /** Whether a namespace must exist before an object can be created in it. */
   readonly namespacesAreMade?: boolean
-  /** An object has one owner at a time: what the user writes does not hide what we applied. */
+  /** Whether an object has one owner at a time, so that a write by the user does not hide an applied object. */
   readonly oneLayer?: boolean
-  /** Services have no generation. */
+  /** Whether Services have no generation. */
   readonly servicesWithoutGeneration?: boolean
 }
 
@@ -46,7 +46,7 @@ const gateway = (node: string, version = '1'): Gateway => gatewayObject(node, { 
 
 const deadline = (): AbortSignal => AbortSignal.timeout(5000)
 
-/** Changes as text: `set web`, `removed web`, `synced`. */
+/** Returns changes as text: `set web`, `removed web`, `synced`. */
 function record<T extends KubeObject>(changes: (ObjectChange<T> | undefined)[]): string[] {
   return changes.map((change) => (change === undefined ? 'synced' : `${change.type} ${change.object.metadata.name}`))
 }

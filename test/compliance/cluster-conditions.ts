@@ -1,5 +1,6 @@
 /**
- * What every ClusterApi driver must do of conditions that one part sets on what another writes, and of reading afresh.
+ * The suite for every ClusterApi driver about conditions that one part sets on an object of another part, and about
+ * reads past the cache.
  */
 import type { Test } from 'tap'
 import type { Condition, Gateway } from '../../model/objects.ts'

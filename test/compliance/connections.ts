@@ -1,6 +1,6 @@
 /**
- * What every ConnectionTable does. The stage opens connections between 10.42.1.5 and other addresses, which must all be
- * in its table before it says so.
+ * The suite for every ConnectionTable. The stage opens connections between 10.42.1.5 and other addresses, and returns
+ * only once the table has them.
  */
 import type { Test } from 'tap'
 import type { ConnectionTable } from '../../kernel/conntrack/connection-table.ts'
@@ -10,10 +10,11 @@ import { eventually } from '../support/eventually.ts'
 export interface ConnectionStage {
   readonly table: ConnectionTable
   /**
-   * `to`: the address that is called; the one that answers is that of `answeredBy`, by address translation, if given.
+   * Opens a connection to the address `to`. With `answeredBy`, address translation makes that address answer. Returns
+   * the function that closes the connection.
    */
   open(protocol: 'tcp' | 'udp', to: string, answeredBy?: string): Promise<() => void>
-  /** UDP that has said too little to be a conversation, TCP that nobody answers: nothing that counts. */
+  /** Opens connections that do not count: UDP with too few packets for a conversation, and TCP without an answer. */
   disturb?(): Promise<void>
 }
 
@@ -26,7 +27,7 @@ export async function listed(table: ConnectionTable, limit = PLENTY): Promise<re
   return found.sort()
 }
 
-/** `make` gives a stage on which nothing is open yet, and takes it away after the test. */
+/** `make` returns a stage without open connections, and removes it after the test. */
 export function connectionsCompliance(t: Test, make: (t: Test) => Promise<ConnectionStage>): void {
   const shows = (stage: ConnectionStage, ...want: string[]): Promise<unknown> =>
     eventually(async () => (await listed(stage.table)).join() === want.join(), { say: want.join() || 'nothing' })

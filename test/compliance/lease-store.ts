@@ -1,4 +1,4 @@
-/** What every driver of Leases promises: registers that several write, and the slower one is refused. */
+/** The suite for every LeaseStore. Several processes write a Lease, and the slower one is refused. */
 import type { Test } from 'tap'
 import type { LeaseStore, StoredLease } from '../../kubeapi/cluster-api.ts'
 import { failure } from '../support/failure.ts'
@@ -6,7 +6,7 @@ import { failure } from '../support/failure.ts'
 const { signal } = new AbortController()
 const NAME = 'sealane-lane-0'
 
-/** A Lease of 15 s, as nobody has written it yet. */
+/** Returns a Lease of 15 s that has not been written yet. */
 export function newLease(holderIdentity: string, name = NAME): StoredLease {
   return {
     apiVersion: 'coordination.k8s.io/v1',
@@ -16,13 +16,16 @@ export function newLease(holderIdentity: string, name = NAME): StoredLease {
   }
 }
 
-/** The Lease as it was read, with another holder. */
+/** Returns the Lease that was read, with another holder. */
 export function heldBy(lease: StoredLease | undefined, holderIdentity: string): StoredLease {
   if (lease === undefined) throw new Error('there is no Lease')
   return { ...lease, spec: { ...lease.spec, holderIdentity } }
 }
 
-/** `open` gives one more process' view of the same Leases, of which there are none at first. */
+/**
+ * `open` returns a function that gives the view of one more process. All views share the same Leases, and there are
+ * none at first.
+ */
 export function leaseStoreCompliance(t: Test, open: (t: Test) => Promise<() => Promise<LeaseStore>>): void {
   t.test('made once, replaced in turn', async (t) => {
     const another = await open(t)

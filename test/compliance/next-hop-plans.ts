@@ -1,4 +1,4 @@
-/** Plans of next hops and of routes over them. */
+/** Generated plans of next hops and of routes over them. */
 import fc from 'fast-check'
 import type { RoutingPlan } from '../../kernel/apply/apply-routing.ts'
 import type { NextHopGroup, NextHopObject } from '../../kernel/route/next-hop-table.ts'
@@ -21,7 +21,7 @@ const anyGroup = fc.record({
 })
 const anyRoute = fc.record({ destination: fc.nat(3), is6: fc.boolean(), way: fc.nat(11) })
 
-/** Any plan that the kernel can have. Hops and groups share few ids, so that these often change their meaning. */
+/** Generates any plan that the kernel accepts. Hops and groups share few ids, so an id often changes its meaning. */
 export function anyPlan(devices: readonly string[]): fc.Arbitrary<RoutingPlan> {
   const anyHop = fc.record({ number: few, device: fc.constantFrom(...devices), is6: fc.boolean() })
   return fc

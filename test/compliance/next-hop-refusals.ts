@@ -1,4 +1,4 @@
-/** What no NextHopTable takes, and what it says. */
+/** The objects that every NextHopTable refuses, with the error of each. */
 import type { Test } from 'tap'
 import type { KernelErrorCode } from '../../kernel/errors.ts'
 import type { NextHopGroup, NextHopObject } from '../../kernel/route/next-hop-table.ts'

@@ -1,4 +1,4 @@
-/** What the stories about next hops are played with. */
+/** Devices and builders for the tests of next hops. */
 import { NEXT_HOP_IDS_NODE } from '../../model/kernel-ids.ts'
 import type { GroupMember, NextHopObject, PlainGroup, ResilientGroup } from '../../kernel/route/next-hop-table.ts'
 import type { Route } from '../../kernel/route/route-table.ts'
@@ -21,7 +21,7 @@ export function group(number: number, members: readonly GroupMember[]): PlainGro
   return { kind: 'plain', id: id(number), members }
 }
 
-/** 32 buckets unless said otherwise. */
+/** Returns a resilient group, with 32 buckets by default. */
 export function resilient(
   number: number,
   members: readonly GroupMember[],
@@ -35,7 +35,7 @@ export function route(destination: string, number: number, rest: Partial<Route> 
   return { table: 7312, destination, type: 'unicast', nextHops: [], nextHopId: id(number), ...rest }
 }
 
-/** sl-a with 192.0.2.1/24 and fd00:7::1/64, sl-b without addresses; both up. */
+/** Adds two devices, both up: sl-a with 192.0.2.1/24 and fd00:7::1/64, and sl-b without addresses. */
 export async function wires({ routes }: NextHopNode): Promise<void> {
   for (const name of ['sl-a', 'sl-b']) {
     await routes.addLink({ kind: 'bridge', name, mtu: 1500 })

@@ -1,4 +1,4 @@
-/** What every NextHopTable driver does. Runs on the fake and, in a namespace, on rtnetlink. */
+/** The suite for every NextHopTable driver. It runs on the fake and, in a network namespace, on rtnetlink. */
 import type { Test } from 'tap'
 import { memberShares, type NextHopGroup, type NextHopTable } from '../../kernel/route/next-hop-table.ts'
 import type { RouteTable } from '../../kernel/route/route-table.ts'
@@ -7,13 +7,13 @@ import { nextHopRefusals } from './next-hop-refusals.ts'
 import { nextHopRoutes } from './next-hop-routes.ts'
 import { clearNextHops, group, hop, hop6, id, resilient, route, wires } from './next-hop-stage.ts'
 
-/** Both of one node. */
+/** The two tables of one node. */
 export interface NextHopNode {
   readonly hops: NextHopTable
   readonly routes: RouteTable
 }
 
-/** `make` gives drivers whose namespace has only a loopback device. They are closed by the suite. */
+/** `make` returns drivers for a namespace with only a loopback device. The suite closes them. */
 export function nextHopTableCompliance(t: Test, make: () => NextHopNode): void {
   const stories = {
     'what the kernel has': features,
@@ -234,7 +234,7 @@ async function aborted(t: Test, { hops }: NextHopNode): Promise<void> {
   await t.rejects(hops.remove(id(1), AbortSignal.abort()), { code: 'EINTR' })
 }
 
-/** A group for each family over two devices, and a route over each. Gives the routes. */
+/** Adds a group over two devices for each family, and a route over each group. Returns the routes. */
 async function twoWays(node: NextHopNode): Promise<readonly unknown[]> {
   await wires(node)
   const { hops, routes } = node

@@ -1,16 +1,16 @@
-/** The tables and packets of the stories about nft, in the words of either family. */
+/** The tables and packets of the tests of nft, for either address family. */
 import type { NftElement, NftFamily, NftStatement } from '../../kernel/nft/nft-transaction.ts'
 
 export const table = 'sealane_test'
 
-/** What differs between the families. */
+/** The names and addresses that differ between the families. */
 export interface Words {
   readonly addressType: 'ipv4_addr' | 'ipv6_addr'
-  /** Addresses by number. */
+  /** Returns a service address by its number. */
   readonly service: (n: number) => string
   readonly pod: (n: number) => string
   readonly services: string
-  /** Sorted as text. */
+  /** Two prefixes, sorted as text. */
   readonly remote: readonly [string, string]
   readonly insideRemote: string
   readonly elsewhere: readonly [string, string]
@@ -37,7 +37,7 @@ export const WORDS: Readonly<Record<NftFamily, Words>> = {
   },
 }
 
-/** The statements of the stories, in the words of one family. */
+/** The statements of the tests for one family. */
 export interface Cast {
   readonly family: NftFamily
   readonly words: Words
@@ -45,7 +45,7 @@ export interface Cast {
   readonly slot: Extract<NftStatement, { readonly verb: 'add-map' }>
   readonly web: NftElement
   readonly backend: NftElement
-  /** A table with one base chain that looks into `services`, and one service. */
+  /** The statements of a table with one base chain that looks up `services`, and one service. */
   readonly base: readonly NftStatement[]
 }
 

@@ -1,4 +1,4 @@
-/** What every Nft driver does. Runs on the fake and, in a namespace, on the nft command. */
+/** The suite for every Nft driver. It runs on the fake and, in a network namespace, on the nft command. */
 import type { Test } from 'tap'
 import { KernelError, type KernelErrorCode } from '../../kernel/errors.ts'
 import type { Nft, NftElement, NftFamily, NftStatement } from '../../kernel/nft/nft-transaction.ts'
@@ -111,7 +111,7 @@ function refusalsOf({ family, words, services, web, backend }: Cast): readonly R
   ]
 }
 
-/** `make` gives a driver of `family` on an empty ruleset; `many` is how many elements the last story uses. */
+/** `make` returns a driver of `family` on an empty ruleset. `many` is the number of elements in the last test. */
 export function nftCompliance(
   t: Test,
   make: () => Nft | Promise<Nft>,
@@ -320,11 +320,11 @@ async function manyElements(t: Test, fresh: Fresh, { words, slot }: Cast, many: 
     )
   t.match(error, { code: 'EEXIST' })
   t.ok((error as KernelError).message.length < 1000, 'the message quotes the refused part only')
-  // The tool reads them all again for whatever is done next, in either family.
+  // The nft tool reads all elements again for each later command, in either family, so the test deletes the table.
   await nft.run([{ verb: 'delete-table', table }])
 }
 
-/** As nft lists them, which is how plans say them (RFC 5952). */
+/** Addresses in the form of nft's listings, which plans use as well (RFC 5952). */
 const LISTED = [
   '1:0:1:1:1:1:1:1',
   '2001:db8:0:1:1:1:1:1',

@@ -1,13 +1,13 @@
-/** What every driver of the broker's log must do. Run on memory-log, sqlite-log and etcd-log. */
+/** The suite for every driver of the broker's log. It runs on memory-log, sqlite-log and etcd-log. */
 import fc from 'fast-check'
 import type { Test } from 'tap'
 import type { LogView, RecordLog, Transaction } from '../../broker/store/record-log.ts'
 import type { RecordRow } from '../../broker/store/rows.ts'
 
 export interface LogFactory {
-  /** A fresh, empty log that remembers at most `keepRemoved` removals. */
+  /** Returns a new, empty log that remembers at most `keepRemoved` removals. */
   open(init: { keepRemoved: number }): RecordLog | Promise<RecordLog>
-  /** Rounds of the property test; fewer where opening a log takes long. */
+  /** The number of rounds of the property test. It is lower when opening a log takes long. */
   readonly runs?: number
 }
 
@@ -220,7 +220,7 @@ function write(tx: Transaction, step: Step): void {
   if (step.t === 'fail') throw new Error('refused')
 }
 
-/** What a watcher does, in miniature. */
+/** A minimal watcher. */
 class Reader {
   readonly copy = new Map<string, RecordRow>()
   readonly #log: RecordLog
@@ -229,7 +229,7 @@ class Reader {
   constructor(log: RecordLog) {
     this.#log = log
   }
-  /** False when there is nothing new. */
+  /** Reads the next changes. Returns false when there are none. */
   read(limit: number): boolean {
     if (this.#log.compactedRevision > Math.max(this.#revision, this.#floor)) {
       this.copy.clear()

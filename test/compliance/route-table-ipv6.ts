@@ -1,4 +1,6 @@
-/** What every RouteTable driver does with IPv6: where it is as with IPv4, and where the kernel is of another mind. */
+/**
+ * The suite for every RouteTable driver with IPv6, which covers what equals IPv4 and what the kernel does differently.
+ */
 import type { Test } from 'tap'
 import type { KernelErrorCode } from '../../kernel/errors.ts'
 import type { NextHop, Route, RouteTable, Rule } from '../../kernel/route/route-table.ts'
@@ -54,7 +56,7 @@ async function bridge(table: RouteTable, name: string): Promise<void> {
   await table.setLink(name, { up: true })
 }
 
-/** Addresses that we gave: the kernel gives each device a link-local one of its own. */
+/** Returns the addresses that the test added, without the link-local address that the kernel gives to each device. */
 async function given(table: RouteTable): Promise<unknown> {
   const all = await table.addresses()
   return all.filter(({ device, address }) => device.startsWith('sl-') && !/^fe80::(?!5ea1:)/.test(address))
@@ -284,7 +286,7 @@ async function changes(t: Test, table: RouteTable): Promise<void> {
   t.teardown(table.onChange(() => (calls += 1)))
   const route = unreachable('fd01::/48')
   const rule: Rule = { family: 6, priority: 75, table: 7312 }
-  // No device: it would go on to report addresses that the kernel gives it.
+  // No step changes a device, because the kernel would report its own addresses for that device later.
   const steps: Readonly<Record<string, () => Promise<void>>> = {
     'new rule': () => table.addRule(rule),
     'new route': () => table.replaceRoute(route),

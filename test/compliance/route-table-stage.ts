@@ -1,4 +1,4 @@
-/** The devices that the stories about route tables are played on, and how they are cleared away. */
+/** The devices of the route table tests, and the function that removes them. */
 import { formatRoute } from '../../kernel/route/format-ip.ts'
 import type { NewLink, Route, RouteTable } from '../../kernel/route/route-table.ts'
 
@@ -12,7 +12,7 @@ export const vxlan: NewLink = {
   mac: '0a:5e:c0:00:02:01',
   mtu: 1450,
 }
-/** A bridge with 192.0.2.1/24, and a vxlan on it, both up. */
+/** Adds a bridge with 192.0.2.1/24 and a vxlan device on it, both up. */
 export async function underlay(table: RouteTable): Promise<void> {
   await table.addLink(wire)
   await table.setLink('sl-wire', { up: true })
@@ -27,7 +27,7 @@ export async function clear(table: RouteTable): Promise<void> {
   for (const link of await table.links()) if (/^sl-/.test(link.name)) await table.deleteLink(link.name)
 }
 
-/** In the order of their commands: listings have none that is promised. */
+/** Sorts routes by their commands, because listings come in no particular order. */
 export function sorted(routes: readonly Route[]): readonly Route[] {
   return [...routes].sort((a, b) => (formatRoute(a) < formatRoute(b) ? -1 : 1))
 }

@@ -1,4 +1,4 @@
-/** What every RouteTable driver does. Runs on the fake and, in a namespace, on rtnetlink. */
+/** The suite for every RouteTable driver. It runs on the fake and, in a network namespace, on rtnetlink. */
 import type { Test } from 'tap'
 import type { KernelErrorCode } from '../../kernel/errors.ts'
 import type { NewLink, Route, RouteTable, Rule } from '../../kernel/route/route-table.ts'
@@ -15,7 +15,7 @@ const unicast = (destination: string, rest: Partial<Route> = {}): Route => ({
   ...rest,
 })
 
-/** `make` gives a driver whose namespace has only a loopback device. It is closed by the suite. */
+/** `make` returns a driver for a namespace with only a loopback device. The suite closes it. */
 export function routeTableCompliance(t: Test, make: () => RouteTable | Promise<RouteTable>): void {
   const story = (name: string, body: (t: Test, table: RouteTable) => Promise<void>): void => {
     t.test(name, async (t) => {

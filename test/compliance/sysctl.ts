@@ -1,5 +1,6 @@
 /**
- * What every Sysctl driver does. `make` gives one that has both switches of forwarding and the settings of device `lo`.
+ * The suite for every Sysctl driver. `make` returns one with both forwarding settings and the settings of the device
+ * `lo`.
  */
 import type { Test } from 'tap'
 import type { Sysctl } from '../../kernel/tuning/sysctl.ts'

@@ -1,4 +1,4 @@
-/** What every Wireguard driver does. Runs on the fake and, in a namespace, on the wg command. */
+/** The suite for every Wireguard driver. It runs on the fake and, in a network namespace, on the wg command. */
 import { randomBytes } from 'node:crypto'
 import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,14 +9,14 @@ import { type PeerConfig, type Wireguard, publicKeyOf } from '../../kernel/wireg
 
 export interface WireguardUnderTest {
   readonly wireguard: Wireguard
-  /** Of the same namespace. */
+  /** The route table of the same namespace. */
   readonly routes: RouteTable
 }
 
 interface Story extends WireguardUnderTest {
-  /** A device name that nothing else has. */
+  /** A device name that is used nowhere else. */
   readonly name: string
-  /** Path of a file with a private key, and its public key. */
+  /** The path of a file with a private key, and its public key. */
   readonly key: { readonly file: string; readonly publicKey: string }
 }
 
@@ -69,11 +69,11 @@ async function replaced(t: Test, { wireguard, name, key }: Story): Promise<void>
 }
 
 interface LaterStory extends Pick<Story, 'wireguard' | 'name'> {
-  /** Of the device, so far. */
+  /** The current public key of the device. */
   readonly publicKey: string
 }
 
-/** All is prepared, and the key is set when it may be. */
+/** The driver prepares a key change, and sets the key once the promise `after` resolves. */
 async function keyLater(t: Test, { wireguard, name, publicKey }: LaterStory): Promise<void> {
   const [peer] = (await wireguard.read(name))?.peers ?? []
   const places = [{ publicKey: peer?.publicKey ?? '', endpoint: AT }]

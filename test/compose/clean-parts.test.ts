@@ -1,4 +1,7 @@
-/** A node that cleans up after its site has left: what one part cannot take out does not keep the others from theirs. */
+/**
+ * A node cleans up after its site has left. A part that cannot remove its objects does not keep the other parts from
+ * removing theirs.
+ */
 import t from 'tap'
 import { cleanParts } from '../../compose/site/clean.ts'
 import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
@@ -33,7 +36,7 @@ t.test('the gateway is cleaned although the routeagent is not', async (t) => {
   for (const one of [nft, nft6]) t.notOk(one.table(NFT_TABLE_NODE), 'done again, it goes on')
 })
 
-/** The kernel has a table of each part and family. */
+/** Returns a node whose kernel has a table of each part and family. */
 async function leftNode(t: Parameters<typeof temporaryFolder>[0]) {
   const [clock, sysctl, routes] = [new FakeClock(), new FakeSysctl({}), new FakeRouteTable({ links: [] })]
   const [nft, nft6] = [new FakeNft(), new FakeNft({ family: 'ip6' })]

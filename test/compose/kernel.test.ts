@@ -1,4 +1,4 @@
-/** The drivers of a node's kernel, as the parts get them. */
+/** The kernel drivers of a node, as the parts receive them. */
 import { readFileSync, readdirSync } from 'node:fs'
 import t from 'tap'
 import { withKernel } from '../../compose/kernel.ts'
@@ -13,7 +13,7 @@ t.test('tables of both families, and no nft process before there is something to
   })
 })
 
-/** Ids of the processes that this one has started. */
+/** Returns the ids of the child processes of this process. */
 function children(): string[] {
   const own = String(process.pid)
   return readdirSync('/proc').filter((pid) => /^\d+$/.test(pid) && parentOf(pid) === own)

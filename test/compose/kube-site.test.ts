@@ -1,4 +1,6 @@
-/** A site that is a real cluster: the marks that its environment asks for are on what the agent makes. */
+/**
+ * The site is a real cluster: the objects of the agent have the labels and annotations that its environment requests.
+ */
 import t, { type Test } from 'tap'
 import { openKubeSite } from '../../compose/site/kube-site.ts'
 import { OBJECT_MARKS } from '../../install/values/marks.ts'

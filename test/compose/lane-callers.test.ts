@@ -1,4 +1,4 @@
-/** Whom the status page of a part turns away, as the objects of its cluster come and change. */
+/** The callers that the status page of a part refuses, as the objects of its cluster change. */
 import t from 'tap'
 import { laneCallers } from '../../compose/site/run-site.ts'
 import type { ObjectCache } from '../../kubeapi/cluster-api.ts'

@@ -1,4 +1,4 @@
-/** Without services that are well, the problems of a member are the same. */
+/** The problems of a member are the same when its healthy services are left out. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -9,7 +9,7 @@ import { NOW, SELF, copyOf, factSet, healthyObjects } from '../support/objects/m
 
 const OTHERS = ['paris', 'tokyo', 'oslo']
 
-/** As the agent writes it on an export that has left out an address. */
+/** The condition that the agent writes on an export without one of its addresses. */
 const INCOMPLETE = {
   type: 'sealane.io/Complete',
   status: 'True',
@@ -26,11 +26,11 @@ const damage = fc.record({
   /** Clusters whose links are down. */
   down: fc.subarray(OTHERS),
   silent: fc.subarray([0, 1, 2]),
-  /** Of slices, by number modulo ten: no endpoint of these is ready. */
+  /** Slices, by their number modulo ten, without a ready endpoint. */
   unready: fc.subarray([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
-  /** Likewise: these have no endpoints, nor a field for them. */
+  /** Slices, by their number modulo ten, that have no field for endpoints. */
   bare: fc.subarray([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
-  /** Of exports, by number: the condition that is as it should not be. */
+  /** For each export, the condition that shows a problem. */
   exports: fc.array(fc.constantFrom('', 'Valid', 'Ready', 'Conflict', 'sealane.io/Imported', 'sealane.io/Complete'), {
     maxLength: 6,
   }),

@@ -1,6 +1,6 @@
 /**
- * What a site knows of the address that the broker saw it under: three words of brokers, and none of an earlier
- * release.
+ * A site handles the address at which the broker saw it, for each of the three reports that a broker can give: the
+ * address counts, it does not count, or an earlier release does not tell.
  */
 import t from 'tap'
 import { membershipByIdentity } from '../../compose/site/run-site.ts'

@@ -1,4 +1,4 @@
-/** Each gateway's node of a site has an agent and a dns: of the agents one acts, and all of dns answer. */
+/** Each gateway node of a site has an agent and a DNS server. One of the agents acts, and all DNS servers answer. */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
@@ -73,7 +73,7 @@ t.test(
       [0, null],
       [0, null],
     ])
-    // What a killed process was just writing is no object.
+    // The temporary file of a killed process is not an object.
     const left = milano.objects().filter((file) => !/\/\.[^/]+\.tmp$/.test(file))
     t.notMatch(left.join(' '), /Membership|Cluster|Lease|ServiceImport/, 'nothing of the clusterset is left')
   },
@@ -110,7 +110,7 @@ t.test(
 
 t.test('dns of several nodes: ready where it has none of the addresses, and where a port is taken', async (t) => {
   const broker = await LoopbackBroker.start(t)
-  // For TCP too: a connection of somebody else would have the port when it is wanted.
+  // The test holds the TCP port too, so that no other process takes it before the DNS server needs it.
   const connections = createServer().listen(0, '127.0.0.1')
   await once(connections, 'listening')
   const { port } = connections.address() as AddressInfo

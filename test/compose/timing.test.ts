@@ -1,4 +1,4 @@
-/** Heartbeat and Lease as people write them: what is taken, and what is refused, in words. */
+/** The settings of heartbeat and Lease as users write them: the accepted values, and the messages for refused ones. */
 import t from 'tap'
 import { readHeartbeat, readLease } from '../../compose/site/run-site.ts'
 import { LEASE_BOUNDS, electionTiming } from '../../model/lanes/lane-servers.ts'

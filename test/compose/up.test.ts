@@ -1,4 +1,4 @@
-/** `up` in a joined site: starting, not starting, stopping. Nothing here touches the kernel. */
+/** `sealane up` in a joined site: it starts, fails to start, and stops. The test does not touch the kernel. */
 import { once } from 'node:events'
 import { createSocket } from 'node:dgram'
 import t, { type Test } from 'tap'
@@ -52,7 +52,7 @@ t.test('the agent serves until it is stopped, and that is no failure', async (t)
   await t.rejects(fetch(`http://127.0.0.1:${port}/healthz`), 'the status page is gone')
 })
 
-/** `level message: why` of each line of a process' log. */
+/** Returns `level message: why` for each log line of a process. */
 function logged(text: string): string[] {
   const lines = text.split('\n').slice(0, -1)
   const entries = lines.map((line) => JSON.parse(line) as Record<'level' | 'msg' | 'why', string>)
@@ -73,7 +73,7 @@ t.test('the broker is not there when the agent starts: it says so, and its repli
   await first.result
 
   await broker.stop()
-  // Its replica has paris still: another agent of the site may have heard since that paris is gone.
+  // The saved replica still has paris, but another agent of the site may have learned since that paris is gone.
   milano.remove('state/objects/Cluster/_/paris.json')
   const agent = spawnServing(t, up)
   const why = `broker at 127.0.0.1:${broker.port}: connection refused: nothing listens there`

@@ -1,4 +1,4 @@
-/** What the agent counts as problems: those of `sealane status`, by the same codes, of what it has in memory. */
+/** The agent counts as problems what `sealane status` reports, with the same codes, from the objects in its memory. */
 import t from 'tap'
 import { problemMetrics } from '../../compose/problems/problem-metrics.ts'
 import { MOST_SUBJECTS, showProblems, watchProblems } from '../../compose/problems/watch-problems.ts'
@@ -11,7 +11,7 @@ import { StatusBoard } from '../../runtime/component.ts'
 import { NOW, healthyObjects } from '../support/objects/member-facts.ts'
 import { eventually } from '../support/eventually.ts'
 
-/** Series of a metric without what is always the same, sorted: `code="X",severity="down" 1`. */
+/** Returns the series of a metric without their constant parts, sorted: `code="X",severity="down" 1`. */
 async function series(metrics: ReturnType<typeof createMetrics>, name: string): Promise<readonly string[]> {
   const lines = (await metrics.text()).split('\n').filter((line) => line.startsWith(`${name}{`))
   return lines
@@ -38,7 +38,7 @@ function stage() {
 
 t.test('a healthy member has none; a link that is down is one, and ends', async (t) => {
   const { clock, api, deps, put } = stage()
-  // It follows none of the others.
+  // The agent does not follow the kinds that are left out here.
   const { Pod: _pods, Deployment: _deployments, DaemonSet: _sets, Lease: _lease, ...followed } = healthyObjects()
   const { NetworkPolicy: _policies, ...objects } = followed
   put(objects)

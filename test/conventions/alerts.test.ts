@@ -1,4 +1,4 @@
-/** Alerts and dashboards name metrics and labels that there are, and every alert has its runbook. */
+/** Alerts and dashboards use only existing metrics and labels, and every alert has its runbook. */
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -13,7 +13,7 @@ import { ROOT } from '../support/source-tree.ts'
 
 const alerts = ALERT_GROUPS.flatMap((group) => group.alerts)
 const names = alerts.map(({ name }) => name)
-/** By any label of a series, and those that Prometheus itself adds. */
+/** Matches each label in the text of an alert. */
 const LABEL_OF_TEXT = /\$labels\.(\w+)/g
 
 t.test('names are unique, severities and times are as they may be', async (t) => {
@@ -52,7 +52,9 @@ t.test('texts name labels that the expression keeps', async (t) => {
   }
 })
 
-/** Of an expression that begins with `sum by (…)` or the like; undefined: it keeps all. */
+/**
+ * Returns the labels that an expression with `sum by (…)` or the like keeps; undefined when the expression keeps all.
+ */
 function keptLabels({ expr }: Alert): readonly string[] | undefined {
   const [, text] = /^(?:time\(\) - )?(?:sum|max|min) by \(([^)]*)\)/.exec(expr) ?? []
   return text?.split(', ')

@@ -1,4 +1,4 @@
-/** Every attack of the table is tried, each in one place, and is in the document. */
+/** Every attack in the table is tried in exactly one test, and the document lists it. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

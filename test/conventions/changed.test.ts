@@ -1,4 +1,4 @@
-/** What a change reaches, and which files have lost tests. */
+/** The tests that a change reaches, and the files that have lost tests. */
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

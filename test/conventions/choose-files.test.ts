@@ -1,4 +1,4 @@
-/** `npm test -- PATH…` runs what the paths mean, and says so of a path that means nothing. */
+/** `npm test -- PATH…` runs the files that the paths select, and reports a path that selects none. */
 import { join } from 'node:path'
 import t from 'tap'
 import { ROOT, chooseFiles } from '../choose-files.ts'
@@ -64,7 +64,7 @@ t.test('a file whose tier cannot run here has failed', async (t) => {
   t.equal((await runNothing(['netns'])).code, 0, 'a tier that nobody requires is skipped')
 })
 
-/** With tiers of which none can run. */
+/** Runs tiers of which none can run. */
 async function runNothing(words: readonly string[]): Promise<{ readonly code: number; readonly text: string }> {
   const tiers = TIERS.map((tier): Tier => ({ ...tier, skip: () => Promise.resolve('needs the moon') }))
   let text = ''

@@ -1,14 +1,14 @@
-/** Documents are short, have no line wider than a terminal, and name files, documents and headings that exist. */
+/** Documents are short, have no line wider than a terminal, and name only existing files, documents and headings. */
 import { dirname, join, normalize } from 'node:path'
 import t from 'tap'
 import { DOCUMENT_WIDTH } from '../../scripts/documents/wrap-text.ts'
 import { PRODUCT, sourceFiles } from '../support/source-tree.ts'
 
-/** Turns of phrase that readers did not understand. */
+/** Phrases that readers did not understand. */
 const RIDDLES =
   /\b(unseen is not gone|of the mind|(stands?|stood) back|(who|one that) came last|(of|at) nobody\b(?!')|the one who installs|heard it of)\b/i
 
-/** The most words of a document, as `wc -w` counts them. */
+/** The maximum number of words of a document, as `wc -w` counts them. */
 const MOST_WORDS: Readonly<Record<string, number>> = {
   'CHANGELOG.md': 2000,
   'docs/limits.md': 2500,
@@ -17,7 +17,6 @@ const MOST_WORDS: Readonly<Record<string, number>> = {
   'docs/troubleshooting.md': 11_500,
   ...Object.fromEntries(PRODUCT.map((folder) => [`${folder}/README.md`, 600])),
 }
-/** Of all documents together. */
 const MOST_WORDS_OF_ALL = 75_000
 
 const documents = sourceFiles(/\.md$/)
@@ -77,7 +76,7 @@ t.test('no file has the marks of an unfinished merge', async (t) => {
 t.test('files that a document names are there', async (t) => {
   const files = sourceFiles(/./).map(({ path }) => path)
   let named = 0
-  // The changelog says what was.
+  // The changelog may name files that have been removed.
   for (const { path, text } of documents.filter((document) => document.path !== 'CHANGELOG.md')) {
     for (const [, name = ''] of text.matchAll(/(?<![\w./:*>-])((?:[\w.-]+\/)*[\w-][\w.-]*\.(?:ts|go|proto))\b/g)) {
       named += 1
@@ -95,7 +94,10 @@ t.test('sentences are no riddles', async (t) => {
   }
 })
 
-/** From the root or from the document's folder; a README may name a file of its component by the end of its path. */
+/**
+ * Returns whether a file exists, from the root or from the document's folder. A README may name a file of its component
+ * by the end of its path.
+ */
 function isThere(name: string, document: string, files: readonly string[]): boolean {
   if (files.includes(name) || files.includes(join(dirname(document), name))) return true
   const [top = ''] = document.split('/')
@@ -103,7 +105,7 @@ function isThere(name: string, document: string, files: readonly string[]): bool
   return files.some((file) => file.endsWith(`/${name}`) && (!isReadme || file.startsWith(`${top}/`)))
 }
 
-/** As GitHub makes them of headings. */
+/** Returns the anchors that GitHub makes from the headings. */
 function anchorsOf(text: string): ReadonlySet<string> {
   const found = new Map<string, number>()
   const all = [...withoutBlocks(text).matchAll(/^#{1,6} (.*)$/gm)].map(([, heading = '']) => {
@@ -124,7 +126,7 @@ function withoutBlocks(text: string): string {
   return text.replaceAll(/^ *```[\s\S]*?^ *```/gm, '')
 }
 
-/** Without code, which may look like a link. */
+/** Removes code, which may look like a link. */
 function withoutCode(text: string): string {
   return withoutBlocks(text).replaceAll(/(`+)[^`]*?\1(?!\])/g, '')
 }

@@ -1,6 +1,6 @@
 /**
- * The failure table (scripts/documents/failures.ts) has every code by which a check names a cause, and every fault that
- * the tests make for real; docs/troubleshooting.md is written from it.
+ * The failure table (scripts/documents/failures.ts) contains every code with which a check names a cause, and every
+ * fault that the tests cause for real. docs/troubleshooting.md is generated from the table.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,7 @@
-/** The table of homes in CONTRIBUTING.md names tests that are there, and stays short enough to be read. */
+/**
+ * The table in CONTRIBUTING.md that gives each behaviour its test names only existing tests, and stays short enough to
+ * be read.
+ */
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

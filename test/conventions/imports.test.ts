@@ -1,10 +1,10 @@
-/** Who may know whom (docs/architecture.md). Each ban says why. */
+/** The allowed imports between folders (docs/architecture.md), with a reason for each ban. */
 import { dirname, join, normalize } from 'node:path'
 import t from 'tap'
 import { COMPONENTS, FOUNDATIONS, PRODUCT, importsOf, sourceFiles } from '../support/source-tree.ts'
 import { circlesIn } from './support/circles.ts'
 
-/** Folder → what it may import besides itself. */
+/** The folders that each folder may import besides itself. */
 const MAY: Readonly<Record<string, readonly string[]>> = {
   model: [],
   reconcile: [],
@@ -12,7 +12,7 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   protocol: ['model', 'reconcile', 'runtime'],
   kubeapi: ['model', 'reconcile', 'runtime'],
   kernel: ['model', 'reconcile', 'runtime'],
-  // Of package.json: version and name of the image.
+  // install/ reads the version and the image name from package.json.
   install: ['model', 'package.json'],
   explain: ['model'],
   broker: ['model', 'protocol', 'reconcile', 'runtime'],
@@ -53,7 +53,7 @@ const PACKAGE_HOME: Readonly<Record<string, string>> = {
   'ipaddr.js': 'model',
 }
 
-/** A second place for a package, and why. */
+/** Further folders that may import a package, each with the reason. */
 const ALSO_AT: Readonly<Record<string, { readonly packages: readonly string[]; readonly why: string }>> = {
   'explain/facts/': {
     packages: ['zod'],
@@ -77,7 +77,7 @@ const ALSO_AT: Readonly<Record<string, { readonly packages: readonly string[]; r
   },
 }
 
-/** Pure files: only vocabulary, value types and their own pure neighbours. */
+/** Matches pure files, which may import only the vocabulary, value types and pure files beside them. */
 const PURE = /(^|\/)(plan-[a-z0-9-]+|answer|admission|allocation)\.ts$/
 
 function folderOf(path: string): string {
@@ -104,7 +104,10 @@ t.test('folders import only what the table lets them', async (t) => {
   t.ok(files.length > 50, 'there are files to judge')
 })
 
-/** What makes a link is known in one room: the next kind of tunnel is then a folder there, and nothing else changes. */
+/**
+ * Only this room knows the technology of a link, so a new kind of tunnel is a new folder in it and changes nothing
+ * else.
+ */
 const CABLES = 'gateway/cable/'
 const DRIVERS = /^(kernel\/wireguard|gateway\/cable\/[^/]+)\//
 
@@ -130,7 +133,7 @@ t.test('what dns answers does not depend on who asks it how', async (t) => {
   }
 })
 
-/** Folder → the beginnings of what it may import. */
+/** The beginnings of the paths that each folder may import. */
 const DEMOS: Readonly<Record<string, { readonly may: readonly string[]; readonly why: string }>> = {
   demo: {
     may: ['demo/', 'model/', 'scripts/'],
@@ -195,7 +198,7 @@ t.test('time and chance come from the injected clock', async (t) => {
   }
 })
 
-/** These ways past `import` are not seen above. */
+/** Ways to load a module without `import`, which the checks above do not see, with the files that may use them. */
 const PAST_IMPORT: Readonly<Record<string, readonly string[]>> = {
   createRequire: ['runtime/metrics/prometheus-metrics.ts'],
   getBuiltinModule: ['runtime/http/node-http.ts'],

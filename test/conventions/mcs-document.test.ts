@@ -1,4 +1,4 @@
-/** docs/mcs.md claims nothing that is not there: every number once, every test by the name it has. */
+/** docs/mcs.md lists each requirement once, and names only existing tests. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -24,7 +24,7 @@ t.test('every test that is named exists', async (t) => {
   }
 })
 
-/** The beginning of the name will do. */
+/** Returns whether the source has a test whose name begins with this text. */
 function hasCase(source: string, name: string): boolean {
   return ["'", '"', '`'].some((quote) => source.includes(`${quote}${name}`))
 }

@@ -1,4 +1,4 @@
-/** Metric names follow Prometheus' rules, mean one thing, and are in the document. */
+/** Metric names follow the rules of Prometheus, have one meaning each, and are in the document. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -1,4 +1,6 @@
-/** `npm run test:mutants` makes the mistakes that it says, chooses the same ones each time, and counts them rightly. */
+/**
+ * `npm run test:mutants` makes the documented mutations, chooses the same ones in each run, and counts them correctly.
+ */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -19,7 +21,7 @@ t.test('each kind of mistake', async (t) => {
     ['x = a === b && c', 'x = a !== b && c', 'x = a === b || c', ';'],
     ['const x = a + b - 1', 'const x = a - b - 1', 'const x = a + b + 1', 'const x = a + b - 2'],
     ['if (!a) b()', 'if (a) b()', 'if (!a) ;'],
-    // Its negation is the other equality, and made once.
+    // The negation of this condition equals the changed operator, so only one mutant results.
     ['const x = a === b ? c : d', 'const x = a !== b ? c : d'],
     ['if (a) return', 'if (!(a)) return', ';'],
     ['if (a) { return } else { b() }', 'if (!(a)) { return } else { b() }', 'if (a) { return } else { ; }'],
@@ -77,7 +79,7 @@ t.test('the files that are mutated exist, and so do the equivalent mutants', asy
   }
 })
 
-/** A small project: `model/a.ts` with a test of its own, and one that is two imports away. */
+/** Writes a small project in which `model/a.ts` has its own test, and another test is two imports away. */
 function project(t: Parameters<typeof temporaryFolder>[0], files: Readonly<Record<string, string>>): string {
   const root = temporaryFolder(t)
   const all = {

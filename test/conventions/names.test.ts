@@ -1,4 +1,4 @@
-/** Names of files, and what must be beside them. */
+/** Rules for the names of files and for the files that must exist beside them. */
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import t from 'tap'
@@ -8,8 +8,8 @@ import { PRODUCT, ROOT, isGenerated, sourceFiles } from '../support/source-tree.
 const FOLDERS = [...PRODUCT, 'test', 'bench', 'demo', 'scripts']
 const BANNED = /^(utils?|helpers?|common|managers?|misc)$/
 /**
- * Home-made words, and what the field says for them: in names of files and of what code declares. Words of others stay:
- * a verdict is what a rule of nftables ends with, and an IPv6 group stands for IPv4.
+ * Home-made words in file names and declarations, each with the usual words for it. Terms of other projects stay: a
+ * verdict ends a rule of nftables, and an IPv6 group stands for IPv4.
  */
 const HOME_MADE: readonly (readonly [word: RegExp, instead: string, but?: RegExp])[] = [
   [/^desks?$/, 'client or store'],
@@ -35,7 +35,7 @@ const HOME_MADE: readonly (readonly [word: RegExp, instead: string, but?: RegExp
   [/^anew$/, 'again', /^(test|bench|demo)\//],
   [/^audiences?$/, 'authorization', /^(test|bench|demo)\//],
 ]
-/** Whole names that say nothing of what they are. */
+/** Whole names that do not say what they stand for. */
 const WHOLE = /^(Claim|Place|Look|Asked|Standing|Verdict|Holding|Birth|Ground)$/
 
 const files = sourceFiles(/\.ts$/, FOLDERS).filter(({ path }) => !isGenerated(path))
@@ -83,7 +83,7 @@ t.test('the command runs newer sources instead of the compiled copy, whichever f
   for (const folder of PRODUCT) t.ok(text.includes(`"$root/${folder}"`), folder)
 })
 
-/** Names that a file declares: those of other modules are not its own. */
+/** Returns the names that a file declares, without the names of other modules. */
 function declared(path: string, text: string): readonly string[] {
   const names: string[] = []
   const visit = (node: ts.Node): void => {

@@ -1,4 +1,4 @@
-/** Reasons have one table (model/reasons/), which says of each what it means and what to do. */
+/** One table (model/reasons/) has all reason codes, each with its meaning and the action to take. */
 import t from 'tap'
 import { NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
 import type { ReasonRow } from '../../model/reasons/reason-row.ts'
@@ -9,14 +9,15 @@ import { PRODUCT, isGenerated, sourceFiles } from '../support/source-tree.ts'
 
 const rows = Object.values(REASON_PARTS).flatMap((part) => Object.entries<ReasonRow>(part))
 const files = sourceFiles(/\.ts$/, PRODUCT).filter(({ path }) => !/^model\/reasons\//.test(path) && !isGenerated(path))
-/** These are the words of an API server, not ours. */
+/** Files that use the reason codes of an API server, which are not in the table. */
 const OTHERS_WORDS = /^kubeapi\/kube\/|^cli\/(installation|cluster|broker\/deploy)\//
 
 t.test('every row says what it means, what to do, and where it shows', async (t) => {
   t.ok(rows.length > 50, 'there are reasons to judge')
   t.equal(new Set(rows.map(([code]) => code)).size, rows.length, 'no name stands in two parts')
   for (const [code, { means, todo, shows }] of rows) {
-    // metav1.Condition, and the limit of events.k8s.io/v1. Counters of packets have the names of the kernel's own.
+    // The pattern is that of metav1.Condition, with the limit of events.k8s.io/v1. Packet counters keep the names of
+    // the kernel.
     t.match(code, /^([A-Z][A-Za-z0-9]{1,60}|[a-z]+([-_][a-z]+)*)$/, code)
     for (const text of [means, todo]) t.match(text, /^[A-Z`].*[.]$/, `${code}: a sentence: ${text}`)
     t.ok(shows.length > 0 && new Set(shows).size === shows.length, `${code}: places, each once`)
@@ -38,7 +39,7 @@ t.test('the product uses every row of the table', async (t) => {
   }
 })
 
-/** What a warning and an error must be given beside their message. */
+/** The type of the reason that every warning and error must have beside its message. */
 type Named = Parameters<Logger['warn' | 'error']>[1]['reason']
 
 t.test('a warning or an error without a reason does not compile', async (t) => {
@@ -68,19 +69,20 @@ t.test('several reasons of one condition are joined by commas', async (t) => {
   t.equal(knownReason('toString'), undefined)
 })
 
-/** Whose words are read there. */
+/** Files that may decide by the text of a message. */
 const READS_TEXT = [
-  // An API server's, etcd's, the kernel's tools', and a library's: a driver gives each a name, once.
+  // These drivers read the texts of an API server, of etcd, of kernel tools and of a library, and map each text to a
+  // code in one place.
   /^kubeapi\/kube\//,
   /^kubeapi\/files\/yaml-source\.ts$/,
   /^broker\/store\/etcd\/client\//,
   /^kernel\/wireguard\/wireguard-go\.ts$/,
   /^cli\/status\/probes\/host-probe\.ts$/,
-  // An API server's, for which its driver has no name: a namespace that is about to go.
+  // The API server reports a terminating namespace only in a text, for which its driver has no code.
   /^agent\/loop\/mirror-writer\.ts$/,
-  // Of a command of ours that runs in the broker's pod, and of one of an earlier release.
+  // The text comes from a Sealane command in the broker's pod, or from a broker of an earlier release.
   /^cli\/broker\/deploy\/move-broker\.ts$/,
-  // It decides nothing: the field would stand twice in one line.
+  // The file only avoids naming a field twice in one line, and decides nothing by the text.
   /^broker\/sessions\/member-changes\.ts$/,
 ]
 const BY_TEXT =

@@ -1,4 +1,4 @@
-/** A file that fails is run once more, alone, and what that hides stays seen. */
+/** A failed file runs once more, alone, and the report still shows the first failure. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import t, { type Test } from 'tap'
@@ -7,7 +7,7 @@ import { runTiers } from '../run-tiers.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import type { Tier } from '../tiers.ts'
 
-/** How a file ends each time that it is run; the last word counts for all later runs. */
+/** The result of each run of a file. The last result applies to all later runs. */
 type Ends = readonly ('good' | 'bad' | 'skip' | 'crash' | 'fewer')[]
 
 const PROGRAM = `import { appendFileSync, readFileSync } from 'node:fs'
@@ -32,12 +32,12 @@ if (end === 'bad') process.exitCode = 1
 interface Ran {
   readonly code: number
   readonly text: string
-  /** 'begin NAME' and 'end NAME' as they came. */
+  /** The lines 'begin NAME' and 'end NAME' in the order of their arrival. */
   readonly order: readonly string[]
   readonly flakyFile: string
 }
 
-/** One tier of such files. */
+/** Runs one tier of such files. */
 async function run(
   t: Test,
   files: Readonly<Record<string, Ends>>,
@@ -80,7 +80,7 @@ function world(t: Test): { folder: string; log: string } {
   return { folder, log }
 }
 
-/** From the table on. */
+/** Returns the report from the table on. */
 function ending(text: string): string {
   return text.slice(text.indexOf('tier  ')).replace(/ +\d+\.\d s/, ' N s')
 }
@@ -171,7 +171,7 @@ t.test('what fails beside others in one process is run by itself, and stays red'
   t.match(ending(fails.text), /3 files, 0 tests \(nothing ran\)\n0 passed, 3 failed\n$/)
 })
 
-/** Three files with the same test in it, in one process. */
+/** Runs three files with the same test in one process. */
 async function batch(t: Test, source: string): Promise<Pick<Ran, 'code' | 'text'>> {
   const { folder } = world(t)
   const tap = JSON.stringify(import.meta.resolve('../batch-tap.ts'))

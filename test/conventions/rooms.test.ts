@@ -1,18 +1,19 @@
 /**
- * A component is a few rooms that a reader takes in one after the other. A room is a folder directly below a component
- * or foundation, with all below it; files directly in the component are its entrance. A room has one public face, the
- * file that has its name (a program's entrance: main.ts), and no circles with other rooms.
+ * A component consists of a few rooms that a reader understands one after the other. A room is a folder directly below
+ * a component or foundation, with everything below it. The files directly in the component are its entrance. A room has
+ * one public face, which is the file with its name (main.ts for a program's entrance). Rooms import each other without
+ * circles.
  */
 import { basename, dirname, join, normalize } from 'node:path'
 import t from 'tap'
 import { PRODUCT, type SourceFile, importsOf, isGenerated, sourceFiles } from '../support/source-tree.ts'
 import { circlesIn } from './support/circles.ts'
 
-/** Rooms of a component, beside its entrance. */
+/** The maximum number of rooms of a component, besides its entrance. */
 const MOST_ROOMS = 10
-/** A smaller file that one neighbour alone imports is a part of that neighbour. */
+/** A file with fewer lines that only one neighbour imports belongs in that neighbour. */
 const SHRED_LINES = 60
-/** Known by their names: pure files, and where a program begins. */
+/** Matches files that may be small because of their kind: pure files, and the entrance of a program. */
 const BY_NAME = /^(plan-[a-z0-9-]+|answer|admission|allocation|main)\.ts$/
 
 const files = sourceFiles(/\.ts$/, PRODUCT)
@@ -21,7 +22,7 @@ const paths = new Set(files.map(({ path }) => path))
 interface Import {
   readonly from: string
   readonly to: string
-  /** Loaded when it is needed. */
+  /** Whether the import is loaded only when it is needed. */
   readonly late: boolean
 }
 
@@ -40,7 +41,7 @@ function roomOf(path: string): string {
   return room.endsWith('.ts') ? component : `${component}/${room}`
 }
 
-/** Of the entrance of a program: its main file. */
+/** Returns the face of a room; the entrance of a program has its main file as its face. */
 function faceOf(room: string): string {
   const main = `${room}/main.ts`
   return !room.includes('/') && paths.has(main) ? main : `${room}/${basename(room)}.ts`
@@ -61,7 +62,7 @@ t.test('rooms of a component import each other in no circle', async (t) => {
 })
 
 t.test('what is outside a room imports its face, and nothing behind it', async (t) => {
-  // What is loaded late is one file, for one action: a face would bring the room.
+  // A late import loads one file for one action, and importing the face would load the whole room.
   const behind = imports.filter(({ from, to, late }) => {
     return !late && roomOf(from) !== roomOf(to) && to !== faceOf(roomOf(to)) && !isGenerated(to)
   })
@@ -107,7 +108,7 @@ function linesOf({ text }: SourceFile): number {
   return text.split('\n').length - 1
 }
 
-/** It gives what others declare, and declares nothing. */
+/** Returns whether the file only exports what other files declare. */
 function isOnlyFace(path: string): boolean {
   const text = files.find((file) => file.path === path)?.text ?? ''
   return text.split('\n').every((line) => !/^(export )?(async )?(function|class|const|interface|type \w+ =)/.test(line))

@@ -1,4 +1,4 @@
-/** What becomes of test files, however they end. */
+/** The results of test files, however they end. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
@@ -13,7 +13,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const SAY = (lines: string): string => `console.log(${JSON.stringify(lines)})\n`
 
-/** What tap prints of tests with one assertion each. */
+/** Returns the output of tap for tests with one assertion each. */
 function tap(...tests: readonly ('ok' | 'not ok' | 'skipped')[]): string {
   const lines = tests.map((state, i) =>
     state === 'skipped'
@@ -26,7 +26,7 @@ const GOOD = SAY(tap('ok', 'ok'))
 
 interface Row {
   readonly source: string
-  /** Passed, failed, fault. */
+  /** The counts of passed and failed tests, and the fault. */
   readonly becomes: readonly [number, number, string | undefined]
 }
 
@@ -88,7 +88,7 @@ t.test('each end of a file is told for what it is', async (t) => {
   )
 })
 
-/** Files of one process, by what they do; the fault says how each ended. */
+/** The files of one process, each with its source and the expected counts. The fault says how the file ended. */
 const BATCHES: readonly (readonly (readonly [source: string, counts: string, fault: RegExp | undefined])[])[] = [
   [
     [`t.test('a', async (t) => t.ok(true)); t.test('b', async (t) => t.ok(true))`, '2 passed', undefined],
@@ -100,9 +100,9 @@ const BATCHES: readonly (readonly (readonly [source: string, counts: string, fau
     ],
     [`throw new Error('it cannot be read')`, '1 failed', /^it failed beside others/],
     [`t.setTimeout(200); t.test('a', () => new Promise(() => setInterval(() => {}, 1e6)))`, '1 failed', /^it failed/],
-    // What is written at the outermost level belongs to its file, also when the next one is being read.
+    // A top-level call such as t.teardown() belongs to its own file, even while the process loads the next one.
     [`t.teardown(() => console.error('over')); t.test('a', async (t) => t.ok(true))`, '1 passed', undefined],
-    // A server that nobody closes does not keep the others waiting.
+    // An open server does not delay the other files.
     [`setInterval(() => {}, 1e6); t.ok(true)`, '1 passed', undefined],
   ],
   [
@@ -174,7 +174,7 @@ function countsInWords(said: FileSaid): string {
   return counts.map(([state, count]) => `${count} ${state}`).join(', ')
 }
 
-/** How many files there are at once, of files that wait for each other. */
+/** Returns how many files run at once, with files that wait for each other. */
 async function atOnce(t: Test, files: number, init: Pick<FilesInit, 'jobs' | 'most' | 'idle'>): Promise<number> {
   const folder = temporaryFolder(t)
   const [began, enough] = [join(folder, 'began'), join(folder, 'enough')]
@@ -188,7 +188,7 @@ setInterval(() => existsSync(${JSON.stringify(enough)}) && process.exit(), 10)`
   })
   const count = (): number => (existsSync(began) ? readFileSync(began, 'utf8').length : 0)
   let [most, looks] = [0, 0]
-  // Thirty looks in which nobody joined: that is how many there are.
+  // The number is final after thirty checks in which no further file has started.
   const idle = (): number => {
     if (existsSync(enough)) return 0
     looks = count() > most ? 0 : looks + 1
@@ -213,7 +213,7 @@ t.test('who joins while processors are idle is the last, which needs least', asy
   const began = join(folder, 'began')
   const paths = Array.from({ length: 4 }, (_, i) => {
     const path = join(folder, `${i}.mjs`)
-    // The first goes on until another one has begun.
+    // The first file runs until another one has begun.
     const source = `import { appendFileSync, readFileSync } from 'node:fs'
 appendFileSync(${JSON.stringify(began)}, '${i}')
 setInterval(() => readFileSync(${JSON.stringify(began)}, 'utf8').length > 1 && process.exit(), 10)`

@@ -1,4 +1,4 @@
-/** What is read of TAP, be it whole, broken off, or full of things that look like it. */
+/** Reads TAP output that is complete, cut off, or full of lines that look like results. */
 import fc from 'fast-check'
 import t from 'tap'
 import { partsOfBatch, readTap } from '../tap-record.ts'

@@ -1,4 +1,4 @@
-/** What a required tier skips is reported. */
+/** A required tier reports the tests that it skips. */
 import t from 'tap'
 import { skippedTests } from '../run-tier.ts'
 import { missingWhereRequired } from '../run-tiers.ts'
@@ -6,7 +6,7 @@ import { TIERS } from '../tiers.ts'
 import { type Turns, parseTurn, shareOf } from '../turns.ts'
 import { chooseFiles } from '../choose-files.ts'
 
-// In two parts, because the word itself may not be in a file.
+// The word is split because the check for left-over notes forbids it in a file.
 const LATER = 'TO' + 'DO'
 const OUTPUT = `TAP version 14
 ok 1 - needs the moon # SKIP no moon here
@@ -79,10 +79,10 @@ t.test('files take turns, and none is left out by all of them', async (t) => {
   }
 })
 
-/** Everything runs at least every fourth time. */
+/** The number of turns in which every share runs at least once. */
 const EVERY = 4
 
-/** `(a|b)\.test`: a and b. */
+/** Returns the words of a pattern: `(a|b)\.test` gives a and b. */
 function wordsOf(pattern: string): readonly string[] {
   return /\((.*)\)/.exec(pattern)?.[1]?.split('|') ?? []
 }
@@ -95,7 +95,7 @@ t.test('all shares run where what they show has changed, or may have', async (t)
     [[], 1, ['a', 'c']],
     [['docs/x.md', 'gateway/main.ts'], 0, ['d']],
     [['docs/gateway/x.md'], 2, ['b', 'd']],
-    // A clone without its history does not know.
+    // A clone without history cannot tell which files changed.
     [undefined, 1, ['c']],
   ] as const) {
     const share = shareOf({ turns }, files, { number, changed })

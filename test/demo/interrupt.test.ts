@@ -1,4 +1,4 @@
-/** Which ends pass for that of an interrupted demo: shown with small programs in place of the demos. */
+/** The endings that count as those of an interrupted demo, shown with small programs in place of the demos. */
 import { spawnSync } from 'node:child_process'
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ const report = (failure: string, checks: readonly object[] = []): string =>
   `process.stdout.write(${JSON.stringify(`${JSON.stringify({ ok: false, checks, failure })}\n`)})`
 const atCtrlC = (what: string): string => `process.on('SIGINT', () => { ${what} }); ${GOES_ON}; ${SAYS}`
 
-/** Of interrupt.ts on that program. */
+/** Runs interrupt.ts on this program. */
 function interrupted(t: Test, program: string, seconds = '0'): { status: number | null; stderr: string } {
   const file = join(temporaryFolder(t), 'demo.mjs')
   writeFileSync(file, program)

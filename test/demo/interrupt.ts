@@ -1,7 +1,7 @@
 /**
- * `node test/demo/interrupt.ts SECONDS DEMO [ARGUMENTS]`: starts a demo with --json and presses Ctrl-C so many seconds
- * after its first word. Ends with 0 only where the demo then ends as an interrupted one does (demo/interruption.ts), no
- * check having failed before, and leaves nothing behind. A demo that crashes, or ends by itself, is a failure.
+ * `node test/demo/interrupt.ts SECONDS DEMO [ARGUMENTS]` starts a demo with --json, and sends Ctrl-C this many seconds
+ * after its first output. It exits with 0 only if the demo then ends as an interrupted one (demo/interruption.ts), no
+ * check had failed before, and nothing is left behind. A demo that crashes or ends by itself is a failure.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
@@ -12,9 +12,9 @@ import type { CheckResult } from '../../demo/report.ts'
 import { eventually } from '../support/eventually.ts'
 import { demoTraces } from './traces.ts'
 
-/** To take all away; then it hangs. */
+/** The time that a demo has to remove everything; after it, the demo counts as hanging. */
 const END_MS = 120_000
-/** For programs that are killed and not yet gone: seconds. */
+/** The time in seconds that killed programs may take to disappear. */
 const { SEALANE_GONE_SECONDS: GONE_SECONDS = '30' } = process.env
 
 interface Ending {
@@ -32,7 +32,7 @@ async function main([seconds = '', ...demo]: readonly string[]): Promise<void> {
   const mark = `${name}=${value}`
   const before = new Set(demoTraces(mark))
   const env = { ...process.env, [name]: value }
-  // A group of its own: Ctrl-C goes to all that run in a terminal.
+  // Ctrl-C in a terminal reaches a whole process group, so the demo gets its own group.
   const child = spawn(process.execPath, [...demo, '--json'], { env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] })
   const ending = await interrupt(child, delayMs)
   const problem = problemOf(ending)
@@ -71,7 +71,7 @@ async function interrupt(child: ChildProcess, delayMs: number): Promise<Ending> 
   return { code, signal, report, account }
 }
 
-/** Why this is not the end of a demo that was interrupted. */
+/** Returns the reason why this is not the end of an interrupted demo. */
 function problemOf({ code, signal, report }: Ending): string | undefined {
   const { exitCode, message } = new Interruption('SIGINT')
   if (code === 0) return 'it ended by itself'

@@ -1,5 +1,6 @@
 /**
- * What of the demo on Kubernetes can be tested without clusters: what is kept, what is typed, who has which addresses.
+ * The parts of the Kubernetes demo that can be tested without clusters: which clusters it keeps, the commands that it
+ * runs, and the addresses of the clusters.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

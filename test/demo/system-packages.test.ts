@@ -7,13 +7,14 @@ import { asNobody, cannotBeNobody } from '../support/as-nobody.ts'
 
 const SCRIPT = join(import.meta.dirname, '..', '..', 'scripts', 'install-system-packages.ts')
 
-/** The module's answer in a process of somebody who is not root. */
+/** Returns the module's answer in a process without root rights. */
 function answerOfNobody(expression: string): string {
   const code = `import { installPackages } from ${JSON.stringify(SCRIPT)}\nconsole.log(${expression})`
   const who = cannotBeNobody === false ? asNobody([process.execPath, SCRIPT]) : []
   const args = [...who, process.execPath, '--input-type=module', '-e', code]
   const done = spawnSync('/usr/bin/env', args, { encoding: 'utf8' })
-  // The runner has every process write a note where nobody may not write: what it says about that is not ours.
+  // The test runner makes every process write a note to a folder that the user `nobody` cannot write to. The warnings
+  // about this on standard error do not matter.
   return done.stdout.trim()
 }
 

@@ -1,17 +1,17 @@
-/** What of a demo is on this machine: folders, namespaces and processes, each as a line that nothing else ever has. */
+/** The folders, namespaces and processes of a demo on this machine, each as a line that identifies it uniquely. */
 import { readFileSync, readdirSync, readlinkSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { FOLDER_PREFIX } from '../../demo/kube/kept-clusters.ts'
 import { namedNetns, orphanedNetns } from '../support/netns-names.ts'
 
-/** What names of both demos begin with. */
+/** The common beginning of the names of both demos. */
 const PREFIX = FOLDER_PREFIX.replace(/kube-$/, '')
 const NETNS = '/run/netns'
 
 /**
- * `mark` is a variable of the environment that the demo was started with, as `NAME=value`: most of its programs have it
- * too, and the others have its folder among their words or work there.
+ * `mark` is an environment variable of the demo, as `NAME=value`. Most of its programs inherit it. The others name the
+ * demo's folder in their arguments, or work in it.
  */
 export function demoTraces(mark: string): readonly string[] {
   const namespaces = [...namedNetns().filter((name) => name.startsWith(PREFIX)), ...orphanedNetns()]
@@ -26,7 +26,7 @@ export function demoTraces(mark: string): readonly string[] {
   ]
 }
 
-/** Names are given again: which one it is, its inode says, and when it was made. */
+/** Names are reused, so the inode number and its change time identify the folder. */
 function age(path: string): string {
   const { ino, ctimeMs } = statSync(path, { throwIfNoEntry: false }) ?? { ino: 0, ctimeMs: 0 }
   return ` (${ino}, ${ctimeMs})`
@@ -36,12 +36,12 @@ function processOf(pid: string, mark: string): string | undefined {
   try {
     const [words, environment] = [read(pid, 'cmdline'), read(pid, 'environ')]
     const text = words.join(' ').trim()
-    // One that has ended and is only not yet asked about has no words.
+    // A process that has ended and was not yet reaped has an empty command line.
     if (text === '') return undefined
     const isOfDemo = environment.includes(mark) || `${readlinkSync(`/proc/${pid}/cwd`)} ${text}`.includes(`/${PREFIX}`)
     return isOfDemo ? `process ${pid} ${text}` : undefined
   } catch {
-    // It has just ended.
+    // The process has just ended.
     return undefined
   }
 }

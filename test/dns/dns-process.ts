@@ -1,6 +1,7 @@
 /**
- * The DNS component in a process of its own, which reads its objects late. As a program:
- * `node test/dns/dns-process.ts PORT HELD_MS [HOST]` sends its parent a message when it listens, and ends by SIGTERM.
+ * The DNS component in its own process, which can read its objects only after a delay. The program is started as
+ * `node test/dns/dns-process.ts PORT HELD_MS [HOST]`. It sends its parent a message when it listens, and ends at
+ * SIGTERM.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -12,19 +13,19 @@ import { workedExamples } from './zone-fixture.ts'
 
 export interface DnsProcess {
   readonly port: number
-  /** SIGTERM. Gives the exit code. */
+  /** Sends SIGTERM, and returns the exit code. */
   stop(): Promise<number>
 }
 
 export interface DnsProcessInit {
   readonly host: string
-  /** 0: a free one. */
+  /** The port; 0 for a free one. */
   readonly port: number
-  /** How long after its start the objects cannot be read. */
+  /** The time after the start until the objects can be read. */
   readonly heldMs: number
 }
 
-/** Resolves when it listens. It is ended with the test. */
+/** Resolves when the process listens. The process ends with the test. */
 export async function startDnsProcess(t: Test, { host, port, heldMs }: DnsProcessInit): Promise<DnsProcess> {
   const child = fork(fileURLToPath(import.meta.url), [String(port), String(heldMs), host], {
     execArgv: ['--disable-warning=ExperimentalWarning'],

@@ -54,8 +54,8 @@ export async function startDns(
 }
 
 /**
- * Asks until an answer with the query's id comes; rejects after `timeoutMs`. `from`: an address of this machine; all of
- * 127.0.0.0/8 are, and each is a client of its own.
+ * Waits for an answer with the id of the query. Rejects after `timeoutMs`. `from` is a source address of this machine;
+ * each address in 127.0.0.0/8 counts as a separate client.
  */
 export async function askUdp(port: number, query: Buffer, timeoutMs = 5000, from?: string): Promise<WireMessage> {
   const socket = createSocket('udp4')
@@ -76,7 +76,10 @@ export async function askUdp(port: number, query: Buffer, timeoutMs = 5000, from
   }
 }
 
-/** Sends all queries on one connection, in pieces of `chunk` octets, and gives the answers in the order they came. */
+/**
+ * Sends all queries on one connection in pieces of `chunk` octets, and returns the answers in the order of their
+ * arrival.
+ */
 export async function askTcp(port: number, queries: readonly Buffer[], chunk = 65_536): Promise<WireMessage[]> {
   const socket = connect(port, '127.0.0.1')
   socket.setNoDelay(true)

@@ -1,4 +1,4 @@
-/** Names of services with two IP families, and of those that have only one (specification.md of KEP-1645). */
+/** The names of services with two IP families, and of services with only one (specification.md of KEP-1645). */
 import t from 'tap'
 import { OWN_PROCESS } from '../../dns/clients/clients.ts'
 import { type DnsAnswer, answer } from '../../dns/zone/answer.ts'
@@ -18,7 +18,7 @@ const PG: ImportPort = { name: 'pg', protocol: 'TCP', port: 5432 }
 const TWIN = 'fd53:ea1a:4e00::f500:'
 const TYPES: Readonly<Record<string, number>> = { A: TYPE_A, AAAA: TYPE_AAAA, SRV: TYPE_SRV }
 
-/** Headless services: `db` has names of its own, `raw` has none, `four` and `six` have one family. */
+/** Headless services: `db` has hostnames, `raw` has none, `four` and `six` have one family each. */
 function zone(): MemoryApi {
   const api = new MemoryApi()
   const six = (service: string, from: string, endpoints: Parameters<typeof slice>[2]) =>
@@ -64,7 +64,7 @@ function ask(index: ServiceIndex, question: string): DnsAnswer {
   return answer(index, { name, type: TYPES[type] ?? 0 }, 0)
 }
 
-/** Of an answer the records, of none only why. */
+/** Returns the records of a positive answer, and only the reason of a negative one. */
 function text(index: ServiceIndex, question: string): string {
   const lines = formatAnswer(ask(index, question)).split('\n')
   return lines.filter((line) => !lines[0]?.startsWith(';') || line.startsWith(';')).join('\n')

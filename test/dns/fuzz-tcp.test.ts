@@ -1,6 +1,6 @@
 /**
- * Bytes that nobody should send, over TCP and with an upstream: however a connection goes on and ends, no question is
- * forwarded that was not sent, and the server goes on answering.
+ * Clients send invalid bytes over TCP, with an upstream. However a connection continues and ends, the server forwards
+ * no question that the client did not send, and still answers other clients.
  */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
@@ -15,7 +15,7 @@ import { workedExamples } from './zone-fixture.ts'
 const OURS = query('web.shop.svc.clusterset.local.')
 const RUNS = 300
 
-/** One piece of what a client writes. A question bears the number of its run in its name. */
+/** One piece of a client's input. A question contains the number of its run in its name. */
 const piece = fc.oneof(
   { weight: 4, arbitrary: fc.constant('question' as const) },
   { weight: 1, arbitrary: fc.constant('ours' as const) },
@@ -24,7 +24,7 @@ const piece = fc.oneof(
 )
 const client = fc.record({
   pieces: fc.array(piece, { minLength: 1, maxLength: 12 }),
-  /** Octets written at once. */
+  /** The number of octets in one write. */
   segment: fc.integer({ min: 1, max: 400 }),
   how: fc.constantFrom('end', 'reset', 'destroy'),
 })
@@ -39,7 +39,7 @@ t.test(`${RUNS} clients over TCP that keep to no rule, with an upstream`, { time
     asked.set(key, (asked.get(key) ?? 0) + 1)
     const answer = Buffer.from(bytes)
     answer.writeUInt16BE(0x8183, 2)
-    // Late, so that many connections have gone by then.
+    // The answer is late, so that many connections have closed by then.
     setTimeout(() => upstream.send(answer, source.port, source.address), 5)
   })
   const { port } = await startDns(t, workedExamples(), { upstreams: [`127.0.0.1:${upstream.address().port}`] })
@@ -69,7 +69,7 @@ t.test(`${RUNS} clients over TCP that keep to no rule, with an upstream`, { time
   t.equal((await askTcp(port, [OURS])).length, 1, 'it still answers')
   const total = (): number => [...asked.values()].reduce((sum, count) => sum + count, 0)
   const before = total()
-  // Whatever goes round without end would have come meanwhile.
+  // A query in an endless loop would arrive during these queries.
   for (let i = 0; i < 20; i += 1) await askTcp(port, [query(`after${i}.example.`)])
   await eventually(() => total() >= before + 20)
   t.equal(total(), before + 20, 'nothing is asked that nobody asked')

@@ -17,7 +17,7 @@ const SOCKET_PACKETS = 5000
 const S = 'shop.svc.clusterset.local.'
 const seed = Number(process.env['SEALANE_FUZZ_SEED'] ?? 20_261_120)
 
-/** Mulberry32: small, and the same on every machine. */
+/** Returns a generator (mulberry32), which is small and gives the same numbers on every machine. */
 function generator(start: number): (below: number) => number {
   let state = start
   return (below) => {
@@ -93,7 +93,7 @@ t.test(
     const clock = new SystemClock()
     const logger = new CapturingLogger()
     const index = await syncedIndex(workedExamples())
-    // No upstream: whatever is forwarded fails at once.
+    // Without an upstream, a forwarded query fails at once.
     const forwarder = new Forwarder(
       { clock, onResult: () => undefined, onFailure: () => undefined },
       { upstreams: [], timeoutMs: 10, maxInFlight: 100, clientPerSecond: 1_000_000 },
@@ -138,7 +138,7 @@ t.test(
     t.same(wrong.slice(0, 5), [])
     t.equal(forwarder.inFlight, 0)
     t.same(logger.messages('error').slice(0, 5), [], 'no fault of ours was caught')
-    // A busy machine may have stopped us in the middle, but not every time.
+    // A busy machine may interrupt one measurement, but not each of them.
     const [worst = 0, plain = 0] = [slowest.packet, query(`web.${S}`)].map((packet) =>
       bestOf(20, () => void pipeline.answer(packet, 'udp', OWN_PROCESS)),
     )
@@ -150,7 +150,7 @@ t.test(
   },
 )
 
-/** Size in the first OPT record, where the packet is in order; else more than enough. */
+/** Returns the size in the first OPT record of a valid packet, and a size that is large enough for an invalid one. */
 function ednsSize(packet: Buffer): number {
   try {
     return decode(packet).additionals.find((record) => record.type === TYPE.OPT)?.class ?? 0
@@ -176,7 +176,7 @@ t.test(`${SOCKET_PACKETS} mutated packets through real sockets`, { timeout: 60_0
     client.on('data', () => undefined)
     for (let j = 0; j < 20; j += 1) {
       const packet = mutate(pick)
-      // Every fifth length is a lie.
+      // Every fifth length prefix is wrong.
       client.write(Buffer.concat([uint16s(pick(5) === 0 ? pick(65_536) : packet.length), packet]))
     }
     if (i % 2 === 0) client.end()

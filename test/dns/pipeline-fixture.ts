@@ -9,7 +9,7 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 
-/** Without upstreams, where `more` names no forwarder. */
+/** Returns a pipeline, which has no upstreams unless `more` contains a forwarder. */
 export function newPipeline(index: ServiceIndex, more: Partial<PipelineDeps> = {}): Pipeline {
   return new Pipeline({
     clock: new SystemClock(),
@@ -23,22 +23,22 @@ export function newPipeline(index: ServiceIndex, more: Partial<PipelineDeps> = {
   })
 }
 
-/** All clients are of this site. */
+/** Treats all clients as clients of this site. */
 export const OWN_CLIENTS: Pick<Clients, 'ofText' | 'ofWords'> = {
   ofText: () => OWN_PROCESS,
   ofWords: () => OWN_PROCESS,
 }
 
-/** What came by a lane. */
+/** A client whose query arrived over a lane. */
 export const STRANGER: Client = { isOwn: false, key: 'stranger', network: 7 }
 
-/** Takes every question. */
+/** Accepts every question, and never answers. */
 export const SILENT_UPSTREAMS: NonNullable<PipelineDeps['forwarder']> = {
   inFlight: 0,
   forward: () => new Promise(() => undefined),
 }
 
-/** What is answered at once. Throws where nothing is. */
+/** Returns an immediate answer. Throws when there is none. */
 export function answerAtOnce(pipeline: Pipeline, query: Buffer, transport: Transport = 'udp'): Buffer {
   const reply = pipeline.answer(query, transport, OWN_PROCESS)
   if (!Buffer.isBuffer(reply)) throw new Error(reply === undefined ? 'ignored' : 'forwarded')

@@ -47,7 +47,7 @@ t.test('answers as bytes', async (t) => {
     ['example.org.', TYPE.A, 'qr rd REFUSED', []],
     ['.', TYPE.NS, 'qr rd REFUSED', []],
   ]
-  // Twice: worked out, then kept.
+  // The first answer is computed, and the second one comes from the kept answers.
   for (const round of ['first', 'kept']) {
     for (const [name, type, flags, want] of rows) {
       const got = ask(pipeline, query(name, { type }))
@@ -173,7 +173,7 @@ t.test('the largest service still fits in a TCP message', async (t) => {
 
 const withOptions = (options: Buffer): Buffer => query(`web.${S}`, { edns: { size: 1232, options } })
 
-/** With a TSIG record of any content behind it. RFC 8945 section 4.2. */
+/** Appends a TSIG record with arbitrary content (RFC 8945 section 4.2). */
 function signed(bare: Buffer): Buffer {
   const record = Buffer.concat([Buffer.from([1, 0x6b, 0]), uint16s(250, 255, 0, 0, 4, 1, 2)])
   const whole = Buffer.concat([bare, record])

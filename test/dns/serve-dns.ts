@@ -1,4 +1,7 @@
-/** The DNS component as a program of its own: what a child does that serves, and what its parent waits for. */
+/**
+ * Runs the DNS component in a child process: the code of the child, and the function with which its parent waits for
+ * it.
+ */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -13,13 +16,13 @@ import { StatusBoard } from '../../runtime/component.ts'
 export interface ServeInit {
   readonly api: MemoryApi
   readonly clusterId: string
-  /** `HOST:PORT`; port 0: a free one. */
+  /** The address as `HOST:PORT`; port 0 stands for a free one. */
   readonly listen: string
-  /** After so long the objects can be read, where the cluster holds them back. */
+  /** The time until the objects can be read, if the cluster holds them back. */
   readonly heldMs: number
 }
 
-/** Serves until SIGTERM, or until the parent is gone. Sends the parent where it listens. */
+/** Serves until SIGTERM, or until the parent is gone. Sends its address to the parent. */
 export async function serveDns({ api, clusterId, listen, heldMs }: ServeInit): Promise<void> {
   const stop = new AbortController()
   process.on('SIGTERM', () => stop.abort())
@@ -44,7 +47,7 @@ export async function serveDns({ api, clusterId, listen, heldMs }: ServeInit): P
   process.disconnect?.()
 }
 
-/** Resolves with the port once a child of serveDns() listens; rejects when it ends before. */
+/** Resolves with the port once a child of serveDns() listens. Rejects when the child ends before. */
 export async function portOf(child: ChildProcess): Promise<number> {
   const died = once(child, 'exit').then(([code]) => {
     throw new Error(`dns ended with code ${String(code)}`)

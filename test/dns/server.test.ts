@@ -125,7 +125,7 @@ t.test('a port that is taken', async (t) => {
 t.test('an address that is not there yet is waited for, and the others serve meanwhile', async (t) => {
   const stop = new AbortController()
   const logger = new CapturingLogger()
-  // TEST-NET-1: no address of this machine.
+  // 192.0.2.1 is in TEST-NET-1, and no interface of this machine has it.
   const running = run(['192.0.2.1:0', '127.0.0.1:0'], stop.signal, logger)
   await eventually(() => logger.messages('warn').length > 0 && logger.messages('info').length > 0)
   t.same(logger.messages('warn'), [

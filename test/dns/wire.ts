@@ -1,4 +1,4 @@
-/** A small reader and writer of DNS messages for tests, apart from the code under test. RFC 1035, RFC 6891. */
+/** A small reader and writer of DNS messages for tests, independent of the code under test (RFC 1035, RFC 6891). */
 
 export const TYPE = { A: 1, NS: 2, SOA: 6, PTR: 12, TXT: 16, AAAA: 28, SRV: 33, OPT: 41, HTTPS: 65, AXFR: 252 } as const
 
@@ -15,7 +15,7 @@ export interface QueryInit {
   }
 }
 
-/** The bytes of a query; the name's letter case is kept. */
+/** Returns the bytes of a query, with the letter case of the name. */
 export function query(name: string, init: QueryInit = {}): Buffer {
   const { id = 0x1234, type = TYPE.A, class: dnsClass = 1, edns } = init
   const header = uint16s(id, init.recursionDesired === false ? 0 : 0x0100, 1, 0, 0, edns === undefined ? 0 : 1)
@@ -46,13 +46,13 @@ export interface WireRecord {
   readonly type: number
   readonly class: number
   readonly ttl: number
-  /** Address, `priority weight port target`, text or hexadecimal. */
+  /** The data as an address, as `priority weight port target`, as text or in hexadecimal. */
   readonly data: string
 }
 
 export interface WireMessage {
   readonly id: number
-  /** Names of the flags that are set, with the code last: `qr aa rd NOERROR`. */
+  /** The names of the flags that are set, with the code last: `qr aa rd NOERROR`. */
   readonly flags: string
   readonly rcode: number
   readonly question: string
@@ -71,7 +71,7 @@ const FLAGS: readonly (readonly [number, string])[] = [
 ]
 const RCODES = ['NOERROR', 'FORMERR', 'SERVFAIL', 'NXDOMAIN', 'NOTIMP', 'REFUSED']
 
-/** Throws when anything in the message is not as it should be, or anything follows it. */
+/** Throws when the message is not valid, or when octets follow it. */
 export function decode(message: Buffer): WireMessage {
   let at = 12
   const count = (i: number): number => message.readUInt16BE(4 + 2 * i)

@@ -1,4 +1,4 @@
-/** The clusterset of the worked examples: clusters east and west, asked in west. */
+/** The clusterset of the worked examples: clusters east and west, queried in west. */
 import type {
   EndpointPort,
   EndpointSlice,
@@ -34,7 +34,7 @@ export function slice(
   return sliceObject({ name, labels }, { addressType: familyName(family), endpoints, ports })
 }
 
-/** A Gateway object whose lanes to these clusters are up. */
+/** Returns a Gateway object whose lanes to the clusters in `up` are up. */
 export function gateway(up: readonly string[], down: readonly string[] = []): Gateway {
   const connections = [...up.map((one) => connectionTo(one, 'up')), ...down.map((one) => connectionTo(one, 'down'))]
   return gatewayObject('gw', { connections })
@@ -90,7 +90,7 @@ export function workedExamples(init: MemoryApiInit = {}): MemoryApi {
   return api
 }
 
-/** An index that follows the cluster and has synced. */
+/** Returns an index that follows the cluster and has synced. */
 export async function syncedIndex(api: MemoryApi, clusterId = 'west'): Promise<ServiceIndex> {
   const index = new ServiceIndex({ clusterId, nameServers: { a: ['10.2.0.53'], aaaa: [] }, serial: 100 })
   index.follow(api)

@@ -1,6 +1,7 @@
 /**
- * The certificate authority of three brokers on one etcd is rotated while members work: asked for at one broker, done by
- * all. One of them is killed in between, and another comes back with an empty state directory.
+ * The certificate authority of three brokers on one etcd is rotated while members work. The operator starts each step
+ * of the rotation at one broker, and all three brokers carry it out. One broker is killed in between, and another
+ * restarts with an empty state directory.
  */
 import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
@@ -38,7 +39,7 @@ async function joined(t: Test, broker: RawBroker, id: string): Promise<LinkedMem
   return LinkedMember.join(t, (JSON.parse(stdout) as { token: string }).token, id)
 }
 
-/** The broker, for a client that trusts each authority in its state directory. */
+/** Returns the same broker for a client that trusts every authority in the broker's state directory. */
 function trusting(t: Test, { address, state }: RawBroker): RawBroker {
   const folder = temporaryFolder(t)
   const names = readdirSync(state).filter((name) => /^ca\..*crt$/.test(name))
@@ -46,10 +47,13 @@ function trusting(t: Test, { address, state }: RawBroker): RawBroker {
   return { address, state: folder }
 }
 
-/** Fingerprints of the authorities that a broker serves by and signs by. */
+/**
+ * Returns the fingerprints of the authority whose certificate the broker serves and of the authority that it signs
+ * with.
+ */
 async function used(t: Test, broker: RawBroker, id: string): Promise<{ serves: string; signs: string }> {
   const [host = '', port = ''] = broker.address.split(':')
-  // Who it is, is what is looked at.
+  // The certificate is the thing under test, so the client does not verify it.
   const socket = connect({ host, port: Number(port), ALPNProtocols: ['h2'], rejectUnauthorized: false })
   await once(socket, 'secureConnect')
   const served = socket.getPeerX509Certificate()
@@ -61,7 +65,7 @@ async function used(t: Test, broker: RawBroker, id: string): Promise<{ serves: s
   return { serves: by(served), signs: by(signed) }
 }
 
-/** Each of these brokers serves and signs by this authority alone. */
+/** Waits until each of these brokers serves and signs with this authority alone. */
 async function all(t: Test, which: readonly RawBroker[], authority: string | undefined, round: string): Promise<void> {
   for (const [i, broker] of which.entries()) {
     let last: unknown
@@ -77,7 +81,10 @@ async function all(t: Test, which: readonly RawBroker[], authority: string | und
   }
 }
 
-/** Members that join to see who signs, and never use what they got, are not waited for any longer. */
+/**
+ * Evicts the members that joined only to show which authority signs. They never use their certificates, and without the
+ * eviction the rotation would keep waiting for them.
+ */
 async function forgetProbes(broker: RawBroker): Promise<void> {
   const { stdout } = await runCli(['cluster', 'list', '--state', broker.state, '-o', 'json'])
   const { items } = JSON.parse(stdout) as { items: { id: string }[] }
@@ -91,7 +98,7 @@ const keysIn = (folder: string): string[] =>
     .filter((name) => name.startsWith('ca.') && name.endsWith('.key'))
     .sort()
 
-/** Names below the prefix that keys of authorities have. */
+/** Returns the names, below the prefix, of the keys that hold the private keys of authorities. */
 async function sharedKeys(): Promise<string[]> {
   const [from, to] = [`${PREFIX}/authority/`, `${PREFIX}/authority0`].map((text) =>
     Buffer.from(text).toString('base64'),

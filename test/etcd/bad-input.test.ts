@@ -1,4 +1,4 @@
-/** What cannot be used as a store: one clear message, and nothing is written. */
+/** A broker refuses a store that it cannot use with one clear message, and writes nothing to it. */
 import { Server, ServerCredentials } from '@grpc/grpc-js'
 import t, { type Test } from 'tap'
 import { MaintenanceService, type StatusResponse } from '../../broker/store/etcd/client/gen/etcd.ts'
@@ -23,7 +23,10 @@ t.before(async () => {
   await cluster.call('auth/user/grant', { user: 'reader', role: 'reader' })
 })
 
-/** The message, without what differs from run to run; nothing below the prefix may have changed. */
+/**
+ * Returns the error message without the parts that change from run to run, and checks that the keys below the prefix
+ * are unchanged.
+ */
 async function refusal(t: Test, code: string, init: ReplicaInit): Promise<string> {
   const before = await dump()
   const error = await failure(openReplica(t, cluster, init))
@@ -100,7 +103,7 @@ t.test('a prefix with other data, of another clusterset, of a later release, or 
     await refusal(t, 'Foreign', { prefix, login, clusterset: 'two' }),
     'STORE holds clusterset "one", and this broker serves "two": choose another prefix',
   )
-  // Above and below a store there is no room for another one.
+  // A store needs its prefix for itself: no other store may begin above or below it.
   t.match(await refusal(t, 'Foreign', { prefix: `${prefix}/log`, login }), /holds other data/)
   t.match(await refusal(t, 'Foreign', { prefix: '/own', login }), /holds other data/)
   const format = { sealane: 'broker', format: 2, epoch: 'e', clusterset: 'one' }

@@ -1,4 +1,7 @@
-/** The same rounds on brokers that were broken on purpose: the checker says what was lost or given twice. */
+/**
+ * The rounds run on brokers that were broken on purpose, and the checker reports the records that were lost and the
+ * values that were given out twice.
+ */
 import { join } from 'node:path'
 import t from 'tap'
 import { inPrivateNetns } from '../support/netns.ts'
@@ -9,7 +12,7 @@ import { runRounds } from './rounds/run-rounds.ts'
 const ROUNDS = 4
 const SEED = 1
 
-/** One of these is named for each: that something is wrong with a record, a token, a number, or what was shown. */
+/** The rules that show a safety fault. Each broken broker must violate at least one of them. */
 const SAFETY: ReadonlySet<Rule> = new Set([
   ...(['record', 'member', 'token', 'index', 'block', 'service address', 'revision', 'shown', 'end state'] as const),
 ])
@@ -38,6 +41,6 @@ const all = inPrivateNetns(t, import.meta.url, () => {
     })
   }
 })
-// It has more to wait for than others.
+// These rounds take longer than the default timeout of a test file.
 t.setTimeout(170_000)
 await all

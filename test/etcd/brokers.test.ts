@@ -1,5 +1,6 @@
 /**
- * Three brokers as processes on one etcd, which needs a client certificate and a password. Any of them serves any member:
+ * Three brokers run as processes on one etcd, which requires a client certificate and a password. Each broker serves
+ * each member:
  *
  *   milano ─► broker 0 ─┐
  *   paris  ─► broker 1 ─┼─► etcd (three members)
@@ -30,11 +31,11 @@ let brokers: ServedBrokers
 t.before(async () => {
   cluster = await startEtcdCluster(t)
   brokers = await threeBrokers(t, cluster, PREFIX)
-  // All at the same moment, on a prefix with nothing in it.
+  // All three brokers start at the same moment on an empty prefix.
   await Promise.all(brokers.map((broker) => broker.start()))
 })
 
-/** What a watcher at a broker has, by `cluster/namespace/name` of exports. */
+/** Returns the exports that a watcher at a broker has received, each as `cluster/namespace/name`. */
 function watchExports(
   t: Test,
   broker: RawBroker,
@@ -120,14 +121,14 @@ t.test(
     t.same([...none], [])
     const later = brokers.map((broker) => watchExports(t, broker, asti, interest('lab')))
     await eventually(() => later.every((one) => one.size > 0), { say: 'a new interest is served' })
-    // Each publish stream declares anew what its member has: the last one's records are there.
+    // Each publish stream declares the full set of its member again, so only the records of the last stream remain.
     for (const one of later) t.same([...one], ['bari/lab/web-2'])
   },
 )
 
 t.test('what is published at one is seen at the others; one is killed, and the others go on', async (t) => {
   const [first, second, third] = brokers
-  // A certificate of one is good at all.
+  // A certificate that one broker issued is valid at every broker.
   const milano = await rawJoin(first, 'milano')
   const paris = await rawJoin(second, 'paris')
   const seen = [second, third].map((broker) => watchExports(t, broker, paris))
@@ -137,7 +138,7 @@ t.test('what is published at one is seen at the others; one is killed, and the o
   t.equal(await publish.put(exportRecord('shop', 'web')), 'ok')
   await eventually(() => seen.every((one) => one.has('milano/shop/web')), { say: 'seen at both', intervalMs: 2 })
 
-  // The same member moves on: its older stream, at another broker, ends.
+  // The same member connects to another broker, and its older stream at the first broker ends.
   const moved = openChannel(second, milano)
   t.teardown(() => moved.close())
   const newer = await new RawPublish(moved).open()
@@ -181,14 +182,15 @@ t.test('each act has one line, in the audit log of one of them', async (t) => {
         .filter((line) => line !== '')
         .map((line) => JSON.parse(line) as AuditLine),
     )
-  // Who is killed between its line and the store leaves a line that comes twice, with the same id.
+  // A broker that is killed between writing an audit line and writing to the store leaves a line that appears twice
+  // with the same id.
   const joins = (): Map<string, string> =>
     new Map<string, string>(
       lines().flatMap(({ id, result, what: { act, subject = '' } }) =>
         act === 'join' && result === 'ok' ? [[id, subject] as const] : [],
       ),
     )
-  // Who was killed may have been the one that writes; its place is free when its lease has run out.
+  // The killed broker may have been the audit writer. Its place becomes free when its lease expires.
   await eventually(() => joins().size >= 23, { say: 'all joins', deadlineMs: 60_000, intervalMs: 200 })
   t.equal(joins().size, 23)
   t.equal(new Set(joins().values()).size, 23)

@@ -1,6 +1,6 @@
 /**
- * Three clustersets of one broker are moved from its database to a real etcd of three members and back, by the command
- * as it is typed: each by itself, with `--clusterset`, and with members of the same ids that go on in each of them.
+ * `sealane broker migrate` moves three clustersets of one broker from its database to a real etcd of three members and
+ * back. Each clusterset moves by itself, with `--clusterset`. Members with the same ids stay connected in each of them.
  */
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -48,7 +48,10 @@ t.test('three clustersets, there and back', async (t) => {
   }
   const of = (set: SetName, i: number): TlsMember => members.get(set)?.[i] ?? (undefined as never)
   let round = 0
-  /** A record that nobody knew before arrives, in each set its own and no other's. */
+  /**
+   * Publishes a new record in each of these clustersets, and waits until the members of that clusterset alone receive
+   * it.
+   */
   const goesOn = async (...sets: readonly SetName[]): Promise<void> => {
     round += 1
     for (const set of sets) of(set, 0).publish(anExport('web'), aSlice('web', '10.42.1.7'), anExport(`${set}-${round}`))

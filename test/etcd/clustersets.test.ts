@@ -1,6 +1,7 @@
 /**
- * Three clustersets at three brokers on one etcd, each with three members of the same ids, that connect with all three
- * brokers. Brokers, etcd and commands are real processes. Nothing of one set is seen, changed or let in at another.
+ * Three brokers on one etcd serve three clustersets, each with three members of the same ids. Each member connects to
+ * all three brokers. Brokers, etcd and commands are real processes. A record, change or certificate of one clusterset
+ * has no effect in another.
  *
  *   demo, blue, green: milano, paris, oslo ─► broker 0, 1, 2 ─► etcd (three members)
  */
@@ -58,13 +59,13 @@ interface Row {
   readonly globalCIDRs: readonly string[]
 }
 
-/** Of members that have not left, by id. */
+/** Returns the members that have not left, ordered by id. */
 async function list(t: Test, broker: ServedBroker, set: SetName): Promise<readonly Row[]> {
   const { items } = await json<{ readonly items: readonly Row[] }>(t, broker, 'cluster', 'list', ...which(set))
   return [...items].sort((a, b) => (a.id < b.id ? -1 : 1))
 }
 
-/** A broker has opened all of them, or these. */
+/** Waits until the broker serves these clustersets; without a list, all of them. */
 async function serves(broker: ServedBroker, sets: readonly string[] = OTHERS): Promise<void> {
   const isSo = async (): Promise<boolean> => {
     const text = await (await fetch(`http://${broker.status}/metrics`)).text()
@@ -78,7 +79,7 @@ const of = (set: SetName, id: string): LinkedMember => {
   if (found === undefined) throw new Error(`${set} has no ${id}`)
   return found
 }
-/** In each set another address, by which it is known whose record it is. */
+/** An address that differs in each clusterset, so that it shows which clusterset a record belongs to. */
 const addressOf = (set: SetName, n = 1): string => `10.42.${SETS.indexOf(set)}.${n}`
 
 t.test('made at one broker, opened by all; typed twice at each', async (t) => {
@@ -206,7 +207,7 @@ t.test('one of the same id is evicted in one set; a broker is killed, and all go
   t.match(items, [{ name: 'demo' }, { name: 'blue' }, { name: 'green' }, { name: 'red', state: 'removed' }])
 })
 
-/** Fingerprint of the authority that a broker shows to who asks for none by name. */
+/** Returns the fingerprint of the authority that a broker presents to a client without a server name. */
 async function shownBy({ address }: ServedBroker): Promise<string> {
   const [host = '', port = ''] = address.split(':')
   const socket = connect({ host, port: Number(port), ALPNProtocols: ['h2'], rejectUnauthorized: false })

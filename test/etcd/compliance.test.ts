@@ -1,4 +1,4 @@
-/** The broker's log on a real etcd does what it does on SQLite and in memory. */
+/** The broker's log on a real etcd passes the suite that the logs on SQLite and in memory pass. */
 import t from 'tap'
 import { recordLogCompliance } from '../compliance/record-log.ts'
 import { startEtcdCluster } from './support/etcd-cluster.ts'

@@ -1,5 +1,5 @@
 /**
- * A broker that members reach, and that does not reach etcd any more: they go to one that does.
+ * The members of a broker that loses its connection to etcd move to a broker that still has one.
  *
  *   members ─► broker 0 ─X─► etcd (three members)
  *        └ ─ ► broker 1 ───┘
@@ -27,7 +27,7 @@ t.test('who only listens hears of what others publish all the same', async (t) =
     return LoopbackBroker.start(t, { listen: advertise[i]!, advertise, store: { url, ...files } })
   }
   const cutOff = await start(0, proxies)
-  // While there is no other one, all of them are here.
+  // All members connect to this broker while it is the only one.
   const members: TlsMember[] = []
   for (const id of ['milano', 'paris', 'oslo', 'roma']) members.push(await TlsMember.join(t, cutOff.state, id))
   const [milano, ...listeners] = members as [TlsMember, ...TlsMember[]]

@@ -1,4 +1,7 @@
-/** Members of etcd that die, ways that go silent, answers that are lost: what is acknowledged is there, and nothing else. */
+/**
+ * Members of etcd die, connections stall, and answers are lost: the log holds every acknowledged write, and nothing
+ * else.
+ */
 import t, { type Test } from 'tap'
 import type { EtcdLog } from '../../broker/store/etcd/etcd-log.ts'
 import type { EtcdStore } from '../../broker/store/etcd/etcd-store.ts'
@@ -24,11 +27,11 @@ interface Behind {
   readonly log: EtcdLog
   readonly store: EtcdStore
   readonly proxies: readonly SilentProxy[]
-  /** The proxy that the replica uses now. */
+  /** The proxy that the replica uses at the moment. */
   readonly used: () => SilentProxy
 }
 
-/** A replica that reaches each member by a proxy. */
+/** Opens a replica that reaches each member of etcd through a proxy. */
 async function behindProxies(t: Test, init: ReplicaInit): Promise<Behind> {
   const proxies = await Promise.all(cluster.members.map(({ port }) => silentProxy(t, { host: '127.0.0.1', port })))
   const { log, store } = await openReplica(t, cluster, { ...QUICK, ...init, ports: proxies.map(({ port }) => port) })
@@ -185,7 +188,7 @@ t.test('writes of its own go on while a long list is read in pages', async (t) =
   const { log, store } = await openReplica(t, cluster, { ...QUICK, prefix: at })
   let writes = 0
   for (let round = 0; round < 5; round += 1) {
-    // The watch begins anew where etcd has forgotten: a list is read while the head moves on.
+    // After a compaction the watch starts again: the replica lists the log while other replicas move the head.
     for (let i = 0; i < 20; i += 1) await put(other, `moved-${i}`)
     store.client.turnAway()
     await compact()
@@ -248,7 +251,7 @@ t.test('etcd went back, as by a restore: a broker does not go on as if nothing h
 async function compact(): Promise<void> {
   const { header } = (await cluster.call('kv/range', { key: base64('none') })) as { header: { revision: string } }
   await cluster.call('kv/compaction', { revision: header.revision, physical: true }).catch((error: unknown) => {
-    // Nothing was written since the last one.
+    // etcd refuses a second compaction at the same revision.
     if (!String(error).includes('has been compacted')) throw error
   })
 }

@@ -1,7 +1,7 @@
 /**
- * The etcd that is installed beside replicas, as processes here: with the very arguments and certificates of the
- * installation, but for addresses and folders. A broker's log opens on it; who has no certificate, or a broker's where
- * a member's is needed, gets nowhere.
+ * The etcd that is installed beside the replicas runs here as processes. It has the arguments and certificates of the
+ * installation, apart from addresses and folders. A broker's log opens on it. It refuses a client without a
+ * certificate, and a client with a broker's certificate where a member's is required.
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { get as getPlain } from 'node:http'
@@ -35,7 +35,7 @@ function plannedArgs(): readonly string[] {
   return spec.template.spec.containers[0].args
 }
 
-/** What the server answers, or why it does not. */
+/** Returns the HTTP status of the server's answer, or the reason why there is no answer. */
 function asked(port: number, options: object, path = '/version'): Promise<string> {
   const get = 'ca' in options ? getTls : getPlain
   const { promise, resolve } = Promise.withResolvers<string>()

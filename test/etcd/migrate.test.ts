@@ -1,4 +1,4 @@
-/** What moves along with a broker's store to a real etcd of three members and back, and what stays there. */
+/** Which data of a broker's store moves to a real etcd of three members and back, and which data stays behind. */
 import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -64,7 +64,7 @@ t.test('in the middle of a rotation: both keys of the certificate authority come
   await after.close()
 })
 
-/** A broker on a database, and an etcd beside it. */
+/** Starts a broker on a database, and an etcd beside it. */
 async function stage(t: Test) {
   const cluster = await startEtcdCluster(t)
   const login = etcdLogin(t, cluster)

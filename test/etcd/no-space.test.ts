@@ -1,4 +1,7 @@
-/** etcd without space: writes are refused with the reason, reads go on, and so does all when there is room again. */
+/**
+ * When etcd runs out of space, it refuses writes with the reason and still serves reads. Writes work again once there
+ * is space.
+ */
 import t from 'tap'
 import type { EtcdLog } from '../../broker/store/etcd/etcd-log.ts'
 import { row } from '../compliance/record-log.ts'
@@ -20,7 +23,7 @@ t.test('an alarm for space', async (t) => {
   const { log: other } = await openReplica(t, cluster, init)
   await put(log, 'before')
 
-  // The answer to a write is lost, and before it can be asked for there is no space.
+  // The answer to a write is lost, and etcd runs out of space before the replica can look up the result.
   const proxy = proxies.find(({ port }) => store.client.endpoint.endsWith(`:${port}`))!
   proxy.loseAnswers()
   const lost = put(log, 'lost')

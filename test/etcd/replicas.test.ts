@@ -1,4 +1,4 @@
-/** Several replicas write one log, and none of them overwrites what it has not seen. */
+/** Several replicas write one log, and no replica overwrites a change that it has not seen. */
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import type { EtcdLog } from '../../broker/store/etcd/etcd-log.ts'
@@ -46,7 +46,7 @@ t.test('a refusal is decided on what all others have written before', async (t) 
   const [a, b] = (await three(t)) as [EtcdLog, EtcdLog, EtcdLog]
   for (let i = 0; i < 30; i += 1) {
     await a.transact((tx) => tx.put('record', `a/K/n/${i}`, row('1')))
-    // Without a write of its own, at the replica that was not told yet.
+    // Replica b reads without writing, before the watch has delivered the change of replica a.
     const found = await b.transact((tx) => tx.get('record', `a/K/n/${i}`))
     if (found === undefined) t.fail(`${i} is not seen`)
   }
@@ -100,7 +100,7 @@ t.test('more in one transaction than etcd takes in one request: all or nothing, 
   await b.refresh()
   t.equal(b.count('record'), 9000)
   t.same(sizes, [9000], 'seen as one')
-  // At another replica, so that it completes what the first one began.
+  // The next write goes to another replica, which must complete the write that the first replica began.
   await b.transact((tx) => {
     for (const { key } of tx.list('record')) if (!key.endsWith('7')) tx.remove('record', key)
   })
@@ -118,7 +118,7 @@ t.test('a replica that is killed in a large write: it is completed, or it was ne
   const at = prefix()
   const { log, store } = await openReplica(t, cluster, { prefix: at })
   await log.transact((tx) => tx.put('record', 'a/K/n/first', row('1')))
-  // As of one that was killed before it moved the head.
+  // This is the state that a replica leaves when it is killed before it moves the head.
   const key = store.keys.stagedPart('gone.1', 0)
   await store.client.put(key, Buffer.from('[]'), { action: 'part', signal: new AbortController().signal })
   const { log: next } = await openReplica(t, cluster, { prefix: at })
@@ -129,7 +129,7 @@ t.test('a replica that is killed in a large write: it is completed, or it was ne
     },
     { say: 'the parts are swept' },
   )
-  // As of one that was killed right after it.
+  // This is the state that a replica leaves when it is killed right after it moved the head.
   const change = { scope: 'record', key: 'a/K/n/second', revision: 2, value: row('2') }
   const parts = JSON.stringify([change])
   const init = { action: 'part', signal: new AbortController().signal }
@@ -219,7 +219,7 @@ t.test('closed at any moment, it ends', async (t) => {
     await Promise.all(writes)
     t.equal(await messageOf(log.refresh()), 'the log is closed')
   }
-  // Stopped before it was open.
+  // Here the client is stopped before the watch is open.
   for (let i = 0; i < 10; i += 1) {
     const stop = new AbortController()
     const { store } = connect(t, cluster, { prefix: prefix() })
@@ -244,7 +244,7 @@ function isRising(revisions: readonly number[]): boolean {
 async function compactNow(): Promise<void> {
   const { header } = (await cluster.call('kv/range', { key: base64('none') })) as { header: { revision: string } }
   await cluster.call('kv/compaction', { revision: header.revision }).catch((error: unknown) => {
-    // Twice in a row, nothing having been written between.
+    // etcd refuses a second compaction at the same revision.
     if (!String(error).includes('compacted')) throw error
   })
 }

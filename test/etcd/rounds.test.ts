@@ -1,6 +1,6 @@
 /**
- * Three brokers on an etcd of three members, in network namespaces, under traffic, while parts of it break by chance.
- * `npm run bench:faults` does the same for longer; broken-rounds.test.ts shows that it does find what is wrong.
+ * Three brokers on an etcd of three members run in network namespaces under traffic, while faults hit them at random.
+ * `npm run bench:faults` does the same for longer. broken-rounds.test.ts shows that the checker finds faults.
  */
 import t from 'tap'
 import { inPrivateNetns } from '../support/netns.ts'
@@ -30,12 +30,12 @@ const all = inPrivateNetns(t, import.meta.url, () => {
     const { violations, calls, observations, rounds } = result
     t.same(violations, [], said.join('\n'))
     t.equal(rounds, ROUNDS)
-    // A round that does nothing shows nothing.
+    // A round in which nothing happened would prove nothing.
     for (const what of ['token ok', 'join ok', 'join failed', 'put ok', 'remove ok', 'renew ok', 'end ok'])
       t.ok((calls[what] ?? 0) > 0, what)
     t.ok(observations > 100)
   })
 })
-// It has more to wait for than others.
+// These rounds take longer than the default timeout of a test file.
 t.setTimeout(170_000)
 await all

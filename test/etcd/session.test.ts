@@ -1,4 +1,4 @@
-/** What replicas say of themselves, held by leases. */
+/** Replicas publish facts about themselves under leases of etcd. */
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { ReplicaSession } from '../../broker/store/etcd/replica-session.ts'
@@ -9,7 +9,7 @@ import { eventually } from '../support/eventually.ts'
 import { type EtcdCluster, base64, startEtcdCluster } from './support/etcd-cluster.ts'
 import { connect } from './support/open-replica.ts'
 
-/** Who stops says so: well before its lease of 15 s has run out. */
+/** A replica that stops releases its session well before its lease of 15 s expires. */
 const AT_ONCE = { deadlineMs: 8000 }
 
 let cluster: EtcdCluster
@@ -22,7 +22,7 @@ interface Running {
   readonly session: ReplicaSession
   readonly store: EtcdStore
   readonly id: string
-  /** How often it has become the first one. */
+  /** How often this replica has become the first one. */
   readonly became: () => number
   readonly stop: () => Promise<void>
 }
@@ -53,7 +53,7 @@ t.test('each knows of the others, one is the first, and who stops is gone at onc
   t.notOk(a.session.isConnectedElsewhere('milano'), 'not at another one')
   t.equal(all.filter(({ session }) => session.isFirst()).length, 1)
   const [first] = all.filter(({ session }) => session.isFirst())
-  // With ids by chance, one that came early may have been the first before.
+  // The ids are random, so a replica that started early may have been the first one before.
   const others = all.filter((one) => one !== first).map((one) => ({ ...one, before: one.became() }))
   a.session.report(['napoli'])
   await eventually(() => !b.session.isConnectedElsewhere('milano'), { say: 'it has gone' })

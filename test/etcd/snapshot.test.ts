@@ -1,4 +1,4 @@
-/** An etcd that was put back from a snapshot: nobody goes on from revisions that were given out twice. */
+/** After etcd was restored from a snapshot, no broker continues with revisions that were already given out. */
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -52,7 +52,7 @@ t.test('members that have seen more keep it, and come back with the numbers that
   await putBack(cluster, snapshot)
 
   t.match(await messageOf(broker.start({ store })), /knows less than this broker has given away: it is older/)
-  // As a pod without a volume finds it.
+  // A pod without a volume starts without the mark file.
   rmSync(join(state, MARK_FILE))
   const acceptEmptyAtMs = Date.now()
   await broker.start({ store, acceptEmptyAtMs })
@@ -86,7 +86,10 @@ async function keysOf(cluster: EtcdCluster): Promise<readonly Kept[]> {
   return (kvs as readonly Kept[]).map(({ key, value }) => ({ key, value }))
 }
 
-/** etcd's own revisions go on, which nobody looks at: what a broker compares is in the values. */
+/**
+ * Restores the values. The revisions of etcd itself keep growing, which does no harm, because brokers compare revisions
+ * in the values.
+ */
 async function putBack(cluster: EtcdCluster, kept: readonly Kept[]): Promise<void> {
   await cluster.call('kv/deleterange', ALL)
   for (const one of kept) await cluster.call('kv/put', one)

@@ -1,6 +1,6 @@
 /**
- * Replicas that write at the same time let each other write (decision 57), and what is acknowledged meanwhile is what
- * was written. `before` lets others write between a decision of a replica and its transaction.
+ * Replicas that write at the same time let each other write (decision 57), and each acknowledged write is stored.
+ * `before` lets other replicas write between a replica's decision and its transaction.
  */
 import t, { type Test } from 'tap'
 import type { EtcdLog } from '../../broker/store/etcd/etcd-log.ts'
@@ -36,7 +36,7 @@ const name = (key: string): `${string}/K/n/${string}` => `a/K/n/${key}`
 const put = (log: EtcdLog, key: string, value = '1'): Promise<void> =>
   log.transact((tx) => tx.put('record', name(key), row(value)))
 
-/** Is done before each transaction of that replica is sent, until it says that it is enough. */
+/** Does this work before each transaction that the replica sends, until the work returns `enough`. */
 function before({ store }: Replica, work: () => Promise<'again' | 'enough'>): void {
   const { client } = store
   const send = client.txn.bind(client)
@@ -47,7 +47,7 @@ function before({ store }: Replica, work: () => Promise<'again' | 'enough'>): vo
   }
 }
 
-/** How many say that they want to write. */
+/** Returns how many replicas announce that they want to write. */
 async function wants({ store }: Replica): Promise<number> {
   const { key, rangeEnd } = store.keys.wants
   const request = { key: key.toString('base64'), range_end: rangeEnd.toString('base64'), count_only: true }
@@ -137,7 +137,7 @@ t.test('replicas that died while they wanted to write hold up nobody for long, a
   for (const dead of ['dead-1', 'dead-2', 'dead-3'])
     await a.store.client.put(a.store.keys.want(dead), Buffer.alloc(0), say)
   t.equal(await wants(a), 3)
-  // Who opens the log now has not seen it being said.
+  // A replica that opens the log now has not seen when the dead replicas made their announcements.
   const { log: late } = await openReplica(t, cluster, { prefix: a.store.keys.prefix })
   const began = performance.now()
   await Promise.all([a.log, b.log, c.log, late].map((log) => put(log, 'x')))

@@ -1,4 +1,4 @@
-/** What the nodes report of open connections, added up, and when the sum is sent anew. */
+/** The sum of the open connections that the nodes report, and the changes after which the agent sends it again. */
 import t from 'tap'
 import { ReportedConnections, sumOpenConnections } from '../../../agent/cluster/open-connections.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'

@@ -1,4 +1,6 @@
-/** A cluster that gets global addresses because another one joined says so, once, and names the other. */
+/**
+ * A cluster that gets global addresses because another cluster joined reports this once, and names the other cluster.
+ */
 import t from 'tap'
 import { renumberingNote, reportOwnRenumbering } from '../../../agent/cluster/open-connections.ts'
 import type { ObjectEvent } from '../../../kubeapi/cluster-api.ts'

@@ -1,4 +1,4 @@
-/** Who answers the zone, by a resolver's word: our own server, other servers, and silence. */
+/** Which server answers for the zone, as a resolver shows it: Sealane's own server, another one, or none. */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
@@ -9,7 +9,7 @@ import { nameBytes, uint16s } from '../../dns/wire.ts'
 
 const signal = new AbortController().signal
 
-/** Answers every question with what `answer` makes of it; undefined: not at all. */
+/** Starts a server that answers every question with the result of `answer`; undefined stands for no answer. */
 async function server(t: Test, answer: (question: Buffer) => Buffer | undefined): Promise<string> {
   const socket = createSocket('udp4').bind(0, '127.0.0.1')
   await once(socket, 'listening')

@@ -87,7 +87,7 @@ t.test('which clusters lanes lead to', (t) => {
 
 t.test('a cluster that has published no gateway', (t) => {
   const [NONE, HAS_ONE] = [new Set(['c2']), new Set(['c1'])]
-  /** What is said in the end, after one round with each of these. */
+  /** Returns the last reason of the condition after one round with each of these values. */
   const said = (
     ...rounds: (readonly [withGateway: ReadonlySet<string> | undefined, own: string, stale?: string])[]
   ) => {

@@ -5,7 +5,7 @@ import type { Lease } from '../../../model/objects.ts'
 const MINUTE = 60_000
 const NOW = Date.parse('2026-11-20T12:00:00Z')
 
-/** Renewed so many minutes ago; released ones have no holder. */
+/** Returns a Lease that was renewed this many minutes ago. A released Lease has no holder. */
 function lease(cluster: string, minutesAgo: number, released = false): Lease {
   return {
     apiVersion: 'coordination.k8s.io/v1',

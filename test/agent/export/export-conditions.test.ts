@@ -1,6 +1,6 @@
 /**
- * Many exports at once: each is evaluated when it is written, and one that cannot be written holds none of the others
- * up.
+ * Many exports at once: the agent evaluates each one when it writes its status, and an export whose status cannot be
+ * written does not delay the others.
  */
 import t from 'tap'
 import { ExportConditions } from '../../../agent/publish/export-conditions.ts'
@@ -23,10 +23,10 @@ import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 
 const COUNT = 200
 
-/** Counts what is written, before it is. */
+/** An API that counts status writes before it makes them. */
 class CountingCluster extends MemoryApi {
   statuses = 0
-  /** Name of an object whose status is not taken. */
+  /** The name of an object whose status write fails. */
   stubborn = ''
 
   override applyStatus(object: KubeObject): Promise<void> {
@@ -49,7 +49,7 @@ async function manyExports() {
   const clock = new SystemClock()
   const metrics = agentMetrics(createMetrics('agent'))
   const writer = new MirrorWriter({ api, clock, logger: new CapturingLogger(), metrics })
-  // The broker confirms everything while the first statuses are being written.
+  // The broker confirms all records while the agent writes the first statuses.
   const publisher = {
     answered: true,
     setFacts: () => undefined,

@@ -13,7 +13,7 @@ function not(reason: NotImportedReason, where: Partial<NotImported> = {}): NotIm
 const MISSING = reported(not('NamespaceMissing', { namespace: 'shop' }))
 const ALL = reported()
 
-/** The condition of export shop/web of c1, stored at 100. */
+/** Returns the condition of the export shop/web of c1, which the broker stored at revision 100. */
 function validate(statuses: Record<string, MemberStatus | undefined>, change: Partial<ImportersInput> = {}): string {
   const heard = Object.entries(statuses).filter((entry): entry is [string, MemberStatus] => entry[1] !== undefined)
   const importers = planImporters({

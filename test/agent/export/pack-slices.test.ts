@@ -6,7 +6,10 @@ import type { EndpointSliceBody } from '../../../model/records.ts'
 
 const HTTP = [{ name: 'http', protocol: 'TCP' as const, port: 8080 }]
 
-/** Endpoints 10.0.a.b for each number; negative ones are not ready. */
+/**
+ * Returns a slice with an endpoint 10.0.a.b for each number. A negative number stands for an endpoint that is not
+ * ready.
+ */
 function part(name: string, numbers: readonly number[], change: Partial<EndpointSliceBody> = {}): NamedSlice {
   const endpoints = numbers.map((n) => ({
     addresses: [`10.0.${Math.floor(Math.abs(n) / 250)}.${Math.abs(n) % 250}`],

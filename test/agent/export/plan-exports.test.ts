@@ -244,7 +244,7 @@ t.test('with a memory, what has not changed is the very same object', async (t) 
   const memo = newExportMemory()
   const first = planExports(WORLD, memo)
   const [exported] = WORLD.exports
-  // Our own status write makes a new object with the same metadata and spec.
+  // A status write of the agent makes a new object with the same metadata and spec.
   const second = planExports({ ...WORLD, exports: [{ ...exported!, status: { conditions: [] } }] }, memo)
   for (const [key, record] of first.records) t.equal(second.records.get(key), record, key)
   const third = planExports({ ...WORLD, slices: [slice('shop', 'web', '10.42.0.6')] }, memo)

@@ -1,4 +1,4 @@
-/** What a cluster reports of itself to the operators of its broker. */
+/** The report of a cluster about itself for the operators of its broker. */
 import fc from 'fast-check'
 import t from 'tap'
 import { type MemberReportWorld, planMemberReport } from '../../../agent/publish/plan-member-report.ts'

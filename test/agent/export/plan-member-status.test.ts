@@ -14,7 +14,7 @@ interface Change {
   readonly exported?: readonly string[]
 }
 
-/** What tokyo reports about records. */
+/** Returns the status that tokyo reports about these records. */
 function status(
   records: StoredRecord[],
   { namespaces = ['shop'], problems = [], allowed = [], exported }: Change = {},

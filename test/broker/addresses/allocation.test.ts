@@ -22,7 +22,7 @@ function needs(...texts: string[]): NeededRange[] {
   return neededRanges(texts, 'in use by machines')
 }
 
-/** `id pod→global, …` for each cluster that changes. */
+/** Returns `id pod→global, …` for each cluster whose addresses change. */
 function show(clusters: AddressClaims[], range = RANGE): string[] {
   return [...planAddresses(clusters, range)].map(
     ([id, { translated, blocks }]) =>

@@ -1,4 +1,4 @@
-/** Which addresses of members count as their own: one row per situation. */
+/** Which of a member's addresses count as its own; each row is one situation. */
 import t from 'tap'
 import { parsePrefix } from '../../../model/values/ip.ts'
 import { nextHops } from '../../../runtime/machine-network.ts'

@@ -1,6 +1,6 @@
 /**
- * What the broker remembers about addresses belongs to rows of its log. Whatever members do, a broker that remembers
- * writes what one writes that was started a moment ago.
+ * The broker caches facts about addresses by the rows of its log. Whatever members do, a broker with a warm cache
+ * writes the same rows as a broker that has just started.
  */
 import { deepStrictEqual } from 'node:assert/strict'
 import fc from 'fast-check'
@@ -33,7 +33,7 @@ interface Step {
   readonly cluster: ClusterId
   readonly facts: ClusterFacts
   readonly node: string
-  /** Of the key in use, and of the one that is announced: few, so that they are met again. */
+  /** The numbers of the current key and of the announced key. The range is small, so that keys collide. */
   readonly keys: readonly [number, number]
   readonly at: number
 }
@@ -56,7 +56,7 @@ const cidr6 = fc.integer({ min: 0, max: 4 }).map((n) => `fd00:${n}::/48`)
 const cidrs = fc.tuple(fc.uniqueArray(cidr, { minLength: 1, maxLength: 2 }), fc.option(cidr6)).map(([four, six]) => {
   return six === null ? four : [...four, six]
 })
-// As what is read from the wire, and what is cloned: with the prototype of all objects.
+// Generated objects have the prototype of all objects, as decoded and cloned objects do.
 const PLAIN = { noNullPrototype: true }
 const facts = fc.record(
   {
@@ -122,7 +122,8 @@ function act(tx: Transaction, step: Step): unknown {
     case 'facts':
       return changeFacts(tx, step.facts, context)
     case 'gateway':
-      // As for one that is called inside somebody's pods: in the transaction of the record.
+      // The broker runs this check in the transaction of the record, as it does for a gateway whose address lies inside
+      // the pod range of another cluster.
       return refusedGateway(tx, step, context)
     case 'gone':
       removeRecord(tx, { kind: 'Endpoint', namespace: '', name: gatewayName(step) }, context)
@@ -137,7 +138,7 @@ function act(tx: Transaction, step: Step): unknown {
   }
 }
 
-/** What is said counts too, refusals as well. */
+/** Returns the answer to a step. A refusal is an answer too, and is compared as well. */
 async function take(log: RecordLog, step: Step): Promise<unknown> {
   const context: WriteContext = { cluster: step.cluster, rules: RULES, nowMs: 1 }
   try {
@@ -156,7 +157,7 @@ function translatedOf(log: LogView): number {
   return log.list('member').filter(({ value }) => value.translated).length
 }
 
-/** The same rows as other objects: nothing is remembered of them. */
+/** Copies the rows to another log as new objects, so that the cache has no entry for them. */
 async function startedAnew(log: RecordLog): Promise<RecordLog> {
   const anew = openMemoryLog()
   await anew.transact((tx) => {
@@ -170,7 +171,7 @@ t.test('a broker that remembers writes and says what one does that has just been
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 30, size: 'max' }), async (steps) => {
       const log = openMemoryLog()
-      // Who joins has looked before.
+      // Each join follows a look at the same join, as `sealane join` does it.
       for (const one of steps.flatMap((one) => (one.is === 'join' ? [{ ...one, is: 'look' } as const, one] : [one]))) {
         const anew = await startedAnew(log)
         const [before, were] = [log.revision, translatedOf(log)]

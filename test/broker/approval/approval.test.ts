@@ -1,4 +1,7 @@
-/** Joins that an operator decides about, at a real broker: who waits gets nothing, and is let in with the key he showed. */
+/**
+ * Joins that an operator must approve, at a real broker. A joining cluster that waits receives nothing, and is admitted
+ * only with the key that it showed.
+ */
 import type { KeyObject } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { asOperator } from '../../support/broker-store.ts'
@@ -26,7 +29,7 @@ async function started(t: Test, approve = true) {
   return { ...harness, lines }
 }
 
-/** One that joins, and asks with its key as often as it likes. */
+/** A joining cluster, which can repeat its request with the same key. */
 class Joiner {
   readonly key: KeyObject
   readonly fingerprint: string
@@ -51,7 +54,7 @@ class Joiner {
     return this.#harness.broker.join({ ...this.#request, nowMs, ...change }, '192.0.2.1')
   }
 
-  /** `joined`, or the reason why not. */
+  /** Returns `joined`, or the reason code of the refusal. */
   async outcome(change: Partial<JoinRequest> = {}): Promise<string> {
     const done = this.ask(change).then(() => 'joined')
     return done.catch((error: unknown) => (error as { reason: string }).reason)

@@ -1,4 +1,4 @@
-/** An operator who decides about joins decides about ranges that a member states later, too. */
+/** An operator who approves joins also approves the ranges that a member states later. */
 import t, { type Test } from 'tap'
 import { endpointName } from '../../../model/objects.ts'
 import type { MemberRecord } from '../../../model/records.ts'
@@ -23,7 +23,7 @@ async function started(t: Test, approve = true) {
   return { ...harness, lines }
 }
 
-/** Asks, is accepted by the operator, and joins. */
+/** Asks to join, is accepted by the operator, and joins. */
 async function accepted(harness: Harness, cluster: string, cidr: string, token?: string) {
   const made = token ?? (await harness.tokens.create({})).text
   const csr = await createCsr(createKey())

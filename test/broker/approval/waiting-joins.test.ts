@@ -1,4 +1,7 @@
-/** The list of those who wait, as rows: bounded, one key to a token and id, and over when its token is. */
+/**
+ * The rows of joins that wait for approval. Their number is bounded, each token and id has one key, and a row ends with
+ * its token.
+ */
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import {
@@ -31,7 +34,7 @@ function ask(change: Partial<WaitingAsk> = {}): WaitingAsk {
 const named = (answer: WaitingAnswer): string =>
   answer.t === 'waits' ? `waits${answer.news ? ' news' : ''}` : answer.t === 'full' ? `full of ${answer.of}` : answer.t
 
-/** Runs the steps on one store, each in a transaction of its own, and compares what each gives. */
+/** Runs the steps on one store, each in its own transaction, and compares the result of each. */
 async function play(
   t: Test,
   steps: readonly (readonly [say: string, run: (tx: Transaction) => unknown, want: unknown])[],

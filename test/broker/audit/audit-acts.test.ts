@@ -1,4 +1,4 @@
-/** Which acts leave which line: of members, of those who want to be members, and of operators beside the broker. */
+/** The audit line of each act of members, of joining clusters, and of operators who run commands beside the broker. */
 import t, { type Test } from 'tap'
 import { join } from 'node:path'
 import { operatorActor } from '../../../broker/admin/command-state.ts'
@@ -33,7 +33,7 @@ async function started(t: Test) {
   const sink = new MemorySink()
   const harness = await startBroker(t, { auditSink: sink })
   let seen = 0
-  /** Since it was called last. */
+  /** Returns the lines that were written since the last call. */
   const lines = async (): Promise<AuditLine[]> => {
     await harness.log.refresh()
     await harness.audit.flush(never)
@@ -167,7 +167,7 @@ t.test('the life of a member', async (t) => {
     'record refused NamespaceNotAllowed ServiceExport/kube-system/web',
   ])
 
-  // The overlap of the two certificates is over, and somebody shows the old one.
+  // The overlap of the two certificates is over, and a process shows the old one.
   await harness.clock.advance(6 * 60_000)
   await failure(() => broker.watch(shown, {}, never)[Symbol.asyncIterator]().next())
   const copied = (await harness.lines()).filter(({ what }) => what.act === 'certificate.copied')
@@ -252,7 +252,10 @@ t.test('refusals of one address are bounded, and a member beside it is told', as
 
 const cidrs = (i: number): string[] => ['10.42.0.0/16', `10.${100 + i}.0.0/16`]
 const NEW = Array.from({ length: 65 }, (_, i) => cidrs(i))
-/** Facts one after the other, or all at once: the first of them is a group by itself, the other 64 are one. */
+/**
+ * The facts are sent one after the other, or all at once. Sent at once, the first facts form one group, and the other
+ * 64 form a second one.
+ */
 const restated: readonly (readonly [say: string, sent: string[][], atOnce: boolean, want: string[][]])[] = [
   ['what the join said, again and again', [['10.42.0.0/16'], ['10.42.0.0/16'], ['10.42.0.0/16']], false, []],
   ['what is new, and then again', [cidrs(1), cidrs(1), cidrs(1)], false, [cidrs(1)]],

@@ -1,4 +1,4 @@
-/** The audit log as a file: what it is called, who may read it, and what happens when others move or lock it. */
+/** The audit log as a file: its name, its mode, and the broker's reaction when another process moves or locks it. */
 import {
   appendFileSync,
   chmodSync,

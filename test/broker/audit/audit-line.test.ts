@@ -1,4 +1,4 @@
-/** The format of the audit log: what programs that read it rely on, whatever strangers send. */
+/** The format of the audit log, on which other programs rely, stays valid whatever input strangers send. */
 import fc from 'fast-check'
 import t from 'tap'
 import {

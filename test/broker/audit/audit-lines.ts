@@ -1,8 +1,8 @@
-/** An audit log in memory, as tests read it. */
+/** An audit log in memory, with functions that read it in tests. */
 import type { AuditSink } from '../../../broker/audit/audit-sink.ts'
 import type { AuditValue } from '../../../broker/store/audit-event.ts'
 
-/** A line of the format of broker/audit/audit-line.ts. */
+/** A line in the format of broker/audit/audit-line.ts. */
 export interface AuditLine {
   readonly v: number
   readonly time: string
@@ -19,7 +19,7 @@ export interface AuditLine {
   readonly cut?: true
 }
 
-/** Every line of a text. Throws where one is no JSON. */
+/** Returns every line of a text. Throws when a line is not JSON. */
 export function readLines(text: string): AuditLine[] {
   return text
     .split('\n')
@@ -27,16 +27,16 @@ export function readLines(text: string): AuditLine[] {
     .map((line) => JSON.parse(line) as AuditLine)
 }
 
-/** `act result reason subject`, as short as it is. */
+/** Returns `act result reason subject`, without the parts that the line does not have. */
 export function shortLine({ what: { act, subject }, result, reason }: AuditLine): string {
   return [act, result, reason, subject].filter((part) => part !== undefined).join(' ')
 }
 
-/** Keeps lines; fails, or never answers, for as long as it is told to. */
+/** An audit sink that keeps lines in memory, and that a test can make fail or block. */
 export class MemorySink implements AuditSink {
   text = ''
   failure: Error | undefined
-  /** Writes that do not end before it is called. */
+  /** Ends the write that was blocked last; undefined before the first one. */
   release: (() => void) | undefined
   #holds = false
   reopened = 0
@@ -48,7 +48,7 @@ export class MemorySink implements AuditSink {
     this.text += lines.join('')
   }
 
-  /** From now on nothing is written before release(). */
+  /** Blocks all writes until letGo() is called. */
   hold(): void {
     this.#holds = true
   }

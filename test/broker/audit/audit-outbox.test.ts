@@ -1,4 +1,7 @@
-/** Acts that wait in the store: which makes way for which, and what that costs those whose acts they are. */
+/**
+ * Audit events that wait in the store. When there are too many, the oldest event is dropped, and keeping an event stays
+ * cheap.
+ */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { AuditInit } from '../../../broker/store/audit-event.ts'
@@ -17,7 +20,7 @@ function act(subject: string): AuditInit {
   return { act: 'cluster.evict', result: 'ok', who: { kind: 'operator', uid: 0 }, subject }
 }
 
-/** One millisecond after the other. */
+/** Keeps the events one after the other, one millisecond apart. */
 async function keepEach(log: RecordLog, from: number, to: number): Promise<void> {
   await log.transact((tx) => {
     for (let i = from; i < to; i += 1) keepEvent(tx, act(`act-${i}`), i)

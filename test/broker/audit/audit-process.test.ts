@@ -1,4 +1,4 @@
-/** `sealane broker serve --audit-log` as a process: its two outputs, its signals, its environment. */
+/** `sealane broker serve --audit-log` as a process: its two outputs, its signals and its environment. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync, renameSync } from 'node:fs'

@@ -1,4 +1,7 @@
-/** The audit log of a whole broker: TLS, its process' script, commands beside it, and a log file that is moved away. */
+/**
+ * The audit log of a whole broker, with TLS, the broker's process script, commands beside it, and a log file that is
+ * moved away.
+ */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync, renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -24,7 +27,7 @@ t.setTimeout(60_000)
 interface Started {
   readonly broker: LoopbackBroker
   readonly file: string
-  /** Waits for a line, and gives it. */
+  /** Waits for a line, and returns it. */
   readonly line: (want: string) => Promise<AuditLine>
   readonly all: () => AuditLine[]
 }
@@ -76,7 +79,7 @@ t.test('what happens to a broker in its life', async (t) => {
   await broker.tokens((store) => store.revoke(unused.id))
   await line(`token.revoke ok ${unused.id}`)
 
-  // As logrotate does it without a signal: the next line is in a new file.
+  // logrotate moves the file like this when it sends no signal; the broker writes the next line to a new file.
   renameSync(file, `${file}.moved`)
   const last = await broker.tokens((store) => store.create({}))
   await line(`token.create ok ${last.id}`)
@@ -86,7 +89,7 @@ t.test('what happens to a broker in its life', async (t) => {
   await milano.stop()
   await broker.stop()
   t.equal(all().at(-1)?.what.act, 'broker.stop')
-  // Nobody is there to write it; it is not forgotten.
+  // No broker runs, so the event waits in the store until the next start.
   await broker.tokens((store) => store.evict({ cluster: 'milano', force: true }))
   t.notOk(all().some((one) => shortLine(one) === 'cluster.evict ok milano'))
   await broker.start({ audit: { log: file, maxBytes: 1_000_000, keep: 2 } })

@@ -1,4 +1,4 @@
-/** The one writer of the audit log: bounds, failures, and acts that wait in the store. */
+/** The single writer of the audit log: its bounds, its failures, and events that wait in the store. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { AuditInit } from '../../../broker/store/audit-event.ts'

@@ -1,4 +1,4 @@
-/** Commands beside the broker whose line cannot be kept: what they say of themselves. */
+/** Commands beside the broker whose audit line cannot be kept, and the warning that they print. */
 import { join } from 'node:path'
 import t from 'tap'
 import { notedCommand } from '../../../broker/audit/audited-command.ts'

@@ -1,4 +1,4 @@
-/** How many lines callers can cause. */
+/** The rate limit on audit lines that callers can cause by refused calls. */
 import t from 'tap'
 import {
   RefusalRateLimiter,
@@ -12,9 +12,9 @@ import {
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
 const MINUTE = 60_000
-/** One line comes back in it. */
+/** The time in which one source regains one line. */
 const REFILL = 5 * MINUTE
-/** How many of so many are allowed. */
+/** Returns how many of these calls the limiter allows. */
 const allowed = (pace: RefusalRateLimiter, source: (i: number) => Source, times: number): number =>
   Array.from({ length: times }, (_, i) => pace.allows(source(i))).filter((ok) => ok).length
 

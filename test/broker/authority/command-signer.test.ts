@@ -1,4 +1,7 @@
-/** A key that only a command has: what it signs is as good as before, and what else it does harms nobody. */
+/**
+ * A signing key that only an external command can use. Its signatures are as good as those of a key file, and a command
+ * that misbehaves does no harm.
+ */
 import { X509Certificate, createHash, verify } from 'node:crypto'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -17,7 +20,10 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const clock = new SystemClock()
 
-/** Signs standard input with the key in the file that is its first word, in the form that is its second. */
+/**
+ * A program that signs standard input with the key in the file that its first argument names, in the form that its
+ * second argument names.
+ */
 const SIGNER = `
 import { readFileSync } from 'node:fs'
 import { createPrivateKey, sign } from 'node:crypto'
@@ -74,7 +80,7 @@ t.test('a broker whose key is behind a command', async (t) => {
   t.match(refused, { reason: 'SignerFailed', message: /ended with status 3/ })
 })
 
-/** A nonce whose r begins as DER of 64 bytes does. */
+/** A nonce whose r begins like a DER sequence of 64 bytes. */
 const NONCE = 0xe1b74def3ac00500aaa8f9532d6ad3cba594580c5106fd1a18f75c34f5606e96n
 const R = 0x303e2656e917e53552d94627dbbd8f664a54cc8ff6b2be3c1e33fb8d78070b27n
 const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n

@@ -1,4 +1,6 @@
-/** Members of the last release know nothing of a rotation but what comes with their renewals, and are not cut off. */
+/**
+ * Members of the last release learn of a rotation only through their renewals, and the rotation does not cut them off.
+ */
 import t from 'tap'
 import { openAuthorityStore } from '../../support/broker-store.ts'
 import type { AuthorityStatus } from '../../../protocol/admin/admin-api.ts'
@@ -17,7 +19,7 @@ t.test('the rotation goes on when they renew, and they work all the while', asyn
   const store = await openAuthorityStore(broker.state, broker.clock)
   t.teardown(() => store.close())
   const milano = await LinkedMember.join(t, await broker.token(), 'milano')
-  // Its watch asks for no word of authorities, as that of the last release.
+  // As in the last release, the watch of this member does not ask for news of authorities.
   const paris = await TlsMember.join(t, broker.state, 'paris')
   const until = (isSo: (status: AuthorityStatus) => boolean, say: string): Promise<boolean> =>
     eventually(async () => isSo(await store.status()), { ...PATIENCE, say })

@@ -1,4 +1,4 @@
-/** The steps of a rotation on a store, and a model of members that must never be cut off by what is not forced. */
+/** The steps of a rotation on a store, and a model of members that a rotation without force must never cut off. */
 import fc from 'fast-check'
 import t from 'tap'
 import { knownAuthority } from '../../../broker/identity/authority-keys.ts'
@@ -121,13 +121,13 @@ t.test('who is waited for', async (t) => {
 interface Member {
   certificate: { serial: string; authority: string; expiresAtMs: number }
   bundle: readonly string[]
-  /** The broker's answer is on its way, or lost. */
+  /** The answer of the broker that is still under way; undefined when there is none or it was lost. */
   answer: { certificate: Member['certificate']; bundle: readonly string[] } | undefined
 }
 
 type Act =
   | { readonly t: 'rotate' | 'finish' | 'abort' | 'advance' }
-  /** All members renew, and use what they get: the phases behind that come up often. */
+  /** All members renew and use the new certificate, so that the later phases occur often. */
   | { readonly t: 'renewAll' }
   | { readonly t: 'renew' | 'receive' | 'lose' | 'use'; readonly member: number }
   | { readonly t: 'wait'; readonly hours: number }
@@ -140,7 +140,7 @@ const ofOne = fc.record({
 })
 const waits = fc.record({ t: fc.constant('wait' as const), hours: fc.integer({ min: 1, max: 10 }) })
 
-/** Long enough, and with few waits, so that rotations come to each phase while certificates of before still hold. */
+/** Long sequences with few waits, so that rotations reach each phase while older certificates are still valid. */
 const acts: fc.Arbitrary<Act[]> = fc.array(
   fc.oneof(
     { weight: 3, arbitrary: decisions },
@@ -151,7 +151,7 @@ const acts: fc.Arbitrary<Act[]> = fc.array(
   { minLength: 10, maxLength: 80, size: 'max' },
 )
 
-/** The store as a broker keeps it, and three members with what they have got. */
+/** The store as a broker keeps it, and three members with the certificates that they received. */
 class World {
   readonly log: RecordLog
   readonly members: Member[]
@@ -218,7 +218,7 @@ class World {
     return this.members[at] as Member
   }
 
-  /** Who renews shows its certificate. */
+  /** Renews a certificate, and first uses the current one, because a renewal shows it. */
   async #renew(at: number): Promise<void> {
     const member = this.#member(at)
     if (!this.alive().includes(member)) return
@@ -261,7 +261,8 @@ t.test('whatever is lost, late or asked for again: nobody whose certificate hold
         for (const { certificate, bundle, answer } of world.alive()) {
           if (!bundle.includes(signing)) throw new Error('a member does not trust who serves')
           if (!accepted.includes(certificate.authority)) throw new Error('the certificate of a member is refused')
-          // What is on its way was issued under what holds, and may be used as well.
+          // The certificate in an answer under way was issued under a valid authority, and the member may use it as
+          // well.
           if (answer !== undefined && !accepted.includes(answer.certificate.authority))
             throw new Error('what a member is about to store would be refused')
         }

@@ -1,4 +1,4 @@
-/** Several replicas of one store, and the keys that they have in common. */
+/** The keys that several replicas of one store share. */
 import { readFileSync, readdirSync } from 'node:fs'
 import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-/** What a broker does whose store over the network does not answer when it starts. */
+/** A broker starts while its store on the network does not answer. */
 import t from 'tap'
 import { StateError } from '../../../broker/store/record-log.ts'
 import { AWAIT_STORE_MS, awaitStore } from '../../../broker/served-clusterset.ts'

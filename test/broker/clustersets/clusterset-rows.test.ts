@@ -91,7 +91,7 @@ t.test('no text that is not a label becomes a clusterset, or a path', async (t) 
     }),
   )
   t.same(clustersetRows(log), [])
-  // Written by nobody of ours: not served, and no path.
+  // A foreign program wrote these rows. The broker does not serve them and never uses a name as a path.
   await log.transact((tx) => tx.put('clusterset', '../../etc', { createdAtMs: 1, ...RANGES }))
   await log.transact((tx) => tx.put('clusterset', 'demo', { createdAtMs: 1, ...RANGES }))
   t.same(servedClustersets(log), [], "neither it, nor the broker's own a second time")

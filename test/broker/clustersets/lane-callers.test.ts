@@ -1,4 +1,4 @@
-/** Whom the status page of a broker turns away where it runs in a pod of a member. */
+/** The callers that a broker's status page refuses when the broker runs in a pod of a member. */
 import t from 'tap'
 import { LaneCallers } from '../../../broker/served-clusterset.ts'
 import { facts, join_, startBroker } from '../support/harness.ts'

@@ -1,4 +1,4 @@
-/** Credentials for an etcd that are renewed while a broker runs. */
+/** The credentials for an etcd are renewed while a broker runs. */
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -1,4 +1,4 @@
-/** A replica that has missed something lists the store, and does not go on before that has worked. */
+/** A replica that has missed changes lists the store, and continues only after the list has succeeded. */
 import t from 'tap'
 import { EtcdError } from '../../../broker/store/etcd/client/etcd-connection.ts'
 import { EtcdFollower, type ReplicaState } from '../../../broker/store/etcd/etcd-replica.ts'

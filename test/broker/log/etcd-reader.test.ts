@@ -1,4 +1,4 @@
-/** A list comes in answers of a fair size, whatever the rows are: all of them, once, in order. */
+/** A list comes in answers of moderate size, whatever the rows are, and contains each row once and in order. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -19,7 +19,7 @@ interface RangeCall {
   readonly bytes: number
 }
 
-/** An etcd with these rows, as far as a list needs it; `most` octets to an answer. */
+/** Returns an etcd with these rows that supports lists only; an answer holds at most `most` octets. */
 function storeWith(
   rows: readonly KeyValue[],
   most: number,

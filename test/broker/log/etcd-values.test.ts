@@ -70,7 +70,7 @@ t.test('a transaction is nested so that etcd takes it: 128 operations on the way
     const outer = nested(ops)
     const inner = outer.map(insideOf)
     t.same(inner.flat(), ops, `${count}: none is lost`)
-    // The head, and reads where it fails.
+    // One of the operations is for the head or, after a failed comparison, for the reads.
     t.ok(outer.length + 1 + Math.max(0, ...inner.map((one) => one.length)) <= 128, `${count}`)
   }
 })

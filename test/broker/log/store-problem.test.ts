@@ -1,4 +1,4 @@
-/** By which code the store cannot be used, as the metrics say it. */
+/** The metrics name the code of the error that keeps the broker from using its store. */
 import t from 'tap'
 import { StateError } from '../../../broker/store/record-log.ts'
 import { StoreProblem } from '../../../broker/store/store-health.ts'
@@ -12,7 +12,7 @@ function stage() {
   const problem = new StoreProblem({ clock, metrics: brokerMetrics(metrics) })
   const text = async (name: string): Promise<readonly string[]> =>
     (await metrics.text()).split('\n').filter((line) => line.startsWith(name))
-  /** Codes that hold now. */
+  /** Returns the codes that hold at the moment. */
   const codes = async (): Promise<readonly string[]> =>
     (await text('sealane_broker_store_problem{'))
       .filter((line) => line.endsWith(' 1'))

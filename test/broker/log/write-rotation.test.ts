@@ -1,4 +1,4 @@
-/** Whose time it is to try to write: a table of who wrote when, and what comes of it. */
+/** When a replica may try to write: a table of past writes and the wait that follows from them. */
 import fc from 'fast-check'
 import t from 'tap'
 import { WriteRotation } from '../../../broker/store/etcd/write-order.ts'
@@ -6,7 +6,7 @@ import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
 const { signal } = new AbortController()
 
-/** Writes as [milliseconds before now, replica], the first one first. */
+/** Returns a rotation that has seen these writes, each as [milliseconds before now, replica], oldest first. */
 async function rotation(writes: readonly (readonly [agoMs: number, replica: string])[], replica = 'own') {
   const clock = new FakeClock()
   const own = new WriteRotation(clock, replica)
@@ -20,7 +20,7 @@ async function rotation(writes: readonly (readonly [agoMs: number, replica: stri
   return { clock, own }
 }
 
-/** How long it waits, in steps of a millisecond, while nobody writes. */
+/** Returns how long the replica waits, in steps of a millisecond, while no replica writes. */
 async function waits({ clock, own }: Awaited<ReturnType<typeof rotation>>): Promise<number> {
   const state = { isOver: false }
   const done = own.await(signal).then((hasWaited) => {
@@ -157,7 +157,7 @@ t.test('whoever writes, no two of the same knowledge try at once, and nobody wai
       const times = await Promise.all(names.map(async (one) => waits(await rotation(writes, one))))
       const active = new Set(writes.filter(([at]) => at <= 120).map(([, writer]) => writer))
       const own = names.flatMap((one, i) => (active.has(one) ? [times[i] ?? 0] : []))
-      // Once the last write is as long ago as one is given, the next may come, too.
+      // Once the last write is older than one slot, two replicas may try at the same time.
       const isFresh = (writes.at(-1)?.[0] ?? 0) < 30
       const areApart = new Set(own).size === own.length || !isFresh
       return areApart && times.every((ms) => ms <= 30 * (names.length - 1))

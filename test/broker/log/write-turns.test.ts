@@ -1,11 +1,11 @@
-/** Who lets whom write first, of replicas that write at the same time. */
+/** The order in which replicas that write at the same time let each other write. */
 import fc from 'fast-check'
 import t from 'tap'
 import { MOST_SERVED, WriteTurns } from '../../../broker/store/etcd/write-order.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
 const { signal } = new AbortController()
-/** Of etcd, when the group was begun. */
+/** The revision of etcd when the group of writes began. */
 const NOW = 100
 const MOST_MS = 250
 
@@ -14,7 +14,7 @@ function turns(): { readonly clock: FakeClock; readonly own: WriteTurns } {
   return { clock, own: new WriteTurns(clock, 'own') }
 }
 
-/** Whether it waits: it is looked at when all that is not due later has happened. */
+/** Returns whether the replica waits, once everything that is due has happened. */
 async function waits(clock: FakeClock, own: WriteTurns): Promise<boolean> {
   let isOver = false
   void own.await(NOW, signal).then(() => (isOver = true))
@@ -116,7 +116,7 @@ t.test('whatever the store says, also while it waits, the wait has an end, and w
       const wait = { isOver: false }
       void own.await(NOW, signal).then(() => (wait.isOver = true))
       let passedMs = 0
-      // What is said meanwhile is later: etcd's revisions rise.
+      // The revisions of etcd only rise, so a wish that is announced during the wait is later.
       for (const one of during) {
         say({ ...one, since: one.since === undefined ? undefined : one.since + NOW + 1 })
         await clock.advance(one.waitMs)

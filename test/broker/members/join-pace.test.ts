@@ -1,4 +1,4 @@
-/** How often one token may be shown. */
+/** The rate limit on joins with one token. */
 import t from 'tap'
 import { createKey } from '../../../protocol/identity/keys.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'

@@ -1,4 +1,6 @@
-/** Which certificate of a member may be used: stories on the pure rule, then what holds whatever happens. */
+/**
+ * Which certificate of a member may be used: stories on the pure rule, then properties that hold for every sequence.
+ */
 import fc from 'fast-check'
 import t from 'tap'
 import type { MemberRow } from '../../../broker/store/rows.ts'
@@ -47,7 +49,7 @@ class Kept {
     if ('row' in validity) this.row = validity.row ?? this.row
     return validity.t
   }
-  /** By the process of that name. */
+  /** Shows a certificate as the process of this name. */
   by(process: string, peer: CertificatePeer, nowMs: number): string {
     return this.show({ ...peer, process }, nowMs)
   }
@@ -183,7 +185,7 @@ t.test('a thief who renews again and again pushes the owner off no list', async 
     for (let n = 0; n < 40; n += 1) {
       const nowMs = HOUR + n * 1000
       const next = certificate(`f${n}`, nowMs, last.serial)
-      // Each with a mark of its own, and shown by two processes.
+      // In each round, one process shows the last certificate, and a process with a new name shows its renewal.
       kept.by(`thief ${n}`, last, nowMs)
       t.equal(kept.by(`thief ${n + 1}`, next, nowMs), 'firstUse')
       last = next
@@ -267,7 +269,7 @@ t.test(
         uses(who)
       }
       if (hands[0] === hands[1]) return
-      // Neither renews any more.
+      // Neither of the two renews from here on.
       now += OVERLAP_MS
       const good = hands.filter((one) => mayBeUsed(certificateValidity(kept.row, one, now)))
       if (good.length > 1) throw new Error(`both go on: ${JSON.stringify(kept.row)}`)

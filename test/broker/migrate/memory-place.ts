@@ -1,4 +1,7 @@
-/** A place in memory, that can be made to break off at any of its writes: the model of what a real one is to a move. */
+/**
+ * A store location in memory that can be made to fail at any of its writes. It models what a real location does during
+ * a move.
+ */
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
 import { type RecordLog, StateError } from '../../../broker/store/record-log.ts'
 import type { AuthorityFiles, StorePlace } from '../../../broker/recovery/store-location.ts'
@@ -7,9 +10,9 @@ export class MemoryPlace implements StorePlace {
   readonly name: string
   log: RecordLog | undefined
   files: AuthorityFiles | undefined
-  /** Writes that are still taken; then all fail until it is set again. */
+  /** The number of writes that still succeed. After that, every write fails until a test sets the number again. */
   writesLeft = Infinity
-  /** Epoch of the log that was served last, as settled() had it. */
+  /** The epoch of the log that was served last, as settled() received it. */
   served: string | undefined
   locked = false
 
@@ -58,7 +61,7 @@ export class MemoryPlace implements StorePlace {
     this.writesLeft -= 1
   }
 
-  /** The log outlives its user, as a file does. */
+  /** The log outlives its user, as a file does, so close() does nothing. */
   #opened(log: RecordLog): RecordLog {
     const write = (): void => this.#write()
     return new Proxy(log, {

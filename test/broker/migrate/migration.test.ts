@@ -1,4 +1,4 @@
-/** A store that is moved: there and back it is the same, wherever the move breaks off, and nobody serves two of them. */
+/** A store that is moved there and back is the same, wherever the move fails, and no two copies of it are served. */
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
@@ -18,7 +18,7 @@ import { MemoryPlace } from './memory-place.ts'
 
 const deps = { clock: new FakeClock(), who: { kind: 'operator' } as const, signal: new AbortController().signal }
 
-/** All rows but those about moves, which differ. */
+/** Returns all rows except the rows about moves, which differ. */
 function rowsOf(log: LogView | undefined): string {
   const scopes = SCOPES.filter((scope) => scope !== 'migration')
   const all = scopes.map((scope) => [scope, log?.list(scope)] as const)
@@ -30,7 +30,7 @@ function isOfMove(value: unknown): boolean {
   return (value as { event?: { act?: string } }).event?.act === 'broker.migrate'
 }
 
-/** Names of those that a broker would serve. */
+/** Returns the names of the locations that a broker would serve. */
 function served(...places: readonly MemoryPlace[]): string[] {
   return places.flatMap(({ name, log }) => {
     if (log === undefined || log.count('settings') === 0) return []
@@ -218,7 +218,7 @@ t.test('what a broker writes that hears late of the move is missed by nobody', a
   const late = openSqliteLog({ file })
   const [a, b] = [new MemoryPlace('sqlite:/a', log), new MemoryPlace('etcd://b/x')]
   const keys = a.authority.bind(a)
-  // Between the copy and the look at both.
+  // The late write happens between the copy and the comparison of both stores.
   a.authority = async () => {
     if (b.log !== undefined) await late.transact((tx) => tx.put('contact', 'milano', { lastSeenMs: 9 }))
     return keys()

@@ -1,4 +1,7 @@
-/** A broker that serves a store of which a move begins elsewhere: with a database, that takes somebody who passes the lock. */
+/**
+ * A move begins elsewhere while a broker serves the store. With a database, only a process that bypasses the lock can
+ * begin one.
+ */
 import { join } from 'node:path'
 import t from 'tap'
 import { openSqliteLog } from '../../../broker/store/sqlite/sqlite-log.ts'

@@ -1,4 +1,4 @@
-/** A member that has its set compared again and again. */
+/** A member makes the broker compare its set again and again. */
 import t from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import { Publisher, anExport, declaration, join_, startBroker } from '../support/harness.ts'
@@ -15,7 +15,7 @@ t.test('who declares its set without end writes nothing by it, and takes a share
   for (let i = 0; i < 5; i += 1) await stream.send(declaration([web]))
   t.equal(harness.log.revision, revision)
 
-  // Each look at its records takes 200 ms.
+  // Each look of the broker at the records of this member takes 200 ms.
   const { clock } = harness
   const monotonic = clock.monotonic.bind(clock)
   let looked = 0

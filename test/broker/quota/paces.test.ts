@@ -1,4 +1,4 @@
-/** How fast one member may change, and when it hears of its quota. */
+/** The rate limits on changes of one member, and the time when it learns about its quota. */
 import t from 'tap'
 import { ChangeRateLimiter, QuotaNews } from '../../../broker/sessions/quota-pressure.ts'
 import { SnapshotRateLimiter, startCost } from '../../../broker/sessions/snapshots.ts'

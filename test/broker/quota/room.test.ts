@@ -1,4 +1,7 @@
-/** A member of this release and a broker, about room: what stays, what is left out, and what comes by itself. */
+/**
+ * A member of this release reaches its quota at a broker: which records stay, which are left out, and which follow
+ * without a further request.
+ */
 import t, { type Test } from 'tap'
 import { DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
 import { DEFAULT_MEMBER_QUOTA, type MemberQuota } from '../../../model/member-quota.ts'
@@ -18,10 +21,10 @@ interface Member {
   readonly session: PublishSession
   readonly logger: CapturingLogger
   readonly link: InMemoryLink
-  /** Puts sent in its life. */
+  /** Returns the number of puts that the member has sent so far. */
   sent(): number
   want(...records: readonly MemberRecord[]): Promise<void>
-  /** Names of its ServiceExports and slices by what became of them. */
+  /** Returns the names of its ServiceExports and slices, each with its state. */
   states(): string
   stop(): Promise<void>
 }
@@ -125,7 +128,7 @@ t.test('what is new is left out by name, what is held stays, and comes in when t
   const warned = member.logger.lines.filter(({ level }) => level === 'warn')
   t.equal(warned.length, 1, 'said once, not for each')
 
-  // No lane is cut by it, and none of its own is needed for a change.
+  // The quota cuts no lane, and changing a stored record needs no further room.
   await member.want(gateway, headless('a', 10), headless('b'), headless('c'), headless('d'), headless('e'))
   t.equal(member.states(), 'milano.gw-lane0:stored a:stored b:stored c:stored d:QuotaRecords e:QuotaRecords')
   const sent = member.sent()
@@ -136,7 +139,7 @@ t.test('what is new is left out by name, what is held stays, and comes in when t
   t.equal(await whenStates(member, 'milano.gw-lane0:stored d:stored e:QuotaRecords b:stored'), true, member.states())
   t.equal(member.sent(), sent + 1, 'and only what fits is sent')
 
-  // Two replicas, and one that is started anew, enforce what the operator says.
+  // The broker enforces a changed quota once its replica has read the operator's change.
   t.equal(await harness.tokens.changeQuota({ cluster: 'milano', change: { records: 4 } }), true)
   t.equal(await harness.tokens.changeQuota({ cluster: 'milano', change: { records: 4 } }), false, 'a second time')
   await harness.log.refresh()

@@ -1,4 +1,7 @@
-/** Streams of one member: the newest is refused, and what a broken connection left open locks nobody out. */
+/**
+ * The limit on the streams of one member. The broker refuses the newest stream, and streams of a broken connection lock
+ * no member out.
+ */
 import t from 'tap'
 import { DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
 import { DEFAULT_MEMBER_QUOTA } from '../../../model/member-quota.ts'
@@ -36,7 +39,7 @@ t.test('a member that comes back takes the place of its oldest stream, dead or n
   const harness = await startBroker(t, { config: { limits } })
   const { peer } = await join_(harness, 'milano')
   const at = (connection: string): Peer => ({ ...peer, connection })
-  // Half open: nobody reads them, so nothing ends them either.
+  // These streams are half open: no peer reads them, so nothing ends them either.
   const dead = []
   for (const connection of ['a:1', 'a:2']) {
     const stream = harness.broker.watch(at(connection), {}, new AbortController().signal)[Symbol.asyncIterator]()

@@ -1,4 +1,4 @@
-/** What is counted is what is there, whatever happened before; three members, none of them special. */
+/** The counted usage equals the stored records after every sequence of steps, with three equal members. */
 import fc from 'fast-check'
 import t from 'tap'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
@@ -33,7 +33,7 @@ function join(tx: Transaction, cluster: ClusterId): void {
   joinMember(tx, join, contextOf(cluster))
 }
 
-/** By looking at each record. */
+/** Counts the usage by reading each record. */
 function recount(view: LogView, cluster: ClusterId): QuotaUse {
   const own = memberRecords(view, cluster)
   return {
@@ -118,7 +118,7 @@ function apply(tx: Transaction, one: Step, cluster: ClusterId): void {
   }
 }
 
-/** What a refusal for want of room may and may not do. */
+/** Checks which changes a refusal for lack of quota may cause. */
 function checkPut(tx: Transaction, record: MemberRecord, context: WriteContext): void {
   const { cluster } = context
   const before = quotaUse(tx, cluster)

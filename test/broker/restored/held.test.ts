@@ -1,6 +1,6 @@
 /**
- * A broker that was restored from an older backup: what was given away since is taken back from those who hold it, and
- * nothing is given twice, whatever happened before and after the backup, and in whatever order members call.
+ * A broker was restored from an older backup. It learns from the members what was given out since, and gives nothing
+ * out twice, whatever happened before and after the backup, and in whatever order the members call.
  */
 import fc from 'fast-check'
 import t from 'tap'
@@ -30,7 +30,10 @@ import { facts } from '../support/harness.ts'
 const TAKEN_MS = Date.UTC(2026, 5, 1)
 const RESTORED_MS = TAKEN_MS + 7_200_000
 const NOW_MS = RESTORED_MS + 1000
-/** Few addresses, so that services collide: each has the one that its name gives, or the next free one. */
+/**
+ * A range with few addresses, so that services collide. Each service gets the address that its name gives, or the next
+ * free one.
+ */
 const NARROW = { ...SETTINGS, clustersetIpRange: '245.0.0.0/29' }
 const RULES = { ...NARROW, allowedNamespaces: [], quota: DEFAULT_MEMBER_QUOTA }
 
@@ -38,7 +41,7 @@ function contextOf(cluster: string, nowMs = NOW_MS): WriteContext {
   return { cluster: cluster as ClusterId, rules: RULES, nowMs }
 }
 
-/** As restore.ts leaves it. */
+/** Returns a log in the state in which restore.ts leaves it. */
 async function restoredAfter(steps: readonly BrokerStep[]): Promise<RecordLog> {
   const log = openMemoryLog()
   await makeState(log, steps, NARROW)
@@ -52,7 +55,10 @@ async function restoredAfter(steps: readonly BrokerStep[]): Promise<RecordLog> {
   return log
 }
 
-/** What a member that was in contact to the end has in its replica, and the restored broker's snapshot has not. */
+/**
+ * Returns the records that are missing from the restored broker and that a member with contact until the end still has
+ * in its replica.
+ */
 function displaced(lost: RecordLog, log: RecordLog): StoredRecord[] {
   return lost.list('record').flatMap(({ key, value }) => {
     const { kind } = value.body
@@ -66,7 +72,10 @@ function peer(cluster: string, issuedAtMs = TAKEN_MS + 60_000) {
   return { cluster: cluster as ClusterId, address: '192.0.2.1', serial: `5${cluster.length}`, issuedAtMs }
 }
 
-/** The member calls: it says what it holds, states its facts, and publishes what it has. False: it is none yet. */
+/**
+ * Lets the member call: it reports the addresses that it holds, states its facts, and publishes its records. Returns
+ * false when the broker does not accept it as a member yet.
+ */
 async function call(log: RecordLog, lost: RecordLog, cluster: string, nowMs = NOW_MS): Promise<boolean> {
   const context = contextOf(cluster, nowMs)
   const returned = log.transact(
@@ -103,15 +112,16 @@ t.test('whatever was given away since the backup is where it was', async (t) => 
       const log = await restoredAfter(before)
       const known = new Map(log.list('member').map(({ key, value }) => [key, value]))
       const members = lost.list('member').filter(({ value }) => isLive(value))
-      // Nobody is left who could say anything of the others.
+      // No member is left that could report what the others hold.
       if (!members.some(({ key }) => isLive(known.get(key)))) return
       const order = [...members.slice(first), ...members.slice(0, first)].map(({ key }) => key)
       for (let round = 0; round < 5; round += 1) {
-        // Who was put out since does not call, and is not waited for without end.
+        // A member that was evicted since the backup does not call. The broker stops waiting for it after some time.
         const nowMs = NOW_MS + (round < 3 ? 0 : 600_000)
         for (const cluster of order) await call(log, lost, cluster, nowMs)
       }
-      // Who has other ranges since may be given what another one got since: docs/limits.md.
+      // A member whose ranges changed since the backup may get a block that another member got since; see
+      // docs/limits.md.
       const moved = members.some(({ key, value }) => {
         const old = known.get(key)
         return isLive(old) && old.facts.podCIDRs.join() !== value.facts.podCIDRs.join()
@@ -142,7 +152,7 @@ const step = (t: BrokerStep['t'], member: number, variant = 2): BrokerStep => ({
 t.test('who comes back gives others no other addresses than they had', async (t) => {
   const before = [step('join', 1, 0), step('join', 3)]
   const lost = openMemoryLog()
-  // Milano had a block and left: only paris knows that its own is not the first one.
+  // Milano had a block and left, so only paris knows that its own block is not the first one.
   await makeState(lost, [...before, step('join', 0, 0), step('leave', 0), step('join', 2, 0)], NARROW)
   const log = await restoredAfter(before)
   const had = lost.get('member', 'paris')?.blocks
@@ -157,7 +167,8 @@ t.test('who comes back gives others no other addresses than they had', async (t)
 
 t.test('services whose names give the same address have those that they had', async (t) => {
   const before = [step('join', 0), step('join', 1)]
-  // Six of them in eight addresses, in an order that is not the one in which they are published again.
+  // Six services share eight addresses. They are created in another order than the one in which they are published
+  // again.
   const since = [5, 4, 3, 2, 1, 0].map((name): BrokerStep => ({ t: 'export', member: 0, name, variant: 0 }))
   const lost = openMemoryLog()
   await makeState(lost, [...before, ...since], NARROW)

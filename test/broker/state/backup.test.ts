@@ -1,4 +1,4 @@
-/** Backup beside a running broker that writes, restore, and what members and tokens are afterwards. */
+/** A backup beside a running broker that writes, a restore, and the state of members and tokens afterwards. */
 import {
   chmodSync,
   copyFileSync,
@@ -32,7 +32,7 @@ const WHO = { kind: 'operator' } as const
 const FORCE = { who: WHO, force: true }
 const GENTLY = { who: WHO, force: false }
 
-/** As `sealane broker restore` does it, of a broker that is stopped. */
+/** Restores a stopped broker in the same steps as `sealane broker restore`. */
 async function restore(stateDir: string, file: string, init = GENTLY) {
   const unlock = lockDirectory(stateDir)
   try {
@@ -49,7 +49,7 @@ async function backup(t: Test, { state }: LoopbackBroker): Promise<string> {
   return file
 }
 
-/** A connection may still be the one to the broker that is gone. */
+/** Tries to renew; the first try may fail, because it may still use the connection to the stopped broker. */
 function renewed(member: TlsMember): () => Promise<boolean> {
   return () =>
     member.renew().then(
@@ -69,7 +69,7 @@ t.test('members go on after a restore, also with certificates that the backup do
 
   const file = await backup(t, broker)
   t.equal(statSync(file).mode & 0o777, 0o600)
-  // All of this is lost: an export, a renewal, a member.
+  // The restore loses an export, a renewal and a member, all made after the backup.
   milano.publish(anExport('web'), aSlice('web', '10.42.1.7'), anExport('db'))
   await eventually(paris.has('milano/ServiceExport/shop/db'))
   await milano.renew()
@@ -100,7 +100,8 @@ t.test('members go on after a restore, also with certificates that the backup do
   await eventually(renewed(milano), { deadlineMs: 60_000 })
   milano.publish(anExport('web'))
   await eventually(() => !paris.has('milano/ServiceExport/shop/mail')(), { deadlineMs: 20_000 })
-  // It joined after the backup, and calls with what it has: others hold its number, and it is a member again.
+  // Roma joined after the backup and reports what it holds. The other members confirm its number, so it is a member
+  // again.
   await eventually(async () => (await ids()).includes('roma'), { deadlineMs: 30_000 })
   roma.publish(anExport('late'))
   await eventually(paris.has('roma/ServiceExport/shop/late'), { deadlineMs: 20_000 })
@@ -119,7 +120,7 @@ t.test('a backup is one moment of a broker that writes all the time', async (t) 
   const milano = await TlsMember.join(t, broker.state, 'milano')
   const writing = new AbortController()
   let rounds = 0
-  // Each round changes two records at once: a backup has both of one round, or of the one before.
+  // Each round changes two records at once, so a backup must hold both changes of a round or neither.
   const load = (async () => {
     while (!writing.signal.aborted) {
       rounds += 1
@@ -199,11 +200,11 @@ t.test('a restore that broke off is finished by the next start', async (t) => {
   const milano = await TlsMember.join(t, broker.state, 'milano')
   const file = await backup(t, broker)
   const fresh = await LoopbackBroker.start(t)
-  // Staged beside a broker that runs, which has no members: no force is needed.
+  // The running broker has no members, so staging a restore beside it needs no force.
   await stageRestore(clock, fresh.state, file, GENTLY)
   t.strictSame(await fresh.tokens((store) => store.members()), [], 'the one that runs is not disturbed')
   await fresh.stop()
-  // As after a power cut in the middle: half of the old state is away.
+  // A power cut in the middle of the restore leaves half of the old state moved away.
   copyFileSync(join(fresh.state, 'restore.db'), join(fresh.state, 'broker.db.restored'))
   chmodSync(join(fresh.state, 'broker.db.restored'), 0o600)
   await broker.stop()
@@ -227,7 +228,7 @@ t.test('a restore that broke off when the old state was away keeps what waits fo
   await stageRestore(clock, state, file, FORCE)
   const staged = readFileSync(join(state, 'restore.db'))
   await finishRestore(clock, state, { kind: 'operator' })
-  // As it was before the last step.
+  // This is the state before the last step of the restore.
   renameSync(join(state, 'broker.db'), join(state, 'broker.db.restored'))
   for (const suffix of ['-wal', '-shm']) rmSync(join(state, `broker.db${suffix}`), { force: true })
   writeFileSync(join(state, 'restore.db'), staged)

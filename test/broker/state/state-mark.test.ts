@@ -43,7 +43,10 @@ async function start(t: Test, stateDir: string, change: Partial<BrokerConfig> = 
   return { logger, stop: end }
 }
 
-/** A broker that has members, stopped; `young` is a copy of its state of before the second came. */
+/**
+ * Returns the state directory of a stopped broker with two members. `young` is a copy from before the second one
+ * joined.
+ */
 async function used(t: Test): Promise<{ readonly state: string; readonly young: string }> {
   const state = join(temporaryFolder(t), 'state')
   const young = join(temporaryFolder(t), 'young')

@@ -1,4 +1,4 @@
-/** What was found of a broker, and whether that is healthy, degraded or down. */
+/** The facts about a broker, and whether they mean healthy, degraded or down. */
 import t from 'tap'
 import { missingMembers, planStatus } from '../../../broker/admin/broker-status.ts'
 import type { BrokerFacts, LogFacts, StoreMemberFacts } from '../../../protocol/admin/admin-api.ts'

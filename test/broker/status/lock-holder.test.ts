@@ -1,4 +1,4 @@
-/** Who holds the lock of a broker's state, as the kernel lists it. */
+/** Finds the process that holds the lock of a broker's state, from the kernel's list of locks. */
 import t from 'tap'
 import { lockHolder } from '../../../broker/admin/read-status.ts'
 

@@ -1,4 +1,4 @@
-/** What replicas say of themselves is written by others: whatever it is, reading it throws nothing. */
+/** Other programs may write the session values of replicas, so reading a value throws nothing, whatever it is. */
 import fc from 'fast-check'
 import t from 'tap'
 import { formatSession, parseSession } from '../../../broker/store/etcd/replica-session.ts'

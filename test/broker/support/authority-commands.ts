@@ -1,12 +1,15 @@
-/** `sealane broker ca` beside a broker that runs. */
+/** Runs `sealane broker ca` beside a running broker. */
 import type { Test } from 'tap'
 import type { AuthorityStatus, AuthorityStep } from '../../../protocol/admin/admin-api.ts'
 import { type CliResult, runCli } from '../../cli/run-cli.ts'
 import { eventually } from '../../support/eventually.ts'
 
-/** What is waited for takes seconds, and each look is a command: ten a second take more than what they look at. */
+/**
+ * Deadline and interval for steps that take seconds. Each check runs a command, so ten checks a second would take more
+ * time than the step.
+ */
 export const PATIENCE = { deadlineMs: 60_000, intervalMs: 400 }
-/** What this process knows by itself costs nothing to look at. */
+/** The same deadline with the usual short interval, for checks inside this process, which cost nothing. */
 export const OWN_PATIENCE = { deadlineMs: PATIENCE.deadlineMs }
 
 export class AuthorityCommands {
@@ -21,7 +24,7 @@ export class AuthorityCommands {
   async status(): Promise<AuthorityStatus> {
     return JSON.parse((await this.ask('status')).stdout) as AuthorityStatus
   }
-  /** The command works, and says so again when it is asked for again. */
+  /** Runs a step, and checks that it succeeds and that a second run reports it as repeated. */
   async step(t: Test, ...words: string[]): Promise<AuthorityStep> {
     const first = await this.ask(...words)
     t.equal(first.code, 0, `${words.join(' ')}: ${first.stderr}`)

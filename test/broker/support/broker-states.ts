@@ -1,4 +1,6 @@
-/** States as a broker comes to have them: by the functions that it uses itself, in an order that a generator chooses. */
+/**
+ * Generates states of a broker with the functions that the broker itself uses, in an order that a generator chooses.
+ */
 import fc from 'fast-check'
 import { keepEvent } from '../../../broker/audit/audit-outbox.ts'
 import type { RecordLog } from '../../../broker/store/record-log.ts'
@@ -13,7 +15,7 @@ import { RefusedError } from '../../../protocol/broker-api.ts'
 import { memberKey } from '../../../protocol/codec/content-hash.ts'
 import { aSlice, anExport, facts } from './harness.ts'
 
-/** `member`, `name` and `variant` are small numbers: so that the same thing is met again. */
+/** One step. `member`, `name` and `variant` are small numbers, so that steps hit the same objects again. */
 export interface BrokerStep {
   readonly t: 'join' | 'export' | 'headless' | 'slice' | 'endpoint' | 'remove' | 'leave' | 'evict' | 'token' | 'status'
   readonly member: number
@@ -46,7 +48,7 @@ export const brokerSteps: fc.Arbitrary<BrokerStep[]> = fc.array(
 const START_MS = Date.UTC(2026, 0, 1)
 const IDS = ['milano', 'paris', 'oslo', 'roma'] as const
 
-/** What a broker refuses changes nothing. */
+/** Applies the steps to the log. A step that the broker refuses changes nothing. */
 export async function makeState(log: RecordLog, steps: readonly BrokerStep[], settings = SETTINGS): Promise<void> {
   await log.transact((tx) => tx.put('settings', SETTINGS_KEY, settings))
   for (const [i, step] of steps.entries()) await take(log, step, settings, START_MS + i * 3_600_000)
@@ -60,7 +62,7 @@ async function take(log: RecordLog, step: BrokerStep, settings: typeof SETTINGS,
   await log
     .transact((tx) => {
       if (t === 'join') {
-        // Of two of the four choices the pods overlap those of another member.
+        // In two of the four variants, the pod range overlaps that of another member.
         const join = {
           cluster,
           facts: facts([`10.${variant < 2 ? 42 : 50 + member}.0.0/16`], {
@@ -127,7 +129,9 @@ function all({ t, member, name, variant }: BrokerStep, cluster: string): MemberR
   ]
 }
 
-/** Three members, two of which have global addresses; services of one and of two exporters; a key that was given up. */
+/**
+ * Three members, two of which have global addresses. The services have one exporter or two, and one key was given up.
+ */
 export const RICH_STEPS: readonly BrokerStep[] = [
   { t: 'join', member: 0, name: 0, variant: 0 },
   { t: 'join', member: 1, name: 0, variant: 0 },

@@ -1,4 +1,4 @@
-/** A broker on a real database and a real CA in a folder of its own, with a clock that moves only by the test. */
+/** A broker on a real database and a real CA in its own folder, with a clock that only the test moves. */
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Broker } from '../../../broker/broker.ts'
@@ -53,7 +53,7 @@ export interface Harness {
   readonly tokens: BrokerStore
   readonly metrics: DescribedMetrics
   readonly stateDir: string
-  /** Its loop does not run: lines come with flush(). */
+  /** The audit trail without its loop; flush() writes the lines. */
   readonly audit: AuditTrail
   stop(): Promise<void>
 }
@@ -63,7 +63,7 @@ export interface HarnessInit {
   readonly clock?: FakeClock
   readonly stateDir?: string
   readonly keepRemoved?: number
-  /** Where its audit log goes; without, it has none. */
+  /** The sink of the audit log; without it, the broker has none. */
   readonly auditSink?: AuditSink
 }
 
@@ -102,7 +102,7 @@ export function facts(podCIDRs: string[] = ['10.42.0.0/16'], change: Partial<Clu
   return { podCIDRs, serviceCIDRs: ['10.43.0.0/16'], labels: {}, version: '0.1.0', ...change }
 }
 
-/** A join request with a fresh key; everything can be replaced. */
+/** Returns a join request with a new key; every field can be replaced. */
 export async function joinRequest(
   harness: Harness,
   change: Partial<JoinRequest> & { token?: string } = {},
@@ -165,7 +165,7 @@ export function aSlice(name: string, address: string, namespace = 'shop'): Membe
   return { namespace, name: `${name}-1`, body }
 }
 
-/** As an agent of this release declares it; without `tellsStatus`, as an earlier one. */
+/** Returns the declaration of an agent of this release or, without `tellsStatus`, of an earlier one. */
 export function declaration(records: readonly MemberRecord[], tellsStatus = true): PublishMessage {
   const reports = tellsStatus ? { tellsStatus: true as const } : {}
   return { t: 'declare', setHash: setHash(records.map(contentHash)), count: records.length, ...reports }
@@ -176,10 +176,10 @@ export function digest(records: readonly MemberRecord[]): PublishMessage {
   return { t: 'digest', entries, last: true }
 }
 
-/** One publish stream, as a member drives it. */
+/** One publish stream, with the messages that a member sends. */
 export class Publisher {
   readonly replies: PublishReply[] = []
-  /** What the broker ended the stream with, unasked. */
+  /** The message with which the broker ended the stream; undefined while the stream is open. */
   ended: string | undefined
   readonly #session: PublishSession
   #sequence = 0
@@ -193,7 +193,7 @@ export class Publisher {
   end(): void {
     this.#session.onEnd()
   }
-  /** Declares the set, sends what is asked for, and waits for the acknowledgement. */
+  /** Declares the set, sends the records that the broker asks for, and waits for the acknowledgement. */
   async publish(records: readonly MemberRecord[]): Promise<void> {
     await this.send(declaration(records))
     const answer = this.replies.at(-1)
@@ -216,27 +216,27 @@ export class Publisher {
   status(next: MemberStatus): Promise<void> {
     return this.send({ t: 'status', sequence: (this.#sequence += 1), status: next })
   }
-  /** Until all that was sent is answered. */
+  /** Waits until the broker has acknowledged all messages. */
   async acknowledged(): Promise<void> {
     await eventually(() => this.replies.some((reply) => reply.t === 'ack' && reply.sequence === this.#sequence), {
       say: `acknowledgement of ${this.#sequence}`,
       intervalMs: 2,
     })
   }
-  /** `field: message` of every refusal so far. */
+  /** Returns `field: message` for every refusal so far. */
   refusals(): string[] {
     return this.replies.flatMap((reply) => (reply.t === 'refused' ? [`${reply.field}: ${reply.message}`] : []))
   }
 }
 
-/** A watch as lines of text; `failure` is what it ended with. */
+/** A watch as lines of text; `failure` is the error that ended it. */
 export class Watcher {
   readonly lines: string[] = []
   readonly batches: Uint8Array[] = []
   failure: unknown
   revision = 0
   epoch = ''
-  /** The broker's time, as the latest `contact` had it. */
+  /** The broker's time in the latest `contact` message. */
   brokerMs: number | undefined
   readonly #stop = new AbortController()
   readonly #done: Promise<void>

@@ -1,4 +1,7 @@
-/** A member as its agent is towards the broker, over real TLS: sessions, identity on disk, renewal; no Kubernetes. */
+/**
+ * A member that behaves towards the broker as its agent does, over real TLS: sessions, identity on disk and renewal,
+ * without Kubernetes.
+ */
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { BrokerLink } from '../../../agent/link/broker-link.ts'
@@ -26,7 +29,7 @@ const DEADLINE_MS = 30_000
 export class LinkedMember {
   readonly id: ClusterId
   readonly logger = new CapturingLogger()
-  /** What the broker says of it that it does not like, latest last. */
+  /** The reasons for which the broker refused this member, latest last. */
   readonly refusals: string[] = []
   readonly #directory: string
   #link: BrokerLink | undefined
@@ -55,7 +58,7 @@ export class LinkedMember {
     await this.connected()
   }
 
-  /** As start(), for one that the broker may refuse: nobody waits until it is connected. */
+  /** Starts a member that the broker may refuse, so unlike start() it does not wait for the connection. */
   async begin(): Promise<void> {
     const metrics = createMetrics('agent')
     const onRefused = (why: string | undefined, reason?: string): void => {
@@ -69,7 +72,7 @@ export class LinkedMember {
     this.#running = Promise.all([link.run(this.#stop.signal), link.keepIdentity(this.#stop.signal)])
   }
 
-  /** As a cluster that is switched off: nothing of it runs. */
+  /** Stops every part of the member, as when its cluster is switched off. */
   async stop(): Promise<void> {
     this.#stop.abort()
     await this.#running
@@ -94,7 +97,7 @@ export class LinkedMember {
     this.link.publisher.setDesired(new Map(records.map((record) => [memberKeyText(memberKey(record)), record])))
   }
 
-  /** JSON of what it knows of a record; undefined: it does not know it. */
+  /** Returns the record in the member's replica as JSON; undefined when the replica does not have it. */
   knows(key: string): string | undefined {
     for (const record of this.link.replica.records())
       if (recordKeyText(record.key) === key) return JSON.stringify(record.body)
@@ -107,7 +110,7 @@ export class LinkedMember {
     return identity
   }
 
-  /** Fingerprints of the authorities that it trusts. */
+  /** Returns the fingerprints of the authorities that the member trusts. */
   async bundle(): Promise<string[]> {
     return (await this.identity()).caBundle.map((der) => fingerprint(der))
   }

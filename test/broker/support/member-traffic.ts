@@ -1,11 +1,13 @@
-/** What one member publishes without end, and whether others see it. */
+/** Continuous publications of one member, and a check that other members receive them. */
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import { OWN_PATIENCE } from './authority-commands.ts'
 import { aSlice, anExport } from './harness.ts'
 import type { LinkedMember } from './linked-member.ts'
 
-/** Publishes without end; `seen` waits until others know what was published after it was called. */
+/**
+ * Publishes until it is stopped. `seen` waits until the other members have a publication that is newer than the call.
+ */
 export class Traffic {
   readonly #from: LinkedMember
   readonly #timer: NodeJS.Timeout

@@ -1,6 +1,4 @@
-/**
- * A member of a broker that runs in this process, over real TLS: what it publishes, what it knows, and its certificate.
- */
+/** A member of a broker in this process, over real TLS, with its publications, its replica and its certificate. */
 import type { Test } from 'tap'
 import { openBrokerStore } from '../../support/broker-store.ts'
 import type { MemberRecord } from '../../../model/records.ts'
@@ -62,7 +60,7 @@ export class TlsMember {
     this.#running = Promise.all([this.#publish.run(this.#stop.signal), watch.run(this.#stop.signal)])
   }
 
-  /** Joins with a token that is made for it; leaves its streams when the test ends. */
+  /** Joins with a token that is made for it, and ends its streams when the test ends. */
   static async join(t: Test, stateDir: string, cluster: string): Promise<TlsMember> {
     const store = await openBrokerStore(stateDir, clock)
     const { text } = await store.create({ cluster })
@@ -89,7 +87,7 @@ export class TlsMember {
     return () => this.replica.records.has(key)
   }
 
-  /** Takes another certificate and the authorities that come with it, as agents do each day, and connects with these. */
+  /** Renews the certificate and the trusted authorities, as agents do each day, and connects with the new ones. */
   async renew(): Promise<void> {
     const { certificate, caBundle } = await this.#askToRenew(await createCsr(this.#key))
     this.#certificate = certificate
@@ -99,7 +97,7 @@ export class TlsMember {
     before.close()
   }
 
-  /** Again where a broker that was restarted has dropped the connection, as an agent does. */
+  /** Repeats the request when a restarted broker has dropped the connection, as an agent does. */
   async #askToRenew(csr: Uint8Array): ReturnType<BrokerClient['renew']> {
     const signal = AbortSignal.timeout(DEADLINE_MS)
     for (;;) {

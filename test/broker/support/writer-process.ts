@@ -1,4 +1,7 @@
-/** Writes records as fast as it can and prints each acknowledged one; made to be killed. Argument: the file. */
+/**
+ * Writes records as fast as it can, and prints each acknowledged write, until a test kills it. Its argument is the
+ * file.
+ */
 import { writeSync } from 'node:fs'
 import { openSqliteLog } from '../../../broker/store/sqlite/sqlite-log.ts'
 
@@ -11,7 +14,7 @@ async function write(lane: number): Promise<never> {
     await log.transact((tx) => {
       if (i % 7 === 6) tx.remove('record', key)
       else tx.put('record', key, { createdAtMs: i, body: { kind: 'ClusterSetIP', ips: [value] } })
-      // The second half of a unit: it must never be there without the first.
+      // This is the second half of a transaction, and must never be stored without the first half.
       tx.put('address', key, { service: i % 7 === 6 ? 'gone' : value })
     })
     writeSync(1, `${key} ${i % 7 === 6 ? 'gone' : value}\n`)

@@ -1,4 +1,4 @@
-/** What `broker verify` finds: every fault that was planted, and nothing in a store as brokers leave it. */
+/** `broker verify` finds every planted fault, and finds nothing in a store as brokers leave it. */
 import fc from 'fast-check'
 import t from 'tap'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
@@ -36,9 +36,9 @@ t.test('nothing in a store as brokers leave it', async (t) => {
 interface Fault {
   readonly say: string
   readonly reason: string
-  /** Rows that are meant, by scope and a part of the key: the first of them is changed. */
+  /** Rows to change, by scope and a part of the key. Only the first match is changed. */
   readonly row: readonly [scope: string, key: string]
-  /** Gives another text, undefined for a row that is not there, or a whole row. */
+  /** Returns another text, a whole row, or undefined for a row that is removed. */
   readonly change: (value: Record<string, unknown>, row: StoredRow) => object | string | undefined
 }
 
@@ -300,7 +300,7 @@ const FAULTS: readonly Fault[] = [
   },
 ]
 
-/** Id of the line in the first place, and address of the first service. */
+/** The id of the line in the first place of the audit outbox, and the address of the first service. */
 let first = ''
 let firstIp = ''
 
@@ -348,7 +348,7 @@ t.test('whatever stands in the rows, it is looked at', async (t) => {
     revision: fc.integer(),
     text: fc.option(fc.json()),
   })
-  // A row as it should be with one field exchanged, at any depth.
+  // A correct row with one field replaced by a random value, at the top level or one level below.
   const exchanged = fc.tuple(fc.nat(), fc.nat(), fc.jsonValue()).map(([at, field, value]) => {
     const row = content.rows[at % content.rows.length] ?? { scope: '', key: '', revision: 1, text: '{}' }
     const whole = JSON.parse(row.text ?? '{}') as Record<string, unknown>

@@ -1,4 +1,7 @@
-/** A member's session that asks for namespaces, at a broker of this release and at one that knows no interest. */
+/**
+ * The session of a member that asks for namespaces, with a broker of this release and with a broker that does not
+ * support interests.
+ */
 import t, { type Test } from 'tap'
 import type { BrokerApi, Peer, WatchRequest } from '../../../protocol/broker-api.ts'
 import { inMemoryBroker } from '../../../protocol/transport/in-memory.ts'
@@ -11,7 +14,7 @@ import { type Harness, Publisher, aSlice, anExport, join_, startBroker } from '.
 
 const NAMESPACES = ['blue', 'red', 'shop']
 
-/** As a broker of an earlier release: it skips the field. */
+/** Returns the broker as an earlier release, which ignores the field. */
 function ofLastRelease(api: BrokerApi): BrokerApi {
   const watch: BrokerApi['watch'] = (peer, { interest: _, ...request }, signal, end) =>
     api.watch(peer, request, signal, end)
@@ -55,7 +58,7 @@ class Member {
     return inMemoryBroker(noted, this.#peer)
   }
 
-  /** The connection breaks, and the next one is to that broker. */
+  /** Breaks the connection, so that the next one goes to the given broker. */
   moveTo(api: BrokerApi): void {
     const old = this.#link
     this.#link = this.at(api)

@@ -1,4 +1,4 @@
-/** Whatever happens, a member's copy ends as those of all records that it asks for. */
+/** Whatever happens, the copy of a member ends as the set of all records that it asks for. */
 import fc from 'fast-check'
 import t from 'tap'
 import type { RecordLog } from '../../../broker/store/record-log.ts'
@@ -13,7 +13,7 @@ import { parseRecordKey } from '../../../broker/store/rows.ts'
 const NAMESPACES = ['blue', 'green', 'red', 'shop', 'void']
 const none: ReadonlySet<string> = new Set()
 
-/** Which records there are, and as of which revision. */
+/** Returns the keys of the records of interest, each with its revision. */
 function truth(log: RecordLog, interest: ReadonlySet<string> | undefined): string {
   const keys = log.list('record').map(({ key }) => key)
   const asked = keys.filter((key) => isOfInterest(interest, parseRecordKey(key)))
@@ -33,7 +33,7 @@ function exportedIn(log: RecordLog): string[] {
   return [...new Set(keys.filter(({ kind }) => kind === 'ServiceExport').map(({ namespace }) => namespace))].sort()
 }
 
-/** A member that reads as fast as the test lets it. */
+/** A member that reads only when the test lets it. */
 class Reader {
   replica = new Replica()
   interest: ReadonlySet<string> | undefined
@@ -59,7 +59,7 @@ class Reader {
     this.replica.setInterest(this.interest)
   }
 
-  /** `old`: the broker is of a release that knows no interest. */
+  /** With `old`, the broker is of a release that does not support interests. */
   async connect(packed: boolean, old = false): Promise<void> {
     await this.close()
     this.#stop = new AbortController()
@@ -70,7 +70,10 @@ class Reader {
     this.#messages = watch[Symbol.asyncIterator]() as AsyncIterator<WatchMessage, void>
   }
 
-  /** One message, if there is one. False: there was none, or the stream has to be begun anew. */
+  /**
+   * Reads one message and returns its type. Returns undefined when there is none, or when the stream must be opened
+   * again.
+   */
   async read(): Promise<WatchMessage['t'] | undefined> {
     this.#next ??= this.#messages?.next()
     const turns = (async () => {
@@ -92,7 +95,7 @@ class Reader {
     return message.t
   }
 
-  /** Until it has everything. */
+  /** Reads until the member has everything. */
   async finish(packed: boolean, old = false): Promise<void> {
     await this.connect(packed, old)
     for (let i = 0; i < 10_000; i += 1) {
@@ -144,7 +147,7 @@ t.test('three members with interests that change, broken streams, restarts and w
   const peers: Peer[] = []
   for (const id of ['milano', 'paris', 'tokyo']) peers.push((await join_(harness, id)).peer)
   for (const peer of peers) await new Publisher(harness, peer).publish([])
-  // Two namespaces have so many records that these are made once for all who ask for them.
+  // Two namespaces have so many records that the broker encodes them once for all members that ask for them.
   const { body } = aSlice('bulk', '10.42.0.9')
   await log.transact((tx) => {
     for (let i = 0; i < 150; i += 1)
@@ -152,7 +155,7 @@ t.test('three members with interests that change, broken streams, restarts and w
   })
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 50 }), fc.boolean(), async (steps, packed) => {
-      // So many streams in no time would be too many.
+      // The time passes so that the rate limit on new streams does not apply.
       await harness.clock.advance(60_000)
       const readers = peers.map((peer) => new Reader(harness, peer))
       for (const reader of readers) reader.ask(new Set(['shop', 'blue']))
@@ -165,7 +168,7 @@ t.test('three members with interests that change, broken streams, restarts and w
           await log.transact((tx) => tx.put('record', keyOf(s.at, s.slice), { createdAtMs: 1, body: made.body }))
         } else if (s.t === 'remove') await log.transact((tx) => tx.remove('record', keyOf(s.at, s.slice)))
         else if (s.t === 'forget') {
-          // So many removals that older ones are forgotten.
+          // Makes so many removals that the log forgets older ones.
           for (let i = 0; i < 15; i += 1) {
             const key = `roma/ServiceExport/none/x${i}`
             await log.transact((tx) => tx.put('record', key, { createdAtMs: 1, body: anExport('x').body }))
@@ -195,7 +198,7 @@ t.test('three members with interests that change, broken streams, restarts and w
         const listed = exported && [...exported].sort().join()
         if (reader.interest !== undefined && listed !== exportedIn(log).join())
           throw new Error(`exported ${String(listed)}`)
-        // And with a broker that knows no interest: everything.
+        // A broker that does not support interests sends everything.
         await reader.finish(packed, true).catch(() => reader.finish(packed, true))
         if (copy(reader.replica) !== truth(log, undefined)) throw new Error('not all of a broker of an earlier release')
         await reader.close()

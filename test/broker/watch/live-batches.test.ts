@@ -22,7 +22,7 @@ t.test('three streams at different revisions: each change is encoded once, each 
     await put(name)
     stands.push(log.revision)
   }
-  // A thousand streams: most stand at the last but one, some further back.
+  // A thousand streams stand at three different revisions.
   const messages = Array.from({ length: 1000 }, (_, i) => batches.after(stands[i % 3] ?? 0))
   t.same(
     messages.slice(0, 3).map((one) => one?.events),

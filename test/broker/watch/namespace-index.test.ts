@@ -43,7 +43,7 @@ t.test('three listeners, each hearing at its own times, know where something is 
           await log.transact((tx) => tx.put('record', key, { createdAtMs: 1, body }))
         } else if (what === 'withdraw') await log.transact((tx) => tx.remove('record', key))
         else if (what === 'look') look(listeners[listener])
-        // The broker: members come back with what they know.
+        // The broker restarts, and the members come back with what they know.
         else if (what === 'restart' && index !== undefined) index = create()
         else if (what === 'forget') {
           for (let n = 0; n < 5; n += 1) {

@@ -1,4 +1,4 @@
-/** What a stream is given, from nothing to live, is what the log holds, whatever happens meanwhile. */
+/** A stream delivers what the log holds, from the start to the live phase, whatever changes meanwhile. */
 import fc from 'fast-check'
 import t from 'tap'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
@@ -26,7 +26,7 @@ async function put(log: GroupedLog, i: number, says: number): Promise<void> {
   await log.transact((tx) => tx.put('record', key(i), { ...row(i), createdAtMs: says }))
 }
 
-/** As a member keeps it: key and time of each record. */
+/** The copy of a member: key and time of each record. */
 class Copy {
   readonly records = new Map<string, number>()
 

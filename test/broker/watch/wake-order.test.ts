@@ -56,7 +56,7 @@ t.test('where a turn takes long, the next ones are shorter', async (t) => {
   t.ok(Math.min(...sizes.slice(3, -1)) === 16, `sizes ${sizes.join()}`)
 })
 
-/** A clock that work moves, and that says which timers were set. */
+/** A clock that moves when a stream does work, and that records the timers. */
 function workClock() {
   const timers: { readonly ms: number; readonly run: () => void }[] = []
   const clock = {
@@ -74,7 +74,7 @@ async function turns(count: number): Promise<void> {
   for (let i = 0; i < count; i += 1) await turn()
 }
 
-/** So many that each takes a millisecond, in slices. */
+/** Returns this many streams. Each takes a millisecond of the clock when it is woken. */
 function slowStreams(count: number, clock: { now: number }) {
   const woken: number[] = []
   const streams = Array.from({ length: count }, (_, i) => () => {

@@ -1,4 +1,6 @@
-/** The lines that `sealane token create` prints: what is known is filled in, and the token is in no command line. */
+/**
+ * The lines that `sealane token create` prints. They contain the known values, and no command line contains the token.
+ */
 import t from 'tap'
 import { shellWord, targetFlags } from '../../../cli/context/target.ts'
 import { type TokenTextInit, tokenText } from '../../../cli/broker/token.ts'

@@ -92,7 +92,7 @@ t.test('files that are no whole backup of this release: one message, and nothing
       () => writeFileSync(file, Buffer.concat([readFileSync(backup), Buffer.alloc(4096)])),
       /is damaged \(it has \d+ bytes/,
     ],
-    // Ten times the memory of this machine, and no disk.
+    // The sparse file claims ten times the memory of this machine and takes no disk space.
     [() => truncateSync(file, 2 ** 40), /is damaged \(it has 1099511627776 bytes/],
     [() => edit(file, 'PRAGMA user_version = 99'), /is of a later release \(format 99, .*use the newer version/],
     [() => edit(file, 'PRAGMA application_id = 7'), /expected a file that "sealane broker backup" has written/],
@@ -121,7 +121,7 @@ t.test('files that are no whole backup of this release: one message, and nothing
   }
 })
 
-/** Octets in the middle of each page. */
+/** Overwrites some octets in the middle of each page. */
 function flip(file: string): void {
   const bytes = readFileSync(file)
   for (let at = 4096 + 4000; at < bytes.length; at += 4096) bytes.fill(0xa5, at, at + 60)

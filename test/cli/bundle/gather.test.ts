@@ -1,4 +1,4 @@
-/** `sealane gather` of a site: what is in the file, what is not, and `sealane status` of it. */
+/** `sealane gather` of a site: what the bundle contains, what it leaves out, and `sealane status` of the bundle. */
 import { readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -18,7 +18,7 @@ import { CARRIERS, PASSWORD, PRIVATE_PEM, SECRETS } from './planted-secrets.ts'
 
 const LINES = CARRIERS.join('\n')
 
-/** A site that works, with a secret in every text that somebody may write. */
+/** Starts a healthy site with a secret in every text that a user may write. */
 async function plantedSite(t: Test): Promise<SiteFolder> {
   const site = new SiteFolder(t)
   const init = { objects: site.path('objects'), state: site.path('state') }
@@ -47,7 +47,7 @@ function planted(object: KubeObject): KubeObject {
   return { ...object, metadata: { ...object.metadata, annotations } }
 }
 
-/** Plans with comments, metrics and reasons: all of them with secrets. */
+/** Serves a status page whose plans, metrics and reasons all contain secrets. */
 async function plantedPage(t: Test): Promise<string> {
   const agent = { part: 'site', version: '0.1.0', ready: true, note: LINES }
   const broker = { ...HEALTHY_BROKER, certificateEnds: '2036-01-01T00:00:00Z' }
@@ -143,7 +143,7 @@ t.test('an item that hangs, fails or is too large costs itself alone', async (t)
   const item = (name: string, rest: Partial<BundleItem>): BundleItem => {
     return { name, ms: 200, maxBytes: 100, ask: () => Promise.resolve({ text: 'ok' }), ...rest }
   }
-  // The clock of the deadline alone would not keep this process.
+  // The timer of the deadline alone would not keep this process alive.
   const held = setInterval(() => undefined, 1000)
   t.teardown(() => clearInterval(held))
   const hanging = new Promise<never>(() => undefined)

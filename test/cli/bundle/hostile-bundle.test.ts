@@ -1,4 +1,4 @@
-/** A bundle that somebody made to do harm: one clear error, in bounded time and memory. */
+/** A bundle that an attacker made leads to one clear error, in bounded time and memory. */
 import { symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
@@ -16,7 +16,7 @@ function tarOf(text: string, name = FACTS): Buffer {
   return packTar([{ name, content: Buffer.from(text) }], 0)
 }
 
-/** With the header's field changed and its checksum made right again. */
+/** Returns the archive with a changed header field and a correct checksum. */
 function patched(archive: Buffer, offset: number, text: string): Buffer {
   const copy = Buffer.from(archive)
   copy.write(text, offset, 'latin1')
@@ -103,7 +103,7 @@ t.test('probes of any shape cost themselves alone', async (t) => {
   const host = { node: 'n1', devices: [], sysctls: {}, disks: [] }
   const call = { address: 'hub:7443', stage: 'nothing', ms: 1 }
   const long = Array.from({ length: 10_001 }, () => 'x')
-  // Each with what is said of it; what has no meaning is not readable.
+  // Each row has the reason code of the expected problem. A probe without a meaning is not readable.
   const rows: readonly (readonly [name: string, kind: string, items: unknown, reason: string | undefined])[] = [
     ['right', 'dns-answer', [answer], undefined],
     ['no list', 'dns-answer', { 0: answer }, 'NotReadable'],

@@ -1,4 +1,7 @@
-/** `sealane gather` of a Kubernetes cluster: reads alone, logs and pages of pods, and what may not be read. */
+/**
+ * `sealane gather` of a Kubernetes cluster: it only reads, fetches the logs and pages of pods, and copes with missing
+ * rights.
+ */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
@@ -24,7 +27,7 @@ const PLACES: Readonly<Record<string, { readonly apiVersion: string; readonly pl
 
 const CLUSTER_WIDE = new Set(['Node', 'Gateway', 'Endpoint'])
 
-/** Pods with secrets in their variables, logs and pages. */
+/** Starts a cluster whose pods have secrets in their variables, logs and pages. */
 async function plantedCluster(t: Test): Promise<FakeApiServer> {
   const server = await fakeApiServer(t)
   const env = [{ name: 'ETCD_PASSWORD', value: PASSWORD }]

@@ -1,4 +1,7 @@
-/** What a bundle lets out is listed: no form of a secret comes out of any place, and what checks read does. */
+/**
+ * A bundle contains only listed fields. No form of a secret gets out of any field, and every field that the checks read
+ * does.
+ */
 import { Buffer } from 'node:buffer'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
@@ -29,7 +32,7 @@ import { OBJECT_FORMS, TEXT_FORMS } from './secret-forms.ts'
 
 const SECRET = 'hunter2Zq-horse7'
 
-/** What a bundle of these alone has: what one form gives away must not help with the next. */
+/** Writes a bundle of these answers alone, so that a secret found in one form does not help to remove the next. */
 async function written(...answers: readonly Answer[]): Promise<string> {
   const items = answers.map((answer, i) => ({ name: `x/${i}`, ms: 10_000, maxBytes: 1 << 20, ask: async () => answer }))
   const { files, missing } = await collect(items, new AbortController().signal)
@@ -118,12 +121,15 @@ t.test('metrics of another program are left out, and counted', async (t) => {
 })
 
 const KINDS = [...KIND_FIELDS.keys()]
-/** Names that no list has. */
+/** Field names that are on no list. */
 const stranger = fc.stringMatching(/^[a-z]{2,8}Zz$/)
 const secret = fc.stringMatching(/^[a-z]{8}[0-9a-z]{12,30}$/)
 const steps = fc.array(fc.oneof(stranger, fc.constant('[]')), { maxLength: 5 })
 
-/** Some way down what is let out, to fields of which a stranger may be one more; not into maps, whose names are free. */
+/**
+ * Returns a path through the allowed fields that a strange field may extend. It does not enter maps, whose names are
+ * free.
+ */
 function wayInto(allowed: AllowedFields, turns: readonly number[]): readonly string[] {
   const [turn, ...others] = turns
   const deeper = Object.entries(allowed).filter((pair): pair is [string, AllowedFields] => typeof pair[1] === 'object')
@@ -161,7 +167,8 @@ t.test('a text anywhere that no list names never comes out, whatever it looks li
   )
   await fc.assert(
     fc.asyncProperty(asked, async ([kind, turns, name, more, text]) => {
-      // An object where a plain value is expected, and a plain value where an object is.
+      // The kinds of value are swapped: an object where a plain value is expected, and a plain value where an object is
+      // expected.
       const way = wayInto(KIND_FIELDS.get(kind) ?? {}, turns)
       const fields = letOutAt(KIND_FIELDS.get(kind) ?? {}, way)
       const plain = Object.keys(fields).find((key) => fields[key] === 'plain')
@@ -177,7 +184,7 @@ function letOutAt(allowed: AllowedFields, [step, ...others]: readonly string[]):
   return step === undefined ? allowed : letOutAt(allowed[step] as AllowedFields, others)
 }
 
-/** Each field that a schema has, as a path to a plain value. */
+/** Returns each field of a schema as a path to a plain value. */
 function leaves(allowed: unknown, path: readonly string[] = []): readonly (readonly string[])[] {
   if (allowed === 'plain') return [path]
   if (allowed === 'map') return [[...path, 'sealane.io/x']]

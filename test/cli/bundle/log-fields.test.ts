@@ -1,10 +1,10 @@
-/** Each field that the code gives a line of log is listed for bundles, or is named here as left out. */
+/** Each field that the code gives a log line is listed for bundles, or is named here as left out. */
 import t from 'tap'
 import ts from 'typescript'
 import { LOG_FIELDS } from '../../../cli/bundle/items.ts'
 import { PRODUCT, sourceFiles } from '../../support/source-tree.ts'
 
-/** Of a join; it is a name, and who reads a log may take it for more. */
+/** The field `token` of a join holds the token's name, which a reader of the log may mistake for its secret. */
 const LEFT_OUT = ['token']
 
 function fieldsLogged(path: string, text: string): readonly string[] {

@@ -1,4 +1,4 @@
-/** Secrets as Sealane and Kubernetes have them, and texts that carry them. */
+/** Secrets in the forms of Sealane and Kubernetes, and texts that contain them. */
 import { Buffer } from 'node:buffer'
 
 const filler = (text: string): string => Buffer.from(text.repeat(20)).toString('base64')
@@ -10,7 +10,7 @@ export const WEB_TOKEN = `eyJhbGciOiJSUzI1NiJ9.${Buffer.from('{"sub":"admin"}').
 export const WIREGUARD_KEY = 'yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk='
 export const PASSWORD = 'c0rrect-Horse9!'
 
-/** Of each: what must not be found, whole or in parts. */
+/** The texts that a bundle must not contain: each secret, and its parts. */
 export const SECRETS: readonly string[] = [
   JOIN_TOKEN,
   JOIN_TOKEN.slice('sealane1.'.length),
@@ -23,7 +23,7 @@ export const SECRETS: readonly string[] = [
 
 const b64 = (text: string): string => Buffer.from(text).toString('base64')
 
-/** Lines of text, as logs, errors, comments, annotations and command lines have them. */
+/** Lines of text as in logs, errors, comments, annotations and command lines. */
 export const CARRIERS: readonly string[] = [
   `joining with ${JOIN_TOKEN}`,
   `key ${PRIVATE_PEM} read`,

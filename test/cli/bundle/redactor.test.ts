@@ -1,4 +1,4 @@
-/** Forms in which a secret stands in texts and objects: none of them gets out, and what is of use does. */
+/** The forms of a secret in texts and objects: the redactor removes each of them, and keeps the useful parts. */
 import t from 'tap'
 import { objectLetOut } from '../../../cli/bundle/kind-fields.ts'
 import { Redactor } from '../../../cli/bundle/redactor.ts'
@@ -82,7 +82,7 @@ const VALUES: readonly unknown[] = [
   { metadata: { managedFields: [{ x: S }] } },
 ]
 
-/** As a bundle has it: an object of a kind goes by its fields too. */
+/** Redacts a value as a bundle does, which also limits an object of a known kind to its listed fields. */
 function outOf(redactor: Redactor, value: unknown): unknown {
   const { kind } = value as { readonly kind?: string }
   return kind === undefined ? redactor.value(value) : objectLetOut(kind, redactor.value(value))
@@ -94,7 +94,7 @@ t.test('no form of a secret gets out', (t) => {
   const inside = (text: string): boolean =>
     (text.match(/[\w+/]{12,}={0,2}/g) ?? []).some((run) => passes(Buffer.from(run, 'base64').toString('latin1')))
   for (const form of [...TEXTS, ...VALUES]) {
-    // Each by itself: what one form gives away must not help with the next.
+    // Each form has its own redactor, so that a secret found in one form does not help to remove the next.
     const redactor = new Redactor()
     const out = typeof form === 'string' ? redactor.text(form) : JSON.stringify(outOf(redactor, form))
     const text = redactor.finish(out)

@@ -1,24 +1,27 @@
-/** Forms in which a secret stands in texts and in objects of the kinds that a bundle has. Each is given its own secret. */
+/**
+ * The forms of a secret in texts and in objects of the kinds that a bundle contains. A test gives each form its own
+ * secret.
+ */
 import { Buffer } from 'node:buffer'
 
 export type TextForm = (secret: string) => string
 
 export interface ObjectForm {
   readonly kind: string
-  /** The object without its name. */
+  /** Returns the object without its name. */
   readonly of: (secret: string) => Readonly<Record<string, unknown>>
 }
 
 export const b64 = (text: string): string => Buffer.from(text).toString('base64')
 const hex = (text: string): string => Buffer.from(text).toString('hex')
 
-/** So long that it is the secret itself where a form needs a body of base64. */
+/** Returns base64 that is long enough to count as the secret itself, for forms that need a body of base64. */
 const body = (secret: string): string => b64(`${secret}:${secret}:${secret}:${secret}`)
 const pem = (what: string, line: string, secret: string): string =>
   `-----BEGIN ${what}-----${line}${body(secret)}${line}-----END ${what}-----`
 const jwt = (secret: string): string => `eyJhbGciOiJSUzI1NiJ9.${b64(`{"sub":"${secret}"}`).replaceAll('=', '')}.c2ln`
 
-/** Of texts that may stand in any place: logs, plans, pages, messages of conditions and events. */
+/** Forms of texts that may occur anywhere: logs, plans, pages, and messages of conditions and events. */
 export const TEXT_FORMS: Readonly<Record<string, TextForm>> = {
   'password=': (s) => `password=${s}`,
   'password:': (s) => `login failed, password: ${s}`,
@@ -109,7 +112,10 @@ const annotated = (kind: string, key: string, text: (s: string) => string): Obje
 })
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
-/** Of objects: a secret without any mark, in a field that nobody needs, and marked ones in fields that are let out. */
+/**
+ * Forms of objects: an unmarked secret in a field that bundles leave out, and marked secrets in fields that bundles
+ * contain.
+ */
 export const OBJECT_FORMS: Readonly<Record<string, ObjectForm>> = {
   'env value': pod((s) => ({ env: [{ name: 'PLAIN', value: s }] })),
   'env value of a secret name': pod((s) => ({ env: [{ name: 'DB_PASS', value: s }] })),

@@ -12,7 +12,10 @@ const { signal } = new AbortController()
 const plan = (present: readonly DnsObject[]): ReturnType<typeof planClusterDns> =>
   planClusterDns('coredns', present, OPTIONS)
 
-/** A server of a few objects that counts versions; `between` runs before each write, once each. */
+/**
+ * An API server that holds a few objects and refuses a stale write. Each function in `between` runs once, before one
+ * write.
+ */
 class FakeClient implements ClusterDnsClient {
   readonly objects = new Map<string, DnsObject>()
   readonly restarted: string[] = []

@@ -3,7 +3,7 @@ import t from 'tap'
 import { CorefileError, parseCorefile } from '../../../cli/cluster-dns/corefile.ts'
 import { ALL, arbitraryCorefile } from './corefiles.ts'
 
-/** What is at the top: `names: plugin plugin`, `(snippet)`, `import pattern`. */
+/** Returns the items of the top level: `names: plugin plugin`, `(snippet)`, `import pattern`. */
 function said(text: string): string[] {
   return parseCorefile(text).items.map((item) => {
     if (item.kind === 'import') return `import ${item.pattern}`

@@ -1,4 +1,4 @@
-/** Corefiles in the shapes that distributions install, and an arbitrary one. */
+/** Corefiles as distributions install them, and an arbitrary one. */
 import fc from 'fast-check'
 
 const KUBERNETES = `        kubernetes cluster.local in-addr.arpa ip6.arpa {
@@ -71,7 +71,7 @@ export const AKS = `.:53 {
 import custom/*.server
 `
 
-/** What the chart prints: no line end at the end. */
+/** The Corefile that the chart prints, without a newline at the end. */
 export const RKE2 = `
 .:53 {
     errors
@@ -118,7 +118,10 @@ export const NODE_LOCAL = `cluster.local:53 {
 }
 `
 
-/** Names with and without ports, snippets, comments in odd places, several names, quotes, a brace in its own line. */
+/**
+ * A Corefile with names with and without ports, snippets, comments in odd places, several names, quotes, and a brace on
+ * its own line.
+ */
 export const ODD = `# kept by hand; ask the network team
 (logging) {
     errors   # "every" error
@@ -205,7 +208,7 @@ const root = fc
   )
   .map(([keys, bind, lines]) => `${keys} {\n${bind}${lines.join('')}}\n`)
 
-/** Corefiles with a block for ordinary names somewhere; with and without a line end at the end. */
+/** Corefiles with a server block for ordinary names at any place, with and without a newline at the end. */
 export const arbitraryCorefile: fc.Arbitrary<string> = fc
   .tuple(
     fc.array(fc.oneof(server, snippet, other), { maxLength: 4 }),

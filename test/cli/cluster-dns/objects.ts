@@ -1,4 +1,4 @@
-/** Objects of clusters, as their API servers give them. */
+/** Objects of clusters as their API servers return them. */
 import type { DnsObject } from '../../../cli/cluster-dns/dns-change.ts'
 
 type Maps = Readonly<Record<string, string>>
@@ -17,7 +17,7 @@ interface WorkloadInit {
   readonly items?: readonly object[]
 }
 
-/** A workload that mounts a ConfigMap at /etc/coredns and reads one file of it. */
+/** Returns a workload that mounts a ConfigMap at /etc/coredns and reads one file of it. */
 export function coreDnsWorkload(
   name: string,
   map: string,

@@ -17,7 +17,7 @@ import { chartConfig, configMap, coreDnsWorkload, openshiftDns } from './objects
 const OPTIONS = { domain: 'clusterset.local', forwardTo: '10.43.0.99' }
 const BLOCK = formatForwardBlock(OPTIONS, { ports: ['53'], binds: [] })
 
-/** What a plan says: `object, field, effect`, then notes, then problems with their first advice. */
+/** Returns the text of a plan: `object, field, effect`, then notes, then problems with their first advice. */
 function said(plan: ClusterDnsPlan): string[] {
   return [
     ...plan.changes.map(({ object, edit, effect, before, after }) => {
@@ -40,7 +40,10 @@ function apply(present: readonly DnsObject[], plan: ClusterDnsPlan): readonly Dn
 const sorted = (objects: readonly DnsObject[]): string[] =>
   objects.map((object) => `${titleOf(refOf(object))} ${JSON.stringify(object)}`).sort()
 
-/** Made, made again, unmade: each as it must be. Gives the first plan and what is there after it. */
+/**
+ * Makes the change, repeats it, and removes it, and checks the state after each step. Returns the first plan and the
+ * objects after it.
+ */
 function thereAndBack(
   t: Test,
   flavour: ClusterDnsFlavour,
@@ -248,7 +251,7 @@ t.test('RKE2', async (t) => {
     const { extraConfig } = parse(plan.changes[0]?.edit.after ?? '') as {
       extraConfig: Record<string, { parameters: string }>
     }
-    // Name and parameters of each entry in an indented text, then the chart's own block.
+    // The chart prints the name and the parameters of each entry in indented text, and then its own server block.
     const entries = Object.entries(extraConfig).map(([name, { parameters }]) => `    ${name} ${parameters}\n`)
     const template = `data:\n  Corefile: |-\n${entries.join('')}    .:53 {\n        errors\n    }\n`
     const { data } = parse(template) as { data: { Corefile: string } }

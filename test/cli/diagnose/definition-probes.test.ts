@@ -1,4 +1,4 @@
-/** What is read out of the CustomResourceDefinitions of a cluster. */
+/** The facts that diagnose reads from the CustomResourceDefinitions of a cluster. */
 import t from 'tap'
 import { definitionProbes, definitionsAmong, productsAmong } from '../../../cli/status/probes/definition-probes.ts'
 import type { Area } from '../../../explain/facts/finding.ts'

@@ -1,4 +1,4 @@
-/** `sealane diagnose` of bundles, and of several members: what is printed, with which exit code. */
+/** The output and the exit code of `sealane diagnose`, for bundles and for several members. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
@@ -98,7 +98,7 @@ t.test('sites are compared; one that cannot be looked at is named', async (t) =>
   t.match(none.stderr, /no member could be examined: \/nowhere\/a\.yaml: .*no such file.*; \/nowhere\/b\.yaml: /)
 })
 
-/** One kubeconfig for all of them. */
+/** Returns one kubeconfig with a context for each server. */
 function kubeconfigOf(t: Test, servers: Readonly<Record<string, Pick<FakeApiServer, 'kubeconfig'>>>): string {
   const files = Object.entries(servers).map(([context, { kubeconfig }]) => ({ context, path: kubeconfig }))
   return mergeKubeconfigs(join(temporaryFolder(t), 'config'), files)

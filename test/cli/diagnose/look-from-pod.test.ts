@@ -1,4 +1,6 @@
-/** `sealane machine-facts` in a pod of the agent: a real broker, real DNS servers, and the Secret of an API server. */
+/**
+ * `sealane machine-facts` in a pod of the agent, with a real broker, real DNS servers, and the Secret of an API server.
+ */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { type Socket, createServer } from 'node:net'
@@ -21,7 +23,7 @@ import { type CliResult, runCli } from '../run-cli.ts'
 
 type Parts = Readonly<Record<string, string>>
 
-/** The texts of the Secret of a member that has joined. */
+/** Returns the data of the Secret of a member that has joined. */
 async function joined(broker: LoopbackBroker): Promise<Parts> {
   const secret = new MemorySecret({ token: await broker.token() })
   const store = secretIdentity(secret)
@@ -53,7 +55,7 @@ async function look(server: FakeApiServer, ...words: readonly string[]): Promise
   return { ...result, facts }
 }
 
-/** Says nothing. */
+/** Starts a DNS server that never answers. */
 async function silentServer(t: Test): Promise<string> {
   const socket = createSocket('udp4').bind(0, '127.0.0.1')
   await once(socket, 'listening')
@@ -61,7 +63,7 @@ async function silentServer(t: Test): Promise<string> {
   return `127.0.0.1:${socket.address().port}`
 }
 
-/** What must not come out: every line of the key. */
+/** Returns the lines of the private key, none of which may be printed. */
 function keyLines(parts: Parts): readonly string[] {
   return (parts['cluster.key'] ?? '').split('\n').filter((line) => line !== '' && !line.startsWith('-----'))
 }

@@ -1,4 +1,7 @@
-/** What diagnose asks from the pod network of a cluster: whom, in which pod, and what becomes of each answer. */
+/**
+ * The queries that diagnose makes from the pod network of a cluster: their targets, the pod that makes them, and the
+ * findings.
+ */
 import fc from 'fast-check'
 import t from 'tap'
 import { networkProbes } from '../../../cli/status/probes/network-probes.ts'
@@ -31,7 +34,7 @@ function agent(name: string, { ready = true, phase = 'Running', going = false } 
 const TCP = { name: 'dns-tcp', port: 53, protocol: 'TCP' }
 const UDP = { name: 'dns', port: 53, protocol: 'UDP' }
 
-/** By namespace and kind. */
+/** Objects by namespace and kind. */
 const OBJECTS: Objects = {
   'sealane-system/Pod': [agent('sealane-agent-a'), agent('sealane-agent-b')],
   'kube-system/Service': [object('Service', 'kube-dns', { spec: { clusterIP: '10.43.0.10', ports: [TCP, UDP] } })],

@@ -1,4 +1,4 @@
-/** What diagnose asks in pods of a cluster, and what becomes of each answer. */
+/** The queries that diagnose makes in the pods of a cluster, and the findings from each answer. */
 import fc from 'fast-check'
 import t from 'tap'
 import { SILENT_PROGRESS } from '../../../cli/status/probes/progress.ts'

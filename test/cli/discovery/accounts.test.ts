@@ -1,4 +1,4 @@
-/** The account of each kind of cluster, word for word. */
+/** The full description of each kind of cluster. */
 import t from 'tap'
 import { advice } from '../../../cli/discovery/advice/advice.ts'
 import { describeAdvice, describeDiscovery } from '../../../cli/discovery/describe.ts'

@@ -1,4 +1,4 @@
-/** From objects to findings: which answer wins, what is reported, what is asked. */
+/** From objects to findings: which source wins, what is reported, and which questions remain. */
 import t from 'tap'
 import { discover } from '../../../cli/discovery/discover.ts'
 import type { ClusterSnapshot } from '../../../cli/discovery/snapshot.ts'

@@ -1,4 +1,4 @@
-/** Which nodes are offered as gateways, and in which order. */
+/** Which nodes are proposed as gateways, and in which order. */
 import t from 'tap'
 import { gatewayNodes } from '../../../cli/discovery/gateway-candidates.ts'
 import { type ClusterSnapshot, openSnapshot } from '../../../cli/discovery/snapshot.ts'

@@ -1,4 +1,4 @@
-/** Objects of a cluster are whatever somebody wrote into them: nothing here may throw, hang or steer a terminal. */
+/** Objects of a cluster may contain anything, and no content may make discovery throw, hang or control a terminal. */
 import fc from 'fast-check'
 import t from 'tap'
 import { advice } from '../../../cli/discovery/advice/advice.ts'
@@ -14,7 +14,7 @@ function account(snapshot: ClusterSnapshot): string[] {
   return [...describeDiscovery(discovery), ...describeAdvice(advice(discovery), { all: true })]
 }
 
-/** Every place inside a value, as a path. */
+/** Returns the path of every value inside a value. */
 function paths(value: unknown, prefix: readonly string[] = []): (readonly string[])[] {
   if (typeof value !== 'object' || value === null) return [prefix]
   return [prefix, ...Object.entries(value).flatMap(([key, inner]) => paths(inner, [...prefix, key]))]

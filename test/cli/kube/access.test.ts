@@ -1,4 +1,4 @@
-/** A cluster that does not let us in, or is none for Sealane: what a person reads, word for word, and the next try. */
+/** The messages for a cluster that denies access or cannot run Sealane, and the next attempt. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -10,12 +10,12 @@ import { type FakeAccess, type FakeApiServer, fakeApiServer } from '../../suppor
 import { runCli } from '../run-cli.ts'
 
 interface Powers {
-  /** Resources that nobody may write. Default: none. */
+  /** Resources that the user may not write; none by default. */
   readonly denied?: readonly string[]
   readonly version?: string
 }
 
-/** Lets the fake server answer what a join asks first: who may do what, and its version. */
+/** Lets the fake server answer the first questions of a join: the user's rights and the server's version. */
 function empower(server: FakeApiServer, { denied = [], version = 'v1.36.0' }: Powers): void {
   server.allows = ({ resource }) => !denied.includes(resource)
   server.fault = ({ path }) => (path === '/version' ? { status: 200, body: { gitVersion: version } } : undefined)
@@ -50,7 +50,7 @@ async function setUp(t: Test, powers: Powers = {}) {
   return { server, folder, said, saidWithoutToken }
 }
 
-/** What was sent that would change something. */
+/** Returns the requests that would change an object. */
 function writes({ requests }: FakeApiServer): readonly string[] {
   return requests.filter((line) => !/^GET |^POST .*(selfsubject|dryRun)/.test(line))
 }
@@ -175,11 +175,11 @@ t.test('where Sealane is not installed', async (t) => {
   t.match(token.stderr, /no broker to ask: there is none\nfirst: sealane broker deploy --kubeconfig /)
 })
 
-/** Everything that only a person could say. */
+/** Flags for everything that discovery cannot find out. */
 const ALL = ['--pod-cidr', '10.42.0.0/16', '--service-cidr', '10.43.0.0/16', '--gateway', 'n1', '--cluster-id', 'paris']
 const SYSTEM = 'sealane-system'
 
-/** What an earlier join left, with what is noted on its Secret. */
+/** Puts the Secret of an earlier join, with these annotations. */
 async function member(server: FakeApiServer, clusterset: string, annotations: Readonly<Record<string, string>> = {}) {
   const parts = Object.entries(await identityParts(clusterset))
   const data = Object.fromEntries(parts.map(([name, text]) => [name, Buffer.from(text).toString('base64')]))

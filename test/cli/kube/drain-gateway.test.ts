@@ -1,4 +1,4 @@
-/** A gateway of a real cluster is drained and comes back, as the command sees it. */
+/** Draining a gateway of a real cluster and ending the drain, as the command observes them. */
 import t from 'tap'
 import { drainGateway, undrainGateway } from '../../../cli/cluster/drain-gateway.ts'
 import type { ManifestObject } from '../../../install/values/manifest.ts'
@@ -8,7 +8,7 @@ import { MemoryAdmin } from '../../support/memory-admin.ts'
 const node = (name: string, labels: Readonly<Record<string, string>> = { 'sealane.io/gateway': 'true' }) =>
   ({ apiVersion: 'v1', kind: 'Node', metadata: { name, labels } }) as ManifestObject
 
-/** drained: what its condition says. */
+/** Returns a Gateway; `drained` is the status of its condition Drained. */
 function gateway(name: string, drained?: 'True' | 'False', message = ''): ManifestObject {
   const conditions = drained === undefined ? [] : [{ type: 'Drained', status: drained, reason: 'Any', message }]
   const metadata = { name }

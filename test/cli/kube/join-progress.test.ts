@@ -1,4 +1,4 @@
-/** How far the agent has come with joining, read from its Secret. */
+/** The progress of the agent's join, read from its Secret. */
 import t from 'tap'
 import { joinProgress } from '../../../cli/cluster/watch-join.ts'
 import { secretIdentity } from '../../../protocol/membership/secret-identity.ts'

@@ -1,4 +1,4 @@
-/** `sealane leave` and `uninstall` before anything is done: what they print, and which answers they need. */
+/** `sealane leave` and `uninstall` before any change: their output, and the answers that they need. */
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -22,7 +22,7 @@ function masked(server: FakeApiServer, { code, stdout, stderr }: CliResult): Cli
   return { code, stdout, stderr: stderr.replaceAll(server.kubeconfig, 'FILE') }
 }
 
-/** What looks for ranges of Services asks by dry runs. */
+/** Returns the requests that change objects. The search for Service ranges uses dry runs, which do not count. */
 const writes = ({ requests }: FakeApiServer): string[] =>
   requests.filter((line) => !line.startsWith('GET ') && !line.includes('dryRun=All'))
 

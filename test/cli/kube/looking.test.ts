@@ -1,4 +1,4 @@
-/** Commands that look: which cluster they take, how they end where it does not answer, and what they show. */
+/** Commands that only read: which cluster they use, how they end when it does not answer, and what they show. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -16,7 +16,7 @@ metadata: { name: fake }
 spec: { kubernetes: {}, podCIDRs: [10.42.0.0/16], serviceCIDRs: [10.43.0.0/16] }
 `
 
-/** A member with a Gateway, and an import in two namespaces. */
+/** Returns a member with a Gateway, and an import in two namespaces. */
 async function installed(t: Test): Promise<FakeApiServer> {
   const server = await fakeApiServer(t)
   const config = siteConfigMap('sealane-system', SITE)
@@ -243,7 +243,7 @@ t.test('an API server that does not answer: every command ends in its time', asy
     const at = ['--kubeconfig', server.kubeconfig, '--timeout', '300ms']
     t.strictSame(masked(server, await runCli([...words.split(' '), ...at])), late, words)
   }
-  // The list is answered, and what follows is not.
+  // The server answers the first list and hangs on the next request.
   server.fault = ({ path, query }) => (path.endsWith('/gateways') && query.get('limit') !== '1' ? 'hang' : undefined)
   const shown = await runCli(['show', 'connections', '--kubeconfig', server.kubeconfig, '--timeout', '300ms'])
   t.strictSame(masked(server, shown), late)

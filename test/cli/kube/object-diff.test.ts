@@ -1,4 +1,4 @@
-/** What a diff shows of two objects, and what it never shows. */
+/** The parts of two objects that a diff shows, and the parts that it never shows. */
 import t from 'tap'
 import { objectDiff } from '../../../cli/cluster/preview-changes.ts'
 import type { ManifestObject } from '../../../install/values/manifest.ts'

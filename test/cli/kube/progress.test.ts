@@ -1,4 +1,4 @@
-/** How far a join has come, read from objects. */
+/** The progress of a join, read from objects. */
 import t from 'tap'
 import { joinedOthers, laneStates, lanesProgress } from '../../../cli/cluster/watch-join.ts'
 import { isRolledOut, rolloutOf, rolloutProgress } from '../../../cli/installation/rollout.ts'
@@ -57,12 +57,12 @@ const MEMBERSHIP = {
   metadata: { name: 'self' },
   spec: { clusterId: 'c2' },
 }
-/** This cluster's own, with the members that the broker told of. */
+/** Returns this cluster's own Cluster object with the members that the broker reported. */
 function own(known: string): Cluster {
   const { metadata, ...rest } = cluster('c2')
   return { ...rest, metadata: { ...metadata, annotations: { 'sealane.io/known-members': known } } }
 }
-/** What is there once the agent has got the clusterset's members. */
+/** The objects that exist once the agent has the members of the clusterset. */
 const SELF = [MEMBERSHIP, own('c1,c2,c3')]
 const ON_N1 = { gateways: [{ node: 'n1' }], activeGateways: 1 }
 
@@ -227,7 +227,7 @@ interface DaemonPod {
   readonly on: string
   readonly ready?: boolean
   readonly hash?: string
-  /** Not scheduled: only its affinity names the node. */
+  /** Whether the pod is unscheduled, so that only its affinity names the node. */
   readonly pending?: boolean
 }
 

@@ -1,4 +1,4 @@
-/** Gateways of a real cluster make their keys anew, as the command sees it. */
+/** The gateways of a real cluster replace their keys, as the command observes it. */
 import t from 'tap'
 import { rotateKeys } from '../../../cli/cluster/rotate-keys.ts'
 import type { ManifestObject } from '../../../install/values/manifest.ts'
@@ -29,7 +29,7 @@ const MEMBERSHIP: ManifestObject = {
   metadata: { name: 'self' },
   spec: { clusterId: 'milano' },
 }
-/** Of another cluster, with a node of the same name. */
+/** An Endpoint of another cluster, whose node has the same name. */
 const FOREIGN = endpoint('paris', 'a', 'foreign')
 const TWO = [
   MEMBERSHIP,

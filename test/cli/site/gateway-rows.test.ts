@@ -1,4 +1,4 @@
-/** Gateways as people see them, by what their objects and Nodes say. */
+/** The table of gateways, from Gateway objects and Nodes. */
 import t from 'tap'
 import { gatewayRows, noGatewayNote } from '../../../cli/status/gateway-rows.ts'
 import type { ConnectionState, Gateway, Node } from '../../../model/objects.ts'

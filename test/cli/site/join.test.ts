@@ -1,4 +1,7 @@
-/** Joining a real broker over TLS on loopback: what is written, and what is said when it cannot be. */
+/**
+ * A site joins a real broker over TLS on loopback: the files that it writes, and the messages when it cannot write
+ * them.
+ */
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
@@ -17,7 +20,7 @@ function join(site: SiteFolder, token: string, ...more: string[]): Promise<CliRe
   return runCli(['join', '--site', site.file, '--token', token, ...more])
 }
 
-/** The complaint, with times as TIME. */
+/** Returns the error message, with times replaced by TIME. */
 async function refusal(t: Test, joining: Promise<CliResult>): Promise<string> {
   const { code, stdout, stderr } = await joining
   t.same({ code, stdout }, { code: 1, stdout: '' })
@@ -249,7 +252,7 @@ t.test('an answer that was lost: the same token goes on', async (t) => {
   const token = await broker.token()
   site.write('state', '')
   site.remove('state')
-  // The broker says yes, and then the site cannot write: as good as a broken line.
+  // The broker admits the site, and then the site cannot write. This is equivalent to a lost connection.
   const { folder } = site
   await join(site, 'sealane1.x')
   writeFileSync(`${folder}/state/objects`, '')
@@ -302,7 +305,7 @@ t.test('interrupted while the broker does not answer', async (t) => {
   t.same([site.identity(), site.objects()], [[], []])
 })
 
-/** The system's clock, set wrong. */
+/** A system clock that is set wrong. */
 class WrongClock extends SystemClock {
   readonly #aheadMs: number
   constructor(aheadMs: number) {

@@ -1,4 +1,4 @@
-/** The agent of a real cluster writes its Membership again where somebody took it away. */
+/** The agent of a real cluster restores its Membership after a user has deleted it. */
 import t, { type Test } from 'tap'
 import { keepMembership } from '../../../agent/membership/keep-membership.ts'
 import { secretIdentity } from '../../../protocol/membership/secret-identity.ts'

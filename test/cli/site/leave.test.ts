@@ -1,4 +1,4 @@
-/** Leaving: the broker gets the departure, the nodes clean up, and only then the identity goes. */
+/** A site leaves: the broker records the departure, the nodes clean up, and only then the identity is removed. */
 import t, { type Test } from 'tap'
 import { FileApi } from '../../../kubeapi/files/file-api.ts'
 import type { KubeObject } from '../../../model/objects.ts'
@@ -13,7 +13,7 @@ import { SiteFolder } from '../site-folder.ts'
 interface Member {
   readonly broker: LoopbackBroker
   readonly site: SiteFolder
-  /** The site's API, as its nodes' processes have it. */
+  /** The API of the site, as the processes on its nodes use it. */
   readonly api: FileApi
   readonly leave: (...more: string[]) => Promise<CliResult>
 }

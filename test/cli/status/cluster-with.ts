@@ -1,4 +1,4 @@
-/** An API server that has the objects of a healthy member, heard a moment ago. */
+/** An API server with the objects of a healthy member, whose heartbeats are recent. */
 import type { Test } from 'tap'
 import { KIND_PLACES } from '../../../kubeapi/kube/kinds.ts'
 import type { Gateway } from '../../../model/objects.ts'
@@ -15,17 +15,17 @@ const PLACES: Readonly<Record<string, { readonly apiVersion: string; readonly pl
 const REPORT = { version: '0.1.0', ready: true }
 const BROKER = { ...HEALTHY_BROKER, certificateEnds: '2036-01-01T00:00:00Z' }
 
-/** Of pods: `/api/v1/namespaces/sealane-system/pods/sealane-agent-0:9471/proxy/status`. */
+/** Matches a pod's status page: `/api/v1/namespaces/sealane-system/pods/sealane-agent-0:9471/proxy/status`. */
 export const PROXY = /\/namespaces\/sealane-system\/pods\/(sealane-(agent|dns)-\d):(9471|9474)\/proxy\/status$/
 
-/** What pods answer, unless the test says otherwise. */
+/** The default answers of pods. */
 export const pods: NonNullable<Fault> = ({ path }) => {
   const [, name = '', part = ''] = PROXY.exec(path) ?? []
   if (name === '') return undefined
   return { status: 200, body: { part, ...REPORT, ...(name === 'sealane-agent-0' ? { broker: BROKER } : {}) } }
 }
 
-/** As pods(), of an agent that has looked at all imported services five seconds ago. */
+/** Returns the answers of pods(), with an agent that checked all imported services five seconds ago. */
 export function podsThatLooked(withoutBackends = 0, agoMs = 5000): NonNullable<Fault> {
   return (request) => {
     const answer = pods(request)

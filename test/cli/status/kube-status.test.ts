@@ -1,4 +1,6 @@
-/** `sealane status` of a Kubernetes cluster: what is asked, with which rights, and what no answer costs. */
+/**
+ * `sealane status` of a Kubernetes cluster: its requests, the rights that it needs, and the cost of a missing answer.
+ */
 import t from 'tap'
 import { KIND_PLACES } from '../../../kubeapi/kube/kinds.ts'
 import { type Fault, type FakeApiServer, fakeApiServer } from '../../support/fake-api-server.ts'
@@ -127,7 +129,7 @@ t.test('a pod of the last release, one that is broken, and one that lies', async
   }
 })
 
-/** As an API server refuses a list. */
+/** Returns the fault of an API server that forbids a list. */
 function forbidding(plural: string): NonNullable<Fault> {
   return (request) => {
     if (!request.path.endsWith(`/${plural}`)) return pods(request)

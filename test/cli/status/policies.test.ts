@@ -1,4 +1,4 @@
-/** What `sealane status` reads of NetworkPolicies, and of the Services that they may be about. */
+/** The facts that `sealane status` reads from NetworkPolicies, and from the Services that these may concern. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { kubeFacts } from '../../../cli/status/kube-facts.ts'
@@ -85,7 +85,7 @@ t.test('a list that hangs is a notice, and no Service is asked for', async (t) =
   t.same(serviceLists(server), [])
 })
 
-/** Lists that are there at once. */
+/** Returns the facts of a reader that serves these lists. */
 async function factsOf(lists: Readonly<Record<string, readonly object[]>>) {
   const asked: string[] = []
   const reader = {

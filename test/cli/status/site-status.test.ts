@@ -1,4 +1,4 @@
-/** `sealane status` of a site: screens, documents and exit codes, whatever its folders and its pages say. */
+/** `sealane status` of a site: screens, documents and exit codes, whatever its folders and pages contain. */
 import { createServer } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import t, { type Test } from 'tap'
@@ -9,7 +9,7 @@ import { runCli, startCli } from '../run-cli.ts'
 import { SiteFolder } from '../site-folder.ts'
 import { cutOff, siteWith } from './site-with.ts'
 
-/** A status page; gives host:port. */
+/** Serves a status page, and returns its host:port. */
 async function page(t: Test, answer: { readonly code?: number; readonly text: string }): Promise<string> {
   const server = createServer((_request, response) => {
     response.writeHead(answer.code ?? 200)

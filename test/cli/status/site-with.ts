@@ -7,7 +7,7 @@ import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { type ObjectsByKind, healthyObjects } from '../../support/objects/member-facts.ts'
 import { SiteFolder } from '../site-folder.ts'
 
-/** Heartbeats are of this moment. */
+/** Creates a site whose gateways have current heartbeats. */
 export async function siteWith(
   t: Test,
   change: (object: KubeObject) => KubeObject = (one) => one,
@@ -31,7 +31,7 @@ function heardNow(gateway: Gateway): Gateway {
   return { ...gateway, status: { ...gateway.status, heartbeatTime: new Date().toISOString() } }
 }
 
-/** With every link to paris down. */
+/** Returns a Gateway with every link to paris down, and other objects unchanged. */
 export function cutOff(object: KubeObject): KubeObject {
   if (object.kind !== 'Gateway' || object.status === undefined) return object
   const connections = object.status.connections.map((one) =>

@@ -1,6 +1,6 @@
-/** Circles of a directed graph: sets of nodes that reach each other. */
+/** Finds the circles of a directed graph, which are sets of nodes that reach each other. */
 
-/** Gives each circle as one text, sorted. Tarjan's strongly connected components. */
+/** Returns each circle as one sorted text (Tarjan's strongly connected components). */
 export function circlesIn(graph: ReadonlyMap<string, readonly string[]>): string[] {
   const order = new Map<string, number>()
   const open: string[] = []

@@ -19,7 +19,7 @@ interface Upstream {
   readonly ports: Set<number>
 }
 
-/** A name server of the test's own, on UDP and, where `tcp` is given, on TCP. */
+/** Starts a name server on UDP and, if `tcp` is given, on TCP. */
 async function startUpstream(t: Test, udp: Reply, tcp?: Reply): Promise<Upstream> {
   const { socket, server } = await bindBoth()
   const seen: Buffer[] = []
@@ -42,7 +42,7 @@ async function startUpstream(t: Test, udp: Reply, tcp?: Reply): Promise<Upstream
   return { address: `127.0.0.1:${port}`, seen, ports }
 }
 
-/** One port for UDP and TCP. Another process may have the one of TCP that UDP was given: then the next. */
+/** Binds one port for UDP and TCP. If another process has the TCP port, it tries the next port. */
 async function bindBoth(): Promise<{ readonly socket: Socket; readonly server: Server }> {
   for (;;) {
     const socket = createSocket('udp4').bind(0, '127.0.0.1')
@@ -58,7 +58,7 @@ async function bindBoth(): Promise<{ readonly socket: Socket; readonly server: S
   }
 }
 
-/** The question with one A record, or `count` of them. */
+/** Returns the question with `count` A records, one by default. */
 function positive(asked: Buffer, count = 1, address: readonly number[] = [192, 0, 2, 80]): Buffer {
   const end = asked.length
   const record = Buffer.concat([uint16s(0xc00c, 1, 1, 0, 60, 4), Buffer.from(address)])
@@ -73,7 +73,7 @@ const good: Reply = (asked, send) => send(positive(asked))
 
 t.test('names outside the zone come from the upstream, with the id and letter case of the client', async (t) => {
   const upstream = await startUpstream(t, (asked, send) => {
-    // As a server would that forgets the letter case.
+    // Some servers do not preserve the letter case of the question.
     const answer = positive(asked)
     answer.write(answer.toString('latin1', 12, asked.length - 4).toLowerCase(), 12, 'latin1')
     send(answer)
@@ -206,7 +206,7 @@ t.test('questions under way are bounded', async (t) => {
   const clock = new FakeClock()
   const init = { upstreams: [silent.address], upstreamTimeoutMs: 2000, maxForwards: 3 }
   const { port, metrics } = await startDns(t, workedExamples(), init, clock)
-  // Of one client the second would be refused: it has half of what is free at most.
+  // The queries come from three clients, because one client may use at most half of the free places.
   const first = [1, 2, 3].map((id) => askUdp(port, query(`q${id}.example.`, { id }), 5000, `127.0.0.${id}`))
   await eventually(() => silent.seen.length === 3)
   t.equal((await askUdp(port, query('q4.example.', { id: 4 }))).flags, 'qr rd ra SERVFAIL')
@@ -236,7 +236,7 @@ t.test('clients that ask the same at the same time wait for one answer', async (
   const many = Array.from({ length: 300 }, (_, id) => ask(query(spell(id), { id })))
   const others = [
     ask(query('busy.example.', { type: TYPE.TXT })),
-    // The numbers of these two are the octets of A and a.
+    // The type numbers 65 and 97 are the octets of `A` and `a`, so a comparison that ignores case would confuse them.
     ask(query('busy.example.', { type: 65 })),
     ask(query('busy.example.', { type: 97 })),
     ask(query('busy.example.', { edns: { size: 1232 } })),
@@ -300,7 +300,7 @@ t.test('those who wait together are bounded too', async (t) => {
   const overloaded = async (): Promise<boolean> =>
     (await metrics.text()).includes('sealane_dns_forwarded_total{result="overloaded",component="dns"} 8')
   await eventually(overloaded, { say: '2 x 16 may wait, the rest is told at once' })
-  // The refusals may be counted before the query has come to the upstream.
+  // The server may count the refusals before the query has reached the upstream.
   const answer = await eventually(() => held[0], { say: 'the query' })
   answer()
   const flags = (await Promise.all(many)).map((one) => one.flags)
@@ -315,7 +315,7 @@ t.test('a loop ends: an upstream that sends our own question back to us', async 
   const mirror = createSocket('udp4').bind(0, '127.0.0.1')
   await once(mirror, 'listening')
   t.teardown(() => mirror.close())
-  // Hands each query back to the server, and the server's answer to whoever asked.
+  // The mirror sends each query back to the server, and returns the server's answer to the sender.
   mirror.on('message', (bytes, source) => {
     if (source.port === backTo) return
     asked.push(bytes)

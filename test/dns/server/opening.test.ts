@@ -1,4 +1,6 @@
-/** When a listen address is opened: with the objects read, or because nobody else serves the port. */
+/**
+ * When the server opens a listen address: once it has read the objects, or because no other process serves the port.
+ */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import t from 'tap'
@@ -14,7 +16,10 @@ const SERVED = 'services have not been read yet; another process serves the port
 
 interface Case {
   readonly name: string
-  /** When the objects have been read, and when the other process goes; milliseconds from the start. */
+  /**
+   * The time when the objects are read and, in the next field, when the other process ends; milliseconds from the
+   * start.
+   */
   readonly syncedAt?: number
   readonly servedUntil?: number
   readonly openedAt: number | undefined

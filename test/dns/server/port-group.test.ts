@@ -1,4 +1,4 @@
-/** What is new goes to the other socket of the port; what waits stays; alone, nothing changes. */
+/** New queries go to the other socket of the port, and waiting ones stay. With a single socket, nothing changes. */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { type Server, connect, createServer } from 'node:net'
@@ -37,7 +37,7 @@ async function start(t: Test, host: string, port: number): Promise<Heard> {
   return { server, texts }
 }
 
-/** From many ports, so that the kernel would spread them. */
+/** Sends from many ports, which the kernel would distribute over both sockets. */
 async function send(host: string, port: number, texts: readonly string[]): Promise<void> {
   for (const text of texts) {
     const socket = createSocket(host.includes(':') ? 'udp6' : 'udp4')
@@ -82,7 +82,7 @@ t.test('what waits at the socket is answered before it is closed', async (t) => 
   socket.connect(server.port, '127.0.0.1')
   await once(socket, 'connect')
   const sent = Promise.all(many('waits').map((text) => new Promise((resolve) => socket.send(text, resolve))))
-  // No turn of the event loop between the sends, which are made at once, and the end.
+  // The sends happen at once, and no turn of the event loop comes between them and the close.
   await Promise.all([server.close(), sent])
   t.same(texts, many('waits'))
   socket.close()

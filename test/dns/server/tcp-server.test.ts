@@ -1,4 +1,4 @@
-/** TCP with upstreams on: what a client does to its connection while its questions are under way. */
+/** TCP with upstreams: a client closes or breaks its connection while its questions are under way. */
 import { type Socket as UdpSocket, createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -12,12 +12,12 @@ const framed = (bytes: Buffer): Buffer => Buffer.concat([uint16s(bytes.length), 
 
 interface HeldUpstream {
   readonly address: string
-  /** Questions that came, each answered by release(). */
+  /** The received questions; release() answers each of them. */
   readonly seen: Buffer[]
   readonly release: () => void
 }
 
-/** An upstream that holds its answers back. */
+/** Starts an upstream that holds its answers back. */
 async function holdingUpstream(t: Test): Promise<HeldUpstream> {
   const socket: UdpSocket = createSocket('udp4').bind(0, '127.0.0.1')
   await once(socket, 'listening')
@@ -41,7 +41,7 @@ async function holdingUpstream(t: Test): Promise<HeldUpstream> {
 
 interface Ending {
   readonly name: string
-  /** Behind the three questions, in the same segment or in one of its own. */
+  /** The bytes after the three questions, in the same segment or in a separate one. */
   readonly bytes?: Buffer
   readonly how?: 'end' | 'reset'
 }
@@ -73,7 +73,7 @@ for (const { name, bytes = Buffer.alloc(0), how } of ENDINGS) {
       if (!together && bytes.length > 0) socket.write(bytes)
       if (how === 'end') socket.end()
       if (how === 'reset') socket.resetAndDestroy()
-      // Another connection is served after the ending was read: the server takes what comes in turn.
+      // The server handles input in turn, so this answer shows that it has read the end of the first connection.
       await askTcp(server.port, [OURS])
       upstream.release()
       await closed

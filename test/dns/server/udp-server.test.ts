@@ -1,4 +1,4 @@
-/** The sockets' side of the server, the same demands whether datagrams are read one by one or many at once. */
+/** The UDP side of the server, with the same requirements whether it reads datagrams one by one or many at once. */
 import { execFileSync } from 'node:child_process'
 import { type Socket, type SocketOptions, createSocket } from 'node:dgram'
 import { once } from 'node:events'
@@ -25,7 +25,7 @@ import { ROOT } from '../../support/source-tree.ts'
 const real = await openMmsg()
 if (real === undefined) throw new Error('this Node has no node:ffi: the server would read datagrams one by one')
 
-/** Largest round that each kind was seen to read. */
+/** The largest batch that each kind has read. */
 const largest = { 'many at once': 0, 'a system that takes few': 0 }
 
 function counting(kind: keyof typeof largest, inner: Mmsg): Mmsg {
@@ -42,7 +42,7 @@ function counting(kind: keyof typeof largest, inner: Mmsg): Mmsg {
 const few: Mmsg = {
   ...real,
   receive: (descriptor, headers, count) => real.receive(descriptor, headers, Math.min(count, 5)),
-  // Every other time the system takes nothing at all.
+  // Every second call of this system sends nothing.
   send: (descriptor, headers, count) => (count % 2 === 0 ? -1 : real.send(descriptor, headers, Math.min(count, 2))),
 }
 
@@ -54,7 +54,7 @@ const KINDS: readonly (readonly [string, Mmsg | undefined])[] = [
 
 interface Started {
   readonly server: UdpServer
-  /** Why datagrams got no answer. */
+  /** The reasons why datagrams got no answer. */
   readonly dropped: string[]
 }
 
@@ -92,7 +92,8 @@ async function client(t: Test, host: string, port: number): Promise<Client> {
 }
 
 /**
- * Gets no answer: what follows must not move up to the wrong client, so the gaps come at different places in a round.
+ * Returns whether a query gets no answer. The gaps come at different places in a batch, so a shifted answer would reach
+ * the wrong client.
  */
 function isSilent(text: string): boolean {
   const [c = 0, i = 0] = text.split('.').map(Number)
@@ -110,7 +111,7 @@ for (const [kind, mmsg] of KINDS) {
       })
       t.equal(server.isBatched, mmsg !== undefined)
       const clients = await Promise.all(range(3).map(() => client(t, host, server.port)))
-      // All in one go: the server has no turn in between, so that they wait together.
+      // The test sends all queries without a turn of the event loop, so that they wait together.
       for (const i of range(100)) for (const [c, { socket }] of clients.entries()) socket.send(`${c}.${i}`)
       const expected = (c: number): string[] =>
         range(100).flatMap((i) => (isSilent(`${c}.${i}`) ? [] : [`re ${c}.${i}`]))
@@ -208,7 +209,7 @@ t.test('a sender with a link-local address is known with its interface', async (
   const devices = '/sys/class/net'
   const indexes = readdirSync(devices).map((name) => Number(readFileSync(`${devices}/${name}/ifindex`, 'utf8')))
   for (const [scopeId, zone] of [
-    // The loopback device, in every network namespace.
+    // Index 1 is the loopback device in every network namespace.
     [1, '%lo'],
     [0, ''],
     [Math.max(...indexes) + 1000, ''],
@@ -223,7 +224,7 @@ function pick({ address, port }: DatagramSource): DatagramSource {
   return { address, port }
 }
 
-/** A system that gives one datagram from that sender. */
+/** Returns a system that delivers one datagram from this sender. */
 function writing(name: Buffer): Mmsg {
   let memory: Buffer = Buffer.alloc(0)
   return {
@@ -259,7 +260,7 @@ t.test('a datagram from port 0 is not asked about: nobody can have the answer', 
       return undefined
     },
   })
-  // It reads what waits.
+  // close() first reads the waiting datagrams.
   await server.close()
   t.equal(asked, 0)
   t.same([...new Set(dropped)], ['no_source_port'])

@@ -26,7 +26,7 @@ function ask(index: ServiceIndex, question: string, rotation = 0): string {
   const name = parseDnsName(text)
   if (name.kind === 'malformed' || name.kind === 'notOurs') throw new Error(`${text} is ${name.kind}`)
   const result = answer(index, { name, type: TYPES[type as keyof typeof TYPES] }, rotation)
-  // The SOA of a negative answer is the same everywhere and has a test of its own.
+  // The SOA of a negative answer is always the same, and another test checks it.
   return formatAnswer(result)
     .split('\n')
     .filter((line) => result.kind === 'answer' || line.startsWith(';'))

@@ -1,4 +1,4 @@
-/** The quick way to an answer is the slow way's answer, whatever is asked. */
+/** The fast path gives the same answer as the slow path to every question. */
 import fc from 'fast-check'
 import t from 'tap'
 import { OWN_PROCESS } from '../../../dns/clients/clients.ts'
@@ -14,7 +14,10 @@ const FLAGS = { noData: 'qr aa rd NOERROR', answer: 'qr aa rd NOERROR', nxDomain
 
 const IPS = ['243.0.0.10', '243.0.0.11', '243.0.0.12']
 
-/** Names near those that exist, in all letter cases, and with octets that differ from theirs in the bit of the case. */
+/**
+ * Names close to existing ones, in all letter cases, and with octets that differ from them in the bit of the letter
+ * case.
+ */
 const label = fc.oneof(
   fc.constantFrom('web', 'db', 'shop', 'svc', 'clusterset', 'local', 'east', 'db-0', '_http', '_tcp', 'nope', 'idle'),
   fc.constantFrom('WEB', 'Shop', 'sVc', 'a-0', 'A-0', 'a\r0', 'a-\u0010'),
@@ -36,7 +39,7 @@ const name = fc
     ending,
   )
   .map(([labels, end]) => `${labels.map((one) => `${one}.`).join('')}${end}`)
-/** What becomes of the service web: gone, or with so many addresses. */
+/** The number of addresses of the service web after a change; 0 removes the service. */
 const change = fc.constantFrom(0, 1, 2, 3)
 const type = fc.constantFrom(1, 28, 33, 16, 255, 65, 257)
 
@@ -52,7 +55,7 @@ t.test('any name and type: what the quick way says is what answer() says, before
       const parsed = parseDnsName(escaped(asked))
       if (parsed.kind === 'notOurs' || parsed.kind === 'malformed') return true
       const expected = answer(index, { name: parsed, type }, 0)
-      // Twice: the second time what was kept answers.
+      // The second query is answered from the kept answers.
       return [1, 2].every(() => {
         const given = pipeline.answer(query(asked, { type }), 'tcp', OWN_PROCESS)
         if (!Buffer.isBuffer(given) || expected.kind === 'servFail') return false
@@ -66,7 +69,7 @@ t.test('any name and type: what the quick way says is what answer() says, before
   t.pass('always')
 })
 
-/** As questionName() writes it. */
+/** Escapes a name as questionName() does. */
 function escaped(text: string): string {
   return text.replace(/[^A-Za-z0-9._-]/g, (octet) => `\\${String(octet.charCodeAt(0)).padStart(3, '0')}`)
 }

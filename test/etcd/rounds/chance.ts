@@ -1,4 +1,4 @@
-/** Chance that is the same for the same seed (mulberry32). */
+/** A random number generator that gives the same numbers for the same seed (mulberry32). */
 export class Chance {
   #state: number
 
@@ -6,7 +6,7 @@ export class Chance {
     this.#state = seed >>> 0
   }
 
-  /** 0 to 1, without 1. */
+  /** Returns a number from 0 up to, but not including, 1. */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0
     let mixed = this.#state
@@ -15,7 +15,7 @@ export class Chance {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
   }
 
-  /** A whole number from 0, below `end`. */
+  /** Returns a whole number from 0 up to, but not including, `end`. */
   below(end: number): number {
     return Math.floor(this.next() * end)
   }
@@ -29,7 +29,7 @@ export class Chance {
     return all.map(() => left.splice(this.below(left.length), 1)[0] as T)
   }
 
-  /** Another one, which does not depend on how often this one is asked. */
+  /** Returns another generator, whose numbers do not depend on later calls of this one. */
   branch(): Chance {
     return new Chance(this.below(2 ** 32))
   }

@@ -1,6 +1,6 @@
 /**
- * A member as its agent is towards the brokers: the same sessions, over real TLS, to whichever replica it reaches. It
- * waits for no answer longer than the rounds have time for.
+ * A member that behaves towards the brokers as its agent does: it opens the same sessions, over real TLS, to any
+ * replica that it reaches. It waits for an answer no longer than a round allows.
  */
 import { type MemberRecord, recordKeyText } from '../../../model/records.ts'
 import { AddressBook } from '../../../protocol/broker-addresses.ts'
@@ -44,7 +44,7 @@ export class Member {
   #stop = new AbortController()
   #running: Promise<unknown> = Promise.resolve()
   readonly #desired = new Map<string, MemberRecord>()
-  /** Calls whose answers did not come in time, by name: each the last one of its record. */
+  /** Calls whose answers are late, by record name. Each is the last call for its record. */
   readonly #open = new Map<string, Answered>()
 
   constructor({ identity, life, recorder }: MemberInit) {
@@ -60,7 +60,7 @@ export class Member {
     return `${this.cluster}.${this.life}`
   }
 
-  /** As an agent that is started again with what it had saved. */
+  /** Starts the sessions as an agent does after a restart with its saved state. */
   start(): void {
     const { logger, replica } = this
     const common = { connect: () => this.#client, clock, logger }
@@ -89,7 +89,10 @@ export class Member {
     this.#client.close()
   }
 
-  /** A version of a record is put, or the record is withdrawn; resolves when that is answered, or late. */
+  /**
+   * Puts a version of a record or withdraws the record. It resolves when the brokers answer, or when the answer is
+   * late.
+   */
   async write(name: string, t: 'put' | 'remove', version: number): Promise<void> {
     const record = versionedExport(name, version)
     const text = memberKeyText(memberKey(record))
@@ -103,7 +106,7 @@ export class Member {
     answered('unknown')
   }
 
-  /** The brokers have all that this member wants published: true, and every call so far is acknowledged. */
+  /** Returns true once the brokers hold all that this member publishes, and so acknowledge every call so far. */
   async settled(withinMs: number): Promise<boolean> {
     const waiting = new Map(this.#open)
     try {
@@ -118,7 +121,7 @@ export class Member {
     return true
   }
 
-  /** As agents do each day: another certificate for the same key. */
+  /** Renews the certificate for the same key, as agents do each day. */
   async renew(): Promise<void> {
     const answered = this.#recorder.begin({ t: 'renew', cluster: this.cluster, life: this.life })
     try {
@@ -126,7 +129,8 @@ export class Member {
       const answer = await this.#client.renew(await createCsr(key), AbortSignal.timeout(LIMITS.callTimeoutMs))
       const problem = certificateProblem({ cluster, clusterset, key, trusted }, answer, clock.now())
       if (problem !== undefined) throw new Error(problem)
-      // Of a broker whose clock is ahead; the others would refuse it until then. No agent takes it.
+      // A broker whose clock is ahead issued this certificate. The other brokers would refuse it until it becomes
+      // valid, and no agent accepts it.
       if (readCertificate(answer.certificate).notBeforeMs > clock.now()) throw new Error('it begins later')
       this.#identity = { ...this.#identity, certificate: answer.certificate, caBundle: answer.caBundle }
       const before = this.#client
@@ -138,7 +142,7 @@ export class Member {
     }
   }
 
-  /** True: the brokers say that it is no member any more. */
+  /** Returns true when the brokers confirm that this cluster is no longer a member. */
   async leave(): Promise<boolean> {
     const { cluster, life } = this
     const answered = this.#recorder.begin({ t: 'end', how: 'left', cluster, life })
@@ -147,7 +151,7 @@ export class Member {
       answered('ok')
       return true
     } catch (error) {
-      // Of an earlier call whose answer was lost.
+      // The refusal shows that an earlier call, whose answer was lost, has already ended the membership.
       const isGone = error instanceof RefusedError && error.code === 'PermissionDenied'
       answered(isGone ? 'ok' : error instanceof RefusedError ? 'failed' : 'unknown')
       return isGone
@@ -162,7 +166,7 @@ export class Member {
     return new Map([...this.replica.records].map(([key, record]) => [key, valueOf(record)]))
   }
 
-  /** Why it is not live, for people. */
+  /** Returns the reason why the member is not live, for the output of a failed test. */
   said(): string {
     const states = [this.#publish?.state(), this.#watch?.state()].map((state) => JSON.stringify(state))
     return `${this.watcher}: ${states.join(' ')}\n${this.logger.messages().slice(-10).join('\n')}`

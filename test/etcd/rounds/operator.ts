@@ -1,4 +1,4 @@
-/** Whoever makes tokens and evicts, beside the brokers, on the same store. */
+/** An operator that makes tokens and evicts members by commands on the store that the brokers use. */
 import { type BrokerStore, openBrokerStore } from '../../support/broker-store.ts'
 import { StateError } from '../../../broker/store/record-log.ts'
 import { openState } from '../../../broker/admin/command-state.ts'
@@ -15,13 +15,13 @@ export class Operator {
   readonly #recorder: Recorder
   #store: Promise<BrokerStore> | undefined
 
-  /** `state`: the state directory of a broker, for the way to the store. */
+  /** `state` is the state directory of a broker, which names the store. */
   constructor(state: string, recorder: Recorder) {
     this.#state = state
     this.#recorder = recorder
   }
 
-  /** The text of a token for one cluster; undefined: there is none for now. */
+  /** Returns a token for one cluster; undefined when the store gives none at the moment. */
   async token(): Promise<{ readonly id: string; readonly text: string } | undefined> {
     const answered = this.#recorder.begin({ t: 'token' })
     try {
@@ -34,7 +34,7 @@ export class Operator {
     }
   }
 
-  /** True: the store says that it is none any more. */
+  /** Returns true when the store confirms that the cluster is no longer a member. */
   async evict(cluster: string, life: number): Promise<boolean> {
     const answered = this.#recorder.begin({ t: 'end', how: 'evicted', cluster, life })
     try {
@@ -47,7 +47,7 @@ export class Operator {
     }
   }
 
-  /** All that the store has, read anew. */
+  /** Reads everything that the store holds. */
   async look(): Promise<Omit<QuietLook, 'at' | 'watchers'>> {
     const opened = await openState(this.#state, clock)
     const { log } = opened
@@ -83,7 +83,7 @@ export class Operator {
   }
 }
 
-/** A store that says anything but "unknown" has not written: that is what is checked. */
+/** An error with any code but "Unknown" means that the store has not written. The checker relies on this. */
 function outcomeOf(error: unknown): Outcome {
   if (error instanceof RefusedError) return 'failed'
   return error instanceof StateError && error.code !== 'Unknown' ? 'failed' : 'unknown'

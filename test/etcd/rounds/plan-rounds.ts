@@ -1,4 +1,4 @@
-/** Which faults come in which round: by chance, the same for the same seed, and each kind as often as the others. */
+/** Plans the faults of each round at random, repeatable by seed. Each kind of fault comes equally often. */
 import type { Chance } from './chance.ts'
 
 export const FAULT_KINDS = [
@@ -29,11 +29,11 @@ export type FaultKind = (typeof FAULT_KINDS)[number]
 
 export interface PlannedFault {
   readonly kind: FaultKind
-  /** 0 to 2. */
+  /** The number of the broker or the etcd member, 0 to 2. */
   readonly target: number
-  /** Of a clock and of a slow disk: milliseconds. */
+  /** The offset of a clock or the delay of a slow disk, in milliseconds. */
   readonly amount: number
-  /** From the begin of the round. */
+  /** Milliseconds from the start of the round. */
   readonly atMs: number
   readonly lastsMs: number
 }
@@ -60,7 +60,7 @@ export function planRounds(rounds: number, chance: Chance): PlannedRound[] {
   })
 }
 
-/** For people. */
+/** Describes a fault for readers of the test output. */
 export function faultText({ kind, target, amount, atMs, lastsMs }: PlannedFault): string {
   const much = kind.startsWith('slow') || kind.startsWith('clock') ? `, ${amount} ms` : ''
   return `${kind} (${target}${much}) from ${atMs} to ${atMs + lastsMs} ms`

@@ -1,11 +1,14 @@
-/** What the checker looks at in a record: as members publish it, as watchers are shown it, and as the store has it. */
+/**
+ * The parts of a record that the checker compares, read from the form that members publish, the form that watchers
+ * receive, and the form in the store.
+ */
 import type { MemberRecord, RecordBody } from '../../../model/records.ts'
 import { anExport } from '../../broker/support/harness.ts'
 import type { RecordValue } from './checker/history.ts'
 
 const VERSION = 'sealane.test/version'
 
-/** An export that says which call put it. */
+/** Returns an export that contains the version of the call that put it. */
 export function versionedExport(name: string, version: number): MemberRecord {
   return anExport(name, { exportedAnnotations: { [VERSION]: String(version) } })
 }

@@ -1,8 +1,8 @@
-/** Takes down what happens, with the time of it. */
+/** Records the calls and observations of a run, each with its time. */
 import type { AnyCall, History, Observation, Outcome, QuietLook } from './checker/history.ts'
 
 type Changed<T> = { -readonly [K in keyof T]: T[K] }
-/** What is known of a call before its answer comes. */
+/** The fields of a call that are known before its answer comes. */
 type Begun = AnyCall extends infer C ? (C extends AnyCall ? Omit<C, 'start' | 'end' | 'outcome'> : never) : never
 
 export class Recorder implements History {
@@ -12,13 +12,13 @@ export class Recorder implements History {
   readonly #startMs = performance.now()
   #last = 0
 
-  /** Never the same twice, so that what comes later is known to be later. */
+  /** Returns the time. It never returns the same value twice, so that the order of events is certain. */
   now(): number {
     this.#last = Math.max(this.#last + 0.0001, performance.now() - this.#startMs)
     return this.#last
   }
 
-  /** The call counts as one of unknown outcome until its answer is told. */
+  /** Records the start of a call. Its outcome is unknown until the returned function reports the answer. */
   begin(call: Begun): Answered {
     const open = { ...call, start: this.now(), end: Infinity, outcome: 'unknown' } as Changed<AnyCall>
     this.calls.push(open)
@@ -34,7 +34,10 @@ export class Recorder implements History {
   }
 }
 
-/** Told again, the later answer counts: one that waited no longer may hear it after all. */
+/**
+ * Reports the answer to a call. A later report replaces an earlier one, because an answer may still arrive after the
+ * caller stopped waiting.
+ */
 export type Answered = (outcome: Outcome, more?: Partial<JoinAnswer>) => void
 
 interface JoinAnswer {
@@ -43,7 +46,6 @@ interface JoinAnswer {
   readonly blocks: readonly string[]
 }
 
-/** How many ended how, by kind and outcome. */
 export function countCalls(calls: readonly AnyCall[]): Record<string, number> {
   const counts: Record<string, number> = {}
   for (const { t, outcome } of calls) counts[`${t} ${outcome}`] = (counts[`${t} ${outcome}`] ?? 0) + 1

@@ -1,4 +1,4 @@
-/** Rounds of faults under traffic, each followed by a quiet look; then the whole history is checked. */
+/** Runs rounds of faults under traffic, takes a quiet look after each of them, and then checks the whole history. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually } from '../../support/eventually.ts'
 import { BROKER_MACHINES, ETCD_MACHINES, makeMachines, removeMachines, unmountDisk } from './arena/arena.ts'
@@ -23,13 +23,16 @@ const AGREE_MS = 10_000
 export interface RoundsInit {
   readonly rounds: number
   readonly seed: number
-  /** An empty one, which is left as it is. */
+  /** An empty folder, which this function does not remove. */
   readonly folder: string
-  /** A module that each broker loads first: one that breaks it. */
+  /** A module that each broker loads first, and that breaks it. */
   readonly preload?: string
-  /** Ends at the first violation that is more than a late recovery: a busy machine has those too. */
+  /**
+   * Whether the run ends at the first safety violation. A late recovery does not count, because a busy machine can
+   * cause one.
+   */
   readonly untilBroken?: boolean
-  /** For so long all may need to be of one mind again. Default one minute. */
+  /** How long the brokers and members may take to agree again, in milliseconds; one minute by default. */
   readonly recoverMs?: number
   readonly say: (text: string) => void
 }
@@ -37,15 +40,15 @@ export interface RoundsInit {
 export interface RoundsResult {
   readonly rounds: number
   readonly faults: Readonly<Partial<Record<FaultKind, number>>>
-  /** By kind and outcome. */
+  /** The number of calls by kind and outcome. */
   readonly calls: Readonly<Record<string, number>>
   readonly observations: number
-  /** Of each round: from the end of its last fault until all were of one mind again. */
+  /** For each round, the time from the end of its last fault until all brokers and members agreed again. */
   readonly recoveryMs: readonly number[]
   readonly violations: readonly Violation[]
 }
 
-/** Inside a network namespace of its own. */
+/** Runs the rounds. The caller must be in its own network namespace. */
 export async function runRounds(init: RoundsInit): Promise<RoundsResult> {
   const { rounds, seed, folder, preload, untilBroken = false, recoverMs = RECOVER_MS, say } = init
   const chance = new Chance(seed)
@@ -123,7 +126,7 @@ async function comesBack(member: Member, withinMs: number): Promise<void> {
     throw new Error(`not settled\n${member.said()}`)
 }
 
-/** What is there when all have what they want; where they do not get it, as it is in the end. */
+/** Returns the store and the watchers once all members have what they want, or their state at the deadline. */
 async function quietLook(operator: Operator, traffic: Traffic, withinMs: number): Promise<Omit<QuietLook, 'at'>> {
   const { members } = traffic
   const take = async (): Promise<Omit<QuietLook, 'at'>> => {

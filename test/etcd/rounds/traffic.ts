@@ -1,6 +1,6 @@
 /**
- * What members and the operator do all the time, by chance: clusters join (now and then two with one token), put and
- * withdraw records, renew, restart, leave, are evicted and come back.
+ * The random actions of members and the operator. Clusters join (sometimes two with one token), put and withdraw
+ * records, renew, restart, leave, are evicted and join again.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseClusterId } from '../../../model/ids.ts'
@@ -19,7 +19,7 @@ import type { Operator } from './operator.ts'
 import type { Recorder } from './recorder.ts'
 
 const clock = new SystemClock()
-/** Few, so that the same set comes again and again. */
+/** A few names, so that the same set of records occurs often. */
 const NAMES = ['web', 'db', 'cache']
 const JOIN_ATTEMPTS = 3
 const JOIN_MS = 4000
@@ -29,7 +29,7 @@ export interface TrafficInit {
   readonly operator: Operator
   readonly recorder: Recorder
   readonly chance: Chance
-  /** How many clusters there are at most times. */
+  /** The number of clusters, apart from the rivals that join for a moment. */
   readonly seats: number
 }
 
@@ -49,16 +49,13 @@ export class Traffic {
     this.#running = Promise.all(this.#seats.map((seat) => seat.run(() => this.#isOn)))
   }
 
-  /** Resolves when each call has its answer, or is late. */
+  /** Resolves when each call has its answer or is late. */
   async stop(): Promise<void> {
     this.#isOn = false
     await this.#running
   }
 
-  /**
-   * Sends away again whoever is being sent away while it is not known to be done: it may be a member still, or none.
-   * After stop(). Rejects after `withinMs`.
-   */
+  /** Repeats each leave and eviction whose result is unknown. Call it after stop(). Rejects after `withinMs`. */
   async finishEndings(withinMs: number): Promise<void> {
     const pending = this.#seats.filter((seat) => seat.isEnding)
     await Promise.all(pending.map((seat) => seat.finishEnding(withinMs)))
@@ -84,7 +81,7 @@ class Seat {
   #clusters = 0
   #life = 0
   #version = 0
-  /** It is being sent away: until that is known to be done, nothing else. */
+  /** The way in which the member is leaving. Until that has succeeded, the member takes no other action. */
   #ending: 'leave' | 'evict' | undefined
 
   constructor(init: TrafficInit, name: string, chance: Chance) {
@@ -128,7 +125,7 @@ class Seat {
       return
     }
     this.#ending = dice < 98 ? 'evict' : 'leave'
-    // Now and then while it writes.
+    // In half of the cases the membership ends while the member writes.
     if (this.#chance.below(2) === 0) await Promise.all([this.#write(member, 'put'), this.#end(member)])
     else await this.#end(member)
   }
@@ -144,7 +141,7 @@ class Seat {
     this.member = undefined
     this.#ending = undefined
     await member.close()
-    // Under the same name, or as another cluster.
+    // The cluster joins again under the same name or under a new one.
     if (this.#chance.below(3) > 0) return
     this.#clusters += 1
     this.#cluster = `${this.#name}-${this.#clusters}`
@@ -161,7 +158,7 @@ class Seat {
       this.#take(await own)
       return
     }
-    // Another cluster has got hold of the same token.
+    // Another cluster uses the same token at the same time.
     this.#clusters += 1
     const rival = `${this.#name}-rival-${this.#clusters}`
     const [mine, theirs] = await Promise.all([own, this.#tryToken(token, rival, 1)])
@@ -174,7 +171,10 @@ class Seat {
     this.member = new Member({ identity, life: this.#life, recorder: this.#init.recorder })
   }
 
-  /** Asks again with the same key where the answer does not come; undefined: it is not known to be in. */
+  /**
+   * Joins, and repeats the request with the same key while no answer comes. Returns undefined when it is not certain
+   * that the cluster has joined.
+   */
   async #tryToken(
     { id, text }: { readonly id: string; readonly text: string },
     cluster: string,

@@ -1,4 +1,4 @@
-/** An authority of its own for the etcd of a test, a certificate for its members, and one for a client. */
+/** A certificate authority for the etcd of a test. It issues the certificates of the members and of the client. */
 import '../../../protocol/identity/reflect-metadata.ts'
 import { KeyObject, randomBytes, webcrypto } from 'node:crypto'
 import * as x509 from '@peculiar/x509'
@@ -14,7 +14,7 @@ export interface PemPair {
 
 export interface TestAuthority {
   readonly ca: string
-  /** For 127.0.0.1, localhost and these addresses; as server and as client. */
+  /** Issues a server and client certificate for 127.0.0.1, localhost and these addresses. */
   issue(subject: string, addresses?: readonly string[]): Promise<PemPair>
 }
 

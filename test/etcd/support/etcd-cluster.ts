@@ -27,12 +27,12 @@ export interface EtcdCluster {
   readonly ca: string
   readonly client: PemPair
   readonly folder: string
-  /** Calls the JSON gateway of a member that answers; gives the answer. Throws what etcd says. */
+  /** Calls the JSON gateway of a running member and returns the answer. Throws the error that etcd reports. */
   call(path: string, body: object, at?: EtcdMember): Promise<Record<string, unknown>>
   leader(): Promise<EtcdMember>
-  /** Users with passwords from now on: root, and one with the right to a prefix. */
+  /** Enables password login for two users: root, and one with access to a prefix. */
   enableLogin(user: string, password: string, prefix: string): Promise<void>
-  /** Until every member that runs answers a read that all agree on. */
+  /** Waits until every running member answers a linearizable read. */
   healthy(): Promise<void>
 }
 
@@ -43,7 +43,7 @@ export interface EtcdClusterInit {
 export async function startEtcdCluster(t: Pick<Test, 'teardown'>, init: EtcdClusterInit = {}): Promise<EtcdCluster> {
   const folder = temporaryFolder(t)
   const authority = await testAuthority()
-  // A common name is a user's, and the JSON gateway takes none.
+  // etcd takes a common name as a user name, and its JSON gateway refuses certificates with one.
   const subjects = ['O=etcd members', 'O=admin', 'CN=broker'] as const
   const [server, admin, client] = (await Promise.all(subjects.map((one) => authority.issue(one)))) as [
     PemPair,
@@ -78,7 +78,7 @@ export async function startEtcdCluster(t: Pick<Test, 'teardown'>, init: EtcdClus
 
 export interface ArgumentsInit {
   readonly name: string
-  /** Default 127.0.0.1. */
+  /** The address to listen on; 127.0.0.1 by default. */
   readonly host?: string
   readonly port: number
   readonly peer: number
@@ -87,7 +87,6 @@ export interface ArgumentsInit {
   readonly quotaBytes?: number | undefined
 }
 
-/** The command line of one member. */
 export function memberArguments(init: ArgumentsInit): string[] {
   const { name, host = '127.0.0.1', port, peer, initial, files, quotaBytes } = init
   const { ca, certificate, key } = files

@@ -1,4 +1,4 @@
-/** What a test's etcd lets in, as files: the way that a broker and its commands are told. */
+/** The credentials for the etcd of a test, written to files as a broker and its commands read them. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -11,7 +11,7 @@ export interface EtcdLogin {
   readonly keyFile: string
 }
 
-/** Paths in a folder that goes with the test. */
+/** Writes the credentials to a folder that is removed with the test, and returns the paths. */
 export function etcdLogin(t: Test, { ca, client }: Pick<EtcdCluster, 'ca' | 'client'>): EtcdLogin {
   const folder = temporaryFolder(t)
   const file = (name: string, text: string): string => {

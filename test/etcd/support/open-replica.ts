@@ -1,4 +1,4 @@
-/** A replica's log on the etcd of a test. */
+/** Opens a replica's log on the etcd of a test. */
 import type { Test } from 'tap'
 import { EtcdClient, type EtcdLogin } from '../../../broker/store/etcd/client/etcd-client.ts'
 import type { EtcdLimits } from '../../../broker/store/etcd/client/etcd-connection.ts'
@@ -10,7 +10,7 @@ import type { EtcdCluster } from './etcd-cluster.ts'
 
 export interface ReplicaInit extends Partial<Omit<EtcdLogInit, 'store'>> {
   readonly prefix: string
-  /** Of members, or of what stands before them. All members by default. */
+  /** Ports of members, or of the proxies in front of them; all members by default. */
   readonly ports?: readonly number[]
   readonly login?: EtcdLogin
   readonly limits?: Partial<EtcdLimits>

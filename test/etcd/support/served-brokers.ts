@@ -1,4 +1,7 @@
-/** Brokers as processes on one etcd, which needs a client certificate and a password; to be killed and started again. */
+/**
+ * Brokers run as processes on one etcd, which requires a client certificate and a password. Tests can kill and restart
+ * them.
+ */
 import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,15 +15,17 @@ import type { EtcdCluster } from './etcd-cluster.ts'
 
 export interface ServedBroker extends RawBroker {
   readonly audit: string
-  /** HOST:PORT of its status page. */
+  /** The address of the status page, as HOST:PORT. */
   readonly status: string
-  /** Until it is ready; it ends with the test that threeBrokers() was called for. */
+  /** Starts the broker and waits until it is ready. It ends with the test that threeBrokers() was called for. */
   start(): Promise<void>
   kill(): Promise<void>
 }
 export type ServedBrokers = readonly [ServedBroker, ServedBroker, ServedBroker]
 
-/** Three that know of each other, with state directories of their own. None runs yet. */
+/**
+ * Prepares three brokers that know each other's addresses, each with its own state directory. The caller starts them.
+ */
 export async function threeBrokers(t: Test, cluster: EtcdCluster, prefix: string): Promise<ServedBrokers> {
   await cluster.enableLogin('broker', 'not-for-argv', prefix)
   const folder = temporaryFolder(t)

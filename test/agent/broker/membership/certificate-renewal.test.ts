@@ -71,7 +71,7 @@ t.test('a certificate of a day is renewed after two thirds, and again', async (t
   t.equal(renewal.problem(), undefined)
 
   online = false
-  // Signing takes real time, so the clock goes on step by step and waits for each attempt.
+  // Signing takes real time, so the clock moves step by step and waits for each attempt.
   const attempts = async (hours: number): Promise<void> => {
     const end = clock.now() + hours * HOUR
     while (clock.now() < end) {

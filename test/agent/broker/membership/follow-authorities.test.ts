@@ -1,4 +1,7 @@
-/** An agent renews when its broker says that other authorities count, and is not driven by a broker that says anything. */
+/**
+ * An agent renews its certificate when its broker announces new authorities, and a broker that announces arbitrary ones
+ * cannot make it renew without end.
+ */
 import t, { type Test } from 'tap'
 import { CertificateRenewal, isBehind } from '../../../../agent/link/certificate-renewal.ts'
 import { agentMetrics } from '../../../../agent/loop/metrics.ts'
@@ -39,7 +42,7 @@ async function following(t: Test) {
     caBundle: [first.certificate],
   }
   await writeMemberIdentity(directory, identity)
-  /** What the broker gives. */
+  /** The authority that signs the renewed certificate, and the bundle that the broker sends with it. */
   const gives = { by: first, bundle: [first.certificate] }
   let asked = 0
   const client = {

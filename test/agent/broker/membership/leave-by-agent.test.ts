@@ -1,4 +1,4 @@
-/** Leaving: nothing is taken away before the broker knows, and a request that is taken back is none. */
+/** Leaving: the agent removes nothing before the broker knows, and a withdrawn request has no effect. */
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type Socket, createServer } from 'node:net'
@@ -91,7 +91,7 @@ class Cluster {
     return { ended, stop: end }
   }
 
-  /** As an administrator writes it. */
+  /** Writes the Membership as an administrator does. */
   async says(
     annotations: Readonly<Record<string, string>>,
     phase: Membership['spec']['phase'] = 'joined',
@@ -124,7 +124,7 @@ class Cluster {
   }
 }
 
-/** Knows how many sleep by it. */
+/** A clock that counts the sleeping callers. */
 class CountingClock extends SystemClock {
   sleeping = 0
 
@@ -181,7 +181,7 @@ t.test('while the broker is away nothing is taken away, and the request can be t
 t.test('taken back while a call waits for the broker: it does not get through later', async (t) => {
   const cluster = await Cluster.member(t)
   await cluster.brokerAway()
-  // Takes the connection, and says nothing.
+  // This server accepts the connection and never answers.
   const silent = createServer().listen(cluster.port, '127.0.0.1')
   t.teardown(() => void silent.close())
   await once(silent, 'listening')
@@ -232,7 +232,7 @@ t.test('taken back after the parts have begun: it ends, to begin again as a memb
   const again = cluster.agent()
   await cluster.says(ASKED)
   await eventually(() => cluster.failures() > 1, { deadlineMs: 60_000 })
-  // While it waits for the next try.
+  // The Membership changes twice while the agent waits for the next attempt.
   await cluster.says({}, 'leaving')
   await cluster.says({})
   await again.ended

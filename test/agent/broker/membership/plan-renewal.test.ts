@@ -7,7 +7,7 @@ const HOUR = 3_600_000
 const MINUTE = 60_000
 const ISSUED = Date.UTC(2026, 0, 1)
 
-/** Of a day, as the broker issues it. */
+/** A certificate with a life of one day, as the broker issues it. */
 const FACTS: CertificateFacts = {
   serial: '1',
   notBeforeMs: ISSUED - 5 * MINUTE,
@@ -19,7 +19,7 @@ const FACTS: CertificateFacts = {
 
 t.test('when it is renewed', (t) => {
   const rows: readonly (readonly [string, number, number | undefined, number, number])[] = [
-    // what, this machine's clock after the issue, got at (monotonic), monotonic now, due in
+    // Columns: case, this machine's clock after the issue, time of receipt (monotonic), time now (monotonic), due in.
     ['right clocks, at once', 0, 0, 0, 16 * HOUR],
     ['right clocks, later', 10 * HOUR, 0, 10 * HOUR, 6 * HOUR],
     ['right clocks, read from disk', 10 * HOUR, undefined, 7, 6 * HOUR],
@@ -51,7 +51,8 @@ t.test('which clocks are doubted', (t) => {
 
 t.test('a certificate that begins in the future is not taken while there is time', (t) => {
   const rows: readonly (readonly [string, number, number, boolean])[] = [
-    // what, hours of this machine's clock after the issue of the present one, begin of the next after that clock
+    // Columns: case, hours of this machine's clock after the issue of the present certificate, start of the next
+    // certificate after that clock, whether it is premature.
     ['right clocks', 16, -5 / 60, false],
     ['a broker that is behind', 16, -3, false],
     ['a broker that is ahead', 16, 3, true],

@@ -1,11 +1,11 @@
-/** What the broker says of a member reaches the Secret in order, and in the end. */
+/** The notes about a refused membership reach the Secret in order, and the last one stays. */
 import t from 'tap'
 import { RefusalNote } from '../../../../agent/membership/refusal.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../../../support/eventually.ts'
 
-/** A JoinStore whose writes end when the test says so, well or not. */
+/** A JoinStore whose writes succeed or fail when the test says so. */
 class SlowStore {
   readonly asked: (string | undefined)[] = []
   #end: ((failure?: Error) => void) | undefined

@@ -1,4 +1,4 @@
-/** What follows from what was found. Whole texts: test/golden/discovery. */
+/** The advice that follows from a discovery. Whole texts are in test/golden/discovery. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

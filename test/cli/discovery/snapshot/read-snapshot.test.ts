@@ -1,4 +1,4 @@
-/** Reading a cluster: what is asked for, what is tolerated, what is not. */
+/** The requests that read a cluster, the errors that the reader tolerates, and the errors that end it. */
 import t from 'tap'
 import { ClusterApiError } from '../../../../kubeapi/cluster-api.ts'
 import { discover } from '../../../../cli/discovery/discover.ts'
@@ -12,7 +12,7 @@ interface Raw {
   readonly metadata: { readonly name: string; readonly namespace?: string; readonly labels?: Record<string, string> }
 }
 
-/** Serves a fixture as an API server would: items of lists do not say what they are. */
+/** Serves a fixture like an API server: the items of a list have no kind and no apiVersion. */
 class FixtureReader implements SnapshotReader {
   readonly asked: string[] = []
   readonly #snapshot: ClusterSnapshot

@@ -1,4 +1,7 @@
-/** Clusters in files: the first document says what is no object, the others are objects as the API gives them. */
+/**
+ * Reads clusters from files. The first document holds the version and other facts, and each further document is an
+ * object as the API returns it.
+ */
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseAllDocuments } from 'yaml'

@@ -1,4 +1,7 @@
-/** What a cluster lacks for a broker, said before anything is changed: from objects to one list and one command. */
+/**
+ * The requirements of a broker that a cluster does not meet. `broker deploy` reports them before it changes anything,
+ * as one list and one command.
+ */
 import t from 'tap'
 import { requirePlace } from '../../../../cli/broker/deploy/broker-place.ts'
 import { type BrokerOptions, deployCommand, withOptions } from '../../../../cli/broker/deploy/deploy-options.ts'

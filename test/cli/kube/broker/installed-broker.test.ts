@@ -1,4 +1,7 @@
-/** A broker that is there already: its settings are kept, what changes is named, and what is stuck is let go. */
+/**
+ * A broker that is already installed: `broker deploy` keeps its settings, lists the changes, and replaces pods that are
+ * stuck.
+ */
 import t from 'tap'
 import { replaceStuckPods } from '../../../../cli/broker/deploy/broker-rollout.ts'
 import { withOptions } from '../../../../cli/broker/deploy/deploy-options.ts'
@@ -22,7 +25,7 @@ import { MemoryAdmin } from '../../../support/memory-admin.ts'
 const { signal } = new AbortController()
 const NAMESPACE = 'sealane-broker'
 
-/** Nothing of it is a default. */
+/** Values that all differ from the defaults. */
 const OWN: InstallValues = {
   ...DEFAULT_VALUES,
   image: { repository: 'r.example.org:5000/tools/sealane', tag: '9', pullPolicy: 'Always' },
@@ -129,7 +132,7 @@ t.test('an image of an earlier release moves to this one, and that is told', asy
   t.equal(await says('0.0.9', { image }), `${changes}  image.tag: 0.0.9 → 0.0.8\n`, 'who names one gets it')
 })
 
-/** Someone changed the arguments by hand. */
+/** Returns a cluster in which an administrator changed the arguments by hand. */
 function started(args: readonly string[], values = OWN): MemoryAdmin {
   const objects = objectsOf(values).map((object) => {
     if (object.kind !== 'StatefulSet') return object

@@ -1,4 +1,4 @@
-/** Restore of a broker in a pod: its admin service is that of a broker here. */
+/** A restore of a broker in a pod, whose admin service is that of a broker in this process. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { ObjectRef } from '../../../../kubeapi/kube/kinds.ts'
@@ -34,7 +34,7 @@ function pod(uid: string): ManifestObject {
   return { apiVersion: 'v1', kind: 'Pod', metadata, status }
 }
 
-/** A pod that is deleted comes again, with a broker that starts anew. */
+/** A cluster that replaces a deleted pod and restarts its broker. */
 class Hub extends MemoryAdmin {
   readonly #broker: LoopbackBroker
   #pods = 1

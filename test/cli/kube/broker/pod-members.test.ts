@@ -1,4 +1,4 @@
-/** Which replica of a broker is asked how the members do, and who is asked where that one does not answer. */
+/** Which replica of a broker answers the list of members, and which one is next when that replica does not answer. */
 import t, { type Test } from 'tap'
 import { podBroker } from '../../../../cli/broker/pod-broker.ts'
 import { selectorLabels } from '../../../../install/values/names.ts'
@@ -21,7 +21,10 @@ function replica(i: number, { ready = true, rest = {} }: { ready?: boolean; rest
   return { apiVersion: 'v1', kind: 'Pod', metadata, status }
 }
 
-/** Each replica answers, but for those to which no connection can be opened, as it says here. */
+/**
+ * Returns a broker whose replicas answer, except those with an error in `failing`, to which no connection can be
+ * opened.
+ */
 async function hub(t: Test, pods: readonly ManifestObject[], failing: Readonly<Record<string, Error>> = {}) {
   const admin = new MemoryAdmin(pods)
   const asked: string[] = []

@@ -1,4 +1,4 @@
-/** How a broker on a cluster is said to be, by its pods and by what one of them says. */
+/** The status of a broker on a cluster follows from its pods and from the report of one of them. */
 import t, { type Test } from 'tap'
 import type { BrokerStatus } from '../../../../protocol/admin/admin-api.ts'
 import { podStatus } from '../../../../cli/broker/pod-status.ts'

@@ -1,4 +1,4 @@
-/** Whether nodes can have the image: from what a cluster knows, and from pods that ask. */
+/** Whether nodes can pull the image, from facts of the cluster and from pods that try it. */
 import t from 'tap'
 import { type ImageCheckInit, imageProblems, requireImage } from '../../../../cli/installation/image-check.ts'
 import { type ImageQuestion, nodeList, planImageCheck } from '../../../../cli/installation/plan-image-check.ts'
@@ -175,7 +175,7 @@ t.test('names', (t) => {
   t.end()
 })
 
-/** A node's answers to the pods that ask it, in the order in which they are looked at. */
+/** A cluster in which a node gives these answers to image-check pods, one for each time that their status is read. */
 class AnsweringAdmin extends MemoryAdmin {
   readonly answers: Readonly<Record<string, readonly object[]>>
   readonly #looks = new Map<string, number>()

@@ -1,4 +1,4 @@
-/** What a join changes for other members is said before, and asked about: from here, or from inside. */
+/** A join asks for confirmation before it changes the addresses of other members, from this machine or from a pod. */
 import t from 'tap'
 import type { LookAtJoin } from '../../../../cli/cluster/renumbering.ts'
 import { RefusedError } from '../../../../protocol/broker-api.ts'

@@ -1,4 +1,4 @@
-/** What a join writes, and what keeps it from writing anything. */
+/** The objects that a join writes, and the problems that keep it from writing any. */
 import t from 'tap'
 import {
   type Change,
@@ -31,7 +31,7 @@ function asObject(crd: CustomResourceDefinition, change: object = {}): ManifestO
   return { ...crd, ...change }
 }
 
-/** The account of applyCrds(), or what it throws. */
+/** Returns the output of applyCrds(), or the error that it throws. */
 async function crdAccount(admin: MemoryAdmin, dryRun = false): Promise<string> {
   let said = ''
   const report = (change: Change): void => void (said += describeChange(change, dryRun))
@@ -118,7 +118,7 @@ t.test('who may not install is told before anything is written', async (t) => {
   t.strictSame(admin.done, [])
 })
 
-/** `create apps deployments in sealane-system`, for each object that is applied. */
+/** Returns a line such as `create apps deployments in sealane-system` for each applied object. */
 function rightsFor(objects: readonly ManifestObject[]): readonly string[] {
   const all = objects.flatMap(({ apiVersion, kind, metadata }) => {
     const resource = `${kind.toLowerCase()}s`.replace(/ys$/, 'ies')

@@ -1,4 +1,7 @@
-/** The broker in the cluster of a member that lost its identity: found in either form, it gives a new one. */
+/**
+ * A member lost its identity, and the broker in its own cluster issues a new one. The command finds the broker in
+ * either form.
+ */
 import t, { type Test } from 'tap'
 import { brokerHere } from '../../../../cli/cluster/run-join.ts'
 import { planBroker } from '../../../../install/plan-broker.ts'
@@ -22,7 +25,7 @@ const POD: ManifestObject = {
   status: { conditions: [{ type: 'Ready', status: 'True' }] },
 }
 
-/** A cluster with a broker, which knows c1. */
+/** Returns a cluster with a broker that has the member c1. */
 async function hub(t: Test, values: InstallValues): Promise<MemoryAdmin> {
   const admin = new MemoryAdmin([...planBroker(values).flatMap(({ objects }) => objects), POD])
   const socket = await servedAdmin(t, {

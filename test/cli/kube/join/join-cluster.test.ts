@@ -1,4 +1,7 @@
-/** A whole join on a cluster in memory: what it waits for, what it goes on without, and what it says of that. */
+/**
+ * A whole join on a cluster in memory: which conditions it waits for, which ones it continues without, and the messages
+ * about them.
+ */
 import t from 'tap'
 import type { RekeyingBroker } from '../../../../cli/cluster/identity-secret.ts'
 import type { JoinedCluster } from '../../../../cli/cluster/join-cluster.ts'
@@ -192,7 +195,7 @@ t.test('a cluster that its agent has not looked around in yet is not said to be 
   t.equal(error.message, 'waited 0ms for lanes: the members of the clusterset from the broker')
 })
 
-/** What is there after a first join, to be looked at by a second one. */
+/** Returns the objects after a first join, for a second join to find. */
 async function earlier(): Promise<readonly ManifestObject[]> {
   const { admin } = await join([node('n1', 'True'), cluster('paris'), gateway()])
   const kinds = [

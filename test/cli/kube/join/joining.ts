@@ -1,4 +1,4 @@
-/** A whole join on a cluster in memory. */
+/** Runs a whole join on a cluster in memory. */
 import { type JoinClusterInit, joinCluster } from '../../../../cli/cluster/join-cluster.ts'
 import type { ManifestObject } from '../../../../install/values/manifest.ts'
 import { DEFAULT_VALUES } from '../../../../install/values/install-values.ts'
@@ -12,7 +12,7 @@ import { clusterObject } from '../../../support/objects/cluster-objects.ts'
 
 export const [OURS, SYSTEM] = ['sealane.io/v1alpha1', 'sealane-system']
 export const CARE = { force: false }
-/** By the agent, once it has got the clusterset's members. */
+/** The labels of Cluster objects that the agent writes once it has the members of the clusterset. */
 export const MIRRORED = { 'app.kubernetes.io/managed-by': 'sealane' }
 
 export function node(name: string, ready: 'True' | 'Unknown'): ManifestObject {
@@ -48,7 +48,7 @@ export const MEMBERSHIP: ManifestObject = {
   spec: { clusterId: 'paris' },
 }
 
-/** As they lie in the Secret. */
+/** Returns the data of the identity Secret. */
 export async function secretParts(givenAtMs: number): Promise<Readonly<Record<string, string>>> {
   const parts = Object.entries(await identityParts('demo', 'paris', givenAtMs))
   return Object.fromEntries(parts.map(([name, text]) => [name, Buffer.from(text).toString('base64')]))
@@ -61,7 +61,7 @@ export const secret = (data: Readonly<Record<string, string>>): ManifestObject =
   data,
 })
 
-/** This cluster's own with the members that the broker told of: those that are here. */
+/** Returns the object; the cluster's own Cluster object also names the known members, which are those among `all`. */
 export function withKnownMembers(object: ManifestObject, all: readonly ManifestObject[]): ManifestObject {
   if (object.kind !== 'Cluster' || object.metadata.name !== 'paris') return object
   const ids = all.filter(({ kind }) => kind === 'Cluster').map(({ metadata }) => metadata.name)

@@ -1,4 +1,4 @@
-/** What is installed is read back: whatever could be said about an installation is said again by a second join. */
+/** A second join reads the values of an installation back, and plans the same installation from them. */
 import t from 'tap'
 import {
   type InstalledObjects,
@@ -49,14 +49,14 @@ function otherValues(): InstallValues {
   }
 }
 
-/** As an API server has it: nothing undefined, and who applied what. */
+/** Returns the objects as an API server has them, without undefined fields and with their field managers. */
 function liveOf(objects: readonly ManifestObject[], ...more: readonly ManifestObject[]): InstalledObjects {
   const stored = objects.map((object) => appliedBy('sealane', JSON.parse(JSON.stringify(object)) as ManifestObject))
   return new Map([...stored, ...more].map((object) => [titleOf(refOf(object)), object]))
 }
 
 const planned = (values: InstallValues): readonly ManifestObject[] => planMember(values).flatMap((part) => part.objects)
-/** As a server keeps it. */
+/** Removes empty fields as an API server does. */
 const plain = (value: unknown): unknown =>
   JSON.parse(
     JSON.stringify(value, (key, inner: unknown) => {
@@ -161,7 +161,7 @@ t.test("another owner's mark stays, and a digest that nobody wanted", (t) => {
     ...object,
     metadata: { ...object.metadata, labels: { ...object.metadata.labels, 'app.kubernetes.io/managed-by': 'Helm' } },
   })
-  // The chart without a site file of its own: its ConfigMap came from elsewhere.
+  // The chart has no site file; the ConfigMap came from another source.
   const chart = planned(DEFAULT_VALUES).map(owned)
   const map = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'sealane-site', namespace: 'sealane-system' } }
   const live = liveOf(chart, { ...map, data: { 'site.yaml': SITE } })

@@ -1,4 +1,4 @@
-/** From what was found and said to what a join does. */
+/** From the discovery and the flags to the plan of a join. */
 import { refOf, titleOf } from '../../../../kubeapi/kube/kinds.ts'
 import fc from 'fast-check'
 import { Command } from 'commander'
@@ -125,14 +125,14 @@ t.test('gateways: those that are asked for, else those that are labelled, else t
 interface Seen {
   readonly node: string
   readonly lane?: number | 'any'
-  /** Cannot be a gateway now. */
+  /** The reason why the node cannot be a gateway at the moment. */
   readonly why?: string
 }
 
 const FLANNEL = discover(fixture('kubeadm-flannel'))
 const BARE = { publicAddress: undefined, annotated: false, zone: undefined, reasons: [] }
 
-/** A cluster with these nodes, the best one first. */
+/** Returns a cluster with these nodes, the best gateway first. */
 function withNodes(...seen: readonly Seen[]): Discovery {
   const fit = seen.filter(({ why }) => why === undefined)
   const candidates = fit.map(({ node, lane }) => ({ ...BARE, node, lane }))

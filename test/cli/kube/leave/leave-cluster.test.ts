@@ -1,4 +1,4 @@
-/** What leaving waits for. */
+/** The nodes whose clean-up `sealane leave` waits for. */
 import t from 'tap'
 import { nodesLeft } from '../../../../cli/cluster/leave/leave-cluster.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'

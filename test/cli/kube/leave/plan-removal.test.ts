@@ -1,4 +1,4 @@
-/** What leave and uninstall say before they do anything, and when they refuse. */
+/** The text that `leave` and `uninstall` print before they change anything, and the cases in which they refuse. */
 import t from 'tap'
 import { type RemovalFacts, type RemovalOptions, planRemoval } from '../../../../cli/cluster/leave/plan-removal.ts'
 

@@ -1,4 +1,4 @@
-/** What leaving takes out. */
+/** The objects that `sealane leave` removes. */
 import t from 'tap'
 import {
   type LeaveClusterInit,
@@ -73,9 +73,9 @@ t.test('what was installed for Prometheus goes as well', async (t) => {
   t.strictSame(await member.list(PROMETHEUS, 'PodMonitor', {}), [])
 })
 
-/** As an API server: a CRD goes on existing until its objects are taken out. */
+/** An API server in which a CRD exists until its objects are removed. */
 class EndingAdmin extends MemoryAdmin {
-  /** CRDs that are still ending. */
+  /** CRDs that are being deleted. */
   readonly ending: string[] = []
 
   override async remove(ref: ObjectRef): Promise<boolean> {
@@ -96,7 +96,7 @@ class EndingAdmin extends MemoryAdmin {
   }
 }
 
-/** Removes all CRDs; the times are when each of those that are still ending does end. */
+/** Removes all CRDs. `ends` gives the time at which each terminating CRD disappears. */
 async function removed(admin: EndingAdmin, ends: Readonly<Record<string, number>>, force = false): Promise<string> {
   const clock = new FakeClock()
   let said = ''

@@ -1,4 +1,7 @@
-/** Marks are kept by the next command without flags, can be taken away, and reach what was there before. */
+/**
+ * The labels, annotations and resources of an installation: a later command without flags keeps them, a flag removes
+ * them, and new ones apply to existing objects.
+ */
 import t from 'tap'
 import {
   planInstalledMember,
@@ -33,7 +36,7 @@ function live(values: InstallValues, manager = 'sealane'): ReadonlyMap<string, M
   return new Map(objects.map((object) => [titleOf(refOf(object)), appliedBy(manager, object)]))
 }
 
-/** What a join with these flags would apply. */
+/** Returns the objects that a join with these flags would apply. */
 function planned(installed: ReadonlyMap<string, ManifestObject>, asked: MarkOptions): readonly ManifestObject[] {
   const read = readInstalledValues(withMarks(DEFAULT_VALUES, asked), asked, installed)
   return planInstalledMember(read, SITE, installed)

@@ -1,4 +1,4 @@
-/** Flags of labels, annotations and resources: what they say, and what they refuse. */
+/** The flags of labels, annotations and resources: their meaning, and the values that they refuse. */
 import t from 'tap'
 import { type MarkOptions, markFlags, withMarks } from '../../../../cli/installation/values-options.ts'
 import { withOptions } from '../../../../cli/broker/deploy/deploy-options.ts'

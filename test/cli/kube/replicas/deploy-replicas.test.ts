@@ -1,4 +1,7 @@
-/** `sealane broker deploy --replicas 3`: what is applied, what is read back, and what the second time changes. */
+/**
+ * `sealane broker deploy --replicas 3`: the objects that it applies, the values that it reads back, and the changes of
+ * a second run.
+ */
 import { X509Certificate } from 'node:crypto'
 import t from 'tap'
 import { type BrokerOptions, withOptions } from '../../../../cli/broker/deploy/deploy-options.ts'
@@ -22,7 +25,7 @@ const DAY = 24 * 3_600_000
 const objectsOf = (values: InstallValues): readonly ManifestObject[] =>
   planBroker(values).flatMap((part) => part.objects)
 
-/** What a Service has where nothing was said. */
+/** The values that a Service has by default on an API server. */
 const LOCAL: InstallValues = {
   ...DEFAULT_VALUES,
   broker: {
@@ -31,7 +34,7 @@ const LOCAL: InstallValues = {
   },
 }
 
-/** Tokens name addresses once there are some. */
+/** Tokens can only name addresses if the broker advertises some. */
 const chosen = (options: BrokerOptions): InstallValues =>
   withOptions(LOCAL, { advertise: ['a.example.org:7443', 'b.example.org:7443'], ...options })
 

@@ -1,4 +1,7 @@
-/** `sealane broker deploy --move`: who is stopped, what is run, and what is removed, in which order; and broken off. */
+/**
+ * `sealane broker deploy --move`: the order in which it stops workloads, runs the move and removes objects, and a move
+ * that is interrupted.
+ */
 import t from 'tap'
 import { type BrokerOptions, withOptions } from '../../../../cli/broker/deploy/deploy-options.ts'
 import { moveBroker } from '../../../../cli/broker/deploy/move-broker.ts'
@@ -82,7 +85,7 @@ t.test('what is run', (t) => {
   t.end()
 })
 
-/** Pods end as they are told to, and what is applied is ready. */
+/** A cluster whose pods end in the given phase, and whose StatefulSets are ready at once. */
 class Hub extends MemoryAdmin {
   phase: object = { phase: 'Succeeded' }
   onCreate: (() => void) | undefined

@@ -1,4 +1,4 @@
-/** Why pods do not run, as commands say it. */
+/** The reason why pods do not run, as commands print it. */
 import t from 'tap'
 import { firstTrouble } from '../../../../cli/installation/pod-trouble.ts'
 

@@ -1,10 +1,10 @@
-/** Waiting: each thing is printed once, what comes and goes is not, and it ends. */
+/** Waiting for objects: the command prints each missing part once, ignores short changes, and ends at the timeout. */
 import t from 'tap'
 import { ClusterApiError } from '../../../../kubeapi/cluster-api.ts'
 import { type Missing, waitUntil } from '../../../../cli/installation/wait-until.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 
-/** What is said while the looks of a script come one after the other, every 250 ms; the last one stays. */
+/** Returns the output while the steps of a script follow each other every 250 ms. The last step stays. */
 async function account(
   script: readonly (Missing | ClusterApiError | undefined)[],
   timeoutMs = 60_000,

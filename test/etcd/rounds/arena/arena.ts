@@ -1,11 +1,11 @@
 /**
- * Machines as network namespaces on one bridge; who calls them is the namespace of this process:
+ * The machines are network namespaces on one bridge. Their clients run in the namespace of this process:
  *
  *   e0 e1 e2   etcd          b0 b1 b2   brokers
  *    └──┴──┴────── bridge ────┴──┴──┘
  *                    │ 10.77.0.1: members and the operator
  *
- * To be used inside a namespace of its own (inPrivateNetns()), with which all of it goes.
+ * Use it inside a private namespace (inPrivateNetns()), whose end removes all machines.
  */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
@@ -15,7 +15,7 @@ const BRIDGE = 'hub'
 export const CALLERS = '10.77.0.1'
 
 export interface Machine {
-  /** Also of its namespace. */
+  /** The name of the machine and of its network namespace. */
   readonly name: string
   readonly address: string
 }
@@ -23,7 +23,7 @@ export interface Machine {
 export const ETCD_MACHINES: readonly Machine[] = [0, 1, 2].map((i) => ({ name: `e${i}`, address: `10.77.0.1${i}` }))
 export const BROKER_MACHINES: readonly Machine[] = [0, 1, 2].map((i) => ({ name: `b${i}`, address: `10.77.0.2${i}` }))
 
-/** What is cut is dropped on the way in and on the way out, without a word to either side. */
+/** The rules drop the traffic of a cut in both directions and tell neither side. */
 const CUTS = `table inet cuts {
   set far { type ipv4_addr; }
   chain in { type filter hook input priority 0; ip saddr @far drop; }
@@ -45,23 +45,23 @@ export async function makeMachines(machines: readonly Machine[]): Promise<void> 
   }
 }
 
-/** Their programs have ended before. */
+/** Removes the machines. Their programs must have ended before. */
 export async function removeMachines(machines: readonly Machine[]): Promise<void> {
   for (const { name } of machines) await run('ip', ['netns', 'del', name])
   await run('ip', ['link', 'del', BRIDGE])
 }
 
-/** From now on this machine hears nothing of these addresses, and they nothing of it. */
+/** Blocks all traffic between this machine and these addresses. */
 export async function cut({ name }: Machine, from: readonly string[]): Promise<void> {
   await inside(name, 'nft', `add element inet cuts far { ${from.join(', ')} }`)
 }
 
-/** All cuts of it end. */
+/** Ends all cuts of this machine. */
 export async function mend({ name }: Machine): Promise<void> {
   await inside(name, 'nft', 'flush set inet cuts far')
 }
 
-/** Its cable is pulled, or put back. */
+/** Sets the link of this machine up or down. */
 export async function setLink({ name }: Machine, state: 'up' | 'down'): Promise<void> {
   await run('ip', ['link', 'set', name, state])
 }
@@ -70,7 +70,6 @@ async function inside(name: string, program: 'nft', text: string): Promise<void>
   await run('ip', ['netns', 'exec', name, program, text])
 }
 
-/** A disk of that size. */
 export async function mountDisk(directory: string, mebibytes: number): Promise<void> {
   await run('mount', ['-t', 'tmpfs', '-o', `size=${mebibytes}m`, 'tmpfs', directory])
 }

@@ -1,4 +1,4 @@
-/** Three brokers as real processes, each on a machine with a small disk and a clock of its own. */
+/** Three brokers run as real processes, each on a machine with a small disk and its own clock. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type ProgramInit, makeProgram } from '../../../kube/support/program.ts'
@@ -12,27 +12,27 @@ const DISK_MIB = 16
 const ROOT = join(import.meta.dirname, '../../../..')
 
 const SHIFT_CLOCK = join(import.meta.dirname, 'shift-clock.ts')
-/** What the runner of the tests keeps of compiled sources: with it a start takes a third of the processor time. */
+/** The compile cache of the test runner. With it, a start takes a third of the processor time. */
 const { NODE_COMPILE_CACHE } = process.env
 const COMPILED = NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE }
 
 export interface BrokerNode extends Node {
-  /** Its state directory. */
+  /** The state directory of the broker. */
   readonly state: string
-  /** From now on its clock is wrong by so much. */
+  /** Makes the broker's clock wrong by this offset. */
   setClock(offsetMs: number): void
 }
 
 export interface BrokerNodes {
   readonly nodes: readonly BrokerNode[]
-  /** Until all say that they are ready. */
+  /** Waits until all brokers report that they are ready. */
   ready(deadlineMs?: number): Promise<void>
 }
 
 export interface BrokerNodesInit {
   readonly folder: string
   readonly storeFlags: readonly string[]
-  /** A module that each of them loads first: one that breaks it. */
+  /** A module that each broker loads first, and that breaks it. */
   readonly preload?: string | undefined
 }
 
@@ -57,7 +57,7 @@ export async function startBrokerNodes({ folder, storeFlags, preload }: BrokerNo
     const program = makeProgram({ name, directory: folder, netns: name, ...command(args, own, preload) })
     const setClock = (offsetMs: number): void => {
       writeFileSync(clock, String(offsetMs))
-      // shift-clock.ts reads the file again.
+      // The signal makes shift-clock.ts read the offset again.
       if (program.pid !== undefined) process.kill(program.pid, 'SIGUSR2')
     }
     nodes.push({ machine, program, disk, state, setClock })
@@ -79,7 +79,10 @@ export async function startBrokerNodes({ folder, storeFlags, preload }: BrokerNo
   return { nodes, ready }
 }
 
-/** What users run; where a module breaks it, the sources, since that module changes theirs. */
+/**
+ * Returns the command that users run. With a preloaded module it runs the sources instead, because that module patches
+ * the sources.
+ */
 function command(
   args: readonly string[],
   own: NodeJS.ProcessEnv,

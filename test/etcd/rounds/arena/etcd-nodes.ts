@@ -1,4 +1,4 @@
-/** Three members of etcd, each on a machine with a disk of its own. */
+/** Three members of etcd run as real processes, each on a machine with its own disk. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { request } from 'node:https'
 import { join } from 'node:path'
@@ -10,23 +10,23 @@ import { ETCD_MACHINES, type Machine, mountDisk } from './arena.ts'
 
 const PORT = 2379
 const PEER = 2380
-/** Two files of 64 MiB that etcd allocates for its log, and room for data. */
+/** etcd allocates two files of 64 MiB for its log; the rest is for data. */
 const DISK_MIB = 400
 
 export interface Node {
   readonly machine: Machine
   readonly program: Program
-  /** Where its disk is. */
+  /** The mount point of the disk. */
   readonly disk: string
 }
 
 export interface EtcdNodes {
   readonly nodes: readonly Node[]
-  /** Files and addresses for --store. */
+  /** The flags of the broker command that name the store, its addresses and its files. */
   readonly storeFlags: readonly string[]
-  /** Until a read that all agree on is answered by each. */
+  /** Waits until each member answers a linearizable read. */
   healthy(deadlineMs?: number): Promise<void>
-  /** The number of the one that leads; undefined: nobody says so. */
+  /** The number of the leader; undefined when no member reports one. */
   leader(): Promise<number | undefined>
 }
 

@@ -1,4 +1,4 @@
-/** What can break, and how it is mended again. Each fault gives what ends it. */
+/** The faults that a round can apply. Each fault returns the function that ends it. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { appendFileSync, rmSync, statfsSync } from 'node:fs'
@@ -17,7 +17,7 @@ const SPARE_BYTES = 1 << 20
 
 type Mend = () => Promise<void> | void
 
-/** Applies it; the function given back ends it. */
+/** Applies a fault, and returns the function that ends it. */
 export async function applyFault({ etcd, brokers }: Arena, { kind, target, amount }: PlannedFault): Promise<Mend> {
   const broker = brokers.nodes[target] as BrokerNode
   const member = etcd.nodes[target] as Node
@@ -92,7 +92,7 @@ function stopped({ program }: Node): Mend {
   const { pid } = program
   if (pid === undefined) return () => undefined
   process.kill(pid, 'SIGSTOP')
-  // Another fault may have killed it meanwhile.
+  // Another fault may have killed the process meanwhile.
   return () => {
     if (program.pid === pid) process.kill(pid, 'SIGCONT')
   }
@@ -108,7 +108,7 @@ async function linkDown({ machine }: Node): Promise<Mend> {
   return () => setLink(machine, 'up')
 }
 
-/** Each write to the disk takes so long. */
+/** Delays each sync to the disk. */
 function slowDisks(nodes: readonly Node[], delayMs: number): Mend {
   const tracers = nodes.flatMap(({ program: { pid } }) => (pid === undefined ? [] : delaySyncs(pid, delayMs)))
   return async () => {
@@ -130,7 +130,7 @@ async function endTracer(tracer: ChildProcess): Promise<void> {
   await gone
 }
 
-/** A process that dies of it comes back when there is room. */
+/** Fills the disks. When there is space again, it restarts each process that died of the full disk. */
 function fullDisks(nodes: readonly Node[]): Mend {
   const fillers = nodes.flatMap(({ disk }) => [join(disk, 'filler'), join(disk, 'filler-2')])
   for (const { disk } of nodes) fill(disk)
@@ -140,7 +140,7 @@ function fullDisks(nodes: readonly Node[]): Mend {
   }
 }
 
-/** Whoever runs on it takes some at the same time. */
+/** Fills the rest of the disk in small steps, because a running process takes some of the space at the same time. */
 function fill(disk: string): void {
   const { bavail, bsize } = statfsSync(disk)
   const most = bavail * bsize - SPARE_BYTES

@@ -1,7 +1,7 @@
 /**
- * Loaded before a program: its wall clock (Date) is wrong by what a file says, as a number of milliseconds, and the file
- * is read again at each SIGUSR2. Time that only goes forward is not touched, as no step of a real clock touches it.
- * OpenSSL and the kernel still have the right time.
+ * A module that is loaded before a program and shifts the program's wall clock (Date). A file holds the offset in
+ * milliseconds, and each SIGUSR2 makes the module read it again. The monotonic clock is not touched, because a step of
+ * a real clock does not touch it either. OpenSSL and the kernel keep the right time.
  */
 import { readFileSync } from 'node:fs'
 

@@ -1,4 +1,4 @@
-/** The checker lets sound histories pass, and says what is wrong with each kind of broken one. */
+/** The checker accepts sound histories, and names the violated rule for each kind of broken history. */
 import fc from 'fast-check'
 import t from 'tap'
 import { checkHistory } from './check-history.ts'
@@ -24,7 +24,7 @@ const withLook = (history: History, change: Partial<QuietLook>): History => ({
   ...history,
   looks: [{ ...lookOf(history), ...change }],
 })
-/** Of the store and of all who watch it, so that they agree. */
+/** Changes the records of the store and of all its watchers, so that they still agree. */
 function withRecords(history: History, change: (records: Map<string, RecordValue>) => void): History {
   const records = new Map(lookOf(history).records)
   change(records)
@@ -39,7 +39,7 @@ const lastPut = (history: History, cluster = 0) =>
   history.calls.findLast((call) => call.t === 'put' && call.key === keyOf(cluster, 0))!
 const KEY = keyOf(0, 0)
 
-/** Ways to break any history, and the rule that must be named. */
+/** Ways to break any history, each with the rule that the checker must name. */
 const BREAKS: Readonly<Record<string, readonly [Rule, (history: History) => History]>> = {
   'an acknowledged record is lost': ['record', (h) => withRecords(h, (records) => records.delete(KEY))],
   'an older version is back': [

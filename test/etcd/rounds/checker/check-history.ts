@@ -1,8 +1,10 @@
 /**
- * What must hold of every history, whatever broke meanwhile. Pure: from a history to what is wrong with it.
+ * The rules that every history must obey, whatever faults occurred. The check is pure: it takes a history and returns
+ * its violations.
  *
- * A member's record is a register with one writer. At a quiet look it may have the value of any call that was not
- * refused and that no acknowledged call came after; nothing else. That is what linearizability asks of the last read.
+ * A member's record is a register with one writer. At a quiet look it may hold the value of any call that was not
+ * refused and that no acknowledged call followed. No other value is allowed. Linearizability requires the same of the
+ * last read.
  */
 import { checkWatchers } from './check-watchers.ts'
 import type { AnyCall, EndCall, History, JoinCall, QuietLook, RecordCall } from './history.ts'
@@ -16,7 +18,7 @@ export function checkHistory(history: History): Violation[] {
   ]
 }
 
-/** What was given away by word, whatever the store says later. */
+/** Checks what the brokers have given out in their answers, whatever the store holds later. */
 function checkGiven({ calls }: History): Violation[] {
   const joins = calls.filter((call) => call.t === 'join' && call.outcome === 'ok') as JoinCall[]
   const ends = calls.filter((call) => call.t === 'end' && call.outcome !== 'failed') as EndCall[]
@@ -77,7 +79,7 @@ function checkRecords(calls: readonly AnyCall[], look: QuietLook): Violation[] {
   return found
 }
 
-/** `undefined`: there is none. */
+/** Returns the versions that a record may have; `undefined` stands for no record. */
 function allowedVersions(writes: readonly RecordCall[], ends: readonly EndCall[]): Set<number | undefined> {
   const all = [...writes, ...ends].filter(({ outcome }) => outcome !== 'failed')
   const made = all.filter(({ outcome }) => outcome === 'ok')
@@ -89,7 +91,7 @@ function allowedVersions(writes: readonly RecordCall[], ends: readonly EndCall[]
       allowed.add(undefined)
       continue
     }
-    // What a member wrote while it was sent away is gone with it.
+    // A member's writes during its eviction are removed with the member.
     if (ends.some(({ outcome, life }) => outcome === 'ok' && life >= call.life)) continue
     allowed.add(call.t === 'put' ? call.version : undefined)
   }

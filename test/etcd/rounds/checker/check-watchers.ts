@@ -1,4 +1,7 @@
-/** What each watcher was shown, in order: revisions only grow, and what is gone or overwritten does not come back. */
+/**
+ * Checks what each watcher received, in order: revisions only grow, and a removed or overwritten version does not come
+ * back.
+ */
 import type { History, Observation, RecordCall, RecordValue } from './history.ts'
 import { type Violation, checkAddresses } from './violations.ts'
 
@@ -17,7 +20,7 @@ const nameOf = (key: string, version: number): string => `${key} ${version}`
 function checkOne(shown: readonly Observation[], puts: ReadonlyMap<string, RecordCall>): Violation[] {
   const found: Violation[] = []
   const records = new Map<string, RecordValue>()
-  /** The highest version of a record so far, also of one that is gone. */
+  /** The highest version of each record so far, including removed records. */
   const highest = new Map<string, number>()
   let last: Observation | undefined
   for (const now of shown) {

@@ -1,20 +1,21 @@
 /**
- * What happened, as those saw it who called and watched. Times are milliseconds of one clock that only goes forward. A
- * call counts as made somewhere between its start and its end; `unknown` ones were made then, later, or never.
+ * A history as the callers and watchers observed it. Times are milliseconds of one monotonic clock. A call takes effect
+ * at some moment between its start and its end. A call with outcome `unknown` took effect then, takes effect later, or
+ * never does.
  */
 
 export type Outcome = 'ok' | 'failed' | 'unknown'
 
 interface Call {
   readonly start: number
-  /** When the caller had its answer, or waited no longer. */
+  /** The time when the caller received its answer or stopped waiting. */
   readonly end: number
   readonly outcome: Outcome
 }
 
 export interface TokenCall extends Call {
   readonly t: 'token'
-  /** Its id. Absent: nobody was told. */
+  /** The id of the token; absent when no answer arrived. */
   readonly token?: string
 }
 
@@ -22,7 +23,7 @@ export interface JoinCall extends Call {
   readonly t: 'join'
   readonly token: string
   readonly cluster: string
-  /** Counts the memberships of one cluster. */
+  /** The number of this membership of the cluster, counted from its first join. */
   readonly life: number
   readonly index?: number
   readonly blocks?: readonly string[]
@@ -32,9 +33,9 @@ export interface RecordCall extends Call {
   readonly t: 'put' | 'remove'
   readonly cluster: string
   readonly life: number
-  /** recordKeyText() */
+  /** The key of the record, as recordKeyText() writes it. */
   readonly key: string
-  /** Grows with each call of a cluster, and is in the record that is put. */
+  /** A number that grows with each call of a cluster. A record that is put contains it. */
   readonly version: number
 }
 
@@ -53,24 +54,24 @@ export interface RenewCall extends Call {
 
 export type AnyCall = TokenCall | JoinCall | RecordCall | EndCall | RenewCall
 
-/** What a watcher was shown of one record. */
+/** One record as a watcher received it. */
 export interface SeenRecord {
   readonly key: string
-  /** Absent: it is gone. */
+  /** The value; absent when the record was removed. */
   readonly value?: RecordValue
 }
 
 export interface RecordValue {
-  /** Of a member's record. */
+  /** The version in a member's record. */
   readonly version?: number
-  /** Addresses of a service, of a record of the broker's own. */
+  /** The addresses of a service, in a record of the broker itself. */
   readonly ips?: readonly string[]
   readonly revision: number
-  /** All that it says. */
+  /** The whole content of the record as text. */
   readonly text: string
 }
 
-/** One message to a watcher that changed what it has, or where it is. */
+/** One message that changed the records or the position of a watcher. */
 export interface Observation {
   readonly watcher: string
   readonly at: number
@@ -98,7 +99,7 @@ export interface WatcherState {
   readonly records: ReadonlyMap<string, RecordValue>
 }
 
-/** The store as it is while no call is under way, and what all watchers have then. */
+/** The store while no call is under way, and the state of all watchers at that time. */
 export interface QuietLook {
   readonly at: number
   readonly epoch: string

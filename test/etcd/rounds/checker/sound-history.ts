@@ -1,4 +1,4 @@
-/** A history as a store without faults makes it, from a list of steps; and the same with something wrong in it. */
+/** Builds the history that a store without faults produces from a list of steps. */
 import fc from 'fast-check'
 import type { AnyCall, History, Observation, Outcome, QuietLook, RecordValue, SeenRecord } from './history.ts'
 
@@ -7,7 +7,7 @@ export interface Step {
   readonly cluster: number
   readonly key: number
   readonly outcome: Outcome
-  /** What became of it where nobody was told. */
+  /** Whether a call of unknown outcome took effect. */
   readonly made: boolean
 }
 
@@ -27,7 +27,7 @@ export const steps: fc.Arbitrary<Step[]> = fc.array(
 export const keyOf = (cluster: number, key: number): string => `c${cluster}/ServiceExport/shop/s${key}`
 const addressKey = (key: number): string => `/ClusterSetIP/shop/s${key}`
 
-/** All clusters join first, come back after each eviction, and put one record at the end. */
+/** Builds a history in which all clusters join first, join again after each eviction, and put one record at the end. */
 export function soundHistory(list: readonly Step[]): History {
   const store = new SoundStore()
   for (let cluster = 0; cluster < CLUSTERS; cluster += 1) store.join(cluster)

@@ -1,21 +1,21 @@
-/** What can be wrong with a history, and the one rule that both a look and a watcher are held to. */
+/** The kinds of violations of a history, and the one rule that applies to both quiet looks and watchers. */
 import type { RecordValue } from './history.ts'
 
 export type Rule =
-  /** An acknowledged call has left no trace, or a withdrawn or refused one has. */
+  /** An acknowledged call left no trace, or a withdrawn or refused call left one. */
   | 'record'
   | 'member'
   | 'token'
   | 'index'
   | 'block'
   | 'service address'
-  /** A watcher was shown an earlier revision after a later one. */
+  /** A watcher received an earlier revision after a later one. */
   | 'revision'
-  /** A watcher was shown what nobody put, or an earlier version after a later one. */
+  /** A watcher received a record that no member put, or an earlier version after a later one. */
   | 'shown'
-  /** A watcher and the store differ when all is quiet. */
+  /** A watcher and the store differ at a quiet look. */
   | 'end state'
-  /** Nothing is broken any more, and something does not come back. */
+  /** All faults have ended, and a part does not recover. */
   | 'recovery'
 
 export interface Violation {
@@ -23,7 +23,7 @@ export interface Violation {
   readonly text: string
 }
 
-/** Each address is of one service. */
+/** Checks that no two services have the same address. */
 export function checkAddresses(records: ReadonlyMap<string, RecordValue>): Violation[] {
   const holders = new Map<string, string>()
   const found: Violation[] = []

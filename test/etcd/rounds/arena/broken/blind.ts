@@ -1,4 +1,4 @@
-/** A broker that writes without a look at what the others have written since: without the comparison of decision 57. */
+/** A broken broker that writes without comparing what other brokers have written since, which decision 57 requires. */
 import { EtcdClient } from '../../../../../broker/store/etcd/client/etcd-client.ts'
 
 // eslint-disable-next-line @typescript-eslint/unbound-method -- called with the client as it is given

@@ -1,4 +1,6 @@
-/** A broker whose store leaves a write out now and then, and acknowledges it all the same: the head moves, the rows do not. */
+/**
+ * A broken broker whose store sometimes acknowledges a write and drops it: the head moves, and the rows do not change.
+ */
 import { EtcdClient } from '../../../../../broker/store/etcd/client/etcd-client.ts'
 
 const EVERY = 5
