@@ -1,27 +1,25 @@
 /** The description of ServiceImport. */
+import { type FamilyName, PROTOCOLS } from '../values/values.ts'
 import { CONDITIONS } from './conditions.ts'
 import {
   type Described,
   anyInteger,
   asShared,
   choice,
-  integer,
   listOf,
   map,
   named,
   object,
+  portNumber,
   relied,
   text,
 } from './fields.ts'
-
-export type Protocol = 'TCP' | 'UDP' | 'SCTP'
-export const PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const
 
 const PORT = map(
   {
     appProtocol: text('Hint at the protocol of the application, as in Service.').optional(),
     name: text('Name of the port, a DNS label, unique in the service. Optional where there is one port.').optional(),
-    port: asShared(relied(integer(1, 65_535)), anyInteger('int32', 'Port under which the service is called.')),
+    port: asShared(relied(portNumber()), anyInteger('int32', 'Port under which the service is called.')),
     protocol: asShared(relied(choice(PROTOCOLS)), text('TCP, UDP or SCTP; TCP where it is absent.').optional()),
   },
   'A port of the service.',
@@ -37,7 +35,7 @@ const SERVICE_TYPE = choice(
 const SPEC = map(
   {
     internalTrafficPolicy: text('Cluster or Local, as in Service.').optional(),
-    ipFamilies: listOf(text<'IPv4' | 'IPv6'>('IPv4 or IPv6.'), {
+    ipFamilies: listOf(text<FamilyName>('IPv4 or IPv6.'), {
       description: 'IP families of the service, in the order of ips.',
       maxItems: 2,
     }).optional(),

@@ -2,6 +2,7 @@
 export {
   type Address,
   addressBits,
+  addressIn,
   type AddressClass,
   classifyAddress,
   compareAddresses,
@@ -9,6 +10,7 @@ export {
   containsPrefix,
   FAMILIES,
   type Family,
+  FAMILY_NAMES,
   type FamilyName,
   familyName,
   familyNumber,
@@ -16,6 +18,8 @@ export {
   formatAddress,
   formatPrefix,
   InvalidAddressError,
+  isAddress,
+  isPrefix,
   ipv4Among,
   ipv6Among,
   ofFamily,
@@ -38,4 +42,4 @@ export {
   MAX_REPORTED_BY_NODE,
   MAX_SILENT_NODES,
 } from './limits.ts'
-export { isDnsLabel, isDnsSubdomain } from './names.ts'
+export { PROTOCOLS, type Protocol, isDnsLabel, isDnsSubdomain } from './names.ts'
