@@ -9,7 +9,7 @@ import {
   ENDPOINT_SLICE_FIELDS,
   GATEWAY_FIELDS,
   LEASE_FIELDS,
-  MAX_NAME,
+  MAX_READ_NAME,
   MAX_TEXT,
   MEMBERSHIP_FIELDS,
   METADATA,
@@ -26,7 +26,7 @@ import { PROBE_KINDS, PROBE_SHAPES, type ProbeKind } from './probe-shapes.ts'
 
 /** The limit of a text in an object. Names and messages of Sealane are shorter. */
 const text = z.string().max(MAX_TEXT)
-const name = z.string().min(1).max(MAX_NAME)
+const name = z.string().min(1).max(MAX_READ_NAME)
 const count = z.number().int().nonnegative()
 const texts = z.array(text)
 const textMap = z.record(z.string(), text)

@@ -6,7 +6,7 @@
  * The message of a check is what was expected; complaintOf() adds the path of the field.
  */
 import { z } from 'zod'
-import { isAddress, isDnsSubdomain, isPrefix } from '../values/values.ts'
+import { LABEL_PATTERN, MAX_LABEL, MAX_NAME, MAX_PORT, isAddress, isDnsSubdomain, isPrefix } from '../values/values.ts'
 
 interface Rule {
   /** A CEL expression. */
@@ -130,7 +130,7 @@ export function integer(minimum: number, maximum: number, description = ''): Fie
 
 /** The number of a port, of any protocol. */
 export function portNumber(description = ''): Field<number> {
-  return integer(1, 65_535, description)
+  return integer(1, MAX_PORT, description)
 }
 
 /** A whole number without limits in the CRD. */
@@ -200,18 +200,22 @@ export function textMap(description = '', limits: Limits = {}): z.ZodRecord<z.Zo
   return noted(maxProperties === Infinity ? type : few, { schema: { ...said(description), type: 'object', ...limits } })
 }
 
-const LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
-
 /** An RFC 1123 label. */
 export function dnsLabel(description = ''): Field<string> {
-  const schema = { ...said(description), type: 'string', pattern: `^${LABEL}$`, minLength: 1, maxLength: 63 } as const
+  const schema = {
+    ...said(description),
+    type: 'string',
+    pattern: `^${LABEL_PATTERN}$`,
+    minLength: 1,
+    maxLength: MAX_LABEL,
+  } as const
   return textField(schema, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
 }
 
 /** The name of an object: like an RFC 1123 subdomain, but the API server lets a part be longer than DNS does. */
 export function objectName(description: string): Field<string> {
-  const pattern = `^${LABEL}(\\.${LABEL})*$`
-  const schema = { ...said(description), type: 'string', pattern, minLength: 1, maxLength: 253 } as const
+  const pattern = `^${LABEL_PATTERN}(\\.${LABEL_PATTERN})*$`
+  const schema = { ...said(description), type: 'string', pattern, minLength: 1, maxLength: MAX_NAME } as const
   return textField(schema, 'the name of an object: labels of a-z, 0-9 and - joined by dots')
 }
 

@@ -26,7 +26,7 @@ export {
 } from './fields.ts'
 export { type ConnectionCause, GATEWAY_FIELDS } from './gateway.ts'
 export { LEASE_FIELDS } from './lease.ts'
-export { MAX_NAME, MAX_TEXT, type Writer, loose, partOf } from './loose.ts'
+export { MAX_READ_NAME, MAX_TEXT, type Writer, loose, partOf } from './loose.ts'
 export { MEMBERSHIP_FIELDS } from './membership.ts'
 export { METADATA, type ObjectMeta, type OwnerReference } from './metadata.ts'
 export { NAMESPACE_FIELDS } from './namespace.ts'

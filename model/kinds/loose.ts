@@ -4,7 +4,7 @@
  * has written them. Rules of CEL, grammar and limits are dropped, except of what is relied() on. What is left:
  *
  * - a text has at most MAX_TEXT characters; one that names something is not empty, and at most as long as the CRD says
- *   or MAX_NAME
+ *   or MAX_READ_NAME
  * - a number is not negative if none may be
  * - of a choice, any text is taken
  */
@@ -13,8 +13,8 @@ import { type FieldNote, type Schema, list, map, noteOf } from './fields.ts'
 
 /** The limit of a text in an object. */
 export const MAX_TEXT = 32_768
-/** The limit of a name. */
-export const MAX_NAME = 300
+/** The limit of a name. It exceeds that of the API (MAX_NAME), for names of parts that are joined. */
+export const MAX_READ_NAME = 300
 
 /**
  * `ours`: what Sealane alone writes. `anyone`: of a shared CRD, what other products may write. `kubernetes`: what the
@@ -114,7 +114,7 @@ function looseText(): z.ZodString {
 }
 
 function looseName({ maxLength = 0 }: Schema): z.ZodString {
-  const longest = Math.max(MAX_NAME, maxLength)
+  const longest = Math.max(MAX_READ_NAME, maxLength)
   const error = `a name of 1 to ${longest} characters`
   return z.string({ error }).min(1, { error }).max(longest, { error })
 }

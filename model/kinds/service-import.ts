@@ -1,5 +1,5 @@
 /** The description of ServiceImport. */
-import { type FamilyName, PROTOCOLS } from '../values/values.ts'
+import { type FamilyName, IMPORT_TYPES, PROTOCOLS } from '../values/values.ts'
 import { CONDITIONS } from './conditions.ts'
 import {
   type Described,
@@ -26,9 +26,8 @@ const PORT = map(
 )
 export type ImportPort = Described<typeof PORT>
 
-const SERVICE_TYPES = ['ClusterSetIP', 'Headless'] as const
 const SERVICE_TYPE = choice(
-  SERVICE_TYPES,
+  IMPORT_TYPES,
   'ClusterSetIP: one address for all endpoints. Headless: DNS gives the endpoints.',
 )
 

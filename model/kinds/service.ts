@@ -1,5 +1,12 @@
 /** The description of Service. */
-import { FAMILY_NAMES, PROTOCOLS, isAddress } from '../values/values.ts'
+import {
+  FAMILY_NAMES,
+  MAX_AFFINITY_SECONDS,
+  PROTOCOLS,
+  SESSION_AFFINITIES,
+  TRAFFIC_POLICIES,
+  isAddress,
+} from '../values/values.ts'
 import { byDefault, choice, dnsLabel, either, integer, list, map, portNumber, ruled, text, textThat } from './fields.ts'
 
 /** RFC 6335 section 5.1: a name of at most 15 characters, in lower case as the API has it. */
@@ -42,11 +49,11 @@ export const SERVICE_FIELDS = map({
     clusterIPs: list(CLUSTER_IP).optional(),
     ipFamilies: list(choice(FAMILY_NAMES)).optional(),
     ports: PORTS.optional(),
-    sessionAffinity: choice(['ClientIP', 'None']).optional(),
+    sessionAffinity: choice(SESSION_AFFINITIES).optional(),
     sessionAffinityConfig: map({
-      clientIP: map({ timeoutSeconds: integer(1, 86_400).optional() }).optional(),
+      clientIP: map({ timeoutSeconds: integer(1, MAX_AFFINITY_SECONDS).optional() }).optional(),
     }).optional(),
-    internalTrafficPolicy: choice<string>(['Cluster', 'Local']).optional(),
+    internalTrafficPolicy: choice(TRAFFIC_POLICIES).optional(),
     trafficDistribution: text().optional(),
   }).optional(),
 })
