@@ -26,7 +26,7 @@ export type Writer = 'ours' | 'anyone' | 'kubernetes'
 export function loose<T extends z.core.$ZodType, W extends Writer = 'ours'>(type: T, writer?: W): Loose<T, W>
 export function loose(type: z.core.$ZodType, writer: Writer = 'ours'): z.ZodType {
   if (type instanceof z.ZodOptional || type instanceof z.ZodDefault) {
-    const found = loose(type.unwrap() as z.ZodType, writer) as z.ZodType
+    const found = loose<z.ZodType, Writer>(type.unwrap() as z.ZodType, writer)
     return writer === 'kubernetes' ? found.nullish() : found.optional()
   }
   const note = noteOf(type)
@@ -34,7 +34,7 @@ export function loose(type: z.core.$ZodType, writer: Writer = 'ours'): z.ZodType
   if (note.shared !== undefined && writer !== 'ours') return loose(note.shared, writer)
   if (note.relied === true) return type as z.ZodType
   if (type instanceof z.ZodUnion)
-    return z.union(type.options.map((one) => loose(one as z.ZodType, writer) as z.ZodType))
+    return z.union(type.options.map((one) => loose<z.ZodType, Writer>(one as z.ZodType, writer)))
   if (type instanceof z.ZodArray) return z.array(loose(type.element, writer), { error: 'a list' })
   if (type instanceof z.ZodRecord) return z.record(z.string(), looseText(), { error: 'a map' })
   if (!(type instanceof z.ZodObject)) return looseValue(note)
