@@ -4,9 +4,9 @@
  */
 import { createHash } from 'node:crypto'
 import { SYSTEM_NAMESPACE } from './spec-constants.ts'
-import { isDnsLabel, isDnsSubdomain } from './values/values.ts'
+import { isDnsLabel } from './values/values.ts'
 
-export { isDnsLabel, isDnsSubdomain }
+export { isDnsLabel, isDnsSubdomain, isLabelValue, isObjectName, isQualifiedName } from './values/values.ts'
 
 /** RFC 1123 label. A cluster id is used as a label value and as one DNS label (KEP-1645 "DNS"). */
 export type ClusterId = string & { readonly __brand: 'ClusterId' }
@@ -24,13 +24,6 @@ export class InvalidNameError extends Error {
     this.field = field
     this.value = value
   }
-}
-
-const NAME_PART = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/
-
-/** True if an API server accepts the value as a name: like a subdomain, but a part may be longer than DNS allows. */
-export function isObjectName(value: string): boolean {
-  return value.length <= 253 && value.split('.').every((part) => NAME_PART.test(part))
 }
 
 /** The namespaces of an installation with the default names. */
@@ -81,24 +74,6 @@ export function parseDnsLabel(value: string, field: string): string {
 
 export function serviceKey(namespace: string, name: string): ServiceKey {
   return `${namespace}/${name}`
-}
-
-// Syntax of Kubernetes labels, and of other words with the same syntax. Pure.
-
-const NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/
-
-/**
- * True for a qualified name: up to 63 characters, optionally after a DNS subdomain and '/'. Label and annotation keys,
- * appProtocol and trafficDistribution have this form.
- */
-export function isQualifiedName(text: string): boolean {
-  const slash = text.indexOf('/')
-  return (slash < 0 || isDnsSubdomain(text.slice(0, slash))) && NAME.test(text.slice(slash + 1))
-}
-
-/** True for a label's value: empty, or up to 63 characters. */
-export function isLabelValue(text: string): boolean {
-  return text === '' || NAME.test(text)
 }
 
 // Short fingerprints for object names that consist of several parts. Pure.

@@ -1,7 +1,7 @@
 /**
  * Kubernetes-shaped objects with only the fields that Sealane reads or writes. Fields of objects that other controllers
  * write (Service, Node, Pod, EndpointSlice …) are optional wherever the API lets them be absent. Sealane's own kinds
- * belong to sealane.io/v1alpha1. Kinds that have a CRD are described in model/kinds; the types follow from there.
+ * belong to sealane.io/v1alpha1. All kinds are described in model/kinds; the types follow from there.
  */
 import type {
   CLUSTER_FIELDS,
@@ -9,37 +9,21 @@ import type {
   Described,
   ENDPOINT_FIELDS,
   GATEWAY_FIELDS,
+  ENDPOINT_SLICE_FIELDS,
+  LEASE_FIELDS,
   MEMBERSHIP_FIELDS,
-  Protocol,
+  NAMESPACE_FIELDS,
+  NODE_FIELDS,
+  ObjectMeta,
+  POD_FIELDS,
   ROUTE_AGENT_FIELDS,
+  SERVICE_FIELDS,
   SERVICE_EXPORT_FIELDS,
   SERVICE_IMPORT_FIELDS,
 } from './kinds/kinds.ts'
 
-export type { Condition, ConnectionCause, ImportPort, Protocol } from './kinds/kinds.ts'
-
-/** The owner of an object. Kubernetes removes objects whose owner is gone. */
-export interface OwnerReference {
-  readonly apiVersion: string
-  readonly kind: string
-  readonly name: string
-  readonly uid: string
-}
-
-export interface ObjectMeta {
-  readonly name: string
-  readonly namespace?: string
-  readonly uid?: string
-  readonly resourceVersion?: string
-  readonly generation?: number
-  /** RFC 3339. */
-  readonly creationTimestamp?: string
-  readonly deletionTimestamp?: string
-  readonly labels?: Readonly<Record<string, string>>
-  readonly annotations?: Readonly<Record<string, string>>
-  /** Only on the kinds in OWNED_BY_NODES. */
-  readonly ownerReferences?: readonly OwnerReference[]
-}
+export type { Condition, ConnectionCause, ImportPort, ObjectMeta, OwnerReference } from './kinds/kinds.ts'
+export type { Protocol } from './values/values.ts'
 
 interface Base<K extends string, V extends string> {
   readonly apiVersion: V
@@ -47,80 +31,21 @@ interface Base<K extends string, V extends string> {
   readonly metadata: ObjectMeta
 }
 
-export type Namespace = Base<'Namespace', 'v1'> & { readonly status?: { readonly phase?: string } }
+export type Namespace = Base<'Namespace', 'v1'> & Described<typeof NAMESPACE_FIELDS>
 
-export type Node = Base<'Node', 'v1'> & {
-  readonly spec?: {
-    readonly podCIDR?: string
-    readonly podCIDRs?: readonly string[]
-    /** Cordoned: the scheduler puts no new pods on it. */
-    readonly unschedulable?: boolean
-    readonly taints?: readonly { readonly key: string; readonly effect?: string; readonly value?: string }[]
-  }
-  readonly status?: { readonly addresses?: readonly { readonly type: string; readonly address: string }[] }
-}
+export type Node = Base<'Node', 'v1'> & Described<typeof NODE_FIELDS>
 
-export type Pod = Base<'Pod', 'v1'> & {
-  readonly spec?: { readonly nodeName?: string; readonly hostname?: string; readonly hostNetwork?: boolean }
-  readonly status?: {
-    readonly phase?: string
-    readonly podIP?: string
-    readonly podIPs?: readonly { readonly ip: string }[]
-  }
-}
+export type Pod = Base<'Pod', 'v1'> & Described<typeof POD_FIELDS>
 
-export interface ServicePort {
-  readonly name?: string
-  readonly protocol?: Protocol
-  readonly port: number
-  readonly targetPort?: number | string
-  readonly appProtocol?: string
-}
-
-export interface SessionAffinityConfig {
-  readonly clientIP?: { readonly timeoutSeconds?: number }
-}
-
-export type Service = Base<'Service', 'v1'> & {
-  readonly spec?: {
-    readonly type?: 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalName'
-    readonly clusterIP?: string
-    readonly clusterIPs?: readonly string[]
-    readonly ipFamilies?: readonly ('IPv4' | 'IPv6')[]
-    readonly ports?: readonly ServicePort[]
-    readonly sessionAffinity?: 'ClientIP' | 'None'
-    readonly sessionAffinityConfig?: SessionAffinityConfig
-    readonly internalTrafficPolicy?: string
-    readonly trafficDistribution?: string
-  }
-}
-
-export interface EndpointPort {
-  readonly name?: string
-  readonly protocol?: Protocol
-  /** The target port, on which the pod listens. */
-  readonly port?: number
-  readonly appProtocol?: string
-}
-
-export interface SliceEndpoint {
-  readonly addresses: readonly string[]
-  readonly hostname?: string
-  readonly nodeName?: string
-  readonly zone?: string
-  /** The zones that the endpoint is meant for; if absent, it is meant for its own zone. */
-  readonly hints?: { readonly forZones?: readonly { readonly name: string }[] }
-  readonly conditions?: { readonly ready?: boolean; readonly serving?: boolean; readonly terminating?: boolean }
-  /** The object that has this address. Imported slices have none: it would name an object of another cluster. */
-  readonly targetRef?: { readonly kind?: string; readonly name?: string; readonly uid?: string }
-}
+export type Service = Base<'Service', 'v1'> & Described<typeof SERVICE_FIELDS>
+type ServiceSpec = NonNullable<Service['spec']>
+export type ServicePort = NonNullable<ServiceSpec['ports']>[number]
+export type SessionAffinityConfig = NonNullable<ServiceSpec['sessionAffinityConfig']>
 
 /** discovery.k8s.io/v1. Imported slices carry LABEL_SERVICE_NAME and LABEL_SOURCE_CLUSTER. */
-export type EndpointSlice = Base<'EndpointSlice', 'discovery.k8s.io/v1'> & {
-  readonly addressType: 'IPv4' | 'IPv6' | 'FQDN'
-  readonly endpoints?: readonly SliceEndpoint[]
-  readonly ports?: readonly EndpointPort[]
-}
+export type EndpointSlice = Base<'EndpointSlice', 'discovery.k8s.io/v1'> & Described<typeof ENDPOINT_SLICE_FIELDS>
+export type EndpointPort = NonNullable<EndpointSlice['ports']>[number]
+export type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number]
 
 export type ServiceExport = Base<'ServiceExport', 'multicluster.x-k8s.io/v1beta1'> &
   Described<typeof SERVICE_EXPORT_FIELDS>
@@ -155,16 +80,7 @@ export type ClusterProperty = Base<'ClusterProperty', 'about.k8s.io/v1beta1'> &
   Described<typeof CLUSTER_PROPERTY_FIELDS>
 
 /** coordination.k8s.io/v1: a claim that expires unless its holder renews it. */
-export type Lease = Base<'Lease', 'coordination.k8s.io/v1'> & {
-  readonly spec?: {
-    readonly holderIdentity?: string
-    readonly leaseDurationSeconds?: number
-    /** RFC 3339 with microseconds. */
-    readonly acquireTime?: string
-    readonly renewTime?: string
-    readonly leaseTransitions?: number
-  }
-}
+export type Lease = Base<'Lease', 'coordination.k8s.io/v1'> & Described<typeof LEASE_FIELDS>
 
 /** All kinds that a ClusterApi serves. */
 export interface ObjectKinds {

@@ -126,8 +126,8 @@ function isOfFamily({ spec }: FactObjects['Service']): (range: OtherRange) => bo
 
 /** Policies match the ports of pods, not those of Services. */
 function openTo({ spec }: FactObjects['Service'], rules: readonly PolicyRule[]): readonly OpenTo[] {
-  const ports = (spec?.ports ?? []).map(({ protocol = 'TCP', port, targetPort }): PodPort => {
-    return { protocol, port: targetPort ?? port }
+  const ports = (spec?.ports ?? []).map(({ protocol, port, targetPort }): PodPort => {
+    return { protocol: protocol ?? 'TCP', port: targetPort ?? port }
   })
   if (ports.length === 0) return [{ port: undefined, lets: letThrough(rules) }]
   return ports.map((port) => ({ port, lets: letThrough(rules.filter((rule) => opens(rule, port))) }))

@@ -1,38 +1,48 @@
 /**
- * The shapes of usable facts. Those of Sealane's own kinds and of the MCS kinds are the loose forms of their
- * descriptions; of other kinds only the fields that checks read are validated.
+ * The shapes of usable facts: the loose forms of the descriptions in model/kinds, of kinds that others write the fields
+ * alone that checks read. What only checks read is described here.
  */
 import { z } from 'zod'
 import {
   CLUSTER_FIELDS,
   ENDPOINT_FIELDS,
+  ENDPOINT_SLICE_FIELDS,
   GATEWAY_FIELDS,
-  MAX_NAME,
+  LEASE_FIELDS,
+  MAX_READ_NAME,
   MAX_TEXT,
   MEMBERSHIP_FIELDS,
+  METADATA,
+  NODE_FIELDS,
+  POD_FIELDS,
   ROUTE_AGENT_FIELDS,
   SERVICE_EXPORT_FIELDS,
+  SERVICE_FIELDS,
   SERVICE_IMPORT_FIELDS,
   loose,
+  partOf,
 } from '../../model/kinds/kinds.ts'
 import { PROBE_KINDS, PROBE_SHAPES, type ProbeKind } from './probe-shapes.ts'
 
 /** The limit of a text in an object. Names and messages of Sealane are shorter. */
 const text = z.string().max(MAX_TEXT)
-const name = z.string().min(1).max(MAX_NAME)
+const name = z.string().min(1).max(MAX_READ_NAME)
 const count = z.number().int().nonnegative()
 const texts = z.array(text)
 const textMap = z.record(z.string(), text)
 
-const metadata = z.looseObject({
-  name,
-  namespace: name.optional(),
-  labels: textMap.optional(),
-  annotations: textMap.optional(),
-  creationTimestamp: text.optional(),
-  deletionTimestamp: text.optional(),
-})
-const inNamespace = metadata.extend({ namespace: name })
+const metadata = loose(
+  partOf(METADATA, {
+    name: true,
+    namespace: true,
+    labels: true,
+    annotations: true,
+    creationTimestamp: true,
+    deletionTimestamp: true,
+  }),
+  'anyone',
+)
+const inNamespace = metadata.required({ namespace: true })
 
 /** Conditions of other programs may have fewer fields. */
 const foreignCondition = z.looseObject({
@@ -44,34 +54,33 @@ const foreignCondition = z.looseObject({
 })
 const foreignConditions = z.array(foreignCondition).nullish()
 
-const nodeConditions = z.looseObject({
-  status: z
-    .looseObject({
-      addresses: z.array(z.looseObject({ type: text, address: text })).optional(),
-      conditions: foreignConditions,
-    })
-    .optional(),
+const { spec: nodeSpec, status: nodeStatus } = partOf(NODE_FIELDS, {
+  spec: { unschedulable: true, taints: true },
+  status: { addresses: true },
+}).shape
+const node = z.looseObject({
+  metadata,
+  spec: loose(nodeSpec, 'anyone'),
+  status: loose(nodeStatus.unwrap(), 'anyone').extend({ conditions: foreignConditions }).optional(),
 })
-export type NodeConditions = z.infer<typeof nodeConditions>
+export type NodeConditions = Pick<z.infer<typeof node>, 'status'>
 
 const containerState = z.looseObject({
   waiting: z.looseObject({ reason: text.optional(), message: text.optional() }).nullish(),
   terminated: z.looseObject({ reason: text.optional(), message: text.optional(), exitCode: z.number() }).nullish(),
 })
 
+const { spec: podSpec, status: podStatus } = partOf(POD_FIELDS, {
+  spec: { nodeName: true, hostNetwork: true },
+  status: { phase: true, podIP: true },
+}).shape
 const pod = z.looseObject({
   metadata: inNamespace,
-  spec: z
-    .looseObject({
-      nodeName: text.optional(),
-      hostNetwork: z.boolean().optional(),
-      containers: z.array(z.looseObject({ image: text.optional() })).optional(),
-    })
+  spec: loose(podSpec.unwrap(), 'anyone')
+    .extend({ containers: z.array(z.looseObject({ image: text.optional() })).optional() })
     .optional(),
-  status: z
-    .looseObject({
-      phase: text.optional(),
-      podIP: text.optional(),
+  status: loose(podStatus.unwrap(), 'anyone')
+    .extend({
       conditions: foreignConditions,
       containerStatuses: z
         .array(
@@ -111,16 +120,12 @@ export type Workload = z.infer<typeof workload>
 
 const portName = z.union([count, text]).nullish()
 
+const { spec: serviceSpec } = partOf(SERVICE_FIELDS, {
+  spec: { type: true, ipFamilies: true, ports: { protocol: true, port: true, targetPort: true } },
+}).shape
 const service = z.looseObject({
   metadata: inNamespace,
-  spec: z
-    .looseObject({
-      type: text.optional(),
-      selector: textMap.nullish(),
-      ipFamilies: texts.nullish(),
-      ports: z.array(z.looseObject({ protocol: text.optional(), port: count, targetPort: portName })).nullish(),
-    })
-    .optional(),
+  spec: loose(serviceSpec.unwrap(), 'kubernetes').extend({ selector: textMap.nullish() }).optional(),
 })
 export type ServiceFact = z.infer<typeof service>
 
@@ -157,38 +162,18 @@ export const OBJECT_SHAPES = {
   Endpoint: loose(ENDPOINT_FIELDS, 'anyone').extend({ metadata }),
   Gateway: loose(GATEWAY_FIELDS, 'anyone').extend({ metadata }),
   RouteAgent: loose(ROUTE_AGENT_FIELDS, 'anyone').extend({ metadata }),
-  Node: nodeConditions.extend({
-    metadata,
-    spec: z
-      .looseObject({
-        unschedulable: z.boolean().optional(),
-        taints: z.array(z.looseObject({ key: text, effect: text.optional(), value: text.optional() })).optional(),
-      })
-      .optional(),
-  }),
+  Node: node,
   // No check reads the spec, and a bundle must not contain the annotations in it.
   ServiceExport: loose(SERVICE_EXPORT_FIELDS, 'anyone').omit({ spec: true }).extend({ metadata: inNamespace }),
   ServiceImport: loose(SERVICE_IMPORT_FIELDS, 'anyone').required({ spec: true }).extend({ metadata: inNamespace }),
-  EndpointSlice: z.looseObject({
-    metadata: inNamespace,
-    endpoints: z
-      .array(
-        z.looseObject({
-          conditions: z.looseObject({ ready: z.boolean().nullish(), serving: z.boolean().nullish() }).nullish(),
-        }),
-      )
-      .nullish(),
-  }),
-  Lease: z.looseObject({
-    metadata,
-    spec: z
-      .looseObject({
-        holderIdentity: text.nullish(),
-        leaseDurationSeconds: z.number().nullish(),
-        renewTime: text.nullish(),
-      })
-      .optional(),
-  }),
+  EndpointSlice: loose(
+    partOf(ENDPOINT_SLICE_FIELDS, { endpoints: { conditions: { ready: true, serving: true } } }),
+    'kubernetes',
+  ).extend({ metadata: inNamespace }),
+  Lease: loose(
+    partOf(LEASE_FIELDS, { spec: { holderIdentity: true, leaseDurationSeconds: true, renewTime: true } }),
+    'kubernetes',
+  ).extend({ metadata }),
   Pod: pod,
   Deployment: workload,
   DaemonSet: workload,

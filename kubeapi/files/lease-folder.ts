@@ -16,18 +16,8 @@ import {
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { isObjectName } from '../../model/model.ts'
-import {
-  complaintOf,
-  field,
-  integer,
-  isText,
-  list,
-  map,
-  oneOf,
-  text,
-  textMap,
-  timestamp,
-} from '../../model/schemas/schemas.ts'
+import { LEASE_FIELDS, METADATA, choice, integer, map, partOf, text, textThat } from '../../model/kinds/kinds.ts'
+import { complaintOf } from '../../model/schemas/schemas.ts'
 import { messageOf, temporaryPath } from '../../runtime/runtime.ts'
 import { ClusterApiError, type StoredLease } from '../kubeapi.ts'
 import { errorCode, isMissing, writeAside } from './atomic-write.ts'
@@ -88,27 +78,23 @@ const MAX_DURATION_S = 3600
 const MAX_HOLDER = 320
 const DAY_MS = 86_400_000
 
-const holder = field<string>(
+const holder = textThat(
   `at most ${MAX_HOLDER} printable characters`,
-  (value) => isText(value) && value.length <= MAX_HOLDER && /^[\x21-\x7e]*$/.test(value),
+  (value) => value.length <= MAX_HOLDER && /^[\x21-\x7e]*$/.test(value),
 )
-const owner = map({ apiVersion: text, kind: text, name: text, uid: text })
 
 const lease = map({
-  apiVersion: oneOf('coordination.k8s.io/v1'),
-  kind: oneOf('Lease'),
+  apiVersion: choice(['coordination.k8s.io/v1']),
+  kind: choice(['Lease']),
   metadata: map({
-    name: text,
-    uid: text,
-    labels: textMap.optional(),
-    annotations: textMap.optional(),
-    ownerReferences: list(owner).optional(),
+    name: text(),
+    uid: text(),
+    ...partOf(METADATA, { labels: true, annotations: true, ownerReferences: true }).shape,
   }),
   spec: map({
+    ...LEASE_FIELDS.shape.spec.unwrap().shape,
     holderIdentity: holder.optional(),
     leaseDurationSeconds: integer(1, MAX_DURATION_S).optional(),
-    acquireTime: timestamp.optional(),
-    renewTime: timestamp.optional(),
     leaseTransitions: integer(0, Number.MAX_SAFE_INTEGER).optional(),
   }),
 })

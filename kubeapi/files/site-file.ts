@@ -14,20 +14,18 @@ import { DEFAULT_ACTIVE_GATEWAYS, MAX_LANE } from '../../model/lanes/lanes.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import { isMissing } from './atomic-write.ts'
 import {
-  type FieldPath,
+  choice,
   cidr,
   dnsLabel,
   dnsSubdomain,
-  field,
   integer,
   ipAddress,
-  isText,
   list,
-  oneOf,
   text,
   textMap,
-  throws,
-} from '../../model/schemas/schemas.ts'
+  textThat,
+} from '../../model/kinds/kinds.ts'
+import type { FieldPath } from '../../model/schemas/schemas.ts'
 import { type FileProblem, InvalidFileError } from './problem-board.ts'
 import { type SourceDocument, readSource, schemaProblems } from './yaml-source.ts'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
@@ -87,12 +85,12 @@ export interface SiteConfig {
   }
 }
 
-const folderPath = field<string>('a path', (value) => isText(value) && value !== '')
-const listenAddress = field<string>('address:port such as 10.42.0.1:53', (v) => isAddressPort(v))
-const upstream = field<string>('an address or address:port such as 192.0.2.53', (v) => isAddressPort(v, DNS_PORT))
+const folderPath = textThat('a path', (value) => value !== '')
+const listenAddress = textThat('address:port such as 10.42.0.1:53', (v) => isAddressPort(v))
+const upstream = textThat('an address or address:port such as 192.0.2.53', (v) => isAddressPort(v, DNS_PORT))
 
-const openHostPort = field<string>('a protocol and a port such as tcp/9100 or udp/53', (v) => {
-  return isText(v) && parseOpenPort(v) !== undefined
+const openHostPort = textThat('a protocol and a port such as tcp/9100 or udp/53', (v) => {
+  return parseOpenPort(v) !== undefined
 })
 
 const DNS_PORT = 53
@@ -101,10 +99,10 @@ const NODE_STATE = '/var/lib/sealane'
 
 const siteSchema = z.strictObject(
   {
-    apiVersion: oneOf('sealane.io/v1alpha1'),
-    kind: oneOf('Site'),
+    apiVersion: choice(['sealane.io/v1alpha1']),
+    kind: choice(['Site']),
     metadata: z.strictObject(
-      { name: dnsLabel, labels: textMap.optional(), annotations: textMap.optional() },
+      { name: dnsLabel(), labels: textMap().optional(), annotations: textMap().optional() },
       { error: 'a map' },
     ),
     spec: z.strictObject(
@@ -115,19 +113,19 @@ const siteSchema = z.strictObject(
           .strictObject(
             {
               kubeconfig: folderPath.optional(),
-              context: text.optional(),
-              namespace: dnsLabel.default(SYSTEM_NAMESPACE),
+              context: text().optional(),
+              namespace: dnsLabel().default(SYSTEM_NAMESPACE),
             },
             { error: 'a map' },
           )
           .optional(),
-        podCIDRs: list(cidr),
-        serviceCIDRs: list(cidr).default([]),
-        labels: textMap.default({}),
-        allowedNamespaces: list(dnsLabel).default([]),
+        podCIDRs: list(cidr()),
+        serviceCIDRs: list(cidr()).default([]),
+        labels: textMap().default({}),
+        allowedNamespaces: list(dnsLabel()).default([]),
         gateways: list(
           z.strictObject(
-            { node: dnsSubdomain, lane: integer(0, MAX_LANE).optional(), publicAddress: ipAddress.optional() },
+            { node: dnsSubdomain(), lane: integer(0, MAX_LANE).optional(), publicAddress: ipAddress().optional() },
             { error: 'a map' },
           ),
         ).default([]),
@@ -139,12 +137,12 @@ const siteSchema = z.strictObject(
             {
               listen: list(listenAddress).default([]),
               upstreams: list(upstream).default([]),
-              forwardFor: list(cidr).default([]),
+              forwardFor: list(cidr()).default([]),
             },
             { error: 'a map' },
           )
           .default({ listen: [], upstreams: [], forwardFor: [] }),
-        description: text.optional(),
+        description: text().optional(),
       },
       { error: 'a map' },
     ),
@@ -260,8 +258,13 @@ function kubernetesAccess(
   }
 }
 
-function isAddressPort(value: unknown, defaultPort?: number): boolean {
-  return isText(value) && !throws(() => parseAddressPort(value, '', defaultPort === undefined ? {} : { defaultPort }))
+function isAddressPort(text: string, defaultPort?: number): boolean {
+  try {
+    parseAddressPort(text, '', defaultPort === undefined ? {} : { defaultPort })
+    return true
+  } catch {
+    return false
+  }
 }
 
 function withPort(value: string): string {

@@ -6,7 +6,8 @@
 import { readFileSync, statSync, unlinkSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import type { Kind, KubeObject } from '../../model/model.ts'
-import { SPEC_SHAPES, STATUS_SHAPES, complaintOf, integer, map, text, textMap } from '../../model/schemas/schemas.ts'
+import { METADATA, integer, map, partOf, text } from '../../model/kinds/kinds.ts'
+import { SPEC_SHAPES, STATUS_SHAPES, complaintOf } from '../../model/schemas/schemas.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import { ClusterApiError } from '../kubeapi.ts'
 import { NO_NAMESPACE, type ObjectKey, type StoredStatus, keyOf } from '../driver/driver.ts'
@@ -20,12 +21,12 @@ import { stampOf } from './user/user-file.ts'
 export type StatePart = 'object' | 'status' | 'user'
 
 const count = integer(0, Number.MAX_SAFE_INTEGER)
-const metadata = map({ name: text, namespace: text.optional(), labels: textMap.optional() })
-const base = map({ kind: text, metadata })
-const note = map({ uid: text, creationTimestamp: text, generation: count, specHash: text })
-const anyStatus = map({ uid: text })
+const metadata = map({ name: text(), namespace: text().optional(), ...partOf(METADATA, { labels: true }).shape })
+const base = map({ kind: text(), metadata })
+const note = map({ uid: text(), creationTimestamp: text(), generation: count, specHash: text() })
+const anyStatus = map({ uid: text() })
 const STORED_STATUSES = new Map(
-  Object.entries(STATUS_SHAPES).map(([kind, status]) => [kind, map({ uid: text, status: status.optional() })]),
+  Object.entries(STATUS_SHAPES).map(([kind, status]) => [kind, map({ uid: text(), status: status.optional() })]),
 )
 
 /**

@@ -10,7 +10,6 @@ export {
 } from './address-port.ts'
 export {
   DEFAULT_MAX_MEMBERS,
-  MAX_CLUSTER_INDEX,
   MOST_MEMBERS,
   NEARLY_FULL,
   type PrefixPair,
@@ -51,6 +50,7 @@ export {
   prefixSize,
   specialPart,
   MAX_ADDRESSED_LANE,
+  MAX_CLUSTER_INDEX,
   MAX_POD_RANGES,
   MAX_REPORTED_BY_NODE,
 } from '../values/values.ts'

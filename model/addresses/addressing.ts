@@ -6,6 +6,7 @@ import {
   type Family,
   InvalidAddressError,
   MAX_ADDRESSED_LANE,
+  MAX_CLUSTER_INDEX,
   type Prefix,
   addressBits,
   containsAddress,
@@ -84,9 +85,6 @@ export function toGlobalAddress(pairs: readonly PrefixPair[], address: Address):
 export function toGlobalText(pairs: readonly PrefixPair[], text: string): string {
   return formatAddress(toGlobalAddress(pairs, parseAddress(text)))
 }
-
-/** The largest cluster index: two octets of the lane addresses. */
-export const MAX_CLUSTER_INDEX = 0xffff
 
 /**
  * Returns the address of a cluster's lane device: 246.<index high byte>.<index low byte>.<lane>. The address answers

@@ -15,13 +15,11 @@ export {
 export {
   KEY_FORMS,
   MAX_ADDRESS_TEXT,
-  MAX_NAME,
   MAX_SLICE_ADDRESSES,
   PARTS,
   RECORD_FORMS,
   SLICE_ADDRESSES,
-  addressIn,
-  isPublicKey,
   plainProblem,
   sliceForm,
 } from './record-forms.ts'
+export { MAX_NAME, addressIn, isPublicKey } from '../values/values.ts'

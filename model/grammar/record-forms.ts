@@ -4,13 +4,34 @@
  * MemberStatus is statusProblem(). Pure.
  */
 import {
-  type Address,
+  CANDIDATE_KINDS,
+  FAMILY_NAMES,
   type FamilyName,
+  IMPORT_TYPES,
   MAX_ADDRESSED_LANE,
-  familyNumber,
-  parseAddress,
+  MAX_AFFINITY_SECONDS,
+  MAX_CANDIDATES,
+  MAX_CAPABILITIES,
+  MAX_CAPABILITY_LENGTH,
+  MAX_CIDRS,
+  MAX_CLUSTER_LABELS,
+  MAX_CLUSTER_INDEX,
+  MAX_LABEL,
+  MAX_NAME,
+  MAX_PORT,
+  PROTOCOLS,
+  SESSION_AFFINITIES,
+  TRAFFIC_POLICIES,
+  addressIn,
+  isAddress,
+  isDnsLabel,
+  isDnsSubdomain,
+  isLabelValue,
+  isObjectName,
+  isPublicKey,
+  isQualifiedName,
   parsePrefix,
-} from '../addresses/addresses.ts'
+} from '../values/values.ts'
 import {
   type ClusterBody,
   type ClusterSetIpBody,
@@ -24,11 +45,6 @@ import {
   type PublishedEndpoint,
   type RecordKind,
   type ServiceExportBody,
-  isDnsLabel,
-  isDnsSubdomain,
-  isLabelValue,
-  isObjectName,
-  isQualifiedName,
 } from '../model.ts'
 import { isPodKey } from '../services/services.ts'
 import {
@@ -46,14 +62,11 @@ import {
   wrongWord,
 } from './forms.ts'
 
-/** The most characters of a Kubernetes name, of which an RFC 1123 subdomain is one. */
-export const MAX_NAME = 253
-
 // Texts.
 
 function labelProblem(value: string): string | undefined {
   if (isDnsLabel(value)) return undefined
-  if (value.length > 63) return `${quote(value)} has ${value.length} characters: expected at most 63`
+  if (value.length > MAX_LABEL) return `${quote(value)} has ${value.length} characters: expected at most ${MAX_LABEL}`
   return `${quote(value)}: expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -`
 }
 
@@ -79,7 +92,7 @@ const labelOrNothing = text(MAX_NAME, unlessEmpty(labelProblem))
 const objectName = text(MAX_NAME, expecting('an RFC 1123 subdomain of at most 253 characters', isObjectName), 1)
 /** The API allows 317 characters, but earlier releases read only 253 in these fields. */
 const qualifiedName = text(MAX_NAME, expecting('a Kubernetes qualified name such as example.org/name', isQualifiedName))
-const labelValue = text(63, expecting('a Kubernetes label value', isLabelValue))
+const labelValue = text(MAX_LABEL, expecting('a Kubernetes label value', isLabelValue))
 /** A prefix of 253 characters, a slash, and a name of 63. */
 const labelKey = text(317, expecting('a Kubernetes label key', isQualifiedName), 1)
 /** Zones are values of a Node's label. */
@@ -93,27 +106,13 @@ const zone = text(
 /** The most characters of an address or CIDR on the wire. */
 export const MAX_ADDRESS_TEXT = 64
 
-const address = text(
-  MAX_ADDRESS_TEXT,
-  expecting('an IPv4 or IPv6 address', (value) => (addressIn(value, 'IPv4') ?? addressIn(value, 'IPv6')) !== undefined),
-  1,
-)
+const address = text(MAX_ADDRESS_TEXT, expecting('an IPv4 or IPv6 address', isAddress), 1)
 
 function addressOf(family: FamilyName): TextForm {
   return text(
     MAX_ADDRESS_TEXT,
     expecting(`an ${family} address`, (value) => addressIn(value, family) !== undefined),
   )
-}
-
-/** Parses the address of an endpoint in a slice of that type; undefined if it has not the form. */
-export function addressIn(value: string, addressType: FamilyName): Address | undefined {
-  try {
-    const parsed = parseAddress(value)
-    return parsed.family === familyNumber(addressType) ? parsed : undefined
-  } catch {
-    return undefined
-  }
 }
 
 const cidr = text(MAX_ADDRESS_TEXT, (value) => {
@@ -124,15 +123,9 @@ const cidr = text(MAX_ADDRESS_TEXT, (value) => {
     return (error as Error).message.trimStart()
   }
 })
-const cidrs = list(cidr, 0, 16)
+const cidrs = list(cidr, 0, MAX_CIDRS)
 
-/** Curve25519, 32 bytes (WireGuard whitepaper section 5), in base64 as `wg` prints it. */
-const PUBLIC_KEY = /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/
 const ZERO_KEY = `${'A'.repeat(43)}=`
-
-export function isPublicKey(value: string): boolean {
-  return PUBLIC_KEY.test(value)
-}
 
 const publicKey = text(44, (value) => {
   if (!isPublicKey(value)) return `${quote(value)}: expected 32 bytes in base64`
@@ -141,9 +134,9 @@ const publicKey = text(44, (value) => {
 
 // Numbers, words and lists.
 
-const port = number(1, 65_535)
-const transport = word('TCP', 'UDP', 'SCTP')
-const family = word('IPv4', 'IPv6')
+const port = number(1, MAX_PORT)
+const transport = word(...PROTOCOLS)
+const family = word(...FAMILY_NAMES)
 /** The limit of discovery.k8s.io/v1 for one slice. No Service has more either. */
 const MAX_PORTS = 100
 /** All releases read 100 labels or annotations. */
@@ -154,7 +147,7 @@ const some = { mostRead: MAX_PAIRS, key: labelKey, mostTogether: 65_536 }
 const labels = pairs({ ...some, most: MAX_PAIRS, value: labelValue })
 const annotations = pairs({ ...some, most: MAX_PAIRS, value: text(4096, () => undefined) })
 /** The limit of the CRD, without which no API server would take the Cluster. */
-const clusterLabels = pairs({ ...some, most: 64, value: labelValue })
+const clusterLabels = pairs({ ...some, most: MAX_CLUSTER_LABELS, value: labelValue })
 
 // Records.
 
@@ -184,15 +177,12 @@ function distinctPorts(ports: readonly ImportPort[]): FormProblem | undefined {
   return undefined
 }
 
-const TRAFFIC_POLICIES: readonly string[] = ['Cluster', 'Local']
-
 const serviceExport = group<ServiceExportBody>({
   uid: text(MAX_NAME, (value) => plainProblem(value, 1, 128)),
-  type: word('ClusterSetIP', 'Headless'),
+  type: word(...IMPORT_TYPES),
   ports: list(exportPort, 0, MAX_PORTS, distinctPorts),
-  sessionAffinity: word('ClientIP', 'None'),
-  // KEP-1645, sessionAffinityConfig: a day.
-  sessionAffinityTimeoutSeconds: optional(number(1, 86_400)),
+  sessionAffinity: word(...SESSION_AFFINITIES),
+  sessionAffinityTimeoutSeconds: optional(number(1, MAX_AFFINITY_SECONDS)),
   internalTrafficPolicy: optional(
     text(MAX_NAME, (value) => (TRAFFIC_POLICIES.includes(value) ? undefined : wrongWord(value, TRAFFIC_POLICIES))),
   ),
@@ -244,7 +234,7 @@ function endpointSlice(addressType: FamilyName): GroupForm<EndpointSliceBody> {
 }
 
 const candidate = group<EndpointCandidate>({
-  kind: word('private', 'public', 'observed', 'loadBalancer'),
+  kind: word(...CANDIDATE_KINDS),
   address,
   port,
 })
@@ -255,17 +245,17 @@ const endpointSpec = group<EndpointSpec>({
   lane: number(0, MAX_ADDRESSED_LANE),
   publicKey,
   nextPublicKey: optional(publicKey),
-  candidates: list(candidate, 0, 16),
+  candidates: list(candidate, 0, MAX_CANDIDATES),
   capabilities: list(
-    text(63, (value) => plainProblem(value, 1, 63)),
+    text(MAX_CAPABILITY_LENGTH, (value) => plainProblem(value, 1, MAX_CAPABILITY_LENGTH)),
     0,
-    32,
+    MAX_CAPABILITIES,
   ),
 })
 
 const clusterSpec = group<ClusterBody['spec']>({
   id: label,
-  index: number(0, 0xffff),
+  index: number(0, MAX_CLUSTER_INDEX),
   podCIDRs: cidrs,
   serviceCIDRs: cidrs,
   globalCIDRs: cidrs,

@@ -1,14 +1,13 @@
 /** The description of Cluster. */
+import { MAX_CIDRS, MAX_CLUSTER_LABELS, MAX_CLUSTER_INDEX } from '../values/values.ts'
 import { CONDITIONS } from './conditions.ts'
 import { cidr, dnsLabel, fixed, integer, list, map, object, textMap } from './fields.ts'
-
-const MAX_CIDRS = 16
 
 const SPEC = map(
   {
     id: fixed(dnsLabel('Cluster id: one DNS label, unique in the clusterset.'), 'the id of a cluster'),
     /** A small number from the broker, unique in the clusterset; it determines the lane addresses. */
-    index: integer(0, 65_535, 'Small number given by the broker; lane addresses follow from it.'),
+    index: integer(0, MAX_CLUSTER_INDEX, 'Small number given by the broker; lane addresses follow from it.'),
     podCIDRs: list(
       cidr('One pod range.'),
       "The cluster's own pod ranges, but for IPv6 that overlaps another member's.",
@@ -21,7 +20,7 @@ const SPEC = map(
       'Ranges under which others reach the pods, one per pod range (of an IPv6 range itself); empty while the pod ranges are unique.',
       MAX_CIDRS,
     ),
-    labels: textMap('Region, zone, or anything else.', { maxProperties: 64 }),
+    labels: textMap('Region, zone, or anything else.', { maxProperties: MAX_CLUSTER_LABELS }),
   },
   'What the broker knows of this cluster.',
 )

@@ -1,14 +1,34 @@
 /** The description of Endpoint. */
-import { MAX_ADDRESSED_LANE } from '../values/values.ts'
-import { choice, dnsLabel, fixed, integer, ipAddress, list, map, object, objectName, relied, text } from './fields.ts'
+import {
+  CANDIDATE_KINDS,
+  MAX_ADDRESSED_LANE,
+  MAX_CANDIDATES,
+  MAX_CAPABILITIES,
+  MAX_CAPABILITY_LENGTH,
+  PUBLIC_KEY_PATTERN,
+} from '../values/values.ts'
+import {
+  choice,
+  dnsLabel,
+  fixed,
+  integer,
+  ipAddress,
+  list,
+  map,
+  object,
+  objectName,
+  portNumber,
+  relied,
+  text,
+} from './fields.ts'
 
-const PUBLIC_KEY = { pattern: '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$', minLength: 44, maxLength: 44 }
+const PUBLIC_KEY = { pattern: PUBLIC_KEY_PATTERN, minLength: 44, maxLength: 44 }
 
 const CANDIDATE = map(
   {
-    kind: choice(['private', 'public', 'observed', 'loadBalancer'], 'How the address is known.'),
+    kind: choice(CANDIDATE_KINDS, 'How the address is known.'),
     address: ipAddress('IPv4 or IPv6 address.'),
-    port: relied(integer(1, 65_535, 'UDP port.')),
+    port: relied(portNumber('UDP port.')),
   },
   'A place where this gateway may be called.',
 )
@@ -26,8 +46,12 @@ const SPEC = map(
       PUBLIC_KEY,
     ).optional(),
     /** Best first. Empty if no gateway can call this one: it calls the others. */
-    candidates: list(CANDIDATE, 'Best first. Empty: this gateway calls the others.', 16),
-    capabilities: list(text('One word.', { maxLength: 63 }), 'What this gateway can do beyond the first version.', 32),
+    candidates: list(CANDIDATE, 'Best first. Empty: this gateway calls the others.', MAX_CANDIDATES),
+    capabilities: list(
+      text('One word.', { maxLength: MAX_CAPABILITY_LENGTH }),
+      'What this gateway can do beyond the first version.',
+      MAX_CAPABILITIES,
+    ),
   },
   'What the other gateways need to call this one.',
 )

@@ -6,7 +6,7 @@
  * The message of a check is what was expected; complaintOf() adds the path of the field.
  */
 import { z } from 'zod'
-import { isDnsSubdomain, parseAddress, parsePrefix } from '../values/values.ts'
+import { LABEL_PATTERN, MAX_LABEL, MAX_NAME, MAX_PORT, isAddress, isDnsSubdomain, isPrefix } from '../values/values.ts'
 
 interface Rule {
   /** A CEL expression. */
@@ -66,8 +66,14 @@ function noted<T extends z.ZodType>(type: T, note: FieldNote): T {
   return type
 }
 
-/** The type of what a description describes, readonly at every depth. An optional field is absent, never undefined. */
-export type Described<T extends z.ZodType> = DeepReadonly<z.infer<T>>
+/** A field whose check changes no value. */
+export type Field<T> = z.ZodType<T, T>
+
+/**
+ * The type of what a description describes, readonly at every depth. An optional field is absent, never undefined; so is
+ * one with a default, which only the strict form fills in.
+ */
+export type Described<T extends z.ZodType> = DeepReadonly<z.input<T>>
 
 type DeepReadonly<T> = T extends readonly (infer Item)[]
   ? readonly DeepReadonly<Item>[]
@@ -82,12 +88,12 @@ function textField<T extends string>(
   schema: Schema,
   expected: string,
   test: (value: string) => boolean = () => true,
-): z.ZodType<T> {
+): Field<T> {
   const fits = textTest(schema)
   const type = z
     .string({ error: expected })
     .refine((value) => fits(value) && test(value), { error: expected, abort: true })
-  return noted(type as unknown as z.ZodType<T>, { schema, isName: schema.pattern !== undefined })
+  return noted(type as unknown as Field<T>, { schema, isName: schema.pattern !== undefined })
 }
 
 /** Lengths count characters as the API server does, not UTF-16 units. */
@@ -100,25 +106,35 @@ function textTest({ pattern, minLength = 0, maxLength = Infinity }: Schema): (va
   }
 }
 
+/** A text that passes a test, for which no CRD has a word. Its message is what was expected. */
+export function textThat(expected: string, test: (value: string) => boolean): Field<string> {
+  return textField({ type: 'string' }, expected, test)
+}
+
 /** A text. T names the values that this release writes where the CRD has no list of them. */
-export function text<T extends string = string>(description = '', limits: Limits = {}): z.ZodType<T> {
+export function text<T extends string = string>(description = '', limits: Limits = {}): Field<T> {
   return textField<T>({ ...said(description), type: 'string', ...limits }, 'text')
 }
 
-export function choice<const T extends string>(choices: readonly T[], description = ''): z.ZodType<T> {
+export function choice<const T extends string>(choices: readonly T[], description = ''): Field<T> {
   const type = z.enum(choices as [T, ...T[]], { error: `one of ${choices.join(', ')}` })
-  return noted(type as unknown as z.ZodType<T>, { schema: { ...said(description), type: 'string', enum: choices } })
+  return noted(type as unknown as Field<T>, { schema: { ...said(description), type: 'string', enum: choices } })
 }
 
 /** A whole number that JavaScript keeps exactly. */
-export function integer(minimum: number, maximum: number, description = ''): z.ZodType<number> {
+export function integer(minimum: number, maximum: number, description = ''): Field<number> {
   const format = maximum > 0x7fffffff ? 'int64' : 'int32'
   const schema = { ...said(description), type: 'integer', format, minimum, maximum } as const
   return numberField(schema, `${minimum} to ${maximum}`)
 }
 
+/** The number of a port, of any protocol. */
+export function portNumber(description = ''): Field<number> {
+  return integer(1, MAX_PORT, description)
+}
+
 /** A whole number without limits in the CRD. */
-export function anyInteger(format: 'int32' | 'int64', description: string, minimum?: number): z.ZodType<number> {
+export function anyInteger(format: 'int32' | 'int64', description: string, minimum?: number): Field<number> {
   const schema = {
     ...said(description),
     type: 'integer',
@@ -128,11 +144,11 @@ export function anyInteger(format: 'int32' | 'int64', description: string, minim
   return numberField(schema, 'a whole number')
 }
 
-export function number(description: string, limits: Limits = {}): z.ZodType<number> {
+export function number(description: string, limits: Limits = {}): Field<number> {
   return numberField({ ...said(description), type: 'number', ...limits }, 'a number')
 }
 
-function numberField(schema: Schema, expected: string): z.ZodType<number> {
+function numberField(schema: Schema, expected: string): Field<number> {
   const { format, minimum = -Infinity, maximum = Infinity } = schema
   const least = format === 'int32' ? Math.max(minimum, -0x80000000) : minimum
   const most = format === 'int32' ? Math.min(maximum, 0x7fffffff) : maximum
@@ -145,7 +161,7 @@ function numberField(schema: Schema, expected: string): z.ZodType<number> {
   return noted(type, { schema })
 }
 
-export function flag(description = ''): z.ZodType<boolean> {
+export function flag(description = ''): Field<boolean> {
   return noted(z.boolean({ error: 'true or false' }), { schema: { ...said(description), type: 'boolean' } })
 }
 
@@ -175,7 +191,7 @@ export function object<T extends z.ZodRawShape>(description: string, shape: T, l
   return noted(type, { schema: { description, type: 'object', ...limits }, isObject: true })
 }
 
-export function textMap(description = '', limits: Limits = {}): z.ZodRecord<z.ZodString, z.ZodType<string>> {
+export function textMap(description = '', limits: Limits = {}): z.ZodRecord<z.ZodString, Field<string>> {
   const { maxProperties = Infinity } = limits
   const type = z.record(z.string(), text(), { error: 'a map' })
   const few = type.refine((value) => Object.keys(value).length <= maxProperties, {
@@ -184,37 +200,40 @@ export function textMap(description = '', limits: Limits = {}): z.ZodRecord<z.Zo
   return noted(maxProperties === Infinity ? type : few, { schema: { ...said(description), type: 'object', ...limits } })
 }
 
-const LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
-
 /** An RFC 1123 label. */
-export function dnsLabel(description = ''): z.ZodType<string> {
-  const schema = { ...said(description), type: 'string', pattern: `^${LABEL}$`, minLength: 1, maxLength: 63 } as const
+export function dnsLabel(description = ''): Field<string> {
+  const schema = {
+    ...said(description),
+    type: 'string',
+    pattern: `^${LABEL_PATTERN}$`,
+    minLength: 1,
+    maxLength: MAX_LABEL,
+  } as const
   return textField(schema, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
 }
 
 /** The name of an object: like an RFC 1123 subdomain, but the API server lets a part be longer than DNS does. */
-export function objectName(description: string): z.ZodType<string> {
-  const pattern = `^${LABEL}(\\.${LABEL})*$`
-  const schema = { ...said(description), type: 'string', pattern, minLength: 1, maxLength: 253 } as const
+export function objectName(description: string): Field<string> {
+  const pattern = `^${LABEL_PATTERN}(\\.${LABEL_PATTERN})*$`
+  const schema = { ...said(description), type: 'string', pattern, minLength: 1, maxLength: MAX_NAME } as const
   return textField(schema, 'the name of an object: labels of a-z, 0-9 and - joined by dots')
 }
 
 /** An RFC 1123 subdomain. No CRD has one: see objectName(). */
-export function dnsSubdomain(): z.ZodType<string> {
-  const expected = 'an RFC 1123 subdomain: labels of a-z, 0-9 and - joined by dots'
-  return textField({ type: 'string' }, expected, isDnsSubdomain)
+export function dnsSubdomain(): Field<string> {
+  return textThat('an RFC 1123 subdomain: labels of a-z, 0-9 and - joined by dots', isDnsSubdomain)
 }
 
 const RFC3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/
 
 /** An RFC 3339 time. */
-export function timestamp(description = ''): z.ZodType<string> {
+export function timestamp(description = ''): Field<string> {
   const schema = { ...said(description), type: 'string', format: 'date-time' } as const
   return textField(schema, 'an RFC 3339 time', (value) => RFC3339.test(value) && !Number.isNaN(Date.parse(value)))
 }
 
 /** The network address of a range, without host bits. The CRD uses the CEL library of Kubernetes 1.31. */
-export function cidr(description = ''): z.ZodType<string> {
+export function cidr(description = ''): Field<string> {
   const rule = 'isCIDR(self) && cidr(self) == cidr(self).masked()'
   const message = 'expected a range such as 10.42.0.0/16, without host bits'
   const schema: Schema = {
@@ -223,22 +242,13 @@ export function cidr(description = ''): z.ZodType<string> {
     maxLength: 43,
     'x-kubernetes-validations': [{ rule, message }],
   }
-  return textField(schema, 'a CIDR without host bits such as 10.42.0.0/16', (v) => !throws(() => parsePrefix(v)))
+  return textField(schema, 'a CIDR without host bits such as 10.42.0.0/16', isPrefix)
 }
 
-export function ipAddress(description = ''): z.ZodType<string> {
+export function ipAddress(description = ''): Field<string> {
   const rules = [{ rule: 'isIP(self)', message: 'expected an address such as 192.0.2.10' }]
   const schema: Schema = { ...said(description), type: 'string', maxLength: 45, 'x-kubernetes-validations': rules }
-  return textField(schema, 'an IPv4 or IPv6 address such as 10.42.0.7', (v) => !throws(() => parseAddress(v)))
-}
-
-export function throws(action: () => unknown): boolean {
-  try {
-    action()
-    return false
-  } catch {
-    return true
-  }
+  return textField(schema, 'an IPv4 or IPv6 address such as 10.42.0.7', isAddress)
 }
 
 // What is said of a field beside its own grammar. Each returns a new type with the note.
@@ -257,9 +267,32 @@ export function relied<T extends z.ZodType>(type: T): T {
 }
 
 /** A text that names something and is not empty, though the CRD has no grammar for it. */
-export function named(type: z.ZodType<string>): z.ZodType<string> {
+export function named(type: Field<string>): Field<string> {
   const full = type.refine((value) => value !== '', { error: 'a name' })
   return noted(full, { ...(noteOf(type) ?? { schema: {} }), isName: true })
+}
+
+/** A name for which the API also has '' in the place of none: readers take it. */
+export function nameOrNone(type: Field<string>): Field<string> {
+  return noted(type.clone(), { ...(noteOf(type) ?? { schema: {} }), isName: false })
+}
+
+/** A field that the strict form fills in where it is absent; readers take it as optional. */
+export function byDefault<T extends z.ZodType>(type: T, value: z.util.NoUndefined<z.output<T>>): z.ZodDefault<T> {
+  return type.default(value)
+}
+
+/** One of several forms. `expected` is the message for a value that has none of them. */
+export function either<const T extends readonly z.ZodType[]>(expected: string, forms: T): z.ZodUnion<T> {
+  return noted(z.union(forms, { error: expected }), { schema: {} })
+}
+
+/** A rule about several fields or entries, of which the strict form alone is judged. The check adds the issues. */
+export function ruled<T extends z.ZodType>(
+  type: T,
+  check: (value: z.output<T>, context: z.RefinementCtx<z.output<T>>) => void,
+): T {
+  return noted(type.superRefine(check), noteOf(type) ?? { schema: {} })
 }
 
 /**

@@ -7,6 +7,7 @@ export { CLUSTER_PROPERTY_ALPHA_FIELDS, CLUSTER_PROPERTY_FIELDS } from './cluste
 export { CONDITIONS, type Condition } from './conditions.ts'
 export { crdSchema } from './crd-schema.ts'
 export { ENDPOINT_FIELDS } from './endpoint.ts'
+export { ENDPOINT_SLICE_FIELDS, checkSlice } from './endpoint-slice.ts'
 export {
   type Described,
   type Schema,
@@ -14,19 +15,24 @@ export {
   cidr,
   dnsLabel,
   dnsSubdomain,
-  flag,
   integer,
   ipAddress,
   list,
   map,
   text,
   textMap,
-  throws,
+  textThat,
   timestamp,
 } from './fields.ts'
 export { type ConnectionCause, GATEWAY_FIELDS } from './gateway.ts'
-export { MAX_NAME, MAX_TEXT, type Writer, loose } from './loose.ts'
+export { LEASE_FIELDS } from './lease.ts'
+export { MAX_READ_NAME, MAX_TEXT, type Writer, loose, partOf } from './loose.ts'
 export { MEMBERSHIP_FIELDS } from './membership.ts'
+export { METADATA, type ObjectMeta, type OwnerReference } from './metadata.ts'
+export { NAMESPACE_FIELDS } from './namespace.ts'
+export { NODE_FIELDS } from './node.ts'
+export { POD_FIELDS } from './pod.ts'
 export { type OpenConnections, ROUTE_AGENT_FIELDS } from './route-agent.ts'
+export { SERVICE_FIELDS } from './service.ts'
 export { SERVICE_EXPORT_FIELDS } from './service-export.ts'
-export { type ImportPort, type Protocol, SERVICE_IMPORT_FIELDS } from './service-import.ts'
+export { type ImportPort, SERVICE_IMPORT_FIELDS } from './service-import.ts'

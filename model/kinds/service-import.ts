@@ -1,43 +1,40 @@
 /** The description of ServiceImport. */
+import { type FamilyName, IMPORT_TYPES, PROTOCOLS } from '../values/values.ts'
 import { CONDITIONS } from './conditions.ts'
 import {
   type Described,
   anyInteger,
   asShared,
   choice,
-  integer,
   listOf,
   map,
   named,
   object,
+  portNumber,
   relied,
   text,
 } from './fields.ts'
-
-export type Protocol = 'TCP' | 'UDP' | 'SCTP'
-export const PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const
 
 const PORT = map(
   {
     appProtocol: text('Hint at the protocol of the application, as in Service.').optional(),
     name: text('Name of the port, a DNS label, unique in the service. Optional where there is one port.').optional(),
-    port: asShared(relied(integer(1, 65_535)), anyInteger('int32', 'Port under which the service is called.')),
+    port: asShared(relied(portNumber()), anyInteger('int32', 'Port under which the service is called.')),
     protocol: asShared(relied(choice(PROTOCOLS)), text('TCP, UDP or SCTP; TCP where it is absent.').optional()),
   },
   'A port of the service.',
 )
 export type ImportPort = Described<typeof PORT>
 
-const SERVICE_TYPES = ['ClusterSetIP', 'Headless'] as const
 const SERVICE_TYPE = choice(
-  SERVICE_TYPES,
+  IMPORT_TYPES,
   'ClusterSetIP: one address for all endpoints. Headless: DNS gives the endpoints.',
 )
 
 const SPEC = map(
   {
     internalTrafficPolicy: text('Cluster or Local, as in Service.').optional(),
-    ipFamilies: listOf(text<'IPv4' | 'IPv6'>('IPv4 or IPv6.'), {
+    ipFamilies: listOf(text<FamilyName>('IPv4 or IPv6.'), {
       description: 'IP families of the service, in the order of ips.',
       maxItems: 2,
     }).optional(),

@@ -6,37 +6,19 @@ import type { z } from 'zod'
 import {
   CLUSTER_FIELDS,
   ENDPOINT_FIELDS,
+  ENDPOINT_SLICE_FIELDS,
   GATEWAY_FIELDS,
   MEMBERSHIP_FIELDS,
   ROUTE_AGENT_FIELDS,
   SERVICE_EXPORT_FIELDS,
   SERVICE_IMPORT_FIELDS,
-  list,
   loose,
-  map,
 } from '../kinds/kinds.ts'
 import type { Kind } from '../model.ts'
-import { flag, oneOf, port, text } from './fields.ts'
-
-const protocol = oneOf('TCP', 'UDP', 'SCTP')
-
-const endpointSlice = map({
-  addressType: oneOf('IPv4', 'IPv6', 'FQDN'),
-  endpoints: list(
-    map({
-      addresses: list(text),
-      hostname: text.optional(),
-      nodeName: text.optional(),
-      zone: text.optional(),
-      conditions: map({ ready: flag.optional(), serving: flag.optional(), terminating: flag.optional() }).optional(),
-    }),
-  ).optional(),
-  ports: list(map({ name: text.optional(), protocol: protocol.optional(), port: port.optional() })).optional(),
-})
 
 /** Shapes of what apply() writes. A kind that is not listed may have any spec. */
 export const SPEC_SHAPES: Readonly<Partial<Record<Kind, z.ZodType>>> = {
-  EndpointSlice: endpointSlice,
+  EndpointSlice: loose(ENDPOINT_SLICE_FIELDS),
   ServiceImport: loose(SERVICE_IMPORT_FIELDS).pick({ spec: true }),
   Cluster: loose(CLUSTER_FIELDS).pick({ spec: true }),
   Endpoint: loose(ENDPOINT_FIELDS),

@@ -43,6 +43,24 @@ export function parseAddress(text: string, field = 'address'): Address {
   throw new InvalidAddressError(field, text, 'an IPv4 or IPv6 address such as 10.42.0.7')
 }
 
+/** Parses an address of one family; undefined if the text is none. */
+export function addressIn(text: string, family: FamilyName): Address | undefined {
+  const address = addressOrNone(text)
+  return address?.family === familyNumber(family) ? address : undefined
+}
+
+export function isAddress(text: string): boolean {
+  return addressOrNone(text) !== undefined
+}
+
+function addressOrNone(text: string): Address | undefined {
+  try {
+    return parseAddress(text)
+  } catch {
+    return undefined
+  }
+}
+
 /** Parses `address/length`; host bits must be zero. Throws InvalidAddressError. */
 export function parsePrefix(text: string, field = 'prefix'): Prefix {
   const match = /^([^/]+)\/(0|[1-9]\d{0,2})$/.exec(text)
@@ -57,6 +75,15 @@ export function parsePrefix(text: string, field = 'prefix'): Prefix {
     throw new InvalidAddressError(field, text, `no host bits set, as in ${formatPrefix(prefix)}`)
   }
   return prefix
+}
+
+export function isPrefix(text: string): boolean {
+  try {
+    parsePrefix(text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 export function prefixOf(address: Address, length: number): Prefix {
@@ -185,7 +212,8 @@ function toBytes(address: Address): number[] {
 
 // Converts between the Kubernetes names of address families and the numbers used here.
 
-export type FamilyName = 'IPv4' | 'IPv6'
+export const FAMILY_NAMES = ['IPv4', 'IPv6'] as const
+export type FamilyName = (typeof FAMILY_NAMES)[number]
 
 export function familyNumber(name: FamilyName): Family {
   return name === 'IPv4' ? 4 : 6

@@ -18,6 +18,22 @@ export const MAX_REPORTED_BY_NODE = 16
 /** The largest number of reported open connections: the largest int32, which all readers of the protocol accept. */
 export const MAX_OPEN_CONNECTIONS = 2 ** 31 - 1
 
+/** The most ranges of each sort that a Cluster has. */
+export const MAX_CIDRS = 16
+/** The most labels of a Cluster. */
+export const MAX_CLUSTER_LABELS = 64
+/** The largest index of a Cluster: two octets of the lane addresses. */
+export const MAX_CLUSTER_INDEX = 0xffff
+
+/** The most candidates of an Endpoint, its most capabilities, and the characters of one. */
+export const MAX_CANDIDATES = 16
+export const MAX_CAPABILITIES = 32
+export const MAX_CAPABILITY_LENGTH = 63
+
+/** The limit of the Kubernetes API for session affinity by client IP: a day, in seconds. */
+export const MAX_AFFINITY_SECONDS = 86_400
+export const MAX_PORT = 65_535
+
 /** Limit of `status.failure` of Gateway and RouteAgent, in characters. */
 export const MAX_FAILURE_LENGTH = 4096
 /** Limit of the entries in `status.silentNodes` of a RouteAgent. */

@@ -2,6 +2,7 @@
 export {
   type Address,
   addressBits,
+  addressIn,
   type AddressClass,
   classifyAddress,
   compareAddresses,
@@ -9,6 +10,7 @@ export {
   containsPrefix,
   FAMILIES,
   type Family,
+  FAMILY_NAMES,
   type FamilyName,
   familyName,
   familyNumber,
@@ -16,6 +18,8 @@ export {
   formatAddress,
   formatPrefix,
   InvalidAddressError,
+  isAddress,
+  isPrefix,
   ipv4Among,
   ipv6Among,
   ofFamily,
@@ -30,12 +34,39 @@ export {
 } from './ip.ts'
 export {
   MAX_ADDRESSED_LANE,
+  MAX_AFFINITY_SECONDS,
+  MAX_CANDIDATES,
+  MAX_CAPABILITIES,
+  MAX_CAPABILITY_LENGTH,
+  MAX_CIDRS,
+  MAX_CLUSTER_LABELS,
   MAX_CONNECTION_MESSAGE_LENGTH,
   MAX_FAILURE_LENGTH,
+  MAX_CLUSTER_INDEX,
   MAX_MESSAGE_LENGTH,
   MAX_OPEN_CONNECTIONS,
   MAX_POD_RANGES,
+  MAX_PORT,
   MAX_REPORTED_BY_NODE,
   MAX_SILENT_NODES,
 } from './limits.ts'
-export { isDnsLabel, isDnsSubdomain } from './names.ts'
+export {
+  LABEL_PATTERN,
+  MAX_LABEL,
+  MAX_NAME,
+  PUBLIC_KEY_PATTERN,
+  isDnsLabel,
+  isDnsSubdomain,
+  isLabelValue,
+  isObjectName,
+  isPublicKey,
+  isQualifiedName,
+} from './names.ts'
+export {
+  CANDIDATE_KINDS,
+  IMPORT_TYPES,
+  PROTOCOLS,
+  type Protocol,
+  SESSION_AFFINITIES,
+  TRAFFIC_POLICIES,
+} from './words.ts'

@@ -6,11 +6,18 @@ import { CLUSTER_FIELDS } from '../../../model/kinds/cluster.ts'
 import { CLUSTER_PROPERTY_FIELDS } from '../../../model/kinds/cluster-property.ts'
 import { crdSchema } from '../../../model/kinds/crd-schema.ts'
 import { ENDPOINT_FIELDS } from '../../../model/kinds/endpoint.ts'
+import { ENDPOINT_SLICE_FIELDS } from '../../../model/kinds/endpoint-slice.ts'
 import type { Schema } from '../../../model/kinds/fields.ts'
 import { GATEWAY_FIELDS } from '../../../model/kinds/gateway.ts'
-import { loose } from '../../../model/kinds/loose.ts'
+import { LEASE_FIELDS } from '../../../model/kinds/lease.ts'
+import { loose, partOf } from '../../../model/kinds/loose.ts'
 import { MEMBERSHIP_FIELDS } from '../../../model/kinds/membership.ts'
+import { METADATA } from '../../../model/kinds/metadata.ts'
+import { NAMESPACE_FIELDS } from '../../../model/kinds/namespace.ts'
+import { NODE_FIELDS } from '../../../model/kinds/node.ts'
+import { POD_FIELDS } from '../../../model/kinds/pod.ts'
 import { ROUTE_AGENT_FIELDS } from '../../../model/kinds/route-agent.ts'
+import { SERVICE_FIELDS } from '../../../model/kinds/service.ts'
 import { SERVICE_EXPORT_FIELDS } from '../../../model/kinds/service-export.ts'
 import { SERVICE_IMPORT_FIELDS } from '../../../model/kinds/service-import.ts'
 
@@ -201,6 +208,119 @@ t.test('readers take a field of a later release, and refuse what is damaged', as
   t.equal(takes({ spec: { ...self.spec, globalRange: '244/8' } }), false)
   t.equal(takes({ spec: { ...self.spec, phase: 'resting' } }), false)
   t.equal(takes({ spec }), false)
+})
+
+// Kinds of Kubernetes: without a CRD of ours, so each has an object that its description takes, and parts to spoil.
+
+const OF_KUBERNETES: Readonly<Record<string, { readonly type: z.ZodObject; readonly whole: object }>> = {
+  metadata: {
+    type: METADATA,
+    whole: { name: 'web', namespace: 'shop', uid: 'u', generation: 1, labels: { app: 'web' }, annotations: {} },
+  },
+  Namespace: { type: NAMESPACE_FIELDS, whole: { status: { phase: 'Active' } } },
+  Node: {
+    type: NODE_FIELDS,
+    whole: {
+      spec: { podCIDR: '10.42.0.0/24', podCIDRs: ['10.42.0.0/24'], taints: [{ key: 'a', effect: 'NoSchedule' }] },
+      status: { addresses: [{ type: 'InternalIP', address: '10.0.0.1' }] },
+    },
+  },
+  Pod: {
+    type: POD_FIELDS,
+    whole: {
+      spec: { nodeName: 'gw', hostname: 'web-0', hostNetwork: false },
+      status: { phase: 'Running', podIP: '10.42.0.7', podIPs: [{ ip: '10.42.0.7' }] },
+    },
+  },
+  Service: {
+    type: SERVICE_FIELDS,
+    whole: {
+      spec: {
+        type: 'ClusterIP',
+        clusterIP: 'None',
+        clusterIPs: ['None'],
+        ipFamilies: ['IPv4'],
+        ports: [
+          { name: 'http', protocol: 'TCP', port: 80, targetPort: 'web' },
+          { name: 'dns', port: 53, targetPort: 53 },
+        ],
+        sessionAffinityConfig: { clientIP: { timeoutSeconds: 60 } },
+      },
+    },
+  },
+  EndpointSlice: {
+    type: ENDPOINT_SLICE_FIELDS,
+    whole: {
+      addressType: 'IPv4',
+      endpoints: [
+        {
+          addresses: ['10.42.0.7'],
+          hostname: 'web-0',
+          nodeName: 'gw',
+          hints: { forZones: [{ name: 'a' }] },
+          conditions: { ready: true },
+        },
+      ],
+      ports: [{ name: 'http', port: 80 }],
+    },
+  },
+  Lease: {
+    type: LEASE_FIELDS,
+    whole: { spec: { holderIdentity: 'a', leaseDurationSeconds: 15, renewTime: '2026-11-29T04:00:00.000000Z' } },
+  },
+}
+
+/** The object with one part, at any depth, replaced. */
+function* spoiltForms(value: unknown): Generator<unknown> {
+  yield* SPOILT
+  if (typeof value !== 'object' || value === null) return
+  for (const [key, part] of Object.entries(value)) {
+    for (const form of spoiltForms(part)) {
+      yield Array.isArray(value) ? value.with(Number(key), form) : { ...value, [key]: form }
+    }
+  }
+}
+
+for (const [kind, { type, whole }] of Object.entries(OF_KUBERNETES)) {
+  t.test(`${kind} of Kubernetes: readers take what the description takes`, async (t) => {
+    const forms = [whole, ...spoiltForms(whole)]
+    const taken = forms.filter((form) => type.safeParse(form).success)
+    t.ok(type.safeParse(whole).success, 'the description takes the whole object')
+    t.ok(taken.length < forms.length, 'and refuses spoilt ones')
+    for (const writer of ['ours', 'anyone', 'kubernetes'] as const) {
+      const readers = loose(type, writer)
+      for (const form of taken)
+        t.ok(readers.safeParse(form).success, `${writer}: ${JSON.stringify(form).slice(0, 200)}`)
+    }
+    t.equal(loose(type).safeParse(7).success, false)
+  })
+}
+
+t.test('what Kubernetes writes for nothing', async (t) => {
+  const slice = { addressType: 'IPv4', endpoints: null, ports: null }
+  t.equal(loose(ENDPOINT_SLICE_FIELDS, 'kubernetes').safeParse(slice).success, true)
+  t.equal(loose(ENDPOINT_SLICE_FIELDS).safeParse(slice).success, false, 'Sealane writes no null')
+  const unnamed = { addressType: 'IPv4', endpoints: [{ addresses: [], hostname: '' }], ports: [{ name: '' }] }
+  t.equal(loose(ENDPOINT_SLICE_FIELDS).safeParse(unnamed).success, true)
+})
+
+t.test('a mirrored slice keeps the words and the ports that readers rely on', async (t) => {
+  const takes = (value: object): boolean => loose(ENDPOINT_SLICE_FIELDS).safeParse(value).success
+  t.equal(takes({ addressType: 'IPv4', ports: [{ port: 80 }] }), true)
+  t.equal(takes({ addressType: 'IPv5' }), false)
+  t.equal(takes({ addressType: 'IPv4', ports: [{ port: 0 }] }), false)
+  t.equal(takes({ addressType: 'IPv4', ports: [{ protocol: 'tcp' }] }), false)
+})
+
+t.test('a part of a description has the fields that are kept, in their order', async (t) => {
+  const part = partOf(SERVICE_FIELDS, { spec: { ports: { port: true, name: true }, type: true } })
+  const spec = { ports: [{ port: 80, name: 'http' }], type: 'ClusterIP' }
+  const { whole } = OF_KUBERNETES['Service'] ?? {}
+  t.equal(JSON.stringify(part.parse({ spec: { ...spec, clusterIP: 'None' } })), JSON.stringify({ spec }))
+  t.same(Object.keys(part.parse(whole).spec ?? {}), ['ports', 'type'])
+  t.equal(part.safeParse({ spec: { ports: [{ port: 0 }] } }).success, false)
+  const misspelt: object = { spec: { port: true } }
+  t.throws(() => partOf(SERVICE_FIELDS, misspelt), /no field port/)
 })
 
 t.test('a type that was not made by the builders has no CRD', async (t) => {
