@@ -1,5 +1,13 @@
 /** The test kubelet runs containers as they are written, or says why it does not. */
+import { execFileSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import type { Duplex } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
+import { type KubeApi, openKubeApi } from '../../kubeapi/kube/kube.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../support/eventually.ts'
 import type { Json, KubeObject } from './support/kube-request.ts'
 import { execInPod } from './support/node.ts'
@@ -25,6 +33,8 @@ t.test('containers on two nodes', { skip: kubeletMissing() ?? false }, async (t)
 
 const STORIES: Readonly<Record<string, (t: Test, world: World) => Promise<void>>> = {
   'commands run in a pod, over both protocols, with output, exit code and terminal': execStory,
+  'ports on the loopback of a pod are forwarded, with large data, errors and ends': forwardStory,
+  'a port is forwarded to who may do that, and to nobody else': forwardRightsStory,
   'what a container writes can be read, in part and while it is written': logStory,
   'a pod on the node’s network, and one on each node': hostNetworkStory,
   'volumes: configuration, a token that works, a claim, and what they may write': volumeStory,
@@ -71,6 +81,146 @@ async function execStory(t: Test, world: World): Promise<void> {
   const slow = await execInPod(kubeconfig, { ...target, argv: ['sleep', '987'], timeoutSeconds: 1 })
   t.equal(slow.code, 255)
   await eventually(() => !processesWith('sleep\x00987').length, { say: 'a command whose caller has gone is ended' })
+}
+
+/** A pod that answers on its loopback alone: 7000 sends back what it gets, 7001 sends so many bytes and ends. */
+const LOOPBACK = {
+  echo: 7000,
+  burst: 7001,
+  burstBytes: 4 << 20,
+  /** Nothing listens there. */
+  unused: 7002,
+}
+
+async function runLoopbackPod(world: World, name: string): Promise<Pod> {
+  const listen = (port: number): string => `socat TCP4-LISTEN:${port},bind=127.0.0.1,reuseaddr,fork`
+  const echo = `${listen(LOOPBACK.echo)} EXEC:cat &`
+  const burst = `exec ${listen(LOOPBACK.burst)} SYSTEM:'head -c ${LOOPBACK.burstBytes} /dev/zero'`
+  const listening = [LOOPBACK.echo, LOOPBACK.burst].map((port) => `nc -z 127.0.0.1 ${port}`).join(' && ')
+  const readinessProbe = { exec: { command: ['sh', '-c', listening] }, periodSeconds: 1 }
+  const command = ['sh', '-c', `${echo} ${burst}`]
+  await runPod(world, name, { containers: [{ name: 'main', image: NETSHOOT, command, readinessProbe }] })
+  return await eventually(
+    async () => {
+      const pod = await world.cluster.api.get<Pod>(`${NAMESPACE}/pods/${name}`)
+      return isReady(pod) && pod
+    },
+    { deadlineMs: 20_000, say: `pod ${name} listens` },
+  )
+}
+
+/** The API client of the product, as the user of that kubeconfig. */
+async function productClient(t: Test, kubeconfig: string): Promise<KubeApi> {
+  const deps = { clock: new SystemClock(), logger: new CapturingLogger() }
+  const kube = await openKubeApi(deps, { namespace: 'shop', kubeconfig })
+  t.teardown(() => kube.close())
+  return kube
+}
+
+/** The first `bytes` bytes that arrive. The protocol cannot end one direction, so an echo never ends by itself. */
+async function received(stream: Duplex, bytes: number): Promise<Buffer> {
+  const parts: Buffer[] = []
+  let size = 0
+  for await (const part of stream.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    parts.push(part)
+    size += part.length
+    if (size >= bytes) break
+  }
+  return Buffer.concat(parts)
+}
+
+async function forwardStory(t: Test, world: World): Promise<void> {
+  const { cluster, nodes } = world
+  const signal = AbortSignal.timeout(120_000)
+  const pod = await runLoopbackPod(world, 'loopback')
+  const node = nodes.find(({ name }) => name === pod.spec.nodeName)
+  const inNode = ['netns', 'exec', node?.netns ?? '', 'nc', '-z', '-w', '2', pod.status.podIP ?? '']
+  t.throws(() => execFileSync('ip', [...inNode, String(LOOPBACK.echo)]), 'the node itself cannot reach the port')
+
+  const kube = await productClient(t, cluster.kubeconfig)
+  const forward = (port: number): Promise<Duplex> => kube.forward({ namespace: 'shop', pod: 'loopback', port }, signal)
+  const sent = randomBytes(8 << 20)
+  const echo = await forward(LOOPBACK.echo)
+  const echoed = received(echo, sent.length)
+  echo.write(sent)
+  t.ok((await echoed).equals(sent), 'large data both ways at once')
+  const others = await Promise.all(
+    ['one', 'two', 'three'].map(async (text) => {
+      const stream = await forward(LOOPBACK.echo)
+      stream.write(text)
+      const answer = await received(stream, text.length)
+      stream.destroy()
+      return answer.toString()
+    }),
+  )
+  t.strictSame(others, ['one', 'two', 'three'], 'several connections at once, beside one that is open')
+
+  const burst = await buffer(await forward(LOOPBACK.burst))
+  t.equal(burst.length, LOOPBACK.burstBytes, 'the connection ends when the pod ends it, after all its data')
+
+  const refused = await forward(LOOPBACK.unused)
+  refused.resume()
+  const [error] = (await once(refused, 'error')) as [Error]
+  t.match(error, { reason: 'ForwardFailed', message: /^forward Pod shop\/loopback port 7002: .*refused/ })
+
+  const closed = once(echo, 'close')
+  echo.on('error', (error) => t.comment(`the connection ended with: ${error.message}`)).resume()
+  await cluster.api.raw('DELETE', `${NAMESPACE}/pods/loopback?gracePeriodSeconds=0`)
+  await closed
+  t.pass('an open connection ends with its pod')
+  await eventually(async () => (await cluster.api.find(`${NAMESPACE}/pods/loopback`)) === undefined)
+  await t.rejects(forward(LOOPBACK.echo), { code: 'NotFound' }, 'a pod that is gone')
+}
+
+async function forwardRightsStory(t: Test, world: World): Promise<void> {
+  await runLoopbackPod(world, 'guarded')
+  const forwardAs = async (user: string, verbs: readonly string[]): Promise<Duplex> => {
+    await grantForwarding(world, user, verbs)
+    const kube = await productClient(t, await world.cluster.kubeconfigFor({ user }))
+    return kube.forward({ namespace: 'shop', pod: 'guarded', port: LOOPBACK.burst }, AbortSignal.timeout(60_000))
+  }
+  const burst = await buffer(await forwardAs('forwarder', ['get', 'create']))
+  t.equal(burst.length, LOOPBACK.burstBytes, 'get and create are enough')
+  await t.rejects(
+    forwardAs('only-create', ['create']),
+    { reason: 'Forbidden', message: /cannot get resource "pods\/portforward"/ },
+    'create alone is not',
+  )
+  // The server checks create after it has let the request in by get, and then names neither verb nor subresource.
+  await t.rejects(
+    forwardAs('only-get', ['get']),
+    { reason: 'Forbidden', message: /pods "guarded" is forbidden/ },
+    'get alone is not',
+  )
+}
+
+/** Resolves when the server knows the rights. */
+async function grantForwarding({ cluster }: World, user: string, verbs: readonly string[]): Promise<void> {
+  const { api } = cluster
+  const group = 'rbac.authorization.k8s.io'
+  const path = `/apis/${group}/v1/namespaces/shop`
+  const common = { apiVersion: `${group}/v1`, metadata: { name: user } }
+  const rules = [{ apiGroups: [''], resources: ['pods/portforward'], verbs }]
+  await api.apply(`${path}/roles/${user}`, { ...common, kind: 'Role', rules })
+  await api.apply(`${path}/rolebindings/${user}`, {
+    ...common,
+    kind: 'RoleBinding',
+    roleRef: { apiGroup: group, kind: 'Role', name: user },
+    subjects: [{ apiGroup: group, kind: 'User', name: user }],
+  })
+  for (const verb of verbs) {
+    const resourceAttributes = { namespace: 'shop', verb, resource: 'pods', subresource: 'portforward' }
+    const review = { apiVersion: 'authorization.k8s.io/v1', kind: 'SubjectAccessReview' }
+    const asked = { ...review, metadata: {}, spec: { user, resourceAttributes } }
+    await eventually(
+      async () => {
+        const path = '/apis/authorization.k8s.io/v1/subjectaccessreviews'
+        const { status } = await api.post<{ readonly status: { readonly allowed: boolean } }>(path, asked)
+        return status.allowed
+      },
+      { say: `${user} may ${verb} pods/portforward` },
+    )
+  }
 }
 
 async function logStory(t: Test, world: World): Promise<void> {

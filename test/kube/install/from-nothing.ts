@@ -92,7 +92,7 @@ async function nothingNew(t: Test, world: World): Promise<void> {
   t.comment(`a second join: ${(again.ms / 1000).toFixed(1)} s`)
 }
 
-/** Asked in the broker's pod. */
+/** Asked through a forwarded port of the broker’s pod. */
 async function members(t: Test, { hub }: World): Promise<void> {
   const times = (text: string): string => text.replace(/\d{4}-\d\d-\d\dT[0-9:.]+Z/g, 'TIME')
   const listed = await sealane(['cluster', 'list', ...hub.at])

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"syscall"
 	"time"
 
+	"sealane.io/test-kubelet/internal/network"
 	"sealane.io/test-kubelet/internal/sandbox"
 )
 
@@ -83,6 +85,15 @@ func (kubelet *Kubelet) Exec(ctx context.Context, command Command) (int, error) 
 		// A program that was left in the background holds the terminal.
 	}
 	return code, err
+}
+
+// Dial connects to a port on the loopback of a pod.
+func (kubelet *Kubelet) Dial(ctx context.Context, namespace, pod string, port uint16) (net.Conn, error) {
+	worker := kubelet.find(namespace, pod)
+	if worker == nil {
+		return nil, ErrNotFound
+	}
+	return network.DialLoopback(ctx, worker.netns(), port)
 }
 
 func (kubelet *Kubelet) running(namespace, pod, name string) (*containerState, *sandbox.Process) {

@@ -1,4 +1,5 @@
-// Package server answers what the API server asks a kubelet: logs, commands in containers, its pods, its health.
+// Package server answers what the API server asks a kubelet: logs, commands in containers,
+// connections to ports of pods, its pods, its health.
 package server
 
 import (
@@ -22,6 +23,7 @@ import (
 // Node is the part of the kubelet that is asked.
 type Node interface {
 	Exec(ctx context.Context, command kubelet.Command) (int, error)
+	Dial(ctx context.Context, namespace, pod string, port uint16) (net.Conn, error)
 	LogFile(namespace, pod, container string, previous bool) (path string, live func() bool, err error)
 	Pods() *corev1.PodList
 }
@@ -84,7 +86,10 @@ func Handler(node Node) http.Handler {
 	exec := func(w http.ResponseWriter, r *http.Request) { serveExec(w, r, node) }
 	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", exec)
 	mux.HandleFunc("/exec/{namespace}/{pod}/{uid}/{container}", exec)
-	for _, name := range []string{"/attach/", "/portForward/", "/run/", "/metrics", "/stats/"} {
+	forward := func(w http.ResponseWriter, r *http.Request) { servePortForward(w, r, node) }
+	mux.HandleFunc("/portForward/{namespace}/{pod}", forward)
+	mux.HandleFunc("/portForward/{namespace}/{pod}/{uid}", forward)
+	for _, name := range []string{"/attach/", "/run/", "/metrics", "/stats/"} {
 		mux.HandleFunc(name, func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, r.URL.Path+" is not supported by the test kubelet", http.StatusNotImplemented)
 		})

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,10 @@ import (
 type fixedNode struct{ log string }
 
 func (fixedNode) Exec(context.Context, kubelet.Command) (int, error) { return 0, kubelet.ErrNotFound }
+
+func (fixedNode) Dial(context.Context, string, string, uint16) (net.Conn, error) {
+	return nil, kubelet.ErrNotFound
+}
 
 func (node fixedNode) LogFile(_, pod, _ string, _ bool) (string, func() bool, error) {
 	if pod != "web" {
@@ -72,7 +77,7 @@ func TestRefusals(t *testing.T) {
 	server := httptest.NewServer(Handler(fixedNode{}))
 	defer server.Close()
 	for path, want := range map[string]string{
-		"/healthz": "200 ok", "/portForward/shop/web": "501 /portForward/shop/web is not supported by the test kubelet",
+		"/healthz": "200 ok", "/attach/shop/web": "501 /attach/shop/web is not supported by the test kubelet",
 		"/exec/shop/web/main":                       "400 you must specify at least 1 of stdin, stdout, stderr",
 		"/exec/shop/web/main?output=1":              "400 command: at least one is expected",
 		"/exec/shop/other/main?output=1&command=ls": "404 " + kubelet.ErrNotFound.Error(),
