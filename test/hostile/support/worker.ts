@@ -1,6 +1,6 @@
 /**
- * The worker of test/routeagent/support/datapath.ts, dual-stack, with services of its own and a machine on its network
- * that is no node:
+ * The worker of test/routeagent/support/datapath.ts as dual-stack, with services of its own, and with a machine on its
+ * network that is not a node:
  *
  *   pod 10.42.1.5 ── cni0 [ worker: this namespace ] eth0 192.168.7.11 ──┬── 192.168.7.1 gateway node, paris behind it
  *                                                                         └── 192.168.7.99 on the same machine: no node
