@@ -95,8 +95,7 @@ t.test('any history: nobody is taken as stopped who moved within the time, or wh
         if (what !== 'nothing') proofs.push(now)
         for (const name of ['a', 'b'] as const) {
           if (!beats.hasStopped(name) || before.includes(name)) continue
-          // With `new`, proofs without a gap must cover the whole time since its last move, or since some proof 15 s
-          // ago.
+          // A newly stopped name needs proofs without a gap since its last move, or since some proof 15 s ago.
           if (what === 'nothing' || now - moved[name] < RULE.staleMs) return false
           const covering = proofs.filter((at) => at > now - RULE.staleMs)
           const start = [...proofs].reverse().find((at) => at <= now - RULE.staleMs) ?? -Infinity
