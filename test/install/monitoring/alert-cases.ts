@@ -44,7 +44,7 @@ const growing = (by: number): string => `0+${by}x${ALWAYS}`
 const BROKER_1 = 'job="b", instance="b1"'
 const BROKER_2 = 'job="b", instance="b2"'
 const BROKER_3 = 'job="b", instance="b3"'
-/** Three instances have the series until minute 50; then it ends. */
+/** A broker counts three replicas until minute 50, and another number afterwards. */
 const UNTIL_50 = '3x50'
 
 export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
@@ -95,7 +95,7 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
   SealanePartDown: plain('up', 'job="sealane-system/sealane-agent", instance="i"', steady(0), steady(1)),
   SealaneReplicaNotLive: {
     fires: [INFO, ACTS, series('sealane_watch_live', WHO, '1x50 0x20')],
-    // The agent is one that no longer acts.
+    // The quiet series have a second agent, which no longer acts.
     quiet: [
       INFO,
       ACTS,
