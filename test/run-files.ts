@@ -193,7 +193,8 @@ function spawnTests(
   { seconds, graceMs = GRACE_MS }: FilesInit,
   running: Set<ChildProcess>,
   /**
-   * Returns the next file of the process. If it is given, the process's time begins again whenever it requests a file.
+   * Returns the next file of the process. If it is given, the time limit restarts whenever the process prints
+   * something.
    */
   next?: () => NextFile,
 ): Promise<Ended> {
