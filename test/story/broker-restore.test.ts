@@ -71,7 +71,7 @@ class Clusterset {
       site.write(`s${this.#count}.yaml`, service(`${site.id}-${this.#count}`, site.id as Id))
   }
 
-  /** Services, and all that a site knows of them: names with addresses. */
+  /** The imports of each site: services with their names and addresses. */
   imported(): string[] {
     return this.sites.map((site) => site.imports().join('\n'))
   }
