@@ -152,8 +152,8 @@ export function hide(internet: Netns): Promise<Undo> {
 }
 
 /**
- * By the clock of roma and the broker, roma's certificate has ended; the broker sees the certificates of the others in
- * the same way.
+ * The clocks of roma and of the broker are ahead together, so roma's certificate has expired; for the broker, those of
+ * the other sites have expired too.
  */
 const CLOCKS: readonly Fault[] = [
   {

@@ -282,7 +282,8 @@ const BROKERS: readonly (readonly Fault[])[] = [
       },
     },
   ],
-  // A withdrawn record is acknowledged at once, so no other fault of the broker follows directly.
+  // The undo withdraws the record and needs its acknowledgement at once, so no other fault of the broker follows
+  // directly.
   [{ name: 'the disk of the broker is slow', found: { 'roma/gw1': ['StoreSlow'] }, inject: slowDisk }],
 ]
 
