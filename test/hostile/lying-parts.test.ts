@@ -1,4 +1,4 @@
-/** Compromised parts of ours, as an operator sees them who diagnoses the cluster. */
+/** Compromised parts of ours, as `sealane diagnose` shows them to an operator. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
