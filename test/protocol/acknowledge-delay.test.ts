@@ -1,4 +1,4 @@
-/** How long a change waits until the broker wants the next: one change at a time. */
+/** How long a wanted change waits for the broker's acknowledgement; one change is measured at a time. */
 import t from 'tap'
 import { AcknowledgeDelay } from '../../protocol/sessions/session-metrics.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
