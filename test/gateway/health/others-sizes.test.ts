@@ -1,6 +1,6 @@
 /**
- * What a gateway takes from the reported sizes of another: no size of itself, none that is unknown, and none for other
- * clusters.
+ * Size changes that another gateway's object reports: none from this gateway's own object, and none of a size that was
+ * not known before.
  */
 import fc from 'fast-check'
 import t from 'tap'
