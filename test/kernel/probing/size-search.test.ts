@@ -33,7 +33,7 @@ function newWalk(bounds: SizeBounds = BOUNDS): Walk {
   return { state, nowMs: 0, sent: 0, sizes: [sizeInUse(state)] }
 }
 
-/** Lets `forMs` pass. Most answers take 20 ms, and some take 60. */
+/** Runs the search for `forMs`. Each answer takes 20 ms, and the search waits up to 60 ms for one. */
 function walk(at: Walk, way: Way, forMs: number, busy = true): void {
   const untilMs = at.nowMs + forMs
   while (at.nowMs < untilMs) {
