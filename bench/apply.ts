@@ -3,7 +3,7 @@
  * namespace, then one endpoint changed, again and again. The routeagent's own loop does it, planning included; a bare
  * `nft -f -` of the same text in the same run is the peer.
  *
- * node bench/apply.ts [--json] [--services 10000] [--repeat 15]
+ *   node bench/apply.ts [--json] [--services 10000] [--repeat 15]
  */
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'

@@ -2,7 +2,7 @@
  * For how long one join blocks a broker that has N members: a turn of the event loop, without TLS, certificates and the
  * disk. Each member has a gateway; one of ten overlaps another. The peer is a join where there are ten members.
  *
- * npm run bench:joins -- [--json] [--members 1000]
+ *   npm run bench:joins -- [--json] [--members 1000]
  */
 import { parseArgs } from 'node:util'
 import { DEFAULT_BROKER_CONFIG } from '../../broker/config/broker-config.ts'

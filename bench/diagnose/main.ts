@@ -3,7 +3,7 @@
  * 1,000 services exported and imported and 20 other members; its API server is that of the tests, in this process. The
  * program is what a release has: the compiled product without its sources, built from this checkout first.
  *
- * node bench/diagnose/main.ts [--json] [--services 1000] [--members 20] [--repeat 5]
+ *   node bench/diagnose/main.ts [--json] [--services 1000] [--members 20] [--repeat 5]
  */
 import { execFile } from 'node:child_process'
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
