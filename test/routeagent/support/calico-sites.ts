@@ -1,14 +1,14 @@
 /**
- * Two sites on nodes as Calico sets them up: a block of addresses for each node, which is in no Node object, a /32 route
- * for each pod, and rules that masquerade (before priority 100) or drop invalid packets. Both sites have the same pod
- * CIDR.
+ * Two sites on nodes as Calico sets them up: a block of addresses for each node, which is in no Node object, a /32
+ * route for each pod, and rules that masquerade (before priority 100) or drop invalid packets. Both sites have the same
+ * pod CIDR.
  *
  *   pod 10.42.5.7 ── gw 192.0.2.10 ─┐
  *                                    ├─ internet ── gw 198.51.100.20 ── pod 10.42.8.7   (paris)
  *   pod 10.42.6.7 ── worker 192.0.3.11 ┘                                       (milano)
  *
- * Only Sealane has routes between gw and worker: packets that table 7310 does not route do not arrive. Pods of paris are
- * at 244.1.0.0/16, those of milano at 244.0.0.0/16, and 245.0.0.7 leads to the pod of paris.
+ * Only Sealane has routes between gw and worker: packets that table 7310 does not route do not arrive. Pods of paris
+ * are at 244.1.0.0/16, those of milano at 244.0.0.0/16, and 245.0.0.7 leads to the pod of paris.
  */
 import { join } from 'node:path'
 import type { Test } from 'tap'
