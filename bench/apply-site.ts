@@ -1,4 +1,4 @@
-/** A site of many services in memory, with the routeagent's balance loop on a real nftables: for bench/apply.ts. */
+/** A site of many services in memory, with the routeagent's balance loop on a real nftables, for bench/apply.ts. */
 import type { ObjectCache, ObjectChange } from '../kubeapi/cluster-api.ts'
 import { FakeRouteTable } from '../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../kernel/fake/fake-sysctl.ts'
@@ -15,7 +15,7 @@ import { routeAgentMetrics } from '../routeagent/world/metrics.ts'
 import { CapturingLogger } from '../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
 
-/** Sends for real and keeps what was sent. */
+/** Applies the statements and keeps them. */
 class RecordingNft extends NftSession {
   #last: readonly NftStatement[] = []
   override async run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
@@ -27,7 +27,7 @@ class RecordingNft extends NftSession {
   }
 }
 
-/** Objects of one kind, all there from the start. */
+/** Objects of one kind, all present from the start. */
 class BenchCache<
   T extends { readonly metadata: { readonly name: string; readonly namespace?: string } },
 > implements ObjectCache<T> {
@@ -99,7 +99,7 @@ export class BenchSite {
     this.loop.follow()
   }
 
-  /** The second endpoint of one service gives way to another. */
+  /** Replaces the second endpoint of one service. */
   async changeOneEndpoint(turn: number): Promise<void> {
     this.#slices.set(sliceOf((turn * 7) % this.#services, [1, 3 + turn]))
     await this.loop.reconcile(new AbortController().signal)

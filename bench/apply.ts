@@ -1,7 +1,7 @@
 /**
  * How long nftables takes to follow the services: 10,000 services with 2 endpoints each into an empty network
- * namespace, then one endpoint changed, again and again. The routeagent's own loop does it, planning included; bare
- * `nft -f -` of the very same text in the same run is the peer.
+ * namespace, then one endpoint changed, again and again. The routeagent's own loop does it, planning included; a bare
+ * `nft -f -` of the same text in the same run is the peer.
  *
  *   node bench/apply.ts [--json] [--services 10000] [--repeat 15]
  */
@@ -47,7 +47,7 @@ function readOptions(): Options {
   return { json: values.json, services: Number(values.services), repeat: Number(values.repeat) }
 }
 
-/** The namespace has no name and goes with the process, so nothing can stay behind. */
+/** The namespace has no name and disappears with the process, so nothing can stay behind. */
 function runInPrivateNetns(): number {
   const args = ['--net', '--', process.execPath, fileURLToPath(import.meta.url), ...process.argv.slice(2)]
   const run = spawnSync('unshare', args, { stdio: 'inherit', env: { ...process.env, [INSIDE]: '1' } })
@@ -69,7 +69,8 @@ async function measure({ services, repeat }: Options): Promise<Result> {
       for (let i = 0; i < repeat; i++) {
         deltaMs.push(await timed(() => site.changeOneEndpoint(i)))
         const there = site.nft.lastText()
-        // The peer's turn: the same statements, on the next service's elements, so that both meet a fresh change.
+        // The peer sends the same statements for the next service's elements, so that both make a change that is new to
+        // nft.
         bareDeltaMs.push(await timed(() => bareNft(site.textForOther(there, i))))
       }
     }

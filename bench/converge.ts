@@ -1,7 +1,7 @@
 /**
  * `npm run bench:converge -- [--json] [--count N]`: a ServiceExport is written in milano; how long until paris' DNS
- * gives the first right answer? The whole path: file, agent, broker, agent, file, dns. Both ends read the same
- * monotonic clock. Beside it, as the floor, one DNS round trip in paris.
+ * gives the first right answer? This covers the whole path: file, agent, broker, agent, file, dns. Both ends read the
+ * same monotonic clock. The floor is one DNS round trip in paris.
  */
 import { spawn } from 'node:child_process'
 import { rename, writeFile } from 'node:fs/promises'
@@ -30,7 +30,7 @@ async function main(): Promise<void> {
   )
 }
 
-/** Services with one endpoint each, none of them exported yet. */
+/** Writes services with one endpoint each, none of them exported yet. */
 async function writeServices(lab: Lab, count: number): Promise<void> {
   const objects = Array.from({ length: count }, (_, i) => [
     {
@@ -62,7 +62,7 @@ async function measure({ lab, sites }: JoinedSites, count: number) {
     for await (const text of createInterface({ input: probe.stdout })) {
       const line = JSON.parse(text) as ProbeLine
       if (line.state === 'absent') {
-        // The name is being asked for all the time: what is measured includes the probe's own millisecond.
+        // The name is already being queried all the time, so the result includes the probe's own millisecond.
         started = process.hrtime.bigint()
         await writeExport(lab, line.name.split('.')[0] ?? '')
       } else {

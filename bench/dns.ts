@@ -1,6 +1,6 @@
 /**
- * DNS with 10,000 services: one Sealane process and, in turn, Knot DNS with one worker that serves the same zone.
- * Answers a second for names that are there and names that are not, how long an answer takes at 5,000 a second, in the
+ * DNS with 10,000 services: one Sealane process and, in turn, Knot DNS with one worker that serves the same zone. It
+ * measures answers a second for names that exist and names that do not, the time of an answer at 5,000 a second, in the
  * first seconds of a process and later, and what clients notice of a hand-over and of a restart. Usage: node
  * bench/dns.ts [--json] [--rounds N] [--seconds S] [--pin]
  */
@@ -16,10 +16,10 @@ import { type Question, SERVICES, questions } from './dns/zone.ts'
 import { median, round, progress } from './figures.ts'
 
 const PER_SECOND = 5000
-/** The first seconds of a process. */
+/** How long the first seconds of a process last. */
 const FIRST_SECONDS = 5
 const HAND_OVER_SECONDS = 10
-/** The new one of a hand-over cannot read its objects for so long. */
+/** For this time, the new process of a hand-over cannot read its objects. */
 const HELD_MS = 500
 
 interface Run {
@@ -90,7 +90,7 @@ function pace({ bench, files }: Run, { port }: Server, kind: Question, seconds =
   return paced({ port, file: files[kind], seconds, pin: bench.pin, perSecond: PER_SECOND })
 }
 
-/** Answers a second of both, the median of all rounds; in turn, since the machine changes. */
+/** Answers a second of both, as the median of all rounds. They alternate, because the speed of the machine changes. */
 async function mostOf(run: Run, [ours, knot]: Peers, kind: Question): Promise<[number, number]> {
   const { bench, files, rounds, seconds } = run
   const load = { file: files[kind], pin: bench.pin, kind }
@@ -113,7 +113,7 @@ interface HandOver {
   readonly handOverServfail: number
 }
 
-/** A second process starts on the same port, and the first ends once it listens, while clients ask. */
+/** While clients ask, a second process starts on the same port, and the first ends once the second listens. */
 async function handOver(run: Run): Promise<HandOver> {
   const old = await startOurs(run.bench)
   const asking = pace(run, old, 'address', HAND_OVER_SECONDS)
@@ -129,7 +129,7 @@ async function handOver(run: Run): Promise<HandOver> {
   return { handOverQuestions: asked, handOverLost: lost, handOverServfail }
 }
 
-/** From the end of one process to the next one's first answer, where the second is started when the first has ended. */
+/** The time from the end of one process to the first answer of the next, which starts when the first has ended. */
 async function restart({ bench }: Run): Promise<number> {
   const old = await startOurs(bench)
   await old.end()

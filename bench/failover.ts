@@ -1,19 +1,21 @@
 /**
- * `npm run bench:failover -- [--json] [--rounds N] [--fault NAME,… | all | --busy] [--minutes N] [--load PERCENT]`:
- * what faults cost. Two sites of the same pod addresses with two gateways each, on one machine. The pods call each other
- * over 20 flows and 50 TCP connections, half of them from each side: 1,000 datagrams a second each way, and a byte each
- * way each 20 ms. That keeps two cores busy; with less load, the figures are those of machines that have some to spare.
+ * `npm run bench:failover -- [--json] [--rounds N] [--fault NAME,… | all | --busy] [--minutes N] [--load PERCENT]`: the
+ * cost of faults. Two sites with the same pod addresses have two gateways each, on one machine. The pods call each
+ * other over 20 flows and 50 TCP connections, half of them from each side: 1,000 datagrams a second in each direction,
+ * and a byte in each direction every 20 ms. That keeps two cores busy; figures with less load are those of machines
+ * with spare capacity.
  *
- * Where no fault is named, one gateway node in each round loses all its packets and its process stops, in turn on both
- * sides, and comes back. Beside it, in the same run: two plain WireGuard devices with ECMP routes over them and a script
- * that pings each far end once a second, which is what one would build by hand. Other faults are in failover/faults.ts:
- * what the network does while all processes go on, and the broker is away. What shall change nothing lasts N minutes.
+ * If no fault is named, one gateway node in each round loses all its packets and its process stops, in turn on both
+ * sides, and recovers. The peer in the same run is what an administrator would build by hand: two plain WireGuard
+ * devices with ECMP routes over them, and a script that pings each far end once a second. failover/faults.ts has the
+ * other faults: network faults while all processes run, and the broker is away. Faults that should change nothing last
+ * N minutes.
  *
- * With --busy the node of a gateway is gone while two programs burn both cores (failover/busy-cores.ts), and nothing
- * else is measured. The load is then a tenth where no other is asked for: it is not what keeps the machine busy.
+ * With --busy the node of a gateway disappears while two programs use both cores (failover/busy-cores.ts), and nothing
+ * else is measured. The default load is then a tenth, because the load need not keep the machine busy.
  *
- * A loss is the longest time in which one flow got no answer, beyond the time between two of its datagrams. Calm is the
- * same without any fault: what this machine adds.
+ * A loss is the longest time in which one flow got no answer, beyond the interval between two of its datagrams. Calm is
+ * the same without any fault: what this machine adds.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -32,18 +34,18 @@ import { type Losses, measure } from './failover/measure-cuts.ts'
 import { rotated, rotatedAlone } from './failover/rotations.ts'
 import { percentile, progress, round } from './figures.ts'
 
-/** Of each of two callers; all of it is answered. On two cores this is all that they have to give. */
+/** The load of each of two callers, all of which is answered. It uses two cores fully. */
 const LOAD: Load = { flows: 10, pps: 500, connections: 25 }
-/** Percent of that. */
+/** The percentage of that load. */
 const FULL_LOAD = '100'
 const BUSY_LOAD = '10'
-/** Until nothing flows over a gateway that is drained, and until it has its share again. */
+/** The time until no traffic uses a drained gateway, and until it has its share again. */
 const DRAIN_MS = 12_000
-/** Each gateway once. */
+/** Each gateway is drained once. */
 const DRAINS = 4
 
 async function main(): Promise<void> {
-  // As the kernel favours the product.
+  // The test processes raise their priority as the product does.
   process.env['SEALANE_TEST_FAVOURED'] = '1'
   const { values } = parseArgs({
     options: {
@@ -82,7 +84,7 @@ async function main(): Promise<void> {
   }
 }
 
-/** The node of a gateway is gone: what is measured where no fault is named. */
+/** The fault that is measured if none is named: the node of a gateway disappears. */
 const NODE = 'node'
 
 function faultNames(text: string): string[] {
@@ -124,7 +126,7 @@ async function withCallers<T>(
   return withTwoSites(folder, run, init)
 }
 
-/** With the broker away: nothing of it may need one. */
+/** Measures with the broker away, since no fault may need one. */
 async function faultFigures({ folder, load }: CallersInit, names: readonly string[], rounds: number, steadyMs: number) {
   const all: Record<string, number> = {}
   for (const name of names) {
@@ -138,7 +140,7 @@ async function faultFigures({ folder, load }: CallersInit, names: readonly strin
   return all
 }
 
-/** The sites are built before the cores are busy: what is measured is what a fault costs. */
+/** Builds the sites before the cores are busy, because only the cost of a fault is measured. */
 async function busyFigures(init: CallersInit, rounds: number) {
   const losses = await withCallers(init, (sites, callers) =>
     withBusyCores(() => measure('busy', callers, inTurn(sites).map(nodeGone), rounds)),
@@ -174,7 +176,7 @@ async function nodeFigures({ folder, load }: CallersInit, rounds: number) {
   return report({ ...sealane, rotateAloneLost }, byHand, rounds)
 }
 
-/** Datagrams without an answer, of each drain and return. */
+/** Datagrams without an answer in each drain and return. */
 async function drained(
   callers: readonly Caller[],
   gateways: readonly SiteNode[],

@@ -1,6 +1,6 @@
-/** Summaries of samples, and how a benchmark prints its result. */
+/** Summaries of samples, and the output of a benchmark. */
 
-/** Nearest-rank percentile; `share` is 0 to 1. Throws RangeError without samples. */
+/** The nearest-rank percentile; `share` is 0 to 1. Throws RangeError without samples. */
 export function percentile(samples: readonly number[], share: number): number {
   if (samples.length === 0) throw new RangeError('no samples')
   const sorted = [...samples].sort((a, b) => a - b)
@@ -16,7 +16,7 @@ export function round(value: number, digits = 2): number {
   return Number(value.toFixed(digits))
 }
 
-/** With --json one object on stdout, otherwise the text. */
+/** Prints one object on stdout with --json, and otherwise the text. */
 export function progress(result: Readonly<Record<string, unknown>>, text: string): void {
   process.stdout.write(process.argv.includes('--json') ? `${JSON.stringify(result)}\n` : `${text}\n`)
 }

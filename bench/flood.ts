@@ -1,8 +1,9 @@
 /**
  * `npm run bench:flood -- [--json] [--only NAME,…] [--seconds N]`: how long a change takes from one honest member's
- * Publish to another's Watch, calm and under each flood, and what the broker's process holds. For each flood a broker
- * of its own; the flood is a child process; publisher and watcher are in this one and read one clock. A third member
- * comes anew each half second, and one joins with a good token: who was not let in within 10 s is counted.
+ * Publish to another's Watch, without a flood and under each one, and how much memory the broker takes. Each flood has
+ * a broker of its own and runs in a child process; publisher and watcher run in this process and read one clock. A
+ * third member reconnects each half second, and one cluster joins with a valid token: those that were not let in within
+ * 10 s are counted.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -29,7 +30,7 @@ interface Figures {
   readonly calmP99Ms: number
   readonly rssPeakMb: number
   readonly rssAfterMb: number
-  /** The longest that a member, or a cluster with a good token, took to be let in meanwhile. */
+  /** The longest time until a member, or a cluster with a valid token, was let in meanwhile. */
   readonly letInMs: number
   readonly lockedOut: number
 }
@@ -116,7 +117,7 @@ async function startBroker(folder: string): Promise<{ readonly broker: RawBroker
   return { broker, child }
 }
 
-/** A publisher and a watcher; a change each 25 ms, whether or not the one before has arrived. */
+/** A publisher and a watcher, with a change each 25 ms, whether or not the previous one has arrived. */
 class Honest {
   readonly third: RawIdentity
   readonly #publish: RawPublish
@@ -143,7 +144,7 @@ class Honest {
     return honest
   }
 
-  /** How long each change of this time took to arrive; what has not arrived 15 s later counts as 15 s. */
+  /** How long each change of this time took to arrive; a change that has not arrived 15 s later counts as 15 s. */
   async during(ms: number): Promise<number[]> {
     this.#took = []
     this.#sent.clear()
@@ -163,7 +164,7 @@ class Honest {
     this.#close()
   }
 
-  /** A watcher may be given the latest state alone: then all before it have arrived. */
+  /** A watcher may get only the latest state, and then all changes before it count as arrived. */
   #seen(event: Uint8Array): void {
     const number = Number(/number (\d+) /.exec(Buffer.from(event).toString('latin1'))?.[1])
     for (const [sent, at] of this.#sent) {
@@ -174,7 +175,7 @@ class Honest {
   }
 }
 
-/** A member that comes anew each half second, and a cluster that joins each two. */
+/** A member that reconnects each half second, and a cluster that joins every two seconds. */
 class Comers {
   readonly #running: Promise<unknown>
   #stopping = false
@@ -202,7 +203,7 @@ class Comers {
     }
   }
 
-  /** With the retries of a client that is not let in at once. */
+  /** Reconnects with the retries of a client that is not let in at once. */
   async #reconnect(broker: RawBroker, member: RawIdentity): Promise<void> {
     await retrying(async () => {
       const channel = openChannel(broker, member)
@@ -232,7 +233,7 @@ async function retrying(work: () => Promise<unknown>): Promise<void> {
   }
 }
 
-/** What the kernel says the process holds, in MB. */
+/** The memory of the process by the kernel, in MB. */
 class Memory {
   peak = 0
   readonly #pid: number
@@ -241,7 +242,7 @@ class Memory {
     this.#pid = pid
   }
 
-  /** The peak counts from now on. */
+  /** Restarts the peak from the present memory. */
   reset(): void {
     this.peak = this.#read('VmRSS')
     const sample = setInterval(() => {
@@ -254,7 +255,7 @@ class Memory {
     sample.unref()
   }
 
-  /** The least in the 15 s that follow: what is given back is given back by then. */
+  /** The least memory in the following 15 s, by when freed memory has been returned. */
   async after(): Promise<number> {
     let least = Infinity
     for (let i = 0; i < 15; i += 1) {

@@ -1,7 +1,7 @@
 /**
- * `npm run bench:handover -- [--json]`: what two other clusters that call a hundred times a second lose while gateway
- * nodes of a third are drained, restarted and, for comparison, lost without a word. It runs the story of
- * test/kube/several-gateways.test.ts on three real control planes and reads what that says.
+ * `npm run bench:handover -- [--json]`: how many calls two other clusters, which call a hundred times a second, lose
+ * while gateway nodes of a third are drained, restarted and, for comparison, lost without warning. It runs the story of
+ * test/kube/several-gateways.test.ts on three real control planes and reads its output.
  */
 import { execFile } from 'node:child_process'
 import { join } from 'node:path'
@@ -12,13 +12,13 @@ const STORY = join(import.meta.dirname, '../test/kube/several-gateways.test.ts')
 const LINE = /# (drained|restarted|lost), from \w+: (\d+) of (\d+) had no answer, longest gap ([\d.]+) ms/g
 
 interface Loss {
-  /** Of calls, a hundred a second, by the caller that lost most. */
+  /** The lost calls, of a hundred a second, of the caller that lost most. */
   readonly mostLost: number
   readonly longestGapMs: number
 }
 
 async function main(): Promise<void> {
-  // The test runner's settings are not this process's.
+  // The child must not get the test runner's settings.
   const env = { ...process.env, NODE_OPTIONS: '', SEALANE_CALLS_PER_SECOND: '100' }
   const { stdout } = await promisify(execFile)(process.execPath, [STORY], { env, maxBuffer: 64 * 1024 * 1024 })
   const rows = [...stdout.matchAll(LINE)]

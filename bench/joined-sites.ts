@@ -1,4 +1,4 @@
-/** The demo's sites, joined and with their lanes up, for benchmarks; removed at the end whatever happens. */
+/** The demo's sites for benchmarks, joined and with their lanes up; they are always removed at the end. */
 import { Lab } from '../demo/lab.ts'
 import { startPrograms } from '../demo/programs.ts'
 import { Sites, siteProcesses } from '../demo/sites.ts'
@@ -13,7 +13,7 @@ export interface JoinedSites {
 
 export interface JoinedSitesInit {
   readonly names: readonly SiteRow['name'][]
-  /** Called after the site folders are there and before anything reads them. */
+  /** Is called when the site folders exist, and before any process reads them. */
   readonly prepare?: (joined: JoinedSites) => Promise<void>
 }
 

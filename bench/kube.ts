@@ -1,7 +1,8 @@
 /**
- * `npm run bench:kube -- [--json] [--exports N] [--services N] [--flips N]`: two real control planes, joined. How long
- * from a ServiceExport in one to the ServiceImport in the other, with many services from cold, and with one endpoint
- * changed; and what the agents hold in memory then. Beside each figure what the bare API servers take.
+ * `npm run bench:kube -- [--json] [--exports N] [--services N] [--flips N]`: two real, joined control planes. It
+ * measures how long it takes from a ServiceExport in one to the ServiceImport in the other, with many services from
+ * nothing, and with one changed endpoint, and then the memory of the agents. Beside each figure is the time of the bare
+ * API servers.
  */
 import { parseArgs } from 'node:util'
 import { median, percentile, round, progress } from './figures.ts'
@@ -76,7 +77,7 @@ async function measure(lab: BenchLab, options: Options) {
   }
 }
 
-/** Of the larger agent. */
+/** The memory of the larger agent. */
 function memoryOf({ exporter, importer }: BenchLab): { readonly now: number; readonly peak: number } {
   const [a, b] = [exporter.agent.memory(), importer.agent.memory()]
   say(

@@ -1,8 +1,8 @@
 /**
- * `npm run bench:lane -- [--json] [--rounds N] [--seconds N] [--mbit N]`: TCP from a pod on milano's worker to a pod
- * on paris' worker, both 10.42.0.0/16, against plain WireGuard (the same implementation, no Sealane) between the two gateway
- * nodes. The two are measured in turn, so that a change of the machine's speed meets both. Then the same between sites
- * of two gateways each (lane/two-gateways.ts).
+ * `npm run bench:lane -- [--json] [--rounds N] [--seconds N] [--mbit N]`: TCP from a pod on milano's worker to a pod on
+ * paris' worker, both 10.42.0.0/16, against plain WireGuard (the same implementation without Sealane) between the two
+ * gateway nodes. The two are measured in turn, so that a change of the machine's speed affects both. The same is then
+ * measured between sites of two gateways each (lane/two-gateways.ts).
  */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -71,7 +71,7 @@ async function measure(joined: JoinedSites, rounds: number, seconds: number) {
   }
 }
 
-/** One WireGuard device on each gateway node beside Sealane's, made with `wg` alone. */
+/** Sets up one WireGuard device on each gateway node beside Sealane's, made with `wg` alone. */
 async function setUpBare(lab: Lab): Promise<void> {
   const sides = [
     { node: 'milano-gw', own: BARE.milano, far: BARE.paris, farAddress: '192.0.2.6' },
@@ -106,7 +106,7 @@ interface IperfReport {
   readonly end?: { readonly sum_received?: { readonly bits_per_second: number } }
 }
 
-/** Received Gbit/s of one TCP stream; 0 when the server does not answer yet. */
+/** The received Gbit/s of one TCP stream; 0 if the server does not answer yet. */
 async function iperf(lab: Lab, from: string, address: string, seconds: number): Promise<number> {
   const args = ['-c', address, '-t', String(seconds), '-O', '1', '-J']
   const done = await lab.exec(from, 'iperf3', args, { timeoutMs: (seconds + 20) * 1000 })

@@ -1,8 +1,9 @@
 /**
- * `npm run bench:links -- [--json] [--rounds N]`: how soon a link between two gateways is up once they know of each other,
- * how soon the far side says that it is down once nothing gets through, and how soon both say that it is up again. For
- * a gateway with a public address and for one behind NAT, each round with gateways that are new. Beside it: what the
- * settings of the probes allow, a ping between the gateways, and the command that cuts and mends.
+ * `npm run bench:links -- [--json] [--rounds N]`: how soon a link between two gateways is up once they know of each
+ * other, how soon the far side reports it as down once nothing gets through, and how soon both report it as up again.
+ * This is measured for a gateway with a public address and for one behind NAT, each round with new gateways. Beside the
+ * figures are the limits that the settings of the probes imply, a ping between the gateways, and the time of the
+ * commands that cut and restore the path.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -36,30 +37,34 @@ const PAIRS: Readonly<Record<'public' | 'behindNat', Pair>> = {
   behindNat: { far: BEHIND_NAT, router: BEHIND_ROUTER },
 }
 
-/** Nothing gets through, and neither gateway sees that a link has gone. */
+/** Nothing gets through, and neither gateway sees that the path is cut. */
 const SHUT = 'table ip shut { chain f { type filter hook forward priority filter; policy drop; }; }'
 
-/** A handshake younger than 3 s is a reason of its own to wait. */
+/** A handshake younger than 3 s would itself be a reason to wait. */
 const SETTLED_MS = 3500
-/** Longer than the pause between two calls of a far end, so that the moment of mending is any moment of it. */
+/**
+ * This is longer than the pause between two calls of a far end, so that the path is restored at a random moment of it.
+ */
 const SHUT_MS = { least: 1000, more: 2500 }
 const HANG_MS = 60_000
 
 const { probeIntervalMs, quickProbeMs, downAfterMs } = GATEWAY_DEFAULTS
 
-/** What the probes need at least, and what they need when the change comes right after one was answered. */
+/**
+ * The time that the probes need at least, and the time that they need if the change comes right after an answered one.
+ */
 const LIMITS = {
   downMs: [downAfterMs, downAfterMs + probeIntervalMs],
   upMs: [quickProbeMs, probeIntervalMs + quickProbeMs],
 } as const
 
-/** Milliseconds, of one round. */
+/** The times of one round in milliseconds. */
 interface Sample {
   readonly pingMs: number
   readonly firstContactMs: number
   readonly downMs: number
   readonly upMs: number
-  /** To cut, and to mend. */
+  /** The times of the commands that cut and restore the path. */
   readonly commandMs: readonly [number, number]
 }
 
@@ -134,7 +139,10 @@ function stateAt({ process }: Running, other: Running): string | undefined {
   return process.stateOf(idOf(other))
 }
 
-/** Milliseconds from now until it is so, looked at whenever a gateway writes something. Throws after a minute. */
+/**
+ * The milliseconds from now until the check holds; it is evaluated whenever a gateway writes something. Throws after a
+ * minute.
+ */
 async function msUntil(say: string, ends: readonly Running[], check: () => boolean): Promise<number> {
   const began = performance.now()
   const hangs = new AbortController()
@@ -161,7 +169,7 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
   return performance.now() - began
 }
 
-/** Between the two gateways, outside the tunnel. */
+/** The round trip between the two gateways, outside the tunnel. */
 async function roundTrip(from: Running, to: Running): Promise<number> {
   const text = await from.site.gateway.exec('ping', ['-n', '-q', '-c', '20', '-i', '0.02', to.site.init.address])
   return Number(/= [\d.]+\/([\d.]+)\//.exec(text)?.[1] ?? NaN)

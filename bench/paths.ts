@@ -1,8 +1,8 @@
 /**
- * `npm run bench:paths -- [--json] [--rounds N]`: what changes between two gateways while traffic flows. The path
- * carries only packets of 1,280 octets, and no router says so: how soon both sides know the size, and how long bulk TCP
- * between pods of worker nodes stands still. The address translation in front of a site takes another port, then
- * another address: how long nothing arrives, from either side to the other, where only one side sends and where both do.
+ * `npm run bench:paths -- [--json] [--rounds N]`: changes of the path between two gateways while traffic flows. First
+ * the path carries only packets of 1,280 octets, and no router reports it: how soon both sides know the size, and how
+ * long bulk TCP between pods of worker nodes stalls. Then the address translation in front of a site changes its port,
+ * and its address: how long nothing arrives in either direction, with traffic in one direction and in both.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -21,14 +21,16 @@ import { type Netns, netnsMissing } from '../test/support/netns.ts'
 import { percentile, progress, round } from './figures.ts'
 
 const NARROW = 1280
-/** Less than a packet of a lane that is as wide as the network, more than none. */
+/** More than nothing, and less than a lane carries over the full width of the network. */
 const NARROW_LANE = 1216
 const HANG_MS = 30_000
-/** Longer than any gap that is of interest. */
+/** This is longer than any gap of interest. */
 const GAP_MS = 5000
-/** Until it is known that traffic flows. */
+/** The time until it is certain that traffic flows. */
 const BUSY_MS = 3000
-/** A size that falls within a minute after it grew is tried more seldom: each round shall be like the first. */
+/**
+ * A size that fails within a minute after it grew is tried less often, so this wait makes each round like the first.
+ */
 const GROWN_WELL_MS = 61_000
 
 interface Sizes {
@@ -64,7 +66,7 @@ async function measureSizes(sites: TwoSites, rounds: number): Promise<Sizes> {
   const { internet, nodes, pods } = sites
   const sizes: Sizes = { tcpGapMs: [], foundMs: [], backMs: [] }
   for (let i = 0; i < rounds; i += 1) {
-    // What a pod was told in the last round, it would begin with.
+    // A pod would begin with the path MTU that it learned in the last round.
     for (const pod of Object.values(pods)) await pod.exec('ip', ['route', 'flush', 'cache'])
     const [from, to] = i % 2 === 0 ? (['milano', 'paris'] as const) : (['paris', 'milano'] as const)
     const stream = await Stream.start('tcp', pods[from], pods[to], POD_ADDRESSES[to])
@@ -87,7 +89,7 @@ async function measureSizes(sites: TwoSites, rounds: number): Promise<Sizes> {
   return sizes
 }
 
-/** Of every link of every gateway. */
+/** Waits until the MTU of every link of every gateway passes the check. */
 async function untilAll({ nodes, errors }: TwoSites, isSo: (mtu: number) => boolean): Promise<void> {
   const mtus = (): number[] =>
     nodes.flatMap(({ process, name }) => {

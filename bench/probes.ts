@@ -1,8 +1,8 @@
 /**
  * `npm run bench:probes -- [--json] [--links N] [--seconds S]`: the processor share of the probes of a gateway with N
- * links (default 800: 8 lanes and 100 clusters), over real sockets in two namespaces: where nothing flows, where a tenth
- * of the links carries traffic, and where all do. Both ends probe, as gateways do. Beside it, in the same run: bare
- * sockets that send and answer as many datagrams of that size, which is what the packets alone cost.
+ * links (default 800: 8 lanes and 100 clusters), over real sockets in two namespaces: without traffic, with traffic on
+ * a tenth of the links, and on all. Both ends probe, as gateways do. The peer in the same run is bare sockets that send
+ * and answer as many datagrams of that size, which is the cost of the packets alone.
  */
 import { spawn } from 'node:child_process'
 import { createSocket } from 'node:dgram'
@@ -19,7 +19,7 @@ import { type Netns, netnsMissing, withNetns } from '../test/support/netns.ts'
 import { progress, round } from './figures.ts'
 
 const ASKING = '10.98.0.1'
-/** New links are asked often for ten seconds. */
+/** New links are probed often for ten seconds. */
 const SETTLE_MS = 12_000
 
 const farAddress = (i: number): string => `10.99.${i >> 8}.${i & 0xff}`
@@ -65,12 +65,12 @@ async function wire(near: Netns, far: Netns): Promise<void> {
     await ns.exec('ip', 'link set eth0 up'.split(' '))
   }
   await near.exec('ip', 'route add 10.99.0.0/16 via 10.98.0.2'.split(' '))
-  // All of these addresses are its own.
+  // All of these addresses are the far namespace's own.
   await far.exec('ip', 'route add local 10.99.0.0/16 dev lo'.split(' '))
 }
 
 interface Share {
-  /** Percent of a core. */
+  /** The percentage of a core. */
   readonly share: number
   readonly perSecond: number
 }
@@ -91,7 +91,7 @@ function run(ns: Netns, args: readonly (string | number)[]) {
   return { child, line }
 }
 
-/** Far ends: each asks the near one as well, since both ends of a link do. */
+/** Simulates far ends, each of which also probes the near one, since both ends of a link do. */
 function answer(links: number, seconds: number, busy: number): void {
   for (let i = 0; i < links; i += 1) {
     const address = farAddress(i)
@@ -148,7 +148,7 @@ async function probe(links: number, seconds: number, busy: number): Promise<void
   await sleep(SETTLE_MS)
   counted = 0
   const share = await percentOfCore(seconds)
-  // Each question that is sent has an answer; the far ends' questions and our answers are as many.
+  // Each probe that is sent is answered, and the far ends send as many probes as this end.
   console.log(JSON.stringify({ share, perSecond: counted / seconds }))
 }
 
@@ -159,7 +159,7 @@ async function percentOfCore(seconds: number): Promise<number> {
   return (user + system) / (seconds * 10_000)
 }
 
-/** As many datagrams both ways, without any thought. */
+/** Sends as many datagrams in both directions, without the logic of probes. */
 async function bare(links: number, seconds: number, perSecond: number): Promise<void> {
   const socket = createSocket('udp4')
   socket.on('message', () => undefined)
@@ -175,7 +175,7 @@ async function bare(links: number, seconds: number, perSecond: number): Promise<
   console.log(JSON.stringify({ share: await percentOfCore(seconds), perSecond: sent / links }))
 }
 
-/** For the bare ones: sends each back. */
+/** Returns each datagram to the bare sockets. */
 function echo(): void {
   const socket = createSocket('udp4')
   socket.on('message', (bytes, from) => socket.send(bytes, from.port, from.address))

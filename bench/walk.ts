@@ -1,9 +1,9 @@
 /**
- * `npm run walk -- [--json] [--files]`: which files of the product one export wakes on its way to an import of another
- * site, and a gateway's key on its way to a far kernel. Broker, agents and the far gateway run in this process, from the
- * sources; of the kernel there are fakes. V8 counts the functions that run between the write and its effect, and those
- * that run without a write in as long a time, which are taken off: timers go on meanwhile. The fewer files, the fewer
- * have to be understood.
+ * `npm run walk -- [--json] [--files]`: the product's source files that run for one export on its way to an import of
+ * another site, and for a gateway's key on its way to a far kernel. Broker, agents and the far gateway run in this
+ * process, from the sources, with fake kernels. V8 counts the functions that run between the write and its effect.
+ * Those that run without a write in an equally long time are subtracted, because timers run meanwhile. The fewer files
+ * there are, the fewer a reader has to understand.
  */
 import { Session } from 'node:inspector/promises'
 import { join, relative } from 'node:path'
@@ -30,7 +30,7 @@ import { progress } from './figures.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const AIM = 70
-/** Most timers have come round in that time. */
+/** Most timers have fired in that time. */
 const QUIET_MS = 12_000
 const KEY = '/////////////////////////////////////////w8='
 
@@ -57,10 +57,10 @@ kind: ServiceExport
 metadata: { name: web, namespace: shop }
 `
 
-/** File → its functions that ran. */
+/** From each file to its functions that ran. */
 type Walked = ReadonlyMap<string, ReadonlySet<string>>
 
-/** What the helpers of tests need of a test. */
+/** The part of a test that the test support uses. */
 class Stage {
   readonly #ends: (() => unknown)[] = []
 
@@ -86,7 +86,7 @@ class Coverage {
     await this.#session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false })
   }
 
-  /** What ran since the last call. */
+  /** The functions that ran since the last call. */
   async take(): Promise<Walked> {
     const { result } = await this.#session.post('Profiler.takePreciseCoverage')
     const walked = new Map<string, Set<string>>()
@@ -142,7 +142,7 @@ async function main(): Promise<void> {
   }
 }
 
-/** paris' gateway, on its objects and a fake kernel. */
+/** The gateway of paris, on its objects and a fake kernel. */
 function farGateway(stage: Stage, paris: StorySite, signal: AbortSignal): FakeWireguard {
   const clock = new SystemClock()
   const logger = new CapturingLogger()
@@ -178,7 +178,7 @@ function farGateway(stage: Stage, paris: StorySite, signal: AbortSignal): FakeWi
   return wireguard
 }
 
-/** What runs for the act alone. */
+/** The functions that run only because of the act. */
 async function walk(coverage: Coverage, act: () => Promise<void>): Promise<Walked> {
   const clock = new SystemClock()
   const never = new AbortController().signal

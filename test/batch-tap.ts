@@ -1,14 +1,16 @@
-/** What test files of one process import as `tap` (run-batch.ts): the test that stands for the file being read. */
+/**
+ * Replaces `tap` for the test files of one process (run-batch.ts), with the test that stands for the file being read.
+ */
 import tap, { type Test } from 'tap'
 
 let current: Test = tap
 
-/** From now on files that are read write their tests into this one. */
+/** From now on, files that are read add their tests to this one. */
 export function readFilesInto(test: Test): void {
   current = test
 }
 
-/** tap's tests keep private fields, so their methods want the object itself. */
+/** Tests of tap have private fields, so their methods must be called on the object itself. */
 const test = new Proxy(tap, {
   get: (_, key) => {
     const value: unknown = Reflect.get(current, key)
@@ -17,5 +19,5 @@ const test = new Proxy(tap, {
   set: (_, key, value) => Reflect.set(current, key, value),
 })
 
-/** As in tap, whose place it takes. */
+/** tap, which this module replaces, has a default export too. */
 export { test as default }

@@ -1,4 +1,4 @@
-/** How many cases each test file has, as it was committed (cases.txt): a file that loses some is noticed. */
+/** The committed number of cases of each test file (cases.txt), so that a file that loses some is noticed. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type FileSaid, countsOf } from './run-files.ts'
@@ -25,8 +25,8 @@ export function readCases(path = CASES_FILE): CaseList {
 }
 
 /**
- * Which files have fewer than the list says, a line each. A file that failed or skipped a test says itself what is wrong
- * with it, and may not have come to all of its tests.
+ * The files that have fewer cases than the list says, a line each. A file that failed or skipped a test reports its own
+ * problem, and may not have reached all of its tests.
  */
 export function lostCases(list: CaseList, said: readonly FileSaid[]): readonly string[] {
   return said.flatMap((one) => {
@@ -41,7 +41,7 @@ const HEAD = `# Test files and how many cases each has. A file with fewer is red
 #   SEALANE_UPDATE_CASES=1 npm test (or any tier, or file)
 `
 
-/** Writes down what these files have, those that passed; files that are gone leave the list. */
+/** Stores the number of cases of these files, if they passed; files that are gone leave the list. */
 export function updateCases(said: readonly FileSaid[], exists: (file: string) => boolean, path = CASES_FILE): void {
   const good = said.flatMap((one) => {
     const { passed, failed, skipped } = countsOf([one])

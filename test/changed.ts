@@ -1,11 +1,11 @@
-/** What has changed in the checkout, and which test files a change can reach. */
+/** Finds what has changed in the checkout, and which test files a change can affect. */
 import { execFileSync } from 'node:child_process'
 import { dirname, join, normalize } from 'node:path'
 import { ROOT, importsOf, sourceFiles, stepsFrom } from './support/source-tree.ts'
 
 /**
- * Paths from the root that differ from a revision, files that git does not know yet included. Throws Error where the
- * revision is not to be found: a typing error, or a clone without its history.
+ * Paths from the root that differ from a revision, untracked files included. Throws Error if the revision is not found:
+ * it is mistyped, or the clone lacks its history.
  */
 export function changedSince(revision: string, root: string = ROOT): readonly string[] {
   const git = (...args: string[]): readonly string[] => {
@@ -27,8 +27,8 @@ export interface Sources {
 }
 
 /**
- * How many steps a file is from the change: a step leads from a file to one that imports it or says its path. Files that
- * the change does not reach are left out.
+ * How many steps a file is from the change: a step leads from a file to one that imports it or names its path. Files
+ * that the change does not reach are left out.
  */
 export function distances(
   changed: readonly string[],
@@ -47,7 +47,7 @@ export function distances(
   return stepsFrom(changed, users)
 }
 
-/** A program that a test starts is a path in a string, from where the file is or from the root. */
+/** A program that a test starts is named by a path in a string, relative to the file or to the root. */
 function usedBy(path: string, text: string): ReadonlySet<string> {
   const imported = importsOf(text).filter((name) => name.startsWith('.'))
   const named = [...text.matchAll(/['"`/]((?:\.{1,2}\/)*[\w.-]+(?:\/[\w.-]+)+)['"`]/g)].map((match) => match[1] ?? '')
@@ -55,7 +55,7 @@ function usedBy(path: string, text: string): ReadonlySet<string> {
   return new Set([...here, ...named.map((name) => normalize(name))])
 }
 
-/** Nearest first; at the same distance as they were. */
+/** The nearest come first; those at the same distance keep their order. */
 export function nearest(files: readonly string[], steps: ReadonlyMap<string, number>): readonly string[] {
   const reached = files.filter((file) => steps.has(file))
   return reached.sort((a, b) => (steps.get(a) ?? 0) - (steps.get(b) ?? 0))

@@ -1,4 +1,4 @@
-/** Which files of which tiers a command line means. */
+/** Finds which files of which tiers a command line means. */
 import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { join, relative, resolve, sep } from 'node:path'
 import type { Tier } from './tiers.ts'
@@ -7,21 +7,22 @@ export const ROOT = join(import.meta.dirname, '..')
 
 export interface ChosenFiles {
   readonly tier: Tier
-  /** From the root, sorted. */
+  /** Paths from the root, sorted. */
   readonly files: readonly string[]
-  /** Whether somebody named these files, and not the tier. */
+  /** Whether the command line named these files, and not only the tier. */
   readonly named: boolean
 }
 
 export interface ChoiceInit {
   readonly tiers: readonly Tier[]
-  /** The folder from which paths are meant. */
+  /** The folder that paths are relative to. */
   readonly from: string
 }
 
 /**
- * Words are names of tiers, and paths of test files or of folders with such. Where there is a path, only the files that
- * paths mean are run, each in its own tier; else the tiers named. Throws with a line for each word that means nothing.
+ * Words are names of tiers, and paths of test files or of folders that contain some. If there is a path, only the files
+ * that paths mean are run, each in its own tier; otherwise the named tiers are run. Throws with a line for each word
+ * that means nothing.
  */
 export function chooseFiles(words: readonly string[], { tiers, from }: ChoiceInit): readonly ChosenFiles[] {
   const names = tiers.map(({ name }) => name)
@@ -42,7 +43,7 @@ export function chooseFiles(words: readonly string[], { tiers, from }: ChoiceIni
     .filter(({ files }) => files.length > 0)
 }
 
-/** What a path means of `all`, or what is wrong with it. */
+/** The files of `all` that a path means, or what is wrong with the path. */
 function filesAt(path: string, all: ReadonlySet<string>): readonly string[] | string {
   if (!existsSync(path)) return 'there is no such file, folder or tier'
   const place = relative(ROOT, realpathSync(path))

@@ -1,17 +1,17 @@
-/** What a person reads of a test file that has ended. */
+/** The report of a test file that has ended, for people. */
 import { type FileSaid, countsOf } from './run-files.ts'
 
 const MOST_LINES = 400
 const MOST_ERRORS = 4000
 
-/** A line for the file, with its line break. */
+/** The line for the file, with its line break. */
 export function fileLine(said: FileSaid): string {
   const { passed, failed } = countsOf([said])
   const count = failed === 0 ? `${passed} ok` : `${failed} of ${passed + failed} FAILED`
   return `${count.padStart(16)} ${(said.ms / 1000).toFixed(1).padStart(6)} s  ${said.file}\n`
 }
 
-/** What failed, each with the lines behind it that say why, and the end of what the file wrote to stderr. */
+/** The failed cases, each with the lines that explain it, and the end of the file's stderr. */
 export function failures({ output, errors, fault }: FileSaid): string {
   const lines = output.split('\n')
   const shown = new Set<number>()
@@ -23,7 +23,7 @@ export function failures({ output, errors, fault }: FileSaid): string {
   return joined([...text, errors.slice(-MOST_ERRORS), fault ?? ''])
 }
 
-/** All that the file printed. */
+/** All output of the file. */
 export function wholeLog({ output, errors, fault }: FileSaid): string {
   return joined([output, errors, fault ?? ''])
 }

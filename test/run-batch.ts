@@ -1,7 +1,7 @@
 /**
- * Runs test files one after the other in this process, so that what most of them load is loaded once. Each file is a
- * test of its own in the TAP that is printed. run-files.ts starts it, with a Batch as JSON in SEALANE_TEST_BATCH, and
- * names a file whenever it is asked for the next: no process has files left while others have nothing to do.
+ * Runs test files one after the other in this process, so that the modules that most of them load are loaded once. Each
+ * file is a test of its own in the printed TAP. run-files.ts starts this program, with a Batch as JSON in
+ * SEALANE_TEST_BATCH, and gives it the next file on request, so that no process has files left while others are idle.
  */
 import { registerHooks } from 'node:module'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ import { type Batch, NEXT, type NextFile } from './run-files.ts'
 const ROOT = join(import.meta.dirname, '..')
 const HERE = new URL('.', import.meta.url).href
 const FILE_TAP = import.meta.resolve('./batch-tap.ts')
-/** How long this process may live on after its last test: a server that closes, a process that ends. */
+/** How long this process may live after its last test, for servers that close and processes that end. */
 const GRACE_MS = 3000
 
 registerHooks({
@@ -21,7 +21,7 @@ registerHooks({
     specifier === 'tap' && isTest(context.parentURL) ? { url: FILE_TAP, shortCircuit: true } : next(specifier, context),
 })
 
-/** tap's own modules, and the two of this program, have the real one. */
+/** tap's own modules, and the two of this program, import the real tap. */
 function isTest(url: string | undefined): boolean {
   return url !== undefined && url !== FILE_TAP && url !== import.meta.url && url.startsWith(HERE)
 }
@@ -31,7 +31,7 @@ delete process.env['SEALANE_TEST_BATCH']
 tap.setTimeout(seconds * files * 1000)
 
 async function nextFile(): Promise<string | undefined> {
-  // tap has said that the channel keeps nothing alive.
+  // tap has unreferenced the channel, so that it no longer keeps the process alive.
   process.channel?.ref()
   const answer = new Promise<NextFile>((resolve) => process.once('message', (next: NextFile) => resolve(next)))
   process.send?.(NEXT)
@@ -48,7 +48,7 @@ for (let file = await nextFile(); file !== undefined; file = await nextFile()) {
   })
 }
 process.disconnect?.()
-// Not before: tap ends what has a teardown as soon as it has nothing to do.
+// This comes last, because tap ends a test with a teardown as soon as it has nothing to do.
 tap.teardown(() => {
   const late = setTimeout(() => {
     process.stderr.write(`still open after all tests: ${process.getActiveResourcesInfo().join(', ')}\n`)

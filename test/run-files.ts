@@ -1,7 +1,6 @@
 /**
- * Runs test files in processes that print TAP, a few at a time, each file in one of its own or many in one, and puts
- * what they say together. tap's own runner does the same for twice the processor time (decision 84); the tests are
- * tap's all the same.
+ * Runs test files in processes that print TAP, a few at a time, each file in a process of its own or many in one, and
+ * collects their output. tap's own runner needs twice the processor time (decision 84); the tests themselves use tap.
  */
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { join } from 'node:path'
@@ -11,70 +10,71 @@ import { partsOfBatch, readTap } from './tap-record.ts'
 const ROOT = join(import.meta.dirname, '..')
 
 /**
- * What Node made of a source file: two hundred test files share most of theirs. Looked up by content; safe to delete.
+ * The cache of what Node compiled from source files, since two hundred test files share most of theirs. It is looked up
+ * by content and safe to delete.
  */
 const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 
 const BATCH = join(import.meta.dirname, 'run-batch.ts')
 
-/** What a process of many files (run-batch.ts) is given with its environment. */
+/** The environment variable of a process of many files (run-batch.ts), as JSON. */
 export interface Batch {
-  /** How many there are for all processes. */
+  /** How many files there are for all processes together. */
   readonly files: number
-  /** How long one file may take. */
+  /** How many seconds one file may take. */
   readonly seconds: number
 }
 
-/** What it says when it wants another file; tap has messages of its own. */
+/** The message by which such a process requests another file; tap sends messages of its own. */
 export const NEXT = 'next file'
 
-/** The answer. */
+/** The answer to that message. */
 export interface NextFile {
-  /** From the root; absent where none is left. */
+  /** The path from the root. Absent: no file is left. */
   readonly file?: string
 }
 
 const GRACE_MS = 10_000
 
-/** A file that has just begun says nothing yet of what it needs: so long nobody joins it. */
+/** A file that has just begun has not shown its load yet, so for this time no other file is added. */
 const LOOK_MS = 4000
-/** Of all processors: what must be idle for one more file. */
+/** The share of all processors that must be idle before one more file begins. */
 const ROOM = 0.3
 
 export interface FilesInit {
-  /** How many processes at once. */
+  /** How many processes run at once. */
   readonly jobs: number
   /**
-   * In how many processes all files are run: each takes the next one whenever it has ended one. Default: each file has
-   * a process of its own.
+   * The number of processes that share all files: each takes the next file when it has ended one. Default: each file
+   * has a process of its own.
    */
   readonly batches?: number | undefined
-  /** How many at once while processors are idle. Default: `jobs`. */
+  /** How many processes run at once while processors are idle. Default: `jobs`. */
   readonly most?: number
-  /** The share of the processors that nobody used since it was last called, 0 to 1. Default: as the kernel counts. */
+  /** The idle share of the processors since its last call, from 0 to 1. Default: as the kernel counts. */
   readonly idle?: () => number
-  /** How often `idle` is asked. Default 4 s. */
+  /** The interval at which `idle` is called. Default: 4 s. */
   readonly lookMs?: number
-  /** How long one file may take. */
+  /** How many seconds one file may take. */
   readonly seconds: number
-  /** How long a file has to end when its time is up, and then again after SIGTERM. Default 10 s. */
+  /** How long a file may take to end when its time is up, and then again after SIGTERM. Default: 10 s. */
   readonly graceMs?: number
-  /** Called with each file as it ends. */
+  /** Is called with each file when it ends. */
   readonly onEnd: (said: FileSaid) => void
 }
 
 export interface FileSaid {
   readonly file: string
-  /** What it printed: TAP. */
+  /** The file's standard output, which is TAP. */
   readonly output: string
-  /** What it wrote beside that. */
+  /** The file's standard error. */
   readonly errors: string
-  /** Why it failed although nothing in its TAP may say so. */
+  /** Why the file failed although nothing in its TAP may say so. */
   readonly fault: string | undefined
   readonly ms: number
 }
 
-/** Resolves when all have ended, in the order of `files`. Ctrl-C ends those under way, and then it throws. */
+/** Resolves when all have ended, in the order of `files`. Ctrl-C ends the running ones, and then it throws. */
 export async function runFiles(files: readonly string[], init: FilesInit): Promise<readonly FileSaid[]> {
   const said: FileSaid[] = []
   const running = new Set<ChildProcess>()
@@ -115,7 +115,7 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
   const idle = init.idle ?? idleSince()
   const look = setInterval(() => {
     if (idle() < ROOM || running.size >= (init.most ?? init.jobs)) return
-    // From the end: files that take long stand at the beginning, and what is idle is not much.
+    // Files are taken from the end: long files stand at the beginning, and the idle share is small.
     const one = run(waiting.pop())
     one.catch(broken.reject)
     more.push(one)
@@ -126,7 +126,7 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
     for (const file of left) report({ file, output: '', errors: '', fault: 'all processes ended before it', ms: 0 })
   } finally {
     clearInterval(look)
-    // What could not be started ends the run: no other file is begun, and none goes on.
+    // A file that could not be started ends the run: no other file begins, and the running ones are killed.
     nothingMore()
     kill('SIGKILL')
     clearTimeout(deaf)
@@ -142,7 +142,10 @@ async function runFile(file: string, init: FilesInit, running: Set<ChildProcess>
   return [{ file, fault, ...ended }]
 }
 
-/** Runs what is left, one after the other, as long as others leave something. Files stand in the order of folders. */
+/**
+ * Runs the remaining files one after the other, until other processes have taken them all. The files are in the order
+ * of their folders.
+ */
 async function runBatch(
   left: string[],
   files: number,
@@ -159,13 +162,13 @@ async function runBatch(
   const batch: Batch = { files, seconds: init.seconds }
   const env = { SEALANE_TEST_BATCH: JSON.stringify(batch) }
   const ended = await spawnTests([BATCH], env, init, running, next)
-  // Nobody else would say that it broke: the others take its share.
+  // No other process would report this failure, because the others take its share of files.
   if (taken.length === 0 && ended.code !== undefined)
     throw new Error(`a process for test files failed before its first one: ${ended.code}\n${ended.errors}`)
   return saidInBatch(taken, ended)
 }
 
-/** A process that fails although none of its files did counts against the last of them. */
+/** If a process fails although none of its files did, the failure counts against the last of them. */
 function saidInBatch(files: readonly string[], { output, errors, code }: Ended): readonly FileSaid[] {
   const parts = partsOfBatch(output)
   const isBad = [...parts.values()].some(({ isOk }) => isOk !== true)
@@ -180,7 +183,7 @@ function saidInBatch(files: readonly string[], { output, errors, code }: Ended):
 }
 
 interface Ended extends Pick<FileSaid, 'output' | 'errors' | 'ms'> {
-  /** How it ended where that says that something failed. */
+  /** The exit code or the signal, if it means a failure. */
   readonly code: string | undefined
 }
 
@@ -189,11 +192,14 @@ function spawnTests(
   more: NodeJS.ProcessEnv,
   { seconds, graceMs = GRACE_MS }: FilesInit,
   running: Set<ChildProcess>,
-  /** What the process is to run next. With it, its time begins again whenever it says something. */
+  /**
+   * Returns the next file of the process. If it is given, the time limit restarts whenever the process prints
+   * something.
+   */
   next?: () => NextFile,
 ): Promise<Ended> {
   const started = performance.now()
-  // tap ends a test that takes as long by itself, and says which.
+  // tap itself ends a test that takes so long, and names it.
   const env = { ...process.env, NODE_COMPILE_CACHE: COMPILED, TAP_TIMEOUT: String(seconds), ...more }
   const args = ['--disable-warning=ExperimentalWarning', ...words]
   const stdio: StdioOptions = ['ignore', 'pipe', 'pipe', ...(next === undefined ? [] : (['ipc'] as const))]
@@ -207,7 +213,7 @@ function spawnTests(
     tooLate.refresh()
   })
   child.stderr?.setEncoding('utf8').on('data', (text: string) => (errors += text))
-  // What has ended meanwhile asks for nothing: that it cannot be answered is no failure.
+  // A process that has ended meanwhile needs no answer, so a failure to send one is ignored.
   child.on('message', (asked: unknown) => {
     if (asked === NEXT) child.send(next?.() ?? {}, () => undefined)
   })
@@ -231,7 +237,7 @@ function spawnTests(
   })
 }
 
-/** A plan at the outermost level, and tap's count behind it, say that nothing broke off. */
+/** A plan at the outermost level, with tap's count after it, shows that the output is complete. */
 function isWhole(output: string): boolean {
   return /^1\.\.\d+/m.test(output) && /^# \{ total: \d+/m.test(output)
 }
@@ -242,7 +248,7 @@ export interface Counts {
   readonly skipped: number
 }
 
-/** Cases of these files. A file that failed although none of its cases did counts for one. */
+/** The cases of these files. A file that failed although none of its cases did counts as one failure. */
 export function countsOf(said: readonly FileSaid[]): Counts {
   const sum = { passed: 0, failed: 0, skipped: 0 }
   for (const { output, fault } of said) {

@@ -1,21 +1,21 @@
-/** Runs files of one tier, and a file that failed once more where the tier says so. */
+/** Runs files of one tier, and repeats a failed file if the tier allows it. */
 import { type CaseList, lostCases } from './cases.ts'
 import { failures, fileLine, wholeLog } from './file-report.ts'
 import { type FileSaid, countsOf, runFiles } from './run-files.ts'
 import { readTap } from './tap-record.ts'
 import type { Tier } from './tiers.ts'
 
-/** More files than that fail because something is broken, not because the machine was busy. */
+/** If more files than this fail, something is broken, and it was not only a busy machine. */
 const MOST_RERUN = 4
 
 const ALONE: AtOnce = { jobs: 1 }
 
 type AtOnce = Pick<Tier, 'jobs' | 'most' | 'batches'>
 
-/** A test that chose not to run. */
+/** A test that skipped itself. */
 export interface SkippedTest {
   readonly file: string
-  /** Behind the names of the tests around it: `a > b`. */
+  /** The name, after those of the tests around it: `a > b`. */
   readonly name: string
   readonly reason: string
 }
@@ -24,14 +24,14 @@ export interface Outcome {
   readonly tier: string
   readonly state: 'passed' | 'failed' | 'skipped'
   readonly detail: string
-  /** Cases. */
+  /** The number of cases. */
   readonly passed: number
   readonly failed: number
   readonly seconds: number
-  /** Each file as it ended last. */
+  /** The last run of each file. */
   readonly said: readonly FileSaid[]
   readonly skipped: readonly SkippedTest[]
-  /** Files that failed, and passed when they were run again, alone; as they ended the first time. */
+  /** Files that failed, and passed when they were run again alone; these are their first runs. */
   readonly flaky: readonly FileSaid[]
 }
 
@@ -39,9 +39,9 @@ export interface TierInit {
   readonly files: readonly string[]
   /** Whether a test that is skipped counts as failed. */
   readonly required: boolean
-  /** How many cases each file had: fewer is a failure. */
+  /** The known number of cases of each file; fewer is a failure. */
   readonly cases: CaseList
-  /** Files that have been flaky before: these get no second chance. */
+  /** Files that have been flaky before; these are not run again. */
   readonly knownFlaky: ReadonlySet<string>
   readonly say: (text: string) => void
 }
@@ -92,7 +92,7 @@ function skippedOutcome({ name }: Tier, detail: string): Outcome {
   return { tier: name, state: 'skipped', detail, passed: 0, failed: 0, seconds: 0, said: [], skipped: [], flaky: [] }
 }
 
-/** The time of a test is for what it tests: what it needs built is built before. */
+/** What the tests need is built first, so that their time limit covers only the tests. */
 async function isPrepared(tier: Tier, { say }: TierInit): Promise<boolean> {
   if (tier.prepare === undefined) return true
   const started = performance.now()
@@ -138,8 +138,8 @@ function run(tier: Tier, init: TierInit, { jobs, most, batches }: AtOnce): Promi
 }
 
 /**
- * Files that failed in a process with others are run again, each in one of its own, to say what fails. One that passes
- * then stays red: something of another file was in its way.
+ * Files that failed in a shared process are run again, each in a process of its own, to find what fails. A file that
+ * then passes still counts as failed, because another file interfered with it.
  */
 async function named(tier: Tier, first: readonly FileSaid[], init: TierInit): Promise<readonly FileSaid[]> {
   const failed = first.filter((said) => isFailed(said, init))
@@ -154,7 +154,7 @@ async function named(tier: Tier, first: readonly FileSaid[], init: TierInit): Pr
   })
 }
 
-/** After all others have ended, so that nothing is beside it. */
+/** The failed files run after all others have ended, so that nothing runs beside them. */
 async function rerunFailed(tier: Tier, first: readonly FileSaid[], init: TierInit): Promise<Ended> {
   const failed = first.filter((said) => isFailed(said, init))
   if (tier.rerun !== true || failed.length === 0) return { said: first, flaky: [] }
@@ -178,7 +178,7 @@ function isFailed(said: FileSaid, { required }: TierInit): boolean {
   return failed > 0 || (required && skipped > 0)
 }
 
-/** A test that failed is not mended by skipping it. */
+/** A test that failed is not repaired by skipping it. */
 function isGoodAfter(first: FileSaid, second: FileSaid | undefined, init: TierInit): boolean {
   if (second === undefined || isFailed(second, init)) return false
   const { passed, skipped } = countsOf([second])

@@ -1,13 +1,14 @@
 /**
- * `node test/run-tiers.ts TIER… [PATH…] [--changed[=COMMIT]]`: runs the tiers, or just the files at those paths with the
- * settings of their tiers, or just the files nearest to what has changed since a commit (default HEAD). Then prints the
- * table of what ran and what was skipped and why, and a line `FLAKY file` for each file that failed and then passed
- * alone.
+ * `node test/run-tiers.ts TIER… [PATH…] [--changed[=COMMIT]]`: runs the tiers, or only the files at those paths with
+ * the settings of their tiers, or only the files nearest to what has changed since a commit (default HEAD). Then it
+ * prints a table of what ran and what was skipped and why, and a line `FLAKY file` for each file that failed and then
+ * passed alone.
+ *
  * SEALANE_REQUIRE_TIERS=unit,netns,… turns a skip into a failure: of a whole tier, and of a single test inside it.
- * SEALANE_TURN=number has files of a tier take turns (turns.ts), all of them where paths have changed since
- * SEALANE_CHANGED_SINCE=commit; those left out are named.
- * SEALANE_FLAKY_FILE=path has the FLAKY lines written at the end of that file, too.
- * SEALANE_UPDATE_CASES=1 writes down how many cases each file has (cases.txt), instead of comparing.
+ * SEALANE_TURN=number makes files of a tier take turns (turns.ts), and runs all of them if their paths have changed
+ * since SEALANE_CHANGED_SINCE=commit; the files that were left out are named.
+ * SEALANE_FLAKY_FILE=path also appends the FLAKY lines to that file.
+ * SEALANE_UPDATE_CASES=1 stores the number of cases of each file (cases.txt), instead of comparing it.
  */
 import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -23,23 +24,23 @@ export interface RunInit {
   readonly tiers: readonly Tier[]
   /** Names of tiers, paths of files, and `--changed[=COMMIT]`. */
   readonly words: readonly string[]
-  /** The folder from which paths are meant. */
+  /** The folder that paths are relative to. */
   readonly from: string
-  /** Names of tiers in which a skip is a failure. */
+  /** The names of the tiers in which a skip is a failure. */
   readonly required: readonly string[]
   /** See turns.ts. */
   readonly turn?: Turn | undefined
   readonly flakyFile: string | undefined
   /** Files that have been flaky before. Default: none. */
   readonly knownFlaky?: readonly string[]
-  /** Default: nothing is known. */
+  /** Default: no file has a known number of cases. */
   readonly cases?: CaseList
   readonly say: (text: string) => void
-  /** Called with the outcome of all tiers. */
+  /** Is called with the outcomes of all tiers. */
   readonly onEnd?: (outcomes: readonly Outcome[]) => void
 }
 
-/** Gives the exit code: 0 when nothing failed, 2 when the words mean nothing. */
+/** Returns the exit code: 0 if nothing failed, 2 if the words mean nothing. */
 export async function runTiers(init: RunInit): Promise<number> {
   const { required, turn, flakyFile, say } = init
   const chosen = choose(init)
@@ -72,7 +73,7 @@ export async function runTiers(init: RunInit): Promise<number> {
   return failed > 0 ? 1 : 0
 }
 
-/** Neighbours that may run at once, in their order. */
+/** Groups neighbouring tiers that may run at once, in their order. */
 function besideEachOther(chosen: readonly ChosenFiles[]): readonly (readonly ChosenFiles[])[] {
   const groups: ChosenFiles[][] = []
   for (const one of chosen) {
@@ -83,7 +84,7 @@ function besideEachOther(chosen: readonly ChosenFiles[]): readonly (readonly Cho
   return groups
 }
 
-/** The files, or what is wrong with the words. */
+/** The chosen files, or what is wrong with the words. */
 function choose({ tiers, words: all, from, say }: RunInit): readonly ChosenFiles[] | string {
   const words = all.filter((word) => !/^--changed(=|$)/.test(word))
   const changed = all.find((word) => !words.includes(word))
@@ -96,7 +97,7 @@ function choose({ tiers, words: all, from, say }: RunInit): readonly ChosenFiles
   }
 }
 
-/** So many files of a tier as take a minute together at the most, and what is farther is told. */
+/** As many of the nearest files of a tier as take a minute together; the others are named. */
 function nearestOf(
   chosen: readonly ChosenFiles[],
   changed: readonly string[],
@@ -123,7 +124,7 @@ function table(outcomes: readonly Outcome[]): string {
 
 const flakyLine = (file: string): string => `FLAKY ${file}`
 
-/** Each with what failed the first time; the whole log is where it ran. */
+/** Each flaky file with its first failures; the complete log is in the output of the run. */
 function flakyLines(outcomes: readonly Outcome[]): string {
   const parts = outcomes
     .flatMap(({ flaky }) => flaky)
@@ -131,7 +132,7 @@ function flakyLines(outcomes: readonly Outcome[]): string {
   return parts.join('')
 }
 
-/** Who names a file wants it run. */
+/** The tiers that did not run although one of their files was named. */
 function missingWhereNamed(outcomes: readonly Outcome[], chosen: readonly ChosenFiles[]): string[] {
   return outcomes.flatMap(({ tier, state, detail }) => {
     const files = chosen.find((one) => one.named && one.tier.name === tier)?.files ?? []
@@ -154,7 +155,7 @@ export function missingWhereRequired(
     ])
 }
 
-/** The turn that the environment names, if it names one. */
+/** The turn that the environment names, if any. */
 function turnOf(env: NodeJS.ProcessEnv): Turn | undefined {
   const number = parseTurn(env['SEALANE_TURN'])
   if (number === undefined) return undefined
@@ -162,7 +163,7 @@ function turnOf(env: NodeJS.ProcessEnv): Turn | undefined {
   return { number, changed: since === '' ? undefined : changedSince(since) }
 }
 
-/** Words at the start of its lines; the rest of a line is for people. */
+/** The first word of each line; the rest of a line is for people. */
 function readFlaky(): readonly string[] {
   const lines = readFileSync(join(import.meta.dirname, 'flaky.txt'), 'utf8').split('\n')
   return lines.filter((line) => line !== '' && !line.startsWith('#')).map((line) => line.split(' ')[0] ?? '')
@@ -174,7 +175,7 @@ async function main(): Promise<number> {
   return runTiers({
     tiers: TIERS,
     words: argv.slice(2),
-    // npm starts its scripts in the folder of package.json, and says here where its user was.
+    // npm starts its scripts in the folder of package.json, and this variable has the folder in which the user ran it.
     from: env['INIT_CWD'] ?? process.cwd(),
     required: (env['SEALANE_REQUIRE_TIERS'] ?? '').split(','),
     turn: turnOf(env),

@@ -1,7 +1,7 @@
-/** Reads the TAP that a test file printed: its cases, and what each of them came to. */
+/** Reads the TAP that a test file printed: its cases, and the result of each. */
 
 export interface Case {
-  /** Its name behind those of the tests around it: `a > b`. `all of it`: a file without a test in it. */
+  /** The name, after those of the tests around it: `a > b`. A file without a test in it is named `all of it`. */
   readonly name: string
   readonly state: 'passed' | 'failed' | 'skipped'
   /** Why it was skipped; '' otherwise. */
@@ -10,8 +10,8 @@ export interface Case {
 
 export interface TapRecord {
   /**
-   * A case is a test with no other test in it. A test around others is one too where it failed and none of them did: an
-   * assertion of its own failed then.
+   * A case is a test that contains no other test. A test around others also counts if it failed and none of them did,
+   * because then an assertion of its own failed.
    */
   readonly cases: readonly Case[]
   readonly assertions: { readonly passed: number; readonly failed: number }
@@ -19,14 +19,14 @@ export interface TapRecord {
 
 interface TapTest {
   readonly name: string
-  /** A test that has begun fails until its end says otherwise. */
+  /** A test that has begun counts as failed until its end says otherwise. */
   state: Case['state']
   reason: string
   readonly tests: TapTest[]
   readonly assertions: { passed: number; failed: number }
 }
 
-/** TAP that breaks off gives what it has. */
+/** For TAP that breaks off, the result has what came before. */
 export function readTap(text: string): TapRecord {
   const file = newTest('')
   const open = [file]
@@ -48,7 +48,7 @@ export function readTap(text: string): TapRecord {
         test.reason = skip ?? ''
         open.length = depth + 1
       } else if (state === 'skipped') {
-        // What is skipped is not announced.
+        // TAP has no Subtest line for a skipped test.
         around.tests.push({ ...newTest(name === '' ? 'a test without a name' : name), state, reason: skip ?? '' })
       } else around.assertions[state] += 1
     }
@@ -57,14 +57,14 @@ export function readTap(text: string): TapRecord {
 }
 
 export interface BatchPart {
-  /** What this file printed, as if it had run alone. */
+  /** The output of this file, as if it had run alone. */
   readonly output: string
   readonly ms: number
-  /** What its end said of it; undefined where the process broke off in it. */
+  /** The result at its end; undefined if the process broke off in the middle. */
   readonly isOk: boolean | undefined
 }
 
-/** What each file of a batch (run-batch.ts) printed: there every file is a test at the outermost level. */
+/** The output of each file of a batch (run-batch.ts), in which every file is a test at the outermost level. */
 export function partsOfBatch(text: string): ReadonlyMap<string, BatchPart> {
   const parts = new Map<string, BatchPart>()
   let open: { readonly file: string; readonly lines: string[] } | undefined
@@ -87,7 +87,7 @@ function newTest(name: string): TapTest {
   return { name, state: 'failed', reason: '', tests: [], assertions: { passed: 0, failed: 0 } }
 }
 
-/** Lines with their depth in tests, without diagnostics: YAML behind a test point, which may hold anything. */
+/** The lines with their depth in tests, without diagnostics: the YAML after a test point may contain anything. */
 function* linesOf(text: string): Generator<{ depth: number; rest: string }> {
   let endOfYaml: string | undefined
   for (const line of text.split('\n')) {

@@ -10,50 +10,56 @@ import type { Turns } from './turns.ts'
 export interface Tier {
   readonly name: string
   readonly folders: readonly string[]
-  /** Why it cannot run here; undefined when it can. */
+  /** Why the tier cannot run here; undefined if it can. */
   skip(): Promise<string | undefined>
-  /** Whether it runs beside the tiers next to it that do so too: what it shows takes no real time. */
+  /**
+   * Whether it may run at the same time as neighbouring tiers that may too, because its tests do not depend on real
+   * time.
+   */
   readonly beside?: boolean
   /** How many processes run at once. */
   readonly jobs: number
-  /** In how many processes all files run, one after the other in each. Default: each file has one of its own. */
-  readonly batches?: number
-  /** How many while processors are idle: most of what a file does may be waiting. Default: `jobs`. */
-  readonly most?: number
-  /** How long one file may take. */
-  readonly seconds: number
   /**
-   * Files that take long begin before the others, in this order, so that none of them is the last and runs by itself:
-   * the longest first.
+   * The number of processes that share all files, one after the other in each. Default: each file has a process of its
+   * own.
    */
+  readonly batches?: number
+  /** How many processes run at once while processors are idle, since a file may mostly wait. Default: `jobs`. */
+  readonly most?: number
+  /** How many seconds one file may take. */
+  readonly seconds: number
+  /** Long files begin before the others, the longest first, so that none of them runs alone at the end. */
   readonly long?: readonly RegExp[]
-  /** Files that take turns where a turn is named: see turns.ts. The other files always run. */
+  /** Files that take turns if a turn is named (turns.ts). The other files always run. */
   readonly turns?: readonly Turns[]
   /** How many files `--changed` runs, those nearest to the change. Default: all that the change reaches. */
   readonly nearest?: number
-  /** Its tests look at all files of the project: any change reaches them. */
+  /** Whether its tests read all files of the project, so that any change affects them. */
   readonly looksAtAll?: boolean
   /** Files that run after the others, with nothing beside them. */
   readonly alone?: RegExp
-  /** Whether a file that fails is run once more, alone: what it shows takes real time, and the machine may be busy. */
+  /**
+   * Whether a file that fails is run again alone, because its tests depend on real time and the machine may be busy.
+   */
   readonly rerun?: boolean
-  /** Makes what the files need, before their time begins; throws with why it cannot. */
+  /** Builds what the files need, before their time begins. Throws with the reason if it cannot. */
   prepare?(): Promise<void>
 }
 
-/** Of gateways too, but they wait more than they work: they begin before the others, and have others beside them. */
+/** These are about gateways too, but mostly wait: they begin before the others, and others run beside them. */
 const WAITING = [
   /\/(monitoring|gateway-nat)\./,
   /\/(gateway-smoke|sites-smoke)\./,
   /\/gateway-(dual-stack|life|link|made-anew|restarts)\./,
 ]
-/** Emulated, they take longest, and a whole processor each: a guest has one, and two guests run at once. */
+/** Under emulation these take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
 /**
- * More than three clusters; gateways that hand over and clean their node; and what is lost meanwhile, which is counted.
+ * Tests with more than three clusters, and tests in which gateways hand over and clean their node, where lost packets
+ * are counted.
  */
 const CLUSTERS = /five-clusters|node-life|several-gateways/
-/** A minute and more on several clusters, a part of it waiting for what Kubernetes does in its own time. */
+/** These take a minute or more on several clusters, and partly wait for what Kubernetes does in its own time. */
 const LONG = [
   /install\.|repair/,
   /several-gateways|node-life/,
@@ -64,11 +70,11 @@ const LONG = [
   /bad-days|bad-minute/,
 ]
 
-/** What stands for a cluster in the kube tier: its own tests run where it has changed. */
+/** Files that stand in for a cluster in the kube tier: their own tests run if they have changed. */
 const RIG =
   /^test\/(test-kubelet\/|kube\/(cmd|coredns|render|conformance|support)\/|kube\/(go\.|run-conformance)|support\/netns)/
 
-/** Shares that are as near as can be of one length, two files at once: seven to ten minutes each. */
+/** The shares are of nearly equal length, with two files at once: seven to ten minutes each. */
 const KUBE_TURNS: readonly Turns[] = [
   {
     shares: [
@@ -93,7 +99,7 @@ const KUBE_TURNS: readonly Turns[] = [
   },
 ]
 
-/** A guest takes a minute or more for each. */
+/** Each file takes a guest a minute or more. */
 const KERNEL_TURNS: readonly Turns[] = [
   {
     shares: [
@@ -139,7 +145,7 @@ const LANES_TURNS: readonly Turns[] = [
 
 const always = (): Promise<undefined> => Promise.resolve(undefined)
 
-/** Network namespaces can be made: tried, not guessed. */
+/** Whether network namespaces can be made: the test tries it instead of guessing. */
 function netnsProblem(): Promise<string | undefined> {
   if (process.getuid?.() !== 0) return Promise.resolve('needs root to make network namespaces')
   const tried = spawnSync('unshare', ['--net', 'true'])
@@ -167,14 +173,14 @@ export const TIERS: readonly Tier[] = [
     folders: [...PRODUCT, 'demo'].map((name) => `test/${name}`),
     skip: always,
     beside: true,
-    // What most files load takes longer than what they do: loaded once for many, they take a third of the time. More
-    // than processors: some wait for a server's deadline.
+    // Loading modules takes most files longer than their tests, so they are loaded once for many files, which takes a
+    // third of the time. There are more processes than processors, since some wait for a server's deadline.
     batches: 6,
     jobs: 6,
     seconds: 120,
     nearest: 32,
   },
-  // Most of their time they wait for programs that they have started.
+  // These files mostly wait for programs that they have started.
   {
     name: 'story',
     folders: ['test/story'],
@@ -209,7 +215,7 @@ export const TIERS: readonly Tier[] = [
     nearest: 2,
     rerun: true,
   },
-  // The long ones of network namespaces, of which netns has a short one each.
+  // The long tests with network namespaces; the netns tier has a short form of each.
   {
     name: 'lanes',
     folders: ['test/lanes'],
@@ -251,7 +257,7 @@ export const TIERS: readonly Tier[] = [
     skip: kubeProblem,
     prepare: buildAll,
     jobs: 2,
-    // One that needs few processes, in the time that the others wait.
+    // A third file, which needs few processes, runs while the others wait.
     most: 3,
     seconds: 1800,
     long: LONG,
@@ -270,8 +276,8 @@ export const TIERS: readonly Tier[] = [
     turns: KERNEL_TURNS,
     rerun: true,
   },
-  // Ten minutes and more, most of them the start of nodes on one emulated processor: .ci/run has no room for it and
-  // leaves it out, so that nothing of CI shows a gateway that starts anew, or the loss of a node,
-  // with the kernel's own WireGuard (docs/limits.md).
+  // These take ten minutes and more, most of it to start nodes on one emulated processor. CI has no time for them and
+  // leaves them out, so CI does not cover a gateway restart, or the loss of a node, with the kernel's own WireGuard
+  // (docs/limits.md).
   { name: 'emulated', folders: ['test/emulated'], skip: kernelProblem, jobs: 1, seconds: 1200 },
 ]

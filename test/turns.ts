@@ -1,34 +1,34 @@
-/** What of a tier a run of CI can leave to the next ones: files take turns, unless what they show has changed. */
+/** What a CI run can leave to later runs: files take turns, unless the code that they cover has changed. */
 import type { Tier } from './tiers.ts'
 
 export interface Turns {
-  /** One of these shares is run in each turn. */
+  /** The shares, of which one is run in each turn. */
   readonly shares: readonly RegExp[]
-  /** All shares are run where a path from the root matches. */
+  /** All shares are run if a changed path from the root matches. */
   readonly changed?: RegExp
 }
 
 export interface Turn {
-  /** Any whole number from 0: it goes up by one with each commit. */
+  /** Any whole number from 0, which goes up by one with each commit. */
   readonly number: number
-  /** Paths from the root; undefined where it is not known what has changed. */
+  /** The changed paths from the root; undefined if they are not known. */
   readonly changed: readonly string[] | undefined
 }
 
 export interface Share {
   readonly files: readonly string[]
-  /** Left to the runs of other turns. */
+  /** The files that are left to the runs of other turns. */
   readonly left: readonly string[]
 }
 
-/** What of these files is run in a turn: all where none is named. Files that no share has are run in each turn. */
+/** The files to run in a turn: all of them if no turn is named. Files that are in no share are run in each turn. */
 export function shareOf({ turns = [] }: Pick<Tier, 'turns'>, files: readonly string[], turn?: Turn): Share {
   const others = turn === undefined ? [] : turns.flatMap((one) => othersOf(one, turn))
   const isLeft = (file: string): boolean => others.some((pattern) => pattern.test(file))
   return { files: files.filter((file) => !isLeft(file)), left: files.filter(isLeft) }
 }
 
-/** The shares that wait. Where it is not known what has changed, anything may have. */
+/** The shares that wait. If the changes are not known, anything may have changed. */
 function othersOf({ shares, changed }: Turns, turn: Turn): readonly RegExp[] {
   const isChanged = changed !== undefined && (turn.changed?.some((path) => changed.test(path)) ?? true)
   return isChanged ? [] : shares.filter((_, i) => i !== turn.number % shares.length)

@@ -1,4 +1,4 @@
-/** A broker under measurement: the compiled product in a process of its own, on a state folder of its own. */
+/** A measured broker: the compiled product in a process of its own, with a state folder of its own. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -6,18 +6,18 @@ import { eventually } from '../../test/support/eventually.ts'
 import { freePort } from '../../test/support/free-port.ts'
 import { cpuMs } from './measured-process.ts'
 
-/** As bin/sealane starts Node. */
+/** The flags with which bin/sealane starts Node. */
 const NODE_FLAGS = ['--max-semi-space-size=8', '--heap-growing-percent=20', '--disable-warning=ExperimentalWarning']
 const NODE_ENV = { MALLOC_ARENA_MAX: '2' }
 const READY_MS = 120_000
 
 export interface BrokerProcessInit {
-  /** The compiled product. */
+  /** The folder of the compiled product. */
   readonly product: string
   readonly folder: string
   readonly state: string
   readonly port: number
-  /** Beside those of one that is alone. */
+  /** The flags of a replica, added to those of a single broker. */
   readonly flags: readonly string[]
 }
 
@@ -25,7 +25,7 @@ export class BrokerProcess {
   readonly #init: BrokerProcessInit
   readonly #status: number
   #child: ChildProcess | undefined
-  /** Of the processes before. */
+  /** The processor time of the previous processes. */
   #spentMs = 0
 
   private constructor(init: BrokerProcessInit, status: number) {
@@ -46,12 +46,12 @@ export class BrokerProcess {
     return child !== undefined && child.exitCode === null && child.signalCode === null
   }
 
-  /** Processor time, with that of processes before this one. */
+  /** The processor time, with that of the processes before this one. */
   get cpuMs(): number {
     return this.#spentMs + (this.isRunning ? cpuMs(this.pid) : 0)
   }
 
-  /** Does not wait: ready() does. */
+  /** Starts it without waiting for ready(). */
   start(): void {
     const { product, folder, state, port, flags } = this.#init
     const all = [
@@ -72,7 +72,7 @@ export class BrokerProcess {
     await eventually(ready, { deadlineMs: READY_MS, say: 'the broker is ready' })
   }
 
-  /** As a machine that loses power; the process is gone then. */
+  /** Kills it as a loss of power would; resolves once the process is gone. */
   async kill(): Promise<void> {
     const child = this.#child
     if (child === undefined || !this.isRunning) return

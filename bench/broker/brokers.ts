@@ -1,4 +1,4 @@
-/** The brokers under measurement: one on SQLite, or several on an etcd of three members. */
+/** The measured brokers: one on SQLite, or several on an etcd of three members. */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,17 +14,17 @@ import type { BenchOptions } from './options.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
 const PREFIX = '/sealane/bench'
-/** Of each token. */
+/** The number of uses of each token. */
 const USES = 10
-/** More than there are: they are what is measured. */
+/** The limit is above the number of members, which is what is measured. */
 const MAX_MEMBERS = 4000
 
 export class Brokers {
   readonly folder = mkdtempSync(join(tmpdir(), 'sealane-bench-broker-'))
-  /** Where the packages that it needs are found from. */
+  /** The packages that the product needs are found from this folder. */
   readonly #product = join(ROOT, 'node_modules', '.cache', `sealane-bench-broker-${process.pid}`)
   readonly #endings: (() => unknown)[] = []
-  /** Of each. */
+  /** The port of each broker. */
   ports: readonly number[] = []
   replicas: readonly BrokerProcess[] = []
 
@@ -39,27 +39,30 @@ export class Brokers {
     }
   }
 
-  /** Of the first: commands beside it read it, and each has the certificate of the authority in its own. */
+  /**
+   * The state folder of the first broker: commands beside it read it, and each broker has the authority's certificate
+   * in its own.
+   */
   get state(): string {
     return this.#stateOf(0)
   }
 
-  /** Of all. */
+  /** The processor time of all brokers. */
   get cpuMs(): number {
     return this.replicas.reduce((sum, one) => sum + one.cpuMs, 0)
   }
 
-  /** Of the largest. */
+  /** The memory of the largest broker. */
   residentMb(what: 'VmRSS' | 'VmHWM'): number {
     return Math.max(...this.replicas.map(({ pid }) => residentMb(pid, what)))
   }
 
-  /** Does not wait: ready() does. */
+  /** Starts them without waiting for ready(). */
   start(): void {
     for (const one of this.replicas) one.start()
   }
 
-  /** For the first time: one makes what the others find. */
+  /** Starts them for the first time: the first makes the state that the others find. */
   async startFirst(): Promise<void> {
     for (const one of this.replicas) {
       one.start()
@@ -71,7 +74,7 @@ export class Brokers {
     await Promise.all(this.replicas.map((one) => one.kill()))
   }
 
-  /** Secrets of tokens that are good for so many joins together. */
+  /** The secrets of tokens that together allow this many joins. */
   async secrets(joins: number): Promise<string[]> {
     const store = await openBrokerStore(this.state, new SystemClock())
     try {
@@ -108,7 +111,7 @@ export class Brokers {
     )
   }
 
-  /** Starts one, and gives the flags for it. */
+  /** Starts an etcd, and returns the flags for it. */
   async #etcd(): Promise<string[]> {
     const teardown = (end: () => unknown): void => void this.#endings.push(end)
     const { folder, members } = await startEtcdCluster({ teardown })

@@ -1,13 +1,13 @@
-/** One of several brokers is killed while changes go on. */
+/** One of several brokers is killed while changes continue. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { round } from '../figures.ts'
 import { type Bench, type Figures, PER_SECOND, PUBLISHERS, allOf } from './stages.ts'
 
-/** Of the burst, before it. */
+/** How long the burst lasts before the kill. */
 const BEFORE_MS = 3000
 const AFTER_MS = 5000
 
-/** Changes a second go on; a third of all members lose their broker, and find another one. */
+/** Changes continue at a fixed rate; a third of all members lose their broker, and find another one. */
 export async function failover({ options, broker, generators }: Bench): Promise<Figures> {
   const { clusters, burstSeconds } = options
   const [victim] = broker.replicas

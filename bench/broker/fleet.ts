@@ -1,4 +1,4 @@
-/** The members of one generator process. main.ts calls each method by its name (fleet.ts). */
+/** The members of one generator process. main.ts calls each method by its name. */
 import { createSecureContext } from 'node:tls'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Backoff } from '../../reconcile/retry.ts'
@@ -20,7 +20,7 @@ export interface FleetInit {
   readonly broker: { readonly address: string; readonly ports: readonly number[]; readonly state: string }
   readonly services: number
   readonly namespaces: number
-  /** Of all processes. */
+  /** The number of clusters in all processes. */
   readonly clusters: number
 }
 
@@ -33,18 +33,23 @@ export interface JoinAsk {
 export interface FleetState {
   readonly inSync: number
   readonly published: number
-  /** Records that came, of all and of one that counts all, and that were asked for, since the last zero(). */
+  /**
+   * Since the last zero(): the records that all members got, those that one fully counting member got, and those that
+   * the broker requested.
+   */
   readonly events: number
   readonly eventsOfOne: number
   readonly askedInAll: number
-  /** Those that lost their broker and are back, and the longest that it took, since the last zero(). */
+  /**
+   * Since the last zero(): the members that lost their broker and are back, and the longest time that one of them took.
+   */
   readonly lost: number
   readonly outageMs: number
   readonly messageBytes: number
   readonly eventBytes: number
   readonly bytesRead: number
   readonly failedConnects: number
-  /** Of those, told when to come back. */
+  /** The lost members that a broker asked to try again later. */
   readonly sentAway: number
   readonly reasons: readonly string[]
   readonly refused: string | undefined
@@ -60,7 +65,7 @@ export class Fleet {
   #failed = 0
   #sentAway = 0
   readonly #reasons = new Map<string, number>()
-  /** Those that are to stay connected. */
+  /** Whether the members should stay connected. */
   #keeping = false
 
   constructor(init: FleetInit) {
@@ -76,7 +81,7 @@ export class Fleet {
     this.#members.sort((a, b) => a.site.index - b.site.index)
   }
 
-  /** All connect as members do that have lost the broker, again and again until they are in. */
+  /** Connects all members as ones that have lost the broker; each retries until it is in. */
   start({ fresh, old, streams }: { fresh: boolean; old: boolean; streams: 'both' | 'publish' }): void {
     this.#keeping = true
     for (const member of this.#members) this.#keep(member, { fresh, old, streams })
@@ -87,7 +92,7 @@ export class Fleet {
     for (const member of this.#members) member.close()
   }
 
-  /** Those that are lost from now on come back by themselves, and resume. */
+  /** The present state. Members that are lost from now on reconnect by themselves, and resume. */
   state(): FleetState {
     const sum = (of: (member: LeanMember) => number): number => this.#members.reduce((all, one) => all + of(one), 0)
     return {
@@ -120,7 +125,7 @@ export class Fleet {
     this.#ages.take()
   }
 
-  /** How old changes were when they came, since the last call. */
+  /** The ages of changes on arrival, since the last call. */
   ages(): Counts {
     return this.#ages.take()
   }
@@ -130,7 +135,9 @@ export class Fleet {
     one?.put(changedExport(one.site, record % one.site.services, mark()))
   }
 
-  /** So many changes a second, of these many members in turn, each time another record. Gives how many. */
+  /**
+   * Publishes this many changes a second, of these many members in turn, each time of another record. Returns how many.
+   */
   async burst({ perSecond, seconds, publishers }: Record<'perSecond' | 'seconds' | 'publishers', number>) {
     const from = performance.now()
     const total = Math.round(perSecond * seconds)
@@ -142,7 +149,7 @@ export class Fleet {
     return total
   }
 
-  /** So many members open one more watch each, from nothing, on the connections that they have. */
+  /** This many members open one more watch each, from nothing, on their present connections. */
   async snapshots({ count, old }: { readonly count: number; readonly old: boolean }) {
     const opened = this.#members.slice(0, count).map((member) => {
       const reader = new WatchReader(() => undefined, false, interestOf(member.site))
@@ -154,7 +161,7 @@ export class Fleet {
     return opened.map(({ reader: { bytes, eventBytes, events } }) => ({ bytes, eventBytes, events }))
   }
 
-  /** One member publishes so many slices of a hundred endpoints. */
+  /** One member publishes this many slices of a hundred endpoints. */
   async largeSlices({ count }: { readonly count: number }): Promise<void> {
     const member = this.#members[0]
     if (member === undefined) return
@@ -173,7 +180,7 @@ export class Fleet {
     this.#members.push(new LeanMember({ site, context, onChange }))
   }
 
-  /** As the sessions of an agent wait. */
+  /** The wait before the next attempt, as the sessions of an agent choose it. */
   #waitMs(why: string, wasLive: boolean, backoff: Backoff): number {
     const busyMs = comeBackMs(why)
     if (busyMs !== undefined) this.#sentAway += 1
@@ -195,7 +202,7 @@ export class Fleet {
     const connect = (fresh: boolean): void => {
       if (!this.#keeping) return
       const timeoutMs = DEFAULT_CLIENT_LIMITS.connectTimeoutMs
-      // As the address book of an agent: one by chance, and another one than that which failed.
+      // The choice is that of an agent's address book: a random one, and not the one that just failed.
       port = this.#portBesides(port)
       member.connect({ port, timeoutMs, fresh, old: init.old }, init.streams, (why) => again(why))
     }

@@ -1,4 +1,4 @@
-/** A process of simulated members. Each message of its parent names a method of one of the things below. */
+/** A process of simulated members. Each message of its parent names a method of one of the objects below. */
 import { Fleet, type FleetInit } from './fleet.ts'
 import { EtcdWatchers } from './peers/etcd-watchers.ts'
 import { FloorClients } from './peers/floor-clients.ts'

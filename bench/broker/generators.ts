@@ -5,7 +5,7 @@ import type { FleetInit, FleetState } from './fleet.ts'
 import type { Answer, Ask } from './generator.ts'
 import { type Counts, Histogram } from './histogram.ts'
 
-/** Members of one process. */
+/** The number of members of one process. */
 const MEMBERS = 500
 const CALL_MS = 400_000
 
@@ -15,7 +15,7 @@ export class Generators {
   #next = 1
 
   constructor(init: FleetInit, clusters: number) {
-    // Two at least: the publisher of a change must not be what its watchers wait for.
+    // There are at least two, so that watchers never wait for the publisher of a change.
     const count = Math.max(2, Math.ceil(clusters / MEMBERS))
     this.#children = Array.from({ length: count }, () => {
       const child = fork(join(import.meta.dirname, 'generator.ts'), [JSON.stringify(init)], {
@@ -36,7 +36,7 @@ export class Generators {
     return this.#children.length
   }
 
-  /** Calls a method in one of them. Throws what it threw, and when it does not answer in time. */
+  /** Calls a method in one of them. Throws what the method threw, and if there is no answer in time. */
   call(i: number, on: Ask['on'], method: string, args: unknown = {}): Promise<unknown> {
     const id = (this.#next += 1)
     return new Promise((resolve, reject) => {

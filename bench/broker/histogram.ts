@@ -1,9 +1,9 @@
-/** Millions of times, counted by quarters of a millisecond: what several processes measure adds up. */
+/** Counts millions of times by quarters of a millisecond; the counts of several processes can be added up. */
 
 const PER_MS = 4
 const MAX_MS = 120_000
 
-/** Counts by bucket, as it goes from one process to another. */
+/** Counts by bucket, as they are passed from one process to another. */
 export type Counts = readonly (readonly [bucket: number, count: number])[]
 
 export class Histogram {
@@ -22,7 +22,7 @@ export class Histogram {
     for (const [bucket, count] of counts) this.#count(bucket, count)
   }
 
-  /** Gives what was counted, and forgets it. */
+  /** Returns the counts, and resets them. */
   take(): Counts {
     const counts = [...this.#counts]
     this.#counts.clear()
@@ -30,7 +30,7 @@ export class Histogram {
     return counts
   }
 
-  /** Nearest rank; `share` is 0 to 1. Throws RangeError when nothing was counted. */
+  /** The nearest-rank percentile; `share` is 0 to 1. Throws RangeError if nothing was counted. */
   percentile(share: number): number {
     if (this.#size === 0) throw new RangeError('nothing was counted')
     let left = Math.max(1, Math.ceil(share * this.#size))

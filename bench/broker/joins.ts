@@ -1,6 +1,6 @@
 /**
- * For how long one join holds up a broker that has N members: a turn of the event loop, without TLS, certificates and
- * the disk. Each member has a gateway; one of ten overlaps another. Beside it, a join where there are ten members.
+ * For how long one join blocks a broker that has N members: a turn of the event loop, without TLS, certificates and the
+ * disk. Each member has a gateway; one of ten overlaps another. The peer is a join where there are ten members.
  *
  *   npm run bench:joins -- [--json] [--members 1000]
  */
@@ -14,7 +14,7 @@ import type { MemberRecord } from '../../model/records.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import { percentile, progress, round } from '../figures.ts'
 
-/** Joins of which each figure is. */
+/** The number of joins for each figure. */
 const SAMPLES = 100
 const FEW = 10
 const TARGET_MS = 10
@@ -46,7 +46,7 @@ progress(
     `${TARGET_MS}); among ${FEW} members p50 ${figures.fewP50Ms} ms`,
 )
 
-/** Gives for how long each held up the process. */
+/** Returns for how long each join blocked the process. */
 async function joinAll(count: number): Promise<number[]> {
   const log = openMemoryLog()
   const turns: number[] = []

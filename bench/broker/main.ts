@@ -1,9 +1,9 @@
 /**
  * `npm run bench:broker -- --clusters N [--services S] [--namespaces K] [--store etcd [--replicas R]] [--json]
  * [--burst-seconds S] [--idle-seconds S] [--tenth] [--alone] [--only STAGE,…]`: brokers as they are installed, in
- * processes of their own, and N simulated members over real TLS on the loopback, in processes of their own. Beside it,
- * in the same run, the same fan-out by a bare TLS server and by etcd. Of several brokers on an etcd one is killed, too.
- * Simulated members are lean, so that they leave the machine to what is measured: they decode no record.
+ * processes of their own, and N simulated members over real TLS on the loopback, in processes of their own. In the same
+ * run the peers do the same fan-out: a bare TLS server, and etcd. One of several brokers on an etcd is also killed. The
+ * simulated members decode no record, so that they leave the machine to what is measured.
  */
 import { Brokers } from './brokers.ts'
 import { Generators } from './generators.ts'
@@ -12,7 +12,7 @@ import { report } from './report.ts'
 import * as stages from './stages.ts'
 import { failover } from './failover.ts'
 
-/** Whatever happens, it ends. */
+/** The benchmark always ends after this time. */
 const MAX_MS = 20 * 60_000
 
 const STAGES = {
@@ -65,7 +65,7 @@ async function main(): Promise<void> {
 }
 
 function isWanted(name: string, { only, tenth, alone, replicas }: ReturnType<typeof readOptions>): boolean {
-  // Nobody is there to be measured before all have come.
+  // Before all members have joined there is nothing to measure.
   if (name === 'cold') return true
   if (name === 'failover' && replicas === 1) return false
   if (only.size > 0) return only.has(name)

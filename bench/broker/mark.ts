@@ -1,10 +1,10 @@
 /**
- * When a change was sent, written into the change itself: all processes of one machine read the same monotonic clock,
- * and whoever gets the bytes finds the time in them, whatever they are wrapped in.
+ * Writes into each change when it was sent: all processes of one machine read the same monotonic clock, and a receiver
+ * finds the time in the bytes, whatever they are wrapped in.
  */
 
 const MARK = Buffer.from('~at~')
-/** Microseconds. */
+/** The number of digits of a time in microseconds. */
 const DIGITS = 16
 
 export function mark(): string {

@@ -1,8 +1,8 @@
-/** What the kernel says about a process: processor time and memory. */
+/** The processor time and the memory of a process, by the kernel. */
 import { readFileSync } from 'node:fs'
 
 const MB = 1_000_000
-/** Of /proc/PID/stat: USER_HZ, which is 100 on Linux. */
+/** The unit of /proc/PID/stat: USER_HZ, which is 100 on Linux. */
 const TICK_MS = 10
 
 export function cpuMs(pid: number): number {
@@ -11,13 +11,13 @@ export function cpuMs(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) * TICK_MS
 }
 
-/** `VmRSS` now, `VmHWM` at most. */
+/** `VmRSS` is the present memory, `VmHWM` the most so far. */
 export function residentMb(pid: number, what: 'VmRSS' | 'VmHWM'): number {
   const text = readFileSync(`/proc/${pid}/status`, 'utf8')
   return (Number(new RegExp(`${what}:\\s+(\\d+)`).exec(text)?.[1]) * 1024) / MB
 }
 
-/** Lets it run this share of the time only, until the function given back is called. */
+/** Lets the process run only this share of the time, until the returned function is called. */
 export function slowed(pid: number, share: number): () => void {
   const PERIOD_MS = 50
   let on: ReturnType<typeof setTimeout>

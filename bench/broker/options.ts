@@ -1,24 +1,24 @@
-/** What `npm run bench:broker` was asked for. */
+/** The options of `npm run bench:broker`. */
 import { parseArgs } from 'node:util'
 
 export interface BenchOptions {
   readonly clusters: number
-  /** Exports of each cluster, with one EndpointSlice each. */
+  /** The number of exports of each cluster, with one EndpointSlice each. */
   readonly services: number
-  /** Each cluster asks for one of so many namespaces; 1: for everything. */
+  /** Each cluster requests one of so many namespaces; with 1 it requests everything. */
   readonly namespaces: number
   readonly json: boolean
-  /** Seconds of the burst, of 100 changes a second. */
+  /** The seconds of the burst, with 100 changes a second. */
   readonly burstSeconds: number
   readonly idleSeconds: number
   readonly store: 'sqlite' | 'etcd'
-  /** Broker processes on one store. */
+  /** The number of broker processes on one store. */
   readonly replicas: number
-  /** Also restart with a tenth of a core. */
+  /** Whether to measure a restart with a tenth of a core as well. */
   readonly tenth: boolean
-  /** Without the peers: for the loop of work. */
+  /** Whether to leave out the peers, for short loops during development. */
   readonly alone: boolean
-  /** Names of stages to run; empty: all. */
+  /** The names of the stages to run; if it is empty, all of them. */
   readonly only: ReadonlySet<string>
 }
 
@@ -26,7 +26,7 @@ const MAX_CLUSTERS = 3000
 const MAX_SERVICES = 1000
 const MAX_REPLICAS = 5
 
-/** Throws for a flag or a value that it does not know. */
+/** Throws for an unknown flag or value. */
 export function readOptions(argv: readonly string[]): BenchOptions {
   const { values } = parseArgs({
     args: [...argv],
@@ -45,7 +45,7 @@ export function readOptions(argv: readonly string[]): BenchOptions {
     },
   })
   const store = storeOf(values.store)
-  // An etcd is there for several.
+  // The default for an etcd is several replicas.
   const replicas = whole('replicas', values.replicas ?? (store === 'etcd' ? '3' : '1'), MAX_REPLICAS)
   if (replicas > 1 && store === 'sqlite') throw new Error(`--replicas ${replicas}: expected --store etcd with it`)
   return {

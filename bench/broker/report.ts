@@ -1,11 +1,11 @@
-/** The figures with the limit of each beside it. Limits are for 1,000 clusters with 126 records each in one process. */
+/** Prints each figure with its limit. The limits are for 1,000 clusters with 126 records each in one process. */
 import { progress } from '../figures.ts'
 import type { BenchOptions } from './options.ts'
 import type { Figures } from './stages.ts'
 
 const MAX_OF_FLOOR = 2.5
 
-/** Undefined: there is no aim, the figure is told for its own sake. */
+/** Undefined: the figure has no limit and is only printed. */
 export const LIMITS: Readonly<Record<string, number | undefined>> = {
   fanoutP50Ms: undefined,
   fanoutP99Ms: 100,

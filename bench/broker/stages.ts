@@ -1,4 +1,4 @@
-/** What is measured, one stage after the other, on one broker and the same members. */
+/** The measured stages, one after the other, with one broker and the same members. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { round } from '../figures.ts'
 import type { Brokers } from './brokers.ts'
@@ -24,7 +24,7 @@ const SNAPSHOTS = 20
 const LARGE_SLICES = 30
 const IN_SYNC_MS = 330_000
 
-/** All join and publish what they have. */
+/** All members join and publish their records. */
 export async function setUp({ options, broker, generators }: Bench): Promise<Figures> {
   const { clusters } = options
   const secrets = await broker.secrets(clusters)
@@ -44,7 +44,7 @@ export async function setUp({ options, broker, generators }: Bench): Promise<Fig
   return { joinCpuMs: round(joinCpuMs), publishSeconds: round(published / 1000, 1) }
 }
 
-/** All come at once with nothing. */
+/** All members connect at once without earlier state. */
 export async function coldStart({ options, broker, generators }: Bench): Promise<Figures> {
   await sleep(1000)
   await generators.all('fleet', 'zero')
@@ -64,7 +64,7 @@ export async function coldStart({ options, broker, generators }: Bench): Promise
   }
 }
 
-/** One more snapshot each for a few, without handshakes: of this release's members, and of the last one's. */
+/** A few members read one more snapshot each, without handshakes: members of this release, and of the previous one. */
 export async function snapshots({ broker, generators, options }: Bench): Promise<Figures> {
   await sleep(2000)
   const count = Math.min(SNAPSHOTS, Math.floor(options.clusters / generators.count))
@@ -78,7 +78,7 @@ export async function snapshots({ broker, generators, options }: Bench): Promise
     return { cpu, megabytes: sent.reduce((sum, { eventBytes }) => sum + eventBytes, 0) / MB }
   }
   const [young, old] = [await costs(false), await costs(true)]
-  // However it is sent, it is what the records are that counts.
+  // The size is that of the records, however they are sent.
   return {
     snapshotCpuMsPerMb: round(young.cpu / old.megabytes),
     snapshotOldCpuMsPerMb: round(old.cpu / old.megabytes),
@@ -86,7 +86,7 @@ export async function snapshots({ broker, generators, options }: Bench): Promise
   }
 }
 
-/** One change to all, each after the one before has arrived. */
+/** Sends one change to all members, each after the previous one has arrived. */
 export async function oneChange({ options, generators }: Bench): Promise<Figures> {
   const { clusters } = options
   await generators.all('fleet', 'live', { on: true })
@@ -103,7 +103,7 @@ export async function oneChange({ options, generators }: Bench): Promise<Figures
   }
 }
 
-/** A hundred changes a second. */
+/** Sends a hundred changes a second. */
 export async function burst({ options, broker, generators }: Bench): Promise<Figures> {
   const { clusters, burstSeconds } = options
   await generators.all('fleet', 'live', { on: true })
@@ -121,12 +121,12 @@ export async function burst({ options, broker, generators }: Bench): Promise<Fig
   }
 }
 
-/** Who asks for one namespace of several is not sent the others: what share of all that was. */
+/** A member that requests one namespace of several does not get the others: the share of all records that arrived. */
 function arrivals(stage: string, { namespaces }: BenchOptions, all: number, came: number): Figures {
   return namespaces === 1 ? { [`${stage}Missing`]: all - came } : { [`${stage}Share`]: round(came / all) }
 }
 
-/** Nothing changes. */
+/** Measures while nothing changes. */
 export async function idle({ options, broker, generators }: Bench): Promise<Figures> {
   await generators.all('fleet', 'live', { on: false })
   const before = (await generators.state()).bytesRead
@@ -139,7 +139,7 @@ export async function idle({ options, broker, generators }: Bench): Promise<Figu
   }
 }
 
-/** The broker is killed and started again; with `share`, on so much of a core. */
+/** Kills the broker and restarts it; with `share`, on that share of a core. */
 export async function restart({ options, broker, generators }: Bench, share = 1): Promise<Figures> {
   await generators.all('fleet', 'zero')
   await generators.state()
@@ -165,7 +165,7 @@ export async function restart({ options, broker, generators }: Bench, share = 1)
   }
 }
 
-/** What a slice of a hundred endpoints adds to a snapshot, and what it is as one change. */
+/** How much a slice of a hundred endpoints adds to a snapshot, and its size as a single change. */
 export async function endpoints({ generators }: Bench): Promise<Figures> {
   const wire = async (): Promise<number> => {
     const [one] = (await generators.call(1, 'fleet', 'snapshots', { count: 1, old: false })) as { bytes: number }[]

@@ -1,7 +1,7 @@
 /**
- * How long an operator waits: `sealane status` and `sealane diagnose` as processes of their own, of a member with 1,000
- * services exported and imported and 20 other members, whose API server is the tests' own, in this process. What runs is
- * what a release has: the compiled product without its sources, made of this checkout first.
+ * How long an operator waits for `sealane status` and `sealane diagnose` as processes of their own. The member has
+ * 1,000 services exported and imported and 20 other members; its API server is that of the tests, in this process. The
+ * program is what a release has: the compiled product without its sources, built from this checkout first.
  *
  *   node bench/diagnose/main.ts [--json] [--services 1000] [--members 20] [--repeat 5]
  */
@@ -44,7 +44,7 @@ async function measure(): Promise<void> {
   const program = installed()
   const others = Array.from({ length: members }, (_, i) => `member-${i}`)
   const teardown = (end: () => unknown): void => void ends.push(end)
-  // Nothing becomes old while it is measured.
+  // The date is in the future, so that nothing becomes stale during the measurement.
   const heard = new Date(Date.now() + 3600_000)
   const server = await clusterWith({ teardown }, healthyObjects({ others, services }), heard)
   server.fault = podsThatLooked()
@@ -62,7 +62,9 @@ async function measure(): Promise<void> {
   )
 }
 
-/** The path of a `sealane` beside which there are no sources: one in a checkout compares times first, or runs those. */
+/**
+ * The path of a `sealane` without sources beside it: in a checkout it would compare times first, or run the sources.
+ */
 function installed(): string {
   const folder = mkdtempSync(join(tmpdir(), 'sealane-bench-'))
   ends.push(() => rmSync(folder, { recursive: true, force: true }))
@@ -74,7 +76,7 @@ function installed(): string {
   return program
 }
 
-/** One before that does not count: files are read then. */
+/** A first run, in which files are read from the disk, does not count. */
 async function time(program: string, args: readonly string[]): Promise<number> {
   const samples: number[] = []
   for (let i = 0; i <= repeat; i += 1) {
@@ -85,7 +87,7 @@ async function time(program: string, args: readonly string[]): Promise<number> {
   return round(median(samples), 0)
 }
 
-/** Throws where it does not say that the member is healthy: then it looked at something else. */
+/** Throws unless the command reports a healthy member, because otherwise it measured something else. */
 async function run(program: string, args: readonly string[]): Promise<void> {
   const { stdout, error } = await new Promise<{ stdout: string; error: Error | null }>((resolve) => {
     execFile(program, args, { maxBuffer: 64 << 20 }, (failed, said) => resolve({ stdout: said, error: failed }))

@@ -1,7 +1,7 @@
 /**
- * `npm run bench:start -- [--repeat 15] [--json]`: how long a command takes before it asks anybody: `sealane --version`,
- * and `sealane status` where no cluster is named, compiled from this checkout; beside them a bare Node. Medians, after
- * one run that does not count.
+ * `npm run bench:start -- [--repeat 15] [--json]`: how long a command takes before its first request: `sealane
+ * --version`, and `sealane status` without a cluster, compiled from this checkout. The peer is a bare Node. The figures
+ * are medians, after one run that does not count.
  */
 import { spawnSync } from 'node:child_process'
 import { rmSync } from 'node:fs'
@@ -11,15 +11,15 @@ import { compileProduct } from '../../scripts/compile-product.ts'
 import { median, progress, round } from '../figures.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
-/** Packages are found from here. */
+/** Packages are found from this folder. */
 const PRODUCT = join(ROOT, 'node_modules', '.cache', 'sealane-bench-start')
 const MAIN = join(PRODUCT, 'cli', 'main.js')
-/** Nothing of this machine is asked: no kubeconfig, no site. */
+/** The commands find nothing of this machine: no kubeconfig and no site. */
 const ENV = { PATH: process.env['PATH'], HOME: '/nonexistent' }
 
 interface Row {
   readonly args: readonly string[]
-  /** What it ends with. */
+  /** The expected exit code. */
   readonly code: number
 }
 

@@ -1,4 +1,6 @@
-/** dnsperf against a server of the DNS benchmark: as much as it answers, or so many questions a second. */
+/**
+ * Runs dnsperf against a server of the DNS benchmark, as fast as it answers or at a fixed number of questions a second.
+ */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Question } from './zone.ts'
@@ -7,7 +9,7 @@ import { percentile, round } from '../figures.ts'
 
 interface LoadInit {
   readonly port: number
-  /** File of the questions. */
+  /** The path of the file of questions. */
   readonly file: string
   readonly seconds: number
   readonly pin: boolean
@@ -32,7 +34,7 @@ function number(report: string, pattern: RegExp): number {
   return Number(pattern.exec(report)?.[1] ?? Number.NaN)
 }
 
-/** Answers a second. Throws when any answer was not the right code or more than one in a thousand was lost. */
+/** Answers a second. Throws if any answer had the wrong code, or more than one in a thousand was lost. */
 export async function throughput(load: LoadInit & { readonly kind: Question }): Promise<number> {
   const report = await dnsperf(load, ['-c', '8', '-q', '200'])
   const completed = number(report, /Queries completed:\s+(\d+)/)
@@ -45,16 +47,16 @@ export async function throughput(load: LoadInit & { readonly kind: Question }): 
 export interface Paced {
   readonly asked: number
   readonly lost: number
-  /** Response code → how often. */
+  /** From each response code to how often it came. */
   readonly codes: Readonly<Record<string, number>>
   readonly p50Ms: number
   readonly p99Ms: number
 }
 
-/** How long an answer may take, seconds: later it counts as lost. */
+/** The seconds after which an answer counts as lost. */
 const PATIENCE = '2'
 
-/** So many questions a second, from 50 sockets. Percentiles are of what was answered. */
+/** Sends this many questions a second from 50 sockets. The percentiles are of the answered questions. */
 export async function paced(load: LoadInit & { readonly perSecond: number }): Promise<Paced> {
   const pace = ['-Q', String(load.perSecond), '-q', String(load.perSecond)]
   const report = await dnsperf(load, [...pace, '-c', '50', '-t', PATIENCE, '-v'])

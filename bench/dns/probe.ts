@@ -1,6 +1,6 @@
 /**
- * `node bench/dns/probe.ts SERVER COUNT`: asks SERVER for bench-0, bench-1, … one after the other, each about a thousand
- * times a second, and prints a line when a name is first found absent and when it first has an address.
+ * `node bench/dns/probe.ts SERVER COUNT`: queries SERVER for bench-0, bench-1, … one after the other, each about a
+ * thousand times a second, and prints a line when a name is first found absent and when it first has an address.
  */
 import { createSocket } from 'node:dgram'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -8,7 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 export interface ProbeLine {
   readonly name: string
   readonly state: 'absent' | 'present'
-  /** Monotonic clock, nanoseconds, when the answer arrived. */
+  /** When the answer arrived, in nanoseconds of the monotonic clock. */
   readonly atNs: string
   readonly roundTripMs: number
 }

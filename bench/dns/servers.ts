@@ -1,7 +1,7 @@
 /**
- * The servers of the DNS benchmark: ours, and Knot DNS with one worker, which serves the same zone. As a program
- * (`node bench/dns/servers.ts PORT HELD_MS`) it is ours: the component as it is, fed by the in-memory cluster, whose
- * objects cannot be read for HELD_MS. Sends its parent a message when it listens.
+ * The servers of the DNS benchmark: Sealane's, and Knot DNS with one worker, which serves the same zone. As a program
+ * (`node bench/dns/servers.ts PORT HELD_MS`) this file is Sealane's server: the unchanged component on the in-memory
+ * cluster, whose objects cannot be read for HELD_MS. It sends its parent a message when it listens.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { createSocket } from 'node:dgram'
@@ -17,15 +17,18 @@ import { ZONE, services } from './zone.ts'
 
 export interface Bench {
   readonly folder: string
-  /** Everything started, so that it can be ended. */
+  /** All started processes, so that they can be ended. */
   readonly children: ChildProcess[]
-  /** Servers on the first processor, dnsperf on the second; else the kernel decides, for both peers alike. */
+  /**
+   * Whether servers run on the first processor and dnsperf on the second. Otherwise the kernel decides, for both peers
+   * alike.
+   */
   readonly pin: boolean
 }
 
 export interface Server {
   readonly port: number
-  /** SIGTERM, and at last SIGKILL. Resolves when it has ended. */
+  /** Sends SIGTERM, and SIGKILL if that does not suffice. Resolves when the process has ended. */
   end(): Promise<void>
 }
 
@@ -92,7 +95,7 @@ export function pinned(pin: boolean, cpu: number, command: string, args: string[
   return pin ? ['taskset', ['-c', String(cpu), command, ...args]] : [command, args]
 }
 
-/** Free for UDP and TCP, as far as can be known. */
+/** A port that is free for UDP and TCP, as far as can be known. */
 async function freePort(): Promise<number> {
   for (;;) {
     const server = createServer().listen(0, '127.0.0.1')
@@ -117,7 +120,7 @@ async function untilAnswering(port: number): Promise<void> {
     try {
       if (execFileSync('dig', args, { encoding: 'utf8' }).trim() === '245.0.0.0') return
     } catch {
-      // Not there yet.
+      // The server does not answer yet.
     }
     await sleep(20)
   }

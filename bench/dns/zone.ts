@@ -19,7 +19,7 @@ export function services(): BenchService[] {
 
 export type Question = 'address' | 'absent'
 
-/** A file for dnsperf: every service once, or as many names that are not there. The same order in every run. */
+/** A file for dnsperf: every service once, or as many names that do not exist. The order is the same in every run. */
 export function questions(kind: Question): string {
   const prefix = kind === 'absent' ? 'no-' : ''
   const names = services().map(({ namespace, name }) => `${prefix}${name}.${namespace}.svc.${ZONE} A`)

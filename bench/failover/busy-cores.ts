@@ -1,10 +1,12 @@
-/** Programs that leave no core idle: what else runs has to share with them, as on a machine that other work keeps busy. */
+/** Programs that leave no core idle: all other processes must share the cores with them, as on a busy machine. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 
-/** As many as this machine has cores for: two. */
+/** As many programs as this machine has cores: two. */
 const PROGRAMS = 2
-/** Longer than any measure. They end by themselves after it, and with whoever started them. */
+/**
+ * This is longer than any measurement. The programs end by themselves after it, and with the process that started them.
+ */
 const MOST_MS = 3_600_000
 
 const BURN = `
@@ -19,11 +21,11 @@ const burn = () => {
 burn()
 `
 
-/** Burns both cores while `story` goes on, and stops when it ends, however it does. */
+/** Keeps both cores busy while `story` runs, and always stops afterwards. */
 export async function withBusyCores<T>(story: () => Promise<T>): Promise<T> {
   const programs = Array.from({ length: PROGRAMS }, () =>
-    // Each with a session of its own, as a service has one: the kernel shares processors among sessions first, and the
-    // callers are in that of the measure.
+    // Each program has a session of its own, as a service has. The kernel shares processors among sessions first, and
+    // the callers are in the session of the benchmark.
     spawn(process.execPath, ['-e', BURN], { detached: true, stdio: ['pipe', 'pipe', 'inherit'] }),
   )
   try {

@@ -1,4 +1,4 @@
-/** Faults beside the loss of a node (`--fault`), each with its figures. */
+/** The faults of `--fault` other than the loss of a node, each with its figures. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Caller } from '../../test/failover/caller.ts'
 import {
@@ -19,14 +19,14 @@ export interface FaultRun {
   readonly sites: TwoSites
   readonly callers: readonly Caller[]
   readonly rounds: number
-  /** How long what shall change nothing goes on. */
+  /** How long a fault lasts that should change nothing. */
   readonly steadyMs: number
 }
 
 type Figures = Readonly<Record<string, number>>
 type Measurement = (name: string, run: FaultRun) => Promise<Figures>
 
-/** By the name that `--fault` takes, which begins the names of its figures. */
+/** The faults by the name that `--fault` takes, with which the names of their figures begin. */
 export const FAULTS: Readonly<Record<string, Measurement>> = {
   silent: cutsOf(({ internet }, gateways) => gateways.map((one) => silentGateway(internet, one))),
   oneway: cutsOf(({ internet }, gateways) =>
@@ -44,7 +44,7 @@ export const FAULTS: Readonly<Record<string, Measurement>> = {
   delay500: steady((sites) => delayedTunnels(sites, 500, 100)),
 }
 
-/** Gateways of both sides in turn. */
+/** The gateways of both sides in turn. */
 export function inTurn({ gateways }: TwoSites): SiteNode[] {
   const [left, right] = [gateways('milano'), gateways('paris')]
   return [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
@@ -69,11 +69,11 @@ function lossFigures(name: string, losses: Losses): Figures {
   }
 }
 
-/** How long both gateways of a site are gone, in turn: a session lives on, and it does not. */
+/** How long both gateways of a site are away, in turn: a WireGuard session survives the first, and not the second. */
 const GONE_MS = [4000, 25_000]
 const SETTLED_MS = 15_000
 
-/** Both gateways of a site are gone, then one is back: until all flows are answered. */
+/** Both gateways of a site disappear, then one is back: measures until all flows are answered. */
 async function allgone(name: string, { sites, callers, rounds }: FaultRun): Promise<Figures> {
   const carriesMs: number[] = []
   let broken = 0
@@ -114,7 +114,7 @@ async function brokenNow(callers: readonly Caller[]): Promise<number> {
   return (await Promise.all(callers.map((caller) => caller.seen()))).reduce((sum, { broken }) => sum + broken, 0)
 }
 
-/** Nothing that a lane should go down for. */
+/** A fault for which no lane should go down. */
 function steady(cut: (sites: TwoSites) => Cut): Measurement {
   return async (name, { sites, callers, steadyMs }) => {
     const watch = new LinkWatch(sites)

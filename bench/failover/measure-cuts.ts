@@ -1,35 +1,38 @@
-/** What it costs that something is taken away and given back under load, time and again. */
+/** Measures the cost of a path that is cut and restored under load, repeatedly. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Caller } from '../../test/failover/caller.ts'
 import type { Cut } from '../../test/failover/faults.ts'
 import { round } from '../figures.ts'
 
-/** After a fault: longer than any way to notice it. */
+/** The wait after a fault, which is longer than any detection takes. */
 const FAULT_MS = 4000
-/** After the return: groups give back its share after ten seconds. */
+/** The wait after the return: groups give back its share after ten seconds. */
 const RETURN_MS = 15_000
-/** So many rounds from one look at nothing happening to the next, which is as long as that at a return. */
+/** The number of rounds between two measurements without a fault, which last as long as one at a return. */
 const CALM_EVERY = 4
-/** More than its own probes in all of RETURN_MS. */
+/** More octets than its own probes take in all of RETURN_MS. */
 const CARRIES_BYTES = 30_000
 const LOOK_MS = 250
 
-/** Milliseconds, but for counts. */
+/** All times are in milliseconds; the others are counts. */
 export interface Losses {
   readonly calmMs: number[]
   readonly lossMs: number[]
   readonly returnMs: number[]
-  /** Datagrams without an answer from the return on: a gap may also be an answer that came late. */
+  /** Datagrams without an answer since the return, because a gap may also be a late answer. */
   readonly returnLost: number[]
   readonly tcpGapMs: number[]
-  /** From the return until it carries again; Infinity: it did not in RETURN_MS. None where that cannot be seen. */
+  /**
+   * The time from the return until it carries again. Infinity: it did not within RETURN_MS. The list is empty if that
+   * cannot be seen.
+   */
   readonly carriesMs: number[]
   broken: number
 }
 
 export type Measured = Pick<Cut, 'cutOff' | 'bringBack'> & Partial<Pick<Cut, 'carriedBytes'>>
 
-/** Takes them away in turn. */
+/** Cuts the paths in turn. */
 export async function measure(
   say: string,
   callers: readonly Caller[],
@@ -59,7 +62,7 @@ export async function measure(
     const cut = cuts[i % cuts.length]
     if (cut === undefined) throw new Error('nothing to cut off')
     await longest()
-    // Any moment between two probes.
+    // The cut is at a random moment between two probes.
     await sleep(Math.random() * 200)
     await cut.cutOff()
     await sleep(FAULT_MS)

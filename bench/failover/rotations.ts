@@ -1,13 +1,13 @@
-/** What new keys of gateways cost, with others that carry and without. */
+/** The cost of key rotations of gateways, with other gateways that carry and without. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Caller } from '../../test/failover/caller.ts'
 import type { SiteNode, TwoSites } from '../../test/failover/sites.ts'
 
-/** A new key is announced, and taken when all far ends know it. */
+/** The time for a new key to be announced, and used once all far ends know it. */
 const ROTATE_MS = 10_000
 const CALM_MS = 5000
 
-/** Datagrams without an answer, of each new key. */
+/** Datagrams without an answer at each rotation. */
 export async function rotated(
   callers: readonly Caller[],
   gateways: readonly SiteNode[],
@@ -27,7 +27,7 @@ export async function rotated(
   return lost
 }
 
-/** One gateway on each side: nothing else can carry. */
+/** One gateway on each side, so that no other can carry. */
 export async function rotatedAlone({ gateways, rotate }: TwoSites, callers: readonly Caller[]): Promise<number[]> {
   await Promise.all(callers.map(({ started }) => started))
   await sleep(CALM_MS)

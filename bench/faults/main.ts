@@ -1,8 +1,9 @@
 /**
  * `npm run bench:faults -- [--json] [--rounds N] [--seed N]`: three brokers on an etcd of three members, in network
- * namespaces, with six clusters that join, publish, leave and are evicted all the time; in each round one to three things
- * break by chance. What everybody was told is checked against what the store has in the end, and what all watchers were
- * shown. The same seed plans the same faults and the same calls; how they meet is up to the machine.
+ * namespaces, with six clusters that join, publish, leave and are evicted all the time; in each round one to three
+ * random faults occur. All answers to clients are compared with the final content of the store, and with what all
+ * watchers received. The same seed plans the same faults and the same calls; their relative timing depends on the
+ * machine.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -42,13 +43,13 @@ async function main(): Promise<void> {
   }
 }
 
-/** The same program in namespaces that go with it. */
+/** Runs the same program in namespaces that disappear with it. */
 function startInside(): void {
   requirePackages('etcd')
   const missing = netnsMissing()
   if (missing !== undefined) throw new Error(missing)
   const init = 'mount -t tmpfs tmpfs /run && mkdir -p /run/netns && ip link set lo up && "$@"; exit $?'
-  // It ends with this one, in whatever way.
+  // The inner program always ends with this one.
   const args = [
     ...['--pdeathsig', 'KILL', 'unshare', '--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc'],
     ...['sh', '-c', init, 'sh'],

@@ -1,4 +1,4 @@
-/** A process that floods until it is ended. Argument: what flood.ts says, as JSON. */
+/** A process that floods until it is ended. Its argument is the JSON that flood.ts passes. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { RawBroker, RawIdentity } from '../../test/hostile/support/raw-channel.ts'
 import { FLOODS } from './floods.ts'
@@ -8,7 +8,7 @@ export interface FloodArguments {
   readonly broker: RawBroker
   readonly member: RawIdentity
   readonly connections?: number
-  /** It ends by itself after this, whatever happens. */
+  /** It always ends by itself after this time. */
   readonly ms: number
 }
 

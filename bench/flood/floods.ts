@@ -1,6 +1,6 @@
 /**
- * Floods against a broker, by clients made from protocol/broker.proto. Each goes on until the signal, at a bounded
- * pace.
+ * Floods against a broker, by clients made from protocol/broker.proto. Each continues until the signal, at a bounded
+ * rate.
  */
 import type { Client } from '@grpc/grpc-js'
 import { randomBytes } from 'node:crypto'
@@ -20,7 +20,7 @@ export interface FloodInit {
   /** A member whose certificate the attacker has. */
   readonly member: RawIdentity
   readonly signal: AbortSignal
-  /** How many connections one member opens. Default 4,096. */
+  /** How many connections one member opens. The default is 4,096. */
   readonly connections?: number
 }
 
@@ -28,7 +28,7 @@ export type Flood = (init: FloodInit) => Promise<void>
 
 const NAME = 'broker.sealane.internal'
 
-/** Thirty connections that hold as many unfinished Join bodies of 4 MiB as they may; what is closed comes again. */
+/** Thirty connections that hold as many unfinished Join bodies of 4 MiB as they may; closed ones are opened again. */
 const joinBodies: Flood = async ({ broker, signal }) => {
   const body = Buffer.alloc(5 + 4 * 1024 * 1024 - 1)
   body.writeUInt32BE(4 * 1024 * 1024, 1)
@@ -39,7 +39,7 @@ const joinBodies: Flood = async ({ broker, signal }) => {
   })
 }
 
-/** Two thousand connections that begin a handshake and do not go on. */
+/** Two thousand connections that begin a handshake and do not continue it. */
 const handshakes: Flood = async ({ broker, signal }) => {
   const hello = Buffer.concat([Buffer.from([0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]), randomBytes(300)])
   await holding(2000, signal, () => {
@@ -49,7 +49,7 @@ const handshakes: Flood = async ({ broker, signal }) => {
   })
 }
 
-/** A thousand connections a second that are reset as soon as they are there. */
+/** A thousand connections a second that are reset as soon as they are established. */
 const resets: Flood = async ({ broker, signal }) => {
   await paced(1000, signal, () => {
     const socket = dial(broker)
@@ -57,7 +57,7 @@ const resets: Flood = async ({ broker, signal }) => {
   })
 }
 
-/** Streams that are opened and reset at once, as many as one connection gives, twenty connections at a time. */
+/** Streams that are opened and reset at once, as many as one connection allows, over twenty connections at a time. */
 const rapidReset: Flood = async ({ broker, signal }) => {
   await holding(20, signal, () => {
     const session = stranger(broker)
@@ -71,7 +71,7 @@ const rapidReset: Flood = async ({ broker, signal }) => {
   })
 }
 
-/** Joins with secrets that nobody made, over twenty connections, as fast as they are answered. */
+/** Joins with secrets of no token, over twenty connections, as fast as they are answered. */
 const joins: Flood = async ({ broker, signal }) => {
   const one = async (): Promise<void> => {
     const request = await joinBytes(randomBytes(32).toString('base64url'), 'stranger')
@@ -88,7 +88,7 @@ const joins: Flood = async ({ broker, signal }) => {
   await Promise.all(Array.from({ length: 20 }, one))
 }
 
-/** Slices of 27,000 addresses, each another record. */
+/** Slices of 27,000 addresses, each in another record. */
 const slices: Flood = async ({ broker, member, signal }) => {
   const endpoints = Array.from({ length: 270 }, (_, i) => ({
     addresses: Array.from({ length: 100 }, (_, j) => `10.42.${i % 256}.${1 + j + 100 * Math.floor(i / 256)}`),
@@ -106,7 +106,7 @@ const slices: Flood = async ({ broker, member, signal }) => {
   }))
 }
 
-/** Records, each a new one, up to a million. */
+/** Up to a million records, each a new one. */
 const records: Flood = async (init) => {
   await publishing(init, (sequence) => ({
     $case: 'put',
@@ -114,7 +114,7 @@ const records: Flood = async (init) => {
   }))
 }
 
-/** What a member reports about itself, 64 KiB and another one each time. */
+/** Reports of a member about itself, of 64 KiB and different each time. */
 const statuses: Flood = async (init) => {
   await publishing(init, (sequence) => {
     const name = (i: number): string => `s${sequence}-${i}-${'x'.repeat(30)}`
@@ -134,7 +134,7 @@ const connections: Flood = async ({ broker, member, signal, connections: count =
   })
 }
 
-/** As many watches as there may be that read nothing, while the same member goes on changing large records. */
+/** As many watches as are allowed, which read nothing, while the same member keeps changing large records. */
 const slowReaders: Flood = async ({ broker, member, signal }) => {
   const watching = holding(8, signal, () => {
     const session = connectHttp2(`https://${broker.address}`, {
@@ -153,7 +153,7 @@ const slowReaders: Flood = async ({ broker, member, signal }) => {
   await Promise.all([watching, publish])
 }
 
-/** Fifty clients with one member's certificate that come back each second for a whole snapshot. */
+/** Fifty clients with one member's certificate that reconnect each second for a whole snapshot. */
 const reconnecting: Flood = async ({ broker, member, signal }) => {
   const one = async (): Promise<void> => {
     while (!signal.aborted) {
@@ -166,7 +166,7 @@ const reconnecting: Flood = async ({ broker, member, signal }) => {
   await Promise.all(Array.from({ length: 50 }, one))
 }
 
-/** A set without end that is changed as fast as it is taken, and hundreds of watches on two more connections. */
+/** An endless set that is changed as fast as the broker accepts it, and hundreds of watches on two more connections. */
 const greedy: Flood = async (init) => {
   const { broker, member, signal } = init
   const watching = holding(2, signal, () => {
@@ -183,7 +183,7 @@ const greedy: Flood = async (init) => {
   await Promise.all([watching, changing])
 }
 
-/** Four connections that ask for 10,000 namespaces, never the same, as soon as they are answered; and 2,000 records. */
+/** Four connections that request 10,000 namespaces, never the same, as soon as they are answered; and 2,000 records. */
 const interests: Flood = async (init) => {
   const { broker, member, signal } = init
   let asked = 0
@@ -254,7 +254,7 @@ function request(session: ClientHttp2Session, path: string) {
   return session.request(headers).on('error', () => undefined)
 }
 
-/** Keeps so many open: what is closed is opened again, at most 500 in a second. */
+/** Keeps this many open: closed ones are opened again, at most 500 in a second. */
 async function holding(
   count: number,
   signal: AbortSignal,
@@ -270,7 +270,7 @@ async function holding(
   for (const one of held) one.destroy()
 }
 
-/** A call, since it changes while one waits. */
+/** This is a function because the value changes during a wait. */
 function isOver(signal: AbortSignal): boolean {
   return signal.aborted
 }
@@ -283,7 +283,7 @@ async function paced(perSecond: number, signal: AbortSignal, work: () => void): 
   }
 }
 
-/** Sends what is made for each sequence as fast as the broker takes it; a stream that ends begins anew. */
+/** Sends a message for each sequence number as fast as the broker takes it; a stream that ends is opened again. */
 async function publishing(
   { broker, member, signal }: FloodInit,
   message: (sequence: number) => PublishMessage['message'],

@@ -1,10 +1,10 @@
 /**
  * `npm run bench:gateway-memory -- [--json] [--clusters N] [--far N] [--seconds S]`: resident memory and processor
- * share of a gateway that has links with N clusters (default 100) of --far gateways each (default 2), where its own
- * cluster has two: 400 links of the cluster, 200 of each gateway. Both gateways run, each as a process of the compiled
- * product on the files of one site, with a kernel in memory and simulated far ends (one-gateway.ts). The figures are
- * those of the larger one. Beside it, in the same run: a bare Node process, and the same gateways with one cluster.
- * What real sockets and a real kernel cost is not in the processor share (bench/probes.ts).
+ * share of a gateway with links to N clusters (default 100) of --far gateways each (default 2), where its own cluster
+ * has two: 400 links of the cluster, 200 of each gateway. Each gateway is a process of the compiled product on the
+ * files of one site, with a kernel in memory and simulated far ends (one-gateway.ts). The figures are those of the
+ * larger one. The peers in the same run are a bare Node process, and the same gateways with one cluster. The processor
+ * share does not include the cost of real sockets and a real kernel (bench/probes.ts).
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -27,16 +27,16 @@ import { compileProduct } from '../../scripts/compile-product.ts'
 import { progress, round } from '../figures.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
-/** Where the packages that it needs are found from. */
+/** The packages that it needs are found from this folder. */
 const PRODUCT = join(ROOT, 'node_modules', '.cache', 'sealane-bench-product')
-/** As the command line is compiled: reading types costs a process some 30 MiB. */
+/** The program is compiled like the command line, because reading types takes about 30 MiB of a process. */
 const PROGRAM = join(PRODUCT, 'gateway-memory', 'one-gateway.js')
-/** As bin/sealane starts Node. */
+/** The flags with which bin/sealane starts Node. */
 const NODE_FLAGS = ['--max-semi-space-size=2', '--heap-growing-percent=20', '--disable-warning=ExperimentalWarning']
 const NODE_ENV = { ...process.env, MALLOC_ARENA_MAX: '2' }
 const OWN_GATEWAYS = [0, 1]
 const UP_MS = 120_000
-/** New links are asked often for ten seconds. */
+/** New links are probed often for ten seconds. */
 const SETTLE_MS = 15_000
 
 async function main(): Promise<void> {
@@ -82,7 +82,7 @@ function numberOf(flag: string, text: string, most: number): number {
 
 interface Load {
   readonly clusters: number
-  /** Gateways of each. */
+  /** The number of gateways of each other cluster. */
   readonly far: number
   readonly seconds: number
 }
@@ -112,7 +112,7 @@ async function measure({ clusters, far, seconds }: Load) {
   }
 }
 
-/** The site as its user and its agent have written it. */
+/** Writes the site as its user and its agent would. */
 async function writeSite(folder: string, clusters: number, far: number): Promise<void> {
   const [objects, state] = [join(folder, 'objects'), join(folder, 'state')]
   for (const path of [objects, state]) mkdirSync(path)
@@ -196,7 +196,7 @@ class RunningGateway {
   }
 }
 
-/** Of a process that does nothing. */
+/** The memory of a process that does nothing. */
 async function bareNode(): Promise<number> {
   const program = 'setTimeout(() => console.log(process.memoryUsage().rss / 2 ** 20), 1000)'
   const child = spawn(process.execPath, [...NODE_FLAGS, '-e', program], {

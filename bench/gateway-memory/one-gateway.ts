@@ -1,8 +1,8 @@
 /**
- * The process that main.ts measures: a gateway as `sealane up --component gateway` starts it, on its
- * site's files, with a kernel in memory. The far ends are simulated: each answers its probes, shakes hands every two
- * minutes, and a tenth of them has traffic. Arguments: site file, node, its lane, how many gateways each other cluster
- * has. A line on standard input asks for a line of figures.
+ * The process that main.ts measures: a gateway as `sealane up --component gateway` starts it, on its site's files, with
+ * a kernel in memory. The far ends are simulated: each answers its probes, makes a handshake every two minutes, and a
+ * tenth of them has traffic. Arguments: site file, node, its lane, and the number of gateways of each other cluster. A
+ * line on standard input requests a line of figures.
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -23,9 +23,9 @@ import { readMachineNetwork } from '../../runtime/machine-network.ts'
 
 export interface Figures {
   readonly rssMb: number
-  /** The most since its start. */
+  /** The most memory since its start. */
   readonly peakRssMb: number
-  /** Processor time since the last line, and how long that was. */
+  /** The processor time since the last line; `wallMs` is the elapsed time. */
   readonly cpuMs: number
   readonly wallMs: number
   readonly linksUp: number
@@ -37,7 +37,7 @@ const HANDSHAKE_MS = 120_000
 const ANSWER_MS = 1
 const BYTES_A_SECOND = 100_000
 
-// What the command line has loaded by then.
+// The command line has loaded these modules by then.
 await Promise.all([
   import('../../cli/program.ts'),
   import('../../cli/site/up.ts'),
@@ -60,7 +60,7 @@ const wireguard = new FakeWireguard({ routes })
 const sysctl = new FakeSysctl({ 'net.ipv4.ip_forward': '0', 'net.ipv6.conf.all.forwarding': '0' })
 for (let remote = 0; remote < far; remote += 1) sysctl.provideDevice(laneDevice(remote))
 
-/** Each far end answers after a moment. */
+/** Each far end answers asynchronously. */
 const openProbeSocket: OpenProbeSocket = (_address, ownPort, events) => {
   queueMicrotask(() => events.onReady())
   return {
@@ -75,7 +75,7 @@ const openProbeSocket: OpenProbeSocket = (_address, ownPort, events) => {
   }
 }
 
-/** One second of the far ends. */
+/** Simulates one second of the far ends. */
 async function simulate(): Promise<void> {
   nft.accepted.length = 0
   wireguard.touched.length = 0

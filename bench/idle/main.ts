@@ -1,8 +1,8 @@
 /**
- * `npm run bench:idle -- [--json] [--seconds N]`: what a clusterset of three sites costs while nothing happens, in
- * percent of one processor, by part: of the sites the one that costs most. Links are probed, sessions with the broker
- * are open, and no record changes. Each part is a process here; `sealane up` has them all in one. Beside it, in the
- * same run: a Node process that does nothing.
+ * `npm run bench:idle -- [--json] [--seconds N]`: the processor share of a clusterset of three sites while nothing
+ * happens, in percent of one processor, by part, for the site that takes most. Links are probed, sessions with the
+ * broker are open, and no record changes. Each part is a process here, whereas `sealane up` runs them all in one. The
+ * peer in the same run is a Node process that does nothing.
  */
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -13,7 +13,7 @@ import { cpuMs } from '../broker/measured-process.ts'
 import { progress, round } from '../figures.ts'
 import { type JoinedSites, withJoinedSites } from '../joined-sites.ts'
 
-/** After the last link is up: addresses are published, and links that are new are asked often for ten seconds. */
+/** The wait after the last link is up: addresses are published, and new links are probed often for ten seconds. */
 const SETTLE_MS = 30_000
 
 interface Measured {
@@ -50,7 +50,7 @@ async function measure(joined: JoinedSites, seconds: number): Promise<Readonly<R
   }
 }
 
-/** The broker, the parts of each site, and its tunnels where the kernel has none. */
+/** The broker, the parts of each site, and its WireGuard processes if the kernel has no WireGuard. */
 async function processes({ lab, rows }: JoinedSites): Promise<readonly Measured[]> {
   const parts = new Map(rows.flatMap((row) => siteProcesses(row).map(({ name, part }) => [name, part] as const)))
   const daemons = lab.daemons().flatMap(({ name, process: { pid } }) => {

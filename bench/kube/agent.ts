@@ -17,9 +17,9 @@ export interface BenchAgentInit {
 }
 
 export interface AgentMemory {
-  /** Resident, in megabytes (1,000,000 bytes). */
+  /** The resident memory in megabytes (1,000,000 bytes). */
   readonly now: number
-  /** The most it ever was. */
+  /** The most memory it ever had. */
   readonly peak: number
 }
 
@@ -39,7 +39,7 @@ export class BenchAgent {
     this.#program = makeProgram({ name: `${name}-agent`, path: SEALANE, args: [...args, ...status], directory })
   }
 
-  /** Without waiting. */
+  /** Starts it without waiting. */
   start(): void {
     this.#program.start()
   }
@@ -48,17 +48,17 @@ export class BenchAgent {
     return isReady(this.#program, this.#statusPort)
   }
 
-  /** As a cluster stops it: the lease is given back. */
+  /** Stops it as a cluster does, so that it gives its lease up. */
   stop(): Promise<void> {
     return this.#program.kill('SIGTERM')
   }
 
-  /** The next start knows nothing of the clusterset. */
+  /** Removes its state, so that the next start knows nothing of the clusterset. */
   forgetReplica(): void {
     rmSync(this.#state, { recursive: true, force: true })
   }
 
-  /** Throws when it does not run. */
+  /** Throws if the agent does not run. */
   memory(): AgentMemory {
     const { pid, failure, name } = this.#program
     if (pid === undefined) throw new Error(`${name} ${failure ?? 'does not run'}: ${this.#program.log()}`)
@@ -68,7 +68,7 @@ export class BenchAgent {
     return { now: megabytes('VmRSS'), peak: megabytes('VmHWM') }
   }
 
-  /** Objects that it has written to its cluster since it started. */
+  /** How many objects it has written to its cluster since it started. */
   async writes(): Promise<number> {
     const text = await (await fetch(`http://127.0.0.1:${this.#statusPort}/metrics`)).text()
     const counts = [...text.matchAll(/^sealane_agent_writes_total\{.*\} (\d+)$/gm)]
@@ -81,7 +81,7 @@ export class BenchAgent {
   }
 }
 
-/** JSON is YAML. */
+/** JSON is valid YAML. */
 function siteFile({ name, podCIDR, serviceCIDR, kubeconfig }: BenchAgentInit, state: string): string {
   return JSON.stringify({
     apiVersion: 'sealane.io/v1alpha1',
@@ -91,7 +91,7 @@ function siteFile({ name, podCIDR, serviceCIDR, kubeconfig }: BenchAgentInit, st
   })
 }
 
-/** Until a process of ours says that it is ready. Throws with the end of its log when it has died. */
+/** Waits until a process of ours reports that it is ready. Throws with the end of its log if it has died. */
 export async function isReady(program: Program, port: number): Promise<void> {
   await eventually(
     async () => {

@@ -1,9 +1,9 @@
-/** What API servers take for the same work with nobody in between. */
+/** How long API servers take for the same work without Sealane in between. */
 import { DISCOVERY, ENDPOINTS, FLOOR, MCS, PROBE, PROBES, SHOP, atOnce, sliceObject } from './objects.ts'
 import type { BenchCluster, BenchLab } from './lab.ts'
 import { Watch } from './watch.ts'
 
-/** The same kinds and sizes of objects as the agents write, into some clusters at once, and removed again. */
+/** Writes objects of the same kinds and sizes as the agents write, into several clusters at once, and removes them. */
 export async function measureBareWrites(
   clusters: readonly BenchCluster[],
   services: readonly string[],
@@ -33,7 +33,7 @@ function bareWrites({ api }: BenchCluster, services: readonly string[]): (() => 
   return [...slices, ...imports]
 }
 
-/** An object in one cluster, seen by a watch, then one in the other, seen by a watch there. */
+/** Writes an object in one cluster, waits until a watch shows it, and then does the same in the other cluster. */
 export class BareChain {
   readonly #lab: BenchLab
   readonly #watches: readonly [Watch, Watch]

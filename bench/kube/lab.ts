@@ -1,6 +1,6 @@
 /**
- * Two real control planes on this host's loopback, a broker, and an agent for each cluster under the ServiceAccount
- * that it has there: every process is one that users have too. Nothing outlives the run, however it ends.
+ * Two real control planes on this host's loopback, a broker, and an agent for each cluster under its ServiceAccount
+ * there: every process is one that users run too. Nothing stays after the run, however it ends.
  */
 import { execFile, execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs'
@@ -43,17 +43,17 @@ const EXPORTER: Row = { name: 'milano', podCIDR: '10.42.0.0/16', serviceCIDR: '1
 const IMPORTER: Row = { name: 'paris', podCIDR: '10.52.0.0/16', serviceCIDR: '10.53.0.0/16' }
 
 const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
-/** What runs pods; there are none here. */
+/** Kinds that run pods, which these clusters do not have. */
 const WORKLOADS = new Set(['DaemonSet', 'Deployment', 'PodDisruptionBudget'])
 
-/** Starts everything, joins both clusters, works, and ends everything, also when interrupted. */
+/** Starts everything, joins both clusters, works, and ends everything, even if it is interrupted. */
 export async function withKubeLab<T>(work: (lab: BenchLab) => Promise<T>): Promise<T> {
   requirePackages('kube')
   const missing = kubeProgramsMissing()
   if (missing !== undefined) throw new Error(missing)
-  // The compiled copy is what users run.
+  // Users run the compiled product.
   execFileSync(process.execPath, [join(ROOT, 'scripts', 'build.ts')], { stdio: ['ignore', process.stderr, 'inherit'] })
-  // A short path: sockets are in it.
+  // The path is short, because paths of sockets are limited.
   const directory = realpathSync(mkdtempSync(join(tmpdir(), 'slb-')))
   const stops: (() => Promise<void>)[] = []
   const stop = async (): Promise<void> => {
@@ -61,7 +61,7 @@ export async function withKubeLab<T>(work: (lab: BenchLab) => Promise<T>): Promi
   }
   try {
     const token = await startBroker(directory, stops)
-    // Also ends by signals: what runs has been killed by then (program.ts).
+    // This handler also runs after signals: the started programs have been killed by then (program.ts).
     process.on('exit', () => rmSync(directory, { recursive: true, force: true, maxRetries: 5 }))
     const [exporter, importer] = await Promise.all([
       startCluster(EXPORTER, { directory, token, stops }),
@@ -73,7 +73,7 @@ export async function withKubeLab<T>(work: (lab: BenchLab) => Promise<T>): Promi
   }
 }
 
-/** Gives a token that both clusters may use. */
+/** Starts a broker, and returns a token that both clusters may use. */
 async function startBroker(directory: string, stops: (() => Promise<void>)[]): Promise<string> {
   const [port, status] = [await freePort(), await freePort()]
   const address = `127.0.0.1:${port}`
@@ -98,7 +98,7 @@ async function startCluster(row: Row, { directory: parent, token, stops }: Share
   const directory = join(parent, row.name)
   mkdirSync(directory)
   const { name, serviceCIDR } = row
-  // Without controllers nothing moves but what the bench moves.
+  // Without controllers, only the benchmark changes objects.
   const plane = await startControlPlane({ name, directory, serviceCIDR, controllers: false })
   stops.push(() => plane.stop())
   const { api } = plane
@@ -119,7 +119,7 @@ async function startCluster(row: Row, { directory: parent, token, stops }: Share
   return { name, plane, api, agent }
 }
 
-/** All that an installation has but the workloads, and the bench's own kind. */
+/** Installs everything but the workloads, and the benchmark's own kind. */
 async function install(api: KubeRequest): Promise<void> {
   const crds = [...ALL_CRDS, PROBE_CRD] as unknown as KubeObject[]
   for (const crd of crds) await api.apply(`${CRDS}/${crd.metadata.name}`, crd)

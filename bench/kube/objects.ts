@@ -1,4 +1,4 @@
-/** The objects of bench:kube, and writing many of them at once. */
+/** The objects of bench:kube, and the code that writes many of them at once. */
 import type { Json } from '../../test/kube/support/kube-request.ts'
 import { LABEL_K8S_SERVICE_NAME } from '../../model/spec-constants.ts'
 
@@ -6,15 +6,15 @@ export const MCS = '/apis/multicluster.x-k8s.io/v1beta1'
 export const DISCOVERY = '/apis/discovery.k8s.io/v1'
 export const PROBES = '/apis/bench.sealane.io/v1'
 
-/** Namespaces: for single services, for many, and for what is written without agents. */
+/** The namespaces of single services, of many services, and of objects that are written without agents. */
 export const SHOP = 'shop'
 export const LOAD = 'load'
 export const FLOOR = 'floor'
 
-/** Of each of many services. */
+/** The number of endpoints of each of many services. */
 export const ENDPOINTS = 10
 
-/** A kind that nobody but the bench looks at, for what API servers take by themselves. */
+/** A kind that only the benchmark watches, for the time that API servers take by themselves. */
 export const PROBE_CRD = {
   apiVersion: 'apiextensions.k8s.io/v1',
   kind: 'CustomResourceDefinition',
@@ -35,7 +35,7 @@ export function namespaceObject(name: string): Json {
   return { apiVersion: 'v1', kind: 'Namespace', metadata: { name } }
 }
 
-/** Without a selector, so that its endpoints are the bench's. */
+/** The Service has no selector, so that the benchmark controls its endpoints. */
 export function serviceObject(name: string): Json {
   return { apiVersion: 'v1', kind: 'Service', metadata: { name }, spec: { ports: [{ ...PORT, port: 80 }] } }
 }
@@ -44,7 +44,7 @@ export function exportObject(name: string): Json {
   return { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', metadata: { name } }
 }
 
-/** `count` endpoints from the `first` address of 10.42.0.0/16 on. */
+/** A slice of `count` endpoints from the `first` address of 10.42.0.0/16 on. */
 export function sliceObject(name: string, service: string, { first, count }: { first: number; count: number }): Json {
   const endpoints = Array.from({ length: count }, (_, i) => ({
     addresses: [podAddress(first + i)],
@@ -66,7 +66,7 @@ export function podAddress(number: number): string {
   return `10.42.${1 + Math.floor(number / 250)}.${1 + (number % 250)}`
 }
 
-/** Does all of it, `parallel` at once. */
+/** Runs all works, `parallel` at once. */
 export async function atOnce(works: readonly (() => Promise<unknown>)[], parallel = 16): Promise<void> {
   let next = 0
   const worker = async (): Promise<void> => {

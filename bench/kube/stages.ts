@@ -1,4 +1,4 @@
-/** What bench:kube measures, one function each; every one leaves the clusters ready for the next. */
+/** The measurements of bench:kube, one function each; every one leaves the clusters ready for the next. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually } from '../../test/support/eventually.ts'
 import type { KubeObject } from '../../test/kube/support/kube-request.ts'
@@ -25,11 +25,11 @@ const COLD_DEADLINE_MS = 180_000
 
 export interface Chained {
   readonly ms: number[]
-  /** What the two API servers take for the same chain of events with nobody in between. */
+  /** How long the two API servers take for the same chain of events without Sealane in between. */
   readonly bareMs: number[]
 }
 
-/** Service names with a number each. */
+/** Names of services, each with a number. */
 function names(prefix: string, count: number): string[] {
   return Array.from({ length: count }, (_, i) => `${prefix}-${i}`)
 }
@@ -40,7 +40,7 @@ export async function makeNamespaces({ exporter, importer }: BenchLab): Promise<
   }
 }
 
-/** A ServiceExport is made in one cluster; how long until the other has the ServiceImport? */
+/** Measures the time from a ServiceExport in one cluster to the ServiceImport in the other. */
 export async function measureExports(lab: BenchLab, count: number): Promise<Chained> {
   const { exporter, importer } = lab
   const services = names('web', count)
@@ -56,7 +56,7 @@ export async function measureExports(lab: BenchLab, count: number): Promise<Chai
     const started = performance.now()
     await exporter.api.post(`${MCS}/namespaces/${SHOP}/serviceexports`, exportObject(name))
     result.ms.push((await seen).at - started)
-    // Statuses are still being written: the next one is a case of its own.
+    // Statuses are still being written, so a pause keeps the next export separate.
     await sleep(50)
   }
   imports.close()
@@ -70,7 +70,7 @@ export interface Cold {
   readonly bareMs: number
 }
 
-/** Services with endpoints and exports, and nobody there to see them. */
+/** Makes services with endpoints and exports while no agent runs. */
 export async function makeExports({ exporter, importer }: BenchLab, count: number): Promise<void> {
   await Promise.all([exporter.agent.stop(), importer.agent.stop()])
   const services = names('load', count)
@@ -81,8 +81,8 @@ export async function makeExports({ exporter, importer }: BenchLab, count: numbe
 }
 
 /**
- * Both agents start, and know nothing: how long until everything is published, imported and has its endpoints? Beside
- * it the same objects, written into both clusters at once by requests alone.
+ * Starts both agents without earlier state, and measures how long it takes until everything is published, imported and
+ * has its endpoints. The peer is the same objects, written into both clusters at once by plain requests.
  */
 export async function measureCold(lab: BenchLab, count: number): Promise<Cold> {
   const { exporter, importer } = lab
@@ -91,7 +91,7 @@ export async function measureCold(lab: BenchLab, count: number): Promise<Cold> {
   return { ms, bareMs }
 }
 
-/** Everything is published already, and only the importing agent starts, into a cluster where nothing is imported. */
+/** Everything is published already, and only the importing agent starts, in a cluster where nothing is imported. */
 export async function measureImport(lab: BenchLab, count: number): Promise<Cold> {
   const { importer } = lab
   await importer.agent.stop()
@@ -102,7 +102,7 @@ export async function measureImport(lab: BenchLab, count: number): Promise<Cold>
   return { ms, bareMs }
 }
 
-/** From the start of these agents until all services are imported. */
+/** The time from the start of these agents until all services are imported. */
 async function measureStart(lab: BenchLab, starting: readonly BenchCluster[], count: number): Promise<number> {
   const { exporter, importer } = lab
   for (const { agent } of starting) agent.forgetReplica()
@@ -130,7 +130,10 @@ async function measureStart(lab: BenchLab, starting: readonly BenchCluster[], co
   return Math.max(...ended.map(({ at }) => at)) - started
 }
 
-/** One endpoint of one service goes on and off; how long until the other cluster's slice says so? */
+/**
+ * Switches one endpoint of one service on and off, and measures how long it takes until the other cluster's slice shows
+ * it.
+ */
 export async function measureFlips(lab: BenchLab, count: number): Promise<Chained> {
   const { exporter, importer } = lab
   const watch = await Watch.open(importer.plane, `${DISCOVERY}/namespaces/${LOAD}/endpointslices`)
@@ -159,14 +162,14 @@ export async function measureFlips(lab: BenchLab, count: number): Promise<Chaine
 }
 
 export interface Large {
-  /** From the export to all endpoints in the other cluster. */
+  /** The time from the export to all endpoints in the other cluster. */
   readonly ms: number
   readonly slices: number
-  /** Endpoints of the largest slice. */
+  /** The number of endpoints of the largest slice. */
   readonly largest: number
 }
 
-/** One Service with 5,000 endpoints, in slices ten times as large as those that are published. */
+/** Exports one Service with 5,000 endpoints, in slices ten times as large as those that are published. */
 export async function measureLarge({ exporter, importer }: BenchLab): Promise<Large> {
   const name = 'large'
   const path = `/namespaces/${SHOP}`
@@ -204,7 +207,7 @@ async function makeServices({ api }: BenchCluster, namespace: string, services: 
   )
 }
 
-/** Takes all exports of a namespace back, and waits until nothing of them is left. */
+/** Withdraws all exports of a namespace, and waits until nothing of them is left. */
 async function withdraw({ exporter, importer }: BenchLab, namespace: string): Promise<void> {
   await exporter.api.delete(`${MCS}/namespaces/${namespace}/serviceexports`)
   const left = { exporter: 0, importer: 0 }
@@ -219,7 +222,7 @@ async function withdraw({ exporter, importer }: BenchLab, namespace: string): Pr
   await exporter.api.delete(`${DISCOVERY}/namespaces/${namespace}/endpointslices`)
 }
 
-/** Until the agents write nothing more. */
+/** Waits until the agents write nothing more. */
 async function settle({ exporter, importer }: BenchLab): Promise<void> {
   let before = -1
   await eventually(

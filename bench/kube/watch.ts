@@ -1,4 +1,4 @@
-/** A watch by the shortest way there is: one request, one JSON object a line, the time when each was read. */
+/** A minimal watch: one request, one JSON object a line, and the time when each was read. */
 import { request } from 'node:https'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
@@ -11,7 +11,7 @@ import { readKubeconfig } from '../../test/kube/support/kubeconfig-file.ts'
 export interface Seen {
   readonly type: string
   readonly object: KubeObject
-  /** performance.now() when it was read. */
+  /** When it was read, by performance.now(). */
   readonly at: number
 }
 
@@ -23,7 +23,7 @@ export interface Server {
 type Ask = (seen: Seen) => boolean
 
 const DEADLINE_MS = 60_000
-/** A watch that lives this long stays. */
+/** A watch that lives this long is established. */
 const STEADY_MS = 300
 
 export class Watch {
@@ -37,8 +37,8 @@ export class Watch {
   }
 
   /**
-   * Follows a collection from now on. Resolves when the server has begun to answer: of a kind that it has just learnt
-   * it says 429 for a moment, or ends the watch.
+   * Follows a collection from now on. Resolves when the server has begun to answer: for a new kind it answers 429 at
+   * first, or ends the watch.
    */
   static open({ kubeconfig, api }: Server, path: string): Promise<Watch> {
     const attempt = async (): Promise<Watch> => {
@@ -74,7 +74,7 @@ export class Watch {
     return watch
   }
 
-  /** The first event from now on of which `ask` is true. Ask before doing what brings it about. */
+  /** The first later event for which `ask` is true. Call it before the action that causes the event. */
   next(what: string, ask: Ask, deadlineMs = DEADLINE_MS): Promise<Seen> {
     return new Promise((resolve, reject) => {
       const late = setTimeout(() => {

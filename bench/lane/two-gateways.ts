@@ -1,8 +1,8 @@
 /**
- * The second half of `npm run bench:lane`: two overlapping sites with two gateways each. First with nothing between
- * them but the machine's cores, against plain WireGuard with one device between two of the gateway nodes; then with the
- * uplink of each gateway at so many Mbit/s, over both gateways and over one of each site, the other being drained.
- * Several connections at once, since the ports of each decide which way it takes.
+ * The second half of `npm run bench:lane`: two overlapping sites with two gateways each. In the first part only the
+ * machine's cores limit them, and the peer is plain WireGuard with one device between two of the gateway nodes. In the
+ * second part the uplink of each gateway has a fixed rate, and traffic uses both gateways, or one of each site while
+ * the other is drained. There are several connections at once, since the ports of each decide which gateway it uses.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -16,22 +16,22 @@ import { withSockets } from '../../test/support/wireguard-sockets.ts'
 import { median, round } from '../figures.ts'
 
 const BARE = { device: 'bare0', port: 51_820, addresses: ['10.99.0.1', '10.99.0.2'] } as const
-/** As many as share two links evenly enough. */
+/** As many flows as share two links evenly enough. */
 const FLOWS = 32
-/** What a drained gateway sends in all while the other one carries, at the most: probes and handshakes. */
+/** The share of octets that a drained gateway sends at most while the other one carries: probes and handshakes. */
 const DRAINED_SHARE = 0.02
-/** Idle buckets of a group go to a member that is back after one second. */
+/** Idle buckets of a group move to a member that is back after one second. */
 const BALANCE_MS = 3000
 
 export interface LaneGatewaysInit {
   readonly rounds: number
   readonly seconds: number
-  /** Of each gateway's uplink, in the second part. */
+  /** The rate of each gateway's uplink in the second part. */
   readonly mbit: number
 }
 
 export async function measureGateways({ rounds, seconds, mbit }: LaneGatewaysInit) {
-  // For the processes of the nodes (test/routeagent/support/run-node.ts).
+  // The processes of the nodes read this variable (test/routeagent/support/run-node.ts).
   process.env['SEALANE_TEST_TUNED'] = '1'
   const folder = mkdtempSync(join(tmpdir(), 'sealane-lane-'))
   try {
@@ -76,7 +76,7 @@ function gatewayOf(sites: TwoSites, site: SiteName): SiteNode {
   return first
 }
 
-/** Drains the second gateway of both sites while `work` runs. Throws where it carries all the same. */
+/** Drains the second gateway of both sites while `work` runs. Throws if it still carries traffic. */
 async function withOneEach(sites: TwoSites, work: () => Promise<number>): Promise<number> {
   const spare = sites.nodes.filter(({ name }) => name === 'gw1')
   for (const gateway of spare) sites.drain(gateway, true)
@@ -95,7 +95,7 @@ async function withOneEach(sites: TwoSites, work: () => Promise<number>): Promis
   return gbps
 }
 
-/** By the uplinks of both sites' first gateways, and of their second ones. */
+/** The octets sent on the uplinks of both sites' first gateways, and of their second ones. */
 async function sentOctets({ nodes }: TwoSites): Promise<readonly [number, number]> {
   const sum = async (name: string): Promise<number> => {
     const uplinks = nodes.filter((one) => one.name === name)
@@ -107,13 +107,13 @@ async function sentOctets({ nodes }: TwoSites): Promise<readonly [number, number
   return [await sum('gw0'), await sum('gw1')]
 }
 
-/** What leaves a gateway: into the tunnel, and over the overlay to its worker. */
+/** Limits the rate at which a gateway sends: into the tunnel, and over the overlay to its worker. */
 async function shape(gateway: Netns, mbit: number): Promise<void> {
   const limit = `qdisc replace dev uplink root tbf rate ${mbit}mbit burst 64kb latency 50ms`
   await gateway.exec('tc', limit.split(' '))
 }
 
-/** One WireGuard device on each of two nodes, beside Sealane's, made with `wg` alone. */
+/** Makes one WireGuard device on each of two nodes, beside Sealane's, with `wg` alone. */
 async function makeBare(ends: readonly SiteNode[], folder: string): Promise<void> {
   const secrets = await Promise.all(ends.map(({ netns }) => netns.exec('wg', ['genkey'])))
   const keys = await Promise.all(ends.map(({ netns }, i) => netns.exec('wg', ['pubkey'], { input: secrets[i] ?? '' })))
@@ -140,7 +140,7 @@ async function makeBare(ends: readonly SiteNode[], folder: string): Promise<void
   }
 }
 
-/** Starts what takes the traffic, and waits until it does. */
+/** Starts the iperf3 server, and waits until it answers. */
 async function serve(server: Netns, client: Netns, address: string): Promise<void> {
   server.spawn('iperf3', ['-s', '-B', address === POD_ADDRESSES.paris ? '0.0.0.0' : address])
   await eventually(async () => (await iperf(client, address, 1)) > 0, {
@@ -155,7 +155,7 @@ interface IperfReport {
   readonly end?: { readonly sum_received?: { readonly bits_per_second: number } }
 }
 
-/** Received Gbit/s of all connections together. Throws what iperf3 says, such as that the server is busy. */
+/** The received Gbit/s of all connections together. Throws the message of iperf3, such as that the server is busy. */
 async function iperf(client: Netns, address: string, seconds: number): Promise<number> {
   const args = ['-c', address, '-P', String(FLOWS), '-t', String(seconds), '-O', '1', '-J']
   const { stdout, stderr } = await client.tryExec('iperf3', args, { timeoutMs: (seconds + 60) * 1000 })

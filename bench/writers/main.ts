@@ -1,8 +1,8 @@
 /**
- * `npm run bench:writers -- [--json] [--replicas N] [--writers N] [--seconds S]`: how long a write to the log takes where
- * several replicas write one etcd at the same time (default: 3 replicas of 20 writers for 15 s; each writer pauses for 50
- * ms on average), and whether all of them come to it. Beside it, in the same run: bare puts to that etcd, one after the
- * other, which is the least that a write can take.
+ * `npm run bench:writers -- [--json] [--replicas N] [--writers N] [--seconds S]`: how long a write to the log takes
+ * while several replicas write one etcd at the same time (default: 3 replicas of 20 writers for 15 s; each writer
+ * pauses for 50 ms on average), and whether all of them make progress. The peer in the same run is bare puts to that
+ * etcd, one after the other, which is the least that a write can take.
  */
 import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -41,7 +41,7 @@ function readOptions(): Options {
   return { replicas: whole('replicas', 16), writers: whole('writers', 1000), seconds: whole('seconds', 600) }
 }
 
-/** What was opened is closed in reverse, as a test's teardown does it. */
+/** Closes everything in reverse order, as a test's teardown does. */
 async function withTeardown(work: (t: Teardown) => Promise<void>): Promise<void> {
   const toDo: (() => unknown)[] = []
   try {
@@ -99,7 +99,7 @@ async function barePuts({ store }: Awaited<ReturnType<typeof openReplica>>): Pro
   return samples
 }
 
-/** Milliseconds of each write of a replica. Throws what a write fails with. */
+/** The milliseconds of each write of a replica. Throws what a write fails with. */
 async function write(log: EtcdLog, replica: number, { writers, seconds }: Options): Promise<readonly number[]> {
   const samples: number[] = []
   const untilMs = performance.now() + seconds * 1000

@@ -1,8 +1,8 @@
-/** A healthy member with something broken, and what is said of it as lines. */
+/** A healthy member with one thing broken, and its findings as lines. */
 import { type RankedFinding, subjectText } from '../../explain/facts/finding.ts'
 import { type HealthyInit, type ObjectsByKind, copyOf, healthyObjects } from '../support/objects/member-facts.ts'
 
-/** As JSON has it: tests write what they like. */
+/** An object as JSON, so that tests can write any value. */
 export interface Loose {
   metadata: { name: string; namespace?: string; labels?: Record<string, string> }
   spec: Record<string, unknown>

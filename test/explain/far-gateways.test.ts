@@ -1,4 +1,4 @@
-/** Another cluster that has no gateway yet, and one whose gateways no link leads to: one line for each problem. */
+/** A cluster without a gateway yet, and a cluster whose gateways no link leads to: one line for each problem. */
 import t from 'tap'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
 import { NOW, type ObjectsByKind, factSet, healthyReports, importedSlice } from '../support/objects/member-facts.ts'
@@ -8,7 +8,7 @@ function cutOffLines(severity: string): readonly string[] {
   return [`${severity} ClusterCutOff Cluster paris (LaneConnecting ×4)`]
 }
 
-/** Name → what is broken, and what is said. */
+/** From a name to the broken objects and the expected lines. */
 const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: readonly string[]]>> = {
   'paris has joined, and has no gateway yet': [
     brokenMember((at) => withoutGateways(at, 'paris')),
@@ -64,7 +64,7 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
   ],
 }
 
-/** Known for so long; no link to them has been up. */
+/** The gateways of these clusters have been known for `knownMs`, and no link to them has been up. */
 function newGateways(at: (kind: keyof ObjectsByKind) => Loose[], knownMs: number, ...of: readonly string[]): void {
   const clusters = of.length === 0 ? ['paris'] : of
   changeLinks(at, ({ cluster }) => clusters.includes(cluster), { ...DOWN, state: 'connecting' })
@@ -88,7 +88,7 @@ function withoutEndpoints({ Endpoint: _unread, ...others }: ObjectsByKind): Obje
   return others
 }
 
-/** As the agent writes it. */
+/** Sets the condition as the agent writes it. */
 function connected(at: (kind: keyof ObjectsByKind) => Loose[], id: string, reason: string): void {
   const one = at('Cluster').find(({ spec }) => spec['id'] === id)
   const conditions = (one?.status as { conditions?: { type: string }[] } | undefined)?.conditions ?? []

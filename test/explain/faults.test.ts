@@ -1,6 +1,6 @@
 /**
- * One fault, and what is said of it: one line for each problem that has no cause among the others, with what is counted
- * under it.
+ * One fault and its findings: one line for each problem that no other problem causes, with the number of problems that
+ * follow from it.
  */
 import t from 'tap'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
@@ -16,7 +16,7 @@ import {
 import type { ConditionReason } from '../../model/reasons/reasons.ts'
 import { DOWN, type Loose, SILENCE, brokenMember, changeLinks, linesOf } from './broken-member.ts'
 
-/** Name → what is broken, and what is said. */
+/** From a name to the broken objects and the expected lines. */
 const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: readonly string[]]>> = {
   'a blocked port at paris': [
     brokenMember((at) => changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN)),
@@ -370,7 +370,7 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
   ],
 }
 
-/** A part of the export with that number is left out: other words than ours decide nothing. */
+/** Marks a part of the i-th export as left out; the message differs from ours, because no decision depends on it. */
 function leaveOut(at: (kind: 'ServiceExport') => readonly Loose[], i: number, reason: ConditionReason): void {
   const one = at('ServiceExport')[i]
   if (one === undefined) return

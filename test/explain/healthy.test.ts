@@ -1,4 +1,4 @@
-/** What is well gives no finding, in whatever order it is said; what is nonsense ends nothing. */
+/** A healthy member has no findings, in whatever order the facts come; malformed facts never make the check fail. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -28,7 +28,7 @@ t.test('a healthy clusterset of 3 to 20 members with several gateways has no pro
   t.pass()
 })
 
-/** Facts and the objects in them in another order; every object in a fact of its own where `split` says so. */
+/** The facts and their objects in another order; with `split`, each object is in a fact of its own. */
 function shuffled(facts: FactSet, random: () => number, split: boolean): FactSet {
   const mix = <T>(items: readonly T[]): T[] =>
     items
@@ -44,7 +44,7 @@ function shuffled(facts: FactSet, random: () => number, split: boolean): FactSet
   return { ...facts, facts: mix(all) }
 }
 
-/** Breaks something of a healthy member, as the seed says. */
+/** Damages a healthy member at random; the seed determines how. */
 function damaged(init: Parameters<typeof healthyObjects>[0], random: () => number): FactSet {
   const objects = copyOf(healthyObjects(init))
   for (const items of Object.values(objects)) {

@@ -1,4 +1,7 @@
-/** What is looked for is what is installed: explain/ knows no installer, so that both say the same is shown here. */
+/**
+ * The names that explain/ looks for are those that are installed. explain/ may not import the installer, so this test
+ * compares them.
+ */
 import t from 'tap'
 import {
   AGENT_LEASE,

@@ -1,4 +1,4 @@
-/** What a closer look finds, and what it explains. */
+/** What the probes of `diagnose` find, and which problems they explain. */
 import t from 'tap'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
 import type { Fact } from '../../explain/facts/fact.ts'

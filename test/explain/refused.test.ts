@@ -1,6 +1,6 @@
 /**
- * What the API server or the broker refuses a member, beside what follows from it: one line for each problem that has no
- * cause among the others.
+ * What the API server or the broker refuses a member, with its consequences: one line for each problem that no other
+ * problem causes.
  */
 import t from 'tap'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
@@ -17,7 +17,7 @@ import {
 } from '../support/objects/member-facts.ts'
 import { type Loose, brokenMember, linesOf } from './broken-member.ts'
 
-/** Nothing but the agent has begun, and it is not ready. */
+/** Only the agent has started, and it is not ready. */
 function notJoined(): ObjectsByKind {
   return brokenMember((at) => {
     at('Membership').length = 0
@@ -30,7 +30,7 @@ function notJoined(): ObjectsByKind {
   })
 }
 
-/** Name → what is broken, and what is said. */
+/** From a name to the broken objects and the expected lines. */
 const REFUSED: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: readonly string[]]>> = {
   'the agent may not write its Lease any more': [
     brokenMember((at) => void at('Lease').splice(0, 1, lease('sealane-agent', '') as unknown as Loose)),
@@ -145,7 +145,7 @@ const REFUSED: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: 
   ],
 }
 
-/** What parts report meanwhile, where that is not what they report of a healthy member. */
+/** The reports of the parts, where they differ from those of a healthy member. */
 const REPORTS: Readonly<Record<string, readonly Fact[]>> = {
   'the agent may not write its Lease any more': [
     agentReport({ refused: [refusal('PartForbidden', 'update leases.coordination.k8s.io')] }),

@@ -1,4 +1,4 @@
-/** What the agent says of the broker, and what nobody could be asked. */
+/** What the agent reports about the broker, and kinds of objects that could not be read. */
 import t from 'tap'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
 import type { BrokerReport } from '../../explain/facts/shapes.ts'
@@ -21,7 +21,7 @@ const AWAY: BrokerReport = {
   reason: 'BrokerSilent',
 }
 
-/** What the agent says of the broker → what is said of it. */
+/** From the agent's report about the broker to the expected findings. */
 const BROKERS: Readonly<Record<string, readonly [report: Partial<BrokerReport>, lines: readonly string[]]>> = {
   'the broker is down': [AWAY, ['degraded BrokerUnreached Broker - (Pending ×2)']],
   'it has put this member out': [{ ...AWAY, reason: 'MemberEvicted' }, ['down MemberEvicted Broker - (Pending ×2)']],

@@ -1,11 +1,11 @@
-/** A cluster that has just started is not down: what has not come up yet is a notice, for two minutes. */
+/** A cluster that has just started is not down: for two minutes, what has not come up yet is only a notice. */
 import t from 'tap'
 import type { Fact } from '../../explain/facts/fact.ts'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
 import { NOW, factSet, healthyReports } from '../support/objects/member-facts.ts'
 import { DOWN, brokenMember, changeLinks, linesOf } from './broken-member.ts'
 
-/** As the parts tell it that have started so long ago; undefined: one does not tell. */
+/** The reports of parts that started so long ago; undefined leaves the start out of the report. */
 const startedFor = (agoMs: (i: number) => number | undefined): readonly Fact[] =>
   healthyReports().map((fact, i) => {
     const ms = agoMs(i)
@@ -13,11 +13,11 @@ const startedFor = (agoMs: (i: number) => number | undefined): readonly Fact[] =
   })
 const nowMs = Date.parse(NOW)
 const at = (agoMs: number): string => new Date(nowMs - agoMs).toISOString()
-/** No gateway has reported, and no routeagent. */
+/** No gateway and no routeagent has reported. */
 const NOTHING_YET = brokenMember((of) => {
   for (const kind of ['Gateway', 'RouteAgent'] as const) of(kind).splice(0, 99)
 })
-/** Links that do not come up, at gateways that have reported for so long. */
+/** Links that do not come up, at gateways that have been ready for this time. */
 const connecting = (readyForMs: number) =>
   brokenMember((of) => {
     changeLinks(of, () => true, { ...DOWN, state: 'connecting' })
@@ -27,7 +27,7 @@ const connecting = (readyForMs: number) =>
     }
   })
 
-/** The links of one gateway are lost, which had come up. */
+/** The links of one gateway had come up and are lost. */
 const lost = brokenMember((of) => {
   changeLinks(of, ({ cluster }) => cluster === 'paris', DOWN)
   changeLinks(of, ({ cluster }) => cluster !== 'paris', { ...DOWN, state: 'connecting' })

@@ -1,4 +1,4 @@
-/** The traffic program of a pod (load.ts), and what it has seen. */
+/** Runs the traffic program of a pod (load.ts), and reads what it has seen. */
 import type { ChildProcess } from 'node:child_process'
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
@@ -14,17 +14,17 @@ export interface Load {
   /** Datagrams a second, over all flows. */
   readonly pps: number
   readonly connections: number
-  /** Between two writes of a connection; 20 where absent. */
+  /** The milliseconds between two writes of a connection. Absent: 20. */
   readonly byteMs?: number
-  /** Of one write; 1 where absent. */
+  /** The octets of one write. Absent: 1. */
   readonly chunk?: number
-  /** Of a datagram; 64 where absent. */
+  /** The octets of a datagram. Absent: 64. */
   readonly bytes?: number
 }
 
 /**
- * What a test needs to see a connection that breaks and a gateway that carries: other tests run on this machine. Few
- * packets, since each costs what it costs whatever its length; long ones, so that they are more than probes.
+ * Enough load to see that a connection breaks and that a gateway carries, while other tests run on this machine. The
+ * packets are few, since each costs the same whatever its length, and long, so that they outweigh the probes.
  */
 export const LIGHT_LOAD: Load = { flows: 20, pps: 50, connections: 5, byteMs: 200, bytes: 1000 }
 
@@ -42,7 +42,7 @@ export class Caller {
     this.started = this.#line()
   }
 
-  /** Since the last call of it. */
+  /** What the program has seen since the last call. */
   async seen(): Promise<Seen> {
     const line = this.#line()
     this.#child.stdin?.write('\n')
@@ -60,13 +60,13 @@ export class Caller {
   }
 }
 
-/** Starts what answers in a pod; it ends with the namespace. */
+/** Starts the answering program in a pod; it ends with the namespace. */
 export async function answerIn(pod: Netns): Promise<void> {
   const server = pod.spawn(process.execPath, [PROGRAM, 'serve'])
   await new Promise((resolve) => server.stdout?.once('data', resolve))
 }
 
-/** Waits until nearly all datagrams of a look are answered: for each caller. */
+/** Waits until nearly all datagrams of an interval are answered, for each caller. */
 export async function untilFlowing(callers: readonly Caller[], say: string): Promise<void> {
   await eventually(
     async () => {
@@ -78,7 +78,7 @@ export async function untilFlowing(callers: readonly Caller[], say: string): Pro
   )
 }
 
-/** How many connections of each have ended. */
+/** How many connections of each caller have ended. */
 export async function brokenOf(callers: readonly Caller[]): Promise<number[]> {
   return (await Promise.all(callers.map((caller) => caller.seen()))).map(({ broken }) => broken)
 }

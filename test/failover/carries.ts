@@ -1,13 +1,16 @@
-/** Whether a gateway carries more than its own probes, by what the kernel counts, and over how many it is routed. */
+/**
+ * Whether a gateway carries more than its own probes, by the counters of the kernel, and over how many gateways traffic
+ * is routed.
+ */
 import { eventually } from '../support/eventually.ts'
 import type { SiteNode, TwoSites } from './sites.ts'
 
-/** What the probes of both links of a gateway are in a second, at the most. */
+/** The most octets that the probes of both links of a gateway take in a second. */
 const PROBE_BYTES = 4000
-/** Five datagrams of each flow. */
+/** The interval of five datagrams of each flow. */
 const LOOK_MS = 2000
 
-/** Waits until it carries much more than its own probes, or no more than these. */
+/** Waits until the gateway carries much more than its own probes, or no more than these. */
 export async function carries(gateway: SiteNode, much: boolean, say: string): Promise<void> {
   let last = { bytes: await carriedBytes(gateway), atMs: performance.now() }
   await eventually(
@@ -23,7 +26,10 @@ export async function carries(gateway: SiteNode, much: boolean, say: string): Pr
   )
 }
 
-/** Waits until workers, and first gateways, have so many ways to the other site. Second gateways may be drained. */
+/**
+ * Waits until the workers and the first gateways have this many next hops to the other site. Second gateways may be
+ * drained.
+ */
 export async function untilWays({ nodes }: TwoSites, count: number): Promise<void> {
   const rest = nodes.filter(({ name }) => name !== 'gw1')
   await eventually(
@@ -36,13 +42,13 @@ export async function untilWays({ nodes }: TwoSites, count: number): Promise<voi
   )
 }
 
-/** Members of the largest group. */
+/** The number of members of the largest group. */
 async function waysOf({ netns }: SiteNode): Promise<number> {
   const listed = JSON.parse(await netns.exec('ip', ['-j', 'nexthop', 'show'])) as { group?: readonly unknown[] }[]
   return Math.max(0, ...listed.map(({ group = [] }) => group.length))
 }
 
-/** Octets both ways. What the gateway itself reports of them is as old as its heartbeat. */
+/** The octets in both directions by the kernel's counters, which are newer than the gateway's own report. */
 export async function carriedBytes({ netns }: SiteNode): Promise<number> {
   const counters = [0, 1].flatMap((lane) => ['rx', 'tx'].map((way) => `sealane${lane}/statistics/${way}_bytes`))
   const files = counters.map((counter) => `/sys/class/net/${counter}`)

@@ -1,16 +1,17 @@
 /**
- * Passes datagrams on later, as a program for a namespace: `DELAY JITTER PORT=ADDRESS:PORT …`. What comes to a port is
- * sent from there to the address, after DELAY milliseconds, JITTER more or less: so some overtake others.
+ * Forwards datagrams after a delay, as a program for a namespace: `DELAY JITTER PORT=ADDRESS:PORT …`. A datagram to a
+ * port goes on from that port to the address after DELAY milliseconds, plus or minus JITTER, so that some overtake
+ * others.
  */
 import { createSocket } from 'node:dgram'
 import { constants, setPriority } from 'node:os'
 import { setTimeout } from 'node:timers'
 
 const [delay = NaN, jitter = NaN] = process.argv.slice(2, 4).map(Number)
-/** As much as a fast path has on its way in that time; what is beyond is lost, as in a router. */
+/** As many datagrams as a fast path has in flight in that time; more are lost, as in a router. */
 const MAX_WAITING = 50_000
 
-// It stands for a wire, which waits for no processor: behind other programs its delays were seconds.
+// The relay stands for a wire, which never waits for a processor. At normal priority its delays were seconds.
 setPriority(constants.priority.PRIORITY_HIGHEST)
 
 let waiting = 0

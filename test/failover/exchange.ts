@@ -1,6 +1,6 @@
 /**
- * What a pod exchanges with others, as a program for a namespace: `serve` answers; `call ADDRESS…` prints one line of JSON,
- * an Exchange for each address. `call-open ADDRESS…` does not ask at a port where nobody listens.
+ * The exchanges of a pod with others, as a program for a namespace: `serve` answers; `call ADDRESS…` prints one line of
+ * JSON, an Exchange for each address. `call-open ADDRESS…` leaves out the closed port.
  */
 import { createSocket } from 'node:dgram'
 import { connect, createServer } from 'node:net'
@@ -8,20 +8,20 @@ import { connect, createServer } from 'node:net'
 const PORT = 9001
 const CLOSED_PORT = 9
 const TCP_BYTES = 60_000
-/** More than any link carries in one packet, both there and back. */
+/** More octets than any link carries in one packet, in both directions. */
 const LONG_BYTES = 4000
-/** Nothing of it takes longer than a round trip; a busy machine gets much more. */
+/** Each exchange takes about one round trip; a busy machine gets much more time. */
 const WAIT_MS = 4000
 
-/** `ok`, or what came instead. */
+/** The result of each exchange: `ok`, or what came instead. */
 export interface Exchange {
   readonly address: string
-  /** A connection, and more than a window of bytes both ways. */
+  /** A connection that transfers more than a window of bytes in both directions. */
   readonly tcp: string
   readonly udp: string
-  /** A datagram in several fragments both ways. */
+  /** A datagram of several fragments in both directions. */
   readonly fragments: string
-  /** The ICMP error of a port where nobody listens; absent where that was not asked for. */
+  /** The ICMP error of a closed port. Absent: it was not tried. */
   readonly refused?: string
 }
 
@@ -67,8 +67,8 @@ function echoed(address: string): Promise<string> {
 }
 
 /**
- * Up to three times: a long one may have to learn how wide the path is, there and back. Over IPv6 only its sender cuts it,
- * and a connected socket is told so.
+ * Sends the datagram up to three times, because a long one may first have to discover the path MTU in each direction.
+ * Over IPv6 only the sender fragments it, and a connected socket gets the error.
  */
 async function datagram(address: string, port: number, length: number): Promise<string> {
   let came = ''

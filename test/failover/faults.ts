@@ -1,6 +1,6 @@
 /**
- * Faults of the network between the nodes of two sites (sites.ts). All are rules of nftables in the router between them,
- * so that everything else goes on: the processes, their control, the other packets of the same nodes.
+ * Faults of the network between the nodes of two sites (sites.ts). All are nftables rules in the router between them,
+ * so that everything else works: the processes, their control traffic, and the other packets of the same nodes.
  */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
@@ -11,23 +11,23 @@ import type { KubeObject } from '../../model/objects.ts'
 import type { Netns } from '../support/netns.ts'
 import type { SiteNode, TwoSites } from './sites.ts'
 
-/** Something that can be taken away and given back. */
+/** A fault that can be started and ended. */
 export interface Cut {
   readonly name: string
   cutOff(): Promise<void>
   bringBack(): Promise<void>
-  /** Octets that what is taken away carries, probes among them. */
+  /** The octets that the broken path carries, probes among them. */
   carriedBytes(): Promise<number>
 }
 
 const RELAY = join(import.meta.dirname, 'delay-relay.ts')
-/** Its ports, one for each way. */
+/** The ports of the relay, one for each direction. */
 const RELAY_PORT = 20_000
 
 const TUNNEL = `udp dport ${LANE_BASE_PORT}-${LANE_BASE_PORT + MAX_LANE}`
 const OVERLAY = `udp dport ${VXLAN_PORT}`
 
-/** As when its power fails: no packet, no word, no goodbye. */
+/** Cuts the node off as a power failure does: it sends no packet and ends no connection. */
 export function nodeGone(gateway: SiteNode): Cut {
   return {
     name: `${gateway.port} is gone`,
@@ -37,43 +37,45 @@ export function nodeGone(gateway: SiteNode): Cut {
   }
 }
 
-/** Nothing of any tunnel passes to the gateway or from it. Its overlay, its process and its control go on. */
+/** Drops every tunnel packet to and from the gateway. Its overlay, its process and its control traffic still work. */
 export function silentGateway(internet: Netns, gateway: SiteNode): Cut {
   const { address } = gateway
   const rules = [`ip saddr ${address} ${TUNNEL} drop`, `ip daddr ${address} ${TUNNEL} drop`]
   return cut(internet, `${gateway.port} forwards nothing`, rules, () => laneBytes(gateway))
 }
 
-/** Only what the gateway sends over its tunnels is lost, or only what is sent to it. */
+/** Drops only the packets that the gateway sends over its tunnels, or only those sent to it. */
 export function oneWayGateway(internet: Netns, gateway: SiteNode, lost: 'sent' | 'received'): Cut {
   const rule = `ip ${lost === 'sent' ? 'saddr' : 'daddr'} ${gateway.address} ${TUNNEL} drop`
   return cut(internet, `${gateway.port}: what is ${lost} is lost`, [rule], () => laneBytes(gateway))
 }
 
-/** The link between two gateways, of the four that there are. */
+/** Cuts the link between two gateways, one of four links. */
 export function oneLink(internet: Netns, a: SiteNode, b: SiteNode): Cut {
   return cut(internet, `the link of ${a.port} and ${b.port}`, between(a, b, TUNNEL), () =>
     receivedBytes(a, `sealane${laneOf(b)}`),
   )
 }
 
-/** The overlay between a worker and one gateway. What it carries is what the gateway gets from the worker. */
+/**
+ * Cuts the overlay between a worker and one gateway. Its octets are those that the gateway receives from the worker.
+ */
 export function oneOverlay(internet: Netns, worker: SiteNode, gateway: SiteNode): Cut {
   return cut(internet, `the overlay of ${worker.port} and ${gateway.port}`, between(worker, gateway, OVERLAY), () =>
     receivedBytes(gateway, 'sealane-vx'),
   )
 }
 
-/** Loses that share of what the tunnels carry, each way, in percent. */
+/** Drops this percentage of the tunnel packets, in each direction. */
 export function randomLoss(internet: Netns, percent: number): Cut {
   const rules = [`${TUNNEL} numgen random mod 100 < ${percent} drop`]
   return cut(internet, `${percent} % of loss`, rules, () => Promise.resolve(0))
 }
 
 /**
- * What the tunnels carry takes so much longer each way, and some of it overtakes the rest. The kernel of the host may
- * have no netem, so a program in the router passes it on (delay-relay.ts): rules lead each way of a link to a port of
- * that, and make what it sends look as if the gateway had sent it.
+ * Delays the tunnel packets in each direction, and lets some overtake others. The kernel of the host may have no netem,
+ * so a program in the router forwards them (delay-relay.ts): rules lead each direction of a link to a port of the
+ * relay, and make its packets look as if the gateway had sent them.
  */
 export function delayedTunnels({ internet, gateways }: TwoSites, delayMs: number, jitterMs: number): Cut {
   const links = gateways('milano').flatMap((a) => gateways('paris').map((b) => [a, b] as const))
@@ -110,7 +112,7 @@ export function delayedTunnels({ internet, gateways }: TwoSites, delayMs: number
   }
 }
 
-/** Of the device that leads to a gateway, at the far end of it (gateway/reach/plan-candidates.ts). */
+/** The port of the device that leads to a gateway, at the far end (gateway/reach/plan-candidates.ts). */
 function portTowards(gateway: SiteNode): number {
   return LANE_BASE_PORT + laneOf(gateway)
 }
@@ -149,7 +151,7 @@ async function receivedBytes({ netns }: SiteNode, device: string): Promise<numbe
   return Number(await netns.exec('cat', [`/sys/class/net/${device}/statistics/rx_bytes`]))
 }
 
-/** How often a link of any gateway went from up to down since it is watched, by what the gateways report. */
+/** Counts how often a link of any gateway went from up to down, by the gateways' reports. */
 export class LinkWatch {
   readonly #states = new Map<string, string>()
   downs = 0

@@ -1,18 +1,18 @@
-/** Leads what two sites send each other by gateways that a test chooses (sites.ts). */
+/** Forces the traffic between two sites (sites.ts) through gateways that a test chooses. */
 import { formatAddress, parseAddress } from '../../model/values/ip.ts'
 import { overlayLinkLocal } from '../../routeagent/world/plan-nodes.ts'
 import type { Netns } from '../support/netns.ts'
 import type { SiteAddresses, SiteName, SiteNode } from './sites.ts'
 
-/** Looked at before any table of ours. */
+/** The rule comes before those of Sealane. */
 const FORCED = { priority: '10', table: '999' }
 
-/** Number of a gateway on the caller's side, then on the other. */
+/** The number of a gateway on the caller's side, then of one on the other side. */
 export type Way = readonly [near: number, far: number]
 
 /**
- * What leads to the other site's pods on these nodes: the worker and the pods of the other gateway go to gateway `near`,
- * which sends over its device for the far gateway `far`.
+ * Routes the traffic of these nodes to the other site's pods: the worker and the pods of the other gateway use gateway
+ * `near`, which sends over its device for the far gateway `far`.
  */
 export async function forceWay(
   nodes: readonly SiteNode[],

@@ -1,7 +1,7 @@
 /**
- * What one would build by hand: two WireGuard devices between two nodes, each over a path of its own, ECMP routes over
- * both, and a script on each node that pings the far end of each device once a second and takes the route of one that
- * does not answer out.
+ * What an administrator would build by hand: two WireGuard devices between two nodes, each over a path of its own, ECMP
+ * routes over both, and a script on each node. Once a second the script pings the far end of each device, and removes
+ * the route over a device whose far end does not answer.
  *
  *   pod ── node ══ wg0 over path 0 ══ node ── pod
  *            ╚════ wg1 over path 1 ════╝
@@ -12,7 +12,7 @@ import { join } from 'node:path'
 import { type Netns, withNetns } from '../support/netns.ts'
 import { withSockets } from '../support/wireguard-sockets.ts'
 
-/** Of the pods. */
+/** The addresses of the pods. */
 export const HAND_ADDRESSES = ['10.1.0.7', '10.2.0.7'] as const
 
 export interface HandMadeLanes {
@@ -74,7 +74,7 @@ async function makeTunnel(nodes: readonly [Netns, Netns], folder: string, path: 
   const keys = await Promise.all(nodes.map((ns) => ns.exec('wg', ['genkey'])))
   const publicKeys = await Promise.all(nodes.map((ns, i) => ns.exec('wg', ['pubkey'], { input: keys[i]! })))
   for (const [i, ns] of nodes.entries()) {
-    // Node by node, since both have devices of the same names.
+    // Each node has a folder of its own, since both have devices of the same names.
     const inside = (command: string[]): string[] => withSockets(join(folder, String(i)), command)
     const run = ([command = '', ...args]: string[]): Promise<string> => ns.exec(command, args)
     await ns.exec('mkdir', ['-p', join(folder, String(i))])
@@ -96,7 +96,7 @@ async function makeTunnel(nodes: readonly [Netns, Netns], folder: string, path: 
   }
 }
 
-/** The script, as one would write it. */
+/** The script as an administrator would write it. */
 async function watch(node: Netns, i: number): Promise<void> {
   const far = 2 - i
   const script = `

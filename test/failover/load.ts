@@ -2,7 +2,7 @@
  * Traffic between two pods, as a program for a namespace: `serve` answers all of it; `call ADDRESS FLOWS PPS TCP MS
  * BYTES CHUNK` sends PPS datagrams of BYTES a second over FLOWS sockets, and CHUNK bytes each MS over each of TCP
  * connections, until its input ends.
- * One line on standard input asks for what was seen since the last one: a line of JSON (Seen).
+ * A line on standard input makes it print what it has seen since the last one, as a line of JSON (Seen).
  */
 import { createSocket } from 'node:dgram'
 import { type Socket, connect, createServer } from 'node:net'
@@ -12,13 +12,13 @@ const PORT = 9000
 const TICK_MS = 4
 
 export interface Seen {
-  /** Longest time in which no answer to a datagram of one flow came, beyond the time between two of them. */
+  /** The longest time without an answer to a flow's datagrams, beyond the interval between two of them. */
   readonly longestGapMs: number
   readonly sent: number
   readonly answered: number
-  /** Connections that have ended since the start. */
+  /** How many connections have ended since the start. */
   readonly broken: number
-  /** Longest time that a connection went without an answer. */
+  /** The longest time that a connection went without an answer. */
   readonly longestTcpGapMs: number
 }
 
@@ -54,7 +54,7 @@ function call(
   const counts = { sent: 0, answered: 0, broken: 0 }
   const udp = Array.from({ length: flows }, () => datagrams(address, size, () => (counts.answered += 1)))
   const tcp = Array.from({ length: connections }, (_, i) => {
-    // Not all at one moment: that would be more than a socket's buffer takes.
+    // The connections start at different moments, since all at once would overflow a socket's buffer.
     const firstMs = (byteMs * i) / connections
     return bytes(address, { firstMs, byteMs, chunk }, () => (counts.broken += 1))
   })
@@ -104,7 +104,7 @@ function datagrams(address: string, size: number, onAnswer: () => void): Datagra
 }
 
 interface Writes {
-  /** The first one comes so long after the start. */
+  /** The delay of the first write after the start. */
   readonly firstMs: number
   readonly byteMs: number
   readonly chunk: number

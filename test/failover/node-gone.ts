@@ -1,8 +1,9 @@
 /**
- * For the guest (test/emulated/gateway-loss.test.ts): two gateways in each of two sites with the kernel's own WireGuard,
- * and one node without power under traffic both ways. The others carry and no connection breaks, over resilient groups;
- * it comes back, and the groups give it its share again. Emulated times say nothing, so none is asserted: they are
- * printed. test/lanes/gateway-loss.test.ts has more rounds and more traffic, over WireGuard of user space.
+ * For the guest (test/emulated/gateway-loss.test.ts): two gateways in each of two sites with the kernel's own
+ * WireGuard, and one node that loses power under traffic in both directions. The other gateways carry and no connection
+ * breaks, over resilient groups; when the node is back, the groups give it its share again. Times under emulation mean
+ * nothing, so they are printed and not asserted. test/lanes/gateway-loss.test.ts has more rounds and more traffic, over
+ * WireGuard of user space.
  */
 import t, { type Test } from 'tap'
 import { parseCounters } from '../../kernel/nft/nft-text.ts'
@@ -14,14 +15,16 @@ import type { Seen } from './load.ts'
 import { POD_ADDRESSES, type SiteNode, type TwoSites, withTwoSites } from './sites.ts'
 
 t.setTimeout(240_000 * SLOWNESS)
-/** An emulated processor is busy with what six nodes report, and they read each other's reports. */
+/** The reports of six nodes, which read each other's, keep an emulated processor busy, so they come less often. */
 process.env['SEALANE_TEST_STATUS_MS'] = '5000'
 
-/** A processor that is emulated has little to give beside six nodes. */
+/** An emulated processor has little time left beside six nodes. */
 const LOAD = { flows: 10, pps: 20, connections: 4, byteMs: 200 }
 const DEADLINE_MS = 40_000
 const LOOK_MS = 1000
-/** Of datagrams and segments over both gateways of a site; a gateway with its share forwards so many in a moment. */
+/**
+ * The number of datagrams and segments over both gateways of a site; a gateway with its share soon forwards as many.
+ */
 const CARRIES = 20
 
 t.test('the node of a gateway is gone at once', { timeout: 200_000 * SLOWNESS }, (t) =>
@@ -73,7 +76,7 @@ t.test('the node of a gateway is gone at once', { timeout: 200_000 * SLOWNESS },
   }),
 )
 
-/** For whoever looks how long the story takes. */
+/** Prints the elapsed time, for readers of the log. */
 function said(t: Test, text: string): void {
   t.comment(`figures: after ${Math.round(performance.now() / 1000)} s: ${text}`)
 }
@@ -89,7 +92,7 @@ class Traffic {
     this.#callers = callers
   }
 
-  /** Waits until nearly all datagrams of a look are answered, for each caller. */
+  /** Waits until nearly all datagrams of an interval are answered, for each caller. */
   async flows(say: string): Promise<void> {
     await Promise.all(this.#callers.map(({ started }) => started))
     let looks: readonly Seen[] = []
@@ -105,7 +108,7 @@ class Traffic {
     )
   }
 
-  /** The longest since the last call of it. */
+  /** The longest gaps since the last call. */
   takeGaps(): string {
     const text = `longest gap ${Math.round(this.#gapMs)} ms, of TCP ${Math.round(this.#tcpGapMs)} ms, emulated`
     this.#gapMs = 0
@@ -122,14 +125,14 @@ function nodeOf({ nodes }: TwoSites, name: string): SiteNode {
   return nodes.find((one) => one.site === 'milano' && one.name === name)!
 }
 
-/** Of the node's only group, which is resilient; 0 while there is none. */
+/** The members of the node's only group, which is resilient; 0 while there is none. */
 async function members(node: Netns): Promise<number> {
   const line = (await node.exec('ip', ['-d', 'nexthop', 'show'])).split('\n').find((one) => one.includes(' group '))
   const [, group = ''] = / group (\S+) type resilient /.exec(line ?? '') ?? []
   return group === '' ? 0 : group.split('/').length
 }
 
-/** What pods of its site send; probes of gateways are not forwarded. */
+/** Counts the packets that the pods of its site send; probes of gateways are not forwarded. */
 function countForwarded(node: Netns): Promise<string> {
   const chain = 'chain look { type filter hook forward priority raw; ip daddr 244.1.0.0/16 counter name pods; }'
   return node.exec('nft', ['-f', '-'], { input: `table ip look { counter pods {}; ${chain}; }` })
@@ -146,7 +149,7 @@ async function forwards({ netns, port }: SiteNode, say: string): Promise<void> {
   })
 }
 
-/** Each member has a third of the buckets at least: idle ones go at once, the others by the unbalanced timer. */
+/** Each member has at least a third of the buckets: idle ones move at once, the others by the unbalanced timer. */
 async function hasItsShare(t: Test, node: Netns): Promise<void> {
   const shares = await eventually(
     async () => {

@@ -1,18 +1,18 @@
-/** What a router between two gateways may do to their packets: carry only small ones, or call a site something else. */
+/** Faults of a router between two gateways: it carries only small packets, or translates a site to another address. */
 import type { Netns } from '../support/netns.ts'
 import type { SiteNode } from './sites.ts'
 
-/** Routers that tell nobody what they cannot carry. */
+/** Routers that send no ICMP error for a packet that is too long. */
 const MUTE = `table ip mute
 delete table ip mute
 table ip mute {
   chain out { type filter hook output priority filter; icmp type destination-unreachable icmp code frag-needed drop; }
 }`
 
-/** A network of the router's: `192.0.10` and the router's device there. */
+/** A network of the router: `192.0.10` and the router's device there. */
 type Network = Pick<SiteNode, 'network' | 'port'>
 
-/** From now on the router carries no packet of more octets to these networks, and says nothing. */
+/** From now on the router silently drops longer packets to these networks. */
 export async function narrow(router: Netns, networks: readonly Network[], octets: number): Promise<void> {
   await router.exec('nft', ['-f', '-'], { input: MUTE })
   for (const { network, port } of networks)
@@ -24,14 +24,14 @@ export async function widen(router: Netns, networks: readonly Network[]): Promis
     await router.exec('ip', ['route', 'replace', `${network}.0/24`, 'dev', port])
 }
 
-/** Where a site is seen from outside. */
+/** The address at which a site is seen from outside. */
 export interface Mapping {
   readonly address: string
   readonly port: number
 }
 
 export interface TranslationInit {
-  /** Of the gateway behind the translation. */
+  /** The address of the gateway behind the translation. */
   readonly inside: string
   /** The router's device to the other site. */
   readonly device: string
@@ -39,8 +39,8 @@ export interface TranslationInit {
 }
 
 /**
- * The lane of a gateway is translated to one place, and nothing else gets in. Without memory, so that another mapping
- * counts at once: as when the translation has been switched off and on, or has another address from the provider.
+ * Translates the lane of a gateway to one address, and lets nothing else in. It keeps no state, so that another mapping
+ * counts at once, as when a router restarts or gets another address from its provider.
  */
 export async function translate(router: Netns, { inside, device, mapping }: TranslationInit): Promise<void> {
   const { address, port } = mapping

@@ -39,7 +39,7 @@ class Program {
   }
 }
 
-/** From one pod to another, until it is stopped. */
+/** A stream from one pod to another, until it is stopped. */
 export class Stream {
   readonly #receiver: Program
   readonly #sender: Program
@@ -49,7 +49,7 @@ export class Stream {
     this.#sender = sender
   }
 
-  /** `address`: of `to`, as `from` calls it. Resolves when something flows. */
+  /** `address` is that of `to`, as `from` calls it. Resolves once data flows. */
   static async start(kind: 'tcp' | 'udp', from: Netns, to: Netns, address: string): Promise<Stream> {
     const receiver = new Program(to, 'receive')
     await receiver.started
@@ -60,7 +60,7 @@ export class Stream {
     return stream
   }
 
-  /** Since the last call of it. */
+  /** What the receiver has seen since the last call. */
   async received(): Promise<Received> {
     return JSON.parse(await this.#receiver.ask()) as Received
   }

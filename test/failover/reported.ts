@@ -1,4 +1,4 @@
-/** What gateways and workers of two sites (sites.ts) report, as far as their processes are there. */
+/** The reports of gateways and workers of two sites (sites.ts), as far as their processes run. */
 import type { Endpoint, Gateway } from '../../model/objects.ts'
 import type { SiteNode, TwoSites } from './sites.ts'
 
@@ -10,7 +10,7 @@ export function linkStates(gateway: SiteNode): string[] {
   return (statusOf(gateway)?.connections ?? []).map(({ state }) => state)
 }
 
-/** `milano-gw0 1`: that gateway's link with lane 1. */
+/** The links that are down: `milano-gw0 1` is that gateway's link with lane 1. */
 export function downLinks({ nodes }: TwoSites): string {
   return nodes
     .flatMap((gateway) => {
@@ -21,7 +21,7 @@ export function downLinks({ nodes }: TwoSites): string {
     .join(', ')
 }
 
-/** Gateways that lead to the other site, by what the worker reports; undefined while it has reported none. */
+/** The gateways that the worker uses to the other site, by its own report. Undefined: it has not reported any. */
 export function usedBy({ process }: SiteNode): readonly string[] | undefined {
   const agent = process?.get('RouteAgent', 'worker')
   return agent?.kind === 'RouteAgent' ? agent.status?.clusters[0]?.gateways : undefined

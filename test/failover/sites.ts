@@ -5,8 +5,9 @@
  *   10.42.6.7            ╚═════ gw1 ─┴─ internet ──┴─ gw1 ═════╝              10.42.6.7
  *
  * From milano, the pod of paris is 244.1.6.7; from paris, that of milano is 244.0.6.7. The gateway nodes may have pods,
- * too, and the sites may have other addresses (SitesInit). All nodes have uplinks of their own to one router, the internet. What the nodes of a site report reaches the others of the site past the network, as
- * by an API server that is always there; their Endpoints reach the other site the same way.
+ * too, and the sites may have other addresses (SitesInit). Each node has an uplink of its own to one router, the
+ * internet. Reports of a node reach the other nodes of its site outside this network, as if an API server were always
+ * reachable; Endpoints reach the other site in the same way.
  */
 import { join } from 'node:path'
 import { ANNOTATION_ROTATE_KEYS, LABEL_DRAIN } from '../../model/lanes/gateway-node.ts'
@@ -19,20 +20,20 @@ import { type Netns, withNetns } from '../support/netns.ts'
 export const SITES = ['milano', 'paris'] as const
 export type SiteName = (typeof SITES)[number]
 
-/** As seen from the other site. */
+/** The addresses of the pods as seen from the other site. */
 export const POD_ADDRESSES: Readonly<Record<SiteName, string>> = { milano: '244.0.6.7', paris: '244.1.6.7' }
 const NETWORKS: Readonly<Record<SiteName, string>> = { milano: '192.0', paris: '198.51' }
-/** Third number of a node's network. */
+/** The third number of a node's network. */
 const NODES: Readonly<Record<string, number>> = { gw0: 10, gw1: 11, worker: 12 }
-/** The same of the network of its pods, of both families. */
+/** The third number of the network of its pods, of both families. */
 const POD_NETWORKS: Readonly<Record<string, number>> = { gw0: 4, gw1: 5, worker: 6 }
 
-/** What the pods of both sites are called: the first two numbers of an IPv4 address, the first two of an IPv6 one. */
+/** The pod addresses of both sites: the first two numbers of an IPv4 address, the first two groups of an IPv6 one. */
 export interface SiteAddresses {
   readonly pods: Readonly<Record<SiteName, string>>
-  /** What the other site calls them; the same where nothing is translated. */
+  /** The addresses as the other site sees them; they are the same if nothing is translated. */
   readonly known: Readonly<Record<SiteName, string>>
-  /** Absent: no IPv6. */
+  /** Absent: the sites have no IPv6. */
   readonly pods6?: Readonly<Record<SiteName, string>>
 }
 
@@ -48,22 +49,22 @@ export const FLAT_DUAL_STACK: SiteAddresses = {
 }
 
 export interface SitesInit {
-  /** OVERLAPPING where absent. */
+  /** Absent: OVERLAPPING. */
   readonly addresses?: SiteAddresses
-  /** Each gateway node has a pod, like the worker. */
+  /** Whether each gateway node has a pod, like the worker. */
   readonly podsOnGateways?: boolean
-  /** Of both sites; absent: gw0, gw1 and the worker. */
+  /** The nodes of both sites. Absent: gw0, gw1 and the worker. */
   readonly names?: readonly string[]
 }
 
-/** One node, and how it is cut off from everything. */
+/** One node, which can be cut off from everything. */
 export class SiteNode {
   readonly site: SiteName
   readonly name: string
   readonly netns: Netns
   readonly #internet: Netns
   process: NodeProcess | undefined
-  /** Its pod, where it has one. */
+  /** The node's pod, if it has one. */
   pod: Netns | undefined
 
   constructor(init: { site: SiteName; name: string; netns: Netns; internet: Netns }) {
@@ -81,7 +82,7 @@ export class SiteNode {
     return `${this.network}.2`
   }
 
-  /** Third number of the network of its pods. */
+  /** The third number of the network of its pods. */
   get podNetwork(): number {
     return POD_NETWORKS[this.name] ?? NaN
   }
@@ -90,7 +91,7 @@ export class SiteNode {
     return `${this.site}-${this.name}`
   }
 
-  /** As when its power fails: no packet, no word, no goodbye. */
+  /** Cuts the node off as a power failure does: it sends no packet and ends no connection. */
   async cutOff(): Promise<void> {
     this.process?.pause()
     await this.#internet.exec('ip', ['link', 'set', this.port, 'down'])
@@ -115,20 +116,20 @@ export class SiteNode {
 export interface TwoSites {
   readonly internet: Netns
   readonly nodes: readonly SiteNode[]
-  /** Those of the workers; that of another node is SiteNode.pod. */
+  /** The pods of the workers; SiteNode.pod has those of other nodes. */
   readonly pods: Readonly<Record<SiteName, Netns>>
   readonly gateways: (site: SiteName) => readonly SiteNode[]
   /** Puts the label of a drain on the Node, or takes it off. */
   readonly drain: (gateway: SiteNode, on: boolean) => void
-  /** While it is away, what one site says does not reach the other; that comes when it is back. */
+  /** The exchange of reports between the sites. While it is away, reports wait; they arrive when it is back. */
   readonly broker: Broker
-  /** Asks for a new key of the gateway; another request than before is another rotation. */
+  /** Requests a new key of the gateway; a different request text is another rotation. */
   readonly rotate: (gateway: SiteNode, request: string) => void
   /** What the processes wrote on standard error. */
   readonly errors: () => string
 }
 
-/** Between the sites, for as long as it is there. */
+/** Carries reports between the sites while it is up. */
 class Broker {
   #waiting: (() => void)[] | undefined
 
@@ -148,7 +149,7 @@ class Broker {
   }
 }
 
-/** Builds all of it in `folder`, waits until each gateway has all its links up, and takes it away after `story`. */
+/** Builds the sites in `folder`, waits until each gateway has all its links up, and removes them after `story`. */
 export async function withTwoSites<T>(
   folder: string,
   story: (sites: TwoSites) => Promise<T>,
@@ -294,7 +295,10 @@ function nodeObject(one: SiteNode, { addresses: { pods, pods6 }, drains }: NodeC
   return { ...object, metadata: { ...object.metadata, labels } }
 }
 
-/** What a node writes about itself; a process keeps copies of what the others wrote, and does not report these. */
+/**
+ * Whether a node wrote this object about itself; a process also keeps copies of the others' objects, and does not
+ * report these.
+ */
 function isOf({ site, name }: SiteNode, object: KubeObject): boolean {
   if (object.kind === 'Endpoint') return object.spec.cluster === site && object.spec.node === name
   return ['Gateway', 'RouteAgent'].includes(object.kind) && object.metadata.name === name

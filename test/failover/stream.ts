@@ -1,7 +1,8 @@
 /**
- * Bulk in one direction, as a program for a namespace: `receive` takes it; `send ADDRESS tcp` sends over one connection
- * as much as it takes, at most a megabyte a second; `send ADDRESS udp` sends 200 small datagrams a second and wants no
- * answer. One line on standard input asks the receiver for what it saw since the last one: a line of JSON (Received).
+ * Bulk traffic in one direction, as a program for a namespace: `receive` takes it; `send ADDRESS tcp` sends over one
+ * connection as much as it takes, at most a megabyte a second; `send ADDRESS udp` sends 200 small datagrams a second
+ * and expects no answer. A line on standard input makes the receiver print what it saw since the last one, as a line of
+ * JSON (Received).
  */
 import { createSocket } from 'node:dgram'
 import { connect, createServer } from 'node:net'
@@ -13,10 +14,10 @@ const BYTES_A_TICK = 20_000
 const DATAGRAM_MS = 5
 
 export interface Received {
-  /** Longest time in which nothing came; up to now, where nothing comes any more. */
+  /** The longest time in which nothing arrived, up to now if the stream has stopped. */
   readonly longestGapMs: number
   readonly bytes: number
-  /** How long ago something came last. */
+  /** How long ago something last arrived. */
   readonly silentMs: number
 }
 
@@ -56,7 +57,7 @@ function sendBytes(): void {
   socket.on('error', () => process.exit(1))
   socket.on('connect', () => console.log('sending'))
   const chunk = Buffer.alloc(BYTES_A_TICK)
-  // What TCP holds back is not piled up here: what comes after a gap is what is sent then.
+  // Data that TCP holds back is not queued here, so what arrives after a gap was written after it.
   setInterval(() => {
     if (socket.writableLength < 4 * BYTES_A_TICK) socket.write(chunk)
   }, TICK_MS)

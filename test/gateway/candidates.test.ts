@@ -1,4 +1,4 @@
-/** What a gateway publishes about where it can be called, and which of that others believe: one row per situation. */
+/** The candidate addresses that a gateway publishes, and which of them other gateways accept: one row per situation. */
 import t from 'tap'
 import { type LinkState, linkKey } from '../../gateway/cable/cable-driver.ts'
 import { isBehindNat, planCandidates } from '../../gateway/reach/plan-candidates.ts'
@@ -13,7 +13,7 @@ const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
 const TOKYO = cluster('tokyo', 3, '10.62.0.0/16')
 
-/** This node is gw, 192.0.2.10; its bridge is 10.42.0.1. */
+/** This node is gw with the address 192.0.2.10; its bridge is 10.42.0.1. */
 function withAddresses(...addresses: readonly (readonly [type: string, address: string])[]): Node[] {
   const status = { addresses: addresses.map(([type, address]) => ({ type, address })) }
   return [{ ...node('gw', ''), status }, node('worker', '192.0.2.11')]
@@ -29,7 +29,7 @@ interface OwnRow {
   readonly nodes?: readonly Node[]
   readonly clusters?: readonly Cluster[]
   readonly endpoints?: readonly Endpoint[]
-  /** More interfaces. */
+  /** Addresses of additional interfaces. */
   readonly addresses?: readonly string[]
   readonly reported: readonly string[]
   readonly nat?: true
@@ -163,7 +163,7 @@ t.test('candidates of this node, and whether it is behind NAT', async (t) => {
 
 interface RemoteRow {
   readonly say: string
-  /** What paris publishes, without the port. */
+  /** The candidates that paris publishes, without the port. */
   readonly reported: readonly string[]
   readonly also?: readonly Endpoint[]
   readonly observed?: string

@@ -1,4 +1,4 @@
-/** IPv6 that others claim: left out with the exact words, or no matter here; their IPv4 goes on. */
+/** IPv6 ranges that others claim: each is refused with the exact message, or is harmless here; IPv4 still works. */
 import t from 'tap'
 import { planDevice } from '../../gateway/cable/wireguard/plan-device.ts'
 import { planLanes } from './support/wireguard-plans.ts'
@@ -106,7 +106,8 @@ t.test('what IPv6 of ours others must not claim', async (t) => {
 })
 
 t.test('without an IPv6 pod CIDR here, IPv6 claims of others do no harm to IPv4', async (t) => {
-  // Both have the same IPv6 pods: the broker carries those of paris, and our bridge has an address among them.
+  // Both clusters have the same IPv6 pods: the broker accepts them for paris, and our own bridge has an address among
+  // them.
   const addresses = [...ADDRESSES, { device: 'cni0', address: 'fd42:2::1/64' }]
   const paris = cluster('paris', 2, ['10.50.0.0/16', 'fd42:2::/48'])
   const endpoints = [endpoint('paris', 'gw', 0, [])]

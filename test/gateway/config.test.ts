@@ -1,4 +1,4 @@
-/** Configuration: defaults, and what is refused, in words. */
+/** The defaults of the configuration, and the message for each value that is refused. */
 import t from 'tap'
 import { type GatewayConfigInit, gatewayConfig } from '../../gateway/world/config.ts'
 import { messageOf } from '../support/failure.ts'

@@ -1,4 +1,4 @@
-/** A gateway that is about to go; everything but its own process is a fake. */
+/** A gateway that is drained; everything but its own process is a fake. */
 import t, { type Test } from 'tap'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { CAPABILITY_DRAINING } from '../../model/lanes/lane-number.ts'
@@ -17,7 +17,7 @@ async function serving(t: Test): Promise<Stage> {
   return stage
 }
 
-/** How many routes lead there. */
+/** The number of routes to paris. */
 const toParis = (stage: Stage): number => stage.routed().filter((line) => line.includes('244.1.0.0/16')).length
 const drains = (stage: Stage): boolean => stage.ownEndpoint()?.spec.capabilities.includes(CAPABILITY_DRAINING) === true
 const drained = (stage: Stage) => stage.gateway()?.conditions?.find(({ type }) => type === 'Drained')

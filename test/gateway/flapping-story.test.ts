@@ -1,4 +1,4 @@
-/** A link that goes down again and again beside one that does not, and one that is the only way. */
+/** A link that flaps beside a stable one, and a flapping link that is the only one. */
 import t, { type Test } from 'tap'
 import { MILANO, PARIS, PARIS_GW, Stage } from './support/stage.ts'
 import { endpoint } from './support/worlds.ts'
@@ -16,7 +16,7 @@ async function withTwoLinks(t: Test): Promise<Stage> {
   return stage
 }
 
-/** Of the group that leads to paris, which has index 2. */
+/** The members of the group that leads to paris, which has index 2. */
 const members = (stage: Stage): string | undefined => /id 731101004 group (\S+) /.exec(stage.kernel())?.[1]
 const link = (stage: Stage) => stage.gateway()?.connections.find(({ remoteLane }) => remoteLane === 1)
 const events = (stage: Stage): string[] => stage.objects.events.splice(0).map(({ reason }) => reason)

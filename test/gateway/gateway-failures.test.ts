@@ -85,7 +85,7 @@ t.test('a peer that does not answer is called anew every second, one that shook 
   const during = async (ms: number): Promise<number> => {
     const before = calls()
     await stage.passSlowly(ms)
-    return (calls() - before) / 2 // taken out, and put back
+    return (calls() - before) / 2 // Each change takes a rule out and puts it back.
   }
   const session = async () => (await stage.wireguard.read('sealane0'))?.peers[0]?.lastHandshakeMs
   const eager = await during(10_000)

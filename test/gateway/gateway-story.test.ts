@@ -1,4 +1,7 @@
-/** The whole gateway against fakes: a sequence of worlds on one node, and what its kernel and the API then hold. */
+/**
+ * The whole gateway against fakes: a sequence of worlds on one node, and the resulting state of its kernel and of the
+ * API.
+ */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -179,10 +182,10 @@ t.test('IPv6 comes and goes with the pod CIDR', async (t) => {
       .filter((line) => /-6 |ip6/.test(line))
   const forwarding = async (): Promise<string | undefined> => stage.sysctl.read('net.ipv6.conf.all.forwarding')
   await stage.routes.addAddress({ device: 'cni0', address: 'fd42:1::1/64' })
-  // As where net.ipv6.conf.default.disable_ipv6 is 1.
+  // The node behaves as if net.ipv6.conf.default.disable_ipv6 were 1.
   stage.sysctl.provide(OFF, '1')
   const before = stage.kernel()
-  // As an earlier process left it that was killed.
+  // An earlier process was killed and has left this table.
   await stage.nft6.run([{ verb: 'add-table', table: 'sealane_gateway' }])
   stage.put(DUAL_PARIS, PARIS_GW)
   stage.probes.alive.add('246.0.2.0')
@@ -238,7 +241,7 @@ t.test('a kernel without IPv6 carries IPv4, and says so', async (t) => {
   )
 })
 
-/** As a kernel does that does not know it. */
+/** Replaces routes as a kernel without IPv6 does: it refuses IPv6 destinations. */
 function notIpv6(replace: Stage['routes']['replaceRoute']): Stage['routes']['replaceRoute'] {
   return (route, signal) =>
     route.destination.includes(':')
@@ -274,7 +277,7 @@ t.test('drift is repaired', async (t) => {
   await stage.wireguard.deleteDevice('sealane0')
   await stage.until(() => stage.kernel() === good, 'the device is back')
   await stage.until(() => stage.wireguard.toString().includes('Endpoint = 198.51.100.20:4500'), 'its peer is called')
-  // A round that saw the device before it went puts the peer back without its address; the next one makes it anew.
+  // A round that read the device before it was deleted adds the peer without its address; the next round replaces it.
   t.ok(stage.wireguard.touched.length <= sessions + 3, 'and not again and again')
 })
 
@@ -358,7 +361,7 @@ t.test('labels that another process is to put on its objects come once, though n
   await stage.stop()
   const apply = stage.objects.apply.bind(stage.objects)
   const applied: string[] = []
-  // As the driver of a real cluster does where its environment asks for it.
+  // The driver of a real cluster adds such labels when the operator's configuration asks for them.
   stage.objects.apply = (object, signal) => {
     applied.push(object.kind)
     const labels = { ...object.metadata.labels, team: 'net' }

@@ -1,4 +1,4 @@
-/** A gateway on a kernel with next-hop objects: its ways to paris are one group, and links come and go in it. */
+/** A gateway on a kernel with next-hop objects: its routes to paris use one group, which links join and leave. */
 import t, { type Test } from 'tap'
 import { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'
 import { MILANO, PARIS, PARIS_GW, STAGE_ROUTES, Stage } from './support/stage.ts'
@@ -17,7 +17,7 @@ async function withTwoLinks(t: Test): Promise<Stage> {
   return stage
 }
 
-/** Of the group that leads to paris, which has index 2. */
+/** The members of the group that leads to paris, which has index 2. */
 function members(stage: Stage): string | undefined {
   return /id 731101004 group (\S+) /.exec(stage.kernel())?.[1]
 }

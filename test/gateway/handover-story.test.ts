@@ -1,4 +1,4 @@
-/** A node that stands by, takes a lane, and hands it over; everything but its own gateway is a fake. */
+/** A standby node that takes a lane and hands it over; everything but its own gateway is a fake. */
 import { existsSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { ANNOTATION_HANDOVER } from '../../model/lanes/lane-servers.ts'
@@ -9,7 +9,7 @@ import { node } from './support/worlds.ts'
 
 const LEASE = 'sealane-lane-0'
 
-/** Another node of the cluster with the same label holds the lane, or takes it. */
+/** Another node with the same label holds the lane, or takes it. */
 async function otherHolds(stage: Stage, offer?: string): Promise<void> {
   const stored = await stage.leases.read(LEASE)
   const annotations: Record<string, string> = offer === undefined ? {} : { [ANNOTATION_HANDOVER]: offer }

@@ -1,4 +1,4 @@
-/** What a gateway says of itself as time passes: its heartbeat, its condition, and the events of its lanes. */
+/** What a gateway reports about itself over time: its heartbeat, its condition, and the events of its lanes. */
 import t, { type Test } from 'tap'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_READY, REASON_STATUS_STALE, findCondition } from '../../model/conditions.ts'
@@ -31,7 +31,7 @@ async function moves(t: Test, init: { readonly heartbeatMs?: number }, heartbeat
   stage.objects.failure = undefined
   const [before, sinceMs] = [beat(), stage.clock.monotonic()]
   await stage.until(() => beat() !== before, 'it tells again after the outage')
-  // What failed is tried again after two seconds at most, which is sooner than others lose patience with either.
+  // A failed write is retried after two seconds at most, which is before other parts regard the gateway as lost.
   t.ok(stage.clock.monotonic() - sinceMs <= Math.max(heartbeatMs, 2000), 'before others lose patience')
 }
 

@@ -1,11 +1,11 @@
-/** Metrics of links: labels that nobody can make many of, and none of a link that is gone. */
+/** Metrics of links: no member can create many labels, and a link that is gone has no metric. */
 import t from 'tap'
 import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
 import { cluster, endpoint } from './support/worlds.ts'
 
 const LINK = 'cluster="(\\w+)",lane="(\\d)",remote_lane="(\\d)"'
 
-/** `paris 0 3 sealane_gateway_connection_up`: each series of a link. */
+/** Each series of a link, as `paris 0 3 sealane_gateway_connection_up`. */
 async function series(stage: Stage): Promise<string[]> {
   const lines = (await stage.metrics.text()).split('\n').filter((line) => line.includes('cluster="'))
   return lines.map((line) => {

@@ -7,7 +7,7 @@ import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
 import { KernelError } from '../../kernel/errors.ts'
 import { node } from './support/worlds.ts'
 
-/** Another node has the number; where it offers it, or gives it up, that is said. */
+/** Another node holds the lane with this number. `offer` is the node that it offers the lane to. */
 async function holds(stage: Stage, lane: number, holder: string, offer?: string): Promise<void> {
   const name = laneLeaseName(lane)
   const stored = await stage.leases.read(name)
@@ -37,7 +37,7 @@ function started(t: Test): Stage {
   return stage
 }
 
-/** A lane of user space is offered first, to nobody here. */
+/** Stops the gateway. A lane of user space is offered to a standby first, and there is none here. */
 async function stopped(stage: Stage): Promise<void> {
   let ended = false
   void stage.stop().then(() => (ended = true))
@@ -111,7 +111,7 @@ t.test('a label that comes to leave the number open, or to say it, changes nothi
   stage.label('0')
   stage.probes.alive.add('246.0.2.0')
   stage.startLabelled()
-  // Until a far end answers, it is called at each of its addresses in turn.
+  // Until a far gateway answers, this one calls it at each of its addresses in turn.
   await stage.until(() => stage.connection('paris')?.state === 'up', 'it serves')
   const before = stage.kernel()
   for (const label of ['true', '', '0']) {
@@ -139,7 +139,10 @@ t.test('who holds the numbers is not known: what is there stays, and nothing new
 
 const TAKEN = 'UDP port 4500 is taken by dnsmasq (process 812)'
 
-/** Another program has the port of the first device, which is there all the same; gives what lets it go. */
+/**
+ * Another program has the port of the first device, which exists all the same. Returns the function that frees the
+ * port.
+ */
 function taken(stage: Stage): () => void {
   const sync = stage.wireguard.sync.bind(stage.wireguard)
   stage.wireguard.sync = () => Promise.reject(new KernelError('EADDRINUSE', 'wg set sealane0', TAKEN))
@@ -166,7 +169,7 @@ t.test('a node whose port another program has gives its lane to one that stands 
   await holds(stage, 0, 'one')
   reports(stage, 'one', 0)
   await stage.until(() => stage.status.notReady().length === 0, 'it stands by')
-  // Less than the Lease lasts, which nobody renews here.
+  // This is less than the duration of the Lease, which no process renews here.
   await stage.passSlowly(12_000)
   t.equal(stage.leases.get(laneLeaseName(0))?.spec?.holderIdentity, 'one', 'and takes nothing back')
   t.equal(stage.kernel(), stage.before)

@@ -1,4 +1,4 @@
-/** Whole plans as text: what a dry run prints. */
+/** Whole plans as text, as a dry run prints them. */
 import t from 'tap'
 import { podSideAddress } from '../../gateway/lanes/plan-lane-routes.ts'
 import { formatNft } from '../../kernel/nft/nft-text.ts'

@@ -1,10 +1,13 @@
-/** The devices of a gateway, by the lane numbers of the others: how they come, what they share, and how they go. */
+/**
+ * The devices of a gateway, one for each lane number of the others: how they are made, what they share, and how they
+ * are removed.
+ */
 import t, { type Test } from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import { MILANO, PARIS, PARIS_GW, Stage } from './support/stage.ts'
 import { DUAL_MILANO, endpoint } from './support/worlds.ts'
 
-/** Paris has two gateways, both in use, and then one: the device towards the other is left. */
+/** Paris has two gateways in use and then loses one, so the device towards that one is left over. */
 async function withOneLaneLess(t: Test, milano = MILANO): Promise<Stage> {
   const stage = new Stage(t)
   stage.put(milano)
@@ -15,7 +18,7 @@ async function withOneLaneLess(t: Test, milano = MILANO): Promise<Stage> {
   await stage.until(() => wayToParis(stage).includes('sealane0') && wayToParis(stage).includes('sealane1'), 'two links')
   stage.wireguard.handshake('sealane0', PARIS_GW.spec.publicKey, stage.clock.now())
   stage.wireguard.handshake('sealane1', second.spec.publicKey, stage.clock.now())
-  // The routes change before the status says why, and the next process goes by the status.
+  // The routes change before the status reports the reason, and the next process goes by the status.
   await stage.until(() => stage.gateway()?.up === '2/2', 'two links are reported')
   await stage.stop()
   stage.objects.drop('Endpoint', second.metadata.name)

@@ -1,4 +1,4 @@
-/** A gateway makes its key anew, and follows one that does; everything but its own process is a fake. */
+/** A gateway rotates its key, and follows another gateway that does; everything but its own process is a fake. */
 import { existsSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'

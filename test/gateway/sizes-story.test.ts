@@ -1,4 +1,7 @@
-/** A way that carries less than its device: the routes to that cluster follow, others do not, and people are told. */
+/**
+ * A path that carries smaller packets than its device: the routes to that cluster follow, other routes do not, and
+ * operators are told.
+ */
 import t, { type Test } from 'tap'
 import { CAPABILITY_SIZED_PROBES } from '../../model/lanes/lane-number.ts'
 import type { Endpoint, Gateway } from '../../model/objects.ts'
@@ -119,7 +122,7 @@ t.test('a link without traffic is looked at as soon as another gateway finds its
     }
   }
   stage.put(other(1440))
-  // What was known when the link came up is confirmed by now, and nothing is due for ten seconds.
+  // By now the size that was found when the link came up is confirmed, and no probe is due for ten seconds.
   await stage.passSlowly(1000)
   for (const address of [AT_PARIS, AT_TOKYO]) stage.probes.widths.set(address, 1240)
   await stage.passSlowly(1000)

@@ -1,6 +1,6 @@
 /**
- * The suites that touch the kernel, once more against a stock Debian kernel with its own WireGuard, in a virtual
- * machine without hardware acceleration. Each has a guest of its own.
+ * Runs the suites that touch the kernel again on a stock Debian kernel with its own WireGuard, in a virtual machine
+ * without hardware acceleration. Each suite has a guest of its own.
  */
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -20,15 +20,15 @@ interface Ended {
   readonly output: string
 }
 
-/** Makes the guest where there is none yet. Throws with what the script said. */
+/** Makes the guest if it does not exist yet. Throws with the output of the script. */
 export async function prepareGuest(): Promise<void> {
   const { status, output } = await run('bash', [join(import.meta.dirname, 'prepare-guest.sh'), CACHE])
   if (status !== 0) throw new Error(`the guest cannot be made: ${output}`)
 }
 
 /**
- * What a guest with many processes is started with. Has Node here compile what Node there will load: emulated, that
- * takes seconds for each process. Throws with what Node said.
+ * The environment of a guest with many processes. It makes Node on the host compile the modules that Node in the guest
+ * loads, since under emulation that takes seconds for each process. Throws with the output of Node.
  */
 async function largeGuest(): Promise<NodeJS.ProcessEnv> {
   const folder = join(CACHE, 'compiled')
@@ -44,13 +44,13 @@ export function runInGuest(...words: readonly string[]): Promise<Ended> {
 }
 
 interface SuiteInit {
-  /** test/netns/NAME.test.ts where absent. */
+  /** The test file. Absent: test/netns/NAME.test.ts. */
   readonly file?: string
-  /** It has many processes. */
+  /** Whether the guest runs many processes. */
   readonly isLarge?: boolean
 }
 
-/** A test: the file passes in a guest, and skips nothing. */
+/** Makes a test: the file passes in a guest, and skips nothing. */
 export function guestSuite(name: string, init: SuiteInit = {}): void {
   t.setTimeout(0)
   void t.test(`${name}, in a guest`, (t) => suite(t, { file: join('test', 'netns', `${name}.test.ts`), ...init }))

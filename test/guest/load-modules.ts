@@ -1,6 +1,6 @@
 /**
- * Loads what the suites of the guest load, so that a Node with NODE_COMPILE_CACHE keeps what it has compiled: with the
- * types taken out. What has changed since is compiled anew, here or there.
+ * Loads the modules of the guest's suites, so that a Node with NODE_COMPILE_CACHE keeps them compiled and without their
+ * types. Modules that have changed since are compiled again on either side.
  */
 import { globSync } from 'node:fs'
 import { join } from 'node:path'

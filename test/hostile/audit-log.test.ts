@@ -1,4 +1,4 @@
-/** Who tries to forge, to flood or to stop the audit log. */
+/** Attempts to forge, to flood or to stop the audit log. */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, constants, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -45,7 +45,7 @@ await attack('audit-forged-lines', async (t) => {
     await send(broker, await joinBytes(secret, name))
     await send(broker, await joinBytes(secret, 'roma', { facts: { ...NO_FACTS, podCidrs: [name] } }))
   }
-  // Larger than a stranger may send is refused before; this is just below it.
+  // The server refuses a larger Join before the broker reads it; this one is just below that limit.
   await send(broker, await joinBytes('x'.repeat(43), 'y'.repeat(60_000)))
   await joinWith(broker, secret, 'paris')
   const lines = await eventually(() => {
@@ -69,7 +69,7 @@ await attack('audit-flooded', async (t) => {
   const member = await rawJoin(broker, 'milano')
   const publish = await new RawPublish(openChannel(broker, member)).open()
   t.teardown(() => publish.call.cancel())
-  // Before, so that the broker knows it while it takes no others of this address.
+  // The token is made first, so that the broker knows it when it already refuses other joins from this address.
   const secret = await tokenSecret(broker.state, 'paris')
   for (let i = 0; i < 300; i += 1) publish.sendPut(exportRecord('kube-system', `web-${i}`))
   await publish.settled()
@@ -98,16 +98,16 @@ await attack('audit-disk-full', async (t) => {
   const broker = await brokerHere(t, { audit: { log: file, maxBytes: 0, keep: 1 } })
   await rawJoin(broker, 'milano')
   await eventually(() => linesOf(file).some((one) => shortLine(one) === 'join ok milano'))
-  // Until nothing goes in any more, not a byte.
+  // Fill the disk until not one more byte can be written.
   for (let size = 65_536; size >= 1; size = Math.floor(size / 2)) {
     try {
       writeFileSync(ballast, 'x'.repeat(size), { flag: 'a' })
     } catch {
-      // Smaller then.
+      // The write failed: the next one is smaller.
     }
   }
   const isReported = (): boolean => broker.logger.lines.some(({ fields }) => fields.reason === 'AuditLogUnwritable')
-  // A few lines go into the rest of the file's last page.
+  // A few lines still fit into the last page of the audit file.
   let tokens = 1
   await eventually(async () => {
     await tokenSecret(broker.state)
@@ -138,7 +138,7 @@ await attack('audit-reader-stalled', async (t) => {
   const folder = temporaryFolder(t)
   const [fifo, state] = [join(folder, 'output'), join(folder, 'state')]
   spawnSync('mkfifo', [fifo])
-  // Open to read and to write, so that opening waits for nobody; and nothing is ever read.
+  // The FIFO is opened for reading and writing, so that the open does not block, and the test never reads from it.
   const output = openSync(fifo, constants.O_RDWR)
   t.teardown(() => closeSync(output))
   const [port, statusPort] = [await freePort(), await freePort()]
@@ -157,7 +157,7 @@ await attack('audit-reader-stalled', async (t) => {
     const text = await (await page('/metrics')).text()
     return Number(/^sealane_broker_audit_waiting_lines\S* (\d+)$/m.exec(text)?.[1])
   }
-  // A pipe takes 64 KiB.
+  // A pipe buffers 64 KiB.
   for (let i = 0; i < 250; i += 1) await store.create({})
   await eventually(async () => (await waiting()) > 0, { say: 'lines wait', deadlineMs: 20_000 })
   await rawJoin({ address, state }, 'paris')

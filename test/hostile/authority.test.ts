@@ -1,4 +1,4 @@
-/** Certificates of authorities that do not count any more, and a signer that cannot be relied on. */
+/** Certificates of authorities that no longer count, and a signer that cannot be relied on. */
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -50,7 +50,7 @@ const caOf = async (broker: LoopbackBroker): Promise<Uint8Array> => {
 await attack('authority-removed', async (t) => {
   const broker = await LoopbackBroker.start(t)
   const milano = await LinkedMember.join(t, await broker.token(), 'milano')
-  // It does nothing about another authority, as nobody of ours does.
+  // This member ignores the new authority, which no agent of ours does.
   const stays = await RawMember.join(t, broker, 'paris')
   const stream = await stays.publish().open()
   await withStore(broker, (store) => store.rotate({ force: false }))

@@ -1,4 +1,4 @@
-/** Two gateways, each behind address translation that lets nobody in. */
+/** Two gateways, each behind address translation that lets no call in. */
 import t from 'tap'
 import { GatewayProcess, type SiteInit, introduce } from '../gateway/support/netns-sites.ts'
 import { MILANO, type Running, TOKYO, idOf, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
@@ -9,7 +9,10 @@ t.setTimeout(240_000)
 
 const HIDDEN_MILANO: SiteInit = { ...MILANO, lane: { lane: 0 }, observedAddress: '203.0.113.9' }
 
-/** The router translates both, with a port of its own for each flow, and lets nothing in that nobody asked for. */
+/**
+ * The router translates both sides, with a port for each flow, and drops every packet that belongs to no flow from
+ * inside.
+ */
 const NATS = `table ip nat {
   chain out { type nat hook postrouting priority srcnat; masquerade random; }
   chain in { type filter hook forward priority filter; ct state new ip saddr 192.0.2.0/24 ip daddr 198.51.100.0/24 jump closed; ct state new ip saddr 198.51.100.0/24 jump closed; }
@@ -37,7 +40,8 @@ await attack('both-behind-nat', (t) =>
     const ready = milano.process.status?.conditions?.find(({ type }) => type === 'Ready')
     t.match(ready, { reason: 'LaneConnecting', message: /neither gateway is reachable from outside/ })
 
-    // What the status says is done: the router lets calls in to tokyo, and tokyo publishes where.
+    // The operator follows the advice in the status: the router forwards calls to tokyo, and tokyo publishes that
+    // address.
     await internet.exec('nft', ['insert', 'rule', 'ip', 'nat', 'closed', 'ip', 'daddr', '198.51.100.20', 'accept'])
     await tokyo.process.stop()
     const init: SiteInit = { ...TOKYO, lane: { lane: 0, publicAddress: '198.51.100.20' } }

@@ -1,4 +1,4 @@
-/** What a broker that was broken into answers to who joins, or renews a certificate. */
+/** Answers of a compromised broker to members that join or renew a certificate. */
 import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseClusterId } from '../../model/ids.ts'
@@ -70,7 +70,7 @@ await attack('broker-renewal', async (t) => {
   await eventually(() => good.reportedOf('certificate renewed'), { deadlineMs: 20_000 })
 })
 
-/** A CA of the victim's clusterset that the victim does not trust, and a certificate by it. */
+/** Makes a CA of the victim's clusterset that the victim does not trust, and a certificate signed by it. */
 async function fromNowhere(broker: FakeBroker, csr: Uint8Array) {
   const { clusterset } = readCertificate(broker.caCertificate)
   const nowMs = Date.now()

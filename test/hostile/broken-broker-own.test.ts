@@ -1,4 +1,4 @@
-/** What a broker that was broken into says to a cluster about itself. */
+/** What a compromised broker tells a cluster about that cluster itself. */
 import { attack } from './support/attack.ts'
 import { each, puts, unmoved } from './support/unmoved.ts'
 import { clusterRecord, endpointRecord, exported, ipRecord, sliceRecord } from './support/victim.ts'

@@ -1,11 +1,11 @@
-/** Records that no broker of ours would send, from one that has the right CA. */
+/** Records that no broker of ours would send, from a broker that has the right CA. */
 import { eventually } from '../support/eventually.ts'
 import { attack } from './support/attack.ts'
 import type { LooseRecord } from './support/fake-broker.ts'
 import { puts, unmoved } from './support/unmoved.ts'
 import { Victim, clusterRecord, endpointRecord, exported, ipRecord, mapped, sliceRecord } from './support/victim.ts'
 
-/** What would be text of another line, or of another program. */
+/** Values that would become a line of their own, or commands for another program, if they were copied into text. */
 const INJECTED = [
   'a; flush ruleset',
   'a\nadd rule ip x y accept',
@@ -70,7 +70,7 @@ await attack('broker-clusterset-ips', async (t) => {
     t,
     puts(
       ...bad.map((ip, i) => ipRecord(`shop/new-${i}`, [ip])),
-      // Whatever a member says of it, only the broker gives addresses.
+      // Only the broker assigns addresses, so what a member says about them is ignored.
       ipRecord('shop/web', ['245.0.0.99'], 'paris'),
     ),
   )

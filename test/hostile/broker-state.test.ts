@@ -1,4 +1,4 @@
-/** A broker's state that went back, or was lost, while its key stayed. */
+/** A broker's state that was set back to an older copy, or was lost, while its key stayed. */
 import { cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -15,7 +15,7 @@ import { openChannel } from './support/raw-channel.ts'
 import { rawJoin } from './support/raw-join.ts'
 import { RawPublish } from './support/raw-publish.ts'
 
-/** Two members joined it; `before` is a copy of all of it from between them. */
+/** Two members join the broker; `before` is a full copy of its state, taken between the two joins. */
 async function usedState(t: Test) {
   const before = join(temporaryFolder(t), 'before')
   const first = await brokerHere(t)
@@ -106,7 +106,7 @@ await attack('restored-broker-lied-to', async (t) => {
     held(some, false)
   }
   held([cluster('paris', 1, ['244.7.0.0/16']), cluster('milano', 2, ['244.0.0.0/8'])], true)
-  // Once more, although nobody asks any more.
+  // The member sends one more set, although the broker has not asked for it.
   held([cluster('late', 3, [])], true)
   stream.send({ $case: 'digest', value: { entries: [], last: true } })
   await stream.has('need')
@@ -114,6 +114,6 @@ await attack('restored-broker-lied-to', async (t) => {
   const log = openSqliteLog({ file: join(state, 'broker.db'), create: false })
   t.equal(log.get('awaited', 'late'), undefined)
   await log.close()
-  // Paris says nothing: whoever joins under an id that is not known waits.
+  // Paris has not reported, so a join under an unknown id has to wait.
   t.match(await messageOf(rawJoin(broker, 'bergen')), /restored from a backup of .*, and paris have not reported yet/)
 })

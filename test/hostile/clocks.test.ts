@@ -1,4 +1,4 @@
-/** An agent's clock that is wrong, against a broker's that is right. */
+/** An agent whose clock is wrong, against a broker whose clock is right. */
 import { createPrivateKey } from 'node:crypto'
 import type { Test } from 'tap'
 import { CertificateRenewal } from '../../agent/link/certificate-renewal.ts'
@@ -15,7 +15,7 @@ import { attack } from './support/attack.ts'
 import { brokerHere } from './support/broker-here.ts'
 import { rawJoin } from './support/raw-join.ts'
 
-/** Ahead of the machine's; keeps how long it was slept by it. */
+/** A clock ahead of the machine's by a fixed time; it records how long each sleep took by the machine's clock. */
 class WrongClock extends SystemClock {
   readonly slept: number[] = []
   readonly #aheadMs: number
@@ -55,7 +55,7 @@ function wrongBy(hours: number): (t: Test) => Promise<void> {
       clusterset: 'demo',
       ca: identity.caBundle,
       identity,
-      // grpc-js goes by the clock of this machine.
+      // grpc-js uses the clock of this machine.
       clock: new SystemClock(),
       logger,
     })

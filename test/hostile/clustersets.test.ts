@@ -1,4 +1,4 @@
-/** Three clustersets at one broker, and members of one that want to be more. */
+/** Three clustersets at one broker, and members of one that try to act in another. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -37,7 +37,7 @@ async function start(t: Test): Promise<Readonly<Record<Name, Set>>> {
   return Object.fromEntries(made) as Record<Name, Set>
 }
 
-/** Records that a member of it sees, as `owner/kind/namespace/name`. */
+/** The records that a member of the clusterset sees, as `owner/kind/namespace/name`. */
 async function seen(set: Set): Promise<string> {
   const channel = openChannel(set, set.paris)
   try {

@@ -1,4 +1,4 @@
-/** Clients of the DNS server that ask for what is not theirs, or for so much that others would get nothing. */
+/** Clients that ask the DNS server for names they may not read, or so often that other clients would get no answer. */
 import { execFileSync } from 'node:child_process'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
@@ -15,12 +15,12 @@ import { attack } from './support/attack.ts'
 
 const OURS = query('web.shop.svc.clusterset.local.')
 const ELSEWHERE = query('elsewhere.example.', { edns: { size: 1232 } })
-/** A pod of east, as west sees it, and a network that nobody knows. */
+/** A pod of east as west sees it, an address in no known network, and a pod of west. */
 const FAR_POD = '244.1.0.5'
 const UNKNOWN = '203.0.113.9'
 const OWN_POD = '10.42.0.7'
 
-/** 60,000 octets. */
+/** The records take 60,000 octets. */
 const RECORDS = 3750
 
 const MARK = Buffer.from('mark')
@@ -30,7 +30,10 @@ interface Upstream {
   readonly asked: string[]
 }
 
-/** Gives so many records to every question but those of the zone silent.example; with none, "no such name". */
+/**
+ * An upstream that answers every question with this many records, or with NXDOMAIN if there are none; questions in the
+ * zone silent.example get no answer.
+ */
 async function startUpstream(t: Test, records = 0): Promise<Upstream> {
   const asked: string[] = []
   const answerTo = (bytes: Buffer): Buffer => {
@@ -63,7 +66,7 @@ async function startUpstream(t: Test, records = 0): Promise<Upstream> {
   return { address: `127.0.0.1:${port}`, asked }
 }
 
-/** West, whose pods are 10.42.0.0/16, with one other member, which comes from 244.1.0.0/16. */
+/** West, whose pods are 10.42.0.0/16, and one other member, whose packets come from 244.1.0.0/16. */
 function joined(): MemoryApi {
   const api = workedExamples()
   api.put(clusterObject({ id: 'west', index: 1, podCIDRs: ['10.42.0.0/16'] }))
@@ -71,7 +74,7 @@ function joined(): MemoryApi {
   return api
 }
 
-/** Answers at once to many datagrams from one address. */
+/** Sends many datagrams from one address and returns the answers that came at once. */
 async function flood(port: number, from: string, questions: readonly Buffer[]): Promise<Buffer[]> {
   const socket = createSocket('udp4')
   const heard: Buffer[] = []
@@ -82,11 +85,11 @@ async function flood(port: number, from: string, questions: readonly Buffer[]): 
   })
   socket.bind({ address: from })
   await once(socket, 'listening')
-  // In parts, so that none is lost in the queue of a socket.
+  // The datagrams go in batches, so that no socket's queue overflows.
   for (let at = 0; at < questions.length; at += 100) {
     for (const bytes of questions.slice(at, at + 100)) socket.send(bytes, port, '127.0.0.1')
     await askUdp(port, OURS)
-    // Comes behind what has been answered by now.
+    // The answer to the mark arrives after all answers that have been sent by now.
     const marked = new Promise<void>((resolve) => (onMark = resolve))
     socket.send(MARK, socket.address().port, from)
     await marked
@@ -96,7 +99,7 @@ async function flood(port: number, from: string, questions: readonly Buffer[]): 
 }
 
 await inPrivateNetns(t, import.meta.url, async () => {
-  // Addresses that this machine may write into packets, and that are on none of its interfaces.
+  // This machine may use these addresses as source addresses, though none of its interfaces has them.
   for (const range of ['244.1.0.0/16', '10.42.0.0/16', '203.0.113.0/24', '198.51.100.0/24']) {
     execFileSync('ip', ['route', 'add', 'local', range, 'dev', 'lo'])
   }

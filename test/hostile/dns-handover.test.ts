@@ -1,4 +1,4 @@
-/** A DNS process takes the port over from another while clients ask: nobody may notice. */
+/** A DNS process takes the port over from another while clients ask; no client may notice. */
 import { type Socket, createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -10,17 +10,17 @@ import { attack } from './support/attack.ts'
 
 const NAME = 'web.shop.svc.clusterset.local.'
 const RIGHT = 'qr aa rd NOERROR 243.0.0.7'
-/** The new one knows nothing for so long after its start. */
+/** How long the new process has no records after its start. */
 const HELD_MS = 300
 const QUESTIONS = 2000
-/** The kernel spreads clients over the processes of a port by their addresses. */
+/** The kernel spreads clients over the processes of a port by a hash of their addresses. */
 const SOCKETS = 50
-/** A client that never has more open questions than a socket's queue holds: none is lost by the load alone. */
+/** The client never has more open questions than a socket's queue holds, so load alone loses none. */
 const OPEN_AT_ONCE = 100
 
 interface Heard {
   asked: number
-  /** What was said → how often. */
+  /** From each answer to how often it came. */
   readonly answers: Map<string, number>
 }
 
@@ -33,7 +33,7 @@ function said(message: Buffer): string {
   return [flags, ...answers.map(({ data }) => data)].join(' ')
 }
 
-/** Asks over UDP, each question once, until `isDone` and at least QUESTIONS were asked. */
+/** Asks over UDP, each question once, until `isDone` holds and at least QUESTIONS were asked. */
 async function askDatagrams(t: Test, place: { host: string; port: number }, isDone: () => boolean): Promise<Heard> {
   const heard: Heard = { asked: 0, answers: new Map() }
   const open = new Set<string>()
@@ -51,7 +51,7 @@ async function askDatagrams(t: Test, place: { host: string; port: number }, isDo
     await once(socket, 'connect')
   }
   while (heard.asked < QUESTIONS || !isDone()) {
-    // Two in a millisecond at most: the questions must last over the hand-over.
+    // At most two questions a millisecond are sent, so that they last longer than the hand-over.
     for (let i = 0; i < 4 && open.size < OPEN_AT_ONCE; i += 1) {
       const id = heard.asked & 0xffff
       const at = heard.asked % SOCKETS
@@ -66,7 +66,7 @@ async function askDatagrams(t: Test, place: { host: string; port: number }, isDo
   return heard
 }
 
-/** One question over a TCP connection of its own: what was said, or what went wrong. */
+/** Asks one question over a TCP connection of its own, and returns the answer or the error. */
 async function askOnce({ host, port }: { host: string; port: number }): Promise<string> {
   const socket = connect(port, host)
   try {
@@ -97,7 +97,10 @@ async function askConnections(place: { host: string; port: number }, isDone: () 
   return heard
 }
 
-/** The old one serves; a new one starts, knows nothing for a while, listens; the old one is ended; so `times` over. */
+/**
+ * Replaces the serving process `times` times: a new one starts, has no records for a while and listens; then the old
+ * one is ended.
+ */
 async function handOver(t: Test, host: string, times: number): Promise<{ datagrams: Heard; connections: Heard }> {
   let old = await startDnsProcess(t, { host, port: 0, heldMs: 0 })
   const place = { host, port: old.port }
@@ -152,6 +155,6 @@ await attack('dns-restart', async (t) => {
   const endedMs = performance.now() - startMs
   const young = await startDnsProcess(t, { ...place, port: old.port })
   t.equal(await askOnce({ ...place, port: young.port }), RIGHT)
-  // A connection that says nothing is closed after 10 s by itself: bench:dns measures what an end takes.
+  // The server closes an idle connection after 10 s anyway; bench:dns measures how long an end takes.
   t.ok(endedMs < 8000, `ended within ${Math.round(endedMs)} ms, with a connection open that says nothing`)
 })

@@ -1,4 +1,4 @@
-/** Bytes over TCP to the DNS server that no client of ours writes. */
+/** Bytes over TCP to the DNS server that no correct client sends. */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { connect } from 'node:net'

@@ -1,4 +1,4 @@
-/** Connections and watches of one member, against the others. */
+/** Floods of connections and watches by one member, beside the other members. */
 import t from 'tap'
 import { attack } from './support/attack.ts'
 import { floodedBroker, underFlood } from './support/flooded-broker.ts'

@@ -1,4 +1,4 @@
-/** One member that wants everything, against two others that have a little. */
+/** One member that publishes beyond its quota, beside two others with few records. */
 import { openBrokerStore } from '../support/broker-store.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { attack } from './support/attack.ts'

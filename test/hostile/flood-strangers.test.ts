@@ -1,4 +1,4 @@
-/** Floods of clients without any credential. */
+/** Floods by clients without any credential. */
 import t from 'tap'
 import { attack } from './support/attack.ts'
 import { floodedBroker, underFlood } from './support/flooded-broker.ts'

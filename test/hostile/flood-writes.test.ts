@@ -1,4 +1,4 @@
-/** Writes of one member, against the others. */
+/** Floods of writes by one member, beside the other members. */
 import t from 'tap'
 import { attack } from './support/attack.ts'
 import { floodedBroker, underFlood } from './support/flooded-broker.ts'

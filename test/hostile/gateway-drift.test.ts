@@ -1,4 +1,4 @@
-/** Somebody at a gateway takes away what is ours in its kernel: it is put back at once, and logged. */
+/** An intruder on a gateway node removes our kernel state; the gateway restores it at once and logs the loss. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { pings } from '../gateway/support/pod-programs.ts'
@@ -71,7 +71,7 @@ async function report(milano: Running, paris: Running): Promise<void> {
   })
 }
 
-/** The far end calls, or is called, anew: a session may be new. */
+/** Pings the far pod over both families. A ping is retried, because the lane may be opening a new session. */
 async function passes({ site }: Running, say: string): Promise<void> {
   for (const far of ['244.1.0.5', 'fd42:2:0:0::5']) {
     const arrives = async (): Promise<boolean> => (await pings(site.pod, far, '-W', '1')).includes('1 received')

@@ -1,4 +1,4 @@
-/** A pod of another cluster and the gateway's own node: what the node itself listens at is not for it. */
+/** Calls from a pod of another cluster to the gateway node itself, whose own ports are closed to lanes. */
 import t, { type Test } from 'tap'
 import type { SiteInit } from '../gateway/support/netns-sites.ts'
 import { pings } from '../gateway/support/pod-programs.ts'
@@ -21,9 +21,9 @@ const MILANO: SiteInit = {
   ],
 }
 
-/** The kubelet's, the overlay's, what has a name here, and DNS. */
+/** The ports of the kubelet, of the overlay, of a named service, and of DNS. */
 const PORTS = [10250, 4810, NAMED, 53]
-/** Milano's node among its pods, as paris calls it, and as its own pods do. */
+/** The bridge address of milano's node, as paris calls it and as milano's own pods call it. */
 const BRIDGES = [
   ['244.0.0.1', '10.42.0.1', 'ip'],
   ['fd42:1:0:0::1', 'fd42:1:0:0::1', 'ip6'],

@@ -1,4 +1,4 @@
-/** Copies of a member's identity, in hands that are not the member's. */
+/** Copies of a member's identity in the hands of an attacker. */
 import type { Test } from 'tap'
 import { messageOf } from '../support/failure.ts'
 import { eventually } from '../support/eventually.ts'
@@ -8,7 +8,7 @@ import { newProcessMark } from '../../protocol/identity/process-mark.ts'
 import { RawMember, startTarget } from './support/raw-member.ts'
 
 const MINUTE = 60_000
-/** Longer than a certificate goes on that has been replaced. */
+/** Longer than a replaced certificate is still accepted. */
 const OVER = 6 * MINUTE
 
 await attack('identity-replaced-renews', async (t) => {
@@ -37,7 +37,7 @@ await attack('identity-many-renewals', async (t) => {
   clock.shiftMs += OVER
   for (let look = 0; look < 8; look += 1) {
     t.equal(await outcomeOf(next.records()), 'ok', 'and goes on')
-    // Each refused one costs a connection, and a stranger has not many.
+    // Each refused certificate costs a connection, and one source address may open only a few.
     const shown = look === 0 ? hoard : hoard.slice(look, look + 1)
     for (const one of shown) t.match(await outcomeOf(one.records()), /^PERMISSION_DENIED /)
     clock.shiftMs += 5 * MINUTE
@@ -45,7 +45,7 @@ await attack('identity-many-renewals', async (t) => {
   t.equal(await outcomeOf(next.renew()), 'ok')
 })
 
-/** The owner and the thief each use what they renewed from one certificate. */
+/** The owner and the thief each renew from the same certificate, and each uses its new one. */
 async function fork(t: Test, last: 'thief' | 'owner'): Promise<void> {
   const { broker, clock } = await startTarget(t)
   const owner = await RawMember.join(t, broker, 'paris')
@@ -54,7 +54,7 @@ async function fork(t: Test, last: 'thief' | 'owner'): Promise<void> {
   const order = last === 'thief' ? [next, hoarded] : [hoarded, next]
   for (const one of order) t.equal(await outcomeOf(one.records()), 'ok', 'two agents may renew at once')
   clock.shiftMs += OVER
-  // What is reported once a minute is taken by the one that both were renewed from.
+  // The report that is made at most once a minute is used up by the certificate that both were renewed from.
   await outcomeOf(owner.records())
   for (const one of [next, hoarded]) await outcomeOf(one.records())
   clock.shiftMs += MINUTE
@@ -64,7 +64,7 @@ async function fork(t: Test, last: 'thief' | 'owner'): Promise<void> {
     for (const one of [next, hoarded]) await outcomeOf(one.records())
     return forked.test(await outcomeOf(next.records()))
   })
-  // The machine's own clock bounds how far: succession.test.ts looks at days.
+  // The machine's own clock limits how far the test can move time; succession.test.ts covers days.
   for (let look = 0; look < 8; look += 1) {
     for (const one of [owner, next, hoarded, hoarded.stolen()]) {
       t.match(await outcomeOf(one.records()), forked, `look ${look}`)
@@ -106,7 +106,7 @@ await attack('identity-thief-first', async (t) => {
     t.equal(await outcomeOf(thief.records()), 'ok')
     let next = await thief.renew()
     t.equal(await outcomeOf(next.records()), 'ok', 'nothing tells it from the owner yet')
-    // So often that the owner's would be forgotten, were it the latest that are remembered.
+    // The thief renews so often that a list of only the latest certificates would no longer hold the owner's.
     for (let n = 0; cluster === 'paris' && n < 18; n += 1) {
       next = await next.renew()
       t.equal(await outcomeOf(next.records()), 'ok')

@@ -1,4 +1,4 @@
-/** Parts of ours that were broken into, as an operator who diagnoses the cluster sees them. */
+/** Compromised parts of ours, as `sealane diagnose` shows them to an operator. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -11,10 +11,10 @@ import { attack } from './support/attack.ts'
 t.setTimeout(120_000)
 
 const TIMES = { since: '2026-11-25T11:00:00Z', last: '2026-11-25T11:59:59Z' }
-/** True of another part, whatever the liar says. */
+/** What is true of another part, whatever the compromised one reports. */
 const TRUE = { ...HEALTHY_BROKER, answeredMs: 900 }
 
-/** What is printed when one part reports this beside healthy ones. */
+/** The text that is printed when one part sends this report beside healthy parts. */
 function seenWith(part: string, report: object): string {
   const said = { version: '0.1.0', ready: true, ...report }
   const lie = readReport(said, { name: 'mallory', source: 'pod mallory', at: new Date(), part })
@@ -26,7 +26,7 @@ function holds(part: string, report: object, say: string): void {
   const text = seenWith(part, report)
   assert.ok(text.length < 40_000, `${say}: ${text.length} characters`)
   assert.doesNotMatch(text.replaceAll('\n', ''), /\p{Cc}/u, say)
-  // The agent is who speaks of the broker: that is its own to say.
+  // Only the agent reports about the broker, so that report counts as its own.
   const isAgents = part === 'agent' && 'broker' in report
   if (!isAgents) assert.match(text, /StoreSlow/, `${say}: what is true of the others`)
 }
@@ -34,7 +34,7 @@ function holds(part: string, report: object, say: string): void {
 const EVIL = '\u001b[2J\u0000\r\nhealthy\u009b'
 const refusal = (more: object = {}) => ({ code: 'AdmissionRefuses', what: 'patch pods', places: 1, ...TIMES, ...more })
 
-/** Name → what the page has. */
+/** From the name of a false report to its fields. */
 const LIES: Readonly<Record<string, object>> = {
   'control characters': { version: EVIL, refused: [refusal({ what: EVIL, by: EVIL, since: EVIL, last: EVIL })] },
   'a hundred refusals': {
@@ -51,7 +51,7 @@ const LIES: Readonly<Record<string, object>> = {
   'no report at all': { part: EVIL.repeat(100), ready: 'yes' },
 }
 
-/** Anything below the names of fields that are read. */
+/** An arbitrary report: any value below the names of the fields that are read. */
 const anyReport = fc.record(
   {
     ...Object.fromEntries(

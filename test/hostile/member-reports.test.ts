@@ -1,4 +1,4 @@
-/** What a member says of how it does, as an operator of the broker sees it. */
+/** False status reports of a member, as the operator of the broker sees them. */
 import t from 'tap'
 import type { MemberReport, MemberStatus } from '../../protocol/gen/broker.ts'
 import { runCli } from '../cli/run-cli.ts'

@@ -1,4 +1,4 @@
-/** Somebody at a node takes away what is ours in its kernel: it is put back at once, and logged. */
+/** An intruder on a node removes our kernel state; the routeagent restores it at once and logs the loss. */
 import t, { type Test } from 'tap'
 import { pings } from '../gateway/support/pod-programs.ts'
 import { type Site, here, ip } from '../routeagent/support/datapath.ts'
@@ -25,7 +25,7 @@ async function report(worker: Worker): Promise<void> {
     await mended(t, async () => (await tables()) === meant)
     const lost = (): number =>
       site.logger.lines.filter(({ fields }) => String(fields['items']) === 'the whole table').length
-    // A line follows what it tells of.
+    // The line is logged after the repair that it describes.
     await eventually(() => lost() >= 2, { say: 'one line for each family says that the table was missing' })
     t.equal(lost(), 2, 'and no more')
     t.equal(await knockAt(far, 'tcp', BRIDGE, HOST_PORT), 'ECONNREFUSED', 'the node is closed again')

@@ -1,4 +1,4 @@
-/** Packets to the overlay of a node, and to the node itself, from those who have no business there. */
+/** Forged packets to the overlay of a node, and to the node itself. */
 import t, { type Test } from 'tap'
 import { parseCounters } from '../../kernel/nft/nft-text.ts'
 import { nodeDropCounter } from '../../routeagent/balance/drop-counts.ts'
@@ -41,7 +41,7 @@ inPrivateNetns(t, import.meta.url, () =>
   ),
 )
 
-/** How many datagrams of attacks have come in at the pod until now, of both families. */
+/** Counts the attack datagrams that have reached the pod until now, over both families. */
 async function arrivals(ns: Netns): Promise<() => Promise<number>> {
   const four = await countArrivals(ns, 'ip', { attack: 'udp dport 9999' })
   const six = await countArrivals(ns, 'ip6', { attack: 'udp dport 9999' })
@@ -78,10 +78,11 @@ async function fromPods({ pod, far }: Worker, arrived: () => Promise<number>): P
     ),
   )
   await attack('overlay-to-another-node', async (t) => {
-    // Beside the node's own probes: by the MAC inside that vxlanFrame() writes.
+    // The inner MAC address that vxlanFrame() writes tells these frames from the node's own probes.
     const frame = `ip saddr { ${WORKER}, ${POD} } udp dport ${PORT} @th,176,48 0x020000000009`
     const seen = await countArrivals(far, 'ip', { overlay: frame })
-    // It refuses the node's probes too, which nobody answers there, and would soon keep quiet.
+    // The gateway also answers the node's probes with ICMP errors, and the kernel's rate limit would soon suppress
+    // them.
     await far.exec('sysctl', ['-qw', 'net.ipv4.icmp_ratelimit=0'])
     await sendDatagrams(pod, [{ to: GATEWAY, port: PORT, hex: vxlanFrame(GATEWAY, { from: ROME, to: '10.42.0.5' }) }])
     await sendDatagrams(pod, [{ to: GATEWAY, port: 4811, hex: '00' }])
@@ -117,7 +118,7 @@ async function fromTheUnderlay({ far }: Worker, arrived: () => Promise<number>):
   })
 }
 
-/** What the node takes in after every other table. */
+/** Counts the packets that the node accepts after every other table. */
 async function dropCounter(t: Test, match: string): Promise<() => Promise<number>> {
   await here('nft', 'add table ip taken')
   t.teardown(() => here('nft', 'delete table ip taken'))
@@ -133,7 +134,7 @@ function outer(inner: InnerPacket, from: string): Datagram {
 async function nothingArrives(t: Test, arrived: () => Promise<number>, act: () => Promise<void>): Promise<void> {
   const before = await arrived()
   await act()
-  // What was sent before has been through the kernel once this answer is back.
+  // Once this ping is answered, the kernel has handled everything that was sent before it.
   await here('ping', '-c', '2', '-i', '0.2', '-W', '2', POD)
   t.equal(await arrived(), before, 'nothing comes in at the pod')
 }
@@ -169,7 +170,7 @@ interface Way {
   readonly to: string
 }
 
-/** What belongs to no connection must not end one; what begins one is refused at once. */
+/** A segment of no connection must not end one, and a segment that opens one is refused at once. */
 async function strays(t: Test, far: Netns, { family, from, to }: Way): Promise<void> {
   const segment = (flags: number): Datagram => outer({ from, to, port: HOST_PORT, tcp: flags }, GATEWAY)
   const resets = await countArrivals(far, family, { resets: `tcp sport ${HOST_PORT} tcp flags & rst == rst` })

@@ -1,4 +1,4 @@
-/** The address of a gateway's own machine changes under it. */
+/** The address of a gateway's own machine changes while its lane is in use. */
 import t from 'tap'
 import type { Netns } from '../support/netns.ts'
 import { pings } from '../gateway/support/pod-programs.ts'
@@ -26,7 +26,7 @@ async function renumber(gateway: Netns, from: string, to: string): Promise<void>
   await gateway.exec('ip', ['route', 'add', 'default', 'via', MILANO.router])
 }
 
-/** How many of 80 calls, ten a second, got no answer while it happened. */
+/** How many of 80 pings, ten a second, got no answer during the story. */
 async function callsWhile({ site }: Running, story: () => Promise<void>): Promise<number> {
   const calls = pings(site.pod, '244.1.0.5', '-c', '80', '-i', '0.1')
   await story()

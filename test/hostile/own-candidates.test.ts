@@ -1,4 +1,4 @@
-/** A member publishes addresses of somebody else as its own. */
+/** A member publishes another machine's addresses as its own. */
 import t from 'tap'
 import type { Endpoint, EndpointCandidate } from '../../model/objects.ts'
 import { MILANO, PARIS, type Running, idOf, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
@@ -6,7 +6,7 @@ import { attack } from './support/attack.ts'
 
 t.setTimeout(240_000)
 
-/** By which others reach milano; a translation one to one in front of it, so its machine does not have it. */
+/** The address by which others reach milano: one-to-one NAT in front of the machine, which does not have it itself. */
 const IN_FRONT = '203.0.113.50'
 
 const CALLS = `table ip calls {
@@ -24,7 +24,7 @@ await attack('candidate-is-own', (t) =>
     await milano.site.gateway.exec('nft', ['-f', '-'], { input: CALLS })
     const forged = [IN_FRONT, '192.0.2.10', '127.0.0.1', '10.42.0.1', '0.0.0.0'].map(publicly)
     report(paris, milano, (reported) => [...forged, ...reported])
-    // It waits to be called: so the lane is up only if milano finds the right address among them.
+    // Paris only waits for calls, so the lane is up only if milano finds the right address among the candidates.
     report(milano, paris, () => [])
     await msUntilUp(milano, paris)
     const counted = await milano.site.gateway.exec('nft', ['list', 'counters', 'table', 'ip', 'calls'])
@@ -37,7 +37,7 @@ function publicly(address: string): EndpointCandidate {
   return { kind: 'public', address, port: 4500 }
 }
 
-/** As the broker would, with other candidates. */
+/** Tells one gateway about the other as the broker would, with other candidates. */
 function report(
   from: Running,
   to: Running,

@@ -1,4 +1,4 @@
-/** A member states ranges that hold the broker and its own gateway: what the gateway here sends goes by the uplink. */
+/** A member states ranges that hold the broker and its own gateway: what this gateway sends to them uses the uplink. */
 import t from 'tap'
 import { MILANO, PARIS, msUntilUp } from '../gateway/support/two-gateways.ts'
 import { cluster } from '../gateway/support/worlds.ts'

@@ -1,6 +1,6 @@
 /**
- * A member states a range in public space that holds the broker, and somehow got past every check: what starts on the
- * node goes to the broker all the same. The gateway node takes the place of the lane to that member.
+ * A member states a public range that holds the broker, and every check has missed it: connections that start on the
+ * node still reach the broker. The gateway node stands in for the lane to that member.
  */
 import { spawn } from 'node:child_process'
 import t, { type Test } from 'tap'
@@ -13,12 +13,12 @@ import { attack } from './support/attack.ts'
 import { HOST_SERVICES, knockAt } from './support/raw-packets.ts'
 import { type Worker, buildWorker } from './support/worker.ts'
 
-/** The broker is behind the uplink: a default route leads there. */
+/** The broker is behind the uplink, where the default route leads. */
 const BROKER = '203.0.113.2'
 const BROKER6 = '2001:db8:b::2'
 const RANGE = '203.0.113.0/28'
 const RANGE6 = '2001:db8:b::/64'
-/** A pod that the member has in that range. */
+/** A pod of the member in that range. */
 const THERE = '203.0.113.9'
 
 inPrivateNetns(t, import.meta.url, () =>
@@ -60,7 +60,7 @@ async function onTheNode({ site, pod }: Worker, far: Netns): Promise<void> {
     const held = await holds(t, BROKER)
     site.api.put(dualStack(cluster('evil', 9, undefined, RANGE), RANGE6))
     site.api.put(gateway('gw', { paris: 'up', rome: 'up', evil: 'up' }, 1400))
-    // Over a group, where this kernel has such.
+    // The route leads to a next-hop group on kernels that have them.
     const isRouted = (range: string, routes: string): boolean => new RegExp(`^${range} (via|nhid) `, 'm').test(routes)
     await eventually(async () => isRouted(RANGE, await ip('route show table all')), { say: 'the range is routed' })
     await eventually(async () => isRouted(RANGE6, await ip('-6 route show table all')), { say: 'IPv6 too' })
@@ -86,7 +86,7 @@ async function onTheNode({ site, pod }: Worker, far: Netns): Promise<void> {
   })
 }
 
-/** A connection of this node to the broker's host that stays. */
+/** A lasting connection from this node to the broker's host. */
 async function holds(t: Test, address: string): Promise<{ asks(): Promise<boolean> }> {
   const script = `
     const socket = require('node:dgram').createSocket('udp4')

@@ -1,4 +1,4 @@
-/** Somebody else has a port of ours: he is named, and once he goes, all is well. */
+/** Another process holds one of our ports: the failure names it, and all is well once that process ends. */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
@@ -82,7 +82,7 @@ async function squat(machine: Netns, port: number): Promise<ChildProcess> {
   return squatter
 }
 
-/** `ip netns exec` becomes the program that it runs, so its process is the squatter's own. */
+/** `ip netns exec` becomes the program that it runs, so the process id is that of the squatter itself. */
 async function named(t: Test, squatter: ChildProcess, port: number, failure: () => string | undefined): Promise<void> {
   const want = `UDP port ${port} is taken by node (process ${squatter.pid})`
   await eventually(() => failure()?.includes(want), { deadlineMs: 20_000, say: `${want}, not: ${failure() ?? ''}` })

@@ -1,4 +1,4 @@
-/** Streams that end while the broker is about to answer: each has to get its status. */
+/** Streams that end while the broker is about to answer: each must still get its status. */
 import { once } from 'node:events'
 import { connect } from 'node:http2'
 import { join } from 'node:path'
@@ -33,7 +33,7 @@ await attack('publish-range-regained', async (t) => {
   for (let round = 1; round <= 3; round += 1) {
     const [first, second] = await Promise.all([milano, paris].map(({ channel }) => new RawPublish(channel).open()))
     if (first === undefined || second === undefined) return
-    // Who states a range later gives way: paris does, until milano states it no more.
+    // The member that stated a range later gives way: that is paris, until milano withdraws the range.
     second.sendFacts({ ...NO_FACTS, podCidrs: ['10.50.0.0/16'] })
     await second.settled()
     first.sendFacts({ ...NO_FACTS, podCidrs: ['10.42.0.0/16', SIX] })
@@ -76,7 +76,7 @@ await attack('publish-disk-full', async (t) => {
   const broker = await brokerHere(t)
   const { channel, publish } = await publisher(broker, 'milano', '')
   t.teardown(() => channel.close())
-  // Another writer that never ends is like a disk that takes nothing.
+  // A second writer that never commits blocks the store as a full disk would.
   const other = new DatabaseSync(join(broker.state, 'broker.db'))
   t.teardown(() => other.close())
   other.exec('BEGIN IMMEDIATE')
@@ -91,7 +91,10 @@ await attack('publish-disk-full', async (t) => {
   await stopped
 })
 
-/** A member that takes no answer, in a connection whose window is 0, is evicted; true: its connection is closed then. */
+/**
+ * Evicts a member that reads no answer, on a connection with a window of 0. True if the broker then closes the
+ * connection.
+ */
 async function closedWhenEvicted(t: Test, path: string, body: Buffer): Promise<boolean> {
   const broker = await brokerHere(t)
   const { cluster, ...own } = await rawJoin(broker, 'milano')
@@ -105,10 +108,10 @@ async function closedWhenEvicted(t: Test, path: string, body: Buffer): Promise<b
     ...{ 'content-type': 'application/grpc', te: 'trailers' },
   })
   stream.on('error', () => undefined)
-  // A watch begins when all of its request is there; a publish stream that ends has said its last.
+  // A watch begins when its request is complete; a publish stream that ends has sent its last message.
   if (path === BrokerService.watch.path) stream.end(framed(body))
   else stream.write(framed(body))
-  // The headers come; what is answered does not fit into a window of nothing.
+  // The headers arrive, but no data of the answer fits into a window of 0.
   await once(stream, 'response')
   const store = await openBrokerStore(broker.state, new SystemClock())
   await store.evict({ cluster, force: true })

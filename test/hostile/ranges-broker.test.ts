@@ -1,4 +1,4 @@
-/** What a member may state of its addresses, asked of a real broker by clients that check nothing themselves. */
+/** What a member may state about its addresses, sent to a real broker by clients that check nothing themselves. */
 import type { Test } from 'tap'
 import type { ClusterFacts } from '../../protocol/gen/broker.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
@@ -8,12 +8,12 @@ import { NO_FACTS } from './support/raw-join.ts'
 import { RawMember } from './support/raw-member.ts'
 import { endpointRecord } from './support/raw-records.ts'
 
-/** Members get these; the clients here call it on loopback. */
+/** The addresses that members get; the clients here call the broker on loopback. */
 const ADVERTISED = ['203.0.113.2:7443', '[2001:db8::2]:7443']
 
 interface Stage {
   readonly join: (cluster: string, facts: ClusterFacts, ...allowedCIDRs: string[]) => Promise<RawMember>
-  /** `mallory 203.0.113.0/28 244.0.0.0/28: note` for each member, as `sealane cluster list` prints it. */
+  /** Each member as `sealane cluster list` prints it: `mallory 203.0.113.0/28 244.0.0.0/28: note`. */
   readonly list: () => Promise<string[]>
 }
 
@@ -38,7 +38,7 @@ function rawFacts(podCidrs: string[], change: Partial<ClusterFacts> = {}): Clust
   return { ...NO_FACTS, podCidrs, ...change }
 }
 
-/** What the broker says to a gateway of the member that can be called there. */
+/** The broker's answer to a member that publishes a gateway with this address. */
 async function gatewayAt(address: string, member: RawMember): Promise<string> {
   const { cluster } = member.identity
   const stream = await member.publish().open()
@@ -95,7 +95,7 @@ await attack('range-holds-gateway', async (t) => {
   const { joined } = await join('mallory', rawFacts(['198.51.100.0/28', '172.16.0.0/16']), '198.51.100.0/24')
   t.same(joined.globalCidrs.length, 2)
   t.match(joined.notes.join(), '198.51.100.0/28 holds 198.51.100.7, a gateway of cluster milano')
-  // The other way round: the range was there first, and the gateway cannot move.
+  // The other order: the range was stated first, and the gateway cannot move.
   const paris = await join('paris', rawFacts(['10.44.0.0/16']))
   await join('carol', rawFacts(['172.20.0.0/16']))
   t.match(await list(), ['carol 172.20.0.0/16'])
@@ -144,13 +144,13 @@ await attack('range-grows-later', async (t) => {
   const grown = await paris.facts(rawFacts(['10.44.0.0/16', '203.0.113.0/28']))
   t.match(grown, 'podCIDRs[1]: "203.0.113.0/28" is public space')
   t.same(await list(), before, 'all is as it was')
-  // Its number is lower, but it came later with this range.
+  // The number of paris is lower, but it stated this range later.
   t.equal(await paris.facts(rawFacts(['10.44.0.0/16', 'fd00:42::/56'])), 'ok')
   t.same(await list(), [
     'milano 10.42.0.0/16,fd00:42::/48',
     'paris 10.44.0.0/16: its IPv6 is not carried: fd00:42::/56 overlaps fd00:42::/48 of cluster milano',
   ])
-  // The same in other words, and as what its machines need: machines come later, too.
+  // The same range in other notations, and as a range that machines need, because machines may be added later.
   for (const text of ['fd00:0042::/48', 'fd00:42:0::/48'])
     for (const change of [{ pods: [text] }, { needed: [text] }]) {
       const facts = rawFacts(['10.44.0.0/16', ...(change.pods ?? [])], { neededCidrs: change.needed ?? [] })

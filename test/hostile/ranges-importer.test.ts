@@ -1,5 +1,5 @@
 /**
- * Ranges that should never have been published, at clusters that receive them all the same: real processes, a real
+ * Ranges that should never have been published, at clusters that receive them all the same: real processes and a real
  * kernel.
  */
 import t from 'tap'
@@ -40,7 +40,7 @@ await attack('range-gateway-of-another', (t) => {
   return Promise.resolve()
 })
 
-// Whole sites are started, as users start them.
+// The test starts whole sites, as users do.
 t.setTimeout(170_000 * SLOWNESS)
 const skip = netnsMissing()
 if (skip !== undefined) t.test('in network namespaces', { skip }, () => undefined)
@@ -104,7 +104,7 @@ async function story(hub: Netns, namespaces: readonly Netns[]): Promise<void> {
       await broker.report(...specs, { ...mallory, podCIDRs: ['10.77.0.0/16'], id: 'honest', index: 40 })
       const [milano] = sites
       if (milano === undefined) throw new Error('no site')
-      // The honest one came with the others: they were looked at.
+      // The honest cluster was reported together with the others, so once it is routed, all of them have been checked.
       const arrived = async (): Promise<boolean> => (await milano.routes()).includes('10.77.0.0/16')
       await eventually(arrived, { deadlineMs: 20_000, say: `an honest cluster is routed: ${milano.said}` })
       const known = await milano.known()
@@ -126,7 +126,7 @@ async function story(hub: Netns, namespaces: readonly Netns[]): Promise<void> {
   }
 }
 
-/** A member that only joins; it calls from the hub itself. */
+/** Joins a member that does nothing else; it calls from the hub. */
 async function joinAs(broker: HubBroker, hub: Netns, clusterId: string, podCIDRs: string[]): Promise<void> {
   const folder = new SiteFolder(t, clusterId)
   folder.write('site.yaml', folder.read('site.yaml').replace('[10.42.0.0/16]', JSON.stringify(podCIDRs)))

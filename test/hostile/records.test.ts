@@ -1,4 +1,4 @@
-/** Keys and records that a member takes from another, or from the platform. */
+/** Keys and records that a member tries to take from another member, or from the platform. */
 import { generateKeyPairSync } from 'node:crypto'
 import type { ClusterId } from '../../model/ids.ts'
 import type { EndpointSlice, MemberRecord, RecordBody } from '../../protocol/gen/broker.ts'
@@ -13,7 +13,7 @@ import { NO_FACTS } from './support/raw-join.ts'
 import { RawMember, startTarget } from './support/raw-member.ts'
 import { endpointRecord, exportRecord } from './support/raw-records.ts'
 
-/** X25519, as `wg pubkey` prints it. */
+/** An X25519 public key, as `wg pubkey` prints it. */
 function wireguardKey(): string {
   const { publicKey } = generateKeyPairSync('x25519')
   return publicKey.export({ type: 'spki', format: 'der' }).subarray(-32).toString('base64')
@@ -31,7 +31,7 @@ await attack('key-of-absent-gateway', async (t) => {
   t.equal(await owner.remove(ENDPOINT), 'ok', 'the gateway is away')
   const refused = /^spec\.publicKey: ".*" is a key of cluster "paris", which stated it first: /
   t.match(await thief.put(endpointRecord('mallory', 'm', key)), refused)
-  // Another key on the same node: the one before is still paris's own.
+  // The owner changes the key on the same node; the previous key still belongs to paris.
   t.equal(await owner.put(endpointRecord('paris', 'gw', wireguardKey())), 'ok')
   t.match(await thief.put(endpointRecord('mallory', 'm', key)), refused)
   t.equal(await owner.put(endpointRecord('paris', 'gw', key)), 'ok', 'the gateway is back')
@@ -227,7 +227,7 @@ await attack('service-range-over-pods', async (t) => {
     ],
     undefined,
   ])
-  // Honest ones that come later give way by being translated.
+  // Honest members that come later give way: their ranges are translated.
   await RawMember.join(t, broker, 'oslo', { podCidrs: ['10.96.0.0/20'] })
   t.match(await global(), /^mallory ; oslo 244\.\d+\.\d+\.0\/20; paris $/)
 })

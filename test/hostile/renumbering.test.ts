@@ -1,4 +1,4 @@
-/** A join that gives other members global addresses, and a token that is used to ask who they are. */
+/** A join that gives other members global addresses, and a token that is used to find out which members those are. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Client, credentials } from '@grpc/grpc-js'
@@ -148,7 +148,7 @@ async function revoked(broker: LoopbackBroker): Promise<string> {
   })
 }
 
-/** Each member as an operator sees it: id, state, global addresses. */
+/** Each member as an operator sees it: id, state and global addresses. */
 async function states(broker: LoopbackBroker): Promise<readonly string[]> {
   const members = await broker.tokens((store) => store.members())
   return members.map(({ id, state, globalCIDRs }) => `${id} ${state} ${globalCIDRs.join(',') || '-'}`)

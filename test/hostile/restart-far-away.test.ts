@@ -1,4 +1,4 @@
-/** A gateway's process that is killed and started anew, with a long way between the gateways. */
+/** A gateway process that is killed and restarted, with a long delay between the gateways. */
 import t, { type Test } from 'tap'
 import type { Gateway } from '../../model/objects.ts'
 import { GatewayProcess, introduce, untilUp } from '../gateway/support/netns-sites.ts'

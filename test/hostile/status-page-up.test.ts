@@ -1,4 +1,4 @@
-/** `sealane up` itself, and a member that joins while it runs: its page and who comes by a lane from then on. */
+/** The status page of `sealane up` when a member joins while it runs: from then on calls through a lane are refused. */
 import { execFileSync } from 'node:child_process'
 import { connect } from 'node:net'
 import t from 'tap'
@@ -15,7 +15,7 @@ const FAR_POD = '10.50.0.7'
 const NOBODY = '203.0.113.9'
 
 await inPrivateNetns(t, import.meta.url, async () => {
-  // Addresses that this machine may write into packets, and that are on none of its interfaces.
+  // This machine may use these addresses as source addresses, though none of its interfaces has them.
   for (const range of ['10.50.0.0/16', '10.42.0.0/16', '203.0.113.0/24'])
     execFileSync('ip', ['route', 'add', 'local', range, 'dev', 'lo'])
   await attack('status-page-of-new-member', async (t) => {
@@ -38,7 +38,7 @@ await inPrivateNetns(t, import.meta.url, async () => {
   })
 })
 
-/** Whether the page answers a request that comes from this address. */
+/** Whether the page answers a request from this source address. */
 function isAnswered(port: number, localAddress: string): Promise<boolean> {
   return new Promise((resolve) => {
     let answer = ''

@@ -1,4 +1,6 @@
-/** Pods of another cluster and the status pages of our own pods: a lane leads to every pod, and these are pods too. */
+/**
+ * Calls from pods of another cluster to the status pages of our own pods, which a lane reaches like every other pod.
+ */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { METRICS_EVERYWHERE, STATUS_METRICS } from '../../install/workloads/pod.ts'
@@ -18,15 +20,15 @@ import { HOST_SERVICES, knockAt } from './support/raw-packets.ts'
 t.setTimeout(120_000 * SLOWNESS)
 
 const { dns: PAGE, broker: BROKER_PAGE } = STATUS_PORTS
-/** A pod of milano's gateway node, as paris calls it and as milano does, and one of another node. */
+/** A pod of milano's gateway node, as paris and as milano call it, and a pod of another node. */
 const PODS = [
   { theirs: '244.0.0.5', own: '10.42.0.5', other: '244.0.1.5' },
   { theirs: '[fd42:1:0:0::5]', own: '[fd42:1:0:0::5]', other: 'fd42:1:0:1::5' },
 ] as const
-/** More than there are places. */
+/** More connections than the page has places. */
 const HELD = 100
 
-/** Prints the status of the answer and its text, or the code of what became of it instead. */
+/** Prints the status and the text of the answer, or the code of the error. */
 const ASKER = `
   const tell = (text) => { console.log(text); process.exit() }
   setTimeout(() => tell('timeout'), 20_000)
@@ -56,7 +58,7 @@ await attackLane(t, [DUAL_STACK_MILANO, DUAL_STACK_PARIS], async (milano, paris)
     })
   }
   const { pod, far } = milano.site
-  // What users run on these ports is theirs.
+  // These ports belong to services of the user on the node.
   await serving(far.spawn(process.execPath, ['-e', HOST_SERVICES, String(PAGE), String(BROKER_PAGE)]))
   await attack('status-page-from-lane', async (t) => {
     const clusters = JSON.stringify([milano.site.init.cluster, paris.site.init.cluster])
@@ -100,12 +102,15 @@ async function shutToLanes(t: Test, milano: Running, paris: Running, port: numbe
   t.ok(turnedAway >= 2 * HELD, `${turnedAway} are counted`)
 }
 
-/** As ASKER prints it. */
+/** The answer as ASKER prints it. */
 async function ask(ns: Pick<Netns, 'exec'>, url: string): Promise<string> {
   return (await ns.exec(process.execPath, ['-e', ASKER, url])).trim()
 }
 
-/** Opens connections with half of a request each, and says what came of them. A page hangs up on its own after 5 s. */
+/**
+ * Opens connections that send half a request each, and returns what became of them. A page closes such a connection
+ * after 5 s.
+ */
 async function hold(ns: Pick<Netns, 'exec'>, host: string, port: number): Promise<unknown> {
   const text = await ns.exec(process.execPath, ['-e', HOLDER, host.replace(/[[\]]/g, ''), String(port), String(HELD)])
   return JSON.parse(text)

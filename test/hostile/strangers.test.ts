@@ -1,4 +1,4 @@
-/** What a stranger may send to the broker's port, and what a member may have open. */
+/** What a stranger may send to the broker's port, and how much a member may have open. */
 import { once } from 'node:events'
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2'
 import { gzipSync } from 'node:zlib'
@@ -19,7 +19,7 @@ function session({ address }: RawBroker, own: object = {}): ClientHttp2Session {
   return one.on('error', () => undefined)
 }
 
-/** Sends one message, with the length that `head` says, and gives the gRPC status. */
+/** Sends one message with the length that `head` states, and returns the gRPC status. */
 async function sent(
   one: ClientHttp2Session,
   body: Buffer,
@@ -145,6 +145,6 @@ await attack('member-status-every-moment', async (t) => {
     await publish.settled()
   }
   for (let i = 0; i < 100; i += 1) await reported(`s-${i}`)
-  // Beside it, the note of when it was seen.
+  // The broker also writes when it last saw the status.
   t.ok((await revision()) - before <= 5, `${(await revision()) - before} writes for 100 statuses`)
 })

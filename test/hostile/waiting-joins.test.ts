@@ -1,4 +1,4 @@
-/** Strangers and holders of tokens against the list of those who wait for approval. */
+/** Attacks by strangers and holders of tokens on the list of joins that wait for approval. */
 import { MAX_WAITING_OF_TOKEN } from '../../broker/members/waiting-joins.ts'
 import { openBrokerStore } from '../support/broker-store.ts'
 import { BrokerService, JoinResponse } from '../../protocol/gen/broker.ts'
@@ -20,7 +20,7 @@ async function store<T>(broker: BrokerHere, work: (of: Awaited<ReturnType<typeof
   }
 }
 
-/** What the broker says to a request to join that says it can wait. */
+/** The broker's answer to a request to join by a client that can wait. */
 async function ask(
   broker: BrokerHere,
   secret: string,

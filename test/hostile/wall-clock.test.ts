@@ -1,4 +1,4 @@
-/** The wall clock of a gateway's machine is set, forwards and back. */
+/** The wall clock of a gateway's machine is set forwards and back. */
 import t, { type Test } from 'tap'
 import { GatewayProcess, introduce, untilUp } from '../gateway/support/netns-sites.ts'
 import { MILANO, PARIS, type Running, msUntilUp } from '../gateway/support/two-gateways.ts'
@@ -25,7 +25,9 @@ async function isSet(t: Test, wrongByMs: number): Promise<void> {
   })
 }
 
-/** The way between them is shut until both know: when it is open again, the session of before must still be there. */
+/**
+ * Blocks the path until both gateways notice. When it is open again, the WireGuard session must be the same as before.
+ */
 async function breaks(t: Test, milano: Running, paris: Running, internet: Netns): Promise<void> {
   const keys = await sessions(milano)
   await internet.exec('nft', ['-f', '-'], {

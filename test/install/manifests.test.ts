@@ -1,4 +1,7 @@
-/** What is installed: generated files are as committed, and each component may do what it needs and no more. */
+/**
+ * The installed manifests: the generated files are committed, and each component's role allows what it needs and no
+ * more.
+ */
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -23,7 +26,7 @@ const ON_THE_NODE: readonly string[] = ['gateway', 'routeagent']
 
 type Quantities = Readonly<Record<string, string>>
 
-/** Of a processor, in thousandths: with half of it, the loss of a gateway lasted 4 s on a busy node (decision 87). */
+/** In thousandths of a processor: with half of it, the loss of a gateway lasted 4 s on a busy node (decision 87). */
 const LEAST_MILLI: Readonly<Record<string, number>> = { gateway: 250, routeagent: 100 }
 
 const milliOf = (cpu = ''): number => (cpu.endsWith('m') ? Number(cpu.slice(0, -1)) : 1000 * Number(cpu))
@@ -58,7 +61,7 @@ interface Rule {
   readonly verbs: readonly string[]
 }
 
-/** As it goes to an API server: without fields that are undefined. */
+/** The value as an API server receives it: without fields that are undefined. */
 function plain<T>(value: T): T {
   return JSON.parse(JSON.stringify(value)) as T
 }
@@ -141,7 +144,8 @@ t.test('pods that need no power have none', async (t) => {
 t.test('a gateway that is stopped ends before it is killed, however slow all is', async (t) => {
   const { terminationGracePeriodSeconds } = podOf('gateway')
   const goingMs = Math.max(HAND_OVER_MS, LAST_MS + DRAIN_LEAD_MS)
-  // Twice: whether a lane of a changed label is free, and at the end whether the node is still a gateway.
+  // The Lease is read twice: to find out whether the lane of a changed label is free, and at the end whether the node
+  // is still a gateway.
   const slowestMs = 2 * ASK_MS + goingMs + RELEASE_MS + CLEAN_MS + DRAIN_MS
   t.ok(slowestMs + 1000 < terminationGracePeriodSeconds * 1000, `${slowestMs} ms of ${terminationGracePeriodSeconds} s`)
 })
@@ -160,7 +164,7 @@ t.test('each status page has a port of its own, on loopback where the node has t
 const READ = ['get', 'list', 'watch']
 const WRITE = ['create', 'patch', 'delete']
 
-/** What each component applies and removes; of ClusterProperties, two by their names. */
+/** The kinds that each component applies and removes; of ClusterProperties it writes two, by their names. */
 const WRITTEN: Readonly<Record<(typeof MEMBER)[number], readonly string[]>> = {
   agent: ['EndpointSlice', 'ServiceImport', 'Cluster', 'Endpoint', 'Lease', 'Membership'],
   gateway: ['Endpoint', 'Gateway'],
@@ -174,19 +178,20 @@ t.test('each component reads the kinds that its sources have caches of, writes i
     const sources = sourceFiles(new RegExp(`^(${part}/.*|cli/compose-${part})\\.ts$`), [part, 'cli'])
     for (const { text } of sources.filter(({ path }) => !PLAIN_SITE_SOURCES.has(path))) {
       for (const [, kind = ''] of text.matchAll(/\bcache\('(\w+)'\)/g)) used.add(kind)
-      // A loop over kinds: `for (const kind of ['Cluster', 'Lease'] as const) … cache(kind)`.
+      // This matches a loop over kinds: `for (const kind of ['Cluster', 'Lease'] as const) … cache(kind)`.
       for (const [, kinds = ''] of text.matchAll(/for \(const kind of \[([^\]]*)\]/g)) {
         for (const [, kind = ''] of kinds.matchAll(/'(\w+)'/g)) used.add(kind)
       }
     }
-    // Every component asks what this cluster is a member of, and what it writes it compares with what there is.
+    // Every component reads which clusterset this cluster belongs to, and compares what it writes with the stored
+    // objects.
     const read = [...new Set([...used, 'Membership', ...WRITTEN[part]])]
     t.same(allowed(part, READ).sort(), resourcesOf(read), `${part} reads`)
     t.same(allowed(part, WRITE).sort(), resourcesOf(WRITTEN[part]), `${part} writes`)
   }
 })
 
-/** As RBAC names them. */
+/** The resources as RBAC names them. */
 const RESOURCES: Readonly<Record<string, string>> = {
   Namespace: '/namespaces',
   Node: '/nodes',
@@ -208,7 +213,7 @@ function resourcesOf(kinds: readonly string[]): string[] {
   return kinds.map((kind) => RESOURCES[kind] ?? kind).sort()
 }
 
-/** `group/resource` of each rule that has all of the verbs, without rules for single objects. */
+/** The `group/resource` of each rule that has all of the verbs, without rules for single objects. */
 function allowed(part: string, verbs: readonly string[]): string[] {
   return ['ClusterRole', 'Role']
     .flatMap(

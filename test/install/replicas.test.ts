@@ -1,4 +1,4 @@
-/** Brokers as replicas, with the etcd beside them, as `manifests/broker-replicas` has them. */
+/** Brokers as replicas with their etcd, as `manifests/broker-replicas` has them. */
 import t from 'tap'
 import type { ManifestObject } from '../../install/values/manifest.ts'
 import { planBroker } from '../../install/plan-broker.ts'
@@ -11,7 +11,7 @@ interface PodSpec {
   readonly containers: readonly [{ readonly args: readonly string[] }]
 }
 
-/** As it goes to an API server: without fields that are undefined. */
+/** The value as an API server receives it: without fields that are undefined. */
 function plain<T>(value: T): T {
   return JSON.parse(JSON.stringify(value)) as T
 }

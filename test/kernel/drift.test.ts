@@ -1,4 +1,4 @@
-/** What distinguishes repairs from changes of the plan, and changes by others from our own. */
+/** How repairs are told from changes of the plan, and changes by others from our own. */
 import t from 'tap'
 import { Drift } from '../../kernel/drift.ts'
 import { ReportRateLimiter, changeOf } from '../../kernel/nft/nft-watch.ts'

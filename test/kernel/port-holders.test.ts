@@ -1,4 +1,4 @@
-/** Who has a UDP port, by the kernel's tables. */
+/** The processes that hold a UDP port, by the tables of the kernel. */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { basename } from 'node:path'

@@ -41,7 +41,7 @@ t.test('an abort ends it', async (t) => {
 t.test('nothing of our environment is handed on but the path', async (t) => {
   process.env['SEALANE_SECRET'] = 'x'
   t.teardown(() => delete process.env['SEALANE_SECRET'])
-  // tap hands its own variables to every process; ours may not be among them.
+  // tap passes its own variables to every process, and the commands must not get ours.
   const { stdout } = await runCommand('env', [])
   t.notMatch(stdout, /SEALANE_SECRET|^HOME=/m)
   t.match(stdout, /^LC_ALL=C$/m)

@@ -104,7 +104,7 @@ t.test('what is not of the protocol is said so, without its content', (t) => {
 
 const clock = new SystemClock()
 
-/** A process that answers as it is told; `ended` counts connections that are over. */
+/** A process that answers as the test tells it; `ended` counts the connections that are closed. */
 async function answering(
   t: Test,
   answer: (socket: Socket) => void,

@@ -1,7 +1,7 @@
 /**
- * A broker of three replicas with the etcd that is installed beside it, on a real API server: three clusters join
- * through one Service, replicas and members of etcd are lost, the certificate authority is rotated meanwhile, and what
- * is typed a second time changes nothing.
+ * A broker of three replicas with the etcd that is installed with it, on a real API server: three clusters join through
+ * one Service, replicas and members of etcd are lost, the certificate authority is rotated meanwhile, and a command
+ * that is repeated changes nothing.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -57,13 +57,13 @@ t.test('replicas of the broker, with an etcd beside them', { timeout: 1_500_000 
   await stage('uninstalled, and deployed on what is left', uninstalled)
 })
 
-/** Throws the error with the last words of the broker's pods. */
+/** Throws the error with the last lines of the broker's pods. */
 async function reportedBy({ hub }: World, error: unknown): Promise<never> {
   const words = await lastWords(hub.plane.api, 'sealane-broker', 30)
   throw new Error(`${String(error)}\n${words}`, { cause: error })
 }
 
-/** Generations of what was applied. */
+/** The generations of the applied objects. */
 async function versions({ hub }: World): Promise<readonly string[]> {
   const kinds = [`${APPS}/deployments`, `${APPS}/statefulsets`, `${BROKER}/services`, `${BROKER}/secrets`]
   const lists = await Promise.all(kinds.map((path) => hub.plane.api.list(path)))
@@ -80,7 +80,7 @@ interface PodObject extends KubeObject {
   }
 }
 
-/** Names of those that are ready and not ending. */
+/** The names of the pods that are ready and not terminating. */
 async function readyPods({ hub }: World, part: 'broker' | 'etcd'): Promise<readonly string[]> {
   const found = await hub.plane.api.list<PodObject>(
     `${BROKER}/pods?labelSelector=app.kubernetes.io%2Fcomponent%3D${part}`,
@@ -126,7 +126,7 @@ async function joined(t: Test, world: World): Promise<void> {
   await exported(world, 'first')
 }
 
-/** What c2 exports from now on arrives in the other two. */
+/** Exports a service from c2, and waits until it arrives in the other two. */
 async function exported({ hub, c2, c3 }: World, name: string): Promise<void> {
   for (const { plane } of [hub, c2, c3]) await plane.api.apply('/api/v1/namespaces/demo', namespaceObject('demo'))
   const service = serviceObject({ name, namespace: 'demo' }, { ports: [{ name: 'http', port: 80, protocol: 'TCP' }] })
@@ -151,7 +151,7 @@ interface MemberLook {
   }
 }
 
-/** What `sealane members -o json` has, one line for each: `c2 in contact 0.1.0 lanes 2/2 exports 1/0`. */
+/** The rows of `sealane members -o json`, a line for each: `c2 in contact 0.1.0 lanes 2/2 exports 1/0`. */
 function lookLines(stdout: string): readonly string[] {
   return looksIn(stdout).map(({ id, state, reported }) => {
     if (reported === undefined) return `${id} ${state}`
@@ -164,7 +164,10 @@ function looksIn(stdout: string): readonly MemberLook[] {
   return (JSON.parse(stdout) as { readonly items: readonly MemberLook[] }).items
 }
 
-/** Waits until each is there once and has reported so many exports of c2: it does so every five seconds at most. */
+/**
+ * Waits until each member is listed once and has reported this many exports of c2; it reports every five seconds at
+ * most.
+ */
 async function membersShow({ hub }: World, exports: number): Promise<string> {
   const want = ['c2', 'c3', 'hub'].map(
     (id) => `${id} in contact ${sealaneVersion()} lanes 2/2 exports ${id === 'c2' ? exports : 0}/0`,
@@ -179,7 +182,7 @@ async function membersShow({ hub }: World, exports: number): Promise<string> {
   )
 }
 
-/** Whichever replica a member is connected to, whichever is asked. */
+/** Every replica shows all members, whichever replica a member is connected to. */
 async function seen(t: Test, world: World): Promise<void> {
   const { hub } = world
   const shown = await membersShow(world, 1)
@@ -201,20 +204,23 @@ async function seen(t: Test, world: World): Promise<void> {
   await Promise.all(replicas.map(sameOf))
 }
 
-/** Screens of a `sealane members --watch` on which all three are. */
+/** The number of screens of a `sealane members --watch` that show all three members. */
 function screens(watch: RunningCommand): number {
   const all = watch.answered().split(/^CLUSTER .*\n/m)
   return all.filter((rows) => ['c2', 'c3', 'hub'].every((id) => new RegExp(`^${id} `, 'm').test(rows))).length
 }
 
-/** `c2 in contact,c3 left`, by id. */
+/** The members by id, as `c2 in contact,c3 left`. */
 async function membersOf(hub: TestCluster): Promise<string> {
   const { stdout } = await sealane(['cluster', 'list', '--all', '-o', 'json', ...at(hub)])
   const { items } = JSON.parse(stdout) as { items: { id: string; state: string }[] }
   return items.map(({ id, state }) => `${id} ${state}`).join()
 }
 
-/** Somebody watches the members meanwhile, and is not disturbed: the replica that was asked is the one that goes. */
+/**
+ * An operator watches the members meanwhile and is not disturbed, although the replica that answers is the one that is
+ * lost.
+ */
 async function lost(t: Test, world: World): Promise<void> {
   const { hub } = world
   const [replica = ''] = await readyPods(world, 'broker')
@@ -230,7 +236,7 @@ async function lost(t: Test, world: World): Promise<void> {
   t.equal(code, 0, `somebody who watches has seen them before and after: ${stderr}`)
   await sealane(['token', 'create', ...at(hub)])
   await exported(world, 'with-one-down')
-  // Who was with the lost replica may be between two of them.
+  // A member of the lost replica may be between two replicas.
   const heard = async (): Promise<boolean> => (await membersOf(hub)) === 'c2 in contact,c3 in contact,hub in contact'
   await eventually(heard, { deadlineMs: 60_000, intervalMs: 2500, say: 'all three are in contact' })
   await eventually(async () => (await readyPods(world, 'broker')).length === 3, { deadlineMs: 90_000 })
@@ -250,7 +256,7 @@ interface CaStatus {
   readonly next?: { readonly fingerprint: string }
 }
 
-/** All members get certificates of the second authority: each of them renews, wherever it is connected. */
+/** All members get certificates of the second authority: each of them renews, whichever replica it is connected to. */
 async function rotated(t: Test, world: World): Promise<void> {
   const { hub } = world
   const ca = async (...words: string[]): Promise<CaStatus> => {
@@ -259,7 +265,7 @@ async function rotated(t: Test, world: World): Promise<void> {
   }
   const before = await ca('status')
   t.equal(before.phase, 'steady')
-  // A token that names the old authority alone is waited for.
+  // The rotation waits for a token that names the old authority alone.
   const tokens = JSON.parse((await sealane(['token', 'list', ...at(hub), '-o', 'json'])).stdout) as {
     readonly items: readonly { readonly id: string; readonly state: string }[]
   }
@@ -282,7 +288,7 @@ async function rotated(t: Test, world: World): Promise<void> {
   await exported(world, 'after-rotation')
 }
 
-/** c3 is put out and comes again, and both sides have to want it. */
+/** c3 is evicted and joins again, which both sides have to confirm. */
 async function approved(t: Test, world: World): Promise<void> {
   const { directory, hub, c3 } = world
   await sealane(['cluster', 'evict', 'c3', '--force', ...at(hub)])
@@ -300,7 +306,7 @@ async function approved(t: Test, world: World): Promise<void> {
   await sealane(['cluster', 'accept', 'c3', ...at(hub)])
   const { code, stderr } = await joining.result
   t.equal(code, 0, stderr)
-  // Whichever replica is asked hears it from the one that c3 calls.
+  // The replica that answers learns it from the one that c3 is connected to.
   await eventually(async () => (await membersOf(hub)).includes('c3 in contact'), {
     deadlineMs: 30_000,
     say: 'it is there',

@@ -1,4 +1,4 @@
-/** Go programs are built once, and again whenever anything that they are made from changes. */
+/** Go programs are built once, and again whenever a file that they are built from changes. */
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { buildGoModule, goVersion } from './support/build-programs.ts'
 import { startControlPlane } from './support/control-plane.ts'
 import { kubePrograms, kubeProgramsMissing } from './support/kube-programs.ts'
 
-// Found out before any test changes the environment.
+// These are evaluated before any test changes the environment.
 const noGo = goVersion() === undefined ? 'needs Go' : false
 const noPrograms = kubeProgramsMissing() ?? false
 
@@ -136,7 +136,7 @@ function run(path = ''): string {
   return existsSync(path) ? spawnSync(path, { encoding: 'utf8' }).stdout : `no ${path}`
 }
 
-/** Sets variables for the length of a test. */
+/** Sets environment variables for the duration of a test. */
 function withEnv(t: Test, values: Readonly<Record<string, string | undefined>>): void {
   const before = { ...process.env }
   t.teardown(() => {

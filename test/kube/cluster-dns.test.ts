@@ -1,4 +1,4 @@
-/** A real CoreDNS that our plan has configured, on the objects of a real API server. */
+/** A real CoreDNS with the configuration of our plan, on the objects of a real API server. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -32,7 +32,7 @@ import { serviceObject, sliceObject } from '../support/objects/service-objects.t
 t.setTimeout(1_800_000)
 
 const ZONE = 'clusterset.local'
-/** What this CoreDNS says to names that none of its plugins knows. */
+/** The answer of this CoreDNS for names that none of its plugins serves. */
 const NOBODY = 'SERVFAIL'
 const IMPORTS = '/apis/multicluster.x-k8s.io/v1beta1/namespaces/shop/serviceimports'
 const SLICES = '/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices'
@@ -61,7 +61,7 @@ t.test('cluster DNS', { skip: kubeProgramsMissing() ?? coreDnsMissing() ?? false
     get: async (ref, signal) => await admin.get(ref, signal),
     replace: ({ object, before, after }, signal) => admin.replace(object, before, after, signal),
   }
-  // One that nobody else is given while it is away.
+  // No other process gets this port while the server is away.
   const forwardTo = `127.0.0.1:${await freePort()}`
   let dns = await startDns(t, kube, { listen: [forwardTo] })
   const options = { domain: ZONE, forwardTo }
@@ -112,7 +112,7 @@ t.test('cluster DNS', { skip: kubeProgramsMissing() ?? coreDnsMissing() ?? false
     for (const name of late) {
       await eventually(async () => (await coreDns.ask(name, 'A')).answers.length === 1, { deadlineMs: 30_000 })
     }
-    // A Corefile says 30 s as a rule.
+    // A Corefile usually sets 30 s.
     const took = performance.now() - asked
     t.ok(took < 15_000, `${Math.round(took)} ms after the first question`)
     for (const [name, type] of QUESTIONS) {
@@ -130,7 +130,7 @@ t.test('cluster DNS', { skip: kubeProgramsMissing() ?? coreDnsMissing() ?? false
     t.same([...new Set(failed)], ['SERVFAIL'])
     t.ok(performance.now() - began < 5000, 'nobody waits as long as CoreDNS would')
     t.same(await answers(coreDns, CLUSTER_QUESTIONS), before)
-    // Of the whole test, so that it goes on behind this part.
+    // The server belongs to the whole test, so that it survives this part.
     dns = await startDns(whole, kube, { listen: [options.forwardTo] })
     await eventually(async () => gist(await coreDns.ask(`none-0.shop.svc.${ZONE}`, 'A')) === 'NXDOMAIN', {
       deadlineMs: 10_000,
@@ -163,7 +163,7 @@ t.test('cluster DNS', { skip: kubeProgramsMissing() ?? coreDnsMissing() ?? false
   }
 })
 
-/** Each question to both: the same, or different just as the table of differences says. */
+/** Sends each question to both servers: the answers are equal, or differ as the table of differences says. */
 async function comparison(t: Test, ours: CoreDns, theirs: CoreDns): Promise<void> {
   const document = readFileSync(join(ROOT, 'docs/reference.md'), 'utf8')
   for (const { row } of DIFFERENCES) t.ok(document.includes(`| ${row} |`), `docs/reference.md tells of ${row}`)
@@ -214,7 +214,7 @@ async function answered(coreDns: CoreDns, want: string, type: keyof typeof TYPE 
   })
 }
 
-/** All three have read all objects: the ones that were written last are there. */
+/** Waits until all three have read all objects, by those that were written last. */
 async function whenFollowing(coreDns: CoreDns, oracle: CoreDns, dns: RunningDns): Promise<void> {
   const waited = { deadlineMs: 30_000 }
   await eventually(async () => (await coreDns.ask('pods.shop.svc.cluster.local', 'A')).answers.length === 2, waited)
@@ -223,7 +223,7 @@ async function whenFollowing(coreDns: CoreDns, oracle: CoreDns, dns: RunningDns)
   await eventually(() => dns.status.notReady().length === 0, waited)
 }
 
-/** The CRDs, the worked examples, and two services of the cluster itself. */
+/** Applies the CRDs, the worked examples, and two services of the cluster itself. */
 async function putObjects({ api }: ControlPlane): Promise<void> {
   for (const name of ['serviceimports.multicluster.x-k8s.io', 'gateways.sealane.io']) {
     const crd = parse(readFileSync(join(ROOT, `manifests/crds/${name}.yaml`), 'utf8')) as Json
@@ -248,13 +248,16 @@ async function putObjects({ api }: ControlPlane): Promise<void> {
   await api.post(SLICES, sliceObject({ name: 'pods-1', labels }, { endpoints, ports }))
 }
 
-/** Without what only a server sets. */
+/** The object without the fields that only a server sets. */
 function bare(object: { readonly metadata: object }): Json {
   const { name, labels } = object.metadata as { name: string; labels?: object }
   return { ...object, metadata: { name, ...(labels === undefined ? {} : { labels }) } }
 }
 
-/** The ConfigMap kube-system/coredns, with what a test may not use (names from elsewhere) replaced. */
+/**
+ * Writes the ConfigMap kube-system/coredns, in which everything is replaced that a test may not use, such as outside
+ * names.
+ */
 async function putCorefile(plane: ControlPlane): Promise<{ readonly port: number; readonly corefile: string }> {
   const port = await freePort()
   const corefile = `.:${port} {

@@ -1,4 +1,4 @@
-/** How a run of the published suite is evaluated. */
+/** How the report of a run of the published suite is evaluated. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -23,7 +23,7 @@ function spec(desc: string, result: 'passed' | 'failed' | 'skipped' = 'passed', 
   return { desc, passed: result === 'passed', failed: result === 'failed', skipped: result === 'skipped', message }
 }
 
-/** A report in which everything passes, except what is given. */
+/** A report in which all specs pass, except for the given ones. */
 function report(...others: readonly Spec[]): string {
   const filled = (name: string, count: number): Spec[] => Array.from({ length: count }, (_, i) => spec(`${name} ${i}`))
   const optional = [...others, ...filled('optional', 13 - others.length)]

@@ -1,4 +1,4 @@
-/** The control plane that the kube tier works against is a real one, and can be broken and mended. */
+/** The control plane of the kube tier is a real one, and can be broken and repaired. */
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -110,7 +110,7 @@ t.test('one cluster', { skip: kubeProgramsMissing() ?? false }, async (t) => {
       t.same(await endpointsOf(api, 'web'), ['10.42.0.7 ready'])
       const name = `after-${program}-${how.toLowerCase()}`
       await api.post(`${SHOP}/services`, service(name))
-      // They may come back as slowly as the API server does.
+      // The controllers may return as slowly as the API server does.
       await eventually(() => endpointsOf(api, name), { deadlineMs: 120_000, say: 'the controllers are at work' })
     })
   }
@@ -122,7 +122,7 @@ t.test('one cluster', { skip: kubeProgramsMissing() ?? false }, async (t) => {
   })
 })
 
-/** A signal is on its way for a moment, in which a last answer may come. */
+/** A signal takes a moment to arrive, in which a last answer may still come. */
 async function isSilent(api: KubeRequest): Promise<boolean> {
   return await api.raw('GET', '/readyz', { timeoutMs: 500 }).then(
     () => false,
@@ -204,7 +204,7 @@ t.test('two clusters', { skip: kubeProgramsMissing() ?? netnsMissing() ?? false 
       ns.spawn('socat', ['TCP4-LISTEN:8080,fork,reuseaddr', 'SYSTEM:echo hello'])
       const proxy = await startKubeProxy({ cluster: roma, node: 'n1', netns: ns.name, directory: folder })
       t.teardown(() => proxy.stop())
-      // The namespace has no way out, and packets need one before they can be turned round.
+      // The namespace has no default route, and packets need one before they can be redirected.
       await ns.exec('ip', ['route', 'add', 'default', 'dev', 'lo'])
       const answer = await eventually(
         async () => {
@@ -258,7 +258,7 @@ async function readyPod(api: KubeRequest, name: string, podIP: string): Promise<
   })
 }
 
-/** Addresses with their readiness, sorted; undefined while there are none. */
+/** The addresses with their readiness, sorted; undefined while there are none. */
 async function endpointsOf(api: KubeRequest, name: string): Promise<string[] | undefined> {
   interface Slice {
     readonly endpoints?: readonly { addresses: readonly string[]; conditions: { ready: boolean } }[]

@@ -1,4 +1,4 @@
-/** Our reading of Corefiles against CoreDNS' own. */
+/** Our parser of Corefiles compared with CoreDNS' own. */
 import { execFile } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -21,7 +21,7 @@ interface Block {
 }
 type Reading = { readonly error: string } | { readonly blocks: readonly Block[] }
 
-/** What CoreDNS makes of each text, in the same order. */
+/** How CoreDNS parses each text, in the same order. */
 async function coreDnsReads(folder: string, texts: readonly string[]): Promise<Reading[]> {
   mkdirSync(folder)
   const files = texts.map((text, index) => {
@@ -43,7 +43,7 @@ async function coreDnsReads(folder: string, texts: readonly string[]): Promise<R
     })
 }
 
-/** What we make of it, in CoreDNS' shape. Imports are left out: none of them finds a file. */
+/** How our parser reads it, in the form of CoreDNS. Imports are left out, because none of them finds a file. */
 function weRead(text: string): Reading {
   try {
     const servers = parseCorefile(text).items.filter((item) => item.kind === 'server')
@@ -51,7 +51,7 @@ function weRead(text: string): Reading {
       blocks: servers.map(({ keys, directives }) => {
         const plugins: Record<string, string[]> = {}
         for (const { tokens } of directives.filter(({ name }) => name !== 'import')) {
-          // CoreDNS looks up a plugin by what the variable holds, and keeps the word as it was written.
+          // CoreDNS looks a plugin up by the value of the variable, and keeps the word as it was written.
           const [name = '', ...words] = tokens.map((token) => token.text)
           ;(plugins[expanded(name)] ??= []).push(name, ...words.map(expanded))
         }

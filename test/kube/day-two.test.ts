@@ -1,6 +1,6 @@
 /**
- * The days after the join, on three clusters of which none is special; the addresses of two overlap. While something
- * happens to one of them, the others call each other, and lose nothing. The stories follow each other in one world.
+ * Operation after the join, on three equal clusters; the addresses of two overlap. While one of them is disturbed, the
+ * others call each other, and lose nothing. The stories follow each other in one world.
  */
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
@@ -38,7 +38,7 @@ import {
 t.setTimeout(1_500_000)
 
 const OURS = '/apis/sealane.io/v1alpha1'
-/** So that what is away for a while is away for as many heartbeats as by default in half a minute. */
+/** With this heartbeat, an outage of AWAY_MS lasts as many heartbeats as half a minute does by default. */
 const ENVIRONMENT = { SEALANE_HEARTBEAT: '2s' }
 const AWAY_MS = 12_000
 
@@ -73,7 +73,7 @@ async function reachesAll(t: Test, { api }: Member, stdout: string): Promise<voi
   t.equal(stdout, wanted, 'it says whom it reaches', { pods })
 }
 
-/** The pods on it call and are called; after it has gone, the routeagent's report of it is gone too. */
+/** Pods on the node call and are called; after the node has gone, its RouteAgent object is gone too. */
 async function nodeComesAndGoes(t: Test, three: Three): Promise<void> {
   const { hub, c1, c2, clusters, directory } = three
   const calls = await Promise.all([keepCalling(hub, c1, c2), keepCalling(c2, c1)])
@@ -91,7 +91,7 @@ async function nodeComesAndGoes(t: Test, three: Three): Promise<void> {
   for (const { name } of [hub, c1, c2]) await answers({ ...c1, name: 'c1' }, 'late', serviceOf({ name }), name)
   for (const from of [hub, c2, c1]) await answers(from, 'demo', 'late', 'late')
   t.pass('its pods call all, and all call its pods')
-  // Not later: an API server that has just started refuses what it has not read the rules for.
+  // This is checked now, because an API server that has just started refuses requests until it has read the rules.
   await nothingRefused(t, c1)
 
   await unexportService(c1, 'demo', 'late')
@@ -132,7 +132,9 @@ async function routeagents({ api }: Member): Promise<readonly string[]> {
   return (await api.list(`${OURS}/routeagents`)).map(({ metadata }) => metadata.name).sort()
 }
 
-/** Its pods call and are called; the others go on exporting, and it gets that when its API server is back. */
+/**
+ * The pods of c1 call and are called; the others keep exporting, and c1 gets these exports when its API server is back.
+ */
 async function apiServerAway(t: Test, { hub, c1, c2 }: Three): Promise<void> {
   const calls = await Promise.all([keepCalling(hub, c1, c2), keepCalling(c1, hub, c2), keepCalling(c2, hub, c1)])
   const [, fromC1] = calls
@@ -140,8 +142,8 @@ async function apiServerAway(t: Test, { hub, c1, c2 }: Three): Promise<void> {
   for (const member of [c1, c2]) await awaitImport(member, 'demo', 'old')
   const before = await fromC1.answered()
   const { plane } = c1.cluster
-  // One that elects a leader ends too when it cannot renew its Lease. One that stays follows Leases of nodes again up to
-  // half a minute after it could, and takes the nodes for lost meanwhile, and their pods for not ready.
+  // A controller manager that elects a leader also ends if it cannot renew its Lease. One that stays follows the Leases
+  // of nodes again only up to half a minute later, and meanwhile treats the nodes as lost and their pods as not ready.
   for (const program of ['kube-apiserver', 'kube-controller-manager'] as const) await plane.kill(program)
   const back = performance.now() + AWAY_MS
   await exportNew(hub, 'news')
@@ -169,7 +171,7 @@ async function exportNew(member: Member, service: string): Promise<void> {
   await exportService(member, 'demo', service)
 }
 
-/** The new one finds the broker dead when it calls, and everything else as it was. */
+/** c2 leaves and joins again: its new agent finds the broker dead at its first call, and everything else as it was. */
 async function joinsAgain(t: Test, three: Three): Promise<void> {
   const { hub, c1, c2 } = three
   const calls = await Promise.all([keepCalling(hub, c1), keepCalling(c1, hub)])

@@ -1,5 +1,5 @@
 /**
- * Test clusters with IPv4 and IPv6 are what such clusters are, before anything of ours comes: two nodes, real packets.
+ * Test clusters with IPv4 and IPv6 behave as real ones, before anything of ours is installed: two nodes, real packets.
  */
 import t, { type Test } from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -44,7 +44,7 @@ t.test('a cluster with IPv4 and IPv6', { skip: kubeletMissing() ?? false, timeou
   await t.test('a Service by both of its addresses', (t) => service(t, site, pods))
 })
 
-/** Adds what pods learn about themselves. */
+/** Adds variables by which pods learn their own addresses. */
 function withFacts(template: Json): Json {
   const { spec } = template as { spec: { containers: readonly Json[] } & Json }
   const env = ['status.podIPs', 'status.hostIPs'].map((fieldPath) => ({
@@ -72,7 +72,7 @@ async function nodesAndPods(t: Test, site: Site, addresses: ReadonlyMap<string, 
     t.match(v6, /^fd00:42:(0:[0-9a-f]+:)?:\/64$/, 'and an IPv6 one')
     t.strictSame(more, [], 'and no more')
   }
-  // Which ones is the controller's choice: it skips one when it looks at a Node again before its write to it came back.
+  // The controller chooses the ranges: it skips one if it reads a Node again before its own write to it has returned.
   t.equal(new Set(ranges.flat()).size, 4, 'no two of them alike')
   const own = new Map(
     nodes.map(({ metadata, status }) => {
@@ -105,7 +105,7 @@ async function podToPod(t: Test, site: Site, pods: ReadonlyMap<string, Both>): P
     if (name === 'request') continue
     for (const { family, type } of FAMILIES) {
       for (const protocol of ['tcp', 'udp'] as const) {
-        // The pods have no probe: one that is Ready may not listen yet.
+        // The pods have no probe, so a Ready one may not listen yet.
         const ask = (): Promise<string> =>
           seenBy(site, { namespace: 'shop', host: addresses[family], family, protocol, times: 2 })
         await same(t, ask, `c1 ${caller?.[family] ?? ''}`, `${name} by ${protocol} over ${type}`)

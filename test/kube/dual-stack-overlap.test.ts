@@ -1,6 +1,6 @@
 /**
- * Clusters of IPv4 and IPv6 where one family overlaps: IPv4 is translated and IPv6 stays as it is, or IPv6 of the later
- * cluster stays at home and its IPv4 goes on alone. Neither does harm to the other family.
+ * Clusters of IPv4 and IPv6 of which one family overlaps: IPv4 is translated and IPv6 is not, or the later cluster's
+ * IPv6 is not offered and its IPv4 works alone. Neither harms the other family.
  */
 import t, { type Test } from 'tap'
 import { inZone, same } from './mcs/expect.ts'
@@ -13,7 +13,9 @@ import type { ClusterRow } from './support/two-clusters.ts'
 
 t.setTimeout(600_000)
 
-/** The second has the IPv4 addresses of the first, the third the IPv6 addresses of its pods. */
+/**
+ * The second cluster has the IPv4 addresses of the first; the third has the IPv6 addresses of the first cluster's pods.
+ */
 const ROWS: readonly ClusterRow[] = [
   { name: 'c1', podCIDR: '10.42.0.0/16,fd00:42::/48', serviceCIDR: '10.43.0.0/16,fd00:43::/112', nodes: ['c1n1'] },
   { name: 'c2', podCIDR: '10.42.0.0/16,fd00:52::/48', serviceCIDR: '10.43.0.0/16,fd00:53::/112', nodes: ['c2n1'] },
@@ -34,7 +36,10 @@ t.test('one family overlaps', { skip: kubeletMissing() ?? false, timeout: 600_00
   t.same({ bare, bareKinds }, { bare: 0, bareKinds: [] }, 'and no packet with an address of a pod')
 })
 
-/** Who answers a call of the name, and as whom it sees the caller; a global address as "global". */
+/**
+ * The pod that answers a call of the name, and the caller's address that it sees; a global address is shown as
+ * "global".
+ */
 async function ask(site: Site, name: string, family: Family): Promise<string> {
   const call: Call = { namespace: 'shop', host: inZone(name), family, times: 5 }
   return (await seenBy(site, call)).replace(/ 244(\.\d+){3}$/, ' global')

@@ -1,6 +1,6 @@
 /**
  * IPv6 beside IPv4 over two joined clusters whose pods, Services and nodes have addresses of both: what a user exports
- * by one family or both, and what the other cluster then has. Some stories go on where an earlier one ended.
+ * by one family or both, and what the other cluster gets. Some stories continue where an earlier one ended.
  */
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
@@ -30,7 +30,7 @@ t.setTimeout(600_000)
 const SYSTEM = 'sealane-system'
 const NONE = { 4: '', 6: '' }
 
-/** Pods of the second are on a node that is no gateway. */
+/** The pods of the second cluster are on a node that is not a gateway. */
 const ROWS = DUAL.map((row) => (row.name === 'c2' ? { ...row, nodes: ['c2n1', 'c2n2'] } : row))
 
 t.test('IPv6 beside IPv4', { skip: kubeletMissing() ?? false, timeout: 600_000 }, async (t) => {
@@ -113,7 +113,7 @@ async function nameStory(t: Test, { sites, pods }: DualWorld): Promise<void> {
   }
 }
 
-/** Rows: the service, and the families by which it is reached. */
+/** Each row has the service, and the families by which it is reached. */
 const REACH: readonly (readonly [name: string, families: readonly Family[]])[] = [
   ['web', [4, 6]],
   ['bare', [4, 6]],
@@ -145,7 +145,7 @@ async function farStory(t: Test, { c2, clusters }: DualWorld): Promise<void> {
   }
 }
 
-/** Who answers a call that a node makes by itself. */
+/** The pod that answers a call that a node itself makes. */
 function fromNode(node: KubeNode | undefined, family: Family, ip: string): string {
   const argv = ['netns', 'exec', node?.netns ?? '', 'nc', `-${family}`, '-w', '2', ip, '42']
   try {
@@ -168,7 +168,7 @@ async function conflictStory(t: Test, world: DualWorld): Promise<void> {
   const specs = [{ ipFamilyPolicy: 'PreferDualStack' }, { ipFamilyPolicy: 'SingleStack', ipFamilies: ['IPv4'] }]
   for (const [i, site] of sites.entries()) {
     await offer(site, 'mixed', specs[i] ?? {})
-    // The next export is the younger one.
+    // The next export must be younger than this one.
     const exporters = async (): Promise<number> =>
       (await findImport(site, 'shop', 'mixed'))?.status?.clusters?.length ?? 0
     await same(t, exporters, i + 1, `${i + 1} of 2 export it`)

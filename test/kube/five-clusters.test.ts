@@ -1,7 +1,7 @@
 /**
- * Five clusters, none of them special: each calls a service that each exports, by name. First with the broker on one of
- * them, behind a NodePort; then with the broker on a cluster that is no member, behind a load balancer; at last three
- * of them behind a ClusterIP. One cluster is behind address translation, and two pairs have the same pod ranges.
+ * Five equal clusters: each calls a service that each exports, by name. First the broker is on one of them, behind a
+ * NodePort; then it is on a cluster that is no member, behind a load balancer; finally three of them use it behind a
+ * ClusterIP. One cluster is behind address translation, and two pairs have the same pod ranges.
  */
 import { execFileSync } from 'node:child_process'
 import t, { type Test } from 'tap'
@@ -17,7 +17,7 @@ import { type ClusterRow, type TestCluster, startClusters } from './support/two-
 
 t.setTimeout(1_200_000)
 
-/** Nodes are 192.0.2.11, 21, 31 and so on; that of c5 is 10.77.0.51, and its router 192.0.2.59. */
+/** The nodes are 192.0.2.11, 21, 31 and so on; that of c5 is 10.77.0.51, and its router 192.0.2.59. */
 const ROWS: readonly ClusterRow[] = [
   { name: 'c1', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['c1n1'] },
   { name: 'c2', podCIDR: '10.42.0.0/16', serviceCIDR: '10.53.0.0/16', nodes: ['c2n1'] },
@@ -31,7 +31,7 @@ const BROKER = 'sealane-broker'
 const BALANCER = '192.0.2.200'
 const OURS = '/apis/sealane.io/v1alpha1'
 
-/** Where the broker cannot see who calls: their own addresses, and nothing besides. */
+/** The reports if the broker cannot see the callers' addresses: their own addresses, and nothing else. */
 const AT_HOME = {
   c1: 'seen as nothing that counts; private 192.0.2.11',
   c2: 'seen as nothing that counts; private 192.0.2.21',
@@ -67,7 +67,8 @@ function sayer(t: Test): Say {
 }
 
 /**
- * kube-proxy puts the hub's bridge in place of every caller: no member is said to be behind NAT, and all can be called.
+ * kube-proxy replaces every caller's address by that of the hub's bridge: no member is reported as behind NAT, and all
+ * can be called.
  */
 async function nodePort(t: Test, world: World): Promise<void> {
   const names = ['c1', 'c2', 'c3', 'c4', 'c5']
@@ -79,7 +80,7 @@ async function nodePort(t: Test, world: World): Promise<void> {
   t.equal(await usedAddress(world, 'c5', 'c1'), '192.0.2.11:4500')
 }
 
-/** The broker sees who calls: c5 is behind NAT, the others are not. */
+/** The broker sees the callers' addresses: c5 is behind NAT, and the others are not. */
 async function loadBalancer(t: Test, world: World): Promise<void> {
   const names = ['c2', 'c3', 'c4', 'c5', 'c6']
   await Promise.all(['c1', 'c5'].map((name) => leaveClusterset(of(world, name), world.say)))
@@ -111,7 +112,7 @@ async function hidingBalancer(t: Test, world: World): Promise<void> {
   t.match(await reported(world, names), { c6: 'seen as nothing that counts; private 192.0.2.61' })
 }
 
-/** Members reach a ClusterIP where their network leads to the hub's Services. The others are cut off. */
+/** Members reach a ClusterIP if their network routes the hub's Services to the hub. The others are cut off. */
 async function clusterIp(t: Test, world: World): Promise<void> {
   const names = ['c1', 'c2', 'c5'] as const
   await Promise.all(['c2', 'c5'].map((name) => leaveClusterset(of(world, name), world.say)))
@@ -128,7 +129,7 @@ async function clusterIp(t: Test, world: World): Promise<void> {
   t.match(await usedAddress(world, 'c1', 'c5'), /^192\.0\.2\.59:\d+ through NAT$/)
 }
 
-/** The first node of the hub takes what is for its Services; a cluster behind a router has its route there. */
+/** The first node of the hub accepts packets to its Services; a cluster behind a router has its route there. */
 function routeToServices({ row, nodes }: TestCluster): void {
   for (const { name, netns } of nodes) {
     const from = row.behindNat === true ? `${netns.slice(0, -name.length)}nat-${name}` : netns
@@ -153,14 +154,14 @@ async function openCluster(cluster: TestCluster): Promise<void> {
   await readyPods(site, 'demo', 2)
 }
 
-/** All at once, as they come. */
+/** Joins all clusters at once, in any order. */
 async function joinAll(world: World, names: readonly string[]): Promise<void> {
   const tokenFile = await createToken(of(world, 'c1'), world.directory, names.length)
   await Promise.all(names.map((name) => joinCluster(of(world, name), tokenFile, world.say)))
   await Promise.all(names.map((name) => exportService(siteOf(of(world, name)), 'demo', `at-${name}`)))
 }
 
-/** Each calls each, itself too; shows who answered. */
+/** Each cluster calls each, including itself; the rows show which cluster answered. */
 async function mesh(t: Test, world: World, names: readonly string[]): Promise<void> {
   const rows = new Map<string, readonly string[]>()
   const call = async (from: string): Promise<readonly string[]> => {
@@ -183,7 +184,7 @@ async function mesh(t: Test, world: World, names: readonly string[]): Promise<vo
   t.strictSame(Object.fromEntries(rows), Object.fromEntries(names.map((from) => [from, names])), 'all reach each other')
 }
 
-/** Of each cluster: what the broker concluded about its address, and the candidates that it publishes. */
+/** For each cluster, what the broker concluded about its address, and the candidates that it publishes. */
 async function reported(world: World, names: readonly string[]): Promise<Readonly<Record<string, string>>> {
   const lines = names.map(async (name): Promise<[string, string]> => {
     const { api } = of(world, name).plane

@@ -1,4 +1,4 @@
-/** The Go programs of the test tree pass what Go itself can say about them: gofmt, vet, and their own tests. */
+/** The Go programs of the test tree pass Go's own checks: gofmt, vet, and their own tests. */
 import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
@@ -6,7 +6,7 @@ import t from 'tap'
 import { type GoRun, goVersion, runGo } from './support/build-programs.ts'
 
 const TESTS = join(import.meta.dirname, '..')
-// Downloads what it tests: run by `npm run test:conformance` alone.
+// This module downloads what it tests, so only `npm run test:conformance` runs it.
 const DOWNLOADS = ['kube/conformance']
 /**
  * Programs of other projects, linked with a main of a hundred lines. Vet would read all of Kubernetes for them, which
@@ -41,11 +41,11 @@ t.test('what the modules share has one version, and is compiled once', async (t)
   }
 })
 
-/** Of what both link. The rest of a go.mod is for tests of others, and nobody compiles it. */
+/** The modules that both link. The rest of a go.mod is for tests of other modules, and is not compiled. */
 const LINKED_BY_KUBE =
   /^(k8s\.io|golang\.org\/x\/(crypto|net|oauth2|sync|sys|term|text|time)$|sigs\.k8s\.io\/structured)/
 
-/** Module → version, with what is replaced as it is replaced. */
+/** From each module to its version, or to its replacement. */
 function versionsIn(name: string): ReadonlyMap<string, string> {
   const text = readFileSync(join(TESTS, name, 'go.mod'), 'utf8')
   const required = [...text.matchAll(/^\t(\S+) (v\S+)/gm)].map(
@@ -68,7 +68,7 @@ for (const folder of modules) {
       const vetted = await runGo(folder, 'vet')
       t.strictSame(outcome(vetted), { code: 0, said: '' }, 'go vet has nothing to say')
     }
-    // What vet can say has just been said.
+    // Vet has just run on its own.
     const tested = await runGo(folder, 'test', ['-vet=off'])
     t.strictSame(outcome(tested), { code: 0, said: '' }, tested.stdout)
     const passed = [...tested.stdout.matchAll(/^ok\s+\S+\/(\S+)/gm)].map(([, last = '']) => last)
@@ -76,12 +76,12 @@ for (const folder of modules) {
   })
 }
 
-/** Without what Go fetches the first time. */
+/** The messages without those about downloads, which Go prints the first time. */
 function outcome({ code, stderr }: GoRun): { readonly code: number; readonly said: string } {
   return { code, said: stderr.replaceAll(/^go: downloading .*\n/gm, '') }
 }
 
-/** Names of the folders with Go tests; those of modules inside the module are not its own. */
+/** The names of the folders with Go tests; modules inside the module are left out. */
 function testedPackages(folder: string, top = true): string[] {
   if (!top && existsSync(join(folder, 'go.mod'))) return []
   const entries = readdirSync(folder, { withFileTypes: true })

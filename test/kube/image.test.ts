@@ -1,6 +1,6 @@
 /**
- * The image of this checkout, made as a user makes it, without a registry of images: every program starts in it as
- * nobody, and it goes to a registry and into an archive.
+ * The image of this checkout, made as a user makes it, without a registry of images: every program in it starts as the
+ * user nobody, and it is pushed to a registry and written into an archive.
  */
 import { execFile, execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs'
@@ -73,7 +73,7 @@ t.test('the image of this checkout', { skip: cannotBuild(), timeout: 600_000 }, 
   })
 })
 
-/** Everything that is made stays in the test's folder. */
+/** Settings that keep all created files in the test's folder. */
 function settings(folder: string, registry: ImageRegistry): Readonly<Record<string, string>> {
   const storage = join(folder, 'storage.conf')
   const places = ['graphroot', 'runroot'].map((name) => `${name} = ${JSON.stringify(join(folder, name))}\n`).join('')
@@ -86,7 +86,7 @@ function settings(folder: string, registry: ImageRegistry): Readonly<Record<stri
     SEALANE_IMAGE: NAME,
     SEALANE_IMAGE_FOLDER: join(folder, 'work'),
     CONTAINERS_STORAGE_CONF: storage,
-    // As a machine trusts the authority of a company's own registry.
+    // The registry is trusted as a machine trusts the authority of a company's own registry.
     SSL_CERT_FILE: trusted,
     REGISTRY_AUTH_FILE: auth,
   }
@@ -99,9 +99,9 @@ interface ArchiveEntry {
 }
 
 interface Manifest {
-  /** Of an index. */
+  /** This field belongs to an index. */
   readonly manifests?: readonly { readonly digest: string; readonly platform: { readonly architecture: string } }[]
-  /** Of an image. */
+  /** This field belongs to an image. */
   readonly layers?: readonly { readonly digest: string }[]
 }
 
@@ -109,11 +109,11 @@ function manifestOf({ manifests }: ImageRegistry, reference: string): Manifest {
   return JSON.parse(manifests.get(`tools/sealane:${reference}`) ?? '{}') as Manifest
 }
 
-/** Where a file for 64-bit ELF says its machine, and what it says (System V ABI, "ELF header"). */
+/** The offset of the machine type in a 64-bit ELF file, and the expected value (System V ABI, "ELF header"). */
 const ELF_MACHINE = 18
 const AARCH64 = 183
 
-/** What an archive has, and its files as a container sees them, in a folder of that name. */
+/** The content of an archive, whose files are unpacked into a folder of that name as a container sees them. */
 function unpack(
   folder: string,
   archive: string,
@@ -139,7 +139,7 @@ async function programs(t: Test, folder: string, archive: string): Promise<void>
   const rows: readonly (readonly [string, string | RegExp])[] = [
     ['sealane version', `sealane ${version} (node ${dependencies.node})`],
     ['sealane up --help', 'Usage: sealane up'],
-    // What it would install itself.
+    // The help names the image that the command would install.
     ['sealane broker deploy --help', `"${NAME}"`],
     ['nft --version', 'nftables v'],
     ['wg --version', 'wireguard-tools v'],

@@ -1,6 +1,6 @@
 /**
- * Two clusters in which nothing of Sealane is, and what a platform engineer does with them. Between the stories all of it
- * is taken out again, and nothing may be left.
+ * Two clusters without Sealane, and what a platform engineer does with them. Between the stories everything is
+ * uninstalled, and nothing may be left.
  */
 import t from 'tap'
 import { firstTry } from './install/first-try.ts'
@@ -12,7 +12,7 @@ import { kubeletMissing } from './support/test-kubelet-world.ts'
 
 t.setTimeout(1_780_000)
 
-/** The last one leaves most: CRDs of others, and objects that Helm owns. */
+/** The last story leaves most behind: CRDs of others, and objects that Helm owns. */
 const STORIES: Readonly<Record<string, Story<World>>> = {
   'first-try': firstTry,
   'from-nothing': fromNothing,

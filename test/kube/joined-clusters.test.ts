@@ -1,6 +1,6 @@
 /**
- * Three clusters that a user has joined, and stories that read, or have namespaces of their own. That of agents that
- * die comes last.
+ * Three clusters that a user has joined, and stories that only read, or have namespaces of their own. The story of
+ * agents that die comes last.
  */
 import t from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -20,7 +20,7 @@ const ROWS = [...FLAT, { name: 'c3', podCIDR: '10.62.0.0/16', serviceCIDR: '10.6
 
 interface NamespacedStory {
   readonly run: Story<JoinedClusters>
-  /** All that it makes. */
+  /** All namespaces that the story makes. */
   readonly namespaces: readonly string[]
 }
 
@@ -37,7 +37,7 @@ t.test('three joined clusters', { skip: kubeletMissing() ?? false, timeout: 1_50
     directory: temporaryFolder(t),
     rows: ROWS,
     say: (line) => t.comment(line),
-    // Read by the exporter's monitoring; the others are no different with it.
+    // The exporter's monitoring reads this page; the others do not depend on it.
     joinFlags: ['--status-listen', 'node', ...MARK_FLAGS],
   })
   t.teardown(() => world.stop())

@@ -1,7 +1,7 @@
 /**
- * The day after, on three clusters: a hub with the broker, and two members. What looks takes the cluster that is meant
- * and always ends; the broker does not go under its members' feet, keeps its data, comes back from a backup, and moves
- * its state (broker/move-stories.ts); leaving asks first.
+ * Operation after the join, on three clusters: a hub with the broker, and two members. A command that only reads uses
+ * the intended cluster and always ends; the broker is not removed while it has members, keeps its data, is restored
+ * from a backup, and moves its state (broker/move-stories.ts); leaving asks for confirmation.
  */
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -60,7 +60,7 @@ async function joined(t: Test): Promise<World> {
   writeFileSync(token, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
   const joinMember = async (member: TestCluster): Promise<void> => {
     const { row, nodes } = member
-    // Where others call it is said: what the broker observes through a NodePort is for other tests.
+    // The address at which others call is configured; other tests cover what the broker observes through a NodePort.
     const gateway = `${row.nodes[0] ?? ''}=${nodes[0]?.address ?? ''}`
     const words = ['join', ...at(member), '--cluster-id', row.name, '--pod-cidr', row.podCIDR, '--gateway', gateway]
     await sealane([...words, '--yes', '--token-file', token, ...IMAGE])
@@ -74,7 +74,7 @@ function world3(directory: string, hub: TestCluster, c2: TestCluster, c3: TestCl
   return { directory, hub, c2, c3 }
 }
 
-/** What c2 exports from now on arrives in c3: the broker works, and knows both. */
+/** Exports a service from c2 and waits until it arrives in c3, which shows that the broker works and knows both. */
 async function exported({ c2, c3 }: World, name: string): Promise<void> {
   const ports = [{ name: 'http', port: 80, protocol: 'TCP' as const }]
   for (const { plane } of [c2, c3]) {
@@ -127,7 +127,7 @@ async function notAsked(t: Test, { hub, c2 }: World): Promise<void> {
   t.equal(states, 'c2 in contact,c3 in contact', 'nothing was done')
 }
 
-/** `c2 in contact,c3 left`, by id. */
+/** The members by id, as `c2 in contact,c3 left`. */
 async function membersOf(hub: TestCluster): Promise<string> {
   const { stdout } = await sealane(['cluster', 'list', '--all', '-o', 'json', ...at(hub)])
   const { items } = JSON.parse(stdout) as { items: { id: string; state: string }[] }
@@ -174,14 +174,14 @@ async function broker(t: Test, world: World): Promise<void> {
   await exported(world, 'after-restore')
 }
 
-/** Throws the error with the last words of the broker and of both members, and who is known as one. */
+/** Throws the error with the list of members, and the last lines of the broker and of both members. */
 async function reportedBy({ hub, c2, c3 }: World, error: unknown): Promise<never> {
   const words = [await membersOf(hub), await lastWords(hub.plane.api, 'sealane-broker', 30)]
   for (const { plane } of [c2, c3]) words.push(await lastWords(plane.api, 'sealane-system', 30))
   throw new Error(`${String(error)}\n${words.join('\n')}`, { cause: error })
 }
 
-/** The rest of the world waits for it no longer than --timeout says. */
+/** The other commands wait for the stopped cluster only as long as --timeout says. */
 async function stopped(t: Test, { c3 }: World): Promise<void> {
   const pid = c3.plane.pids()['kube-apiserver']
   if (pid === undefined) throw new Error('the API server of c3 does not run')
@@ -242,7 +242,7 @@ async function brokenLeave(t: Test, { hub, c2, c3 }: World): Promise<void> {
   t.strictSame(await objects(), before, 'lanes, and what was mirrored, stay')
   t.match(await membership(), { spec: { phase: 'joined' }, metadata: { annotations: undefined } }, 'no request is left')
 
-  // As a tool of an earlier release says it at once.
+  // A command of an earlier release sets this phase at once.
   await api.merge(`${OURS}/memberships/self`, { spec: { phase: 'leaving' } })
   const nodeParts = async (): Promise<number> =>
     (await api.list(`${OURS}/gateways`)).length + (await api.list(`${OURS}/routeagents`)).length

@@ -1,4 +1,6 @@
-/** What is installed, as a real API server takes it: schemas, rights, pod security. Policies: policies.test.ts. */
+/**
+ * The installed manifests on a real API server: schemas, rights, pod security. policies.test.ts covers the policies.
+ */
 import t from 'tap'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import { LABEL_MCS_RELEASE, SERVICE_EXPORT } from '../../install/crds/multicluster-crds.ts'
@@ -44,7 +46,7 @@ t.test('a real API server takes it all', { skip: kubeProgramsMissing() ?? false 
 
   await t.test('CRDs are established, structural, and their names are accepted', async (t) => {
     for (const { metadata } of ALL_CRDS) {
-      // Several controllers write them, in no order.
+      // Several controllers write the conditions, in any order.
       const conditions = async (): Promise<string> => {
         const { status } = await api.get<{ status: { conditions: { type: string; status: string }[] } }>(
           `${CRDS}/${metadata.name}`,
@@ -132,7 +134,7 @@ t.test('a real API server takes it all', { skip: kubeProgramsMissing() ?? false 
       await eventually(() => api.post(path, pod), { deadlineMs: 30_000, say: `a pod of ${part}` })
       t.pass(part)
     }
-    // Away from the node's network, the parts of a member would pass the strictest level as well.
+    // Outside the node's network, the parts of a member would pass even the strictest level.
     const restricted = { 'pod-security.kubernetes.io/enforce': 'restricted' }
     await api.merge('/api/v1/namespaces/shop', { metadata: { labels: restricted } })
     for (const part of ['agent', 'dns']) {
@@ -215,7 +217,10 @@ async function allows(api: KubeRequest, verb: string, resource: string, namespac
   return review.status.allowed
 }
 
-/** part, verb, group/resource[@name][/subresource], namespace ('' all), may it */
+/**
+ * Each row has the part, the verb, group/resource[@name][/subresource], the namespace ('' for all), and whether it is
+ * allowed.
+ */
 const ACCESS_ROWS: readonly (readonly [string, string, string, string, boolean])[] = [
   ['agent', 'create', 'multicluster.x-k8s.io/serviceimports', '', true],
   ['agent', 'patch', 'multicluster.x-k8s.io/serviceexports/status', '', true],

@@ -1,6 +1,6 @@
 /**
- * Gateways on nodes that live and die, on two joined clusters: one stops to tell, and comes back; then the label moves
- * between nodes, one of which is lost; at last all leave. One world, because it takes minutes to make.
+ * Gateways on nodes that fail, on two joined clusters: one becomes silent, and returns; then the label moves between
+ * nodes, one of which is lost; finally all leave. There is one world, because it takes minutes to make.
  */
 import t from 'tap'
 import { movingStories } from './gateways/moving-stories.ts'

@@ -1,4 +1,4 @@
-/** The admission policies, on a real API server under the accounts that they are about. */
+/** The admission policies on a real API server, under the accounts that they restrict. */
 import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
@@ -38,7 +38,7 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     await api.apply(path('theirs'), slice('theirs', 'endpointslice-controller.k8s.io'))
     const ours = 'web-roma-1'
     const mirrored = slice(ours, 'agent.sealane.io')
-    // Policies see the site file a moment later than it is stored.
+    // Policies see the site file a moment after it is stored.
     await eventually(() => agent.apply(path(ours), mirrored), { deadlineMs: 30_000, say: 'its own is taken' })
     const refusal = /the agent writes only EndpointSlices with label/
     await eventuallyRefused(t, () => agent.apply(path('new'), slice('new', 'someone')), refusal, 'creates')
@@ -158,7 +158,7 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     const n4 = '/api/v1/nodes/n4'
     const kubelet = await cluster.apiAs({ user: 'system:node:n4', groups: ['system:nodes'] })
     t.teardown(() => kubelet.close())
-    // A node pool may say it at registration.
+    // A node pool may set it at registration.
     const labels = { 'sealane.io/gateway': '0', zone: 'a' }
     const metadata = { name: 'n4', labels }
     await kubelet.post('/api/v1/nodes', nodeObject('n4', { metadata }))
@@ -250,13 +250,13 @@ function member(api: KubeRequest, change: object): Promise<unknown> {
   return api.apply(MEMBERSHIP, membership(change))
 }
 
-/** As `sealane leave` does it. */
+/** Leaves as `sealane leave` does. */
 async function leaves(api: KubeRequest): Promise<void> {
   await api.merge(MEMBERSHIP, { spec: { phase: 'leaving' } })
   await api.delete(MEMBERSHIP)
 }
 
-/** What policies look at reaches them a moment later than it is stored. */
+/** Objects that policies read reach them a moment after they are stored. */
 async function reportEndpoint(gateway: KubeRequest, name: string): Promise<void> {
   await eventually(() => gateway.apply(`${ENDPOINTS}/${name}`, endpoint({ name, node: 'n1' })), {
     deadlineMs: 30_000,
@@ -264,7 +264,7 @@ async function reportEndpoint(gateway: KubeRequest, name: string): Promise<void>
   })
 }
 
-/** The node's token is good for node n1 of roma. */
+/** The node's token is valid for node n1 of roma. */
 async function ownEndpointsOnly(
   t: Test,
   { api, gateway }: { readonly api: KubeRequest; readonly gateway: KubeRequest },

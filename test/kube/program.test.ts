@@ -1,4 +1,4 @@
-/** Programs beside a test end with it, however it ends. */
+/** Programs that a test starts end with it, however it ends. */
 import { spawn } from 'node:child_process'
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -56,7 +56,7 @@ for (const how of ['SIGKILL', 'SIGTERM', 'an exit', 'an exception'] as const) {
     `
     writeFileSync(join(folder, 'main.ts'), source)
     const child = spawn(process.execPath, [join(folder, 'main.ts')], { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] })
-    // The file is empty between its making and its writing.
+    // The file is empty between its creation and its first write.
     const pid = await eventually(() => Number(readFileSync(join(folder, 'pid'))) || undefined)
     t.ok(isAlive(pid))
     if (how === 'SIGKILL' || how === 'SIGTERM') child.kill(how)
@@ -67,7 +67,7 @@ for (const how of ['SIGKILL', 'SIGTERM', 'an exit', 'an exception'] as const) {
 
 t.test('its log stays bounded, and keeps the end', async (t) => {
   const folder = temporaryFolder(t)
-  // The least that is cut: a cut before the last byte would leave the rest in the file.
+  // This is the smallest log that is cut: a cut before the last byte would leave the rest in the file.
   const program = shell(folder, 'head -c 16777216 /dev/zero; while [ ! -e go ]; do sleep 0.1; done; echo after', 'loud')
   program.start()
   await eventually(() => existsSync(join(folder, 'loud.log.old')), { deadlineMs: 20_000 })
@@ -77,7 +77,7 @@ t.test('its log stays bounded, and keeps the end', async (t) => {
   t.ok(statSync(join(folder, 'loud.log')).size < 100, 'it goes on at the start of the file')
 })
 
-/** A process that has ended but that nobody asked about yet is not alive. */
+/** Whether the process lives; one that has ended without being waited for does not. */
 function isAlive(pid: number | undefined): boolean {
   try {
     return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid ?? 0}/status`, 'utf8'))

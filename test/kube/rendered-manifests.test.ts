@@ -1,4 +1,4 @@
-/** Kustomize and Helm make the same objects of manifests/ as install/ does; Argo CD understands how they do. */
+/** Kustomize and Helm make the same objects of manifests/ as install/ does; Argo CD can tell how healthy they are. */
 import { execFile } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
@@ -69,7 +69,7 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
   await t.test('a kustomization with marks of its own makes what the values make', async (t) => {
     const marks = { labels: { team: 'net' }, annotations: { 'example.org/owner': 'net' } }
     const folder = temporaryFolder(t)
-    // As manifests/README.md says it.
+    // The patch that manifests/README.md describes.
     const patches = objectMarksEnv(marks).map((value) => ({
       target: { kind: 'Deployment|DaemonSet', name: 'sealane-(agent|dns|gateway|routeagent)' },
       patch: formatYaml([{ op: 'add', path: '/spec/template/spec/containers/0/env/-', value }]),
@@ -93,7 +93,7 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
 
   await t.test('both forms of the broker', async (t) => {
     for (const form of [DEFAULT_VALUES, REPLICAS_VALUES]) {
-      // An empty map of annotations is none to an API server: Helm renders it, and install/ leaves it out.
+      // An API server treats an empty map of annotations as none: Helm renders it, and install/ leaves it out.
       const service = { ...form.broker.service, annotations: { a: 'b' } }
       const values = { ...form, broker: { ...form.broker, enabled: true, service } }
       t.same(
@@ -164,7 +164,7 @@ function withComponent(t: Test, name = 'base', added = 'metrics'): string {
 
 function otherValues(): InstallValues {
   const pods = {
-    // Helm merges maps into the defaults: each entry of the defaults is given anew.
+    // Helm merges maps into the defaults, so each entry of the defaults is given again.
     resources: { requests: { cpu: '1', memory: '64Mi' }, limits: { memory: '1Gi' } },
     nodeSelector: { 'disk type': 'fast "one"' },
     tolerations: [{ key: 'a', operator: 'Equal' as const, value: 'b', effect: 'NoSchedule' }],
@@ -229,7 +229,7 @@ function otherValues(): InstallValues {
   }
 }
 
-/** Without descriptions, which are in our own words, and with lists that mean sets in one order. */
+/** The objects without descriptions, which are in our own words, and with lists that are sets in a fixed order. */
 function withoutWords(value: unknown, key = ''): unknown {
   if (Array.isArray(value)) {
     const items = value.map((item) => withoutWords(item))

@@ -1,6 +1,6 @@
 /**
- * A bad first try, and what accidents leave, is repaired by the next join: on the third of three clusters, while the
- * two others go on as if nothing had happened.
+ * The next join repairs a failed first attempt, and the results of accidents: on the third of three clusters, while the
+ * two others keep working as if nothing had happened.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -65,7 +65,7 @@ async function startWorld(t: Test): Promise<World> {
 
 const at = ({ plane }: TestCluster): readonly string[] => ['--kubeconfig', plane.kubeconfig]
 
-/** On the third cluster; nothing but what is said here is said. */
+/** Joins the third cluster with only these words. */
 function joinThird({ third }: World, ...more: readonly string[]): Promise<CommandResult> {
   return trySealane(['join', ...at(third), '--yes', ...more])
 }
@@ -81,7 +81,7 @@ function tokenFile(directory: string, text: string): readonly string[] {
   return ['--token-file', file]
 }
 
-/** What `sealane diagnose` of the third cluster names. */
+/** Checks that `sealane diagnose` of the third cluster names these causes. */
 function isNamed(t: Test, { third }: World, causes: readonly string[], say: string): Promise<void> {
   return causesNamed(t, third.plane.kubeconfig, causes, say)
 }
@@ -115,7 +115,7 @@ interface PodObject extends KubeObject {
   readonly status?: { readonly containerStatuses?: readonly { readonly restartCount: number }[] }
 }
 
-/** Each pod of ours that runs there, with how often it was started again. */
+/** Each of our pods that runs there, with its number of restarts. */
 async function partsOf({ plane }: TestCluster): Promise<readonly string[]> {
   const pods = await plane.api.list<PodObject>(`/api/v1/namespaces/${SYSTEM}/pods`)
   return pods
@@ -168,7 +168,7 @@ async function badTries(t: Test, world: World): Promise<void> {
   )
   t.match(second.stderr, /: agent: broker at 192\.0\.2\.250:7443: /)
 
-  // It ends while the agent has it, and waits for that broker.
+  // The token expires while the agent has it and waits for that broker.
   const ended = await joinThird(world, '--timeout', '60s', ...lasting(15_000))
   t.equal(ended.code, 1)
   t.match(ended.stderr, /join token: .*expired.*\nfix that, or create a new token/)
@@ -236,7 +236,7 @@ async function deletedSecret(t: Test, world: World): Promise<void> {
   t.strictSame(await partsOf(world.third), pods, 'no part was started anew')
 }
 
-/** Without a token it is refused at once, and says which one is needed. */
+/** A join without a token is refused at once, and says which one is needed. */
 async function needsToken(t: Test, world: World, why: RegExp): Promise<void> {
   const refused = await joinThird(world, '--image', SEALANE_IMAGE)
   t.equal(refused.code, 1)
@@ -266,7 +266,7 @@ async function deletedNamespace(t: Test, world: World): Promise<void> {
   await third.plane.api.delete(`/api/v1/namespaces/${SYSTEM}`)
   await needsToken(t, world, /joined earlier as c3, but Secret sealane-system\/sealane-identity has no identity/)
   const own = ['--pod-cidr', third.row.podCIDR, '--image', SEALANE_IMAGE]
-  // With this one it was taken in again.
+  // This token was used when the cluster was let in again.
   const used = await joinThird(world, ...own, '--token-file', join(world.directory, 'token'))
   t.equal(used.code, 1)
   await isNamed(t, world, ['TokenUsed Membership self'], 'the token was used')

@@ -1,7 +1,7 @@
 /**
  * `npm run test:conformance -- [--overlapping | --dual-stack] [--report FILE]`: the published suite of the
- * Multi-Cluster Services API on two real clusters that the command line has joined. Ends with 0 when every spec passed,
- * with 1 when one did not, and with 2 when the suite could not be run.
+ * Multi-Cluster Services API on two real clusters that the command line has joined. It exits with 0 if every spec
+ * passed, with 1 if one did not, and with 2 if the suite could not be run.
  */
 import {
   copyFileSync,
@@ -30,12 +30,12 @@ import { type ClusterRow, DUAL, FLAT, OVERLAPPING } from './support/two-clusters
 
 const SUITE_DEADLINE_MS = 45 * 60_000
 
-/** What the clusters are like. */
+/** The kind of clusters. */
 interface ConformanceWorld {
   readonly rows: readonly ClusterRow[]
-  /** Specs that may fail there. */
+  /** Specs that may fail on these clusters. */
   readonly excuses: readonly Excuse[]
-  /** Name of the report that is kept. */
+  /** The name of the report that is kept. */
   readonly report: string
 }
 
@@ -94,7 +94,7 @@ function makeFolder(parent: string, name: string): string {
   return path
 }
 
-/** Runs it to its end, which is known by its report; gives its log. */
+/** Runs the suite until its report exists; returns its log. */
 async function runSuite(path: string, { clusters, kubeconfig }: JoinedClusters, directory: string): Promise<string> {
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }
   const args = [
@@ -120,7 +120,7 @@ async function runSuite(path: string, { clusters, kubeconfig }: JoinedClusters, 
   throw new Error(`the suite ${program.failure ?? ''} without a report:\n${program.log().slice(-4000)}`)
 }
 
-/** The reports and the log are beside each other, under the name that was asked for. */
+/** Keeps the reports and the log beside each other, under the requested name. */
 function keep(folder: string, report: string, log: string): void {
   mkdirSync(dirname(report), { recursive: true })
   const stem = report.replace(/\.ya?ml$/, '')

@@ -1,6 +1,6 @@
 /**
- * Several gateways of one cluster, while two others call it twenty times a second: first one is active and one stands
- * by, then a join makes both active. One world of three clusters, because it takes minutes to make.
+ * Several gateways of one cluster, while two others call it twenty times a second: first one is active and one is a
+ * standby, then a join makes both active. There is one world of three clusters, because it takes minutes to make.
  */
 import t from 'tap'
 import { activeStories } from './gateways/active-stories.ts'

@@ -1,4 +1,4 @@
-/** What the token of each part can do beside its work, on a real API server. */
+/** What a thief of each part's token can do beyond the part's work, on a real API server. */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { clustersetIpv6 } from '../../model/addresses/addressing.ts'
@@ -21,7 +21,7 @@ import { nodeObject } from '../support/objects/node-objects.ts'
 t.setTimeout(300_000)
 
 const SYSTEM = 'sealane-system'
-/** Of 245.0.0.1. */
+/** The IPv6 address that belongs to 245.0.0.1. */
 const TWIN = formatAddress(clustersetIpv6(parseAddress('245.0.0.1')))
 const eventuallyRefused = refusedWithin(10_000)
 const SLICES = '/apis/discovery.k8s.io/v1/namespaces'
@@ -44,7 +44,7 @@ async function installed(): Promise<ControlPlane> {
   return cluster
 }
 
-/** What needs nodes, or is of no matter here. */
+/** Kinds that need nodes, or do not matter here. */
 const LATER = /^(DaemonSet|Deployment|StatefulSet|PersistentVolumeClaim|Service|PodDisruptionBudget)$/
 
 async function stolen(cluster: ControlPlane): Promise<void> {
@@ -327,7 +327,7 @@ async function stolen(cluster: ControlPlane): Promise<void> {
   })
 }
 
-/** All that our parts write, and what the API has beside it. */
+/** All that our parts write, and what else the API has there. */
 const WRITABLE = [
   `${SLICES}/shop/endpointslices`,
   '/apis/multicluster.x-k8s.io/v1beta1/namespaces/shop/serviceimports',
@@ -338,7 +338,7 @@ const WRITABLE = [
   '/api/v1/namespaces/shop/configmaps',
 ]
 
-/** What no part needs, whoever stole its token. */
+/** Writes that no part needs, so that a stolen token must not allow them. */
 function beyond(
   as: KubeRequest,
   { part, node }: { readonly part: (typeof PARTS)[number]; readonly node: Json },

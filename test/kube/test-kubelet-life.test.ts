@@ -1,4 +1,4 @@
-/** The life of pods on the test kubelet: from a Deployment to the last trace of it. */
+/** The life of pods on the test kubelet: from a Deployment to their removal. */
 import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -43,7 +43,7 @@ interface Slice extends KubeObject {
   }[]
 }
 
-/** The server of the conformance suite's kind: a shell script that looks for its own address and answers with it. */
+/** A server like that of the conformance suite: a shell script that finds its own address and answers with it. */
 const SERVER = `first_ip=$(echo "$MY_POD_IPS" | tr ',' '\\n' | awk 'NR == 1')
 echo "$first_ip" | grep -qE '^[0-9.]+$' && family=TCP || family=TCP6
 exec socat "$family-LISTEN:42,crlf,reuseaddr,fork" SYSTEM:"echo \\"pod ip $first_ip\\""`
@@ -92,7 +92,7 @@ async function deploymentStory(t: Test, { cluster, nodes }: World): Promise<void
   t.equal(stdout.trim(), `pod ip ${other}`, 'a pod reaches a pod of the other node')
 }
 
-/** What a server at that address says; a program of this host, in a namespace. */
+/** The answer of the server at that address to a program of this host, in a namespace. */
 function call(netns: string, address: string): Promise<string> {
   return eventually(() =>
     execFileSync('ip', ['netns', 'exec', netns, 'socat', '-T2', 'STDIO', `TCP:${address}:42,connect-timeout=2`], {
@@ -102,7 +102,9 @@ function call(netns: string, address: string): Promise<string> {
   )
 }
 
-/** The node controller does so to the pods of a node that was silent, and leaves it to the kubelet to take that back. */
+/**
+ * The node controller marks the pods of a silent node like this, and leaves it to the kubelet to take the mark back.
+ */
 async function reconcileStory(t: Test, world: World): Promise<void> {
   const { api } = world.cluster
   await runPod(world, 'marked', { containers: [{ name: 'main', image: NETSHOOT }] })

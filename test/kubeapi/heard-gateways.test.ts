@@ -15,15 +15,15 @@ const MACHINES = ['192.0.2.1', '192.0.2.2']
 const node = (name: string, i: number, labels: Record<string, string> = { [LABEL_GATEWAY]: 'true' }): Node =>
   nodeObject(name, { metadata: { labels }, status: internalIps(`192.0.2.${i + 1}`) })
 
-/** One who watches two gateways, both with a lane to paris that is up. */
+/** A watcher of two gateways, both with a lane to paris that is up. */
 class Stage {
   readonly clock = new FakeClock()
   readonly api = new MemoryApi({ clock: this.clock })
   readonly logger = new CapturingLogger()
   readonly knocks: string[] = []
-  /** Gateways whose processes write. */
+  /** The gateways whose processes write. */
   readonly writing = new Set<Name>(NAMES)
-  /** Addresses whose machines answer. */
+  /** The addresses whose machines answer. */
   readonly machines = new Set(MACHINES)
   readonly changes: string[] = []
   readonly heard: HeardGateways
@@ -52,7 +52,7 @@ class Stage {
     void this.heard.run(this.#stop.signal)
   }
 
-  /** Gateways write every 3 s, as long as the API takes it. */
+  /** The gateways write every 3 s while the API accepts writes. */
   async pass(seconds: number): Promise<void> {
     for (let i = 0; i < seconds; i += 1) {
       this.#turns += 1
@@ -65,7 +65,7 @@ class Stage {
     this.api.failure = is ? new ClusterApiError('Unavailable', 'no answer') : undefined
   }
 
-  /** `fresh up, gone down` */
+  /** The health of each gateway, as `fresh up, gone down`. */
   shown(): string {
     return this.heard
       .list()
@@ -170,7 +170,7 @@ t.test('the API is away: nothing changes, neither then nor afterwards', async (t
     await stage.pass(9)
     const before = stage.shown()
     for (const seconds of [120, 12, 8, 5]) {
-      // Nobody would answer a knock, and all have answered before: nothing but the rule keeps them.
+      // No machine would answer a probe, and all have answered before, so only the rule keeps them.
       stage.machines.clear()
       const knocks = stage.knocks.length
       stage.outage(true)
@@ -178,7 +178,7 @@ t.test('the API is away: nothing changes, neither then nor afterwards', async (t
       t.equal(stage.shown(), before, `${seconds} s without an API`)
       t.equal(stage.knocks.length, knocks, 'nobody is knocked at')
       stage.outage(false)
-      // They write again once their own pauses are over.
+      // The gateways write again only after their own pauses.
       const names = [...stage.writing]
       stage.writing.clear()
       await stage.pass(3)

@@ -1,4 +1,4 @@
-/** That this cluster has joined, and that it leaves. */
+/** The Membership that says that this cluster has joined, or that it leaves. */
 import t from 'tap'
 import { watchLeaving, whenMembership } from '../../kubeapi/membership.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
@@ -18,7 +18,7 @@ function start() {
   return new MemoryApi({ clock: new FakeClock() })
 }
 
-/** The cache shows it, too. */
+/** Stores the Membership, and waits until the cache shows it. */
 async function join(api: MemoryApi): Promise<void> {
   await api.apply(membership('joined'))
   await whenMembership(api, () => true, new AbortController().signal)

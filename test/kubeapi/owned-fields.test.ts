@@ -1,4 +1,4 @@
-/** What the server's account of our fields says. */
+/** The fields that we own, as the server's managedFields list them. */
 import fc from 'fast-check'
 import t from 'tap'
 import { type FieldSet, appliedFields, fingerprint, ownedPart } from '../../kubeapi/kube/write/owned-fields.ts'

@@ -1,4 +1,6 @@
-/** More of the failure table on plain sites: two that nobody can call, clocks that are days off, dead gateways. */
+/**
+ * More of the failure table on plain sites: two sites that cannot be called, clocks that are days off, dead gateways.
+ */
 import t from 'tap'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'

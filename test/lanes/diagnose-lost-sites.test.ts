@@ -1,4 +1,4 @@
-/** More of the failure table on plain sites: what the kernel loses or has no room for, and a path that is narrow. */
+/** More of the failure table on plain sites: kernel state that is lost or does not fit, and a path that is narrow. */
 import t from 'tap'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'

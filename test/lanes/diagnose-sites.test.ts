@@ -1,6 +1,7 @@
 /**
- * The failure table on plain sites: each fault is made for real, `sealane diagnose` names it first, and finds nothing
- * once it is undone. How lossy a link was counts for half a minute, so nobody waits for that after each.
+ * The failure table on plain sites: each fault is really made, `sealane diagnose` names it first, and finds nothing
+ * once it is undone. The loss of a link is reported for half a minute, so the tests do not wait for that after each
+ * fault.
  */
 import { execFileSync } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
@@ -50,7 +51,7 @@ t.test('faults of plain sites', { skip: netnsMissing() ?? false }, async (t) => 
   await withFaultStory(t, folder, SITES, run, { secondAddress: SECOND_ADDRESS })
 })
 
-/** Goes before the folder that it is in. */
+/** Mounts a small disk that is unmounted before its folder is removed. */
 function smallDisk(t: Test, path: string): void {
   mkdirSync(path, { recursive: true })
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=16m', 'tmpfs', path])

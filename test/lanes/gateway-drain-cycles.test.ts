@@ -1,13 +1,14 @@
 /**
- * Gateways of two sites with two gateways each are drained and come back, under traffic: their links stay up, nothing
- * flows over them any more, and no connection breaks. How much is lost is measured in bench/failover.ts.
+ * Gateways of two sites with two gateways each are drained and come back under traffic: their links stay up, no traffic
+ * uses them while drained, and no connection breaks. bench/failover.ts measures the loss.
  *
- * The second gateways of both sites do so twenty times in a row; fewer on a busy machine. Each time new connections begin
- * while both gateways carry, so that some of them go over the second ones and have to move. Each connection and each
- * flow of datagrams is watched by itself: none is without an answer for longer than a second, and none breaks. Segments
- * are of full size and joined as the product does it, so that one that a way would swallow for its size shows.
+ * The second gateways of both sites are drained twenty times in a row, or fewer on a busy machine. Each time new
+ * connections begin while both gateways carry, so that some of them use the second ones and have to move. Each
+ * connection and each flow of datagrams is watched separately: none is without an answer for longer than a second, and
+ * none breaks. Segments are of full size and joined as the product joins them, so that a path that drops large packets
+ * is noticed.
  *
- * Then a gateway of one site does so alone, and at last all gateways are drained, and carry all the same.
+ * Then a gateway of one site is drained alone. Finally all gateways are drained, and they carry all the same.
  */
 import t, { type Test } from 'tap'
 import { Caller, LIGHT_LOAD, type Load, answerIn, brokenOf, untilFlowing } from '../failover/caller.ts'
@@ -21,19 +22,19 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
 t.setTimeout(300_000 * SLOWNESS)
-// For the processes of the nodes (test/routeagent/support/run-node.ts).
+// The processes of the nodes read this variable (test/routeagent/support/run-node.ts).
 process.env['SEALANE_TEST_TUNED'] = '1'
 
 const MOST_CYCLES = 20
-/** On a busy machine it ends after this time, but not before so many cycles. */
+/** On a busy machine the test ends after this time, but not before this many cycles. */
 const ENOUGH_MS = 70_000
 const LEAST_CYCLES = 6
 const LONGEST_MS = 1000 * SLOWNESS
-/** The same where wireguard-go did not get to run in time, and its socket lost packets: TCP sends them again, and again. */
+/** The limit if wireguard-go did not run in time and its socket lost packets, which TCP sends again. */
 const LONGEST_LOSSY_MS = 10 * LONGEST_MS
-/** Two segments and a part of one in each write. */
+/** Each write fills two segments and a part of a third. */
 const LOAD = { flows: 32, pps: 80, connections: 32, byteMs: 400, bytes: 1000, chunk: 3000 } satisfies Load
-/** What the load is in a second, there and back, at the gateways of both sites. */
+/** The octets of the load in a second, in both directions, at the gateways of both sites. */
 const SECOND = 4 * ((LOAD.connections * LOAD.chunk * 1000) / LOAD.byteMs + LOAD.pps * LOAD.bytes)
 
 t.test('drain and undrain in cycles', { skip, timeout: 280_000 * SLOWNESS }, (t) =>
@@ -56,7 +57,7 @@ t.test('drain and undrain in cycles', { skip, timeout: 280_000 * SLOWNESS }, (t)
       t.strictSame(second.map(linkStates), Array(second.length).fill(['up', 'up']), 'links stay while they are drained')
       drain(false)
       await untilWays(sites, 2)
-      // What goes dark now does not come to light in the next cycle, whose connections are new.
+      // A connection that stalls now would not be noticed in the next cycle, whose connections are new.
       await carryMore(gateways, SECOND)
       cycles.push({ ...(await caller.seen()), overflows: (await overflows(gateways)) - before })
       await caller.stop()
@@ -92,7 +93,7 @@ async function oneThenAll(t: Test, sites: TwoSites): Promise<void> {
 }
 
 interface Cycle extends Seen {
-  /** Packets that came to sockets of the gateways, and that these had no room for. */
+  /** Packets that arrived at sockets of the gateways whose buffers were full. */
   readonly overflows: number
 }
 
@@ -107,14 +108,14 @@ function words({ broken, longestGapMs, longestTcpGapMs, sent, answered, overflow
   return `${broken} broken; longest without an answer: TCP ${tcp} ms, UDP ${udp} ms (${lost})`
 }
 
-/** Waits until they have carried so many octets more, all together. */
+/** Waits until the gateways have carried this many more octets in total. */
 async function carryMore(gateways: readonly SiteNode[], octets: number): Promise<void> {
   const end = (await sum(gateways, carriedBytes)) + octets
   const say = `${gateways.map(({ port }) => port).join(', ')} carry`
   await eventually(async () => (await sum(gateways, carriedBytes)) >= end, { deadlineMs: 40_000, say })
 }
 
-/** RcvbufErrors of UDP, as /proc/net/snmp has it. */
+/** RcvbufErrors of UDP, as /proc/net/snmp shows it. */
 function overflows(gateways: readonly SiteNode[]): Promise<number> {
   return sum(gateways, async ({ netns }) => {
     const [names = [], values = []] = (await netns.exec('cat', ['/proc/net/snmp']))

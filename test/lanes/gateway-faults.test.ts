@@ -1,7 +1,7 @@
 /**
- * Faults in the middle, under traffic both ways between two sites with two gateways each, with the broker away: what is
- * broken is left, what is sound carries, no connection breaks, and what comes back carries again. How long it takes is
- * measured in bench/failover.ts.
+ * Faults in the middle, under traffic in both directions between two sites with two gateways each, while the broker is
+ * away: broken links are left, sound ones carry, no connection breaks, and recovered links carry again.
+ * bench/failover.ts measures how long it takes.
  */
 import t, { type Test } from 'tap'
 import { Caller, LIGHT_LOAD, answerIn, brokenOf, untilFlowing } from '../failover/caller.ts'
@@ -25,7 +25,7 @@ const skip = netnsMissing() ?? false
 t.setTimeout(500_000 * SLOWNESS)
 
 const DEADLINE_MS = 40_000
-/** More than the probes of a gateway's links can be in that time: 50,000. */
+/** More octets than the probes of a gateway's links can take in that time, which is 50,000. */
 const CARRIES_BYTES = 100_000
 
 interface Story {
@@ -54,7 +54,7 @@ t.test('with two gateways each', { skip, timeout: 450_000 * SLOWNESS }, (t) =>
   }),
 )
 
-/** Each with the links that go down, as `gateway lane`. */
+/** Each fault has the links that go down, as `gateway lane`. */
 async function linksAreLeft(story: Story): Promise<void> {
   const { internet, gateways } = story.sites
   const [m0, m1] = gateways('milano') as [SiteNode, SiteNode]
@@ -120,7 +120,7 @@ async function allAreGone(story: Story): Promise<void> {
   await becomes(() => downLinks(story.sites), '', 'all are back')
 }
 
-/** Datagrams of each caller: twenty seconds, in which a link is probed a hundred times. */
+/** Datagrams of each caller in twenty seconds, in which a link is probed a hundred times. */
 const STEADY_DATAGRAMS = 1000
 
 async function nothingFlaps(story: Story): Promise<void> {

@@ -1,7 +1,7 @@
 /**
- * The node of a gateway is gone at once, on either side, under traffic both ways between two sites with two gateways
- * each: no connection breaks, datagrams go on by the other gateway, and the one that comes back carries again. How long
- * it takes is measured in bench/failover.ts.
+ * The node of a gateway disappears at once, on either side, under traffic in both directions between two sites with two
+ * gateways each: no connection breaks, datagrams use the other gateway, and the recovered one carries again.
+ * bench/failover.ts measures how long it takes.
  */
 import t, { type Test } from 'tap'
 import { Caller, LIGHT_LOAD, answerIn, brokenOf, untilFlowing } from '../failover/caller.ts'
@@ -45,7 +45,7 @@ t.test('the node of a gateway is gone at once', { skip, timeout: 200_000 * SLOWN
   }),
 )
 
-/** The worker of the site has left it, and so have the gateways of the other site. */
+/** Waits until the worker of the site has left the gateway, and so have the gateways of the other site. */
 async function othersCarry(sites: TwoSites, gone: SiteNode): Promise<void> {
   const worker = workerOf(sites, gone)
   await eventually(() => usedBy(worker)?.includes(gone.name) === false, {
@@ -54,7 +54,7 @@ async function othersCarry(sites: TwoSites, gone: SiteNode): Promise<void> {
   })
 }
 
-/** More than its own probes can be: 50,000. */
+/** Waits until the gateway carries more than its own probes can, which is 50,000 octets. */
 async function carriesAgain(t: Test, gateway: SiteNode): Promise<void> {
   const gone = nodeGone(gateway)
   const before = await gone.carriedBytes()

@@ -1,7 +1,7 @@
 /**
- * The network between two sites carries less than the networks that the gateways are in, and no router says so: a
- * connection goes on, pods are told, and all of it is as before once the network is. bench/paths.ts measures how long
- * that takes.
+ * The network between two sites carries smaller packets than the networks of the gateways, and no router reports it:
+ * connections go on, pods get ICMP errors, and everything recovers once the network does. bench/paths.ts measures how
+ * long that takes.
  */
 import t from 'tap'
 import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
@@ -18,14 +18,14 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const skip = netnsMissing() ?? false
 t.setTimeout(390_000 * SLOWNESS)
 
-/** A path of 1,280 octets, less 60 for WireGuard, in its steps of 16. */
+/** The lane over a path of 1,280 octets has 60 fewer for WireGuard, in steps of 16. */
 const NARROW = 1280
 const NARROW_LANE = 1216
 const WIDE_LANE = 1440
 const DEADLINE_MS = 40_000
-/** A larger size that was lost to a busy machine is tried again after 20 s, and then after 40 s. */
+/** A larger size whose probe was lost on a busy machine is tried again after 20 s, and then after 40 s. */
 const WIDE_AGAIN_MS = 150_000
-/** With 28 of headers: more than a lane carries over the narrow path, and less than it does over the wide one. */
+/** With 28 octets of headers this is more than a lane carries over the narrow path, and less than over the wide one. */
 const LARGE_PING = ['-s', '1372']
 
 t.test('the path becomes narrow while a connection sends', { skip, timeout: 360_000 * SLOWNESS }, (t) =>
@@ -69,7 +69,7 @@ t.test('one direction is narrow: one end follows, and its pods are told', { skip
       deadlineMs: DEADLINE_MS,
       say: 'each end knows both directions',
     })
-    // One of the gateway's node, and one of another node. Both have the addresses of pods of paris.
+    // One pod is on the gateway's node, and one on another node. Their addresses are also those of pods of paris.
     for (const pod of [milano.site.pod, milano.site.far]) {
       t.match(await heardBy(pod, '244.1.1.5'), /mtu ?= ?1216/, 'by the gateway')
       t.match(await pings(pod, '244.1.1.5', '-M', 'dont', ...LARGE_PING), ' 1 received', 'in fragments')
@@ -77,7 +77,7 @@ t.test('one direction is narrow: one end follows, and its pods are told', { skip
   }),
 )
 
-/** What a pod hears that sends too much at once. */
+/** The ICMP error that a pod gets that sends a packet that is too long. */
 function heardBy(pod: Netns, to: string): Promise<string> {
   let heard = ''
   return eventually(
@@ -111,7 +111,7 @@ function connections({ gateways }: TwoSites, site: SiteName): readonly Connectio
   return objects.flatMap((gateway) => gateway?.status?.connections ?? [])
 }
 
-/** Something arrives of each that was sent from now on. */
+/** Checks that each stream still receives data that is sent from now on. */
 async function goOn(streams: readonly Stream[], say: string): Promise<void> {
   await Promise.all(streams.map((stream) => stream.received()))
   const isFlowing = async (stream: Stream): Promise<boolean> => {

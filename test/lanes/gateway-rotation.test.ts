@@ -1,6 +1,6 @@
 /**
- * Keys of gateways are made anew under traffic both ways, with two gateways on each side and with one: links stay up and
- * no connection breaks. How much is lost is measured in bench/failover.ts.
+ * Gateways rotate their keys under traffic in both directions, with two gateways on each side and with one: links stay
+ * up and no connection breaks. bench/failover.ts measures the loss.
  */
 import t, { type Test } from 'tap'
 import { Caller, LIGHT_LOAD, answerIn } from '../failover/caller.ts'

@@ -1,8 +1,8 @@
 /**
- * Every gateway takes every flow in both directions. Two sites with two gateways each, and a pod on every node: the
- * question leaves by one gateway of the caller's site and comes in by one of the other, the answer by any two, in all
- * sixteen ways; with addresses that are translated, and flat ones of both families. Then by the ways that the product
- * chooses itself, many flows at once, and through a clusterset IP.
+ * Every gateway carries every flow in both directions. In two sites with two gateways each and a pod on every node, the
+ * request leaves by one gateway of the caller's site and arrives by one of the other, and the answer uses any two, in
+ * all sixteen combinations; with translated addresses, and with flat ones of both families. Then many flows at once use
+ * the gateways that the product chooses itself, and a clusterset IP.
  */
 import t, { type Test } from 'tap'
 import { answersExchanges, exchange, sameForAll } from '../failover/pod-exchange.ts'
@@ -78,7 +78,7 @@ function podAddresses({ site, podNetwork }: SiteNode, { known, pods6 }: SiteAddr
 
 const SERVICE_IP = '245.0.0.5'
 
-/** Service web: one port, served by the worker of paris. */
+/** Offers the Service web, which has one port and runs on the worker of paris. */
 function offer({ nodes }: TwoSites, { known }: SiteAddresses): void {
   const ports = [
     { name: 'tcp', protocol: 'TCP', port: 9001 },
@@ -90,8 +90,8 @@ function offer({ nodes }: TwoSites, { known }: SiteAddresses): void {
 }
 
 /**
- * Waits until the node balances the address, and asks then, many flows at once. A port that no service has is refused by
- * the node itself, with an error that sockets of UDP do not report.
+ * Waits until the node balances the address, and then sends many flows at once. The node itself refuses a port that no
+ * service has, with an error that UDP sockets do not report.
  */
 async function untilServed(from: SiteNode): Promise<Exchange[]> {
   const ask = (times: number): Promise<Exchange[]> => exchange(from, Array<string>(times).fill(SERVICE_IP), 'call-open')

@@ -1,7 +1,7 @@
 /**
- * A site without Kubernetes with three nodes that may be its gateway, one at a time, and nobody has named a lane. The one
- * that serves, and whose agent acts, loses its power. Another one takes its lane; an agent goes on, and names are answered.
- * The same where it does not lose its power, but another program has its port.
+ * A site without Kubernetes has three nodes that may be its gateway, one at a time, and no lane number is configured.
+ * The node that serves, and whose agent acts, loses its power. Another node takes its lane, another agent acts, and
+ * names are answered. The same happens if the node keeps its power, but another program takes its port.
  */
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
@@ -23,7 +23,7 @@ const MILANO: SitePlan = {
     '  activeGateways: 1\n' +
     `  dns: { listen: ['10.42.1.1:53', '10.42.2.1:53', '10.42.3.1:53'] }\n`,
 }
-/** As its site file was before there were Leases. */
+/** The site file is one from before there were Leases. */
 const PARIS: SitePlan = {
   name: 'paris',
   uplinks: '198.51',
@@ -33,7 +33,7 @@ const PARIS: SitePlan = {
 }
 const ZONE = 'shop.svc.clusterset.local'
 const LEADS = '"msg":"leading"'
-/** What these stories wait for: the Lease of who is lost, and what others have heard last. */
+/** These stories wait for the Lease of the lost node to expire, and for its last heartbeat to become stale. */
 const TIMING = { SEALANE_LEASE: '5s', SEALANE_HEARTBEAT: '2s' }
 const LONG = { deadlineMs: 60_000, intervalMs: 100 }
 

@@ -1,4 +1,6 @@
-/** Six sites start at once on busy processors, and each is asked every second what is wrong: nothing but notices. */
+/**
+ * Six sites start at once on busy processors, and each is diagnosed every second: nothing worse than notices is found.
+ */
 import t from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
@@ -36,7 +38,10 @@ t.test('sites that start say that they do', { skip: netnsMissing() ?? false }, a
   })
 })
 
-/** What is said until nothing is found any more. Before the process answers for the first time, it is not there. */
+/**
+ * The findings worse than notices until nothing is found any more. Before the process first answers, it counts as not
+ * running.
+ */
 async function worseThanNotices(site: PlainSite, line: CommandLine): Promise<readonly string[]> {
   const worse: string[] = []
   let answers = false

@@ -8,7 +8,7 @@ import {
 } from '../../model/member-status.ts'
 import { MAX_OPEN_CONNECTIONS } from '../../model/values/limits.ts'
 
-/** `12`, `12+` for at least, `-` for not known. */
+/** The figure `12`, `12+` for at least 12, or `-` for unknown. */
 function figure(text: string): OpenConnections | undefined {
   return text === '-' ? undefined : { count: parseInt(text, 10), atLeast: text.endsWith('+') }
 }

@@ -1,4 +1,4 @@
-/** One form for each field: what it says is checked by the decoder, by admission and by every importer. */
+/** Each field has one form: the decoder, admission and every importer check it. */
 import fc from 'fast-check'
 import t from 'tap'
 import { recordProblem } from '../../agent/import/check-record.ts'
@@ -25,7 +25,7 @@ const context: AdmissionContext = {
 }
 
 const maybe = <T>(one: fc.Arbitrary<T>): { readonly one: fc.Arbitrary<T> } => ({ one })
-/** A record whose fields are optional where they are wrapped by maybe(). */
+/** A record whose fields are optional if they are wrapped by maybe(). */
 function shape(fields: Record<string, fc.Arbitrary<unknown> | { readonly one: fc.Arbitrary<unknown> }>) {
   const model: Record<string, fc.Arbitrary<unknown>> = {}
   const requiredKeys: string[] = []
@@ -195,7 +195,7 @@ function named(body: RecordBody, inside: RecordBody = body): StoredRecord {
   return { key: at, revision: 1, createdAtMs: 1, body: inside }
 }
 
-/** What admission says; of a kind that only the broker writes, of what it is made from. */
+/** Admission's message. A record that only the broker writes is checked by the message it is made from. */
 function admitted(record: StoredRecord): string | undefined {
   const { key: at, body } = record
   if (body.kind === 'ClusterSetIP') return undefined
@@ -208,7 +208,7 @@ function admitted(record: StoredRecord): string | undefined {
   return refused && `${refused.field}: ${refused.message}`
 }
 
-/** What the importer leaves out: the record, or a part of it. */
+/** What the importer leaves out: the whole record, or a part of it. */
 function leftOut(record: StoredRecord): string[] {
   const problem = recordProblem(record, [])
   if (problem !== undefined) return [problem.message]
@@ -328,13 +328,13 @@ const WHOLE: Readonly<Record<'ServiceExport' | 'EndpointSlice' | 'Endpoint' | 'C
 
 interface Mutation {
   readonly path: readonly (string | number)[]
-  /** The value of the field, of which `bad` is made. */
+  /** Makes an invalid value from the value of the field. */
   readonly bad: (value: unknown) => unknown
-  /** The decoder refuses it as well: the value is beyond what a message may have. */
+  /** Whether the decoder refuses it too, because the value is beyond what a message may hold. */
   readonly isBeyondWire: boolean
 }
 
-/** What breaks the form of each field. */
+/** The changes that break the form of each field. */
 function mutationsOf(form: AnyForm, path: readonly (string | number)[] = []): Mutation[] {
   const one = (bad: Mutation['bad'], isBeyondWire: boolean): Mutation => ({ path, bad, isBeyondWire })
   switch (form.t) {
@@ -382,7 +382,7 @@ function changed(value: unknown, path: readonly (string | number)[], bad: Mutati
   return { ...group, [head]: changed(group[head], rest, bad) }
 }
 
-/** Words by which messages of the importer name a field. */
+/** The words by which the importer's messages name a field. */
 const SAID: Readonly<Record<string, readonly string[]>> = {
   exportedLabels: ['label'],
   exportedAnnotations: ['annotation'],
@@ -401,9 +401,9 @@ const SAID: Readonly<Record<string, readonly string[]>> = {
   cluster: ['claims to belong to cluster', 'cluster'],
 }
 
-/** Where the importer reads a part only as far as it needs it: more of it than the form allows does no harm. */
+/** Fields that the importer reads only in part, so that more than the form allows does no harm. */
 const READ_IN_PART = /^(endpoints\[0\]\.(addresses|hints\.forZones)|ips)$/
-/** Facts have other fields than the Cluster record that the broker makes of them. */
+/** Facts have other fields than the Cluster record that the broker makes from them. */
 const STATED = /^spec\.(podCIDRs|serviceCIDRs|labels)/
 
 for (const [kind, whole] of Object.entries(WHOLE)) {

@@ -1,9 +1,9 @@
-/** Mutants that behave as the file does: no test can kill them, so they are not tried. */
+/** Mutants that behave as the original file does: no test can kill them, so they are not tried. */
 import type { Mutant } from './make-mutants.ts'
 
 interface Equivalent {
   readonly file: string
-  /** What is replaced, and by what; all of the file's that are the same. */
+  /** The replaced text; all places in the file with the same replacement are meant. */
   readonly was: string
   readonly becomes: string
   readonly why: string

@@ -1,7 +1,7 @@
 /**
- * `npm run test:mutants`: makes small mistakes in pure and core files, and looks whether tests find them.
- * --seed N chooses others, --count N so many, --only FILE those of one file, --list tries none, and --root DIR
- * takes the sources and tests of another checkout.
+ * `npm run test:mutants`: makes small mistakes in pure and core files, and checks whether tests find them. --seed N
+ * chooses other mutants, --count N sets their number, --only FILE takes those of one file, --list tries none, and
+ * --root DIR takes the sources and tests of another checkout.
  */
 import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -17,11 +17,11 @@ import { type TreeCopy, copyTree } from './tree-copy.ts'
 import { type Outcome, outcomeLine, summary, tryMutant } from './try-mutant.ts'
 import { typeCheck } from './type-check.ts'
 
-/** So many test files at once, each in a copy of its own. */
+/** How many test files run at once, each in a copy of its own. */
 const JOBS = 2
-/** How long one may take. Unit files need a second or two, and more where the machine is busy. */
+/** How many seconds one test file may take. Unit files need a second or two, and more on a busy machine. */
 const SECONDS = 120
-/** Of the test files that load a mutant's file, so many run. */
+/** How many of the test files that load a mutant's file are run at most. */
 const MOST_TESTS = 20
 const MUST_BE_KILLED = 0.9
 
@@ -47,7 +47,7 @@ function chosenMutants({ root, seed, count, only }: Options): Mutant[] {
   )
 }
 
-/** Tries them in copies below `folder`, until `signal` is aborted. */
+/** Tries the mutants in copies below `folder`, until `signal` is aborted. */
 async function tryAll(
   mutants: readonly Mutant[],
   root: string,
@@ -81,7 +81,7 @@ async function main(): Promise<void> {
       root: { type: 'string' },
     },
   })
-  // npm starts its scripts in the folder of package.json, and says here where its user was.
+  // npm starts its scripts in the folder of package.json, and this variable has the folder in which the user ran it.
   const from = process.env['INIT_CWD'] ?? process.cwd()
   const root = values.root === undefined ? ROOT : realpathSync(resolve(from, values.root))
   const options = {

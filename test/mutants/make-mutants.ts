@@ -1,13 +1,13 @@
-/** What could be wrong in a source file: one small change each, as a hand slips when it writes the file. */
+/** Makes mutants of a source file: each has one small change, like a slip of the hand. */
 import ts from 'typescript'
 
 export interface Mutant {
-  /** From the root. */
+  /** The path from the root. */
   readonly file: string
-  /** From 1. */
+  /** The line number, from 1. */
   readonly line: number
   readonly kind: Kind
-  /** Of what is replaced. */
+  /** The position of the replaced text. */
   readonly start: number
   readonly end: number
   readonly was: string
@@ -41,10 +41,10 @@ const OPERATORS: Readonly<Partial<Record<ts.SyntaxKind, readonly [kind: Kind, be
   [ts.SyntaxKind.MinusToken]: ['plus, minus', '+'],
 }
 
-/** A call of these ends in a list, mostly; where it does not, the mutant does not type-check. */
+/** A call of these methods mostly returns a list; where it does not, the mutant does not type-check. */
 const LISTS = new Set(['map', 'flatMap', 'filter', 'concat', 'slice', 'sort', 'toSorted', 'toReversed', 'reverse'])
 
-/** All mutants of a file, in its order. Whether one type-checks is not looked at. */
+/** All mutants of a file, in its order. It does not check whether they type-check. */
 export function makeMutants(file: string, text: string): Mutant[] {
   const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true)
   const mutants: Mutant[] = []
@@ -90,14 +90,14 @@ function mutate(node: ts.Node, add: Add): void {
   if (ts.isExpressionStatement(node)) add('removed statement', node, ';')
 }
 
-/** Of an `if`, a loop or a `? :`. */
+/** The condition of an `if`, a loop or a `? :`. */
 function conditionOf(node: ts.Node): ts.Expression | undefined {
   const condition = ts.isConditionalExpression(node)
     ? node.condition
     : ts.isIfStatement(node) || ts.isWhileStatement(node)
       ? node.expression
       : undefined
-  // Of an equality, that is the mutant which it has already.
+  // The negation of an equality equals the mutant of its operator.
   if (condition === undefined || !ts.isBinaryExpression(condition)) return condition
   return OPERATORS[condition.operatorToken.kind]?.[0] === 'equality' ? undefined : condition
 }
@@ -109,7 +109,7 @@ function negated(condition: ts.Expression): string {
   return `!(${condition.getText()})`
 }
 
-/** What a `return` or the body of an arrow gives. */
+/** The value that a `return` or the body of an arrow function returns. */
 function givenBack(node: ts.Node): ts.Expression | undefined {
   if (ts.isReturnStatement(node)) return node.expression
   return ts.isArrowFunction(node) && !ts.isBlock(node.body) ? node.body : undefined
@@ -124,7 +124,7 @@ function calledName(node: ts.CallExpression): string {
   return ts.isPropertyAccessExpression(node.expression) ? node.expression.name.text : ''
 }
 
-/** An `if` without `else` that does nothing but leave: the function, the loop or this turn of it. */
+/** Whether this is an `if` without `else` that only leaves the function, the loop or this turn of it. */
 function isExit(node: ts.Node): boolean {
   if (!ts.isIfStatement(node) || node.elseStatement !== undefined) return false
   const then = node.thenStatement
@@ -135,12 +135,12 @@ function isExit(node: ts.Node): boolean {
   )
 }
 
-/** The file with that one change. */
+/** The text of the file with that one change. */
 export function applyMutant(text: string, { start, end, becomes }: Mutant): string {
   return text.slice(0, start) + becomes + text.slice(end)
 }
 
-/** What is replaced and by what, each on one line; of long ones the place where they differ. */
+/** The replaced and the new text, each on one line; of long ones, the place where they differ. */
 export function describeMutant({ was, becomes }: Mutant): string {
   const [from, to] = [was, becomes].map((text) => text.replace(/\s+/g, ' ')) as [string, string]
   let same = 0

@@ -1,17 +1,17 @@
-/** Which test files load a file, the nearest first. */
+/** Finds the test files that load a file, the nearest first. */
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { PRODUCT, importsOf, stepsFrom } from '../support/source-tree.ts'
 
-/** The unit and story tiers: what needs no root, and does not look at the text of sources. */
+/** The unit and story tiers: tests that need no root, and do not read the text of sources. */
 const TESTS = [...PRODUCT, 'demo', 'story'].map((folder) => `test/${folder}/**/*.test.ts`)
 
-/** An import that is for types alone loads nothing. */
+/** An import of types alone loads nothing. */
 const TYPES_ALONE = /^\s*(?:import|export)\s+type\s[^'"]*?from\s+['"][^'"]+['"]/gm
 
 /**
- * Gives the test files that load `file`: by how many imports they are away, then by how alike their paths are, then by
- * how little else they load.
+ * Returns the test files that load `file`: by the number of imports in between, then by the similarity of their paths,
+ * then by how little else they load.
  */
 export function nearestTests(root: string): (file: string) => readonly string[] {
   const imports = new Map<string, string[]>()
@@ -39,7 +39,7 @@ function compareRanks(a: readonly number[], b: readonly number[]): number {
   return differs === -1 ? 0 : (a[differs] ?? 0) < (b[differs] ?? 0) ? -1 : 1
 }
 
-/** How much of the path of a file the path of a test repeats. */
+/** How much of a file's path the path of a test repeats. */
 function alike(test: string, file: string): number {
   const mirror = `test/${file.replace(/\.ts$/, '.test.ts')}`
   if (test === mirror) return Infinity

@@ -1,14 +1,17 @@
-/** Which files are mutated: those that decide by values alone, and the core that the rest stands on. */
+/** The files that are mutated: those that decide by values alone, and the core that the rest depends on. */
 import { globSync } from 'node:fs'
 
-/** A part of the product that mutants are taken from, as many as from the others. */
+/** A part of the product; the same number of mutants is taken from each. */
 export interface Room {
   readonly name: string
   /** Patterns of paths from the root. */
   readonly files: readonly string[]
 }
 
-/** model/reasons is left out: it is texts. So is what only a kernel, a socket or a file answers. */
+/**
+ * model/reasons is left out because it is only texts. Files that depend on a kernel, a socket or the file system are
+ * left out too.
+ */
 export const ROOMS: readonly Room[] = [
   { name: 'model/addresses', files: ['model/addresses/*.ts'] },
   { name: 'model/services', files: ['model/{lanes,services}/*.ts'] },
@@ -88,7 +91,7 @@ export const ROOMS: readonly Room[] = [
   },
 ]
 
-/** The files of a room below `root`, sorted. A file that is only types gives no mutant. */
+/** The files of a room below `root`, sorted. A file of types alone has no mutants. */
 export function filesOf(room: Room, root: string): string[] {
   return [...new Set(room.files.flatMap((pattern) => globSync(pattern, { cwd: root })))].sort()
 }

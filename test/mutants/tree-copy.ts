@@ -3,22 +3,22 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Not copied: git's own, and what is linked. */
+/** Names that are not copied: git's own, and those that are linked. */
 const LINKED = ['node_modules', 'dist']
 const LEFT_OUT = new Set(['.git', '.tap', ...LINKED])
 
-/** A test that is ended removes what it has made; one that loops for ever does not listen. */
+/** A test that is terminated removes what it has made, but a test in an endless loop ignores the signal. */
 const GRACE_MS = 5000
 
 export type Ended = 'passed' | 'failed' | 'timed out'
 
 export interface TreeCopy {
-  /** The text of a file as it is in the copy. */
+  /** The text of a file in the copy. */
   read(file: string): string
   write(file: string, text: string): void
-  /** Runs a test file in the copy. Once stopped, what is under way and what comes then is of no worth. */
+  /** Runs a test file in the copy. After stop(), the results of running and later files mean nothing. */
   run(file: string): Promise<Ended>
-  /** Ends what runs. */
+  /** Ends the running test files. */
   stop(): void
 }
 
@@ -32,7 +32,7 @@ export function copyTree(root: string, folder: string, seconds: number): TreeCop
   }
   for (const name of LINKED) if (existsSync(join(root, name))) symlinkSync(join(root, name), join(tree, name))
   let running: ChildProcess | undefined
-  // A group of its own: what a test has started ends with it.
+  // The test has a process group of its own, so that what it has started ends with it.
   const kill = (signal: NodeJS.Signals): void => {
     if (running?.pid !== undefined) killGroup(running.pid, signal)
   }

@@ -1,29 +1,29 @@
-/** Whether the tests notice a mutant. */
+/** Finds out whether the tests notice a mutant. */
 import { type Mutant, applyMutant, describeMutant } from './make-mutants.ts'
 import type { Ended, TreeCopy } from './tree-copy.ts'
 
 export interface Outcome {
   readonly mutant: Mutant
   readonly fate: 'killed' | 'timed out' | 'survived'
-  /** Which test file killed it. */
+  /** The test file that killed it. */
   readonly by: string | undefined
-  /** How many test files ran, and how many load the file. */
+  /** How many test files ran; `reaching` is how many load the file. */
   readonly ran: number
   readonly reaching: number
   readonly seconds: number
-  /** Test files that failed, and fail without the mutant, too. */
+  /** Test files that failed, and also fail without the mutant. */
   readonly broken: readonly string[]
 }
 
 export interface TryInit {
   readonly tree: TreeCopy
-  /** Those that load the file, the nearest first. */
+  /** The test files that load the file, the nearest first. */
   readonly tests: readonly string[]
   /** How many of them may run. */
   readonly most: number
   /** How test files ended without a mutant, as far as that is known. */
   readonly clean: Map<string, Promise<Ended>>
-  /** Aborted, it throws why. */
+  /** Ends the run when it is aborted; tryMutant() then throws its reason. */
   readonly signal: AbortSignal
 }
 
@@ -42,7 +42,7 @@ export async function tryMutant(mutant: Mutant, init: TryInit): Promise<Outcome>
     const ended = await tree.run(test).finally(() => tree.write(mutant.file, text))
     signal.throwIfAborted()
     if (ended === 'passed') continue
-    // What fails anyway shows nothing, be it broken or too slow for this machine.
+    // A test that fails without the mutant proves nothing, whether it is broken or too slow for this machine.
     if (!clean.has(test)) clean.set(test, tree.run(test))
     const alone = await clean.get(test)
     signal.throwIfAborted()
@@ -62,7 +62,7 @@ export function outcomeLine({ mutant, fate, by, ran, reaching, seconds }: Outcom
   return `${how}  ${seconds.toFixed(1)} s  ${mutant.file}:${mutant.line}  ${describeMutant(mutant)}`
 }
 
-/** The closing lines, and whether it is enough. */
+/** The closing lines of the report, and whether enough mutants were killed. */
 export function summary(outcomes: readonly Outcome[], share: number): { readonly text: string; readonly ok: boolean } {
   const count = (fate: Outcome['fate']): number => outcomes.filter((one) => one.fate === fate).length
   const killed = outcomes.length - count('survived')

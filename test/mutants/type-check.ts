@@ -1,11 +1,11 @@
-/** Whether a mutant type-checks: one that does not is found by `npm run types` and says nothing of the tests. */
+/** Checks whether a mutant type-checks: `npm run types` finds one that does not, so it says nothing about the tests. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import ts from 'typescript'
 
 /**
- * Gives a check of one file with another text: its own syntax and types, as the project's tsconfig.json has them. The
- * files that import it are not looked at again, and an unused name is no error: the mutant that leaves one runs.
+ * Returns a check of one file with another text: its own syntax and types, by the project's tsconfig.json. Files that
+ * import it are not checked again, and an unused name is no error, because such a mutant runs.
  */
 export function typeCheck(root: string, files: readonly string[]): (file: string, text: string) => boolean {
   const config = ts.readConfigFile(join(root, 'tsconfig.json'), (path) => readFileSync(path, 'utf8')) as {

@@ -1,4 +1,4 @@
-/** What is said of a site whose state is on a disk that takes nothing: the disk is the cause, and not what is on it. */
+/** The findings for a site whose state is on a full disk: the disk is named as the cause, and not the files on it. */
 import { spawnSync } from 'node:child_process'
 import { cpSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ import { netnsMissing } from '../support/netns.ts'
 
 const skip = netnsMissing() ?? false
 
-/** A healthy site on a file system of its own that has room for some 400 files. */
+/** A healthy site on a file system of its own that has room for about 400 files. */
 async function siteOnDisk(t: Test): Promise<{ readonly file: string; readonly state: string }> {
   const site = await siteWith(t)
   const [state, before] = [site.path('state'), site.path('before')]
@@ -17,7 +17,7 @@ async function siteOnDisk(t: Test): Promise<{ readonly file: string; readonly st
   mount(t, ['-t', 'tmpfs', '-o', 'nr_inodes=400', 'tmpfs', state])
   t.teardown(() => spawnSync('umount', ['--lazy', state]))
   cpSync(before, state, { recursive: true })
-  // What the command would make anew.
+  // The command would make this folder again.
   rmSync(join(state, 'leases'), { recursive: true, force: true })
   return { file: site.file, state }
 }
@@ -27,7 +27,7 @@ function mount(t: Test, words: readonly string[]): void {
   t.equal(status, 0, stderr)
 }
 
-/** Until not one file more goes in. */
+/** Fills the disk until not one more file fits. */
 function fill(state: string): void {
   for (let i = 0; i < 500; i += 1) {
     try {

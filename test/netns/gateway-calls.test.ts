@@ -1,4 +1,4 @@
-/** How a lane comes up for the first time when the first calls are in vain. bench:links measures how soon. */
+/** How a lane comes up for the first time when the first calls get no answer. bench:links measures how soon. */
 import t from 'tap'
 import { report } from '../gateway/support/netns-sites.ts'
 import { pings } from '../gateway/support/pod-programs.ts'

@@ -1,6 +1,6 @@
 /**
- * Two dual-stack sites whose lanes run over IPv4. Their IPv4 pod CIDRs overlap and are translated; IPv6 goes through as
- * it is, under the same policy.
+ * Two dual-stack sites whose lanes run over IPv4. Their IPv4 pod CIDRs overlap and are translated; IPv6 is not
+ * translated, and passes the same policy.
  */
 import t from 'tap'
 import { parseCounters } from '../../kernel/nft/nft-text.ts'
@@ -22,7 +22,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const skip = netnsMissing() ?? false
 t.setTimeout(180_000 * SLOWNESS)
 
-/** As kube-proxy does: without a rule that asks for it the kernel tracks nothing. */
+/** A rule like kube-proxy's: without a rule that needs connection tracking, the kernel tracks nothing. */
 const TRACK = `table ip6 proxy {
   chain forward { type filter hook forward priority 10; ct state established counter; }
 }`
@@ -32,7 +32,7 @@ const BLOCK_LANE_1 = `table ip block {
   chain out { type filter hook output priority -10; udp sport 4501 drop; }
 }`
 
-/** So many that chance takes them all over one of two links once in 500,000,000,000 times. */
+/** The flows are so many that chance puts them all on one of two links once in 500,000,000,000 times. */
 const FLOWS = 40
 
 async function dropsOf({ gateway }: Site): Promise<[string, number][]> {
@@ -52,7 +52,7 @@ t.test('dual-stack sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
     const before = await kernelOf(paris.gateway)
     t.match(before, 'net.ipv6.conf.all.forwarding = 0')
     await milano.gateway.exec('nft', ['-f', '-'], { input: TRACK })
-    // Some machines leave IPv6 off on new devices; those of the pods have it from their CNI.
+    // Some machines disable IPv6 on new devices; the devices of pods get it from their CNI.
     await paris.gateway.exec('sysctl', ['-qw', 'net.ipv6.conf.default.disable_ipv6=1'])
     await withGateways(sites, async (_left, right) => {
       await t.test('ping, every pair of nodes', async (t) => {
@@ -95,7 +95,8 @@ t.test('dual-stack sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
       await t.test('path MTU: of the lane, and of a narrow place behind the other gateway', async (t) => {
         t.match(await pings(milano.pod, 'fd42:2::5', '-M', 'do', '-s', '1392'), '1 received', '1,440 bytes fit')
         t.match(await pings(milano.pod, 'fd42:2::5', '-M', 'do', '-s', '1393'), /mtu[:=] ?1440/, '1,441 do not')
-        // The sender cuts to fit, now that it has got the ICMP error. It learns the way back by the first answer.
+        // The sender fragments the datagram once it has the ICMP error. It learns the path MTU of the way back by the
+        // first answer.
         const stopUdp = await serve(paris.pod)
         await inPod(milano.pod, 'udp', 'fd42:2::5', '3000')
         t.equal(await inPod(milano.pod, 'udp', 'fd42:2::5', '3000'), 'fd42:1::5 3000', 'UDP, 3,000 bytes')
@@ -148,7 +149,10 @@ t.test('dual-stack sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
   })
 })
 
-/** Gives what sends so many flows from pod to pod and reports how many of them came to each gateway of the other. */
+/**
+ * Returns a function that sends this many flows from pod to pod, and returns how many of them arrived at each gateway
+ * of the other site.
+ */
 async function flowsByLink(from: Site, to: readonly Site[]): Promise<() => Promise<number[]>> {
   const match = `iifname sealane0 ip6 daddr fd42:2::5 udp dport 8080-${8079 + FLOWS}`
   const arrived = await Promise.all(to.map(({ gateway }) => countArrivals(gateway, 'ip6', { sent: match })))
@@ -174,7 +178,7 @@ t.test('links to two gateways carry IPv6 together, and one alone', { skip, timeo
         await site.gateway.exec('ip', ['-6', 'route', 'show', 'table', '7311']),
         await site.gateway.exec('ip', ['nexthop', 'show']),
       )
-    // Both ends: the answers, too, must have left the link.
+    // Both ends are checked, because the answers must have left the link too.
     const over = async (...lanes: number[]): Promise<boolean> => {
       const [there, ...back] = await Promise.all([milano, ...paris].map(routes))
       return back.every(

@@ -1,7 +1,7 @@
 /**
  * Two sites that are not translated, whose gateways have addresses inside their own pod CIDRs, as where pods have
- * addresses of the cloud's network. The pod CIDR of the other site leads into the lane, its gateway's address with it:
- * what WireGuard itself sends must not go there.
+ * addresses of the cloud's network. The route to the other site's pod CIDR leads into the lane and also covers its
+ * gateway, but WireGuard's own packets must not use it.
  */
 import t from 'tap'
 import { LANE_MARK, ROUTE_TABLE_NODE, RULE_NODE } from '../../model/kernel-ids.ts'
@@ -44,7 +44,7 @@ t.test('gateways with addresses among those of the pods', { skip, timeout: 60_00
       [milano, '10.44.0.0/16'],
       [paris, '10.42.0.0/16'],
     ] as const) {
-      // What the routeagent has there: without a lane there is no way to the other site.
+      // The routeagent sets this rule: without a lane there is no route to the other site.
       const rule = [
         'not',
         'fwmark',
@@ -76,14 +76,14 @@ t.test('gateways with addresses among those of the pods', { skip, timeout: 60_00
       t.equal(left.status?.lanes[0]?.mtu, 1440, 'the MTU follows the underlay, not the lane')
       t.equal(left.status?.connections[0]?.usingAddress, '10.44.200.20:4500')
 
-      // A gateway that is made anew, while the other still has its routes into the lane.
+      // A gateway that is rebuilt while the other still has its routes into the lane.
       await right.stop('SIGKILL')
       await paris.gateway.exec('ip', ['link', 'del', 'sealane0'])
       const again = new GatewayProcess(paris)
       try {
         introduce({ process: left, site: milano }, { process: again, site: paris })
         await Promise.all([untilUp(again, 'milano'), untilUp(left, 'paris')])
-        // The other end may just be finding out that the lane was down in between.
+        // The other end may only now notice that the lane was down in between.
         const arrives = async (): Promise<boolean> => (await pings(paris.pod, '10.42.0.5')).includes('1 received')
         await eventually(arrives, { deadlineMs: 20_000, say: 'pings when it was made anew' })
       } finally {

@@ -1,6 +1,6 @@
 /**
- * Two sites with the same pod CIDR, real tunnels, real packets: what a pod sends arrives, a pod gets the ICMP error for
- * what goes wrong on the way, and the internet between sees nothing but the tunnel.
+ * Two sites with the same pod CIDR, real tunnels and real packets: the packets of a pod arrive, a pod gets the ICMP
+ * error for what goes wrong on the way, and the internet between them sees only the tunnel.
  */
 import t from 'tap'
 import { dropCounter } from '../../gateway/nft/drop-counts.ts'
@@ -26,7 +26,8 @@ t.test('overlapping sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => 
   await withSites([MILANO, PARIS], temporaryFolder(t), async (sites, internet) => {
     await withGateways(sites, async () => {
       const [milano, paris] = sites
-      // Before a lane has its routes, what a gateway says from its address has nowhere to go: a few packets, or none.
+      // Before a lane has its routes, packets from the gateway's own address have nowhere to go, so a few may be
+      // dropped.
       const atStart = new Map<string, number>()
       for (const site of sites) atStart.set(site.init.cluster.spec.id, (await countersOf(site)).get(ASTRAY) ?? 0)
       await t.test('ping by global address, every pair of nodes', async (t) => {
@@ -69,7 +70,7 @@ t.test('overlapping sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => 
         ]
         const server = paris.far.spawn(process.execPath, ['-e', POD_PROGRAMS.server])
         await new Promise((resolve) => server.stdout?.once('data', resolve))
-        // A machine that is busy hands segments over one by one: then few are there to be joined.
+        // A busy machine may forward segments one by one, and then few can be joined.
         const [came, went] = await eventually(
           async () => {
             const before = await counted()
@@ -126,7 +127,7 @@ t.test('overlapping sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => 
           )
           t.strictSame(
             dropped.filter(([, packets]) => packets > 0),
-            // The datagram to a port of the node itself, above.
+            // This is the datagram to a port of the node itself, above.
             id === 'paris' ? [['dropped-host-service', 1]] : [],
             id,
           )

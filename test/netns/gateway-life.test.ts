@@ -1,4 +1,4 @@
-/** Gateways over time, one of them behind NAT: the far end going away, and leaving. */
+/** Gateways over time, one of them behind NAT: the far end fails, and leaves. */
 import t from 'tap'
 import { dropCounter } from '../../gateway/nft/drop-counts.ts'
 import { parseCounters } from '../../kernel/nft/nft-text.ts'
@@ -41,7 +41,7 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
           'Destination Host Unreachable',
           'and callers are told at once',
         )
-        // Else the other end may find out only after both were seen up.
+        // Otherwise the other end may notice only after both were seen up.
         await eventually(() => right.stateOf('milano') === 'down', { deadlineMs: 20_000, say: 'down at both ends' })
         await internet.exec('ip', ['link', 'set', 'to-tokyo', 'up'])
         await untilUp(left, 'tokyo')

@@ -1,6 +1,6 @@
 /**
- * A link that goes down and comes up again: the lane goes with it, and is back with it by the session of before, or by the
- * calls of the end that cannot be called. How soon that is, bench:links measures.
+ * An uplink that goes down and up again: the lane goes down with it, and recovers with the previous session, or by the
+ * calls of the end that cannot be called. bench:links measures how soon.
  */
 import t, { type Test } from 'tap'
 import { GATEWAY_DEFAULTS } from '../../gateway/world/config.ts'
@@ -60,7 +60,7 @@ t.test(
   },
 )
 
-/** Until the far side says so: it cannot see the link. */
+/** Cuts the uplink, and waits until the far side reports it, since that side cannot see the uplink. */
 async function cut(milano: Running, far: Running): Promise<void> {
   await milano.site.gateway.exec('ip', ['link', 'set', 'uplink', 'down'])
   await eventually(() => far.process.stateOf('milano') === 'down', {

@@ -1,6 +1,6 @@
 /**
- * Links of all pairs, with real tunnels and real packets: the gateway of one site has a link with each of the three of
- * another, and any one of them that is left is enough.
+ * Links between all pairs of gateways, with real tunnels and real packets: the gateway of one site has a link with each
+ * of the three of another, and any one of them is enough.
  */
 import { join } from 'node:path'
 import t from 'tap'
@@ -15,7 +15,7 @@ import { withSockets } from '../support/wireguard-sockets.ts'
 const skip = netnsMissing() ?? false
 t.setTimeout(180_000 * SLOWNESS)
 
-/** Links of a gateway as `<own lane>-<remote lane> <state>`, in order. */
+/** The links of a gateway as `<own lane>-<remote lane> <state>`, in order. */
 function links({ process }: Running): string {
   const all = process.status?.connections ?? []
   return all
@@ -36,7 +36,7 @@ async function devicesTo({ site }: Running, prefix: string): Promise<string[]> {
   return [...text.matchAll(/dev (sealane\d)/g)].map(([, device = '']) => device).sort()
 }
 
-/** No packet of the links to these gateways gets through. */
+/** A table that drops every packet of the links to these gateways. */
 function blocked(gateways: readonly Running[]): string {
   const addresses = gateways.map(({ site }) => site.init.address).join(', ')
   return `table ip block {
@@ -75,7 +75,8 @@ t.test('one gateway and three', { skip, timeout: 150_000 * SLOWNESS }, async (t)
       for (const one of paris) t.equal(await listening(one, 'sealane0'), '4500', 'towards milano, which has lane 0')
       const addresses = await milano.site.gateway.exec('ip', ['-4', '-o', 'address', 'show', 'to', '246.0.0.0/8'])
       t.equal(addresses.match(/inet 246\.0\.1\.0\/32/g)?.length, 3, 'one address on every device')
-      // Their pods are three of one address: an answer may reach another than the one that asked, so none asks here.
+      // The three pods have one address, so an answer may reach another pod than the one that asked; therefore they do
+      // not call here.
       await carries('three', [])
     })
 

@@ -1,6 +1,6 @@
 /**
- * A lane after one of its gateways was made anew: everything killed, WireGuard too, the key kept. Who has lost the session
- * calls; where it cannot, the other end does. How soon a lane comes up, bench:links measures.
+ * A lane after one of its gateways was rebuilt: all its processes are killed, WireGuard too, and the key is kept. The
+ * end that lost the session calls; if it cannot, the other end does. bench:links measures how soon a lane comes up.
  */
 import t from 'tap'
 import { GatewayProcess, introduce } from '../gateway/support/netns-sites.ts'

@@ -1,7 +1,7 @@
 /**
- * A gateway behind address translation that does not know it, because the broker could not know. It publishes its
- * private address, which leads nowhere from outside, so the other end calls in vain. It must be followed to where it
- * calls from.
+ * A gateway behind address translation that does not know about it, because the broker could not know. It publishes its
+ * private address, which cannot be reached from outside, so the other end's calls get no answer. The other end must
+ * answer at the address that the gateway calls from.
  */
 import t, { type Test } from 'tap'
 import type { ConnectionStatus } from '../../model/objects.ts'
@@ -30,11 +30,11 @@ t.setTimeout(400_000 * SLOWNESS)
 t.jobs = 2
 
 const { observedAddress: _unknown, ...UNAWARE } = TOKYO
-/** The same, as the one that calls first, or second. */
+/** The hidden site as the end that calls first, and as the one that calls second. */
 const FIRST: SiteInit = { ...UNAWARE, cluster: cluster('aachen', 3, '10.42.0.0/16', '244.2.0.0/16') }
 const SECOND: SiteInit = UNAWARE
 
-/** By the router between the sites, whose address at milano is 192.0.2.1. */
+/** The router between the sites translates; its address at milano is 192.0.2.1. */
 const NAT = `table ip nat {
   chain out { type nat hook postrouting priority srcnat; ip saddr 198.51.100.20 masquerade random; }
   chain in { type filter hook forward priority filter; ip daddr 198.51.100.20 ct state new drop; }
@@ -75,7 +75,7 @@ t.test('the translation takes another port and another address', { skip, timeout
     await map(MILANO.router, 40_000)
     introduce(milano, hidden)
     await msUntilUp(milano, hidden)
-    // Only one side sends, or the other.
+    // Only one side sends at a time.
     for (const [say, from, to, address] of [
       ['to the hidden site', milano, hidden, '244.2.0.5'],
       ['from the hidden site', hidden, milano, '244.0.0.5'],
@@ -113,8 +113,8 @@ async function stays(t: Test, milano: Running, hidden: Running): Promise<void> {
   t.match(hidden.process.objects.get(`Endpoint/${idOf(hidden)}.gw-lane0`), {
     spec: { candidates: [{ kind: 'private', address: '198.51.100.20' }] },
   })
-  // Five in a row: the status may still be of before the far end died, whose last misses take the lane down a moment
-  // after the first call has gone through.
+  // Five pings in a row must arrive: the status may be older than the far end's failure, whose last misses take the
+  // lane down a moment after the first ping has passed.
   await eventually(
     async () => (await pings(milano.site.pod, '244.2.0.5', '-c', '5', '-i', '0.2', '-W', '1')).includes(' 5 received'),
     {

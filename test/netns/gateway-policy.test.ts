@@ -1,6 +1,6 @@
 /**
- * A gateway that has been taken over: no policy of its own, routes and WireGuard as it likes. What it cannot reach at
- * the other end is kept from it there, by either family.
+ * A compromised gateway, which has no policy, and sets routes and WireGuard as it likes. The other end drops what it
+ * must not reach, in both families.
  */
 import t, { type Test } from 'tap'
 import { countArrivals } from '../gateway/support/arrivals.ts'
@@ -20,12 +20,12 @@ const skip = netnsMissing() ?? false
 
 interface Reach {
   readonly family: 'ip' | 'ip6'
-  /** Addresses that the evil gateway gives itself: one of its own cluster, one of no cluster. */
+  /** Addresses that the compromised gateway adds to itself: one of its own cluster, and one of no cluster. */
   readonly own: string
   readonly spoofed: string
-  /** A pod of milano. */
+  /** The address of a pod of milano. */
   readonly pod: string
-  /** What is behind the other gateway besides pods, and of a third cluster. */
+  /** Addresses behind the other gateway that are not pods, and one of a third cluster. */
   readonly forbidden: readonly (readonly [what: string, address: string])[]
 }
 

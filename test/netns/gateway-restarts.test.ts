@@ -1,6 +1,6 @@
 /**
- * A gateway process that ends and is started anew, as when its DaemonSet is updated: the WireGuard device outlives it,
- * and nothing that is sent a hundred times a second is lost. In the kernel tier with the kernel's own WireGuard.
+ * A gateway process that ends and is restarted, as in an update of its DaemonSet: the WireGuard device stays, and no
+ * packet of a hundred a second is lost. The kernel tier runs this with the kernel's own WireGuard.
  */
 import t from 'tap'
 import {
@@ -42,11 +42,11 @@ t.test('restarts', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
             deadlineMs: 20_000,
             say: 'the process answers again',
           })
-          // A quick machine is done before a hundred calls are.
+          // A fast machine restarts before a hundred calls are sent.
           await eventually(() => performance.now() - began > 3000, { say: 'calls went on for three seconds' })
           const { sent, received } = await calls.stop()
           t.ok(sent > 100, `${sent} were sent`)
-          // The last one may be on its way.
+          // The last packet may still be on its way.
           t.ok(received >= sent - 1, `${signal}: not one is lost: ${received} of ${sent} came back`)
         }
       } finally {
@@ -56,7 +56,7 @@ t.test('restarts', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
   })
 })
 
-/** With what the API server has of it. */
+/** Starts the gateway again with the objects that the API server has from it. */
 function startedAnew(before: GatewayProcess, right: GatewayProcess, sites: readonly [Site, Site]): GatewayProcess {
   const again = new GatewayProcess(sites[0])
   for (const object of before.objects.values()) again.put(object)
@@ -68,7 +68,7 @@ interface Calls {
   stop(): Promise<{ readonly sent: number; readonly received: number }>
 }
 
-/** A hundred pings a second from a pod of milano to one of paris. */
+/** Sends a hundred pings a second from a pod of milano to one of paris. */
 function callFrom({ pod }: Site): Calls {
   const child = pod.spawn('ping', ['-n', '-i', '0.01', '-w', String(LIMIT_SECONDS), '244.1.0.5'])
   let output = ''

@@ -1,7 +1,7 @@
 /**
- * What the long stories of test/lanes show in all variants, once each and in one world: two sites with two gateways
- * each, under traffic both ways. A gateway is drained, a link is cut, a key is made anew, a node is gone, the path
- * becomes narrow, and the question goes another way than the answer.
+ * A short form of the long stories of test/lanes, once each and in one world: two sites with two gateways each, under
+ * traffic in both directions. A gateway is drained, a link is cut, a key is rotated, a node disappears, the path
+ * becomes narrow, and requests and answers use different gateways.
  */
 import t, { type Test } from 'tap'
 import { Caller, LIGHT_LOAD, answerIn, brokenOf, untilFlowing } from '../failover/caller.ts'
@@ -18,7 +18,7 @@ import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const DEADLINE_MS = 40_000
-/** Octets of a path, and what a lane has of it (test/lanes/gateway-path-size.test.ts). */
+/** The octets of a path, and those of a lane over it (test/lanes/gateway-path-size.test.ts). */
 const NARROW = { path: 1280, lane: 1216 }
 
 t.setTimeout(280_000)
@@ -47,7 +47,7 @@ t.test('two gateways on each side', { skip: netnsMissing() ?? false, timeout: 27
     }
     await Promise.all(callers.map((caller) => caller.stop()))
     await pathIsNarrow(t, sites)
-    // Last: it takes routes away that the product made.
+    // This comes last, because it removes routes that the product made.
     await otherWays(t, sites)
   }),
 )

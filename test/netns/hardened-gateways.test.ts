@@ -1,6 +1,6 @@
 /**
- * Hosts whose new devices hand nothing on (CIS and STIG: net.ipv4.conf.default.forwarding=0, net.ipv4.ip_forward=1):
- * devices of Sealane inherit that, and calls go through all the same; what somebody changes later is put right.
+ * Hosts whose new devices do not forward (CIS and STIG: net.ipv4.conf.default.forwarding=0, net.ipv4.ip_forward=1):
+ * devices of Sealane inherit that, and traffic still passes; a later change by another program is repaired.
  */
 import t, { type Test } from 'tap'
 import { introduce } from '../gateway/support/netns-sites.ts'
@@ -38,7 +38,7 @@ async function settingsOf({ site }: Running, device: string): Promise<string> {
   return keys.map((key, i) => `${key} ${(values[i] ?? '').trim()}`).join(', ')
 }
 
-/** Each round looks; a device that others change makes one at once. */
+/** Each round checks the settings, and a device that another program changes causes a round at once. */
 async function drifts(t: Test, milano: Running): Promise<void> {
   await set(milano.site.gateway, 'net/ipv4/conf/sealane0/forwarding', '0')
   await milano.site.gateway.exec('ip', ['link', 'set', 'sealane0', 'mtu', '1300'])

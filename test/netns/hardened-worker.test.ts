@@ -1,4 +1,4 @@
-/** A worker whose new devices hand nothing on, as in hardened-gateways.test.ts. */
+/** A worker whose new devices do not forward, as in hardened-gateways.test.ts. */
 import t from 'tap'
 import { ProcSysctl } from '../../kernel/tuning/proc-sysctl.ts'
 import {

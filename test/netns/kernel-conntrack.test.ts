@@ -23,9 +23,9 @@ const RULES = `table ip t {
     ip daddr ${SILENT} drop
   }
 }`
-/** Not a burst: the kernel takes UDP for a conversation after two seconds. */
+/** The datagrams are no burst: the kernel treats UDP as a lasting conversation after two seconds. */
 const SAY_AGAIN_MS = 20
-/** Timeouts of what no longer talks. */
+/** The timeouts of connections that have ended or are silent. */
 const ENDING = [
   'udp_timeout',
   'udp_timeout_stream',
@@ -46,7 +46,7 @@ class Loopback implements ConnectionStage {
   readonly table = new Conntrack({ clock: new SystemClock() })
   readonly #ends: (() => void)[] = []
 
-  /** Answers whoever calls, until the test is over. */
+  /** Answers all callers until the test is over. */
   async open(protocol: 'tcp' | 'udp', to: string): Promise<() => void> {
     return protocol === 'tcp' ? this.#openTcp(to) : this.#openUdp(to, Infinity)
   }
@@ -60,7 +60,7 @@ class Loopback implements ConnectionStage {
 
   async end(): Promise<void> {
     for (const end of this.#ends) end()
-    // What is closed is still an entry, and counts towards the limit of the next test's listing.
+    // A closed connection still has an entry, which would count towards the limit of the next test's listing.
     const empty = async (): Promise<boolean> => (await this.table.scan(0, () => undefined)).whole
     await eventually(empty, { say: 'the table is empty' })
   }
@@ -108,7 +108,7 @@ inPrivateNetns(t, import.meta.url, () => {
     sh(`ip address add ${address}/32 dev lo`)
   sh('ip route add local 245.0.0.7 dev lo')
   execFileSync('nft', ['-f', '-'], { input: RULES })
-  // Nobody says when a UDP conversation is over, and what TCP has closed stays for minutes.
+  // A UDP conversation has no end that can be seen, and closed TCP connections stay listed for minutes.
   for (const state of ENDING) sh(`sysctl -qw net.netfilter.nf_conntrack_${state}=1`)
 
   connectionsCompliance(t, (t: Test) => {

@@ -23,7 +23,7 @@ import { sorted } from '../compliance/route-table-stage.ts'
 import { eventually } from '../support/eventually.ts'
 import { inPrivateNetns } from '../support/netns.ts'
 
-/** Runs one printed command as it stands. */
+/** Runs one printed command without a change. */
 const sh = (line: string, input = ''): string => {
   const [tool = '', ...args] = line.split(' ')
   return execFileSync(tool, args, { encoding: 'utf8', input })
@@ -37,7 +37,7 @@ inPrivateNetns(t, import.meta.url, () => {
   const make = (): NextHopNode => ({ hops: new RtnetlinkNextHops(), routes: new Rtnetlink() })
   nextHopTableCompliance(t, make)
 
-  /** A node of its own story, taken away at the end. */
+  /** A node for one story, removed at its end. */
   const staged = async (t: { teardown: (end: () => Promise<void>) => void }): Promise<NextHopNode> => {
     const node = make()
     await wires(node)
@@ -135,9 +135,9 @@ inPrivateNetns(t, import.meta.url, () => {
       { length: FLOWS },
       (_, flow) => `route get 244.1.0.7 ipproto udp sport ${10_000 + flow} dport 53\n`,
     ).join('')
-    // Asking for a flow's way keeps its bucket busy, as its packets do. A bucket that was moved counts as idle while its
-    // last use is of the same tick (nh_res_bucket_idle_point() in net/ipv4/nexthop.c), so each flow is asked for again
-    // by another process.
+    // A route lookup for a flow keeps its bucket busy, as its packets do. A bucket that was moved counts as idle if its
+    // last use was in the same tick (nh_res_bucket_idle_point() in net/ipv4/nexthop.c), so another process looks each
+    // flow up again.
     const ask = (): string => sh('ip -o -batch -', asked)
     const ways = (): readonly string[] => {
       ask()

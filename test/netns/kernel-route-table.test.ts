@@ -18,7 +18,7 @@ import { routeTableCompliance } from '../compliance/route-table.ts'
 import { eventually } from '../support/eventually.ts'
 import { inPrivateNetns } from '../support/netns.ts'
 
-/** Runs one printed command as it is. */
+/** Runs one printed command without a change. */
 const sh = (line: string): string => {
   const [tool = '', ...args] = line.split(' ')
   return execFileSync(tool, args, { encoding: 'utf8' })
@@ -33,7 +33,7 @@ inPrivateNetns(t, import.meta.url, () => {
     t.teardown(() => table.close())
     sh('ip link add sl-a type veth peer name sl-b')
     t.teardown(() => void sh('ip link del sl-a'))
-    // Its other end is down: without a carrier nobody can be asked.
+    // Its other end is down, and without a carrier the kernel resolves no neighbour.
     sh('ip link set sl-a up')
     sh('ip -6 addr add fd00:7::1/64 dev sl-a')
     sh('ip -6 addr add fd00:7::2/64 dev sl-a nodad')

@@ -64,7 +64,7 @@ inPrivateNetns(t, import.meta.url, () => {
     const init = { privateKeyFile: keyFile(t, generateWireguardKey().privateKey), mtu: 1420 }
     await wireguard.ensureDevice(name, init)
     const before = await daemonsOf(name)
-    // Stopped, it cannot notice that its socket goes.
+    // While it is stopped, it cannot notice that its socket is removed.
     for (const pid of before) process.kill(pid, 'SIGSTOP')
     rmSync(`/var/run/wireguard/${name}.sock`)
     for (const pid of before) process.kill(pid, 'SIGCONT')
@@ -87,7 +87,7 @@ async function sameByBoth(t: Test): Promise<void> {
   const name = `slt${randomBytes(4).toString('hex')}`
   const isKernel = (await wireguard.driver()) === 'kernel'
   const clock = new SystemClock()
-  // Of wireguard-go nothing is read with the tool.
+  // The tool must not be used to read wireguard-go.
   const run: RunCommand = (tool, args, options) => {
     if (!isKernel && args[0] === 'show') throw new Error(`${tool} ${args.join(' ')}`)
     return runCommand(tool, args, options)
@@ -195,7 +195,8 @@ async function twoDevices(t: Test, story: 'right key' | 'wrong key'): Promise<vo
       type: 'unicast',
       nextHops: [{ device: name }],
     })
-    // A device of user space opens its socket in its own time; a first call to a closed port is made again after 5 s.
+    // A device of user space opens its socket some time later, and a first call to a closed port is repeated only after
+    // 5 s.
     const listens = (list: string): boolean => list.includes(':4500 ')
     await eventually(() => listens(execFileSync('ss', ['-Huln'], { encoding: 'utf8' })), { say: 'the near socket' })
     await eventually(async () => listens(await ns.exec('ss', ['-Huln'])), { say: 'the far socket' })
@@ -231,7 +232,7 @@ async function twoDevices(t: Test, story: 'right key' | 'wrong key'): Promise<vo
   })
 }
 
-/** The other end, by the tools alone. */
+/** Sets the other end up with the command-line tools alone. */
 async function farSide(t: Test, ns: Netns, privateKey: string, peerKey: string, driver: string): Promise<void> {
   const device = `slf${randomBytes(4).toString('hex')}`
   const file = join(t.testdir({}), 'far-key')

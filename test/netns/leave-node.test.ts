@@ -1,4 +1,4 @@
-/** `sealane leave --node`: a node that was given up with --force comes back with Sealane still in its kernel. */
+/** `sealane leave --node`: a node that was given up with --force returns with Sealane still in its kernel. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -92,7 +92,7 @@ async function makeLane(state: string): Promise<void> {
   routes.close()
 }
 
-/** Devices that are made again get new numbers and addresses. */
+/** The text without device numbers and link addresses, which differ for a device that is made again. */
 function withoutNumbers(text: string): string {
   return text.replace(/^\d+: /gm, '').replace(/link\/ether \S+/g, '')
 }

@@ -1,7 +1,7 @@
 /**
- * Two sites and a broker, as people run them, and a real Prometheus that scrapes them all. Every query of every
- * dashboard gives data; alerts are quiet while all is well, and fire when a site loses its power and the broker ends.
- * A third site would show no more here, and each takes seconds of processor time to start.
+ * Two sites and a broker, as users run them, and a real Prometheus that scrapes them all. Every query of every
+ * dashboard returns data; alerts are quiet while all is well, and fire when a site loses its power and the broker ends.
+ * A third site would show nothing more here, and each takes seconds of processor time to start.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -19,7 +19,7 @@ t.setTimeout(170_000)
 
 const PAGE = 9471
 const LISTEN = '127.0.0.1:9090'
-/** Of rules; so often all is looked at. */
+/** A minute of the rules; targets are scraped and rules evaluated at this interval. */
 const MS_PER_MINUTE = 500
 const LONG = { deadlineMs: 60_000, intervalMs: 1000 }
 
@@ -42,7 +42,7 @@ t.test('dashboards and alerts', { skip: netnsMissing() ?? prometheusMissing() ??
       const pages = ['--status-listen', `:${PAGE}`, '--status-listen', `${machine.address}:${PAGE}`]
       machine.start(['up', '--site', site.file, '--node', 'gw1', ...pages])
     }
-    // There is no such Service.
+    // The Service does not exist.
     const ghost =
       'apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: { name: ghost, namespace: shop }\n'
     writeFileSync(join(milano.folder, 'objects', 'ghost.yaml'), ghost)
@@ -75,8 +75,8 @@ t.test('dashboards and alerts', { skip: netnsMissing() ?? prometheusMissing() ??
 })
 
 /**
- * Names are asked for, packets are dropped, and exports come and go meanwhile: what nobody causes cannot be shown, and
- * what was over before the first look has no rate.
+ * Meanwhile names are queried, packets are dropped, and exports come and go, since a metric without events has no data,
+ * and events before the first scrape have no rate.
  */
 async function dashboards(t: Test, prometheus: Prometheus, sites: readonly PlainSite[]): Promise<void> {
   const queries = ALL_DASHBOARDS.flatMap(({ uid, panels }) =>
@@ -146,7 +146,7 @@ async function alerts(
     )
   }
   const all = (names: readonly string[]) => (firing: readonly string[]) => names.every((name) => firing.includes(name))
-  // At the start links are down and the broker is not followed: with minutes of half a second, that is told.
+  // At the start links are down and the broker is not followed yet; with minutes of half a second, that fires alerts.
   await fire('only the export without a Service', (firing) => firing.join(' ') === 'SealaneExportsFailed')
 
   await Promise.all([tokyo.machine('gw1').lose(), broker.stop()])

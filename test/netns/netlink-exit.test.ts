@@ -1,4 +1,4 @@
-/** A process is not ended by what the kernel has to say to it: neither while it is busy, nor when it ends itself. */
+/** Messages of the kernel do not end a process: neither while it is busy, nor when it ends itself. */
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
@@ -6,7 +6,7 @@ import { netnsMissing } from '../support/netns.ts'
 
 const SOCKETS = join(import.meta.dirname, '../../kernel/route/netlink-socket.ts')
 
-/** The notification comes when nothing runs any more but what runs at the end. */
+/** The notification arrives when only exit handlers still run. */
 const PROGRAM = `
   import { execFileSync } from 'node:child_process'
   import { watchMessages } from '${SOCKETS}'
@@ -15,7 +15,9 @@ const PROGRAM = `
   process.exitCode = 7
 `
 
-/** Some 250 notifications come while nobody reads: what a kernel's usual buffer holds is less. */
+/**
+ * About 250 notifications arrive while the process does not read, which is more than a kernel's default buffer holds.
+ */
 const BUSY = `
   import { execFileSync } from 'node:child_process'
   import { watchMessages } from '${SOCKETS}'

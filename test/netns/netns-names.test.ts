@@ -1,6 +1,6 @@
 /**
- * What a killed test leaves behind is removed by the next one, and nobody else's namespace is. A program in a namespace
- * goes on, whether or not a test reads what it writes.
+ * Namespaces that a killed test leaves behind are removed by the next one, and no others are. A program in a namespace
+ * goes on, whether or not a test reads its output.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -10,7 +10,7 @@ import { eventually } from '../support/eventually.ts'
 import { namedNetns, ownedNetnsName, sweepNetns } from '../support/netns-names.ts'
 import { inPrivateNetns, withNetns } from '../support/netns.ts'
 
-/** A test that hangs in a namespace, with a process there. It says the namespace's name and that process' id. */
+/** A test that hangs in a namespace, with a process in it. It prints the namespace's name and that process's id. */
 const HANGING = `
 import { withNetns } from ${JSON.stringify(join(import.meta.dirname, '../support/netns.ts'))}
 await withNetns(async (ns) => {
@@ -19,7 +19,7 @@ await withNetns(async (ns) => {
   await new Promise(() => setInterval(() => undefined, 1000))
 })`
 
-/** No pipe and no socket holds so much. */
+/** No pipe and no socket buffers this much. */
 const FLOOD_BYTES = 4_000_000
 const FLOOD = `head -c ${FLOOD_BYTES} /dev/zero`
 

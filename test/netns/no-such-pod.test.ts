@@ -1,6 +1,6 @@
 /**
- * What comes out of a lane, or the overlay, for an address of this cluster that no pod has: it must not leave by the
- * node's default route, in clear. Local pods, other nodes' pods and the node's own traffic go as before.
+ * Packets from a lane or the overlay to an address of this cluster that no pod has: they must not leave by the node's
+ * default route, unencrypted. Local pods, pods of other nodes and the node's own traffic work as before.
  */
 import t from 'tap'
 import { ProcSysctl } from '../../kernel/tuning/proc-sysctl.ts'
@@ -14,7 +14,7 @@ inPrivateNetns(t, import.meta.url, () => {
   t.test('an address that no pod has', { timeout: 90_000 }, (t) =>
     withNetns((client) =>
       withNetns(async (far) => {
-        // Its own addresses come and go at their own pace, and the dumps are compared.
+        // The kernel's own IPv6 addresses come and go at arbitrary times, and the dumps are compared.
         await new ProcSysctl().write('net/ipv6/conf/all/disable_ipv6', '1')
         await buildBridge([client])
         await buildGatewayNode(far)
@@ -36,7 +36,7 @@ inPrivateNetns(t, import.meta.url, () => {
           gateway('worker', { paris: 'up' }, 1400),
         ])
         const way = async (to: string, by: string): Promise<string> => {
-          // The loose check of sources is on the overlay: one that this node has a way to.
+          // The overlay has the loose check of sources: the source is an address that this node has a route to.
           const from = by === 'sealane0' ? '244.1.0.5' : '10.42.0.5'
           const { stdout, stderr } = await runCommand('ip', `route get ${to} from ${from} iif ${by}`.split(' '))
           return / dev (\S+)/.exec(stdout)?.[1] ?? stderr.trim()

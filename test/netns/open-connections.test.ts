@@ -1,6 +1,6 @@
 /**
- * Each node counts the connections of its own pods, and no others, with real connection tracking: through translation
- * at both ends, past a gateway node, and by a clusterset IP. The sites are those of
+ * Each node counts the connections of its own pods, and no others, with real connection tracking: with translation at
+ * both ends, with a gateway node in between, and by a clusterset IP. The sites are those of
  * test/routeagent/support/calico-sites.ts.
  */
 import t from 'tap'
@@ -13,7 +13,7 @@ import { type Netns, netnsMissing } from '../support/netns.ts'
 
 const skip = netnsMissing() ?? false
 
-/** Opens it, and gives the function that ends it. */
+/** Opens a connection, and returns the function that ends it. */
 async function hold(pod: Netns, to: string): Promise<() => void> {
   const child = pod.spawn(process.execPath, ['-e', POD_PROGRAMS.hold, to])
   const [said] = await new Promise<Buffer[]>((resolve) =>

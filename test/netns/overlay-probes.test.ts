@@ -1,6 +1,6 @@
 /**
  * A worker and two gateway nodes with real routeagents: a gateway node that is cut off, or whose overlay is blocked,
- * gets no traffic from the worker any more; one whose process hangs still does.
+ * gets no more traffic from the worker; one whose process hangs still does.
  *
  *   worker (this namespace) eth0 192.168.7.11 ── [ br0 ] ── eth0 192.168.7.1 [ gw-a ], eth0 192.168.7.2 [ gw-b ]
  */
@@ -25,7 +25,7 @@ inPrivateNetns(t, import.meta.url, () => {
     withNetns((network) =>
       withNetns((a) =>
         withNetns(async (b) => {
-          // Its own addresses come and go at their own pace, and the dumps are compared.
+          // The kernel's own IPv6 addresses come and go at arbitrary times, and the dumps are compared.
           await new ProcSysctl().write('net/ipv6/conf/all/disable_ipv6', '1')
           await network.exec('ip', 'link add br0 type bridge'.split(' '))
           await network.exec('ip', 'link set br0 up'.split(' '))
@@ -77,7 +77,7 @@ function objects(): KubeObject[] {
   ]
 }
 
-/** Gateway nodes that lead to paris by the worker's kernel. */
+/** The gateway nodes that lead to paris by the worker's kernel. */
 async function via(): Promise<string> {
   const routes = await ip('route show table 7312')
   const ways = withWays(routes, await ip('nexthop show'))
@@ -88,13 +88,13 @@ async function via(): Promise<string> {
     .join(' ')
 }
 
-/** How many probes of the worker were sent, or answered. */
+/** How many probes the worker has sent, or how many were answered. */
 async function probes(site: Site, what: 'sent' | 'answered'): Promise<number> {
   const line = new RegExp(`^sealane_routeagent_gateway_probes_total\\{.*what="${what}".*\\} (\\d+)$`, 'm')
   return Number(line.exec(await site.metrics.text())?.[1] ?? 0)
 }
 
-/** Each has answered: only who answered before can be found silent. */
+/** Waits until each has answered, since only a node that answered before can be found silent. */
 async function bothAnswer(site: Site): Promise<void> {
   await eventually(async () => (await via()) === 'gw-a gw-b' && (await probes(site, 'answered')) >= 12, {
     ...DEADLINE,
@@ -120,7 +120,7 @@ async function blocked(t: Test, gateway: Netns): Promise<void> {
   await eventually(async () => (await via()) === 'gw-a gw-b', { ...DEADLINE, say: 'it is used again' })
 }
 
-/** Its kernel forwards as before, and answers knocks. */
+/** The kernel of the gateway node forwards as before, and answers TCP probes. */
 async function hangs(t: Test, site: Site, gateway: NodeProcess): Promise<void> {
   gateway.pause()
   const until = (await probes(site, 'sent')) + 60
@@ -136,7 +136,7 @@ async function hangs(t: Test, site: Site, gateway: NodeProcess): Promise<void> {
   gateway.resume()
 }
 
-/** A firewall of the worker: nothing answers any more, and the routes stay as they are. */
+/** A firewall of the worker blocks all answers, and the routes stay as they are. */
 async function allBlocked(t: Test, site: Site): Promise<void> {
   const table = 'table ip block { chain i { type filter hook prerouting priority -400; udp dport 4810 drop; }; }'
   const says = (): string => {

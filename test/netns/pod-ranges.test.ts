@@ -1,4 +1,4 @@
-/** Where pods are, on nodes as Calico makes them (test/routeagent/support/calico-sites.ts). */
+/** The ranges of pods on nodes as Calico sets them up (test/routeagent/support/calico-sites.ts). */
 import t from 'tap'
 import { inPod } from '../gateway/support/pod-programs.ts'
 import { ip, reported, withCalicoSites } from '../routeagent/support/calico-sites.ts'

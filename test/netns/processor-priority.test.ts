@@ -1,4 +1,4 @@
-/** What a process that asks the kernel for a processor gets, and what it starts then. */
+/** The priority that a process gets that raises it, and the priority of the programs that it starts then. */
 import { spawn } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-/** IPv4, with packets: the worker and the gateway node of test/routeagent/support/datapath.ts. */
+/** IPv4 with packets: the worker and the gateway node of test/routeagent/support/datapath.ts. */
 import t, { type Test } from 'tap'
 import { ProcSysctl } from '../../kernel/tuning/proc-sysctl.ts'
 import type { KubeObject, ServiceImport } from '../../model/objects.ts'
@@ -63,7 +63,7 @@ inPrivateNetns(t, import.meta.url, () => {
 })
 
 async function build(client: Netns, far: Netns): Promise<void> {
-  // Its own addresses come and go at their own pace, and the dumps are compared.
+  // The kernel's own IPv6 addresses come and go at arbitrary times, and the dumps are compared.
   await new ProcSysctl().write('net/ipv6/conf/all/disable_ipv6', '1')
   await buildBridge([client])
   await buildGatewayNode(far)
@@ -79,7 +79,7 @@ function objects(): KubeObject[] {
     node('worker', '192.168.7.11', '10.42.1.0/24', 'a'),
     cluster('milano', 1, '244.0.0.0/16'),
     cluster('paris', 2, '244.1.0.0/16'),
-    // Neighbours in the interval set, which nft must give back as they were sent.
+    // These are neighbours in the interval set, which nft must return as they were sent.
     cluster('rome', 3, '244.2.0.0/16'),
     cluster('tokyo', 4, '244.3.0.0/16'),
     endpoint('milano', 'gw'),
@@ -95,7 +95,7 @@ async function balanced(t: Test, site: Site, { fromPod, fromNode }: Callers): Pr
   const seen = new Set(FAR.map((address) => `${address} ${CLIENT}`))
   t.strictSame(new Set(answers), seen, 'both answer and see the pod itself, in spite of the masquerade rule')
   const share = answers.filter((answer) => answer.startsWith(FAR[0])).length
-  // 200 expected, standard deviation 10: five of them is one run in two million.
+  // 200 are expected, with a standard deviation of 10: a deviation of five of them happens once in two million runs.
   t.ok(Math.abs(share - 200) <= 50, `${share} of 400 connections went to the first of two`)
   t.strictSame(sources(await fromPod('udp', 12)), new Set([CLIENT]), 'UDP with 3,000 bytes')
   t.strictSame(sources(await fromNode('tcp', 30)), new Set([NODE]), 'the node calls with its pod network address')
@@ -134,7 +134,7 @@ async function toItself(t: Test, site: Site, { fromPod, fromNode }: Callers): Pr
   t.strictSame(await fromNode('tcp', 1), answer, 'from the node to a pod of its own')
 }
 
-/** internalTrafficPolicy and trafficDistribution, with packets. */
+/** Checks internalTrafficPolicy and trafficDistribution with packets. */
 async function keepsToItsPlace(t: Test, site: Site, { fromPod, fromNode }: Callers): Promise<void> {
   const serves = async (want: string[], spec: Partial<ServiceImport['spec']>): Promise<void> => {
     site.api.put(serviceImport('web', VIP, { ports: IMPORT_PORTS, ...spec }))

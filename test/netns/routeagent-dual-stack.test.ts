@@ -1,7 +1,7 @@
 /**
  * IPv6 beside IPv4, with packets: the worker and the gateway node of test/routeagent/support/datapath.ts, each also
- * with IPv6. Pods fd00:10:42:1::5 (the client) and fd00:10:42:1::6 here, fd00:20:42::5 and fd00:20:42::6 in the far
- * cluster.
+ * with IPv6. The pods are fd00:10:42:1::5 (the client) and fd00:10:42:1::6 here, fd00:20:42::5 and fd00:20:42::6 in the
+ * far cluster.
  */
 import t, { type Test } from 'tap'
 import { ProcSysctl } from '../../kernel/tuning/proc-sysctl.ts'
@@ -92,7 +92,7 @@ function objects(): KubeObject[] {
     dualStackNode(node('worker', '192.168.7.11', '10.42.1.0/24'), 'fd00:10:42:1::/64'),
     dualStack(MILANO, 'fd00:10:42::/56'),
     dualStack(cluster('paris', 2, '244.1.0.0/16'), 'fd00:20:42::/56'),
-    // Neighbours in the interval set, which nft must give back as they were sent.
+    // These are neighbours in the interval set, which nft must return as they were sent.
     dualStack(cluster('rome', 3, '244.2.0.0/16'), 'fd00:20:42:100::/56'),
     endpoint('milano', 'gw'),
     gateway('gw', { paris: 'up' }, 1400),
@@ -100,7 +100,7 @@ function objects(): KubeObject[] {
   ]
 }
 
-/** Addresses that are there at once, and none that come by themselves later. */
+/** Makes addresses usable at once, and keeps the kernel from adding others later. */
 async function quiet(run: (...args: string[]) => Promise<unknown>): Promise<void> {
   for (const where of ['all', 'default']) {
     for (const setting of ['accept_dad=0', 'accept_ra=0', 'router_solicitations=0']) {
@@ -142,7 +142,7 @@ async function buildDualStack(pods: readonly Netns[], far: Netns): Promise<void>
 
 const settled6 = (site: Site, want: RegExp): Promise<void> => settled(site, want, 'ip6')
 
-/** What the kernel lists of our IPv6 routes, rules and neighbours is what was meant: nothing is sent again. */
+/** Checks that the kernel's listing of our IPv6 routes, rules and neighbours equals the plan: nothing is sent again. */
 async function standsStill(t: Test, site: Site): Promise<void> {
   const way = async (): Promise<string> => ip('-6 route show table 7312 fd00:20:42::/56 metric 100')
   const second = [dualStackNode(node('gw2', '192.168.7.2'), 'fd00:10:42:2::/64'), endpoint('milano', 'gw2', 1)]
@@ -153,7 +153,7 @@ async function standsStill(t: Test, site: Site): Promise<void> {
     const [runs, before] = [await site.runs('routes'), changes()]
     site.api.put(gatewayNode(`zone-${turn}`))
     await eventually(async () => (await site.runs('routes')) > runs, { say: 'another run' })
-    // A run of before may have been under way in the first turn.
+    // An earlier run may still have been active in the first turn.
     if (turn === 2) t.equal(changes(), before, 'a run that finds all as it should be changes nothing')
   }
   site.api.drop('Gateway', 'gw2')
@@ -174,7 +174,7 @@ async function balanced(t: Test, site: Site, { fromPod, fromNode, client, far }:
   const seen = new Set(FAR.map((address) => `${address} ${CLIENT}`))
   t.strictSame(new Set(answers), seen, 'both answer and see the pod itself, in spite of the masquerade rule')
   const share = answers.filter((answer) => answer.startsWith(FAR[0])).length
-  // 100 expected, standard deviation 7: five of them is one run in two million.
+  // 100 are expected, with a standard deviation of 7: a deviation of five of them happens once in two million runs.
   t.ok(Math.abs(share - 100) <= 36, `${share} of 200 connections went to the first of two`)
   t.strictSame(sources(await fromPod('udp', 8)), new Set([CLIENT]), 'UDP with 3,000 bytes')
   t.strictSame(sources(await fromNode('tcp', 20)), new Set(['fd00:10:42:1::1']), 'the node calls with its pod address')
@@ -186,7 +186,7 @@ async function balanced(t: Test, site: Site, { fromPod, fromNode, client, far }:
   t.ok(segments.length > 0 && Math.max(...segments) <= 1340, `segments of ${segments.join()} bytes fit a lane of 1400`)
 }
 
-/** A pod of this node among the backends, and alone. */
+/** A pod of this node is among the backends, and then is the only one. */
 async function nearby(t: Test, site: Site, { fromPod }: Callers): Promise<void> {
   site.api.put(slice6('web', 'milano', [`${LOCAL} on worker`], PORTS))
   await settled6(site, /slot-2: fd53:ea1a:4e00::f500:7/)
@@ -220,7 +220,7 @@ async function bothFamilies(t: Test, site: Site, client: Netns): Promise<void> {
   t.equal(new Set(await fromPod('tcp', 20)).size, 1, 'with ClientIP affinity a client sticks')
 }
 
-/** Others break the table, then routes and rules. */
+/** Other programs break the table, then routes and rules. */
 async function repaired(t: Test, site: Site, { fromPod }: Callers): Promise<void> {
   const probe = (number: number): string => `fd53:ea1a:4e00::f500:1${number}`
   await breakAndRepair(t, site, { nft: 'ip6', vip: VIP6, probe, stranger: '2001:db8::/32' })

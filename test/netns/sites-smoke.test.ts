@@ -1,6 +1,6 @@
 /**
- * What the long stories of plain sites (test/lanes/diagnose-*, site-gateways) show in all variants, once each: `sealane
- * diagnose` names a fault first and finds nothing when it is undone, and another node takes the lane of one that is gone.
+ * A short form of the long stories of plain sites (test/lanes/diagnose-*, site-gateways), once each: `sealane diagnose`
+ * names a fault first and finds nothing once it is undone, and another node takes the lane of one that is gone.
  */
 import { getPriority } from 'node:os'
 import t from 'tap'
@@ -24,7 +24,9 @@ const PARIS: SitePlan = {
   ...{ name: 'paris', uplinks: '198.51', pods: '10.52', nodes: ['gw1'] },
   spec: `  gateways: [{ node: gw1, publicAddress: 198.51.11.2 }]\n  dns: { listen: ['10.52.1.1:53'] }\n`,
 }
-/** What a node's process has: that of this one is inherited, and is none unless somebody has chosen it. */
+/**
+ * The nice value of a node's process. It inherits a value that the user has chosen; otherwise it raises its priority.
+ */
 const NICE = getPriority() === 0 ? -10 : getPriority()
 const LONG = { deadlineMs: 60_000, intervalMs: 500 }
 
@@ -60,7 +62,9 @@ t.test('a fault is named, and a gateway that is gone is replaced', { skip: netns
   })
 })
 
-/** The codes of what is found, without how lossy a link was half a minute ago, and that the site has just started. */
+/**
+ * Waits for these reason codes, ignoring the loss of links in the last half minute, and that the site has just started.
+ */
 async function finds(line: CommandLine, site: PlainSite, codes: string): Promise<void> {
   await eventually(
     async () => {

@@ -1,4 +1,4 @@
-/** How long what is wanted waits for the broker: one change at a time. */
+/** How long a wanted change waits for the broker's acknowledgement; one change is measured at a time. */
 import t from 'tap'
 import { AcknowledgeDelay } from '../../protocol/sessions/session-metrics.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'

@@ -136,7 +136,7 @@ t.test('whatever a broker sends, the addresses of the token stay', async (t) => 
       for (const own of OWN) if (!book.all.includes(own)) return false
       if (book.size > OWN.length + 2 * MAX_NAMED_ADDRESSES) return false
     }
-    // Where nothing else answers, they are called again, and soon.
+    // If no other address answers, these are called again soon.
     for (let i = 0; i < 3 * book.size; i += 1) {
       const address = book.next()
       if (OWN.includes(formatBrokerAddress(address))) return true

@@ -1,4 +1,7 @@
-/** What is new on the wire and in tokens when authorities change, and what readers of the last release make of it. */
+/**
+ * The fields on the wire and in tokens that a change of authority needs, and how readers of the last release treat
+ * them.
+ */
 import fc from 'fast-check'
 import t from 'tap'
 import { CodecError } from '../../protocol/codec/codec-checks.ts'

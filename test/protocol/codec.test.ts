@@ -148,7 +148,7 @@ t.test('what is beyond the limits is named', (t) => {
 })
 
 t.test('later versions may say more', (t) => {
-  // Field 99, length-delimited, "new".
+  // This is field 99, length-delimited, with the text "new".
   const unknown = Buffer.from([0x9a, 0x06, 0x03, 0x6e, 0x65, 0x77])
   const message: PublishMessage = { t: 'put', sequence: 1, record: slice('web-1') }
   t.same(messages.decodePublishMessage(Buffer.concat([messages.encodePublishMessage(message), unknown])), message)

@@ -98,7 +98,7 @@ t.test('members of a replica that is cut off leave it, and who comes meanwhile s
   }
 })
 
-/** Members with three addresses each, and three replicas: everything real but the wire. */
+/** Members with three addresses each, and three replicas; only the wire is a fake. */
 class Fleet {
   readonly clock = new FakeClock({ seed: 7 })
   readonly replicas: ConnectionLife[] = []

@@ -1,4 +1,4 @@
-/** Places and turns: pure parts of what the broker's port lets in. */
+/** Places and turns: the pure part of what the broker's port admits. */
 import fc from 'fast-check'
 import t from 'tap'
 import { FairPool } from '../../protocol/transport/connections.ts'

@@ -1,4 +1,4 @@
-/** A small BrokerApi that keeps to broker-api.ts, in memory: what the sessions and the transport are tested against. */
+/** A small BrokerApi in memory that follows broker-api.ts, for the tests of the sessions and the transport. */
 import { randomUUID } from 'node:crypto'
 import type { MemberStatus } from '../../model/member-status.ts'
 import { type MemberRecord, type StoredRecord, recordKeyText } from '../../model/records.ts'
@@ -27,16 +27,16 @@ export class FakeBroker implements BrokerApi {
   revision = 0
   records = new Map<string, StoredRecord>()
   log: { revision: number; event: RecordEvent }[] = []
-  /** Revisions up to here cannot be resumed from. */
+  /** A watch cannot resume from revisions up to this one. */
   compacted = 0
   complete = new Set<string>()
   departed = new Set<string>()
   readonly received: PublishMessage[] = []
   readonly facts: ClusterFacts[] = []
   readonly statuses: MemberStatus[] = []
-  /** False: a broker of an earlier release. */
+  /** False: the broker is of an earlier release and does not accept statuses. */
   takesStatus = true
-  /** Asks each member what it holds beside this epoch. */
+  /** The epoch for which the broker asks each member what it still holds. */
   asksHeld: string | undefined
   readonly held: StoredRecord[] = []
   readonly peers: Peer[] = []
@@ -68,7 +68,7 @@ export class FakeBroker implements BrokerApi {
     return Promise.resolve()
   }
 
-  /** A broker that lost its disk. */
+  /** Makes this a broker that has lost its disk. */
   forgetAll(): void {
     this.epoch = randomUUID()
     this.revision = 0

@@ -1,7 +1,7 @@
 /**
- * The bytes of 0.1.0, as they were recorded before anything was added to the wire: a broker and members of that release
- * are out there, what they send is read as it was, and what they are sent are these bytes. And the bytes of what was
- * added since: they stay as they are once they are released.
+ * The bytes of 0.1.0, recorded before anything was added to the wire. A broker and members of that release still run:
+ * their messages must be decoded as before, and what they are sent must be these bytes. The file also has the bytes of
+ * later additions, which must not change once they are released.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -135,7 +135,7 @@ const FRAMES: Readonly<Record<string, readonly Frame[]>> = {
   [ADDED]: framesOf({ requests: ADDED_WATCH_REQUESTS, watch: ADDED_WATCH, publish: ADDED_PUBLISH, replies: [] }),
 }
 
-/** Bytes in hex, whatever holds them. */
+/** The message as text, with bytes in hex wherever they are. */
 function textOf(message: unknown): string {
   return JSON.stringify(message, (_, value: unknown) => {
     if (value instanceof Set) return [...(value as Set<unknown>)]

@@ -1,4 +1,6 @@
-/** What a member holds of the time before a restore: on the wire, in the replica, and when it is said. */
+/**
+ * The records that a member still holds from before a restore: on the wire, in the replica, and when they are reported.
+ */
 import t from 'tap'
 import type { ClusterId } from '../../model/ids.ts'
 import type { StoredRecord } from '../../model/records.ts'
@@ -47,7 +49,7 @@ t.test('there and back, and from and to earlier releases', (t) => {
   t.end()
 })
 
-/** One stream of the epoch with these records, whole. */
+/** One complete stream of the epoch with these records. */
 function snapshot(replica: Replica, epoch: string, records: readonly StoredRecord[], removed?: StoredRecord): void {
   const events = records.map((record) => encodeRecordEvent({ t: 'put', record }))
   if (removed !== undefined) events.push(encodeRecordEvent({ t: 'remove', key: removed.key, revision: 8 }))

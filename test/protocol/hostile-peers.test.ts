@@ -1,4 +1,4 @@
-/** Peers that do not keep to the rules, and connections that die without a word. */
+/** Peers that break the rules, and connections that stop without a close. */
 import { once } from 'node:events'
 import { type ClientHttp2Session, type IncomingHttpHeaders, connect as connectHttp2 } from 'node:http2'
 import { type Server, type Socket, connect, createServer } from 'node:net'
@@ -61,7 +61,7 @@ t.test('a connection that is dead without a word is noticed at both ends', async
 t.test('a connection that never comes about is given up, and a new one finds the broker', async (t) => {
   const site = await startSite(by)
   t.teardown(() => site.close())
-  // As after a broker's move: what was begun towards its old place hangs, what is begun later arrives.
+  // As after a move of the broker: connections to its old place hang, and later ones arrive.
   const held: Socket[] = []
   let moved = false
   const server = createServer((near) => {
@@ -92,7 +92,7 @@ t.test('a connection that never comes about is given up, and a new one finds the
   await eventually(() => held[0]?.destroyed, { say: 'it is closed' })
   t.equal(held.length, 1, 'both calls shared it')
   moved = true
-  // On a busy machine the 300 ms may be over before all of this process has had its turn.
+  // On a busy machine the 300 ms may be over before this whole process has had its turn.
   t.strictSame(await eventually(watched), ['reset', 'batch', 'synced'])
 })
 
@@ -108,7 +108,7 @@ async function rawPeer(site: Site, withCertificate = true): Promise<ClientHttp2S
   return session
 }
 
-/** Sends raw bytes as one call and gives the status. */
+/** Sends raw bytes as one call and returns the status. */
 async function rawCall(
   session: ClientHttp2Session,
   path: string,
@@ -193,7 +193,7 @@ t.test('the port endures what scanners send', async (t) => {
   otherProtocol.on('error', () => undefined)
   for (const socket of [plain, mute, otherProtocol]) socket.resume()
   await eventually(() => plain.closed && mute.closed && otherProtocol.closed)
-  // The 200 ms hold for this client too, and may be over before this process has had its turn.
+  // The 200 ms apply to this client too, and may be over before this process has had its turn.
   await eventually(() => site.client(milano).renew(Buffer.from('csr'), signal))
 })
 
@@ -203,7 +203,7 @@ t.test('a watcher that does not read holds up only itself', async (t) => {
   for (let i = 0; i < 2000; i++) site.api.put('paris', slice(`web-${i}`))
   const session = await rawPeer(site)
   t.teardown(() => session.destroy())
-  // Never reads: the window fills up, and the broker's generator is not asked for more.
+  // The client never reads, so the window fills up and the broker's generator is not advanced.
   let pulled = 0
   const watch = site.api.watch.bind(site.api)
   site.api.watch = async function* (...given) {

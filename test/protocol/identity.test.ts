@@ -104,7 +104,7 @@ t.test('certificate requests that are refused', async (t) => {
         () => undefined,
         (e: unknown) => e as Error,
       )
-      // Around the signed part, a bit of framing may differ without harm: the signature still has to fit.
+      // Outside the signed part some bytes may differ without harm, as long as the signature still fits.
       return at >= 3 && at < signedBytes ? error?.name === 'CsrError' : error === undefined || error.name === 'CsrError'
     }),
     { numRuns: 200 },
@@ -230,7 +230,7 @@ t.test(
       const place = { clusterset: 'demo', brokerAddresses: ['broker:7443'], observedAddress: '192.0.2.1' }
       return { cluster, ...place, key, certificate, caBundle: [ca.certificate] }
     }
-    /** What is there when the part could not be written, since a folder was in its way. */
+    /** The stored identity after a write failed because a folder was in the way of the part. */
     const halfway = async (identity: MemberIdentity, part: IdentityPart): Promise<MemberIdentity | undefined> => {
       const file = join(directory, part)
       const before = readFileSync(file)

@@ -1,4 +1,4 @@
-/** The fingerprint of a key as two people compare it. */
+/** The fingerprint of a key, as two people compare it. */
 import { createHash, createPublicKey } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'

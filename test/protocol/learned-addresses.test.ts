@@ -1,4 +1,4 @@
-/** The list of addresses on its way: over the wire, past members of the last release, and into the identity. */
+/** The list of broker addresses: over the wire, ignored by members of the last release, and stored in the identity. */
 import t from 'tap'
 import { MAX_NAMED_ADDRESSES } from '../../protocol/broker-addresses.ts'
 import { decodeWatchMessage, encodeWatchMessage } from '../../protocol/codec/messages-codec.ts'
@@ -11,7 +11,7 @@ import {
 import type { ClusterId } from '../../model/ids.ts'
 import { authority, member } from './site.ts'
 
-/** `reset { epoch: "e1", resumed: true }` as the last release sent it. */
+/** The message `reset { epoch: "e1", resumed: true }` as the last release sent it. */
 const EARLIER = Buffer.from('0a060a0265311001', 'hex')
 
 t.test('a reset of the last release, and one with addresses', async (t) => {
@@ -21,7 +21,7 @@ t.test('a reset of the last release, and one with addresses', async (t) => {
   const named = { ...plain, addresses: ['a:1', 'b:2'] }
   const bytes = Buffer.from(encodeWatchMessage(named))
   t.same(decodeWatchMessage(bytes), named)
-  // An earlier member skips a field that it does not know: what it knows must be the same, in the same place.
+  // An earlier member skips an unknown field, so the fields that it knows must be unchanged and in the same place.
   t.equal(bytes.subarray(2, 2 + EARLIER.length - 2).toString('hex'), EARLIER.subarray(2).toString('hex'))
   t.equal(bytes[2 + EARLIER.length - 2], (10 << 3) | 2, 'a text in field 10')
 })

@@ -1,4 +1,4 @@
-/** What a client does with a connection that is over, and with one that says nothing. */
+/** What a client does with a connection that is closed, and with one that is silent. */
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
@@ -35,7 +35,7 @@ t.test(
     const client = site.client(milano, { address: `127.0.0.1:${proxy.port}`, limits: { connectTimeoutMs: 3000 } })
     await client.renew(Buffer.from('csr'), signal)
     port = (mute.address() as AddressInfo).port
-    // In good order: it is over when the client has closed its connection too.
+    // The server closes in good order: the connection ends once the client has closed it too.
     await own.server.close()
     for (let i = 0; i < 2; i++) {
       const error = await failure(firstWatched(client))

@@ -1,4 +1,6 @@
-/** Refusals keep their reason on the wire, and brokers that name none, or one of a later release, are understood. */
+/**
+ * Refusals keep their reason on the wire; refusals without a reason, or with one of a later release, are understood.
+ */
 import { Metadata } from '@grpc/grpc-js'
 import t from 'tap'
 import { RefusedError } from '../../protocol/broker-api.ts'

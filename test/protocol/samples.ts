@@ -1,4 +1,4 @@
-/** Records to publish, short. */
+/** Short records to publish. */
 import type { MemberRecord } from '../../model/records.ts'
 import { memberKey, memberKeyText } from '../../protocol/codec/content-hash.ts'
 

@@ -42,7 +42,7 @@ function publish(connect: () => BrokerClient, init = {}): Publishing {
   }
 }
 
-/** What the broker was sent since the last call, as words. */
+/** What the broker has received since the last call, as words. */
 function taken(api: FakeBroker): string[] {
   return api.received.splice(0).map((message) => {
     if (message.t === 'put') return `put ${message.record.name}`
@@ -203,7 +203,7 @@ t.test('publish: whatever happens in between, the broker ends up with the set', 
   await fc.assert(
     fc.asyncProperty(fc.array(publishStep, { maxLength: 12 }), async (steps) => {
       const api = new FakeBroker()
-      // Address 10.0.0.5 is never taken.
+      // The broker never accepts the address 10.0.0.5.
       api.refuse = ({ body }) =>
         body.kind === 'EndpointSlice' && body.endpoints[0]?.addresses[0] === '10.0.0.5'
           ? { field: 'f', reason: 'InvalidValue', message: 'r' }
@@ -223,7 +223,7 @@ t.test('publish: whatever happens in between, the broker ends up with the set', 
         }
         await Promise.resolve()
       }
-      // A cut makes the session declare again, also after the broker lost its disk in the middle of everything.
+      // After a cut the session declares again, even if the broker lost its disk meanwhile.
       link.cut()
       await eventually(() => session.state().t === 'waiting', { intervalMs: 1 })
       link.mend()
@@ -366,7 +366,7 @@ t.test('a certificate of another clusterset: the session says so in words', asyn
   const stranger = site.client(await member(await authority('other'), 'milano'))
   const publishing = publish(() => stranger)
   publishing.session.setDesired(byKey(slice('web-1')))
-  // A first try may end before the broker has said why.
+  // A first attempt may end before the broker has given its reason.
   const found = await eventually(() => {
     const state = publishing.session.state()
     return 'error' in state && state.error.name === 'CertificateError' && state.error

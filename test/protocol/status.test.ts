@@ -1,4 +1,4 @@
-/** What a member reports about itself, on the wire: between this release and others, both ways. */
+/** What a member reports about itself on the wire, between this release and others in both directions. */
 import t from 'tap'
 import {
   MAX_NOT_IMPORTED,
@@ -167,7 +167,7 @@ function fieldOfRefusal(decode: () => unknown): string {
   return 'taken'
 }
 
-/** A length-delimited field of protobuf; the content is short. */
+/** A length-delimited field of protobuf with short content. */
 function field(number: number, content: Uint8Array): Buffer {
   const tag = (number << 3) | 2
   const head = tag < 0x80 ? [tag] : [(tag & 0x7f) | 0x80, tag >> 7]
@@ -175,13 +175,13 @@ function field(number: number, content: Uint8Array): Buffer {
 }
 
 t.test('an agent of an earlier release skips the record', (t) => {
-  // Field 6 of RecordBody is to it what field 60 is to this release.
+  // To that release, field 6 of RecordBody is as unknown as field 60 is to this one.
   const { cluster, namespace, name } = RECORD.key
   const { revision, createdAtMs } = RECORD
   const known = wire.StoredRecord.encode({ cluster, namespace, name, revision, createdAtMs, body: undefined }).finish()
   const body = field(6, field(60, Buffer.from([1, 2, 3])))
   t.equal(decodeRecordEvent(field(1, Buffer.concat([known, body]))), undefined)
-  // And its removal: by the name of its kind.
+  // Its removal comes with the name of its kind.
   const removal = wire.RecordEvent.encode({
     event: { $case: 'remove', value: { key: { ...RECORD.key, kind: 'MoonPhase' }, revision: 8 } },
   }).finish()
@@ -274,7 +274,7 @@ t.test('a broker of an earlier release is told nothing, and keeps the stream', a
     'a message that it does not know would end the stream',
   )
   t.equal(broker.openStreams, 1)
-  // It is replaced by one of this release.
+  // The broker is replaced by one of this release.
   broker.takesStatus = true
   link.cut()
   link.mend()

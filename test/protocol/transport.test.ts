@@ -372,7 +372,7 @@ async function drain(messages: AsyncIterable<unknown>): Promise<void> {
 }
 
 t.test('a stream ends when its certificate expires', async (t) => {
-  // The 24 h are over in about a second.
+  // The remaining part of the 24 h is over in about a second.
   const brief = await member(by, 'milano', 3600_000, 3600_000 + 1500)
   const client = site.client(brief)
   const error = await failure(

@@ -1,6 +1,6 @@
 /**
- * A member's ledger and a broker with little room, message by message: whatever happens, nothing is lost that was held,
- * nothing waits that would fit, and nobody asks again and again.
+ * A member's ledger and a broker with little room, message by message: no stored record is ever lost, nothing waits
+ * that would fit, and the member does not retry endlessly.
  */
 import fc from 'fast-check'
 import t from 'tap'
@@ -17,7 +17,7 @@ import { contentHash, memberKey, memberKeyText } from '../../protocol/codec/cont
 import { PublishLedger } from '../../protocol/sessions/publish-ledger.ts'
 import { anExport, aSlice } from '../broker/support/harness.ts'
 
-/** Keeps the rules of the broker's quota in the shortest way. */
+/** Implements the rules of the broker's quota in the shortest way. */
 class TinyBroker {
   readonly held = new Map<string, MemberRecord>()
   limit: MemberQuota = DEFAULT_MEMBER_QUOTA
@@ -50,7 +50,7 @@ function hashOf(record: MemberRecord): string {
   return Buffer.from(contentHash(record)).toString('hex')
 }
 
-/** One stream after another between the two, without a wire. */
+/** A sequence of streams between the two, without a wire. */
 class Pair {
   ledger = new PublishLedger()
   readonly broker = new TinyBroker()
@@ -77,7 +77,7 @@ class Pair {
     this.ledger.takeQuota({ limit, used, isSlowed: false }, 'milano')
   }
 
-  /** Until nothing is left to send; the broker reports after every removal, and whenever there is more room. */
+  /** Runs until nothing is left to send. The broker reports after every removal, and whenever it has more room. */
   settle(): void {
     for (let i = 0; i < 10_000; i += 1) {
       const change = this.ledger.next((this.#sequence += 1))

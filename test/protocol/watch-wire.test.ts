@@ -1,4 +1,4 @@
-/** What this release adds to Watch, and that those of the last one are not given it. */
+/** The additions of this release to Watch, which clients of the last release must not receive. */
 import { randomBytes } from 'node:crypto'
 import { Writable } from 'node:stream'
 import type { ServerWritableStream } from '@grpc/grpc-js'
@@ -38,7 +38,7 @@ t.test('what a member can read is asked for by words; others are skipped', (t) =
 t.test('a request that lasts holds no more memory than it has bytes', (t) => {
   for (const name of ['watch', 'join', 'renew', 'leave'] as const) {
     for (const size of [0, 1, 300, 100_000]) {
-      // As grpc-js gives it: a few bytes of a pool.
+      // The buffer is a few bytes of a pool, as grpc-js passes it.
       const given = Buffer.concat([Buffer.alloc(size, 7)])
       const kept = RAW_SERVICE[name].requestDeserialize(given) as Buffer
       t.ok(kept.equals(given), `${name} of ${size}`)
@@ -73,7 +73,7 @@ t.test('hostile packing', (t) => {
   t.throws(() => read(twice), { name: 'CodecError', problem: 'packed twice' })
   t.throws(() => read(pack(Buffer.from([0x12, 0xff]))), { name: 'CodecError' }, 'no message in it')
   t.equal(unpack(pack(Buffer.from('x')), 1).toString(), 'x')
-  // A frame without content that asks for a window of 2^10 to 2^27 bytes (RFC 8878, section 3.1.1).
+  // The frame has no content, and asks for a window of 2^10 to 2^27 bytes (RFC 8878, section 3.1.1).
   const frame = (log: number) => Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0, (log - 10) << 3, 1, 0, 0])
   for (const log of [10, 20, 23]) t.equal(unpack(frame(log), 1).length, 0, `2^${log}`)
   for (const log of [24, 26, 27]) t.throws(() => unpack(frame(log), 1), { name: 'CodecError' }, `2^${log}`)
@@ -187,7 +187,7 @@ t.test('nothing of a frame goes out after the status', (t) => {
   t.end()
 })
 
-/** As grpc-js has it, and as passFrames() changes it. */
+/** A call as grpc-js makes it, which passFrames() changes. */
 function fakeCall() {
   const [sent, waiting, statuses]: [Buffer[], (() => void)[], unknown[]] = [[], [], []]
   const call = {

@@ -12,7 +12,7 @@ function diff(desired: readonly Item[], observed: readonly Item[]): KeyedDiff<It
   return keyedDiff({ desired, observed, desiredKey: keyOf, observedKey: keyOf, equal: (a, b) => a.value === b.value })
 }
 
-/** `+a ~b -c` */
+/** The difference as `+a ~b -c`. */
 function text({ add, change, remove }: KeyedDiff<Item, Item>): string {
   return [
     ...add.map(({ key }) => `+${key}`),

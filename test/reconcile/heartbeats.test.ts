@@ -5,7 +5,10 @@ import { Heartbeats } from '../../reconcile/failure-detector.ts'
 
 const RULE = { staleMs: 15_000, suspectMs: 7000, gapMs: 8000 }
 
-/** `5 a` : after 5 s a moves; `2 ?` : after 2 s the store is asked and answers. Gives what has stopped at the end. */
+/**
+ * `5 a` means that after 5 s a moves; `2 ?` means that after 2 s the store is read and answers. Returns those that have
+ * stopped at the end.
+ */
 async function stoppedAfter(steps: string): Promise<string> {
   const clock = new FakeClock()
   const beats = new Heartbeats({ clock }, RULE)
@@ -77,7 +80,7 @@ t.test('any history: nobody is taken as stopped who moved within the time, or wh
       const beats = new Heartbeats({ clock }, RULE)
       const moved = { a: 0, b: 0 }
       let count = 0
-      /** Times of proof, monotonic. */
+      /** The monotonic times of the proofs. */
       const proofs = [0]
       for (const name of ['a', 'b']) beats.saw(name, 'first')
       for (const { ms, what } of steps) {
@@ -92,7 +95,7 @@ t.test('any history: nobody is taken as stopped who moved within the time, or wh
         if (what !== 'nothing') proofs.push(now)
         for (const name of ['a', 'b'] as const) {
           if (!beats.hasStopped(name) || before.includes(name)) continue
-          // New: then proofs without a gap cover the whole time from its last move, or from some proof 15 s ago.
+          // A newly stopped name needs proofs without a gap since its last move, or since some proof 15 s ago.
           if (what === 'nothing' || now - moved[name] < RULE.staleMs) return false
           const covering = proofs.filter((at) => at > now - RULE.staleMs)
           const start = [...proofs].reverse().find((at) => at <= now - RULE.staleMs) ?? -Infinity

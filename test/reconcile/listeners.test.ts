@@ -1,4 +1,4 @@
-/** Who is called back, also while others come and go. */
+/** Which listeners are called, also while others are added and removed. */
 import t from 'tap'
 import { Listeners } from '../../reconcile/listeners.ts'
 

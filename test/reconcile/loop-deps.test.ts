@@ -1,4 +1,4 @@
-/** What loops say of their runs. */
+/** What loops report about their runs. */
 import t from 'tap'
 import { loopDeps } from '../../gateway/world/deps.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'

@@ -6,7 +6,7 @@ import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
 
 const INIT: LoopInit = { minMs: 10, resyncMs: 1000, retryMinMs: 100, retryMaxMs: 400 }
 
-/** A loop whose runs are noted by their time; `work` may fail or wait. */
+/** A loop that notes the time of each run; `work` may fail or wait. */
 function start(
   work: (run: number, signal: AbortSignal, clock: FakeClock) => Promise<void> = async () => undefined,
   init = INIT,

@@ -1,4 +1,4 @@
-/** Token buckets: a burst, then a rate, also for a caller that owes. */
+/** Token buckets: a burst, then a rate, also for a caller in debt. */
 import fc from 'fast-check'
 import t from 'tap'
 import { FakeClock } from '../../reconcile/fake-clock.ts'

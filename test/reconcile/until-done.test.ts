@@ -1,9 +1,9 @@
-/** Work that is tried until it is done. */
+/** Work that is retried until it is done. */
 import t from 'tap'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { untilDone } from '../../reconcile/retry.ts'
 
-/** Work whose tries are noted by their time, and fail or wait as `one` says. */
+/** Work that notes the time of each attempt, and fails or waits as `one` does. */
 function start(one: (tryNumber: number, signal: AbortSignal, clock: FakeClock) => Promise<void>) {
   const clock = new FakeClock()
   const stop = new AbortController()

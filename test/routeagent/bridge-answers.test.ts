@@ -1,4 +1,4 @@
-/** Where pods hang on a bridge whose traffic netfilter does not see, an answer to a neighbour is not turned back. */
+/** Where pods are on a bridge whose traffic netfilter does not see, an answer to a neighbour is not translated back. */
 import t from 'tap'
 import type { InterfaceAddress, Link } from '../../kernel/route/route-table.ts'
 import { parsePrefix } from '../../model/values/ip.ts'

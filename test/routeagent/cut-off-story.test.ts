@@ -1,4 +1,4 @@
-/** A node whose gateway nodes stop to answer, one after the other. All drivers are the fakes. */
+/** A node whose gateway nodes stop answering, one after the other. All drivers are fakes. */
 import t from 'tap'
 import type { RouteAgent } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
@@ -25,7 +25,7 @@ t.test('a node that is cut off from all its gateways says so, and keeps its rout
   }
   const until = (want: string): Promise<unknown> => eventually(() => says() === want, { say: `${want}, is ${says()}` })
   await until('1/1 gw+gw-b True NodesAnswer ')
-  // Only who has been heard can fall silent.
+  // Only a gateway node that has answered before can become silent.
   const isAsked = (address: string): boolean => probes.sent.some(({ to }) => to === address)
   await eventually(() => ['192.168.7.1', '192.168.7.2'].every(isAsked), { say: 'both are asked' })
   probes.alive.delete('192.168.7.2')

@@ -1,4 +1,4 @@
-/** Plans of clusters that have IPv6 pod CIDRs as well: as commands, and where they must keep out of IPv4's way. */
+/** Plans of clusters with IPv6 pod CIDRs as well: as commands, and where they must not interfere with IPv4. */
 import t from 'tap'
 import fc from 'fast-check'
 import { formatAddress, parseAddress, parsePrefix } from '../../model/values/ip.ts'
@@ -103,7 +103,7 @@ t.test('an affinity of clients looks at their IPv6 addresses', async (t) => {
   t.match(text, 'add rule ip6 sealane_node client-64 jhash ip6 saddr mod 64 seed 0x5ea1a9e vmap { 0 : goto slot-0, 1 :')
 })
 
-/** Where in an endpoint's life: see slice(). */
+/** The stage of an endpoint's life; see slice(). */
 const state = fc.constantFrom('', '!', '~')
 const place = fc.constantFrom('', ' on worker', ' on other in b', ' in a', ' in b for a')
 const endpoints = fc.array(fc.tuple(fc.nat(9), state, place), { maxLength: 5 })
@@ -132,7 +132,7 @@ t.test('the same services are planned the same in both families', async () => {
   )
 })
 
-/** Lines of the routes, without the overlay device. */
+/** The lines of the routes, without the overlay device. */
 function lines(change: Partial<NodeRouteWorld>): string[] {
   return describeRoutes(planNodeRoutes(world(change))).split('\n')
 }

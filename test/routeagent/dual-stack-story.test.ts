@@ -23,7 +23,7 @@ import {
 const VIP6 = formatAddress(clustersetIpv6(parseAddress('245.0.0.7')))
 const MILANO = cluster('milano', 1, '244.0.0.0/16')
 
-/** A site of two families, whose node has an IPv6 address in its pod network. */
+/** Joins a site of two families, whose node has an IPv6 address in its pod network. */
 async function joinDualStack(machine: Machine): Promise<void> {
   const { api, routes } = machine
   machine.join()

@@ -1,4 +1,4 @@
-/** What is kept of this machine's facts, and when it is not. */
+/** Which facts of this machine are cached, and when they are read again. */
 import t from 'tap'
 import { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../kernel/fake/fake-sysctl.ts'

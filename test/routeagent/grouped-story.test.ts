@@ -1,4 +1,4 @@
-/** A routeagent on a kernel with next-hop objects, and the spreading of flows by ports. All drivers are the fakes. */
+/** A routeagent on a kernel with next-hop objects, which spreads flows by ports. All drivers are fakes. */
 import t from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { Machine } from './support/machine.ts'

@@ -1,4 +1,6 @@
-/** Who may use the overlay and what may come out of it, as imagined packets traced through the planned table. */
+/**
+ * Which packets may use the overlay and which may come out of it, as imagined packets traced through the planned table.
+ */
 import t from 'tap'
 import { FakeNft } from '../../kernel/fake/fake-nft.ts'
 import { type TracePacket, type TraceResult, traceNft } from '../../kernel/fake/fake-nft-tracer.ts'
@@ -20,7 +22,7 @@ async function tableOf(family: 4 | 6, openPorts: readonly OpenPort[] = []): Prom
   return nft
 }
 
-/** A packet that is refused: with what it is answered. */
+/** The answer to a packet that is refused. */
 type Row = readonly [what: string, want: 'accept' | 'drop' | Answer, packet: Partial<TracePacket>]
 type Answer = 'tcp reset' | 'port-unreachable'
 

@@ -1,4 +1,4 @@
-/** The overlay device is never there without the table that says who may use it. */
+/** The overlay device never exists without the table that guards it. */
 import t from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'

@@ -1,4 +1,4 @@
-/** Prefixes of others in public space: which they are, and who looks at their routes. */
+/** Prefixes of other clusters in public space: which these are, and which nodes check their routes. */
 import fc from 'fast-check'
 import t from 'tap'
 import { planGateway } from '../gateway/support/wireguard-plans.ts'

@@ -1,4 +1,4 @@
-/** One routeagent through its life: joined, balanced, disturbed, restarted, gone. All drivers are the fakes. */
+/** One routeagent through its life: joined, balanced, disturbed, restarted, gone. All drivers are fakes. */
 import t from 'tap'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { KernelError } from '../../kernel/errors.ts'
@@ -9,7 +9,10 @@ import { eventually } from '../support/eventually.ts'
 import { Machine } from './support/machine.ts'
 import { endpoint, gateway, membership, node, routeAgent, serviceImport, slice } from './support/site.ts'
 
-/** A table that grew keeps the chains of service sizes that no longer occur; one that is made anew has not got them. */
+/**
+ * A table that has grown keeps the chains of service sizes that no longer occur; a table built from nothing does not
+ * have them.
+ */
 function withoutPicks(kernel: string): string {
   return kernel.replaceAll(/\tchain pick-\d+ \{\n(?:\t\t.*\n)*\t\}\n\n?/g, '')
 }
@@ -116,7 +119,7 @@ t.test('a gateway node that dies without a word', async (t) => {
     const text = await machine.metrics.text()
     return /sealane_routeagent_stale_gateways\S* (\d+)/.exec(text)?.[1] ?? '0'
   }
-  /** Two seconds pass at a time, with these telling, until the ways are so. */
+  /** Lets two seconds pass at a time, in which these gateways report, until the routes use the wanted gateways. */
   const until = (want: string, ...reporting: readonly ('gw' | 'gw2')[]): Promise<unknown> =>
     eventually(
       () => {
@@ -127,7 +130,7 @@ t.test('a gateway node that dies without a word', async (t) => {
       { say: `ways are ${want}`, intervalMs: 30 },
     )
   await until('gw gw2', 'gw', 'gw2')
-  // Only a machine that has answered can be found dead.
+  // Only a machine that has answered before can be found dead.
   await eventually(() => machine.answered.size === 2, { say: 'both have answered a knock' })
   machine.dead.add('192.168.7.1')
   await until('gw2', 'gw2')
@@ -208,7 +211,7 @@ t.test('what others break is repaired', async (t) => {
   for (const { say, act } of breakages) {
     await act()
     const repaired = (): boolean => {
-      // Again and again: a loop that was busy at the first time sleeps only afterwards.
+      // The clock jumps repeatedly, because a loop that was busy at the first jump sleeps only afterwards.
       machine.clock.jump(31_000)
       return machine.kernel() === right
     }
@@ -272,7 +275,7 @@ t.test('what the node tells goes with its Node, and comes back with it', async (
   t.equal(owner(), first)
   const kernel = machine.kernel()
   api.drop('Node', 'worker')
-  // As the garbage collector does.
+  // The garbage collector removes objects like this.
   await api.remove('RouteAgent', 'worker')
   await eventually(() => machine.logger.messages('warn').length > 0, { say: 'it has noticed' })
   machine.clock.jump(30_000)
@@ -288,7 +291,7 @@ t.test('what the node tells goes with its Node, and comes back with it', async (
 t.test('what the node tells is there again where somebody took it away', async (t) => {
   const machine = new Machine(t)
   machine.join()
-  // One that never answers is told after a while, and the clock jumps.
+  // A gateway node that never answers is reported after a while, and the clock jumps.
   machine.probes.alive.add('192.168.7.1')
   machine.start(t)
   await machine.ready()
@@ -296,7 +299,7 @@ t.test('what the node tells is there again where somebody took it away', async (
   const status = (): RouteAgent['status'] => api.get('RouteAgent', 'worker')?.status
   await eventually(() => status()?.conditions?.[0]?.status === 'True', { say: 'the gateway node answers' })
   const reported = status()
-  // As with its CRD: the Node stays, and nothing else changes.
+  // The object disappears with its CRD: the Node stays, and nothing else changes.
   await api.remove('RouteAgent', 'worker')
   const isThere = (): boolean => {
     machine.clock.jump(30_000)

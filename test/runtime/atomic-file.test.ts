@@ -1,4 +1,4 @@
-/** Files are the old one or the new one, and nothing of a write that failed stays. */
+/** A file has either its old or its new content, and a failed write leaves nothing behind. */
 import { readFileSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import t from 'tap'

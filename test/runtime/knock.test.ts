@@ -19,7 +19,7 @@ t.test('who answers while the asker itself is held up for longer than it waits',
   t.teardown(() => server.close())
   const { port } = server.address() as { port: number }
   const answer = probeTcp('127.0.0.1', port)
-  // The call goes out, and then this process does nothing else until the time is over.
+  // The call goes out, and then this process is blocked until the time is over.
   await new Promise(setImmediate)
   const endMs = performance.now() + 1200
   while (performance.now() < endMs);

@@ -1,4 +1,4 @@
-/** What the kernel's and the resolver's text say. */
+/** The facts that are read from texts of the kernel and of the resolver. */
 import t from 'tap'
 import { nameServers, nextHops, readMachineNetwork } from '../../runtime/machine-network.ts'
 

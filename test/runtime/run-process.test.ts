@@ -5,7 +5,7 @@ import { RefusedError } from '../../protocol/broker-api.ts'
 import { runProcess } from '../../runtime/run-process.ts'
 import { UserError } from '../../runtime/errors.ts'
 
-/** Runs with signals and outputs of its own; process.exitCode is put back. */
+/** Runs with signals and outputs of its own; process.exitCode is restored afterwards. */
 function start(build: (signal: AbortSignal) => Promise<void>) {
   const signals = new EventEmitter()
   const said: string[] = []

@@ -1,10 +1,10 @@
-/** A program that this process runs: how it ended is told, whatever else this process does meanwhile. */
+/** A program that this process runs: its end is reported correctly even while this process is blocked. */
 import t from 'tap'
 import { ProgramError, type ProgramInit, runProgram } from '../../runtime/run-program.ts'
 
 const INIT: ProgramInit = { env: { PATH: process.env['PATH'] }, timeoutMs: 20_000, maxOutputBytes: 1000 }
 
-/** From the next turn of the event loop on, this process does nothing for so long. */
+/** Blocks this process for so long, from the next turn of the event loop on. */
 function standStill(ms: number): void {
   setImmediate(() => {
     const until = performance.now() + ms
@@ -29,7 +29,7 @@ t.test('how it ended', async (t) => {
     ['true', { input: 'x'.repeat(1 << 20) }, '0 "" ""'],
     ['exec sleep 60', { timeoutMs: 50 }, 'late: still running after 50 ms'],
     ['trap "" TERM; exec sleep 60', { timeoutMs: 50 }, 'late: still running after 50 ms'],
-    // What it started keeps its output open.
+    // A background process keeps the program's output open.
     ['sleep 4 & echo begun; exit 0', { timeoutMs: 200 }, 'late: still running after 200 ms'],
     ['yes', {}, 'too much: it wrote more than 1000 bytes'],
     ['kill -9 $$', {}, 'ended: terminated by SIGKILL'],

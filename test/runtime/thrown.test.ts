@@ -1,4 +1,4 @@
-/** What is thrown may be anything. */
+/** A thrown value may be of any type. */
 import t from 'tap'
 import { errorOf, messageOf } from '../../runtime/errors.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Every alert fires in a real Prometheus, once: it scrapes what a process says that goes bad, and evaluates the rules,
- * with a third of a second for each minute. What each alert goes by is that of install/monitoring/alert-cases.ts.
+ * Every alert fires once in a real Prometheus: it scrapes a process whose metrics go bad, and evaluates the rules, with
+ * a third of a second for each minute. The series of each alert are those of install/monitoring/alert-cases.ts.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -17,17 +17,17 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 t.setTimeout(120_000)
 
 const MS_PER_MINUTE = 300
-/** What a case was before that is of no use here, except for what is compared with a long time before. */
+/** Earlier minutes of a case are of no use here, except for alerts that compare with a much earlier time. */
 const BEFORE_MINUTES = 25
-/** Prometheus makes it by itself. */
+/** Prometheus makes this series itself. */
 const PART_DOWN = 'SealanePartDown'
 
-/** Samples, one a minute, of promtool's notation: `1x3 0+2x2 _x2` are 1 1 1 1 0 2 4 and two times none. */
+/** Samples in promtool's notation, one a minute: `1x3 0+2x2 _x2` are 1 1 1 1 0 2 4 and two missing ones. */
 function samplesOf(values: string): readonly (number | undefined)[] {
   return values.split(' ').flatMap((part) => {
     const [, first = '0', step = '0', times = '0'] = /^(_|-?[\d.]+)(?:\+([\d.]+))?(?:x(\d+))?$/.exec(part) ?? []
     const sample = (i: number): number | undefined => (first === '_' ? undefined : Number(first) + Number(step) * i)
-    // `x3` is three more; of none, three.
+    // `x3` repeats a value three more times; for a missing sample it means three in total.
     return Array.from({ length: Number(times) + (first === '_' ? 0 : 1) }, (_, i) => sample(i))
   })
 }
@@ -49,20 +49,20 @@ class Played {
     }))
   }
 
-  /** As a process shows it so long after the begin. */
+  /** The metrics as a process shows them after this time. */
   text(elapsedMs: number, nowMs: number): string {
     const minute = this.#from + elapsedMs / MS_PER_MINUTE
     const lines = this.#lines.map(({ name, samples, isTime }) => {
       const value = samples[Math.min(Math.floor(minute), samples.length - 1)]
       if (value === undefined) return ''
-      // In a case, time began at minute 0.
+      // In a case, time begins at minute 0.
       return `${name} ${isTime ? value - Math.floor(minute) * 60 + nowMs / 1000 : value}\n`
     })
     return lines.join('')
   }
 }
 
-/** Cases have the same series: each is of a member and of jobs of its own. */
+/** Cases share series, so each alert gets a member and jobs of its own. */
 function ofItsOwn(series: string, alert: string): string {
   return series.replace('job="', `job="${alert}-`).replace('member="milano"', `member="${alert}"`)
 }
@@ -75,7 +75,7 @@ t.test('every alert fires', { skip: prometheusMissing() ?? false }, async (t) =>
   const names = Object.keys(ALERT_CASES)
   const cases = Object.entries(ALERT_CASES).filter(([alert]) => alert !== PART_DOWN)
   const played = cases.map(([alert, one]) => new Played(alert, one))
-  // From its first look: however long Prometheus takes to start, it sees the time before.
+  // The time counts from the first scrape, so that Prometheus sees the samples before, however long it takes to start.
   let beginMs: number | undefined
   const server = createServer((_, response) => {
     beginMs ??= performance.now()
@@ -93,7 +93,7 @@ t.test('every alert fires', { skip: prometheusMissing() ?? false }, async (t) =>
     intervalMs: MS_PER_MINUTE,
     jobs: [
       { name: 'cases', targets: [at], honorLabels: true },
-      // Nobody listens there.
+      // No process listens on this port.
       { name: 'sealane-agent', targets: [`127.0.0.1:${await freePort()}`] },
     ],
   })
@@ -118,7 +118,7 @@ t.test('every alert fires', { skip: prometheusMissing() ?? false }, async (t) =>
     t.match(annotations['description'], /Reason code: [\w-]+ /, name)
     t.equal(annotations['runbook_url'], `docs/runbooks/${name}.md`)
   }
-  // One that gets no processor time evaluates twice at the same time, and drops the second.
+  // A Prometheus that gets no processor time evaluates twice at the same time, and drops the second result.
   const warned = prometheus.said.split('\n').filter((line) => line !== '' && !line.includes('same timestamp'))
   t.same(warned, [], 'nothing else that Prometheus warns of')
 })

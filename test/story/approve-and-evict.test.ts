@@ -1,6 +1,6 @@
 /**
- * Three clusters and an operator: he lets in whom he expects, refuses whom he does not, and puts one out again. Broker,
- * agents and DNS servers are the real ones, and the operator's commands run beside the broker, in its store.
+ * Three clusters and an operator, who approves the expected cluster, refuses the unexpected one, and evicts one again.
+ * Broker, agents and DNS servers are real, and the operator's commands run beside the broker, on its store.
  */
 import t, { type Test } from 'tap'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
@@ -8,7 +8,7 @@ import { runCli, startCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
 import { StorySite } from './site.ts'
 
-/** What an operator is promised (docs/operations.md). */
+/** The time that docs/operations.md promises an operator. */
 const FELT_MS = 5000
 const DB = 'db.shop.svc.clusterset.local'
 const KEYS: Readonly<Record<string, string>> = {
@@ -37,7 +37,7 @@ kind: ServiceExport
 metadata: { name: db, namespace: shop }
 `
 
-/** Joins, and is accepted by the fingerprint that it prints itself. */
+/** Joins a site, and approves it by the fingerprint that it prints itself. */
 async function joinApproved(t: Test, broker: LoopbackBroker, id: string): Promise<StorySite> {
   const site = StorySite.make(t, id, [PODS[id] ?? ''])
   const join = startCli(['join', '--site', site.folder.file, '--token', await broker.token()])
@@ -49,7 +49,7 @@ async function joinApproved(t: Test, broker: LoopbackBroker, id: string): Promis
   return site
 }
 
-/** Milliseconds until `check` holds. Rejects past what an operator is promised. */
+/** Returns the milliseconds until `check` holds. Rejects after the time that an operator is promised. */
 async function felt(say: string, since: number, check: () => boolean | Promise<boolean>): Promise<number> {
   await eventually(check, { deadlineMs: FELT_MS, intervalMs: 5, say })
   return Math.round(performance.now() - since)
@@ -109,7 +109,7 @@ t.test('approved by hand, evicted by hand', { timeout: 90_000 }, async (t) => {
     { state: 'evicted', records: 0 },
   )
 
-  // With what it has it does not come back, also after a start.
+  // The evicted member cannot return with its old identity, even after a restart.
   await oslo.stop()
   await oslo.start().catch(() => undefined)
   const hears = (): boolean => oslo.agent.deps.logger.lines.some(({ fields }) => fields['reason'] === 'MemberEvicted')

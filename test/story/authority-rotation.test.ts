@@ -1,4 +1,7 @@
-/** The certificate authority is rotated while members work, the broker is killed between the steps, and one is away. */
+/**
+ * The certificate authority is rotated while members work, while the broker is killed between the steps, and while one
+ * member is away.
+ */
 import t from 'tap'
 import { AuthorityCommands, OWN_PATIENCE, isFree } from '../broker/support/authority-commands.ts'
 import { LinkedMember } from '../broker/support/linked-member.ts'

@@ -1,6 +1,6 @@
 /**
- * The broker is killed (SIGKILL) while two sites export as fast as they can. What it had acknowledged is in its
- * database; what it had not is sent again; in the end both sites have imported the same, whole set.
+ * The broker is killed (SIGKILL) while two sites export as fast as they can. Acknowledged records are in its database,
+ * and the others are sent again; in the end both sites have imported the same, whole set.
  */
 import { join } from 'node:path'
 import t from 'tap'
@@ -33,7 +33,7 @@ metadata: { name: ${name}, namespace: shop }
 `
 }
 
-/** `milano/ServiceExport/shop/m0-1` for each record that the killed broker has kept. */
+/** Each record that the killed broker has kept, as `milano/ServiceExport/shop/m0-1`. */
 async function kept(state: string): Promise<ReadonlySet<string>> {
   const log = openSqliteLog({ file: join(state, DATABASE_FILE), create: false })
   const keys = log.list('record').map(({ key }) => key)
@@ -58,7 +58,7 @@ t.test('kill -9 in a stream of exports', async (t) => {
   for (let round = 0; round < KILLS; round += 1) {
     for (let i = 0; i < 15; i += 1) {
       exportOne(`${round}-${i}`)
-      // Some are always under way, so that the kill falls among them.
+      // Some records are always in flight, so that the kill hits them.
       await eventually(() => all - acknowledged().length <= UNDER_WAY, { intervalMs: 20 })
     }
     const killed = broker.kill()

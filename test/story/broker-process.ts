@@ -1,4 +1,4 @@
-/** `sealane broker serve` as a process of its own, to be killed and started again. */
+/** `sealane broker serve` as a process of its own, which can be killed and restarted. */
 import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -8,7 +8,7 @@ import { freePort } from '../support/free-port.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 export class BrokerProcess {
-  /** Of the next start. */
+  /** The state folder of the next start. */
   state: string
   readonly #t: Test
   readonly #ports: readonly number[]
@@ -42,7 +42,7 @@ export class BrokerProcess {
     })
   }
 
-  /** kill -9; resolves when nothing of it runs any more. */
+  /** Sends SIGKILL, and resolves when nothing of the process runs any more. */
   async kill(): Promise<void> {
     const child = this.#child
     if (child === undefined) return
@@ -52,7 +52,7 @@ export class BrokerProcess {
     this.#child = undefined
   }
 
-  /** Of the broker's own clusterset, or of another one. */
+  /** A token of the broker's own clusterset, or of another one. */
   async token(clusterset?: string): Promise<string> {
     const which = clusterset === undefined ? [] : ['--clusterset', clusterset]
     const { stdout, stderr } = await runCli(['token', 'create', '--state', this.state, ...which, '-o', 'json'])

@@ -1,6 +1,7 @@
 /**
- * Three sites export without a pause while their broker is backed up, goes on, is killed and restored from the backup, and
- * while its store is moved to another one and back. What a site has imported once stays, with the same addresses.
+ * Three sites export without a pause while their broker is backed up, continues, is killed and restored from the
+ * backup, and while its store is moved to another one and back. A service that a site has imported stays imported, with
+ * the same addresses.
  */
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -46,7 +47,7 @@ class Clusterset {
   #count = 0
   readonly #stop = new AbortController()
   #watching: Promise<void> = Promise.resolve()
-  /** Lines that a site had and has no more. */
+  /** Lines that a site had and no longer has. */
   readonly lost = new Set<string>()
   readonly #seen = new Map<StorySite, Set<string>>()
 
@@ -63,19 +64,19 @@ class Clusterset {
     return site
   }
 
-  /** One service of each site. */
+  /** Exports one more service of each site. */
   exportMore(): void {
     this.#count += 1
     for (const site of this.sites)
       site.write(`s${this.#count}.yaml`, service(`${site.id}-${this.#count}`, site.id as Id))
   }
 
-  /** Services, and all that a site knows of them: names with addresses. */
+  /** The imports of each site: services with their names and addresses. */
   imported(): string[] {
     return this.sites.map((site) => site.imports().join('\n'))
   }
 
-  /** Every site has all services of all, and all the same. */
+  /** Waits until every site has all services of all sites, and all sites have the same. */
   async agreed(services: number, say: string): Promise<void> {
     await eventually(
       () => {
@@ -87,7 +88,7 @@ class Clusterset {
     )
   }
 
-  /** From now on: exports go on, and what was there once is looked for all the time. */
+  /** Starts exports and the checks that imported services stay, which both run until the end. */
   begin(): void {
     const { signal } = this.#stop
     this.#watching = (async () => {
@@ -113,7 +114,7 @@ class Clusterset {
     return this.sites.reduce((sum, site) => sum + this.#servicesOf(site), 0)
   }
 
-  /** Some came later. */
+  /** Some sites joined later. */
   #servicesOf(site: StorySite): number {
     return this.#count - (this.#from.get(site) ?? 0)
   }
@@ -162,7 +163,7 @@ t.test('an older backup, with a member and services that it does not know', asyn
   await isWhole(t, broker.state)
 })
 
-/** What sites have imported, without what is on its way. */
+/** What sites have imported, without services that are not ready yet. */
 function sitesKnow(all: Clusterset): Promise<Set<string>> {
   return Promise.resolve(
     new Set(all.imported().flatMap((one) => one.split('\n').filter((line) => line.endsWith(' Ready')))),

@@ -1,6 +1,7 @@
 /**
  * Three clustersets at one broker process, each with clusters of the same ids that export services of the same names.
- * Broker, agents, DNS servers and commands are the real ones. Nothing of one is ever seen, changed or let in at another.
+ * Broker, agents, DNS servers and commands are real. Nothing of one clusterset is ever seen, changed or let in at
+ * another.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -17,7 +18,7 @@ const DB = 'db.shop.svc.clusterset.local'
 const OTHERS = ['blue', 'green'] as const
 const SETS = ['demo', ...OTHERS] as const
 type SetName = (typeof SETS)[number]
-/** The same pods everywhere, so that each clusterset translates them by itself. */
+/** Milano and paris have the same pods in every clusterset, so that each clusterset translates them by itself. */
 const PODS: Readonly<Record<string, string>> = { milano: '10.41.0.0/16', paris: '10.41.0.0/16', oslo: '10.50.0.0/16' }
 const ANSWER: Readonly<Record<SetName, string>> = { demo: '10.50.0.1', blue: '10.50.0.2', green: '10.50.0.3' }
 
@@ -61,7 +62,7 @@ interface Listed {
 t.test('three clustersets at one broker', { timeout: 180_000 }, async (t) => {
   const audit = join(temporaryFolder(t), 'audit.log')
   const broker = await BrokerProcess.start(t, ['--audit-log', audit])
-  /** Sites last longer than a part of the story. */
+  /** The sites live longer than a part of the story. */
   const whole = t
 
   await t.test('they are made by name, and by no mistake', async (t) => {
@@ -126,7 +127,7 @@ t.test('three clustersets at one broker', { timeout: 180_000 }, async (t) => {
     for (const set of SETS) {
       const { items } = await json<Listed>(t, broker, 'cluster', 'list', ...which(set))
       t.same(items.map(({ id }) => id).sort(), ['milano', 'oslo', 'paris'], set)
-      // Two of three overlap, in each by itself: no block of one is one less for another.
+      // Two of three members overlap in each clusterset: a block of one clusterset is not taken from another.
       const blocks = items.flatMap(({ globalCIDRs }) => globalCIDRs)
       t.same(blocks.sort(), ['244.0.0.0/16', '244.1.0.0/16'], set)
     }
@@ -226,7 +227,7 @@ t.test('three clustersets at one broker', { timeout: 180_000 }, async (t) => {
         const { stdout } = await cli(broker, 'cluster', 'list', ...which(set), '-o', 'json')
         return (JSON.parse(stdout) as Listed).items.filter(({ state }) => state === 'silent').length
       }
-      // Who got a new identity has not joined again, and who was evicted is none.
+      // A cluster with a new identity has not joined again, and an evicted cluster is not a member.
       await eventually(async () => (await silent()) <= (set === 'green' ? 1 : 0), {
         deadlineMs: 90_000,
         intervalMs: 500,

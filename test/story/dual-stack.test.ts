@@ -1,6 +1,7 @@
 /**
  * Services of two IP families, from a ServiceExport to the answer, with the real broker, agents and DNS servers. Milano
- * and paris have the same IPv4 pods, so they are translated, and IPv6 of their own; oslo's IPv6 is milano's as well.
+ * and paris have the same IPv4 pods, so these are translated, but different IPv6 pods; oslo has the same IPv6 pods as
+ * milano.
  */
 import t from 'tap'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
@@ -71,13 +72,13 @@ t.test('a dual-stack service, where pods have IPv6 and where it is left out', as
   await answers(paris, 'web', { A: ip, AAAA: twin })
   await answers(milano, 'web', { A: ip, AAAA: twin })
   await answers(oslo, 'web', { A: ip, AAAA: 'NOERROR' })
-  // IPv4 under the global address, IPv6 as it is.
+  // IPv4 is answered by the global address, IPv6 without translation.
   await answers(paris, 'db', { A: '244.0.0.7', AAAA: 'fd00:1:0:0:0:0:0:7' })
   await answers(paris, 'pod-0.milano.db', { A: '244.0.0.7', AAAA: 'fd00:1:0:0:0:0:0:7' })
   await answers(oslo, 'db', { A: '244.0.0.7', AAAA: 'NOERROR' })
   t.equal(await paris.dig(`_http._tcp.${at('db')}`, 'SRV'), `0 100 8080 pod-0.milano.${at('db')}.`)
 
-  // Oslo offers its pods by IPv4 only, until the cluster that was there first is gone.
+  // Oslo offers its pods by IPv4 only, until the cluster that had the IPv6 range first is gone.
   oslo.write('api.yaml', dualService('api', 'clusterIP: None', ['10.50.0.9', 'fd00:1::9']))
   await paris.tunnel('oslo', 'up')
   await run('export', 'api', '-n', 'shop', '--site', oslo.folder.file)

@@ -1,6 +1,6 @@
 /**
- * The whole way of a service: a ServiceExport is written in milano, a name answers in paris. Broker, agents and DNS
- * servers are the real ones, with TLS and DNS sockets on loopback; only the kernels are left out. Both sites use
+ * The whole path of a service: a ServiceExport is written in milano, and a name answers in paris. Broker, agents and
+ * DNS servers are real, with TLS and DNS sockets on loopback; only the kernels are left out. Both sites use
  * 10.42.0.0/16, so paris must see milano's pods under milano's global prefix.
  */
 import t from 'tap'
@@ -69,7 +69,7 @@ t.test('from export to answer, and through the loss of the broker', async (t) =>
 
   t.equal(await paris.dig(WEB), 'NXDOMAIN', 'nothing is exported yet')
 
-  // A service with an address of its own: one clusterset IP, the same everywhere.
+  // A service with an address of its own has one clusterset IP, the same everywhere.
   await sealane(milano, 'export', 'web')
   const ip = await eventually(() => paris.imports()[0]?.match(/ClusterSetIP (245\.0\.\d+\.\d+) /)?.[1])
   await becomes(paris, WEB, ip)
@@ -80,20 +80,20 @@ t.test('from export to answer, and through the loss of the broker', async (t) =>
     say: 'at home the pod keeps its own address',
   })
 
-  // A headless service: its pods, one by one, under their global addresses.
+  // The pods of a headless service are answered one by one, under their global addresses.
   await sealane(milano, 'export', 'db')
   await becomes(paris, DB, '244.0.0.7 244.0.1.8')
   await becomes(paris, `db-1.milano.${DB}`, '244.0.1.8')
   await becomes(paris, `_sql._tcp.${DB}`, `0 50 5432 db-0.milano.${DB}. 0 50 5432 db-1.milano.${DB}.`, 'SRV')
   await becomes(milano, `db-1.milano.${DB}`, '10.42.1.8')
 
-  // The probes find the tunnel dead: its pods leave the answers at once, and come back with it.
+  // The probes find the tunnel dead: the pods of that cluster leave the answers at once, and return with the tunnel.
   await paris.tunnel('milano', 'down')
   await becomes(paris, DB, 'NXDOMAIN')
   await paris.tunnel('milano', 'up')
   await becomes(paris, DB, '244.0.0.7 244.0.1.8')
 
-  // Two sites that disagree about a service: the older export wins, and both get the condition.
+  // Two sites disagree about a service: the older export wins, and both get the condition.
   paris.write('web.yaml', SERVICES.split('---\n')[1]?.replace('port: 80,', 'port: 81,') ?? '')
   await sealane(paris, 'export', 'web')
   for (const site of [milano, paris]) {
@@ -104,7 +104,7 @@ t.test('from export to answer, and through the loss of the broker', async (t) =>
   await sealane(paris, 'unexport', 'web')
   await eventually(() => milano.conditions('web').includes('Conflict=False'), { say: 'the conflict is over' })
 
-  // The broker is lost. Nothing changes, not even for an agent and a DNS server that start anew.
+  // The broker is lost. Nothing changes, even for an agent and a DNS server that restart.
   const db = ['shop/db Headless - sql:5432 from milano Ready', 'db<-milano sql:5432 244.0.0.7(db-0) 244.0.1.8(db-1)']
   const both = [db[0], web[0], db[1], web[1]]
   await imports(paris, both)
@@ -115,7 +115,7 @@ t.test('from export to answer, and through the loss of the broker', async (t) =>
   await becomes(paris, `db-0.milano.${DB}`, '244.0.0.7')
   await imports(paris, both)
 
-  // It returns: both sites say that they are in step, and nobody sends anything again.
+  // The broker returns: both sites report that they are in sync, and no record is sent again.
   const puts = 'sealane_publish_messages_total'
   const before = await milano.count(puts, 'type="put"')
   t.ok(before >= 4, `milano has sent ${before} records in its life`)
@@ -131,7 +131,7 @@ t.test('from export to answer, and through the loss of the broker', async (t) =>
   t.equal(await milano.count(puts, 'type="put"'), before, 'milano sent nothing again')
   t.equal(await paris.count(puts, 'type="put"'), 0, 'paris neither')
 
-  // And life goes on.
+  // Later changes work as before.
   await sealane(milano, 'unexport', 'web')
   await becomes(paris, WEB, 'NXDOMAIN')
   await becomes(paris, DB, '244.0.0.7 244.0.1.8')

@@ -1,6 +1,6 @@
 /**
- * NetworkPolicies that keep callers of other clusters out of an exported service, one after the other on one cluster:
- * what `sealane status` makes of them, as a process that asks an API server.
+ * NetworkPolicies that block callers of other clusters from an exported service, one after the other on one cluster:
+ * what `sealane status` reports, as a process that reads an API server.
  */
 import t from 'tap'
 import { spawnCli } from '../cli/run-cli.ts'

@@ -1,7 +1,7 @@
 /**
- * A member with more exports than its quota has room for. Broker, agents and commands are the real ones, with TLS on
- * loopback. The first by name are exported, the others say why not and what to do, and come through when the operator
- * gives more.
+ * A member with more exports than its quota allows. Broker, agents and commands are real, with TLS on loopback. The
+ * first exports by name are accepted; the others report why they are not and what to do, and are accepted once the
+ * operator raises the quota.
  */
 import t from 'tap'
 import { DEFAULT_BROKER_CONFIG } from '../../broker/config/broker-config.ts'
@@ -61,7 +61,7 @@ t.test('over the quota, and through when it is raised', async (t) => {
   const listed = await runCli(['cluster', 'list', '--state', broker.state])
   t.match(listed.stderr, /^milano: its quota of 4 records is used up, .* sealane cluster quota milano --records N\n$/)
 
-  // One goes, and the next by name takes its place: nobody asks for it.
+  // One export goes, and the next by name takes its place without a request.
   t.equal((await runCli(['unexport', 'a', '-n', 'shop', '--site', milano.folder.file])).code, 0)
   await becomes('b,c')
   t.equal(ready('d'), 'Ready=False/QuotaRecords')
@@ -71,7 +71,7 @@ t.test('over the quota, and through when it is raised', async (t) => {
   await eventually(() => ready('d') === 'Ready=True/Exported', { say: 'd is exported' })
   t.match(await quota('--records', '8'), { code: 0, stderr: 'that was so already: nothing was done\n' })
 
-  // Lowered again, it takes nothing away, also when the broker starts anew.
+  // A lowered quota removes nothing, even when the broker restarts.
   t.match(await quota('--records', '0'), { code: 0, stderr: 'changed\n' })
   await broker.stop()
   await broker.start({ limits })

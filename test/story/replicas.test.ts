@@ -1,7 +1,7 @@
 /**
  * Three brokers on one log, each on an address of its own, and members that know one or all of them. Brokers stop and
- * come back in turn under traffic: nothing is lost, nothing is sent twice, certificates are renewed, and members spread
- * again.
+ * return in turn under traffic: nothing is lost, nothing is sent twice, certificates are renewed, and members spread
+ * over the brokers again.
  */
 import t from 'tap'
 import type { BrokerClient } from '../../protocol/broker-client.ts'
@@ -29,7 +29,7 @@ t.test('brokers stop in turn under traffic', { timeout: 240_000 }, async (t) => 
   const milano = await brokers.join('milano')
   const paris = await brokers.join('paris')
   const stop = new AbortController()
-  // It joined when there was one address only.
+  // This member joined when there was only one address.
   const book = new AddressBook({ own: brokers.addresses.slice(0, 1), clock })
   const client = brokers.client(milano, book)
   const publish = new PublishSession({ connect: () => client, clock, logger: silent })
@@ -56,7 +56,7 @@ t.test('brokers stop in turn under traffic', { timeout: 240_000 }, async (t) => 
     logger: silent,
     onChange: () => undefined,
   })
-  // As an agent has it: both sessions by one client, which learns addresses from the watch.
+  // Both sessions use one client, as in an agent; it learns addresses from the watch.
   const deps = { connect: () => client, replica: new Replica(), clock, logger: silent, onChange: () => undefined }
   const runs = [publish.run(stop.signal), watch.run(stop.signal), new WatchSession(deps).run(stop.signal)]
   const wanted = new Map<string, ReturnType<typeof anExport>>()
@@ -99,7 +99,10 @@ t.test('brokers stop in turn under traffic', { timeout: 240_000 }, async (t) => 
   await Promise.all(runs)
 })
 
-/** Each calls again every 1.5 s, over TLS: a hundred took half of a processor. Some are between two connections. */
+/**
+ * Each member calls again every 1.5 s over TLS: a hundred of them took half of a processor. Some are between two
+ * connections.
+ */
 const MEMBERS = 48
 const MOST = 43
 
@@ -116,7 +119,7 @@ t.test('48 members, and one broker that is started again', { timeout: 240_000 },
       for await (const message of client.watch(request, signal)) {
         if (message.t === 'reset') {
           epochs.add(message.epoch)
-          // On a busy machine a first stream may end before it has brought anything.
+          // On a busy machine the first stream may end before it has brought anything.
           if (!message.resumed && request.resume !== undefined) snapshots += 1
         }
         yield message
@@ -141,7 +144,7 @@ t.test('48 members, and one broker that is started again', { timeout: 240_000 },
   await Promise.all(runs)
 })
 
-/** All that a WatchSession asks of a client. */
+/** The only part of a client that a WatchSession uses. */
 function withWatch(watch: BrokerClient['watch']): BrokerClient {
   return { watch } as BrokerClient
 }

@@ -1,4 +1,6 @@
-/** A site in a story: its folder, its agent and its DNS, each with its own view of the folder as in real life. */
+/**
+ * A site in a story: its folder, its agent and its DNS server, each with its own view of the folder as in production.
+ */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import type { Test } from 'tap'
 import { agentConfig } from '../../agent/loop/config.ts'
@@ -49,7 +51,7 @@ export class StorySite {
     return site
   }
 
-  /** One that has not joined yet. */
+  /** A site that has not joined yet. */
   static make(t: Test, id: string, podCIDRs: readonly string[]): StorySite {
     const site = new StorySite(t, id)
     const { folder } = site
@@ -98,7 +100,7 @@ export class StorySite {
     return this.#dns ?? notRunning()
   }
 
-  /** A file among the site's objects; several documents with '---' between them. */
+  /** Writes a file of the site's objects; `---` separates several documents. */
   write(file: string, text: string): void {
     mkdirSync(this.folder.path('objects'), { recursive: true })
     writeFileSync(this.folder.path(`objects/${file}`), text)
@@ -108,13 +110,13 @@ export class StorySite {
     rmSync(this.folder.path(`objects/${file}`))
   }
 
-  /** What the site's gateway would say about its tunnel. */
+  /** Reports the tunnel as the site's gateway would. */
   async tunnel(cluster: string, state: ConnectionState): Promise<void> {
     await this.#reader.apply(gatewayObject('gw'))
     await this.#reader.applyStatus(gatewayObject('gw', { connections: connectionsTo({ [cluster]: state }) }))
   }
 
-  /** The same of several tunnels, a moment ago. */
+  /** Reports several tunnels like that, with the present time as heartbeat. */
   async tunnels(states: Readonly<Record<string, ConnectionState>>): Promise<void> {
     const heartbeatTime = new Date().toISOString()
     await this.#reader.apply(gatewayObject('gw'))
@@ -123,7 +125,7 @@ export class StorySite {
     )
   }
 
-  /** Where its agent says how it does: host:port. */
+  /** The address of its agent's status page, as host:port. */
   async statusPage(t: Test): Promise<string> {
     const { deps } = this.agent
     deps.status.report('part', () => 'agent')
@@ -133,12 +135,12 @@ export class StorySite {
     return formatHostPort(server.address)
   }
 
-  /** A gateway of this site, as its own gateway process publishes it. */
+  /** Publishes a gateway of this site as its own process would. */
   async gateway(publicKey: string): Promise<void> {
     await this.#reader.apply(endpointObject({ cluster: this.id, publicKey }))
   }
 
-  /** What this site knows of another one: `Cluster`, `Endpoint` and `ServiceImport` objects, as lines. */
+  /** What this site knows about another one: `Cluster`, `Endpoint` and `ServiceImport` objects, as lines. */
   knownOf(cluster: string): string[] {
     const clusters = this.#reader.cache('Cluster').list()
     const endpoints = this.#reader.cache('Endpoint').list()
@@ -158,7 +160,7 @@ export class StorySite {
     return [...this.#reader.cache('ServiceImport').list().map(showImport).sort(), ...imported.map(showSlice).sort()]
   }
 
-  /** Names of the services that the broker has taken from here, as the agent has reported so far. */
+  /** The names of the services that the broker has accepted from this site, by the agent's report so far. */
   exported(): string[] {
     const rows = this.#reader.cache('ServiceExport').list()
     const ready = rows.filter(({ status }) =>
@@ -167,19 +169,19 @@ export class StorySite {
     return ready.map(({ metadata }) => metadata.name).sort()
   }
 
-  /** `Valid=True/Valid Ready=…` of one export. */
+  /** The conditions of one export, as `Valid=True/Valid Ready=…`. */
   conditions(name: string): string {
     const found = this.#reader.cache('ServiceExport').get(name, 'shop')?.status?.conditions ?? []
     return found.map(({ type, status, reason }) => `${type}=${status}/${reason}`).join(' ')
   }
 
-  /** What the condition of one export says; undefined when it has none of that type and status. */
+  /** The message of a condition of one export; undefined if it has none of that type and status. */
   message(name: string, type: string, status: 'True' | 'False'): string | undefined {
     const found = this.#reader.cache('ServiceExport').get(name, 'shop')?.status?.conditions ?? []
     return found.find((one) => one.type === type && one.status === status)?.message
   }
 
-  /** Sorted data of the answers, or the response code where there are none. */
+  /** The sorted data of the answers, or the response code if there are none. */
   async dig(name: string, type: keyof typeof TYPE = 'A'): Promise<string> {
     const { answers, flags } = await askUdp(this.#dnsPort, query(name, { type: TYPE[type] }))
     return (

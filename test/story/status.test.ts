@@ -1,6 +1,6 @@
 /**
- * Three sites, real broker and agents: what `sealane status` says while all is well, while a link is down, while the
- * broker is away, and afterwards.
+ * Three sites with real broker and agents: what `sealane status` reports while all is well, while a link is down, while
+ * the broker is away, and afterwards.
  */
 import t from 'tap'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
@@ -37,7 +37,7 @@ interface StatusDocument {
   }[]
 }
 
-/** `2 ClusterCutOff paris (LaneProbeTimeout 1)` */
+/** The status as a line: `2 ClusterCutOff paris (LaneProbeTimeout 1)`. */
 async function statusLine(site: StorySite, page: string): Promise<string> {
   const { code, stdout } = await runCli(['status', '--site', site.folder.file, '--ask', page, '-o', 'json'])
   const { broker, problems } = JSON.parse(stdout) as StatusDocument
@@ -65,7 +65,7 @@ t.test('status tells what is wrong with a site, and that it is well again', asyn
   const becomes = async (site: StorySite, want: string): Promise<void> => {
     let last = ''
     const asked = async (): Promise<boolean> => {
-      // As a gateway does that goes on.
+      // The gateway keeps writing its heartbeat.
       await site.tunnels(links.get(site) ?? {})
       last = await statusLine(site, pages.get(site) ?? '')
       return last === want
@@ -91,7 +91,7 @@ t.test('status tells what is wrong with a site, and that it is well again', asyn
   await becomes(paris, '0 broker connected')
 
   await broker.stop()
-  // The namespace stands in another file.
+  // The namespace is in another file.
   milano.write('db.yaml', SERVICE.replaceAll('NAME', 'db').replace(/^[^]*?---\n/, ''))
   t.equal((await runCli(['export', 'db', '-n', 'shop', '--site', milano.folder.file])).code, 0)
   await becomes(milano, '0 broker away; BrokerUnreached - (Pending 1)')

@@ -1,7 +1,7 @@
 /**
- * What is wrong with an export is in its conditions, and in `sealane show exports`; what is right about it afterwards is
- * imported. Broker, agents and commands are the real ones. Names that only a real API server takes are in the kube tier's
- * table of exports.
+ * An invalid export says what is wrong in its conditions and in `sealane show exports`; once it is corrected, it is
+ * imported. Broker, agents and commands are real. The kube tier's table of exports has the names that only a real API
+ * server accepts.
  */
 import t from 'tap'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'

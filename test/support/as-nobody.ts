@@ -1,23 +1,23 @@
-/** Programs as somebody who is not root, also where only root may enter the folders above the checkout. */
+/** Runs programs as a user that is not root, even if only root may enter the folders above the checkout. */
 import { statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 const NOBODY = 65_534
 
-/** Why nobody else can be become here; false when it can. A test's `skip` option takes it as it is. */
+/** Why this process cannot change to another user; false if it can. It fits a test's `skip` option. */
 export const cannotBeNobody: string | false = process.getuid?.() === 0 ? false : 'needs root to become somebody else'
 
 /**
- * What to put before a command and its arguments. `reads` are the files that it must be able to read. Where their
- * modes, or those of the folders above, say no, the process gets the one capability to read and enter everything: it
- * may still write and change nothing that root owns.
+ * The words before a command and its arguments. `reads` are the files that the program must be able to read. If their
+ * modes, or those of the folders above, forbid that, the process gets the one capability to read and enter everything;
+ * it still cannot change what root owns.
  */
 export function asNobody(reads: readonly string[]): readonly [command: string, ...args: string[]] {
   const capability = reads.every(isOpen) ? [] : ['--inh-caps=+dac_read_search', '--ambient-caps=+dac_read_search']
   return ['setpriv', `--reuid=${NOBODY}`, `--regid=${NOBODY}`, '--clear-groups', ...capability]
 }
 
-/** Everybody may read the file and come to it. */
+/** Whether every user may read the file and enter its folders. */
 function isOpen(path: string): boolean {
   if ((statSync(path).mode & 0o004) === 0) return false
   for (let folder = dirname(path); folder !== '/'; folder = dirname(folder)) {

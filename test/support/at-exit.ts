@@ -1,6 +1,6 @@
 /**
- * What a test made goes when its process ends, be it by Ctrl-C or by a runner whose patience is over. Only SIGKILL
- * leaves it. Programs go before folders: they write there.
+ * Cleans up what a test made when its process ends, whether by Ctrl-C or because a runner's time is over. Only SIGKILL
+ * prevents it. Programs are ended before folders are removed, because they write into them.
  */
 type Kind = 'programs' | 'folders'
 
@@ -8,7 +8,7 @@ const SIGNALS = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const
 
 const cleanups: Readonly<Record<Kind, Set<() => void>>> = { programs: new Set(), folders: new Set() }
 
-/** Runs `cleanup` when this process ends; gives what takes that back. */
+/** Runs `cleanup` when this process ends. Returns the function that cancels it. */
 export function atExit(kind: Kind, cleanup: () => void): () => void {
   watchOver()
   cleanups[kind].add(cleanup)
@@ -27,7 +27,7 @@ function tryOut(cleanup: () => void): void {
   try {
     cleanup()
   } catch (error) {
-    // The others shall have their turn.
+    // The remaining clean-ups must still run.
     process.stderr.write(`${String(error)}\n`)
   }
 }

@@ -1,7 +1,4 @@
-/**
- * The shortest of several runs, in milliseconds: other work on the machine, or a pause of all of it, is not what is
- * measured.
- */
+/** The shortest of several runs in milliseconds, which leaves out other work on the machine and pauses of it. */
 export function bestOf(runs: number, run: () => void): number {
   const times = Array.from({ length: runs }, () => {
     const started = performance.now()

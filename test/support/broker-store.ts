@@ -1,4 +1,4 @@
-/** The operations of an operator at a broker of a test: through its admin socket while it runs, else on its state. */
+/** An operator's commands for the broker of a test: through its admin socket while it runs, otherwise on its state. */
 import { writeFile } from 'node:fs/promises'
 import { OfflineStates, openState, operatorActor } from '../../broker/admin/command-state.ts'
 import { administration } from '../../broker/admin/administration.ts'
@@ -11,7 +11,9 @@ import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 
 const { signal } = new AbortController()
 
-/** Calls `work` with the operations on the broker's own clusterset, or on another one. Throws as the operation does. */
+/**
+ * Calls `work` with the operations on the broker's own clusterset, or on another one. Throws what the operation throws.
+ */
 export async function asOperator<T>(
   stateDir: string,
   clock: Clock,

@@ -1,6 +1,6 @@
 /**
- * Programs of the product as users run them, also those that only tests have: compiled into few files, like dist/. From
- * sources a start takes three times as much of a processor.
+ * Programs of the product as users run them, and programs of tests, compiled into few files like dist/. A start from
+ * sources takes three times the processor time.
  */
 import { spawnSync } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
@@ -22,10 +22,10 @@ import { PRODUCT, ROOT } from './source-tree.ts'
 const FOLDER = join(ROOT, 'node_modules/.cache/test-programs')
 const MOST_TRIES = 3
 const UNUSED_MS = 7 * 24 * 3600 * 1000
-/** What decides on the result beside the sources. */
+/** The files that affect the result in addition to the sources. */
 const SETTINGS = ['package-lock.json', 'package.json', 'scripts/compile-product.ts']
 
-/** What was compiled last of an entry: its own sources, and what they held, together with SETTINGS. */
+/** The last result of an entry: its own sources, and their content together with SETTINGS. */
 interface Compiled {
   readonly sources: readonly string[]
   readonly content: string
@@ -34,10 +34,9 @@ interface Compiled {
 const known = new Map<string, string>()
 
 /**
- * The path of a file that Node runs, compiled from `entry`, the path of a source in this checkout. Made where what is
- * there was made from other sources: they are compared by content. Several processes may ask at once. A guest (test/guest)
- * runs the source: it has one emulated processor, and keeps what Node has compiled of sources. Throws where it does not
- * compile.
+ * The path of a file that Node can run, compiled from `entry`, the path of a source in this checkout. It is compiled
+ * again if the content of its sources has changed. Several processes may call this at once. A guest (test/guest) runs
+ * the source, because it has one emulated processor and keeps what Node has compiled. Throws if it does not compile.
  */
 export function compiledProgram(entry: string): string {
   if (process.env['SEALANE_GUEST'] === '1') return entry
@@ -63,7 +62,7 @@ function upToDate(entry: string): string {
   try {
     renameSync(made, folder(content))
   } catch (error) {
-    // Another process has made the same of the same sources.
+    // Another process has made the same result from the same sources.
     rmSync(made, { recursive: true })
     if (!existsSync(fileOf(content))) throw error
   }
@@ -73,7 +72,7 @@ function upToDate(entry: string): string {
   return fileOf(content)
 }
 
-/** Again where somebody has written one of the sources meanwhile: the compiler may have read what was there before. */
+/** Compiles again if a source was written meanwhile, because the compiler may have read its previous content. */
 function compile(name: string): Compiled & { readonly made: string } {
   const made = join(FOLDER, `.${randomUUID()}`)
   for (let tries = 1; ; tries += 1) {
@@ -82,13 +81,13 @@ function compile(name: string): Compiled & { readonly made: string } {
     if (inputs === undefined) throw new Error(`${name} does not compile`)
     const sources = inputs.filter((path) => !path.startsWith('node_modules/'))
     const content = contentOf(name, sources)
-    // A clock that was set back makes files of the future.
+    // After a clock was set back, files have times in the future.
     const isStill = sources.every((path) => statSync(join(ROOT, path)).mtimeMs < began)
     if (isStill || tries >= MOST_TRIES) return { sources, content, made }
   }
 }
 
-/** Packages are as package-lock.json says. */
+/** The packages are determined by package-lock.json. */
 function contentOf(name: string, sources: readonly string[]): string {
   const paths = [...SETTINGS, ...sources]
   const texts = paths.map((path) => (existsSync(join(ROOT, path)) ? readFileSync(join(ROOT, path), 'utf8') : ''))
@@ -110,13 +109,13 @@ function removeUnused(): void {
 }
 
 /**
- * Builds dist/ where bin/sealane would not run it, because a source or package is newer: before tests begin, so that
- * what they start is what users start. Throws with what the compiler says.
+ * Builds dist/ if bin/sealane would not run it because a source or package is newer. This happens before the tests, so
+ * that they start what users start. Throws with the compiler's message.
  */
 export function buildProduct(): Promise<void> {
   if (isBuilt()) return Promise.resolve()
   mkdirSync(join(ROOT, 'node_modules/.cache'), { recursive: true })
-  // Two of them at once would take away each other's folder.
+  // Two builds at once would remove each other's folder.
   const build = [join(ROOT, 'node_modules/.cache/build.lock'), process.execPath, join(ROOT, 'scripts/build.ts')]
   const { status, stderr, error } = spawnSync('flock', build, { encoding: 'utf8' })
   if (error !== undefined) return Promise.reject(error)
@@ -124,7 +123,7 @@ export function buildProduct(): Promise<void> {
   return Promise.resolve()
 }
 
-/** By the rule of bin/sealane. */
+/** Whether dist/ is up to date by the rule of bin/sealane. */
 function isBuilt(): boolean {
   const built = statSync(join(ROOT, 'dist/built'), { throwIfNoEntry: false })
   if (built === undefined) return false

@@ -2,27 +2,28 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export interface EventuallyOptions {
-  /** How long to go on trying: it catches a hang, and is never about speed. Default 20,000. */
+  /** How long to keep trying. It catches a hang, and is never about speed. The default is 20,000. */
   readonly deadlineMs?: number
   /**
-   * Pause between tries. Default: 20 at first, later a tenth of the time waited so far, at most 250. Who waits for a
-   * minute would else ask an API server two thousand times, and take from what it waits for.
+   * The pause between tries. By default it is 20 at first, and later a tenth of the time waited so far, at most 250: a
+   * test that waits for a minute would otherwise call an API server two thousand times, and slow down what it waits
+   * for.
    */
   readonly intervalMs?: number
   /** What is waited for; the error names it. */
   readonly say?: string
 }
 
-/** Of two processors that six test files share, one file may get nothing for some seconds. */
+/** Six test files share two processors, so one file may get no processor time for some seconds. */
 const DEADLINE_MS = 20_000
 const FIRST_PAUSE_MS = 20
 const LONGEST_PAUSE_MS = 250
 
-/** Under emulation everything takes 5 to 40 times as long; deadlines there must not be about speed. */
+/** Emulation makes everything take 5 to 40 times as long, and deadlines must not be about speed. */
 export const SLOWNESS = process.env['SEALANE_GUEST'] === '1' ? 8 : 1
 
 /**
- * Calls `check` until it neither throws nor gives false or undefined, and resolves with what it gave. After the
+ * Calls `check` until it neither throws nor returns false or undefined, and resolves with its result. After the
  * deadline it rejects with the last error.
  */
 export async function eventually<T>(

@@ -1,6 +1,8 @@
-/** For tests of messages: t.throws and t.rejects take a part of the text for the whole; t.equal on these does not. */
+/**
+ * Errors for tests of messages: t.throws and t.rejects accept a part of the text, whereas t.equal on these does not.
+ */
 
-/** The error that `work` throws or rejects with; an error that says so where it does neither. */
+/** The error that `work` throws or rejects with; if it does neither, an error that says so. */
 export async function failure(work: Promise<unknown> | (() => unknown)): Promise<Error> {
   try {
     await (typeof work === 'function' ? work() : work)
@@ -11,7 +13,7 @@ export async function failure(work: Promise<unknown> | (() => unknown)): Promise
   return new Error('(it did not fail)')
 }
 
-/** As failure(); only the message. */
+/** The message of failure(). */
 export async function messageOf(work: Promise<unknown> | (() => unknown)): Promise<string> {
   return (await failure(work)).message
 }

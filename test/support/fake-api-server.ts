@@ -1,7 +1,7 @@
 /**
- * An API server for tests, over real sockets: enough of list, watch, server-side apply, status and errors to
- * distinguish a client that is right from one that is not, and every fault that a real one has on a bad day. It speaks
- * HTTP/2 and HTTP/1.1 over TLS, or HTTP/1.1 without.
+ * An API server for tests, over real sockets: enough of list, watch, server-side apply, status and errors to tell a
+ * correct client from one that is not, and every fault that a real one may have. It speaks HTTP/2 and HTTP/1.1 over
+ * TLS, or HTTP/1.1 without.
  */
 import { createServer } from 'node:http'
 import { type Http2ServerRequest, type Http2ServerResponse, createSecureServer } from 'node:http2'
@@ -19,8 +19,8 @@ type Request = Pick<Http2ServerRequest, 'method' | 'url' | 'headers' | 'rawHeade
 type Response = Pick<Http2ServerResponse, 'writeHead' | 'write' | 'end' | 'on'>
 
 /**
- * Answers instead of the server; undefined lets the server answer. `unheard`: done, and the answer is lost. `stall`: an error
- * whose body begins and never ends.
+ * Answers instead of the server; undefined lets the server answer. `unheard` means that the request takes effect and
+ * its answer is lost. `stall` is an error whose body begins and never ends.
  */
 export type Fault = (request: {
   readonly method: string
@@ -35,7 +35,7 @@ export type Fault = (request: {
   | undefined
 
 export interface FakeApiServerInit {
-  /** Default h2. */
+  /** The default is h2. */
   readonly speak?: 'h2' | 'http1' | 'plain'
 }
 
@@ -53,34 +53,34 @@ KINDS.set('v1/events', 'Event')
 const AUTHORIZATION = 'authorization.k8s.io/v1'
 const REVIEW = { name: 'selfsubjectaccessreviews', kind: 'SelfSubjectAccessReview', namespaced: false }
 
-/** What somebody may do or not: a SelfSubjectAccessReview asks for it. */
+/** What a user wants to do, as a SelfSubjectAccessReview asks. */
 export interface FakeAccess {
-  /** The name in the client certificate; '' for who has shown a token. */
+  /** The name in the client certificate; '' for a client with a token. */
   readonly user: string
   readonly verb: string
   readonly group: string
   readonly resource: string
 }
 
-/** What kubeconfigs show. */
+/** The token in kubeconfigs. */
 export const TOKEN = 'let-me-in'
 
 const UNHEARD = { writeHead() {}, write: () => true, end() {}, on() {} } as unknown as Response
 
 export class FakeApiServer {
   readonly objects = new FakeObjects()
-  /** `GET /api/v1/services?limit=500`, oldest first. */
+  /** The requests, as `GET /api/v1/services?limit=500`, oldest first. */
   readonly requests: string[] = []
-  /** `impersonate-group: dev`, of the last request. */
+  /** The impersonation headers of the last request, as `impersonate-group: dev`. */
   impersonation: string[] = []
-  /** apiVersion/plural that nobody installed. */
+  /** Each apiVersion/plural that is not installed. */
   readonly missing = new Set<string>()
   fault: Fault | undefined
-  /** True: watches bring nothing by themselves. */
+  /** Whether watches send nothing by themselves. */
   muted = false
-  /** Tokens that are let in; all when empty. */
+  /** The tokens that are accepted; if it is empty, all are. */
   readonly tokens = new Set<string>()
-  /** Answers SelfSubjectAccessReviews; undefined: the group of such reviews is not served. */
+  /** Answers SelfSubjectAccessReviews. Undefined: the API group of such reviews is not served. */
   allows: ((access: FakeAccess) => boolean) | undefined
   url = ''
   kubeconfig = ''
@@ -94,7 +94,7 @@ export class FakeApiServer {
     this.#init = init
   }
 
-  /** Connections that are open. */
+  /** How many connections are open. */
   get connections(): number {
     return this.#sockets.size
   }
@@ -115,7 +115,7 @@ export class FakeApiServer {
           {
             cert: certificate,
             key,
-            // Who shows a certificate is let in by it or refused by HTTP, as by a real one.
+            // A certificate is accepted or refused by HTTP and not by TLS, as a real server does it.
             ca: ca.certificate,
             requestCert: true,
             rejectUnauthorized: false,
@@ -148,7 +148,7 @@ export class FakeApiServer {
     return this.#kubeconfig(path, 'fake', url, { token: TOKEN })
   }
 
-  /** A kubeconfig for somebody with a client certificate of the cluster's authority. */
+  /** A kubeconfig for a user with a client certificate of the cluster's authority. */
   async kubeconfigFor(request: Pick<CertificateRequest, 'name' | 'groups' | 'validMs'>): Promise<string> {
     if (this.#ca === undefined) throw new Error('the server is not started')
     const credentials = await this.#ca.issue(request)
@@ -159,17 +159,17 @@ export class FakeApiServer {
     return writeKubeconfig(path, { cluster: 'fake', user, url, ca: this.#ca?.certificate ?? '', credentials })
   }
 
-  /** Ends every connection without a word. */
+  /** Breaks every connection. */
   cut(): void {
     for (const socket of this.#sockets) socket.destroy()
   }
 
-  /** Ends every watch in good order, as a server does when its time is over. */
+  /** Ends every watch in good order, as a server does when the time of the watch is over. */
   endWatches(): void {
     for (const { response } of [...this.#watches]) response.end()
   }
 
-  /** A line into every watch of a resource, as it is. */
+  /** Writes a line unchanged into every watch of a resource. */
   sendLine(plural: string, line: string): void {
     for (const { resource, response } of this.#watches) if (resource.endsWith(`/${plural}`)) response.write(`${line}\n`)
   }
@@ -271,7 +271,7 @@ export class FakeApiServer {
   #watch(resource: string, namespace: string | undefined, query: URLSearchParams, response: Response): void {
     const from = Number(query.get('resourceVersion'))
     response.writeHead(200, { 'content-type': 'application/json' })
-    // Headers go out with the first bytes only, unless asked.
+    // Headers are sent with the first bytes of the body, unless they are flushed.
     ;(response as unknown as { flushHeaders?: () => void }).flushHeaders?.()
     if (from < this.objects.compacted) {
       const object = { kind: 'Status', code: 410, reason: 'Expired', message: 'too old resource version' }
@@ -323,19 +323,22 @@ export class FakeApiServer {
   }
 }
 
-/** One that runs until the test ends. */
+/** A server that runs until the test ends. */
 export async function fakeApiServer(t: Pick<Test, 'teardown'>, init: FakeApiServerInit = {}): Promise<FakeApiServer> {
   const server = new FakeApiServer(init)
   await server.start(t)
   return server
 }
 
-/** Throws for a certificate that is not, or no longer, of the cluster. */
+/**
+ * The user of the client certificate. Throws for a certificate that the cluster's authority did not sign, or that has
+ * expired.
+ */
 function userOf({ socket }: Request): string {
-  // Without TLS there is no such thing.
+  // Without TLS there is no client certificate.
   if (!('getPeerCertificate' in socket)) return ''
   const { subject } = socket.getPeerCertificate()
-  // One without any has an empty one.
+  // A client without a certificate has an empty one here.
   if ((subject as { readonly CN?: string } | undefined) === undefined) return ''
   if (!socket.authorized) throw new FakeRefusal(401, 'Unauthorized', 'Unauthorized')
   return String(subject.CN)

@@ -1,4 +1,4 @@
-/** What a fake API server keeps: objects with versions, events, and an account of who applied which fields. */
+/** The objects of a fake API server, with versions, events, and a record of which manager applied which fields. */
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 
@@ -58,9 +58,9 @@ interface Given {
   readonly finalizers?: string[]
 }
 
-/** `services` of `shop`, `web`, and where it is in URLs. */
+/** The place of an object in URLs, such as `web` of the `services` of `shop`. */
 export interface FakeApiPath {
-  /** `v1/services`. */
+  /** The apiVersion and plural, as `v1/services`. */
   readonly resource: string
   readonly apiVersion: string
   readonly kind: string
@@ -73,7 +73,7 @@ export class FakeObjects {
   /** Watches from before this version are refused. */
   compacted = 0
   readonly #objects = new Map<string, FakeObject>()
-  /** Until something changes: a page of a long list must not cost as much as the whole. */
+  /** Lists are cached until something changes, since a page of a long list must not cost as much as the whole. */
   readonly #lists = new Map<string, readonly FakeObject[]>()
   readonly #events: FakeEvent[] = []
   readonly #listeners = new Set<(event: FakeEvent) => void>()
@@ -101,7 +101,7 @@ export class FakeObjects {
     return () => this.#listeners.delete(listener)
   }
 
-  /** As a user: creates or replaces all but the status. What changes is no applier's any more. */
+  /** Creates or replaces all but the status, as a user. Changed fields are no longer owned by an applier. */
   put(place: FakeApiPath, body: Json): FakeObject {
     const present = this.get(place)
     const { metadata, status: _status, ...rest } = body
@@ -126,7 +126,7 @@ export class FakeObjects {
     return this.#store(place, present, next)
   }
 
-  /** JSON merge patch (RFC 7386), as a user. */
+  /** Applies a JSON merge patch (RFC 7386), as a user. */
   merge(place: FakeApiPath, patch: Json): FakeObject {
     const present = this.get(place)
     if (present === undefined) throw absent(place)
@@ -173,7 +173,7 @@ export class FakeObjects {
     return { object: this.#store(place, present, next), created: present === undefined }
   }
 
-  /** Gives the object when finalizers keep it, undefined when it is gone. */
+  /** Returns the object if finalizers keep it, and undefined if it is gone. */
   delete(place: FakeApiPath, uid?: string): FakeObject | undefined {
     const present = this.get(place)
     if (present === undefined) throw absent(place)
@@ -237,7 +237,7 @@ export function absent({ resource, name }: FakeApiPath): FakeRefusal {
   return new FakeRefusal(404, 'NotFound', `${resource} "${name}" not found`, { name, kind })
 }
 
-/** What an applier describes: all but the name and the status. */
+/** The fields that an applier describes: all but the name and the status. */
 function described(body: Json): Json {
   const { apiVersion: _a, kind: _k, status: _s, metadata, ...rest } = body
   const fields = Object.entries(metadata as Json).filter(
@@ -267,7 +267,7 @@ function fieldsOf(value: Json): Fields {
   )
 }
 
-/** Conditions are a list by type: who does not own the list so far changes only what it names. */
+/** Conditions are a list by type: an applier that does not own the list yet changes only the types that it names. */
 function keepOthersConditions(object: FakeObject, wanted: Json, owned: Fields | undefined): void {
   const named = (wanted['status'] as { conditions?: { type: string }[] }).conditions
   const present = (object['status'] as { conditions?: { type: string }[] } | undefined)?.conditions ?? []
@@ -276,7 +276,7 @@ function keepOthersConditions(object: FakeObject, wanted: Json, owned: Fields | 
   wanted['status'] = { ...(wanted['status'] as Json), conditions: [...others, ...named] }
 }
 
-/** Takes the fields out whose value is another one now. */
+/** Removes from the record the fields whose value has changed. */
 function keepUnchanged(fields: Fields, before: unknown, after: unknown): void {
   for (const [key, inner] of Object.entries(fields)) {
     const name = key.slice(2)
@@ -288,7 +288,7 @@ function keepUnchanged(fields: Fields, before: unknown, after: unknown): void {
   }
 }
 
-/** Takes out of `object` what was owned and is not any more. */
+/** Removes from `object` the fields that were owned before and are not any more. */
 function prune(object: Json, before: Fields, after: Fields): void {
   for (const [key, inner] of Object.entries(before)) {
     const name = key.slice(2)

@@ -1,4 +1,4 @@
-/** Probe sockets in memory. The far ends answer, or do not, as the test says. */
+/** Probe sockets in memory. The test decides which far ends answer. */
 import {
   type NoticeStep,
   type Probe,
@@ -13,17 +13,17 @@ import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 
 export class FakeProbes {
-  /** Lane addresses that answer. */
+  /** The lane addresses that answer. */
   readonly alive = new Set<string>()
-  /** Lane addresses whose kernel answers a probeTcp. */
+  /** The lane addresses whose kernel answers a probeTcp. */
   readonly kernels = new Set<string>()
-  /** Lane addresses that give a receipt for each notice of these steps. */
+  /** The lane addresses that confirm each notice of these steps. */
   readonly receipts = new Map<string, readonly NoticeStep[]>()
-  /** Octets of the largest packet that gets to a lane address; absent: any does. */
+  /** The octets of the largest packet that reaches a lane address. Absent: any size does. */
   readonly widths = new Map<string, number>()
-  /** What a far end says gets from it to here. */
+  /** The size that a far end reports for its path to here. */
   carries = 0
-  /** Sockets that are open now, by own address. */
+  /** The sockets that are open now, by their own address. */
   readonly open = new Map<string, ProbeSocketEvents>()
   readonly sent: { readonly from: string; readonly to: string; readonly bytes: Buffer }[] = []
   opened = 0
@@ -64,7 +64,7 @@ export class FakeProbes {
     return { ...probe, type: 'sizedAnswer', carries: this.carries }
   }
 
-  /** Something arrives at a socket. */
+  /** Delivers a packet to a socket. */
   receive(at: string, from: string, bytes: Buffer, port: number = LANE_PROBE_PORT): void {
     this.open.get(at)?.onMessage(bytes, { address: from, port })
   }

@@ -1,4 +1,4 @@
-/** Real time that passes faster: who waits by it has waited a minute in a part of one. */
+/** Real time that passes faster, so that a wait of a minute takes a fraction of one. */
 import { SystemClock } from '../../reconcile/clock.ts'
 
 export class FastClock extends SystemClock {

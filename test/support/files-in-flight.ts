@@ -1,11 +1,12 @@
 /**
- * Waits until this process has no file operation under way, so that a fake clock does not run ahead of code that reads
- * files. `process.getActiveResourcesInfo()` leaves out `readFile` and the closing of a handle; async_hooks sees both.
+ * Waits until this process has no file operation in progress, so that a fake clock does not run ahead of code that
+ * reads files. `process.getActiveResourcesInfo()` leaves out `readFile` and the closing of a handle; async_hooks sees
+ * both.
  */
 import { createHook } from 'node:async_hooks'
 import { setImmediate as turnOfTheLoop } from 'node:timers/promises'
 
-/** The least number of times that the event loop goes round, so that what follows an operation can begin the next. */
+/** How often the event loop must turn at least, so that code after an operation can begin the next one. */
 const QUIET_TURNS = 2
 const DEADLINE_MS = 10_000
 
@@ -16,7 +17,7 @@ const init = (id: number, type: string): void => {
 }
 createHook({ init, after: end, destroy: end, trackPromises: false }).enable()
 
-/** Ends once nothing reads, writes or closes a file. */
+/** Resolves once no file is being read, written or closed. */
 export async function filesAtRest(): Promise<void> {
   const endMs = performance.now() + DEADLINE_MS
   for (let quiet = 0; quiet < QUIET_TURNS; quiet = inFlight.size === 0 ? quiet + 1 : 0) {

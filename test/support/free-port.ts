@@ -1,15 +1,16 @@
-/** Ports for servers of tests that must be known before the server is there, or stay while it is away. */
+/** Ports for servers of tests that must be known before the server starts, or stay the same while it is away. */
 import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 
 /**
- * Below those that Linux gives to whoever asks for any (ip_local_port_range): nobody else gets one of these by chance.
+ * The ports are below the range from which Linux assigns arbitrary ports (ip_local_port_range), so no other program
+ * gets one of them by chance.
  */
 const LOWEST = 10_000
 const END = 30_000
 const TRIES = 100
 
-/** A TCP port that nobody uses on this address. */
+/** A TCP port that is free on this address. */
 export async function freePort(address = '127.0.0.1'): Promise<number> {
   for (let left = TRIES; ; left -= 1) {
     try {

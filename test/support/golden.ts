@@ -1,12 +1,12 @@
-/** Texts that are kept in files: SEALANE_UPDATE_GOLDEN=1 writes them anew, to be read in the diff. */
+/** Texts that are kept in files; SEALANE_UPDATE_GOLDEN=1 writes them again, for review in the diff. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 
-/** The folder that they are in. */
+/** The folder of the golden files. */
 export const GOLDEN = join(import.meta.dirname, '..', 'golden')
 
-/** `file` is below test/golden. */
+/** Compares the text with `file`, a path below test/golden. */
 export function equalsGolden(t: Test, text: string, file: string): void {
   const path = join(GOLDEN, file)
   if (process.env['SEALANE_UPDATE_GOLDEN'] === '1') {

@@ -1,18 +1,18 @@
 /**
- * How the cost of a task grows with its size. How long it takes is the machine's business, and measured in bench/; that
- * ten times as much does not take a hundred times as long is not.
+ * How the cost of a task grows with its size. The absolute time depends on the machine and is measured in bench/; these
+ * tests check that a larger task does not cost disproportionately more.
  */
 
-/** How many times as large the larger one is. */
+/** How many times as large the larger task is. */
 export const LARGER = 4
-/** The square of that would be 16; a task whose cost is in proportion takes 4 times as much, sorting somewhat more. */
+/** A quadratic task would take 16 times as much; a linear one takes 4 times as much, and sorting somewhat more. */
 export const MOST_GROWTH = 9
 const TRIES = 3
 
-/** Does the task at a size, and resolves with the processor time that it took, in milliseconds. */
+/** Does the task at a size, and resolves with its processor time in milliseconds. */
 export type Task = (size: number) => number | Promise<number>
 
-/** The processor time of work in this process, in milliseconds: a pause of the machine is not counted. */
+/** The processor time of work in this process in milliseconds; pauses of the machine do not count. */
 export async function processorMs(work: () => unknown): Promise<number> {
   const started = process.cpuUsage()
   await work()
@@ -21,8 +21,8 @@ export async function processorMs(work: () => unknown): Promise<number> {
 }
 
 /**
- * How many times as much a task of `size` takes as one of a quarter of it, the least of three tries each; compare with
- * MOST_GROWTH.
+ * How many times as much a task of `size` takes as one of a quarter of it, by the least of three tries each. Compare it
+ * with MOST_GROWTH.
  */
 export async function growth(size: number, task: Task): Promise<number> {
   const [small, large] = [[] as number[], [] as number[]]

@@ -1,6 +1,6 @@
-/** What hardened hosts (CIS, STIG) set before Sealane starts. */
+/** The settings of hardened hosts (CIS, STIG) before Sealane starts. */
 
-/** Forwarding is on, and new devices do not get it; nor do they get what else keeps packets from us. */
+/** Forwarding is on, but new devices do not inherit it, and other settings also keep packets from Sealane. */
 export const HARDENED: readonly (readonly [name: string, value: string])[] = [
   ['net/ipv4/ip_forward', '1'],
   ['net/ipv4/conf/default/forwarding', '0'],

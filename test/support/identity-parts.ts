@@ -1,10 +1,10 @@
-/** The files of a member's identity, as some broker gave it. */
+/** The files of a member's identity, as issued by an arbitrary broker. */
 import { parseClusterId } from '../../model/ids.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
 import { encodeMemberIdentity } from '../../protocol/membership/member-files.ts'
 import { createCa, createCsr, issueMemberCertificate } from '../../protocol/identity/x509.ts'
 
-/** By name. `nowMs` is when the broker gave it. */
+/** The files by name. `nowMs` is when the broker issued the certificate. */
 export async function identityParts(
   clusterset = 'demo',
   id = 'paris',

@@ -1,4 +1,4 @@
-/** A MemoryAdmin in which controllers run at once: what is applied is there and ready, as far as the test lets it. */
+/** A MemoryAdmin whose controllers run at once: applied objects are ready immediately, unless the test prevents it. */
 import {
   ASK_FIRST_ANNOTATION,
   PROBLEM_ANNOTATION,
@@ -13,11 +13,11 @@ import type { ManifestObject } from '../../install/values/manifest.ts'
 import { MemoryAdmin } from './memory-admin.ts'
 
 export class InstallingAdmin extends MemoryAdmin {
-  /** What each DaemonSet says of its pods. */
+  /** The status of each DaemonSet about its pods. */
   daemons: object = { desiredNumberScheduled: 1, numberReady: 1, updatedNumberScheduled: 1 }
-  /** The agent's answer to a token: parts of an identity, base64. */
+  /** The agent's answer to a token: the parts of an identity, in base64. */
   identity: Readonly<Record<string, string>> = {}
-  /** What the agent hears from the broker where it is to ask first. */
+  /** The broker's answer when the agent is to ask before it joins. */
   wouldRenumber: string | undefined
 
   override async apply(object: ManifestObject, options: { readonly dryRun: boolean }): Promise<Applied> {
@@ -40,7 +40,7 @@ export class InstallingAdmin extends MemoryAdmin {
     await super.merge(ref, { data: { token: null, ...this.identity } })
   }
 
-  /** For looking around. */
+  /** Gives read access for checks. */
   get dynamic(): Lookable {
     return {
       get: (ref: ObjectRef) => this.get(ref),

@@ -1,4 +1,4 @@
-/** Real time, but more passes whenever the test says so. */
+/** Real time, with jumps forward when the test wants them. */
 import { SystemClock } from '../../reconcile/clock.ts'
 
 export class JumpingClock extends SystemClock {
@@ -18,7 +18,7 @@ export class JumpingClock extends SystemClock {
       this.#sleepers.delete(jump)
     }
   }
-  /** So much has passed, and whoever sleeps wakes. */
+  /** Lets this much time pass at once, and wakes all sleepers. */
   jump(ms: number): void {
     this.#offset += ms
     for (const sleeper of this.#sleepers) sleeper.abort()

@@ -1,4 +1,4 @@
-/** A ClusterAdmin over objects in memory: what was asked of it is kept, what it should refuse can be said. */
+/** A ClusterAdmin over objects in memory, which keeps the requests, and refuses those that the test names. */
 import type { Duplex } from 'node:stream'
 import { isDeepStrictEqual } from 'node:util'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
@@ -10,9 +10,9 @@ import type { ManifestObject } from '../../install/values/manifest.ts'
 export class MemoryAdmin implements ClusterAdmin {
   readonly title = 'context "c1" of kubeconfig'
   readonly contextName: string | undefined = 'c1'
-  /** `apply Deployment sealane-system/sealane-agent`, oldest first; dry runs with `(dry)` behind. */
+  /** The requests, as `apply Deployment sealane-system/sealane-agent`, oldest first; dry runs end with `(dry)`. */
   readonly done: string[] = []
-  /** Verb and resource (`patch nodes`) that reviews deny. */
+  /** Each verb and resource (`patch nodes`) that reviews deny. */
   readonly denied = new Set<string>()
   readonly #objects = new Map<string, ManifestObject>()
 
@@ -60,14 +60,14 @@ export class MemoryAdmin implements ClusterAdmin {
     )
   }
 
-  /** What is not said stays, as with server-side apply; lists are replaced. */
+  /** Fields that are not given stay, as with server-side apply; lists are replaced. */
   preview(object: ManifestObject): Promise<Preview> {
     const before = this.#objects.get(keyOf(refOf(object)))
     const after = before === undefined ? object : (merged(before, JSON.parse(JSON.stringify(object))) as ManifestObject)
     return Promise.resolve({ before, after })
   }
 
-  /** By title of an object: what refuses it. */
+  /** From the title of an object to the error that refuses it. */
   readonly refuses = new Map<string, string>()
 
   refusal(object: ManifestObject): Promise<string | undefined> {
@@ -101,7 +101,7 @@ export class MemoryAdmin implements ClusterAdmin {
     return Promise.resolve(this.#objects.delete(keyOf(ref)))
   }
 
-  /** What runs in pods; by default nothing does. */
+  /** Runs a command in a pod; by default there are no pods. */
   run: (command: PodCommand) => Promise<CommandResult> = () => Promise.reject(new Error('there are no pods here'))
 
   exec(command: PodCommand): Promise<CommandResult> {
@@ -110,7 +110,7 @@ export class MemoryAdmin implements ClusterAdmin {
     return this.run(command)
   }
 
-  /** What listens in pods; by default nothing does. */
+  /** Connects to a port of a pod; by default there are no pods. */
   dial: (target: PodPort, signal: AbortSignal) => Promise<Duplex> = () =>
     Promise.reject(new Error('there are no pods here'))
 
@@ -130,7 +130,7 @@ function keyOf({ apiVersion, kind, namespace = '', name }: ObjectRef): string {
   return `${apiVersion} ${kind} ${namespace}/${name}`
 }
 
-/** RFC 7386. */
+/** A JSON merge patch (RFC 7386). */
 function merged(target: unknown, patch: unknown): unknown {
   if (typeof patch !== 'object' || patch === null || Array.isArray(patch)) return patch
   const result: Record<string, unknown> = { ...(typeof target === 'object' && target !== null ? target : {}) }

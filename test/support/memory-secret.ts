@@ -1,10 +1,10 @@
-/** One Secret in memory, as the API server keeps it: texts, annotations, null removes. */
+/** One Secret in memory with the semantics of the API server: values are texts, and null removes a key. */
 import type { SecretAccess, SecretChange, SecretContent } from '../../protocol/membership/secret-identity.ts'
 
 export class MemorySecret implements SecretAccess {
   readonly place = 'Secret sealane-system/sealane-identity'
   content: SecretContent | undefined
-  /** While set, every change fails with it. */
+  /** While it is set, every change fails with it. */
   failure: Error | undefined
 
   constructor(data?: Readonly<Record<string, string>>) {

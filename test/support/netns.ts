@@ -1,7 +1,7 @@
 /**
- * Network namespaces for tests. withNetns() gives a named one that outlives nothing: its processes are ended
- * and it is removed when the story ends, fails, or the test is interrupted, and by the next test when this one was
- * killed. inPrivateNetns() runs a whole test file inside a nameless one, for drivers that act on their own namespace.
+ * Network namespaces for tests. withNetns() makes a named one: its processes are ended and it is removed when the story
+ * ends or fails, or the test is interrupted; if the test was killed, the next test does that. inPrivateNetns() runs a
+ * whole test file in an unnamed one, for drivers that act on their own namespace.
  */
 import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -24,13 +24,13 @@ export interface ExecOptions {
 
 export interface Netns {
   readonly name: string
-  /** Runs a program inside and gives its standard output. Throws, with standard error, when it fails. */
+  /** Runs a program inside and returns its standard output. Throws with its standard error if it fails. */
   exec(command: string, args?: readonly string[], options?: ExecOptions): Promise<string>
-  /** The same, but failure is a result. */
+  /** Does the same, and returns a failure as a result. */
   tryExec(command: string, args?: readonly string[], options?: ExecOptions): Promise<ExecResult>
   /**
-   * Starts a program inside and leaves it running; it is ended with the namespace. A test that wants its output listens at
-   * once: what no test listens to is read and dropped, since a program stands still when its pipe is full.
+   * Starts a program inside and leaves it running; it is ended with the namespace. A test that wants its output must
+   * listen at once: other output is read and dropped, since a program blocks when its pipe is full.
    */
   spawn(
     command: string,
@@ -41,7 +41,7 @@ export interface Netns {
 
 const INSIDE = 'SEALANE_TEST_PRIVATE_NETNS'
 
-/** Why namespaces cannot be made here; undefined when they can. A test's `skip` option takes it as it is. */
+/** Why namespaces cannot be made here; undefined if they can. It fits a test's `skip` option. */
 export function netnsMissing(): string | undefined {
   if (process.getuid?.() !== 0) return 'needs root'
   if (process.platform !== 'linux') return 'needs Linux'
@@ -54,7 +54,7 @@ export function netnsMissing(): string | undefined {
   }
 }
 
-/** Makes a namespace with its loopback up, runs the story in it, and takes it away again whatever happens. */
+/** Makes a namespace with its loopback up, runs the story in it, and always removes it afterwards. */
 export async function withNetns<T>(story: (ns: Netns) => Promise<T>): Promise<T> {
   const name = ownedNetnsName()
   const remove = (): void => removeNetns(name)
@@ -70,12 +70,12 @@ export async function withNetns<T>(story: (ns: Netns) => Promise<T>): Promise<T>
 }
 
 /**
- * For a file whose tests act on their own namespace: `inPrivateNetns(t, import.meta.url, () => { t.test(…) })`.
+ * Runs a file whose tests act on their own namespace: `inPrivateNetns(t, import.meta.url, () => { t.test(…) })`.
  * Outside, the file is started again in new network, mount and process namespaces with an empty /run, and its tests
- * count as one subtest; inside, `tests` runs. Nothing that is done inside outlives it.
+ * count as one subtest; inside, `tests` runs. Nothing that is changed inside stays afterwards.
  */
 export function inPrivateNetns(t: Test, fileUrl: string, tests: () => void | Promise<void>): void | Promise<void> {
-  // A guest (test/guest) is thrown away whole, and too slow to start everything twice.
+  // A guest (test/guest) is discarded as a whole, and is too slow to start everything twice.
   const guest = process.env['SEALANE_GUEST'] === '1'
   t.setTimeout(guest ? 400_000 : 90_000)
   if (guest) execFileSync('ip', ['link', 'set', 'lo', 'up'])
@@ -85,7 +85,7 @@ export function inPrivateNetns(t: Test, fileUrl: string, tests: () => void | Pro
     t.test('in a private network namespace', { skip: missing }, () => undefined)
     return
   }
-  // The shell is process 1 inside: it takes in the daemons that tests leave, so that ended ones are really gone.
+  // The shell is process 1 inside, so it reaps the daemons that tests leave, and ended ones are really gone.
   const init = 'mount -t tmpfs tmpfs /run && mkdir -p /run/netns && ip link set lo up && "$@"; exit $?'
   const args = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc', 'sh', '-c', init, 'sh']
   t.spawn(

@@ -1,7 +1,7 @@
-/** What a PromQL query names: each metric must be one that is declared, with the labels that it is given. */
+/** The names in a PromQL query: each metric must be declared, with the labels that the query uses. */
 import { DECLARED, declaredMetrics } from '../../scripts/documents/metrics-document.ts'
 
-/** Of Prometheus itself, and of every process. */
+/** Metrics of Prometheus itself, and of every process. */
 const OTHERS = new Set(['up', 'ALERTS', 'process_resident_memory_bytes', 'process_cpu_seconds_total'])
 const ADDED = ['job', 'instance', 'component']
 const SUFFIX = /_(bucket|sum|count)$/
@@ -10,7 +10,7 @@ const METRICS = new Map(
   Object.values(DECLARED).flatMap((declare) => declaredMetrics(declare).map((row) => [row.name, row])),
 )
 
-/** In words; empty: all of it is known. */
+/** The problems in words; the list is empty if all names are known. */
 export function queryProblems(query: string): readonly string[] {
   const named = [...query.matchAll(/\b(sealane_[a-z0-9_]+)(?:\{([^}]*)\})?/g)]
   return named.flatMap(([, name = '', matchers = '']) => {
@@ -25,7 +25,7 @@ export function queryProblems(query: string): readonly string[] {
   })
 }
 
-/** Metrics that a query names, without the endings of histograms. */
+/** The metrics that a query names, without the suffixes of histograms. */
 export function metricsOf(query: string): readonly string[] {
   const names = [...query.matchAll(/\b(sealane_[a-z0-9_]+)/g)].map(([name]) => name)
   return [...new Set(names.map((name) => (METRICS.has(name) ? name : name.replace(SUFFIX, ''))))]

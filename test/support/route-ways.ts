@@ -1,6 +1,9 @@
-/** Routes as `ip route show` prints them, with the ways of next-hop groups put in: kernels print only their ids. */
+/**
+ * Routes as `ip route show` prints them, with the next hops of groups filled in, because kernels print only the ids of
+ * groups.
+ */
 
-/** `routes` is what `ip [-6] route show …` printed, `nextHops` what `ip nexthop show` did. */
+/** `routes` is the output of `ip [-6] route show …`, `nextHops` that of `ip nexthop show`. */
 export function withWays(routes: string, nextHops: string): string {
   const lines = new Map([...nextHops.matchAll(/^id (\d+) (.*)$/gm)].map(([, id = '', rest = '']) => [id, rest]))
   const waysOf = (id: string): string => {

@@ -1,4 +1,4 @@
-/** The admin service of a pod in a test: what a port-forward to it leads to. */
+/** The admin service of a pod in a test, as the target of a port-forward. */
 import { once } from 'node:events'
 import { type Socket, connect } from 'node:net'
 import { join } from 'node:path'
@@ -9,14 +9,14 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
-/** Connects to a Unix socket, as `MemoryAdmin.dial`. */
+/** Connects to a Unix socket; it fits `MemoryAdmin.dial`. */
 export async function dialSocket(socket: string): Promise<Socket> {
   const connection = connect(socket)
   await once(connection, 'connect')
   return connection
 }
 
-/** Serves these operations on a socket of its own until the test ends. Gives its path. */
+/** Serves these operations on a socket of its own until the test ends, and returns its path. */
 export async function servedAdmin(t: Test, operations: Partial<BrokerAdmin>): Promise<string> {
   const socket = join(temporaryFolder(t), 'admin.sock')
   const server = await serveAdmin({

@@ -1,14 +1,17 @@
-/** A TCP proxy that can go silent: connections stay open, the system answers for them, and nothing comes through. */
+/**
+ * A TCP proxy that can become silent: connections stay open, the system acknowledges their data, and none of it is
+ * passed on.
+ */
 import { type AddressInfo, type Server, type Socket, connect, createServer } from 'node:net'
 import type { Test } from 'tap'
 
 export interface SilentProxy {
   readonly port: number
-  /** What is open now passes nothing any more, for ever. New connections pass, unless `all`. */
+  /** Connections that are open now pass no data any more. New connections pass data, unless `all`. */
   silence(all?: boolean): void
-  /** What the target answers on connections that are open now is lost; what it is sent still comes to it. */
+  /** The target's answers on connections that are open now are lost; the data to the target still arrives. */
   loseAnswers(): void
-  /** New connections pass again. */
+  /** New connections pass data again. */
   listen(): void
   /** Ends all connections. */
   cut(): void
@@ -21,7 +24,7 @@ interface Target {
   readonly port: number
 }
 
-/** A target that is a function is asked for each connection. */
+/** If the target is a function, it is called for each connection. */
 export async function silentProxy(t: Test, target: Target | (() => Target)): Promise<SilentProxy> {
   const pairs = new Set<readonly [Socket, Socket]>()
   let deaf = false
@@ -55,7 +58,7 @@ export async function silentProxy(t: Test, target: Target | (() => Target)): Pro
       for (const [inside, outside] of pairs) {
         inside.unpipe()
         outside.unpipe()
-        // Read and thrown away: the other side's system sees a peer that acknowledges.
+        // The data is read and dropped, so that the other side's system sees a peer that acknowledges.
         inside.on('data', () => undefined)
         outside.on('data', () => undefined)
       }

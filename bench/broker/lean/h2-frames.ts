@@ -28,7 +28,7 @@ export function frame(type: number, flags: number, stream: number, payload: Buff
   return Buffer.concat([header, payload])
 }
 
-/** Takes whole frames off the beginning; gives the rest back. */
+/** Takes whole frames off the beginning, and returns the rest. */
 export function takeFrames(bytes: Buffer, take: (frame: Frame) => void): Buffer {
   let at = 0
   while (bytes.length - at >= FRAME_HEADER) {
@@ -41,10 +41,10 @@ export function takeFrames(bytes: Buffer, take: (frame: Frame) => void): Buffer 
   return bytes.subarray(at)
 }
 
-/** The client's preface, with a window of so many bytes for each stream and for all. */
+/** The client's preface, with this window in bytes for each stream and for the connection. */
 export function preface(window: number): Buffer {
   const settings = Buffer.alloc(12)
-  settings.writeUInt16BE(1, 0) // HEADER_TABLE_SIZE 0: what comes needs no memory
+  settings.writeUInt16BE(1, 0) // HEADER_TABLE_SIZE is 0, so that received headers need no memory.
   settings.writeUInt16BE(4, 6) // INITIAL_WINDOW_SIZE
   settings.writeUInt32BE(window, 8)
   return Buffer.concat([
@@ -60,7 +60,7 @@ export function windowUpdate(stream: number, by: number): Buffer {
   return frame(WINDOW_UPDATE, 0, stream, payload)
 }
 
-/** The headers of a gRPC call, each written out: no table is needed. */
+/** The headers of a gRPC call, each written in full, so that no table is needed. */
 export function callHeaders(stream: number, path: string, authority: string): Buffer {
   const block = Buffer.concat([
     Buffer.from([0x83, 0x87]), // :method POST, :scheme https

@@ -1,11 +1,11 @@
 /**
- * One TLS connection with gRPC calls on it, as little as a client can be: a thousand of them share the machine with
- * what is measured.
+ * One TLS connection with gRPC calls, as small as a client can be: a thousand of them share the machine with what is
+ * measured.
  */
 import { type SecureContext, type TLSSocket, connect } from 'node:tls'
 import * as h2 from './h2-frames.ts'
 
-/** What may be under way to us before we say that we have taken it. */
+/** How many bytes may be in flight to the client before it acknowledges them. */
 const WINDOW = 1024 * 1024
 const HTTP2_WINDOW = 65_535
 const EMPTY = Buffer.alloc(0)
@@ -15,13 +15,13 @@ export interface LeanChannelInit {
   readonly port: number
   readonly servername: string
   readonly context: SecureContext
-  /** Closed when the handshake takes longer. */
+  /** A connection whose handshake takes longer is closed. */
   readonly timeoutMs: number
 }
 
 export interface LeanCall {
   send(message: Uint8Array): void
-  /** No message comes any more from us. */
+  /** Half-closes the call: the client sends no further message. */
   end(): void
   cancel(): void
 }
@@ -29,7 +29,7 @@ export interface LeanCall {
 interface Open {
   readonly onMessage: (bytes: Buffer) => void
   readonly onEnd: () => void
-  /** Of a message that is not whole yet. */
+  /** The parts of a message that is incomplete. */
   parts: Buffer[]
   length: number
   taken: number
@@ -47,7 +47,7 @@ export class LeanChannel {
   #window = HTTP2_WINDOW
   #initialWindow = HTTP2_WINDOW
   #bytes = 0
-  /** Undefined while it is open; else why it ended. */
+  /** Why it ended; undefined while it is open. */
   failure: string | undefined
 
   /** `onClose` is called once. */
@@ -74,12 +74,12 @@ export class LeanChannel {
     socket.write(h2.preface(WINDOW))
   }
 
-  /** Received on the socket, TLS included. */
+  /** The bytes received on the socket, TLS included. */
   get bytesRead(): number {
     return this.#socket.bytesRead
   }
 
-  /** Of messages. */
+  /** The bytes of messages. */
   get messageBytes(): number {
     return this.#bytes
   }
@@ -104,7 +104,7 @@ export class LeanChannel {
     this.#socket.destroy()
   }
 
-  /** Takes nothing more: a reader that stands still. */
+  /** Stops reading, as a stalled reader does. */
   pause(): void {
     this.#socket.pause()
   }

@@ -1,4 +1,4 @@
-/** A member of the clusterset that publishes and watches and keeps nothing but numbers. */
+/** A member of the clusterset that publishes and watches, and keeps only numbers. */
 import type { SecureContext } from 'node:tls'
 import type { MemberRecord } from '../../../model/records.ts'
 import type { PublishReply } from '../../../protocol/broker-api.ts'
@@ -11,7 +11,7 @@ import { type Site, interestOf, siteRecords } from './records.ts'
 import { type Watching, WatchReader } from './watch-reader.ts'
 
 const ACK_EVERY = 256
-/** So many unpack whole snapshots, and count. */
+/** One member in so many unpacks whole snapshots and counts their records. */
 const ONE_IN = 50
 
 export interface LeanMemberInit {
@@ -21,12 +21,12 @@ export interface LeanMemberInit {
 }
 
 export interface ConnectInit {
-  /** Of the broker that is called. */
+  /** The port of the broker that is called. */
   readonly port: number
   readonly timeoutMs: number
-  /** Without what it knew before. */
+  /** Whether the watch starts without the earlier state. */
   readonly fresh: boolean
-  /** As a member of the release before does. */
+  /** Whether it behaves as a member of the previous release. */
   readonly old: boolean
 }
 
@@ -34,9 +34,9 @@ export class LeanMember {
   readonly site: Site
   readonly watching: WatchReader
   readonly #init: LeanMemberInit
-  /** By memberKeyText: what the broker is to have. */
+  /** The hashes of the records that the broker should have, by memberKeyText. */
   readonly #hashes = new Map<string, Uint8Array>()
-  /** By the same: what it has put since, in place of what its site had. */
+  /** The records it has published in place of those of its site, by the same key. */
   readonly #changed = new Map<string, MemberRecord>()
   #channel: LeanChannel | undefined
   #publish: LeanCall | undefined
@@ -62,12 +62,12 @@ export class LeanMember {
     return this.#channel?.bytesRead ?? 0
   }
 
-  /** Its set is at the broker, and it has all that the broker has. */
+  /** Whether the broker has its whole set, and it has all that the broker has. */
   get inSync(): boolean {
     return this.#published && this.#acknowledged === this.#sequence && this.watching.synced
   }
 
-  /** When it lost its last connection. */
+  /** Whether it was in sync when it lost its last connection. */
   get wasInSync(): boolean {
     return this.#wasInSync
   }
@@ -76,17 +76,17 @@ export class LeanMember {
     return this.#published && this.#acknowledged === this.#sequence
   }
 
-  /** What a refusal said, for the one who has to mend the benchmark. */
+  /** The text of a refusal, for repairing the benchmark. */
   get refused(): string | undefined {
     return this.#refused
   }
 
-  /** Records that the broker asked for, since zero(). */
+  /** The number of records that the broker requested, since zero(). */
   get asked(): number {
     return this.#asked
   }
 
-  /** The longest time without a broker since zero(), of those that are over: from a lost connection to both streams. */
+  /** The longest outage that ended since zero(): from a lost connection until both streams work. */
   get outageMs(): number {
     return this.#outageMs
   }
@@ -97,7 +97,7 @@ export class LeanMember {
     this.watching.zero()
   }
 
-  /** Opens a connection, and its Publish stream. `onClosed` is called once, when it is over. */
+  /** Opens a connection with its Publish stream. `onClosed` is called once, when the connection has ended. */
   connect(
     { port, timeoutMs, fresh, old }: ConnectInit,
     streams: 'both' | 'publish',
@@ -122,7 +122,7 @@ export class LeanMember {
     if (streams === 'both') this.watch(this.watching, { fresh, old })
   }
 
-  /** Opens a Watch on the connection; several are of several readers. */
+  /** Opens a Watch on the connection; each of several belongs to a reader of its own. */
   watch(reader: WatchReader, { fresh, old }: Watching): LeanCall {
     const channel = this.#channel
     if (channel === undefined) throw new Error(`${this.site.cluster} is not connected`)
@@ -141,7 +141,7 @@ export class LeanMember {
     this.#publish?.send(encodePublishMessage({ t: 'put', sequence: this.#sequence, record }))
   }
 
-  /** The broker does not learn of it before the kernel says so. */
+  /** Closes the connection; the broker learns of it only from the kernel. */
   close(): void {
     this.#onClosed = () => undefined
     this.#channel?.close()

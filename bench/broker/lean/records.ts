@@ -1,6 +1,6 @@
 /**
- * What a simulated cluster publishes: exports with one slice each, alike in every cluster, as they are where a platform
- * team runs them. Clusters are in groups of a hundred that export the same services.
+ * The records of a simulated cluster: exports with one slice each, similar in every cluster, as where a platform team
+ * runs them. Clusters are in groups of a hundred that export the same services.
  */
 import { createHash } from 'node:crypto'
 import type { EndpointSliceBody, MemberRecord, PublishedEndpoint } from '../../../model/records.ts'
@@ -9,21 +9,21 @@ export interface Site {
   readonly cluster: string
   readonly index: number
   readonly services: number
-  /** Its services are in so many. */
+  /** The number of namespaces over which its services are spread. */
   readonly namespaces: number
 }
 
-/** Clusters that export the same services. */
+/** The number of groups of clusters that export the same services. */
 const GROUPS = 10
 
-/** Each its own: no address is translated. */
+/** Each cluster has a range of its own, so no address is translated. */
 export function podCIDR(index: number): string {
   return `10.${(index >> 4) & 0xff}.${(index & 0x0f) << 4}.0/20`
 }
 
 /**
- * What a cluster asks for: one of the namespaces, and one of its own in which there is nothing, so that no two ask for
- * the same. Undefined: everything.
+ * The namespaces that a cluster requests: one of the shared ones, and one of its own that is empty, so that no two
+ * clusters request the same set. Undefined: all of them.
  */
 export function interestOf({ index, namespaces }: Site): ReadonlySet<string> | undefined {
   return namespaces === 1 ? undefined : new Set([namespaceOf(index, namespaces), `own-${index}`].sort())
@@ -41,7 +41,7 @@ export function siteRecords(site: Site): MemberRecord[] {
   return records
 }
 
-/** One of its exports, saying something new. */
+/** One of its exports with a changed text. */
 export function changedExport({ index, namespaces }: Site, i: number, says: string): MemberRecord {
   return serviceExport(namespaceOf(i, namespaces), serviceName(index, i), says)
 }

@@ -1,7 +1,7 @@
-/** What a simulated member reads of a WatchMessage: its kind, how far it goes, and how much it holds. */
+/** The part of a WatchMessage that a simulated member reads: its kind, its revision, and its size. */
 
 export interface WatchFacts {
-  /** Number of the field in WatchMessage: 1 reset, 2 batch, 3 synced, 4 contact; later ones are of later releases. */
+  /** The field number in WatchMessage: 1 reset, 2 batch, 3 synced, 4 contact; later numbers are of later releases. */
   readonly kind: number
   readonly body: Buffer
 }
@@ -12,7 +12,7 @@ export function readWatchMessage(bytes: Buffer): WatchFacts {
   return { kind, body: reader.bytes() }
 }
 
-/** Of a batch: how many events, their bytes, and the revision. */
+/** The number of events in a batch, their bytes, and the revision. */
 export function readBatch(body: Buffer): {
   readonly events: number
   readonly bytes: number

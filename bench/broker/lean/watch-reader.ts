@@ -1,4 +1,4 @@
-/** Follows one Watch stream by its numbers: where it stands, and what came. */
+/** Follows one Watch stream by its numbers: its position, and how much arrived. */
 import type { WatchRequest } from '../../../protocol/broker-api.ts'
 import { unpack } from '../../../protocol/codec/watch-codec.ts'
 import { MAX_MESSAGE_BYTES } from '../../../protocol/limits.ts'
@@ -21,20 +21,20 @@ export class WatchReader {
   readonly #interest: Interest
   #isFresh = true
   #position: { epoch: string; revision: number } | undefined
-  /** Of the snapshot that comes: it counts once it is whole. */
+  /** The epoch of the snapshot that is arriving; it counts only when it is complete. */
   #epoch = ''
   synced = false
-  /** Messages on the wire, in bytes. */
+  /** The bytes of the messages on the wire. */
   bytes = 0
   events = 0
-  /** Of the events as they are without compression. */
+  /** The bytes of the events without compression. */
   eventBytes = 0
-  /** Changes' ages are reported: what a snapshot holds is old. */
+  /** Whether the ages of changes are reported; those in a snapshot are old. */
   isLive = false
-  /** Called for each `synced`. */
+  /** Is called for each `synced`. */
   onSynced: () => void = () => undefined
 
-  /** Whole snapshots are unpacked only by one that counts what is in them: the machine is for the broker. */
+  /** Only a reader that counts records unpacks whole snapshots, because the machine should be left to the broker. */
   constructor(onChange: (ageMs: number) => void, unpacksAll: boolean, interest: Interest) {
     this.#interest = interest
     this.#onChange = onChange
@@ -51,7 +51,7 @@ export class WatchReader {
     return this.#position === undefined ? takes : { ...takes, resume: { ...this.#position } }
   }
 
-  /** It unpacks everything: what it has counted is all that came. */
+  /** Whether it unpacks everything, so that its counts are complete. */
   get countsAll(): boolean {
     return this.#unpacksAll
   }
@@ -60,7 +60,7 @@ export class WatchReader {
     this.synced = false
   }
 
-  /** Forgets what was counted. */
+  /** Resets the counts. */
   zero(): void {
     this.bytes = 0
     this.events = 0
@@ -107,7 +107,7 @@ function readEpoch(body: Buffer): string {
   return reader.bytes().toString()
 }
 
-/** The first field; absent where it is 0. */
+/** The first field; it is absent if it is 0. */
 function readRevision(body: Buffer): number {
   const reader = new Reader(body)
   return reader.over || reader.varint() >> 3 !== 1 ? 0 : reader.varint()

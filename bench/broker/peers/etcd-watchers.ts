@@ -1,4 +1,4 @@
-/** Watches of one etcd key, each on a connection of its own, and the one that writes it. */
+/** Watches of one etcd key, each on a connection of its own, and the writer of that key. */
 import { createSecureContext } from 'node:tls'
 import { eventually } from '../../../test/support/eventually.ts'
 import { type Counts, Histogram } from '../histogram.ts'
@@ -56,7 +56,7 @@ export class EtcdWatchers {
   }
 }
 
-/** A field of protobuf that has a length. */
+/** A length-delimited field of protobuf. */
 function field(number: number, bytes: Buffer): Buffer {
   const length = bytes.length < 128 ? [bytes.length] : [(bytes.length & 0x7f) | 0x80, bytes.length >> 7]
   return Buffer.concat([Buffer.from([(number << 3) | 2, ...length]), bytes])

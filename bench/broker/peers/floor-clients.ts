@@ -1,10 +1,10 @@
-/** Plain TLS connections that note how old each change is when it comes. */
+/** Plain TLS connections that note the age of each change on arrival. */
 import { type TLSSocket, connect } from 'node:tls'
 import { type Counts, Histogram } from '../histogram.ts'
 import { agesOf, mark } from '../mark.ts'
 
 const AT_ONCE = 50
-/** As much as a change of the broker has on the wire. */
+/** As long as a change of the broker is on the wire. */
 const PAYLOAD = 'x'.repeat(130)
 
 export class FloorClients {

@@ -1,4 +1,6 @@
-/** The least that a fan-out costs: a TLS server that writes whatever comes to all its connections, the sender's too. */
+/**
+ * The least that a fan-out costs: a TLS server that writes all it receives to all its connections, the sender's too.
+ */
 import { type TLSSocket, createServer } from 'node:tls'
 
 const { key, cert } = JSON.parse(process.argv[2] ?? '') as { readonly key: string; readonly cert: string }

@@ -1,4 +1,4 @@
-/** The same change to the same number of connections, by a bare TLS server and by etcd. */
+/** Sends the same change to the same number of connections, by a bare TLS server and by etcd. */
 import { fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, openSync } from 'node:fs'
@@ -30,7 +30,7 @@ export async function measureFloor(init: PeersInit): Promise<Histogram> {
   }
 }
 
-/** Undefined where the machine has no etcd. */
+/** Undefined if the machine has no etcd. */
 export async function measureEtcd(init: PeersInit): Promise<Histogram | undefined> {
   if (!existsSync(ETCD)) return undefined
   const [port, peer] = [await freePort(), await freePort()]

@@ -1,4 +1,7 @@
-/** What only two ends together show: which way packets are lost, and what one knows wrong of the other. */
+/**
+ * Problems that only both ends together show: the direction in which packets are lost, and what one member has wrong
+ * about the other.
+ */
 import t from 'tap'
 import { compareMembers } from '../../../explain/compare-members.ts'
 import type { ObjectsByKind } from '../../support/objects/member-facts.ts'

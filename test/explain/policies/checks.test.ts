@@ -1,4 +1,7 @@
-/** NetworkPolicies that keep callers of other clusters, own callers or own parts from working, and those that do not. */
+/**
+ * NetworkPolicies that block callers of other clusters, callers of this cluster or parts of Sealane, and policies that
+ * do not.
+ */
 import t from 'tap'
 import { diagnoseMember } from '../../../explain/diagnose-member.ts'
 import type { NetworkPolicy } from '../../../explain/facts/shapes.ts'
@@ -43,14 +46,17 @@ const service = (name: string, change: object = {}): unknown =>
     ...change,
   } as object)
 
-/** A healthy member with these policies beside its own, and Services as they are asked for where there are policies. */
+/**
+ * A healthy member with these policies in addition to its own, and with the Services that are listed only if there are
+ * policies.
+ */
 function member(policies: readonly unknown[], change: Partial<ObjectsByKind> = {}, init: HealthyInit = {}) {
   const { NetworkPolicy: own = [], ...objects } = healthyObjects(init)
   const names = Array.from({ length: init.services ?? 1 }, (_, i) => `web${i}`)
   return { ...objects, Service: names.map((name) => service(name)), NetworkPolicy: [...own, ...policies], ...change }
 }
 
-/** Nobody could list it. */
+/** The objects without a kind that could not be listed. */
 function without(kind: 'Service' | 'Pod', objects: ObjectsByKind): ObjectsByKind {
   return Object.fromEntries(Object.entries(objects).filter(([one]) => one !== kind))
 }
@@ -73,7 +79,7 @@ const BOTH = { ipFamilies: ['IPv4', 'IPv6'] }
 const SHUT = 'degraded PolicyKeepsOut ServiceExport shop/web0'
 const PARTLY = 'notice PolicyKeepsOut ServiceExport shop/web0'
 
-/** Name → the objects, what is said, and how it is said. */
+/** From a name to the objects, the expected lines, and the expected wording. */
 const EXPORTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?: readonly string[], seen?: RegExp]>> = {
   'no policy': [member([])],
   'a policy of another namespace': [member([policy('deny', { policyTypes: ['Ingress'] }, 'other')])],
@@ -243,7 +249,7 @@ const system = (name: string, spec: Spec): unknown => policy(name, spec, 'sealan
 const NO_WAY_OUT = system('closed', { policyTypes: ['Ingress', 'Egress'] })
 const PART = { 'app.kubernetes.io/component': 'dns' }
 
-/** Without the policies that are installed. */
+/** The objects without the policies that Sealane installs. */
 const bare = (...policies: unknown[]): ObjectsByKind => ({ ...healthyObjects(), NetworkPolicy: policies })
 
 const PARTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?: readonly string[], seen?: RegExp]>> = {

@@ -1,4 +1,4 @@
-/** What NetworkPolicies let through, against a model that looks at each address and each label by itself. */
+/** What NetworkPolicies allow, compared with a model that checks each address and each label separately. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -24,14 +24,14 @@ import {
   selectsAll,
 } from '../../../explain/packet-filter/network-policy.ts'
 
-/** Prefixes of 256 addresses of each family, so that all of them can be looked at. */
+/** Prefixes of 256 addresses of each family, few enough to check each of them. */
 const NETWORKS = [parsePrefix('10.42.0.0/24'), parsePrefix('fd00:10:42::/120')]
 const prefix = fc
   .tuple(fc.constantFrom(...NETWORKS), fc.nat(255), fc.integer({ min: 0, max: 8 }))
   .map(([{ family, value }, low, bits]) => {
     return prefixOf({ family, value: value + BigInt(low) }, addressBits(family) - bits)
   })
-/** Named by labels. */
+/** Peers that are selected by labels. */
 const OWN_PODS: object = { namespaceSelector: {}, podSelector: {} }
 const block = fc.record({ cidr: prefix, except: fc.array(prefix, { maxLength: 4 }) })
 
@@ -39,7 +39,7 @@ function rule(blocks: readonly { readonly cidr: Prefix; readonly except: readonl
   const peers = blocks.map(({ cidr, except }) => {
     return { ipBlock: { cidr: formatPrefix(cidr), except: except.map(formatPrefix) } }
   })
-  // Without any peer it would be everybody.
+  // A rule without peers would allow every source.
   return { lets: addressesOf([...peers, OWN_PODS]), ports: [] }
 }
 
@@ -158,7 +158,7 @@ const selector = fc.record(
 
 type Selector = typeof selector extends fc.Arbitrary<infer T> ? T : never
 
-/** As Kubernetes has it, of a pod with these labels and no others. */
+/** Matches as Kubernetes does, for a pod with exactly these labels. */
 function matches(one: Selector, pod: Readonly<Record<string, string>>): boolean {
   const has = (key: string): boolean => Object.hasOwn(pod, key)
   return (

@@ -1,4 +1,4 @@
-/** Which addresses of other clusters a policy would have to let through. */
+/** The addresses of other clusters that a policy would have to allow. */
 import t from 'tap'
 import { otherRanges, rangesText } from '../../../explain/packet-filter/network-policy.ts'
 import type { World } from '../../../explain/facts/world.ts'

@@ -1,4 +1,4 @@
-/** A cable without keys: that it is one, and that the whole gateway works over it. */
+/** A cable without keys, and the whole gateway over it. */
 import t from 'tap'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { parseAddressPort } from '../../../model/addresses/address-port.ts'
@@ -10,7 +10,7 @@ import { PlainCable } from '../support/plain-cable.ts'
 import { PARIS, STAGE_ROUTES, Stage } from '../support/stage.ts'
 import { cluster, endpoint } from '../support/worlds.ts'
 
-/** All of them publish the same where WireGuard would have a key. */
+/** All gateways publish the same placeholder where WireGuard would have a key. */
 function plain(clusterId: string, node: string, candidates: readonly string[] = []): Endpoint {
   const made = endpoint(clusterId, node, 0, candidates, 'none')
   return { ...made, spec: { ...made.spec, capabilities: ['plain'] } }
@@ -53,7 +53,7 @@ void t.test('nothing outside the cable knows a key: a gateway from its first sta
     'traffic has a way',
   )
 
-  // Another gateway of paris takes the lane: called first, sent to once it answers.
+  // Another gateway of paris takes the lane: it is called first, and carries traffic once it answers.
   const next = plain('paris', 'gw2', ['public 198.51.100.21:4500'])
   const annotations = { 'sealane.io/published-at': '2026-11-23T12:00:00Z' }
   stage.put({ ...next, metadata: { ...next.metadata, annotations } })

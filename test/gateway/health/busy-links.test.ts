@@ -1,4 +1,4 @@
-/** Links over which more flowed than our own probes. */
+/** Links that carried more than our own probes. */
 import t from 'tap'
 import { BUSY_MS, BusyLinks } from '../../../gateway/health/link-traffic.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'

@@ -1,6 +1,6 @@
 /**
- * Which links carry, by health and by what else there is: u = up, ? = up and doubted, h = up and held out of use,
- * c = connecting, d = down.
+ * Which links carry traffic, by their health and by the other links: u = up, ? = up and suspect, h = up and held out of
+ * use, c = connecting, d = down.
  */
 import fc from 'fast-check'
 import t from 'tap'
@@ -19,11 +19,11 @@ const VIEWS: Readonly<Record<string, PeerHealthView>> = {
 
 interface Row {
   readonly say: string
-  /** healthKey() and state. */
+  /** From healthKey() to the state. */
   readonly links: Readonly<Record<string, string>>
   readonly handedOver?: readonly string[]
   readonly byOthers?: readonly string[]
-  /** Of byOthers, by a link whose far gateway stays; all where absent. */
+  /** Those of byOthers whose far gateway stays. Absent: all of them. */
   readonly well?: readonly string[]
   readonly draining?: readonly string[]
   readonly withdrawn?: boolean

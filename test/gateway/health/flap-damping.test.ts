@@ -1,4 +1,4 @@
-/** How long a link flaps and is avoided that goes down again and again. */
+/** How long a link is avoided after it has gone down repeatedly. */
 import fc from 'fast-check'
 import t from 'tap'
 import {
@@ -13,7 +13,7 @@ import {
 } from '../../../gateway/health/flap-damping.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
-/** Seconds at which it goes down; seconds for which it is held after each of them. */
+/** The seconds at which the link goes down, and for how many seconds it is held out of use after each. */
 const ROWS: [say: string, downs: number[], holds: number[]][] = [
   ['once', [0], [0]],
   ['three times in a row', [0, 3, 6], [0, 0, 0]],

@@ -1,4 +1,7 @@
-/** What another gateway's object tells of sizes: nothing of itself, of what was not known, or of other clusters. */
+/**
+ * Size changes that another gateway's object reports: none from this gateway's own object, and none of a size that was
+ * not known before.
+ */
 import fc from 'fast-check'
 import t from 'tap'
 import { sizeHints } from '../../../gateway/health/probing.ts'
@@ -10,7 +13,7 @@ interface Link {
   readonly state?: ConnectionState
 }
 
-/** `to`: `paris/0`, the cluster and its lane. */
+/** `to` is the cluster and its lane, as `paris/0`. */
 function gateway(node: string, links: readonly Link[]): Gateway {
   const connections = links.map(({ to, mtu, state = 'up' }) => {
     const [cluster = '', remoteLane] = to.split('/')

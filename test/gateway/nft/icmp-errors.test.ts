@@ -1,4 +1,4 @@
-/** The rewrite of ICMP errors, tried on real packets with a small machine that writes as nft does. */
+/** The rewrite of ICMP errors on real packets, by a small machine that changes them as nft does. */
 import fc from 'fast-check'
 import t from 'tap'
 import {
@@ -23,12 +23,12 @@ const GLOBAL = parsePrefix('244.7.0.0/16')
 
 t.test('the sum changes by a constant', async (t) => {
   const rows: [from: string, to: string, difference: number][] = [
-    // 0xf407 + 0x0000 - (0x0a2a + 0x0000)
+    // The difference is 0xf407 + 0x0000 - (0x0a2a + 0x0000).
     ['10.42.0.0/16', '244.7.0.0/16', 0xf407 - 0x0a2a],
     ['244.7.0.0/16', '10.42.0.0/16', 0xffff - (0xf407 - 0x0a2a)],
-    // network bits in both words
+    // Both words have network bits.
     ['10.1.32.0/20', '244.9.16.0/20', 0xf409 + 0x1000 - (0x0a01 + 0x2000)],
-    // words that change places: the sum stays
+    // The words swap places, so the sum stays.
     ['10.42.0.0/31', '0.0.10.42/31', 0],
     ['10.42.0.0/16', '10.42.0.0/16', 0],
   ]
@@ -124,7 +124,7 @@ t.test('there and back again is the same packet', async () => {
       applyRules(innerRewriteRules(INNER_DESTINATION, from, to), packet)
       applyRules(innerRewriteRules(INNER_DESTINATION, to, from), packet)
       if (!checksumIsRight(packet)) throw new Error('checksum is wrong')
-      // 0x0000 and 0xffff are the same number in one's complement: compare all but the checksum.
+      // In one's complement 0x0000 and 0xffff are the same number, so all but the checksum is compared.
       before.writeUInt16BE(0, 2)
       packet.writeUInt16BE(0, 2)
       if (!packet.equals(before)) throw new Error('not the same')

@@ -1,4 +1,4 @@
-/** Which address a peer is called at, when it is called again, and why: one row per situation. */
+/** The address at which a peer is called, when it is called again, and why: one row per situation. */
 import t from 'tap'
 import { type EndpointChoice, type EndpointChoiceInit, chooseEndpoint } from '../../../gateway/reach/choose-endpoint.ts'
 import { HandshakeRetries } from '../../../gateway/reach/call-history.ts'
@@ -14,17 +14,17 @@ const ROAMED = '203.0.113.77:61234'
 interface Row {
   readonly say: string
   readonly candidates: typeof TWO
-  /** State and for how many seconds. */
+  /** The state, and for how many seconds it has lasted. */
   readonly health?: readonly [ConnectionState, number]
-  /** Endpoint and age of the handshake in seconds; absent: the peer is new. */
+  /** The endpoint, and the age of the handshake in seconds. Absent: the peer is new. */
   readonly peer?: { readonly at?: string; readonly handshake?: number }
   /** The other end calls first. */
   readonly second?: boolean
-  /** The other end has nowhere to call us. */
+  /** The far end has no address at which it can call us. */
   readonly hidden?: boolean
-  /** It called from ROAMED, so many seconds ago. */
+  /** How many seconds ago the far end called from ROAMED. */
   readonly called?: number
-  /** `how address: why`, then `call <attempt>` and `again in <seconds>` where there are any. */
+  /** The text `how address: why`, followed by `call <attempt>` and `again in <seconds>` if the choice has them. */
   readonly want: string
 }
 
@@ -318,7 +318,7 @@ t.test('choices', async (t) => {
   }
 })
 
-/** Times of the calls, in seconds, of one end that receives nothing: it plans when its last plan said so. */
+/** The times in seconds at which an end calls that receives nothing. It plans at the times that its last plan set. */
 function callTimes(init: {
   readonly callsFirst: boolean
   readonly jitter: number

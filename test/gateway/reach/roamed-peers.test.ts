@@ -1,4 +1,4 @@
-/** Where peers called from: seen on the device, kept apart from where we called them. */
+/** The addresses that peers called from, as the device shows them, told apart from those that we called them at. */
 import t from 'tap'
 import type { EndpointChoice } from '../../../gateway/reach/choose-endpoint.ts'
 import { type LaneState, linkKey } from '../../../gateway/cable/cable-driver.ts'
@@ -15,7 +15,7 @@ function lane(endpoint: string | undefined, end = PARIS): LaneState {
   return { identity: 'own', links: new Map([[linkKey(end), { ...at, carries: true, rxBytes: 0, txBytes: 0 }]]) }
 }
 
-/** One round after the other: what the device has, and what the round gives it. */
+/** A sequence of rounds: the endpoint on the device, and the endpoint that the round sets. */
 function rounds(
   ...steps: readonly [at: number, endpoint: string | undefined, choice: EndpointChoice['how'], to?: string][]
 ) {

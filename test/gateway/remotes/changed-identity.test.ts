@@ -1,4 +1,4 @@
-/** Keys that others announce: whose they may be, and as which one a far end is known. */
+/** Keys that others announce: whose they may be, and which identity a far end is matched by. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -116,7 +116,7 @@ t.test('whatever a member announces, the links of the others are as if it announ
           ),
         )
       }
-      // Its name comes first: of two that announce one key, only the broker knows who did so earlier.
+      // Tokyo sorts first: when two clusters announce the same key, only the broker knows which was earlier.
       if (next === key('tokyo next')) return
       assert.deepEqual(others(paris(next)), others(paris()))
     }),

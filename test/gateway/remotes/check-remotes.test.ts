@@ -1,4 +1,4 @@
-/** Remote claims that are refused, each with the exact words. */
+/** Claims of other clusters that are refused, each with the exact message. */
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
@@ -351,7 +351,7 @@ t.test('whatever is claimed, allowed addresses are disjoint and none is ours; or
     six: fc.option(fc.record({ net: fc.integer({ min: 0, max: 7 }), length: fc.integer({ min: 14, max: 128 }) })),
   })
   const ours = ['10.42.0.0/16', '10.43.0.0/16', '244.0.0.0/16', '246.0.1.0/32', 'fd42:1::/48']
-  /** Within fd42:0::/32 to fd42:7::/32, so that many meet. */
+  /** The prefixes lie within fd42:0::/32 to fd42:7::/32, so that many of them overlap. */
   const toCidr6 = ({ net, length }: { net: number; length: number }): string =>
     formatPrefix(prefixOf({ family: 6, value: (0xfd42n << 112n) | (BigInt(net) << 96n) }, length))
   const toCidr = (base: number, length: number): string => {

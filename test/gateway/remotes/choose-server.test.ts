@@ -1,4 +1,4 @@
-/** A lane that is handed over: the newcomer is called first and sent to second. */
+/** A lane that is handed over: the new gateway is called first, and carries traffic only after it answers. */
 import t from 'tap'
 import { type LaneFacts, chooseServer, nextLookMs } from '../../../gateway/links/choose-server.ts'
 import { planLanes } from '../support/wireguard-plans.ts'
@@ -13,7 +13,7 @@ const OWN = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 const PARIS = cluster('paris', 2, '10.52.0.0/16')
 const TOKYO = cluster('tokyo', 3, '10.62.0.0/16')
 
-/** A gateway of a cluster; `minute`: when the broker had it. */
+/** A gateway of a cluster; `minute` is when the broker received it. */
 function gateway(id: string, node: string, minute: number): Endpoint {
   const made = endpoint(id, node, 0, [`private 192.0.2.${minute + 100}:4500`], key(`${id}-${node}`))
   const stamp = new Date(Date.UTC(2026, 10, 20, 12, minute)).toISOString()
@@ -129,7 +129,7 @@ t.test('one that does not answer is looked at calmly', async (t) => {
   t.equal(nextLookMs(UPTIME - 20_000, UPTIME), UPTIME + 2000)
 })
 
-/** Rounds of a far gateway, 200 ms each, with a device that does what the plan says. */
+/** Rounds of a far gateway, one each 200 ms, with a device that follows the plan. */
 class Rounds {
   readonly alive = new Set<Endpoint>()
   claims: [Endpoint, ...Endpoint[]]
@@ -137,7 +137,7 @@ class Rounds {
   #nowMs = NOW
   #downSinceMs: number | undefined
   #answers = 0
-  /** Who is sent to, each change. */
+  /** Each change of the gateway that traffic is sent to. */
   readonly log: string[] = []
 
   constructor(...claims: [Endpoint, ...Endpoint[]]) {

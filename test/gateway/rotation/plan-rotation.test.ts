@@ -1,4 +1,4 @@
-/** When a key is made anew, and what that waits for. */
+/** When a key is rotated, and what the rotation waits for. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'

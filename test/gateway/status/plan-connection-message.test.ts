@@ -1,4 +1,4 @@
-/** The text for a connection that is not up. */
+/** The message for a connection that is not up. */
 import t from 'tap'
 import { HeardLinks } from '../../../gateway/health/link-traffic.ts'
 import type { LinkState } from '../../../gateway/cable/cable-driver.ts'

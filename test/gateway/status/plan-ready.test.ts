@@ -6,7 +6,7 @@ import { connectionTo, gatewayObject } from '../../support/objects/node-objects.
 const connection = (cluster: string, state: ConnectionState, lane = 0): ConnectionStatus =>
   connectionTo(cluster, state, { lane, message: 'why' })
 
-/** `paris up, rome.2 down`: the second is the link with lane 2 of rome. */
+/** Reads `paris up, rome.2 down`: the second is the link with lane 2 of rome. */
 const connections = (text: string): ConnectionStatus[] =>
   text.split(', ').flatMap((pair) => {
     if (pair === '') return []

@@ -1,11 +1,13 @@
-/** What really comes in, counted where it comes in by a table of the test's own. */
+/** Counts the packets that arrive in a namespace, with a table of the test's own. */
 import { parseCounters } from '../../../kernel/nft/nft-text.ts'
 import type { Netns } from '../../support/netns.ts'
 
-/** Matches in nft's words, by a name for each: `{ own: 'ip saddr 244.1.0.9' }`. */
+/** Matches in the language of nft, each by a name: `{ own: 'ip saddr 244.1.0.9' }`. */
 export type Matches = Readonly<Record<string, string>>
 
-/** Begins to count in this namespace; gives what reads the packets of each match until now, in their order. */
+/**
+ * Begins to count in this namespace. Returns a function that reads the packets of each match until now, in their order.
+ */
 export async function countArrivals(
   ns: Netns,
   family: 'ip' | 'ip6',

@@ -8,9 +8,9 @@ export class FakeLeases implements LeaseStore {
   readonly #objects: MemoryApi
   readonly #leases = new Map<string, StoredLease>()
   #version = 0
-  /** While set, nobody answers. */
+  /** While this is set, each call fails with it. */
   failure: ClusterApiError | undefined
-  /** A garbage collector removes each Lease as soon as it is written. */
+  /** While true, a garbage collector removes each Lease as soon as it is written. */
   collects = false
 
   constructor(objects: MemoryApi) {

@@ -14,7 +14,7 @@ export interface IcmpErrorInit {
   readonly payload: Uint8Array
 }
 
-/** An ICMP error with a right checksum: header, inner IPv4 header, payload. */
+/** An ICMP error with a correct checksum: header, inner IPv4 header, payload. */
 export function icmpError(init: IcmpErrorInit): Buffer {
   const packet = Buffer.alloc(28 + init.payload.length)
   packet.writeUInt8(init.type, 0)
@@ -50,7 +50,7 @@ export function withoutAddress(packet: Buffer, offset: number): Buffer {
   return copy
 }
 
-/** Applies the first rule whose matches hold. True when there was one. */
+/** Applies the first rule whose matches hold, and returns whether there was one. */
 export function applyRules(rules: readonly string[], packet: Buffer): boolean {
   return rules.some((rule) => applyRule(rule, packet))
 }
@@ -95,7 +95,7 @@ function applyRule(rule: string, packet: Buffer): boolean {
   return true
 }
 
-// nft reads, changes and writes 16 bits where the field is smaller; the checksum follows the 16 bits.
+// nft reads, changes and writes 16 bits even if the field is smaller, and the checksum covers those 16 bits.
 function writeNamed(packet: Buffer, field: string, value: number): boolean {
   const [offset, bytes] = NAMED[field]!
   const word = offset & ~1

@@ -1,4 +1,4 @@
-/** What Sealane could leave on a node. */
+/** What Sealane may have left behind on a node. */
 import type { Netns } from '../../support/netns.ts'
 import type { Site } from './netns-sites.ts'
 
@@ -18,7 +18,7 @@ export async function kernelOf(ns: Netns): Promise<string> {
   return [...texts, await routes6(ns)].join('\n')
 }
 
-/** Without those that the kernel makes by itself for each device, a while after it came up. */
+/** The IPv6 routes without those that the kernel adds for each device some time after it came up. */
 async function routes6(ns: Netns): Promise<string> {
   const text = await ns.exec('ip', ['-6', 'route', 'show', 'table', 'all'])
   return text

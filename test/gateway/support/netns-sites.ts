@@ -5,9 +5,9 @@
  *                   gateway ── uplink ── internet (router) ── uplink ── gateway
  *   far ─ sealane-vx┘                                                     └sealane-vx ─ far
  *
- * A cluster with several gateways is several such sites, each with pods of the same addresses: whichever gateway is
- * chosen, somebody answers. Two clusters may have the same pod CIDR. With `pods6` they are dual-stack; what is between them is IPv4 all the same.
- * `sealane-vx` is a plain veth here: it represents the overlay between nodes.
+ * A cluster with several gateways is several such sites, whose pods have the same addresses, so a pod answers behind
+ * each of the gateways. Two clusters may have the same pod CIDR. With `pods6` they are dual-stack, but the internet
+ * between them is IPv4. `sealane-vx` is a plain veth that stands for the overlay between nodes.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
@@ -24,11 +24,11 @@ import { node } from './worlds.ts'
 
 export interface SiteInit {
   readonly cluster: Cluster
-  /** First two numbers of its pod addresses: '10.42'. */
+  /** The first two numbers of its pod addresses: '10.42'. */
   readonly pods: string
-  /** The same for IPv6, where it has that: 'fd42:1:0'. */
+  /** The same for IPv6, if the site has it: 'fd42:1:0'. */
   readonly pods6?: string
-  /** Address on the internet and the router's there. */
+  /** The site's address on the internet; `router` is the router's address there. */
   readonly address: string
   readonly router: string
   readonly lane: { readonly lane: number; readonly publicAddress?: string }
@@ -39,9 +39,9 @@ export interface SiteInit {
 export interface Site {
   readonly init: SiteInit
   readonly gateway: Netns
-  /** On the gateway's node: <pods>.0.5, <pods6>:0::5. */
+  /** A pod on the gateway's node: <pods>.0.5, <pods6>:0::5. */
   readonly pod: Netns
-  /** On another node: <pods>.1.5, <pods6>:1::5. */
+  /** A pod on another node: <pods>.1.5, <pods6>:1::5. */
   readonly far: Netns
   readonly folder: string
 }
@@ -57,7 +57,7 @@ export async function withSites<T>(
   })
 }
 
-/** The same with any number of sites, in their order. */
+/** Joins any number of sites, in their order. */
 export async function withManySites<T>(
   inits: readonly SiteInit[],
   folder: string,
@@ -74,12 +74,12 @@ export async function withManySites<T>(
   })
 }
 
-/** Of the site among all: the cluster's id, and the lane where it is not the first. */
+/** The name of a site: the cluster's id, with the lane if that is not 0. */
 function nameOf({ cluster, lane: { lane } }: SiteInit): string {
   return lane === 0 ? cluster.spec.id : `${cluster.spec.id}-${lane}`
 }
 
-/** Counted by the internet itself: packets of inner addresses, of the tunnels, and of anything else. */
+/** Counts on the internet itself the packets of inner addresses, of the tunnels, and all others. */
 const WATCH = `table ip watch {
   counter inner { }
   counter tunnel { }
@@ -137,7 +137,7 @@ async function wireSite(
   await ip(gateway, `address add ${init.address}/24 dev uplink`)
   await ip(gateway, 'link set uplink up')
   await ip(gateway, `route add default via ${init.router}`)
-  // As the routeagent has it: what no lane carries stays here.
+  // The routeagent adds this route, so that packets that no lane carries do not leave the node.
   await ip(gateway, 'route add unreachable 244.0.0.0/8')
   await ip(gateway, 'link add br-pods type bridge')
   await ip(gateway, `address add ${pods}.0.1/24 dev br-pods`)
@@ -159,8 +159,9 @@ async function wireSite(
 }
 
 /**
- * No duplicate address detection on devices that come from now on: it takes up to two seconds, in which the kernel asks
- * for no neighbour on behalf of others (it asks from the link-local address), and nobody else is there.
+ * Switches duplicate address detection off for later devices. It takes up to two seconds, in which the kernel resolves
+ * no neighbour for forwarded packets, because it asks from the link-local address. No other machine has these
+ * addresses.
  */
 async function withoutDad(ns: Netns): Promise<void> {
   await ns.exec('sysctl', ['-qw', 'net.ipv6.conf.default.accept_dad=0'])
@@ -217,7 +218,7 @@ export class GatewayProcess {
     this.#child.stdin?.write(`${JSON.stringify({ drop: [kind, name] })}\n`)
   }
 
-  /** Sets its wall clock: by how much it is wrong from now on. */
+  /** Sets the wall clock of the process; `wrongByMs` is its error from now on. */
   setWallClock(wrongByMs: number): void {
     this.#child.stdin?.write(`${JSON.stringify({ setWallClock: wrongByMs })}\n`)
   }
@@ -235,7 +236,7 @@ export class GatewayProcess {
     return this.status?.connections.find((connection) => connection.cluster === cluster)?.state
   }
 
-  /** Ends it as a service manager would, and waits. */
+  /** Ends the process as a service manager would, and waits until it has ended. */
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
     const ended = new Promise((resolve) => this.#child.once('exit', resolve))
@@ -275,13 +276,13 @@ interface Running {
   readonly site: Site
 }
 
-/** Does the broker's and the agents' work: each gets the other's Cluster and Endpoints. */
+/** Does the work of the broker and the agents: each side gets the other's Cluster and Endpoints. */
 export function introduce(a: Running, b: Running): void {
   report(a, b)
   report(b, a)
 }
 
-/** `to` gets the Cluster and the Endpoints of `from`, from now on. */
+/** From now on `to` gets the Cluster and the Endpoints of `from`. */
 export function report(from: Running, to: Running): void {
   to.process.put(from.site.init.cluster)
   from.process.onObject((object) => {
@@ -297,7 +298,7 @@ export async function untilUp(process: GatewayProcess, cluster: string): Promise
   })
 }
 
-/** Runs a gateway in each site, gives each the other's objects, and runs the story when both are up. */
+/** Runs a gateway in each site, gives each the other's objects, and runs the story once both are up. */
 export async function withGateways(
   sites: readonly [Site, Site],
   story: (left: GatewayProcess, right: GatewayProcess) => Promise<void>,

@@ -1,7 +1,7 @@
 /**
- * The simplest cable there can be: in memory, without keys and without sessions of its own. It distinguishes far ends
- * by the name of their node, and its Endpoints have nothing that WireGuard could use. What the gateway does over it, it
- * does without knowing what a key is.
+ * The simplest possible cable: in memory, without keys and without sessions. It tells far ends apart by the name of
+ * their node, and its Endpoints have nothing that WireGuard could use. So everything that the gateway does over it
+ * works without keys.
  */
 import type { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { type AddressPort, formatAddressPort, sameAddressPort } from '../../../model/addresses/address-port.ts'
@@ -22,9 +22,9 @@ import {
 } from '../../../gateway/cable/cable-driver.ts'
 import type { Round } from '../../../kernel/apply/round.ts'
 
-/** Octets of an outer IPv4 and UDP header (RFC 791, RFC 768). */
+/** The octets of an outer IPv4 and UDP header (RFC 791, RFC 768). */
 const OVERHEAD = 28
-/** It has no sessions: a far end that was silent for so long may be gone. */
+/** The cable has no sessions: a far end that was silent for so long may be gone. */
 const SESSION_MS = 60_000
 
 const rules: CableRules = {
@@ -55,10 +55,10 @@ export class PlainCable implements Cable {
   readonly rules: CableRules
   readonly #routes: FakeRouteTable
   readonly #own: string
-  /** By device, then by linkKey(). */
+  /** The links by device, then by linkKey(). */
   readonly #lanes = new Map<string, Map<string, LinkState>>()
 
-  /** `own`: cluster/node of this end. */
+  /** `own` is the cluster/node of this end. */
   constructor(routes: FakeRouteTable, own: string) {
     this.#routes = routes
     this.#own = own
@@ -117,7 +117,7 @@ export class PlainCable implements Cable {
     return true
   }
 
-  /** The far end sends something, for the first time or again. */
+  /** The far end sends a packet, for the first time or again. */
   onReason(end: FarEnd, atMs: number, at?: AddressPort): void {
     const links = this.#lanes.get(laneDevice(end.remoteLane))
     const link = links?.get(linkKey(end))

@@ -1,7 +1,7 @@
 /**
- * One gateway process for tests in network namespaces: real kernel drivers, objects in memory. The objects come as
- * JSON lines on standard input (`{"put": object}`, `{"drop": [kind, name]}`, `{"setWallClock": ms}` by which it is
- * wrong); it prints on standard output what it writes (`{"object": …}`, `{"gone": [kind, name]}`, `{"left": true}`).
+ * One gateway process for tests in network namespaces: real kernel drivers, objects in memory. It reads JSON lines from
+ * standard input: `{"put": object}`, `{"drop": [kind, name]}`, and `{"setWallClock": ms}` with the error of its wall
+ * clock. It prints what it writes on standard output: `{"object": …}`, `{"gone": [kind, name]}`, `{"left": true}`.
  * Arguments: node, state directory, lanes as JSON.
  */
 import { createInterface } from 'node:readline'
@@ -25,7 +25,7 @@ const say = (line: unknown): void => {
   process.stdout.write(`${JSON.stringify(line)}\n`)
 }
 
-/** No namespace has a wall clock of its own. */
+/** A clock that can be set, because a network namespace has no wall clock of its own. */
 class SettableClock extends SystemClock {
   wrongByMs = 0
 

@@ -1,4 +1,4 @@
-/** The whole gateway against fakes: what tests put in, and what they look at. */
+/** The whole gateway against fakes, with the input that tests change and the state that they check. */
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
@@ -29,10 +29,10 @@ import { cluster, endpoint, node } from './worlds.ts'
 export const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 export const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
 export const PARIS_GW = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500', 'private 10.0.0.2:4500'])
-/** Where it is called, and where it is seen behind NAT. */
+/** The address at which it is called, and the address at which it is seen behind NAT. */
 export const [HOME, NAT] = [parseAddressPort('198.51.100.20:4500'), parseAddressPort('203.0.113.9:61000')]
 
-/** A pause after each step takes longer than the step. */
+/** The pause after each step takes longer than the step itself. */
 const STEPS_AT_ONCE = 20
 
 /** The links and addresses of the node before anything starts. */
@@ -64,14 +64,14 @@ export class Stage {
   readonly metrics = createMetrics('gateway')
   readonly stateDir: string
   readonly before: string
-  /** Set before start(): the kernel has next-hop objects. */
+  /** Whether the kernel has next-hop objects; set before start(). */
   grouped = false
   #stopping = new AbortController()
   #running: Promise<void> = Promise.resolve()
 
   readonly #cable: Cable | undefined
 
-  /** `cable`: another one than WireGuard, on those routes. */
+  /** `cable` is a cable other than WireGuard, over those routes. */
   constructor(t: Test, init: { readonly routes?: FakeRouteTable; readonly cable?: Cable } = {}) {
     this.routes = init.routes ?? new FakeRouteTable(STAGE_ROUTES)
     this.wireguard = new FakeWireguard({ routes: this.routes, driver: 'userspace' })
@@ -90,7 +90,10 @@ export class Stage {
     this.#running = runGateway(this.#deps(), this.#config(init), this.#stopping.signal)
   }
 
-  /** As on a real cluster: the lane is that of the Node's label. `askNode` is the API at the end of the process. */
+  /**
+   * Starts the gateway as on a real cluster, where the label of the Node gives the lane. `askNode` stands for the API
+   * while the process ends.
+   */
   startLabelled(
     askNode: (signal: AbortSignal) => Promise<Node | undefined> = () => Promise.resolve(this.node()),
   ): void {
@@ -108,7 +111,7 @@ export class Stage {
     this.#running = runLabelledGateway(this.#deps(), init, first, this.#stopping.signal)
   }
 
-  /** The Node with that label; undefined takes the label off. */
+  /** Sets the Node with this label; undefined takes the label off. */
   label(lane: string | undefined, annotations: Record<string, string> = {}, address?: string): void {
     const before = address === undefined ? this.node() : node('gw', address, '10.42.0.0/24')
     const { metadata, ...rest } = before ?? node('gw', '192.0.2.10', '10.42.0.0/24')
@@ -170,12 +173,12 @@ export class Stage {
     })
   }
 
-  /** Lets time pass in steps, so that what is started in between can finish. */
+  /** Lets time pass in steps, so that work that starts in between can finish. */
   async pass(ms: number): Promise<void> {
     for (let i = 0; i < ms; i += 20) await this.clock.advance(20)
   }
 
-  /** Lets time pass no faster than the rounds, which read files, can follow. */
+  /** Lets time pass only as fast as the rounds, which read files, can follow. */
   async passSlowly(ms: number): Promise<void> {
     const endMs = this.clock.monotonic() + ms
     while (this.clock.monotonic() < endMs) await this.#step(50)

@@ -1,4 +1,4 @@
-/** A gateway that has been taken over: no policy of its own, routes and WireGuard as it likes. */
+/** A compromised gateway: it has no policy, and sets routes and WireGuard as it likes. */
 import { join } from 'node:path'
 import { type DropReason, dropCounter } from '../../../gateway/nft/drop-counts.ts'
 import { parseCounters } from '../../../kernel/nft/nft-text.ts'
@@ -6,9 +6,9 @@ import { withSockets } from '../../support/wireguard-sockets.ts'
 import type { Running } from './two-gateways.ts'
 
 export interface TakeOverInit {
-  /** Addresses that it gives itself. */
+  /** Addresses that it adds to itself. */
   readonly own: readonly string[]
-  /** What it sends into the lane, before its own routes and addresses are asked. */
+  /** Destinations that it sends into the lane, before its own routes and addresses are looked up. */
   readonly targets: readonly string[]
 }
 
@@ -16,7 +16,7 @@ export async function takeOver({ process, site }: Running, { own, targets }: Tak
   const { gateway, folder } = site
   await process.stop('SIGKILL')
   await gateway.exec('nft', ['delete', 'table', 'ip', 'sealane_gateway'])
-  // Only there where the site is dual-stack.
+  // This table exists only if the site is dual-stack.
   await gateway.tryExec('nft', ['delete', 'table', 'ip6', 'sealane_gateway'])
   const wg = (...args: string[]): Promise<string> => {
     const [command = '', ...rest] = withSockets(join(folder, 'wireguard'), ['wg', ...args])
@@ -30,7 +30,7 @@ export async function takeOver({ process, site }: Running, { own, targets }: Tak
   }
 }
 
-/** What the policy of a gateway has dropped for that reason. */
+/** How many packets the policy of a gateway has dropped for this reason. */
 export async function dropped({ site }: Running, reason: DropReason, family: 'ip' | 'ip6' = 'ip'): Promise<number> {
   const text = await site.gateway.exec('nft', ['list', 'counters', 'table', family, 'sealane_gateway'])
   return parseCounters(text).get(dropCounter(reason)) ?? NaN

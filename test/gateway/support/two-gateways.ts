@@ -1,4 +1,4 @@
-/** Two sites, each with a gateway process, for tests of how lanes come up and come back. */
+/** Two sites, each with a gateway process, for tests of how lanes come up and recover. */
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import type { Netns } from '../../support/netns.ts'
@@ -23,7 +23,7 @@ export const PARIS: SiteInit = {
 /** The same two with IPv6 pods as well; the lane between them runs over IPv4. */
 export const DUAL_STACK_MILANO: SiteInit = { ...MILANO, cluster: DUAL_MILANO, pods6: 'fd42:1:0' }
 export const DUAL_STACK_PARIS: SiteInit = { ...PARIS, cluster: DUAL_PARIS, pods6: 'fd42:2:0' }
-/** It can call, but not be called. */
+/** This gateway can call, but cannot be called. */
 export const TOKYO: SiteInit = {
   ...PARIS,
   cluster: cluster('tokyo', 3, '10.42.0.0/16', '244.2.0.0/16'),
@@ -34,19 +34,19 @@ export const TOKYO: SiteInit = {
 /** Behind the address translation that BEHIND_ROUTER makes of the router in front of milano. */
 export const BEHIND_NAT: SiteInit = { ...TOKYO, observedAddress: MILANO.router }
 
-/** The router of the internet translates what comes from tokyo, each flow to a port of its own, and lets no call in. */
+/** The router of the internet translates the packets of tokyo, each flow to a port of its own, and lets no call in. */
 export const BEHIND_ROUTER = `table ip nat {
   chain out { type nat hook postrouting priority 100; oifname to-milano masquerade random; }
   chain in { type filter hook forward priority 0; oifname to-tokyo ct state new drop; }
 }`
 
-/** A gateway process and where it runs; a test may put another process in its place. */
+/** A gateway process and its site; a test may replace the process. */
 export interface Running {
   process: GatewayProcess
   readonly site: Site
 }
 
-/** Runs a gateway in each of two sites, which do not know of each other yet. */
+/** Runs a gateway in each of two sites, which have not been introduced to each other yet. */
 export function withTwo<T>(
   t: Test,
   inits: readonly [SiteInit, SiteInit],
@@ -55,7 +55,7 @@ export function withTwo<T>(
   return withTwoIn(temporaryFolder(t), inits, story)
 }
 
-/** The same, with a folder for what they keep; who calls removes it. */
+/** Does the same as withTwo(), with a folder for their state, which the caller removes. */
 export function withTwoIn<T>(
   folder: string,
   inits: readonly [SiteInit, SiteInit],
@@ -67,7 +67,7 @@ export function withTwoIn<T>(
   })
 }
 
-/** The same with any number of gateways, in their order: gatewayOfLane() makes more of one cluster. */
+/** Does the same with any number of gateways, in their order; gatewayOfLane() makes more gateways of a cluster. */
 export function withManyIn<T>(
   folder: string,
   inits: readonly SiteInit[],
@@ -92,7 +92,7 @@ export function gatewayOfLane(init: SiteInit, lane: number): SiteInit {
 
 export const idOf = ({ site }: Running): string => site.init.cluster.spec.id
 
-/** Milliseconds until both say that the lane is up. */
+/** How many milliseconds pass until both report the lane as up. */
 export async function msUntilUp(left: Running, right: Running, deadlineMs = 20_000): Promise<number> {
   const start = performance.now()
   const both = (): boolean => left.process.stateOf(idOf(right)) === 'up' && right.process.stateOf(idOf(left)) === 'up'
@@ -100,7 +100,7 @@ export async function msUntilUp(left: Running, right: Running, deadlineMs = 20_0
   return Math.round(performance.now() - start)
 }
 
-/** All of the gateway dies, its WireGuard too; only the key file stays. */
+/** Kills the whole gateway including WireGuard; only the key file stays. */
 export async function vanish({ process, site }: Running): Promise<void> {
   await process.stop('SIGKILL')
   const pids = (await site.gateway.exec('ip', ['netns', 'pids', site.gateway.name])).split('\n')

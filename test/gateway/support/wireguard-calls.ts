@@ -1,23 +1,23 @@
-/** What WireGuard itself has done: by it a test tells how a lane came back, however long that took. */
+/** What WireGuard itself has sent, from which a test tells how a lane recovered, however long that took. */
 import { join } from 'node:path'
 import { eventually } from '../../support/eventually.ts'
 import type { Netns } from '../../support/netns.ts'
 import { withSockets } from '../../support/wireguard-sockets.ts'
 import { type Running, idOf } from './two-gateways.ts'
 
-/** Octets of a handshake initiation, and of no other message (WireGuard protocol, 5.4.2). */
+/** The octets of a handshake initiation, which no other message has (WireGuard protocol, 5.4.2). */
 const CALL_BYTES = 148
 const UDP_HEADER_BYTES = 8
 
-/** A peer that is made anew for each call has sent one, or two while the gateway was held up for 5 s. */
+/** A peer that is replaced for each call has sent one call, or two if the gateway was blocked for 5 s. */
 const CALLS = 3
 
-/** Peers of a gateway and the date of their last handshake, as the device has them. A peer made anew has none. */
+/** The peers of a gateway and the date of their last handshake, as the device shows them. A replaced peer has none. */
 export function sessions(running: Running): Promise<string> {
   return show(running, 'latest-handshakes')
 }
 
-/** From now on the internet counts the handshakes that a gateway begins. Gives the function that reads the count. */
+/** From now on the internet counts the handshakes that a gateway begins. Returns the function that reads the count. */
 export async function countCalls(internet: Netns, caller: Running): Promise<() => Promise<number>> {
   const table = `calls-of-${idOf(caller)}`
   const { address } = caller.site.init
@@ -35,9 +35,9 @@ export async function countCalls(internet: Netns, caller: Running): Promise<() =
 }
 
 /**
- * Waits until a gateway has called its one peer in vain several times, each time as a peer that is new. WireGuard by
- * itself repeats a call after 5 s, and its peer counts all that it has sent. Resolves with the octets that the peer has sent
- * and those that it would have sent if it had made all of the calls.
+ * Waits until a gateway has called its only peer several times without an answer, each time as a new peer. WireGuard by
+ * itself repeats a call after 5 s, and a peer counts all that it has sent. Resolves with the octets that the present
+ * peer has sent, and with those that one peer would have sent for all of the calls.
  */
 export async function callsAnew(
   caller: Running,

@@ -1,4 +1,4 @@
-/** Plans over WireGuard, which is what these tests are about. */
+/** Plans over WireGuard, for the tests that are about WireGuard. */
 import {
   type GatewayPlan,
   describeGatewayPlan as describeBy,

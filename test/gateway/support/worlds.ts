@@ -10,11 +10,11 @@ import type { GatewayWorld } from '../../../gateway/world/gateway-world.ts'
 import { clusterObject, endpointObject } from '../../support/objects/cluster-objects.ts'
 import { internalIps, nodeObject } from '../../support/objects/node-objects.ts'
 
-/** The two clocks: milliseconds since 1970, and since an arbitrary start. */
+/** The two clocks: milliseconds since 1970, and milliseconds since an arbitrary start. */
 export const NOW = Date.parse('2026-11-20T12:00:00Z')
 export const UPTIME = 7_200_000
 
-/** A public key that is known by its first letters. */
+/** A public key that starts with readable letters. */
 export function key(name: string): string {
   return Buffer.from(name.padEnd(32, '.').slice(0, 32)).toString('base64')
 }
@@ -31,11 +31,11 @@ export function cluster(
   return clusterObject({ id, index, ...ranges })
 }
 
-/** The same two clusters everywhere: IPv4 overlaps and is translated, IPv6 goes through as it is. */
+/** The two clusters of all tests: IPv4 overlaps and is translated, IPv6 is not translated. */
 export const DUAL_MILANO = cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:1::/48'])
 export const DUAL_PARIS = cluster('paris', 2, ['10.42.0.0/16', 'fd42:2::/48'], ['244.1.0.0/16', 'fd42:2::/48'])
 
-/** Candidates as `public 192.0.2.20:4500`. */
+/** Candidates are written as `public 192.0.2.20:4500`. */
 export function endpoint(
   clusterId: string,
   node: string,
@@ -59,7 +59,7 @@ export function node(name: string, internalIp: string, ...podCIDRs: readonly str
   return nodeObject(name, { ...spec, status: internalIps(internalIp) })
 }
 
-/** The endpoint as text. */
+/** The state of a peer, with the endpoint as text. */
 export function peerState(
   publicKey: string,
   { endpoint, ...facts }: Partial<Omit<PeerState, 'endpoint'>> & { readonly endpoint?: string } = {},
@@ -68,7 +68,7 @@ export function peerState(
   return { publicKey, allowedIps: [], keepaliveSeconds: 25, rxBytes: 0, txBytes: 0, ...at, ...facts }
 }
 
-/** When the peers shook hands by the monotonic clock, where the wall clock never jumped. */
+/** The time of each peer's handshake by the monotonic clock, in a world whose wall clock never jumped. */
 function handshakesOf(devices: Iterable<{ readonly peers: readonly PeerState[] }>): Map<string, number> {
   return new Map(
     [...devices].flatMap(({ peers }) =>
@@ -84,21 +84,21 @@ export function farEndOf(endpoint: Endpoint): FarEnd {
   return farEnd(endpoint, wireguardRules)
 }
 
-/** The name of its link in maps. */
+/** The key of the Endpoint's link in maps. */
 export function keyOf(endpoint: Endpoint): string {
   return linkKey(farEndOf(endpoint))
 }
 
-/** A WireGuard device as lane of this node, with the links to these Endpoints. */
+/** A WireGuard device as a lane of this node, with the links to these Endpoints. */
 export function laneState(device: DeviceState, endpoints: readonly Endpoint[]): LaneState {
   const ends = endpoints.flatMap((one) => farEnds(one, wireguardRules))
   return laneStateOf(device, ends, handshakesOf([device]))
 }
 
-/** `devices` is what `laneStates` is in the real world. */
+/** `devices` stands for what `laneStates` is in the real world. */
 export type WorldFacts = Partial<GatewayWorld> & { readonly devices?: ReadonlyMap<number, DeviceState> }
 
-/** Milano with one lane on node gw, and whatever else is said. */
+/** Milano with one lane on node gw, and the given facts. */
 export function world({ devices = new Map<number, DeviceState>(), ...facts }: WorldFacts = {}): GatewayWorld {
   const own = facts.own ?? cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
   return {

@@ -1,4 +1,4 @@
-/** What the tests of tenure take for Leases is like the real ones. */
+/** The fake Leases of these tests behave like the real ones. */
 import t from 'tap'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'

@@ -1,11 +1,11 @@
-/** What becomes of a lane when the process that holds it ends, or its node is no gateway any more. */
+/** The fate of a lane when the process that holds it ends, or when its node stops being a gateway. */
 import t from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { type Ends, handLaneOver } from '../../../gateway/lease/hand-over.ts'
 import type { GatewayDeps } from '../../../gateway/world/deps.ts'
 import { type Cluster, type Name, served } from './tenure-cluster.ts'
 
-/** The end of a process in user space. */
+/** Ends the process as one with a lane in user space ends. */
 function ending(
   { objects, clock, logger, tenures }: Cluster,
   name: Name,

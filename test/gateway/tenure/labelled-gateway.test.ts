@@ -1,4 +1,4 @@
-/** A node of a real cluster that becomes a gateway, changes its lane, and is none any more; on fakes. */
+/** A node of a real cluster that becomes a gateway, changes its lane, and stops being a gateway; on fakes. */
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -11,7 +11,7 @@ import { PARIS, PARIS_GW, Stage } from '../support/stage.ts'
 
 const ENDPOINT = 'milano.gw-lane0'
 
-/** Serves lane 0, with paris in the clusterset. */
+/** A gateway that serves lane 0, with paris in the clusterset. */
 async function serving(t: Test, askNode?: (signal: AbortSignal) => Promise<Node | undefined>): Promise<Stage> {
   const stage = new Stage(t)
   stage.put(PARIS, PARIS_GW)
@@ -25,7 +25,7 @@ function keys(stage: Stage): string[] {
   return readdirSync(stage.stateDir).sort()
 }
 
-/** Nothing of ours on the node or about it, but what others own. */
+/** Checks that the node and the API hold nothing of ours, and still hold what others own. */
 function isBare(t: Test, stage: Stage): void {
   t.equal(stage.kernel(), stage.before, 'the kernel is as it was')
   t.strictSame(keys(stage), [], 'no key, no marker')
@@ -112,7 +112,7 @@ t.test('a Node made anew without its label: the lane waits until it is put on ag
   stage.label(undefined)
   await stage.until(() => stage.wireguard.deviceNames().length === 0, 'taken off', 100)
   const tookMs = stage.clock.monotonic() - from
-  // Nobody else carries.
+  // No other gateway carries.
   const longestMs = LABEL_GRACE_MS + LAST_MS
   t.ok(tookMs >= longestMs && tookMs < longestMs + 1000, `after ${tookMs} ms`)
 })
@@ -128,7 +128,7 @@ t.test('the label goes while the process runs, and comes back', async (t) => {
   t.strictSame(keys(stage), ['gateway-switched-on-forwarding', 'lane0.key'])
 })
 
-/** Gives the devices that were there, at any moment from now on, under a policy that does not name them. */
+/** Returns the list of devices that from now on exist at any moment under a policy that does not name them. */
 function unguarded(stage: Stage): readonly string[] {
   const found: string[] = []
   const run = stage.nft.run.bind(stage.nft)
@@ -271,7 +271,7 @@ t.test('a kernel that cannot be cleaned holds it up for 5 s, not longer', async 
   await stage.until(() => ended, 'ended')
   await end
   const tookMs = stage.clock.monotonic() - from
-  // It had begun up to 100 ms before.
+  // The step began up to 100 ms before `from`.
   t.ok(tookMs >= 4900 && tookMs < 6000, `after ${tookMs} ms`)
   t.equal(stage.logger.lines.at(-1)?.message.startsWith('not all could be taken out in time'), true)
 })

@@ -1,4 +1,4 @@
-/** Nodes whose label leaves the number open share the numbers there are; on a clock and an API that are fakes. */
+/** Nodes whose label leaves the number open share the existing numbers; on a fake clock and a fake API. */
 import t, { type Test } from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { LaneSearch } from '../../../gateway/lease/lane-search.ts'
@@ -24,7 +24,7 @@ class Cluster {
   readonly leases = new FakeLeases(this.objects)
   readonly logger = new CapturingLogger()
   readonly dead = new Set<string>()
-  /** What each process does now. */
+  /** The current state of each process. */
   readonly states = new Map<string, string>()
   readonly #numbers: number
   readonly #stops = new Map<string, AbortController>()
@@ -42,7 +42,7 @@ class Cluster {
     this.objects.put({ ...rest, metadata: { ...metadata, labels: { 'sealane.io/gateway': value } }, spec })
   }
 
-  /** Labels them, and starts their processes in that order. */
+  /** Labels the nodes, and starts their processes in that order. */
   start(...names: string[]): void {
     for (const name of names) {
       if (this.objects.get('Node', name) === undefined) this.label(name, 'true')
@@ -52,7 +52,7 @@ class Cluster {
     }
   }
 
-  /** The machine goes without a word. */
+  /** The machine disappears without giving its lease up. */
   lose(name: string): void {
     this.#stops.get(name)?.abort()
     this.states.delete(name)
@@ -63,7 +63,7 @@ class Cluster {
     for (let i = 0; i < ms; i += 100) await this.clock.advance(100)
   }
 
-  /** Such as `a=0 c=1`: who holds what. */
+  /** The node that holds each lane, as `a=0 c=1`. */
   get held(): string {
     const leases = this.objects.cache('Lease').list()
     return [...laneHolders(leases)]
@@ -72,7 +72,7 @@ class Cluster {
       .join(' ')
   }
 
-  /** What labelled-gateway.ts does, without a gateway. */
+  /** Does what labelled-gateway.ts does, without a gateway. */
   async #process(name: string, signal: AbortSignal): Promise<void> {
     const { clock, logger, objects, leases } = this
     const probeTcp = (address: string): Promise<boolean> => Promise.resolve(!this.dead.has(address))
@@ -108,7 +108,7 @@ class Cluster {
     return !signal.aborted
   }
 
-  /** A gateway that serves is up at once. */
+  /** A gateway that serves has its links up at once. */
   #publish(name: string, lane: number, serves: boolean): void {
     const own = endpoint('milano', name, lane, [])
     if (!serves) {

@@ -1,4 +1,4 @@
-/** Three nodes with one lane number, on a clock and an API that are fakes. */
+/** Three nodes that share one lane number, on a fake clock and a fake API. */
 import t from 'tap'
 import type { Node } from '../../../model/objects.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'

@@ -1,4 +1,4 @@
-/** Who takes a lane, who keeps it, and who stands by. */
+/** Which node takes a lane, which keeps it, and which is a standby. */
 import t from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { type LeaseFacts, isRelieved, planLease, whyLost, whyOpen } from '../../../gateway/lease/plan-lease.ts'
@@ -30,7 +30,7 @@ const FACTS: LeaseFacts = {
   writtenMs: undefined,
   leaseMs: LEASE_MS,
 }
-/** By default a holder renews after so long. */
+/** By default a holder renews at this interval. */
 const RENEW_MS = 3000
 
 t.test('what a node does', async (t) => {
@@ -122,7 +122,7 @@ t.test('when the lane of a holder that lapsed is lost', async (t) => {
   )
 })
 
-/** `{ paris: 'up' }`: lane 0 to paris. */
+/** `{ paris: 'up' }` is the link from lane 0 to paris. */
 function gateway(
   name: string,
   states: Readonly<Record<string, ConnectionState>>,

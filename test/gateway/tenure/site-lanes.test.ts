@@ -1,6 +1,6 @@
 /**
- * The nodes of a site without Kubernetes share its numbers by Leases in its state folder: each has its own driver of
- * the same folders, and one clock that a test turns.
+ * The nodes of a site without Kubernetes share its lane numbers by Leases in its state folder. Each node has a driver
+ * of its own on the same folders, and a test moves the one clock.
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -31,7 +31,7 @@ class Site {
   readonly folder: string
   readonly logger = new CapturingLogger()
   readonly deadMachines = new Set<string>()
-  /** Looks on, and is no node. */
+  /** A reader that is not a node. */
   readonly viewer: FileApi
   readonly #gateways: readonly NodeGateway[]
   readonly #numbers: number
@@ -70,7 +70,7 @@ class Site {
     }
   }
 
-  /** The process is gone, and has given nothing back. */
+  /** The process is killed, and has given nothing back. */
   async end(name: Name): Promise<void> {
     const { stop, api } = this.#processes.get(name) ?? {}
     this.#processes.delete(name)
@@ -83,14 +83,14 @@ class Site {
     await this.end(name)
   }
 
-  /** Such as `a=0 c=1`: who holds what. */
+  /** The node that holds each lane, as `a=0 c=1`. */
   get held(): string {
     const leases = this.viewer.cache('Lease').list()
     const holders = [...laneHolders(leases)].sort()
     return holders.map((name) => `${name}=${laneOfHolder(leases, name)}`).join(' ')
   }
 
-  /** Time passes until it is so. Gives how much. */
+  /** Lets time pass until the check holds, and returns how much. */
   async until(say: string, check: () => boolean): Promise<number> {
     const from = this.clock.monotonic()
     const step = async (): Promise<boolean> => {
@@ -112,7 +112,7 @@ class Site {
     return new FileApi({ clock, logger }, init)
   }
 
-  /** What labelled-gateway.ts does, without a gateway: which is up as soon as it serves. */
+  /** Does what labelled-gateway.ts does, without a gateway: its links are up as soon as it serves. */
   async #run(name: Name, deps: LeaseWatchDeps & { readonly api: FileApi }, signal: AbortSignal): Promise<void> {
     const failedLane = new FailedLane(deps.clock)
     const search = new LaneSearch(deps, { node: name, numbers: this.#numbers, failedLane })

@@ -1,4 +1,4 @@
-/** Three nodes with one lane number, on a clock and an API that are fakes. */
+/** Three nodes that share one lane number, on a fake clock and a fake API. */
 import type { Test } from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
@@ -22,7 +22,7 @@ export class Cluster {
   readonly leases = new FakeLeases(this.objects)
   readonly logger = new CapturingLogger()
   readonly tenures = new Map<Name, LaneLease>()
-  /** Machines that answer no TCP probe, by address. */
+  /** The addresses of machines that answer no TCP probe. */
   readonly dead = new Set<string>()
   readonly knocks: string[] = []
   readonly #stops = new Map<Name, AbortController>()
@@ -60,19 +60,19 @@ export class Cluster {
     }
   }
 
-  /** The process ends without a word; its machine is there. */
+  /** The process is killed; its machine stays up. */
   kill(name: Name): void {
     this.#stops.get(name)?.abort()
     this.tenures.delete(name)
   }
 
-  /** The machine goes without a word. */
+  /** The machine disappears without giving its lease up. */
   lose(name: Name): void {
     this.kill(name)
     this.dead.add(ADDRESSES[name])
   }
 
-  /** What the node's gateway publishes: its Endpoint, and its lanes to the other clusters. */
+  /** Publishes what the node's gateway would: its Endpoint, and its links to the other clusters. */
   reports(
     name: Name,
     states: Readonly<Record<string, ConnectionState>> | undefined,
@@ -92,13 +92,13 @@ export class Cluster {
     for (let i = 0; i < ms; i += 100) await this.clock.advance(100)
   }
 
-  /** Events since the last call of it. */
+  /** The events since the last call of this function. */
   reported(): string[] {
     const events = this.objects.events.splice(0)
     return events.map(({ type, reason, regarding, note }) => `${type} ${reason} ${regarding.name}: ${note}`)
   }
 
-  /** Such as `a serving, b standing by, c standing by`. */
+  /** The state of each node, as `a serving, b standing by, c standing by`. */
   get states(): string {
     return [...this.tenures].map(([name, { state }]) => `${name} ${state.is}`).join(', ')
   }
@@ -107,7 +107,7 @@ export class Cluster {
 export const taken = (node: Name, why: string): string =>
   `Normal LaneTaken ${node}: this node is the gateway of lane 0 now; ${why}`
 
-/** The first by name serves, and reports its lanes. */
+/** A cluster whose first node by name serves, and reports its links. */
 export async function served(t: Test): Promise<Cluster> {
   const cluster = new Cluster(t)
   cluster.start('b', 'c', 'a')

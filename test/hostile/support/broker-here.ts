@@ -1,4 +1,4 @@
-/** A broker in this process, on a port and a folder of its own: for what is about refusals, not about memory. */
+/** A broker in this process, with a port and a folder of its own, for tests of refusals, which measure no memory. */
 import type { Test } from 'tap'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
 import { runBroker } from '../../../broker/main.ts'
@@ -16,7 +16,7 @@ export interface BrokerHere extends RawBroker {
   stop(): Promise<void>
 }
 
-/** Resolves when it listens; rejects when it cannot start. */
+/** Resolves when the broker listens, and rejects if it cannot start. */
 export async function brokerHere(
   t: Test,
   { state = temporaryFolder(t), ...change }: Partial<BrokerConfig> & { readonly state?: string } = {},

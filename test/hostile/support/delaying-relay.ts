@@ -1,7 +1,7 @@
 /**
- * A long way between two gateways, run as a program between them: each calls the other at an address of this machine,
- * and what comes there goes on after a while, in order. Arguments: milliseconds of one way, then `<own> <of the
- * gateway>` of the one side and of the other, each address:port. Prints `ready` when it listens.
+ * A program that delays traffic between two gateways. Each gateway calls the other at an address of this machine, and
+ * the relay forwards each packet after a delay, in order. Arguments: the delay of one way in milliseconds, then `<own>
+ * <of the gateway>` for either side, each as address:port. Prints `ready` when it listens.
  */
 import { type Socket, createSocket } from 'node:dgram'
 import { once } from 'node:events'

@@ -1,6 +1,6 @@
 /**
- * A broker that somebody broke into: it has the right CA, and sends what the test says. Made from protocol/broker.proto
- * alone; what it sends no broker of ours would.
+ * A compromised broker: it has the right CA, and sends what the test tells it to, even what no broker of ours would. It
+ * is made from protocol/broker.proto alone.
  */
 import { Server, ServerCredentials, type ServerDuplexStream, type ServerWritableStream, status } from '@grpc/grpc-js'
 import type { Test } from 'tap'
@@ -24,7 +24,7 @@ const HOUR_MS = 3_600_000
 type Watcher = ServerWritableStream<wire.WatchRequest, wire.WatchMessage>
 type Publisher = ServerDuplexStream<wire.PublishMessage, wire.PublishReply>
 
-/** One record, as the wire has it, without what the broker adds by itself. */
+/** One record as the wire has it, without the fields that the broker adds. */
 export interface LooseRecord {
   readonly cluster: string
   readonly namespace?: string
@@ -34,12 +34,12 @@ export interface LooseRecord {
 }
 
 export class FakeBroker {
-  /** What a renewal gets for an answer; undefined: none. */
+  /** Answers a renewal. Undefined: the broker does not answer. */
   renewal: ((csr: Uint8Array) => Promise<wire.RenewResponse>) | undefined
   renewals = 0
-  /** Streams that were begun. */
+  /** How many streams were begun. */
   watches = 0
-  /** What is wrong with the answer to a join. */
+  /** Fields that replace those of the right answer to a join. */
   joined: Partial<wire.JoinResponse> = {}
   readonly #ca: Identity
   readonly #server = new Server({ 'grpc.max_send_message_length': -1 })
@@ -63,7 +63,7 @@ export class FakeBroker {
     return broker
   }
 
-  /** What joining leaves with a member. `ageMs`: since when it has its certificate, of four hours. */
+  /** The identity that a member has after joining. `ageMs` is the age of its certificate, which lasts four hours. */
   async identity(cluster: string, ageMs = 0): Promise<MemberIdentity> {
     const id = parseClusterId(cluster)
     const key = createKey()
@@ -83,13 +83,13 @@ export class FakeBroker {
     return this.#ca.certificate
   }
 
-  /** A certificate for whomever, signed by the CA. */
+  /** A certificate for any cluster, signed by the CA. */
   certificateFor(cluster: string, csr: Uint8Array, ageMs = 0): Promise<Uint8Array> {
     const init = { clusterset: CLUSTERSET, cluster: parseClusterId(cluster), csr, nowMs: Date.now() - ageMs }
     return issueMemberCertificate(this.#ca, { ...init, validMs: 4 * HOUR_MS })
   }
 
-  /** Sends records in one batch. */
+  /** Sends the records in one batch. */
   put(...records: readonly LooseRecord[]): void {
     this.raw(...records.map((record) => this.#event(record)))
   }
@@ -102,7 +102,7 @@ export class FakeBroker {
     this.raw(...events)
   }
 
-  /** Sends octets as events, whatever they are. */
+  /** Sends arbitrary octets as events. */
   raw(...events: readonly Uint8Array[]): void {
     this.say({ $case: 'batch', value: { events: events.map((one) => Buffer.from(one)), revision: this.#revision } })
   }
@@ -112,12 +112,12 @@ export class FakeBroker {
     for (const watcher of this.#watchers) watcher.write({ message })
   }
 
-  /** Ends all watches, as a broker that stops. */
+  /** Ends all watches, as a broker does that stops. */
   endWatches(): void {
     for (const watcher of this.#watchers) watcher.emit('error', { code: status.UNAVAILABLE, details: 'stopping' })
   }
 
-  /** Owners whose whole set has come, and those that are gone. */
+  /** Sends `synced` with the owners whose whole set was sent, and with those that are gone. */
   synced(complete: readonly string[], departed: readonly string[] = []): void {
     this.say({
       $case: 'synced',
@@ -188,14 +188,14 @@ export class FakeBroker {
     }
   }
 
-  /** A token for joining here. */
+  /** A token for joining this broker. */
   token(): string {
     const caPin = fingerprint(this.#ca.certificate)
     const addresses = [`127.0.0.1:${this.#port}`]
     return createJoinToken({ addresses, caPin, clusterset: CLUSTERSET, expiresAtMs: Date.now() + HOUR_MS }).text()
   }
 
-  /** Takes everything, and looks at nothing. */
+  /** Accepts every publish without checking it. */
   #publish(call: Publisher): void {
     this.#publishers.add(call)
     call.on('data', ({ message }: wire.PublishMessage) => {

@@ -1,4 +1,4 @@
-/** Milano and Paris with a long way between them, whose kernel needs no qdisc that delays. */
+/** Milano and Paris with a long delay between them, for kernels without a qdisc that delays. */
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { SiteInit } from '../../gateway/support/netns-sites.ts'
@@ -7,16 +7,16 @@ import { MILANO, PARIS, type Running, msUntilUp, withTwo } from '../../gateway/s
 import { eventually } from '../../support/eventually.ts'
 import type { Netns } from '../../support/netns.ts'
 
-/** Each is called at the router in front of the other, which hands on what comes there. */
+/** Each gateway is called at the router in front of the other, which forwards the packets. */
 const FAR_MILANO: SiteInit = { ...MILANO, lane: { lane: 0, publicAddress: PARIS.router } }
 const FAR_PARIS: SiteInit = { ...PARIS, lane: { lane: 0, publicAddress: MILANO.router } }
 
-/** The router carries nothing else between the two. */
+/** The router forwards nothing else between the two. */
 const NO_SHORT_WAY = `table ip farpath {
   chain forward { type filter hook forward priority filter; policy drop; }
 }`
 
-/** Runs both gateways and then the story, once the lane is up. */
+/** Starts both gateways, and runs the story once the lane is up. */
 export function withFarPath(
   t: Test,
   roundTripMs: number,

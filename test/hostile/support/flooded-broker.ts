@@ -1,4 +1,7 @@
-/** A broker in a process of its own under one of the benchmark's floods: who is served meanwhile, and what it holds. */
+/**
+ * A broker in a process of its own under one of the benchmark's floods. Tests check which members it serves meanwhile,
+ * and how much memory it takes.
+ */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
@@ -16,7 +19,7 @@ import { RawWatch } from './raw-watch.ts'
 
 const FLOOD_MS = 1500
 const CLIENT = join(import.meta.dirname, '../../../bench/flood/client.ts')
-/** Far above what any machine shows: without limits it took 2,000. bench:flood measures what it takes. */
+/** Far more than any machine needs; without limits the broker took 2,000. bench:flood measures the real use. */
 const MAX_MB = 1000
 
 export interface FloodedBroker extends RawBroker {
@@ -24,7 +27,7 @@ export interface FloodedBroker extends RawBroker {
   residentMb(): number
 }
 
-/** A broker process with three members, ended with the test. */
+/** A broker process with three members, which ends with the test. */
 export async function floodedBroker(t: Test): Promise<FloodedBroker> {
   const state = temporaryFolder(t)
   const [address = '', status = ''] = [await freePort(), await freePort()].map((port) => `127.0.0.1:${port}`)
@@ -47,10 +50,7 @@ export async function floodedBroker(t: Test): Promise<FloodedBroker> {
   return { ...broker, members: { milano, paris, attacker }, residentMb }
 }
 
-/**
- * The body of a row: under the flood of that name a change arrives again and again, and a member that comes anew is let
- * in.
- */
+/** The body of a row: while the named flood runs, changes still arrive and a member that reconnects is let in. */
 export function underFlood(flood: string, broker: FloodedBroker): (t: Test) => Promise<void> {
   return async (t) => {
     const { milano, paris, attacker } = broker.members
@@ -91,7 +91,7 @@ export function underFlood(flood: string, broker: FloodedBroker): (t: Test) => P
   }
 }
 
-/** With the retries of a client that is not let in at once. */
+/** Connects with the retries of a client that is not let in at once. */
 async function letIn(broker: RawBroker, member: RawIdentity): Promise<void> {
   const seen = new Set<string | undefined>()
   const once = async (): Promise<boolean> => {

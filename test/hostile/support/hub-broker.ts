@@ -1,4 +1,4 @@
-/** A broker as its user starts it, in the namespace that is the router between the sites. */
+/** A broker started as a user starts it, in the namespace that is the router between the sites. */
 import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -12,7 +12,7 @@ import type { Netns } from '../../support/netns.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 export const SEALANE = join(import.meta.dirname, '../../../bin/sealane')
-/** Its address, behind the default route of every site. */
+/** The broker's address, behind the default route of every site. */
 export const BROKER = '203.0.113.2'
 
 export class HubBroker {
@@ -62,7 +62,7 @@ export class HubBroker {
     return (await this.store((store) => store.create({ allowedCIDRs }))).text
   }
 
-  /** What a member has told of its machines. */
+  /** The ranges that a member has stated for its machines. */
   async needsOf(member: string): Promise<readonly string[]> {
     const log = openSqliteLog({ file: join(this.state, DATABASE_FILE), create: false })
     try {
@@ -72,7 +72,7 @@ export class HubBroker {
     }
   }
 
-  /** Tells everybody of a cluster that no admission has seen. */
+  /** Tells all members of a cluster that has passed no admission. */
   async report(...specs: Cluster['spec'][]): Promise<void> {
     const log = openSqliteLog({ file: join(this.state, DATABASE_FILE), create: false })
     try {

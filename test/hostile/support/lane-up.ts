@@ -6,7 +6,7 @@ import { type Netns, netnsMissing } from '../../support/netns.ts'
 
 export type LaneStory = (left: Running, right: Running, internet: Netns) => Promise<void>
 
-/** Tells the two of each other and runs the story once both say that the lane is up. */
+/** Introduces the two gateways to each other, and runs the story once both report the lane as up. */
 export function withLaneUp(t: Test, sites: readonly [SiteInit, SiteInit], story: LaneStory): Promise<void> {
   return withTwo(t, sites, async (left, right, internet) => {
     introduce(left, right)
@@ -15,7 +15,7 @@ export function withLaneUp(t: Test, sites: readonly [SiteInit, SiteInit], story:
   })
 }
 
-/** withLaneUp() for all attacks of a file; where there can be no namespaces, one test that is skipped. */
+/** withLaneUp() for all attacks of a file; without network namespaces it is one skipped test. */
 export async function attackLane(t: Test, sites: readonly [SiteInit, SiteInit], story: LaneStory): Promise<void> {
   const missing = netnsMissing()
   if (missing === undefined) await withLaneUp(t, sites, story)

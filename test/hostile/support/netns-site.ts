@@ -1,4 +1,4 @@
-/** A whole site as its user starts it: the command, real processes and a real kernel, in a namespace of its own. */
+/** A whole site as a user starts it: the command line, real processes and a real kernel, in a namespace of its own. */
 import type { ChildProcess } from 'node:child_process'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import type { Test } from 'tap'
@@ -33,7 +33,7 @@ export class NetnsSite {
       `apiVersion: v1\nkind: Node\nmetadata: { name: gw }\nstatus:\n  addresses:\n` +
         [`192.168.${n}.10`, `fd00:${n}::a`].map((at) => `    - { type: InternalIP, address: '${at}' }\n`).join(''),
     )
-    // `ip netns exec` gives it to what it runs.
+    // `ip netns exec` mounts this file as /etc/resolv.conf of the programs that it runs.
     mkdirSync(`/etc/netns/${ns.name}`, { recursive: true })
     writeFileSync(`/etc/netns/${ns.name}/resolv.conf`, 'nameserver 9.9.9.9\n')
     t.teardown(() => rmSync(`/etc/netns/${ns.name}`, { recursive: true, force: true }))
@@ -56,7 +56,7 @@ export class NetnsSite {
     await this.ns.exec(SEALANE, ['join', '--site', this.folder.file, '--token-file', '-'], { input: token })
   }
 
-  /** As the agent and the routeagent of the last release left it: the object, and the routes in the kernel. */
+  /** Applies the object and the kernel routes as the agent and the routeagent of the last release left them. */
   async takeInAsBefore(spec: Cluster['spec']): Promise<void> {
     await this.withObjects((objects) => objects.apply(clusterObject(spec)))
     const rule = ['not', 'fwmark', String(LANE_MARK), 'priority', String(RULE_NODE), 'lookup', String(ROUTE_TABLE_NODE)]
@@ -82,7 +82,7 @@ export class NetnsSite {
     return (await this.ns.tryExec('ping', ['-c', '1', '-W', '1', BROKER])).code === 0
   }
 
-  /** `mallory 244.0.0.0/28` for each other cluster that it knows: under which addresses. */
+  /** Each other cluster that the site knows, with its addresses: `mallory 244.0.0.0/28`. */
   known(): Promise<string[]> {
     return this.withObjects((objects) =>
       Promise.resolve(

@@ -1,6 +1,6 @@
 /**
- * A client made from protocol/broker.proto with grpc-js alone: it does what the test says, also what no agent of ours
- * does. Here are its connection and its single calls; raw-join.ts, raw-publish.ts and raw-watch.ts have the rest.
+ * A client made from protocol/broker.proto with grpc-js alone: it also sends what no agent of ours would. This file has
+ * its connection and its single calls; raw-join.ts, raw-publish.ts and raw-watch.ts have the rest.
  */
 import { Client, InterceptingCall, type Interceptor, Metadata, credentials, status } from '@grpc/grpc-js'
 import { readFileSync } from 'node:fs'
@@ -11,15 +11,15 @@ import { PROCESS_HEADER } from '../../../protocol/identity/process-mark.ts'
 const SERVER_NAME = 'broker.sealane.internal'
 
 export interface RawBroker {
-  /** 127.0.0.1:port */
+  /** The broker's address, as `127.0.0.1:port`. */
   readonly address: string
-  /** Its state folder: for the certificate of its authority, which anybody may have. */
+  /** The broker's state folder, read for its CA certificate, which is public. */
   readonly state: string
-  /** What it is called by in the TLS hello; absent: as by agents of earlier releases. */
+  /** The server name in the TLS hello. Absent: no name, as agents of earlier releases send it. */
   readonly serverName?: string
 }
 
-/** PEM texts, so that another process can be given it. */
+/** An identity as PEM texts, so that it can be passed to another process. */
 export interface RawIdentity {
   readonly cluster: string
   readonly key: string
@@ -34,7 +34,7 @@ export interface Status {
   readonly details: string
 }
 
-/** What a call ended with that was not `OK`. */
+/** The status of a call that did not end with `OK`. */
 export class RawRefusal extends Error implements Status {
   readonly code: number
   readonly details: string
@@ -46,12 +46,12 @@ export class RawRefusal extends Error implements Status {
   }
 }
 
-/** `CODE details`. */
+/** The status as `CODE details`. */
 export function textOf({ code, details }: Status): string {
   return `${status[code]} ${details}`
 }
 
-/** What a call ended with, as textOf() says it; `ok` where it did not fail. */
+/** The status of a failed call, as textOf() writes it, or `ok`. */
 export async function outcomeOf(work: Promise<unknown>): Promise<string> {
   try {
     await work
@@ -63,10 +63,10 @@ export async function outcomeOf(work: Promise<unknown>): Promise<string> {
 
 const DEADLINE_MS = 20_000
 
-/** For what is sent and comes as bytes. */
+/** The serializer of calls whose messages are bytes already. */
 export const same = (bytes: Buffer): Buffer => bytes
 
-/** A channel of its own, with the certificate of a member or none: the broker finds out who is at its end. */
+/** A channel of its own, with the certificate of a member or without one. The broker identifies the client by it. */
 export function openChannel({ address, state, serverName = SERVER_NAME }: RawBroker, identity?: RawIdentity): Client {
   const ca = readFileSync(join(state, 'ca.crt'))
   const own = identity === undefined ? [] : [Buffer.from(identity.key), Buffer.from(identity.cert)]
@@ -92,7 +92,7 @@ function marking(mark: string): Interceptor {
     })
 }
 
-/** One unary call; gives the status where it is refused. */
+/** Makes one unary call, and returns the status if it is refused. */
 export function callUnary(channel: Client, path: string, bytes: Buffer): Promise<Buffer | Status> {
   return new Promise((resolve) => {
     const deadline = Date.now() + DEADLINE_MS
@@ -109,7 +109,7 @@ export interface RawMethod<A, B> {
   readonly responseDeserialize: (bytes: Buffer) => B
 }
 
-/** The same with messages. Throws RawRefusal. */
+/** callUnary() with messages instead of bytes. Throws RawRefusal. */
 export async function callMethod<A, B>(channel: Client, method: RawMethod<A, B>, request: A): Promise<B> {
   const answer = await callUnary(channel, method.path, method.requestSerialize(request))
   if (Buffer.isBuffer(answer)) return method.responseDeserialize(answer)

@@ -1,4 +1,4 @@
-/** Joins of a client that checks nothing itself. */
+/** Joins by a client that checks nothing itself. */
 import { X509Certificate, createPrivateKey, generateKeyPairSync } from 'node:crypto'
 import { openBrokerStore } from '../../support/broker-store.ts'
 import { BrokerService, type ClusterFacts, JoinResponse } from '../../../protocol/gen/broker.ts'
@@ -15,7 +15,7 @@ export const NO_FACTS: ClusterFacts = {
   version: 'raw',
 }
 
-/** PEM of a new key. */
+/** A new key as PEM. */
 export function newKey(): string {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   return privateKey.export({ type: 'pkcs8', format: 'pem' })
@@ -29,7 +29,7 @@ export function certificatePem(der: Uint8Array = Buffer.alloc(0)): string {
   return new X509Certificate(der).toString()
 }
 
-/** The secret of a token made beside the running broker. */
+/** The secret of a token that is made directly in the store of the running broker. */
 export async function tokenSecret(state: string, cluster?: string): Promise<string> {
   const store = await openBrokerStore(state, new SystemClock())
   try {
@@ -42,9 +42,9 @@ export async function tokenSecret(state: string, cluster?: string): Promise<stri
 
 export interface JoinInit {
   readonly facts?: ClusterFacts
-  /** PEM; a new one without. */
+  /** The key as PEM. Absent: a new one is made. */
   readonly key?: string
-  /** The time that the joining machine has. */
+  /** The time of the joining machine. */
   readonly nowMs?: number
 }
 
@@ -77,7 +77,7 @@ export async function joinWith(
   return { identity: { cluster, key, cert: cert ?? '', ca: ca ?? '' }, response }
 }
 
-/** Joins with a token made for it beside the running broker. Throws RawRefusal. */
+/** Joins with a token made for the cluster in the store of the running broker. Throws RawRefusal. */
 export async function rawJoin(broker: RawBroker, cluster: string, facts = NO_FACTS): Promise<RawIdentity> {
   const secret = await tokenSecret(broker.state, cluster)
   return (await joinWith(broker, secret, cluster, { facts })).identity

@@ -1,4 +1,4 @@
-/** A member that is not ours, with whatever key and certificate it is given. */
+/** A member that does not run our code, with an arbitrary key and certificate. */
 import type { Client } from '@grpc/grpc-js'
 import type { Test } from 'tap'
 import { BrokerService, type ClusterFacts, type JoinResponse, type StoredRecord } from '../../../protocol/gen/broker.ts'
@@ -10,7 +10,7 @@ import { NO_FACTS, certificatePem, csrOf, joinWith } from './raw-join.ts'
 import { RawPublish } from './raw-publish.ts'
 import { recordsOf } from './raw-watch.ts'
 
-/** The machine's time, or another one: OpenSSL checks certificates by the machine's, so it begins in the past. */
+/** The machine's time, shifted. It begins in the past, because OpenSSL checks certificates by the machine's time. */
 export class ShiftedClock extends SystemClock {
   shiftMs = -3_600_000
   override now(): number {
@@ -18,7 +18,7 @@ export class ShiftedClock extends SystemClock {
   }
 }
 
-/** A broker on a loopback port whose time the test moves. Members learn twice a second which of them are silent. */
+/** A broker on a loopback port whose time the test moves. It reports silent members to the others twice a second. */
 export async function startTarget(t: Test): Promise<{ readonly broker: LoopbackBroker; readonly clock: ShiftedClock }> {
   const clock = new ShiftedClock()
   return { broker: await LoopbackBroker.start(t, { contactMs: 500 }, clock), clock }
@@ -41,7 +41,7 @@ export class RawMember {
     t.teardown(() => this.#channel.close())
   }
 
-  /** With a token made for it, or another one. Throws RawRefusal. */
+  /** Joins with a token made for this cluster, or with the given one. Throws RawRefusal. */
   static async join(
     t: Test,
     broker: LoopbackBroker,
@@ -54,20 +54,18 @@ export class RawMember {
     return new RawMember(t, broker, identity, response)
   }
 
-  /**
-   * An attacker who has read the files of this one: the same key and the same certificate, on a connection of its own.
-   */
+  /** An attacker who has read this member's files: it has the same key and certificate, and a connection of its own. */
   stolen(): RawMember {
     return this.with(this.identity)
   }
 
-  /** The same identity, shown by the process with this mark, or by one that shows none. */
+  /** The same identity, shown by the process with this mark, or by one that shows no mark. */
   by(process: string | undefined): RawMember {
     const { process: _before, ...identity } = this.identity
     return this.with(process === undefined ? identity : { ...identity, process })
   }
 
-  /** Gives who shows the new certificate; this one goes on showing the old one. Throws RawRefusal. */
+  /** Returns a member that shows the renewed certificate; this one still shows the old one. Throws RawRefusal. */
   async renew(): Promise<RawMember> {
     const csr = await csrOf(this.identity.key)
     const { certificate } = await callMethod(this.#channel, BrokerService.renew, { csr })
@@ -79,19 +77,19 @@ export class RawMember {
     await callMethod(this.#channel, BrokerService.leave, {})
   }
 
-  /** A stream that is still to be opened. */
+  /** A publish stream that is still to be opened. */
   publish(): RawPublish {
     const stream = new RawPublish(this.#channel)
     this.#t.teardown(() => stream.call.cancel())
     return stream
   }
 
-  /** All that the broker hands out to it. Throws RawRefusal. */
+  /** All records that the broker hands out to this member. Throws RawRefusal. */
   records(): Promise<StoredRecord[]> {
     return recordsOf(this.#channel)
   }
 
-  /** The names of its records that the broker hands out: `Kind/namespace/name`. */
+  /** The names of this member's records that the broker hands out, as `Kind/namespace/name`. */
   async stored(cluster = this.identity.cluster): Promise<string[]> {
     const records = await this.records()
     return records
@@ -99,7 +97,7 @@ export class RawMember {
       .map(({ body, namespace, name }) => `${body?.body?.$case ?? ''}/${namespace}/${name}`)
   }
 
-  /** Who shows this instead, on a connection of its own. */
+  /** A member that shows this identity instead, on a connection of its own. */
   with(identity: RawIdentity): RawMember {
     return new RawMember(this.#t, this.#broker, identity, this.joined)
   }

@@ -1,19 +1,22 @@
-/** Packets byte by byte: what a sealane-vx would unpack, and who sends it. No code of ours is used. */
+/**
+ * Packets that are built byte by byte, for VXLAN devices of our number, and the program that sends them. They use none
+ * of our code.
+ */
 import type { Netns } from '../../support/netns.ts'
 
 export interface InnerPacket {
   readonly from: string
   readonly to: string
-  /** Default 9999. */
+  /** The default is 9999. */
   readonly port?: number
-  /** Flags of a TCP segment; UDP where absent. */
+  /** The flags of a TCP segment. Absent: it is a UDP datagram. */
   readonly tcp?: number
 }
 
 /** RFC 9293 section 3.1. */
 export const TCP = { syn: 0x02, rst: 0x04, ack: 0x10 } as const
 
-/** What a VXLAN device of our number takes for a frame to the node with this InternalIP, with UDP or TCP inside. */
+/** A frame that a VXLAN device of our number accepts on the node with this InternalIP, with UDP or TCP inside. */
 export function vxlanFrame(node: string, inner: InnerPacket): string {
   const header = Buffer.from([8, 0, 0, 0, (7300 >> 16) & 0xff, (7300 >> 8) & 0xff, 7300 & 0xff, 0])
   const destination = Buffer.from([0x0a, 0x5e, ...node.split('.').map(Number)])
@@ -26,13 +29,13 @@ export function vxlanFrame(node: string, inner: InnerPacket): string {
 export interface Datagram {
   readonly to: string
   readonly port: number
-  /** Bytes, as hexadecimal text. */
+  /** The bytes as hexadecimal text. */
   readonly hex: string
-  /** The address that it says it comes from; the sender's own where absent. */
+  /** The forged source address. Absent: the sender's own. */
   readonly from?: string
 }
 
-/** Sends from sockets that need no right at all. The addresses that it forges, the namespace has meanwhile. */
+/** Sends from sockets that need no privilege. The namespace has the forged source addresses meanwhile. */
 export async function sendDatagrams(ns: Netns, datagrams: readonly Datagram[]): Promise<void> {
   const forged = [...new Set(datagrams.flatMap(({ from }) => from ?? []))]
   const change = async (verb: 'add' | 'del'): Promise<void> => {
@@ -55,8 +58,8 @@ const SENDER = `
   }`
 
 /**
- * What comes of a TCP connection: 'connected', an error's code, or 'timeout' after 700 ms. For UDP a datagram is sent
- * and 'connected' means that something answered.
+ * The result of a TCP connection: 'connected', an error code, or 'timeout' after 700 ms. For UDP it sends a datagram,
+ * and 'connected' means that an answer came.
  */
 export async function knockAt(
   ns: Pick<Netns, 'exec'>,
@@ -78,7 +81,10 @@ const KNOCKER = `
     socket.connect(Number(port), host, () => socket.send('x'))
   }`
 
-/** Answers every TCP connection and every datagram. Arguments: ports of all addresses, or `port@address`. */
+/**
+ * A program that answers every TCP connection and every datagram. Arguments: `port` for all addresses, or
+ * `port@address`.
+ */
 export const HOST_SERVICES = `
   const net = require('node:net'), dgram = require('node:dgram')
   const places = process.argv.slice(1).map((text) => text.split('@')).map(([port, host = '::']) => ({ port: Number(port), host }))
@@ -113,7 +119,7 @@ function protocolOf({ tcp }: InnerPacket): number {
   return tcp === undefined ? 17 : 6
 }
 
-/** A datagram or a segment, with the checksum that goes over the addresses too (RFC 8200 section 8.1). */
+/** A datagram or a segment, with the checksum that also covers the addresses (RFC 8200 section 8.1). */
 function transport(inner: InnerPacket, addresses: Buffer): Buffer {
   const bytes = inner.tcp === undefined ? udp() : tcp(inner.tcp)
   bytes.writeUInt16BE(4242, 0)

@@ -1,4 +1,4 @@
-/** One Publish stream. It sends what it is given, and waits for an answer only where the test says so. */
+/** One Publish stream. It sends what the test gives it, and waits for an answer only where the test says so. */
 import { type Client, type ClientDuplexStream, Metadata } from '@grpc/grpc-js'
 import {
   BrokerService,
@@ -17,7 +17,7 @@ const PATIENCE = { intervalMs: 2, deadlineMs: 15_000 }
 
 export class RawPublish {
   readonly replies: PublishReply[] = []
-  /** What the stream ended with. */
+  /** The status that ended the stream. */
   status: Status | undefined
   readonly call: ClientDuplexStream<Buffer, Buffer>
   sequence = 0
@@ -29,12 +29,12 @@ export class RawPublish {
     this.call.on('error', () => undefined)
   }
 
-  /** False: the stream has no room for more just now. */
+  /** Returns false if the stream has no room for more now. */
   send(message: PublishMessage['message']): boolean {
     return this.call.write(Buffer.from(PublishMessage.encode({ message }).finish()))
   }
 
-  /** Declares another set than the broker can have, and no record of it: the stream is open then. Throws RawRefusal. */
+  /** Declares a set that the broker cannot have, with no records in it, which opens the stream. Throws RawRefusal. */
   async open(): Promise<this> {
     this.send({
       $case: 'declare',
@@ -46,7 +46,7 @@ export class RawPublish {
     return this
   }
 
-  /** Without waiting, as sendPut(). */
+  /** Sends the facts without waiting for an answer, as sendPut() does. */
   sendFacts(facts: ClusterFacts): number {
     return this.#next((sequence) => ({ $case: 'facts', value: { sequence, facts } }))
   }
@@ -55,27 +55,27 @@ export class RawPublish {
     return this.#next((sequence) => ({ $case: 'put', value: { sequence, record } }))
   }
 
-  /** `ok`, or `field: reason`; what the stream ended with where it did. */
+  /** Returns `ok`, `field: reason`, or the status that ended the stream. */
   put(record: MemberRecord): Promise<string> {
     return this.#answer(this.sendPut(record))
   }
 
-  /** As put(). */
+  /** Returns the same as put(). */
   remove(key: MemberKey): Promise<string> {
     return this.#answer(this.#next((sequence) => ({ $case: 'remove', value: { sequence, key } })))
   }
 
-  /** As put(). */
+  /** Returns the same as put(). */
   facts(facts: ClusterFacts): Promise<string> {
     return this.#answer(this.sendFacts(facts))
   }
 
-  /** As put(). */
+  /** Returns the same as put(). */
   report(status: MemberStatus): Promise<string> {
     return this.#answer(this.#next((sequence) => ({ $case: 'status', value: { sequence, status } })))
   }
 
-  /** Throws RawRefusal where the stream ends before. */
+  /** Waits for a reply of this kind. Throws RawRefusal if the stream ends before it. */
   async has(kind: NonNullable<PublishReply['message']>['$case']): Promise<void> {
     const came = (): boolean => this.replies.some(({ message }) => message?.$case === kind)
     await eventually(() => came() || this.status !== undefined, { ...PATIENCE, say: kind })
@@ -87,7 +87,7 @@ export class RawPublish {
     return acks.at(-1) ?? 0
   }
 
-  /** Until all that was sent is acknowledged. */
+  /** Waits until all messages are acknowledged. */
   async settled(): Promise<void> {
     await eventually(() => this.acknowledged() === this.sequence, {
       ...PATIENCE,

@@ -1,13 +1,13 @@
-/** Records as they are in messages. */
+/** Records as messages carry them. */
 import type { Endpoint, MemberRecord, ServiceExport } from '../../../protocol/gen/broker.ts'
 
-/** Of namespace `shop`; it says the text in an annotation. */
+/** An export in the namespace `shop`, with the text in an annotation. */
 export function sayingRecord(name: string, says = ''): MemberRecord {
   const exportedAnnotations = says === '' ? [] : [{ key: 'says', value: says }]
   return exportRecord('shop', name, { type: 'Headless', ports: [], exportedAnnotations })
 }
 
-/** Of a Service with port 80. */
+/** An export of a Service with port 80. */
 export function exportRecord(namespace: string, name: string, change: Partial<ServiceExport> = {}): MemberRecord {
   const value: ServiceExport = {
     uid: `uid-${namespace}-${name}`,
@@ -22,7 +22,7 @@ export function exportRecord(namespace: string, name: string, change: Partial<Se
   return { namespace, name, body: { body: { $case: 'serviceExport', value } } }
 }
 
-/** Of lane 0, with this WireGuard key. */
+/** An endpoint of lane 0 with this WireGuard key. */
 export function endpointRecord(
   cluster: string,
   node: string,

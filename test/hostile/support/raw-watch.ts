@@ -4,11 +4,11 @@ import { BrokerService, RecordEvent, type StoredRecord, WatchMessage } from '../
 import { RawRefusal, type Status, same } from './raw-channel.ts'
 
 export class RawWatch {
-  /** What the stream ended with. */
+  /** The status that ended the stream. */
   status: Status | undefined
   readonly call: ClientReadableStream<Buffer>
 
-  /** `request`: the bytes of it. */
+  /** `request` is the request as bytes. */
   constructor(channel: Client, onMessage: (message: WatchMessage) => void, request: Uint8Array = new Uint8Array()) {
     const asked = Buffer.from(request)
     this.call = channel.makeServerStreamRequest(BrokerService.watch.path, same, same, asked, new Metadata())
@@ -18,7 +18,7 @@ export class RawWatch {
   }
 }
 
-/** Everything up to the first `synced`. Throws RawRefusal where the stream ends before. */
+/** All records up to the first `synced`. Throws RawRefusal if the stream ends before it. */
 export function recordsOf(channel: Client): Promise<StoredRecord[]> {
   const found: StoredRecord[] = []
   return new Promise((resolve, reject) => {

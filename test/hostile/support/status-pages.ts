@@ -1,6 +1,6 @@
 /**
- * A process of ours with its status page, as in a pod. Arguments: where the page listens, and either the folder of a
- * broker's state, or the objects of a member as JSON. Prints `ready` when it serves.
+ * A process of ours with its status page, as it runs in a pod. Arguments: where the page listens, and either the folder
+ * of a broker's state or the objects of a member as JSON. Prints `ready` when it serves.
  */
 import { serveBrokerProcess } from '../../../compose/broker/serve.ts'
 import { laneCallers } from '../../../compose/site/run-site.ts'

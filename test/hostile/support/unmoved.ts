@@ -1,10 +1,13 @@
-/** Attacks after which nothing of a victim may be other than before. */
+/** Attacks after which nothing of the victim may have changed. */
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import type { LooseRecord } from './fake-broker.ts'
 import { Victim } from './victim.ts'
 
-/** Nothing of the victim moves, whatever `send` does; once the agent has seen all of it. `told`: words of its log. */
+/**
+ * Checks that nothing of the victim changes after `send`, once the agent has seen all of it. `reported` is a text that
+ * its log must contain.
+ */
 export async function unmoved(t: Test, send: (victim: Victim) => void, reported?: string): Promise<Victim> {
   const victim = await Victim.start(t)
   await victim.caughtUp()
@@ -27,7 +30,7 @@ export function puts(...records: readonly LooseRecord[]) {
   }
 }
 
-/** unmoved() for each value, with a victim of its own. */
+/** Runs unmoved() for each value, with a victim of its own. */
 export async function each<T>(
   t: Test,
   values: readonly T[],

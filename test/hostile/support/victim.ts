@@ -1,4 +1,4 @@
-/** A site of files whose agent believes a fake broker, and what its gateway and a node would do by it. */
+/** A site of files whose agent trusts a fake broker, and what its gateway and a node would apply. */
 import { readdirSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import type { Test } from 'tap'
@@ -51,7 +51,7 @@ metadata: { name: kube-system }
 const KINDS = ['Cluster', 'Endpoint', 'ServiceImport', 'EndpointSlice', 'Gateway', 'Membership', 'Node'] as const
 
 export interface VictimInit {
-  /** Of its certificate, which lasts four hours. */
+  /** The age of its certificate, which lasts four hours. */
   readonly ageMs?: number
   readonly renewal?: ((broker: FakeBroker) => FakeBroker['renewal']) | undefined
 }
@@ -69,7 +69,7 @@ export class Victim {
     this.broker = broker
   }
 
-  /** Resolves once milano has imported what an honest broker would say. */
+  /** Resolves once milano has imported what an honest broker would send. */
   static async start(t: Test, { ageMs = 0, renewal }: VictimInit = {}): Promise<Victim> {
     const site = new FileSite(t)
     site.write('all.yaml', SITE)
@@ -95,7 +95,7 @@ export class Victim {
     const clock = new SystemClock()
     const deps = { clock, logger: this.logger, metrics: createMetrics('agent'), status: new StatusBoard() }
     const running = runAgent({ ...deps, api: this.api }, config, stop.signal)
-    // A failure is seen by what does not come any more.
+    // The test notices a failure of the agent by the changes that stop.
     running.catch((error: unknown) => t.fail(String(error)))
     t.teardown(async () => {
       stop.abort()
@@ -129,7 +129,7 @@ export class Victim {
     return `${gateway}\n${worker}`
   }
 
-  /** Every object and every file of the site, with what is in the objects of ours. */
+  /** Every object and every file of the site, with the content of our own objects. */
   holds(): string[] {
     const objects = (['Cluster', 'Endpoint', 'ServiceImport', 'EndpointSlice', 'Membership'] as const).flatMap((kind) =>
       this.api
@@ -140,7 +140,7 @@ export class Victim {
     return [...objects, ...this.files()].sort()
   }
 
-  /** Below the folder that the site is in, what changes with every write left out. */
+  /** The files below the folder of the site, without those that change with every write. */
   files(): string[] {
     const found = readdirSync(this.site.folder, { recursive: true, withFileTypes: true })
     return found
@@ -150,7 +150,7 @@ export class Victim {
       .sort()
   }
 
-  /** Resolves once the agent has gone past all that was sent before. */
+  /** Resolves once the agent has handled all that was sent before. */
   async caughtUp(): Promise<void> {
     const name = `mark-${++this.#marks}`
     const key = { cluster: 'marker', kind: 'ServiceExport', namespace: 'quiet', name }
@@ -165,7 +165,7 @@ export class Victim {
     })
   }
 
-  /** What was left out, as the log has it. */
+  /** Whether the log says that this was left out. */
   reportedOf(text: string): boolean {
     return this.logger.lines.some((line) => JSON.stringify(line).includes(text))
   }
@@ -212,7 +212,7 @@ export function exported(
   return { cluster: from, namespace, name, body: { $case: 'serviceExport', value } }
 }
 
-/** Slice `<service>-1`. */
+/** A record of the slice `<service>-1`. */
 export function sliceRecord(
   from: string,
   at: string,
@@ -231,7 +231,7 @@ export function sliceRecord(
   return { cluster: from, namespace, name: `${service}-1`, body: { $case: 'endpointSlice', value } }
 }
 
-/** The slice with something else in it. */
+/** The same slice record with a changed body. */
 export function mapped(
   record: LooseRecord,
   change: (slice: Body<'endpointSlice'>) => Body<'endpointSlice'>,

@@ -1,6 +1,6 @@
 /**
- * The worker of test/routeagent/support/datapath.ts, dual-stack, with services of its own and a machine on its network
- * that is no node:
+ * The worker of test/routeagent/support/datapath.ts as dual-stack, with services of its own, and with a machine on its
+ * network that is not a node:
  *
  *   pod 10.42.1.5 ── cni0 [ worker: this namespace ] eth0 192.168.7.11 ──┬── 192.168.7.1 gateway node, paris behind it
  *                                                                         └── 192.168.7.99 on the same machine: no node
@@ -37,17 +37,17 @@ export const POD6 = 'fd00:10:42:1::5'
 /** Pods of paris. */
 export const FAR = '244.1.0.5'
 export const FAR6 = 'fd00:20:42::5'
-/** A pod of rome, which is never sent by anybody who may. */
+/** A pod of rome. No honest machine sends from its address. */
 export const ROME = '244.2.0.9'
 export const ROME6 = 'fd00:20:42:100::9'
 export const WORKER = '192.168.7.11'
 export const GATEWAY = '192.168.7.1'
 export const STRANGER = '192.168.7.99'
-/** Of the worker, on the bridge of its pods. */
+/** The worker's address on the bridge of its pods. */
 export const BRIDGE = '10.42.1.1'
 export const BRIDGE6 = 'fd00:10:42:1::1'
 export const HOST_PORT = 10250
-/** Leads to the pod, as kube-proxy does it. */
+/** A node port that leads to the pod, as kube-proxy sets it up. */
 export const NODE_PORT = 30080
 
 export interface Worker {

@@ -1,4 +1,4 @@
-/** Every attack and every fault that is tried, by what it is about. */
+/** Every attack and every fault that the tests try, by topic. */
 import { ADMIN } from './admin.ts'
 import { AUTHORITY } from './authority.ts'
 import { BROKER } from './broker.ts'

@@ -1,4 +1,4 @@
-/** What is tried around the certificate authority of a clusterset. */
+/** Attacks on the certificate authority of a clusterset. */
 import type { AttackRow } from './row.ts'
 
 export const AUTHORITY: readonly AttackRow[] = [

@@ -1,7 +1,7 @@
-/** A broker that was broken into. */
+/** Attacks by a compromised broker. */
 import type { AttackRow } from './row.ts'
 
-/** Of the agent of each member, which is the last door. */
+/** The check in the agent of each member, which is the last line of defence. */
 const OWN = '`model/addresses/own-cluster.ts`: '
 
 export const BROKER: readonly AttackRow[] = [

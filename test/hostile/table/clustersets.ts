@@ -1,4 +1,4 @@
-/** Members of one clusterset against another one that the same broker serves. */
+/** Attacks by members of one clusterset on another that the same broker serves. */
 import type { AttackRow } from './row.ts'
 
 const HOSTED = '`protocol/transport/hosted-clusterset.ts`: each is served by itself, and knows no other.'

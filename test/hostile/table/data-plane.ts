@@ -1,4 +1,4 @@
-/** Packets from lanes and pods. */
+/** Attacks with packets from lanes and pods. */
 import type { AttackRow } from './row.ts'
 
 const OVERLAY = '`routeagent/balance/plan-overlay-guard.ts`, chain `overlay`'

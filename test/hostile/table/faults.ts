@@ -1,4 +1,4 @@
-/** A bad day. */
+/** Faults that no attacker causes: restarts, full disks, wrong clocks and lost networks. */
 import type { AttackRow } from './row.ts'
 
 const GATEWAY =

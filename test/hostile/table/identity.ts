@@ -1,4 +1,4 @@
-/** Keys, certificates and ids. */
+/** Attacks with keys, certificates and ids. */
 import type { AttackRow } from './row.ts'
 
 const SUCCESSION = '`broker/identity/succession.ts`'

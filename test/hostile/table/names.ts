@@ -1,4 +1,4 @@
-/** Questions to the DNS server. */
+/** Attacks with questions to the DNS server. */
 import type { AttackRow } from './row.ts'
 
 export const NAMES: readonly AttackRow[] = [

@@ -1,4 +1,4 @@
-/** What one member states of its addresses. */
+/** Attacks with the addresses that a member states. */
 import type { AttackRow } from './row.ts'
 
 export const RANGES: readonly AttackRow[] = [

@@ -1,4 +1,4 @@
-/** Records that a member publishes. */
+/** Attacks with the records that a member publishes. */
 import type { AttackRow } from './row.ts'
 
 export const RECORDS: readonly AttackRow[] = [

@@ -1,11 +1,11 @@
-/** One attack, or one fault, as test/hostile/README.md and its test describe it. */
+/** One attack or one fault, as test/hostile/README.md and its test describe it. */
 export interface AttackRow {
-  /** By which the test names it: kebab-case, unique among all. */
+  /** The name by which the test refers to it: kebab-case, unique among all rows. */
   readonly id: string
-  /** What was tried: a whole sentence. */
+  /** What was tried, as a whole sentence. */
   readonly tried: string
-  /** What has to hold all the same. */
+  /** What must hold all the same. */
   readonly holds: string
-  /** What prevents it, as a reader of the code finds it. */
+  /** What prevents it, and where a reader finds that in the code. */
   readonly against: string
 }

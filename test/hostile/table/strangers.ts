@@ -1,4 +1,4 @@
-/** A stranger against the broker. */
+/** Attacks on the broker by strangers, and floods by strangers and members. */
 import type { AttackRow } from './row.ts'
 
 export const STRANGERS: readonly AttackRow[] = [

@@ -1,4 +1,4 @@
-/** Tokens of our own parts that were stolen. */
+/** Attacks with stolen tokens of our own parts. */
 import type { AttackRow } from './row.ts'
 
 export const TOKENS: readonly AttackRow[] = [

@@ -1,4 +1,7 @@
-/** CRDs that others may have installed before: never downgraded, no stored or served version lost. */
+/**
+ * CRDs that another project may have installed before: they are never downgraded, and no stored or served version is
+ * lost.
+ */
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
@@ -151,7 +154,7 @@ function byName(name: string): CustomResourceDefinition {
   return ALL_CRDS.find((crd) => crd.metadata.name === name) ?? SERVICE_EXPORT
 }
 
-/** Versions as text: `*` is stored, parentheses are not served. */
+/** The versions as text: `*` marks the stored one, parentheses mark those that are not served. */
 function versionsText(crd: CustomResourceDefinition): string {
   return crd.spec.versions
     .map(({ name, served, storage }) => (served ? `${name}${storage ? '*' : ''}` : `(${name})`))
@@ -166,7 +169,7 @@ t.test('what is decided for what is on the server', async (t) => {
   }
 })
 
-/** SHA-256 of all schemas of sealane.io, and the revision that it belongs to: they change together. */
+/** The SHA-256 digest of all schemas of sealane.io, and the revision that it belongs to: both change together. */
 const SCHEMAS = { revision: 11, digest: '1392d151955179a0' }
 
 t.test('who joined with older schemas gets the new ones: the revision was raised with them', async (t) => {

@@ -1,4 +1,7 @@
-/** What the operator asks for on all objects reaches the parts that make objects themselves, as it was said. */
+/**
+ * Labels and annotations that the operator configures for all objects reach, unchanged, the parts that make objects
+ * themselves.
+ */
 import t from 'tap'
 import { readObjectMarks } from '../../../compose/site/kube-site.ts'
 import {
@@ -51,7 +54,7 @@ t.test('every part that writes objects has them, as they were said', async (t) =
     else {
       t.same(env.slice(0, was.length), was, `${name}: others as before`)
       t.same(readObjectMarks(asEnv(env)), MARKS, name)
-      // Kubernetes puts the variable NODE_NAME in the place of $(NODE_NAME).
+      // Kubernetes replaces $(NODE_NAME) by the value of the variable NODE_NAME.
       for (const { value } of env.slice(was.length)) t.notMatch(value, '$', `${name}: nothing is expanded`)
     }
   }
@@ -95,7 +98,7 @@ t.test('what cannot be right names variable, key and what was expected', async (
     [labels, '{"team":1}', `${labels}: value of team: expected a string`],
     [labels, '{"team":"a b"}', `${labels}: value of team "a b": expected a label's value`],
     [labels, '{"app.kubernetes.io/managed-by":"me"}', 'expected another key than app.kubernetes.io/managed-by'],
-    // kube-proxy and cluster DNS would take an imported slice for one of a Service.
+    // kube-proxy and cluster DNS would treat an imported slice as one of a local Service.
     [labels, '{"kubernetes.io/service-name":"web"}', 'expected another key than kubernetes.io/service-name'],
     [
       labels,

@@ -1,4 +1,7 @@
-/** Marks that a user asks for are on every object and pod; those that Sealane goes by stay as they are. */
+/**
+ * Labels and annotations that a user configures are on every object and pod; those that Sealane relies on stay as they
+ * are.
+ */
 import t from 'tap'
 import { planBroker } from '../../../install/plan-broker.ts'
 import { planMember } from '../../../install/plan-member.ts'
@@ -70,7 +73,7 @@ t.test('no mark of Sealane can be taken by one of the user', (t) => {
     t.ok(isReservedKey(key), `${key} is Sealane's`)
     t.match(keyProblem(key), `expected another key than ${key}`)
   }
-  // A values file may say it all the same.
+  // A values file may still contain such keys.
   const taken = Object.fromEntries([...new Set(keys)].map((key) => [key, 'taken']))
   const marks = { labels: taken, annotations: {} }
   for (const object of objectsOf({ ...ALL, objects: marks, pods: marks })) {

@@ -1,22 +1,22 @@
-/** Of each alert: series by which it fires, and by which it does not, one sample a minute (promtool's notation). */
+/** For each alert, series that make it fire and series that do not, with one sample a minute (promtool's notation). */
 
 export interface AlertCase {
   readonly fires: readonly Series[]
-  /** What differs from that: these take the place of series with the same name. */
+  /** The series that differ: they replace those of the same name in `fires`. */
   readonly quiet: readonly Series[]
-  /** Minutes after which both are looked at. */
+  /** The minute at which both are evaluated. */
   readonly atMinute?: number
 }
 
 export type Series = readonly [name: string, values: string]
 
 export const AT_MINUTE = 60
-/** Of all minutes that any case has. */
+/** The number of minutes of the longest case. */
 const ALWAYS = 130
 
 const WHO = 'job="m", instance="i"'
 const INFO: Series = [`sealane_member_info{${WHO}, member="milano", version="1"}`, `1x${ALWAYS}`]
-/** When the agent looked last: now, in each minute. */
+/** When the agent last checked its member: at each minute, it is that minute. */
 const ACTS: Series = [`sealane_member_looked_timestamp_seconds{${WHO}}`, `0+60x${ALWAYS}`]
 const LINK = `${WHO}, cluster="paris", lane="0", remote_lane="0"`
 
@@ -24,7 +24,7 @@ function series(name: string, labels: string, values: string): Series {
   return [`${name}{${labels}}`, values]
 }
 
-/** Of the agent that acts: the metric with one value, and with another. */
+/** A case of the acting agent: the metric with a bad value, and with a good one. */
 function ofAgent(name: string, labels: string, bad: number | string, good: number | string): AlertCase {
   const all = labels === '' ? WHO : `${WHO}, ${labels}`
   const values = (value: number | string): string => (typeof value === 'number' ? `${value}x${ALWAYS}` : value)
@@ -44,7 +44,7 @@ const growing = (by: number): string => `0+${by}x${ALWAYS}`
 const BROKER_1 = 'job="b", instance="b1"'
 const BROKER_2 = 'job="b", instance="b2"'
 const BROKER_3 = 'job="b", instance="b3"'
-/** Counted by three until minute 50, then gone. */
+/** A broker counts three replicas until minute 50, and another number afterwards. */
 const UNTIL_50 = '3x50'
 
 export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
@@ -60,14 +60,14 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
       series('sealane_gateway_connection_up', LINK.replace('remote_lane="0"', 'remote_lane="1"'), steady(1)),
     ],
   },
-  // Not while it comes back within the time.
+  // The alert must not fire if the link recovers in time.
   SealaneLinkDown: plain('sealane_gateway_connection_up', LINK, '1x50 0x20', '1x50 0x7 1x1 0x2 1x20'),
   SealaneLinkLossy: {
     fires: [
       series('sealane_gateway_connection_loss_ratio', LINK, steady(0.2)),
       series('sealane_gateway_connection_up', LINK, steady(1)),
     ],
-    // A link that is down is another alert.
+    // A link that is down has an alert of its own.
     quiet: [
       series('sealane_gateway_connection_loss_ratio', LINK, steady(1)),
       series('sealane_gateway_connection_up', LINK, steady(0)),
@@ -95,7 +95,7 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
   SealanePartDown: plain('up', 'job="sealane-system/sealane-agent", instance="i"', steady(0), steady(1)),
   SealaneReplicaNotLive: {
     fires: [INFO, ACTS, series('sealane_watch_live', WHO, '1x50 0x20')],
-    // One that does not act any more.
+    // The quiet series have a second agent, which no longer acts.
     quiet: [
       INFO,
       ACTS,
@@ -114,7 +114,7 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     'sealane_agent_certificate_expiry_timestamp_seconds',
     '',
     3600 * 6,
-    // At minute 60 six hours and an hour more; and one that was not looked at yet counts for nothing.
+    // At minute 60 these are six hours and an hour more; an agent that has not checked yet does not count.
     3600 * 8,
   ),
   SealaneExportsFailed: ofAgent('sealane_agent_exports', 'state="failed"', 2, 0),
@@ -142,7 +142,7 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     growing(1),
     '0x50 1x20',
   ),
-  // Not while it restarts.
+  // The alert must not fire while the broker restarts.
   SealaneBrokerDown: plain('sealane_broker_store_usable', `${BROKER_1}, kind="sqlite"`, '1x50 _x20', '1x50 _x1 1x20'),
   SealaneBrokerReplicaDown: {
     fires: [
@@ -151,7 +151,7 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     ],
     quiet: [
       series('sealane_broker_replicas', BROKER_1, steady(3)),
-      // It sees nobody for itself; the others see it.
+      // This replica sees no other; the others see it.
       series('sealane_broker_replicas', BROKER_2, `${UNTIL_50} 0x20`),
     ],
   },
@@ -166,7 +166,7 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
       series('sealane_broker_store_usable', `${BROKER_1}, kind="etcd"`, steady(1)),
       series('sealane_broker_store_usable', `${BROKER_2}, kind="etcd"`, steady(1)),
       series('sealane_broker_store_usable', `${BROKER_3}, kind="etcd"`, '1x50 0x20'),
-      // Another clusterset of the same brokers is no replica.
+      // Another clusterset of the same brokers is not a replica.
       series('sealane_broker_store_usable', `${BROKER_1}, kind="etcd", clusterset="lab"`, steady(0)),
     ],
   },
@@ -214,7 +214,7 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     steady(0.95),
     steady(0.9),
   ),
-  // Lines that wait for a moment are no news.
+  // Lines that wait for a moment only must not fire the alert.
   SealaneBrokerAuditNotWritten: plain('sealane_broker_audit_waiting_lines', BROKER_1, '0x40 5x30', '0x57 5x2 0x20'),
   SealaneBrokerAuthorityUnusable: plain('sealane_broker_authority_usable', BROKER_1, '1x40 0x30', '1x57 0x1 1x20'),
   SealaneBrokerAuthorityEndsSoon: {

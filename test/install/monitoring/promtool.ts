@@ -1,7 +1,7 @@
-/** Whether the programs of Prometheus are here. */
+/** Whether the programs of Prometheus are installed. */
 import { spawnSync } from 'node:child_process'
 
-/** Why a test that needs them cannot run; undefined when they are here. */
+/** Why a test that needs them cannot run; undefined if they are installed. */
 export function promtoolMissing(): string | undefined {
   const { error } = spawnSync('promtool', ['--version'], { stdio: 'ignore' })
   return error === undefined ? undefined : 'needs the package prometheus'

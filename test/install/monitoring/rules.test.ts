@@ -1,4 +1,4 @@
-/** Each alert, as promtool evaluates it: on series by which it has to fire, and on some by which it must not. */
+/** Each alert, as promtool evaluates it: on series that must make it fire, and on series that must not. */
 import { spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -17,12 +17,12 @@ t.test('every alert has a case, and every case an alert', async (t) => {
 
 t.test('alerts fire when they have to, and not otherwise', { skip: promtoolMissing() ?? false }, async (t) => {
   const folder = temporaryFolder(t)
-  // One process for all of them; in each file one rule, because promtool evaluates all of a file for each test.
+  // One process checks all files. Each file has one rule, because promtool evaluates all rules of a file for each test.
   const files = ruleFile().groups.flatMap(({ rules }) => rules.map((rule) => writeCase(folder, rule)))
   const failed = failures(files)
   for (const { name } of alerts) {
     t.notOk(failed.asItIs.has(name), `${name} fires, and is quiet`)
-    // A test that cannot fail shows nothing.
+    // A test that cannot fail proves nothing, so the reversed expectations must fail.
     t.equal(failed.reversed.get(name), 2, `${name}: the other way round is seen to be wrong`)
   }
   t.same(failed.other, [], 'promtool complains about nothing else')
@@ -30,7 +30,7 @@ t.test('alerts fire when they have to, and not otherwise', { skip: promtoolMissi
 
 const REVERSED = 'vector(0) + '
 
-/** Gives the file with the tests of a rule: that it fires, that it is quiet, and the opposite of both. */
+/** Writes the file with the tests of a rule: that it fires, that it is quiet, and the opposite of both. */
 function writeCase(folder: string, rule: Rule): string {
   const { alert } = rule
   const { fires, quiet, atMinute = AT_MINUTE } = ALERT_CASES[alert] ?? { fires: [], quiet: [] }
@@ -62,7 +62,7 @@ function testOf(
 
 interface Failures {
   readonly asItIs: ReadonlySet<string>
-  /** How many tests of each alert. */
+  /** How many tests of each alert failed. */
   readonly reversed: ReadonlyMap<string, number>
   readonly other: readonly string[]
 }

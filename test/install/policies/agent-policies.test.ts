@@ -1,4 +1,7 @@
-/** What the agent's policies let a stolen token do: the rules of the API server, as far as they can be read here. */
+/**
+ * What the agent's policies let a thief of its token do: the rules of the API server, as far as this test can evaluate
+ * them.
+ */
 import t from 'tap'
 import { GATEWAY } from '../../../install/crds/sealane-crds.ts'
 import { agentPolicies } from '../../../install/policies/agent-policies.ts'
@@ -28,7 +31,7 @@ function opens(site: string, namespace: string): boolean {
   return new RegExp(PATTERN.replaceAll(WANTED, namespace)).test(site)
 }
 
-/** What the agent itself reads. Undefined if it does not start with the file. */
+/** The namespaces that the agent itself reads. Undefined if it does not start with the file. */
 function readBy(site: string): readonly string[] | undefined {
   try {
     return parseSiteFile('/site.yaml', site).allowedNamespaces
@@ -49,7 +52,7 @@ const written = {
   spec: { ...spec, allowedNamespaces: ['kube-tools', 'default'], dns: { listen: ['0.0.0.0:5353'] } },
 }
 
-/** They allow `default`, and are read so by the agent. */
+/** These files allow `default`, and the agent reads them so. */
 const HONEST: Readonly<Record<string, string>> = {
   'as sealane join writes it': formatYaml(written),
   'one line': block('allowedNamespaces: [default]'),
@@ -79,7 +82,7 @@ const HONEST: Readonly<Record<string, string>> = {
   'metadata of several lines': block('allowedNamespaces: [default]').replace('{name: roma}', '\n  name: roma\n# a'),
 }
 
-/** They do not allow `default`, or nobody can tell. */
+/** These files do not allow `default`, or it is unclear whether they do. */
 const HOSTILE: Readonly<Record<string, string>> = {
   'no list': block(),
   'an empty list': block('allowedNamespaces: []'),
@@ -130,7 +133,7 @@ const HOSTILE: Readonly<Record<string, string>> = {
   'less deep than the other keys': `${HEAD}spec:\n    podCIDRs: [10.1.0.0/16]\n  allowedNamespaces: [default]\n`,
 }
 
-/** They allow `default`, but not in the form that sealane join writes: a pattern cannot read them for certain. */
+/** These files allow `default` in another form than `sealane join` writes, which a pattern cannot read reliably. */
 const OTHERWISE: Readonly<Record<string, string>> = {
   JSON: JSON.stringify(written),
   'four spaces': `${HEAD}spec:\n    podCIDRs: [10.1.0.0/16]\n    allowedNamespaces: [default]\n`,
@@ -141,9 +144,10 @@ const OTHERWISE: Readonly<Record<string, string>> = {
 
 t.test('which guarded namespaces a site file opens', async (t) => {
   t.ok(PATTERN.length > 0, 'the pattern is found')
-  // RE2, which API servers use, has neither.
+  // RE2, which API servers use, has neither lookaround nor references.
   t.notMatch(PATTERN, /\(\?(?!:)|\\[1-9]|\\k/, 'no lookaround and no reference')
-  // The API server's cost of a match: a tenth for each character of the file, times a quarter for each of the pattern.
+  // The API server's cost of a match is a tenth for each character of the file, times a quarter for each character of
+  // the pattern.
   const longest = PATTERN.replaceAll(WANTED, 'n'.repeat(63))
   const cost = Math.ceil((20 * 1024 + 1) / 10) * Math.ceil(longest.length / 4)
   t.ok(cost < 950_000, `a file of 20 KiB is within the limit of an expression for every name: ${cost} of 1000000`)

@@ -1,4 +1,4 @@
-/** Each component may read what it follows: its sources name the kinds, its role must allow them. */
+/** Each component may read what it follows: its sources name the kinds, and its role must allow them. */
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -15,10 +15,10 @@ interface Rule {
   readonly resourceNames?: readonly string[]
 }
 
-/** Read in the part's own namespace only: their Role says so. */
+/** Kinds that a part reads only in its own namespace, as their Role says. */
 const IN_OWN_NAMESPACE: ReadonlySet<Kind> = new Set(['Lease'])
 
-/** What puts each together. */
+/** The file that composes each part. */
 const STARTED_BY = {
   agent: 'compose/site/agent.ts',
   gateway: 'compose/site/gateway.ts',

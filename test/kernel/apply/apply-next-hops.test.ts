@@ -1,4 +1,4 @@
-/** Next-hop objects and groups are brought to a plan together with the routes over them. */
+/** Next-hop objects and groups are brought in line with a plan, together with the routes that use them. */
 import fc from 'fast-check'
 import t from 'tap'
 import { NO_ROUTING, type RoutingPlan, applyRouting } from '../../../kernel/apply/apply-routing.ts'
@@ -27,7 +27,7 @@ class Stage {
     repairs: { inc: ({ what, reason } = {}) => void this.repairs.push(`${what} ${reason}`) },
   })
 
-  /** One round; gives what was done, in the words of the tools. */
+  /** Runs one round and returns what it did, in the language of the tools. */
   async apply(plan: RoutingPlan, ids = NEXT_HOP_IDS_NODE): Promise<{ done: unknown[]; failure: string | undefined }> {
     const before = this.logger.lines.length
     const round = new Round({ logger: this.logger, drift: this.drift })

@@ -1,4 +1,7 @@
-/** Routes, rules, neighbours and forwarding entries are brought to a plan, for the gateway and the routeagent alike. */
+/**
+ * Routes, rules, neighbours and forwarding entries are brought in line with a plan, for the gateway and for the
+ * routeagent.
+ */
 import fc from 'fast-check'
 import t from 'tap'
 import { NO_ROUTING, type RoutingPlan, type RoutingScope, applyRouting } from '../../../kernel/apply/apply-routing.ts'
@@ -25,7 +28,7 @@ class Stage {
     repairs: { inc: ({ what, reason } = {}) => void this.repairs.push(`${what} ${reason}`) },
   })
 
-  /** One round; gives what was done, in the words of the tools. */
+  /** Runs one round and returns what it did, in the language of the tools. */
   async apply(plan: RoutingPlan, scope = OVERLAY): Promise<{ done: unknown[]; failure: string | undefined }> {
     const before = this.logger.lines.length
     const round = new Round({ logger: this.logger, drift: this.drift })

@@ -1,4 +1,4 @@
-/** Routes over several ways, and the groups that they become. */
+/** Routes with several next hops, and the groups made of them. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'

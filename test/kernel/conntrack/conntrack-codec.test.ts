@@ -1,4 +1,4 @@
-/** Entries as the kernel lists them; a real one is in test/netns/kernel-conntrack.test.ts. */
+/** Entries as the kernel lists them; test/netns/kernel-conntrack.test.ts has a real one. */
 import t from 'tap'
 import { decodeConnection, encodeListRequest } from '../../../kernel/conntrack/ctnetlink.ts'
 import { type Attribute, addressBytes, body, u8 } from '../../../kernel/route/rtnetlink-codec.ts'
@@ -16,7 +16,7 @@ interface Entry {
   readonly without?: number
 }
 
-/** 10.42.1.5 calls 245.0.0.7, and 10.60.0.7 answers. */
+/** An entry of a call from 10.42.1.5 to 245.0.0.7, which 10.60.0.7 answers. */
 function entry({ family = 2, protocol = TCP, status = ASSURED, state = ESTABLISHED, without }: Entry): Buffer {
   const flags = Buffer.alloc(4)
   flags.writeUInt32BE(status)

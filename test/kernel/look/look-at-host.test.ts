@@ -1,4 +1,4 @@
-/** What is read of a machine, and what becomes of tools that fail, or print half of what they should. */
+/** What is read from a machine, also if tools fail or print only half of their output. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -6,7 +6,7 @@ import { addressesHere, lookAtHost } from '../../../kernel/look/look-at-host.ts'
 import type { CommandResult, RunCommand } from '../../../kernel/run-command.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
-/** cni0 has no port: nothing is carried by it, and it has its address all the same. */
+/** cni0 has no port, so it has no carrier, but it still has its address. */
 const DEVICES = [
   { ifname: 'lo', addr_info: [{ local: '127.0.0.1' }, { local: '::1' }] },
   { ifname: 'cni0', flags: ['NO-CARRIER', 'UP'], operstate: 'DOWN', addr_info: [{ local: '10.42.1.1' }] },
@@ -17,7 +17,7 @@ const RULES = { nftables: [{ table: { family: 'ip', name: 'sealane_gateway' } }]
 const ok = (value: unknown): CommandResult => ({ code: 0, stdout: JSON.stringify(value), stderr: '' })
 const failed: CommandResult = { code: 2, stdout: '[', stderr: 'Error: ipv4: FIB table does not exist.\n' }
 
-/** The answers of each tool in turn; the last of them goes on. */
+/** The answers of each tool in turn; the last one is repeated. */
 function tools(answers: Readonly<Record<string, readonly CommandResult[]>>): RunCommand & { readonly asked: string[] } {
   const asked: string[] = []
   const run: RunCommand = (tool, args) => {

@@ -1,4 +1,4 @@
-/** One table is kept as planned: what is sent, what is repaired, and what a refusal leaves. */
+/** One table is kept as planned: what is sent, what is repaired, and what remains after a refusal. */
 import t from 'tap'
 import { KernelError } from '../../../kernel/errors.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
@@ -118,7 +118,7 @@ t.test('what others change is repaired and told once', async (t) => {
   const rows: readonly {
     readonly change: readonly NftStatement[]
     readonly want: readonly [string, string]
-    /** If elements are compared with the plan. */
+    /** The expected change if elements are compared with the plan. */
     readonly planned?: readonly [string, string]
   }[] = [
     { change: [{ verb: 'delete-table', table: TABLE }], want: ['Missing', 'the whole table'] },

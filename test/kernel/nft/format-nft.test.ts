@@ -160,7 +160,7 @@ t.test('no text makes a second statement', (t) => {
           throw error
         }
         const lines = statement.verb === 'add-elements' ? 4 : 2
-        // One colon is between key and value, and none beside it.
+        // There is one colon between key and value, and none inside them.
         if (statement.verb === 'add-elements' && text.match(/ : |^: | :$/gm)?.length !== 1) return false
         if (text.split('\n').length !== lines || /[;#$\\]/.test(text.replace(/comment ".*"$/m, ''))) return false
       }

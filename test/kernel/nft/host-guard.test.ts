@@ -1,4 +1,4 @@
-/** Ports of nodes that are open to other clusters: as the operator writes them, and as nft matches. */
+/** Node ports that are open to other clusters: as the operator writes them, and as nft matches them. */
 import fc from 'fast-check'
 import t from 'tap'
 import { hostMatches, ledElsewhereMatches } from '../../../kernel/nft/host-guard.ts'

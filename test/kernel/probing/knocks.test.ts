@@ -1,4 +1,4 @@
-/** Knocks at a far kernel: how long each lives, and for how long the last miss waits for them. */
+/** TCP probes to a far kernel: how long each is open, and how long the last miss waits for them. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'

@@ -1,4 +1,7 @@
-/** Notices go through the wire as they are, and nothing else is taken for one; a probe is none, and the other way. */
+/**
+ * Notices survive encoding and decoding, nothing else is decoded as one, and a probe is never read as a notice or the
+ * reverse.
+ */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'

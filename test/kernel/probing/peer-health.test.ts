@@ -1,6 +1,6 @@
 /**
- * The state machine of one peer, as a story per row: a = answer, m = miss, w = miss that may yet be answered, each
- * 100 ms after the one before; the state after each event, ? where it is doubted.
+ * The state machine of one peer, with a story per row: a = answer, m = miss, w = miss that may still be answered, each
+ * 100 ms after the one before. The expected text has the state after each event, with ? while it is suspect.
  */
 import t from 'tap'
 import { PeerHealth } from '../../../kernel/probing/peer-health.ts'

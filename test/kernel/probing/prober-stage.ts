@@ -1,4 +1,4 @@
-/** The prober on a clock that is turned by hand, with far ends in memory. */
+/** The prober on a fake clock, with far ends in memory. */
 import { decodeProbe } from '../../../kernel/probing/probe-packet.ts'
 import { type ProbedPeer, Prober } from '../../../kernel/probing/prober.ts'
 import { LANE_PROBE_PORT } from '../../../model/kernel-ids.ts'

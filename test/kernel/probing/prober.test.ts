@@ -1,4 +1,4 @@
-/** The prober against far ends that answer, lie or keep quiet. */
+/** The prober against far ends that answer, lie or are silent. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -116,7 +116,7 @@ t.test('a way that becomes slow all at once is doubted, and not down', async (t)
 })
 
 t.test('a way across half the world comes back soon, however long it was away', async (t) => {
-  // One that is longer than it was comes back as well, once it is known how long.
+  // A path that has become longer also recovers, once the prober has measured the longer round trip.
   const ways = [190, 300, 450, 700, 950, 1300].map((ms) => [ms, ms] as const)
   for (const [ms, laterMs] of [...ways, [20, 300], [20, 900], [400, 1200]] as const) {
     for (const awayMs of [5000, 15_000, 120_000]) {

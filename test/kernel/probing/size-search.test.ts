@@ -1,4 +1,4 @@
-/** The search for the path MTU of the link changed, on ways of any width, that lose, change and lie. */
+/** The search for the path MTU of a link, on paths of any width that lose packets, change and lie. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -17,14 +17,14 @@ import {
 
 const BOUNDS: SizeBounds = { floor: 576, base: 1216, most: 1440 }
 
-/** A way: what comes of a question of some size at some time. */
+/** A path: what becomes of a probe of some size at some time. */
 type Way = (size: number, nowMs: number) => 'answer' | 'lost'
 
 interface Walk {
   state: SearchState
   nowMs: number
   sent: number
-  /** Sizes in use, one after the other. */
+  /** The sizes in use, in their order. */
   readonly sizes: number[]
 }
 
@@ -33,7 +33,7 @@ function newWalk(bounds: SizeBounds = BOUNDS): Walk {
   return { state, nowMs: 0, sent: 0, sizes: [sizeInUse(state)] }
 }
 
-/** Goes on for some time. Answers take 20 ms, and an answer may take 60. */
+/** Runs the search for `forMs`. Each answer takes 20 ms, and the search waits up to 60 ms for one. */
 function walk(at: Walk, way: Way, forMs: number, busy = true): void {
   const untilMs = at.nowMs + forMs
   while (at.nowMs < untilMs) {
@@ -61,7 +61,7 @@ const narrow =
   (size) =>
     size <= most ? 'answer' : 'lost'
 
-/** What passes of sizes that are tried. */
+/** The size that the search should find on a path that carries `most`, given the sizes that it tries. */
 function expected(most: number, { floor, most: device }: SizeBounds): number {
   if (most >= device) return device
   return Math.max(floor, Math.floor(most / SIZE_STEP) * SIZE_STEP)

@@ -1,4 +1,4 @@
-/** The prober and the size of packets: whom it asks, what it follows, and what it answers. */
+/** The prober and the size of packets: which far ends it asks, which answers it follows, and what it answers itself. */
 import t from 'tap'
 import { PROBE_BYTES, decodeProbe, encodeProbe } from '../../../kernel/probing/probe-packet.ts'
 import type { ProbedPeer } from '../../../kernel/probing/prober.ts'

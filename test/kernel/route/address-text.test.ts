@@ -23,7 +23,7 @@ t.test('the form in which listings give an address', (t) => {
 })
 
 t.test('however an IPv6 address is written', (t) => {
-  // Many zeros, so that they have to be shortened.
+  // Many groups are zero, so that the text has to be shortened.
   const group = fc.oneof(fc.constant(0), fc.constant(0), fc.integer({ min: 0, max: 0xffff }))
   const groups = fc.array(group, { minLength: 8, maxLength: 8 })
   const style = fc.record({

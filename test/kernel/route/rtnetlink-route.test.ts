@@ -1,4 +1,4 @@
-/** Routes as messages; real ones are in test/netns/kernel-route-table.test.ts. */
+/** Routes as messages; test/netns/kernel-route-table.test.ts has real ones. */
 import fc from 'fast-check'
 import t from 'tap'
 import { familyOf } from '../../../model/values/ip.ts'

@@ -1,4 +1,4 @@
-/** Who switched IP forwarding on, and who switches it off. */
+/** Which process switched IP forwarding on, and which one switches it off. */
 import { existsSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

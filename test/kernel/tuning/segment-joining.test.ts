@@ -24,18 +24,18 @@ interface World {
   readonly root: string
   readonly clock: FakeClock
   readonly joining: VethSegmentJoining
-  /** Tools that fail: what happens, and what they say. */
+  /** The tools that fail, with the function that makes their error. */
   readonly failing: Map<string, () => string>
   readonly run: RunCommand
-  /** What was run since the last call. */
+  /** The commands that were run since the last call. */
   readonly ran: () => string[]
-  /** As `nft flush ruleset` does. */
+  /** Removes everything, as `nft flush ruleset` does. */
   readonly flush: () => void
 }
 
 /**
- * A folder that looks like /sys/class/net, and tools that change it as the real ones do. A `hold` of 00 is nothing too,
- * but not what would be written over: root could write to any file.
+ * A folder that looks like /sys/class/net, and tools that change it as the real ones do. A `hold` of 00 also means 0,
+ * but differs from the text that would be written, so a test sees a write even as root.
  */
 function world(t: Test, device: 'tun' | 'wireguard' = 'tun', hold = '0\n'): World {
   const root = t.testdir()
@@ -75,7 +75,7 @@ function world(t: Test, device: 'tun' | 'wireguard' = 'tun', hold = '0\n'): Worl
   return { root, clock, joining, failing, run, ran: () => ran.splice(0), flush }
 }
 
-/** What a gateway does in each round: every command that was run. */
+/** Does what a gateway does in each round, and returns every command that was run. */
 async function round(joining: VethSegmentJoining): Promise<string[]> {
   const connected = await joining.connect('sealane0', SIGNAL)
   if (!connected.on) return [`off: ${connected.why ?? ''}`]

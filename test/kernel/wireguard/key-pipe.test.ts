@@ -11,7 +11,7 @@ function keyFolder(t: Test): { readonly folder: string; readonly file: string } 
   return { folder, file: join(folder, 'key') }
 }
 
-/** As `wg` does: reads the file to its end, and says what it has read. */
+/** Does what `wg` does: reads the file to its end. Returns what it has read. */
 function reads(path: string, signal: AbortSignal): Promise<string> {
   return runCommand('cat', [path], { signal }).then(({ code, stdout }) => `${code} ${stdout}`)
 }

@@ -1,6 +1,6 @@
 /**
- * The state of a broker moves: from its volume to an etcd of somebody else's, which first does not let it in, the key
- * of its authority to a Secret, and all to its volume again. The members go on in each of them.
+ * The state of a broker moves: from its volume to an etcd of another owner, which first does not let it in; the key of
+ * its authority to a Secret; and all back to its volume. The members keep working throughout.
  */
 import { execFileSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
@@ -25,9 +25,9 @@ const BROKER = '/api/v1/namespaces/sealane-broker'
 const SECRETS = `${BROKER}/secrets`
 
 export interface MoveWorld {
-  /** Has the broker, on its volume. */
+  /** The cluster with the broker, which has its state on a volume. */
   readonly hub: TestCluster
-  /** As `cluster list` shows those in contact. */
+  /** The members in contact, as `cluster list` shows them. */
   readonly members: readonly string[]
   readonly directory: string
 }
@@ -36,7 +36,7 @@ interface World extends MoveWorld {
   readonly at: readonly string[]
 }
 
-/** Begins and ends with one broker on its volume; the etcd stays where it is, and so do the Secrets for it. */
+/** Begins and ends with one broker on its volume; the etcd and the Secrets for it stay. */
 export async function moveStories(t: Test, given: MoveWorld): Promise<void> {
   const { hub } = given
   const world: World = { ...given, at: ['--kubeconfig', hub.plane.kubeconfig] }
@@ -56,14 +56,14 @@ export async function moveStories(t: Test, given: MoveWorld): Promise<void> {
 
 async function begun(t: Test, { at, hub, members }: World): Promise<void> {
   const inContact = new RegExp(`^members +${members.length}, in contact ${members.length};`, 'm')
-  // One of them has just got its API server back.
+  // The API server of one of them has only just returned.
   const all = async (): Promise<boolean> => inContact.test((await sealane(['broker', 'status', ...at])).stdout)
   await eventually(all, { deadlineMs: 60_000, intervalMs: 1000, say: 'all members are in contact' })
   t.match((await sealane(['broker', 'status', ...at])).stdout, /^broker +healthy\n/)
   await platformEtcd(hub)
 }
 
-/** Three members in a namespace of their own: nothing of it is the broker's. */
+/** Three members of etcd in a namespace of their own, which the broker does not own. */
 async function platformEtcd({ plane }: TestCluster): Promise<void> {
   const values = { ...REPLICAS_VALUES.etcd, image: ETCD_IMAGE, storage: { size: '1Gi', storageClassName: '' } }
   const broker = { ...REPLICAS_VALUES.broker, namespace: THEIRS }
@@ -77,7 +77,7 @@ async function platformEtcd({ plane }: TestCluster): Promise<void> {
 
 const STORE = ['--replicas', '2', '--etcd-endpoints', etcdHosts(THEIRS).join(',')]
 
-/** Of somebody's authority: it is not the one that the etcd trusts. */
+/** A Secret with a certificate of this authority; that of `nobody` is one that the etcd does not trust. */
 async function loginSecret(hub: TestCluster, from: 'theirs' | 'nobody'): Promise<void> {
   const { signal } = new AbortController()
   const name = 'sealane-etcd-client'
@@ -108,7 +108,7 @@ async function refused(t: Test, { hub, at }: World): Promise<void> {
   t.match((await sealane(['broker', 'status', ...at])).stdout, /^broker +healthy\n/, 'and goes on as before')
 }
 
-/** The ids are known, and in contact again. */
+/** Waits until the members are known by their ids and in contact again. */
 async function inContact({ at, members }: World): Promise<void> {
   await eventually(
     async () => {
@@ -141,7 +141,7 @@ async function moved(t: Test, world: World): Promise<void> {
   t.match(left.stderr, /first take a snapshot of its etcd/)
 }
 
-/** With the commands of docs/operations.md. */
+/** The commands of docs/operations.md. */
 const OPENSSL = [
   ['ecparam', '-name', 'prime256v1', '-genkey', '-noout', '-out', 'next.key'],
   [
@@ -153,7 +153,7 @@ const OPENSSL = [
 
 async function kept(t: Test, world: World): Promise<void> {
   const { hub, at, directory } = world
-  // A machine's own openssl.cnf may add an extension a second time.
+  // The machine's own openssl.cnf may add an extension a second time, so the test uses its own.
   writeFileSync(join(directory, 'openssl.cnf'), '[req]\ndistinguished_name = dn\n[dn]\n')
   for (const words of OPENSSL) execFileSync('openssl', words, { cwd: directory, stdio: 'pipe' })
   const file = (name: string): string => readFileSync(join(directory, name), 'base64')
@@ -177,7 +177,7 @@ async function kept(t: Test, world: World): Promise<void> {
   t.notMatch(again.stderr, /Secret sealane-broker\/sealane-broker-authority/, 'a deploy leaves the Secret alone')
 }
 
-/** Each replica sees the Secret when its kubelet has brought it, and members follow in their time. */
+/** Each replica sees the Secret once its kubelet has updated the volume, and members follow later. */
 async function untilDone(words: readonly string[], { at }: World): Promise<void> {
   const isDone = async (): Promise<true> => {
     const { code, stderr } = await trySealane(['broker', 'ca', ...words, ...at])

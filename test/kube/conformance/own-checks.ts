@@ -1,4 +1,7 @@
-/** What the suite's results rest on and does not show itself; run after it, on the same clusters. */
+/**
+ * Checks of conditions that the suite's results depend on, and does not test itself. They run after it, on the same
+ * clusters.
+ */
 import { eventually } from '../../support/eventually.ts'
 import {
   type Site,
@@ -44,7 +47,7 @@ async function prepare(sites: readonly Site[]): Promise<void> {
   }
 }
 
-/** Without this, "an unexported service is inaccessible" would also pass where no call can succeed at all. */
+/** Without this check, "an unexported service is inaccessible" would also pass if no call could succeed at all. */
 async function exportOpens([exporter, ...others]: readonly Site[]): Promise<void> {
   if (exporter === undefined) throw new Error('there is no cluster')
   const name = 'lone'
@@ -82,7 +85,7 @@ async function localStays(sites: readonly Site[]): Promise<void> {
 }
 
 /**
- * What release 0.5.1 of the standard's suite asks beyond 0.5.0 (its pull request 155). The import is that of
+ * The checks that release 0.5.1 of the standard's suite adds to 0.5.0 (its pull request 155). The import is that of
  * localStays.
  */
 async function slicesAreAnnounced(sites: readonly Site[]): Promise<void> {
@@ -99,7 +102,7 @@ async function slicesAreAnnounced(sites: readonly Site[]): Promise<void> {
   }
 }
 
-/** Holds under translation too, where the addresses differ from cluster to cluster. */
+/** This holds under translation too, where the addresses differ from cluster to cluster. */
 async function headlessAnswers(sites: readonly Site[]): Promise<void> {
   const [exporter] = sites
   if (exporter === undefined) throw new Error('there is no cluster')

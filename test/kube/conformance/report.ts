@@ -8,17 +8,17 @@ export interface SpecRow {
   readonly group: string
   readonly spec: string
   readonly result: SpecResult
-  /** Why it did not pass; '' when it did. */
+  /** Why it did not pass; '' if it passed. */
   readonly reason: string
 }
 
 export interface Validation {
   readonly rows: readonly SpecRow[]
-  /** What speaks against success, one line each. */
+  /** The reasons against success, one line each. */
   readonly faults: readonly string[]
 }
 
-/** The file that the suite writes, as far as it is read. */
+/** The fields of the suite's report that are read. */
 interface SuiteReport {
   readonly groups?: readonly { readonly name: string; readonly tests: readonly ReportedSpec[] }[]
   readonly suitefailure?: string
@@ -31,12 +31,12 @@ interface ReportedSpec {
   readonly message: string
 }
 
-/** As many specs as the standard's suite has had so far: a part of it is no success. */
+/** The least number of specs that the standard's suite has had: a run of only a part is no success. */
 const FEWEST = { Required: 14, Optional: 13 } as const
 
 /**
- * Evaluates the text of report.yaml: every spec has to pass, except those with an excuse, which may fail. Throws when
- * the text is not YAML.
+ * Evaluates the text of report.yaml: every spec must pass, except those with an excuse, which may fail. Throws if the
+ * text is not YAML.
  */
 export function validate(text: string, excuses: readonly Excuse[] = []): Validation {
   const { groups = [], suitefailure = '' } = (parse(text) ?? {}) as SuiteReport
@@ -68,7 +68,7 @@ function faultOf({ spec, result, reason }: SpecRow): string {
   return `${result}: ${spec}${reason === '' ? '' : ` (${reason})`}`
 }
 
-/** One line for each spec, with a reason below where there is one, and a line of numbers. */
+/** One line for each spec, followed by its reason if there is one, and a line of numbers. */
 export function tableOf(rows: readonly SpecRow[]): string {
   const lines = rows.flatMap(({ group, spec, result, reason }) => [
     `${result.padEnd(8)} ${group.padEnd(9)} ${spec}`,

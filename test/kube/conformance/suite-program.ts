@@ -1,19 +1,19 @@
-/** Builds the published suite of the Multi-Cluster Services API into a program. Nothing of it is in this tree. */
+/** Builds the published suite of the Multi-Cluster Services API as a program. This tree contains none of its code. */
 import { execFile } from 'node:child_process'
 import { copyFileSync, existsSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 
 export interface SuiteProgramInit {
-  /** Existing folder for the program and for the copies of go.mod and go.sum that are worked on. */
+  /** An existing folder for the program, and for working copies of go.mod and go.sum. */
   readonly directory: string
-  /** A checkout of kubernetes-sigs/mcs-api to take the suite from; default: the module proxy. */
+  /** A checkout of kubernetes-sigs/mcs-api that has the suite. Default: the module proxy. */
   readonly checkout?: string
 }
 
 export interface SuiteProgram {
   readonly path: string
-  /** Which suite it is, such as "sigs.k8s.io/mcs-api/conformance v0.5.2". */
+  /** The suite and its version, such as "sigs.k8s.io/mcs-api/conformance v0.5.2". */
   readonly origin: string
 }
 
@@ -21,10 +21,10 @@ const ROOT_MODULE = 'sigs.k8s.io/mcs-api'
 const SUITE_MODULE = `${ROOT_MODULE}/conformance`
 const BUILD_DEADLINE_MS = 20 * 60_000
 
-/** Throws with a sentence when the suite cannot be had, and with Go's own words when it does not build. */
+/** Throws with a sentence if the suite cannot be fetched, and with Go's own message if it does not build. */
 export async function suiteProgram({ directory, checkout }: SuiteProgramInit): Promise<SuiteProgram> {
   const modfile = join(directory, 'go.mod')
-  // go completes its copy of go.sum from the checksum database: which versions the suite asks for is its own affair.
+  // go completes its copy of go.sum from the checksum database, because the suite decides which versions it needs.
   for (const name of ['go.mod', 'go.sum']) copyFileSync(join(import.meta.dirname, name), join(directory, name))
   const origin = checkout === undefined ? await download(modfile) : await replace(modfile, resolve(checkout))
   const path = join(directory, 'suite')
@@ -62,7 +62,7 @@ async function replace(modfile: string, checkout: string): Promise<string> {
   return `${SUITE_MODULE} from a checkout`
 }
 
-/** Runs Go in this module, outside any workspace. Gives its output; throws with what it wrote. */
+/** Runs Go in this module, outside any workspace. Returns its output, and throws with what it wrote. */
 async function go(argv: readonly string[]): Promise<string> {
   const env = { ...process.env, GOWORK: 'off' }
   const options = { cwd: import.meta.dirname, env, timeout: BUILD_DEADLINE_MS, maxBuffer: 64 << 20 }

@@ -1,6 +1,6 @@
-/** Specs that cannot pass where clusters have the same addresses. docs/limits.md says the same to users. */
+/** Specs that cannot pass where clusters have the same addresses. docs/limits.md tells users the same. */
 export interface Excuse {
-  /** As docs/mcs.md numbers the suite's cases. */
+  /** The number of the suite's case in docs/mcs.md. */
   readonly id: string
   /** The spec, as the suite's report describes it. */
   readonly spec: string

@@ -1,6 +1,6 @@
 /**
- * Questions about the clusterset of the worked examples (test/dns/zone-fixture.ts), which our dns component and
- * CoreDNS' own `multicluster` zone both answer; and where the two differ, on purpose. docs/reference.md lists the
+ * Questions about the clusterset of the worked examples (test/dns/zone-fixture.ts), which both our dns component and
+ * CoreDNS' `multicluster` zone answer, and the intended differences between the two. docs/reference.md lists the
  * differences.
  */
 import { TYPE, type WireMessage } from '../../dns/wire.ts'
@@ -82,7 +82,9 @@ export const QUESTIONS: readonly Question[] = [
   ['', 'A'],
 ]
 
-/** Where ours differs, with the gist of both; `zone` is clusterset.local. The key `row` is in the document. */
+/**
+ * A difference of our answers, with the gist of both; `zone` is clusterset.local. The document contains the key `row`.
+ */
 export interface Difference {
   readonly row: string
   readonly question: Question
@@ -141,8 +143,8 @@ export const DIFFERENCES: readonly Difference[] = [
 ]
 
 /**
- * The code, and the records of the question's type in order; names in lower case. The weight of SRV records is left
- * out: the specification does not say it, and the two divide a hundred in different ways.
+ * The code, and the records of the question's type in order, with names in lower case. The weight of SRV records is
+ * left out: the specification does not define it, and the two divide a hundred in different ways.
  */
 export function gist(message: WireMessage): string {
   const code = message.flags.split(' ').at(-1) ?? ''

@@ -1,4 +1,4 @@
-/** A CoreDNS beside a test: its Corefile is a file that the test writes, as a kubelet does. */
+/** A CoreDNS for a test, which writes its Corefile as a kubelet does. */
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type WireMessage, TYPE, query } from '../../dns/wire.ts'
@@ -14,18 +14,18 @@ export interface CoreDns {
   ask(name: string, type: keyof typeof TYPE): Promise<WireMessage>
 }
 
-/** Why none can be started here; undefined when one can. */
+/** Why no CoreDNS can be started here; undefined if one can. */
 export function coreDnsMissing(): string | undefined {
   return goVersion() === undefined ? 'needs Go to build CoreDNS' : undefined
 }
 
-/** The path of the program; built once. */
+/** The path of the program, which is built once. */
 export async function coreDnsProgram(): Promise<string> {
   const { coredns = '' } = await buildGoModule(import.meta.dirname)
   return coredns
 }
 
-/** Starts one on `port` of 127.0.0.1, and waits until it answers. The Corefile must make it listen there. */
+/** Starts a CoreDNS on `port` of 127.0.0.1, and waits until it answers. The Corefile must make it listen there. */
 export async function startCoreDns(init: {
   readonly name: string
   readonly directory: string

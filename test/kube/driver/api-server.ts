@@ -1,4 +1,4 @@
-/** One API server for a file of tests: kinds of ours installed, emptied between tests; and the user's hand on it. */
+/** One API server for a file of tests, with our kinds installed and emptied between tests, and writes as a user. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -14,9 +14,9 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts'
 import type { KubeRequest } from '../support/kube-request.ts'
 
-/** Namespaces that stories use. */
+/** The namespaces that stories use. */
 const NAMESPACES = ['shop', 'aaa', 'sealane-system']
-/** What stories make; emptied between two of them. */
+/** The kinds of objects that stories make; they are removed between two stories. */
 const EMPTIED: readonly Kind[] = [
   'Service',
   'EndpointSlice',
@@ -28,7 +28,7 @@ const EMPTIED: readonly Kind[] = [
   'Membership',
 ]
 
-/** Without controllers: nothing moves but what a test moves. */
+/** Starts it without controllers, so that only a test changes objects. */
 export async function startApiServer(t: Test): Promise<ControlPlane> {
   const plane = await startControlPlane({
     name: 'c1',
@@ -44,7 +44,7 @@ export async function startApiServer(t: Test): Promise<ControlPlane> {
   return plane
 }
 
-/** The kinds of ours that these stories use. */
+/** Installs those of our kinds that these stories use. */
 async function installKinds(api: KubeRequest): Promise<void> {
   const folder = join(ROOT, 'manifests', 'crds')
   const names = EMPTIED.map((kind) => `${KIND_PLACES[kind].plural}.${KIND_PLACES[kind].apiVersion.split('/')[0] ?? ''}`)
@@ -74,7 +74,7 @@ export async function empty(api: KubeRequest): Promise<void> {
   }
 }
 
-/** As kubectl: creates or replaces. */
+/** Creates or replaces an object, as kubectl does. */
 export async function put(api: KubeRequest, object: KubeObject): Promise<void> {
   const { kind, metadata } = object
   const body = { ...object, apiVersion: KIND_PLACES[kind].apiVersion }

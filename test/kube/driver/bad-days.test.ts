@@ -1,6 +1,4 @@
-/**
- * What a real API server does to its clients on bad days costs them time and nothing else; see also bad-minute.test.ts.
- */
+/** Failures of a real API server cost its clients time and nothing else; see also bad-minute.test.ts. */
 import t from 'tap'
 import type { KubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import { service, serviceImport } from '../../compliance/cluster-api.ts'
@@ -21,7 +19,7 @@ t.test('one API server', { skip: kubeProgramsMissing() ?? false }, async (t) => 
   const { api: server } = plane
   const selectors = { Service: { namespace: 'shop' } }
 
-  /** Applies until it goes through, as a loop does. */
+  /** Retries the apply until it succeeds, as a loop does. */
   const applied = (api: KubeApi, name: string): Promise<boolean> =>
     eventually(async () => (await api.apply(serviceImport(name)), true), LONG)
 
@@ -85,14 +83,14 @@ t.test('one API server', { skip: kubeProgramsMissing() ?? false }, async (t) => 
     const { api, logger } = await open(t, { kubeconfig: proxy.kubeconfig, selectors })
     const cache = api.cache('Service')
     await cache.whenSynced(AbortSignal.timeout(10_000))
-    // The watch must have lived for a second, or its end would be a failure.
+    // The watch must have lived for a second, because otherwise its end would count as a failure.
     await put(server, service('old'))
     await eventually(() => cache.get('old', 'shop'))
     await new Promise((resolve) => setTimeout(resolve, 1100))
     proxy.freeze()
     await server.delete(`${SHOP}/old`)
     await put(server, service('new'))
-    // Starts with what is now, and knows nothing of what was before.
+    // The restarted server has the present objects, and no earlier revisions.
     await plane.restart('kube-apiserver')
     proxy.end()
     await eventually(() => cache.get('new', 'shop') !== undefined && cache.get('old', 'shop') === undefined, LONG)

@@ -1,6 +1,6 @@
 /**
- * A real API server that has a bad minute, a whole one by its clients' clock, costs them time and nothing else. Three of
- * them at once: one that answers 429, one that answers 500, one that has lost its etcd.
+ * A real API server that fails for a whole minute by its clients' clock costs them time and nothing else. Three servers
+ * fail at once: one answers 429, one answers 500, and one has lost its etcd.
  */
 import t, { type Test } from 'tap'
 import type { KubeApi } from '../../../kubeapi/kube/kube-api.ts'
@@ -18,21 +18,21 @@ import { type FaultProxy, faultProxy } from './fault-proxy.ts'
 
 t.setTimeout(600_000)
 
-/** Every pause of a client is as much shorter, and so is what it may take for requests: they are counted. */
+/** The client's clock runs faster by this factor, so its pauses are shorter; the test limits its number of requests. */
 const FASTER = 3
 const MINUTE_MS = 60_000 / FASTER
-/** From the end of the minute to the copy being right: the longest pause between two tries, and a little. */
+/** From the end of the minute until the copy is right: the longest pause between two tries, with a margin. */
 const RIGHT_AGAIN_MS = 10_000 / FASTER + 5000
 const WRITTEN = ['w0', 'w1', 'w2', 'w3', 'w4']
 const SERVICES = Array.from({ length: 30 }, (_one, i) => `s${i}`)
 
 interface BadMinute {
   readonly say: string
-  /** Most requests of one client in the minute: it follows two kinds and has five objects to write. */
+  /** The most requests of one client in the minute: it follows two kinds and has five objects to write. */
   readonly most: number
   begin(plane: ControlPlane, proxy: FaultProxy): Promise<void>
   end(plane: ControlPlane, proxy: FaultProxy): Promise<void>
-  /** Those that only answer badly share a server, where others can write meanwhile. */
+  /** Servers that only answer with errors share one API server, on which others can write meanwhile. */
   readonly server: 'shared' | 'own'
   readonly namespace: string
 }
@@ -149,7 +149,7 @@ function writing(t: Test, clock: Clock, write: () => Promise<unknown>): { done()
   return { done: () => done }
 }
 
-/** The client's copy, as text that can be compared with the server's. */
+/** The client's copy as text, for comparison with the server's. */
 function copyOf(api: KubeApi): string[] {
   return api.cache('Service').list().map(line).sort()
 }

@@ -1,4 +1,4 @@
-/** The Kubernetes driver does what every ClusterApi driver does, on a real API server. */
+/** The Kubernetes driver passes the suite of all ClusterApi drivers, on a real API server. */
 import t from 'tap'
 import { kindPath } from '../../../kubeapi/kube/kinds.ts'
 import { clusterApiCompliance } from '../../compliance/cluster-api.ts'
@@ -16,7 +16,7 @@ t.setTimeout(600_000)
 t.test('the compliance suite', { skip: kubeProgramsMissing() ?? false }, async (t) => {
   const plane = await startApiServer(t)
   const { api: server } = plane
-  // The API server's own Service is there always.
+  // The API server's own Service always exists.
   const selectors = { Service: { fieldSelector: 'metadata.namespace!=default' } }
   clusterApiCompliance(t, async (t) => {
     await empty(server)

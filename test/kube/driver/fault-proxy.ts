@@ -1,4 +1,4 @@
-/** An API server's bad day: a proxy that passes requests on, or answers with an error of one's choice. */
+/** A failing API server: a proxy that forwards requests, or answers with a chosen error. */
 import {
   type Http2ServerRequest,
   type Http2ServerResponse,
@@ -13,21 +13,21 @@ import { writeKubeconfig } from '../support/kubeconfig-file.ts'
 
 export interface FaultProxy {
   readonly kubeconfig: string
-  /** While set, every request is answered with this status. */
+  /** While it is set, every request is answered with this status. */
   status: number | undefined
-  /** What such an answer says about when to come again, in seconds; undefined: nothing. */
+  /** The Retry-After of such an answer, in seconds. Undefined: it has none. */
   retryAfter: number | undefined
-  /** Requests that came, however they were answered. */
+  /** The number of requests, however they were answered. */
   requests: number
-  /** Ends all connections. */
+  /** Breaks all connections. */
   cut(): void
-  /** Nothing comes any more in answers that are under way, nor do they end before `end()`, whatever the server does. */
+  /** Open answers get no more data and do not end before `end()`, whatever the server does. */
   freeze(): void
   /** Ends all answers in good order. */
   end(): void
 }
 
-/** The certificate of the administrator is the proxy's; whoever comes through it is the administrator. */
+/** The proxy has the administrator's certificate, so every client of the proxy acts as the administrator. */
 export async function faultProxy(t: Test, plane: ControlPlane): Promise<FaultProxy> {
   const own = await plane.ca.issue({ name: 'proxy', hosts: ['127.0.0.1'] })
   const admin = await plane.ca.issue({ name: 'kubernetes-admin', groups: ['system:masters'] })
@@ -98,7 +98,7 @@ export async function faultProxy(t: Test, plane: ControlPlane): Promise<FaultPro
   })
 }
 
-/** Without HTTP/2's own, and without who asks. */
+/** The headers without those of HTTP/2 and without the client's credentials. */
 function plain(headers: IncomingHttpHeaders): Record<string, string> {
   const kept = Object.entries(headers).filter(([name]) => !name.startsWith(':') && name !== 'authorization')
   return Object.fromEntries(kept.map(([name, value]) => [name, String(value)]))

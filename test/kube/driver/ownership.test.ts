@@ -1,5 +1,6 @@
 /**
- * Server-side apply as a real API server does it: what is ours, what stays, what goes. And the least rights it takes.
+ * Server-side apply by a real API server: which fields we own, which stay and which go. It also shows the least rights
+ * that suffice.
  */
 import t from 'tap'
 import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
@@ -16,7 +17,7 @@ t.setTimeout(600_000)
 const IMPORT = kindPath('ServiceImport', 'shop', 'web')
 const OURS = { 'app.kubernetes.io/managed-by': 'sealane' }
 
-/** As long as a zone can be, and as many of them as hints can name. */
+/** A zone name of the greatest length, and as many of them as hints can name. */
 const WHERE = {
   zone: 'z'.repeat(63),
   hints: { forZones: Array.from({ length: MAX_ZONE_HINTS }, (_one, i) => ({ name: `zone-${i}` })) },
@@ -28,7 +29,7 @@ const slice = (addresses: readonly string[]): EndpointSlice => ({
   metadata: { name: 'web-1', namespace: 'shop', labels: { 'multicluster.kubernetes.io/service-name': 'web' } },
   addressType: 'IPv4',
   endpoints: addresses.map((address) => ({ addresses: [address], ...WHERE, conditions: { ready: true } })),
-  // Without name and protocol: the server fills them in.
+  // The ports have no name and protocol, which the server fills in.
   ports: [{ port: 80 }],
 })
 

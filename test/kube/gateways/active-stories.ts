@@ -1,6 +1,6 @@
 /**
- * Two gateways that are active at once, as where nobody says how many. One is drained, both are restarted, and the
- * machine of one is lost, while two other clusters call twenty times a second. No Lease has to lapse for it.
+ * Two gateways that are active at once, which is the default. One is drained, both are restarted, and the machine of
+ * one is lost, while two other clusters call twenty times a second. None of this has to wait for a Lease to expire.
  */
 import { execFileSync } from 'node:child_process'
 import type { Test } from 'tap'
@@ -21,12 +21,12 @@ import { CALLS_PER_SECOND, type RapidReport } from '../support/rapid-calls.ts'
 import { sealane, trySealane } from '../support/sealane-command.ts'
 
 const GATEWAYS = ['c2n1', 'c2n2']
-/** The API server is on the first node, and must be there for the others. */
+/** The API server is on the first node and must stay available. */
 const LOST = 'c2n2'
-/** A Lease lapses after 15 s. How long it really takes is measured in bench/failover.ts. */
+/** A Lease expires after 15 s. bench/failover.ts measures how long the stories really take. */
 const NO_LEASE_MS = 10_000
 
-/** From where one stands by for the other: joined again, both are active. */
+/** Begins with one active gateway and one standby; after another join both are active. */
 export async function activeStories(t: Test, world: GatewayWorld): Promise<void> {
   await sealane(['join', '--kubeconfig', world.c2.kubeconfig, '--gateways', '2', '--yes', '--timeout', '5m'])
   await t.test('both serve', (t) => bothServe(t, world))
@@ -68,11 +68,11 @@ async function bothServe(t: Test, world: GatewayWorld): Promise<void> {
   await lossOf(t, world, 'at first')
 }
 
-/** What `sealane status` says, or `diagnose`, each problem as `reason subject`. */
+/** The problems that `sealane status` or `diagnose` reports, each as `reason subject`. */
 async function status({ kubeconfig }: Site, command: 'status' | 'diagnose' = 'status'): Promise<StatusSeen> {
   const { code, stdout, ms } = await trySealane([command, '--kubeconfig', kubeconfig, '-o', 'json'])
   const { broker, problems } = JSON.parse(stdout) as {
-    /** Of status alone. */
+    /** Only status has this field. */
     readonly broker?: { readonly state: string }
     readonly problems: readonly { readonly reason: string; readonly subject: { readonly name: string }; seen: string }[]
   }
@@ -87,7 +87,7 @@ interface StatusSeen {
   readonly ms: number
 }
 
-/** The kernel of each node is looked at by a command in its pod: no object says what a firewall drops. */
+/** A command in the pod of each node inspects its kernel, because no object shows what a firewall drops. */
 async function diagnosed(t: Test, { c2, nodes }: GatewayWorld): Promise<void> {
   let seen: StatusSeen | undefined
   const isWell = async (): Promise<boolean> => {
@@ -114,8 +114,8 @@ async function diagnosed(t: Test, { c2, nodes }: GatewayWorld): Promise<void> {
 }
 
 /**
- * From pods alone, and of the broker only new connections: the agent goes on with the one that it has, so that nobody
- * but a look from the pod network sees it.
+ * Cuts pods off, and from the broker only new connections: the agent keeps its present one, so that only a probe from
+ * the pod network notices it.
  */
 async function cutFromPods(t: Test, { c2, nodes }: GatewayWorld): Promise<void> {
   const { spec } = await c2.api.get<DnsService>('/api/v1/namespaces/kube-system/services/kube-dns')
@@ -182,7 +182,8 @@ async function lost(t: Test, world: GatewayWorld): Promise<void> {
   const settles = async (): Promise<boolean> => {
     seen = await status(c2)
     t.comment(`${seen.code} ${seen.problems.join('; ')}`)
-    // One of the cluster's DNS servers may have been there: until Kubernetes sends it nothing more, it is down, too.
+    // One of the cluster's DNS servers may have been on that node, and then DNS is down too until Kubernetes stops
+    // sending it queries.
     return isNamed(seen) && seen.code < 2
   }
   await eventually(settles, { deadlineMs: 90_000, intervalMs: 2000 }).catch(() => undefined)

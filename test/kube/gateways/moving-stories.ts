@@ -1,6 +1,6 @@
 /**
  * Nodes that become gateways and stop being ones, with real packets. The other cluster calls after every move, and five
- * times a second while a lane is handed over; whoever loses the label is clean, whoever gets it carries on with the
+ * times a second while a lane is handed over; a node that loses the label is clean, and one that gets it continues the
  * same lane.
  */
 import { execFileSync } from 'node:child_process'
@@ -19,11 +19,12 @@ import { FAR, type NodeWorld, OURS, gateways, label, names } from './node-world.
 
 const SYSTEM = 'sealane-system'
 /**
- * Between two answers while a lane is handed over to a gateway that is there. Two or three seconds on two busy cores.
+ * The longest gap between two answers while a lane is handed over to a running gateway. It is two or three seconds on
+ * two busy cores.
  */
 const LONGEST_GAP_MS = 10_000
 
-/** Begins with whichever gateways there are, and ends with nothing of ours anywhere. */
+/** Begins with any gateways, and ends with nothing of ours anywhere. */
 export async function movingStories(t: Test, world: NodeWorld): Promise<void> {
   const { here, nodes } = world
   const [a] = nodes
@@ -41,7 +42,7 @@ export async function movingStories(t: Test, world: NodeWorld): Promise<void> {
   await t.test('leaving', (t) => left(t, world))
 }
 
-/** A new connection from the other cluster is answered; gives how long that took. */
+/** Waits until a new connection from the other cluster is answered; returns how long that took. */
 async function answered({ there }: NodeWorld, say: string): Promise<number> {
   const began = performance.now()
   const call = { namespace: 'demo', host: FAR, times: 1 }
@@ -55,7 +56,7 @@ const endpoints = async (site: Site): Promise<string> =>
     .filter((name) => name.startsWith('c2.'))
     .join(' ')
 
-/** Waits until both clusters know this cluster's lanes so. */
+/** Waits until both clusters report this cluster's lanes like this. */
 async function reported({ here, there }: NodeWorld, want: string, nodes: string): Promise<void> {
   const isReported = async (): Promise<boolean> => {
     const found = await gateways(here)
@@ -73,7 +74,7 @@ async function reported({ here, there }: NodeWorld, want: string, nodes: string)
   }
 }
 
-/** Devices, tables, routes, rules and files of a gateway on a node; '' when there are none. */
+/** Devices, tables, routes, rules and files of a gateway on a node; '' if there are none. */
 function laneTraces({ directory }: NodeWorld, { netns, name }: KubeNode): string {
   const inside = (...argv: string[]): string =>
     execFileSync('ip', ['netns', 'exec', netns, ...argv], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
@@ -145,7 +146,7 @@ async function gatewayPod({ here }: NodeWorld, node: string): Promise<PodObject 
   return (await podsOf(here, 'gateway')).find(({ spec }) => spec.nodeName === node)
 }
 
-/** The node follows in the same process; the other cluster has a device for the new number from then on. */
+/** The node changes its lane in the same process; the other cluster then has a device for the new number. */
 async function otherLane(t: Test, world: NodeWorld): Promise<void> {
   const [, b] = world.nodes
   const before = await gatewayPod(world, b.name)
@@ -180,13 +181,16 @@ async function takenOver(t: Test, world: NodeWorld): Promise<void> {
   t.ok(longestGapMs < LONGEST_GAP_MS, `no gap of ${LONGEST_GAP_MS} ms: the longest was ${longestGapMs} ms`)
 }
 
-/** Beside these: an API server that has just started refuses what it has not read the rules for. */
+/**
+ * Refusals in addition to the known ones: an API server that has just started refuses requests until it has read the
+ * rules.
+ */
 async function newlyRefused({ there, here }: NodeWorld, known: readonly string[]): Promise<readonly string[]> {
   const all = await Promise.all([there, here].map(({ api }) => refusedByApiServer(api, SYSTEM)))
   return all.flat().filter((line) => !known.includes(line))
 }
 
-/** Gives a node the label of a lane that another one serves: it takes nothing, and is ready to. */
+/** Gives a node the label of a lane that another one serves: it does not take the lane, and is a ready standby. */
 async function standsBy(t: Test, world: NodeWorld, node: KubeNode, server: KubeNode): Promise<void> {
   await label(world.here, node.name, '0')
   await eventually(async () => (await gatewayPod(world, node.name))?.status.conditions?.some(isReady) === true, {
@@ -201,7 +205,9 @@ function isReady({ type, status }: { readonly type: string; readonly status: str
   return type === 'Ready' && status === 'True'
 }
 
-/** Waits until the other cluster is up to `server`, and sees that what it calls comes in there and not at `other`. */
+/**
+ * Waits until the other cluster has its link to `server` up, and checks that its calls arrive there and not at `other`.
+ */
 async function servesAlone(
   t: Test,
   world: NodeWorld,
@@ -215,14 +221,14 @@ async function servesAlone(
   t.equal(laneTraces(world, other), '', `nothing of a lane is on ${other.name}`)
 }
 
-/** The lanes of its gateways: the remote Endpoint and the state. */
+/** The links of its gateways: the remote Endpoint and the state. */
 async function connections({ api }: Site): Promise<string> {
   const objects = await api.list<Gateway & KubeObject>(`${OURS}/gateways`)
   const all = objects.flatMap(({ status }) => status?.connections ?? [])
   return all.map(({ endpoint, state }) => `${endpoint} ${state}`).join('\n')
 }
 
-/** Packets that have come out of lane 0 of a node, whichever WireGuard it is. */
+/** The packets that came out of lane 0 of a node, with either kind of WireGuard. */
 function received({ netns }: KubeNode): number {
   const argv = ['netns', 'exec', netns, 'ip', '-j', '-s', 'link', 'show', 'dev', 'sealane0']
   const [link] = JSON.parse(execFileSync('ip', argv, { encoding: 'utf8' })) as [LinkCounters]
@@ -233,7 +239,7 @@ interface LinkCounters {
   readonly stats64: { readonly rx: { readonly packets: number } }
 }
 
-/** The machine is gone without a word; then somebody takes its Node away. */
+/** The machine disappears without warning; then an operator deletes its Node. */
 async function replaced(t: Test, world: NodeWorld): Promise<void> {
   const { clusters, here, nodes } = world
   const [a, b, c] = nodes
@@ -258,7 +264,7 @@ async function replaced(t: Test, world: NodeWorld): Promise<void> {
   await answered(world, 'with the new one alone')
 }
 
-/** What its dead gateway left in its kernel is taken over, and taken out, by the next one. */
+/** The next gateway takes over and removes what its dead predecessor left in its kernel. */
 async function returned(t: Test, world: NodeWorld): Promise<void> {
   const { clusters, here, nodes } = world
   const [a, b, c] = nodes
@@ -281,7 +287,7 @@ async function returned(t: Test, world: NodeWorld): Promise<void> {
 async function left(t: Test, world: NodeWorld): Promise<void> {
   const { clusters, kernels, directory } = world
   for (const { row, plane, nodes } of [...clusters.clusters].reverse()) {
-    // The namespace goes with its last pod, and a pod of the gateway may take 45 s.
+    // The namespace disappears with its last pod, and a pod of the gateway may take 45 s.
     await sealane(['leave', '--yes', '--timeout', '3m', '--kubeconfig', plane.kubeconfig])
     for (const node of nodes) {
       const before = withoutBridge(kernels.get(node.name) ?? '')
@@ -291,7 +297,7 @@ async function left(t: Test, world: NodeWorld): Promise<void> {
   }
 }
 
-/** A machine that comes back as a new Node gets another pod range, and the bridge of its pods another address. */
+/** A machine that returns as a new Node gets another pod range, and the bridge of its pods another address. */
 function withoutBridge(kernel: string): string {
   return kernel
     .split('\n')

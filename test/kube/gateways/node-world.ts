@@ -1,6 +1,6 @@
 /**
  * Two joined clusters, of which the second has nodes that become gateways, stop being ones, and are lost. Its heartbeat
- * is short, so that who says nothing is soon known to.
+ * is short, so that silence is noticed soon.
  */
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
@@ -13,7 +13,10 @@ import { dumpNode } from '../support/node-dump.ts'
 import { awaitImport, exportService } from '../support/service-imports.ts'
 import { type ClusterRow, type TestCluster, type TestClusters, startClusters } from '../support/two-clusters.ts'
 
-/** The broker is on the first. The second has its control plane on c2n1, and on c2n3 the pods that answer and call. */
+/**
+ * The broker is on the first cluster. The second has its control plane on c2n1, and its answering and calling pods on
+ * c2n3.
+ */
 const ROWS: readonly ClusterRow[] = [
   { name: 'c1', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['c1n1'] },
   { name: 'c2', podCIDR: '10.52.0.0/16', serviceCIDR: '10.53.0.0/16', nodes: ['c2n1', 'c2n2', 'c2n3'] },
@@ -21,23 +24,26 @@ const ROWS: readonly ClusterRow[] = [
 
 export const OURS = '/apis/sealane.io/v1alpha1'
 const LABEL = 'sealane.io/gateway'
-/** A service that the second cluster alone exports. */
+/** A service that only the second cluster exports. */
 export const FAR = 'far.demo.svc.clusterset.local'
-/** Of all parts: test/gateway and test/kubeapi show the default with a clock. */
+/** The heartbeat of all parts; test/gateway and test/kubeapi test the default with a fake clock. */
 export const HEARTBEAT_MS = 2000
-/** What a pod of the gateway may take to end: killed sooner on a busy machine, it leaves its Gateway behind. */
+/**
+ * The time in which a pod of the gateway may end: one that is killed sooner on a busy machine leaves its Gateway
+ * behind.
+ */
 const GRACE_SECONDS = 45
 
 export interface NodeWorld {
   readonly directory: string
   readonly clusters: TestClusters
-  /** Calls. */
+  /** The cluster that calls. */
   readonly there: Site
-  /** Is called, and its gateways move. */
+  /** The cluster that is called, and whose gateways move. */
   readonly here: Site
-  /** Of the second cluster. Two are gateways from time to time. */
+  /** The nodes of the second cluster, of which two become gateways at times. */
   readonly nodes: readonly [KubeNode, KubeNode, KubeNode]
-  /** Kernels of all nodes before anything of ours came. */
+  /** The kernels of all nodes before anything of ours was installed. */
   readonly kernels: ReadonlyMap<string, string>
 }
 
@@ -51,7 +57,7 @@ export async function startNodeWorld(t: Test): Promise<NodeWorld> {
   if (first === undefined || a === undefined || b === undefined || c === undefined) throw new Error('too few nodes')
   const [there, here] = clusters.clusters.map(siteOf) as [Site, Site]
   await Promise.all([openDemo(there, 'c1n1'), openDemo(here, c.name)])
-  // The agents come to the two that are gateways, and stay there: pods of the third name it.
+  // The agents are placed on the two that become gateways, and stay there, because pods of the third name their node.
   await here.api.merge(`/api/v1/nodes/${c.name}`, { spec: { unschedulable: true } })
   const kernels = new Map(clusters.clusters.flatMap(({ nodes }) => nodes.map((node) => [node.name, dumpNode(node)])))
   await joinClusters(clusters, directory, (line) => t.comment(line))
@@ -70,7 +76,7 @@ function siteOf({ row, plane }: TestCluster): Site {
   return { name: row.name, api: plane.api, kubeconfig: plane.kubeconfig }
 }
 
-/** Pods that answer and the one that calls, all on one node: they stay where they are while gateways move. */
+/** The answering pods and the calling one are all on one node, so that they stay while gateways move. */
 async function openDemo(site: Site, node: string): Promise<void> {
   await openForCalls(site, 'demo', node)
   const deployment = helloDeployment(site.name) as { spec: { template: Json } } & Json
@@ -83,7 +89,7 @@ export async function label({ api }: Site, node: string, lane: string | null): P
   await api.merge(`/api/v1/nodes/${node}`, { metadata: { labels: { [LABEL]: lane } } })
 }
 
-/** The nodes that a gateway may be on, whichever lane it takes. */
+/** The nodes that may be gateways, whichever lane they take. */
 async function labelled({ api }: Site): Promise<string> {
   return namesOf(await api.list(`/api/v1/nodes?labelSelector=${encodeURIComponent(`${LABEL}=true`)}`))
 }

@@ -1,6 +1,6 @@
 /**
- * A gateway's word gets old: its machine dies without a word while pods of its cluster call the other one, and later
- * comes back. In between, the API server of that cluster is away for a while, which must change nothing.
+ * The report of a gateway becomes stale: its machine disappears while pods of its cluster call the other one, and later
+ * returns. In between, the API server of that cluster is away for a while, which must change nothing.
  */
 import { execFileSync } from 'node:child_process'
 import type { Test } from 'tap'
@@ -16,21 +16,24 @@ import { callSteadily } from '../support/steady-calls.ts'
 import type { TestCluster } from '../support/two-clusters.ts'
 import { FAR, HEARTBEAT_MS, type NodeWorld, OURS, label } from './node-world.ts'
 
-/** Longer than three heartbeats, after which a reader takes a gateway for silent, and than the Leases of agents. */
+/**
+ * This is longer than three heartbeats, after which a reader treats a gateway as silent, and longer than the Leases of
+ * agents.
+ */
 const AWAY_MS = 5 * HEARTBEAT_MS + 5000
-/** After that a heartbeat that does not move would have been taken as stopped: three of them, questions and knocks. */
+/** After this time a stopped heartbeat would have been noticed: three heartbeats, reads and TCP probes. */
 const WATCHED_MS = 3 * HEARTBEAT_MS + 6000
-/** A gateway that is given up is so for longer than this. A busy machine holds up single calls. */
+/** If a gateway were wrongly given up, the gap would be longer than this. A busy machine delays single calls. */
 const LONGEST_GAP_MS = 5000
 
 interface World extends NodeWorld {
   readonly cluster: TestCluster
-  /** It dies. */
+  /** The gateway whose machine disappears. */
   readonly gateway: KubeNode
   readonly workers: readonly string[]
 }
 
-/** Leaves the second node the gateway, alone, with all up. */
+/** Leaves the second node as the only gateway, with everything up. */
 export async function staleStories(t: Test, given: NodeWorld): Promise<void> {
   const world = await oneGateway(given)
   await t.test('while all is well', (t) => well(t, world))
@@ -57,7 +60,7 @@ async function oneGateway(given: NodeWorld): Promise<World> {
   return { ...given, cluster, gateway, workers }
 }
 
-/** `c2n1 c2n2, c2n3 c2n2`: each worker with the gateways that it goes by. */
+/** Each worker with the gateways that it uses: `c2n1 c2n2, c2n3 c2n2`. */
 async function ways({ here, workers }: World): Promise<string> {
   const agents = await here.api.list<RouteAgent & KubeObject>(`${OURS}/routeagents`)
   return agents
@@ -66,13 +69,16 @@ async function ways({ here, workers }: World): Promise<string> {
     .join(', ')
 }
 
-/** `c2n2 0`. The first goes when the second carries, which then takes the lane of its label. */
+/**
+ * The gateways with their lanes: `c2n2 0`. The first one goes once the second carries, which then takes the lane of its
+ * label.
+ */
 async function gatewayLanes({ here }: World): Promise<string> {
   const found = await here.api.list<Gateway & KubeObject>(`${OURS}/gateways`)
   return found.map(({ metadata, status }) => `${metadata.name} ${status?.lanes[0]?.lane ?? '-'}`).join(', ')
 }
 
-/** `Ready True LanesUp` of the gateway, or `Connected …` of the other cluster. */
+/** The condition of the gateway, as `Ready True LanesUp`, or of the other cluster, as `Connected …`. */
 async function condition({ here, gateway }: World, type: 'Ready' | 'Connected'): Promise<string> {
   const path = type === 'Ready' ? `gateways/${gateway.name}` : 'clusters/c1'
   const { status } = await here.api.get<Gateway & KubeObject>(`${OURS}/${path}`)
@@ -80,7 +86,10 @@ async function condition({ here, gateway }: World, type: 'Ready' | 'Connected'):
   return `${type} ${found?.status} ${found?.reason}`
 }
 
-/** Who answers when the pod of this cluster calls the service that both export. By address: DNS may be on any node. */
+/**
+ * The clusters that answer when the pod of this cluster calls the service that both export. It calls the address, since
+ * DNS may be on any node.
+ */
 async function answers({ here }: World, times = 12): Promise<string> {
   const host = (await findImport(here, 'demo', 'hello'))?.spec.ips?.[0] ?? ''
   return callers(here, { namespace: 'demo', host, times })
@@ -99,7 +108,7 @@ async function allUp(world: World): Promise<void> {
   await eventually(async () => (await answers(world)) === 'c1 c2', { ...options, say: 'both clusters answer' })
 }
 
-/** What `kubectl get` prints of one kind: the columns and the cells of each row. */
+/** What `kubectl get` prints for one kind: the columns and the cells of each row. */
 async function printed({ api }: Site, plural: string): Promise<readonly Readonly<Record<string, unknown>>[]> {
   const accept = 'application/json;as=Table;v=v1;g=meta.k8s.io'
   const { text } = await api.raw('GET', `${OURS}/${plural}`, { accept })
@@ -143,16 +152,16 @@ async function away(t: Test, world: World): Promise<void> {
   const { there, cluster, gateway } = world
   const before = await ways(world)
   const calls = await callSteadily(there, 'demo', FAR, 'c2')
-  // Else it takes all nodes for dead afterwards and all pods for not ready, which the test kubelet would not take back.
+  // Otherwise it would then treat all nodes as dead and all pods as not ready, which the test kubelet would not undo.
   await cluster.plane.kill('kube-controller-manager')
   await cluster.plane.kill('kube-apiserver')
-  // Nothing of it can be seen from outside: what it is to outlive are clocks within the parts.
+  // This wait has no visible end, because only clocks inside the parts run meanwhile.
   const until = performance.now() + AWAY_MS
   await eventually(() => performance.now() > until, { deadlineMs: 2 * AWAY_MS, intervalMs: 250, say: 'it was away' })
   await cluster.plane.restart('kube-apiserver')
   await cluster.plane.restart('kube-controller-manager')
   const back = performance.now()
-  // All heartbeats are old now, and that alone proves nothing.
+  // All heartbeats are old now, which alone proves nothing.
   const seen = new Set<string>()
   const watched = async (): Promise<boolean> => {
     seen.add(await ways(world))
@@ -167,7 +176,7 @@ async function away(t: Test, world: World): Promise<void> {
   t.notMatch(await eventNotes(world), /has not reported/, `${gateway.name} was not taken for silent`)
 }
 
-/** Events about the gateway, one line each. */
+/** The events about the gateway, one line each. */
 async function eventNotes({ here, gateway }: World): Promise<string> {
   const events = await here.api.list<EventObject>('/apis/events.k8s.io/v1/namespaces/default/events')
   return events
@@ -194,7 +203,7 @@ async function dies(t: Test, world: World): Promise<void> {
   await onlyFrom(t, world, 'c2')
   t.comment(`calls stay in the cluster after ${since()}`)
   t.equal(await answers(world, 20), 'c2', 'nobody is sent to the dead gateway')
-  // Another agent may have to take over from one on the machine that died.
+  // Another agent may first have to take over from one on the lost machine.
   for (const type of ['Ready', 'Connected'] as const) {
     const want = `${type} Unknown GatewayStatusStale`
     await eventually(async () => (await condition(world, type)) === want, { ...options, say: want })
@@ -211,7 +220,7 @@ async function dies(t: Test, world: World): Promise<void> {
   t.match(await eventNotes(world), /^GatewaySilent: the gateway on node c2n2 has not reported since /m)
 }
 
-/** Waits until no worker has a way by the gateway; when that does not come, says what our parts knew and said. */
+/** Waits until no worker uses the gateway; if that fails, it reports the state and the logs of our parts. */
 async function letGo(t: Test, world: World, options: { deadlineMs: number; intervalMs: number }): Promise<void> {
   const { here, workers } = world
   const check = async (): Promise<boolean> => (await ways(world)) === workers.join(', ')
@@ -226,7 +235,7 @@ async function letGo(t: Test, world: World, options: { deadlineMs: number; inter
   })
 }
 
-/** Waits until nobody else answers; when that does not come, says who did and what our parts said. */
+/** Waits until only this cluster answers; if that fails, it reports which did, and the logs of our parts. */
 async function onlyFrom(t: Test, world: World, who: string): Promise<void> {
   let last = ''
   const check = async (): Promise<boolean> => (last = await answers(world)) === who
@@ -237,7 +246,7 @@ async function onlyFrom(t: Test, world: World, who: string): Promise<void> {
   })
 }
 
-/** What the node of the calling pod has of the service: the import, its slices, and what is in the kernel. */
+/** The state of the service on the calling pod's node: the import, its slices, and the kernel. */
 async function balancing({ here, cluster }: World): Promise<string> {
   const found = await findImport(here, 'demo', 'hello')
   const slices = await importedSlices(here, 'demo', 'hello')

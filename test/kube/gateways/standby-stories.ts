@@ -1,7 +1,7 @@
 /**
- * Gateway nodes that are drained, restarted and lost, while two other clusters call twenty times a second: another
- * node takes the lane before the node goes. The cluster whose gateways go has three nodes, and the last one has one
- * only.
+ * Gateway nodes that are drained, restarted and lost, while two other clusters call twenty times a second: another node
+ * takes the lane before the node goes. The cluster with these gateways has three nodes, and the last cluster has only
+ * one.
  */
 import type { Test } from 'tap'
 import { ANNOTATION_HANDOVER } from '../../../model/lanes/lane-servers.ts'
@@ -23,7 +23,7 @@ import { lastWords } from '../support/pod-logs.ts'
 import { CALLS_PER_SECOND, type RapidReport } from '../support/rapid-calls.ts'
 import { watchObjects } from '../support/watch-objects.ts'
 
-/** Nodes of c2 that are gateways: one is active, and one stands by. */
+/** The gateway nodes of c2: one is active, and one is a standby. */
 const GATEWAYS = ['c2n1', 'c2n2']
 export const ONE_AND_A_STANDBY = ['--gateways', '1', ...GATEWAYS.flatMap((node) => ['--gateway', node])]
 const other = (node: string): string => GATEWAYS.find((name) => name !== node) ?? ''
@@ -31,12 +31,12 @@ const other = (node: string): string => GATEWAYS.find((name) => name !== node) ?
 const SYSTEM = 'sealane-system'
 const LEASE = `/apis/coordination.k8s.io/v1/namespaces/${SYSTEM}/leases/sealane-lane-0`
 /**
- * How many calls a hand-over costs hangs on the machine: `npm run bench:handover` measures it. A failover waits for a
- * Lease to lapse: nothing of that kind may happen here.
+ * How many calls a hand-over loses depends on the machine: `npm run bench:handover` measures it. A failover waits for a
+ * Lease to expire, and no gap here may be that long.
  */
 const FAILOVER_MS = 10_000
 
-/** From its first join on; leaves all nodes as they were, and the lane with one of the two. */
+/** Begins with the first join; leaves all nodes as they were, and the lane with one of the two. */
 export async function standbyStories(t: Test, world: GatewayWorld): Promise<void> {
   await t.test('joining makes one gateway and one that stands by', (t) => joined(t, world))
   await t.test('the gateway is drained', (t) => drained(t, world))
@@ -50,7 +50,7 @@ async function holder({ api }: Site): Promise<string> {
   return (await api.find<Lease & KubeObject>(LEASE))?.spec?.holderIdentity ?? ''
 }
 
-/** Waits until that node alone is the cluster's gateway. */
+/** Waits until that node is the cluster's only gateway. */
 async function alonServes(site: Site, node: string, deadlineMs = 60_000): Promise<void> {
   await eventually(async () => (await holder(site)) === node && (await gateways(site)) === node, {
     deadlineMs,
@@ -65,7 +65,7 @@ async function joined(t: Test, { c2, calls }: GatewayWorld): Promise<void> {
   for (const one of calls) await one.look()
 }
 
-/** Runs `work`. Each time the lane changed hands in it, its holder had offered it before. */
+/** Runs `work`, and checks that each time the lane changed hands, its holder had offered it before. */
 async function offered<R>(t: Test, { c2 }: GatewayWorld, work: () => Promise<R>): Promise<R> {
   let before = await c2.api.get<Lease & KubeObject>(LEASE)
   const watch = await watchObjects(c2.kubeconfig, LEASE.slice(0, LEASE.lastIndexOf('/')))
@@ -103,7 +103,10 @@ function noFailover(t: Test, reports: readonly RapidReport[]): void {
   }
 }
 
-/** As kubectl drain does: cordon, then evict what is no DaemonSet's. Then the machine stops, and comes back. */
+/**
+ * Does what kubectl drain does: cordons the node, then evicts all pods but those of DaemonSets. Then the machine stops,
+ * and returns.
+ */
 async function drainOnce(t: Test, world: GatewayWorld): Promise<readonly RapidReport[]> {
   const { c2, nodes } = world
   const name = await holder(c2)
@@ -159,13 +162,10 @@ async function oneServes(site: Site): Promise<void> {
   })
 }
 
-/**
- * The holder says nothing, and its machine does not answer: its Lease lapses, and the node that stands by takes the
- * lane.
- */
+/** The holder is silent, and its machine does not answer: its Lease expires, and the standby takes the lane. */
 async function lost(t: Test, world: GatewayWorld): Promise<void> {
   const { underlay, c2, nodes } = world
-  // The API server is on the first node, and must be there for the others.
+  // The API server is on the first node and must stay available.
   if ((await holder(c2)) === 'c2n1') {
     await cordon(c2, 'c2n1', true)
     await alonServes(c2, 'c2n2', 90_000)

@@ -1,6 +1,6 @@
 /**
- * The first try of somebody who has read no more than the README, on clusters that have nothing prepared: what is
- * missing is said at once and with the command to type, nothing is changed then, and a bad try is mended by the next.
+ * The first attempt of a user who has read only the README, on clusters that are not prepared: a missing condition is
+ * reported at once with the command to type, nothing is changed then, and the next attempt repairs a failed one.
  */
 import { execFileSync } from 'node:child_process'
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
@@ -34,7 +34,7 @@ export async function firstTry(t: Test, world: World): Promise<void> {
   await t.test('the lines that token create prints', (t) => pasted(t, world, both))
 }
 
-/** Fails, without the two minutes that a wait takes, and leaves every object as it was. */
+/** Checks that the command fails without the two minutes of a wait, and leaves every object as it was. */
 async function refusedAtOnce(t: Test, place: InstallTarget, words: readonly string[]): Promise<CommandResult> {
   const before = await settledObjects(place)
   const done = await trySealane(words)
@@ -44,7 +44,7 @@ async function refusedAtOnce(t: Test, place: InstallTarget, words: readonly stri
   return done
 }
 
-/** The disks of the test world are kept for somebody else meanwhile: a cluster without any storage. */
+/** The disks of the test world are reserved meanwhile, as in a cluster without any storage. */
 async function withoutFlags(t: Test, { hub }: World): Promise<void> {
   const { api } = hub.site
   const reserve = (claimRef: object | null) =>
@@ -81,7 +81,7 @@ async function noImage(t: Test, { hub, member, directory }: World): Promise<void
     ...nowhere,
   ])
   t.match(deployed.stderr, /no image: localhost\/nothing:there is not on node c1n1/)
-  // A registry is asked, by a pod of a moment on each node.
+  // A short-lived pod on each node asks the registry.
   const remote = ['--image', 'registry.example.org/nothing:there']
   const asked = await refusedAtOnce(t, hub, ['broker', 'deploy', ...hub.at, '--service-type', 'NodePort', ...remote])
   t.match(asked.stderr, /checking node c1n1 for image registry\.example\.org\/nothing:there\n/)
@@ -100,7 +100,10 @@ interface PodObject extends KubeObject {
   }
 }
 
-/** Known to be wrong, and installed all the same: the wait ends early, and the next try mends it. */
+/**
+ * An image that is known to be missing, and is installed all the same: the wait ends early, and the next attempt
+ * repairs it.
+ */
 async function brokenImage(t: Test, { hub }: World): Promise<void> {
   const deploy = ['broker', 'deploy', ...hub.at]
   const wrong = ['--image', 'localhost/nothing:there', '--force']
@@ -120,7 +123,7 @@ async function brokenImage(t: Test, { hub }: World): Promise<void> {
   t.comment(`mended in ${(mended.ms / 1000).toFixed(1)} s`)
 }
 
-/** Tokens carry it, so that nobody can join; the next deploy and a new token are enough. */
+/** Tokens carry the wrong address, so that no cluster can join; the next deploy and a new token repair it. */
 async function wrongAddress(t: Test, world: World): Promise<void> {
   const { hub, member } = world
   await sealane(['broker', 'deploy', ...hub.at, '--advertise', '192.0.2.250:7443'])
@@ -147,7 +150,7 @@ interface StatefulSetObject extends KubeObject {
   readonly spec: { readonly template: { readonly spec: object } }
 }
 
-/** Settings that came from elsewhere, as by kubectl, are settings too. */
+/** Settings that were made by other means, such as kubectl, are respected too. */
 async function nothingNamed(t: Test, { hub }: World): Promise<void> {
   const { api } = hub.site
   const path = '/apis/apps/v1/namespaces/sealane-broker/statefulsets/sealane-broker'
@@ -175,7 +178,10 @@ async function settled({ site }: InstallTarget): Promise<ReadonlyMap<string, str
   return new Map([...all].filter(([path]) => path.includes(' sealane-broker/')))
 }
 
-/** A shell takes them as they are: the token goes into a file of its owner, and no command line has it. */
+/**
+ * A shell accepts the printed lines unchanged: the token goes into a file that only its owner reads, and is on no
+ * command line.
+ */
 async function pasted(t: Test, { directory }: World, kubeconfig: string): Promise<void> {
   const made = await sealane(['token', 'create', '--kubeconfig', kubeconfig, '--context', 'c1'])
   const script = `sealane() { echo "sealane $*"; }\n${made.stdout}`

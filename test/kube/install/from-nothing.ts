@@ -92,7 +92,7 @@ async function nothingNew(t: Test, world: World): Promise<void> {
   t.comment(`a second join: ${(again.ms / 1000).toFixed(1)} s`)
 }
 
-/** Asked through a forwarded port of the broker’s pod. */
+/** The command goes to the broker through a forwarded port of its pod. */
 async function members(t: Test, { hub }: World): Promise<void> {
   const times = (text: string): string => text.replace(/\d{4}-\d\d-\d\dT[0-9:.]+Z/g, 'TIME')
   const listed = await sealane(['cluster', 'list', ...hub.at])
@@ -124,7 +124,7 @@ async function leaving(t: Test, world: World): Promise<void> {
   t.match(again.stderr, /Sealane is not installed/)
 }
 
-/** What an agent for GitOps does: applies each document under its own name, several times. */
+/** Does what a GitOps agent does: it applies each document under its own name, several times. */
 async function applyAll({ site }: InstallTarget, text: string): Promise<void> {
   const objects = parseAllDocuments(text).map((document) => document.toJS() as KubeObject)
   for (const object of objects) {
@@ -155,7 +155,7 @@ async function joinByFiles(t: Test, world: World): Promise<void> {
   await member.site.api.apply(`/api/v1/namespaces/${SYSTEM}/secrets/sealane-identity`, secret)
   await member.site.api.merge('/api/v1/nodes/c2n1', { metadata: { labels: { 'sealane.io/gateway': 'true' } } })
   await eventually(async () => (await connections(member)) === 'c1 up', { deadlineMs: 60_000, say: 'the lane is up' })
-  // The same files again, as such agents do all day: the identity stays.
+  // The same files are applied again, as such agents do all day, and the identity stays.
   await applyAll(member, printed.stdout)
   t.equal(await connections(member), 'c1 up')
   const joined = await sealane([...joinWords(member), '--token-file', join(directory, 'token')])
@@ -177,7 +177,7 @@ async function connections({ site }: InstallTarget): Promise<string> {
     .join(', ')
 }
 
-/** What is half there afterwards is finished by the next join. */
+/** The next join completes what a refused one left. */
 async function refusedJoin(t: Test, world: World): Promise<void> {
   const { member } = world
   const token = await tokenFile(world)
@@ -219,7 +219,7 @@ async function brokenPart(t: Test, world: World): Promise<void> {
     spec: { template: { spec: { containers } } },
   })
   await eventually(async () => !(await isReady(member, 'routeagent')), { deadlineMs: 30_000, say: 'its pod is gone' })
-  // Long enough for all that works, so that only what is broken is left to be named.
+  // The time-out suffices for all that works, so that only what is broken remains to be named.
   const refused = await trySealane(['leave', '--yes', ...member.at, '--timeout', '20s'])
   t.equal(refused.code, 1)
   t.match(
@@ -290,7 +290,7 @@ async function uninstalling(t: Test, world: World): Promise<void> {
   t.equal(nothing.stdout, 'Sealane was not installed; the CRDs are kept (--crds)\n')
 }
 
-/** Without what differs from run to run: how long things take decides what is waited for. */
+/** The text without what differs from run to run, such as waits that depend on how long steps take. */
 function masked(text: string, directory: string): string {
   return text
     .split('\n')

@@ -1,6 +1,6 @@
 /**
- * A second join changes nothing that was not asked for. On one cluster that was joined by the command line, then changed
- * by hand, by kubectl and by Helm; and on one that Helm installed before it joined.
+ * A second join changes only what was requested. One cluster was joined by the command line, and then changed by hand,
+ * by kubectl and by Helm; the other was installed by Helm before it joined.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
@@ -76,7 +76,7 @@ interface Managed extends KubeObject {
   }
 }
 
-/** Who wrote each of the workloads, their controllers aside. */
+/** The field managers of each workload, without controllers. */
 async function managersOf({ site }: InstallTarget): Promise<readonly string[]> {
   const lines = await Promise.all(
     ALL_WORKLOADS.map(async (name) => {
@@ -172,7 +172,7 @@ async function rolledOut({ site }: InstallTarget): Promise<void> {
         const done = status.observedGeneration === metadata['generation'] && new Set(numbers).size === 1
         if (!done) throw new Error(`${name}: ${numbers.join(' ')}`)
       }
-      // Those of dns take their time to leave.
+      // The pods of dns take some time to leave.
       const pods = await site.api.list(`/api/v1/namespaces/${SYSTEM}/pods`)
       const going = pods.filter(({ metadata }) => metadata['deletionTimestamp'] !== undefined)
       if (going.length > 0) throw new Error(`still there: ${going.map(({ metadata }) => metadata.name).join(' ')}`)
@@ -210,7 +210,7 @@ async function asked(t: Test, place: InstallTarget): Promise<void> {
 
   const done = await again(place, '--label', 'region=eu')
   t.ok(done.stderr.indexOf('~ ConfigMap') < done.stderr.indexOf('changed   ConfigMap'), 'shown before it is done')
-  // The new agent says it of the cluster, some moments after it is ready.
+  // The new agent reports it about the cluster some moments after it is ready.
   const changed = await changedWith(place, before, '/clusters ')
   t.match(
     changed.map((line) => line.split(':')[0]).sort(),
@@ -251,7 +251,7 @@ async function byKubectl(t: Test, place: InstallTarget): Promise<void> {
   t.strictSame(more, [], 'and nothing else is a conflict')
 }
 
-/** As the Prometheus Operator ships it. */
+/** The module as the Prometheus Operator publishes it. */
 const OPERATOR = {
   module: 'github.com/prometheus-operator/prometheus-operator@v0.86.1',
   sum: 'h1:pHUuiRErcFb3nFDox7RxoxpEN0FyT24GtYOkr2GBu04=',
@@ -263,7 +263,7 @@ interface PodMonitor extends KubeObject {
   readonly spec: { readonly podMetricsEndpoints: readonly { readonly port: string }[] }
 }
 
-/** A user's kustomization on top of the one that is shipped, with its metrics and another image and log level. */
+/** A user's kustomization on top of the shipped one, with its metrics and with another image and log level. */
 async function byKustomize(t: Test, place: InstallTarget): Promise<void> {
   const { api } = place.site
   const crds = parseAllDocuments(readFileSync(join(await goDownload(OPERATOR), POD_MONITOR_CRD), 'utf8'))
@@ -300,7 +300,7 @@ function imageOf(objects: readonly KubeObject[]): string {
   return image.replace(/:[^:/]*$/, '')
 }
 
-/** What a user of the chart says about the cluster that was joined. */
+/** The values by which a user of the chart describes the joined cluster. */
 function chartValues(site: string, more: Json = {}): Json {
   const [repository, tag] = SEALANE_IMAGE.split(':')
   return { image: { repository, tag }, member: { site }, ...more }
@@ -382,7 +382,7 @@ async function helmBefore(t: Test, world: World, place: InstallTarget): Promise<
   t.equal(dns.spec.clusterIP, '10.53.0.99')
 }
 
-/** As text, without status and stamps. */
+/** The objects as text, without status and timestamps. */
 async function objectsOf(place: InstallTarget, chart: readonly KubeObject[]): Promise<readonly string[]> {
   const all = await settledObjects(place)
   return chart.map((object) => {

@@ -1,6 +1,6 @@
 /**
- * Two agents, of which one acts: its end, in good order and by force, loses nothing that is exported or imported, and
- * the other one goes on soon. On real clusters, with the Lease of a real API server.
+ * Two agents, of which one acts: when it ends, in good order or by force, no export or import is lost, and the other
+ * one soon takes over. This runs on real clusters, with the Lease of a real API server.
  */
 import { execFileSync } from 'node:child_process'
 import { setTimeout } from 'node:timers/promises'
@@ -50,22 +50,25 @@ export async function agentTakeover(t: Test, { sites, clusters }: JoinedClusters
 }
 
 const LEADERSHIPS = 20
-/** In these the broker is away. */
+/** The broker is away in these rounds. */
 const BROKER_AWAY = { from: 8, until: 13 }
-/** For so long the API server of the member answers nothing. */
+/** For this time the member's API server does not answer. */
 const LATE_MS = 3000
 const BROKER = '/apis/apps/v1/namespaces/sealane-broker/statefulsets/sealane-broker'
 
 interface Churned {
-  /** Exports and withdraws; the broker is here. */
+  /** The cluster that exports and withdraws. */
   readonly here: Site
-  /** Imports; its agents take turns. */
+  /** The cluster that imports, and whose agents take turns. */
   readonly there: Site
   readonly hub: TestCluster
   readonly member: TestCluster
 }
 
-/** Others export and withdraw meanwhile, the broker is away for a while, and each fourth time the API is late by 3 s. */
+/**
+ * The other cluster exports and withdraws meanwhile, the broker is away for a while, and in each fourth round the API
+ * server is 3 s late.
+ */
 async function manyLeaderships(t: Test, { here, there, hub, member }: Churned): Promise<void> {
   const path = (name: string): string => `/api/v1/namespaces/demo/services/${name}`
   await bothReady(there)
@@ -89,7 +92,7 @@ async function manyLeaderships(t: Test, { here, there, hub, member }: Churned): 
       offered.add(name)
       const old = `n${i - 3}`
       if (offered.delete(old)) {
-        // Noted first: the import may go before the answer is here.
+        // The name is noted first, because the import may go before the answer has arrived.
         withdrawn.add(old)
         await unexportService(here, 'demo', old)
       }
@@ -135,7 +138,7 @@ async function apiIsLate(plane: TestCluster['plane']): Promise<void> {
   }
 }
 
-/** What is exported is imported, and of what was made for this story nothing else. */
+/** Waits until everything exported is imported, and nothing else that was made for this story. */
 async function awaitImports(site: Site, offered: ReadonlySet<string>): Promise<void> {
   const wanted = [...offered].sort().join()
   await eventually(
@@ -157,9 +160,12 @@ async function openSite(site: Site): Promise<void> {
 }
 
 interface Takeover {
-  /** Of the Service that is exported while nobody leads. */
+  /** The name of the Service that is exported while no agent leads. */
   readonly name: string
-  /** Until another one leads: a Lease that is given back is not waited for, that of the dead ends after ten seconds. */
+  /**
+   * The time until another agent leads: a released Lease is taken at once, and that of a dead agent expires after ten
+   * seconds.
+   */
   readonly limitMs: number
   readonly end: (site: Site, pod: Pod) => Promise<void>
 }
@@ -204,7 +210,7 @@ function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`
 }
 
-/** Imports and slices of other clusters that were deleted, or had nobody behind them for a moment. */
+/** Imports and slices of other clusters that were deleted, or had no cluster or endpoint for a moment. */
 function lost(watch: ObjectWatch): string[] {
   watch.stop()
   return watch.events.flatMap(({ type, object }) => {
@@ -226,7 +232,7 @@ function isEmpty(object: KubeObject): boolean {
   return object.kind === 'ServiceImport' ? status?.clusters?.length === 0 : (endpoints ?? []).length === 0
 }
 
-/** Who leads, and one that waits. */
+/** Waits until one agent leads and the other is ready. */
 async function bothReady({ api, name }: Site): Promise<void> {
   const isReady = ({ status, metadata }: Pod): boolean =>
     metadata['deletionTimestamp'] === undefined &&
@@ -246,7 +252,7 @@ interface LeaseObject extends KubeObject {
   readonly spec: { readonly holderIdentity?: string }
 }
 
-/** The name of the pod in the Lease; '' when it was given back. */
+/** The name of the pod in the Lease; '' if the Lease was released. */
 async function leaderName({ api }: Site): Promise<string> {
   const { spec } = await api.get<LeaseObject>(`/apis/coordination.k8s.io/v1/namespaces/${SYSTEM}/leases/sealane-agent`)
   return (spec.holderIdentity ?? '').replace(/-[0-9a-f]{8}$/, '')
@@ -259,22 +265,22 @@ async function leader(site: Site): Promise<Pod> {
   return found
 }
 
-/** SIGTERM, as any rollout or drain does. */
+/** Sends SIGTERM, as any rollout or drain does. */
 async function deletePod({ api }: Site, { metadata }: Pod): Promise<void> {
   await api.delete(`/api/v1/namespaces/${SYSTEM}/pods/${metadata.name}`)
 }
 
-/** As when its machine burns: SIGKILL, and the pod is gone. */
+/** Ends the pod as if its machine were destroyed: SIGKILL, and the pod is gone. */
 async function killPod({ api }: Site, { metadata, status }: Pod): Promise<void> {
   const pids = processesAt(status.podIP ?? '')
   if (pids.length === 0) throw new Error(`no process is found of pod ${metadata.name}`)
-  // The kubelet must not start it again before the pod is gone.
+  // The kubelet must not restart it before the pod is gone.
   const gone = api.raw('DELETE', `/api/v1/namespaces/${SYSTEM}/pods/${metadata.name}?gracePeriodSeconds=0`)
   for (const pid of pids) process.kill(pid, 'SIGKILL')
   await gone
 }
 
-/** Those in the network namespace with that address. */
+/** The processes in the network namespace with that address. */
 function processesAt(address: string): readonly number[] {
   const ip = (...args: string[]): string =>
     execFileSync('ip', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
@@ -283,7 +289,7 @@ function processesAt(address: string): readonly number[] {
     try {
       return ip('-n', name, '-4', '-o', 'address').includes(` ${address}/`)
     } catch {
-      // It was removed meanwhile.
+      // The namespace was removed meanwhile.
       return false
     }
   })

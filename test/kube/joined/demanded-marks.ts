@@ -1,4 +1,7 @@
-/** Clusters that were joined with labels of a company: what the install wrote has them, and what the parts make. */
+/**
+ * Clusters that were joined with labels of a company: the objects of the install have them, and so do those that the
+ * parts make.
+ */
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import { type Site, helloService } from '../support/callers.ts'
@@ -6,7 +9,7 @@ import type { JoinedClusters } from '../support/joined-clusters.ts'
 import type { KubeObject } from '../support/kube-request.ts'
 import { awaitImport, exportService } from '../support/service-imports.ts'
 
-/** For each join of the world. */
+/** The flags for each join of the world. */
 export const MARK_FLAGS = ['--object-label', 'example.com/owner=net', '--pod-label', 'example.com/tier=infra']
 export const OBJECT_LABEL = { key: 'example.com/owner', value: 'net' }
 const POD_LABEL = { key: 'example.com/tier', value: 'infra' }

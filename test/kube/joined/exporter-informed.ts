@@ -1,7 +1,7 @@
 /**
- * What an operator learns without going to look in other clusters, on three of them: who imports what is exported here,
- * and why others do not; how every member does, at the broker; metrics of the nodes' own parts, scraped from a pod; and
- * one file for who looks elsewhere.
+ * What an operator of three clusters learns without visiting the others: which clusters import what is exported here,
+ * and why others do not; the state of every member, at the broker; metrics of the nodes' own parts, scraped from a pod;
+ * and one file for support.
  */
 import type { Test } from 'tap'
 import type { ServiceExport } from '../../../model/objects.ts'
@@ -56,7 +56,7 @@ async function exporterIsInformed(t: Test, c1: Site, c2: Site, c3: Site): Promis
     },
     { deadlineMs: 30_000, intervalMs: 200, say: 'an Event says so' },
   )
-  // The others may export as well: c1 is no more special than they are.
+  // The other clusters may export as well: c1 is not special.
   await addNamespace(c2)
   await c2.api.apply('/api/v1/namespaces/store/services/web', helloService('web'))
   await sealane(['export', 'web', '--namespace', 'store', '--kubeconfig', c2.kubeconfig])
@@ -65,7 +65,7 @@ async function exporterIsInformed(t: Test, c1: Site, c2: Site, c3: Site): Promis
 
 async function addNamespace({ api }: Site): Promise<void> {
   const path = '/api/v1/namespaces/store'
-  // One that ends takes a while, and what is applied to it ends with it.
+  // A terminating namespace takes a while, and objects that are applied to it end with it.
   await eventually(async () => (await api.find(path))?.metadata['deletionTimestamp'] === undefined, {
     deadlineMs: 60_000,
     intervalMs: 200,
@@ -88,7 +88,7 @@ async function reported(t: Test, { name, api }: Site, want: string): Promise<voi
   t.equal(last, want, `${name} is told`)
 }
 
-/** As docs/operations.md has it: the broker is on c1, whose context is named. */
+/** The commands of docs/operations.md: the broker is on c1, whose context is named. */
 async function membersShown(t: Test, kubeconfig: string): Promise<void> {
   const ask = async (...words: string[]): Promise<string> =>
     (await sealane(['members', '--context', 'c1', ...words], { KUBECONFIG: kubeconfig })).stdout
@@ -110,7 +110,7 @@ async function membersShown(t: Test, kubeconfig: string): Promise<void> {
   t.comment(table)
 }
 
-/** Something is wrong from here on: what is exported is not there. */
+/** From here on one thing is wrong: an exported Service does not exist. */
 async function exportNothing({ api }: Site): Promise<void> {
   const path = EXPORT.replace(/web$/, 'nothing')
   const metadata = { name: 'nothing' }

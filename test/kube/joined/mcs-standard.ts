@@ -1,6 +1,6 @@
 /**
- * The standard over joined clusters: what the published suite asks (T01 to T27 in docs/mcs.md), in our own words, and
- * what no suite asks, between the first two. Some parts go on where an earlier one ended.
+ * The standard over joined clusters, between the first two: the checks of the published suite (T01 to T27 in
+ * docs/mcs.md), in our own words, and checks that no suite has. Some parts continue where an earlier one ended.
  */
 import type { Test } from 'tap'
 import { exportStory, withdrawStory } from '../mcs/export-stories.ts'

@@ -1,4 +1,4 @@
-/** What the stories share: names in the zone, and waiting for a value. */
+/** The functions that the stories share: names in the zone, and waiting for a value. */
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import { type Call, type Site, callers } from '../support/callers.ts'
@@ -16,7 +16,7 @@ export function namespace(name: string): Json {
   return { apiVersion: 'v1', kind: 'Namespace', metadata: { name } }
 }
 
-/** Waits for it; what it was at last is in the test's output. */
+/** Waits for the value; the test's output shows the last one. */
 export async function same<T>(t: Test, read: () => Promise<T>, wanted: T, says: string): Promise<void> {
   let last: T | undefined
   await eventually(async () => (last = await read()) === wanted, SOON).catch(() => undefined)
@@ -31,12 +31,12 @@ export interface Expected {
   readonly says: string
 }
 
-/** That all of so many miss one of three backends happens once in twelve thousand million times. */
+/** The probability that this many calls all miss one of three backends is one in twelve thousand million. */
 const CALLS = 60
 
 /**
- * Many calls, and who answered them. Where somebody must answer, a first answer is waited for: an import is there a
- * moment before the nodes balance it.
+ * Makes many calls, and checks which backends answered. If an answer is expected, it first waits for one: an import
+ * exists a moment before the nodes balance it.
  */
 export async function expectCallers(
   t: Test,

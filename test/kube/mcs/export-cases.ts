@@ -1,27 +1,27 @@
-/** What becomes of an export: the standard's rules as a table. The first cluster exports first, the second after it. */
+/** The results of exports: the standard's rules as a table. The first cluster exports first, the second after it. */
 import type { Json } from '../support/kube-request.ts'
 import { helloService } from '../support/callers.ts'
 
 export interface ExportCase {
-  /** The case of the published suite that asks the same, as docs/mcs.md numbers them; '' when none does. */
+  /** The case of the published suite that checks the same, by its number in docs/mcs.md; '' if there is none. */
   readonly id: string
   readonly name: string
   readonly says: string
-  /** Spec of the Service and of its export, in the first cluster and in the second. */
+  /** The spec of the Service and of its export, in the first cluster and in the second. */
   readonly first: Exported
   readonly second?: Exported
-  /** importText() of the import, the same in both clusters. */
+  /** The importText() of the import, the same in both clusters. */
   readonly import: string
-  /** exportText() of every export. */
+  /** The exportText() of every export. */
   readonly exports: string
-  /** What Valid says in the first cluster. */
+  /** The message of Valid in the first cluster. */
   readonly message?: RegExp
-  /** Labels and annotations of the import, beside our own. */
+  /** Labels and annotations of the import, in addition to our own. */
   readonly marks?: Json
 }
 
 export interface Exported {
-  /** Default: there is none. */
+  /** Default: there is no Service. */
   readonly service?: Json
   readonly export?: Json
 }
@@ -52,7 +52,7 @@ function marked(name: string, value: string): Exported {
   }
 }
 
-/** One port list, other words. */
+/** A spec with one list of ports. */
 function ports(...list: readonly Json[]): Json {
   return { ports: list }
 }

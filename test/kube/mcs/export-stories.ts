@@ -1,4 +1,4 @@
-/** What becomes of exports, and of imports when exports go. */
+/** The results of exports, and of imports whose exports go. */
 import type { Test } from 'tap'
 import { OBJECT_LABEL } from '../joined/demanded-marks.ts'
 import type { Site } from '../support/callers.ts'

@@ -128,7 +128,7 @@ export async function namespaceStory(t: Test, { c1, c2 }: Shop): Promise<void> {
   await c1.api.apply(`${path}/services/web`, helloService('web'))
   await exportService(c1, 'north', 'web')
   await awaitImport(c1, 'north', 'web')
-  // What is exported after it has arrived; so would it have.
+  // This is exported later and has arrived, so the earlier export would have arrived too.
   await c1.api.apply('/api/v1/namespaces/shop/services/after', helloService('after'))
   await exportService(c1, 'shop', 'after')
   await awaitImport(c2, 'shop', 'after')

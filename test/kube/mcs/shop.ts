@@ -1,4 +1,4 @@
-/** Namespace `shop` of two joined clusters: pods in both, and Services that are exported from one, both or none. */
+/** Namespace `shop` of two joined clusters: pods in both, and Services that one, both or none of them exports. */
 import { eventually } from '../../support/eventually.ts'
 import {
   type Site,
@@ -16,18 +16,18 @@ export interface Shop {
   readonly c1: Site
   readonly c2: Site
   readonly both: readonly [Site, Site]
-  /** Addresses of the pods in each cluster, by the pod's name. */
+  /** The addresses of the pods in each cluster, by the pod's name. */
   readonly pods: { readonly c1: ReadonlyMap<string, string>; readonly c2: ReadonlyMap<string, string> }
 }
 
 interface ShopRow {
   readonly name: string
-  /** Specs of the Services beside what helloService() has; undefined: there is none in that cluster. */
+  /** The specs of the Services in addition to that of helloService(). Undefined: that cluster has no such Service. */
   readonly first?: Json
   readonly second?: Json
   /** The clusters that export it, oldest export first. */
   readonly exporters: readonly ('c1' | 'c2')[]
-  /** Exporters whose ports the merge leaves out: they have no slice. */
+  /** The exporter whose ports the merge leaves out, so that it has no slice. */
   readonly without?: 'c2'
 }
 
@@ -46,7 +46,7 @@ const ROWS: readonly ShopRow[] = [
   { name: 'named', first: { ...HEADLESS, selector: { app: 'named' } }, exporters: ['c1'] },
 ]
 
-/** Two pods of Deployment hello in c1, one in c2, two of StatefulSet named in c1; a pod `request` in both. */
+/** Makes two pods of Deployment hello in c1, one in c2, two of StatefulSet named in c1, and a pod `request` in both. */
 export async function openShop({ clusters }: JoinedClusters): Promise<Shop> {
   const [c1, c2] = clusters.map(({ row, plane }) => ({ name: row.name, api: plane.api, kubeconfig: plane.kubeconfig }))
   if (c1 === undefined || c2 === undefined) throw new Error('there are fewer than two clusters')
@@ -58,7 +58,7 @@ export async function openShop({ clusters }: JoinedClusters): Promise<Shop> {
   await c1.api.apply('/apis/apps/v1/namespaces/shop/statefulsets/named', helloStatefulSet('c1', 'named', 2))
   await Promise.all(ROWS.map((row) => open(row, c1, c2)))
   const pods = { c1: await readyPods(c1, 'shop', 5), c2: await readyPods(c2, 'shop', 2) }
-  // Cluster DNS keeps "no such name" for seconds: nobody asks before all is there.
+  // Cluster DNS caches NXDOMAIN for seconds, so no name may be queried before everything exists.
   for (const site of both) for (const row of ROWS) await allThere(site, row)
   return { c1, c2, both, pods }
 }
@@ -73,7 +73,7 @@ async function open({ name, first, second, exporters }: ShopRow, c1: Site, c2: S
   for (const exporter of exporters) {
     const site = exporter === 'c1' ? c1 : c2
     await exportService(site, 'shop', name)
-    // The next export is the younger one.
+    // The next export must be younger than this one.
     await awaitImport(site, 'shop', name)
   }
 }

@@ -1,4 +1,4 @@
-/** Who answers whom, and what the names say. */
+/** Which backends answer which callers, and what the names resolve to. */
 import type { Test } from 'tap'
 import { type Call, callers, lookUp } from '../support/callers.ts'
 import type { Json, KubeObject } from '../support/kube-request.ts'
@@ -6,7 +6,7 @@ import { awaitImport, exportService } from '../support/service-imports.ts'
 import { expectCallers, inZone, same } from './expect.ts'
 import type { Shop } from './shop.ts'
 
-/** Rows: the name, the port and protocol, and who must answer in every cluster. */
+/** Each row has the name, the port and protocol, and the backends that must answer in every cluster. */
 const REACH: readonly (readonly [
   says: string,
   name: string,

@@ -1,4 +1,4 @@
-/** What a join asks of a cluster with rules of its own, before it installs anything. */
+/** What a join checks in a cluster with admission rules of its own, before it installs anything. */
 import type { Test } from 'tap'
 import { adminOf } from '../../../cli/context/cluster-admin.ts'
 import { requireAdmission } from '../../../cli/installation/apply-objects.ts'
@@ -13,7 +13,7 @@ import type { KubeObject, KubeRequest } from '../support/kube-request.ts'
 const SYSTEM = 'sealane-system'
 const RULES = '/apis/admissionregistration.k8s.io/v1'
 
-/** A rule about workloads, with a limit on namespaces as companies have them: everywhere but where the platform is. */
+/** A rule about workloads, limited to namespaces as companies do: all but those of the platform. */
 export async function companyRules(t: Test, api: KubeRequest, kubeconfig: string): Promise<void> {
   const name = 'cost-center'
   const rule = { apiGroups: ['apps'], apiVersions: ['*'], resources: ['*'], operations: ['CREATE', 'UPDATE'] }

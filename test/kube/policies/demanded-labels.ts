@@ -1,4 +1,6 @@
-/** A company demands a label on all objects of ours: what the agent makes while it runs has it, and is taken. */
+/**
+ * A company requires a label on all of our objects: those that the agent makes while it runs have it, and are accepted.
+ */
 import type { Test } from 'tap'
 import { agentMetrics } from '../../../agent/loop/metrics.ts'
 import { MirrorWriter } from '../../../agent/loop/mirror-writer.ts'
@@ -25,12 +27,12 @@ const SECRET = `/api/v1/namespaces/${SYSTEM}/secrets/${IDENTITY_SECRET}`
 const EVENTS = '/apis/events.k8s.io/v1/namespaces/shop/events'
 
 export interface DemandedLabelsInit {
-  /** Of an administrator. */
+  /** A client with an administrator's rights. */
   readonly api: KubeRequest
   readonly agent: KubeRequest
-  /** The agent's. */
+  /** The kubeconfig of the agent. */
   readonly kubeconfig: string
-  /** Path of the Membership; it is there, and has no such label. */
+  /** The path of the Membership, which exists and has no such label. */
   readonly membership: string
 }
 
@@ -51,7 +53,7 @@ export async function demandedLabels(t: Test, init: DemandedLabelsInit): Promise
   } finally {
     await demandNoMore(api)
   }
-  // The API server notices a moment later.
+  // The API server notices the policy a moment later.
   const isTaken = (): Promise<boolean> =>
     agent.apply(`${IMPORT}?dryRun=All`, web).then(
       () => true,
@@ -87,7 +89,7 @@ async function objectsArrive(t: Test, init: DemandedLabelsInit, web: ServiceImpo
   }
   const slice = sliceObject({ name: 'web-roma-1', namespace: 'shop', labels: mirrored }, { endpoints: [] })
   const wanted = new Map([web, slice].map((object: ModelObject) => [objectKeyText(object), object]))
-  // Other policies see the Membership a moment later than it is stored.
+  // Other policies see the Membership a moment after it is stored.
   const arrived = async (): Promise<boolean> => {
     const failures = await writer.apply(wanted, signal)
     return failures.length === 0 && (await api.find(IMPORT)) !== undefined && (await api.find(SLICE)) !== undefined
@@ -129,7 +131,7 @@ async function demand(api: KubeRequest): Promise<void> {
     metadata: { name: NAME },
     spec: {
       matchConstraints: { resourceRules: [rule] },
-      // Of the cluster's own controllers the test wants nothing.
+      // The rule leaves out the cluster's own controllers.
       matchConditions: [{ name: 'sealane', expression: `request.userInfo.username.startsWith('${ACCOUNTS}')` }],
       validations: [
         {

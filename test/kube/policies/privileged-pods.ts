@@ -1,4 +1,4 @@
-/** Policy sealane-pods: who is privileged in our namespace. */
+/** The policy sealane-pods: which pods may be privileged in our namespace. */
 import type { Test } from 'tap'
 import { memberObjects } from '../support/installed-objects.ts'
 import type { Json, KubeRequest } from '../support/kube-request.ts'
@@ -19,7 +19,9 @@ function pod(spec: object, metadata: object = {}): Json {
   return { apiVersion: 'v1', kind: 'Pod', metadata: { generateName: 'try-', namespace: SYSTEM, ...metadata }, spec }
 }
 
-/** What the DaemonSets make is let in as it is installed, and of all else what Pod Security calls restricted. */
+/**
+ * Pods of the DaemonSets are accepted as they are installed, and other pods only if Pod Security calls them restricted.
+ */
 export async function privilegedPods(t: Test, api: KubeRequest): Promise<void> {
   const made =
     (spec: object, metadata: object = {}) =>
@@ -101,7 +103,7 @@ export async function privilegedPods(t: Test, api: KubeRequest): Promise<void> {
   )
 }
 
-/** A container that is added later is asked like the others; what else changes of a pod is not looked at. */
+/** A container that is added later is checked like the others; other changes of a pod are not checked. */
 async function debugged(t: Test, api: KubeRequest, made: Json): Promise<void> {
   const { metadata } = await api.post(PODS, made)
   const path = `${PODS}/${metadata.name}`

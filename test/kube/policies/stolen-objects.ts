@@ -1,8 +1,8 @@
-/** Objects as whoever has stolen a token of ours would write them. */
+/** Objects as a thief of one of our tokens would write them. */
 import { sliceObject } from '../../support/objects/service-objects.ts'
 import type { Json } from '../support/kube-request.ts'
 
-/** `shop` is no word of the list, and `kube-node-lease` and `kube-public` are no item of it. */
+/** `shop` is not in the list, and `kube-node-lease` and `kube-public` are not items of it. */
 export const SITE = [
   'apiVersion: sealane.io/v1alpha1',
   'kind: Site',
@@ -29,7 +29,7 @@ export function serviceImport(name: string, labels: Readonly<Record<string, stri
   return { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceImport', metadata: { name, labels }, spec }
 }
 
-/** Of slices that are named kube-dns-evil-… */
+/** Labels of slices that are named kube-dns-evil-… */
 const MIRRORED = {
   'multicluster.kubernetes.io/service-name': 'kube-dns',
   'multicluster.kubernetes.io/source-cluster': 'evil',

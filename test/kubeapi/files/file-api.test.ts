@@ -32,7 +32,7 @@ clusterApiCompliance(t, async (t) => {
   }
 })
 
-/** `warn ServiceExport shop/web: the note {reason}` as the compliance suite wants it. */
+/** The event in the form that the compliance suite expects: `warn ServiceExport shop/web: the note {reason}`. */
 function asEvent({ level, message, fields }: LogLine): string[] {
   const note = /^ServiceExport \S+: (.*)$/.exec(message)?.[1]
   return note === undefined ? [] : [`${level === 'warn' ? 'Warning' : 'Normal'} ${String(fields['reason'])}: ${note}`]

@@ -1,4 +1,4 @@
-/** A site in a temporary folder, for the file driver's tests. */
+/** A site in a temporary folder, for the tests of the file driver. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
@@ -31,7 +31,7 @@ export class FileSite {
     return api
   }
 
-  /** In place, as `cat >` does. */
+  /** Writes the file in place, as `cat >` does. */
   write(file: string, text: string): void {
     const path = join(this.objects, file)
     mkdirSync(dirname(path), { recursive: true })
@@ -46,7 +46,7 @@ export class FileSite {
     return readFileSync(join(this.state, file), 'utf8')
   }
 
-  /** Warnings with this test's folder cut out. */
+  /** The warnings, without the path of this test's folder. */
   warnings(): string[] {
     return this.logger.messages('warn').map((message) => message.replaceAll(`${this.folder}/`, ''))
   }
@@ -65,7 +65,7 @@ export function names(cache: ObjectCache<ObjectKinds[Kind]>): string {
     .join(' ')
 }
 
-/** One Service document. */
+/** The YAML of one Service. */
 export function serviceYaml(name: string, port: number | string = 80): string {
   return `apiVersion: v1
 kind: Service

@@ -1,4 +1,4 @@
-/** The state folder: shared by processes, damaged, unwritable, large. */
+/** A state folder that is shared by processes, damaged, unwritable, or large. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import {

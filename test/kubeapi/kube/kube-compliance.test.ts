@@ -1,4 +1,4 @@
-/** The Kubernetes driver does what every driver does: over HTTP/2, over HTTP/1.1 and without TLS. */
+/** The Kubernetes driver passes the suite of all drivers: over HTTP/2, over HTTP/1.1 and without TLS. */
 import t from 'tap'
 import { clusterApiCompliance } from '../../compliance/cluster-api.ts'
 import { fakeApiServer } from '../../support/fake-api-server.ts'

@@ -1,4 +1,4 @@
-/** Any object of any kind, for the installer. */
+/** Access to any object of any kind, for the installer. */
 import t from 'tap'
 import { fakeApiServer } from '../../support/fake-api-server.ts'
 import { openFake } from './kube-site.ts'

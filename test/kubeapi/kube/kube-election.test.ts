@@ -1,4 +1,4 @@
-/** Never two leaders, and never none for long. */
+/** There are never two leaders, and never none for long. */
 import t, { type Test } from 'tap'
 import type { KubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -6,13 +6,13 @@ import { silentProxy } from '../../support/silent-proxy.ts'
 import { type FakeApiServer, fakeApiServer } from '../../support/fake-api-server.ts'
 import { openFake } from './kube-site.ts'
 
-/** Quicker than in earnest; the proportions are the same. */
+/** The times are shorter than in production, in the same proportions. */
 const TIMING = { name: 'agent', durationMs: 2000, renewWithinMs: 1400, retryMs: 300 }
-/** Whoever waits for the lease to run out waits for longer than any test; a pause of the machine ends no term. */
+/** A standby that waits for this lease to expire outlasts every test, and a pause of the machine does not expire it. */
 const PATIENT = { ...TIMING, durationMs: 120_000, renewWithinMs: 60_000 }
 const LEASE = { resource: 'coordination.k8s.io/v1/leases', apiVersion: 'coordination.k8s.io/v1', kind: 'Lease' }
 
-/** Who leads, as it happens: `+a`, `-a`. */
+/** The changes of leader in their order, as `+a`, `-a`. */
 class Offices {
   readonly log: string[] = []
   readonly leading = new Set<string>()
@@ -47,7 +47,7 @@ async function candidateBehindProxy(t: Test, server: FakeApiServer) {
   return { api, proxy, logger }
 }
 
-/** A server with `a` as its leader. */
+/** A server on which `a` leads. */
 async function oneLeader(t: Test) {
   const server = await fakeApiServer(t)
   const offices = new Offices(PATIENT)

@@ -26,7 +26,7 @@ export async function openFake(
   return { api, logger }
 }
 
-/** As a user. */
+/** Stores the object as a user's client would. */
 export function put(server: FakeApiServer, object: KubeObject): void {
   const { kind, metadata } = object
   server.objects.put(server.place(kind, metadata.name, metadata.namespace), { ...object })

@@ -1,4 +1,4 @@
-/** What the API server does not let a process do: by which code it is called, and when it is forgotten. */
+/** Refusals by the API server: the reason code of each, and when it is forgotten. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -18,7 +18,7 @@ const CORE = asked('DELETE', '/api/v1/namespaces/shop/services/web')
 const forbidden = (verb: string) =>
   `endpointslices.discovery.k8s.io is forbidden: User "system:serviceaccount:sealane-system:sealane-agent" cannot ${verb} resource "endpointslices" in API group "discovery.k8s.io"`
 
-/** HTTP status, metav1.StatusReason and message of the answer → what is said of it. */
+/** The HTTP status, metav1.StatusReason and message of the answer, and the expected report. */
 const ANSWERS: readonly (readonly [
   name: string,
   question: ReturnType<typeof asked>,

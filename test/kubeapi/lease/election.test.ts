@@ -1,4 +1,4 @@
-/** When who leads, to the second: candidates on a clock and a store that are fakes. */
+/** Which candidate leads at which second, on a fake clock and a fake store. */
 import t, { type Test } from 'tap'
 import { ClusterApiError, type LeaseStore } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
@@ -13,10 +13,10 @@ class Candidates {
   readonly clock = new FakeClock()
   readonly leases = new FakeLeases(new MemoryApi({ clock: this.clock }))
   readonly logger = new CapturingLogger()
-  /** Such as `+a 0`, in seconds. */
+  /** The changes of leader with their second, as `+a 0`. */
   readonly log: string[] = []
   readonly gauges = new Map<string, number>()
-  /** Candidates that reach no store. */
+  /** The candidates that cannot reach the store. */
   readonly cut = new Set<string>()
   readonly #stops = new Map<string, AbortController>()
 

@@ -1,4 +1,4 @@
-/** What a process knows of a Lease, and what it writes. Processes of other releases read the same objects. */
+/** What a process reads from a Lease, and what it writes. Processes of other releases read the same objects. */
 import t from 'tap'
 import type { StoredLease } from '../../../kubeapi/cluster-api.ts'
 import {

@@ -1,4 +1,4 @@
-/** Addresses with ports as people write them, and as they are compared. */
+/** Addresses with ports, as people write them and as they are compared. */
 import fc from 'fast-check'
 import t from 'tap'
 import {

@@ -138,7 +138,7 @@ t.test('classes', async (t) => {
     ['::ffff:127.0.0.1', 'loopback'],
     ['::ffff:10.0.0.1', 'usable'],
     ['::ffff:0:0', 'unspecified'],
-    // Deprecated IPv4-compatible and NAT64 forms of addresses that must not be reached.
+    // The deprecated IPv4-compatible and NAT64 forms of addresses that must not be reached.
     ['::127.0.0.1', 'loopback'],
     ['64:ff9b::127.0.0.1', 'loopback'],
     ['64:ff9b::10.0.0.1', 'usable'],
@@ -149,7 +149,7 @@ t.test('classes', async (t) => {
 const arbAddress: fc.Arbitrary<Address> = fc.oneof(
   fc.bigInt({ min: 0n, max: 2n ** 32n - 1n }).map((value): Address => ({ family: 4, value })),
   fc.bigInt({ min: 0n, max: 2n ** 128n - 1n }).map((value): Address => ({ family: 6, value })),
-  // Runs of zeros, where RFC 5952 has its rules.
+  // Runs of zeros, for which RFC 5952 has rules.
   fc
     .array(fc.constantFrom(0n, 0n, 1n, 0xffffn), { minLength: 8, maxLength: 8 })
     .map((words): Address => ({ family: 6, value: words.reduce<bigint>((sum, word) => (sum << 16n) | word, 0n) })),

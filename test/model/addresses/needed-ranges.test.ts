@@ -1,4 +1,4 @@
-/** What may be stated, and what no member's range may hold. */
+/** The ranges that a member may state, and those that no member's range may contain. */
 import fc from 'fast-check'
 import t from 'tap'
 import {
@@ -99,10 +99,10 @@ t.test('properties', (t) => {
   fc.assert(
     fc.property(prefix, fc.array(prefix, { maxLength: 6 }), (one, granted) => {
       const may = mayState(one, granted)
-      // A grant never takes away, and what is granted may be stated, with all that is inside it.
+      // A grant never forbids a range, and a granted range may be stated with all that is inside it.
       if (mayState(one, []) && !may) return false
       if (!granted.every((grant) => mayState(grant, granted))) return false
-      // What touches neither private space nor a grant is refused.
+      // A range that overlaps neither private space nor a grant is refused.
       return !may || [...UNGRANTED_SPACE, ...granted].some((outer) => overlaps(outer, one))
     }),
   )

@@ -21,7 +21,10 @@ import {
 import { nodeObject, routeAgentObject } from '../../support/objects/node-objects.ts'
 
 const texts = (prefixes: readonly Prefix[]): string => prefixes.map(formatPrefix).join(' ')
-/** Prefixes with a `!` are confirmed: Node.spec has them, and the node says so. `spec`: it has others. */
+/**
+ * Prefixes with a `!` are confirmed: Node.spec has them, and the node reports them. `spec` means that Node.spec has
+ * others.
+ */
 const ranges = (node: string, text: string): NodeRanges => {
   const words = text.split(' ').filter((one) => one !== '' && one !== 'spec')
   return {
@@ -227,7 +230,7 @@ t.test('a node without pods takes none of another, whose CNI gave it a block of 
   const claim = (name: string, podCIDR: string, podRanges: readonly string[]): NodeRanges =>
     nodeClaim(nodeObject(name, { spec: { podCIDR } }), routeAgentObject(name, { podRanges }), podCIDRs)
   const b = claim('b', '10.42.2.0/24', ['10.42.1.64/26'])
-  // What a reports: nothing; its own address; a block by chance (test/routeagent/fixtures).
+  // Node a reports nothing, its own address, or the block that it happened to get (test/routeagent/fixtures).
   for (const reported of [[], ['10.42.1.0/32'], ['10.42.1.128/26']]) {
     const places = podPlaces('c', [claim('a', '10.42.1.0/24', reported), b])
     t.strictSame(places.refused, [], reported.join())
@@ -239,7 +242,7 @@ t.test('a node without pods takes none of another, whose CNI gave it a block of 
   }
 })
 
-/** In the last byte of a network of each family. */
+/** An address in the last byte of a network of either family. */
 const address = fc
   .tuple(fc.constantFrom(parsePrefix('10.42.0.0/24'), parsePrefix('fd00:10:42::/120')), fc.nat(255))
   .map(([network, low]): Address => ({ family: network.family, value: network.value + BigInt(low) }))
@@ -256,7 +259,9 @@ const claims = fc.uniqueArray(
   { selector: (one) => one.node, maxLength: 3 },
 )
 
-/** The plain way, address by address: the one claimant, or the one who is confirmed of several with spec ranges. */
+/**
+ * The owner by the simple rule, address by address: the only claimant, or of several the one whose claim is confirmed.
+ */
 function expectedOwner(address: Address, all: readonly NodeRanges[]): string | undefined {
   const holds = (list: readonly Prefix[] = []): boolean => list.some((one) => containsAddress(one, address))
   const confirmed = all.filter((claim) => holds(claim.confirmed))

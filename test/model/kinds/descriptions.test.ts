@@ -1,4 +1,4 @@
-/** One description of a kind: what it takes, its CRD takes, and the form for readers takes it too. */
+/** Each kind has one description: what it accepts, its CRD accepts too, and so does the form for readers. */
 import fc from 'fast-check'
 import t from 'tap'
 import type { z } from 'zod'
@@ -29,13 +29,13 @@ const OWN: Readonly<Record<string, z.ZodObject>> = {
   RouteAgent: ROUTE_AGENT_FIELDS,
   ServiceExport: SERVICE_EXPORT_FIELDS,
 }
-/** Their CRDs belong to others and take more than Sealane writes. */
+/** The CRDs of these kinds belong to other projects and accept more than Sealane writes. */
 const SHARED: Readonly<Record<string, z.ZodObject>> = {
   ServiceImport: SERVICE_IMPORT_FIELDS,
   ClusterProperty: CLUSTER_PROPERTY_FIELDS,
 }
 
-/** The CEL rules of single fields that narrow the grammar: the generator gives valid values, and spoils no others. */
+/** The CEL rules of single fields that narrow the grammar: the generator produces values that satisfy them. */
 const OF_RULE: readonly (readonly [rule: string, values: readonly string[]])[] = [
   ['isCIDR(self)', ['10.42.0.0/16', '0.0.0.0/0', 'fd00:1::/48']],
   ['isIP(self)', ['192.0.2.10', 'fd00::7']],
@@ -111,12 +111,12 @@ const SPOILT: readonly unknown[] = [
 ]
 const spoilt = fc.constantFrom(...SPOILT)
 
-/** Values that mostly fit a schema; a part now and then is something else. */
+/** Values that mostly fit a schema; now and then a part is something else. */
 function likely(schema: Schema): fc.Arbitrary<unknown> {
   const rules = schema['x-kubernetes-validations'] ?? []
   const ruled = OF_RULE.find(([text]) => rules.some(({ rule }) => rule.startsWith(text)))
   if (ruled !== undefined) return fc.constantFrom(...ruled[1])
-  // The two grammars of times differ in nothing but what Go parses more leniently.
+  // The two grammars of times differ only where Go is more lenient.
   if (schema.format === 'date-time') return fc.constantFrom('2026-11-29T04:00:00Z', '', 7)
   return fc.oneof({ weight: 60, arbitrary: fitting(schema) }, { weight: 1, arbitrary: spoilt })
 }
@@ -124,7 +124,7 @@ function likely(schema: Schema): fc.Arbitrary<unknown> {
 function fitting(schema: Schema): fc.Arbitrary<unknown> {
   switch (schema.type) {
     case 'string': {
-      // The words of ServiceImport that its CRD does not list.
+      // The protocols of ServiceImport that its CRD does not list.
       if (schema.description?.startsWith('TCP, ') === true) return fc.constantFrom('TCP', 'UDP', 'SCTP', 'ICMP')
       if (schema.enum !== undefined) return fc.constantFrom(...schema.enum)
       if (schema.pattern !== undefined)
@@ -171,7 +171,7 @@ function within(value: number, { minimum = 0, maximum = 70_000 }: Schema): numbe
   return minimum + (value % (maximum - minimum + 1))
 }
 
-/** The CRD of ServiceImport has no grammar for the names of clusters; no reader takes an empty one. */
+/** The CRD of ServiceImport has no grammar for the names of clusters, but no reader accepts an empty one. */
 function isNameless(object: unknown): boolean {
   return JSON.stringify(object).includes('"cluster":""')
 }

@@ -1,11 +1,11 @@
-/** Which sources come by a lane, for a part of a member and for a broker that may run in one. */
+/** The source addresses of calls through a lane, for a part of a member and for a broker that may run inside one. */
 import t from 'tap'
 import { isSourceAmong, laneSources, laneSourcesAt } from '../../../model/lanes/lane-callers.ts'
 import type { Cluster, Node } from '../../../model/objects.ts'
 import { clusterObject } from '../../support/objects/cluster-objects.ts'
 
 const OWN = clusterObject({ id: 'west', index: 1, podCIDRs: ['10.42.0.0/16', 'fd42:1::/48'] })
-/** Its pods have addresses of ours: they come under global ones. */
+/** The pods of this cluster overlap with ours, so they call from global addresses. */
 const OVERLAPPING = clusterObject({
   id: 'east',
   index: 2,

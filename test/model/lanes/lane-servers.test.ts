@@ -6,7 +6,7 @@ import { reachableClusters } from '../../../model/lanes/liveness.ts'
 import { endpointObject } from '../../support/objects/cluster-objects.ts'
 import { connectionTo, gatewayObject } from '../../support/objects/node-objects.ts'
 
-/** `minute`: when this API got it; `stamp`: the broker's. */
+/** `minute` is when this API received it; `stamp` is the broker's time. */
 function endpoint(cluster: string, node: string, lane: number, minute?: number, stamp?: string): Endpoint {
   const creationTimestamp = minute === undefined ? undefined : new Date(minute * 60_000).toISOString()
   const metadata = {
@@ -16,7 +16,7 @@ function endpoint(cluster: string, node: string, lane: number, minute?: number, 
   return endpointObject({ cluster, node, lane }, metadata)
 }
 
-/** `{ 'paris/0': 'up' }`: the lane to paris. */
+/** `{ 'paris/0': 'up' }` is the link to paris. */
 function gateway(name: string, states?: Readonly<Record<string, ConnectionState>>): Gateway {
   if (states === undefined) return gatewayObject(name)
   const connections = Object.entries(states).map(([key, state]) => {
@@ -73,7 +73,7 @@ t.test('the stamp as an annotation', async (t) => {
   }
 })
 
-/** Such as `a:0,1 b:2`. */
+/** The lanes that are up at each node, as `a:0,1 b:2`. */
 function show(up: ReturnType<typeof lanesUp>): string {
   return [...up]
     .map(([node, lanes]) => `${node}:${[...lanes].sort().join(',')}`)

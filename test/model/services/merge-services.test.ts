@@ -24,7 +24,7 @@ function exported(cluster: string, createdAtMs: number, change: Partial<ServiceE
   return { cluster, createdAtMs, body: { ...BODY, ...change } }
 }
 
-/** `tcp 42/TCP`, `80/TCP` (unnamed), joined by commas. */
+/** The ports, as `tcp 42/TCP` or `80/TCP` if unnamed, joined by commas. */
 function ports(text: string): ImportPort[] {
   return text.split(', ').map((item) => {
     const [name, rest] = item.includes(' ') ? (item.split(' ') as [string, string]) : ['', item]
@@ -37,7 +37,7 @@ function showPorts(list: readonly ImportPort[]): string {
   return list.map(({ name, port, protocol }) => `${name === undefined ? '' : `${name} `}${port}/${protocol}`).join(', ')
 }
 
-/** Which cluster serves which merged port: `tcp<-a,b; udp<-a`, with `own=>merged` where renamed. */
+/** The clusters that serve each merged port: `tcp<-a,b; udp<-a`, with `own=>merged` if it was renamed. */
 function showRoutes(merged: MergedService): string {
   return merged.spec.ports
     .map((port) => {
@@ -72,7 +72,7 @@ t.test('worked port merges: A is older than B', async (t) => {
       'tcp<-a; udp<-a; tcp2<-b',
     ],
     ['web 80/TCP', 'http 80/TCP', 'web 80/TCP', 'PortConflict', 'web<-a,b(http)'],
-    // Not in the sheet: the same set in another order, unnamed ports, names swapped.
+    // These rows are not in the specification's table: the same set in another order, unnamed ports, swapped names.
     ['x 1/TCP, y 2/TCP', 'y 2/TCP, x 1/TCP', 'x 1/TCP, y 2/TCP', '', 'x<-a,b; y<-a,b'],
     ['80/TCP', '80/TCP', '80/TCP', '', '<-a,b'],
     ['80/TCP', '81/TCP', '80/TCP', 'PortConflict', '<-a'],
@@ -128,7 +128,7 @@ t.test('IP families: those of the oldest export that can be reached by any of it
   const both: Families = ['IPv6', 'IPv4']
   const has = (name: string, families: string): string => `; ${name} has ${families} only`
   const lost = (name: string): string => `; ${name} has IPv6, which its cluster is not reached by`
-  // Oldest first: what the export says, and what its cluster is reached by.
+  // The oldest comes first: the families of the export, and the families by which its cluster is reached.
   const rows: [exports: [says: Families, carried?: Families][], want: Families, conflict?: string][] = [
     [[[['IPv4']]], ['IPv4']],
     [[[both]], both],
@@ -234,7 +234,7 @@ const arbExports = fc.uniqueArray(
   { selector: (item) => item.cluster, minLength: 1, maxLength: 4 },
 )
 
-/** Maps do not compare by value in JSON. */
+/** Turns maps into lists, because JSON has no maps. */
 function flat(merged: MergedService): unknown {
   return { ...merged, conflicts: sorted(merged.conflicts), portsOf: sorted(merged.portsOf) }
 }
@@ -289,7 +289,8 @@ t.test('properties of the merge', async (t) => {
       const before = mergeServices(list)
       const after = mergeServices([...list, { cluster: 'z', createdAtMs: 9, body }])
       t.strictSame(after.spec.ports.slice(0, before.spec.ports.length), before.spec.ports)
-      // What a cluster exposes may only grow: a younger export can give a name to a port that had lost its own.
+      // The ports that a cluster exposes may only grow: a younger export can give a name to a port that had lost its
+      // own.
       for (const [cluster, exposed] of before.portsOf) {
         const now = JSON.stringify(after.portsOf.get(cluster))
         for (const port of exposed) t.ok(now.includes(JSON.stringify(port)))

@@ -1,6 +1,6 @@
 /**
- * Stays in a network namespace and runs the command line there as often as it is told to: a line of standard input is the
- * arguments as JSON, and a line of standard output is what came of them. Starting Node anew for each would take a second.
+ * Stays in a network namespace and runs the command line there on request: a line of standard input has the arguments
+ * as JSON, and a line of standard output has the result. A new Node process for each command would take a second.
  */
 import { createInterface } from 'node:readline'
 import { runCli } from '../../cli/run-cli.ts'

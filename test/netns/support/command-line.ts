@@ -1,4 +1,4 @@
-/** The command line on a machine of a plain site, without a start of Node for each command. */
+/** The command line on a machine of a plain site, without a new Node process for each command. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -12,19 +12,19 @@ const PROGRAM = join(import.meta.dirname, 'command-line-process.ts')
 export class CommandLine {
   readonly #child: ChildProcess
   readonly #answers: Interface
-  /** One after another. */
+  /** Commands run one after another. */
   #last: Promise<unknown> = Promise.resolve()
 
-  /** `environment` beside the test's own. */
+  /** `environment` is added to the test's own. */
   constructor(netns: Netns, environment: NodeJS.ProcessEnv = {}) {
-    // The test runner adds itself to every Node that is started.
+    // The test runner adds itself to every Node process that is started.
     const { NODE_OPTIONS: _options, ...env } = process.env
     const args = ['netns', 'exec', netns.name, process.execPath, compiledProgram(PROGRAM)]
     this.#child = spawn('ip', args, { stdio: ['pipe', 'pipe', 'inherit'], env: { ...env, ...environment } })
     this.#answers = createInterface({ input: this.#child.stdout! })
   }
 
-  /** As after a loss of the machine's power. */
+  /** Whether the process has ended, as after a loss of the machine's power. */
   get isOver(): boolean {
     return this.#child.exitCode !== null || this.#child.signalCode !== null
   }
@@ -39,7 +39,10 @@ export class CommandLine {
     return answer
   }
 
-  /** It ends by itself, so that it keeps what it has compiled; what hangs goes with its namespace. */
+  /**
+   * Lets the process end by itself, so that it stores what it has compiled; a process that hangs ends with its
+   * namespace.
+   */
   close(): void {
     this.#child.stdin?.end()
   }

@@ -1,14 +1,14 @@
-/** Makes faults on three plain sites, round after round, and asks `sealane diagnose` on each machine what it finds. */
+/** Makes faults on three plain sites, round after round, and runs `sealane diagnose` on each machine. */
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import { CommandLine } from './command-line.ts'
 import { type Fault, type FaultWorld, MACHINES, type MachinePath, machineOf } from './fault.ts'
 import { type SitePlan, type WorldPlan, withPlainSites } from './plain-sites.ts'
 
-/** What the site files of the three have beside the usual. */
+/** The plans of the three sites, with what their site files have in addition to the usual. */
 export type FaultSites = readonly [milano: SitePlan, paris: SitePlan, roma: SitePlan]
 
-/** Runs `story` on the three sites in `folder`, joined, none of their processes started yet. */
+/** Runs `story` on the three sites in `folder`, which have joined and whose processes are not started yet. */
 export function withFaultStory(
   t: Test,
   folder: string,
@@ -29,7 +29,7 @@ export function withFaultStory(
 }
 
 const FOUND_MS = 60_000
-/** All links of all sites come up at once, on a machine that other tests have, too. */
+/** All links of all sites come up at once, on a machine that other tests also use. */
 const WELL_MS = 150_000
 
 export class FaultStory {
@@ -47,7 +47,10 @@ export class FaultStory {
     for (const [site, node] of MACHINES.map((place) => place.split('/'))) this.world[site as 'milano'].up(node ?? '')
   }
 
-  /** Each round begins where the one before has been undone: that its codes alone are found shows that those are gone. */
+  /**
+   * Each round begins when the faults of the previous one are undone: it finds only its own codes, which shows that the
+   * previous ones are gone.
+   */
   async run(rounds: readonly (readonly Fault[])[]): Promise<void> {
     for (const round of rounds) {
       const undo = await Promise.all(round.map(async (fault) => fault.inject(this.world)))
@@ -105,7 +108,7 @@ export class FaultStory {
     return (JSON.parse(result.stdout) as { problems: readonly Problem[] }).problems
   }
 
-  /** With the clock that the machine has now. */
+  /** The command line runs with the clock that the machine has now. */
   #lineAt(place: MachinePath): CommandLine {
     const { netns, environment } = machineOf(this.world, place)
     const known = this.#lines.get(place)
@@ -118,8 +121,8 @@ export class FaultStory {
 }
 
 /**
- * Beside what is expected there may be how lossy links that are up again were in the last half minute, and that the site
- * has just started.
+ * In addition to the expected findings, there may be the loss in the last half minute of links that are up again, and
+ * that the site has just started.
  */
 function isSaid(reasons: readonly string[], codes: readonly string[]): boolean {
   const others =

@@ -1,4 +1,4 @@
-/** How a fault of the failure table is made on plain sites, and taken back. */
+/** A fault of the failure table, as it is made on plain sites and undone. */
 import { once } from 'node:events'
 import type { Netns } from '../../support/netns.ts'
 import type { Machine, PlainSite, PlainWorld } from './plain-sites.ts'
@@ -9,7 +9,7 @@ export interface FaultWorld extends PlainWorld {
   readonly roma: PlainSite
 }
 
-/** `milano/gw1` */
+/** A machine, such as `milano/gw1`. */
 export type MachinePath = `${'milano' | 'paris' | 'roma'}/gw${1 | 2}`
 
 export const MACHINES: readonly MachinePath[] = ['milano/gw1', 'milano/gw2', 'paris/gw1', 'roma/gw1']
@@ -18,7 +18,7 @@ export type Undo = () => void | Promise<void>
 
 export interface Fault {
   readonly name: string
-  /** What `sealane diagnose` finds on which machine: reason codes of all problems, the first first. */
+  /** What `sealane diagnose` finds on which machine: the reason codes of all problems, the most important first. */
   readonly found: Partial<Readonly<Record<MachinePath, readonly string[]>>>
   readonly inject: (world: FaultWorld) => Undo | Promise<Undo>
 }
@@ -28,7 +28,7 @@ export function machineOf(world: FaultWorld, place: MachinePath): Machine {
   return world[site].machine(node)
 }
 
-/** A table of somebody else's; `rules` are chains in nft's own words. */
+/** A table of another program; `rules` are chains in the language of nft. */
 export async function firewall(netns: Netns, rules: string): Promise<Undo> {
   await netns.exec('nft', ['-f', '-'], { input: `table ip fault {\n${rules}\n}\n` })
   return async () => {
@@ -40,7 +40,7 @@ export function chain(hook: string, rules: string, policy = 'accept'): string {
   return `chain ${hook} {\ntype filter hook ${hook} priority 0; policy ${policy}\n${rules}\n}`
 }
 
-/** A program that writes a setting over and over, as one that manages a machine does. */
+/** A program that writes a setting again and again, as one that manages a machine does. */
 export async function insisting(netns: Netns, file: string, value: string): Promise<Undo> {
   const before = (await netns.exec('cat', [file])).trim()
   const child = netns.spawn('sh', ['-c', 'while :; do echo "$1" > "$0"; echo; sleep 0.1; done', file, value])
@@ -52,7 +52,7 @@ export async function insisting(netns: Netns, file: string, value: string): Prom
   }
 }
 
-/** The same of a command that takes away what is not its own. */
+/** A program that repeats a command, which removes what is not its own. */
 export async function repeating(netns: Netns, command: string): Promise<Undo> {
   const child = netns.spawn('sh', ['-c', `while :; do ${command}; echo; sleep 0.05; done`])
   await once(child.stdout!, 'data')
@@ -62,7 +62,7 @@ export async function repeating(netns: Netns, command: string): Promise<Undo> {
   }
 }
 
-/** A program that has what Sealane needs; `script` says something when it is so far. */
+/** A program that holds what Sealane needs; `script` prints something once it does. */
 export async function program(netns: Netns, script: string): Promise<Undo> {
   const child = netns.spawn(process.execPath, ['-e', script])
   await once(child.stdout!, 'data')

@@ -1,4 +1,4 @@
-/** A process that asks the kernel for a processor, and prints what it has then, as JSON. */
+/** A process that raises its own priority, and prints the priority that it then has, as JSON. */
 import { execFileSync, spawn } from 'node:child_process'
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { getPriority, setPriority } from 'node:os'
@@ -11,7 +11,7 @@ function sessionOf(process: number | string | undefined): string | undefined {
   return existsSync(path) ? readFileSync(path, 'utf8').trim() : undefined
 }
 
-// The tests may have a priority of their own.
+// The tests may run with a priority of their own.
 for (const thread of readdirSync('/proc/self/task')) setPriority(Number(thread), 0)
 const priority = favourProcess()
 const other = spawn('sleep', ['60'], { detached: true, stdio: 'ignore' })

@@ -1,4 +1,4 @@
-/** Faults of plain sites by which processes end and begin again, and what the kernel loses or has no room for. */
+/** Faults of plain sites for which processes are restarted, and kernel state that is lost or has no room. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ROUTE_TABLE_LANES } from '../../../model/kernel-ids.ts'
@@ -9,7 +9,9 @@ import { otherRelease } from './other-release.ts'
 import type { Machine, PlainSite } from './plain-sites.ts'
 import { LANES } from './site-faults.ts'
 
-/** Nobody says at which addresses paris and roma are called: the first address of the machine is. */
+/**
+ * The addresses at which paris and roma are called are not configured, so the first address of each machine is used.
+ */
 export const UNADDRESSED_SITES: FaultSites = [
   {
     ...{ name: 'milano', uplinks: '192.0', pods: '10.42', nodes: ['gw1', 'gw2'] },
@@ -30,7 +32,7 @@ export const UNADDRESSED_SITES: FaultSites = [
 const PARIS = '198.51.11.2'
 const ROMA = '198.52.11.2'
 
-/** What runs out, and a machine that was not updated with the others. */
+/** Limits that are reached, and a machine that was not updated with the others. */
 const ROOM: readonly Fault[] = [
   {
     name: 'a gateway is of a much later release',
@@ -54,7 +56,7 @@ const ROOM: readonly Fault[] = [
   },
 ]
 
-/** A site that is gone is seen by the others, so nothing else is at the same time. */
+/** The other sites notice a site that is gone, so no other fault is made at the same time. */
 const SETTINGS: readonly Fault[] = [
   {
     name: 'the DNS asks itself for other names',
@@ -86,7 +88,7 @@ const ROUTES: readonly Fault[] = [
   },
 ]
 
-/** Packets that are too long vanish, and nobody says so: a black hole (RFC 2923, section 2.1). */
+/** Packets that are too long disappear without an ICMP error: a black hole (RFC 2923, section 2.1). */
 const NARROW: readonly Fault[] = [
   {
     name: 'long packets vanish on the way',
@@ -106,7 +108,7 @@ const NARROW: readonly Fault[] = [
   },
 ]
 
-/** As when its power fails; and a process that is gone, while what the kernel carries goes on. */
+/** A machine that loses its power; and a process that is killed, while the kernel still carries. */
 const DEAD: readonly (readonly Fault[])[] = [
   [
     {
@@ -134,14 +136,14 @@ const DEAD: readonly (readonly Fault[])[] = [
   ],
 ]
 
-/** Both ask outwards alone, and each is seen with a port that changes. It is so when they join. */
+/** Both sites can only make outgoing calls, and each is seen with a changing port. This is so before they join. */
 export const HIDDEN: Fault = {
   name: 'two sites are behind address translation that lets nobody in',
   found: { 'paris/gw1': ['NeitherEndCallable'], 'roma/gw1': ['NeitherEndCallable'] },
   inject: ({ internet }) => hide(internet),
 }
 
-/** Each has an address of its own outside: one that two have counts for neither. */
+/** Each site has an outside address of its own, because an address that two sites share counts for neither. */
 export function hide(internet: Netns): Promise<Undo> {
   const seenAs = `{ ${PARIS} : 203.0.114.51, ${ROMA} : 203.0.114.52 }`
   const out = `chain out { type nat hook postrouting priority srcnat; snat to ip saddr map ${seenAs} random; }`
@@ -149,7 +151,10 @@ export function hide(internet: Netns): Promise<Undo> {
   return firewall(internet, `${out}\n${chain('forward', `ct state new ip saddr ${ends} ip daddr ${ends} drop`)}`)
 }
 
-/** For roma, whose clock goes with the broker's, its certificate has ended; the broker takes those of the others so. */
+/**
+ * The clocks of roma and of the broker are ahead together, so roma's certificate has expired; for the broker, those of
+ * the other sites have expired too.
+ */
 const CLOCKS: readonly Fault[] = [
   {
     name: 'a clock is two days off, and a certificate has ended',
@@ -170,7 +175,7 @@ const CLOCKS: readonly Fault[] = [
 
 export const LOST_ROUNDS: readonly (readonly Fault[])[] = [ROOM, SETTINGS]
 
-/** After all is well again: a site that has just begun anew is silent to the others for a while. */
+/** These come after all is well again, since a site that has just restarted is silent to the others for a while. */
 export const LATER_ROUNDS: readonly (readonly Fault[])[] = [ROUTES, NARROW]
 
 export const DEAD_ROUNDS: readonly (readonly Fault[])[] = [CLOCKS, ...DEAD]
@@ -180,14 +185,14 @@ async function kill(machine: Machine): Promise<void> {
   await machine.ended()
 }
 
-/** The wall clock alone: durations stay as they are. */
+/** Changes the wall clock alone; durations stay correct. */
 function clockAhead(by: string): NodeJS.ProcessEnv {
   return { LD_PRELOAD: FAKETIME, FAKETIME: `+${by}`, FAKETIME_DONT_FAKE_MONOTONIC: '1' }
 }
-/** Where Debian's dynamic linker finds it by itself. */
+/** Debian's dynamic linker finds the library in this folder. */
 const FAKETIME = `/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu/faketime/libfaketimeMT.so.1`
 
-/** The site's only process reads its file when it begins. */
+/** Restarts the site's only process, because it reads its file only at the start. */
 async function otherSpec(site: PlainSite, from: string, to: string): Promise<Undo> {
   const before = readFileSync(site.file, 'utf8')
   const again = async (text: string): Promise<void> => {
@@ -203,9 +208,9 @@ function callsWithLongPackets(from: Machine, to: string): ReturnType<Machine['ne
   return from.netns.spawn('ping', ['-q', '-i', '0.2', '-s', '1300', '-M', 'dont', '-I', from.podAddress, to])
 }
 
-/** Packets to where nobody is, each of another connection, until the kernel has no room for more. */
+/** Sends packets to addresses of no machine, each of another connection, until the kernel has no room for more. */
 async function manyConnections({ netns }: Machine): Promise<Undo> {
-  // A bridge without ports that asks for no neighbour takes every packet and sends none.
+  // A bridge without ports that resolves no neighbour takes every packet and sends none.
   await netns.exec('ip', ['link', 'add', 'sink', 'type', 'bridge'])
   await netns.exec('ip', ['link', 'set', 'sink', 'arp', 'off', 'up'])
   await netns.exec('ip', ['route', 'add', '198.18.0.0/15', 'dev', 'sink'])
@@ -213,7 +218,7 @@ async function manyConnections({ netns }: Machine): Promise<Undo> {
   return async () => {
     await stop()
     await netns.exec('ip', ['link', 'del', 'sink'])
-    // It says so where none is left.
+    // The command fails if no connection is left.
     await netns.tryExec('conntrack', ['-D', '-p', 'udp', '--orig-dst', '198.18.0.0', '--mask-dst', '255.254.0.0'])
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Sites without Kubernetes as people run them: each node is a namespace at one router, the internet, in which the
- * command line runs. The nodes of a site share its folder. What their pods are is the address of a bridge.
+ * Sites without Kubernetes as users run them: each node is a namespace in which the command line runs, connected to one
+ * router, the internet. The nodes of a site share its folder. The address of a bridge stands for the pods of a node.
  *
  *   milano  gw1 192.0.11.2   gw2 192.0.12.2   gw3 192.0.13.2       pods 10.42.N.0/24
  *   paris   gw1 198.51.11.2                                        pods 10.52.N.0/24
@@ -17,21 +17,21 @@ import { withSockets } from '../../support/wireguard-sockets.ts'
 
 const SEALANE = join(import.meta.dirname, '../../../bin/sealane')
 const BROKER = { network: '203.0.113', port: 7443 }
-/** What a story wants beside the usual. */
+/** The settings of a story that differ from the usual. */
 export interface WorldPlan {
-  /** What the router does before anybody joins. */
+  /** Prepares the router before any site joins. */
   readonly prepare?: (internet: Netns) => Promise<unknown>
-  /** Another address at which the broker is, and which it tells members. */
+  /** A second address of the broker, which it also tells its members. */
   readonly secondAddress?: string
 }
 
 export interface SitePlan {
   readonly name: string
-  /** First two bytes of its nodes' addresses, and of its pods'. */
+  /** The first two bytes of its nodes' addresses; `pods` has those of its pods. */
   readonly uplinks: string
   readonly pods: string
   readonly nodes: readonly string[]
-  /** `gateways` and what else is the site's own, as lines of its site file below `spec`. */
+  /** `gateways` and other settings of the site, as lines of its site file below `spec`. */
   readonly spec: string
 }
 
@@ -40,11 +40,11 @@ export class Machine {
   readonly name: string
   readonly netns: Netns
   readonly address: string
-  /** Its own address among the pods, at which its dns listens. */
+  /** The machine's address among the pods, at which its DNS server listens. */
   readonly podAddress: string
-  /** Of what is started from now on, beside the test's own. */
+  /** The environment of later processes, added to the test's own. */
   environment: NodeJS.ProcessEnv = {}
-  /** Of what is started from now on: Sealane of this checkout, or another release. */
+  /** The program of later processes: Sealane of this checkout, or another release. */
   program = SEALANE
   readonly #internet: Netns
   readonly #folder: string
@@ -102,12 +102,12 @@ export class Machine {
     this.#process = child
   }
 
-  /** What its process wrote. */
+  /** The output of its process. */
   get said(): string {
     return this.#said
   }
 
-  /** As when its power fails: no packet, no word, no goodbye. */
+  /** Loses the machine as a power failure does: it sends no packet and ends no connection. */
   async lose(): Promise<void> {
     await ip(this.#internet, `link set ${this.#port} down`)
     const pids = await this.#internet.exec('ip', ['netns', 'pids', this.netns.name])
@@ -119,7 +119,7 @@ export class Machine {
     await ip(this.#internet, `link set ${this.#port} up`)
   }
 
-  /** Exit code; undefined after a signal. */
+  /** The exit code; undefined after a signal. */
   async ended(): Promise<number | undefined> {
     const child = this.#process
     if (child === undefined) return undefined
@@ -128,13 +128,13 @@ export class Machine {
   }
 
   async stop(): Promise<void> {
-    // One that is stopped would not hear the other.
+    // A stopped process would not handle SIGTERM.
     this.signal('SIGCONT')
     this.signal('SIGTERM')
     await this.ended()
   }
 
-  /** To the process of Sealane itself: ip, unshare and the launcher have become it. */
+  /** Sends the signal to the process of Sealane itself, which ip, unshare and the launcher have become by exec. */
   signal(signal: NodeJS.Signals): void {
     this.#process?.kill(signal)
   }
@@ -150,7 +150,7 @@ export class Machine {
     return (await this.netns.tryExec('ping', args)).code === 0
   }
 
-  /** What the server at `address` says of a name: `status answer answer …`. */
+  /** The answer of the server at `address` for a name: `status answer answer …`. */
   async dig(address: string, name: string): Promise<string> {
     const { stdout } = await this.netns.tryExec('dig', [`@${address}`, '+tries=1', '+time=1', 'A', name])
     const status = /status: (\w+)/.exec(stdout)?.[1] ?? 'silent'
@@ -190,7 +190,7 @@ export class PlainSite {
     this.machine(name).start(['up', '--site', this.file, '--node', name])
   }
 
-  /** A Service with the machine's address among the pods as its endpoint, exported. */
+  /** Exports a Service whose endpoint is the machine's address among the pods. */
   export(service: string, machine: Machine, ready = true): void {
     const meta = `{ name: ${service}, namespace: shop }`
     const slice = `{ name: ${service}-1, namespace: shop, labels: { kubernetes.io/service-name: ${service} } }`
@@ -204,7 +204,7 @@ export class PlainSite {
     this.write(service, documents)
   }
 
-  /** A file of the site's own objects; undefined: it is gone. */
+  /** Writes a file of the site's own objects; undefined removes it. */
   write(name: string, documents: readonly string[] | undefined): void {
     const file = join(this.folder, 'objects', `${name}.yaml`)
     if (documents === undefined) rmSync(file, { force: true })
@@ -215,14 +215,14 @@ export class PlainSite {
     return existsSync(join(this.folder, 'state', file))
   }
 
-  /** What the gateway of a node reports. */
+  /** The status that the gateway of a node reports. */
   gateway(node: string): NonNullable<Gateway['status']> | undefined {
     const file = join(this.folder, 'state', 'objects', 'Gateway', '_', `${node}@status.json`)
     if (!existsSync(file)) return undefined
     return (JSON.parse(readFileSync(file, 'utf8')) as { status: NonNullable<Gateway['status']> }).status
   }
 
-  /** Lane numbers of a node, and how many of its links are up: `0 (1 up)`. */
+  /** The lane numbers of a node, and how many of its links are up: `0 (1 up)`. */
   lanes(node: string): string {
     const { lanes = [], connections = [] } = this.gateway(node) ?? {}
     const up = connections.filter(({ state }: ConnectionStatus) => state === 'up').length
@@ -248,16 +248,16 @@ export class PlainSite {
   }
 }
 
-/** What is not the sites' own. */
+/** The parts of the world that belong to no site. */
 export interface PlainWorld {
-  /** The router, in which every packet between two machines is forwarded. */
+  /** The router, which forwards every packet between two machines. */
   readonly internet: Netns
   readonly broker: Machine
-  /** Starts the broker's process, after it has ended. */
+  /** Starts the broker's process after it has ended. */
   readonly startBroker: () => void
 }
 
-/** Builds it all in `folder` with a broker that runs and sites that have joined, and takes it away after `story`. */
+/** Builds the world in `folder` with a running broker and sites that have joined, and removes it after `story`. */
 export async function withPlainSites<T>(
   folder: string,
   plans: readonly SitePlan[],

@@ -1,4 +1,7 @@
-/** The failure table, as far as plain sites can have it. Faults of one round are there at once, each on a machine of its own. */
+/**
+ * The failure table, as far as plain sites can have it. The faults of one round are present at the same time, each on a
+ * machine of its own.
+ */
 import { execFileSync } from 'node:child_process'
 import { readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -16,10 +19,10 @@ import {
   repeating,
 } from './fault.ts'
 
-/** Of the broker, beside its first. */
+/** The broker's second address. */
 export const SECOND_ADDRESS = '203.0.113.3'
 export const UPSTREAM = { address: '203.0.113.2', port: 5353 }
-/** Knows no name, and says so. */
+/** A DNS server that answers every query with NXDOMAIN. */
 const UPSTREAM_SERVER = `const s = require('node:dgram').createSocket('udp4')
 s.on('message', (m, at) => { m[2] |= 0x80; m[3] = 3; s.send(m, at.port, at.address) })
 s.bind(${UPSTREAM.port}, () => console.log('ready'))`
@@ -28,19 +31,19 @@ const SQUATTER = `require('node:dgram').createSocket('udp4').bind(4500, () => co
 const PARIS = '198.51.11.2'
 const GW1 = '192.0.11.2'
 
-/** Begins before the gateway does, which has the port otherwise. */
+/** The other program starts before the gateway does, because otherwise the gateway has the port. */
 export const PORT_TAKEN: Fault = {
   name: 'another program has the port of a gateway',
   found: { 'roma/gw1': ['PortTaken'] },
   inject: (world) => program(machineOf(world, 'roma/gw1').netns, SQUATTER),
 }
 
-/** The server that roma's DNS asks for other names. */
+/** The server that roma's DNS forwards other names to. */
 export function startUpstream({ broker }: FaultWorld): Promise<Undo> {
   return program(broker.netns, UPSTREAM_SERVER)
 }
 
-/** Settings of the kernel, and what runs out. */
+/** Settings of the kernel, and limits that are reached. */
 const KERNELS: readonly Fault[] = [
   {
     name: 'sources are checked strictly',
@@ -65,7 +68,7 @@ const KERNELS: readonly Fault[] = [
   },
 ]
 
-/** Firewalls on the machine, and somebody who takes away what is ours. */
+/** Firewalls on the machine, and a program that removes what is ours. */
 const TABLES: readonly Fault[] = [
   {
     name: 'a firewall hands on nothing',
@@ -86,7 +89,7 @@ const TABLES: readonly Fault[] = [
 
 const NONE = '{ clusterIP: None, ports: [{ port: 80 }] }'
 
-/** What is asked, and what is exported. */
+/** Faults of DNS queries and of exports. */
 const SERVICES: readonly (readonly Fault[])[] = [
   [
     exported('a ServiceExport without a Service', 'milano', 'NoService', service('ghost', '{}').slice(1)),
@@ -131,7 +134,7 @@ const SERVICES: readonly (readonly Fault[])[] = [
       },
     },
   ],
-  // Alone: the others import it, without a pod.
+  // This fault is alone in its round, because the others import the service without a pod.
   [
     exported(
       'a pod outside the ranges with which its site has joined',
@@ -159,10 +162,10 @@ const SERVICES: readonly (readonly Fault[])[] = [
   [conflict('types that differ', 'TypeConflict', NONE, '{ clusterIP: 10.99.0.1, ports: [{ port: 80 }] }')],
 ]
 
-/** UDP ports of gateways. */
+/** The UDP ports of gateways. */
 export const LANES = '4498-4507'
 
-/** UDP between gateways. */
+/** Faults of UDP between gateways. */
 const WAYS: readonly (readonly Fault[])[] = [
   [
     {
@@ -209,7 +212,7 @@ const WAYS: readonly (readonly Fault[])[] = [
   ],
 ]
 
-/** A process that is there and does nothing. */
+/** A process that exists and does nothing. */
 const HANGING: readonly Fault[] = [
   {
     name: 'the only gateway hangs',
@@ -223,10 +226,10 @@ const HANGING: readonly Fault[] = [
 ]
 
 const SLOW_MS = 900
-/** Enough for one TLS handshake, also where the processors are busy: a broker that is late is another fault. */
+/** This is enough for one TLS handshake even on busy processors; a broker that is late would be another fault. */
 const RUNS_MS = 150
 
-/** As a commit that waits for its disk: nothing else happens in the process meanwhile. Roma publishes something. */
+/** Stops the process in short intervals, like a commit that waits for its disk, while roma publishes something. */
 async function slowDisk({ broker, roma }: FaultWorld): Promise<Undo> {
   const stop = new AbortController()
   const pulses = (async (): Promise<void> => {
@@ -245,7 +248,7 @@ async function slowDisk({ broker, roma }: FaultWorld): Promise<Undo> {
   }
 }
 
-/** The broker. */
+/** Faults of the broker. */
 const BROKERS: readonly (readonly Fault[])[] = [
   [
     {
@@ -279,13 +282,14 @@ const BROKERS: readonly (readonly Fault[])[] = [
       },
     },
   ],
-  // What is taken back is confirmed at once, so no other fault of the broker comes right after it.
+  // The undo withdraws the record and needs its acknowledgement at once, so no other fault of the broker follows
+  // directly.
   [{ name: 'the disk of the broker is slow', found: { 'roma/gw1': ['StoreSlow'] }, inject: slowDisk }],
 ]
 
 export const ROUNDS: readonly (readonly Fault[])[] = [KERNELS, TABLES, ...SERVICES, HANGING, ...WAYS, ...BROKERS]
 
-/** A Service that is exported, with a pod where `address` names one. */
+/** A Service that is exported, with a pod if `address` is given. */
 function service(name: string, spec: string, within = 'shop', address?: string): readonly string[] {
   const metadata = `metadata: { name: ${name}, namespace: ${within} }`
   const slice = `metadata: { name: ${name}-1, namespace: ${within}, labels: { kubernetes.io/service-name: ${name} } }`
@@ -317,7 +321,7 @@ function exported(name: string, site: 'milano' | 'paris' | 'roma', code: string,
   }
 }
 
-/** Both are told. */
+/** Both sites get the condition. */
 function conflict(name: string, code: string, first: string, second: string): Fault {
   return {
     name,
@@ -334,7 +338,7 @@ function udpOf(address: string): string {
   return `ip daddr ${address} udp dport ${LANES} drop\nip saddr ${address} udp dport ${LANES} drop`
 }
 
-/** As many as it may need now, and so few that it is said: nearly all of them are in use. */
+/** Sets a limit that suffices now, but is so low that it is reported: nearly all of the files are in use. */
 function fewFiles(pid: number): Undo {
   const prlimit = (...args: string[]): string => execFileSync('prlimit', ['--pid', String(pid), ...args]).toString()
   const before = prlimit('--nofile', '--noheadings', '-o', 'SOFT,HARD').trim().split(/\s+/)

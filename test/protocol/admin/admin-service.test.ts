@@ -1,4 +1,7 @@
-/** The admin service between a client and a server on a real socket: every operation, errors, bad requests, its socket. */
+/**
+ * The admin service between a client and a server on a real socket: every operation, errors, bad requests, and the
+ * socket itself.
+ */
 import { once } from 'node:events'
 import { mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { type Server, type Socket, connect, createServer } from 'node:net'
@@ -27,7 +30,7 @@ interface Call {
 interface World {
   readonly socket: string
   readonly calls: Call[]
-  /** What the next operation does. */
+  /** The result of the next operation. */
   answer: () => Promise<unknown>
   readonly server: AdminServer
 }

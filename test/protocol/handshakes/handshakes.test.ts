@@ -1,4 +1,7 @@
-/** Who may begin a handshake, and what the others are told: pure parts, and the places around them. */
+/**
+ * Which connections may begin a handshake, and when the others should try again: the pure parts, and the limits around
+ * them.
+ */
 import { PassThrough } from 'node:stream'
 import type { Socket } from 'node:net'
 import fc from 'fast-check'
@@ -50,7 +53,7 @@ t.test('those that are sent away are told times one after another, at the pace t
   t.equal(times[0], 1000)
   t.ok(times.every((ms, i) => i === 0 || ms > (times[i - 1] ?? 0)))
   t.ok(Math.abs((times.at(-1) ?? 0) - 5000) < 100, 'a thousand in five seconds')
-  // One that gets to eight in a second.
+  // This broker manages eight handshakes a second.
   const slow = new HandshakeTurns(clock, 200)
   for (let i = 0; i < 40; i += 1) {
     slow.take(500)
@@ -71,7 +74,7 @@ t.test('when members come back', (t) => {
   t.end()
 })
 
-/** As much of a socket as Connections looks at. */
+/** As much of a socket as Connections uses. */
 class FakeSocket extends PassThrough {
   readonly remoteAddress = '192.0.2.1'
   readonly remotePort: number

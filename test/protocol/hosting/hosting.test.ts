@@ -1,4 +1,4 @@
-/** Three clustersets at one port, each with members of the same ids: what is shown to one is of no use at another. */
+/** Three clustersets at one port, each with members of the same ids: an identity of one is useless at another. */
 import { type IncomingHttpHeaders, connect as connectHttp2 } from 'node:http2'
 import { type TLSSocket, createSecureContext, connect as connectTls } from 'node:tls'
 import t, { type Test } from 'tap'
@@ -48,7 +48,7 @@ async function start(t: Test) {
     all.set(by.clusterset, { by, api, milano: await member(by, 'milano'), hosted })
   }
   const of = (name: string): One => all.get(name) ?? never()
-  /** Calls clusterset `at` as who trusts it, and shows `identity`. */
+  /** Calls clusterset `at` as a client that trusts it, and shows `identity`. */
   const call = async (at: string, identity: Identity): Promise<unknown> => {
     const { by } = of(at)
     const init = { addresses: [site.address], clusterset: at, ca: [by.ca.certificate], clock, logger: silent, identity }
@@ -88,7 +88,7 @@ t.test('each member reaches its own, and nobody else', async (t) => {
 
 t.test('a certificate that names another clusterset than its authority is of', async (t) => {
   const { of, call } = await start(t)
-  // The authority of blue may say what it likes: at green nobody believes it, and at blue it is no member.
+  // The authority of blue may sign any certificate: green does not trust it, and at blue its clusterset is wrong.
   const forged = await member({ ...of('blue').by, clusterset: 'green' }, 'milano')
   t.match(await failure(call('green', forged)), { problem: 'untrusted' })
   t.match(await failure(call('blue', forged)), { problem: 'otherClusterset' })
@@ -103,7 +103,7 @@ t.test('tokens find the authority that they name, whatever name is on them', asy
     const init = { addresses: [site.address], caPin, clusterset: name, expiresAtMs: clock.now() + 60_000 }
     const client = await connectForJoin({ token: createJoinToken(init), clock, logger: silent }, signal)
     client.close()
-    // The name on it is not what decides.
+    // The name on the token does not decide.
     const renamed = createJoinToken({ ...init, clusterset: name === 'blue' ? 'green' : 'blue' })
     const named = await connectForJoin({ token: renamed, clock, logger: silent }, signal)
     of(name).api.joinAnswer = () => {
@@ -115,7 +115,7 @@ t.test('tokens find the authority that they name, whatever name is on them', asy
   }
 })
 
-/** The certificate that is shown to who asks for `servername`; with it a session to go on with. */
+/** The certificate that the server shows for `servername`, with a session that can be resumed. */
 function shown(
   address: string,
   servername: string,
@@ -137,7 +137,7 @@ function shown(
     socket.once('secureConnect', () => {
       const resumed = socket.isSessionReused()
       const by = String(socket.getPeerCertificate().issuer.CN)
-      // The ticket comes after the handshake, with what the server says first.
+      // The session ticket comes after the handshake, with the first data of the server.
       socket.once('data', () => {
         resolve({ by, session: kept, resumed })
         socket.destroy()
@@ -146,7 +146,7 @@ function shown(
   })
 }
 
-/** The protocol that is agreed on, or the code of the refusal. */
+/** The negotiated protocol, or the code of the refusal. */
 function agreed(address: string, ALPNProtocols: string[]): Promise<string> {
   const [host = '', port = ''] = address.split(':')
   return new Promise((resolve) => {
@@ -189,7 +189,10 @@ t.test('who asks for no clusterset, or for one that is not there, gets the first
   )
 })
 
-/** Renews over a connection that goes on with `session`, if the server lets it; gives the status, and whether it did. */
+/**
+ * Renews over a connection that resumes `session`, if the server allows it. Returns the status, and whether it was
+ * resumed.
+ */
 function renewWith(address: string, servername: string, { certificate, key }: Identity, session: Buffer | undefined) {
   const own = { cert: certificateToPem(certificate), key: keyToPem(key) }
   return new Promise<{ readonly status: string; readonly resumed: boolean }>((resolve, reject) => {
@@ -260,14 +263,14 @@ t.test('one is taken away: its streams end, the others go on', async (t) => {
   t.match(await failure(call('blue', of('blue').milano)), { problem: 'otherClusterset' }, 'it is not here any more')
   t.same(ended, ['blue'])
 
-  // And back, by the same authority.
+  // The clusterset is hosted again, with the same authority.
   const { by, api } = of('blue')
   const again = site.server.host({ name: 'blue', api, tls: tlsOf(by) })
   const before = api.peers.length
   await call('blue', of('blue').milano)
   t.equal(api.peers.length, before + 1)
 
-  // Another authority takes its place: the name of the one before leads nowhere.
+  // Another authority takes its place: the name of the previous one is not served any more.
   const next = await authority('blue')
   again.setTls(tlsOf(next))
   t.match(await failure(call('blue', of('blue').milano)), { problem: 'otherClusterset' })

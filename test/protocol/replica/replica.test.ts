@@ -48,7 +48,7 @@ const synced = (revision: number, complete: string[], departed: string[] = []): 
   departed,
 })
 
-/** `milano/web@3`, sorted; `?` marks what is kept unconfirmed. */
+/** The records as `milano/web@3`, sorted; `?` marks those that are unconfirmed. */
 function shown(replica: Replica): string {
   return [...replica.records]
     .map(
@@ -252,7 +252,7 @@ t.test('whatever the interruptions, the copy ends up as the broker has it', (t) 
         const events = queue.splice(0, count)
         if (events.length > 0) at = Math.max(at, ...events.map(revisionOf))
         if (queue.length === 0) at = revision
-        // Parts of a batch carry the revision before it.
+        // The parts of a batch carry the revision before it.
         for (const part of splitBatch(batch(at, ...events), replica.revision)) {
           if (part.t === 'batch' && events.length > 0) replica.apply(part)
         }

@@ -1,4 +1,4 @@
-/** A copy of the records of some namespaces. What becomes of it at a broker: test/broker/watch/interest.test.ts. */
+/** A copy of the records of some namespaces. test/broker/watch/interest.test.ts shows how a broker treats it. */
 import t from 'tap'
 import type { ClusterId } from '../../../model/ids.ts'
 import type { RecordEvent, WatchMessage } from '../../../protocol/broker-api.ts'

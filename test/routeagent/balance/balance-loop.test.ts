@@ -1,4 +1,4 @@
-/** Runs of the balancing loop one by one, where the order of things matters. */
+/** Single runs of the balancing loop, where the order of events matters. */
 import t from 'tap'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { KernelError } from '../../../kernel/errors.ts'

@@ -1,4 +1,4 @@
-/** The quick way agrees with model/values/ip.ts on everything. */
+/** The fast parser agrees with model/values/ip.ts on every text. */
 import t from 'tap'
 import fc from 'fast-check'
 import { classifyAddress, containsAddress, formatAddress, parseAddress, prefixOf } from '../../../model/values/ip.ts'

@@ -1,4 +1,4 @@
-/** The quick way agrees with model/values/ip.ts on everything. */
+/** The fast parser agrees with model/values/ip.ts on every text. */
 import t from 'tap'
 import fc from 'fast-check'
 import {
@@ -18,7 +18,7 @@ import {
   isUsableIpv6,
 } from '../../../routeagent/balance/address-family.ts'
 
-// Groups of zeros are frequent in addresses, and what RFC 5952 is about.
+// Groups of zeros are frequent in addresses, and RFC 5952 has rules for them.
 const group = fc.oneof(fc.constant(0), fc.constant(0), fc.constant(1), fc.integer({ min: 0, max: 0xffff }))
 const special = fc.constantFrom(...['::', '::1', 'fe80::1', 'febf::', 'fec0::', 'feff::', 'ff02::1', '64:ff9b::1'])
 const address = fc.oneof(
@@ -90,7 +90,7 @@ t.test('any other text is no address', async () => {
       const groups = ipv6Groups(text)
       try {
         const { family } = parseAddress(text)
-        // A dotted quad at the end is of an address that no pod has.
+        // An address with a dotted quad at the end is one that no pod has.
         const isRead = family === 6 && !text.includes('.')
         return isRead ? groups !== undefined && formatGroups(groups) === formatAddress(parseAddress(text)) : !groups
       } catch {

@@ -1,4 +1,4 @@
-/** The planner that works piece by piece comes to what one that starts anew would come to. */
+/** The incremental planner reaches the same result as one that starts from nothing. */
 import { deepStrictEqual } from 'node:assert/strict'
 import t from 'tap'
 import { elementStatements } from '../../../kernel/nft/apply-table.ts'
@@ -28,7 +28,7 @@ const NFT_WORLD: NodeNftWorld = {
 }
 
 type Step = (planner: BalancePlanner, world: SimpleWorld) => void
-/** What the planner has been given, by name. */
+/** The objects that the planner was given, by name. */
 class SimpleWorld {
   readonly imports = new Map<string, ServiceImport>()
   readonly slices = new Map<string, EndpointSlice>()
@@ -37,7 +37,7 @@ class SimpleWorld {
 
 const services = fc.constantFrom('a', 'b', 'c')
 const clusters = fc.constantFrom('milano', 'paris', 'tokyo')
-// Two services may be given one address: the first by name has it.
+// Two services may have the same address: the first by name gets it.
 const ips = fc.constantFrom('245.0.0.1', '245.0.0.2', '245.0.0.3')
 const addresses = fc.uniqueArray(
   fc.constantFrom('10.42.1.5', '10.42.1.6', '244.1.0.5', '244.1.0.6!', '244.1.0.7~', '244.2.0.8'),
@@ -114,7 +114,7 @@ t.test('any sequence of changes comes to what a start from nothing comes to, in 
       const fresh = fromNothing(world)
       const want = planTable(NFT_WORLD, fresh.ports())
       for (const [map, elements] of desiredElements(NFT_WORLD, fresh.ports(), want.localBackends)) {
-        // Slots that only an earlier state had are there and empty; every map that is wanted must be as wanted.
+        // Slots of an earlier state may remain if they are empty; every wanted map must be exactly as wanted.
         deepStrictEqual(await nft.elements(NFT_TABLE_NODE, map), sortedElements(elements), map)
       }
     }),

@@ -1,4 +1,4 @@
-/** internalTrafficPolicy and trafficDistribution: which endpoints a node uses. The node is `worker` in zone `a`. */
+/** internalTrafficPolicy and trafficDistribution: the endpoints that a node uses. The node is `worker` in zone `a`. */
 import { deepStrictEqual } from 'node:assert/strict'
 import t, { type Test } from 'tap'
 import fc from 'fast-check'
@@ -21,7 +21,7 @@ function planOf(
   return plan
 }
 
-/** `10.42.1.5 244.1.0.5`, `refused`, `dropped`. */
+/** The backends as `10.42.1.5 244.1.0.5`, or `refused`, or `dropped`. */
 function reported({ slots, dropped }: PortPlan): string {
   if (slots.length > 0) return [...new Set(slots)].map((slot) => slot.split(' ')[0]).join(' ')
   return dropped === true ? 'dropped' : 'refused'

@@ -139,7 +139,7 @@ t.test('weights become slots', async (t) => {
         slots.length <= MAX_SLOTS &&
         backends(weights).every(({ target, weight }) => {
           const got = counts.get(target) ?? 0
-          // One slot is given to each before the rest is shared out by weight.
+          // Each backend gets one slot before the rest is shared out by weight.
           const ideal = (weight / total) * slots.length
           return got >= 1 && Math.abs(got - ideal) <= 2 + weights.length * (weight / total)
         })

@@ -1,4 +1,4 @@
-/** What a node reports of its open connections, over time. All drivers are the fakes. */
+/** What a node reports about its open connections over time. All drivers are fakes. */
 import t from 'tap'
 import { KernelError } from '../../../kernel/errors.ts'
 import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
@@ -18,7 +18,7 @@ t.test('counted once a minute, told where it differs', async (t) => {
     eventually(() => JSON.stringify(reported()) === JSON.stringify(want), { say: `tells ${JSON.stringify(want)}` })
   const minute = async (): Promise<void> => {
     const { scans } = connections
-    // All that the loop waits for is over; short of the time after which every change is reported.
+    // The jump ends all waits of the loop, but not the time after which every change is reported.
     const wake = (): boolean => {
       machine.clock.jump(1000)
       return connections.scans > scans

@@ -1,4 +1,4 @@
-/** Which gateway nodes a node finds silent, by probes over a network of fakes. */
+/** The gateway nodes that a node finds silent, by probes over a network of fakes. */
 import t, { type Test } from 'tap'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { routeAgentMetrics } from '../../../routeagent/world/metrics.ts'

@@ -1,4 +1,7 @@
-/** A gateway writes every few seconds: routes follow from little of it, and a node does not read its kernel for the rest. */
+/**
+ * A gateway writes every few seconds: few of these changes affect routes, and a node does not read its kernel for the
+ * others.
+ */
 import fc from 'fast-check'
 import t from 'tap'
 import type { Gateway } from '../../../model/objects.ts'

@@ -1,5 +1,6 @@
 /**
- * Where a node's pods are, by what CNIs leave in its kernel: listings as `ip` prints them, with what must come of it.
+ * The ranges of a node's pods, by what CNIs leave in its kernel: listings as `ip` prints them, with the expected
+ * ranges.
  */
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-/** By which gateway node another one gets packets to a node that it does not reach. */
+/** The gateway node through which another one sends packets to a node that it does not reach. */
 import t from 'tap'
 import { formatRoute } from '../../../kernel/route/format-ip.ts'
 import { CAPABILITY_DRAINING } from '../../../model/lanes/lane-number.ts'
@@ -19,7 +19,7 @@ const [A, B, C] = ['gw-a', 'gw-b', 'gw-c'].map((name, lane) => endpoint('milano'
   Endpoint,
 ]
 
-/** Of gw-a. */
+/** The detours of gw-a. */
 const ROWS: [say: string, endpoints: Endpoint[], silent: string, detours: string][] = [
   ['nobody is silent', [A, B, C], '', ''],
   ['no other gateway', [A], 'worker', ''],

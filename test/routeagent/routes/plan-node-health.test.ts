@@ -1,4 +1,4 @@
-/** What a node says of its ways by what its probes know. */
+/** What a node reports about its gateways, by its probes. */
 import t from 'tap'
 import { MAX_SILENT_NODES } from '../../../model/values/limits.ts'
 import type { ProbedNodeState } from '../../../routeagent/probes/gateway-probes.ts'
@@ -6,7 +6,7 @@ import { planNodeHealth } from '../../../routeagent/routes/plan-node-health.ts'
 
 type State = ProbedNodeState['state']
 
-/** Words such as `gw-a:silent`; whoever is called gw- is a gateway node. */
+/** Words such as `gw-a:silent`; each node whose name begins with gw- is a gateway node. */
 function nodeStates(text: string): Map<string, ProbedNodeState> {
   return new Map(
     text.split(' ').map((word) => {

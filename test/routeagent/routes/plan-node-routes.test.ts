@@ -1,4 +1,4 @@
-/** Plans as the commands that they mean, and the answers to awkward worlds. */
+/** Plans as commands, and their results for unusual worlds. */
 import t from 'tap'
 import type { Endpoint, Gateway, RouteAgent } from '../../../model/objects.ts'
 import { describeRouteAgentPlan, describeRoutes } from '../../../routeagent/main.ts'

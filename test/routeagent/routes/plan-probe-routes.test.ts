@@ -1,4 +1,4 @@
-/** Who probes whom over the overlay, by which nodes have an Endpoint. */
+/** Which nodes probe which over the overlay, by the nodes that have an Endpoint. */
 import t from 'tap'
 import { formatRoute, formatRule } from '../../../kernel/route/format-ip.ts'
 import { answering } from '../../../routeagent/routes/plan-gateways.ts'

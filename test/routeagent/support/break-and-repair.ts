@@ -1,4 +1,6 @@
-/** What others do to the table of the worker of datapath.ts, and that it is found and put right. */
+/**
+ * Breaks the table of the worker of datapath.ts as other programs might, and checks that it is noticed and repaired.
+ */
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import { type Site, here, settled } from './datapath.ts'
@@ -6,18 +8,21 @@ import { serviceImport } from './site.ts'
 
 export interface BreakAndRepairInit {
   readonly nft: 'ip' | 'ip6'
-  /** Of a service with a backend in slot 7. */
+  /** A clusterset IP of a service with a backend in slot 7. */
   readonly vip: string
-  /** A clusterset IP that nobody has yet, one for each of the first ten numbers. */
+  /** A clusterset IP that no service has yet, one for each of the first ten numbers. */
   readonly probe: (number: number) => string
-  /** A prefix of no cluster. */
+  /** A prefix that belongs to no cluster. */
   readonly stranger: string
 }
 
-/** Half a minute passes, first with nothing wrong, then twice with something broken, then with all put right. */
+/**
+ * Lets half a minute pass four times: first with nothing wrong, then twice with something broken, then with all
+ * repaired.
+ */
 export async function breakAndRepair(t: Test, site: Site, init: BreakAndRepairInit): Promise<void> {
   const { nft, vip, stranger } = init
-  // Each once: what others do in two steps is seen, and put right, in one or in two.
+  // Each warning is counted once: a change in two steps is seen, and repaired, in one round or in two.
   const warnings = (): string[] => [
     ...new Set(site.logger.lines.filter(isRepair).map(({ fields }) => String(fields['what']))),
   ]
@@ -44,8 +49,8 @@ function isRepair({ message }: { readonly message: string }): boolean {
 }
 
 /**
- * Gives what lets half a minute pass and waits for two runs, each poked by an address of its own: the first may have
- * been under way before, the second has looked at the whole table, or the first had.
+ * Returns a function that lets half a minute pass and waits for two runs, each triggered by an address of its own. The
+ * first run may have begun before, so one of the two has read the whole table.
  */
 function lookAgain(site: Site, { nft, probe }: BreakAndRepairInit): () => Promise<void> {
   const loop = nft === 'ip' ? 'balance' : 'balance-ipv6'

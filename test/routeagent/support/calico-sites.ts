@@ -1,13 +1,14 @@
 /**
- * Two sites on nodes as Calico makes them: a block of addresses for each, which is in no Node, a /32 route for each
- * pod, and what masquerades (before priority 100) or drops invalid packets. The same pod CIDR at both ends.
+ * Two sites on nodes as Calico sets them up: a block of addresses for each node, which is in no Node object, a /32
+ * route for each pod, and rules that masquerade (before priority 100) or drop invalid packets. Both sites have the same
+ * pod CIDR.
  *
  *   pod 10.42.5.7 ── gw 192.0.2.10 ─┐
  *                                    ├─ internet ── gw 198.51.100.20 ── pod 10.42.8.7   (paris)
  *   pod 10.42.6.7 ── worker 192.0.3.11 ┘                                       (milano)
  *
- * Only Sealane knows the way between gw and worker: what is not in table 7310 does not arrive. Pods of paris are at
- * 244.1.0.0/16, those of milano at 244.0.0.0/16, and 245.0.0.7 leads to the pod of paris.
+ * Only Sealane has routes between gw and worker: packets that table 7310 does not route do not arrive. Pods of paris
+ * are at 244.1.0.0/16, those of milano at 244.0.0.0/16, and 245.0.0.7 leads to the pod of paris.
  */
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -19,7 +20,7 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { NodeProcess } from './node-process.ts'
 import { cluster, membership, node, serviceImport, slice } from './site.ts'
 
-/** Named by the first three numbers of its block. */
+/** The addresses of a node; its pods are named by the first three numbers of its block. */
 interface Plan {
   readonly address: string
   readonly router: string
@@ -98,19 +99,19 @@ async function serve(pod: Netns): Promise<void> {
 type Seven = readonly [Netns, Netns, Netns, Netns, Netns, Netns, Netns]
 
 export interface CalicoSites {
-  /** Of milano: its gateway node and its worker. */
+  /** The namespaces of milano: its gateway node and its worker. */
   readonly gw: Netns
   readonly gwPod: Netns
   readonly workerPod: Netns
   readonly parisPod: Netns
   readonly gwProcess: NodeProcess
   readonly workerProcess: NodeProcess
-  /** Its node is called gw as well. */
+  /** The process of the node of paris, which is also called gw. */
   readonly parisProcess: NodeProcess
 }
 
 /**
- * Builds all of it, waits until the lane is up and all nodes of milano have reported their ranges, and takes it away
+ * Builds the sites, waits until the lane is up and all nodes of milano have reported their ranges, and removes them
  * after `story`.
  */
 export async function withCalicoSites(t: Test, story: (sites: CalicoSites) => Promise<void>): Promise<void> {

@@ -3,8 +3,8 @@
  *
  *   client 10.42.1.5 ── cni0 10.42.1.1 [ worker: this namespace ] 192.168.7.11 ══ sealane-vx ══ 192.168.7.1 [ gateway ]
  *
- * The worker has the real routeagent on the real drivers, and a masquerade rule as a CNI makes it; the gateway node is
- * made by hand and takes the place of the far cluster.
+ * The worker has the real routeagent on the real drivers, and a masquerade rule as a CNI sets it; the gateway node is
+ * built by hand and stands in for the far cluster.
  */
 import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
@@ -37,16 +37,16 @@ export async function here(command: string, ...args: string[]): Promise<string> 
 
 export const ip = (text: string): Promise<string> => here('ip', ...text.split(' '))
 
-/** A bridge with a port for each pod, which are called `pod0`, `pod1` … here and eth0 there. */
+/** A bridge with a port for each pod, which is called `pod0`, `pod1` … here and eth0 in the pod. */
 export async function buildBridge(pods: readonly Netns[]): Promise<void> {
-  // With an address of its own, as CNIs do: otherwise it changes with the ports.
+  // The bridge has a fixed address, as CNIs set it; otherwise its address changes with the ports.
   await ip('link add cni0 address 02:00:00:00:00:01 type bridge')
   await ip('address add 10.42.1.1/24 dev cni0')
   await ip('link set cni0 up')
   for (const [i, pod] of pods.entries()) {
     await ip(`link add pod${i} type veth peer name eth0 netns ${pod.name}`)
     await ip(`link set pod${i} master cni0 up`)
-    // As CNIs do, so that a pod may be balanced to itself.
+    // CNIs set hairpin mode, so that a pod may be balanced to itself.
     await here('bridge', 'link', 'set', 'dev', `pod${i}`, 'hairpin', 'on')
     await pod.exec('ip', ['address', 'add', `10.42.1.${5 + i}/24`, 'dev', 'eth0'])
     await pod.exec('ip', ['link', 'set', 'eth0', 'up'])
@@ -57,7 +57,7 @@ export async function buildBridge(pods: readonly Netns[]): Promise<void> {
   await here('nft', 'add rule ip cni post ip saddr 10.42.0.0/16 ip daddr != 10.42.0.0/16 masquerade')
 }
 
-/** What the routeagent of the gateway node would make, by hand. */
+/** Builds by hand what the routeagent of the gateway node would make. */
 export async function buildGatewayNode(far: Netns): Promise<void> {
   await ip(`link add eth0 type veth peer name eth0 netns ${far.name}`)
   await ip('address add 192.168.7.11/24 dev eth0')
@@ -83,9 +83,12 @@ export interface Site {
   readonly clock: LateClock
   readonly logger: CapturingLogger
   readonly metrics: Metrics
-  /** How often the loop has gone through. */
+  /** How many runs the loop has completed. */
   runs(loop: string): Promise<number>
-  /** `slot-0: 245.0.0.7 . tcp . 80 244.1.0.5 . 8080`, of all maps that there are in the table of this family (ip). */
+  /**
+   * The elements of all maps in the table of this family (the default is ip): `slot-0: 245.0.0.7 . tcp . 80 244.1.0.5 .
+   * 8080`.
+   */
   elements(family?: 'ip' | 'ip6'): Promise<string[]>
 }
 
@@ -96,7 +99,7 @@ class LateClock extends SystemClock {
   }
 }
 
-/** The routeagent of the node `worker`, in a cluster that has these objects. */
+/** Starts the routeagent of the node `worker`, in a cluster that has these objects. */
 export function startRouteAgent(t: Test, objects: readonly KubeObject[]): Site {
   const stateDir = temporaryFolder(t)
   const api = new MemoryApi()
@@ -136,16 +139,14 @@ async function elementsOf(nft: NftSession): Promise<string[]> {
   return found
 }
 
-/** Waits until the elements are like that. */
+/** Waits until the elements match, and the routes are applied. */
 export async function settled(site: Site, want: RegExp, family: 'ip' | 'ip6' = 'ip'): Promise<void> {
   await eventually(async () => want.test((await site.elements(family)).join(' ')), { say: String(want) })
   // The table and the routes are the work of two loops.
   await eventually(async () => (await site.runs('routes')) > 0, { say: 'routes are applied' })
 }
 
-/**
- * Waits until calls to TCP port 80 of this clusterset IP (the family is its own) go to these backends and no others.
- */
+/** Waits until calls to TCP port 80 of this clusterset IP, in its own family, go to these backends and no others. */
 export async function balancedTo(site: Site, vip: string, want: readonly string[]): Promise<void> {
   const isOurs = new RegExp(`^slot-\\d+: ${vip} . tcp . 80 (\\S+)`)
   const sorted = [...want].sort().join()
@@ -159,7 +160,7 @@ export async function balancedTo(site: Site, vip: string, want: readonly string[
   )
 }
 
-/** Everything that a test may leave in this namespace. */
+/** Everything in this namespace that a test may leave behind. */
 export async function kernelDump(): Promise<string> {
   const parts = await Promise.all([
     here('nft', 'list', 'ruleset'),
@@ -171,11 +172,11 @@ export async function kernelDump(): Promise<string> {
     ip('-6 route show table all'),
     here('sysctl', 'net.ipv4.ip_forward', 'net.ipv6.conf.all.forwarding'),
   ])
-  // How far a device has come up is not of interest.
+  // The state of a device is left out.
   return parts.join('\n').replaceAll(/ (state [A-Z]+|valid_lft \S+|preferred_lft \S+)/g, '')
 }
 
-/** What answered to so many calls, `own address, caller's address`, or why none did. */
+/** The answers to this many calls, as `own address, caller's address`, or the error of each. */
 export async function call(
   ns: Netns | undefined,
   kind: string,
@@ -186,7 +187,7 @@ export async function call(
   return JSON.parse(text) as string[]
 }
 
-/** Waits until it serves. */
+/** Waits until the program serves. */
 export function serving(child: ChildProcess): Promise<void> {
   return new Promise((resolve) => child.stdout?.once('data', () => resolve()))
 }

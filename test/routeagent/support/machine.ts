@@ -1,4 +1,7 @@
-/** A routeagent on a machine whose drivers are all fakes: what tests put in, and what they look at. */
+/**
+ * A routeagent on a machine whose drivers are all fakes, with the input that tests change and the state that they
+ * check.
+ */
 import type { Test } from 'tap'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
@@ -42,15 +45,15 @@ export class Machine {
   })
   readonly logger = new CapturingLogger()
   readonly clock = new JumpingClock()
-  /** Nodes that are asked over the overlay; none of them answers unless it is put in. */
+  /** Nodes that are probed over the overlay; only those that a test adds answer. */
   readonly probes = new FakeProbes()
-  /** Set before start(): connections are counted. */
+  /** The open connections that are counted; set before start(). */
   connections: FakeConnections | undefined
-  /** Set before start(): the kernel has next-hop objects. */
+  /** Whether the kernel has next-hop objects; set before start(). */
   grouped = false
-  /** Addresses of machines that answer no TCP probe. */
+  /** The addresses of machines that answer no TCP probe. */
   readonly dead = new Set<string>()
-  /** Addresses of machines that answered one. */
+  /** The addresses of machines that have answered a TCP probe. */
   readonly answered = new Set<string>()
   status = new StatusBoard()
   metrics = createMetrics('routeagent')
@@ -59,7 +62,7 @@ export class Machine {
 
   constructor(t: Test) {
     this.stateDir = temporaryFolder(t)
-    // The kernel makes these with the device; the two fakes do not know each other.
+    // The kernel makes these settings with the device; the two fakes are not connected.
     this.sysctl.provideDevice(VXLAN_DEVICE)
     this.sysctl.provide(`net/ipv6/conf/${VXLAN_DEVICE}/disable_ipv6`, '1')
     this.before = this.kernel()
@@ -124,8 +127,8 @@ export class Machine {
   }
 
   /**
-   * Puts the object and waits for a run of the loop, twice over: the second run cannot have begun before the object was
-   * there. An annotation makes the second a change.
+   * Stores the object and waits for a run of the loop, twice, because the first run may have begun before the object
+   * was stored. An annotation makes the second store a change.
    */
   async putThrough(loop: string, object: KubeObject): Promise<void> {
     for (const turn of ['1', '2']) {

@@ -1,4 +1,4 @@
-/** The processes of one node in a namespace (run-node.ts), and how several of them share what they report. */
+/** The processes of one node in a namespace (run-node.ts), and how several of them share their reports. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ export interface NodeProcessInit {
   readonly node: string
   readonly netns: Netns
   readonly folder: string
-  /** Lane numbers and public addresses; none: no gateway runs there. */
+  /** Lane numbers and public addresses. Absent: no gateway runs on the node. */
   readonly lanes?: readonly { readonly lane: number; readonly publicAddress?: string }[]
 }
 
@@ -28,10 +28,10 @@ export class NodeProcess {
     const program = [process.execPath, compiledProgram(join(import.meta.dirname, 'run-node.ts'))]
     const command = [...program, node, join(folder, 'state'), JSON.stringify(lanes)]
     const inside = ['netns', 'exec', netns.name, ...withSockets(sockets, command)]
-    // As a service: the kernel favours the session that it leads.
+    // The program leads a session of its own, as a service does, because the kernel favours processes by session.
     const detached = process.env['SEALANE_TEST_FAVOURED'] === '1'
     this.#child = spawn('ip', inside, { detached, stdio: ['pipe', 'pipe', 'pipe'] })
-    // What others report is passed on until the test is over, also to a process that has just ended.
+    // Reports of others are passed on until the test is over, also to a process that has just ended.
     this.#child.stdin?.on('error', () => undefined)
     this.#child.stderr?.on('data', (chunk: Buffer) => (this.errors += chunk.toString()))
     createInterface({ input: this.#child.stdout! }).on('line', (line) => {
@@ -47,12 +47,12 @@ export class NodeProcess {
     for (const object of objects) this.#child.stdin?.write(`${JSON.stringify({ put: object })}\n`)
   }
 
-  /** Loops that wait for their time go on at once. */
+  /** Makes loops that wait for their time run at once. */
   wake(): void {
     this.#child.stdin?.write(`${JSON.stringify({ wake: true })}\n`)
   }
 
-  /** Stops it where it is; its kernel goes on. */
+  /** Pauses the process; its kernel state keeps working. */
   pause(): void {
     this.#child.kill('SIGSTOP')
   }
@@ -65,14 +65,14 @@ export class NodeProcess {
     return this.#objects.get(`${kind}/${name}`)
   }
 
-  /** What this node reports about itself goes to the other, from now on. */
+  /** From now on the other process gets what this node reports about itself. */
   report(other: NodeProcess, isOurs: (object: KubeObject) => boolean): void {
     this.follow((object) => {
       if (isOurs(object)) other.put(object)
     })
   }
 
-  /** Gives each object that it holds, and each that it writes or is given from now on. */
+  /** Passes on each object that the process holds, and each that it writes or is given from now on. */
   follow(listener: (object: KubeObject) => void): void {
     for (const object of this.#objects.values()) listener(object)
     this.#listeners.push(listener)

@@ -1,10 +1,10 @@
 /**
- * The processes of one node for tests in network namespaces: routeagent and, where lanes are given, gateway. Real
- * kernel drivers, objects in memory. JSON lines on standard input bring the objects (`{"put": object}`), and end all
- * waits of loops (`{"wake": true}`); it prints on standard output what it writes (`{"object": …}`). Arguments:
- * node, state directory, lanes as JSON. With SEALANE_TEST_TUNED=1 it joins segments and spreads packets over processors
- * as the product does: for what is measured. With SEALANE_TEST_FAVOURED=1 the kernel favours it, as the
- * product. SEALANE_TEST_STATUS_MS is how often it reports.
+ * The processes of one node for tests in network namespaces: routeagent and, if lanes are given, gateway. Real kernel
+ * drivers, objects in memory. JSON lines on standard input bring the objects (`{"put": object}`), and end all waits of
+ * loops (`{"wake": true}`); it prints on standard output what it writes (`{"object": …}`). Arguments: node, state
+ * directory, lanes as JSON. With SEALANE_TEST_TUNED=1 it joins segments and spreads packets over processors as the
+ * product does, for measurements. With SEALANE_TEST_FAVOURED=1 it raises its priority as the product does.
+ * SEALANE_TEST_STATUS_MS is the interval of its reports.
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'

@@ -1,4 +1,4 @@
-/** Objects of a small site, short to write: milano with gateways and workers, among paris and tokyo. */
+/** Objects of a small site in short notation: milano with gateways and workers, among paris and tokyo. */
 import type {
   Cluster,
   ConnectionState,
@@ -26,14 +26,14 @@ import {
 } from '../../support/objects/node-objects.ts'
 import { importObject, sliceObject } from '../../support/objects/service-objects.ts'
 
-/** Devices of the node `worker`: its underlay, and the bridge of its pods. */
+/** The devices of the node `worker`: its underlay, and the bridge of its pods. */
 export const WORKER_LINKS: KernelFacts['links'] = [
   { name: 'lo', index: 1, kind: '', mtu: 65536, up: true, mac: '' },
   { name: 'eth0', index: 2, kind: 'veth', mtu: 1500, up: true, mac: '02:00:00:00:00:02' },
   { name: 'cni0', index: 3, kind: 'bridge', mtu: 1500, up: true, mac: '02:00:00:00:00:03' },
 ]
 
-/** What the machine of the node `worker` reports, on IPv4. */
+/** What the machine of the node `worker` reports about IPv4. */
 export const WORKER_FACTS: KernelFacts = {
   links: WORKER_LINKS,
   addresses: [
@@ -46,7 +46,7 @@ export const WORKER_FACTS: KernelFacts = {
   bridgeNetfilter: '1',
 }
 
-/** The node `worker` of milano, in zone `a`; nobody knows yet which clusters answer. */
+/** The node `worker` of milano, in zone `a`, before it is known which clusters answer. */
 export const SERVICE_CONTEXT: ServiceContext = {
   node: 'worker',
   self: 'milano',
@@ -72,7 +72,7 @@ export function cluster(id: string, index: number, globalCIDR?: string, podCIDR 
   return clusterObject({ id, index, podCIDRs: [podCIDR], serviceCIDRs: ['10.43.0.0/16'], globalCIDRs })
 }
 
-/** The same with IPv6, which is never translated. */
+/** The same cluster with IPv6, which is never translated. */
 export function dualStack(object: Cluster, podCIDR: string): Cluster {
   const { podCIDRs, globalCIDRs } = object.spec
   const global = globalCIDRs.length === 0 ? [] : [...globalCIDRs, podCIDR]
@@ -91,7 +91,9 @@ export const NODES: readonly [Node, Node, Node] = [
   node('worker', '192.168.7.11', '10.42.1.0/24', 'a'),
 ]
 
-/** What the worker sees: three overlapping clusters, one lane at gw-a, two at gw-b, of which one of three is down. */
+/**
+ * The world of the worker: three overlapping clusters, one lane at gw-a, two at gw-b, where one of three links is down.
+ */
 export function routeWorld(change: Partial<NodeRouteWorld> = {}): NodeRouteWorld {
   return {
     node: 'worker',
@@ -124,7 +126,7 @@ export function endpoint(clusterId: string, nodeName: string, lane = 0): Endpoin
   return endpointObject({ cluster: clusterId, node: nodeName, lane })
 }
 
-/** `{ paris: 'up' }` on lane 0; `{ paris: ['up', 'down'] }` on lanes 0 and 1. */
+/** `{ paris: 'up' }` is lane 0; `{ paris: ['up', 'down'] }` are lanes 0 and 1. */
 export function gateway(
   nodeName: string,
   states?: Readonly<Record<string, ConnectionState | readonly ConnectionState[]>>,
@@ -139,7 +141,7 @@ export function gateway(
   return gatewayObject(nodeName, { version: 'test', lanes, connections })
 }
 
-/** What the node reports: where its pods are. */
+/** The node's report of the ranges of its pods. */
 export function routeAgent(name: string, ...podRanges: readonly string[]): RouteAgent {
   return routeAgentObject(name, { podRanges })
 }
@@ -151,7 +153,7 @@ export function serviceImport(name: string, ip: string, spec: Partial<ServiceImp
 }
 
 /**
- * Addresses: `244.1.0.5` is ready, `244.1.0.5!` is not, `244.1.0.5~` serves while it terminates. Where it is may
+ * `244.1.0.5` is ready, `244.1.0.5!` is not, and `244.1.0.5~` serves while it terminates. The node and the zone may
  * follow, with the zones of its hints: `10.42.1.5 on worker in a for a,b`.
  */
 export function slice(
@@ -165,7 +167,7 @@ export function slice(
   return sliceObject({ name: `${service}-${clusterId}`, labels }, reported)
 }
 
-/** The same of IPv6 addresses: Kubernetes keeps the families in slices of their own. */
+/** The same with IPv6 addresses, since Kubernetes keeps each family in slices of its own. */
 export function slice6(...init: Parameters<typeof slice>): EndpointSlice {
   const made = slice(...init)
   return { ...made, metadata: { ...made.metadata, name: `${made.metadata.name}-ipv6` }, addressType: 'IPv6' }

@@ -1,8 +1,10 @@
 /**
- * A program for the namespaces of a test. Prints one JSON line per answer.
- *   serve ADDRESS:PORT…           TCP and UDP, IPv6 addresses in brackets: answers each line or datagram with "own address, caller's address"
- *   call tcp|udp ADDRESS PORT N   N connections or sockets, one after the other; prints a JSON array of answers
- *   hold ADDRESS PORT             one TCP connection; asks once per line on standard input
+ * A program for the namespaces of a test. It prints one JSON line for each answer.
+ *
+ *   serve ADDRESS:PORT…           answers each line over TCP and each datagram over UDP with "own address, caller's
+ *                                 address"; IPv6 addresses are in brackets
+ *   call tcp|udp ADDRESS PORT N   makes N connections or sockets, one after the other; prints a JSON array of answers
+ *   hold ADDRESS PORT             keeps one TCP connection; sends a request for each line on standard input
  */
 import { createSocket } from 'node:dgram'
 import { createServer, connect, isIPv6 } from 'node:net'
@@ -56,7 +58,7 @@ function askUdp(address: string, port: number): Promise<string> {
     const timer = setTimeout(() => finish('timeout'), 3000)
     socket.on('error', (error: NodeJS.ErrnoException) => finish(error.code ?? 'error'))
     socket.on('message', (message) => finish(message.toString()))
-    // Connected, so that an ICMP refusal reaches the program. 3,000 bytes do not fit any packet here.
+    // The socket is connected, so that an ICMP error reaches the program. 3,000 bytes do not fit into any packet here.
     socket.connect(port, address, () => socket.send(Buffer.alloc(3000)))
   })
 }

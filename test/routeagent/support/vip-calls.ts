@@ -1,4 +1,4 @@
-/** Calls of the clusterset IPs of service `web` from the worker of datapath.ts and its pod, and what they show. */
+/** Calls to the clusterset IPs of service `web` from the worker of datapath.ts and from its pod, and their results. */
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import type { Test } from 'tap'
@@ -6,18 +6,18 @@ import type { Netns } from '../../support/netns.ts'
 import { TALKER, call } from './datapath.ts'
 
 export const VIP = '245.0.0.7'
-/** Of the backends. */
+/** The ports of the backends. */
 export const PORTS = [
   { name: 'http', protocol: 'TCP', port: 8080 },
   { name: 'udp', protocol: 'UDP', port: 8080 },
 ] as const
-/** Of the service. */
+/** The ports of the service. */
 export const IMPORT_PORTS = [
   { name: 'http', protocol: 'TCP', port: 80 },
   { name: 'udp', protocol: 'UDP', port: 80 },
 ] as const
 
-/** So many calls, one after the other; gives what call() gives. */
+/** Makes this many calls, one after the other, and returns what call() returns. */
 type Caller = (kind: 'tcp' | 'udp', count: number, port?: number) => Promise<string[]>
 
 export interface Callers {
@@ -33,13 +33,13 @@ export function callersOf(address: string, pod: Netns): Callers {
   return { fromPod: from(pod), fromNode: from(undefined) }
 }
 
-/** Who answered. */
+/** The backends that answered. */
 export const backends = (answers: readonly string[]): Set<string> => new Set(answers.map((a) => a.split(' ')[0] ?? ''))
 
-/** Whom they took for the caller. */
+/** The source addresses that the backends saw. */
 export const sources = (answers: readonly string[]): Set<string> => new Set(answers.map((a) => a.split(' ')[1] ?? ''))
 
-/** While the service has no backend. */
+/** Checks that calls are refused while the service has no backend. */
 export async function refusals(t: Test, { fromPod, fromNode }: Callers): Promise<void> {
   t.strictSame(await fromPod('tcp', 1), ['ECONNREFUSED'], 'no backend: a pod is refused')
   t.strictSame(await fromNode('tcp', 1), ['ECONNREFUSED'], 'no backend: the node is refused')
@@ -50,7 +50,7 @@ export async function refusals(t: Test, { fromPod, fromNode }: Callers): Promise
 }
 
 export interface HeldConnection {
-  /** Sends a line and gives the answer to it. */
+  /** Sends a line and returns the answer to it. */
   ask(): Promise<string>
   end(): void
 }
@@ -70,7 +70,7 @@ export function holdConnection(ns: Netns, address: string): HeldConnection {
   }
 }
 
-/** The segment sizes of the connections that are open, seen from the far side. */
+/** The segment sizes of the open connections, seen from the far side. */
 export async function segmentsOf(far: Netns): Promise<number[]> {
   const sockets = await far.exec('ss', ['-tinH', 'state', 'established'])
   return [...sockets.matchAll(/ mss:(\d+)/g)].map((match) => Number(match[1]))

@@ -88,7 +88,7 @@ t.test('a taken port, a foreign address and nonsense are told plainly', async (t
   )
 })
 
-/** An address of this machine that is not loopback, as another pod would call it; undefined where there is none. */
+/** An address of this machine that is not loopback, as another pod would call it; undefined if there is none. */
 function otherAddress(): string | undefined {
   const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
   return all.find(({ family, internal }) => family === 'IPv4' && !internal)?.address
@@ -134,7 +134,7 @@ t.test('who asks from elsewhere gets metrics where an address is named, and no p
   }
 })
 
-/** Everything that comes until the server hangs up. */
+/** Returns everything that the server sends until it closes the connection. */
 async function talk(port: number, send: (socket: Socket) => void): Promise<string> {
   const socket = connect(port, '127.0.0.1')
   let heard = ''
@@ -165,7 +165,7 @@ t.test('a client that is slow, large or silent is hung up on', async (t) => {
   t.match(await talk(port, (socket) => socket.write(body)), /^HTTP\/1.1 405/, 'a body that never ends')
   const got = await talk(port, (socket) => {
     socket.write('GET /debug/plan HTTP/1.1\r\nhost: a\r\n\r\n')
-    // Reads a little now and then, so that the connection is never still.
+    // The client reads a little now and then, so that the connection is never idle.
     socket.pause()
     const sips = setInterval(() => {
       socket.resume()
@@ -192,7 +192,7 @@ t.test('the node of a pod has places of its own, which nobody else takes', async
     await once(socket, 'connect')
     return socket.resume()
   }
-  // A probe whose request takes its time, and more callers than there are places, each from an address of its own.
+  // A probe whose request is slow, and more callers than there are places, each from an address of its own.
   const probe = await from('127.0.0.1')
   const crowd: Socket[] = []
   for (let n = 1; n <= 200; n += 1) crowd.push(await from(`127.0.1.${n}`))
@@ -203,7 +203,7 @@ t.test('the node of a pod has places of its own, which nobody else takes', async
   probe.on('data', (part: Buffer) => void (answer += part.toString()))
   await answers
   t.match(answer, 'HTTP/1.1 200 OK')
-  // What the node holds is bounded too, and costs nobody else a place.
+  // The node's own connections are bounded too, and take no place from other callers.
   const near: Socket[] = []
   for (let n = 0; n < 40; n += 1) near.push(await from('127.0.0.1'))
   await eventually(() => near.filter(({ closed }) => !closed).length <= 16, { say: '16 are held for the node' })
@@ -230,7 +230,7 @@ t.test('who is turned away gets no answer and no place, and its node is never tu
     await new Promise((resolve) => socket.once('close', resolve))
     return answer
   }
-  // Not near, and with half of a request: the first to give way to whoever takes a place.
+  // This caller is not the node and has sent half of a request, so it is the first to lose its place.
   const held = from('127.0.2.1')
   await once(held, 'connect')
   held.write('GET /healthz HTTP/1.1\r\n')
@@ -243,7 +243,7 @@ t.test('who is turned away gets no answer and no place, and its node is never tu
   held.destroy()
 })
 
-/** As the kubelet probes: each on a connection of its own. */
+/** The kubelet makes each probe on a connection of its own. */
 const CLOSING = { headers: { connection: 'close' } }
 
 t.test('who holds all connections there are keeps nobody out, from one address or from many', async (t) => {
@@ -262,7 +262,7 @@ t.test('who holds all connections there are keeps nobody out, from one address o
       socket.on('error', () => undefined)
       held.push(socket)
       await once(socket, 'connect')
-      // Half of a request, so that the server waits for the rest. Who is cut off comes back.
+      // Half of a request makes the server wait for the rest. A client that is cut off connects again.
       socket.write('GET /healthz HTTP/1.1\r\n')
       socket.on('close', () => {
         if (!over) void hold(n + 1).catch(() => undefined)

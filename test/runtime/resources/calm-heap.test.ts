@@ -40,7 +40,7 @@ t.test('the heap of this process', async (t) => {
   await new Promise((resolve) => setTimeout(resolve, 200))
   t.ok(heap.busy() < 0.5, 'waited')
   for (const on of [true, false]) heap.preferSize(on)
-  // V8 is silent about a word that it does not know.
+  // V8 ignores an unknown option without a message.
   const { stdout } = await promisify(execFile)(process.execPath, ['--v8-options'])
   t.match(stdout, /--optimize-for-size /)
 })

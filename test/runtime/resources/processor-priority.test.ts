@@ -1,11 +1,11 @@
-/** A process that asks for a processor sooner than others: what it does to its threads, and where it does not ask. */
+/** A process that raises its own priority: how it changes its threads, and when it does not. */
 import t from 'tap'
 import { type Processes, favourProcess } from '../../../runtime/process-resources.ts'
 
 const REFUSED = Object.assign(new Error('setpriority EACCES'), { code: 'ERR_SYSTEM_ERROR', info: { code: 'EACCES' } })
 
 interface World {
-  /** Nice values of its threads, by number. */
+  /** The nice values of its threads, by number. */
   readonly threads: Map<number, number>
   session: number
   readonly leadsSession: boolean

@@ -1,4 +1,4 @@
-/** Brokers on one log in this process, each behind its own TLS port on loopback, which it keeps from start to start. */
+/** Brokers on one log in this process, each behind its own TLS port on loopback, which it keeps across restarts. */
 import { once } from 'node:events'
 import { type Server, type Socket, connect, createServer } from 'node:net'
 import type { Test } from 'tap'
@@ -100,7 +100,7 @@ export class Replicas {
     this.#running[i] = { broker, server, front, streams }
   }
 
-  /** In good order: members are sent away one by one. */
+  /** Stops a broker in good order: it closes its members' connections one by one. */
   async stop(i: number): Promise<void> {
     const running = this.#running[i]
     this.#running[i] = undefined
@@ -109,7 +109,7 @@ export class Replicas {
     running?.broker.close()
   }
 
-  /** All connections break at once, whatever is under way on them. */
+  /** Breaks all connections at once, whatever is in flight on them. */
   async kill(i: number): Promise<void> {
     const running = this.#running[i]
     this.#running[i] = undefined
@@ -166,7 +166,7 @@ export class Replicas {
   }
 }
 
-/** The address that members have: what goes through it can be cut. */
+/** The address that members have; connections through it can be cut. */
 class Front {
   readonly #sockets = new Set<Socket>()
   readonly #server: Server

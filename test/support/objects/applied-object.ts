@@ -1,7 +1,7 @@
 /** Objects as a server has them after a server-side apply. */
 import type { ManifestObject } from '../../../install/values/manifest.ts'
 
-/** With the server's account of who applied all that is in it. */
+/** Adds managedFields that say that this manager applied all of the object. */
 export function appliedBy(manager: string, object: ManifestObject): ManifestObject {
   const { apiVersion, kind: _kind, ...content } = JSON.parse(JSON.stringify(object)) as ManifestObject
   const { name: _name, namespace: _namespace, managedFields: before = [], ...metadata } = content.metadata as Metadata
@@ -15,7 +15,7 @@ export function appliedBy(manager: string, object: ManifestObject): ManifestObje
 
 type Metadata = ManifestObject['metadata'] & { readonly managedFields?: readonly object[] }
 
-/** Lists are owned whole. */
+/** Lists are owned as a whole. */
 function fieldsOf(value: object): object {
   const entries = Object.entries(value).map(([key, inner]: [string, unknown]) => {
     const isMap = typeof inner === 'object' && inner !== null && !Array.isArray(inner)

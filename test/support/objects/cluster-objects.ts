@@ -1,4 +1,4 @@
-/** A clusterset as objects for tests: its members, their gateways, and whether this site is one. */
+/** The objects of a clusterset for tests: its members, their gateways, and whether this site is a member. */
 import {
   type Cluster,
   type ClusterSpec,
@@ -10,7 +10,7 @@ import {
   endpointName,
 } from '../../../model/objects.ts'
 
-/** Number 1, without addresses, unless the spec says so. */
+/** A cluster that has the number 1 and no addresses, unless the spec says otherwise. */
 export function clusterObject(
   spec: Partial<ClusterSpec> & Pick<ClusterSpec, 'id'>,
   { metadata = {}, ...status }: { readonly metadata?: Partial<ObjectMeta> } & Pick<Cluster, 'status'> = {},
@@ -24,7 +24,7 @@ export function clusterObject(
   }
 }
 
-/** Of node gw on lane 0, and nobody can call it, unless the spec says so. */
+/** The Endpoint of node gw on lane 0, which cannot be called, unless the spec says otherwise. */
 export function endpointObject(
   spec: Partial<EndpointSpec> & Pick<EndpointSpec, 'cluster'>,
   metadata: Partial<ObjectMeta> = {},
@@ -38,7 +38,7 @@ export function endpointObject(
   }
 }
 
-/** Milano has joined, unless the spec says otherwise. */
+/** A Membership by which milano has joined, unless the spec says otherwise. */
 export function membershipObject(spec: Partial<Membership['spec']> = {}): Membership {
   return {
     apiVersion: 'sealane.io/v1alpha1',

@@ -1,4 +1,4 @@
-/** Facts about a member of a clusterset, as a driver brings them: whole and healthy unless a test changes them. */
+/** Facts about a member of a clusterset as a driver reads them: complete and healthy unless a test changes them. */
 import {
   CONDITION_CLUSTER_DNS,
   CONDITION_CONNECTED,
@@ -19,14 +19,14 @@ export const NOW = '2026-11-25T12:00:00Z'
 export const SELF = 'milano'
 
 export interface HealthyInit {
-  /** Other members. */
+  /** The ids of the other members. */
   readonly others?: readonly string[]
-  /** Gateways here, and of each other member. */
+  /** The number of gateways here, and of each other member. */
   readonly gateways?: number
   readonly workers?: number
-  /** Imported from each other member, and exported from here. */
+  /** The number of services imported from each other member, and of those exported from here. */
   readonly services?: number
-  /** Parts as pods of a Kubernetes cluster; false: as on a plain site. */
+  /** Whether the parts are pods of a Kubernetes cluster; otherwise it is a plain site. */
   readonly kubernetes?: boolean
 }
 
@@ -143,7 +143,7 @@ export function lease(name: string, holderIdentity: string, renewTime = '2026-11
   }
 }
 
-/** Pods and what makes them: two agents, two of DNS, one of the others on each node. */
+/** The pods and their controllers: two agents, two DNS servers, and one of the other parts on each node. */
 function installed(nodes: readonly string[]): ObjectsByKind {
   const pods = ['agent', 'dns', 'gateway', 'routeagent'].flatMap((part) =>
     (part === 'routeagent' ? nodes : nodes.slice(0, 2)).map((node, i) => podObject(part, `sealane-${part}-${i}`, node)),
@@ -200,7 +200,7 @@ export function reportFact(part: string, name: string, more: object = {}): Fact 
   return { t: 'report', source: `pod ${name}`, at: NOW, report }
 }
 
-/** One fact for each kind, and what the parts say. */
+/** One fact for each kind, and the reports of the parts. */
 export function factSet(objects: ObjectsByKind, more: readonly Fact[] = healthyReports()): FactSet {
   const facts = Object.entries(objects).map(([kind, items]): Fact => {
     return { t: 'objects', kind: kind as FactKind, items, source: 'API server', at: NOW }
@@ -217,7 +217,7 @@ export function healthyReports(broker: BrokerReport = HEALTHY_BROKER): readonly 
   ]
 }
 
-/** What JSON makes of it, to be changed at will. */
+/** A copy by way of JSON, which a test may change. */
 export function copyOf<T>(value: T): T {
   return JSON.parse(JSON.stringify(value)) as T
 }

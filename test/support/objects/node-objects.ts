@@ -1,4 +1,4 @@
-/** Nodes as objects for tests, and what the processes on them report. */
+/** Nodes as objects for tests, and the reports of the processes on them. */
 import type {
   ConnectionState,
   ConnectionStatus,
@@ -20,7 +20,7 @@ export function internalIps(...addresses: readonly string[]): NonNullable<Node['
   return { addresses: addresses.map((address) => ({ type: 'InternalIP', address })) }
 }
 
-/** On lane 0, of which nothing more is known, unless `change` says so. */
+/** A connection on lane 0, without further fields unless `change` has them. */
 export function connectionTo(
   cluster: string,
   state: ConnectionState,
@@ -29,24 +29,24 @@ export function connectionTo(
   return { cluster, lane: 0, endpoint: '', state, message: '', usingNat: false, rxBytes: 0, txBytes: 0, ...change }
 }
 
-/** connectionTo() for each cluster: `{ paris: 'up' }`. */
+/** Makes connectionTo() for each cluster: `{ paris: 'up' }`. */
 export function connectionsTo(states: Readonly<Record<string, ConnectionState>>): ConnectionStatus[] {
   return Object.entries(states).map(([cluster, state]) => connectionTo(cluster, state))
 }
 
-/** `gw paris up, rome down`: a gateway and its connections. */
+/** A gateway and its connections, from `gw paris up, rome down`. */
 export function gatewaySaying(text: string): Gateway {
   const [name = '', ...words] = text.split(' ')
   return gatewayObject(name, { connections: connectionsSaid(words.join(' ')) })
 }
 
-/** `paris up, rome down` */
+/** The connections, from `paris up, rome down`. */
 export function connectionsSaid(text: string): ConnectionStatus[] {
   const pairs = text.split(', ').filter(Boolean)
   return pairs.map((pair) => connectionTo(...(pair.split(' ') as [string, ConnectionState])))
 }
 
-/** Without a status where none is given. */
+/** A Gateway, which has no status unless one is given. */
 export function gatewayObject(
   name: string,
   status?: Partial<NonNullable<Gateway['status']>>,
@@ -56,7 +56,7 @@ export function gatewayObject(
   return status === undefined ? base : { ...base, status: { version: '1', lanes: [], connections: [], ...status } }
 }
 
-/** Without a status where none is given. */
+/** A RouteAgent, which has no status unless one is given. */
 export function routeAgentObject(
   name: string,
   status?: Partial<NonNullable<RouteAgent['status']>>,

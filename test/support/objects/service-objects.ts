@@ -1,4 +1,4 @@
-/** Services as objects for tests: of users, exported, and imported. */
+/** Services as objects for tests: those of users, exported ones, and imported ones. */
 import type {
   EndpointSlice,
   Namespace,
@@ -10,10 +10,10 @@ import type {
 
 const MCS = 'multicluster.x-k8s.io/v1beta1'
 
-/** Of namespace shop, unless it says so. */
+/** The metadata of an object in namespace shop, unless it names another. */
 type Named = Partial<ObjectMeta> & Pick<ObjectMeta, 'name'>
 
-/** As people write it: the name first. */
+/** The metadata in the usual order, with the name first. */
 const named = ({ name, ...rest }: Named): ObjectMeta => ({ name, namespace: 'shop', ...rest })
 
 export function namespaceObject(name: string, change: Pick<Namespace, 'status'> = {}): Namespace {
@@ -24,7 +24,7 @@ export function serviceObject(metadata: Named, spec: NonNullable<Service['spec']
   return { apiVersion: 'v1', kind: 'Service', metadata: named(metadata), spec }
 }
 
-/** Of IPv4, and without endpoints and ports, unless `change` says so. */
+/** A slice of IPv4 without endpoints and ports, unless `change` has them. */
 export function sliceObject(
   metadata: Named,
   change: Partial<Pick<EndpointSlice, 'addressType' | 'endpoints' | 'ports'>> = {},
@@ -42,7 +42,7 @@ export function exportObject(metadata: Named): ServiceExport {
   return { apiVersion: MCS, kind: 'ServiceExport', metadata: named(metadata) }
 }
 
-/** Headless, and without ports, unless the spec says so. */
+/** A headless import without ports, unless the spec says otherwise. */
 export function importObject(metadata: Named, spec: Partial<ServiceImport['spec']> = {}): ServiceImport {
   return {
     apiVersion: MCS,

@@ -1,4 +1,4 @@
-/** A real Prometheus of the distribution, with rules and targets of a test, and what it says. */
+/** A real Prometheus of the distribution, with the rules and targets of a test. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
@@ -9,21 +9,21 @@ import type { RuleFile } from '../../../install/monitoring/rule-file.ts'
 
 export interface Job {
   readonly name: string
-  /** host:port. */
+  /** The targets as host:port. */
   readonly targets: readonly string[]
-  /** What targets say of their job and instance counts. */
+  /** Whether the job and instance labels of the targets are kept. */
   readonly honorLabels?: boolean
 }
 
 export interface PrometheusInit {
   readonly folder: string
-  /** host:port, to listen on. */
+  /** The address to listen on, as host:port. */
   readonly listen: string
   readonly jobs: readonly Job[]
   readonly rules: RuleFile
-  /** Between two looks at targets and rules. */
+  /** The interval at which targets are scraped and rules evaluated. */
   readonly intervalMs: number
-  /** Before the command line: `ip netns exec NAME`. */
+  /** The words before the command line: `ip netns exec NAME`. */
   readonly within?: readonly string[]
 }
 
@@ -38,7 +38,7 @@ export interface FiringAlert {
   readonly state: string
 }
 
-/** Why a test that needs it cannot run; undefined when it is here. */
+/** Why a test that needs Prometheus cannot run; undefined if it is installed. */
 export function prometheusMissing(): string | undefined {
   const { error } = spawnSync('prometheus', ['--version'], { stdio: 'ignore' })
   return error === undefined ? undefined : 'needs the package prometheus'
@@ -65,7 +65,7 @@ export class Prometheus {
         static_configs: [{ targets }],
       })),
     }
-    // YAML takes JSON.
+    // JSON is valid YAML.
     writeFileSync(join(folder, 'prometheus.yaml'), JSON.stringify(config))
     writeFileSync(join(folder, 'rules.yaml'), JSON.stringify(rules))
     const prometheus = new Prometheus(init)
@@ -101,14 +101,14 @@ export class Prometheus {
     return this.#said
   }
 
-  /** Instant, in the order asked, by one process for all. Throws what Prometheus complains about. */
+  /** The results of instant queries, in their order, by one process for all. Throws the errors of Prometheus. */
   async query(exprs: readonly string[]): Promise<readonly (readonly Sample[])[]> {
     const paths = exprs.map((expr) => `/api/v1/query?query=${encodeURIComponent(expr)}`)
     const answers = await this.#json<{ result: readonly Sample[] }>(paths)
     return answers.map(({ result }) => result)
   }
 
-  /** All that are pending or firing. */
+  /** All alerts that are pending or firing. */
   async alerts(): Promise<readonly FiringAlert[]> {
     const [answer] = await this.#json<{ alerts: readonly FiringAlert[] }>(['/api/v1/alerts'])
     return answer?.alerts ?? []
@@ -132,7 +132,7 @@ export class Prometheus {
     })
   }
 
-  /** One line for each. */
+  /** The answers, one line for each path. */
   #get(paths: readonly string[]): Promise<string> {
     const { listen, within = [] } = this.#init
     const urls = paths.map((path) => `http://${listen}${path}`)

@@ -1,9 +1,9 @@
-/** Rules in which a minute is a moment: what takes an hour in life takes half a minute in a test. */
+/** Rules in which a minute is a moment: an hour in production takes half a minute in a test. */
 import type { RuleFile } from '../../../install/monitoring/rule-file.ts'
 
 const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 }
 
-/** Durations of ranges, of offsets and of `for`, with so many milliseconds for each minute. */
+/** Scales the durations of ranges, of offsets and of `for` to this many milliseconds for each minute. */
 export function quickened({ groups }: RuleFile, msPerMinute: number): RuleFile {
   return {
     groups: groups.map(({ name, rules }) => ({

@@ -1,4 +1,4 @@
-/** How old a handshake is, whatever is done to the wall clock. */
+/** The age of a handshake, whatever happens to the wall clock. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -25,7 +25,7 @@ type KernelLook = readonly [
   ageS: number | undefined,
 ]
 
-/** Seconds: of the monotonic clock, of the wall clock, the date of the handshake, and how old it is taken for. */
+/** In seconds: the monotonic clock, the wall clock, the date of the handshake, and the expected age. */
 const STORIES: readonly (readonly KernelLook[])[] = [
   [
     ['there is none', 0, 0, undefined, undefined],
@@ -92,7 +92,7 @@ t.test('no jump of the wall clock makes a handshake older or younger than the lo
         if (shakes && jumpMs === 0) assert.equal(atMs, shaken.atMs, 'and it is right where nothing jumped')
       }
     }),
-    // Two handshakes of one date cannot be distinguished; no wall clock is set so exactly.
+    // Two handshakes with the same date cannot be told apart, but no wall clock is set back so exactly.
     { numRuns: 300 },
   )
   t.pass()

@@ -1,4 +1,4 @@
-/** Which peers are given their place anew, since this node sends from another address than before. */
+/** Which peers get their endpoint set again because this node sends from another address than before. */
 import t from 'tap'
 import { OwnSources } from '../../../../gateway/cable/wireguard/wireguard-cable.ts'
 import type { DeviceState } from '../../../../kernel/wireguard/wireguard-device.ts'

@@ -138,7 +138,7 @@ t.test('what it does not know it does not guess', async (t) => {
   )
 })
 
-/** The same node for IPv6: nothing is translated, and ICMPv6 carries what IPv6 cannot do without. */
+/** The same node for IPv6: nothing is translated, and the ICMPv6 messages that IPv6 needs are allowed. */
 async function node6(): Promise<FakeNft> {
   const nft = new FakeNft({ family: 'ip6' })
   const key = 'ipv6_addr . inet_proto . inet_service'

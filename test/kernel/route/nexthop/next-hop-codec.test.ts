@@ -1,4 +1,4 @@
-/** Messages as the kernel writes them; real ones are in test/netns/kernel-nexthop.test.ts. */
+/** Messages as the kernel writes them; test/netns/kernel-nexthop.test.ts has real ones. */
 import fc from 'fast-check'
 import t from 'tap'
 import { NEXT_HOP_IDS, ROUTE_PROTOCOL } from '../../../../model/kernel-ids.ts'

@@ -1,4 +1,4 @@
-/** Lease files that a disk, a hand or an intruder has spoilt: told, and nobody is kept from anything. */
+/** Lease files that a disk, a person or an intruder has damaged: the damage is reported, and no process is blocked. */
 import {
   mkdirSync,
   readFileSync,
@@ -21,7 +21,7 @@ import { FileSite, synced } from '../file-site.ts'
 
 const { signal } = new AbortController()
 const NAME = 'sealane-lane-0'
-/** A time may have `:15` in it, too. */
+/** The field name is matched too, since a time may also contain `:15`. */
 const LASTS = /(?<field>"leaseDurationSeconds":)15/
 
 class Leases {

@@ -1,4 +1,4 @@
-/** Leases of a site without Kubernetes, in its state folder. */
+/** Leases of a site without Kubernetes, kept in its state folder. */
 import t from 'tap'
 import { leaseStoreCompliance } from '../../../compliance/lease-store.ts'
 import { FileSite } from '../file-site.ts'

@@ -1,9 +1,9 @@
 /**
  * One of several processes that share a state folder: `lease-process.ts MODE STATE TURNS`.
  *
- *   count  adds one to the number of the Lease, TURNS times; prints a line for each time that went through
- *   remove removes the Lease as often as TURNS says, whoever writes it meanwhile; prints a line for each time
- *   hold   takes the Lease when nobody has it, and gives it back, TURNS times; prints `both` where somebody else has it
+ *   count  adds one to the number of the Lease, TURNS times; prints a line for each successful write
+ *   remove removes the Lease TURNS times, while other processes write it; prints a line each time
+ *   hold   takes the free Lease and gives it back, TURNS times; prints `both` if another process holds it too
  */
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
@@ -27,7 +27,7 @@ function plusOne(lease: StoredLease | undefined): StoredLease {
   return { ...base, metadata: { ...base.metadata, annotations: { [NUMBER]: String(numberOf(lease) + 1) } } }
 }
 
-/** False when another process has changed it meanwhile. */
+/** Returns false if another process has changed the Lease meanwhile. */
 async function written(store: LeaseStore, lease: StoredLease): Promise<boolean> {
   try {
     await store.write(lease, signal)
@@ -38,7 +38,7 @@ async function written(store: LeaseStore, lease: StoredLease): Promise<boolean> 
   }
 }
 
-// Synchronous: what was printed before a kill has gone through.
+// The write is synchronous, so that everything printed before a kill has really happened.
 const say = (line: string): void => void writeSync(1, `${line}\n`)
 
 async function count(store: LeaseStore, turns: number): Promise<void> {

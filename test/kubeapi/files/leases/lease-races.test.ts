@@ -1,4 +1,4 @@
-/** Several processes that share a state folder write the same Lease: no write is lost, and no two hold it. */
+/** Several processes that share a state folder write the same Lease: no write is lost, and no two processes hold it. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { FileSite } from '../file-site.ts'
 import { SHARED_LEASE, numberOf } from './lease-process.ts'
 
 const PROGRAM = join(import.meta.dirname, 'lease-process.ts')
-/** Between two stops. */
+/** The time between stopping the process and resuming it. */
 const DOZE_MS = 30
 const { signal } = new AbortController()
 
@@ -35,7 +35,7 @@ class Racer {
     if (this.process.exitCode === null && this.process.signalCode === null) await once(this.process, 'exit')
   }
 
-  /** Stopped in the middle of whatever it does, and let go on, again and again until it ends. */
+  /** Stops the process at arbitrary moments and resumes it, until it ends. */
   async doze(): Promise<void> {
     let sleeps = false
     const turning = setInterval(() => {
@@ -71,7 +71,7 @@ t.test('two never hold it at once', async (t) => {
   const racers = Array.from({ length: 4 }, () => new Racer(t, 'hold', site.state, 25))
   const [sleeper] = racers as [Racer, ...Racer[]]
   await eventually(() => racers.every((racer) => racer.times('held') > 0), { deadlineMs: 60_000, intervalMs: 5 })
-  // While it is stopped and holds, nobody goes on.
+  // While the stopped process holds the Lease, no other process continues.
   await Promise.all([sleeper.doze(), ...racers.map((racer) => racer.ended())])
   for (const [i, racer] of racers.entries()) {
     t.equal(racer.times('held'), 25, `process ${i} had all its turns`)

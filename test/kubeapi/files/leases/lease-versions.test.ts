@@ -1,4 +1,4 @@
-/** Which files of a Lease's folder are its versions. */
+/** The files in a Lease's folder that are versions of it. */
 import fc from 'fast-check'
 import t from 'tap'
 import { readVersions } from '../../../../kubeapi/files/lease-folder.ts'

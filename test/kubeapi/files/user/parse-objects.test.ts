@@ -6,7 +6,7 @@ import { formatYaml, parseYaml } from '../../../../kubeapi/yaml.ts'
 import { MOST_GROWTH, growth, processorMs } from '../../../support/growth.ts'
 import { serviceYaml } from '../file-site.ts'
 
-/** What a file says: `Kind namespace/name@line`, or its problems. */
+/** The content of a file as `Kind namespace/name@line`, or its problems. */
 function read(text: string): string[] {
   const result = parseObjects('x.yaml', text)
   if ('problems' in result) return result.problems.map(formatProblem)
@@ -164,7 +164,7 @@ t.test('what has no end, or nearly none, is refused with a reason', async (t) =>
   }
   for (const [say, text] of Object.entries(texts)) {
     const found = read(text)
-    // How deep is too deep depends on the machine's stack.
+    // The depth that is too deep depends on the machine's stack.
     const [first = ''] = found
     t.equal(first.replace(/^x\.yaml:1:\d+: /, ''), 'nested too deeply, or an alias that contains itself', say)
     t.ok(found.length <= 20, say)

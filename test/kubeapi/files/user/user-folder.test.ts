@@ -1,4 +1,4 @@
-/** How the file driver follows a person's files: broken, half-written, saved by editors, moved, removed. */
+/** How the file driver follows a user's files: broken, half-written, saved by editors, moved, removed. */
 import { execFileSync } from 'node:child_process'
 import {
   closeSync,
@@ -108,7 +108,7 @@ t.test('files removed and written anew: the one that is being written is not tak
   cache.onChange(() => queueMicrotask(() => seen.add(names(cache))))
   unlinkSync(site.path('a.yaml'))
   unlinkSync(site.path('b.yaml'))
-  // To inotify this looks like a rename of b.yaml to a.yaml.
+  // inotify reports this like a rename of b.yaml to a.yaml.
   const file = openSync(site.path('a.yaml'), 'w')
   writeSync(file, serviceYaml('one'))
   await eventually(() => seen.size > 0, { say: 'b.yaml is gone' })
@@ -262,7 +262,7 @@ t.test('what the watches miss is found by the next full look', async (t) => {
   execFileSync('ln', ['-s', outside, site.path('link.yaml')])
   const cache = await synced(site.open({ rescanMs: 50 }), 'Service')
   t.equal(cache.get('linked', 'shop')?.spec?.ports?.[0]?.port, 1)
-  // Behind a link: no event arrives for the folder.
+  // The file is behind a symbolic link, so the folder gets no event.
   writeFileSync(outside, serviceYaml('linked', 2))
   await eventually(() => cache.get('linked', 'shop')?.spec?.ports?.[0]?.port === 2)
 })

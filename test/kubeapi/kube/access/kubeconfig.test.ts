@@ -1,4 +1,6 @@
-/** Which server, and who we are to it: kubeconfigs, plugins, pods, and what is said when they are wrong. */
+/**
+ * The server and the credentials to use, from kubeconfigs, plugins and pods, and the message for each mistake in them.
+ */
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'

@@ -1,4 +1,4 @@
-/** Forwarded connections as a Unix socket: what passes, what is said of failures, and that nothing stays. */
+/** Forwarded connections as a Unix socket: data passes, failures are reported, and nothing is left behind. */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, statSync } from 'node:fs'

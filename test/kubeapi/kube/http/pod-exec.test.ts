@@ -1,4 +1,4 @@
-/** Commands in containers over real sockets: what they give, and servers that say nothing. */
+/** Commands in containers over real sockets: their results, and servers that never answer. */
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { type IncomingMessage, createServer as createHttpServer } from 'node:http'
@@ -18,7 +18,7 @@ const COMMAND = { namespace: 'shop', pod: 'web-0', container: 'web', command: ['
 
 interface Listening {
   readonly url: string
-  /** Sockets that are open. */
+  /** The sockets that are open. */
   readonly open: ReadonlySet<Socket>
 }
 
@@ -26,7 +26,7 @@ async function listening(t: Test, server: Server): Promise<Listening> {
   const open = new Set<Socket>()
   server.on('connection', (socket: Socket) => {
     open.add(socket)
-    // A client that does not read does not learn of the end.
+    // The data must be read, since a socket that is not read never sees the end.
     socket
       .on('error', () => undefined)
       .on('close', () => open.delete(socket))
@@ -41,7 +41,7 @@ async function listening(t: Test, server: Server): Promise<Listening> {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, open }
 }
 
-/** Takes connections to commands, and gives what `talk` writes. */
+/** A server that accepts connections to commands; `talk` writes its answers. */
 async function commands(
   t: Test,
   talk: (socket: Duplex) => void,
@@ -156,7 +156,7 @@ t.test('a command that does not end', async (t) => {
   await eventually(() => place.asked.length === 1)
   let error: Error | undefined
   void failed.then((one) => (error = one))
-  // The handshake's answer may still be on its way.
+  // The answer to the handshake may still be on its way.
   await eventually(async () => {
     await clock.advance(5000)
     return error !== undefined
@@ -245,7 +245,7 @@ t.test('what a command is given, and output that is taken as it comes', async (t
     socket.on('message', (data: Buffer) => {
       t.equal(data[0], 0, 'it is standard input')
       heard += data.subarray(1).toString()
-      // An older server has no way to learn where it ends: the command itself knows.
+      // An older server cannot be told that the input has ended, so the command itself detects it.
       if (!heard.endsWith('.')) return
       socket.send(Buffer.concat([Buffer.of(1), Buffer.from('took ')]))
       socket.send(Buffer.concat([Buffer.of(1), Buffer.from(String(heard.length))]))

@@ -23,14 +23,14 @@ const LINE = 'forward Pod shop/web-0 port 9472'
 interface Forwarding {
   readonly url: string
   readonly asked: IncomingMessage[]
-  /** Connections that are open. */
+  /** The connections that are open. */
   readonly open: ReadonlySet<Duplex>
 }
 
 interface ForwardingInit {
-  /** What the node does with a connection, after it has sent the port on both channels. */
+  /** Talks for the node on a connection, after the node has sent the port on both channels. */
   readonly talk?: (socket: WebSocket) => void
-  /** Gives a status and a body if the request is refused; 0 gives no answer. */
+  /** Returns the status and the body with which a request is refused. With status 0 there is no answer. */
   readonly refuse?: (request: IncomingMessage) => readonly [number, unknown] | undefined
 }
 
@@ -87,7 +87,7 @@ async function errorOf(stream: Duplex): Promise<Error> {
 
 const data = (part: Buffer | string): Buffer => Buffer.concat([Buffer.of(0), Buffer.from(part)])
 
-/** Lets sockets go on as far as they can without a reader. */
+/** Lets sockets transfer as much as they can without a reader. */
 async function someTurns(): Promise<void> {
   for (let turn = 0; turn < 300; turn += 1) await new Promise((resolve) => setImmediate(resolve))
 }

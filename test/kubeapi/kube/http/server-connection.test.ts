@@ -1,4 +1,4 @@
-/** The connection to an API server, where the server takes the connection and then says nothing. */
+/** The connection to an API server that accepts it and then sends nothing. */
 import { once } from 'node:events'
 import { type AddressInfo, type Socket, createServer } from 'node:net'
 import t from 'tap'
@@ -18,7 +18,7 @@ t.test('closing gives up a handshake that nobody answers', async (t) => {
     credentials: () => Promise.resolve({ headers: {} }),
     forget: () => undefined,
   }
-  // Its own time-out never comes: this clock does not move.
+  // The fake clock does not move, so the connection's own time-out never comes.
   const connection = new ServerConnection({ clock: new FakeClock(), access })
   const asked = connection.send({ method: 'GET', path: '/version', headers: {} }, new AbortController().signal)
   const refused = failure(asked)

@@ -1,4 +1,4 @@
-/** What vanishes from a server vanishes here; but a Membership says that it ends before it does. */
+/** An object that disappears from the server disappears here; a Membership first reports that it ends. */
 import t from 'tap'
 import { KindObjects } from '../../../../kubeapi/kube/kind-objects.ts'
 import type { Kind } from '../../../../model/objects.ts'

@@ -1,4 +1,4 @@
-/** How the Kubernetes driver follows a kind on good days and bad ones. */
+/** How the Kubernetes driver follows a kind, with and without failures. */
 import t, { type Test } from 'tap'
 import type { ObjectCache } from '../../../../kubeapi/cluster-api.ts'
 import type { Kind, KubeObject, Service } from '../../../../model/objects.ts'
@@ -208,7 +208,7 @@ t.test('a peer that goes silent is noticed within 30 s', async (t) => {
     await eventually(() => server.watching('services') === 1)
     proxy.silence()
     put(server, service('unheard'))
-    // In steps, as time goes: what is sent needs real time to come back, or not.
+    // The clock moves in steps, because a request needs real time until its answer arrives.
     for (let ms = 0; ms < withinMs; ms += 1000) await clock.advance(1000)
     await eventually(async () => {
       await clock.advance(100)

@@ -1,4 +1,7 @@
-/** Labels and annotations that the operator asks for: on all that Sealane writes, on nothing else, and written once. */
+/**
+ * Labels and annotations that the operator configures: they are on everything that Sealane writes, on nothing else, and
+ * are written once.
+ */
 import t, { type Test } from 'tap'
 import { agentMetrics } from '../../../../agent/loop/metrics.ts'
 import { MirrorWriter } from '../../../../agent/loop/mirror-writer.ts'

@@ -1,4 +1,4 @@
-/** How the Kubernetes driver writes: only what differs, only what is ours, and on bad days too. */
+/** How the Kubernetes driver writes: only what differs, only our own fields, and correctly when the server fails. */
 import t, { type Test } from 'tap'
 import type { ClusterApiError } from '../../../../kubeapi/cluster-api.ts'
 import type { KubeApi } from '../../../../kubeapi/kube/kube-api.ts'
@@ -70,7 +70,7 @@ t.test('what someone changes or removes of ours is put right; it stays ours with
 t.test("a user's object that we have not heard of yet is left as it was", async (t) => {
   const server = await fakeApiServer(t)
   const api = await synced(t, server)
-  // The watch delivers nothing: the cache cannot know.
+  // The watch delivers nothing, so the cache cannot know the change.
   server.fault = ({ path, query }) =>
     query.has('watch') || (query.has('limit') && path.endsWith('serviceimports')) ? { status: 503 } : undefined
   server.endWatches()
@@ -134,7 +134,7 @@ t.test('a status is written once, and not on an object that was made anew', asyn
   await t.rejects(api.applyStatus(wanted), { code: 'Conflict' })
 })
 
-/** Answers the first `count` requests that are no reads with this. */
+/** Gives this answer to the first `count` requests that are not reads. */
 function first(count: number, answer: Exclude<ReturnType<Fault>, undefined>): Fault {
   let left = count
   return ({ method }) => (method !== 'GET' && left-- > 0 ? answer : undefined)
@@ -286,7 +286,7 @@ t.test('no more than 16 requests at once', async (t) => {
   const all = Array.from({ length: 40 }, (_one, i) => api.apply(serviceImport(`s${i}`), stop.signal))
   const settled = Promise.allSettled(all)
   await eventually(() => patches(server) === 16)
-  // Another client's question and answer: time enough for a seventeenth.
+  // Another client's request and answer take long enough for a seventeenth write to arrive.
   await other.secrets.read('any')
   t.equal(patches(server), 16, 'the others wait')
   stop.abort(new Error('enough'))
