@@ -76,7 +76,7 @@ t.test('a folder that may not be looked into: not that nothing is there', async 
     chmodSync(closed, 0o700)
   })
   t.match(refused, { code: 'Unwritable' })
-  t.equal(refused.message, `${file}: not permitted: run this as the broker's user`)
+  t.equal(refused.message, `${file}: not permitted: run this command as the broker's user`)
   t.match(await failure(open()), { code: 'Absent' })
 })
 

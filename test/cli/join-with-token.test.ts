@@ -103,7 +103,7 @@ t.test('too many joins of strangers from its address: the same token then works'
 
 t.test('without a token it waits and says for what; a stop ends it', async (t) => {
   const { status, stop, done } = start(t, new MemorySecret())
-  await eventually(() => status.notReady().length > 0 && JSON.stringify(status.notReady()).includes('waits for'))
+  await eventually(() => status.notReady().length > 0 && JSON.stringify(status.notReady()).includes('waiting for'))
   t.strictSame(status.notReady(), ['join: waiting for a join token in Secret sealane-system/sealane-identity'])
   stop.abort(new Error('stopped'))
   await t.rejects(done, { message: 'stopped' })
@@ -362,7 +362,7 @@ t.test('asked to, it joins only when somebody has agreed to what that changes fo
   await secret.change({ annotations: { [ASK_FIRST_ANNOTATION]: 'true' } })
   const { done, store } = start(t, secret)
   await eventually(() => problem(secret) !== undefined)
-  t.match(problem(secret), /^other members get global addresses by this join, .*: paris \(244\.\d+\.0\.0\/16\)\. /)
+  t.match(problem(secret), /^other members get global addresses because .*: paris \(244\.\d+\.0\.0\/16\)\. /)
   t.equal(secret.content?.annotations[REASON_ANNOTATION], 'JoinAwaitsAgreement')
   t.equal(await store.isRefused(secret.content?.data['token'] ?? ''), false, 'it is not over')
   const members = async (): Promise<string[]> => (await broker.tokens((all) => all.members())).map(({ id }) => id)

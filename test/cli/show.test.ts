@@ -135,7 +135,7 @@ t.test('export, twice, and unexport, twice', async (t) => {
   const rows: [string, string][] = [
     ['export', 'service shop/web exported\n'],
     ['export', 'service shop/web exported\n'],
-    ['unexport', 'service shop/web no longer exported\n'],
+    ['unexport', 'service shop/web is no longer exported\n'],
     ['unexport', 'service shop/web was not exported\n'],
   ]
   for (const [i, [verb, want]] of rows.entries()) {

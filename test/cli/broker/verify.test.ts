@@ -40,7 +40,7 @@ t.test('beside a running broker, of a backup, and what is wrong', async (t) => {
   const { state } = broker
   const verify = (...words: string[]) => runCli(['broker', 'verify', ...words])
   const good =
-    /^nothing is wrong: clusterset demo, 1 members, 1 records, \d+ rows; revision \d+ of epoch [0-9a-f-]{36}\n$/
+    /^no inconsistencies: clusterset demo, 1 members, 1 records, \d+ rows; revision \d+ of epoch [0-9a-f-]{36}\n$/
   t.match(await verify('--state', state), { code: 0, stdout: good, stderr: '' })
   const sum = createHash('sha256').update(readFileSync(backup)).digest('hex')
   t.match(await verify('--backup', backup), { code: 0, stdout: good })
@@ -70,7 +70,7 @@ t.test('beside a running broker, of a backup, and what is wrong', async (t) => {
   t.match(bad.stdout, /^StoreAuthorityInvalid +ca\.key +it is not there$/m)
   t.match(
     bad.stderr,
-    /^sealane: 3 things are wrong in it\n.*sealane broker verify --backup FILE\nreason: StateInconsistent\n$/,
+    /^sealane: the state has 3 inconsistencies\n.*sealane broker verify --backup FILE\nreason: StateInconsistent\n$/,
   )
   t.match(await verify('--state', temporaryFolder(t)), {
     code: 1,
@@ -140,7 +140,7 @@ t.test('moved to another directory and back', async (t) => {
   t.match(await migrate('--from', 'sqlite'), { code: 2, stderr: /--to: expected the store/ })
   const moved = await migrate(...there)
   t.match(moved, { code: 0, stdout: /^moved: \d+ rows; 1 members are in sqlite:.*, epoch [0-9a-f-]{36}\n$/ })
-  t.match(await migrate(...there), { code: 0, stdout: /^it was moved before; 1 members/ })
+  t.match(await migrate(...there), { code: 0, stdout: /^already moved; 1 members/ })
   t.equal(statSync(join(other, 'ca.key')).mode & 0o777, 0o600)
   t.notMatch(moved.stdout + moved.stderr, /PRIVATE KEY/)
   const refused = /broker\.db was moved to sqlite:.* at .*serve that one; .*migrate/
@@ -151,7 +151,7 @@ t.test('moved to another directory and back', async (t) => {
   })
   t.match(
     (await runCli(['broker', 'verify', '--state', other])).stdout,
-    /^nothing is wrong: clusterset demo, 1 members/,
+    /^no inconsistencies: clusterset demo, 1 members/,
   )
   t.match(await migrate('--from', `sqlite:${other}`, '--to', 'sqlite'), { code: 0, stdout: /^moved: / })
   await broker.start()
@@ -164,7 +164,7 @@ t.test('moved to another directory and back', async (t) => {
   await migrate(...there)
   t.match(await migrate('--from', 'sqlite', '--to', `sqlite:${other}`, '--cancel'), {
     code: 0,
-    stdout: 'the move is taken back: serve sqlite again\n',
+    stdout: 'move canceled: start the broker with sqlite\n',
   })
   await broker.start()
 })

@@ -78,7 +78,7 @@ t.test('a bundle has objects, plans, kernel, metrics and logs, no secret, and st
   const { code, stdout, stderr } = await runCli(words)
   t.equal(code, 0, stderr)
   t.equal(stdout, `${file}\n`)
-  t.match(stderr, `not in it: ready/${at}.txt: ${at} answers 503`)
+  t.match(stderr, `not included: ready/${at}.txt: ${at} answers 503`)
   t.equal(statSync(file).mode & 0o777, 0o600)
   const files = filesOf(file)
   for (const name of ['bundle.json', 'facts.json', 'objects/Gateway.json', `plans/${at}.txt`, 'logs/file-1.txt']) {
@@ -96,7 +96,7 @@ t.test('a bundle has objects, plans, kernel, metrics and logs, no secret, and st
 
   const again = await runCli(words)
   t.same([again.code, again.stdout], [1, ''])
-  t.match(again.stderr, 'there is a file of that name already')
+  t.match(again.stderr, 'the file already exists')
   const forced = await runCli([...words, '--force'])
   t.equal(forced.code, 0)
   t.equal((await runCli(['status', '--bundle', file])).stdout.split('\n')[0], looked.stdout.split('\n')[0])

@@ -51,7 +51,7 @@ t.test('objects, logs and pages are in it, no secret, and it is read back', asyn
   for (const force of [[], ['--force']]) {
     const { code, stderr } = await runCli(['gather', '--kubeconfig', server.kubeconfig, '-o', file, ...force])
     t.equal(code, 0, stderr)
-    t.match(stderr, /not in it: plan\/sealane-agent-0\.txt: /)
+    t.match(stderr, /not included: plan\/sealane-agent-0\.txt: /)
     t.notMatch(stderr, PASSWORD)
     const files = unpackTar(gunzipSync(readFileSync(file)), 5000)
     for (const name of ['objects/Pod.json', 'objects/Gateway.json', 'logs/sealane-agent-0.agent.txt', 'facts.json']) {
@@ -125,6 +125,6 @@ t.test('what may not be read costs itself alone', async (t) => {
   const file = join(temporaryFolder(t), 'c1.tar.gz')
   const { code, stderr } = await runCli(['gather', '--kubeconfig', server.kubeconfig, '-o', file])
   t.equal(code, 0, stderr)
-  for (const item of ['objects/Node.json', 'logs/sealane-agent-0.agent.txt']) t.match(stderr, `not in it: ${item}: `)
+  for (const item of ['objects/Node.json', 'logs/sealane-agent-0.agent.txt']) t.match(stderr, `not included: ${item}: `)
   t.notMatch(stderr, 'objects/Gateway.json')
 })

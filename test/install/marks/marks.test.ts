@@ -86,7 +86,7 @@ t.test('keys and values have the syntax of Kubernetes', (t) => {
     t.equal(keyProblem(key), undefined, key)
   }
   for (const key of ['', 'a b', '-a', 'Example.org/a', 'a/b/c', 'x'.repeat(64), '/a']) {
-    t.match(keyProblem(key), 'expected a key of Kubernetes', key)
+    t.match(keyProblem(key), 'expected a Kubernetes key', key)
   }
   for (const key of ['sealane.io/x', 'a.sealane.io/x', 'pod-security.kubernetes.io/enforce', 'pod-template-hash']) {
     t.match(keyProblem(key), `expected another key than ${key}`)

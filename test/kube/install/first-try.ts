@@ -114,7 +114,7 @@ async function brokenImage(t: Test, { hub }: World): Promise<void> {
   const mended = await sealane([...deploy, ...IMAGE])
   t.match(
     mended.stderr,
-    /a broker is installed already: of its settings change\n {2}image\.repository: localhost\/nothing → /,
+    /a broker is already installed: these settings change\n {2}image\.repository: localhost\/nothing → /,
   )
   t.match(mended.stderr, /removed {3}Pod sealane-broker\/sealane-broker-0/)
   t.comment(`mended in ${(mended.ms / 1000).toFixed(1)} s`)
@@ -161,13 +161,13 @@ async function nothingNamed(t: Test, { hub }: World): Promise<void> {
   await sealane(['broker', 'deploy', ...hub.at])
   const before = await settled(hub)
   const again = await sealane(['broker', 'deploy', ...hub.at])
-  t.match(again.stderr, /a broker is installed already: its settings are kept\n/)
+  t.match(again.stderr, /a broker is already installed: its settings are kept\n/)
   t.notMatch(again.stderr, /^ {2}(created|changed) /m, 'nothing to do')
   t.strictSame(dumpDifference(before, await settled(hub)), [], 'and nothing is changed')
   const { spec } = await api.get<StatefulSetObject>(path)
   t.match(spec.template.spec, { containers: [{ image: IMAGE[1], resources }] })
   const bad = await trySealane(['broker', 'deploy', ...hub.at, '--clusterset', 'other'])
-  t.match(bad.stderr, /--clusterset other: .* its clusterset is default, fixed at its first start\n/)
+  t.match(bad.stderr, /--clusterset other: .* its clusterset is default and cannot be changed after the first start\n/)
 }
 
 async function settled({ site }: InstallTarget): Promise<ReadonlyMap<string, string>> {

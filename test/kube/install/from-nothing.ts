@@ -271,7 +271,7 @@ async function brokerAway(t: Test, world: World): Promise<void> {
     },
     { deadlineMs: 60_000, intervalMs: 1000, say: 'the broker is back' },
   )
-  t.equal(evicted.stdout, 'cluster c2 evicted: its records are withdrawn, its certificate is refused\n')
+  t.equal(evicted.stdout, 'cluster c2 evicted: its records are withdrawn and its certificate is revoked\n')
 }
 
 async function uninstalling(t: Test, world: World): Promise<void> {
