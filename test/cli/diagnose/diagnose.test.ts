@@ -78,7 +78,7 @@ t.test('two bundles are compared', async (t) => {
     ['milano', 'paris'],
   )
   const { stdout } = await runCli(['diagnose', ...files])
-  t.match(stdout, /^2 members looked at: healthy\n\nbetween them:\nnotice: ImportsMissing, /)
+  t.match(stdout, /^2 members examined: healthy\n\nbetween them:\nnotice: ImportsMissing, /)
   t.match(
     stdout,
     /\nmilano in clusterset demo: healthy\nno problems\n\nparis in clusterset demo: healthy\nno problems\n$/,
