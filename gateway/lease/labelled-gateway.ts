@@ -380,7 +380,7 @@ async function standAside(deps: GatewayDeps, init: LabelledGatewayInit, until: A
   status.plan('gateway', () => '')
   logger.info('this node is not a gateway; removing what is left of one')
   if (await leaveUntilDone(deps, await leaveInit(deps, init, until), until))
-    logger.info('Sealane is removed from this node')
+    logger.info('nothing of the gateway is left on this node')
   await untilAborted(until)
 }
 
@@ -392,7 +392,7 @@ async function lastLook(deps: GatewayDeps, init: LabelledGatewayInit, known: boo
   const done = await withDeadline(deps.clock, CLEAN_MS, async (signal) =>
     leaveUntilDone(deps, await leaveInit(deps, init, signal), signal),
   )
-  if (done) deps.logger.info('Sealane is removed from this node')
+  if (done) deps.logger.info('nothing of the gateway is left on this node')
   else {
     deps.logger.error(
       'not everything could be removed in time; the rest is removed when this node is a gateway again',

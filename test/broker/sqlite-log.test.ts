@@ -143,7 +143,7 @@ t.test('a file that cannot be used is named', async (t) => {
   }
   t.equal(
     await messageOf(() => openSqliteLog({ file: join(path, 'none.db'), create: false })),
-    `no broker state in ${join(path, 'none.db')}: start the broker once before`,
+    `no broker state in ${join(path, 'none.db')}: start the broker once first`,
   )
 })
 

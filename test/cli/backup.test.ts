@@ -71,7 +71,7 @@ t.test('backup beside a running broker, restore into another folder and over a s
   t.notOk(existsSync(join(broker.state, 'restore.db')))
   t.match(await restore('--state', elsewhere), {
     code: 1,
-    stderr: /has members: milano: what it knows goes, with --force/,
+    stderr: /has members: milano; to replace its state anyway, use --force/,
   })
   t.match((await restore('--state', elsewhere, '--force')).stderr, /^the previous state was saved in .*before-restore-/)
   t.match(await runCli(['broker', 'backup', '--state', folder, '--output', `${file}.2`]), {

@@ -51,7 +51,7 @@ t.test('a site waits, says what to compare, and joins once it is accepted', asyn
     stderr: 'none\nwaiting for approval: paris; see: sealane cluster waiting\n',
   })
   const wrong = await sealane('cluster', 'accept', 'paris', '--fingerprint', `SHA256:${'A'.repeat(43)}`)
-  t.match(wrong, { code: 1, stderr: /waits with another key than that: SHA256:.*\nreason: FingerprintDiffers\n$/ })
+  t.match(wrong, { code: 1, stderr: /waits with a different key: SHA256:.*\nreason: FingerprintDiffers\n$/ })
   t.match(await sealane('cluster', 'accept', 'oslo'), { code: 1, stderr: /reason: WaitingUnknown\n$/ })
   t.same(await sealane('cluster', 'accept', 'paris', '--fingerprint', fingerprint), {
     code: 0,

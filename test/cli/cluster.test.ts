@@ -48,7 +48,7 @@ t.test('list and evict beside a running broker', async (t) => {
   t.same(await cluster('evict', 'tokyo'), {
     code: 1,
     stdout: '',
-    stderr: 'sealane: cluster "tokyo" is not a member; members are milano, paris\nreason: MemberUnknown\n',
+    stderr: 'sealane: cluster "tokyo" is not a member; the members are milano, paris\nreason: MemberUnknown\n',
   })
   t.same(await cluster('evict', 'Paris'), {
     code: 2,
@@ -93,7 +93,7 @@ t.test('rekey: the identity of before is refused, and the site joins anew with i
   t.same(await cluster('rekey', 'tokyo'), {
     code: 1,
     stdout: '',
-    stderr: 'sealane: cluster "tokyo" is not a member; members are milano\nreason: MemberUnknown\n',
+    stderr: 'sealane: cluster "tokyo" is not a member; the members are milano\nreason: MemberUnknown\n',
   })
   t.equal((await broker.tokens((store) => store.list())).length, 1, 'no token is left of it')
   const said = await cluster('rekey', 'milano')
@@ -179,7 +179,7 @@ t.test('no broker there', async (t) => {
   t.same(await runCli(['cluster', 'list', '--state', join(file, '..')]), {
     code: 1,
     stdout: '',
-    stderr: `sealane: no broker state in ${file}: start the broker once before\nfor a broker on a cluster: --context NAME\nreason: StateAbsent\n`,
+    stderr: `sealane: no broker state in ${file}: start the broker once first\nfor a broker on a cluster: --context NAME\nreason: StateAbsent\n`,
   })
 })
 
@@ -207,7 +207,7 @@ t.test('in the pod of a broker on a cluster', async (t) => {
   await joined(t, broker, 'milano')
   t.same(await there.members(), await broker.tokens((store) => store.members()))
   await t.rejects(there.evict({ cluster: 'tokyo', force: false }), {
-    message: 'the broker of context "c1" of kubeconfig says: cluster "tokyo" is not a member; members are milano',
+    message: 'the broker of context "c1" of kubeconfig answered: cluster "tokyo" is not a member; the members are milano',
     reason: 'MemberUnknown',
   })
   const evicted = await there.evict({ cluster: 'milano', force: true })

@@ -267,17 +267,17 @@ t.test('what a site cannot do: exit code 1', async (t) => {
     ],
     [
       ['token', 'list', '--state', none],
-      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME; reason: StateAbsent`,
+      `no broker state in ${none}/broker.db: start the broker once first; for a broker on a cluster: --context NAME; reason: StateAbsent`,
       1,
     ],
     [
       ['token', 'create', '--state', none],
-      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME; reason: StateAbsent`,
+      `no broker state in ${none}/broker.db: start the broker once first; for a broker on a cluster: --context NAME; reason: StateAbsent`,
       1,
     ],
     [
       ['token', 'revoke', 'abc', '--state', none],
-      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME; reason: StateAbsent`,
+      `no broker state in ${none}/broker.db: start the broker once first; for a broker on a cluster: --context NAME; reason: StateAbsent`,
       1,
     ],
     [
@@ -295,7 +295,7 @@ t.test('what a site cannot do: exit code 1', async (t) => {
         '--log-level',
         'silent',
       ],
-      `${token}/x cannot be made (ENOTDIR: not a directory, mkdir '${token}/x'): check the directory and its permissions; reason: StateUnwritable`,
+      `${token}/x cannot be created (ENOTDIR: not a directory, mkdir '${token}/x'): check the directory and its permissions; reason: StateUnwritable`,
       1,
     ],
   ]

@@ -99,7 +99,7 @@ async function refused(t: Test, { hub, at }: World): Promise<void> {
     /which would start with an empty state\n.*run the same command with --move\nnothing was changed\n$/,
   )
   const without = await trySealane(['broker', 'deploy', ...STORE, '--move', ...at])
-  t.match(without.stderr, /Secret sealane-broker\/sealane-etcd-client.*: there is no such Secret\n/)
+  t.match(without.stderr, /Secret sealane-broker\/sealane-etcd-client.*: it does not exist\n/)
   await loginSecret(hub, 'nobody')
   const wrong = await trySealane(['broker', 'deploy', ...STORE, '--move', ...at])
   t.equal(wrong.code, 1)

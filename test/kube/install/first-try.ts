@@ -51,11 +51,14 @@ async function withoutFlags(t: Test, { hub }: World): Promise<void> {
     Promise.all(VOLUMES.map((name) => api.merge(`/api/v1/persistentvolumes/${name}`, { spec: { claimRef } })))
   await reserve({ namespace: 'elsewhere', name: 'data' })
   const bare = await refusedAtOnce(t, hub, ['broker', 'deploy', ...hub.at])
-  t.match(bare.stderr, /cannot have the broker like this:\n {2}no load balancer: .*\n {2}no volume: .*\n {2}no image: /)
+  t.match(
+    bare.stderr,
+    /the broker cannot be installed on .* with these settings:\n {2}no load balancer: .*\n {2}no volume: .*\n {2}no image: /,
+  )
   t.match(bare.stderr, /no image: localhost\/sealane:\S+ is not on node c1n1, and localhost is not a registry/)
   t.match(
     bare.stderr,
-    /\ntype: sealane broker deploy --kubeconfig \S+ --service-type NodePort --image REGISTRY\/sealane:\S+\n/,
+    /\nrun: sealane broker deploy --kubeconfig \S+ --service-type NodePort --image REGISTRY\/sealane:\S+\n/,
   )
   await api.post('/apis/storage.k8s.io/v1/storageclasses', {
     apiVersion: 'storage.k8s.io/v1',
@@ -64,7 +67,7 @@ async function withoutFlags(t: Test, { hub }: World): Promise<void> {
     provisioner: 'example.org/none',
   })
   const named = await refusedAtOnce(t, hub, ['broker', 'deploy', ...hub.at, '--service-type', 'NodePort', ...IMAGE])
-  t.match(named.stderr, /there are: fast\ntype: sealane broker deploy .* --storage-class fast\n/)
+  t.match(named.stderr, /available classes: fast\nrun: sealane broker deploy .* --storage-class fast\n/)
   await api.delete('/apis/storage.k8s.io/v1/storageclasses/fast')
   await reserve(null)
 }

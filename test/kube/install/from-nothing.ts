@@ -108,8 +108,8 @@ async function members(t: Test, { hub }: World): Promise<void> {
   t.equal(refused.code, 1)
   t.equal(
     times(refused.stderr).replace(/context .* says/, 'HUB says'),
-    'sealane: the broker of HUB says: cluster "c2" is in contact with this broker since TIME: ' +
-      'run "sealane leave" there, or evict it all the same with --force\nreason: MemberInContact\n',
+    'sealane: the broker of HUB answered: cluster "c2" has been in contact with this broker since TIME: ' +
+      'run "sealane leave" there, or evict it anyway with --force\nreason: MemberInContact\n',
   )
 }
 

@@ -78,7 +78,7 @@ t.test('into a pod', async (t) => {
   const third = await hub(t, 'paris')
   t.equal(
     await messageOf(restoreIntoPod(third.admin, { ...INIT, file, force: false })),
-    'the broker of context "c1" of kubeconfig answered: the broker there has members: paris: what it knows goes, with --force',
+    'the broker of context "c1" of kubeconfig answered: the broker has members: paris; to replace its state anyway, use --force',
   )
   t.strictSame(await ids(third.broker), ['paris'])
   await restoreIntoPod(third.admin, { ...INIT, file, force: true })
