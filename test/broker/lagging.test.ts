@@ -41,7 +41,7 @@ t.test('who begins here is told the present state, whatever has been resumed', a
   const behind = await startBroker(t, { stateDir, clock: ahead.clock })
   const publisher = new Publisher(ahead, peer)
   await publisher.publish([])
-  // Here it is a member already.
+  // Here it is already a member.
   await behind.log.refresh()
   const { epoch, revision } = behind.log
   // An agent took over that acted before "web" came; the one before it wrote "web" from the word of the other broker.

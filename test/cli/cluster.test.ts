@@ -105,7 +105,7 @@ t.test('rekey: the identity of before is refused, and the site joins anew with i
   t.match(said.stdout, /\nsealane join --site site.yaml --token-file token.txt\n$/)
   const token = /sealane1\.\S+/.exec(said.stdout)?.[0] ?? ''
   t.match((await cluster('list')).stdout, /milano +silent, gets a new identity /)
-  t.match((await join(await broker.token())).stderr, /"milano" is a member already/, 'another token is not enough')
+  t.match((await join(await broker.token())).stderr, /"milano" is already a member/, 'another token is not enough')
   t.equal((await join(token)).code, 0)
   const [after] = await broker.tokens((store) => store.members())
   t.equal(after?.rekeyedAtMs, undefined)
@@ -121,12 +121,16 @@ t.test('quota: shown, given to one member, and a second time', async (t) => {
     const { code, stdout, stderr } = await runCli(['cluster', ...words, '--state', broker.state])
     return { code, stdout: timeless(stdout).replaceAll(/ +/g, ' '), stderr }
   }
-  const standard = 'records 0 of 50000\nbytes 0 of 16Mi\nchanges 100 a second\nstreams 10\n'
+  const standard = 'records 0 of 50000\nbytes 0 of 16Mi\nchanges 100 per second\nstreams 10\n'
   t.same(await cluster('quota', 'milano'), { code: 0, stdout: standard, stderr: '' })
-  const own = 'records 0 of 60000, its own\nbytes 0 of 1.5Gi, its own\nchanges 100 a second\nstreams 10\n'
+  const own = 'records 0 of 60000, its own\nbytes 0 of 1.5Gi, its own\nchanges 100 per second\nstreams 10\n'
   const raise = ['quota', 'milano', '--records', '60000', '--bytes', '1536Mi']
-  t.same(await cluster(...raise), { code: 0, stdout: own, stderr: 'changed\n' })
-  t.same(await cluster(...raise), { code: 0, stdout: own, stderr: 'that was so already: nothing was changed\n' })
+  t.same(await cluster(...raise), { code: 0, stdout: own, stderr: 'quota changed\n' })
+  t.same(await cluster(...raise), {
+    code: 0,
+    stdout: own,
+    stderr: 'the quota already has these limits: nothing was changed\n',
+  })
   await broker.stop()
   await broker.start()
   const wide = (await cluster('list', '-o', 'wide')).stdout.split('\n')
@@ -207,7 +211,8 @@ t.test('in the pod of a broker on a cluster', async (t) => {
   await joined(t, broker, 'milano')
   t.same(await there.members(), await broker.tokens((store) => store.members()))
   await t.rejects(there.evict({ cluster: 'tokyo', force: false }), {
-    message: 'the broker of context "c1" of kubeconfig answered: cluster "tokyo" is not a member; the members are milano',
+    message:
+      'the broker of context "c1" of kubeconfig answered: cluster "tokyo" is not a member; the members are milano',
     reason: 'MemberUnknown',
   })
   const evicted = await there.evict({ cluster: 'milano', force: true })

@@ -219,13 +219,13 @@ await attack('identity-taken-over', async (t) => {
   await thief.records()
   clock.shiftMs += OVER
   t.match(await outcomeOf(owner.records()), /"sealane cluster rekey paris" on the broker$/)
-  t.match(await messageOf(RawMember.join(t, broker, 'paris')), /is a member already/, 'any token is not enough')
+  t.match(await messageOf(RawMember.join(t, broker, 'paris')), /is already a member/, 'any token is not enough')
 
   const { text } = await broker.tokens((store) => store.rekey({ cluster: 'paris' }))
   const rekeyed = /^PERMISSION_DENIED the identity of cluster "paris" was revoked at /
   await eventually(async () => rekeyed.test(await outcomeOf(thief.records())), { say: 'the thief is refused at once' })
   t.match(await outcomeOf(thief.renew()), rekeyed)
-  t.match(await messageOf(RawMember.join(t, broker, 'paris')), /is a member already/, 'nobody comes in between')
+  t.match(await messageOf(RawMember.join(t, broker, 'paris')), /is already a member/, 'nobody comes in between')
   const again = await RawMember.join(t, broker, 'paris', { token: text })
   t.same(await again.stored(), ['cluster//paris'])
   const [after] = await broker.tokens((store) => store.members())

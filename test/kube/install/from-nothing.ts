@@ -185,7 +185,7 @@ async function refusedJoin(t: Test, world: World): Promise<void> {
   const began = performance.now()
   const refused = await trySealane([...asHub, '--token-file', token])
   t.equal(refused.code, 1)
-  t.match(refused.stderr, /\nsealane: cluster: "c1" is a member already \(joined .*\): choose another cluster id; /)
+  t.match(refused.stderr, /\nsealane: cluster: "c1" is already a member \(joined .*\): choose another cluster id; /)
   t.comment(`an id that is taken is told after ${((performance.now() - began) / 1000).toFixed(1)} s`)
   const done = await sealane([...joinWords(member), '--token-file', token])
   t.equal(done.stdout, 'c2 has joined with gateway c2n1; it reaches c1\n', 'the same token, another id')
