@@ -41,7 +41,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   const { clusterset, stateDir, limits } = checkBrokerConfig(config)
   const metrics = brokerMetrics(deps.metrics)
   const own: Own = {
-    opening: `being opened: ${config.store?.url ?? join(stateDir, DATABASE_FILE)}`,
+    opening: `opening the store ${config.store?.url ?? join(stateDir, DATABASE_FILE)}`,
   }
   status.readiness('state', () => (own.served === undefined ? own.opening : own.served.health.reason))
   const onStoreAway = (why: string): void => void (own.opening = why)

@@ -154,7 +154,7 @@ export class OtherClustersets {
     this.#serving.delete(name)
     const { served, hosted, counts, stop, running } = serving
     await hosted.close()
-    stop.abort(new Error('the clusterset is served no more'))
+    stop.abort(new Error('the clusterset is no longer served'))
     await running
     await served.close()
     counts.forget()

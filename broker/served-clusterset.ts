@@ -269,7 +269,10 @@ export class ServedClusterset {
     const acceptance = { acceptedAtMs: config.acceptEmptyAtMs, nowMs: clock.now(), store: etcd?.where, onOlder }
     const accepted = await checkMark(stateDir, log, acceptance)
     if (accepted !== undefined)
-      logger.warn('the state is older than the given addresses, and was accepted', { reason: 'StateStale', accepted })
+      logger.warn('the state is older than the state that members have; it was accepted by --accept-empty', {
+        reason: 'StateStale',
+        accepted,
+      })
     const hosts = advertise.map((one) => parseBrokerAddress(one).host)
     const keys = {
       ...authorityKeys(config, metrics),

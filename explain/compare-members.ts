@@ -36,7 +36,7 @@ function records(reader: World, owner: World): readonly Finding[] {
 }
 
 function pairOf(reader: World, owner: World): Finding['subject'] {
-  return { kind: 'Cluster', name: `${owner.self ?? '-'} as ${reader.self ?? '-'} has it` }
+  return { kind: 'Cluster', name: `${owner.self ?? '-'} in ${reader.self ?? '-'}` }
 }
 
 function ranges(reader: World, owner: World): readonly Finding[] {
@@ -48,7 +48,9 @@ function ranges(reader: World, owner: World): readonly Finding[] {
     const [known, said] = [theirs, own].map(({ object: { spec } }) => [...spec[field]].sort().join(', '))
     return known === said
       ? []
-      : [`${field} are ${known === '' ? 'none' : (known ?? '')} here and ${said === '' ? 'none' : (said ?? '')} there`]
+      : [
+          `${field} are ${known === '' ? 'none' : (known ?? '')} in ${reader.self ?? '-'} and ${said === '' ? 'none' : (said ?? '')} in ${owner.self ?? '-'}`,
+        ]
   })
   if (differing.length === 0) return []
   const seen = differing.join('; ')
@@ -70,8 +72,8 @@ function gateways(reader: World, owner: World): readonly Finding[] {
   const old = [...known].filter((one) => !said.has(one))
   if (missing.length + old.length === 0) return []
   const texts = [
-    ...(missing.length === 0 ? [] : [`not known there: ${named(missing)}`]),
-    ...(old.length === 0 ? [] : [`no more: ${named(old)}`]),
+    ...(missing.length === 0 ? [] : [`missing: ${named(missing)}`]),
+    ...(old.length === 0 ? [] : [`outdated: ${named(old)}`]),
   ]
   const subject = { kind: 'Endpoint', name: pairOf(reader, owner).name }
   const at = theirs[0] === undefined ? absentAt(reader) : seenAt(theirs[0])
@@ -92,7 +94,7 @@ function services(reader: World, owner: World): readonly Finding[] {
     .map(({ object }) => nameOf(object.metadata))
     .filter((name) => !there.has(name))
   if (missing.length === 0) return []
-  const seen = `${missing.length} services that ${owner.self ?? '-'} exports are not in ${reader.self ?? '-'}: ${named(missing)}`
+  const seen = `${missing.length} services that ${owner.self ?? '-'} exports are missing in ${reader.self ?? '-'}: ${named(missing)}`
   const subject = { kind: 'ServiceImport', name: pairOf(reader, owner).name }
   return [{ reason: 'ImportsMissing', severity: 'notice', subject, seen, ...absentAt(reader) }]
 }
@@ -131,7 +133,8 @@ function compare(a: string, b: string): number {
 function pairFindings(a: World, b: World): readonly Finding[] {
   const [one, other] = [a, b].map(({ objects }) => objects.Membership?.[0]?.object.spec.clusterset)
   if (a.self === b.self) return [differ('MemberTwice', a, b, `both are ${a.self ?? '-'}`)]
-  if (one !== other) return [differ('ClustersetsDiffer', a, b, `one is in ${one ?? '-'}, the other in ${other ?? '-'}`)]
+  if (one !== other)
+    return [differ('ClustersetsDiffer', a, b, `one is in clusterset ${one ?? '-'}, the other in ${other ?? '-'}`)]
   return [...linkEnds(a, b), ...records(a, b), ...records(b, a)]
 }
 
@@ -216,12 +219,12 @@ function findingOf(
       text: `neither ${a} nor ${b} receives packets of the other: ${here.connection.message}`,
     }
   }
-  const text = `${a} says ${here.connection.state}, and ${b} says ${there.connection.state}`
+  const text = `${a} reports ${here.connection.state}, but ${b} reports ${there.connection.state}`
   return { reason: 'LinkEndsDiffer', text }
 }
 
 function lostText(from: string, to: string, { connection: { message } }: Link): string {
-  return `packets from ${from} do not arrive at ${to}, and the other direction passes; ${to} says: ${message}`
+  return `packets from ${from} do not arrive at ${to}, but those in the other direction do; ${to} reports: ${message}`
 }
 
 function isUp({ connection }: Link): boolean {

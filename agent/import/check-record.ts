@@ -150,7 +150,7 @@ function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]
     if (found !== undefined)
       return problem(
         'OverlapsNeeded',
-        `${formatPrefix(prefix)} ${neededText(found)}: this cluster needs that address outside the lanes`,
+        `${formatPrefix(prefix)} ${neededText(found)}: this cluster must reach that address directly, not through lanes`,
       )
   }
   return undefined

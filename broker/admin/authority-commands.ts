@@ -116,7 +116,8 @@ async function readCertificateFile(file: string): Promise<Uint8Array> {
   }
   const found = await readIfThere(file)
   if (found !== undefined) return caFromPem(file, found)
-  const where = 'where the broker runs; a pod has Secret sealane-broker-authority in /etc/sealane/authority'
-  const text = `certificate ${JSON.stringify(file)}: there is no such file ${where}`
+  const where =
+    'on the machine or in the pod of the broker; a pod has Secret sealane-broker-authority at /etc/sealane/authority'
+  const text = `certificate ${JSON.stringify(file)}: the file does not exist ${where}`
   throw new RefusedError('AuthorityUnusable', 'certificate', text)
 }

@@ -22,11 +22,11 @@ function storeProblems({ kind, where, log, storeMembers }: BrokerFacts): readonl
     'why' in log ? [{ health: 'down', text: `the store cannot be read: ${log.why}` }] : []
   if (kind === 'sqlite') return unreadable
   const missing = missingMembers(storeMembers)
-  const text = `etcd has no majority of its ${storeMembers.length} members: ${missing} more needed`
+  const text = `etcd has no majority of its ${storeMembers.length} members: ${missing} more must answer`
   const lost: StatusProblem[] = missing === 0 ? [] : [{ health: 'down', text }]
   // One endpoint may be an address for all members. In that case it is unknown which of them are down.
   const alone: StatusProblem[] =
-    storeMembers.length > 1 ? [] : [{ health: 'healthy', text: `one endpoint of etcd is known, ${where}` }]
+    storeMembers.length > 1 ? [] : [{ health: 'healthy', text: `only one etcd endpoint is configured, ${where}` }]
   return [...unreadable, ...lost, ...storeMembers.flatMap(storeMemberProblems), ...alone]
 }
 
@@ -41,16 +41,16 @@ function storeMemberProblems(member: StoreMemberFacts): readonly StatusProblem[]
   const { endpoint, why, hasLeader, alarms = [] } = member
   if (why !== undefined) return [{ health: 'degraded', text: `etcd at ${endpoint}: ${why}` }]
   return [
-    ...(hasLeader === true ? [] : [{ health: 'degraded' as const, text: `etcd at ${endpoint} knows no leader` }]),
+    ...(hasLeader === true ? [] : [{ health: 'degraded' as const, text: `etcd at ${endpoint} has no leader` }]),
     ...alarms.map((alarm) => ({ health: 'degraded' as const, text: `etcd at ${endpoint}: ${alarm}` })),
   ]
 }
 
 function replicaProblems({ replicas, kind }: BrokerFacts): readonly StatusProblem[] {
   if (replicas === undefined) return []
-  if (replicas.length === 0) return [{ health: 'down', text: 'no broker runs' }]
+  if (replicas.length === 0) return [{ health: 'down', text: 'no broker replica runs' }]
   if (kind === 'sqlite' || replicas.length > 1) return []
-  return [{ health: 'degraded', text: 'one replica runs: with it the last one goes' }]
+  return [{ health: 'degraded', text: 'only one broker replica runs: if it fails, no broker is left' }]
 }
 
 function logProblems({ log }: BrokerFacts, nowMs: number): readonly StatusProblem[] {
@@ -65,7 +65,7 @@ function logProblems({ log }: BrokerFacts, nowMs: number): readonly StatusProble
       : [
           {
             health: days < 0 ? ('down' as const) : ('degraded' as const),
-            text: `the certificate authority ends ${until ?? ''}`,
+            text: `the certificate authority expires at ${until ?? ''}`,
           },
         ]),
     ...(phase === 'steady'
@@ -73,11 +73,15 @@ function logProblems({ log }: BrokerFacts, nowMs: number): readonly StatusProble
       : [
           {
             health: 'healthy' as const,
-            text: `a rotation of the authority is under way (${phase}), waits for ${waitsFor}`,
+            text: `a rotation of the authority is in progress (${phase}); number of members and tokens that it waits for: ${waitsFor}`,
           },
         ]),
-    ...(silent.length === 0 ? [] : [{ health: 'healthy' as const, text: `members are silent: ${named(silent)}` }]),
-    ...(waiting === 0 ? [] : [{ health: 'healthy' as const, text: `clusters wait for approval: ${waiting}` }]),
+    ...(silent.length === 0
+      ? []
+      : [{ health: 'healthy' as const, text: `members are not in contact: ${named(silent)}` }]),
+    ...(waiting === 0
+      ? []
+      : [{ health: 'healthy' as const, text: `number of clusters that wait for approval: ${waiting}` }]),
   ]
 }
 

@@ -136,8 +136,7 @@ function liveMembers(log: LogView): number {
 
 function refuseMembers(name: string, members: number | string): void {
   if (members === 0) return
-  const what =
-    typeof members === 'number' ? `it has ${members} members: evict them first` : `${members}: it may have members`
-  const text = `clusterset ${JSON.stringify(name)}: ${what}, or say --force`
+  const what = typeof members === 'number' ? `it has ${members} members` : `it may have members (${members})`
+  const text = `clusterset ${JSON.stringify(name)}: ${what}; evict them first, or use --force`
   throw new RefusedError('ClustersetInUse', 'clusterset', text)
 }

@@ -224,6 +224,10 @@ export class ServedStates implements AdminStates {
   #own(): AdminState {
     const own = this.#init.own()
     if (typeof own !== 'string') return own
-    throw new StateError('Unreachable', join(this.#init.stateDir, DATABASE_FILE), `the broker is starting: ${own}`)
+    throw new StateError(
+      'Unreachable',
+      join(this.#init.stateDir, DATABASE_FILE),
+      `the broker is still starting: ${own}`,
+    )
   }
 }

@@ -141,8 +141,8 @@ export class MemberCommands {
       throw new RefusedError(
         'TokenLimit',
         'token',
-        `token: there are ${MAX_TOKENS} already, which is the limit: dead ones go a week after they expire; ` +
-          'one for many clusters is made with "sealane token create --uses"',
+        `token: the limit of ${MAX_TOKENS} tokens is reached; tokens are removed a week after they expire; ` +
+          'to let many clusters join with one token: "sealane token create --uses"',
       )
     }
     tx.put('token', token.id, row)

@@ -36,7 +36,10 @@ export async function readBrokerStatus(init: ReadStatusInit, signal: AbortSignal
           ...{ replicas: await replicaHere(stateDir), storeMembers: [] },
         }
       : { kind: 'etcd', where: store.url, ...(await etcdFacts(store, clock, signal)) }
-  const log = missingMembers(facts.storeMembers) > 0 ? { why: 'no majority of etcd answers' } : await readLog(init)
+  const log =
+    missingMembers(facts.storeMembers) > 0
+      ? { why: 'the majority of the etcd members does not answer' }
+      : await readLog(init)
   return planStatus({ ...facts, log }, clock.now())
 }
 

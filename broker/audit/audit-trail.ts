@@ -93,7 +93,7 @@ export class AuditTrail {
     this.#deps = deps
     this.#refusals = new RefusalRateLimiter(deps.clock)
     this.#lookedAtMs = deps.clock.monotonic()
-    const onError = (error: unknown): void => deps.logger.debug('audit log not written', { why: messageOf(error) })
+    const onError = (error: unknown): void => deps.logger.debug('cannot write the audit log', { why: messageOf(error) })
     this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, LOOP, (signal) => this.#round(signal))
     this.#stopCommits = deps.log.onCommit((changes) => this.#onCommit(changes))
     // Counts events that were lost while no broker ran: the counters of this process start at zero.
@@ -243,7 +243,7 @@ export class AuditTrail {
   async #write(sink: AuditSink, { lines, queued, rows, ofQueue }: Batch): Promise<void> {
     const { clock, log, logger, metrics } = this.#deps
     const cancel = clock.setTimer(STALLED_MS, () =>
-      this.#sayFailing(`nothing was taken for ${STALLED_MS / 1000} s: does its reader stand still?`),
+      this.#sayFailing(`no line could be written for ${STALLED_MS / 1000} s: check the process that reads it`),
     )
     try {
       if (this.#isMoved) await sink.reopen?.()
@@ -268,9 +268,9 @@ export class AuditTrail {
     if (stubs.length > 0) {
       metrics.auditLost.inc({}, stubs.length)
       const ids = stubs.map(({ id }) => id).join()
-      logger.error('lines of the audit log cannot be made', { reason: 'AuditLinesLost', ids })
+      logger.error('cannot create lines of the audit log', { reason: 'AuditLinesLost', ids })
     }
-    if (this.#said.failing) logger.info('the audit log is written again')
+    if (this.#said.failing) logger.info('the audit log can be written again')
     this.#said.failing = false
     this.#said.losing = false
   }
@@ -313,13 +313,13 @@ export class AuditTrail {
   #sayFailing(why: string): void {
     if (this.#said.failing) return
     this.#said.failing = true
-    this.#deps.logger.error('the audit log cannot be written: lines wait', { reason: 'AuditLogUnwritable', why })
+    this.#deps.logger.error('cannot write the audit log: its lines wait', { reason: 'AuditLogUnwritable', why })
   }
 
   #sayLost(lines: number): void {
     if (this.#said.losing) return
     this.#said.losing = true
-    this.#deps.logger.error('lines of the audit log are lost: more wait than there is room for', {
+    this.#deps.logger.error('lines of the audit log are lost: the queue is full', {
       reason: 'AuditLinesLost',
       lines,
     })

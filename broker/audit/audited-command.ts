@@ -85,7 +85,7 @@ export async function notedCommand(
     throw error
   }
   await note(init, { ...command, result: 'ok' }).catch((error: unknown) => {
-    init.warn(`it is done, but the audit log will not have it: ${messageOf(error)}`)
+    init.warn(`the command succeeded, but could not be recorded in the audit log: ${messageOf(error)}`)
   })
 }
 

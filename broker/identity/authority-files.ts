@@ -63,7 +63,7 @@ export async function readKey(file: string, { given = false } = {}): Promise<Key
     throw new StateError(
       'Failed',
       file,
-      `${file} can be read by others (mode ${octal}): make it mode 0600, and replace it if others had access`,
+      `${file} can be read by others (mode ${octal}): change its mode to 0600, and replace the key if others may have read it`,
     )
   }
   try {

@@ -110,12 +110,12 @@ export function certificateProblem(authority: KnownAuthority, clusterset: string
   const der = certificateOf(authority)
   const certificate = new X509Certificate(der)
   const facts = readCertificate(der)
-  if (!facts.isCa || !certificate.ca) return 'its certificate is not one of a CA'
+  if (!facts.isCa || !certificate.ca) return 'its certificate is not a CA certificate'
   const { asymmetricKeyType: type, asymmetricKeyDetails: details } = certificate.publicKey
   if (type !== 'ec' || details?.namedCurve !== 'prime256v1') return 'its key is not ECDSA P-256'
   if (facts.clusterset !== clusterset || facts.cluster !== undefined)
-    return `it is of clusterset ${JSON.stringify(facts.clusterset ?? '')}, expected a URI name sealane://${clusterset}`
-  if (facts.notAfterMs <= nowMs) return `it ended at ${timeText(facts.notAfterMs)}`
-  if (facts.notBeforeMs > nowMs) return `it begins at ${timeText(facts.notBeforeMs)}`
+    return `it belongs to clusterset ${JSON.stringify(facts.clusterset ?? '')}; expected a URI name sealane://${clusterset}`
+  if (facts.notAfterMs <= nowMs) return `it expired at ${timeText(facts.notAfterMs)}`
+  if (facts.notBeforeMs > nowMs) return `it is not valid before ${timeText(facts.notBeforeMs)}`
   return undefined
 }

@@ -153,7 +153,9 @@ export class CertificateAuthority {
   ): { readonly handedOut: HandedOut; readonly caBundle: readonly Uint8Array[] } {
     const row = rowOf(view)
     if (!acceptedAuthorities(row).some((one) => one.fingerprint === authority)) {
-      throw new BrokerUnreachableError('the certificate authority has just changed', { reason: 'AuthorityChanged' })
+      throw new BrokerUnreachableError('the certificate authority changed during the request', {
+        reason: 'AuthorityChanged',
+      })
     }
     const bundle = bundleOf(row)
     return {
@@ -251,7 +253,7 @@ export class CertificateAuthority {
   async #issuer(authority: KnownAuthority): Promise<Issuer> {
     const known = this.#keys.get(authority) ?? (await this.#keys.load([authority])).get(authority)
     if (known !== undefined) return known
-    const message = `this broker has no key of authority ${authority.fingerprint.slice(0, 16)}, and cannot sign by it`
+    const message = `this broker has no key of authority ${authority.fingerprint.slice(0, 16)}, and cannot sign with it`
     throw new BrokerUnreachableError(message, { reason: 'AuthorityKeyMissing' })
   }
 
@@ -296,7 +298,8 @@ export class CertificateAuthority {
 
 function rowOf(view: LogView): AuthorityRow {
   const row = view.get('authority', AUTHORITY_KEY)
-  if (row === undefined) throw new Error('no row of the authority: it is written when it is opened')
+  if (row === undefined)
+    throw new Error('the row of the authority is missing: opening the authority should have written it')
   return row
 }
 
@@ -363,7 +366,7 @@ function refuseOther(
   const known = [current, ...(next === undefined ? [] : [next]), ...removed]
   if (own === undefined || known.some((one) => one.fingerprint === own)) return
   const file = join(stateDir, CA_CERTIFICATE)
-  const text = `${file} is another certificate authority than that of ${shared?.where}: choose an empty state directory, or another prefix`
+  const text = `${file} is not the certificate authority of ${shared?.where}: choose an empty state directory, or another prefix`
   throw new StateError('Foreign', file, text)
 }
 
@@ -383,7 +386,7 @@ async function found({ clock }: Deps, init: Init, keys: AuthorityKeys): Promise<
     return made.certificate
   }
   if (others.length > 0) {
-    const message = `${givenDir} has ${certificates.length} certificates: expected one of a CA at the first start`
+    const message = `${givenDir} has ${certificates.length} certificates: expected exactly one CA certificate at the first start`
     throw new StateError('Failed', givenDir ?? '', message)
   }
   const problem = certificateProblem(knownAuthority(certificate, 0), clusterset, clock.now())
@@ -391,7 +394,7 @@ async function found({ clock }: Deps, init: Init, keys: AuthorityKeys): Promise<
   throw new StateError(
     'Failed',
     givenDir ?? '',
-    `${givenDir}: the certificate in it cannot be the authority: ${problem}`,
+    `${givenDir}: its certificate cannot be used as the authority: ${problem}`,
   )
 }
 
@@ -422,7 +425,7 @@ async function refuseWithoutKey(certificate: Uint8Array, { stateDir, givenDir, s
   const text = await readIfThere(file)
   const key = await readKey(keyFile)
   if (text !== undefined && key === undefined) {
-    const message = `${keyFile} is missing, but ${file} is there: restore the key from a backup`
+    const message = `${keyFile} is missing, although ${file} exists: restore the key from a backup`
     throw new StateError('Failed', keyFile, message)
   }
   if (text !== undefined && key !== undefined && !isPair(caFromPem(file, text), key)) {
@@ -431,6 +434,6 @@ async function refuseWithoutKey(certificate: Uint8Array, { stateDir, givenDir, s
   }
   const others = [givenDir, shared?.where].flatMap((one) => (one === undefined ? [] : [`, nor in ${one}`]))
   const short = knownAuthority(certificate, 0).fingerprint.slice(0, 16)
-  const message = `the key of authority ${short}, which this clusterset has, is not in ${stateDir}${others.join('')}: restore it`
+  const message = `the key of authority ${short} of this clusterset is not in ${stateDir}${others.join('')}: restore it`
   throw new StateError('Failed', keyFile, message)
 }

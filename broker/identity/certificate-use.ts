@@ -38,7 +38,7 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
     const at = timeText(row.departedAtMs)
     if (row.departure !== 'evicted')
       throw denied('MemberLeft', `cluster ${name} left at ${at}: join again with a new token`)
-    throw denied('MemberEvicted', `cluster ${name} was evicted at ${at}: it can join again, with a new token`)
+    throw denied('MemberEvicted', `cluster ${name} was evicted at ${at}: join again with a new token`)
   }
   refuseAuthority(view, peer)
   refuseCertificate(certificateValidity(row, peer, nowMs), peer)
@@ -66,7 +66,7 @@ export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRo
   const at = timeText(validity.replacedAtMs)
   throw denied(
     'CertificateReplaced',
-    `certificate ${normalSerial(peer.serial)} of cluster ${quote(peer.cluster)} was replaced at ${at}: renew the newer one`,
+    `certificate ${normalSerial(peer.serial)} of cluster ${quote(peer.cluster)} was replaced at ${at}: renew the newer certificate instead`,
   )
 }
 
@@ -119,30 +119,30 @@ function refuseCertificate(validity: CertificateValidity, peer: Peer): void {
       const at = timeText(validity.atMs)
       throw denied(
         'IdentityForked',
-        `cluster ${name} is used with two certificates that were renewed from one, so somebody has a copy of its ` +
-          `identity: none of its certificates is taken since ${at}; "sealane cluster rekey ${peer.cluster}" on the ` +
-          'broker makes it a new identity',
+        `cluster ${name} uses two certificates that were renewed from the same one, so somebody has a copy of its ` +
+          `identity: the broker has refused both since ${at}; to replace the identity, run "sealane cluster rekey ${peer.cluster}" on the ` +
+          'broker',
       )
     }
     case 'rekeyed': {
       const at = timeText(validity.atMs)
       throw denied(
         'MemberRekeyed',
-        `cluster ${name} gets a new identity since ${at}: join again with the token that was made for it`,
+        `the identity of cluster ${name} was revoked at ${at} to replace it: join again with the token that was created for it`,
       )
     }
     case 'superseded': {
       const at = validity.replacedAtMs === undefined ? '' : ` at ${timeText(validity.replacedAtMs)}`
       throw denied(
         'CertificateCopied',
-        `${certificate} was replaced${at} by one renewed from it, and this is a copy: if the cluster itself is refused, ` +
-          `somebody else has its key: "sealane cluster rekey ${peer.cluster}" on the broker makes it a new identity`,
+        `${certificate} was replaced by a renewed one${at}, so this is a copy: if the cluster itself is refused, ` +
+          `somebody else has its key; to replace the identity, run "sealane cluster rekey ${peer.cluster}" on the broker`,
       )
     }
     case 'foreign':
       throw denied(
         'CertificateForeign',
-        `${certificate} has been replaced: another site has joined as ${name}, or this one has joined again`,
+        `${certificate} was replaced: another site has joined as ${name}, or this one has joined again`,
       )
   }
 }

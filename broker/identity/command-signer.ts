@@ -60,7 +60,7 @@ export class CommandSigner {
       try {
         const written = await this.#run(toBeSigned, fp)
         const signature = inDer(written).find((one) => isSignature(key, toBeSigned, one))
-        if (signature === undefined) throw failed('its output is not a signature by the key of this authority')
+        if (signature === undefined) throw failed('its output is not a signature with the key of this authority')
         this.#counts.signed('ok')
         return signature
       } catch (error) {
@@ -100,13 +100,13 @@ export class CommandSigner {
     const { code, stdout, stderr } = await runProgram(command, args, init).catch((error: unknown) => {
       throw failed(error instanceof ProgramError ? problemOf(error, timeoutMs) : messageOf(error))
     })
-    if (code !== 0) throw failed(`it ended with status ${code}${wordsOf(stderr)}`)
+    if (code !== 0) throw failed(`it exited with status ${code}${wordsOf(stderr)}`)
     return stdout
   }
 }
 
 function problemOf({ failure, code, message, stderr }: ProgramError, timeoutMs: number): string {
-  if (failure === 'late') return `it did not end within ${timeoutMs / 1000} s`
+  if (failure === 'late') return `it did not exit within ${timeoutMs / 1000} s`
   if (failure === 'not started') return `it did not start (${code ?? message})`
   return failure === 'too much' ? message : `${message}${wordsOf(stderr)}`
 }
@@ -117,7 +117,7 @@ function wordsOf(stderr: Buffer): string {
     .slice(0, MAX_SAID)
     .replaceAll(/\p{C}+/gu, ' ')
     .trim()
-  return words === '' ? '' : `; it says: ${words}`
+  return words === '' ? '' : `; its output: ${words}`
 }
 
 function failed(problem: string): BrokerUnreachableError {

@@ -40,10 +40,7 @@ export interface StepDone {
 export function requireAuthority(view: LogView): AuthorityRow {
   const row = view.get('authority', AUTHORITY_KEY)
   if (row !== undefined) return row
-  throw refuse(
-    'AuthorityNotRotating',
-    'the broker has not written down its authority yet: start it once with this release',
-  )
+  throw refuse('AuthorityNotRotating', 'the broker has not stored its authority yet: start it once with this release')
 }
 
 /** The members and tokens that delay the next step. Empty without a rotation. */
@@ -79,7 +76,10 @@ export function announce(
   const row = requireAuthority(tx)
   const { next } = row
   if (next?.phase !== 'announced' && next?.phase !== 'switched' && force)
-    throw refuse('AuthorityNotRotating', 'no authority is announced: --force is for one that waits for somebody')
+    throw refuse(
+      'AuthorityNotRotating',
+      'no authority is announced: use --force only for a rotation that waits for members or tokens',
+    )
   if (next !== undefined && (wanted === undefined || wanted.fingerprint === next.fingerprint)) {
     if (next.phase === 'announced' && force) return { row: forceSwitch(tx, row, next, nowMs), repeated: false }
     if (next.phase !== 'withdrawn') return { row, repeated: true }
@@ -88,13 +88,13 @@ export function announce(
   if (next !== undefined) {
     throw refuse(
       'AuthorityRotating',
-      `${short(next)} is ${next.phase} already: "sealane broker ca finish" or "sealane broker ca abort" first`,
+      `${short(next)} is already ${next.phase}: run "sealane broker ca finish" or "sealane broker ca abort" first`,
     )
   }
   if (wanted === undefined) throw new Error('nothing to announce')
-  const problem = isRemoved(row, wanted) ? 'it was removed before' : certificateProblem(wanted, clusterset, nowMs)
+  const problem = isRemoved(row, wanted) ? 'it was removed earlier' : certificateProblem(wanted, clusterset, nowMs)
   if (wanted.fingerprint === row.current.fingerprint)
-    throw refuse('AuthorityUnusable', `${short(wanted)} is the one in use`)
+    throw refuse('AuthorityUnusable', `${short(wanted)} is already in use`)
   if (problem !== undefined) throw refuse('AuthorityUnusable', `${short(wanted)} cannot be the next one: ${problem}`)
   const announced: NextAuthority = { ...wanted, sinceMs: nowMs, phase: 'announced', phaseSinceMs: nowMs }
   return { row: write(tx, { ...row, next: announced }), repeated: false }
@@ -141,12 +141,12 @@ export function finishRotation(tx: Transaction, { force }: { readonly force: boo
   const { next, current } = row
   if (next === undefined) {
     if (row.removed.at(-1)?.by === 'finish') return { row, repeated: true }
-    throw refuse('AuthorityNotRotating', 'no authority is announced: "sealane broker ca rotate" comes first')
+    throw refuse('AuthorityNotRotating', 'no authority is announced: run "sealane broker ca rotate" first')
   }
   if (next.phase === 'withdrawn') {
     throw refuse(
       'AuthorityNotRotating',
-      `${short(next)} is being withdrawn: "sealane broker ca rotate" announces it again`,
+      `${short(next)} is being withdrawn: to announce it again, run "sealane broker ca rotate"`,
     )
   }
   const waiting = waitingNow(tx, row, nowMs)
@@ -166,7 +166,10 @@ export function abortRotation(tx: Transaction, nowMs: number): StepDone {
   if (next === undefined) {
     if (row.removed.at(-1)?.by === 'abort') return { row, repeated: true }
     const last = row.removed.at(-1)
-    const over = last === undefined ? '' : `: the one before was removed at ${timeText(last.removedAtMs)}, for good`
+    const over =
+      last === undefined
+        ? ''
+        : `: the previous authority was removed at ${timeText(last.removedAtMs)} and cannot be restored`
     throw refuse('AuthorityNotRotating', `no authority is announced${over}`)
   }
   if (next.phase === 'withdrawn') return { row, repeated: true }
@@ -178,9 +181,9 @@ export function abortRotation(tx: Transaction, nowMs: number): StepDone {
 
 /** Why the rotation waits for a member, as text for operators. */
 export function waitsText({ knowsNext, endsAtMs, follows }: MemberState, phase: NextAuthority['phase']): string {
-  const until = `at the latest until ${timeText(endsAtMs)}, when its certificate ends`
-  const learns = follows ? '' : '; it renews by its own time, as members of earlier releases do'
-  if (phase === 'withdrawn') return `uses a certificate of the authority that is withdrawn, ${until}${learns}`
+  const until = `at the latest until its certificate expires at ${timeText(endsAtMs)}`
+  const learns = follows ? '' : '; it renews on its own schedule, because it runs an earlier release'
+  if (phase === 'withdrawn') return `uses a certificate of the withdrawn authority, ${until}${learns}`
   if (!knowsNext) return `does not have the new authority yet, ${until}${learns}`
   return `uses a certificate of the old authority, ${until}${learns}`
 }
@@ -189,13 +192,13 @@ function inUse(row: AuthorityRow, { members, tokens }: Waiting): RefusedError {
   const phase = row.next?.phase ?? 'announced'
   const named = [
     ...members.map((one) => `${one.id} ${waitsText(one, phase)}`),
-    ...tokens.map((id) => `token ${id} names the old authority alone: use it or revoke it`),
+    ...tokens.map((id) => `token ${id} pins only the old authority: use it or revoke it`),
   ]
   const more = named.length > MAX_NAMED ? [`and ${named.length - MAX_NAMED} more`] : []
   const list = [...named.slice(0, MAX_NAMED), ...more].join('; ')
-  const what = phase === 'announced' ? 'the new authority does not sign yet' : 'the old authority is in use'
+  const what = phase === 'announced' ? 'the new authority cannot sign yet' : 'the old authority is still in use'
   const forced = phase === 'announced' ? '"sealane broker ca rotate --force"' : '--force'
-  const hint = `wait and see "sealane broker ca status", or cut them off with ${forced}`
+  const hint = `wait and check "sealane broker ca status", or cut them off with ${forced}`
   return refuse('AuthorityInUse', `${what}${list === '' ? '' : `: ${list}`}: ${hint}`)
 }
 

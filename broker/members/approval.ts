@@ -144,7 +144,7 @@ export class Approval {
       return cluster
     })
     if (gone === undefined) {
-      const text = 'withdraw: nothing waits for approval with this token and this key'
+      const text = 'withdraw: no request with this token and this key waits for approval'
       throw new RefusedError('WaitingUnknown', 'withdraw', text)
     }
     logger.info('a cluster has withdrawn its request for approval', { cluster: gone, token, address })
@@ -204,7 +204,7 @@ export function isWaiting(error: unknown): boolean {
  * only.
  */
 export function lookNeedsApproval(): RefusedError {
-  const text = 'approval: an operator of the broker decides about this join, and is told what it changes for others'
+  const text = 'approval: an operator of the broker decides about this join, and sees what it changes for other members'
   return new RefusedError('JoinAwaitsApproval', 'approval', text)
 }
 
@@ -228,12 +228,12 @@ function refusal({ cluster }: JoinCall, answer: Exclude<Answer, { readonly t: 'f
     }
     case 'otherKey': {
       const since = timeText(answer.row.sinceMs)
-      const text = `token: another key waits with it for approval since ${since}, as cluster ${quote(cluster)} too`
+      const text = `token: a request with another key uses it and has waited for approval since ${since}, also as cluster ${quote(cluster)}`
       return new RefusedError('TokenAwaitsApproval', 'token', text)
     }
     case 'full': {
       const whose = answer.of === 'all' ? '' : ' with this token'
-      const text = `approval: ${answer.limit} clusters wait${whose} already, which is the limit: try again later`
+      const text = `approval: the limit of ${answer.limit} waiting clusters${whose} is reached: try again later`
       return new RefusedError('WaitingLimit', 'approval', text)
     }
   }
@@ -243,15 +243,15 @@ function cannotWait(): RefusedError {
   return new RefusedError(
     'ApprovalNotSupported',
     'approval',
-    'approval: an operator of the broker has to approve who joins, and this release of Sealane cannot wait for ' +
-      'that: join with the release that the broker has; the token is not spent',
+    'approval: an operator of the broker must approve each join, and this release of Sealane does not support ' +
+      "that: join with the broker's release; the token is still valid",
   )
 }
 
 function awaits(cluster: string, keyHash: string): RefusedError {
   const fingerprint = keyFingerprint(keyHash)
   const text =
-    `approval: cluster ${quote(cluster)} waits for an operator of the broker; on the broker, compare the ` +
-    `fingerprint, then: sealane cluster accept ${cluster} --fingerprint ${fingerprint}`
+    `approval: cluster ${quote(cluster)} waits for approval by an operator; on the broker, compare the ` +
+    `fingerprint, then run: sealane cluster accept ${cluster} --fingerprint ${fingerprint}`
   return new RefusedError('JoinAwaitsApproval', 'approval', text)
 }

@@ -102,7 +102,7 @@ function rangesRefusal(
 ): Refusal {
   const fingerprint = keyFingerprint(rangesHash(changed))
   const force = [...facts.podCIDRs, ...facts.serviceCIDRs].join(', ')
-  const stay = `those that were accepted (${force}) stay in force`
+  const stay = `the accepted ranges (${force}) stay in effect`
   if (changed.refusedAtMs !== undefined) {
     const text = `an operator of the broker refused these ranges at ${timeText(changed.refusedAtMs)}: ${stay}`
     return refusal(field, text, 'RangesRefusedByOperator')
@@ -110,7 +110,7 @@ function rangesRefusal(
   const how = `sealane cluster accept ${cluster} --fingerprint ${fingerprint}`
   return refusal(
     field,
-    `these ranges wait for an operator of the broker, and ${stay}; on the broker: ${how}`,
+    `these ranges wait for approval by an operator, and ${stay}; on the broker, run: ${how}`,
     'RangesAwaitApproval',
   )
 }

@@ -63,7 +63,7 @@ export function checkToken(
   if (row.usesLeft <= 0 && !repeated && bearer.keyHash !== undefined) {
     const last = row.uses.at(-1)
     const by = last === undefined ? '' : ` by cluster ${quote(last.cluster)} at ${timeText(last.atMs)}`
-    throw refuse('TokenUsed', `${id} has been used already${by}: ${CREATE_ANOTHER}`)
+    throw refuse('TokenUsed', `${id} was already used${by}: ${CREATE_ANOTHER}`)
   }
   if (!repeated && bearer.keyHash !== undefined) checkNotHeld(view, { id, row }, bearer)
   if (bearer.keyHash !== undefined) checkNotEvicted(view, { id, row }, bearer)
@@ -73,7 +73,7 @@ export function checkToken(
 export function unknownToken(): RefusedError {
   return refuse(
     'TokenUnknown',
-    `not known to this broker: it was made by another broker, or removed; ${CREATE_ANOTHER}`,
+    `not known to this broker: another broker created it, or it was removed; ${CREATE_ANOTHER}`,
   )
 }
 
@@ -89,7 +89,7 @@ function checkNotHeld(
   const since = timeText(first.row.sinceMs)
   throw refuse(
     'TokenAwaitsApproval',
-    `${id} is held by another key, as cluster ${quote(first.cluster)}, which waits for approval since ${since}: ` +
+    `${id} is in use by a request with another key, as cluster ${quote(first.cluster)}, which has waited for approval since ${since}: ` +
       CREATE_ANOTHER,
   )
 }

@@ -72,14 +72,14 @@ export interface ObservedView {
 /** Why the observed address is not used, as text. Undefined if it is used. */
 export function observedAddressProblem(text: string, { sourcesKept, near, ranges }: ObservedView): string | undefined {
   const address = readable(() => parseAddress(text))
-  if (address === undefined || formatAddress(address) !== text) return 'it is not an address'
+  if (address === undefined || formatAddress(address) !== text) return 'it is not a valid address'
   if (address.family !== 4) return 'gateways need an IPv4 address'
   const kind = classifyAddress(address)
   if (kind !== 'usable') return `it is ${kind}`
-  if (!sourcesKept) return 'the Service in front of this broker replaces the addresses of callers by those of nodes'
-  if (near.includes(text)) return 'it belongs to this machine, or to a next hop that forwards to it'
+  if (!sourcesKept) return 'the Service of this broker replaces source addresses with those of nodes'
+  if (near.includes(text)) return 'it belongs to this machine or to a next hop that forwards to it'
   const holder = [...ranges, LANES].find((prefix) => containsAddress(prefix, address))
-  return holder === undefined ? undefined : `it is inside ${formatPrefix(holder)}, a range of this clusterset`
+  return holder === undefined ? undefined : `it is in ${formatPrefix(holder)}, a range of this clusterset`
 }
 
 function readable<T>(read: () => T): T | undefined {
@@ -147,8 +147,8 @@ export class Joining {
     this.#init = init
     this.approval = new Approval(deps, init.approve)
     this.#gate = new JoinGate(deps.clock)
-    this.#lookGate = new JoinGate(deps.clock, () => 'too many looks at joins with it')
-    this.#tokenGate = new JoinGate(deps.clock, () => 'too many joins with it were refused or repeated')
+    this.#lookGate = new JoinGate(deps.clock, () => 'too many previews of joins used it')
+    this.#tokenGate = new JoinGate(deps.clock, () => 'too many joins that used it were refused or repeated')
   }
 
   /** The caller runs it regularly: from then on, refusals are logged again. */
@@ -411,8 +411,8 @@ function checkClock(memberMs: number, brokerMs: number): void {
   throw new RefusedError(
     'ClockDiffers',
     'clock',
-    `clock: this machine says ${clockText(memberMs)}, the broker says ${clockText(brokerMs)}: ` +
-      'set the clock of the one that is wrong (they may differ by 5 minutes)',
+    `clock: the time is ${clockText(memberMs)} on this machine and ${clockText(brokerMs)} on the broker: ` +
+      'correct the clock that is wrong (the maximum difference is 5 minutes)',
   )
 }
 

@@ -64,8 +64,8 @@ export function evictMember(
   if (state === 'in contact' && !force) {
     throw refuse(
       'MemberInContact',
-      `cluster ${quote(id)} is in contact with this broker since ${timeText(sinceMs)}: ` +
-        'run "sealane leave" there, or evict it all the same with --force',
+      `cluster ${quote(id)} has been in contact with this broker since ${timeText(sinceMs)}: ` +
+        'run "sealane leave" there, or evict it anyway with --force',
     )
   }
   departMember(tx, 'evicted', { cluster: id, rules, nowMs })
@@ -114,9 +114,9 @@ function howItLeft(row: MemberRow | undefined): string {
 
 function membersText(view: LogView): string {
   const ids = view.list('member').flatMap(({ key, value }) => (isLive(value) ? [key] : []))
-  if (ids.length === 0) return 'there is no member'
+  if (ids.length === 0) return 'the clusterset has no members'
   const more = ids.length > MAX_NAMED ? ` and ${ids.length - MAX_NAMED} more` : ''
-  return `members are ${ids.slice(0, MAX_NAMED).join(', ')}${more}`
+  return `the members are ${ids.slice(0, MAX_NAMED).join(', ')}${more}`
 }
 
 function refuse(reason: RefusalReason, message: string): RefusedError {

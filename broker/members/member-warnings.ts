@@ -57,7 +57,7 @@ export class MemberWarnings {
     const texts = serviceClashes(this.#deps.log.list('member').map(({ key, value }) => [key, value])).map(clashText)
     const fresh = texts.filter((text) => !this.#reportedClashes.has(text))
     for (const why of fresh.slice(0, MAX_LOGGED_CLASHES))
-      this.#deps.logger.warn('members do not reach each other', { reason: 'ServicesOverPods', why })
+      this.#deps.logger.warn('members cannot reach each other', { reason: 'ServicesOverPods', why })
     this.#reportedClashes = new Set(texts)
   }
 
@@ -81,7 +81,7 @@ export class MemberWarnings {
         if (!before.includes(note)) {
           if (this.#loggedNotes >= MAX_LOGGED_NOTES) continue
           this.#loggedNotes += 1
-          logger.info('about the addresses of a member', { cluster, note })
+          logger.info('note on the addresses of a member', { cluster, note })
         }
         reported.push(note)
       }
@@ -108,7 +108,7 @@ export class MemberWarnings {
     if (this.#reportedUnknown.has(cluster) || this.#reportedUnknown.size >= MAX_REPORTED_UNKNOWN) return
     this.#reportedUnknown.add(cluster)
     const why =
-      'this database is older than the certificate, or another one, so addresses that it gives may be in use; ' +
+      'this database is older than the certificate, or a different one, so it may assign addresses that are in use; ' +
       'restore the latest backup'
     logger.error('a member uses a certificate that this broker does not know', {
       cluster,

@@ -162,14 +162,14 @@ export async function lookAtJoin(log: RecordLog, look: (tx: Transaction) => Join
     if (error instanceof OnlyLooked) return error.outcome
     throw error
   }
-  throw new Error('what a look at a join wrote has stayed')
+  throw new Error('the preview of a join was not rolled back')
 }
 
 /** Thrown to roll the transaction back. */
 class OnlyLooked extends Error {
   readonly outcome: JoinOutcome
   constructor(outcome: JoinOutcome) {
-    super('only looked')
+    super('preview of a join')
     this.outcome = outcome
   }
 }
@@ -306,9 +306,9 @@ function checkTakeover(view: LogView, old: MemberRow, join: JoinDecision, nowMs:
   throw new RefusedError(
     'ClusterIdTaken',
     'cluster',
-    `cluster: ${name} is a member already (joined ${timeText(old.joinedAtMs)}, last seen ${timeText(lastSeenMs)}): ` +
+    `cluster: ${name} is already a member (joined ${timeText(old.joinedAtMs)}, last seen ${timeText(lastSeenMs)}): ` +
       `choose another cluster id; or, if this is the same cluster, run "sealane leave" there first ` +
-      `or join with a token made for it: "sealane token create --cluster-id ${cluster}"`,
+      `or join with a token for this id: "sealane token create --cluster-id ${cluster}"`,
   )
 }
 
@@ -318,8 +318,8 @@ function checkMembers(tx: Transaction, limit: number): void {
   throw new RefusedError(
     'MemberLimit',
     'cluster',
-    `cluster: the clusterset has ${live} members already, which is the limit: ` +
-      `evict those that are gone, or start the broker with a higher --max-members (up to ${MOST_MEMBERS})`,
+    `cluster: the clusterset has reached its limit of ${live} members: ` +
+      `evict members that no longer exist, or start the broker with a higher --max-members (up to ${MOST_MEMBERS})`,
   )
 }
 

@@ -49,7 +49,7 @@ export type Returned =
 /** Thrown to roll the transaction back. */
 export class ReturnsLater extends Error {
   constructor() {
-    super('other members would get different addresses')
+    super('the return would change the addresses of other members')
   }
 }
 
@@ -73,7 +73,7 @@ export function returnMember(tx: Transaction, peer: Peer, context: WriteContext)
   if (refused !== undefined) return { t: 'refused', why: `${refused.field}: ${refused.message}` }
   const allowedCIDRs = publicCIDRs(facts, []).map(({ text }) => text)
   if (allowedCIDRs.length > 0 && held.words < WORDS_FOR_PUBLIC_SPACE)
-    return { t: 'refused', why: `only one member reports that it may state ${allowedCIDRs.join(', ')}` }
+    return { t: 'refused', why: `only one member reports that this member may use ${allowedCIDRs.join(', ')}` }
   tx.remove('awaited', cluster)
   const row = rowOf(tx, held, { context, restore, facts, allowedCIDRs })
   const renumbered = writeMember(tx, row, context)
@@ -167,7 +167,7 @@ export class ReturningMembers {
     if (isLive(log.get('member', peer.cluster)) || !this.isExpected(peer)) return
     if (!mayReturn(log, peer, clock.now())) {
       const isDue = isSettled(recentRestore(log, clock.now()), clock.now())
-      if (isDue) this.#report(peer, { t: 'refused', why: 'no other member reports its number and addresses' })
+      if (isDue) this.#report(peer, { t: 'refused', why: 'no other member reports its index and addresses' })
       return
     }
     log

@@ -98,8 +98,8 @@ export function checkSettled(view: LogView, nowMs: number): void {
   throw new RefusedError(
     'RestoreSettling',
     'cluster',
-    `cluster: the broker was restored from a backup of ${timeText(row.takenAtMs)}, and ${some}${more} have not reported yet ` +
-      `which addresses were given since. Try again when they are connected, or after ${timeText(row.untilMs)}`,
+    `cluster: the broker was restored from a backup of ${timeText(row.takenAtMs)}; these members have not reported yet ` +
+      `which addresses were assigned since then: ${some}${more}. Try again when they are connected, or after ${timeText(row.untilMs)}`,
   )
 }
 

@@ -215,17 +215,20 @@ export function acceptWaiting(tx: Transaction, init: AnswerInit, nowMs: number):
     const { joinKeyHash = '' } = member
     if (hash === undefined || hash === joinKeyHash)
       return { id, fingerprint: keyFingerprint(joinKeyHash), token: '', repeated: true }
-    throw refuse('FingerprintDiffers', `cluster ${quote(id)} is a member with the key ${keyFingerprint(joinKeyHash)}`)
+    throw refuse(
+      'FingerprintDiffers',
+      `cluster ${quote(id)} is already a member, with the key ${keyFingerprint(joinKeyHash)}`,
+    )
   }
   const found = oneWaiting(tx, id, hash, nowMs)
   const { token, row } = found
   if (row.refusedAtMs !== undefined) {
-    const text = `cluster ${quote(id)} was refused at ${timeText(row.refusedAtMs)}: it has to come with a new token`
+    const text = `cluster ${quote(id)} was refused at ${timeText(row.refusedAtMs)}: it must join with a new token`
     throw refuse('JoinRefusedByOperator', text)
   }
   if (row.acceptedAtMs !== undefined) return answered(found, true)
   if (tx.get('token', token) === undefined) {
-    const text = `cluster ${quote(id)} waits with token ${token}, which does not exist: it has to come with a new one`
+    const text = `cluster ${quote(id)} waits with token ${token}, which does not exist: it must join with a new token`
     throw refuse('TokenUnknown', text)
   }
   tx.put('waiting', waitingKey(id, token), { ...row, acceptedAtMs: nowMs })
@@ -268,10 +271,13 @@ function rangesMeant(
   if (hash === known) return found
   const joins = waitingJoins(view, nowMs, id)
   if (joins.some(({ row: { keyHash } }) => hash === keyHash)) return undefined
-  const text = `cluster ${quote(id)} waits with other ranges, ${keyFingerprint(known)}`
-  if (hash !== undefined) throw refuse('FingerprintDiffers', `${text}: see "sealane cluster waiting"`)
+  const text = `cluster ${quote(id)} waits for approval of new ranges, with the fingerprint ${keyFingerprint(known)}`
+  if (hash !== undefined) throw refuse('FingerprintDiffers', `${text}; list all with "sealane cluster waiting"`)
   if (joins.length === 0) return found
-  throw refuse('WaitingAmbiguous', `${text}, and to join: name one of them with --fingerprint`)
+  throw refuse(
+    'WaitingAmbiguous',
+    `${text}, and another cluster with this id waits to join: choose one with --fingerprint`,
+  )
 }
 
 function answerRanges(
@@ -334,24 +340,25 @@ function oneWaiting(view: LogView, id: string, hash: string | undefined, nowMs: 
   if (all.length === 0) {
     const revoked = revokedTokenOf(view, id)
     if (revoked !== undefined) {
-      const text = `cluster ${quote(id)} waits with token ${revoked}, which was revoked: it has to come with a new one`
+      const text = `cluster ${quote(id)} waits with token ${revoked}, which was revoked: it must join with a new token`
       throw refuse('TokenRevoked', text)
     }
     const others = [...new Set(waitingJoins(view, nowMs).map(({ cluster }) => cluster))]
-    const named = others.length === 0 ? 'nobody waits' : `those that wait are ${others.slice(0, 20).join(', ')}`
+    const named =
+      others.length === 0 ? 'no cluster waits' : `the waiting clusters are ${others.slice(0, 20).join(', ')}`
     throw refuse('WaitingUnknown', `cluster ${quote(id)} does not wait for approval; ${named}`)
   }
   const named = hash === undefined ? all : all.filter(({ row }) => row.keyHash === hash)
   const [one, ...more] = named
   const keys = all.slice(0, MAX_NAMED).map(({ row }) => `${keyFingerprint(row.keyHash)} (${whence(row)})`)
   if (one === undefined) {
-    throw refuse('FingerprintDiffers', `cluster ${quote(id)} waits with another key than that: ${keys.join(', ')}`)
+    throw refuse('FingerprintDiffers', `cluster ${quote(id)} waits with a different key: ${keys.join(', ')}`)
   }
   if (more.length === 0) return one
   throw refuse(
     'WaitingAmbiguous',
-    `${named.length} clusters wait as ${quote(id)}, with the keys ${keys.join(', ')}: ` +
-      'ask the one that you expect for its fingerprint, and name it with --fingerprint',
+    `${named.length} clusters with the id ${quote(id)} wait, with the keys ${keys.join(', ')}: ` +
+      'compare the fingerprint that "sealane join" printed on the expected cluster, and choose it with --fingerprint',
   )
 }
 

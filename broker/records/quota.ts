@@ -60,7 +60,11 @@ export function changeQuota(tx: Transaction, { cluster, change }: QuotaInit): bo
   const id = parseClusterId(cluster, 'cluster')
   const row = tx.get('member', id)
   if (!isLive(row))
-    throw new RefusedError('MemberUnknown', 'cluster', `cluster ${quote(id)} is not a member: sealane cluster list`)
+    throw new RefusedError(
+      'MemberUnknown',
+      'cluster',
+      `cluster ${quote(id)} is not a member; list the members: sealane cluster list`,
+    )
   const { quota: before = {}, ...rest } = row
   const fields = QUOTA_FIELDS.flatMap((field) => {
     const value = change[field] ?? before[field]
@@ -125,9 +129,11 @@ interface RangeLimits {
 }
 
 const REMEDY: Readonly<Record<SharedRange, string>> = {
-  members: 'evict those that are gone, or start the broker with a higher --max-members',
-  tokens: 'make tokens for several clusters: "sealane token create --uses"; dead ones go a week after they expire',
-  clustersetIPs: 'withdraw exports; a larger range is given at the first start of a broker, with --clusterset-ip-range',
+  members: 'evict members that no longer exist, or start the broker with a higher --max-members',
+  tokens:
+    'create tokens for several clusters: "sealane token create --uses"; tokens are removed a week after they expire',
+  clustersetIPs:
+    'withdraw exports; a larger range can be set only at the first start of a broker, with --clusterset-ip-range',
 }
 
 /** The network and broadcast addresses are never allocated. */

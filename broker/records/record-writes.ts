@@ -220,7 +220,7 @@ function updateServiceIp(tx: Transaction, service: string, wants: boolean, conte
     return refusal(
       'clustersetIP',
       `all addresses of the range ${rules.clustersetIpRange} are in use: withdraw exports, or export as headless; ` +
-        'a larger range is given at the first start of a broker, with --clusterset-ip-range',
+        'a larger range can be set only at the first start of a broker, with --clusterset-ip-range',
       'ClusterSetIPsExhausted',
     )
   }

@@ -64,7 +64,7 @@ async function copyState(clock: Clock, stateDir: string, target: string, knownAs
     throw new StateError(
       'Failed',
       file,
-      `${file} is missing, but ${CA_CERTIFICATE} is there: a backup would be of no use`,
+      `${file} is missing, although ${CA_CERTIFICATE} exists: a backup without the key is useless; restore the key first`,
     )
   }
   const { runStateTask } = await import('./state-thread.ts')

@@ -36,7 +36,7 @@ function checkIndexes({ findings }: CheckContext, members: Members): void {
       findings.add('StoreRowInvalid', `member ${key}`, `index ${index}: expected 1 to ${MAX_INDEX}`)
     const owner = owners.get(index)
     if (owner !== undefined)
-      findings.add('StoreIndexTwice', `member ${key}`, `number ${index} is also that of member ${owner}`)
+      findings.add('StoreIndexTwice', `member ${key}`, `index ${index} also belongs to member ${owner}`)
     owners.set(index, owner ?? key)
   }
 }
@@ -60,7 +60,7 @@ function checkBlocks(context: CheckContext, members: Members): void {
         continue
       }
       if (range !== undefined && !containsPrefix(range, prefix))
-        findings.add('StoreRowInvalid', subject, `block ${block}: expected one inside ${text ?? ''}`)
+        findings.add('StoreRowInvalid', subject, `block ${block}: expected a range inside ${text ?? ''}`)
       blocks.push({ cluster: key, prefix })
     }
   }
@@ -77,7 +77,11 @@ function checkApart({ findings }: CheckContext, blocks: readonly Block[]): void 
   for (const block of sorted) {
     if (last !== undefined && overlaps(last.prefix, block.prefix)) {
       const [one, other] = [formatPrefix(block.prefix), formatPrefix(last.prefix)]
-      findings.add('StoreAddressTwice', `member ${block.cluster}`, `block ${one}: ${other} is that of ${last.cluster}`)
+      findings.add(
+        'StoreAddressTwice',
+        `member ${block.cluster}`,
+        `block ${one}: it overlaps ${other} of ${last.cluster}`,
+      )
       continue
     }
     last = block
@@ -90,7 +94,7 @@ function checkSerials({ findings }: CheckContext, members: Members): void {
     for (const { serial } of value.certificates) {
       const owner = owners.get(serial)
       if (owner !== undefined)
-        findings.add('StoreRowInvalid', `member ${key}`, `certificate ${serial} is also that of member ${owner}`)
+        findings.add('StoreRowInvalid', `member ${key}`, `certificate ${serial} also belongs to member ${owner}`)
       owners.set(serial, owner ?? key)
     }
   }
@@ -99,25 +103,29 @@ function checkSerials({ findings }: CheckContext, members: Members): void {
 function checkMember({ findings, view }: CheckContext, id: string, row: MemberRow): void {
   const subject = `member ${id}`
   const invalid = (text: string): void => findings.add('StoreRowInvalid', subject, text)
-  if (!isDnsLabel(id)) invalid('its id is no DNS label')
+  if (!isDnsLabel(id)) invalid('the id is not a DNS label')
   const { facts, allowedCIDRs = [], departure, departedAtMs } = row
   for (const cidr of [...facts.podCIDRs, ...facts.serviceCIDRs, ...(facts.neededCIDRs ?? []), ...allowedCIDRs])
     if (readPrefix(cidr) === undefined) invalid(`${cidr}: expected a CIDR`)
   if ((departure === undefined) !== (departedAtMs === undefined))
-    invalid('expected both how and when it departed, or neither')
+    invalid('expected both departure and departedAtMs, or neither')
   if (!isLive(row)) return
   if (ipv4Among(facts.podCIDRs.filter((cidr) => readPrefix(cidr) !== undefined)).length === 0)
     invalid('expected an IPv4 pod CIDR')
   const spec = clusterSpec(view, id)
   if (spec === undefined) {
-    findings.add('StoreReferenceBroken', subject, 'there is no Cluster record of it')
+    findings.add('StoreReferenceBroken', subject, 'the member has no Cluster record')
     return
   }
   const { podCIDRs } = spec
   if (spec.id !== id || spec.index !== row.index || podCIDRs.some((cidr) => !facts.podCIDRs.includes(cidr)))
-    findings.add('StoreReferenceBroken', subject, 'its Cluster record has another id, number or pod CIDRs')
+    findings.add('StoreReferenceBroken', subject, 'the Cluster record has a different id, index or pod CIDRs')
   else if (globalCIDRs({ podCIDRs, translated: row.translated, blocks: row.blocks }).join() !== spec.globalCIDRs.join())
-    findings.add('StoreReferenceBroken', subject, 'its Cluster record has other global CIDRs than it was given')
+    findings.add(
+      'StoreReferenceBroken',
+      subject,
+      'the Cluster record has global CIDRs that differ from the assigned ones',
+    )
 }
 
 function readPrefix(text: string): Prefix | undefined {
@@ -133,20 +141,20 @@ export function checkKeys({ view, findings }: CheckContext): void {
   for (const { key, value } of view.list('publicKey')) {
     const subject = `publicKey ${key}`
     if (view.get('member', value.cluster) === undefined)
-      findings.add('StoreReferenceBroken', subject, `cluster "${value.cluster}" is not known`)
+      findings.add('StoreReferenceBroken', subject, `cluster "${value.cluster}" does not exist`)
     for (const name of value.endpoints) {
       const body = view.get('record', endpointKey(value.cluster, name))?.body
       if (body?.kind !== 'Endpoint' || !statedKeys(body).includes(key))
-        findings.add('StoreReferenceBroken', subject, `Endpoint ${value.cluster}/${name} does not state it`)
+        findings.add('StoreReferenceBroken', subject, `Endpoint ${value.cluster}/${name} does not have this key`)
     }
     if (value.endpoints.length === 0 && view.get('formerKeys', value.cluster)?.keys.includes(key) !== true)
-      findings.add('StoreReferenceBroken', subject, 'no Endpoint has it, and it is none of the former keys')
+      findings.add('StoreReferenceBroken', subject, 'no Endpoint has this key, and it is not a former key')
   }
   for (const { key, value } of view.list('formerKeys')) {
     for (const former of value.keys) {
       const row = view.get('publicKey', former)
       if (row?.cluster !== key || row.endpoints.length > 0)
-        findings.add('StoreReferenceBroken', `formerKeys ${key}`, `${former} is in use, or another member's`)
+        findings.add('StoreReferenceBroken', `formerKeys ${key}`, `${former} is in use or belongs to another member`)
     }
   }
   for (const { key, value } of view.list('record')) {
@@ -155,7 +163,7 @@ export function checkKeys({ view, findings }: CheckContext): void {
     for (const stated of statedKeys(value.body)) {
       const row = view.get('publicKey', stated)
       if (row?.cluster !== cluster || !row.endpoints.includes(name))
-        findings.add('StoreReferenceBroken', `record ${key}`, `public key ${stated} is not noted as its own`)
+        findings.add('StoreReferenceBroken', `record ${key}`, `public key ${stated} is not registered for this member`)
     }
   }
 }
@@ -182,24 +190,24 @@ export function checkAuthority(
   const wrong = (file: string, text: string): void => findings.add('StoreAuthorityInvalid', file, text)
   const der = certificate === undefined ? undefined : firstCertificate(certificate)
   if (der === undefined) {
-    wrong('ca.crt', certificate === undefined ? 'it is not there' : 'it holds no certificate in PEM form')
+    wrong('ca.crt', certificate === undefined ? 'the file is missing' : 'it contains no certificate in PEM form')
     return
   }
   const facts = readCertificate(der)
-  if (!facts.isCa) wrong('ca.crt', 'it is no certificate of an authority')
+  if (!facts.isCa) wrong('ca.crt', 'it is not a CA certificate')
   if (clusterset !== undefined && facts.clusterset !== clusterset)
-    wrong('ca.crt', `it is of clusterset "${facts.clusterset ?? ''}", not "${clusterset}"`)
+    wrong('ca.crt', `it belongs to clusterset "${facts.clusterset ?? ''}", not "${clusterset}"`)
   const untilText = new Date(facts.notAfterMs).toISOString()
-  if (facts.notAfterMs <= nowMs) wrong('ca.crt', `it ended at ${untilText}`)
+  if (facts.notAfterMs <= nowMs) wrong('ca.crt', `it expired at ${untilText}`)
   if (key === undefined) {
-    wrong('ca.key', 'it is not there')
+    wrong('ca.key', 'the file is missing')
     return
   }
   try {
     if (!new X509Certificate(der).checkPrivateKey(keyFromPem(key))) wrong('ca.key', 'it does not belong to ca.crt')
   } catch {
     // The library's error for a key that it cannot read may contain a part of the key.
-    wrong('ca.key', 'it holds no private key in PEM form')
+    wrong('ca.key', 'it contains no private key in PEM form')
   }
 }
 

@@ -32,13 +32,13 @@ export function checkRecords(context: CheckContext): ReadonlySet<string> {
 function undecodable(key: string, row: RecordRow): string | undefined {
   const stored = storedRecord(key, 1, row)
   if (recordKeyText(stored.key) !== key || stored.key.kind !== row.body.kind)
-    return `a key of four parts was expected, with the kind of its body, ${row.body.kind}`
+    return `expected a key of four parts with the kind of the body, ${row.body.kind}`
   try {
     const decoded: StoredRecord = decodeStoredRecord(encodeStoredRecord(stored))
-    return isDeepStrictEqual(decoded.key, stored.key) ? undefined : 'it reads back as another record'
+    return isDeepStrictEqual(decoded.key, stored.key) ? undefined : 'the encoded record decodes to a different record'
   } catch (error) {
     // The writer may have left out a field that the codec relies on.
-    return error instanceof CodecError ? error.message : `it cannot be encoded: ${messageOf(error)}`
+    return error instanceof CodecError ? error.message : `the record cannot be encoded: ${messageOf(error)}`
   }
 }
 
@@ -46,13 +46,14 @@ function checkOwner({ view, findings }: CheckContext, text: string, { body }: Re
   const { cluster, namespace, name } = storedRecord(text, 1, { createdAtMs: 0, body }).key
   const subject = `record ${text}`
   if (body.kind === 'ClusterSetIP') {
-    if (cluster !== '') findings.add('StoreRowInvalid', subject, "its cluster was expected to be the broker's, ''")
+    if (cluster !== '')
+      findings.add('StoreRowInvalid', subject, 'expected an empty cluster, because the broker owns this record')
     return
   }
   if (!isLive(view.get('member', cluster)))
-    findings.add('StoreReferenceBroken', subject, `cluster "${cluster}" is no member`)
+    findings.add('StoreReferenceBroken', subject, `cluster "${cluster}" is not a member`)
   if ((body.kind === 'Cluster' || body.kind === 'MemberStatus') && (name !== cluster || namespace !== ''))
-    findings.add('StoreRowInvalid', subject, 'it is under another name than that of its cluster')
+    findings.add('StoreRowInvalid', subject, 'expected the id of the cluster as name, and no namespace')
 }
 
 /**
@@ -65,9 +66,9 @@ function checkContent({ findings }: CheckContext, text: string, { body, hash, by
   const record: MemberRecord = { namespace, name, body }
   const subject = `record ${text}`
   if (hash !== Buffer.from(contentHash(record)).toString('hex'))
-    findings.add('StoreHashDiffers', subject, 'its content is not what its hash says')
+    findings.add('StoreHashDiffers', subject, 'the content does not match its hash')
   if (bytes !== undefined && bytes !== Buffer.byteLength(JSON.stringify(body)))
-    findings.add('StoreHashDiffers', subject, `its content has not ${bytes} bytes`)
+    findings.add('StoreHashDiffers', subject, `the content is not ${bytes} bytes long`)
 }
 
 /** Checks services: a clusterset IP belongs to one service alone, and all rows about a service agree. */
@@ -77,13 +78,17 @@ export function checkServices(context: CheckContext): void {
   for (const { key, value } of context.view.list('serviceIp')) {
     const owner = owners.get(value.ip)
     if (owner !== undefined)
-      context.findings.add('StoreAddressTwice', `serviceIp ${key}`, `${value.ip} is also that of ${owner}`)
+      context.findings.add('StoreAddressTwice', `serviceIp ${key}`, `${value.ip} also belongs to ${owner}`)
     owners.set(value.ip, owner ?? key)
     checkServiceIp(context, key, value, range)
   }
   for (const { key, value } of context.view.list('address')) {
     if (context.view.get('serviceIp', value.service)?.ip !== key)
-      context.findings.add('StoreReferenceBroken', `address ${key}`, `service ${value.service} has not this address`)
+      context.findings.add(
+        'StoreReferenceBroken',
+        `address ${key}`,
+        `service ${value.service} does not have this address`,
+      )
   }
   checkExports(context)
   checkStamps(context)
@@ -109,21 +114,29 @@ function checkServiceIp(
   if (range !== undefined && !isIn(range, ip))
     findings.add('StoreRowInvalid', subject, `${ip}: expected an address of the clusterset IP range`)
   if (view.get('address', ip)?.service !== service)
-    findings.add('StoreReferenceBroken', subject, `the row of address ${ip} names another service, or is not there`)
+    findings.add('StoreReferenceBroken', subject, `the row of address ${ip} is missing or names a different service`)
   if ((exporters.length === 0) !== (releasedAtMs !== undefined))
-    findings.add('StoreRowInvalid', subject, 'expected exporters, or a time at which the last one went')
+    findings.add('StoreRowInvalid', subject, 'expected either exporters or releasedAtMs')
   if (exporters.some((one, i) => i > 0 && one <= (exporters[i - 1] ?? '')))
-    findings.add('StoreRowInvalid', subject, 'expected exporters in order, each once')
+    findings.add('StoreRowInvalid', subject, 'expected sorted exporters without duplicates')
   for (const cluster of exporters) {
     const body = exportOf(view, cluster, service)
     if (body?.kind !== 'ServiceExport' || body.type !== 'ClusterSetIP')
-      findings.add('StoreReferenceBroken', subject, `cluster "${cluster}" does not export it with an address`)
+      findings.add(
+        'StoreReferenceBroken',
+        subject,
+        `cluster "${cluster}" does not export the service with a clusterset IP`,
+      )
   }
   const record = view.get('record', clustersetIpKey(service))?.body
   // The body of this row was not checked and may hold anything.
   const stated = record?.kind === 'ClusterSetIP' && Array.isArray(record.ips) ? record.ips.join() : undefined
   if (stated !== (exporters.length === 0 ? undefined : ip))
-    findings.add('StoreReferenceBroken', subject, `its ClusterSetIP record says ${stated ?? 'nothing'}, it has ${ip}`)
+    findings.add(
+      'StoreReferenceBroken',
+      subject,
+      `its ClusterSetIP record has ${stated ?? 'no address'}, expected ${ip}`,
+    )
 }
 
 function checkExports({ view, findings }: CheckContext): void {
@@ -132,13 +145,21 @@ function checkExports({ view, findings }: CheckContext): void {
     const [cluster = '', , namespace = '', name = ''] = key.split('/')
     const service = `${namespace}/${name}`
     if (body.kind === 'ClusterSetIP' && view.get('serviceIp', service) === undefined)
-      findings.add('StoreReferenceBroken', `record ${key}`, 'there is no row of the address that it tells')
+      findings.add('StoreReferenceBroken', `record ${key}`, 'the row of its clusterset IP is missing')
     if (body.kind !== 'ServiceExport') continue
     const isCounted = view.get('serviceIp', service)?.exporters.includes(cluster) === true
     if (isCounted !== (body.type === 'ClusterSetIP'))
-      findings.add('StoreReferenceBroken', `record ${key}`, `serviceIp ${service} and its type say different things`)
+      findings.add(
+        'StoreReferenceBroken',
+        `record ${key}`,
+        `serviceIp ${service} and the type of the record contradict each other`,
+      )
     if (view.get('stamp', `${cluster}/${service}`)?.uid !== body.uid)
-      findings.add('StoreReferenceBroken', `record ${key}`, 'the row of its age is of another export, or is not there')
+      findings.add(
+        'StoreReferenceBroken',
+        `record ${key}`,
+        'the stamp row of this export is missing or belongs to a different export',
+      )
   }
 }
 
@@ -147,7 +168,9 @@ function checkStamps({ view, findings }: CheckContext): void {
     const slash = key.indexOf('/')
     const isThere = exportOf(view, key.slice(0, slash), key.slice(slash + 1)) !== undefined
     if (isThere === (value.withdrawnAtMs === undefined)) continue
-    const text = isThere ? 'its export is there, and it says that it was withdrawn' : 'there is no export of it'
+    const text = isThere
+      ? 'the export exists, but the stamp says that it was withdrawn'
+      : 'the export of this stamp does not exist'
     findings.add('StoreReferenceBroken', `stamp ${key}`, text)
   }
 }
@@ -177,7 +200,7 @@ export function checkSettings({ view, findings }: CheckContext): void {
   const settings = view.get('settings', SETTINGS_KEY)
   if (settings === undefined) {
     if (view.count('member') + view.count('token') > 0)
-      findings.add('StoreRowInvalid', 'settings', 'there are none, and there are members or tokens')
+      findings.add('StoreRowInvalid', 'settings', 'the settings are missing, although members or tokens exist')
     return
   }
   const wrong = (work: () => unknown): void => {
@@ -200,7 +223,7 @@ export function checkTokens({ view, findings }: CheckContext): void {
     // The text leaves out the hash, since its reader could search for the secret.
     if (!/^[0-9a-f]{64}$/.test(value.hash))
       findings.add('StoreRowInvalid', `token ${key}`, 'hash: expected 64 hexadecimal digits')
-    if (hashes.has(value.hash)) findings.add('StoreRowInvalid', `token ${key}`, 'another token has the same secret')
+    if (hashes.has(value.hash)) findings.add('StoreRowInvalid', `token ${key}`, 'a different token has the same secret')
     hashes.add(value.hash)
   }
 }
@@ -212,10 +235,10 @@ export function checkOutbox({ view, findings }: CheckContext): void {
   for (const { key, value } of view.list('audit')) {
     const wrong = (text: string): void => findings.add('StoreOutboxInvalid', `audit ${key}`, text)
     const { id, act } = value.event
-    if (!/^\d{4,}$/.test(key) || Number(key) >= MAX_WAITING) wrong(`expected a place below ${MAX_WAITING}`)
-    if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) wrong('its id is no UUID')
-    if (ids.has(id)) wrong(`another line has the id ${id}`)
-    if (!acts.has(act)) wrong('its act is none of this release')
+    if (!/^\d{4,}$/.test(key) || Number(key) >= MAX_WAITING) wrong(`expected a slot below ${MAX_WAITING}`)
+    if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) wrong('the id is not a UUID')
+    if (ids.has(id)) wrong(`a different line also has the id ${id}`)
+    if (!acts.has(act)) wrong('this release does not know the act')
     ids.add(id)
   }
 }

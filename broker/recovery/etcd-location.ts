@@ -44,7 +44,7 @@ export class EtcdPlace implements StorePlace {
     const { kvs } = await etcd.classify(() => etcd.client.range(range, look))
     if (kvs.length > 0) {
       await this.#close()
-      const text = `${etcd.where} is served by a broker, or was a few seconds ago: stop all of its brokers, and wait`
+      const text = `${etcd.where} is in use by a broker, or was until a few seconds ago: stop all of its brokers, wait 15 seconds, and try again`
       throw new StateError('Locked', etcd.where, text)
     }
     return () => this.#close()

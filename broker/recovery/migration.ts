@@ -120,7 +120,8 @@ export interface Migrated {
 
 /** Throws StateError. Then either the source serves as before, or the same call continues the migration. */
 export async function migrateStore(deps: MigrationDeps, { from, to, force }: MigrationInit): Promise<Migrated> {
-  if (from.name === to.name) throw new StateError('NotEmpty', to.name, `${to.name} is both: expected two stores`)
+  if (from.name === to.name)
+    throw new StateError('NotEmpty', to.name, `${to.name} is both source and target: expected two different stores`)
   await using stack = new AsyncDisposableStack()
   // The source is locked first: if a broker serves it, the error names that one.
   for (const place of [from, to]) stack.defer(await place.lock())
@@ -177,7 +178,7 @@ async function fill(move: Move, target: RecordLog, { clock, who, signal }: Migra
   await source.refresh()
   const other = firstDifference(source, target)
   if (other !== undefined) {
-    const text = `${to.name}: row ${other} is not what was written: nothing serves it; run the same again`
+    const text = `${to.name}: row ${other} differs from what was written; no broker uses this store yet: run the same command again`
     throw new StateError('Failed', to.name, text)
   }
   // These marks come last. If the migration stops between them, neither store is served.
@@ -219,7 +220,7 @@ export async function cancelMigration(deps: MigrationDeps, { from, to, force }: 
   stack.defer(() => source.close())
   const row = source.get('migration', MIGRATION_KEY)
   if (row?.t !== 'leaving' && row?.t !== 'moved') {
-    throw new StateError('Failed', from.name, `${from.name} is not on its way to another store: nothing to cancel`)
+    throw new StateError('Failed', from.name, `${from.name} is not being moved to another store: nothing to cancel`)
   }
   if (to !== undefined) {
     stack.defer(await to.lock())
@@ -229,7 +230,11 @@ export async function cancelMigration(deps: MigrationDeps, { from, to, force }: 
       await withdraw({ from, to, id: row.id, source }, target, { force, nowMs: deps.clock.now() })
     }
   } else if (row.t === 'moved' && !force) {
-    throw new StateError('Moved', from.name, `${row.peer} may have served since: name it with --to, or say --force`)
+    throw new StateError(
+      'Moved',
+      from.name,
+      `a broker may have used ${row.peer} since the move: name that store with --to, or use --force`,
+    )
   }
   const { clock, who } = deps
   await source.transact((tx) => {
@@ -249,7 +254,7 @@ async function withdraw(
   const row = target.get('migration', MIGRATION_KEY)
   if (row?.id !== id || row.t === 'arriving' || row.t === 'moved') return
   if (!force && isServedSince(source, target)) {
-    const text = `${to.name} has gone on since it was moved there: move it back with migrate, or lose that with --force`
+    const text = `${to.name} has newer changes than the move: move the state back with "sealane broker migrate", or discard those changes with --force`
     throw new StateError('Moved', to.name, text)
   }
   await mark(target, { t: 'moved', id, peer: from.name, atMs: nowMs })
@@ -281,8 +286,8 @@ function checkSource(
   const [first] = findings
   if (first === undefined) return
   const text =
-    `${name}: ${found} ${found === 1 ? 'thing is' : 'things are'} wrong in it, the first: ${first.subject}: ${first.text} (${first.reason}): ` +
-    'see "sealane broker verify"; --force moves it as it is'
+    `${name}: the state has ${found} ${found === 1 ? 'inconsistency' : 'inconsistencies'}, the first: ${first.subject}: ${first.text} (${first.reason}): ` +
+    'list them with "sealane broker verify"; to move the state anyway, use --force'
   throw new StateError('Inconsistent', name, text)
 }
 
@@ -290,5 +295,9 @@ function checkSource(
 async function checkAuthorities(from: StorePlace, to: StorePlace): Promise<void> {
   const [own, other] = [await from.authority(), await to.authority()]
   if (own === undefined || other === undefined || own['ca.crt'] === other['ca.crt']) return
-  throw new StateError('NotEmpty', to.name, `${to.name} has another certificate authority: its members would be lost`)
+  throw new StateError(
+    'NotEmpty',
+    to.name,
+    `${to.name} has a different certificate authority: after the move, the broker would reject the members of that store`,
+  )
 }

@@ -26,13 +26,19 @@ export function planMigration(from: EndOfMove, to: EndOfMove, newId: string): Mi
 function refusedBySource({ name, mark, rows }: EndOfMove, to: EndOfMove): MigrationPlan | undefined {
   const refused = (code: StateError['code'], text: string): MigrationPlan => ({ t: 'refused', code, end: 'from', text })
   if (mark?.t === 'arriving')
-    return refused('HalfMoved', `${name} is being filled from ${mark.peer}: finish that first, or --cancel it`)
+    return refused(
+      'HalfMoved',
+      `a move from ${mark.peer} to ${name} is not complete: complete it, or cancel it with --cancel`,
+    )
   if (rows === 0) return refused('Absent', `${name} is empty: there is nothing to move`)
   if (mark === undefined || mark.t === 'arrived') return undefined
   if (mark.t === 'leaving' && mark.peer !== to.name)
-    return refused('HalfMoved', `${name} is on its way to ${mark.peer}: finish that first, or --cancel it`)
+    return refused(
+      'HalfMoved',
+      `a move from ${name} to ${mark.peer} is not complete: complete it, or cancel it with --cancel`,
+    )
   if (mark.t === 'moved' && (mark.peer !== to.name || to.mark?.id !== mark.id))
-    return refused('Moved', `${name} was moved to ${mark.peer}: what was done since is there and not here`)
+    return refused('Moved', `${name} was moved to ${mark.peer}: later changes are only in that store`)
   return undefined
 }
 
@@ -46,7 +52,7 @@ function planTarget(from: EndOfMove, to: EndOfMove, newId: string): MigrationPla
   const isOwn = mark?.peer === from.name && (to.clusterset === undefined || to.clusterset === from.clusterset)
   // The target is left from a cancelled migration, or is the store from which this one was migrated earlier.
   if (isOwn && (mark.t === 'arriving' || mark.t === 'moved')) return { t: 'copy', id, renews: true }
-  const whose = to.clusterset === undefined ? 'something' : `clusterset "${to.clusterset}"`
-  const text = `${to.name} holds ${whose}: expected an empty store, or one from which ${from.name} was moved`
+  const whose = to.clusterset === undefined ? 'data' : `clusterset "${to.clusterset}"`
+  const text = `${to.name} contains ${whose}: expected an empty store, or the store from which ${from.name} was moved`
   return { t: 'refused', code: 'NotEmpty', end: 'to', text }
 }

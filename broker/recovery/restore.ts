@@ -121,7 +121,7 @@ async function checkWhole(file: string, nowMs: number): Promise<void> {
   const verified = await runStateTask({ task: 'verify-backup', file, nowMs })
   const first = verified?.findings.find(({ reason }) => FATAL.has(reason))
   if (first === undefined) return
-  const text = `${file} is damaged: ${first.subject}: ${first.text} (${first.reason}): take another backup; see "sealane broker verify --backup"`
+  const text = `${file} is damaged: ${first.subject}: ${first.text} (${first.reason}): use another backup; for details: "sealane broker verify --backup"`
   throw new StateError('Damaged', file, text)
 }
 
@@ -215,13 +215,13 @@ function refusePresent(log: LogView, wanted: SettingsRow | undefined, force: boo
   const settings = log.get('settings', SETTINGS_KEY)
   for (const field of FIXED) {
     if (settings === undefined || wanted === undefined || settings[field] === wanted[field]) continue
-    const message = `${field}: the backup has "${wanted[field]}", the broker there "${settings[field]}": start it with that of the backup`
+    const message = `${field}: the backup has "${wanted[field]}", but the broker has "${settings[field]}": start the broker with the value of the backup`
     throw new RefusedError('BackupMismatch', field, message)
   }
   const members = log.list('member').filter(({ value }) => isLive(value))
   if (members.length === 0 || force) return
   const ids = members.map(({ key }) => key).join(', ')
-  const message = `the broker there has members: ${ids}: what it knows goes, with --force`
+  const message = `the broker has members: ${ids}; to replace its state anyway, use --force`
   throw new RefusedError('StateHasMembers', 'state', message)
 }
 

@@ -37,14 +37,14 @@ type Counted = Pick<RecordLog, 'epoch' | 'revision' | 'list'>
 export function markProblem(mark: Mark, log: Counted): string | undefined {
   const rows = log.list('member').map(({ value }) => value)
   const known = `${mark.members} members at ${timeText(mark.atMs)}`
-  if (rows.length === 0) return mark.members > 0 ? `it has no members, and there were ${known}` : undefined
+  if (rows.length === 0) return mark.members > 0 ? `it has no members, but had ${known}` : undefined
   if (log.epoch !== mark.epoch) {
     // An earlier release, which writes no marks, has restored a backup.
     if (rows.some(({ restored }) => restored !== undefined && restored.atMs > mark.atMs)) return undefined
-    return `it is another one than that which had ${known}`
+    return `it is not the same database: that one had ${known}`
   }
   if (log.revision >= mark.revision) return undefined
-  return `it is older: revision ${log.revision}, and it had come to ${mark.revision} with ${known}`
+  return `it is older: it has revision ${log.revision}, but had reached revision ${mark.revision} with ${known}`
 }
 
 export interface Acceptance {
@@ -96,7 +96,8 @@ function isAccepted(mark: Mark | undefined, acceptedAtMs: number | undefined): b
 export async function checkDatabaseThere(stateDir: string, acceptedAtMs: number | undefined): Promise<void> {
   if (isAccepted(await readMark(stateDir), acceptedAtMs)) return
   const [certificate, database] = await Promise.all(['ca.crt', DATABASE_FILE].map((name) => isThere(stateDir, name)))
-  if (certificate === true && database !== true) throw await staleState(stateDir, 'it is not there, but ca.crt is')
+  if (certificate === true && database !== true)
+    throw await staleState(stateDir, 'it is missing, although ca.crt exists')
 }
 
 export interface StateMarkInit {
@@ -161,7 +162,7 @@ export class StateMark {
       await writeMark(stateDir, markOf(log, clock.now()))
     } catch (error) {
       this.#dirty = true
-      logger.warn('the mark of the state is not moved on', { reason: 'StateUnwritable', why: String(error) })
+      logger.warn('cannot update the mark of the state', { reason: 'StateUnwritable', why: String(error) })
     }
   }
 }
@@ -197,15 +198,15 @@ async function readMark(stateDir: string): Promise<Mark | undefined> {
   throw new StateError(
     'Damaged',
     file,
-    `${file} is damaged: remove it when you know that ${DATABASE_FILE} is the latest`,
+    `${file} is damaged: remove it if you are sure that ${DATABASE_FILE} is up to date`,
   )
 }
 
 function staleStore(store: string, problem: string): StateError {
   const text =
-    `${store} knows less than this broker has given away: ${problem}. Addresses in use could be given to others. ` +
-    'Restore etcd from its latest snapshot; if this is it, go past this with --accept-empty ' +
-    '(members are asked what they hold; those that nobody knows must join again, with tokens made for their ids)'
+    `${store} is older than the state that members have: ${problem}. Addresses in use could be assigned to others. ` +
+    'Restore etcd from its latest snapshot; if this already is the latest, start the broker with --accept-empty ' +
+    '(the other members report lost members; a member that no other member reports must join again, with a token for its id)'
   return new StateError('Stale', store, text)
 }
 
@@ -214,14 +215,14 @@ async function staleState(stateDir: string, problem: string): Promise<StateError
   const backup =
     typeof takenAtMs === 'number' && typeof file === 'string'
       ? `the backup of ${timeText(takenAtMs)} (${file})`
-      : 'the latest backup (none is known to have been taken here)'
+      : 'the latest backup (no backup of this broker is recorded)'
   const database = join(stateDir, DATABASE_FILE)
   return new StateError(
     'Stale',
     database,
-    `${database} knows less than this broker has given away: ${problem}. Addresses in use could be given to others. ` +
-      `Restore ${backup} with "sealane broker restore FILE --state ${stateDir}", or go past this with --accept-empty ` +
-      '(members that are not in it must join again, with tokens made for their ids); ' +
+    `${database} is older than the state that members have: ${problem}. Addresses in use could be assigned to others. ` +
+      `Restore ${backup} with "sealane broker restore FILE --state ${stateDir}", or start the broker with --accept-empty ` +
+      '(members that the database lacks must join again, with tokens for their ids); ' +
       'on a cluster: "sealane broker deploy --accept-empty", then "sealane broker restore FILE"',
   )
 }

@@ -76,7 +76,7 @@ function readRows(content: StoreContent, findings: Findings): { readonly state: 
     else state.apply([value])
   }
   if (content.compactedRevision > content.revision)
-    findings.add('StoreRevisionDisorder', 'meta', 'more is forgotten than was ever written')
+    findings.add('StoreRevisionDisorder', 'meta', 'the compacted revision is later than the latest revision')
   return { state, rows }
 }
 
@@ -91,23 +91,23 @@ function checkRevision(
   init.revisions.set(revision, other ?? subject)
   if (!Number.isSafeInteger(revision) || revision < 1) wrong(`revision ${revision}: expected 1 or more`)
   else if (revision > latest) wrong(`revision ${revision} is later than ${latest}, the latest of the store`)
-  else if (other !== undefined) wrong(`revision ${revision} is also that of ${other}`)
+  else if (other !== undefined) wrong(`revision ${revision} also belongs to ${other}`)
 }
 
 /** Returns the row, or what is wrong with it. */
 function readValue({ scope, key, revision, text }: StoredRow): Change | string {
-  if (!isScope(scope)) return 'a scope that this release does not know'
-  if (key === '') return 'it has no key'
+  if (!isScope(scope)) return 'this release does not know the scope'
+  if (key === '') return 'the key is empty'
   if (text === null || Buffer.byteLength(text) > MAX_ROW_BYTES) return `expected at most ${MAX_ROW_BYTES} bytes`
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch {
-    return 'it is no JSON'
+    return 'the value is not JSON'
   }
   const field = wrongField(scope, value)
   if (field === undefined) return { scope, key, revision, value: value as NonNullable<Change['value']> }
-  return field === '' ? 'it is no object' : `${field}: not of the form that it must have`
+  return field === '' ? 'the value is not an object' : `${field}: the value has an invalid form`
 }
 
 // Checks a broker's state, or a backup of it, without changing it. A broker may be running.
@@ -116,7 +116,7 @@ function readValue({ scope, key, revision, text }: StoredRow): Change | string {
 export async function verifyState(stateDir: string, nowMs: number): Promise<Verified> {
   const store = await readStoreConfig(stateDir)
   if (store !== undefined) {
-    const text = `the state of this broker is in ${store.url}: verify reads databases and backups`
+    const text = `the state of this broker is in ${store.url}: "sealane broker verify" can check only databases and backups`
     throw new StateError('Foreign', store.url, text)
   }
   const content = readDatabaseContent(join(stateDir, DATABASE_FILE))

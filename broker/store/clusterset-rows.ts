@@ -41,10 +41,11 @@ export function servedClustersets(view: LogView): readonly NamedClusterset[] {
  */
 export function createClusterset(tx: Transaction, { name, ...ranges }: ClustersetInit, nowMs: number): boolean {
   if (!isDnsLabel(name)) throw invalid(name, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
-  if (name === ownName(tx)) throw invalid(name, "another name: this is the broker's own, which is always there")
+  if (name === ownName(tx))
+    throw invalid(name, "a name other than that of the broker's own clusterset, which always exists")
   const known = tx.get('clusterset', name)
   if (known === undefined && tx.count('clusterset') >= MAX_CLUSTERSETS) {
-    const text = `clusterset ${JSON.stringify(name)}: there are ${MAX_CLUSTERSETS} beside the broker's own already, removed ones included`
+    const text = `clusterset ${JSON.stringify(name)}: the limit of ${MAX_CLUSTERSETS} besides the broker's own is reached, including removed ones`
     throw new RefusedError('ClustersetLimit', 'clusterset', text)
   }
   if (known !== undefined) checkRanges(name, known, ranges)
@@ -56,7 +57,7 @@ export function createClusterset(tx: Transaction, { name, ...ranges }: Clusterse
 
 /** Returns false if it had been removed before. Throws RefusedError if there is none of this name. */
 export function removeClusterset(tx: Transaction, name: string, nowMs: number): boolean {
-  if (name === ownName(tx)) throw invalid(name, "another one: this is the broker's own, which is always there")
+  if (name === ownName(tx)) throw invalid(name, "a clusterset other than the broker's own, which cannot be removed")
   const known = tx.get('clusterset', name)
   if (known === undefined) throw unknownClusterset(tx, name)
   if (known.removedAtMs !== undefined) return false
@@ -73,7 +74,7 @@ export function noteOpened(tx: Transaction, name: string, nowMs: number): void {
 /** The refusal for a command that names an unknown clusterset: it names the existing ones. */
 export function unknownClusterset(view: LogView, name: string): RefusedError {
   const names = [ownName(view) ?? '', ...servedClustersets(view).map((one) => one.name)]
-  const text = `clusterset ${JSON.stringify(name.slice(0, 100))}: expected one that this broker serves: ${names.join(', ')}`
+  const text = `clusterset ${JSON.stringify(name.slice(0, 100))}: expected a clusterset that this broker serves: ${names.join(', ')}`
   return new RefusedError('ClustersetUnknown', 'clusterset', text)
 }
 
@@ -88,7 +89,7 @@ export function ownName(view: LogView): string | undefined {
 function checkRanges(name: string, known: ClustersetRow, given: Omit<ClustersetInit, 'name'>): void {
   for (const field of ['globalRange', 'clustersetIpRange'] as const) {
     if (known[field] === given[field]) continue
-    const text = `${field} ${given[field]} of clusterset ${JSON.stringify(name)}: expected ${known[field]}, as it was created: members rely on it`
+    const text = `${field} ${given[field]} of clusterset ${JSON.stringify(name)}: expected ${known[field]}, as at its creation, because members rely on it`
     throw new RefusedError('InvalidValue', field, text)
   }
 }

@@ -86,7 +86,7 @@ export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise
         throw new BrokerConfigError(
           field,
           wanted[field],
-          `${JSON.stringify(stored[field])} as at the first start: members rely on it`,
+          `${JSON.stringify(stored[field])} as at the first start, because members rely on it`,
         )
       }
     }
@@ -106,11 +106,11 @@ export function checkNotMoved(log: LogView, name: string): void {
     throw new StateError(
       'Moved',
       name,
-      `${name} was moved to ${peer} at ${at}: serve that one; "sealane broker migrate" moves it back, and ` +
-        '"sealane broker migrate --cancel" takes the move back while nothing was done there',
+      `${name} was moved to ${peer} at ${at}: start the broker with that store; "sealane broker migrate" moves the state back, and ` +
+        '"sealane broker migrate --cancel" cancels the move as long as no broker has used the new store',
     )
   }
   const way = t === 'leaving' ? `from here to ${peer}` : `here from ${peer}`
-  const text = `${name}: a move ${way} began at ${at} and is not over: run the same "sealane broker migrate" again, or --cancel it`
+  const text = `${name}: a move ${way} began at ${at} and is not complete: run the same "sealane broker migrate" again, or cancel it with --cancel`
   throw new StateError('HalfMoved', name, text)
 }

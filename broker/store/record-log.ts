@@ -122,7 +122,7 @@ export class StateError extends UserError {
 
 /** A command that reads the state beside the broker does not create it. */
 export function absentState(file: string): StateError {
-  return new StateError('Absent', file, `no broker state in ${file}: start the broker once before`)
+  return new StateError('Absent', file, `no broker state in ${file}: start the broker once first`)
 }
 
 // A whole store at one moment, row by row in its stored form. Checks and migrations read it.

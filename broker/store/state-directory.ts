@@ -10,7 +10,7 @@ import { StateError } from './record-log.ts'
  * it has mode 0600. Throws StateError.
  */
 export async function makeStateDir(stateDir: string): Promise<void> {
-  await attempt(stateDir, 'cannot be made', () => mkdir(stateDir, { recursive: true, mode: 0o700 }))
+  await attempt(stateDir, 'cannot be created', () => mkdir(stateDir, { recursive: true, mode: 0o700 }))
 }
 
 /** After a crash, either the old or the new content is in place. The file has mode 0600. Throws StateError. */
@@ -84,7 +84,7 @@ export async function readStoreConfig(stateDir: string): Promise<EtcdStoreConfig
     throw new StateError(
       'Unwritable',
       file,
-      `${file} cannot be read (${message}): run this as the broker's user`,
+      `${file} cannot be read (${message}): run this command as the broker's user`,
       error,
     )
   }
@@ -94,7 +94,7 @@ export async function readStoreConfig(stateDir: string): Promise<EtcdStoreConfig
   } catch {
     // The error below covers text that is not JSON.
   }
-  throw new StateError('Damaged', file, `${file} is damaged: start the broker with --store, which writes it anew`)
+  throw new StateError('Damaged', file, `${file} is damaged: start the broker with --store, which replaces it`)
 }
 
 /** Makes the database in the directory the store again. */
@@ -121,7 +121,7 @@ export async function checkStoreRemembered(stateDir: string, given: EtcdStoreCon
   const remembered = given === undefined ? await readStoreConfig(stateDir) : undefined
   if (remembered === undefined) return
   const file = join(stateDir, STORE_FILE)
-  const text = `${stateDir} is of a broker whose store is ${remembered.url}: expected --store ${remembered.url}`
+  const text = `${stateDir} belongs to a broker whose store is ${remembered.url}: expected --store ${remembered.url}`
   throw new StateError('Foreign', file, text)
 }
 

@@ -49,8 +49,8 @@ export async function refuseExisting({ file, force }: Pick<BackupFileInit, 'file
 }
 
 function exists(file: string): UserError {
-  return new UserError(`--output ${file}: there is a file of that name already`, {
-    hint: 'name another one, or say --force',
+  return new UserError(`--output ${file}: the file already exists`, {
+    hint: 'choose another name, or overwrite it with --force',
   })
 }
 

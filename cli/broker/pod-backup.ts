@@ -42,7 +42,7 @@ export async function restoreIntoPod(admin: Admin, init: PodRestoreInit): Promis
   warnings.forEach(warn)
   const ref = { apiVersion: 'v1', kind: 'Pod', namespace, name: pod }
   const before = uidOf(await admin.get(ref, signal))
-  say('restarting the broker with the backup\n')
+  say('restarting the broker, which restores the backup\n')
   await admin.remove(ref, signal)
   const look = async (): Promise<{ readonly what: string } | undefined> => {
     const now = await admin.get(ref, signal)
@@ -56,9 +56,12 @@ export async function restoreIntoPod(admin: Admin, init: PodRestoreInit): Promis
 async function refuseReplicas(admin: Admin, signal: AbortSignal): Promise<void> {
   const ref = { apiVersion: 'apps/v1', kind: 'Deployment', namespace, name: objectName('broker') }
   if ((await admin.get(ref, signal)) === undefined) return
-  throw new UserError(`${admin.title}: its brokers are replicas, with their state in etcd: no pod can take a backup`, {
-    hint: 'restore etcd itself from a snapshot of its own; nothing was changed',
-  })
+  throw new UserError(
+    `${admin.title}: the backup cannot be restored into a pod, because the broker replicas keep their state in etcd`,
+    {
+      hint: 'restore etcd from one of its snapshots; nothing was changed',
+    },
+  )
 }
 
 function uidOf(object: { readonly metadata: object } | undefined): unknown {

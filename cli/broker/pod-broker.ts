@@ -92,7 +92,7 @@ function unaryMethods(make: (method: UnaryMethod) => (request?: object) => Promi
 function saidBy({ title }: Pick<ClusterAdmin, 'title'>, error: unknown): unknown {
   if (!(error instanceof RefusedError) && !(error instanceof UserError)) return error
   const hint = error instanceof UserError ? error.hint : undefined
-  return new UserError(`the broker of ${title} says: ${error.message}`, {
+  return new UserError(`the broker of ${title} answered: ${error.message}`, {
     ...(error.reason === undefined ? {} : { reason: error.reason }),
     ...(hint === undefined ? {} : { hint }),
     cause: error,
@@ -129,8 +129,8 @@ export async function brokerPods(
   const ready = pods.filter(isReady).sort((a, b) => Number(going(a)) - Number(going(b)))
   const [first, ...others] = ready.map((pod) => refOf(pod).name)
   if (first !== undefined) return [first, ...others]
-  const state = pods.length === 0 ? 'there is none' : 'it is not ready'
-  throw new UserError(`${admin.title}: no broker to ask: ${state}`, {
-    hint: `first: sealane broker deploy ${flags}`,
+  const state = pods.length === 0 ? 'no broker is installed' : 'no pod of the broker is ready'
+  throw new UserError(`${admin.title}: ${state}`, {
+    hint: `install or repair it: sealane broker deploy ${flags}`,
   })
 }

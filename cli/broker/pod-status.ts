@@ -21,7 +21,9 @@ export async function podStatus(
   const { statefulSet, deployment, etcd } = await installedBroker(admin, namespace, signal)
   const workload = statefulSet ?? deployment
   if (workload === undefined)
-    throw new UserError(`${admin.title}: no broker is installed`, { hint: `first: sealane broker deploy ${flags}` })
+    throw new UserError(`${admin.title}: no broker is installed`, {
+      hint: `install it: sealane broker deploy ${flags}`,
+    })
   const list = (part: 'broker' | 'etcd') =>
     admin.list('v1', 'Pod', { namespace, labelSelector: selectorText(part) }, signal)
   const brokers = await list('broker')
@@ -83,5 +85,5 @@ async function askOne(
 }
 
 function unasked(pod: string, why: string): PodAnswer {
-  return { problems: [{ health: 'degraded', text: `pod ${pod} cannot be asked: ${why}` }] }
+  return { problems: [{ health: 'degraded', text: `pod ${pod} did not report its status: ${why}` }] }
 }

@@ -71,8 +71,8 @@ export function fullRemarks({ id, quota }: MemberSummary): string[] {
   const full = (['records', 'bytes'] as const).filter((field) => used[field] > 0 && used[field] >= limit[field])
   return full.map(
     (field) =>
-      `${id}: its quota of ${quotaText(field, limit[field])} ${field} is used up, new exports of it are left out; ` +
-      `more: sealane cluster quota ${id} --${field} N\n`,
+      `${id}: its quota of ${quotaText(field, limit[field])} ${field} is used up, so its new exports are not distributed; ` +
+      `raise it: sealane cluster quota ${id} --${field} N\n`,
   )
 }
 
@@ -81,7 +81,7 @@ export function quotaLines({ quota }: MemberSummary): string {
   const { limit, used, own } = quota
   const lines = QUOTA_FIELDS.map((field) => {
     const use = field === 'records' || field === 'bytes' ? `${quotaText(field, used[field])} of ` : ''
-    const unit = field === 'changes' ? ' a second' : ''
+    const unit = field === 'changes' ? ' per second' : ''
     return `${field.padEnd(8)} ${use}${quotaText(field, limit[field])}${unit}${own.includes(field) ? ', its own' : ''}\n`
   })
   return lines.join('')
@@ -90,10 +90,10 @@ export function quotaLines({ quota }: MemberSummary): string {
 // The options of `sealane broker serve` that limit each member and the number of members.
 
 const FLAGS: readonly (readonly [field: QuotaField, value: string, help: string])[] = [
-  ['records', '<count>', 'records that a member may publish'],
-  ['bytes', '<size>', 'their size, such as 32Mi'],
-  ['changes', '<count>', 'changes of a member a second, in the long run'],
-  ['streams', '<count>', 'streams that a member has open at once'],
+  ['records', '<count>', 'maximum number of records that a member can publish'],
+  ['bytes', '<size>', 'maximum size of the records of a member, such as 32Mi'],
+  ['changes', '<count>', 'maximum changes per second of a member, averaged over time'],
+  ['streams', '<count>', 'maximum number of open streams of a member'],
 ]
 
 /** These limits apply to each member for which "sealane cluster quota" sets no other. */
@@ -105,7 +105,7 @@ export function addQuotaOptions(serve: Command): Command {
   }
   return serve.option(
     '--max-members <count>',
-    `members that the clusterset may have (default: ${DEFAULT_MAX_MEMBERS})`,
+    `maximum number of members of the clusterset (default: ${DEFAULT_MAX_MEMBERS})`,
     parsed(parseMembers),
   )
 }

@@ -65,7 +65,7 @@ export async function withBroker<T>(
 }
 
 function notPermitted(socket: string, cause: unknown): never {
-  throw new UserError(`${socket}: ${messageOf(cause)}`, { hint: "run this as the broker's user", cause })
+  throw new UserError(`${socket}: ${messageOf(cause)}`, { hint: "run this command as the broker's user", cause })
 }
 
 /**
@@ -80,7 +80,7 @@ export function unservedText(
   if (served !== false) return undefined
   const lastMs = Math.max(...members.map(({ lastSeenMs }) => lastSeenMs))
   const last = Number.isFinite(lastMs)
-    ? `it heard a member last at ${new Date(lastMs).toISOString()}`
-    : 'it heard no member'
-  return `no broker runs on ${state}: what is shown is what it wrote, ${last}`
+    ? `the last contact with a member was at ${new Date(lastMs).toISOString()}`
+    : 'no member was ever in contact'
+  return `no broker runs with ${state}: this is its last stored state; ${last}`
 }

@@ -26,7 +26,7 @@ export async function runBackup(
   }
   await writeBackupFile({ file, force, write, check: timeOfBackup })
   context.output.answer(`${file}\n`)
-  context.output.remark('keep it as you keep a key: its owner can let any cluster join\n')
+  context.output.remark('keep this file as secret as a private key: whoever has it can let any cluster join\n')
 }
 
 async function receive(
@@ -64,7 +64,7 @@ export async function backupToStdout(place: BrokerPlace, context: CommandContext
         else failed(error)
       })
     })
-  await receive(place, 'a file that was sent away', context, write)
+  await receive(place, 'a file written to standard output', context, write)
 }
 
 export interface RunRestoreOptions extends BrokerPlace {
@@ -77,13 +77,13 @@ export async function runRestore(file: string, options: RunRestoreOptions, conte
   const { kube, state, clusterset, force, atNextStart } = options
   // For a missing file, SQLite would only report that it cannot open the database.
   if (!existsSync(file)) {
-    throw new UserError(`${file}: no such file`, { hint: 'name a file that sealane broker backup has written' })
+    throw new UserError(`${file}: no such file`, { hint: 'expected a file of sealane broker backup' })
   }
   const takenAtMs = timeOfBackup(file)
   const warn = warnTo(context)
   if (kube !== undefined) {
     const flags = await restoreInCluster(file, { ...options, kube }, context)
-    context.output.answer(`the broker is as it was at ${new Date(takenAtMs).toISOString()}\n`)
+    context.output.answer(`restored: the broker has its state of ${new Date(takenAtMs).toISOString()}\n`)
     sayWhatIsLost(context, flags)
     return
   }
@@ -91,7 +91,7 @@ export async function runRestore(file: string, options: RunRestoreOptions, conte
     const parts = createReadStream(file) as AsyncIterable<Buffer>
     const { warnings } = await withBroker(options, context, (broker) => broker.stageRestore({ force }, parts))
     warnings.forEach(warn)
-    context.output.answer('the broker takes the backup when it starts the next time\n')
+    context.output.answer('backup staged: the broker restores it at its next start\n')
     return
   }
   report(await restoreState(await clustersetState(state, clusterset), file, { force, warn }), context)
@@ -101,18 +101,18 @@ function report(restored: Restored | undefined, context: CommandContext): void {
   const { output } = context
   if (restored === undefined) return
   const { takenAtMs, members, before } = restored
-  output.answer(`the state is as it was at ${new Date(takenAtMs).toISOString()}, with ${members.length} members\n`)
-  if (before !== undefined) output.remark(`the state before the restore is in ${before}\n`)
+  output.answer(`restored: the state of ${new Date(takenAtMs).toISOString()}, with ${members.length} members\n`)
+  if (before !== undefined) output.remark(`the previous state was saved in ${before}\n`)
   sayWhatIsLost(context, '--state DIRECTORY')
 }
 
 function sayWhatIsLost({ output }: CommandContext, flags: string): void {
   output.remark(
-    'Tokens of that time are revoked, and later tokens are unknown. A cluster that joined later comes back by itself, ' +
-      'because other members hold its records; one that does not come back within minutes must join again ' +
+    'Tokens in the backup are revoked, and later tokens are unknown. A cluster that joined later comes back by itself, ' +
+      'because other members have its records; one that does not come back within minutes must join again ' +
       `(sealane token create ${flags} --cluster-id ID).\n` +
-      'A backup cannot know later changes: a cluster that left or was evicted since is a member again, and an identity ' +
-      `that was replaced since is valid again. Check, and evict or rekey again: sealane cluster list ${flags}\n`,
+      'The backup does not contain later changes: a cluster that has left or was evicted since is a member again, and an ' +
+      `identity that was replaced since is valid again. Check the members, and evict or rekey again: sealane cluster list ${flags}\n`,
   )
 }
 

@@ -20,7 +20,7 @@ const COLUMNS: readonly Column<Finding>[] = [
 export async function runVerify(options: RunVerifyOptions, context: CommandContext): Promise<void> {
   const { backup } = options
   if (backup !== undefined && !existsSync(backup))
-    throw new UserError(`${backup}: no such file`, { hint: 'name a file that sealane broker backup has written' })
+    throw new UserError(`${backup}: no such file`, { hint: 'expected a file of sealane broker backup' })
   const verified =
     backup === undefined
       ? await withBroker(options, context, (broker) => broker.verify())
@@ -28,10 +28,10 @@ export async function runVerify(options: RunVerifyOptions, context: CommandConte
   await printOne(context.output, options.output, verified, textOf(verified))
   const { found, findings } = verified
   if (found === 0) return
-  const shown = found > findings.length ? `, of which ${findings.length} are listed` : ''
-  throw new UserError(`${found} ${found === 1 ? 'thing is' : 'things are'} wrong in it${shown}`, {
+  const shown = found > findings.length ? `; the first ${findings.length} are listed` : ''
+  throw new UserError(`the state has ${found} ${found === 1 ? 'inconsistency' : 'inconsistencies'}${shown}`, {
     reason: 'StateInconsistent',
-    hint: 'keep a copy as it is; then restore a backup in which nothing is wrong: sealane broker verify --backup FILE',
+    hint: 'keep a copy of this state, then restore a backup without inconsistencies; check a backup with sealane broker verify --backup FILE',
   })
 }
 
@@ -39,5 +39,5 @@ function textOf(verified: Verified): string {
   const { clusterset, epoch, revision, rows, members, records, findings } = verified
   if (findings.length > 0) return renderTable(COLUMNS, findings)
   const whose = clusterset === undefined ? 'no clusterset yet' : `clusterset ${clusterset}`
-  return `nothing is wrong: ${whose}, ${members} members, ${records} records, ${rows} rows; revision ${revision} of epoch ${epoch}\n`
+  return `no inconsistencies: ${whose}, ${members} members, ${records} records, ${rows} rows; revision ${revision} of epoch ${epoch}\n`
 }

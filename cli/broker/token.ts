@@ -40,7 +40,7 @@ export function tokenText({ token, broker, others, cluster, file: written }: Tok
   const answer = `${write}sealane join ${file}--context ${shellWord(known ?? PLACE)} ${from}\n`
   if (known !== undefined) return { answer, remark: '' }
   const list = others.length === 0 ? '' : `, one of ${others.join(', ')}`
-  return { answer, remark: `${PLACE} is the kubeconfig's context of the cluster that joins${list}\n` }
+  return { answer, remark: `replace ${PLACE} with the kubeconfig context of the cluster to join${list}\n` }
 }
 
 // Reads a join token from the command line, a file, stdin or the environment. It is never logged.
@@ -63,7 +63,7 @@ const MAX_INPUT = 65_536
 export async function readTokenText(options: TokenOptions, { env, stdin, signal }: TokenSources): Promise<string> {
   const { token, tokenFile } = options
   if (token !== undefined && tokenFile !== undefined) {
-    throw new UserError('--token and --token-file: expected one of them, got both', { exitCode: 2 })
+    throw new UserError('--token and --token-file: expected only one of them', { exitCode: 2 })
   }
   if (token !== undefined) return token
   if (tokenFile === '-') return notEmpty('standard input', await readAll(addAbortSignal(signal, stdin)))
@@ -76,7 +76,7 @@ export async function readTokenText(options: TokenOptions, { env, stdin, signal 
 export function noToken(): UserError {
   return new UserError('no join token: expected --token, --token-file or SEALANE_TOKEN', {
     exitCode: 2,
-    hint: 'on the broker: sealane token create',
+    hint: 'create a token on the broker: sealane token create',
   })
 }
 
@@ -85,7 +85,7 @@ async function readAll(stream: Readable): Promise<string> {
   for await (const chunk of stream) {
     text += String(chunk)
     if (text.length > MAX_INPUT)
-      throw new UserError(`standard input: expected a join token, got over ${MAX_INPUT} bytes`)
+      throw new UserError(`standard input: expected a join token, got more than ${MAX_INPUT} bytes`)
   }
   return text
 }
@@ -101,7 +101,7 @@ async function readTokenFile(file: string): Promise<string> {
 }
 
 function notEmpty(source: string, text: string): string {
-  if (text.trim() === '') throw new UserError(`${source}: expected a join token, got nothing`)
+  if (text.trim() === '') throw new UserError(`${source}: expected a join token, but it is empty`)
   return text
 }
 
@@ -133,5 +133,5 @@ export async function writeTokenFile<T extends { readonly text: string }>(
 
 function cannot(file: string, cause: NodeJS.ErrnoException): UserError {
   if (cause.code !== 'EEXIST') return new UserError(`--out ${file}: ${cause.message}`, { cause })
-  return new UserError(`--out ${file}: there is a file of that name already`, { hint: 'name another one', cause })
+  return new UserError(`--out ${file}: the file already exists`, { hint: 'choose another name', cause })
 }

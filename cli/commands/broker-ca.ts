@@ -56,8 +56,8 @@ function authorityText(status: AuthorityStatus): string {
     shown,
   )
   const waits = waitsFor.members.slice(0, MAX_ROWS).map(({ id, why }) => `waits for ${id}: it ${why}\n`)
-  const tokens = waitsFor.tokens.map((id) => `waits for token ${id}: it names the old authority alone\n`)
-  const more = members.length > MAX_ROWS ? `and ${members.length - MAX_ROWS} more members: -o json has all\n` : ''
+  const tokens = waitsFor.tokens.map((id) => `waits for token ${id}: it pins only the old authority\n`)
+  const more = members.length > MAX_ROWS ? `and ${members.length - MAX_ROWS} more members; list all with -o json\n` : ''
   return `${authorities}\n${shown.length === 0 ? '' : table}${more}${[...waits, ...tokens].join('')}`
 }
 
@@ -66,19 +66,19 @@ function nextText({ phase, waitsFor }: AuthorityStatus): string {
   const isFree = waitsFor.members.length === 0 && waitsFor.tokens.length === 0
   switch (phase) {
     case 'steady':
-      return 'nothing; "sealane broker ca rotate" begins a rotation'
+      return 'none; start a rotation with "sealane broker ca rotate"'
     case 'announced':
       return isFree
-        ? 'the running broker lets the next authority sign and serve'
-        : 'members get the next authority; it signs and serves once nobody is waited for'
+        ? 'the running broker switches to the next authority for signing and serving'
+        : 'members receive the next authority; it signs and serves when the broker waits for nobody'
     case 'switched':
       return isFree
-        ? '"sealane broker ca finish" removes the old authority; "sealane broker ca abort" goes back to it'
-        : 'members get certificates of the next authority; then "sealane broker ca finish"'
+        ? '"sealane broker ca finish" removes the old authority; "sealane broker ca abort" returns to it'
+        : 'members renew their certificates with the next authority; then run "sealane broker ca finish"'
     case 'withdrawn':
       return isFree
         ? 'the running broker removes the withdrawn authority'
-        : 'members get certificates of the old authority; then the withdrawn one goes by itself'
+        : 'members renew their certificates with the old authority; then the broker removes the withdrawn one'
   }
 }
 
@@ -90,7 +90,7 @@ interface CommonOptions extends KubeTarget {
 }
 
 export function addBrokerCaCommands(broker: Command, context: CommandContext): void {
-  const text = 'Shows and changes the certificate authority of the clusterset, while members work.'
+  const text = 'Shows and rotates the certificate authority of the clusterset without interrupting members.'
   const ca = subcommand(broker, 'ca', text, 'sealane broker ca status')
   addStatus(ca, context)
   addRotate(ca, context)
@@ -99,7 +99,7 @@ export function addBrokerCaCommands(broker: Command, context: CommandContext): v
 }
 
 function addStatus(ca: Command, context: CommandContext): void {
-  const text = 'Shows the authorities, and who keeps the next step from being done.'
+  const text = 'Shows the authorities, and the members and tokens that block the next step.'
   const command = subcommand(ca, 'status', text, 'sealane broker ca status --context hub')
   withOptions(addKubeOptions(command, seenOtherwise(LOCAL_BROKER))).action(async (options: CommonOptions) => {
     const kube = targetToSee(command, context, options.state)
@@ -109,15 +109,23 @@ function addStatus(ca: Command, context: CommandContext): void {
 }
 
 function addRotate(ca: Command, context: CommandContext): void {
-  const text = 'Announces a second authority. It signs once all members have it; until then nothing changes for them.'
+  const text =
+    'Announces a second authority. It starts to sign when all members trust it; until then nothing changes for them.'
   const command = subcommand(ca, 'rotate', text, 'sealane broker ca rotate')
   withOptions(addKubeOptions(command, LOCAL_BROKER))
-    .option('--certificate <file>', 'of an authority whose key the broker has by --ca-dir; as the broker sees the file')
-    .option('--force', 'the announced one signs now, also where that cuts members off, which have to join again', false)
+    .option(
+      '--certificate <file>',
+      'certificate of an authority whose key is in --ca-dir; a path on the machine or pod of the broker',
+    )
+    .option(
+      '--force',
+      'let the announced authority sign now, even if that cuts off members, which then have to join again',
+      false,
+    )
     .action(async (options: CommonOptions & { readonly certificate?: string; readonly force: boolean }) => {
       const { certificate, force } = options
       const init = { force, ...(certificate === undefined ? {} : { certificate }) }
-      const done = force ? 'the second authority signs and serves' : 'the second authority is announced'
+      const done = force ? 'the second authority now signs and serves' : 'second authority announced'
       await step(done, (broker) => broker.rotateAuthority(init), {
         ...{ command, context, options },
       })
@@ -125,28 +133,24 @@ function addRotate(ca: Command, context: CommandContext): void {
 }
 
 function addFinish(ca: Command, context: CommandContext): void {
-  const text = 'Removes the old authority. Refused, with their names, while members or tokens depend on it.'
+  const text = 'Removes the old authority. Fails while members or tokens depend on it, and names them.'
   const command = subcommand(ca, 'finish', text, 'sealane broker ca finish')
   withOptions(addKubeOptions(command, LOCAL_BROKER))
-    .option('--force', 'also where that cuts members off, which have to join again', false)
+    .option('--force', 'remove it even if that cuts off members, which then have to join again', false)
     .action(async (options: CommonOptions & { readonly force: boolean }) => {
       const { force } = options
-      await step(
-        'the old authority is removed: its certificates are refused',
-        (broker) => broker.finishRotation({ force }),
-        {
-          ...{ command, context, options },
-        },
-      )
+      await step('old authority removed: its certificates are refused', (broker) => broker.finishRotation({ force }), {
+        ...{ command, context, options },
+      })
       if (options.output === 'table')
         context.output.remark(
-          'take a new backup: one of before has the removed authority, and members do not trust it\n',
+          'take a new backup: earlier backups contain the removed authority, which members no longer trust\n',
         )
     })
 }
 
 function addAbort(ca: Command, context: CommandContext): void {
-  const text = 'Goes back to the old authority. Members keep working, and the second one goes when nobody uses it.'
+  const text = 'Returns to the old authority. Members keep working; the second one is removed when no member uses it.'
   const command = subcommand(ca, 'abort', text, 'sealane broker ca abort')
   withOptions(addKubeOptions(command, LOCAL_BROKER)).action(async (options: CommonOptions) => {
     await step('the old authority signs and serves again', (broker) => broker.abortRotation(), {
@@ -169,7 +173,7 @@ async function step(
   const kube = targetToChange(command, context)
   const result = await withBroker({ ...options, kube }, context, work)
   if (options.output === 'table' || options.output === 'wide')
-    context.output.answer(result.repeated ? 'nothing was done: it was so before\n' : `${done}\n`)
+    context.output.answer(result.repeated ? 'already done: nothing was changed\n' : `${done}\n`)
   await show(result, options.output, context)
 }
 

@@ -37,7 +37,7 @@ const range = (flag: string): ((text: string) => string) => parsed((text) => for
 
 export function addBrokerClustersetCommands(broker: Command, context: CommandContext): void {
   const text =
-    "Makes, lists and removes clustersets beside the broker's own: apart from it and each other in everything."
+    "Creates, lists and removes clustersets besides the broker's own. Clustersets are isolated from each other."
   const clusterset = subcommand(broker, 'clusterset', text, 'sealane broker clusterset list')
   addCreate(clusterset, context)
   addList(clusterset, context)
@@ -46,19 +46,19 @@ export function addBrokerClustersetCommands(broker: Command, context: CommandCon
 
 function addCreate(clusterset: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Makes a clusterset of its own at this broker, or takes one up again that was removed.'
+  const text = 'Creates an additional clusterset at this broker, or restores a removed one.'
   const command = subcommand(clusterset, 'create', text, 'sealane broker clusterset create staging')
   addKubeOptions(command, LOCAL_BROKER)
-    .argument('<name>', 'one DNS label', name)
+    .argument('<name>', 'the name of the clusterset, one DNS label', name)
     .addOption(stateOption())
     .option(
       '--global-range <cidr>',
-      "range of its global addresses (default: as the broker's own)",
+      "range of its global addresses (default: that of the broker's own clusterset)",
       range('--global-range'),
     )
     .option(
       '--clusterset-ip-range <cidr>',
-      "range of its clusterset IPs (default: as the broker's own)",
+      "range of its clusterset IPs (default: that of the broker's own clusterset)",
       range('--clusterset-ip-range'),
     )
     .addOption(lookTimeoutOption())
@@ -73,13 +73,13 @@ function addCreate(clusterset: Command, context: CommandContext): void {
       }
       const made = await withBroker({ ...options, kube }, context, (broker) => broker.createClusterset(init))
       const said = made.repeated
-        ? `clusterset ${name} is there already: nothing was done\n`
+        ? `clusterset ${name} already exists: nothing was changed\n`
         : `clusterset ${name} created\n`
       await printOne(output, options.output, made, said)
       output.remark(
         made.opened
-          ? `let a cluster in: sealane token create --clusterset ${name}\n`
-          : 'no broker has opened it yet: start the broker, or see its log; tokens can be made then\n',
+          ? `to let a cluster join: sealane token create --clusterset ${name}\n`
+          : 'no broker serves it yet: start the broker, or see its log; then create tokens\n',
       )
     })
 }
@@ -109,12 +109,12 @@ function addList(clusterset: Command, context: CommandContext): void {
 
 function addRemove(clusterset: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Serves a clusterset no more. What the broker knows of it stays, and create takes it up again.'
+  const text = 'Stops serving a clusterset. The broker keeps its state, and "create" restores it.'
   const command = subcommand(clusterset, 'remove', text, 'sealane broker clusterset remove staging')
   addKubeOptions(command, LOCAL_BROKER)
-    .argument('<name>', 'as clusterset list prints it', name)
+    .argument('<name>', 'the name of the clusterset, as shown by "clusterset list"', name)
     .addOption(stateOption())
-    .option('--force', 'also with members: they keep what they know, and find no broker', false)
+    .option('--force', 'remove it even if it has members: they keep their last state, and have no broker', false)
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (name: string, options: CommonOptions & { readonly force: boolean }) => {
@@ -124,9 +124,9 @@ function addRemove(clusterset: Command, context: CommandContext): void {
         broker.removeClusterset({ name, force }),
       )
       const said = repeated
-        ? `clusterset ${name} was removed before: nothing was done\n`
+        ? `clusterset ${name} was already removed: nothing was changed\n`
         : `clusterset ${name} removed\n`
       await printOne(output, options.output, { name, repeated }, said)
-      if (!repeated) output.remark(`to serve it again, with its members: sealane broker clusterset create ${name}\n`)
+      if (!repeated) output.remark(`to restore it with its members: sealane broker clusterset create ${name}\n`)
     })
 }

@@ -55,20 +55,20 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
   const command = subcommand(
     broker,
     'deploy',
-    'Installs the broker on a cluster and prints the command to run next. Once more: what no flag names stays as it is.',
+    'Installs or updates the broker on a cluster, and prints the next command. Settings without a flag stay unchanged.',
     'sealane broker deploy --context hub --service-type NodePort',
   )
   addMarkOptions(addReplicaOptions(addImageOptions(addKubeOptions(command))), ['broker', 'etcd'])
     .addOption(
       choiceOption(
         '--service-type <type>',
-        'how members reach it (default: as installed, else LoadBalancer)',
+        'type of the Service through which members reach the broker (default: as installed, else LoadBalancer)',
         SERVICE_TYPES,
       ),
     )
     .option(
       '--advertise <host:port>',
-      `where members find it, when not where the Service says; may be given several times; "${AUTO_ADVERTISE}": where the Service says`,
+      `address at which members reach the broker; may be given several times; "${AUTO_ADVERTISE}": the address of the Service (default: as installed, else "${AUTO_ADVERTISE}")`,
       collect((text) => {
         if (text !== AUTO_ADVERTISE) parseBrokerAddress(text, '--advertise')
         return text
@@ -76,20 +76,23 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
     )
     .option(
       '--clusterset <name>',
-      'name of the clusterset, on first start (default: "default")',
+      'name of the clusterset; fixed at the first start (default: "default")',
       parsed((text: string) => parseDnsLabel(text, '--clusterset')),
     )
-    .option('--storage-class <name>', "StorageClass of its volume, or of its etcd's (default: the cluster's)")
+    .option(
+      '--storage-class <name>',
+      "StorageClass of the broker's volume, or of the volumes of its etcd (default: that of the cluster)",
+    )
     .option(
       '--allow-namespace <name>',
-      'default, a kube-* or another guarded namespace that may be exported all the same; may be given several times',
+      'also allow exports from this guarded namespace, such as default or kube-*; may be given several times',
       collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
     )
     .addOption(approveOption())
-    .option('--move', 'where it asks for another store: stops the broker, and takes its state along', false)
-    .option('--accept-empty', 'start once also with a state that is empty, or older than what was given away', false)
-    .option('--dry-run', 'show every change and make none', false)
-    .option('--force', 'install although something is known not to work', false)
+    .option('--move', 'when the store changes: stop the broker and move its state to the new store', false)
+    .option('--accept-empty', 'start once even if the state is empty or older than the state that members have', false)
+    .option('--dry-run', 'show the changes without making them', false)
+    .option('--force', 'install even if something is known not to work', false)
     .addOption(durationOption('--timeout', 'how long to wait for each step', 120_000))
     .action((options: DeployOptions) => deploy(options, targetToAsk(command, context) ?? {}, context))
 }
@@ -98,23 +101,31 @@ function addReplicaOptions(command: Command): Command {
   return command
     .option(
       '--replicas <count>',
-      'brokers: 1 has a volume of its own; more share an etcd, which is installed beside them unless another is named',
+      'number of broker replicas: 1 has its own volume; more share an etcd, which is also installed unless --etcd-endpoints names another',
       parsed(parseReplicas),
     )
     .option(
       '--etcd-endpoints <host:port,…>',
-      'an etcd of your own, over TLS, for --replicas (default: 3)',
+      'an external etcd, over TLS, as the store; sets the default of --replicas to 3',
       parsed(parseEtcdEndpoints),
     )
-    .option('--etcd-prefix <path>', 'where in that etcd (default: /sealane)', parsed(parseEtcdPrefix))
-    .option('--etcd-user <name>', 'log in to it with a password (default: with a client certificate)', parsed(etcdUser))
+    .option('--etcd-prefix <path>', 'key prefix in the external etcd (default: /sealane)', parsed(parseEtcdPrefix))
+    .option(
+      '--etcd-user <name>',
+      'user of the external etcd, with a password (default: a client certificate)',
+      parsed(etcdUser),
+    )
     .option(
       '--etcd-secret <name>',
-      'Secret with ca.crt, and tls.crt and tls.key, or password (default: sealane-etcd-client)',
+      'Secret with ca.crt, and either tls.crt and tls.key or password (default: sealane-etcd-client)',
       parsed(secretName),
     )
-    .option('--etcd-image <image>', 'of the etcd that is installed', parsed(parseImage))
-    .option('--etcd-storage-size <size>', 'of the volume of each member of it (default: 8Gi)', parsed(storageSize))
+    .option('--etcd-image <image>', 'image of the etcd that is installed with the broker', parsed(parseImage))
+    .option(
+      '--etcd-storage-size <size>',
+      'size of the volume of each member of that etcd (default: 8Gi)',
+      parsed(storageSize),
+    )
 }
 
 const etcdUser = (text: string): string => {
@@ -164,6 +175,6 @@ async function deploy(options: DeployOptions, target: KubeTarget, context: Comma
 }
 
 function reportNext(flags: string, advertised: readonly string[], output: CommandContext['output']): void {
-  output.remark(`the broker is ready at ${advertised.join(', ')}; next, for each cluster that is to join:\n`)
+  output.remark(`the broker is ready at ${advertised.join(', ')}; next, for each cluster to join:\n`)
   output.answer(`sealane token create ${flags}\n`)
 }

@@ -46,14 +46,17 @@ export function addBrokerBackupCommands(broker: Command, context: CommandContext
 }
 
 function addBackup(broker: Command, context: CommandContext): void {
-  const text = 'Writes all that the broker knows, and its certificate authority, into one file, while it runs.'
+  const text = "Writes the broker's state and certificate authority into one file, while the broker runs."
   const command = subcommand(broker, 'backup', text, 'sealane broker backup --context hub --output broker.backup')
   addKubeOptions(command, LOCAL_BROKER)
     .addOption(stateOption())
     .addOption(clustersetOption())
-    .option('--output <file>', 'where to; a secret: it has the key of the authority (default: named by the time)')
-    .option('--force', 'also where there is a file of that name', false)
-    .addOption(durationOption('--timeout', 'how long it may take', 300_000))
+    .option(
+      '--output <file>',
+      'the file to write; keep it secret, because it contains the key of the authority (default: a name with the time)',
+    )
+    .option('--force', 'overwrite an existing file', false)
+    .addOption(durationOption('--timeout', 'how long to wait for the backup', 300_000))
     .action(async (options: BackupOptions) => {
       const { backupToStdout, runBackup } = await import('../broker/run-backup.ts')
       const kube = targetToChange(command, context)
@@ -63,15 +66,15 @@ function addBackup(broker: Command, context: CommandContext): void {
 }
 
 function addRestore(broker: Command, context: CommandContext): void {
-  const text = "Puts a backup in the place of the broker's state; members go on with their certificates."
+  const text = "Replaces the broker's state with a backup. Members keep their certificates."
   const command = subcommand(broker, 'restore', text, 'sealane broker restore broker.backup --context hub')
   addKubeOptions(command, LOCAL_BROKER)
-    .argument('<file>', 'as broker backup has written it')
+    .argument('<file>', 'a file of "broker backup"')
     .addOption(stateOption())
     .addOption(clustersetOption())
-    .option('--force', 'also where the broker there has members', false)
-    .option('--at-next-start', 'beside a running broker: it takes the backup when it starts anew', false)
-    .addOption(durationOption('--timeout', 'how long each step may take', 300_000))
+    .option('--force', 'replace the state even if the broker has members', false)
+    .option('--at-next-start', 'stage the backup at a running broker, which restores it at its next start', false)
+    .addOption(durationOption('--timeout', 'how long to wait for each step', 300_000))
     .action(async (file: string, options: RestoreOptions) => {
       const { runRestore } = await import('../broker/run-backup.ts')
       const kube = targetToChange(command, context)
@@ -89,14 +92,14 @@ interface VerifyOptions extends KubeTarget {
 
 /** `sealane broker verify`: checks the broker's data for inconsistencies. */
 export function addBrokerVerifyCommand(broker: Command, context: CommandContext): void {
-  const text = 'Looks through all that the broker has stored, and lists what cannot be right. Changes nothing.'
+  const text = "Checks the broker's stored state, and lists inconsistencies. Changes nothing."
   const command = subcommand(broker, 'verify', text, 'sealane broker verify --backup broker.backup')
   addKubeOptions(command, seenOtherwise(LOCAL_BROKER))
     .addOption(stateOption())
     .addOption(clustersetOption())
-    .option('--backup <file>', 'of a backup, as broker backup has written it, instead of a broker')
+    .option('--backup <file>', 'check a file of "broker backup" instead of a broker')
     .addOption(outputOption())
-    .addOption(durationOption('--timeout', 'how long it may take in a cluster', 300_000))
+    .addOption(durationOption('--timeout', 'how long to wait in a cluster', 300_000))
     .action(async (options: VerifyOptions) => {
       const { runVerify } = await import('../broker/run-verify.ts')
       const kube = options.backup === undefined ? targetToSee(command, context, options.state) : undefined
@@ -113,7 +116,7 @@ interface StatusOptions extends KubeTarget {
 /** `sealane broker status`: shows the health of the broker, its replicas and its store. */
 export function addBrokerStatusCommand(broker: Command, context: CommandContext): void {
   const text =
-    'Shows how the broker is, with its replicas and its store. Exit code 0: healthy, 1: degraded, 2: down. Changes nothing.'
+    'Shows the health of the broker, its replicas and its store. Exit code 0: healthy, 1: degraded, 2: down. Changes nothing.'
   const command = subcommand(broker, 'status', text, 'sealane broker status --context hub')
   addKubeOptions(command, seenOtherwise(LOCAL_BROKER))
     .addOption(stateOption())
@@ -162,20 +165,21 @@ interface MigrateOptions {
 
 /** `sealane broker migrate`: moves the broker's data into another store. */
 export function addBrokerMigrateCommand(broker: Command, context: CommandContext): void {
-  const text = 'Moves what a stopped broker knows into another store. Once more: goes on where it was broken off.'
+  const text =
+    'Moves the state of a stopped broker into another store. To continue after an interruption, run it again.'
   subcommand(broker, 'migrate', text, 'sealane broker migrate --from sqlite --to sqlite:/srv/sealane/broker')
     .addOption(stateOption())
     .addOption(clustersetOption())
     .requiredOption('--from <store>', 'sqlite (the directory of --state), sqlite:DIRECTORY or etcd://…')
-    .option('--to <store>', 'the same, empty; or one from which the other was moved before')
-    .option('--etcd-ca <file>', "certificates that etcd's own is checked against (default: what the system trusts)")
+    .option('--to <store>', 'the new store, in the same form: empty, or one whose state was moved to --from earlier')
+    .option('--etcd-ca <file>', "CA certificates that verify etcd's certificate (default: those of the system)")
     .option('--etcd-cert <file>', 'client certificate for etcd')
     .option('--etcd-key <file>', 'key of the client certificate')
     .option('--etcd-password-file <file>', 'password of the user in etcd://USER@…')
-    .option('--cancel', 'takes a move back: the store of --from is served again', false)
+    .option('--cancel', 'cancel a move: brokers serve the store of --from again', false)
     .option(
       '--force',
-      'also where rows contradict each other; with --cancel: also where the other store has gone on',
+      'move even if the state is inconsistent; with --cancel: cancel even if the other store has newer changes',
       false,
     )
     .action((options: MigrateOptions) => (options.cancel ? cancel(options, context) : migrate(options, context)))
@@ -183,16 +187,18 @@ export function addBrokerMigrateCommand(broker: Command, context: CommandContext
 
 async function migrate(options: MigrateOptions, { output, signal }: CommandContext): Promise<void> {
   const { from, to, state, clusterset, force } = options
-  if (to === undefined) throw new UserError('--to: expected the store into which it shall be moved', { exitCode: 2 })
+  if (to === undefined) throw new UserError('--to: expected the store to move the state into', { exitCode: 2 })
   const { moveStore } = await import('../../compose/broker/migrate.ts')
   const moved = await moveStore({ from, to, state, clusterset, force, login: loginOf(options) }, signal)
   const { rows, members, epoch, repeated, others } = moved
-  const what = repeated ? 'it was moved before' : `moved: ${rows} rows`
+  const what = repeated ? 'already moved' : `moved: ${rows} rows`
   const which = clusterset === undefined ? '' : `clusterset ${clusterset}: `
   output.answer(`${which}${what}; ${members} members are in ${to}, epoch ${epoch}\n`)
-  output.remark(`serve ${to} from now on: a broker refuses to start on ${from}\n`)
+  output.remark(`from now on, start the broker with ${to}: it refuses to start with ${from}\n`)
   if (others.length > 0)
-    output.remark(`each other clusterset is moved by itself: the same with --clusterset ${others.join(', ')}\n`)
+    output.remark(
+      `move each other clusterset separately: run the same command with --clusterset ${others.join(', ')}\n`,
+    )
 }
 
 async function cancel(options: MigrateOptions, { output, signal }: CommandContext): Promise<void> {
@@ -200,7 +206,7 @@ async function cancel(options: MigrateOptions, { output, signal }: CommandContex
   const { cancelMove } = await import('../../compose/broker/migrate.ts')
   const init = { from, state, clusterset, force, login: loginOf(options), ...(to === undefined ? {} : { to }) }
   await cancelMove(init, signal)
-  output.answer(`the move is taken back: serve ${from} again\n`)
+  output.answer(`move canceled: start the broker with ${from}\n`)
 }
 
 function loginOf({ etcdCa, etcdCert, etcdKey, etcdPasswordFile }: MigrateOptions) {

@@ -130,7 +130,7 @@ function storeOf(options: ServeOptions): EtcdStoreConfig | undefined {
     const flags = { '--etcd-ca': etcdCa, '--etcd-cert': etcdCert, '--etcd-key': etcdKey }
     const given = Object.entries({ ...flags, '--etcd-password-file': etcdPasswordFile }).find(([, file]) => file)
     if (given === undefined) return undefined
-    throw new UserError(`${given[0]}: expected --store etcd://… with it`, { exitCode: 2 })
+    throw new UserError(`${given[0]}: expected --store etcd://… as well`, { exitCode: 2 })
   }
   const file = <K extends string>(name: K, path: string | undefined): Partial<Record<K, string>> =>
     path === undefined ? {} : ({ [name]: resolve(path) } as Partial<Record<K, string>>)
@@ -157,10 +157,12 @@ function authorityOf({ caDir, caSigner, caSignerArg = [] }: ServeOptions): {
   readonly signer?: { readonly command: string; readonly args: readonly string[] }
 } {
   if (caSigner === undefined && caSignerArg.length > 0)
-    throw new UserError('--ca-signer-arg: expected --ca-signer, the command, beside it', { exitCode: 2 })
+    throw new UserError('--ca-signer-arg: expected --ca-signer as well', { exitCode: 2 })
   const isGiven = caDir !== undefined && caDir !== ''
   if (caSigner !== undefined && !isGiven)
-    throw new UserError('--ca-signer: expected --ca-dir, with the certificate that it signs for', { exitCode: 2 })
+    throw new UserError('--ca-signer: expected --ca-dir as well, with the certificate of the key that signs', {
+      exitCode: 2,
+    })
   return {
     ...(isGiven ? { authorityDir: caDir } : {}),
     ...(caSigner === undefined ? {} : { signer: { command: caSigner, args: caSignerArg } }),
@@ -172,114 +174,120 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
   const broker = subcommand(
     program,
     'broker',
-    'Runs the broker, here or on a cluster.',
+    'Runs and manages the broker, on this machine or on a cluster.',
     'sealane broker serve --advertise broker.example.org:7443',
   )
   const serve = subcommand(
     broker,
     'serve',
-    'Serves until stopped. State and certificate authority are made on first start.',
+    'Runs the broker until it is stopped. The first start creates its state and its certificate authority.',
     'sealane broker serve --state /var/lib/sealane/broker --advertise 192.0.2.1:7443',
   )
     .addOption(stateOption())
-    .option('--listen <host:port>', 'where to listen', parsed(listenAddress), `0.0.0.0:${DEFAULT_BROKER_PORT}`)
+    .option('--listen <host:port>', 'address to listen on', parsed(listenAddress), `0.0.0.0:${DEFAULT_BROKER_PORT}`)
     .option(
       '--advertise <host:port>',
-      'where members find it; goes into tokens; may be given several times',
+      'address at which members reach the broker, which tokens contain; may be given several times',
       collect(address('--advertise')),
     )
     .addOption(
       new Option(
         '--admin-listen <host:port>',
-        'loopback address of the admin service, for the port-forward of a pod; any local user can administer the broker there ' +
+        'loopback address of the admin service, for port-forwards to a pod; every local user can administer the broker through it ' +
           '(default: only the socket admin.sock in the state directory)',
       )
         .argParser(parsed(adminAddress))
         .env('SEALANE_ADMIN_LISTEN'),
     )
-    .addOption(statusListenOption('where /readyz and /metrics are; may be given several times', '127.0.0.1:9470'))
+    .addOption(
+      statusListenOption('address that serves /readyz and /metrics; may be given several times', '127.0.0.1:9470'),
+    )
     .option(
       '--clusterset <name>',
-      'name of the clusterset, on first start (others: broker clusterset create)',
+      'name of the clusterset; fixed at the first start (for further ones: broker clusterset create)',
       parsed(label('--clusterset')),
       'default',
     )
-    .option('--global-range <cidr>', 'range of global addresses, on first start', parsed(range('--global-range')))
+    .option(
+      '--global-range <cidr>',
+      'range of global addresses; fixed at the first start',
+      parsed(range('--global-range')),
+    )
     .option(
       '--clusterset-ip-range <cidr>',
-      'range of clusterset IPs, on first start',
+      'range of clusterset IPs; fixed at the first start',
       parsed(range('--clusterset-ip-range')),
     )
     .option(
       '--allow-namespace <name>',
-      'default, a kube-* or another guarded namespace that may be exported all the same',
+      'also allow exports from this guarded namespace, such as default or kube-*; may be given several times',
       collect(label('--allow-namespace')),
     )
     .addOption(
       choiceOption(
         '--external-traffic-policy <policy>',
-        'of the Service in front, if there is one: with Cluster, addresses of callers are not their own',
+        "externalTrafficPolicy of the broker's Service, if it has one; with Cluster, the broker does not see the addresses of callers",
         ['Local', 'Cluster'] as const,
       ).env('SEALANE_EXTERNAL_TRAFFIC_POLICY'),
     )
     .option(
       '--accept-empty [time]',
-      'start also with a state that is empty, or older than what was given away; with a time: if it was so then',
+      'start even if the state is empty or older than the state that members have; with a time: only if that was already so then',
       parsed(time),
     )
     .addOption(approveOption())
     .addOption(
       new Option(
         '--audit-log <file>',
-        `writes who did what, a line of JSON for each act; "-": on standard output, "${AUDIT_OFF}": not`,
+        `audit log, one line of JSON for each event; "-": standard output, "${AUDIT_OFF}": no audit log`,
       )
         .env('SEALANE_AUDIT_LOG')
         .default(AUDIT_OFF),
     )
     .addOption(
-      new Option('--audit-log-size <MiB>', 'a file of that size makes way for a new one; 0: never')
+      new Option('--audit-log-size <MiB>', 'size at which the audit log is rotated; 0: never')
         .argParser(parsed(count('--audit-log-size', 0, MAX_AUDIT_MIB)))
         .default(DEFAULT_AUDIT_MIB),
     )
     .addOption(
-      new Option('--audit-log-keep <count>', 'files that are kept beside it')
+      new Option('--audit-log-keep <count>', 'number of rotated files to keep')
         .argParser(parsed(count('--audit-log-keep', 1, MAX_AUDIT_KEEP)))
         .default(DEFAULT_AUDIT_KEEP),
     )
     .addOption(
       new Option(
         '--ca-dir <directory>',
-        'with certificates (*.crt) and keys (*.key) of authorities, such as a mounted Secret; need not exist',
+        'directory with certificates (*.crt) and keys (*.key) of authorities, such as a mounted Secret; it does not have to exist',
       ).env('SEALANE_CA_DIR'),
     )
     .option(
       '--ca-signer <command>',
-      'absolute path of a command that signs for certificates in --ca-dir that have no key there',
+      'absolute path of a command that signs for the certificates in --ca-dir without a key',
       parsed(absolutePath),
     )
     .option(
       '--ca-signer-arg <word>',
-      'a word after it; may be given several times',
+      'argument of the signer command; may be given several times',
       collect((word: string) => word),
     )
     .option(
       '--store <url>',
-      'instead of a database in --state: etcd://[user@]host:port[,host:port…][/prefix], for several brokers',
+      'store that several brokers share, instead of a database in --state: etcd://[user@]host:port[,host:port…][/prefix]',
     )
-    .option('--etcd-ca <file>', "certificates that etcd's own is checked against (default: what the system trusts)")
+    .option('--etcd-ca <file>', "CA certificates that verify etcd's certificate (default: those of the system)")
     .option('--etcd-cert <file>', 'client certificate for etcd')
     .option('--etcd-key <file>', 'key of the client certificate')
     .option('--etcd-password-file <file>', 'password of the user in --store')
     .addOption(
       durationOption(
         '--connection-age',
-        'for several replicas: members connect anew after about this time, so that they spread; 0s: never',
+        'with several replicas: members reconnect after about this time, which balances them; 0s: never',
         0,
         { maxMs: MAX_CONNECTION_AGE_MS },
       ),
     )
     .addOption(
-      durationOption('--drain', 'when stopped, sends members away one by one within this time', 0, {
+      durationOption('--drain', 'when stopping: disconnect members one by one within this time', 0, {
         maxMs: MAX_DRAIN_MS,
       }),
     )

@@ -46,20 +46,20 @@ interface QuotaOptions extends KubeTarget, OwnQuota {
 }
 
 const FLAGS: Readonly<Record<QuotaField, readonly [value: string, help: string]>> = {
-  records: ['<count>', 'records that it may publish'],
-  bytes: ['<size>', 'their size, such as 32Mi'],
-  changes: ['<count>', 'changes a second in the long run'],
-  streams: ['<count>', 'streams open at once'],
+  records: ['<count>', 'maximum number of records that it can publish'],
+  bytes: ['<size>', 'maximum size of its records, such as 32Mi'],
+  changes: ['<count>', 'maximum changes per second, averaged over time'],
+  streams: ['<count>', 'maximum number of open streams'],
 }
 
 /** `sealane cluster quota`: shows and changes the limits of one member at the broker. */
 function addClusterQuota(cluster: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Shows the quota of a member, and changes what a flag names; "default": as for all members.'
+  const text = 'Shows the quota of a member, or sets limits by flags; "default" resets a limit to that of all members.'
   const quota = subcommand(cluster, 'quota', text, 'sealane cluster quota paris --records 100000')
   addKubeOptions(quota, LOCAL_BROKER).argument(
     '<id>',
-    'as cluster list prints it',
+    'the id of the cluster, as shown by "cluster list"',
     parsed((id: string) => parseClusterId(id, 'cluster')),
   )
   for (const field of QUOTA_FIELDS) {
@@ -80,10 +80,13 @@ function addClusterQuota(cluster: Command, context: CommandContext): void {
         return { row: (await broker.members()).find((one) => one.id === id), changed }
       })
       if (row === undefined || row.state === 'left' || row.state === 'evicted') {
-        throw new UserError(`cluster "${id}" is not a member: sealane cluster list`, { reason: 'MemberUnknown' })
+        throw new UserError(`cluster "${id}" is not a member; list the members: sealane cluster list`, {
+          reason: 'MemberUnknown',
+        })
       }
       await printOne(output, options.output, { id, changed, ...row.quota }, quotaLines(row))
-      if (named.length > 0) output.remark(changed ? 'changed\n' : 'that was so already: nothing was done\n')
+      if (named.length > 0)
+        output.remark(changed ? 'quota changed\n' : 'the quota already has these limits: nothing was changed\n')
     })
 }
 
@@ -97,7 +100,7 @@ export function addClusterCommand(program: Command, context: CommandContext): vo
   const cluster = subcommand(
     program,
     'cluster',
-    'Lists members of the clusterset, lets clusters in, evicts or limits them, or gives them a new identity.',
+    'Lists, accepts, refuses and evicts members of the clusterset, and manages their quotas and identities.',
     'sealane cluster list',
   )
   addList(cluster, context)
@@ -109,11 +112,11 @@ export function addClusterCommand(program: Command, context: CommandContext): vo
 
 function addList(cluster: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Lists members, as the broker knows them.'
+  const text = 'Lists the members of the clusterset.'
   addKubeOptions(subcommand(cluster, 'list', text, 'sealane cluster list --context hub'), seenOtherwise(LOCAL_BROKER))
     .addOption(stateOption())
     .addOption(clustersetOption())
-    .option('--all', 'also those that left or were evicted', false)
+    .option('--all', 'also list members that left or were evicted', false)
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (options: CommonOptions & { readonly all: boolean }, command: Command) => {
@@ -142,7 +145,7 @@ function addList(cluster: Command, context: CommandContext): void {
       output.remark(waitingRemark(waiting))
       if (unserved !== undefined) output.remark(`${unserved}\n`)
       for (const { id } of shown)
-        if (isReservedId(id)) output.remark(`${id}: this id is reserved now; the member stays, until it leaves\n`)
+        if (isReservedId(id)) output.remark(`${id}: this id is now reserved; the member keeps it until it leaves\n`)
       for (const { clashes = [] } of shown) for (const text of clashes.slice(0, MAX_CLASHES)) output.remark(`${text}\n`)
       for (const row of shown) for (const remark of fullRemarks(row)) output.remark(remark)
       for (const { id, misuse } of shown) if (misuse !== undefined) output.remark(misuseRemark(id, misuse))
@@ -158,8 +161,8 @@ function stateCell({ state, misuse, rekeyedAtMs, forkedAtMs }: MemberSummary): s
 function misuseRemark(id: string, { atMs, serial, address }: NonNullable<MemberSummary['misuse']>): string {
   const when = new Date(atMs).toISOString()
   return (
-    `${id}: certificate ${serial} was shown from ${address} at ${when}, after it had been replaced: somebody has a copy. ` +
-    `A new identity: sealane cluster rekey ${id}\n`
+    `${id}: certificate ${serial} was used from ${address} at ${when}, after it had been replaced: somebody has a copy of its key. ` +
+    `Replace the identity: sealane cluster rekey ${id}\n`
   )
 }
 
@@ -171,16 +174,16 @@ function podsCell({ podCIDRs, notCarried }: MemberSummary): string {
 
 function addEvict(cluster: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Ends the membership of a cluster that cannot leave: everything that it published goes.'
+  const text = 'Ends the membership of a cluster that cannot leave by itself, and withdraws its records.'
   addKubeOptions(subcommand(cluster, 'evict', text, 'sealane cluster evict paris'), LOCAL_BROKER)
     .argument(
       '<id>',
-      'as cluster list prints it',
+      'the id of the cluster, as shown by "cluster list"',
       parsed((id: string) => parseClusterId(id, 'cluster')),
     )
     .addOption(stateOption())
     .addOption(clustersetOption())
-    .option('--force', 'also a cluster that is in contact with the broker', false)
+    .option('--force', 'evict the cluster even if it is in contact with the broker', false)
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (id: string, options: CommonOptions & { readonly force: boolean }, command: Command) => {
@@ -190,12 +193,12 @@ function addEvict(cluster: Command, context: CommandContext): void {
       )
       const evicted = new Date(evictedAtMs).toISOString()
       const said = repeated
-        ? `cluster ${id} was evicted before, at ${evicted}: nothing was done\n`
-        : `cluster ${id} evicted: its records are withdrawn, its certificate is refused\n`
+        ? `cluster ${id} was already evicted at ${evicted}: nothing was changed\n`
+        : `cluster ${id} evicted: its records are withdrawn and its certificate is revoked\n`
       await printOne(output, options.output, { id, evicted, repeated }, said)
       if (!repeated)
         output.remark(
-          'to take it back: make a token here (sealane token create), then run sealane join with it there\n',
+          'to let it join again: create a token here (sealane token create), and use it there with sealane join\n',
         )
     })
 }
@@ -207,17 +210,18 @@ interface RekeyOptions extends CommonOptions {
 
 function addRekey(cluster: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Refuses the identity of a member, and makes the token that gives it a new one: it keeps its addresses.'
+  const text =
+    'Revokes the identity of a member, and creates a token to join with a new one. The member keeps its addresses.'
   addKubeOptions(subcommand(cluster, 'rekey', text, 'sealane cluster rekey paris'), LOCAL_BROKER)
     .argument(
       '<id>',
-      'as cluster list prints it',
+      'the id of the cluster, as shown by "cluster list"',
       parsed((id: string) => parseClusterId(id, 'cluster')),
     )
     .addOption(stateOption())
     .addOption(clustersetOption())
-    .addOption(durationOption('--ttl', 'how long the token can be used', 900_000, TOKEN_TTL))
-    .option('--out <file>', 'writes the token into this new file, and prints only the line that joins')
+    .addOption(durationOption('--ttl', 'how long the token is valid', 900_000, TOKEN_TTL))
+    .option('--out <file>', 'write the token into this new file, and print only the join command')
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (id: string, options: RekeyOptions, command: Command) => {
@@ -227,8 +231,8 @@ function addRekey(cluster: Command, context: CommandContext): void {
         withBroker({ ...options, kube }, context, (broker) => broker.rekey({ cluster: id, ttlMs: ttl }))
       const made = out === undefined ? await make() : await writeTokenFile(out, make)
       const expires = new Date(made.expiresAtMs).toISOString()
-      output.remark(`cluster ${id}: its certificates are refused from now on, its records and addresses stay\n`)
-      output.remark(`token ${made.id}, for the join that gives it a new identity, until ${expires}\n`)
+      output.remark(`cluster ${id}: its certificates are revoked; it keeps its records and addresses\n`)
+      output.remark(`token ${made.id}, for the join with a new identity, until ${expires}\n`)
       const others = kube === undefined || format !== 'table' ? [] : await otherContexts(kube)
       const line = tokenText({ token: made.text, broker: kube, others, cluster: id, file: out })
       if (format === 'table') output.remark(line.remark)
@@ -268,7 +272,7 @@ function waitingRemark(waiting: readonly WaitingSummary[]): string {
 
 function addWaiting(cluster: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Lists clusters, and ranges of members, that wait for approval, each with its fingerprint.'
+  const text = 'Lists clusters, and new ranges of members, that wait for approval, with their fingerprints.'
   addKubeOptions(
     subcommand(cluster, 'waiting', text, 'sealane cluster waiting --context hub'),
     seenOtherwise(LOCAL_BROKER),
@@ -313,15 +317,17 @@ function labelsCell({ labels }: WaitingSummary): string {
 function remarks(row: WaitingSummary, all: readonly WaitingSummary[]): string {
   const { id, what, isMember, renumbers, fingerprint } = row
   if (what === 'ranges') {
-    const hit = renumbers.length > 0 ? `; if they are accepted, ${renumbers.join(', ')} get global addresses` : ''
-    return `${id}: a member, which states other ranges than those that were accepted${hit}\n`
+    const hit = renumbers.length > 0 ? `; if you accept them, ${renumbers.join(', ')} will use global addresses` : ''
+    return `${id}: this member reports ranges that differ from the accepted ones${hit}\n`
   }
   const others = all.filter((one) => one.id === id && one.what === 'join' && one.fingerprint !== fingerprint)
   const lines = [
-    ...(isMember ? [`${id}: a member has this id; who is accepted takes its place\n`] : []),
-    ...(renumbers.length > 0 ? [`${id}: if it joins, ${renumbers.join(', ')} get global addresses\n`] : []),
+    ...(isMember ? [`${id}: a member already has this id; a cluster that you accept replaces it\n`] : []),
+    ...(renumbers.length > 0 ? [`${id}: if it joins, ${renumbers.join(', ')} will use global addresses\n`] : []),
     ...(others.length > 0
-      ? [`${id}: several wait under this id: ask the one that you expect for its fingerprint\n`]
+      ? [
+          `${id}: several clusters with this id wait: compare the fingerprint that "sealane join" printed on the cluster that you expect\n`,
+        ]
       : []),
   ]
   return lines.join('')
@@ -329,15 +335,15 @@ function remarks(row: WaitingSummary, all: readonly WaitingSummary[]): string {
 
 function addAccept(cluster: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Lets a cluster in, or ranges of a member count, that wait for approval; it takes seconds.'
+  const text = 'Accepts a cluster, or new ranges of a member, that wait for approval. This takes effect within seconds.'
   const command = subcommand(cluster, 'accept', text, 'sealane cluster accept paris --fingerprint SHA256:4fC…')
   withAnswerOptions(command).action(async (id: string, options: AnswerOptions) => {
     const kube = targetToChange(command, context)
     const init = { cluster: id, ...(options.fingerprint === undefined ? {} : { fingerprint: options.fingerprint }) }
     const given = await withBroker({ ...options, kube }, context, (broker) => broker.accept(init))
     const said = given.repeated
-      ? `cluster ${id} (${given.fingerprint}) was accepted before: nothing was done\n`
-      : `cluster ${id} (${given.fingerprint}) is accepted: ${given.token === '' ? 'its ranges count from now on' : 'it joins when it asks the next time'}\n`
+      ? `cluster ${id} (${given.fingerprint}) was already accepted: nothing was changed\n`
+      : `cluster ${id} (${given.fingerprint}) accepted: ${given.token === '' ? 'its new ranges are now in effect' : 'it joins with its next request'}\n`
     await printOne(output, options.output, given, said)
   })
 }
@@ -351,8 +357,8 @@ function addRefuse(cluster: Command, context: CommandContext): void {
     const init = { cluster: id, ...(options.fingerprint === undefined ? {} : { fingerprint: options.fingerprint }) }
     const given = await withBroker({ ...options, kube }, context, (broker) => broker.refuse(init))
     const said = given.repeated
-      ? `cluster ${id} (${given.fingerprint}) was refused before: nothing was done\n`
-      : `cluster ${id} (${given.fingerprint}) is refused\n`
+      ? `cluster ${id} (${given.fingerprint}) was already refused: nothing was changed\n`
+      : `cluster ${id} (${given.fingerprint}) refused\n`
     await printOne(output, options.output, given, said)
   })
 }
@@ -361,12 +367,15 @@ function withAnswerOptions(command: Command): Command {
   return addKubeOptions(command, LOCAL_BROKER)
     .argument(
       '<id>',
-      'as cluster waiting prints it',
+      'the id of the cluster, as shown by "cluster waiting"',
       parsed((id: string) => parseClusterId(id, 'cluster')),
     )
     .addOption(stateOption())
     .addOption(clustersetOption())
-    .option('--fingerprint <fingerprint>', 'only the cluster with this key, as its own "sealane join" prints it')
+    .option(
+      '--fingerprint <fingerprint>',
+      'only the cluster with this key fingerprint, as "sealane join" printed it there',
+    )
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
 }

@@ -51,7 +51,12 @@ const MAX_USES = 1000
 const MAX_TTL_MS = 30 * 24 * 3_600_000
 
 export function addTokenCommand(program: Command, context: CommandContext): void {
-  const token = subcommand(program, 'token', 'Makes, lists and revokes join tokens.', 'sealane token create --ttl 15m')
+  const token = subcommand(
+    program,
+    'token',
+    'Creates, lists and revokes join tokens.',
+    'sealane token create --ttl 15m',
+  )
   addCreate(token, context)
   addList(token, context)
   addRevoke(token, context)
@@ -62,26 +67,26 @@ function addCreate(token: Command, context: CommandContext): void {
   const command = subcommand(
     token,
     'create',
-    'Makes a token and prints the lines that use it, for a shell.',
+    'Creates a join token, and prints the shell commands that use it.',
     'sealane token create --cluster-id paris',
   )
   addKubeOptions(command, LOCAL_BROKER)
     .addOption(stateOption())
     .addOption(clustersetOption())
-    .addOption(durationOption('--ttl', 'how long it can be used', 900_000, { minMs: 1000, maxMs: MAX_TTL_MS }))
-    .option('--uses <count>', 'how many clusters may use it', parsed(parseUses), 1)
+    .addOption(durationOption('--ttl', 'how long the token is valid', 900_000, { minMs: 1000, maxMs: MAX_TTL_MS }))
+    .option('--uses <count>', 'how many clusters can join with the token', parsed(parseUses), 1)
     .option(
       '--cluster-id <id>',
-      'the only cluster that may use it',
+      'the id of the only cluster that can join with the token',
       parsed((text: string) => parseClusterId(text, '--cluster-id')),
     )
     .option(
       '--allow-cidr <cidr>',
-      'public space that who joins with it may state as its own, beside private space (repeatable)',
+      'public range that a cluster which joins with the token may claim, besides private ranges; may be given several times',
       collect(parseAllowed),
     )
-    .option('--approve', 'who joins with it waits until "sealane cluster accept" lets it in', false)
-    .option('--out <file>', 'writes the token into this new file, and prints only the line that joins')
+    .option('--approve', 'a cluster that joins with the token waits for "sealane cluster accept"', false)
+    .option('--out <file>', 'write the token into this new file, and print only the join command')
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (options: CreateOptions) => {
@@ -110,13 +115,18 @@ function addCreate(token: Command, context: CommandContext): void {
 
 function historyRemark(uses: number): string {
   const end = uses === 1 ? 'its join' : 'its last join'
-  return `a shell keeps pasted lines in its history; the token ends with ${end}. --out FILE writes it into a file instead\n`
+  return `a shell keeps pasted lines in its history; the token is valid only until ${end}. To write it into a file instead, use --out FILE\n`
 }
 
 function addList(token: Command, context: CommandContext): void {
   const { output } = context
   addKubeOptions(
-    subcommand(token, 'list', 'Lists tokens; their secrets are not kept.', 'sealane token list -o yaml'),
+    subcommand(
+      token,
+      'list',
+      'Lists join tokens, without their secrets, which the broker does not store.',
+      'sealane token list -o yaml',
+    ),
     seenOtherwise(LOCAL_BROKER),
   )
     .addOption(stateOption())
@@ -144,10 +154,10 @@ function addList(token: Command, context: CommandContext): void {
 function addRevoke(token: Command, context: CommandContext): void {
   const { output } = context
   addKubeOptions(
-    subcommand(token, 'revoke', 'Makes a token worthless at once.', 'sealane token revoke 4f0c2a9b11'),
+    subcommand(token, 'revoke', 'Revokes a join token immediately.', 'sealane token revoke 4f0c2a9b11'),
     LOCAL_BROKER,
   )
-    .argument('<id>', 'as token list prints it')
+    .argument('<id>', 'the id of the token, as shown by "token list"')
     .addOption(stateOption())
     .addOption(clustersetOption())
     .addOption(lookTimeoutOption())

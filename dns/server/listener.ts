@@ -141,7 +141,7 @@ async function openBoth(deps: ListenerDeps, { listen, config, mmsg, group }: Ope
       isBatched: udp.isBatched,
       passOn: () => {
         const sockets = group?.passOn(at) ?? 0
-        logger.debug('what is new goes to others on the port', { listen: formatSocketAddress(at), sockets })
+        logger.debug('new queries go to other processes on the port', { listen: formatSocketAddress(at), sockets })
       },
       close: async () => {
         await Promise.all([udp.close(), tcp.close()])
@@ -154,7 +154,7 @@ async function openBoth(deps: ListenerDeps, { listen, config, mmsg, group }: Ope
 }
 
 const REASONS: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'the port is taken by another process',
+  EADDRINUSE: 'another process uses the port',
   EADDRNOTAVAIL: 'this node does not have the address',
   EACCES: 'not allowed: ports below 1024 need root or CAP_NET_BIND_SERVICE',
 }

@@ -39,13 +39,13 @@ export async function untilDue(
       await clock.sleep(reported ? LOOK_MS : mostMs, either)
       const waited = { listen: formatSocketAddress(at), seconds: Math.round((clock.monotonic() - start) / 1000) }
       if (!isServed(at)) {
-        logger.warn('services have not been read yet; listening all the same: answers are SERVFAIL', {
+        logger.warn('services have not been read yet; listening anyway, and answering SERVFAIL', {
           reason: 'ServicesNotRead',
           ...waited,
         })
         return
       }
-      if (!reported) logger.info('services have not been read yet; another process serves the port meanwhile', waited)
+      if (!reported) logger.info('services have not been read yet; meanwhile another process serves the port', waited)
       reported = true
     }
   }

@@ -71,7 +71,7 @@ function finding(
   const at = first === undefined ? { source: '-', at: '' } : seenAt(first, first.object.since)
   const texts = found.map(({ part, seen: { object } }) => {
     const by = object.by === undefined ? '' : `, by ${object.by}`
-    return `the ${part} may not ${object.what}${by}`
+    return `the ${part} is not allowed to ${object.what}${by}`
   })
   return { reason, severity: 'degraded', seen: named(texts, MOST_NAMED), ...at, ...about }
 }

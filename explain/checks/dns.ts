@@ -80,7 +80,7 @@ export function dnsServers(world: World): readonly Finding[] {
 function answerFindings({ selfSubject }: World, answer: Answer, causes: readonly Cause[]): readonly Finding[] {
   const { server, role, name, result, message, ms } = answer.object
   const subject = { kind: 'DnsServer', name: server }
-  const said = `${server} asked for ${name}: ${result}${message === undefined ? '' : ` (${message})`} after ${Math.round(ms)} ms`
+  const said = `query to ${server} for ${name}: ${result}${message === undefined ? '' : ` (${message})`} after ${Math.round(ms)} ms`
   const at = { subject, seen: said, ...seenAt(answer) }
   if (role === 'upstream') {
     if (!SILENT.has(result)) return []

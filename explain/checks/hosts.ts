@@ -117,7 +117,7 @@ function forwardingOff(world: World, host: Host): Found | undefined {
     // The overlay ends on this node, so only a CNI that routes pods over the uplink needs forwarding there.
     else if (has(device, (address) => nodeAddresses.includes(address))) noted.push(name.replaceAll('/', '.'))
   }
-  const seen = `0 is ${named([...down, ...noted])}: the kernel forwards no packets that arrive there`
+  const seen = `${named([...down, ...noted])} = 0: the kernel does not forward packets that arrive there`
   if (down.length > 0) return { reason: 'ForwardingOff', severity: 'down', seen }
   return noted.length > 0 ? { reason: 'ForwardingOff', severity: 'notice', seen } : undefined
 }
@@ -175,7 +175,7 @@ function shares({ object: { connections, disks } }: Host): readonly Found[] {
   const full = disks.filter(({ used, limit }) => used >= limit * NEARLY.disk)
   if (full.length > 0) {
     const texts = full.map(({ path, used, limit }) => `${path} (${Math.floor((used / limit) * 100)} %)`)
-    found.push({ reason: 'DiskFull', severity: 'degraded', seen: `nearly or wholly full: ${named(texts)}` })
+    found.push({ reason: 'DiskFull', severity: 'degraded', seen: `full or almost full: ${named(texts)}` })
   }
   return found
 }
@@ -185,7 +185,7 @@ function files({ reports }: World): readonly Finding[] {
   return reports.flatMap((report): readonly Finding[] => {
     const { part, name, files: open } = report.object
     if (open === undefined || open.limit === 0 || open.used < open.limit * NEARLY.files) return []
-    const seen = `it has ${open.used} files and sockets open, and may have ${open.limit}`
+    const seen = `it has ${open.used} open files and sockets, and the limit is ${open.limit}`
     const subject = { kind: 'Part', name: `${part} ${name}` }
     return [{ reason: 'FilesNearlyOut', severity: 'degraded', subject, seen, ...seenAt(report) }]
   })
@@ -258,9 +258,9 @@ function lanes({ links }: World, { object: { node } }: Seen<HostReport>): readon
     return [
       {
         packet: { ...udp, hooks: ['ingress', 'prerouting', 'input'], dport: port },
-        text: `UDP ${port} that comes in`,
+        text: `incoming UDP ${port}`,
       },
-      { packet: { ...udp, hooks: ['output', 'postrouting'], sport: port }, text: `UDP ${port} that goes out` },
+      { packet: { ...udp, hooks: ['output', 'postrouting'], sport: port }, text: `outgoing UDP ${port}` },
     ]
   })
 }
@@ -281,14 +281,14 @@ function overlay({ objects }: World, { object: { node } }: Seen<HostReport>): re
   const udp = { protocol: 'udp', mayBeAnswer: true } as const
   const coming = ['ingress', 'prerouting', 'input'] as const
   return [
-    { packet: { ...udp, hooks: coming, dport: VXLAN_PORT }, text: `UDP ${VXLAN_PORT} that comes in` },
+    { packet: { ...udp, hooks: coming, dport: VXLAN_PORT }, text: `incoming UDP ${VXLAN_PORT}` },
     {
       packet: { ...udp, hooks: ['output', 'postrouting'], dport: VXLAN_PORT },
-      text: `UDP ${VXLAN_PORT} that goes out`,
+      text: `outgoing UDP ${VXLAN_PORT}`,
     },
     {
       packet: { ...udp, hooks: coming, inDevice: VXLAN_DEVICE, dport: OVERLAY_PROBE_PORT },
-      text: `UDP ${OVERLAY_PROBE_PORT} that comes in by ${VXLAN_DEVICE}`,
+      text: `incoming UDP ${OVERLAY_PROBE_PORT} on ${VXLAN_DEVICE}`,
     },
   ]
 }

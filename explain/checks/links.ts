@@ -237,7 +237,7 @@ function unknownFinding(world: World, id: string): Finding {
     reason: 'GatewayStatusStale',
     severity: 'degraded',
     subject: clusterSubject(id),
-    seen: 'no gateway that leads there reports',
+    seen: 'no gateway with a route to it reports',
     ...(first === undefined ? absentAt(world) : seenAt(first)),
     because: silent.map(({ object }) => ({
       reason: 'GatewaySilent',
@@ -253,7 +253,7 @@ function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): ReadonlyMa
 }
 
 const LOSSY = 0.1
-const HELD = 'the link went down repeatedly, and is not used for some time'
+const HELD = 'the link went down repeatedly, so it is not used for some time'
 
 /** Checks the quality of the links that are up. */
 export function linkQuality({ links }: World): readonly Finding[] {
@@ -268,7 +268,7 @@ function qualityOf(link: Link): readonly Finding[] {
   const findings: Finding[] = []
   if (held) findings.push({ reason: 'LinkFlaps', severity: 'degraded', seen: message === '' ? HELD : message, ...base })
   if (loss >= LOSSY) {
-    const seen = `${Math.round(loss * 100)} % of its last probes got no answer`
+    const seen = `${Math.round(loss * 100)} % of its last probes were not answered`
     findings.push({ reason: 'LinkLossy', severity: 'degraded', seen, ...base })
   }
   const narrow = narrowText(link)
@@ -281,5 +281,5 @@ function narrowText({ connection, gateway }: Link): string | undefined {
   const far = remoteLaneOf(connection)
   const device = gateway.object.status?.lanes.find((one) => one.lane === lane && (one.remoteLane ?? one.lane) === far)
   if (mtu === undefined || device === undefined || mtu >= device.mtu) return undefined
-  return `packets larger than ${mtu} octets are lost; the MTU of the device is ${device.mtu}`
+  return `packets larger than ${mtu} bytes are lost; the MTU of the device is ${device.mtu}`
 }

@@ -147,7 +147,7 @@ export function membership(world: World): readonly Finding[] {
     return [{ reason: 'LeavingClusterset', severity: 'notice', subject, seen, ...seenAt(own) }]
   }
   if (clusters === undefined || clusters.some(({ object }) => object.spec.id === self)) return refused
-  const seen = `Membership says ${self ?? '-'}, and no Cluster of that name exists`
+  const seen = `the Membership has cluster id ${self ?? '-'}, but no Cluster with that name exists`
   const because = [...CONTROL_PLANE_CAUSES, ...refusalCauses('agent')]
   const missing = { reason: 'OwnClusterMissing', severity: 'degraded', subject: selfSubject, seen } as const
   return [...refused, { ...missing, ...seenAt(own), because }]
@@ -159,7 +159,7 @@ function refusedJoin(world: World, isFirst: boolean): readonly Finding[] {
   if (refusal === undefined) return []
   const { reason } = refusal
   const what = isFirst ? 'this cluster has not joined' : 'this cluster could not join again'
-  const seen = `${what}: the last try ended with ${reason}. ${reasonRow(reason).means}`
+  const seen = `${what}: the last attempt failed with ${reason}. ${reasonRow(reason).means}`
   // Lanes keep working for a while without a new join.
   return [{ reason, severity: isFirst ? 'down' : 'degraded', subject: OWN_MEMBERSHIP, seen, ...seenAt(refusal) }]
 }
@@ -220,7 +220,7 @@ function outdated(world: World): readonly Finding[] {
   const [first] = older
   if (first === undefined) return []
   const texts = older.map(
-    ({ object: { name, found, expected } }) => `${name} is ${found}, and this command has ${expected}`,
+    ({ object: { name, found, expected } }) => `${name} is ${found}, but this command has ${expected}`,
   )
   const seen = named(texts, 3)
   // A command that is newer than the whole cluster does not make it unhealthy.
@@ -240,7 +240,7 @@ function products({ probes: { 'other-product': all = [] } }: World): readonly Fi
     reason: 'OtherProduct',
     severity: 'degraded',
     subject: { kind: 'Product', name: one.object.name },
-    seen: `its CustomResourceDefinition ${one.object.crd} is in this cluster`,
+    seen: `its CustomResourceDefinition ${one.object.crd} is installed in this cluster`,
     ...seenAt(one),
   }))
 }

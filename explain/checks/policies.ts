@@ -105,15 +105,15 @@ function findingsOf(exported: Exported, all: readonly OtherRange[]): readonly Fi
   const [from, at] = isShut || shutRanges.length > 0 ? [shutRanges, ports] : [ranges, shutPorts]
   const lets = isShut
     ? 'no policy allows ingress from another cluster'
-    : `no policy lets in ${rangesText(from)}${portsText(at)}`
+    : `no policy allows ingress from ${rangesText(from)}${portsText(at)}`
   return [
     {
       reason: 'PolicyKeepsOut',
       severity: isShut ? 'degraded' : 'notice',
       subject,
-      seen: `${policiesText(closing)} select${closing.length === 1 ? 's' : ''} its pods, and ${lets}`,
+      seen: `${policiesText(closing)} select${closing.length === 1 ? 's' : ''} its pods, but ${lets}`,
       ...seenAt(first),
-      mend: `Let in ${rangesText(from)}${portsText(at)}, each as an ipBlock of an ingress rule, if they shall call it.`,
+      mend: `To make it reachable, allow ingress from ${rangesText(from)}${portsText(at)}, each as an ipBlock of an ingress rule.`,
       because: [{ reason: 'PolicyKeepsOut', subject: namespaceSubject(subject) }],
     },
   ]
@@ -135,7 +135,7 @@ function openTo({ spec }: FactObjects['Service'], rules: readonly PolicyRule[]):
 
 function portsText(ports: readonly OpenTo[]): string {
   const texts = ports.flatMap(({ port }) => (port === undefined ? [] : [`${port.protocol} ${port.port}`]))
-  return texts.length === 0 ? '' : ` at ${named(texts)}`
+  return texts.length === 0 ? '' : ` on ${named(texts)}`
 }
 
 function policiesText(policies: readonly ReadPolicy[]): string {
@@ -159,7 +159,7 @@ function together(found: readonly Finding[]): readonly Finding[] {
     if (worst === undefined || all.length === 1) return []
     const names = named(all.map(({ subject }) => subject.name))
     const { because: _self, ...finding } = worst
-    const seen = `${all.length} exported services are closed to other clusters, wholly or in part: ${names}. ${worst.subject.name}: ${worst.seen}`
+    const seen = `${all.length} exported services are completely or partly unreachable from other clusters: ${names}. ${worst.subject.name}: ${worst.seen}`
     return [{ ...finding, subject: namespaceSubject(worst.subject), seen }]
   })
 }
@@ -199,9 +199,9 @@ export function callsKeptIn(world: World): readonly Finding[] {
         reason: 'PolicyKeepsIn',
         severity: 'notice',
         subject: seenSubject('NetworkPolicy', closing),
-        seen: `it selects every pod of ${namespace}, and no policy there allows egress to another cluster: ${services} cannot be called there`,
+        seen: `it selects every pod of ${namespace}, but no policy there allows egress to another cluster: pods there cannot reach ${services}`,
         ...seenAt(closing),
-        mend: `Let out to ${rangesText(ranges)}, each as an ipBlock of an egress rule, if pods of ${namespace} shall call them.`,
+        mend: `To let pods of ${namespace} reach them, allow egress to ${rangesText(ranges)}, each as an ipBlock of an egress rule.`,
       },
     ]
   })
@@ -248,9 +248,9 @@ function shutIn(world: World, part: (typeof PARTS)[number]): readonly Finding[] 
       reason: 'PolicyStopsPart',
       severity: 'degraded',
       subject: { kind: 'Deployment', namespace: SYSTEM_NAMESPACE, name: workloadName(part) },
-      seen: `${partPoliciesText(policies)} lets its pods call nobody, and they need ${NEEDS[part]}`,
+      seen: `${partPoliciesText(policies)} allows no egress from its pods, but they need ${NEEDS[part]}`,
       ...seenAt(first),
-      mend: `Let the pods of ${workloadName(part)} out to ${NEEDS[part]}, or leave them out of the policy.`,
+      mend: `Allow egress from the pods of ${workloadName(part)} to ${NEEDS[part]}, or exclude them from the policy.`,
     },
   ]
 }
@@ -265,9 +265,9 @@ function unasked(world: World): readonly Finding[] {
       reason: 'PolicyStopsPart',
       severity: 'degraded',
       subject: { kind: 'Service', namespace: SYSTEM_NAMESPACE, name: workloadName('dns') },
-      seen: `${partPoliciesText(policies)} lets in nothing at UDP ${DNS_POD_PORT}, where its pods are asked for names`,
+      seen: `${partPoliciesText(policies)} allows no ingress on UDP ${DNS_POD_PORT}, where its pods receive DNS queries`,
       ...seenAt(first),
-      mend: `Let callers in at UDP and TCP ${DNS_POD_PORT}: \`sealane join\` brings a policy that does.`,
+      mend: `Allow ingress on UDP and TCP ${DNS_POD_PORT}: \`sealane join\` installs a policy that does.`,
     },
   ]
 }

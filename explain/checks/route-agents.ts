@@ -88,7 +88,7 @@ function cutOff(
       reason: 'NodesCutOff',
       severity: 'down',
       subject: selfSubject,
-      seen: `${named(nodes)}: no gateway leads to ${named(lost.map(({ cluster }) => cluster))}${why}`,
+      seen: `${named(nodes)}: no gateway has a route to ${named(lost.map(({ cluster }) => cluster))}${why}`,
       ...seenAt(first.agent, since(first.agent)),
       because: [...new Set([...nodes, ...silent])].flatMap(overlayCauses),
     },

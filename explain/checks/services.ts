@@ -43,7 +43,7 @@ function notExported({ nowMs }: World, one: SeenExport): readonly Finding[] {
       reason: 'Pending',
       severity: isOld ? 'degraded' : 'notice',
       subject: seenSubject('ServiceExport', one),
-      seen: ready?.message ?? 'no agent has processed it yet',
+      seen: ready?.message ?? 'the agent has not processed it yet',
       ...seenAt(one, since),
       because: [...CONTROL_PLANE_CAUSES, ...refusalCauses('agent')],
     },
@@ -126,7 +126,7 @@ function lostFinding({ selfSubject, self, reached }: World, state: ImportState, 
   const unreached = clusters.filter((cluster) => cluster !== self && reached?.has(cluster) !== true)
   const from = named(blocked ? unreached : clusters)
   const seen = blocked
-    ? `its ${ready} ready pods are in ${from}, which is not reachable`
+    ? `its ${ready} ready pods are in ${from}, which cannot be reached`
     : `none of its pods in ${from} is ready`
   const subject = seenSubject('ServiceImport', service)
   const leftOut: Cause = { reason: 'AddressOutsidePods', subject: { ...subject, kind: 'ServiceExport' } }
@@ -164,7 +164,7 @@ function together({ selfSubject }: World, own: readonly ImportState[]): readonly
   const [first, ...more] = own
   if (first === undefined || more.length === 0) return []
   const names = own.map(({ service: { object } }) => `${object.metadata.namespace ?? ''}/${object.metadata.name}`)
-  const seen = `${own.length} services have no pod that is ready: ${named(names)}`
+  const seen = `${own.length} services have no ready pod: ${named(names)}`
   return [
     { reason: 'ImportsWithoutBackends', severity: 'degraded', subject: selfSubject, seen, ...seenAt(first.service) },
   ]

@@ -84,7 +84,7 @@ export class PlanApplier {
     for (const family of families) {
       const { name, setting, marker } = forwarding(this.#init.config, family)
       const on = await round.attempt(() => ensureForwarding(sysctl, marker, setting))
-      if (on?.value === true) logger.info(`switched on ${name} forwarding`)
+      if (on?.value === true) logger.info(`enabled ${name} forwarding`)
     }
   }
 }

@@ -67,10 +67,10 @@ export class LanePhases {
   get notReady(): string | undefined {
     switch (this.#now.is) {
       case 'starting':
-        return 'this cluster has no Cluster object yet'
+        return 'the Cluster object of this cluster does not exist yet'
       case 'returning':
         // Kubernetes stops the next gateway once this one is ready.
-        return 'started anew: not all of its links are up yet'
+        return 'restarted: not all of its links are up yet'
       case 'serving':
         return undefined
     }

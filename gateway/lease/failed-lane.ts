@@ -37,7 +37,7 @@ export class FailedLane {
     this.#forget()
     // The attempts must have failed for this long.
     if (this.#first === undefined || this.#lastMs - this.#first.sinceMs < FAILED_LANE_MS) return undefined
-    return `its lane cannot be made: ${this.#first.why}`
+    return `the lane cannot be set up: ${this.#first.why}`
   }
 
   /** Gives the reason once, and undefined until the failure has ended and occurred again. */

@@ -23,7 +23,7 @@ export const RELEASE_MS = 2000
 export const LAST_MS = 60_000
 /** Longer than the heartbeat interval of another gateway, which reports the links that are up. */
 const UNHEARD_MS = 12_000
-const NO_GATEWAY = 'this node is no gateway of the lane any more'
+const NO_GATEWAY = 'this node is no longer a gateway of the lane'
 
 /** What ends. `lane`: the node takes another, free lane at once, because its label was changed and not removed. */
 export type Ends = 'process' | 'lane' | 'gateway'
@@ -37,15 +37,15 @@ export async function handLaneOver(deps: GatewayDeps, lease: LaneLease, ends: En
   // A node with another lane carries traffic again as soon as it has released this one.
   if (ends === 'gateway') await whenRelieved(deps, lease)
   if (why !== undefined && lease.others().length === 0 && lease.othersServe()) {
-    logger.info('the others carry first', { lane: lease.lane, why })
+    logger.info('waiting until the other gateways carry the traffic', { lane: lease.lane, why })
     lease.retire(why)
     await withDeadline(clock, DRAIN_LEAD_MS, untilAborted)
   }
   if (why !== undefined && !goes && lease.others().length > 0) {
-    logger.info('the lane is handed over first', { lane: lease.lane, why })
+    logger.info('handing over the lane first', { lane: lease.lane, why })
     lease.retire(why)
     const done = await whenHandedOver(deps, lease)
-    logger.info(done ? 'another node has the lane' : 'the lane was not handed over in time', { lane: lease.lane })
+    logger.info(done ? 'another node has taken the lane' : 'the lane was not handed over in time', { lane: lease.lane })
   }
   // Otherwise this node would take the lane back as soon as it is free.
   if (goes) lease.retire(NO_GATEWAY)
@@ -81,7 +81,7 @@ async function whenRelieved({ api, clock, logger }: GatewayDeps, lease: LaneLeas
     }
     const report = (): void => {
       if (lease.state.is !== 'serving') return
-      note = `${NO_GATEWAY}, and no other gateway carries: this one goes on until one does, for ${LAST_MS / 1000} s`
+      note = `${NO_GATEWAY}, but no other gateway carries the traffic: this node keeps carrying it until another one does, for at most ${LAST_MS / 1000} s`
       logger.warn(note, { reason: 'LaneNotHandedOver', lane })
       api.report({ regarding: { kind: 'Node', name: node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
     }
@@ -95,7 +95,12 @@ async function whenRelieved({ api, clock, logger }: GatewayDeps, lease: LaneLeas
   })
   const is = await relieved
   if (note !== undefined)
-    logger.info(is ? 'another gateway carries' : 'no other gateway carries: this one goes', { lane })
+    logger.info(
+      is
+        ? 'another gateway carries the traffic'
+        : 'no other gateway carries the traffic, but the time is over: this one stops',
+      { lane },
+    )
 }
 
 /** Resolves to false if no node took the lane, or if the handover was not complete in time. */

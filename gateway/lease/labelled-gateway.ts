@@ -70,8 +70,8 @@ function watchLane(
     // A mistake in a label does not take a lane down.
     if (last !== problem) {
       const { reason, message } = error
-      const stays = before === 'unusable' || before === undefined ? 'it takes no lane' : 'it stays as it was'
-      logger.error(`this node cannot be a gateway as its Node is; ${stays}`, { reason, why: message })
+      const stays = before === 'unusable' || before === undefined ? 'it takes no lane' : 'it keeps its current role'
+      logger.error(`the gateway settings of this Node are invalid; ${stays}`, { reason, why: message })
       const note = `${message}; until then ${stays}`
       api.report({ regarding: { kind: 'Node', name: node }, type: 'Warning', reason, note })
     }
@@ -155,7 +155,7 @@ export async function runLabelledGateway(
     }
     if (!until.aborted) return
     label = other.lane()
-    if (other.signal.aborted) deps.logger.info('the label of this node has changed', { lane: laneText(label) })
+    if (other.signal.aborted) deps.logger.info('the gateway label of this node has changed', { lane: laneText(label) })
   }
   await lastLook(deps, init, isGateway)
 }
@@ -337,7 +337,7 @@ async function standBy(
   status.readiness('gateway', () => undefined)
   status.plan('gateway', () => `# standing by for ${lane}\n`)
   if (await leaveUntilDone(deps, await leaveInit(deps, init, until), until)) {
-    logger.info('standing by; nothing of the lane is here', { lane })
+    logger.info('on standby; the lane is removed from this node', { lane })
   }
   const leaving = watchLeaving(deps.api)
   try {
@@ -357,7 +357,7 @@ async function waitForWord(
 ): Promise<void> {
   status.readiness('gateway', () => {
     const why = unknown()
-    return why === undefined ? undefined : `who holds ${lane} is not known: ${why}`
+    return why === undefined ? undefined : `the holder of ${lane} is unknown: ${why}`
   })
   await untilAborted(until)
 }
@@ -376,10 +376,11 @@ async function waitForLabel({ status }: GatewayDeps, { problem }: OtherLane, unt
  */
 async function standAside(deps: GatewayDeps, init: LabelledGatewayInit, until: AbortSignal): Promise<void> {
   const { status, logger } = deps
-  status.readiness('gateway', () => `Node ${init.node} is no gateway: it has no label ${LABEL_GATEWAY}`)
+  status.readiness('gateway', () => `Node ${init.node} is not a gateway: it has no label ${LABEL_GATEWAY}`)
   status.plan('gateway', () => '')
-  logger.info('this node is no gateway; taking out what is left of one')
-  if (await leaveUntilDone(deps, await leaveInit(deps, init, until), until)) logger.info('nothing of ours is left')
+  logger.info('this node is not a gateway; removing what is left of one')
+  if (await leaveUntilDone(deps, await leaveInit(deps, init, until), until))
+    logger.info('nothing of the gateway is left on this node')
   await untilAborted(until)
 }
 
@@ -387,15 +388,18 @@ async function standAside(deps: GatewayDeps, init: LabelledGatewayInit, until: A
 async function lastLook(deps: GatewayDeps, init: LabelledGatewayInit, known: boolean | undefined): Promise<void> {
   const isGateway = known ?? (await asksForGateway(deps, init))
   if (isGateway) return
-  deps.logger.info('this node is no gateway any more; taking the lanes down')
+  deps.logger.info('this node is no longer a gateway; removing the lanes')
   const done = await withDeadline(deps.clock, CLEAN_MS, async (signal) =>
     leaveUntilDone(deps, await leaveInit(deps, init, signal), signal),
   )
-  if (done) deps.logger.info('nothing of ours is left')
+  if (done) deps.logger.info('nothing of the gateway is left on this node')
   else {
-    deps.logger.error('not all could be taken out in time; what is left goes when this node is a gateway again', {
-      reason: 'LeftInKernel',
-    })
+    deps.logger.error(
+      'not everything could be removed in time; the rest is removed when this node is a gateway again',
+      {
+        reason: 'LeftInKernel',
+      },
+    )
   }
 }
 
@@ -406,7 +410,7 @@ async function asksForGateway({ logger, clock }: GatewayDeps, { askNode }: Label
     return node?.metadata.labels?.[LABEL_GATEWAY] !== undefined
   } catch (error) {
     const why = messageOf(error)
-    logger.info('the API does not say whether this node is still a gateway: everything stays', { why })
+    logger.info('cannot determine whether this node is still a gateway: nothing is changed', { why })
     return true
   }
 }

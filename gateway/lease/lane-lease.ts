@@ -205,7 +205,10 @@ export class LaneLease {
     try {
       await this.#watch.giveUp(this.#terms(), signal)
     } catch (error) {
-      this.#deps.logger.info('the lane was not given back; it lapses', { lane: this.lane, why: messageOf(error) })
+      this.#deps.logger.info('cannot release the lease of the lane; it expires by itself', {
+        lane: this.lane,
+        why: messageOf(error),
+      })
     }
   }
 
@@ -326,8 +329,8 @@ export class LaneLease {
     const why = this.#failedLane.report()
     if (why === undefined) return
     const { api, logger } = this.#deps
-    logger.warn('the lane cannot be made here', { reason: 'LaneNotMade', lane: this.lane, why })
-    const next = this.others().length === 0 ? 'no other node stands by' : 'a node that stands by takes it'
+    logger.warn('cannot set up the lane on this node', { reason: 'LaneNotMade', lane: this.lane, why })
+    const next = this.others().length === 0 ? 'no other node is on standby' : 'a standby node takes it over'
     const note = `lane ${this.lane}: ${why}; ${next}`
     api.report({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotMade', note })
   }
@@ -340,7 +343,7 @@ export class LaneLease {
     // The failed lane was already reported, and it carries no traffic to hand over.
     if (this.#failedLane.why() !== undefined) return
     const note =
-      `${away}, and no other node takes lane ${this.lane}: when this node goes, the lane does. ` +
+      `${away}, and no other node takes lane ${this.lane}: when this node stops, the lane is down. ` +
       `Label another node ${LABEL_GATEWAY}=${ANY_LANE_VALUE}`
     if (this.#trouble !== note) logger.warn(note, { reason: 'LaneNotHandedOver' })
     this.#trouble = note
@@ -383,7 +386,7 @@ export class LaneLease {
     const why = messageOf(error)
     if (why !== this.#trouble) {
       const { lane } = this
-      this.#deps.logger.warn('the lease of the lane: no answer', { reason: 'LeaseNotRenewed', lane, why })
+      this.#deps.logger.warn('no answer about the lease of the lane', { reason: 'LeaseNotRenewed', lane, why })
     }
     this.#trouble = why
     if (this.#laneLease.is !== 'unknown') return
@@ -416,16 +419,21 @@ interface LaneOfNode {
 function reportTaken(api: ClusterApi, { node, lane }: LaneOfNode, before: LeaseView | undefined): void {
   const holder = before?.holder ?? ''
   const isGiven = before?.offer !== undefined
-  const why = holder === '' ? 'nobody had it' : isGiven ? `${holder} gives it: ${before.offer}` : `${holder} is gone`
-  const note = `this node is the gateway of lane ${lane} now; ${why}`
+  const why =
+    holder === ''
+      ? 'the lane had no gateway'
+      : isGiven
+        ? `${holder} hands it over: ${before.offer}`
+        : `${holder} is no longer available`
+  const note = `this node is now the gateway of lane ${lane}; ${why}`
   api.report({ regarding: { kind: 'Node', name: node }, type: 'Normal', reason: 'LaneTaken', note })
   if (holder === '' || isGiven) return
-  const lost = `lane ${lane} of this node is lost; ${node} takes it`
+  const lost = `this node has lost lane ${lane}; ${node} takes it over`
   api.report({ regarding: { kind: 'Node', name: holder }, type: 'Warning', reason: 'LaneHolderLost', note: lost })
 }
 
 /** Another node has the lane, and this one serves until that node carries the traffic. */
 function reportHandedOver(api: ClusterApi, { node, lane }: LaneOfNode, holder: string): void {
-  const note = `${holder} has lane ${lane} now; this node goes on until it carries`
+  const note = `${holder} now has lane ${lane}; this node carries the traffic until ${holder} does`
   api.report({ regarding: { kind: 'Node', name: node }, type: 'Normal', reason: 'LaneHandedOver', note })
 }

@@ -18,13 +18,13 @@ export function roleIn({ is }: LeaseState): 'serve' | 'stand by' | 'wait' {
 export function leaseStateText(state: LeaseState): string {
   switch (state.is) {
     case 'unknown':
-      return 'nobody knows who holds it'
+      return 'its holder is unknown'
     case 'serving':
       return 'this node serves it'
     case 'handing over':
       return `handing over to ${state.holder}`
     case 'standing by':
-      return `standing by, ${state.holder === '' ? 'nobody' : state.holder} holds it`
+      return `on standby, ${state.holder === '' ? 'no node' : state.holder} holds it`
   }
 }
 

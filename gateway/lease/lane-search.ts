@@ -130,7 +130,7 @@ export class LaneSearch {
     if (JSON.stringify(roleWhile(before)) === JSON.stringify(roleWhile(state))) return
     const isMember = readMembership(this.#deps.api)?.spec.phase === 'joined'
     if (state.is === 'standing by' && isMember)
-      this.#deps.logger.info('every lane has its gateway; this node stands by')
+      this.#deps.logger.info('every lane has a gateway; this node is on standby')
     this.#turns.changed()
   }
 
@@ -139,7 +139,7 @@ export class LaneSearch {
     for (const watch of this.#watches) watch.forget()
     const why = messageOf(error)
     if (why !== this.#trouble) {
-      this.#deps.logger.warn('the leases of the lanes: no answer', { reason: 'LeaseNotRenewed', why })
+      this.#deps.logger.warn('no answer about the leases of the lanes', { reason: 'LeaseNotRenewed', why })
     }
     this.#trouble = why
     if (this.#state.is !== 'unknown') return

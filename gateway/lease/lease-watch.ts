@@ -57,7 +57,7 @@ class LapsedHolder {
     const why = known ?? ((await this.#answers(holder)) ? undefined : 'its machine does not answer')
     const said = why ?? 'its machine answers, so it keeps the lane'
     const reason = why === undefined ? 'LaneHolderSilent' : 'LaneHolderLost'
-    if (said !== this.#said) logger.warn('the lease of the lane lapsed', { reason, lane, holder, why: said })
+    if (said !== this.#said) logger.warn('the lease of the lane has expired', { reason, lane, holder, why: said })
     this.#said = said
     if (why === undefined && reports) this.#report(holder)
     return why !== undefined
@@ -73,9 +73,9 @@ class LapsedHolder {
     if (this.#reported) return
     this.#reported = true
     const note =
-      `the gateway of this node does not renew its hold on lane ${this.#own.lane}, but its machine answers and its ` +
-      `last word was that connections are up, so no other node takes the lane. See its process ` +
-      `there; a cordon of ${holder}, or the label ${LABEL_DRAIN} on its Node, gives the lane to another node`
+      `the gateway of this node does not renew the lease of lane ${this.#own.lane}, but its machine answers and its ` +
+      `last status has connections that are up, so no other node takes the lane. Check the gateway process on this ` +
+      `node; to move the lane to another node, run kubectl cordon ${holder} or set the label ${LABEL_DRAIN} on the Node`
     const regarding = { kind: 'Node', name: holder } as const
     this.#deps.api.report({ regarding, type: 'Warning', reason: 'LaneHolderSilent', note })
   }

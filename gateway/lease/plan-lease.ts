@@ -216,11 +216,11 @@ interface LapsedHolderFacts {
 
 /** Why another node may take the lane. Undefined if these objects do not decide it and the machine is to be probed. */
 export function whyLost({ rules, lane, node, gateway }: LapsedHolderFacts): string | undefined {
-  if (node === undefined) return 'its Node is gone'
-  if (!mayServe(node, lane)) return 'its Node has the label of this lane no more'
+  if (node === undefined) return 'its Node does not exist'
+  if (!mayServe(node, lane)) return 'its Node no longer has the label of this lane'
   const leaving = leavingReason(node)
   if (leaving !== undefined) return leaving
-  if (linksUp(gateway, lane).size === 0) return 'its last word was that no connection is up'
+  if (linksUp(gateway, lane).size === 0) return 'its last status has no connection that is up'
   const own = gateway?.status?.lanes.find((one) => one.lane === lane)
   return own === undefined ? undefined : rules.endsWithProcess(own.driver)
 }

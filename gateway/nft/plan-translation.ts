@@ -218,7 +218,7 @@ function refused(match: string, reason: DropReason): Rule[] {
  * Multicast that the kernel's IPv6 sends on every device (RFC 3810, RFC 4861). No far end listens for it on a lane, so
  * it is dropped without being counted.
  */
-const KERNEL_CHATTER: Rule = { text: 'ip6 daddr ff00::/8 drop', comment: 'multicast of this node itself' }
+const KERNEL_CHATTER: Rule = { text: 'ip6 daddr ff00::/8 drop', comment: 'multicast from this node' }
 
 /** MSS clamping: RFC 4459 section 3.2. `rt mtu` is the MTU of the packet's route. */
 const CLAMP: Rule = { text: 'tcp flags syn tcp option maxseg size set rt mtu' }

@@ -63,7 +63,7 @@ export const SERVICE_IMPORT = mcsCrd({
   shortNames: ['svcim', 'svcimport'],
   columns: [
     { name: 'Type', type: 'string', description: 'ClusterSetIP or Headless', jsonPath: '.spec.type' },
-    { name: 'IP', type: 'string', description: 'The clusterset IPs', jsonPath: '.spec.ips' },
+    { name: 'IP', type: 'string', description: 'Clusterset IPs of the service', jsonPath: '.spec.ips' },
     AGE,
   ],
   schema: crdSchema(SERVICE_IMPORT_FIELDS),

@@ -5,32 +5,32 @@ import { cidr, dnsLabel, fixed, integer, list, map, object, textMap } from './fi
 
 const SPEC = map(
   {
-    id: fixed(dnsLabel('Cluster id: one DNS label, unique in the clusterset.'), 'the id of a cluster'),
+    id: fixed(dnsLabel('Id of the cluster: one DNS label, unique in the clusterset.'), 'the id of a cluster'),
     /** A small number from the broker, unique in the clusterset; it determines the lane addresses. */
-    index: integer(0, MAX_CLUSTER_INDEX, 'Small number given by the broker; lane addresses follow from it.'),
+    index: integer(0, MAX_CLUSTER_INDEX, 'Number that the broker assigned; it determines the lane addresses.'),
     podCIDRs: list(
       cidr('One pod range.'),
-      "The cluster's own pod ranges, but for IPv6 that overlaps another member's.",
+      'Pod ranges of the cluster, except IPv6 ranges that overlap those of another member.',
       MAX_CIDRS,
     ),
-    serviceCIDRs: list(cidr('One service range.'), "The cluster's own service ranges.", MAX_CIDRS),
+    serviceCIDRs: list(cidr('One service range.'), 'Service ranges of the cluster.', MAX_CIDRS),
     /** In the order and of the sizes of podCIDRs; empty if the cluster's own addresses are unique. */
     globalCIDRs: list(
       cidr('One global range.'),
-      'Ranges under which others reach the pods, one per pod range (of an IPv6 range itself); empty while the pod ranges are unique.',
+      'Ranges at which other clusters reach the pods, one for each pod range (an IPv6 range is repeated); empty if the pod ranges are unique.',
       MAX_CIDRS,
     ),
-    labels: textMap('Region, zone, or anything else.', { maxProperties: MAX_CLUSTER_LABELS }),
+    labels: textMap('Labels of the cluster, such as its region or zone.', { maxProperties: MAX_CLUSTER_LABELS }),
   },
-  'What the broker knows of this cluster.',
+  'Facts about the cluster, as published by the broker.',
 )
 
 /** A member of the clusterset, this one included. Cluster-scoped; metadata.name is the cluster id. */
 export const CLUSTER_FIELDS = object(
-  'A member of the clusterset, this cluster included. Written by the agent.',
+  'A member of the clusterset, including this cluster. Written by the agent.',
   {
     spec: SPEC,
-    status: map({ conditions: CONDITIONS.optional() }, 'What this cluster finds about that member.').optional(),
+    status: map({ conditions: CONDITIONS.optional() }, 'State of the member, as observed by this cluster.').optional(),
   },
   {
     'x-kubernetes-validations': [

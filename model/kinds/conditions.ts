@@ -10,28 +10,28 @@ const TYPE =
 const CONDITION = map(
   {
     /** RFC 3339, seconds. */
-    lastTransitionTime: timestamp('When status last changed.'),
-    message: text('The same for people; may be empty.', { maxLength: MAX_MESSAGE_LENGTH }),
+    lastTransitionTime: timestamp('Time of the last change of status.'),
+    message: text('Human-readable explanation of status and reason; may be empty.', { maxLength: MAX_MESSAGE_LENGTH }),
     observedGeneration: anyInteger(
       'int64',
-      'The metadata.generation that was looked at. Older than the present one: not judged yet.',
+      'The metadata.generation that the condition is based on. If it is older than the current one, the condition is out of date.',
       0,
     ).optional(),
     /** Typed for conditions that we write; other controllers may write other reasons. */
-    reason: text<ConditionReason>('Why, in CamelCase; several are joined with commas.', {
+    reason: text<ConditionReason>('Reason for the status, in CamelCase; several reasons are separated by commas.', {
       minLength: 1,
       maxLength: 1024,
       pattern: REASON,
     }),
-    status: relied(choice(['True', 'False', 'Unknown'], 'Whether it holds.')),
-    type: text('Which fact this is, in CamelCase.', { maxLength: 316, pattern: TYPE }),
+    status: relied(choice(['True', 'False', 'Unknown'], 'Status of the condition: True, False or Unknown.')),
+    type: text('Type of the condition, in CamelCase.', { maxLength: 316, pattern: TYPE }),
   },
-  'One fact about this object, who found it and since when.',
+  'One aspect of the current state of this object.',
 )
 export type Condition = Described<typeof CONDITION>
 
 export const CONDITIONS = listOf(CONDITION, {
-  description: 'What holds now, one entry per type.',
+  description: 'Current conditions, one entry for each type.',
   'x-kubernetes-list-type': 'map',
   'x-kubernetes-list-map-keys': ['type'],
 })

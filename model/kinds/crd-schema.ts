@@ -4,8 +4,8 @@ import { type Schema, noteOf } from './fields.ts'
 
 /** What every object has beside its own fields. */
 const OBJECT_FIELDS: Readonly<Record<string, Schema>> = {
-  apiVersion: { description: 'Group and version of this form of the object.', type: 'string' },
-  kind: { description: 'Which kind of object this is.', type: 'string' },
+  apiVersion: { description: 'API group and version of the object.', type: 'string' },
+  kind: { description: 'Kind of the object.', type: 'string' },
   metadata: { type: 'object' },
 }
 

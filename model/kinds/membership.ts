@@ -3,23 +3,28 @@ import { choice, cidr, dnsLabel, fixed, ipAddress, map, object, relied } from '.
 
 /** Whether this site belongs to a clusterset. Cluster-scoped, one object named "self". */
 export const MEMBERSHIP_FIELDS = object(
-  'Whether this cluster belongs to a clusterset. There is one, named self; written by sealane join and leave.',
+  'Membership of this cluster in a clusterset. There is one object, named self; sealane join and leave write it.',
   {
     spec: map(
       {
-        clusterId: fixed(relied(dnsLabel('Under which id.')), 'the id of a member'),
+        clusterId: fixed(relied(dnsLabel('Id of this cluster in the clusterset.')), 'the id of a member'),
         /** leaving: every node removes Sealane from its kernel, then its Gateway or RouteAgent object. */
-        phase: relied(choice(['joined', 'leaving'], 'leaving: every node takes Sealane out of its kernel.')),
+        phase: relied(
+          choice(
+            ['joined', 'leaving'],
+            'joined: this cluster is a member. leaving: every node removes Sealane from its kernel.',
+          ),
+        ),
         clusterset: fixed(dnsLabel('Name of the clusterset.'), 'the clusterset of a member'),
-        globalRange: relied(cidr('Range of global addresses.')),
-        clustersetIpRange: relied(cidr('Range of clusterset IPs.')),
+        globalRange: relied(cidr('Range of global addresses of the clusterset.')),
+        clustersetIpRange: relied(cidr('Range of clusterset IPs of the clusterset.')),
         /**
          * This cluster's address as the broker saw it at the join; absent if the broker could not know whose address it
          * was. Gateways decide again whether to use it (gateway/reach/plan-candidates.ts).
          */
-        observedAddress: ipAddress("This cluster's address as the broker saw it when joining.").optional(),
+        observedAddress: ipAddress('Address of this cluster that the broker observed when it joined.').optional(),
       },
-      'What this cluster joined.',
+      'The clusterset that this cluster joined.',
     ),
   },
   { 'x-kubernetes-validations': [{ rule: "self.metadata.name == 'self'", message: 'metadata.name is self' }] },

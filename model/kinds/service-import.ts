@@ -17,10 +17,10 @@ import {
 
 const PORT = map(
   {
-    appProtocol: text('Hint at the protocol of the application, as in Service.').optional(),
-    name: text('Name of the port, a DNS label, unique in the service. Optional where there is one port.').optional(),
-    port: asShared(relied(portNumber()), anyInteger('int32', 'Port under which the service is called.')),
-    protocol: asShared(relied(choice(PROTOCOLS)), text('TCP, UDP or SCTP; TCP where it is absent.').optional()),
+    appProtocol: text('Application protocol of the port, as in Service; a hint.').optional(),
+    name: text('Name of the port, a DNS label, unique in the service. Optional if there is only one port.').optional(),
+    port: asShared(relied(portNumber()), anyInteger('int32', 'Port number of the service.')),
+    protocol: asShared(relied(choice(PROTOCOLS)), text('TCP, UDP or SCTP; TCP if absent.').optional()),
   },
   'A port of the service.',
 )
@@ -28,7 +28,7 @@ export type ImportPort = Described<typeof PORT>
 
 const SERVICE_TYPE = choice(
   IMPORT_TYPES,
-  'ClusterSetIP: one address for all endpoints. Headless: DNS gives the endpoints.',
+  'ClusterSetIP: the service has a virtual IP. Headless: DNS returns the addresses of the endpoints.',
 )
 
 const SPEC = map(
@@ -38,50 +38,54 @@ const SPEC = map(
       description: 'IP families of the service, in the order of ips.',
       maxItems: 2,
     }).optional(),
-    ips: listOf(text(), { description: 'Clusterset IPs, where type is ClusterSetIP.', maxItems: 2 }).optional(),
+    ips: listOf(text(), {
+      description: 'Clusterset IPs of the service if type is ClusterSetIP.',
+      maxItems: 2,
+    }).optional(),
     /** Always written, even if it is empty. */
     ports: listOf(PORT, { 'x-kubernetes-list-type': 'atomic' }),
-    sessionAffinity: text<'ClientIP' | 'None'>(
-      'ClientIP or None, None where it is absent. Means nothing for Headless.',
-    ).optional(),
+    sessionAffinity: text<'ClientIP' | 'None'>('ClientIP or None; None if absent. Ignored for Headless.').optional(),
     sessionAffinityConfig: map(
       {
         clientIP: map(
           {
             timeoutSeconds: anyInteger(
               'int32',
-              'How long a client stays, 1 to 86400 seconds; 10800 where absent.',
+              'Duration of ClientIP affinity in seconds, 1 to 86400; 10800 if absent.',
             ).optional(),
           },
-          'Details of affinity by client IP.',
+          'Configuration of ClientIP affinity.',
         ).optional(),
       },
-      'Details of session affinity.',
+      'Configuration of session affinity.',
     ).optional(),
-    trafficDistribution: text('Preference among the endpoints, as in Service; a hint.').optional(),
+    trafficDistribution: text('Preferred distribution of traffic to endpoints, as in Service; a hint.').optional(),
     type: asShared(relied(SERVICE_TYPE), SERVICE_TYPE),
   },
-  'What the exporting clusters agreed on. Written by the implementation alone.',
+  'Merged specification of the exported Services. Written only by the implementation.',
 )
 
 const STATUS = map(
   {
-    clusters: listOf(map({ cluster: named(text('Its name, an RFC 1123 label.')) }, 'One exporting cluster.'), {
-      description: 'The clusters that export it.',
-      'x-kubernetes-list-type': 'map',
-      'x-kubernetes-list-map-keys': ['cluster'],
-    }).optional(),
+    clusters: listOf(
+      map({ cluster: named(text('Id of the exporting cluster, an RFC 1123 label.')) }, 'One exporting cluster.'),
+      {
+        description: 'Clusters that export the service.',
+        'x-kubernetes-list-type': 'map',
+        'x-kubernetes-list-map-keys': ['cluster'],
+      },
+    ).optional(),
     conditions: CONDITIONS.optional(),
     endpointSliceObjects: choice(
       ['Present', 'Absent'],
       'Whether EndpointSlices of this import exist in this cluster.',
     ).optional(),
   },
-  'Where the service comes from and how it does.',
+  'Exporting clusters and state of the service. Written by the implementation.',
 )
 
 /** multicluster.x-k8s.io (KEP-1645): a service of the clusterset. */
-export const SERVICE_IMPORT_FIELDS = object('A service of the clusterset, as this cluster may use it.', {
+export const SERVICE_IMPORT_FIELDS = object('A service of the clusterset that this cluster can use.', {
   spec: asShared(SPEC, SPEC.optional()),
   status: STATUS.optional(),
 })

@@ -179,7 +179,7 @@ export class BalanceLoop {
       const isPlanned = plannedFamilies(ownCluster(world)).includes(family)
       if (isPlanned && (await this.#wouldCloseOverlay(world, signal))) {
         this.#worldChanged = true
-        this.notReady = `waiting for Node ${this.#node} with an InternalIP of this machine`
+        this.notReady = `waiting until Node ${this.#node} has an InternalIP of this machine`
         return false
       }
       this.#planner = isPlanned ? this.#updatePlanner(world, checking) : undefined

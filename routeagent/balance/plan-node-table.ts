@@ -188,7 +188,7 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
     {
       chain: 'keep-source',
       rule: `ct status dnat ${ip} saddr . ${ip} daddr @${SET_HAIRPIN} masquerade`,
-      comment: 'a pod that was balanced to itself',
+      comment: 'a pod whose connection was balanced to itself',
     },
     ...sameNodeRows(world, ip),
     // A connection is translated only once, so this rule keeps a later masquerade rule of the CNI from applying.
@@ -203,14 +203,14 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
     // lookups.
     { chain: 'forward-guard', rule: `${ip} daddr ${range} goto refuse` },
     { chain: 'local-guard', rule: `${ip} daddr ${range} goto refuse` },
-    { chain: 'refuse', rule: `${port} @${SET_NONE_HERE} drop`, comment: 'backends, but none that this node may use' },
+    { chain: 'refuse', rule: `${port} @${SET_NONE_HERE} drop`, comment: 'no backend that this node may use' },
     {
       chain: 'refuse',
       rule: `meta l4proto tcp ${port} @${SET_NO_BACKENDS} reject with tcp reset`,
       comment: 'no backend is ready',
     },
     { chain: 'refuse', rule: `${port} @${SET_NO_BACKENDS} reject`, comment: 'no backend is ready' },
-    { chain: 'refuse', rule: `reject with ${family.unreachable}`, comment: 'nobody has this address or port' },
+    { chain: 'refuse', rule: `reject with ${family.unreachable}`, comment: 'no service has this address or port' },
     {
       chain: 'clamp-mss',
       rule: `tcp flags syn ${ip} daddr @${SET_REMOTE} tcp option maxseg size set rt mtu`,
@@ -243,7 +243,7 @@ function overlayRows({ overlay }: NodeNftWorld): RuleRow[] {
     // Without a context nothing may come in by the overlay, so nothing is left untracked.
     ...(overlay === undefined ? [] : [{ chain: 'untracked-in', rule: `${overlayInMatch(overlay)} notrack` }]),
     { chain: 'untracked-out', rule: `${OVERLAY_OUT_MATCH} notrack` },
-    { chain: 'forward-guard', rule: forwardedToOverlay(), comment: 'the overlay is for nodes, not for their pods' },
+    { chain: 'forward-guard', rule: forwardedToOverlay(), comment: 'only nodes may use the overlay' },
   ]
 }
 

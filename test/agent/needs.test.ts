@@ -115,18 +115,21 @@ t.test('who takes what is needed', async (t) => {
     [spec(['10.9.0.0/16']), undefined],
     [
       spec(['203.0.113.0/28']),
-      '203.0.113.0/28 holds 203.0.113.2, it: this cluster needs that address outside the lanes',
+      '203.0.113.0/28 holds 203.0.113.2, it: this cluster must reach that address directly, not through lanes',
     ],
     [spec(['203.0.113.0/28'], ['244.1.0.0/28']), undefined],
     [
       spec(['192.168.0.0/16']),
-      '192.168.0.0/16 overlaps 192.168.1.0/24, it: this cluster needs that address outside the lanes',
+      '192.168.0.0/16 overlaps 192.168.1.0/24, it: this cluster must reach that address directly, not through lanes',
     ],
     [
       spec(['192.168.1.128/28']),
-      '192.168.1.128/28 overlaps 192.168.1.0/24, it: this cluster needs that address outside the lanes',
+      '192.168.1.128/28 overlaps 192.168.1.0/24, it: this cluster must reach that address directly, not through lanes',
     ],
-    [spec(['2001:db8::/48']), '2001:db8::/48 holds 2001:db8::2, it: this cluster needs that address outside the lanes'],
+    [
+      spec(['2001:db8::/48']),
+      '2001:db8::/48 holds 2001:db8::2, it: this cluster must reach that address directly, not through lanes',
+    ],
   ]
   for (const [one, problem] of rows) {
     const found = problem === undefined ? undefined : { reason: 'OverlapsNeeded', message: problem }

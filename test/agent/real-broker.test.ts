@@ -192,7 +192,7 @@ t.test('an evicted cluster says so, and keeps what it knows', async (t) => {
   t.teardown(() => tokens.close())
   const { evictedAtMs } = await tokens.evict({ cluster: 'milano', force: true })
   const at = new Date(evictedAtMs).toISOString().replace(/\.\d+Z$/, 'Z')
-  const said = `cluster "milano" was evicted at ${at}: it can join again, with a new token`
+  const said = `cluster "milano" was evicted at ${at}: join again with a new token`
   await eventually(() => milano.api.events.length > 0, { say: 'an Event' })
   t.same(
     milano.api.events.map(({ regarding, type, reason, note }) => [regarding.kind, type, reason, note]),

@@ -37,12 +37,12 @@ t.test('a member joins', async (t) => {
 })
 
 const TAKEN =
-  'AlreadyExists cluster | cluster: "milano" is a member already (joined 2026-01-01T00:00:00Z, last seen 2026-01-01T00:00:00Z): ' +
-  'choose another cluster id; or, if this is the same cluster, run "sealane leave" there first or join with a token made for it: ' +
+  'AlreadyExists cluster | cluster: "milano" is already a member (joined 2026-01-01T00:00:00Z, last seen 2026-01-01T00:00:00Z): ' +
+  'choose another cluster id; or, if this is the same cluster, run "sealane leave" there first or join with a token for this id: ' +
   '"sealane token create --cluster-id milano"'
 
 function used(id: string, cluster: string): string {
-  return `Unauthenticated token | token: ${id} has been used already by cluster "${cluster}" at 2026-01-01T00:00:00Z: create a new one with "sealane token create"`
+  return `Unauthenticated token | token: ${id} was already used by cluster "${cluster}" at 2026-01-01T00:00:00Z: create a new one with "sealane token create"`
 }
 
 t.test('token refusals', async (t) => {
@@ -55,13 +55,13 @@ t.test('token refusals', async (t) => {
   t.equal(await attempt({ secret: 'nonsense' }), `Unauthenticated token | token: malformed: ${again}`)
   t.equal(
     await attempt({ secret: 'A'.repeat(43) }),
-    `Unauthenticated token | token: not known to this broker: it was made by another broker, or removed; ${again}`,
+    `Unauthenticated token | token: not known to this broker: another broker created it, or it was removed; ${again}`,
   )
   const used = await tokens.create({})
   await join_(harness, 'milano', { token: used.text })
   t.equal(
     await attempt({ token: used.text, cluster: 'paris' }),
-    `Unauthenticated token | token: ${used.id} has been used already by cluster "milano" at 2026-01-01T00:00:00Z: ${again}`,
+    `Unauthenticated token | token: ${used.id} was already used by cluster "milano" at 2026-01-01T00:00:00Z: ${again}`,
   )
   const revoked = await tokens.create({})
   await tokens.revoke(revoked.id)
@@ -137,15 +137,15 @@ t.test('other refusals of a join', async (t) => {
   const rows: [Parameters<typeof joinRequest>[1], string][] = [
     [
       { nowMs: clock.now() + HOUR },
-      'FailedPrecondition clock | clock: this machine says 2026-01-01T01:00:00Z, the broker says 2026-01-01T00:00:00Z: set the clock of the one that is wrong (they may differ by 5 minutes)',
+      'FailedPrecondition clock | clock: the time is 2026-01-01T01:00:00Z on this machine and 2026-01-01T00:00:00Z on the broker: correct the clock that is wrong (the maximum difference is 5 minutes)',
     ],
     [
       { nowMs: clock.now() - HOUR },
-      'FailedPrecondition clock | clock: this machine says 2025-12-31T23:00:00Z, the broker says 2026-01-01T00:00:00Z: set the clock of the one that is wrong (they may differ by 5 minutes)',
+      'FailedPrecondition clock | clock: the time is 2025-12-31T23:00:00Z on this machine and 2026-01-01T00:00:00Z on the broker: correct the clock that is wrong (the maximum difference is 5 minutes)',
     ],
     [
       { nowMs: 1e300 },
-      'FailedPrecondition clock | clock: this machine says 1e+300, the broker says 2026-01-01T00:00:00Z: set the clock of the one that is wrong (they may differ by 5 minutes)',
+      'FailedPrecondition clock | clock: the time is 1e+300 on this machine and 2026-01-01T00:00:00Z on the broker: correct the clock that is wrong (the maximum difference is 5 minutes)',
     ],
     [
       { cluster: 'Milano' },
@@ -183,7 +183,7 @@ t.test('two sites with one id', async (t) => {
   t.equal(second.response.clusterIndex, first.response.clusterIndex)
   t.equal(
     await refusal(harness.broker.renew(first.peer, await createCsr(createKey()))),
-    `PermissionDenied certificate | certificate ${first.peer.serial} of cluster "milano" has been replaced: another site has joined as "milano", or this one has joined again`,
+    `PermissionDenied certificate | certificate ${first.peer.serial} of cluster "milano" was replaced: another site has joined as "milano", or this one has joined again`,
   )
 
   // Once all its certificates have expired, the cluster has to join again anyway.
@@ -317,13 +317,9 @@ t.test('a look at a join names whom it renumbers, and changes nothing', async (t
   const { response } = await join_(harness, 'paris', { token })
   t.same(response.renumbered, renumbered, 'the join itself says so too, by the same token')
   t.same((await look('tokyo', ['10.42.0.0/16'])).renumbered, [], 'who is translated already notices nothing')
-  t.match(
-    await refusal(look('tokyo', ['10.60.0.0/16'], { token })),
-    /has been used already/,
-    'a spent token does not look',
-  )
+  t.match(await refusal(look('tokyo', ['10.60.0.0/16'], { token })), /was already used/, 'a spent token does not look')
   t.match(await refusal(look('tokyo', ['10.60.0.0/16'], { secret: 'A'.repeat(43) })), /not known to this broker/)
-  t.match(await refusal(look('milano', ['10.60.0.0/16'])), /is a member already/, 'what the join would be refused for')
+  t.match(await refusal(look('milano', ['10.60.0.0/16'])), /is already a member/, 'what the join would be refused for')
 })
 
 t.test('a look, and the join, say what a renumbered member told of its open connections', async (t) => {

@@ -165,7 +165,7 @@ t.test('how it is: served, stopped, and without a state', async (t) => {
   t.match(served.log, { clusterset: 'demo', records: 0, authority: { phase: 'steady', waitsFor: 0 } })
   await broker.stop()
   const stopped = await asOperator(stateDir, clock, (admin) => admin.status())
-  t.match(stopped, { health: 'down', replicas: [], problems: [{ text: 'no broker runs' }] })
+  t.match(stopped, { health: 'down', replicas: [], problems: [{ text: 'no broker replica runs' }] })
   t.match(stopped.log, { clusterset: 'demo' }, 'what it knows can be read')
 })
 
@@ -181,7 +181,7 @@ t.test('an eviction ends streams that say nothing', async (t) => {
   const { evictedAtMs } = await store.evict({ cluster: 'milano', force: true })
   await store.close()
   const at = new Date(evictedAtMs).toISOString().replace(/\.\d+Z$/, 'Z')
-  t.equal((await idle.ended()).details, `cluster "milano" was evicted at ${at}: it can join again, with a new token`)
+  t.equal((await idle.ended()).details, `cluster "milano" was evicted at ${at}: join again with a new token`)
 })
 
 t.test('an oversized message ends the stream, not the broker', async (t) => {
@@ -283,7 +283,7 @@ t.test('not ready before the port is open', async (t) => {
     config(stateDir, await freePort()),
     stop.signal,
   )
-  t.same(status.notReady(), [`state: being opened: ${join(stateDir, 'broker.db')}`])
+  t.same(status.notReady(), [`state: opening the store ${join(stateDir, 'broker.db')}`])
   await eventually(() => status.notReady().length === 0)
   t.ok(isListening)
   stop.abort()
@@ -310,7 +310,7 @@ t.test('what keeps a broker from starting is named', async (t) => {
     [
       'unwritable',
       (dir) => writeFileSync(dir, ''),
-      `DIR cannot be made (EEXIST: file already exists, mkdir 'DIR'): check the directory and its permissions`,
+      `DIR cannot be created (EEXIST: file already exists, mkdir 'DIR'): check the directory and its permissions`,
     ],
     [
       'corrupt database',
@@ -341,7 +341,7 @@ t.test('what keeps a broker from starting is named', async (t) => {
   chmodSync(join(good, 'ca.key'), 0o644)
   t.equal(
     await messageOf(start(t, config(good, port))),
-    `${join(good, 'ca.key')} can be read by others (mode 0644): make it mode 0600, and replace it if others had access`,
+    `${join(good, 'ca.key')} can be read by others (mode 0644): change its mode to 0600, and replace the key if others may have read it`,
   )
   chmodSync(join(good, 'ca.key'), 0o600)
   t.equal(
@@ -350,7 +350,7 @@ t.test('what keeps a broker from starting is named', async (t) => {
   )
   t.equal(
     await messageOf(start(t, config(good, port, { globalRange: '248.0.0.0/8' }))),
-    'globalRange "248.0.0.0/8": expected "244.0.0.0/8" as at the first start: members rely on it',
+    'globalRange "248.0.0.0/8": expected "244.0.0.0/8" as at the first start, because members rely on it',
   )
   t.equal(
     await messageOf(start(t, config(good, port, { listen: 'nowhere' }))),
@@ -362,6 +362,6 @@ t.test('what keeps a broker from starting is named', async (t) => {
   )
   t.equal(
     await messageOf(openBrokerStore(join(folder, 'none'), clock)),
-    `no broker state in ${join(folder, 'none', 'broker.db')}: start the broker once before`,
+    `no broker state in ${join(folder, 'none', 'broker.db')}: start the broker once first`,
   )
 })

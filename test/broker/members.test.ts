@@ -72,14 +72,14 @@ t.test('whoever is in contact is evicted by force alone', async (t) => {
   t.match(refused, { code: 'FailedPrecondition', field: 'cluster' })
   t.equal(
     refused.message,
-    `cluster "milano" is in contact with this broker since ${START}: run "sealane leave" there, or evict it all the same with --force`,
+    `cluster "milano" has been in contact with this broker since ${START}: run "sealane leave" there, or evict it anyway with --force`,
   )
   t.equal(harness.log.count('record', 'milano'), 2, 'nothing was done')
   await harness.tokens.evict({ cluster: 'milano', force: true })
   await harness.log.refresh()
   t.equal(
     await messageOf(publisher.put(anExport('api'))),
-    `cluster "milano" was evicted at ${START}: it can join again, with a new token`,
+    `cluster "milano" was evicted at ${START}: join again with a new token`,
     'no word of it counts any more',
   )
   t.equal(
@@ -103,7 +103,7 @@ t.test('everything of it goes, and what it had comes back with it', async (t) =>
   await harness.log.refresh()
   await harness.clock.advance(1000)
   await watcher.line('synced complete=,paris departed=milano')
-  const message = `cluster "milano" was evicted at ${START}: it can join again, with a new token`
+  const message = `cluster "milano" was evicted at ${START}: join again with a new token`
   t.match(await victim.ended(), { code: 'PermissionDenied', message })
   t.same(
     watcher.lines.filter((line) => line.startsWith('remove')).sort(),
@@ -152,8 +152,7 @@ t.test('streams of an evicted member that reads nothing hold no place of its suc
   const open = []
   for (let i = 0; i < watches; i += 1) open.push(await unread(harness, second.peer))
   t.equal(await messageOf(unread(harness, second.peer)), full, 'its own count')
-  for (const next of held)
-    t.match(await messageOf(next()), /^certificate [0-9a-f]+ of cluster "milano" has been replaced/)
+  for (const next of held) t.match(await messageOf(next()), /^certificate [0-9a-f]+ of cluster "milano" was replaced/)
   t.equal(await messageOf(unread(harness, second.peer)), full, 'the end of the others frees none of its places')
 })
 
@@ -188,15 +187,15 @@ t.test('a token of many uses does not bring back who was evicted; a new one does
 t.test('who is no member', async (t) => {
   const harness = await startBroker(t)
   const evict = (cluster: string): Promise<string> => messageOf(harness.tokens.evict({ cluster, force: true }))
-  t.equal(await evict('tokyo'), 'cluster "tokyo" is not a member; there is no member')
+  t.equal(await evict('tokyo'), 'cluster "tokyo" is not a member; the clusterset has no members')
   const { peer } = await join_(harness, 'tokyo')
   await harness.broker.leave(peer)
   for (const id of ['paris', 'milano']) await join_(harness, id)
-  t.equal(await evict('tokyo'), `cluster "tokyo" is not a member: it left at ${START}; members are milano, paris`)
+  t.equal(await evict('tokyo'), `cluster "tokyo" is not a member: it left at ${START}; the members are milano, paris`)
   t.equal(await evict('Tokyo!'), 'cluster "Tokyo!": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
   for (let i = 10; i < 32; i += 1) await join_(harness, `c${i}`, { facts: facts([`10.1${i}.0.0/16`]) })
   const named = Array.from({ length: 20 }, (_, i) => `c${i + 10}`).join(', ')
-  t.equal(await evict('kyoto'), `cluster "kyoto" is not a member; members are ${named} and 4 more`)
+  t.equal(await evict('kyoto'), `cluster "kyoto" is not a member; the members are ${named} and 4 more`)
 })
 
 t.test('who leaves with very many gateways holds up nobody', async (t) => {

@@ -36,7 +36,7 @@ t.test('looks at joins with one token: they spend nothing, and are bounded all t
   const harness = await startBroker(t)
   const request = await joinRequest(harness, { cluster: 'milano' })
   for (let n = 0; n < 20; n += 1) await harness.broker.lookAtJoin(request, '192.0.2.1')
-  const want = { code: 'ResourceExhausted', message: 'token: too many looks at joins with it: try again in 3 s' }
+  const want = { code: 'ResourceExhausted', message: 'token: too many previews of joins used it: try again in 3 s' }
   await t.rejects(harness.broker.lookAtJoin(request, '192.0.2.2'), want, 'wherever it comes from')
   await t.resolves(harness.broker.lookAtJoin(await joinRequest(harness, { cluster: 'milano' }), '192.0.2.1'))
   await t.resolves(harness.broker.join(request, '192.0.2.1'), 'and the join itself is not held up')

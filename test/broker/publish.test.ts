@@ -111,7 +111,7 @@ t.test('refusals of records, by the broker itself', async (t) => {
   const { peer } = await join_(harness, 'milano')
   const paris = await join_(harness, 'paris')
   await t.rejects(join_(harness, 'tokyo'), {
-    message: 'cluster: the clusterset has 2 members already, which is the limit',
+    message: 'cluster: the clusterset has reached its limit of 2 members',
   })
   const stream = new Publisher(harness, peer)
   await stream.publish([])
@@ -303,7 +303,7 @@ t.test('a full clusterset IP range: released addresses are used again, oldest fi
   await stream.acknowledged()
   t.same(stream.refusals(), [
     'clustersetIP: all addresses of the range 245.0.0.0/30 are in use: withdraw exports, or export as headless; ' +
-      'a larger range is given at the first start of a broker, with --clusterset-ip-range',
+      'a larger range can be set only at the first start of a broker, with --clusterset-ip-range',
   ])
   await harness.clock.advance(1000)
   await stream.remove(anExport('b'))

@@ -242,7 +242,7 @@ t.test(
       await publisher.acknowledged()
     }
     const reported = (): number =>
-      harness.logger.messages('info').filter((one) => /about the addresses/.test(one)).length
+      harness.logger.messages('info').filter((one) => /note on the addresses/.test(one)).length
     t.equal(reported(), 100)
     await harness.broker.tidy()
     t.equal(reported(), 101, 'what still holds is told later')

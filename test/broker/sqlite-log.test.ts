@@ -76,7 +76,7 @@ t.test('a folder that may not be looked into: not that nothing is there', async 
     chmodSync(closed, 0o700)
   })
   t.match(refused, { code: 'Unwritable' })
-  t.equal(refused.message, `${file}: not permitted: run this as the broker's user`)
+  t.equal(refused.message, `${file}: not permitted: run this command as the broker's user`)
   t.match(await failure(open()), { code: 'Absent' })
 })
 
@@ -143,7 +143,7 @@ t.test('a file that cannot be used is named', async (t) => {
   }
   t.equal(
     await messageOf(() => openSqliteLog({ file: join(path, 'none.db'), create: false })),
-    `no broker state in ${join(path, 'none.db')}: start the broker once before`,
+    `no broker state in ${join(path, 'none.db')}: start the broker once first`,
   )
 })
 

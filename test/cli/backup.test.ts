@@ -22,12 +22,12 @@ t.test('backup beside a running broker, restore into another folder and over a s
   t.strictSame(await backup('--output', file), {
     code: 0,
     stdout: `${file}\n`,
-    stderr: 'keep it as you keep a key: its owner can let any cluster join\n',
+    stderr: 'keep this file as secret as a private key: whoever has it can let any cluster join\n',
   })
   t.equal(statSync(file).mode & 0o777, 0o600)
   t.match(await backup('--output', file), {
     code: 1,
-    stderr: `sealane: --output ${file}: there is a file of that name already\nname another one, or say --force\n`,
+    stderr: `sealane: --output ${file}: the file already exists\nchoose another name, or overwrite it with --force\n`,
   })
   t.equal((await backup('--output', file, '--force')).code, 0)
   t.match((await backup()).stdout, /^sealane-broker-\d{4}-\d\d-\d\dT\d{6}Z\.backup\n$/)
@@ -46,15 +46,15 @@ t.test('backup beside a running broker, restore into another folder and over a s
     t.strictSame(await runCli(['broker', 'restore', mistyped, ...at]), {
       code: 1,
       stdout: '',
-      stderr: `sealane: ${mistyped}: no such file\nname a file that sealane broker backup has written\n`,
+      stderr: `sealane: ${mistyped}: no such file\nexpected a file of sealane broker backup\n`,
     })
   }
   t.notOk(existsSync(elsewhere), 'nothing was made')
   const there = await restore('--state', elsewhere)
-  t.match(there, { code: 0, stdout: /^the state is as it was at \S+Z, with 1 members\n$/ })
+  t.match(there, { code: 0, stdout: /^restored: the state of \S+Z, with 1 members\n$/ })
   t.match(
     there.stderr,
-    /^Tokens of that time are revoked.* A cluster that joined later comes back by itself.*\nA backup cannot know later changes: /,
+    /^Tokens in the backup are revoked.* A cluster that joined later comes back by itself.*\nThe backup does not contain later changes: /,
   )
   const listed = await runCli(['cluster', 'list', '--state', elsewhere])
   t.match(listed.stdout, /^milano +silent /m)
@@ -64,19 +64,16 @@ t.test('backup beside a running broker, restore into another folder and over a s
   })
   t.match(await restore('--state', broker.state, '--at-next-start', '--force'), {
     code: 0,
-    stdout: 'the broker takes the backup when it starts the next time\n',
+    stdout: 'backup staged: the broker restores it at its next start\n',
   })
   await broker.stop()
   await broker.start()
   t.notOk(existsSync(join(broker.state, 'restore.db')))
   t.match(await restore('--state', elsewhere), {
     code: 1,
-    stderr: /has members: milano: what it knows goes, with --force/,
+    stderr: /has members: milano; to replace its state anyway, use --force/,
   })
-  t.match(
-    (await restore('--state', elsewhere, '--force')).stderr,
-    /^the state before the restore is in .*before-restore-/,
-  )
+  t.match((await restore('--state', elsewhere, '--force')).stderr, /^the previous state was saved in .*before-restore-/)
   t.match(await runCli(['broker', 'backup', '--state', folder, '--output', `${file}.2`]), {
     code: 1,
     stderr: /no broker state in .*\nfor a broker on a cluster: --context NAME\nreason: StateAbsent\n$/,

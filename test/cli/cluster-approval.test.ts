@@ -51,11 +51,11 @@ t.test('a site waits, says what to compare, and joins once it is accepted', asyn
     stderr: 'none\nwaiting for approval: paris; see: sealane cluster waiting\n',
   })
   const wrong = await sealane('cluster', 'accept', 'paris', '--fingerprint', `SHA256:${'A'.repeat(43)}`)
-  t.match(wrong, { code: 1, stderr: /waits with another key than that: SHA256:.*\nreason: FingerprintDiffers\n$/ })
+  t.match(wrong, { code: 1, stderr: /waits with a different key: SHA256:.*\nreason: FingerprintDiffers\n$/ })
   t.match(await sealane('cluster', 'accept', 'oslo'), { code: 1, stderr: /reason: WaitingUnknown\n$/ })
   t.same(await sealane('cluster', 'accept', 'paris', '--fingerprint', fingerprint), {
     code: 0,
-    stdout: `cluster paris (${fingerprint}) is accepted: it joins when it asks the next time\n`,
+    stdout: `cluster paris (${fingerprint}) accepted: it joins with its next request\n`,
     stderr: '',
   })
   const { code, stdout, stderr } = await join.result
@@ -68,7 +68,10 @@ t.test('a site waits, says what to compare, and joins once it is accepted', asyn
       'waiting for approval; Ctrl-C withdraws the request\n' +
       `next, on each node: sealane up --site ${site.file} --node NAME\n`,
   )
-  t.match(await sealane('cluster', 'accept', 'paris'), { code: 0, stdout: /was accepted before: nothing was done\n$/ })
+  t.match(await sealane('cluster', 'accept', 'paris'), {
+    code: 0,
+    stdout: /was already accepted: nothing was changed\n$/,
+  })
   t.same(await sealane('cluster', 'waiting'), { code: 0, stdout: '', stderr: 'none\n' })
 })
 
@@ -126,9 +129,12 @@ t.test('refused: the site says so, and keeps nothing', async (t) => {
   const fingerprint = await waits(t, broker, join)
   t.match(await sealane('cluster', 'refuse', 'paris'), {
     code: 0,
-    stdout: `cluster paris (${fingerprint}) is refused\n`,
+    stdout: `cluster paris (${fingerprint}) refused\n`,
   })
-  t.match(await sealane('cluster', 'refuse', 'paris'), { code: 0, stdout: /was refused before: nothing was done\n$/ })
+  t.match(await sealane('cluster', 'refuse', 'paris'), {
+    code: 0,
+    stdout: /was already refused: nothing was changed\n$/,
+  })
   const { code, stderr } = await join.result
   t.equal(code, 1)
   t.match(

@@ -48,7 +48,7 @@ t.test('list and evict beside a running broker', async (t) => {
   t.same(await cluster('evict', 'tokyo'), {
     code: 1,
     stdout: '',
-    stderr: 'sealane: cluster "tokyo" is not a member; members are milano, paris\nreason: MemberUnknown\n',
+    stderr: 'sealane: cluster "tokyo" is not a member; the members are milano, paris\nreason: MemberUnknown\n',
   })
   t.same(await cluster('evict', 'Paris'), {
     code: 2,
@@ -59,12 +59,12 @@ t.test('list and evict beside a running broker', async (t) => {
   })
   t.same(await cluster('evict', 'paris'), {
     code: 0,
-    stdout: 'cluster paris evicted: its records are withdrawn, its certificate is refused\n',
-    stderr: 'to take it back: make a token here (sealane token create), then run sealane join with it there\n',
+    stdout: 'cluster paris evicted: its records are withdrawn and its certificate is revoked\n',
+    stderr: 'to let it join again: create a token here (sealane token create), and use it there with sealane join\n',
   })
   t.same(await cluster('evict', 'paris'), {
     code: 0,
-    stdout: 'cluster paris was evicted before, at TIME: nothing was done\n',
+    stdout: 'cluster paris was already evicted at TIME: nothing was changed\n',
     stderr: '',
   })
   t.same(await cluster('list'), { code: 0, stdout: head + row('milano', 'silent', milano), stderr: '' })
@@ -93,19 +93,19 @@ t.test('rekey: the identity of before is refused, and the site joins anew with i
   t.same(await cluster('rekey', 'tokyo'), {
     code: 1,
     stdout: '',
-    stderr: 'sealane: cluster "tokyo" is not a member; members are milano\nreason: MemberUnknown\n',
+    stderr: 'sealane: cluster "tokyo" is not a member; the members are milano\nreason: MemberUnknown\n',
   })
   t.equal((await broker.tokens((store) => store.list())).length, 1, 'no token is left of it')
   const said = await cluster('rekey', 'milano')
   t.match(said, {
     code: 0,
     stderr:
-      /^cluster milano: its certificates are refused from now on, its records and addresses stay\ntoken [0-9a-f]+, for the join that gives it a new identity, until TIME\n$/,
+      /^cluster milano: its certificates are revoked; it keeps its records and addresses\ntoken [0-9a-f]+, for the join with a new identity, until TIME\n$/,
   })
   t.match(said.stdout, /\nsealane join --site site.yaml --token-file token.txt\n$/)
   const token = /sealane1\.\S+/.exec(said.stdout)?.[0] ?? ''
   t.match((await cluster('list')).stdout, /milano +silent, gets a new identity /)
-  t.match((await join(await broker.token())).stderr, /"milano" is a member already/, 'another token is not enough')
+  t.match((await join(await broker.token())).stderr, /"milano" is already a member/, 'another token is not enough')
   t.equal((await join(token)).code, 0)
   const [after] = await broker.tokens((store) => store.members())
   t.equal(after?.rekeyedAtMs, undefined)
@@ -121,12 +121,16 @@ t.test('quota: shown, given to one member, and a second time', async (t) => {
     const { code, stdout, stderr } = await runCli(['cluster', ...words, '--state', broker.state])
     return { code, stdout: timeless(stdout).replaceAll(/ +/g, ' '), stderr }
   }
-  const standard = 'records 0 of 50000\nbytes 0 of 16Mi\nchanges 100 a second\nstreams 10\n'
+  const standard = 'records 0 of 50000\nbytes 0 of 16Mi\nchanges 100 per second\nstreams 10\n'
   t.same(await cluster('quota', 'milano'), { code: 0, stdout: standard, stderr: '' })
-  const own = 'records 0 of 60000, its own\nbytes 0 of 1.5Gi, its own\nchanges 100 a second\nstreams 10\n'
+  const own = 'records 0 of 60000, its own\nbytes 0 of 1.5Gi, its own\nchanges 100 per second\nstreams 10\n'
   const raise = ['quota', 'milano', '--records', '60000', '--bytes', '1536Mi']
-  t.same(await cluster(...raise), { code: 0, stdout: own, stderr: 'changed\n' })
-  t.same(await cluster(...raise), { code: 0, stdout: own, stderr: 'that was so already: nothing was done\n' })
+  t.same(await cluster(...raise), { code: 0, stdout: own, stderr: 'quota changed\n' })
+  t.same(await cluster(...raise), {
+    code: 0,
+    stdout: own,
+    stderr: 'the quota already has these limits: nothing was changed\n',
+  })
   await broker.stop()
   await broker.start()
   const wide = (await cluster('list', '-o', 'wide')).stdout.split('\n')
@@ -149,7 +153,8 @@ t.test('quota: shown, given to one member, and a second time', async (t) => {
     t.same(await cluster('quota', 'milano', `--${flag}=${value}`), { code: 2, stdout: '', stderr })
   }
   for (const words of [[], ['--records', '5']]) {
-    const stderr = 'sealane: cluster "tokyo" is not a member: sealane cluster list\nreason: MemberUnknown\n'
+    const stderr =
+      'sealane: cluster "tokyo" is not a member; list the members: sealane cluster list\nreason: MemberUnknown\n'
     t.same(await cluster('quota', 'tokyo', ...words), { code: 1, stdout: '', stderr })
   }
 })
@@ -168,8 +173,8 @@ t.test('a stolen identity stands in the list', async (t) => {
   t.match(stdout, /milano +silent, identity stolen /)
   t.equal(
     stderr,
-    'milano: certificate ab12 was shown from 192.0.2.7 at 2026-01-01T00:00:00.000Z, after it had been replaced: ' +
-      'somebody has a copy. A new identity: sealane cluster rekey milano\n',
+    'milano: certificate ab12 was used from 192.0.2.7 at 2026-01-01T00:00:00.000Z, after it had been replaced: ' +
+      'somebody has a copy of its key. Replace the identity: sealane cluster rekey milano\n',
   )
 })
 
@@ -178,7 +183,7 @@ t.test('no broker there', async (t) => {
   t.same(await runCli(['cluster', 'list', '--state', join(file, '..')]), {
     code: 1,
     stdout: '',
-    stderr: `sealane: no broker state in ${file}: start the broker once before\nfor a broker on a cluster: --context NAME\nreason: StateAbsent\n`,
+    stderr: `sealane: no broker state in ${file}: start the broker once first\nfor a broker on a cluster: --context NAME\nreason: StateAbsent\n`,
   })
 })
 
@@ -206,7 +211,8 @@ t.test('in the pod of a broker on a cluster', async (t) => {
   await joined(t, broker, 'milano')
   t.same(await there.members(), await broker.tokens((store) => store.members()))
   await t.rejects(there.evict({ cluster: 'tokyo', force: false }), {
-    message: 'the broker of context "c1" of kubeconfig says: cluster "tokyo" is not a member; members are milano',
+    message:
+      'the broker of context "c1" of kubeconfig answered: cluster "tokyo" is not a member; the members are milano',
     reason: 'MemberUnknown',
   })
   const evicted = await there.evict({ cluster: 'milano', force: true })
@@ -235,7 +241,7 @@ t.test('a broker of a release without the admin service', async (t) => {
 
 t.test('a hub without a broker', async (t) => {
   const there = podBroker(new MemoryAdmin(), INIT)
-  t.equal(await messageOf(there.members()), 'context "c1" of kubeconfig: no broker to ask: there is none')
+  t.equal(await messageOf(there.members()), 'context "c1" of kubeconfig: no broker is installed')
 })
 
 t.test('kill -9 at any moment: all of it or nothing, and the next one does the rest', async (t) => {

@@ -130,8 +130,8 @@ t.test('a refused token is tried again when the refusal is taken away', async (t
   await eventually(() => problem(secret) !== undefined)
   t.equal(
     problem(secret)?.replace(/\S+Z(?=[,)])/g, 'TIME'),
-    'cluster: "milano" is a member already (joined TIME, last seen TIME): choose another cluster id; or, if this is the ' +
-      'same cluster, run "sealane leave" there first or join with a token made for it: "sealane token create --cluster-id milano"',
+    'cluster: "milano" is already a member (joined TIME, last seen TIME): choose another cluster id; or, if this is the ' +
+      'same cluster, run "sealane leave" there first or join with a token for this id: "sealane token create --cluster-id milano"',
   )
   const token = secret.content?.data['token'] ?? ''
   t.equal(await store.isRefused(token), true)

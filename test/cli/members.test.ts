@@ -79,10 +79,10 @@ t.test('a broker that has ended', async (t) => {
   const since = TIME.exec(stdout)?.[0]
   t.match(
     stderr,
-    `no broker runs on ${broker.state}: what is shown is what it wrote, it heard a member last at ${since}`,
+    `no broker runs with ${broker.state}: this is its last stored state; the last contact with a member was at ${since}`,
   )
   t.match(stderr, 'reason: BrokerSilent\n')
   const { code: listed, stderr: remark } = await runCli(['cluster', 'list', '--state', broker.state])
   t.equal(listed, 0, 'who belongs to the clusterset does not hang on a broker that runs')
-  t.match(remark, 'no broker runs on ')
+  t.match(remark, 'no broker runs with ')
 })

@@ -132,7 +132,7 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
     ['export Web', `service "Web": expected ${LABEL}; see: sealane export --help`],
     ['export web -n a.b', `namespace "a.b": expected ${LABEL}; see: sealane export --help`],
     ['join --cluster-id -x', `--cluster-id "-x": expected ${LABEL}; see: sealane join --help`],
-    ['join --token a --token-file b', '--token and --token-file: expected one of them, got both'],
+    ['join --token a --token-file b', '--token and --token-file: expected only one of them'],
     ['broker serve', '--advertise: expected at least one host:port under which members reach this broker'],
     ['broker serve --advertise :7443', `--advertise ":7443": expected ${HOST_PORT}; see: sealane broker serve --help`],
     [
@@ -259,7 +259,7 @@ t.test('what a site cannot do: exit code 1', async (t) => {
       1,
     ],
     [['join', '--token-file', none, ...at], `--token-file "${none}": no such file`, 1],
-    [['join', '--token-file', token, ...at], `--token-file "${token}": expected a join token, got nothing`, 1],
+    [['join', '--token-file', token, ...at], `--token-file "${token}": expected a join token, but it is empty`, 1],
     [
       ['join', '--token-file', site.folder, ...at],
       `--token-file "${site.folder}": EISDIR: illegal operation on a directory, read '${site.folder}'`,
@@ -267,17 +267,17 @@ t.test('what a site cannot do: exit code 1', async (t) => {
     ],
     [
       ['token', 'list', '--state', none],
-      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME; reason: StateAbsent`,
+      `no broker state in ${none}/broker.db: start the broker once first; for a broker on a cluster: --context NAME; reason: StateAbsent`,
       1,
     ],
     [
       ['token', 'create', '--state', none],
-      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME; reason: StateAbsent`,
+      `no broker state in ${none}/broker.db: start the broker once first; for a broker on a cluster: --context NAME; reason: StateAbsent`,
       1,
     ],
     [
       ['token', 'revoke', 'abc', '--state', none],
-      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME; reason: StateAbsent`,
+      `no broker state in ${none}/broker.db: start the broker once first; for a broker on a cluster: --context NAME; reason: StateAbsent`,
       1,
     ],
     [
@@ -295,7 +295,7 @@ t.test('what a site cannot do: exit code 1', async (t) => {
         '--log-level',
         'silent',
       ],
-      `${token}/x cannot be made (ENOTDIR: not a directory, mkdir '${token}/x'): check the directory and its permissions; reason: StateUnwritable`,
+      `${token}/x cannot be created (ENOTDIR: not a directory, mkdir '${token}/x'): check the directory and its permissions; reason: StateUnwritable`,
       1,
     ],
   ]

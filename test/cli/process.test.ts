@@ -42,7 +42,7 @@ t.test('exit codes 0, 1, 2; answers on stdout, complaints on stderr', { jobs: 2 
     const { code, stdout, stderr } = await sealane(t, ['token', 'create', '--help'], { env: { NO_COLOR: '1' } })
     t.equal(code, 0)
     t.match(stdout, /^Usage: sealane token create \[options\]\n/)
-    t.match(stdout, '  --ttl <duration>       how long it can be used (default: 15m)\n')
+    t.match(stdout, '  --ttl <duration>       how long the token is valid (default: 15m)\n')
     t.equal(stderr, '')
   })
   t.end()
@@ -54,7 +54,7 @@ t.test('the token may come from standard input or the environment', { jobs: 2 },
     'join token: its checksum is wrong: the token was truncated or changed when copied\nreason: TokenDamaged'
   const rows: [string, string[], SpawnInit, number, string][] = [
     ['stdin', ['--token-file', '-'], { input: 'sealane1.abcdefgh\n' }, 1, damaged],
-    ['nothing on stdin', ['--token-file', '-'], {}, 1, 'standard input: expected a join token, got nothing'],
+    ['nothing on stdin', ['--token-file', '-'], {}, 1, 'standard input: expected a join token, but it is empty'],
     ['environment', [], { env: { SEALANE_TOKEN: 'sealane1.abcdefgh' } }, 1, damaged],
     [
       'flag before environment',
@@ -68,7 +68,7 @@ t.test('the token may come from standard input or the environment', { jobs: 2 },
       [],
       {},
       2,
-      'no join token: expected --token, --token-file or SEALANE_TOKEN\non the broker: sealane token create',
+      'no join token: expected --token, --token-file or SEALANE_TOKEN\ncreate a token on the broker: sealane token create',
     ],
   ]
   for (const [name, args, init, wantCode, want] of rows) {

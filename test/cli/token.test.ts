@@ -13,7 +13,7 @@ t.test('token create prints the command that joins', async (t) => {
   const made = await runCli(['token', 'create', ...state, '--ttl', '5m', '--cluster-id', 'milano'])
   t.match(
     made.stderr,
-    /^token [0-9a-f]{10}, for one join, until \d{4}-.*Z\na shell keeps pasted lines in its history; the token ends with its join\. --out FILE /,
+    /^token [0-9a-f]{10}, for one join, until \d{4}-.*Z\na shell keeps pasted lines in its history; the token is valid only until its join\. To write it into a file instead, use --out FILE\n/,
   )
   const [, token = ''] = /^\(umask 077; .*\) <<'EOF'\n(sealane1\.\S+)\nEOF\n/.exec(made.stdout) ?? []
   t.match(
@@ -32,7 +32,7 @@ t.test('token create prints the command that joins', async (t) => {
   t.strictSame(await runCli(['token', 'create', ...state, '--out', file]), {
     code: 1,
     stdout: '',
-    stderr: `sealane: --out ${file}: there is a file of that name already\nname another one\n`,
+    stderr: `sealane: --out ${file}: the file already exists\nchoose another name\n`,
   })
   t.equal(readFileSync(file, 'utf8'), kept)
   const nowhere = ['--state', `${site.folder}/none`, '--out', `${file} 2`]

@@ -109,7 +109,7 @@ t.test('a port that is taken', async (t) => {
   const { port } = udp.address()
   const error = await failure(run([`127.0.0.1:${port}`], AbortSignal.timeout(5000)))
   t.match(error, { name: 'ListenError', code: 'EADDRINUSE', exitCode: 1 })
-  t.equal(error.message, `dns: cannot listen on 127.0.0.1:${port}/udp: the port is taken by another process`)
+  t.equal(error.message, `dns: cannot listen on 127.0.0.1:${port}/udp: another process uses the port`)
   const tcp = createServer().listen(0, '127.0.0.1')
   await once(tcp, 'listening')
   t.teardown(() => tcp.close())
@@ -117,7 +117,7 @@ t.test('a port that is taken', async (t) => {
   const tcpPort = typeof address === 'object' ? address?.port : 0
   t.equal(
     await messageOf(run([`127.0.0.1:${tcpPort}`], AbortSignal.timeout(5000))),
-    `dns: cannot listen on 127.0.0.1:${tcpPort}/tcp: the port is taken by another process`,
+    `dns: cannot listen on 127.0.0.1:${tcpPort}/tcp: another process uses the port`,
   )
   t.ok(new ListenError('X', 'y', { cause: undefined }) instanceof Error)
 })

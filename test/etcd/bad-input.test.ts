@@ -116,7 +116,7 @@ t.test('a prefix with other data, of another clusterset, of a later release, or 
   t.match(await refusal(t, 'Damaged', { prefix: '/own/damaged', login }), /key \/own\/damaged\/log\/format is damaged/)
   t.equal(
     await refusal(t, 'Absent', { prefix: '/own/none', login, create: false }),
-    'no broker state in STORE: start the broker once before'.replace('STORE', storeText('/own/none')),
+    'no broker state in STORE: start the broker once first'.replace('STORE', storeText('/own/none')),
   )
 })
 

@@ -76,9 +76,9 @@ t.test('all places of a machine that drop packets are one problem, and its text 
   const input = [chain('input', 'accept'), rule('input', dport(4500), { drop: null })]
   const both = ['connections from cni0 to sealane0', 'connections from sealane0 to cni0']
   const [first, second] = ['a rule of table ip filter, chain input', 'its policy of table ip filter, chain forward']
-  t.same(seen(input), [`${first} drops UDP 4500 that comes in`])
+  t.same(seen(input), [`${first} drops incoming UDP 4500`])
   t.same(seen([...input, chain('forward', 'drop')]), [
-    `${first}, ${second} drops UDP 4500 that comes in, ${both.join(', ')}`,
+    `${first}, ${second} drops ${both.join(', ')}, incoming UDP 4500`,
   ])
   const prerouting = [chain('prerouting', 'accept'), rule('prerouting', dport(4501), { drop: null })]
   const [text = ''] = seen([...input, ...prerouting, chain('forward', 'drop'), chain('output', 'drop')])

@@ -320,7 +320,7 @@ t.test('not joined yet: waits, and says so', async (t) => {
   stage.objects.drop('Membership', 'self')
   stage.start()
   await stage.until(
-    () => stage.status.notReady().includes('gateway: this cluster has no Cluster object yet'),
+    () => stage.status.notReady().includes('gateway: the Cluster object of this cluster does not exist yet'),
     'says so',
   )
   t.equal(stage.kernel(), stage.before)

@@ -103,7 +103,7 @@ t.test('who holds it is not known: what is there stays, and nothing new is made'
   await stage.passSlowly(3000)
   t.equal(stage.kernel(), stage.before)
   t.equal(stage.ownEndpoint(), undefined)
-  t.match(stage.status.notReady().join(), 'who holds lane 0 is not known: connection refused')
+  t.match(stage.status.notReady().join(), 'the holder of lane 0 is unknown: connection refused')
 })
 
 function cordon(stage: Stage, unschedulable: boolean): void {

@@ -38,7 +38,7 @@ await attack('broker-state-lost', async (t) => {
   dropDatabase(state)
   t.match(await failure(brokerHere(t, { state })), {
     code: 'Stale',
-    message: /it is not there, but ca\.crt is.*--accept-empty/,
+    message: /it is missing, although ca\.crt exists.*--accept-empty/,
   })
   await (await brokerHere(t, { state, acceptEmptyAtMs: Date.now() })).stop()
 })
@@ -47,7 +47,7 @@ await attack('broker-state-older', async (t) => {
   const { state, before } = await usedState(t)
   dropDatabase(state)
   cpSync(join(before, 'broker.db'), join(state, 'broker.db'))
-  t.match(await failure(brokerHere(t, { state })), { code: 'Stale', message: /it is older: revision \d+/ })
+  t.match(await failure(brokerHere(t, { state })), { code: 'Stale', message: /it is older: it has revision \d+/ })
 })
 
 await attack('broker-state-older-with-mark', async (t) => {
@@ -115,5 +115,8 @@ await attack('restored-broker-lied-to', async (t) => {
   t.equal(log.get('awaited', 'late'), undefined)
   await log.close()
   // Paris has not reported, so a join under an unknown id has to wait.
-  t.match(await messageOf(rawJoin(broker, 'bergen')), /restored from a backup of .*, and paris have not reported yet/)
+  t.match(
+    await messageOf(rawJoin(broker, 'bergen')),
+    /restored from a backup of .*; these members have not reported yet .*: paris/,
+  )
 })

@@ -76,21 +76,24 @@ await attack('waiting-flood-of-a-token', async (t) => {
 await attack('waiting-stolen-token', async (t) => {
   const broker = await brokerHere(t, { approve: true })
   const [secret, key] = [await tokenSecret(broker.state), newKey()]
-  t.match(await ask(broker, secret, 'paris', { key }), /waits for an operator/)
+  t.match(await ask(broker, secret, 'paris', { key }), /waits for approval by an operator/)
   const thief = newKey()
-  t.match(await ask(broker, secret, 'paris', { key: thief }), /^UNAUTHENTICATED token: .* is held by another key/)
+  t.match(
+    await ask(broker, secret, 'paris', { key: thief }),
+    /^UNAUTHENTICATED token: .* is in use by a request with another key/,
+  )
   t.match(
     await ask(broker, secret, 'paris', { key: thief, withdraw: true }),
-    /^FAILED_PRECONDITION withdraw: nothing waits/,
+    /^FAILED_PRECONDITION withdraw: no request with this token and this key waits/,
   )
   await store(broker, (of) => of.accept({ cluster: 'paris' }))
   t.match(
     await ask(broker, secret, 'paris', { key: thief }),
-    /is held by another key/,
+    /is in use by a request with another key/,
     'a yes is for the key that was shown',
   )
   t.equal(await ask(broker, secret, 'paris', { key }), 'ok')
-  t.match(await ask(broker, secret, 'paris', { key: thief }), /^UNAUTHENTICATED token: .* has been used already/)
+  t.match(await ask(broker, secret, 'paris', { key: thief }), /^UNAUTHENTICATED token: .* was already used/)
 })
 
 await attack('waiting-forged', async (t) => {
@@ -106,7 +109,7 @@ await attack('waiting-forged', async (t) => {
     t.match(await ask(broker, secret, name), /^INVALID_ARGUMENT cluster/, JSON.stringify(name))
   }
   t.same(await waiting(broker), [], 'nothing of that is shown to an operator')
-  t.match(await ask(broker, secret, 'paris'), /waits for an operator/, 'and the token is still good')
+  t.match(await ask(broker, secret, 'paris'), /waits for approval by an operator/, 'and the token is still good')
 })
 
 await attack('waiting-acts-as-member', async (t) => {
@@ -120,7 +123,10 @@ await attack('waiting-acts-as-member', async (t) => {
   for (const method of [BrokerService.renew, BrokerService.leave, BrokerService.watch])
     t.match(await call(method.path), /^UNAUTHENTICATED /, method.path)
   const old = await outcomeOf(joinWith(broker, secret, 'paris'))
-  t.match(old, /^FAILED_PRECONDITION approval: .* this release of Sealane cannot wait|is held by another key/)
+  t.match(
+    old,
+    /^FAILED_PRECONDITION approval: .* this release of Sealane does not support|is in use by a request with another key/,
+  )
   t.equal((await store(broker, (of) => of.members())).length, 0)
 })
 
@@ -129,7 +135,7 @@ await attack('waiting-ranges-after-the-join', async (t) => {
   const secret = await tokenSecret(broker.state)
   const enter = async (cluster: string, podCidr: string, own: string) => {
     const [key, facts] = [newKey(), { ...NO_FACTS, podCidrs: [podCidr] }]
-    t.match(await ask(broker, own, cluster, { key, facts }), /waits for an operator/)
+    t.match(await ask(broker, own, cluster, { key, facts }), /waits for approval by an operator/)
     await store(broker, (of) => of.accept({ cluster }))
     return joinOf(broker, own, cluster, { key, facts })
   }
@@ -145,7 +151,7 @@ await attack('waiting-ranges-after-the-join', async (t) => {
     { ...own, serviceCidrs: ['10.20.0.0/16'] },
     { ...own, neededCidrs: ['10.20.0.0/16'] },
   ]
-  for (const facts of tries) t.match(await stream.facts(facts), /wait for an operator of the broker/)
+  for (const facts of tries) t.match(await stream.facts(facts), /wait for approval by an operator/)
   const candidates = [{ kind: 'private', address: '10.20.0.7', port: 4500 }]
   const gateway = endpointRecord('mallory', 'gw', Buffer.alloc(32, 'mallory').toString('base64'), candidates)
   t.match(await stream.put(gateway), /10\.20\.0\.7\/32 lies in pods of cluster "victim"/)

@@ -102,7 +102,7 @@ async function deployed(t: Test, world: World): Promise<void> {
   t.equal((await readyPods(world, 'etcd')).length, 3)
   const before = await versions(world)
   const again = await sealane([...DEPLOY, ...ETCD, ...at(hub)])
-  t.match(again.stderr, /a broker is installed already: its settings are kept\n/)
+  t.match(again.stderr, /a broker is already installed: its settings are kept\n/)
   t.notMatch(again.stderr, /created|changed/)
   t.strictSame(await versions(world), before, 'a second time changes nothing')
   const bare = await sealane(['broker', 'deploy', ...at(hub)])

@@ -101,7 +101,10 @@ async function looking(t: Test, { hub, c2 }: World): Promise<void> {
   const tokens = await sealane(['token', 'list'], { KUBECONFIG: hub.plane.kubeconfig })
   t.match(tokens.stdout, /^\S+ +used +0 +any +- +(c2,c3|c3,c2) /m)
   const away = await trySealane(['token', 'list'], env)
-  t.match(away, { code: 1, stderr: /no broker to ask: there is none\nfirst: sealane broker deploy --context c2\n$/ })
+  t.match(away, {
+    code: 1,
+    stderr: /no broker is installed\ninstall or repair it: sealane broker deploy --context c2\n$/,
+  })
 
   const member = await sealane(['version'], env)
   t.match(member.stdout, /^kubernetes +v\d/m)
@@ -151,7 +154,7 @@ async function broker(t: Test, world: World): Promise<void> {
   const words = ['broker', 'backup', ...at(hub), '--output', file]
   t.equal((await sealane(words)).stdout, `${file}\n`)
   t.equal(statSync(file).mode & 0o777, 0o600)
-  t.match(await trySealane(words), { code: 1, stderr: /there is a file of that name already\nname another one, or/ })
+  t.match(await trySealane(words), { code: 1, stderr: /the file already exists\nchoose another name, or/ })
   await exported(world, 'after-backup')
 
   const gone = await sealane(['uninstall', '--yes', '--evict-members', ...at(hub)])
@@ -165,7 +168,7 @@ async function broker(t: Test, world: World): Promise<void> {
   await sealane(['broker', 'deploy', ...at(hub), '--service-type', 'NodePort', ...IMAGE])
   t.equal(await membersOf(hub), 'c2 evicted,c3 evicted', 'a new deploy finds its data')
   const restored = await sealane(['broker', 'restore', file, ...at(hub)])
-  t.match(restored.stdout, /^the broker is as it was at \d{4}-/)
+  t.match(restored.stdout, /^restored: the broker has its state of \d{4}-/)
   await eventually(async () => (await membersOf(hub)) === 'c2 in contact,c3 in contact', {
     deadlineMs: 120_000,
     intervalMs: 1000,

@@ -272,7 +272,7 @@ async function deletedNamespace(t: Test, world: World): Promise<void> {
   await isNamed(t, world, ['TokenUsed Membership self'], 'the token was used')
   const refused = await joinThird(world, ...own, ...(await newToken(world)))
   t.equal(refused.code, 1)
-  t.match(refused.stderr, /cluster: "c3" is a member already .*"sealane token create --cluster-id c3"/)
+  t.match(refused.stderr, /cluster: "c3" is already a member .*"sealane token create --cluster-id c3"/)
   await isNamed(t, world, ['ClusterIdTaken Membership self'], 'the id is taken')
   const restored = await joinThird(world, '--broker-kubeconfig', world.hub.plane.kubeconfig)
   t.match(restored.stderr, /has no identity: the broker issues a new one for c3$/m)

@@ -87,7 +87,7 @@ async function story(t: Test, milano: PlainSite, paris: PlainSite): Promise<void
   milano.up('gw2')
   milano.up('gw3')
   for (const one of [gw2, gw3]) {
-    await eventually(() => said(milano, one.name, 'every lane has its gateway; this node stands by'), LONG)
+    await eventually(() => said(milano, one.name, 'every lane has a gateway; this node is on standby'), LONG)
     await eventually(async () => (await one.dig(one.podAddress, `web.${ZONE}`)) === `NOERROR ${far.podAddress}`, {
       ...LONG,
       say: `${one.name} answers names itself`,
@@ -126,7 +126,7 @@ async function story(t: Test, milano: PlainSite, paris: PlainSite): Promise<void
   await gw1.reconnect()
   const before = gw1.said.length
   milano.up('gw1')
-  await eventually(() => gw1.said.slice(before).includes('standing by; nothing of the lane is here'), LONG)
+  await eventually(() => gw1.said.slice(before).includes('on standby; the lane is removed from this node'), LONG)
   t.equal(milano.lanes(heir.name), '0 (1 up)', 'who comes back takes nothing away')
   await eventually(() => gw1.pings(far.podAddress), { ...LONG, say: 'gw1 reaches paris by the new one' })
 

@@ -41,7 +41,7 @@ t.test('a fault is named, and a gateway that is gone is replaced', { skip: netns
       await eventually(() => milano.lanes('gw1') === '0 (1 up)', { ...LONG, say: 'gw1 serves' })
       t.equal(getPriority(gw1.pid), NICE, 'the kernel favours it, unless somebody has chosen its priority')
       milano.up('gw2')
-      await eventually(() => gw2.said.includes('every lane has its gateway; this node stands by'), LONG)
+      await eventually(() => gw2.said.includes('every lane has a gateway; this node is on standby'), LONG)
       await finds(line, paris, '')
       const undo = await firewall(far.netns, chain('input', `udp dport ${LANES} drop`))
       await finds(line, paris, 'FirewallDrops')
@@ -52,7 +52,7 @@ t.test('a fault is named, and a gateway that is gone is replaced', { skip: netns
       await gw1.lose()
       await eventually(() => milano.lanes('gw2') === '0 (1 up)', { ...LONG, say: 'gw2 serves' })
       await eventually(() => gw2.pings(far.podAddress), { ...LONG, say: 'gw2 reaches paris' })
-      t.pass('another node has the lane')
+      t.pass('another node has taken the lane')
     } catch (error) {
       t.comment(milano.said(), paris.said())
       throw error

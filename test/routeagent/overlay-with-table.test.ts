@@ -31,7 +31,7 @@ t.test('after a restart without its Node the overlay goes on, and so do those wh
   const unchanged = machine.kernel()
   machine.api.drop('Node', 'worker')
   const second = machine.start(t)
-  const waits = 'waiting for Node worker'
+  const waits = 'waiting until Node worker'
   await eventually(() => machine.status.notReady().some((one) => one.includes(`balance: ${waits}`)), { say: waits })
   t.equal(machine.kernel(), unchanged)
   machine.api.put(node('worker', '192.168.7.11', '10.42.1.0/24'))

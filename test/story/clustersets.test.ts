@@ -244,7 +244,7 @@ t.test('three clustersets at one broker', { timeout: 180_000 }, async (t) => {
   await t.test('one is removed, and taken up again', async (t) => {
     t.match(await cli(broker, 'broker', 'clusterset', 'remove', 'green'), {
       code: 1,
-      stderr: /clusterset "green": it has 3 members: evict them first, or say --force\nreason: ClustersetInUse/,
+      stderr: /clusterset "green": it has 3 members; evict them first, or use --force\nreason: ClustersetInUse/,
     })
     t.match(await cli(broker, 'broker', 'clusterset', 'remove', 'gren'), {
       code: 1,

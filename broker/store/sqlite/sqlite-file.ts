@@ -53,7 +53,7 @@ export function checkThere(file: string): void {
     const { code, message } = error as NodeJS.ErrnoException
     if (code === 'ENOENT') throw absentState(file)
     if (code === 'EACCES') {
-      throw new StateError('Unwritable', file, `${file}: not permitted: run this as the broker's user`, error)
+      throw new StateError('Unwritable', file, `${file}: not permitted: run this command as the broker's user`, error)
     }
     throw new StateError('Failed', file, `${file}: ${message}`, error)
   }

@@ -23,9 +23,9 @@ export async function requirePlace(admin: ClusterAdmin, values: InstallValues, i
   if (gaps.length === 0) return
   const list = gaps.map(({ what }) => `\n  ${what}`).join('')
   const words = gaps.flatMap((gap) => gap.flags)
-  const command = words.length === 0 ? '' : `type: ${deployCommand(flags, chosen, words)}\n`
-  throw new UserError(`${admin.title} cannot have the broker like this:${list}`, {
-    hint: `${command}nothing was changed; go on all the same with --force`,
+  const command = words.length === 0 ? '' : `run: ${deployCommand(flags, chosen, words)}\n`
+  throw new UserError(`the broker cannot be installed on ${admin.title} with these settings:${list}`, {
+    hint: `${command}nothing was changed; to install anyway, use --force`,
   })
 }
 

@@ -20,7 +20,7 @@ export async function brokerProgress(
 ): Promise<Missing | undefined> {
   const { namespace } = values.broker
   for (const name of await replaceStuckPods(admin, namespace, signal)) {
-    say(`  removed   Pod ${namespace}/${name}  (it was not ready, and is of the version before)\n`)
+    say(`  removed   Pod ${namespace}/${name}  (not ready, from the previous version)\n`)
   }
   const { missing } = await rolloutProgress(admin, namespace, signal)
   if (missing === undefined || missing.mend !== undefined) return missing
@@ -66,5 +66,5 @@ async function missingVolume(
   if (storage.claim === undefined || isBound(storage.claim)) return undefined
   const world = { services: undefined, nodes: undefined, addressPools: undefined, workloads: undefined, ...storage }
   const gap = volumeGap(values, world)
-  return gap && { what: 'broker', why: gap.what, mend: 'say --storage-class NAME, or make such a volume' }
+  return gap && { what: 'broker', why: gap.what, mend: 'use --storage-class NAME, or create such a volume' }
 }

@@ -52,7 +52,7 @@ import { canMove } from './plan-move.ts'
 /** A NodePort is open on all nodes. Tokens contain the addresses of some of them, so that a node may be removed. */
 const MAX_NODES = 3
 
-const SAY_ADVERTISE = 'say --advertise HOST:PORT, or --service-type NodePort'
+const SAY_ADVERTISE = 'use --advertise HOST:PORT or --service-type NodePort'
 
 /**
  * Any node's address works for a NodePort. For a load balancer this waits until it has an address. Throws UserError.
@@ -70,8 +70,8 @@ async function findAddress(
     const port = ((await admin.get(service, signal))?.['spec'] as ServiceSpec | undefined)?.ports?.[0]?.nodePort
     const hosts = nodeAddresses(await admin.list('v1', 'Node', {}, signal))
     if (port === undefined || hosts.length === 0) {
-      throw new UserError('no node of this cluster has an address to reach the broker at', {
-        hint: 'say --advertise HOST:PORT',
+      throw new UserError('no node of this cluster has an address at which members can reach the broker', {
+        hint: 'use --advertise HOST:PORT',
       })
     }
     return hosts.slice(0, MAX_NODES).map((host) => formatHostPort({ host, port }))
@@ -81,9 +81,11 @@ async function findAddress(
     const status = (await admin.get(service, signal))?.['status'] as ServiceStatus | undefined
     const ingress = status?.loadBalancer?.ingress?.[0]
     address = ingress?.ip ?? ingress?.hostname
-    return address === undefined ? { what: `Service ${service.namespace}/${service.name} has none yet` } : undefined
+    return address === undefined
+      ? { what: `Service ${service.namespace}/${service.name} has no address yet` }
+      : undefined
   }
-  await waitUntil(look, { ...init, what: 'an address of the load balancer', hint: SAY_ADVERTISE })
+  await waitUntil(look, { ...init, what: 'an address from the load balancer', hint: SAY_ADVERTISE })
   return [formatHostPort({ host: address ?? '', port: BROKER_PORT })]
 }
 
@@ -202,17 +204,17 @@ function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { earlier, before, valu
   const hasReplicas = earlier.deployment !== undefined || earlier.hasEtcdData
   if (!isBound(earlier.claim) && !hasReplicas) return
   const [was, is] = [before.broker, values.broker]
-  const nothing = { hint: 'leave that flag out; nothing was changed' }
+  const nothing = { hint: 'omit that flag; nothing was changed' }
   if (is.clusterset !== was.clusterset) {
-    const fixed = `its clusterset is ${was.clusterset}, fixed at its first start`
-    throw new UserError(`--clusterset ${is.clusterset}: ${admin.title} has a broker already, and ${fixed}`, nothing)
+    const fixed = `its clusterset is ${was.clusterset} and cannot be changed after the first start`
+    throw new UserError(`--clusterset ${is.clusterset}: ${admin.title} already has a broker, and ${fixed}`, nothing)
   }
   const isIncluded = formOf(before) === 'included'
   const classOf = ({ broker, etcd }: InstallValues): string => (isIncluded ? etcd : broker).storage.storageClassName
   const [from, to] = [classOf(before), classOf(values)]
   if (from !== to && (isIncluded || isBound(earlier.claim))) {
-    const fixed = `its ${isIncluded ? 'volumes are' : 'volume is'} of ${from === '' ? 'no class' : `class ${from}`}`
-    throw new UserError(`--storage-class ${to}: ${admin.title} has a broker already, and ${fixed}`, nothing)
+    const fixed = `its ${isIncluded ? 'volumes have' : 'volume has'} ${from === '' ? 'no StorageClass' : `StorageClass ${from}`}`
+    throw new UserError(`--storage-class ${to}: ${admin.title} already has a broker, and ${fixed}`, nothing)
   }
 }
 
@@ -227,19 +229,19 @@ function refuseUnknown(
 ): void {
   const unknown = unknownArgs(earlier)
   if (unknown.length === 0) return
-  const text = `the broker there is started with what this release does not know: ${unknown.join(', ')}`
+  const text = `the installed broker has arguments that this release does not know: ${unknown.join(', ')}`
   if (force) {
-    say(`${text}: left out\n`)
+    say(`${text}; they are removed\n`)
     return
   }
   throw new UserError(`${admin.title}: ${text}`, {
-    hint: 'take it out of StatefulSet sealane-broker, or let --force leave it out; nothing was changed',
+    hint: 'remove them from StatefulSet sealane-broker, or let --force remove them; nothing was changed',
   })
 }
 
 function reportKept(before: InstallValues, values: InstallValues, say: (text: string) => void): void {
   const changed = changedValues(before, values)
-  say(`a broker is installed already: ${changed.length === 0 ? 'its settings are kept' : 'of its settings change'}\n`)
+  say(`a broker is already installed: ${changed.length === 0 ? 'its settings are kept' : 'these settings change'}\n`)
   for (const line of changed) say(`  ${line}\n`)
 }
 
@@ -258,14 +260,13 @@ async function dropUselessClaim(
   const ref = refOf(claim)
   await admin.remove(ref, init.signal)
   init.say(`  removed   PersistentVolumeClaim ${ref.namespace ?? ''}/${ref.name}  (it never had a volume)\n`)
-  const look = async () =>
-    (await admin.get(ref, init.signal)) === undefined ? undefined : { what: 'it is there still' }
-  await waitUntil(look, { ...init, what: 'the claim to go', hint: SAME_AGAIN })
+  const look = async () => ((await admin.get(ref, init.signal)) === undefined ? undefined : { what: 'it still exists' })
+  await waitUntil(look, { ...init, what: 'the claim to be deleted', hint: SAME_AGAIN })
 }
 
-const SAME_AGAIN = 'the same command goes on where this one ended'
+const SAME_AGAIN = 'to continue, run the same command again'
 
 async function watchStart(admin: ClusterAdmin, values: InstallValues, init: DeployBrokerInit): Promise<void> {
-  const hint = `kubectl --namespace ${values.broker.namespace} describe pods tells more; ${SAME_AGAIN}`
-  await waitUntil(() => brokerProgress(admin, values, init), { ...init, what: 'parts to be ready', hint })
+  const hint = `for details: kubectl --namespace ${values.broker.namespace} describe pods; ${SAME_AGAIN}`
+  await waitUntil(() => brokerProgress(admin, values, init), { ...init, what: 'the broker to be ready', hint })
 }

@@ -85,13 +85,13 @@ function checkTogether(form: BrokerForm, chosen: ReplicaOptions): void {
   const wrong = (name: string, expected: string): UserError =>
     new UserError(`${flagOf(name)}: ${expected}`, { exitCode: 2 })
   const [aboutGiven, aboutIncluded] = [said(given), said(included)]
-  if (aboutGiven !== undefined && form !== 'given') throw wrong(aboutGiven, 'expected --etcd-endpoints with it')
+  if (aboutGiven !== undefined && form !== 'given') throw wrong(aboutGiven, 'expected --etcd-endpoints as well')
   if (aboutIncluded !== undefined && form === 'given')
     throw wrong(
       aboutIncluded,
-      'is about the etcd that is installed with the broker; not together with --etcd-endpoints',
+      'applies only to an etcd that is installed with the broker; expected no --etcd-endpoints',
     )
-  if (aboutIncluded !== undefined && form === 'own') throw wrong(aboutIncluded, 'expected --replicas 3 with it')
+  if (aboutIncluded !== undefined && form === 'own') throw wrong(aboutIncluded, 'expected --replicas 3 as well')
 }
 
 function flagOf(name: string): string {
@@ -128,16 +128,19 @@ export function parseEtcdEndpoints(text: string): readonly string[] {
   const found = text.split(',').map((one) => {
     const at = one.trim()
     if (/^http:\/\//i.test(at))
-      throw invalid(text, 'etcd over TLS: https://host:port, or host:port; without TLS all could read the store')
+      throw invalid(
+        text,
+        'etcd over TLS, https://host:port or host:port, because without TLS anybody on the network could read the store',
+      )
     return endpointText(at.replace(/^https:\/\//i, '').replace(/\/$/, ''), text)
   })
   const endpoints = [...new Set(found)]
-  if (endpoints.length > MAX_ENDPOINTS) throw invalid(text, `at most ${MAX_ENDPOINTS}`)
+  if (endpoints.length > MAX_ENDPOINTS) throw invalid(text, `at most ${MAX_ENDPOINTS} endpoints`)
   return endpoints
 }
 
 function endpointText(at: string, whole: string): string {
-  if (at === '' || at.includes('/') || at.includes('@')) throw invalid(whole, 'host:port, several apart by commas')
+  if (at === '' || at.includes('/') || at.includes('@')) throw invalid(whole, 'host:port, separated by commas')
   const hasPort = /:\d+$/.test(at) && !/^\[[^\]]*$/.test(at)
   const { host, port }: HostPort = parseHostPort(hasPort ? at : `${at}:${DEFAULT_ETCD_PORT}`, '--etcd-endpoints')
   return formatBrokerAddress({ host, port })
@@ -152,7 +155,7 @@ export function parseReplicas(text: string): number {
   const count = /^\d{1,4}$/.test(text) ? Number(text) : 0
   if (count >= 1 && count <= MAX_REPLICAS) return count
   throw new UserError(
-    `--replicas ${JSON.stringify(text.slice(0, 20))}: expected 1 (with a volume of its own) to ${MAX_REPLICAS} (on etcd)`,
+    `--replicas ${JSON.stringify(text.slice(0, 20))}: expected 1 (with its own volume) to ${MAX_REPLICAS} (on etcd)`,
     { exitCode: 2 },
   )
 }
@@ -208,7 +211,7 @@ export function withOptions(values: InstallValues, chosen: BrokerOptions): Insta
   const accepted = chosen.acceptEmpty === undefined ? [] : [`--accept-empty=${chosen.acceptEmpty}`]
   const replicated = withReplicas(values, chosen)
   if (asksResources(chosen, 'etcd') && formOf(replicated) !== 'included') {
-    throw new UserError('--resources etcd: expected an etcd that is installed with the broker, with --replicas 3', {
+    throw new UserError('--resources etcd: expected an etcd that is installed with the broker (--replicas 3)', {
       exitCode: 2,
     })
   }

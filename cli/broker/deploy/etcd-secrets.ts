@@ -47,8 +47,8 @@ export async function etcdSecrets(admin: Admin, init: Init, signal: AbortSignal)
   if (kept === undefined && (server ?? client) !== undefined) {
     const [there, missing] =
       server === undefined ? [ETCD_CLIENT_SECRET, ETCD_SERVER_SECRET] : [ETCD_SERVER_SECRET, ETCD_CLIENT_SECRET]
-    throw new UserError(`${admin.title}: Secret ${namespace}/${there} is there, and ${missing} is not`, {
-      hint: `make that too, from the same authority, or remove ${there}; nothing was changed`,
+    throw new UserError(`${admin.title}: Secret ${namespace}/${there} exists, but ${missing} does not`, {
+      hint: `create ${missing} from the same authority, or delete ${there}; nothing was changed`,
     })
   }
   const ca = kept === undefined ? await createEtcdCa(nowMs) : authorityOf(kept, `Secret ${namespace}/${ETCD_CA_SECRET}`)
@@ -84,8 +84,8 @@ export async function requireEtcdLogin(
   const missing = wanted.filter((key) => (data?.[key] ?? '') === '')
   if (missing.length === 0) return
   const files = wanted.map((key) => `--from-file=${key}`).join(' ')
-  const what = data === undefined ? 'there is no such Secret' : `${missing.join(' and ')} of it is missing`
-  throw new UserError(`${admin.title}: Secret ${namespace}/${name}, for the broker to log in to etcd: ${what}`, {
+  const what = data === undefined ? 'it does not exist' : `it lacks ${missing.join(' and ')}`
+  throw new UserError(`${admin.title}: Secret ${namespace}/${name}, with which the broker logs in to etcd: ${what}`, {
     hint: `kubectl --namespace ${namespace} create secret generic ${name} ${files}\nnothing was changed`,
   })
 }

@@ -37,12 +37,12 @@ export interface MoveBrokerInit extends MoveInit {
   readonly report: (change: Change) => void
 }
 
-const SAME_AGAIN = 'the same command goes on where this one ended'
+const SAME_AGAIN = 'to continue, run the same command again'
 /** The error of a store that another broker still holds. etcd ends the session of a killed replica after 15 seconds. */
 const SERVED = /reason: StateLocked$/
 const MAX_ATTEMPTS = 12
 const PAUSE_MS = 3000
-const STILL_SERVED = 'the state was not moved: a broker serves it still, and it is none that was installed here'
+const STILL_SERVED = 'the state was not moved: another broker, which is not part of this installation, still serves it'
 /** The minimum time limit for copying the state. */
 const COPY_MS = 15 * 60_000
 
@@ -82,13 +82,13 @@ async function moveState(admin: ClusterAdmin, init: MoveBrokerInit): Promise<boo
   const pod = planMovePod(init)
   // An interrupted attempt may have left its pod.
   await removeAndWait(admin, pod, init)
-  say(`  moving    the state, by ${titleOf(refOf(pod))}\n`)
+  say(`  moving    the state, in ${titleOf(refOf(pod))}\n`)
   await admin.create(pod, { dryRun: false }, signal)
   try {
     await waitUntil(() => movedOf(admin, pod, signal), {
       ...init,
       timeoutMs: Math.max(init.timeoutMs, COPY_MS),
-      what: 'the state to be moved',
+      what: 'the state to move',
       hint: SAME_AGAIN,
     })
   } catch (error) {
@@ -129,7 +129,7 @@ async function stopBrokers(admin: ClusterAdmin, init: MoveBrokerInit): Promise<v
   const kind = formOf(before) === 'own' ? 'StatefulSet' : 'Deployment'
   const ref = { apiVersion: 'apps/v1', kind, namespace, name: objectName('broker') }
   if ((await admin.get(ref, signal)) !== undefined) {
-    say(`  stopped   ${titleOf(ref)}: lanes, routes and names work on, changes wait\n`)
+    say(`  stopped   ${titleOf(ref)}: lanes, routes and DNS keep working, changes wait\n`)
     await admin.merge(ref, { spec: { replicas: 0 } }, signal)
   }
   const look = async () => {
@@ -137,7 +137,7 @@ async function stopBrokers(admin: ClusterAdmin, init: MoveBrokerInit): Promise<v
     const [running] = pods.filter(({ metadata }) => metadata.name !== MOVE_POD)
     return running === undefined ? undefined : { what: titleOf(refOf(running)) }
   }
-  await waitUntil(look, { ...init, what: 'the broker to end', hint: SAME_AGAIN })
+  await waitUntil(look, { ...init, what: 'the broker to stop', hint: SAME_AGAIN })
 }
 
 interface PodStatus {
@@ -158,7 +158,7 @@ async function movedOf(
   const said = lastSaid(containerStatuses?.[0]?.state?.terminated?.message ?? message ?? '').trim()
   const log = `kubectl --namespace ${ref.namespace ?? ''} logs ${ref.name}`
   throw new UserError(`the state was not moved: ${said === '' ? `${titleOf(ref)} has failed` : said}`, {
-    hint: `${log} says all of it; when that is mended, ${SAME_AGAIN}`,
+    hint: `see the log: ${log}; after the problem is fixed, ${SAME_AGAIN}`,
   })
 }
 
@@ -166,19 +166,19 @@ async function removeAndWait(admin: ClusterAdmin, pod: ManifestObject, init: Mov
   const ref = refOf(pod)
   if (!(await admin.remove(ref, init.signal))) return
   const look = async () => ((await admin.get(ref, init.signal)) === undefined ? undefined : { what: titleOf(ref) })
-  await waitUntil(look, { ...init, what: 'the pod of the move to go', hint: SAME_AGAIN })
+  await waitUntil(look, { ...init, what: 'the pod of the move to be deleted', hint: SAME_AGAIN })
 }
 
 // The state of a broker is in one store. With another store the broker would start empty and know no member. So a
 // command that asks for another store is refused, and the message names the command that moves the state. Pure.
 
 const WORDS: Readonly<Record<BrokerForm, string>> = {
-  own: 'one broker, with its state in a volume of its own',
-  included: 'replicas, with their state in the etcd that was installed with them',
-  given: 'replicas, with their state in an etcd that was given',
+  own: 'one broker with its own volume',
+  included: 'replicas with the etcd that is installed with them',
+  given: 'replicas with an external etcd',
 }
 
-const ALONG = 'to take the state along, which stops the broker for a minute: the same command with --move'
+const ALONG = 'to move the state, which stops the broker for about a minute, run the same command with --move'
 
 interface RefuseMoveInit {
   /** The title of the cluster, for people. */
@@ -195,12 +195,12 @@ export function refuseMove({ title, before, values }: RefuseMoveInit): void {
     was === is ? `another store: ${values.broker.etcd.url} instead of ${before.broker.etcd.url}` : WORDS[is]
   const [from, to] = [storeOf(before), storeOf(values)]
   const migrate = `sealane broker migrate --from ${from} --to ${to}`
-  const fewer = was === 'own' || is !== 'own' ? '' : 'for fewer replicas on the same etcd say --replicas 2\n'
+  const fewer = was === 'own' || is !== 'own' ? '' : 'for fewer replicas with the same etcd, use --replicas 2\n'
   throw new UserError(
-    `${title} has a broker already: ${WORDS[was]}; this command asks for ${isOther}, which would start empty`,
+    `${title} already has ${WORDS[was]}; this command asks for ${isOther}, which would start with an empty state`,
     {
       hint:
-        `${canMove({ before, values }) ? ALONG : `what moves the state of a stopped broker: ${migrate}`}\n${fewer}` +
+        `${canMove({ before, values }) ? ALONG : `to move the state, stop the broker and run ${migrate}`}\n${fewer}` +
         'nothing was changed',
     },
   )

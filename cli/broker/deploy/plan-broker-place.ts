@@ -46,11 +46,11 @@ const IMPLEMENTATIONS = /(metallb|kube-vip-cloud-provider|cloud-controller-manag
 /** A sign that Services of type LoadBalancer get addresses in this cluster. Undefined if there is none. */
 export function loadBalancerSign(world: BrokerWorld): string | undefined {
   const { services, nodes, addressPools, workloads } = world
-  if (services === undefined && nodes === undefined) return 'not known'
+  if (services === undefined && nodes === undefined) return 'unknown'
   const served = services?.find((service) => hasIngress(service))
   if (served !== undefined) return `Service ${titleOf(served)} has an address`
   const cloud = nodes?.map(cloudOf).find((name) => name !== undefined)
-  if (cloud !== undefined) return `the nodes are of ${cloud}`
+  if (cloud !== undefined) return `the nodes belong to ${cloud}`
   const [pool] = addressPools ?? []
   if (pool !== undefined) return `${pool.kind} ${pool.metadata.name}`
   const own = workloads?.find(({ metadata }) => IMPLEMENTATIONS.test(metadata.name) || isMetalLb(metadata.namespace))
@@ -83,8 +83,8 @@ export function addressGap(values: InstallValues, world: BrokerWorld, asked: boo
   if (loadBalancerSign(world) !== undefined) return undefined
   return {
     what:
-      'no load balancer: nothing in this cluster seems to give addresses to Services ' +
-      '(--service-type LoadBalancer waits for one all the same)',
+      'no load balancer: nothing in this cluster seems to assign addresses to Services of type LoadBalancer ' +
+      '(--service-type LoadBalancer waits for one anyway)',
     flags: ['--service-type', 'NodePort'],
   }
 }
@@ -120,19 +120,19 @@ export function volumeGap(values: InstallValues, world: BrokerWorld): Gap | unde
   if (volumes.filter(isFree).length >= claims.count) return undefined
   const names = storageClasses.map(({ metadata }) => metadata.name).sort()
   if (wanted === '' ? storageClasses.some(isDefault) : names.includes(wanted)) return undefined
-  const lacks = wanted === '' ? 'no StorageClass is the default' : `there is no StorageClass ${wanted}`
+  const lacks = wanted === '' ? 'the cluster has no default StorageClass' : `there is no StorageClass ${wanted}`
   const [none, are] =
-    claims.count === 1 ? ['no PersistentVolume', 'is'] : [`not ${claims.count} PersistentVolumes`, 'are']
-  const free = `${none} ${wanted === '' ? 'without a class' : 'of that name'} with ${size} ${are} free`
+    claims.count === 1 ? ['no PersistentVolume', 'is'] : [`fewer than ${claims.count} PersistentVolumes`, 'are']
+  const free = `${none} ${wanted === '' ? 'without a class' : 'of that class'} with ${size} ${are} available`
   if (names.length === 0) {
     return {
-      what: `no volume: ${lacks}, and ${free}; there is no StorageClass at all: install one, or make such a volume`,
+      what: `no volume: ${lacks}, and ${free}; the cluster has no StorageClass: install one, or create such a volume`,
       flags: [],
     }
   }
   const [only = ''] = names
   const flags = ['--storage-class', names.length === 1 ? only : 'NAME']
-  return { what: `no volume: ${lacks}, and ${free}; there are: ${names.join(', ')}`, flags }
+  return { what: `no volume: ${lacks}, and ${free}; available classes: ${names.join(', ')}`, flags }
 }
 
 export function isBound(claim: ManifestObject | undefined): boolean {

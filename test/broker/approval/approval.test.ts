@@ -126,7 +126,7 @@ t.test('the token is bound to the key that waits, and free again when that is ta
   t.equal(await paris.outcome(), 'JoinAwaitsApproval')
   t.match(
     await messageOf(thief.ask()),
-    `token: ${id} is held by another key, as cluster "paris", which waits for approval since 2026-01-01T00:00:00Z: `,
+    `token: ${id} is in use by a request with another key, as cluster "paris", which has waited for approval since 2026-01-01T00:00:00Z: `,
   )
   t.equal(await twin.outcome(), 'TokenAwaitsApproval')
   t.match(await harness.tokens.list(), [{ state: 'waiting', usesLeft: 1, heldBy: ['paris'] }])
@@ -207,17 +207,17 @@ t.test('what an operator says wrong is named', async (t) => {
   const paris = await Joiner.make(harness, { cluster: 'paris' })
   t.equal(
     await messageOf(harness.tokens.accept({ cluster: 'paris' })),
-    'cluster "paris" does not wait for approval; nobody waits',
+    'cluster "paris" does not wait for approval; no cluster waits',
   )
   await paris.outcome()
   t.match(await failure(harness.tokens.accept({ cluster: 'oslo' })), {
     reason: 'WaitingUnknown',
-    message: 'cluster "oslo" does not wait for approval; those that wait are paris',
+    message: 'cluster "oslo" does not wait for approval; the waiting clusters are paris',
   })
   const wrong = keyFingerprint('ab'.repeat(32))
   t.match(await failure(harness.tokens.accept({ cluster: 'paris', fingerprint: wrong })), {
     reason: 'FingerprintDiffers',
-    message: `cluster "paris" waits with another key than that: ${paris.fingerprint} (from 192.0.2.1 since 2026-01-01T00:00:00Z)`,
+    message: `cluster "paris" waits with a different key: ${paris.fingerprint} (from 192.0.2.1 since 2026-01-01T00:00:00Z)`,
   })
   t.match(await failure(harness.tokens.accept({ cluster: 'paris', fingerprint: 'SHA256:short' })), {
     reason: 'InvalidValue',
@@ -315,8 +315,7 @@ t.test('a joiner of the last release is told, and its token stays good', async (
   const old = await Joiner.make(harness, { cluster: 'paris', waits: false })
   t.match(await failure(old.ask()), {
     reason: 'ApprovalNotSupported',
-    message:
-      /this release of Sealane cannot wait for that: join with the release that the broker has; the token is not spent$/,
+    message: /this release of Sealane does not support that: join with the broker's release; the token is still valid$/,
   })
   t.same(await harness.tokens.waiting(), [])
   t.match(await harness.tokens.list(), [{ state: 'valid' }])
@@ -371,17 +370,17 @@ t.test('who waits is counted: neither who was answered nor whose token has ended
   const counted = async () => /waiting_joins\S* (\d+)/.exec(await metrics.text())?.[1]
   const status = async () => {
     const { log: found, problems } = await asOperator(harness.stateDir, clock, (admin) => admin.status())
-    const said = problems.find(({ text }) => text.startsWith('clusters wait'))?.text
+    const said = problems.find(({ text }) => text.startsWith('number of clusters that wait'))?.text
     return ['waiting' in found ? found.waiting : found.why, said]
   }
   for (const cluster of ['paris', 'oslo', 'lima']) await (await Joiner.make(harness, { cluster })).outcome()
   t.equal(await counted(), '3')
-  t.same(await status(), [3, 'clusters wait for approval: 3'])
+  t.same(await status(), [3, 'number of clusters that wait for approval: 3'])
   await tokens.accept({ cluster: 'paris' })
   await tokens.refuse({ cluster: 'oslo' })
   await log.refresh()
   t.equal(await counted(), '1', 'the cluster that no operator has answered')
-  t.same(await status(), [1, 'clusters wait for approval: 1'])
+  t.same(await status(), [1, 'number of clusters that wait for approval: 1'])
   await clock.advance(15 * MINUTE)
   broker.reportContact()
   t.equal(await counted(), '0', 'its token has ended')

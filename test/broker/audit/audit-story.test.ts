@@ -58,7 +58,7 @@ t.test('what happens to a broker in its life', async (t) => {
   const shown = fingerprint(new X509Certificate(joined.identity.cert).raw)
   t.match(await line('join ok paris'), { who: { token: token.id, address: '127.0.0.1', fingerprint: shown } })
 
-  t.match(await outcomeOf(joinWith(raw, secretOf(token.text), 'roma')), /has been used already/)
+  t.match(await outcomeOf(joinWith(raw, secretOf(token.text), 'roma')), /was already used/)
   t.match(await line('join refused TokenUsed roma'), { who: { kind: 'joining', token: token.id } })
   await outcomeOf(joinWith(raw, 'x'.repeat(43), 'roma'))
   t.notOk('token' in (await line('join refused TokenUnknown roma')).who)

@@ -83,7 +83,7 @@ t.test('a log that cannot be written: said once, and acts wait for it', async (t
   sink.failure = undefined
   await trail.flush(never)
   t.same(sink.short().sort(), ['cluster.evict ok paris', 'cluster.evict ok roma'])
-  t.equal(logger.lines.at(-1)?.message, 'the audit log is written again')
+  t.equal(logger.lines.at(-1)?.message, 'the audit log can be written again')
   t.equal(await count('lost_lines_total'), 0)
   t.equal(await count('waiting_lines'), 0)
 })
@@ -216,7 +216,7 @@ t.test('a write that does not end is told once, and what waits meanwhile is coun
   t.same(logger.lines, [])
   await clock.advance(1)
   t.match(logger.lines, [
-    { level: 'error', fields: { reason: 'AuditLogUnwritable', why: /^nothing was taken for 10 s/ } },
+    { level: 'error', fields: { reason: 'AuditLogUnwritable', why: /^no line could be written for 10 s/ } },
   ])
   trail.report(act('b'))
   await log.transact((tx) => trail.keep(tx, act('c')))
@@ -225,7 +225,7 @@ t.test('a write that does not end is told once, and what waits meanwhile is coun
   t.equal(logger.lines.length, 1)
   sink.letGo()
   await flushed
-  t.equal(logger.lines.at(-1)?.message, 'the audit log is written again')
+  t.equal(logger.lines.at(-1)?.message, 'the audit log can be written again')
   t.equal(await count('waiting_lines'), 0)
   await clock.advance(60_000)
   t.equal(logger.lines.length, 2, 'and not after it has ended')

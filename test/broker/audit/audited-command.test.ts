@@ -11,7 +11,12 @@ const cases: readonly (readonly [
   failure: string | undefined,
   warned: RegExp[],
 ])[] = [
-  ['worked', () => Promise.resolve(), undefined, [/^it is done, but the audit log will not have it: ./]],
+  [
+    'worked',
+    () => Promise.resolve(),
+    undefined,
+    [/^the command succeeded, but could not be recorded in the audit log: ./],
+  ],
   ['failed', () => Promise.reject(new Error('no room')), 'no room', []],
 ]
 for (const [say, run, failure, warned] of cases) {

@@ -41,7 +41,7 @@ t.test('made once, read ever after', async (t) => {
   rmSync(join(stateDir, 'ca.key'))
   t.equal(
     await messageOf(open()),
-    `${join(stateDir, 'ca.key')} is missing, but ${join(stateDir, 'ca.crt')} is there: restore the key from a backup`,
+    `${join(stateDir, 'ca.key')} is missing, although ${join(stateDir, 'ca.crt')} exists: restore the key from a backup`,
   )
 })
 

@@ -77,7 +77,7 @@ t.test('a broker whose key is behind a command', async (t) => {
   const silent = await CertificateAuthority.open({ clock, log }, { ...init, signer: signer(['-e', 'process.exit(3)']) })
   t.ok(silent.server.certificate.length > 0, 'it starts with the server certificate that it has')
   const refused = await failure(silent.issue(parseClusterId('milano'), await createCsr(createKey())))
-  t.match(refused, { reason: 'SignerFailed', message: /ended with status 3/ })
+  t.match(refused, { reason: 'SignerFailed', message: /exited with status 3/ })
 })
 
 /** A nonce whose r begins like a DER sequence of 64 bytes. */
@@ -112,13 +112,13 @@ t.test('a signer that misbehaves', async (t) => {
     [
       'fails',
       ['-e', 'console.error("no\\u001b[2J slot"); process.exit(1)'],
-      /ended with status 1; it says: no \[2J slot/,
+      /exited with status 1; its output: no \[2J slot/,
     ],
-    ['prints garbage', ['-e', 'process.stdout.write("garbage")'], /not a signature by the key of this authority/],
-    ['prints nothing', ['-e', ''], /not a signature by the key of this authority/],
+    ['prints garbage', ['-e', 'process.stdout.write("garbage")'], /not a signature with the key of this authority/],
+    ['prints nothing', ['-e', ''], /not a signature with the key of this authority/],
     ['prints without end', ['-e', 'for (;;) process.stdout.write("x".repeat(1000))'], /more than 4096 bytes/],
-    ['signs by another key', [script, other, 'der'], /not a signature by the key of this authority/],
-    ['hangs', ['-e', 'process.on("SIGTERM", () => {}); setInterval(() => {}, 1000)'], /did not end within 0.7 s/],
+    ['signs by another key', [script, other, 'der'], /not a signature with the key of this authority/],
+    ['hangs', ['-e', 'process.on("SIGTERM", () => {}); setInterval(() => {}, 1000)'], /did not exit within 0.7 s/],
     ['is not there', [], /did not start \(ENOENT\)/, join(folder, 'none')],
     ['may not be run', [], /did not start \(EACCES\)/, other],
   ]

@@ -58,14 +58,14 @@ const init = { clusterset: 'demo', nowMs: START, force: false }
 t.test('what may be announced', async (t) => {
   const log = await store()
   const rows: [string, KnownAuthority, string][] = [
-    ['the one in use', A, 'is the one in use'],
-    ['another clusterset', await authority('other'), 'cannot be the next one: it is of clusterset "other"'],
+    ['the one in use', A, 'is already in use'],
+    ['another clusterset', await authority('other'), 'cannot be the next one: it belongs to clusterset "other"'],
     [
       'of the future',
       await authority('demo', START + DAY),
-      'cannot be the next one: it begins at 2026-01-01T23:55:00Z',
+      'cannot be the next one: it is not valid before 2026-01-01T23:55:00Z',
     ],
-    ['ended', await authority('demo', START - 4000 * DAY), 'cannot be the next one: it ended at'],
+    ['ended', await authority('demo', START - 4000 * DAY), 'cannot be the next one: it expired at'],
   ]
   for (const [name, wanted, want] of rows)
     t.match(await messageOf(log.transact((tx) => announce(tx, wanted, init))), want, name)
@@ -75,9 +75,9 @@ t.test('what may be announced', async (t) => {
   t.match(await log.transact((tx) => announce(tx, B, init)), { repeated: false, row: { next: { phase: 'announced' } } })
   t.match(await log.transact((tx) => announce(tx, B, init)), { repeated: true })
   t.match(await log.transact((tx) => announce(tx, undefined, init)), { repeated: true })
-  t.match(await messageOf(log.transact((tx) => announce(tx, C, init))), /is announced already: .*finish.*abort/)
+  t.match(await messageOf(log.transact((tx) => announce(tx, C, init))), /is already announced: .*finish.*abort/)
   await log.transact((tx) => abortRotation(tx, START))
-  t.match(await messageOf(log.transact((tx) => announce(tx, B, init))), 'it was removed before')
+  t.match(await messageOf(log.transact((tx) => announce(tx, B, init))), 'it was removed earlier')
 })
 
 t.test('who is waited for', async (t) => {
@@ -110,11 +110,11 @@ t.test('who is waited for', async (t) => {
   t.equal(dueAdvance(log, START + DAY), 'switched', 'their certificates have ended')
   t.match(
     await messageOf(log.transact((tx) => finishRotation(tx, { force: true }, START))),
-    /the new authority does not sign yet: old does not have the new authority yet.*; unused does not have the new authority yet.*renews by its own time/,
+    /the new authority cannot sign yet: old does not have the new authority yet, .*; unused does not have .*renews on its own schedule/,
   )
   await log.transact((tx) => announce(tx, undefined, { ...init, force: true }))
   const refused = await messageOf(log.transact((tx) => finishRotation(tx, { force: false }, START)))
-  t.match(refused, /the old authority is in use: knows uses a certificate of the old authority/)
+  t.match(refused, /the old authority is still in use: knows uses a certificate of the old authority/)
   t.notMatch(refused, /; uses uses/)
 })
 

@@ -108,7 +108,7 @@ t.test('a directory of another clusterset is refused, and keeps its key', async 
   const file = join(stateDir, 'ca.crt')
   t.equal(
     await messageOf(open(on, stateDir)),
-    `${file} is another certificate authority than that of etcd://e1:2379/demo: choose an empty state directory, or another prefix`,
+    `${file} is not the certificate authority of etcd://e1:2379/demo: choose an empty state directory, or another prefix`,
   )
   t.equal(readFileSync(join(stateDir, 'ca.key'), 'utf8'), key)
   t.equal(on.shared.kept.size, 1)
@@ -121,6 +121,6 @@ t.test('a key that is nowhere is said to be', async (t) => {
   const empty = temporaryFolder(t)
   t.equal(
     await messageOf(open(on, empty)),
-    `the key of authority ${pin.slice(0, 16)}, which this clusterset has, is not in ${empty}, nor in etcd://e1:2379/demo: restore it`,
+    `the key of authority ${pin.slice(0, 16)} of this clusterset is not in ${empty}, nor in etcd://e1:2379/demo: restore it`,
   )
 })

@@ -53,8 +53,14 @@ t.test('made, made again, removed, and taken up as it was', async (t) => {
 t.test('refused: with the field, the value and what was expected', async (t) => {
   const { create, remove, served } = await start()
   await create('blue')
-  t.match(await failure(create('demo')), { field: 'clusterset', message: /"demo": expected another name/ })
-  t.match(await failure(remove('demo')), { field: 'clusterset', message: /"demo": expected another one/ })
+  t.match(await failure(create('demo')), {
+    field: 'clusterset',
+    message: /"demo": expected a name other than that of the broker's own/,
+  })
+  t.match(await failure(remove('demo')), {
+    field: 'clusterset',
+    message: /"demo": expected a clusterset other than the broker's own/,
+  })
   t.match(await failure(remove('bleu')), { reason: 'ClustersetUnknown', message: /"bleu": expected .*: demo, blue$/ })
   for (let i = 1; i < MAX_CLUSTERSETS; i += 1) await create(`c${i}`)
   t.match(await failure(create('one-more')), { reason: 'ClustersetLimit' })

@@ -24,7 +24,7 @@ t.test('the certificate of either request may be shown', async (t) => {
   // An operator who asks for a new identity gets one.
   const { text: anew } = await harness.tokens.rekey({ cluster: 'milano' })
   const rekeyed = await join_(harness, 'milano', { token: anew, csr })
-  t.match(await messageOf(renew(3)), /certificate \S+ of cluster "milano" has been replaced/)
+  t.match(await messageOf(renew(3)), /certificate \S+ of cluster "milano" was replaced/)
   await harness.broker.renew(rekeyed.peer, csr)
 })
 

@@ -10,7 +10,7 @@ t.test('a join that does not spend its token is good for few more', async (t) =>
   for (let i = 0; i < 21; i += 1) await join_(harness, 'milano', { token: text, csr })
   await t.rejects(join_(harness, 'milano', { token: text, csr }), {
     code: 'ResourceExhausted',
-    message: 'token: too many joins with it were refused or repeated: try again in 3 s',
+    message: 'token: too many joins that used it were refused or repeated: try again in 3 s',
   })
   await harness.clock.advance(3000)
   await join_(harness, 'milano', { token: text, csr })

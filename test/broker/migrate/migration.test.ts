@@ -108,7 +108,7 @@ t.test('what is refused, and leaves both as they were', async (t) => {
     const { code, message } = error as Error & { code: string }
     return `${code}: ${message}`
   }
-  t.match(await refused(a, a), /NotEmpty: sqlite:\/a is both: expected two stores/)
+  t.match(await refused(a, a), /NotEmpty: sqlite:\/a is both source and target: expected two different stores/)
   t.match(await refused(b, a), /Absent: no broker state in sqlite:\/b/)
   t.match(await refused(new MemoryPlace('sqlite:/c', openMemoryLog()), b), /Absent: sqlite:\/c is empty/)
   a.locked = true
@@ -116,12 +116,18 @@ t.test('what is refused, and leaves both as they were', async (t) => {
   a.locked = false
   const other = new MemoryPlace('sqlite:/other', openMemoryLog())
   if (other.log !== undefined) await makeState(other.log, RICH_STEPS)
-  t.match(await refused(a, other), /NotEmpty: sqlite:\/other holds clusterset "demo": expected an empty store/)
+  t.match(await refused(a, other), /NotEmpty: sqlite:\/other contains clusterset "demo": expected an empty store/)
   b.files = { 'ca.crt': 'another' }
-  t.match(await refused(a, b), /NotEmpty: sqlite:\/b has another certificate authority: its members would be lost/)
+  t.match(
+    await refused(a, b),
+    /NotEmpty: sqlite:\/b has a different certificate authority: after the move, the broker would reject the members of that store/,
+  )
   b.files = undefined
   await a.log?.transact((tx) => tx.put('address', '245.0.0.99', { service: 'shop/none' }))
-  t.match(await refused(a, b), /Inconsistent: .*1 thing is wrong in it, the first: address 245\.0\.0\.99: .*--force/)
+  t.match(
+    await refused(a, b),
+    /Inconsistent: .*the state has 1 inconsistency, the first: address 245\.0\.0\.99: .*--force/,
+  )
   t.strictSame(served(a, b), [a.name])
   t.equal((await migrateStore(deps, { from: a, to: b, force: true })).members, 3, 'with force as it is')
 })
@@ -131,9 +137,9 @@ t.test('a store that was moved goes nowhere else, and comes back from there alon
   const c = new MemoryPlace('sqlite:/c')
   await migrateStore(deps, { from: a, to: b, force: false })
   const to = (from: MemoryPlace, place: MemoryPlace) => messageOf(migrateStore(deps, { from, to: place, force: false }))
-  t.match(await to(a, c), /sqlite:\/a was moved to sqlite:\/b: what was done since is there and not here/)
+  t.match(await to(a, c), /sqlite:\/a was moved to sqlite:\/b: later changes are only in that store/)
   await migrateStore(deps, { from: b, to: c, force: false })
-  t.match(await to(c, a), /sqlite:\/a holds clusterset "demo"/, 'not into a store from which another one was moved')
+  t.match(await to(c, a), /sqlite:\/a contains clusterset "demo"/, 'not into a store from which another one was moved')
   t.strictSame(served(a, b, c), [c.name])
   b.log = undefined
   t.match(await to(a, b), /was moved to sqlite:\/b/, 'nor anew where the other one is lost')
@@ -164,10 +170,10 @@ t.test('a move is not taken back once the other store has gone on, but with forc
   await migrateStore(deps, { from: a, to: b, force: false })
   await b.log?.transact((tx) => tx.put('token', 'new', tx.list('token')[0]?.value ?? (undefined as never)))
   const cancel = (to: MemoryPlace | undefined, force: boolean) => cancelMigration(deps, { from: a, to, force })
-  t.match(await messageOf(cancel(b, false)), /sqlite:\/b has gone on since it was moved there: move it back/)
+  t.match(await messageOf(cancel(b, false)), /sqlite:\/b has newer changes than the move: move the state back/)
   t.match(
     await messageOf(cancel(undefined, false)),
-    /sqlite:\/b may have served since: name it with --to, or say --force/,
+    /a broker may have used sqlite:\/b since the move: name that store with --to, or use --force/,
   )
   t.strictSame(served(a, b), [b.name])
   await cancel(b, true)
@@ -186,7 +192,7 @@ t.test('what the other store has gone on with counts whatever it is, beside the 
     await migrateStore(deps, { from: a, to: b, force: false })
     await b.log?.transact((tx) => tx.put(scope, 'new', {} as never))
     const cancel = cancelMigration(deps, { from: a, to: b, force: false })
-    t.match(await messageOf(cancel), /has gone on since it was moved there/, scope)
+    t.match(await messageOf(cancel), /has newer changes than the move/, scope)
   }
 })
 
@@ -223,7 +229,10 @@ t.test('what a broker writes that hears late of the move is missed by nobody', a
     if (b.log !== undefined) await late.transact((tx) => tx.put('contact', 'milano', { lastSeenMs: 9 }))
     return keys()
   }
-  t.match(await messageOf(migrateStore(deps, { from: a, to: b, force: true })), /row contact milano is not what was/)
+  t.match(
+    await messageOf(migrateStore(deps, { from: a, to: b, force: true })),
+    /row contact milano differs from what was written/,
+  )
   t.strictSame(served(a, b), [])
   t.match(await migrateStore(deps, { from: a, to: b, force: true }), { repeated: false })
   t.equal(b.log?.get('contact', 'milano')?.lastSeenMs, 9)

@@ -36,7 +36,7 @@ t.test('what all share: counted, reported once before it is full, and again when
   await join_(harness, 'oslo', { facts: facts(['10.5.0.0/16']) })
   const refusal: unknown = await join_(harness, 'rome').catch((error: unknown) => error)
   t.ok(refusal instanceof RefusedError)
-  t.match(String(refusal), /has 5 members already, which is the limit: evict .* higher --max-members/)
+  t.match(String(refusal), /limit of 5 members: evict .* higher --max-members/)
   for (const { peer } of members) await harness.broker.leave(peer)
   ranges.report()
   t.same(logged(), [])

@@ -311,7 +311,9 @@ t.test('bad quotas are refused, with the field and what was expected', async (t)
     harness.tokens.changeQuota({ cluster, change: { records: value } })
   await t.rejects(change('milano', -1), { reason: 'InvalidValue', message: 'records -1: expected 0 to 200000' })
   await t.rejects(change('milano', 1.5), { message: 'records 1.5: expected 0 to 200000' })
-  await t.rejects(change('paris', 1), { message: 'cluster "paris" is not a member: sealane cluster list' })
+  await t.rejects(change('paris', 1), {
+    message: 'cluster "paris" is not a member; list the members: sealane cluster list',
+  })
   await t.rejects(change('No', 1), { name: 'InvalidNameError' })
   t.equal(await change('milano', 'default'), false)
   await change('milano', 7)

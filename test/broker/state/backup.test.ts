@@ -159,7 +159,7 @@ t.test('what is refused, and leaves everything as it was', async (t) => {
   const there = names()
   t.equal(
     await messageOf(restore(state, file)),
-    'the broker there has members: milano: what it knows goes, with --force',
+    'the broker has members: milano; to replace its state anyway, use --force',
   )
   const expected = 'expected a file that "sealane broker backup" has written'
   t.equal(await messageOf(restore(state, join(state, 'broker.db'), FORCE)), `${state}/broker.db: ${expected}`)
@@ -173,7 +173,7 @@ t.test('what is refused, and leaves everything as it was', async (t) => {
   await other.stop()
   t.equal(
     await messageOf(restore(other.state, file)),
-    'clusterset: the backup has "demo", the broker there "other": start it with that of the backup',
+    'clusterset: the backup has "demo", but the broker has "other": start the broker with the value of the backup',
   )
   t.strictSame(names(), there)
   t.match(await messageOf(backupBroker(clock, temporaryFolder(t), `${cut}.new`, { who: WHO })), /no broker state in /)

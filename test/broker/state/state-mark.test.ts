@@ -87,10 +87,14 @@ t.test('its key, and no database', async (t) => {
   const { state } = await used(t)
   dropDatabase(state)
   const said = await messageOf(start(t, state))
-  t.match(said, /broker\.db knows less than this broker has given away: it is not there, but ca\.crt is\. /)
-  t.match(said, /Restore the latest backup \(none is known to have been taken here\) with "sealane broker restore FILE/)
+  t.match(said, /broker\.db is older than the state that members have: it is missing, although ca\.crt exists\. /)
+  t.match(said, /Restore the latest backup \(no backup of this broker is recorded\) with "sealane broker restore FILE/)
   const past = Date.now() - 3_600_000
-  t.match(await messageOf(start(t, state, { acceptEmptyAtMs: past })), /knows less/, 'accepted before it was so')
+  t.match(
+    await messageOf(start(t, state, { acceptEmptyAtMs: past })),
+    /is older than the state that members have/,
+    'accepted before it was so',
+  )
   const accepted = Date.now()
   const broker = await start(t, state, { acceptEmptyAtMs: accepted })
   await broker.stop()
@@ -99,7 +103,7 @@ t.test('its key, and no database', async (t) => {
   dropDatabase(state)
   t.match(
     await messageOf(start(t, state, { acceptEmptyAtMs: accepted })),
-    /knows less/,
+    /is older than the state that members have/,
     'a flag that stays counts once',
   )
 })
@@ -113,9 +117,9 @@ t.test('its key, a database that is empty, and the name of the backup', async (t
   dropDatabase(state)
   cpSync(join(empty, 'broker.db'), join(state, 'broker.db'))
   const said = await messageOf(start(t, state))
-  t.match(said, /it has no members, and there were 2 members at \S+Z\. /)
+  t.match(said, /it has no members, but had 2 members at \S+Z\. /)
   t.match(said, new RegExp(`Restore the backup of \\S+Z \\(${file}\\) with`))
-  t.match(said, /go past this with --accept-empty/)
+  t.match(said, /start the broker with --accept-empty/)
   await stageRestore(clock, state, file, { who: { kind: 'operator' }, force: false })
   const broker = await start(t, state)
   t.match(broker.logger.lines[0], { message: 'restored from a backup', fields: { members: 2 } })
@@ -128,9 +132,15 @@ t.test('an older copy of the database', async (t) => {
   const before = JSON.parse(readFileSync(join(state, MARK_FILE), 'utf8')) as Mark
   dropDatabase(state)
   cpSync(join(young, 'broker.db'), join(state, 'broker.db'))
-  t.match(await messageOf(start(t, state)), /it is older: revision \d+, and it had come to \d+ with 2 members/)
+  t.match(
+    await messageOf(start(t, state)),
+    /it is older: it has revision \d+, but had reached revision \d+ with 2 members/,
+  )
   const broker = await start(t, state, { acceptEmptyAtMs: Date.now() })
-  t.match(broker.logger.lines[0], { level: 'warn', message: /older than the given addresses, and was accepted/ })
+  t.match(broker.logger.lines[0], {
+    level: 'warn',
+    message: /older than the state that members have; it was accepted by --accept-empty/,
+  })
   t.not(epochOf(broker), before.epoch, 'its revisions are given out a second time, for other changes')
   await broker.stop()
   const again = await start(t, state)
@@ -165,7 +175,7 @@ t.test('a restore by a release without marks', async (t) => {
 t.test('a mark that is damaged is not believed either way', async (t) => {
   const { state } = await used(t)
   writeFileSync(join(state, MARK_FILE), 'x')
-  t.match(await messageOf(start(t, state)), /state\.mark is damaged: remove it when you know/)
+  t.match(await messageOf(start(t, state)), /state\.mark is damaged: remove it if you are sure/)
 })
 
 t.test('what a mark says of a log', (t) => {
@@ -177,11 +187,11 @@ t.test('what a mark says of a log', (t) => {
   for (const [what, said, view] of [
     ['the same', undefined, log('a', 10, [member])],
     ['later', undefined, log('a', 11, [member])],
-    ['older', /^it is older: revision 9/, log('a', 9, [member])],
+    ['older', /^it is older: it has revision 9/, log('a', 9, [member])],
     ['empty', /^it has no members/, log('b', 0, [])],
-    ['another', /^it is another one/, log('b', 99, [member])],
+    ['another', /^it is not the same database/, log('b', 99, [member])],
     ['restored since', undefined, log('b', 1, [restored(1001)])],
-    ['restored before', /^it is another one/, log('b', 99, [restored(999)])],
+    ['restored before', /^it is not the same database/, log('b', 99, [restored(999)])],
   ] as const) {
     const problem = markProblem(mark, view)
     if (said === undefined) t.equal(problem, undefined, what)

@@ -28,13 +28,13 @@ t.test('commands beside the broker find its store', async (t) => {
   await checkStoreRemembered(state, config)
   t.equal(
     await messageOf(checkStoreRemembered(state, undefined)),
-    `${state} is of a broker whose store is etcd://broker@h1,h2/p: expected --store etcd://broker@h1,h2/p`,
+    `${state} belongs to a broker whose store is etcd://broker@h1,h2/p: expected --store etcd://broker@h1,h2/p`,
   )
   t.match(await failure(checkOwnDatabase(state)), { code: 'Foreign' })
   writeFileSync(file, '{}')
   t.equal(
     await messageOf(readStoreConfig(state)),
-    `${file} is damaged: start the broker with --store, which writes it anew`,
+    `${file} is damaged: start the broker with --store, which replaces it`,
   )
 })
 

@@ -39,7 +39,7 @@ const authority = (more: Partial<LogFacts['authority']>) => withLog({ authority:
 const rows: readonly (readonly [string, BrokerFacts, string, readonly string[]])[] = [
   ['one broker', SQLITE, 'healthy', []],
   ['three replicas', ETCD, 'healthy', []],
-  ['nobody serves', { ...SQLITE, replicas: [] }, 'down', ['no broker runs']],
+  ['nobody serves', { ...SQLITE, replicas: [] }, 'down', ['no broker replica runs']],
   ['nobody knows who serves', { ...SQLITE, replicas: undefined }, 'healthy', []],
   [
     'a store that cannot be read',
@@ -47,7 +47,12 @@ const rows: readonly (readonly [string, BrokerFacts, string, readonly string[]])
     'down',
     ['the store cannot be read: the disk is full'],
   ],
-  ['one replica', { ...ETCD, replicas: [{ id: 'a' }] }, 'degraded', ['one replica runs: with it the last one goes']],
+  [
+    'one replica',
+    { ...ETCD, replicas: [{ id: 'a' }] },
+    'degraded',
+    ['only one broker replica runs: if it fails, no broker is left'],
+  ],
   [
     'a member of etcd is away',
     { ...ETCD, storeMembers: [well('e1'), well('e2'), away('e3')] },
@@ -56,11 +61,15 @@ const rows: readonly (readonly [string, BrokerFacts, string, readonly string[]])
   ],
   [
     'two are away',
-    { ...ETCD, storeMembers: [well('e1'), away('e2'), away('e3')], log: { why: 'no majority of etcd answers' } },
+    {
+      ...ETCD,
+      storeMembers: [well('e1'), away('e2'), away('e3')],
+      log: { why: 'the majority of the etcd members does not answer' },
+    },
     'down',
     [
-      'the store cannot be read: no majority of etcd answers',
-      'etcd has no majority of its 3 members: 1 more needed',
+      'the store cannot be read: the majority of the etcd members does not answer',
+      'etcd has no majority of its 3 members: 1 more must answer',
       'etcd at e2:2379: no connection: ECONNREFUSED',
       'etcd at e3:2379: no connection: ECONNREFUSED',
     ],
@@ -69,7 +78,7 @@ const rows: readonly (readonly [string, BrokerFacts, string, readonly string[]])
     'no leader',
     { ...ETCD, storeMembers: [well('e1'), well('e2'), { ...well('e3'), hasLeader: false }] },
     'degraded',
-    ['etcd at e3:2379 knows no leader'],
+    ['etcd at e3:2379 has no leader'],
   ],
   [
     'etcd is full',
@@ -81,19 +90,19 @@ const rows: readonly (readonly [string, BrokerFacts, string, readonly string[]])
     'one address for all members',
     { ...ETCD, storeMembers: [well('lb')] },
     'healthy',
-    ['one endpoint of etcd is known, etcd://e1,e2,e3/sealane'],
+    ['only one etcd endpoint is configured, etcd://e1,e2,e3/sealane'],
   ],
   [
     'the authority ends soon',
     authority({ until: '2026-06-20T00:00:00.000Z' }),
     'degraded',
-    ['the certificate authority ends 2026-06-20T00:00:00.000Z'],
+    ['the certificate authority expires at 2026-06-20T00:00:00.000Z'],
   ],
   [
     'it has ended',
     authority({ until: '2026-05-20T00:00:00.000Z' }),
     'down',
-    ['the certificate authority ends 2026-05-20T00:00:00.000Z'],
+    ['the certificate authority expires at 2026-05-20T00:00:00.000Z'],
   ],
   [
     'a store of a release that wrote down no authority',
@@ -105,13 +114,13 @@ const rows: readonly (readonly [string, BrokerFacts, string, readonly string[]])
     'a rotation',
     authority({ phase: 'announced', waitsFor: 2 }),
     'healthy',
-    ['a rotation of the authority is under way (announced), waits for 2'],
+    ['a rotation of the authority is in progress (announced); number of members and tokens that it waits for: 2'],
   ],
   [
     'members are silent, and clusters wait',
     withLog({ members: [{ id: 'c1', state: 'silent' }], waiting: 2 }),
     'healthy',
-    ['members are silent: c1', 'clusters wait for approval: 2'],
+    ['members are not in contact: c1', 'number of clusters that wait for approval: 2'],
   ],
 ]
 

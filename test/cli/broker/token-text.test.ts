@@ -29,7 +29,11 @@ t.test('who joins, as far as it is known', (t) => {
     const fromFile = { token: 'sealane1.abc', broker: at, others: [], cluster: undefined, ...init, file: 'my token' }
     t.equal(tokenText(fromFile).answer, `sealane join ${join} --token-file 'my token'\n`, `${what}, from a file`)
     const open = join.includes('CONTEXT')
-    t.equal(text.remark, open ? `CONTEXT is the kubeconfig's context of the cluster that joins${list}\n` : '', what)
+    t.equal(
+      text.remark,
+      open ? `replace CONTEXT with the kubeconfig context of the cluster to join${list}\n` : '',
+      what,
+    )
   }
   t.end()
 })

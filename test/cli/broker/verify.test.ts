@@ -40,7 +40,7 @@ t.test('beside a running broker, of a backup, and what is wrong', async (t) => {
   const { state } = broker
   const verify = (...words: string[]) => runCli(['broker', 'verify', ...words])
   const good =
-    /^nothing is wrong: clusterset demo, 1 members, 1 records, \d+ rows; revision \d+ of epoch [0-9a-f-]{36}\n$/
+    /^no inconsistencies: clusterset demo, 1 members, 1 records, \d+ rows; revision \d+ of epoch [0-9a-f-]{36}\n$/
   t.match(await verify('--state', state), { code: 0, stdout: good, stderr: '' })
   const sum = createHash('sha256').update(readFileSync(backup)).digest('hex')
   t.match(await verify('--backup', backup), { code: 0, stdout: good })
@@ -67,10 +67,10 @@ t.test('beside a running broker, of a backup, and what is wrong', async (t) => {
   t.equal(bad.code, 1)
   t.match(bad.stdout, /^REASON +WHERE +WHAT\n/)
   t.match(bad.stdout, /^StoreRowInvalid +member milano +index 0: expected 1 to 65535$/m)
-  t.match(bad.stdout, /^StoreAuthorityInvalid +ca\.key +it is not there$/m)
+  t.match(bad.stdout, /^StoreAuthorityInvalid +ca\.key +the file is missing$/m)
   t.match(
     bad.stderr,
-    /^sealane: 3 things are wrong in it\n.*sealane broker verify --backup FILE\nreason: StateInconsistent\n$/,
+    /^sealane: the state has 3 inconsistencies\n.*sealane broker verify --backup FILE\nreason: StateInconsistent\n$/,
   )
   t.match(await verify('--state', temporaryFolder(t)), {
     code: 1,
@@ -97,12 +97,12 @@ t.test('files that are no whole backup of this release: one message, and nothing
     [() => edit(file, 'PRAGMA user_version = 99'), /is of a later release \(format 99, .*use the newer version/],
     [() => edit(file, 'PRAGMA application_id = 7'), /expected a file that "sealane broker backup" has written/],
     [() => edit(file, 'CREATE TRIGGER t AFTER UPDATE ON meta BEGIN DELETE FROM entry; END'), /it has a trigger "t"/],
-    [() => edit(file, "UPDATE entry SET value = '{' WHERE scope = 'member'"), /member milano: it is no JSON/],
+    [() => edit(file, "UPDATE entry SET value = '{' WHERE scope = 'member'"), /member milano: the value is not JSON/],
     [
       () => edit(file, "UPDATE backup SET content = 'x' WHERE name = 'file:ca.key'"),
       /ca\.key: it holds no private key/,
     ],
-    [() => flip(file), /is damaged|StoreHashDiffers|it is no JSON|things? (is|are) wrong|database/],
+    [() => flip(file), /is damaged|StoreHashDiffers|the value is not JSON|inconsistenc|database/],
   ]
   for (const [make, says] of cases) {
     copyFileSync(backup, file)
@@ -140,7 +140,7 @@ t.test('moved to another directory and back', async (t) => {
   t.match(await migrate('--from', 'sqlite'), { code: 2, stderr: /--to: expected the store/ })
   const moved = await migrate(...there)
   t.match(moved, { code: 0, stdout: /^moved: \d+ rows; 1 members are in sqlite:.*, epoch [0-9a-f-]{36}\n$/ })
-  t.match(await migrate(...there), { code: 0, stdout: /^it was moved before; 1 members/ })
+  t.match(await migrate(...there), { code: 0, stdout: /^already moved; 1 members/ })
   t.equal(statSync(join(other, 'ca.key')).mode & 0o777, 0o600)
   t.notMatch(moved.stdout + moved.stderr, /PRIVATE KEY/)
   const refused = /broker\.db was moved to sqlite:.* at .*serve that one; .*migrate/
@@ -151,7 +151,7 @@ t.test('moved to another directory and back', async (t) => {
   })
   t.match(
     (await runCli(['broker', 'verify', '--state', other])).stdout,
-    /^nothing is wrong: clusterset demo, 1 members/,
+    /^no inconsistencies: clusterset demo, 1 members/,
   )
   t.match(await migrate('--from', `sqlite:${other}`, '--to', 'sqlite'), { code: 0, stdout: /^moved: / })
   await broker.start()
@@ -164,7 +164,7 @@ t.test('moved to another directory and back', async (t) => {
   await migrate(...there)
   t.match(await migrate('--from', 'sqlite', '--to', `sqlite:${other}`, '--cancel'), {
     code: 0,
-    stdout: 'the move is taken back: serve sqlite again\n',
+    stdout: 'move canceled: start the broker with sqlite\n',
   })
   await broker.start()
 })

@@ -96,7 +96,7 @@ t.test('a bundle has objects, plans, kernel, metrics and logs, no secret, and st
 
   const again = await runCli(words)
   t.same([again.code, again.stdout], [1, ''])
-  t.match(again.stderr, 'there is a file of that name already')
+  t.match(again.stderr, 'the file already exists')
   const forced = await runCli([...words, '--force'])
   t.equal(forced.code, 0)
   t.equal((await runCli(['status', '--bundle', file])).stdout.split('\n')[0], looked.stdout.split('\n')[0])

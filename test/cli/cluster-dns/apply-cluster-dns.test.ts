@@ -71,7 +71,10 @@ t.test('a fight is given up, and a problem changes nothing', async (t) => {
       ref.name === 'coredns' && ref.kind === 'ConfigMap' ? configMap('coredns', { Corefile: KUBEADM }) : undefined,
     replace: async () => false,
   }
-  await t.rejects(applyClusterDns(client, 'coredns', plan, signal), { name: 'UserError', message: /during each attempt/ })
+  await t.rejects(applyClusterDns(client, 'coredns', plan, signal), {
+    name: 'UserError',
+    message: /changed the settings of the cluster DNS during each attempt/,
+  })
   const taken = new FakeClient([configMap('coredns', { Corefile: SUBMARINER })])
   const result = await applyClusterDns(taken, 'coredns', plan, signal)
   t.equal(result.plan.problems[0]?.kind, 'conflict')

@@ -172,7 +172,7 @@ t.test('where Sealane is not installed', async (t) => {
     )
   }
   const token = await runCli(['token', 'create', ...at])
-  t.match(token.stderr, /no broker to ask: there is none\nfirst: sealane broker deploy --kubeconfig /)
+  t.match(token.stderr, /no broker is installed\ninstall or repair it: sealane broker deploy --kubeconfig /)
 })
 
 /** Flags for everything that discovery cannot find out. */
@@ -195,7 +195,7 @@ t.test(
     const join = (): Promise<string> => saidWithoutToken(server.kubeconfig, ...ALL)
     t.equal(
       await join(),
-      '2: no join token: expected --token, --token-file or SEALANE_TOKEN; on the broker: sealane token create',
+      '2: no join token: expected --token, --token-file or SEALANE_TOKEN; create a token on the broker: sealane token create',
     )
     server.objects.put(server.place('Membership', 'self'), {
       apiVersion: 'sealane.io/v1alpha1',

@@ -148,7 +148,7 @@ t.test('a broker here, or in the cluster of KUBECONFIG', async (t) => {
   await broker.token()
   const env = { KUBECONFIG: server.kubeconfig }
   const none =
-    'sealane: context "fake" of FILE: no broker to ask: there is none\nfirst: sealane broker deploy --context fake\n'
+    'sealane: context "fake" of FILE: no broker is installed\ninstall or repair it: sealane broker deploy --context fake\n'
   for (const words of [
     ['token', 'list'],
     ['token', 'create'],

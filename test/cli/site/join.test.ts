@@ -153,13 +153,13 @@ t.test('tokens that are no good', async (t) => {
     [
       'unknown',
       made({}),
-      `token: not known to this broker: it was made by another broker, or removed; ${again}\nreason: TokenUnknown`,
+      `token: not known to this broker: another broker created it, or it was removed; ${again}\nreason: TokenUnknown`,
     ],
     ['revoked', revoked, `token: ${revokedId} was revoked at TIME: ${again}\nreason: TokenRevoked`],
     [
       'used',
       used,
-      `token: ${parseJoinToken(used, 0).id} has been used already by cluster "first" at TIME: ${again}\nreason: TokenUsed`,
+      `token: ${parseJoinToken(used, 0).id} was already used by cluster "first" at TIME: ${again}\nreason: TokenUsed`,
     ],
     [
       'for another cluster',
@@ -196,8 +196,8 @@ t.test('one id, one site', async (t) => {
   await join(site, await broker.token())
   const key = site.read('state/identity/cluster.key')
   const taken =
-    'cluster: "milano" is a member already (joined TIME, last seen TIME): choose another cluster id; or, if this is the ' +
-    'same cluster, run "sealane leave" there first or join with a token made for it: "sealane token create --cluster-id milano"\nreason: ClusterIdTaken'
+    'cluster: "milano" is already a member (joined TIME, last seen TIME): choose another cluster id; or, if this is the ' +
+    'same cluster, run "sealane leave" there first or join with a token for this id: "sealane token create --cluster-id milano"\nreason: ClusterIdTaken'
   t.equal(await refusal(t, join(new SiteFolder(t), await broker.token())), taken, 'another site')
   t.equal(await refusal(t, join(site, await broker.token())), taken, 'the same site, by a token for anybody')
   t.equal(site.read('state/identity/cluster.key'), key, 'its identity is untouched')
@@ -327,7 +327,7 @@ t.test('a clock that is an hour off', async (t) => {
     await broker.start()
   }
   const skew =
-    'clock: this machine says TIME, the broker says TIME: set the clock of the one that is wrong (they may differ by 5 minutes)\nreason: ClockDiffers'
+    'clock: the time is TIME on this machine and TIME on the broker: correct the clock that is wrong (the maximum difference is 5 minutes)\nreason: ClockDiffers'
   await set(HOUR)
   t.equal(await refusal(t, attempt(broker)), skew, 'this machine is slow')
   await set(240_000)

@@ -51,7 +51,7 @@ t.test('nothing runs any more: nothing stays', async (t) => {
   const evicted = await messageOf(broker.tokens((store) => store.evict({ cluster: 'paris-2', force: true })))
   t.equal(
     evicted.replace(/\S+Z(?=;)/, 'TIME'),
-    'cluster "paris-2" is not a member: it left at TIME; there is no member',
+    'cluster "paris-2" is not a member: it left at TIME; the clusterset has no members',
   )
   t.same(await leave(), { code: 1, stdout: '', stderr: 'sealane: this site has not joined a clusterset\n' })
 })
@@ -125,7 +125,7 @@ t.test('an evicted site may go', async (t) => {
   t.equal(code, 0)
   t.equal(
     stderr.replace(/\S+Z(?=:)/, 'TIME'),
-    `the broker answered: cluster "paris-2" was evicted at TIME: it can join again, with a new token\n${CLEAN}`,
+    `the broker answered: cluster "paris-2" was evicted at TIME: join again with a new token\n${CLEAN}`,
   )
   t.same([site.identity(), site.objects()], [[], []])
 })

@@ -34,7 +34,7 @@ async function linesOf(args: readonly string[]): Promise<readonly [code: number,
 }
 
 const SHUT =
-  'degraded PolicyKeepsOut: NetworkPolicy shop/deny selects its pods, and no policy allows ingress from another'
+  'degraded PolicyKeepsOut: NetworkPolicy shop/deny selects its pods, but no policy allows ingress from another'
 const serviceLists = ({ requests }: FakeApiServer): readonly string[] =>
   requests.filter((line) => line.includes('/services?'))
 

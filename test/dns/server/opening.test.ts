@@ -11,8 +11,8 @@ import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { failure } from '../../support/failure.ts'
 
 const AT = { address: parseAddress('127.0.0.1'), port: 53 }
-const ALONE = 'services have not been read yet; listening all the same: answers are SERVFAIL'
-const SERVED = 'services have not been read yet; another process serves the port meanwhile'
+const ALONE = 'services have not been read yet; listening anyway, and answering SERVFAIL'
+const SERVED = 'services have not been read yet; meanwhile another process serves the port'
 
 interface Case {
   readonly name: string

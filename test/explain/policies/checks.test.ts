@@ -86,7 +86,7 @@ const EXPORTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?:
   'nothing is let in': [
     member([DENY]),
     [SHUT],
-    /^NetworkPolicy shop\/deny selects its pods, and no policy allows ingress from another cluster$/,
+    /^NetworkPolicy shop\/deny selects its pods, but no policy allows ingress from another cluster$/,
   ],
   'policyTypes are not said': [member([policy('deny', {})]), [SHUT]],
   'without a spec': [member([{ metadata: { name: 'x', namespace: 'shop' } }]), [SHUT]],
@@ -109,7 +109,7 @@ const EXPORTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?:
   'one cluster is let in': [
     member([DENY, letIn('paris', blocks(PARIS))]),
     [PARTLY],
-    /no policy lets in 10\.103\.0\.0\/16 \(tokyo\) at TCP 8080$/,
+    /no policy allows ingress from 10\.103\.0\.0\/16 \(tokyo\) on TCP 8080$/,
   ],
   'one pod of each is let in': [member([letIn('two', blocks('10.102.0.7/32', '10.103.9.9/32'))])],
   'own addresses are let in': [member([letIn('own', blocks('10.42.0.0/16'))]), [SHUT]],
@@ -129,7 +129,7 @@ const EXPORTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?:
   'another port by name, of two': [
     member([letIn('web', [], {}, [{ port: 8080 }])], { Service: [service('web0', { ports: PAIR })] }),
     [PARTLY],
-    /no policy lets in 10\.102\.0\.0\/16 \(paris\), 10\.103\.0\.0\/16 \(tokyo\) at TCP 9090$/,
+    /no policy allows ingress from 10\.102\.0\.0\/16 \(paris\), 10\.103\.0\.0\/16 \(tokyo\) on TCP 9090$/,
   ],
   'a Service without ports': [
     member([letIn('web', [], {}, [{ port: 8080 }])], { Service: [service('web0', { ports: null })] }),
@@ -185,7 +185,7 @@ const EXPORTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?:
       { others: ['paris'] },
     ),
     [PARTLY],
-    /lets in fd52::\/48 \(paris\) at TCP 8080$/,
+    /allows ingress from fd52::\/48 \(paris\) on TCP 8080$/,
   ],
   'IPv4 is let in, where pods have IPv4 only': [
     member([letIn('four', blocks(PARIS))], { Cluster: [CLUSTERS6[0], paris6] }, { others: ['paris'] }),
@@ -193,7 +193,7 @@ const EXPORTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?:
   'one policy, several exports': [
     member([DENY], {}, { services: 3 }),
     ['degraded PolicyKeepsOut Namespace shop (PolicyKeepsOut ×3)'],
-    /^3 exported services are closed to other clusters, wholly or in part: web0, web1, web2\. web0: NetworkPolicy /,
+    /^3 exported services are completely or partly unreachable from other clusters: web0, web1, web2\. web0: NetworkPolicy /,
   ],
   'several exports, one of them open': [
     member([DENY, letIn('web1', [], { podSelector: { matchLabels: { part: 'web1' } } })], {}, { services: 3 }),
@@ -231,7 +231,7 @@ const CALLS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?: r
   'nothing is let out': [
     calling([out('out', [])]),
     [KEPT],
-    /^it selects every pod of shop, and no policy there allows egress to another cluster: web0 cannot be called there$/,
+    /^it selects every pod of shop, but no policy there allows egress to another cluster: pods there cannot reach web0$/,
   ],
   'names may be asked for': [calling([out('out', [DNS])]), [KEPT]],
   'names may be asked for, and one server of them is imported': [calling([out('out', [DNS])], NAME_SERVER)],
@@ -259,7 +259,7 @@ const PARTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?: r
       'degraded PolicyStopsPart Deployment sealane-system/sealane-agent',
       'degraded PolicyStopsPart Deployment sealane-system/sealane-dns',
     ],
-    /^NetworkPolicy closed lets its pods call nobody, and they need the API server, the broker and DNS$/,
+    /^NetworkPolicy closed allows no egress from its pods, but they need the API server, the broker and DNS$/,
   ],
   'something is let out': [
     member([NO_WAY_OUT, system('some', { policyTypes: ['Egress'], egress: [{ to: blocks('10.43.0.1/32') }] })]),
@@ -267,7 +267,7 @@ const PARTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines?: r
   'names are not let in': [
     bare(system('closed', { policyTypes: ['Ingress'] })),
     ['degraded PolicyStopsPart Service sealane-system/sealane-dns'],
-    /lets in nothing at UDP 5353/,
+    /allows no ingress on UDP 5353/,
   ],
   'names are let in at the port of the Service': [
     bare(system('dns', { podSelector: { matchLabels: PART }, ingress: [{ ports: [{ protocol: 'UDP', port: 53 }] }] })),
@@ -309,7 +309,7 @@ t.test('what to do names the ranges and the ports of the pods', async (t) => {
   const { problems } = diagnoseMember(factSet(member([DENY])))
   t.equal(
     problems[0]?.mend,
-    `Let in ${PARIS} (paris), ${TOKYO} (tokyo) at TCP 8080, each as an ipBlock of an ingress rule, if they shall call it.`,
+    `To make it reachable, allow ingress from ${PARIS} (paris), ${TOKYO} (tokyo) on TCP 8080, each as an ipBlock of an ingress rule.`,
   )
   t.equal(problems[0]?.source, 'API server')
 })

@@ -122,7 +122,7 @@ t.test('the label goes while the process runs, and comes back', async (t) => {
   stage.label(undefined)
   await stage.until(() => stage.objects.get('Gateway', 'gw') === undefined, 'cleaned')
   isBare(t, stage)
-  t.match(stage.status.notReady().join(), 'gateway: Node gw is no gateway: it has no label sealane.io/gateway')
+  t.match(stage.status.notReady().join(), 'gateway: Node gw is not a gateway: it has no label sealane.io/gateway')
   stage.label('0')
   await stage.until(() => stage.connection('paris') !== undefined, 'served again')
   t.strictSame(keys(stage), ['gateway-switched-on-forwarding', 'lane0.key'])
@@ -145,7 +145,10 @@ t.test('a lane that another node holds is not waited for without the one that th
   const renewTime = new Date(stage.clock.now()).toISOString()
   await stage.leases.write({ ...lease, spec: { ...lease.spec, renewTime } } as never, AbortSignal.timeout(5000))
   stage.label('1')
-  await stage.until(() => stage.logger.messages('warn').some((text) => text.includes('this one goes on')), 'it goes on')
+  await stage.until(
+    () => stage.logger.messages('warn').some((text) => text.includes('this node keeps carrying it')),
+    'it goes on',
+  )
   t.ok(stage.ownEndpoint() !== undefined, 'with the lane that it has')
   await stage.until(() => stage.ownEndpoint() === undefined, 'for a minute')
 })
@@ -196,7 +199,7 @@ t.test(
       stage.label(label, {}, address)
       await stage.passSlowly(LABEL_GRACE_MS + 5000)
       isServing(t, stage, `${say}: who serves goes on`)
-      t.match(stage.objects.events.at(-1), { reason, note: `${why}; until then it stays as it was` })
+      t.match(stage.objects.events.at(-1), { reason, note: `${why}; until then it keeps its current role` })
       await stage.stop()
       const kernel = stage.kernel()
       stage.startLabelled()
@@ -263,7 +266,7 @@ t.test('a kernel that cannot be cleaned holds it up for 5 s, not longer', async 
   let ended = false
   const end = stage.stop().then(() => (ended = true))
   const cleans = (): boolean =>
-    stage.logger.lines.some(({ message }) => message.startsWith('this node is no gateway any'))
+    stage.logger.lines.some(({ message }) => message.startsWith('this node is no longer a gateway; removing'))
   await stage.until(cleans, 'it cleans, after nobody else carried', 100)
   const from = stage.clock.monotonic()
   await stage.pass(4500)
@@ -273,7 +276,7 @@ t.test('a kernel that cannot be cleaned holds it up for 5 s, not longer', async 
   const tookMs = stage.clock.monotonic() - from
   // The step began up to 100 ms before `from`.
   t.ok(tookMs >= 4900 && tookMs < 6000, `after ${tookMs} ms`)
-  t.equal(stage.logger.lines.at(-1)?.message.startsWith('not all could be taken out in time'), true)
+  t.equal(stage.logger.lines.at(-1)?.message.startsWith('not everything could be removed in time'), true)
 })
 
 t.test('started on a node without label: it cleans up what a killed process left, and waits', async (t) => {

@@ -24,8 +24,8 @@ t.test('a drain hands the lane over, and nobody takes it back', async (t) => {
   await cluster.pass(60_000)
   t.equal(cluster.states, 'b serving, c standing by, a standing by', 'it does not come back by itself')
   t.strictSame(cluster.reported(), [
-    taken('b', 'a gives it: the node is cordoned'),
-    'Normal LaneHandedOver a: b has lane 0 now; this node goes on until it carries',
+    taken('b', 'a hands it over: the node is cordoned'),
+    'Normal LaneHandedOver a: b now has lane 0; this node carries the traffic until b does',
   ])
 })
 
@@ -51,8 +51,8 @@ t.test('a machine that dies is replaced after its Lease; it comes back and stand
   t.equal(cluster.states, 'b serving, c standing by')
   t.strictSame(cluster.knocks.slice(0, 2), [ADDRESSES.a, ADDRESSES.a], 'knocked at twice: a packet may be lost')
   t.strictSame(cluster.reported(), [
-    taken('b', 'a is gone'),
-    'Warning LaneHolderLost a: lane 0 of this node is lost; b takes it',
+    taken('b', 'a is no longer available'),
+    'Warning LaneHolderLost a: this node has lost lane 0; b takes it over',
   ])
   cluster.reports('b', { paris: 'up', tokyo: 'up' })
   cluster.start('a')
@@ -70,7 +70,7 @@ t.test('a process that is away for long, on a machine that answers, keeps its la
   t.equal(cluster.objects.events.length, 1)
   await cluster.pass(900_000)
   t.equal(cluster.objects.events.length, 1, 'told once')
-  t.equal(cluster.logger.lines.filter(({ message }) => message === 'the lease of the lane lapsed').length, 2)
+  t.equal(cluster.logger.lines.filter(({ message }) => message === 'the lease of the lane has expired').length, 2)
   cluster.start('a')
   await cluster.pass(60_000)
   t.equal(cluster.states, 'b standing by, c standing by, a serving')
@@ -88,7 +88,7 @@ t.test('a process that is away, and a lane that is lost with it, or given up', a
   const rows: [say: string, happens: (cluster: Cluster) => void][] = [
     ['user space ends with it', (cluster) => cluster.reports('a', { paris: 'up' }, 'wireguard-userspace')],
     ['it was up nowhere', (cluster) => cluster.reports('a', { paris: 'down', tokyo: 'connecting' })],
-    ['its Node is gone', (cluster) => cluster.objects.drop('Node', 'a')],
+    ['its Node does not exist', (cluster) => cluster.objects.drop('Node', 'a')],
     ['its label is gone', (cluster) => cluster.label('a', undefined)],
     ['it is cordoned', (cluster) => cluster.node('a', { unschedulable: true })],
     [

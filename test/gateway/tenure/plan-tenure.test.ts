@@ -102,12 +102,12 @@ t.test('when the lane of a holder that lapsed is lost', async (t) => {
   const up = gateway('a', { paris: 'down', tokyo: 'up' })
   const rows: [say: string, node: Node | undefined, gateway: Gateway | undefined, want: RegExp | undefined][] = [
     ['its kernel may carry', here, up, undefined],
-    ['its Node is gone', undefined, up, /Node is gone/],
+    ['its Node does not exist', undefined, up, /Node does not exist/],
     ['it has no label', labelled(undefined), up, /label/],
     ['it has the label of another lane', labelled('1'), up, /label/],
     ['it is cordoned', labelled('0', { unschedulable: true }), up, /cordoned/],
-    ['it has told nothing', here, undefined, /no connection is up/],
-    ['it was up nowhere', here, gateway('a', { paris: 'down', tokyo: 'connecting' }), /no connection is up/],
+    ['it has told nothing', here, undefined, /no connection that is up/],
+    ['it was up nowhere', here, gateway('a', { paris: 'down', tokyo: 'connecting' }), /no connection that is up/],
     ['its lane ends with its process', here, gateway('a', { paris: 'up' }, 'wireguard-userspace'), /user space/],
   ]
   for (const [say, node, gateway, want] of rows) {
@@ -117,7 +117,7 @@ t.test('when the lane of a holder that lapsed is lost', async (t) => {
   }
   t.match(
     whyLost({ rules: wireguardRules, lane: 1, node: labelled('1'), gateway: up }),
-    /no connection is up/,
+    /no connection that is up/,
     'what it told of lane 0',
   )
 })

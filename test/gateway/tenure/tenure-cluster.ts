@@ -105,7 +105,7 @@ export class Cluster {
 }
 
 export const taken = (node: Name, why: string): string =>
-  `Normal LaneTaken ${node}: this node is the gateway of lane 0 now; ${why}`
+  `Normal LaneTaken ${node}: this node is now the gateway of lane 0; ${why}`
 
 /** A cluster whose first node by name serves, and reports its links. */
 export async function served(t: Test): Promise<Cluster> {
@@ -114,6 +114,6 @@ export async function served(t: Test): Promise<Cluster> {
   await cluster.pass(5000)
   t.equal(cluster.states, 'b standing by, c standing by, a serving', 'the first by name, whoever started first')
   cluster.reports('a', { paris: 'up', tokyo: 'up' })
-  t.strictSame(cluster.reported(), [taken('a', 'nobody had it')])
+  t.strictSame(cluster.reported(), [taken('a', 'the lane had no gateway')])
   return cluster
 }

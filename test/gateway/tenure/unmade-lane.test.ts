@@ -22,7 +22,7 @@ const rows: readonly { readonly name: string; readonly steps: readonly Step[]; r
       [FAILED_LANE_MS / 2, 'another'],
       [FAILED_LANE_MS / 2, 'a third'],
     ],
-    want: 'its lane cannot be made: taken',
+    want: 'the lane cannot be set up: taken',
   },
   {
     name: 'made in between',

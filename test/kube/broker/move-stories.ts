@@ -94,9 +94,12 @@ async function loginSecret(hub: TestCluster, from: 'theirs' | 'nobody'): Promise
 async function refused(t: Test, { hub, at }: World): Promise<void> {
   const plain = await trySealane(['broker', 'deploy', ...STORE, ...at])
   t.equal(plain.code, 1)
-  t.match(plain.stderr, /which would start empty\n.*the same command with --move\nnothing was changed\n$/)
+  t.match(
+    plain.stderr,
+    /which would start with an empty state\n.*run the same command with --move\nnothing was changed\n$/,
+  )
   const without = await trySealane(['broker', 'deploy', ...STORE, '--move', ...at])
-  t.match(without.stderr, /Secret sealane-broker\/sealane-etcd-client.*: there is no such Secret\n/)
+  t.match(without.stderr, /Secret sealane-broker\/sealane-etcd-client.*: it does not exist\n/)
   await loginSecret(hub, 'nobody')
   const wrong = await trySealane(['broker', 'deploy', ...STORE, '--move', ...at])
   t.equal(wrong.code, 1)
@@ -197,5 +200,5 @@ async function around(t: Test, world: World): Promise<void> {
 
   const image = ['--etcd-image', ETCD_IMAGE, '--etcd-storage-size', '1Gi']
   const other = await trySealane(['broker', 'deploy', '--replicas', '3', '--move', ...image, ...at])
-  t.match(other.stderr, /Secret sealane-broker\/sealane-etcd-client is there, and sealane-etcd-server is not\n/)
+  t.match(other.stderr, /Secret sealane-broker\/sealane-etcd-client exists, but sealane-etcd-server does not\n/)
 }

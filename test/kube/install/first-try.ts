@@ -51,11 +51,14 @@ async function withoutFlags(t: Test, { hub }: World): Promise<void> {
     Promise.all(VOLUMES.map((name) => api.merge(`/api/v1/persistentvolumes/${name}`, { spec: { claimRef } })))
   await reserve({ namespace: 'elsewhere', name: 'data' })
   const bare = await refusedAtOnce(t, hub, ['broker', 'deploy', ...hub.at])
-  t.match(bare.stderr, /cannot have the broker like this:\n {2}no load balancer: .*\n {2}no volume: .*\n {2}no image: /)
+  t.match(
+    bare.stderr,
+    /the broker cannot be installed on .* with these settings:\n {2}no load balancer: .*\n {2}no volume: .*\n {2}no image: /,
+  )
   t.match(bare.stderr, /no image: localhost\/sealane:\S+ is not on node c1n1, and localhost is not a registry/)
   t.match(
     bare.stderr,
-    /\ntype: sealane broker deploy --kubeconfig \S+ --service-type NodePort --image REGISTRY\/sealane:\S+\n/,
+    /\nrun: sealane broker deploy --kubeconfig \S+ --service-type NodePort --image REGISTRY\/sealane:\S+\n/,
   )
   await api.post('/apis/storage.k8s.io/v1/storageclasses', {
     apiVersion: 'storage.k8s.io/v1',
@@ -64,7 +67,7 @@ async function withoutFlags(t: Test, { hub }: World): Promise<void> {
     provisioner: 'example.org/none',
   })
   const named = await refusedAtOnce(t, hub, ['broker', 'deploy', ...hub.at, '--service-type', 'NodePort', ...IMAGE])
-  t.match(named.stderr, /there are: fast\ntype: sealane broker deploy .* --storage-class fast\n/)
+  t.match(named.stderr, /available classes: fast\nrun: sealane broker deploy .* --storage-class fast\n/)
   await api.delete('/apis/storage.k8s.io/v1/storageclasses/fast')
   await reserve(null)
 }
@@ -117,7 +120,7 @@ async function brokenImage(t: Test, { hub }: World): Promise<void> {
   const mended = await sealane([...deploy, ...IMAGE])
   t.match(
     mended.stderr,
-    /a broker is installed already: of its settings change\n {2}image\.repository: localhost\/nothing → /,
+    /a broker is already installed: these settings change\n {2}image\.repository: localhost\/nothing → /,
   )
   t.match(mended.stderr, /removed {3}Pod sealane-broker\/sealane-broker-0/)
   t.comment(`mended in ${(mended.ms / 1000).toFixed(1)} s`)
@@ -164,13 +167,13 @@ async function nothingNamed(t: Test, { hub }: World): Promise<void> {
   await sealane(['broker', 'deploy', ...hub.at])
   const before = await settled(hub)
   const again = await sealane(['broker', 'deploy', ...hub.at])
-  t.match(again.stderr, /a broker is installed already: its settings are kept\n/)
+  t.match(again.stderr, /a broker is already installed: its settings are kept\n/)
   t.notMatch(again.stderr, /^ {2}(created|changed) /m, 'nothing to do')
   t.strictSame(dumpDifference(before, await settled(hub)), [], 'and nothing is changed')
   const { spec } = await api.get<StatefulSetObject>(path)
   t.match(spec.template.spec, { containers: [{ image: IMAGE[1], resources }] })
   const bad = await trySealane(['broker', 'deploy', ...hub.at, '--clusterset', 'other'])
-  t.match(bad.stderr, /--clusterset other: .* its clusterset is default, fixed at its first start\n/)
+  t.match(bad.stderr, /--clusterset other: .* its clusterset is default and cannot be changed after the first start\n/)
 }
 
 async function settled({ site }: InstallTarget): Promise<ReadonlyMap<string, string>> {

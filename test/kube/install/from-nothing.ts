@@ -108,8 +108,8 @@ async function members(t: Test, { hub }: World): Promise<void> {
   t.equal(refused.code, 1)
   t.equal(
     times(refused.stderr).replace(/context .* says/, 'HUB says'),
-    'sealane: the broker of HUB says: cluster "c2" is in contact with this broker since TIME: ' +
-      'run "sealane leave" there, or evict it all the same with --force\nreason: MemberInContact\n',
+    'sealane: the broker of HUB answered: cluster "c2" has been in contact with this broker since TIME: ' +
+      'run "sealane leave" there, or evict it anyway with --force\nreason: MemberInContact\n',
   )
 }
 
@@ -185,7 +185,7 @@ async function refusedJoin(t: Test, world: World): Promise<void> {
   const began = performance.now()
   const refused = await trySealane([...asHub, '--token-file', token])
   t.equal(refused.code, 1)
-  t.match(refused.stderr, /\nsealane: cluster: "c1" is a member already \(joined .*\): choose another cluster id; /)
+  t.match(refused.stderr, /\nsealane: cluster: "c1" is already a member \(joined .*\): choose another cluster id; /)
   t.comment(`an id that is taken is told after ${((performance.now() - began) / 1000).toFixed(1)} s`)
   const done = await sealane([...joinWords(member), '--token-file', token])
   t.equal(done.stdout, 'c2 has joined with gateway c2n1; it reaches c1\n', 'the same token, another id')
@@ -271,7 +271,7 @@ async function brokerAway(t: Test, world: World): Promise<void> {
     },
     { deadlineMs: 60_000, intervalMs: 1000, say: 'the broker is back' },
   )
-  t.equal(evicted.stdout, 'cluster c2 evicted: its records are withdrawn, its certificate is refused\n')
+  t.equal(evicted.stdout, 'cluster c2 evicted: its records are withdrawn and its certificate is revoked\n')
 }
 
 async function uninstalling(t: Test, world: World): Promise<void> {

@@ -156,23 +156,23 @@ t.test('all that is missing at once, with one command', async (t) => {
   t.equal(
     await refusal(admin, {}),
     [
-      'context "c1" of kubeconfig cannot have the broker like this:',
-      '  no load balancer: nothing in this cluster seems to give addresses to Services (--service-type LoadBalancer waits for one all the same)',
-      '  no volume: no StorageClass is the default, and no PersistentVolume without a class with 1Gi is free; there are: fast',
+      'the broker cannot be installed on context "c1" of kubeconfig with these settings:',
+      '  no load balancer: nothing in this cluster seems to assign addresses to Services of type LoadBalancer (--service-type LoadBalancer waits for one anyway)',
+      '  no volume: the cluster has no default StorageClass, and no PersistentVolume without a class with 1Gi is available; available classes: fast',
       `  no image: localhost/sealane:${tag} is not on any of the 3 nodes, and localhost is not a registry, so no node can pull it`,
-      `type: sealane broker deploy --context hub --service-type NodePort --storage-class fast --image REGISTRY/sealane:${tag}`,
-      'nothing was changed; go on all the same with --force',
+      `run: sealane broker deploy --context hub --service-type NodePort --storage-class fast --image REGISTRY/sealane:${tag}`,
+      'nothing was changed; to install anyway, use --force',
     ].join('\n'),
   )
   t.strictSame(admin.done, [], 'nothing was written')
   t.match(
     await refusal(admin, { storageClass: 'fast', clusterset: 'prod' }, "--kubeconfig 'my file'"),
-    `type: sealane broker deploy --kubeconfig 'my file' --clusterset prod --storage-class fast --service-type NodePort --image REGISTRY`,
+    `run: sealane broker deploy --kubeconfig 'my file' --clusterset prod --storage-class fast --service-type NodePort --image REGISTRY`,
     'what was said stays said',
   )
   t.match(
     await refusal(admin, { image: 'r.example.org/sealane:1' }),
-    /no load balancer: .*\n {2}no volume: [^\n]*\ntype: /,
+    /no load balancer: .*\n {2}no volume: [^\n]*\nrun: /,
   )
   t.strictSame(admin.done, [], 'no node is asked for an image while something else is missing')
   const image = `localhost/sealane:${tag}`

@@ -125,9 +125,9 @@ t.test('an image of an earlier release moves to this one, and that is told', asy
     await deployBroker(admin, { ...init, say: (text) => said.push(text), report: () => undefined })
     return said.join('')
   }
-  const changes = 'a broker is installed already: of its settings change\n'
+  const changes = 'a broker is already installed: these settings change\n'
   t.equal(await says('0.0.9', {}), `${changes}  image.tag: 0.0.9 → ${tag}\n`)
-  t.equal(await says('9', {}), 'a broker is installed already: its settings are kept\n')
+  t.equal(await says('9', {}), 'a broker is already installed: its settings are kept\n')
   const image = 'r.example.org:5000/tools/sealane:0.0.8'
   t.equal(await says('0.0.9', { image }), `${changes}  image.tag: 0.0.9 → 0.0.8\n`, 'who names one gets it')
 })
@@ -228,15 +228,16 @@ t.test('arguments that this release does not know are refused, or left out by fo
     const init = { chosen: {}, force, dryRun: true, flags: '', timeoutMs: 1000, clock: new FakeClock(), signal }
     const say = (text: string) => void (said += text)
     const deployed = deployBroker(admin, { ...init, say, report: () => undefined })
-    const text = 'the broker there is started with what this release does not know: --shiny yes, --new=1, --bare, word'
+    const text =
+      'the installed broker has arguments that this release does not know: --shiny yes, --new=1, --bare, word'
     if (force) {
       t.strictSame(await deployed, ['a:1'])
-      t.match(said, `${text}: left out\n`)
+      t.match(said, `${text}; they are removed\n`)
     } else {
       const error = await failure(deployed)
       t.match(error, {
         message: `context "c1" of kubeconfig: ${text}`,
-        hint: /--force leave it out; nothing was changed$/,
+        hint: /--force remove them; nothing was changed$/,
       })
       t.strictSame(
         admin.done.filter((line) => line.startsWith('apply')),
@@ -296,8 +297,11 @@ t.test('what a volume and a database hold is not changed by a flag', async (t) =
     object.kind === 'PersistentVolumeClaim' ? { ...object, status: { phase: 'Bound' } } : object,
   )
   for (const [chosen, want] of [
-    [{ clusterset: 'other' }, /--clusterset other: .* its clusterset is prod, fixed at its first start/],
-    [{ storageClass: 'slow' }, /--storage-class slow: .* its volume is of class fast/],
+    [
+      { clusterset: 'other' },
+      /--clusterset other: .* its clusterset is prod and cannot be changed after the first start/,
+    ],
+    [{ storageClass: 'slow' }, /--storage-class slow: .* its volume has StorageClass fast/],
   ] as const) {
     const admin = new MemoryAdmin(bound)
     const none = (): void => undefined

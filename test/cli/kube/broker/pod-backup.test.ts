@@ -78,7 +78,7 @@ t.test('into a pod', async (t) => {
   const third = await hub(t, 'paris')
   t.equal(
     await messageOf(restoreIntoPod(third.admin, { ...INIT, file, force: false })),
-    'the broker of context "c1" of kubeconfig says: the broker there has members: paris: what it knows goes, with --force',
+    'the broker of context "c1" of kubeconfig answered: the broker has members: paris; to replace its state anyway, use --force',
   )
   t.strictSame(await ids(third.broker), ['paris'])
   await restoreIntoPod(third.admin, { ...INIT, file, force: true })
@@ -100,11 +100,11 @@ t.test('a backup of a pod', async (t) => {
 t.test('no pod, a broker that refuses, and one that warns', async (t) => {
   const take = (): Promise<void> => Promise.resolve()
   const backup = (admin: MemoryAdmin) => podBroker(admin, INIT).backup({ knownAs: 'x' }, take)
-  t.match(await messageOf(backup(new MemoryAdmin())), /no broker to ask: there is none/)
+  t.match(await messageOf(backup(new MemoryAdmin())), /no broker is installed/)
   const admin = new MemoryAdmin([pod('uid-1')])
   const full = await servedAdmin(t, { backup: () => Promise.reject(new Error('the disk is full')) })
   admin.dial = () => dialSocket(full)
-  t.equal(await messageOf(backup(admin)), 'the broker of context "c1" of kubeconfig says: the disk is full')
+  t.equal(await messageOf(backup(admin)), 'the broker of context "c1" of kubeconfig answered: the disk is full')
   const warned: BackupPart[] = []
   const warns = await servedAdmin(t, { backup: (_init, take) => take({ warning: 'it is done, but' }) })
   admin.dial = () => dialSocket(warns)

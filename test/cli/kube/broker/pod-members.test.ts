@@ -69,7 +69,7 @@ t.test('where the answer is no, no other replica is asked', async (t) => {
   const refused = await hub(t, pods)
   t.equal(
     await messageOf(refused.broker.evict({ cluster: 'c2', force: false })),
-    'the broker of context "c1" of kubeconfig says: no such member',
+    'the broker of context "c1" of kubeconfig answered: no such member',
   )
   t.equal(refused.asked.join(), '0')
   const all = await hub(t, pods, { 0: failed('Unavailable', 0), 1: failed('Unavailable', 500) })

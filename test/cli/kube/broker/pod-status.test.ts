@@ -122,10 +122,13 @@ t.test('a pod that does not serve its status, or does not answer', async (t) => 
   const admin = await hub(t, 'own', [pod('broker', 0, true)])
   const socket = await servedAdmin(t, { status: () => Promise.reject(new Error('the disk is full')) })
   admin.dial = () => dialSocket(socket)
-  const said = 'degraded: pod sealane-broker-0 cannot be asked: the broker of context "c1" of kubeconfig says: '
+  const said =
+    'degraded: pod sealane-broker-0 did not report its status: the broker of context "c1" of kubeconfig answered: '
   t.strictSame(texts(await look(admin)), [`${said}the disk is full`])
   admin.dial = () => Promise.reject(new Error('no answer within 60 s'))
-  t.strictSame(texts(await look(admin)), ['degraded: pod sealane-broker-0 cannot be asked: no answer within 60 s'])
+  t.strictSame(texts(await look(admin)), [
+    'degraded: pod sealane-broker-0 did not report its status: no answer within 60 s',
+  ])
 })
 
 t.test('no broker', async (t) => {

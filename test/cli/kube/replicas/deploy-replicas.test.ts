@@ -115,7 +115,10 @@ t.test('a broker with a volume of its own does not become replicas by this comma
     'nothing was changed',
   )
   const claim = objectsOf(chosen({})).filter(({ kind }) => kind === 'PersistentVolumeClaim')
-  t.match((await failure(deployed(new MemoryAdmin(claim), { replicas: 3 }))).message, 'which would start empty')
+  t.match(
+    (await failure(deployed(new MemoryAdmin(claim), { replicas: 3 }))).message,
+    'which would start with an empty state',
+  )
   const three = new MemoryAdmin(objectsOf(chosen({ replicas: 3 })))
   const error = await failure(deployed(three, { replicas: 1 }))
   t.ok(error instanceof UserError && error.hint?.includes('the same command with --move'))
@@ -132,7 +135,7 @@ t.test('data that an uninstall left: the next deploy goes on with it, and with n
   const admin = new MemoryAdmin([claim])
   await deployed(admin, {})
   t.ok(admin.done.includes('apply StatefulSet sealane-broker/sealane-etcd (dry)'))
-  t.match((await failure(deployed(admin, { replicas: 1 }))).message, 'which would start empty')
+  t.match((await failure(deployed(admin, { replicas: 1 }))).message, 'which would start with an empty state')
 })
 
 t.test('certificates are made once, and anew when half of their time is over', async (t) => {
@@ -180,7 +183,7 @@ t.test('Secrets of somebody else are left alone; half of them is refused', async
   t.same(await etcdSecrets(new MemoryAdmin([of(ETCD_SERVER_SECRET), of(ETCD_CLIENT_SECRET)]), init, signal), [])
   t.match(
     (await failure(etcdSecrets(new MemoryAdmin([of(ETCD_SERVER_SECRET)]), init, signal))).message,
-    /sealane-etcd-client is not$/,
+    /sealane-etcd-client does not$/,
   )
   t.match(
     (await failure(etcdSecrets(new MemoryAdmin([of(ETCD_CA_SECRET)]), init, signal))).message,
@@ -199,9 +202,9 @@ t.test('an etcd that was given: its login must be there', async (t) => {
       },
     ])
   const rows = [
-    [[], 'certificate', 'ca.crt and tls.crt and tls.key of it is missing'],
-    [['ca.crt', 'tls.crt'], 'certificate', 'tls.key of it is missing'],
-    [['ca.crt', 'tls.crt', 'tls.key'], 'password', 'password of it is missing'],
+    [[], 'certificate', 'it lacks ca.crt and tls.crt and tls.key'],
+    [['ca.crt', 'tls.crt'], 'certificate', 'it lacks tls.key'],
+    [['ca.crt', 'tls.crt', 'tls.key'], 'password', 'it lacks password'],
   ] as const
   for (const [keys, login, want] of rows) {
     const error = await failure(requireEtcdLogin(secret(keys), { namespace: NAMESPACE, name: 'login', login }, signal))
@@ -213,7 +216,7 @@ t.test('an etcd that was given: its login must be there', async (t) => {
     signal,
   )
   const none = requireEtcdLogin(new MemoryAdmin(), { namespace: NAMESPACE, name: 'login', login: 'password' }, signal)
-  t.match((await failure(none)).message, /there is no such Secret$/)
+  t.match((await failure(none)).message, /it does not exist$/)
 })
 
 t.test('volumes of the included etcd', async (t) => {
@@ -235,7 +238,7 @@ t.test('volumes of the included etcd', async (t) => {
   t.equal(volumeGap(three, { ...world, storageClasses: [], volumes }), undefined)
   t.match(
     volumeGap(three, { ...world, storageClasses: [], volumes: volumes.slice(1) })?.what,
-    'not 3 PersistentVolumes',
+    'fewer than 3 PersistentVolumes',
   )
   t.equal(volumeGap(chosen({ etcdEndpoints: ['h1:1'] }), { ...world, storageClasses: [], volumes: [] }), undefined)
 })

@@ -116,7 +116,10 @@ const ETCD = 'sealane-broker/sealane-etcd'
 
 t.test('to an etcd, and back', async (t) => {
   const hub = new Hub(objectsOf(OWN))
-  t.match(await move(hub, OWN, INCLUDED), /stopped .*work on, changes wait\n {2}moving .*\n {2}removed {3}StatefulSet/)
+  t.match(
+    await move(hub, OWN, INCLUDED),
+    /stopped .*keep working, changes wait\n {2}moving .*\n {2}removed {3}StatefulSet/,
+  )
   t.strictSame(
     steps(hub).filter((line) => !line.startsWith('apply')),
     [

@@ -91,13 +91,13 @@ t.test('what flags ask for', async (t) => {
 
 t.test('flags that do not belong together', async (t) => {
   const rows: readonly (readonly [ReplicaOptions, string])[] = [
-    [{ etcdUser: 'hub' }, '--etcd-user: expected --etcd-endpoints with it'],
-    [{ replicas: 3, etcdPrefix: '/a' }, '--etcd-prefix: expected --etcd-endpoints with it'],
-    [{ replicas: 1, etcdSecret: 'a' }, '--etcd-secret: expected --etcd-endpoints with it'],
-    [{ etcdImage: 'e:1' }, '--etcd-image: expected --replicas 3 with it'],
+    [{ etcdUser: 'hub' }, '--etcd-user: expected --etcd-endpoints as well'],
+    [{ replicas: 3, etcdPrefix: '/a' }, '--etcd-prefix: expected --etcd-endpoints as well'],
+    [{ replicas: 1, etcdSecret: 'a' }, '--etcd-secret: expected --etcd-endpoints as well'],
+    [{ etcdImage: 'e:1' }, '--etcd-image: expected --replicas 3 as well'],
     [
       { etcdEndpoints: ['h1:1'], etcdStorageSize: '8Gi' },
-      '--etcd-storage-size: is about the etcd that is installed with the broker; not together with --etcd-endpoints',
+      '--etcd-storage-size: applies only to an etcd that is installed with the broker; expected no --etcd-endpoints',
     ],
   ]
   for (const [chosen, want] of rows) {
@@ -113,7 +113,7 @@ t.test('numbers, endpoints and prefixes as people write them', async (t) => {
     t.match(
       thrown(() => parseReplicas(text)),
       {
-        message: `--replicas ${JSON.stringify(text)}: expected 1 (with a volume of its own) to 9 (on etcd)`,
+        message: `--replicas ${JSON.stringify(text)}: expected 1 (with its own volume) to 9 (on etcd)`,
         exitCode: 2,
       },
     )
@@ -128,13 +128,19 @@ t.test('numbers, endpoints and prefixes as people write them', async (t) => {
     '[2001:db8::1]:2379',
   ])
   const rows = [
-    ['http://h1:2379', 'expected etcd over TLS: https://host:port, or host:port; without TLS all could read the store'],
-    ['h1,HTTP://h2', 'expected etcd over TLS: https://host:port, or host:port; without TLS all could read the store'],
-    ['h1,', 'expected host:port, several apart by commas'],
-    ['', 'expected host:port, several apart by commas'],
-    ['user:secret@h1:2379', 'expected host:port, several apart by commas'],
-    ['h1/path', 'expected host:port, several apart by commas'],
-    [Array.from({ length: 17 }, (_, i) => `h${i}`).join(','), 'expected at most 16'],
+    [
+      'http://h1:2379',
+      'expected etcd over TLS, https://host:port or host:port, because without TLS anybody on the network could read the store',
+    ],
+    [
+      'h1,HTTP://h2',
+      'expected etcd over TLS, https://host:port or host:port, because without TLS anybody on the network could read the store',
+    ],
+    ['h1,', 'expected host:port, separated by commas'],
+    ['', 'expected host:port, separated by commas'],
+    ['user:secret@h1:2379', 'expected host:port, separated by commas'],
+    ['h1/path', 'expected host:port, separated by commas'],
+    [Array.from({ length: 17 }, (_, i) => `h${i}`).join(','), 'expected at most 16 endpoints'],
   ] as const
   for (const [text, want] of rows) {
     t.equal(thrown(() => parseEtcdEndpoints(text)).message, `--etcd-endpoints ${JSON.stringify(text)}: ${want}`)
@@ -180,19 +186,19 @@ t.test('a command that would start empty is refused, and names the one that move
     ['more replicas', INCLUDED, withReplicas(INCLUDED, { replicas: 5 }), undefined],
     ['fewer', GIVEN, withReplicas(GIVEN, { replicas: 2 }), undefined],
     ['a member of etcd was replaced', GIVEN, moved, undefined],
-    ['own to included', OWN, INCLUDED, /^to take the state along, .*: the same command with --move$/m],
-    ['own to given', OWN, GIVEN, /^to take the state along, .*: the same command with --move$/m],
+    ['own to included', OWN, INCLUDED, /^to move the state, .* run the same command with --move$/m],
+    ['own to given', OWN, GIVEN, /^to move the state, .* run the same command with --move$/m],
     [
       'included to own',
       INCLUDED,
       withReplicas(INCLUDED, { replicas: 1 }),
-      /^to take the state along, .*: the same command with --move$/m,
+      /^to move the state, .* run the same command with --move$/m,
     ],
     [
       'given to own',
       GIVEN,
       withReplicas(GIVEN, { replicas: 1 }),
-      /^to take the state along, .*: the same command with --move$/m,
+      /^to move the state, .* run the same command with --move$/m,
     ],
     ['included to given', INCLUDED, GIVEN, /--from etcd:\/\/\S+ --to etcd:\/\/\S+$/m],
     ['another etcd', GIVEN, other, /--from etcd:\/\/\S+ --to etcd:\/\/\S+$/m],
@@ -204,7 +210,7 @@ t.test('a command that would start empty is refused, and names the one that move
       t.equal(message, 'nothing was thrown', what)
       continue
     }
-    t.match(message, /^hub has a broker already: .*, which would start empty$/, what)
+    t.match(message, /^hub already has .*, which would start with an empty state$/, what)
     t.match(hint, want, what)
     t.ok(hint.endsWith('nothing was changed'), what)
   }
