@@ -96,7 +96,8 @@ t.test('a label that is taken off: the node goes on until another gateway carrie
   const end = ending(cluster, 'a', 'kernel', 'gateway').then(() => (endedMs = cluster.clock.monotonic() - from))
   await cluster.pass(20_000)
   t.equal(endedMs, undefined, 'what a process said that is gone does not count')
-  const goesOn = /^Warning LaneNotHandedOver a: .* this node keeps carrying it until another one does, for at most 60 s$/
+  const goesOn =
+    /^Warning LaneNotHandedOver a: .* this node keeps carrying it until another one does, for at most 60 s$/
   t.equal(cluster.reported().filter((line) => goesOn.test(line)).length, 1)
   cluster.reports('b', { paris: 'up', tokyo: 'connecting' })
   await cluster.pass(5000)
