@@ -106,7 +106,7 @@ t.test('the port of dns is taken', async (t) => {
   t.same(await runCli([...up, '--status-listen', ':0']), {
     code: 1,
     stdout: '',
-    stderr: `sealane: dns: cannot listen on 127.0.0.1:${port}/udp: the port is taken by another process\n`,
+    stderr: `sealane: dns: cannot listen on 127.0.0.1:${port}/udp: another process uses the port\n`,
   })
 })
 

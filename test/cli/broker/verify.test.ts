@@ -100,7 +100,7 @@ t.test('files that are no whole backup of this release: one message, and nothing
     [() => edit(file, "UPDATE entry SET value = '{' WHERE scope = 'member'"), /member milano: the value is not JSON/],
     [
       () => edit(file, "UPDATE backup SET content = 'x' WHERE name = 'file:ca.key'"),
-      /ca\.key: it holds no private key/,
+      /ca\.key: it contains no private key/,
     ],
     [() => flip(file), /is damaged|StoreHashDiffers|the value is not JSON|inconsistenc|database/],
   ]
@@ -143,7 +143,7 @@ t.test('moved to another directory and back', async (t) => {
   t.match(await migrate(...there), { code: 0, stdout: /^already moved; 1 members/ })
   t.equal(statSync(join(other, 'ca.key')).mode & 0o777, 0o600)
   t.notMatch(moved.stdout + moved.stderr, /PRIVATE KEY/)
-  const refused = /broker\.db was moved to sqlite:.* at .*serve that one; .*migrate/
+  const refused = /broker\.db was moved to sqlite:.* at .*start the broker with that store; .*migrate/
   await t.rejects(broker.start(), { code: 'Moved', message: refused })
   t.match(await runCli(['token', 'create', '--state', state]), {
     code: 1,

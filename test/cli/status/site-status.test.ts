@@ -54,7 +54,7 @@ t.test('a cluster that is cut off: exit code 2, cause first, with what follows a
   t.equal(
     problem.replace(site.file, 'FILE'),
     `down: ClusterCutOff, Cluster paris
-  seen:  none of 4 links is up: open UDP 4500 there (state of FILE)
+  seen:  none of 4 links is up: open UDP 4500 at the other gateway (state of FILE)
   hence: LaneProbeTimeout ×4 (Link gw0 lane 0 to paris lane 0, …)
   to do: Check the condition \`Connected\` of the Cluster, and \`sealane show connections\`.
 `,
