@@ -105,7 +105,12 @@ class Coverage {
 }
 
 function isOfProduct(path: string): boolean {
-  return /^[a-z]+\//.test(path) && !/^(test|bench|demo|scripts|node_modules)\/|^kernel\/fake\/|\/capturing-logger\.ts$|\/fake-clock\.ts$|\/gen\//.test(path)
+  return (
+    /^[a-z]+\//.test(path) &&
+    !/^(test|bench|demo|scripts|node_modules)\/|^kernel\/fake\/|\/capturing-logger\.ts$|\/fake-clock\.ts$|\/gen\//.test(
+      path,
+    )
+  )
 }
 
 async function main(): Promise<void> {

@@ -146,7 +146,7 @@ export function quote(value: string): string {
  * caller checks them itself.
  */
 export function formProblem<T>(form: FormOf<T>, value: T, apart?: ReadonlySet<unknown>): FormProblem | undefined {
-  return problemOf(form as AnyForm, value, apart)
+  return problemOf(form, value, apart)
 }
 
 /** Returns the problem of a text alone. */
@@ -161,7 +161,9 @@ function problemOf(form: AnyForm, value: unknown, apart: ReadonlySet<unknown> | 
     case 'text':
       return typeof value === 'string' ? here(textProblem(form, value)) : here('expected text')
     case 'word':
-      return form.words.some((one) => one === value) ? undefined : here(wrongWord(String(value), form.words))
+      return form.words.some((one) => one === value)
+        ? undefined
+        : here(wrongWord(typeof value === 'string' ? value : typeof value, form.words))
     case 'number':
       return here(numberProblem(form, value))
     case 'flag':

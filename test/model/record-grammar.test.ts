@@ -10,7 +10,7 @@ import { type AnyForm, formProblem } from '../../model/grammar/forms.ts'
 import { RECORD_FORMS, sliceForm } from '../../model/grammar/record-forms.ts'
 import { NOT_IMPORTED_REASONS, PROBLEM_SEVERITIES } from '../../model/member-status.ts'
 import type { ClusterId } from '../../model/ids.ts'
-import type { MemberRecord, RecordBody, StoredRecord } from '../../model/records.ts'
+import type { RecordBody, StoredRecord } from '../../model/records.ts'
 import { canonicalJson } from '../../protocol/codec/content-hash.ts'
 import { bodyFromBytes, bodyToBytes } from '../../protocol/codec/records-codec.ts'
 import { world } from '../agent/import-fixtures.ts'
@@ -204,7 +204,7 @@ function admitted(record: StoredRecord): string | undefined {
       ? admitStatus(body)
       : body.kind === 'Cluster'
         ? admitFacts({ ...body.spec, version: '0.1.0' }, RANGES)
-        : admitRecord({ namespace: at.namespace, name: at.name, body: body as MemberRecord['body'] }, context)
+        : admitRecord({ namespace: at.namespace, name: at.name, body: body }, context)
   return refused && `${refused.field}: ${refused.message}`
 }
 
@@ -410,7 +410,7 @@ for (const [kind, whole] of Object.entries(WHOLE)) {
   t.test(`a ${kind} with one field out of its form is refused by each, with the name of the field`, async (t) => {
     const form = whole.kind === 'EndpointSlice' ? sliceForm(whole) : RECORD_FORMS[kind as keyof typeof RECORD_FORMS]
     t.strictSame([decoded(whole), leftOut(named(whole)), admitted(named(whole))], [whole, [], undefined])
-    const mutations = mutationsOf(form as AnyForm)
+    const mutations = mutationsOf(form)
     t.ok(mutations.length > 5)
     for (const { path, bad, isBeyondWire } of mutations) {
       const body = changed(whole, path, bad) as RecordBody
@@ -419,7 +419,7 @@ for (const [kind, whole] of Object.entries(WHOLE)) {
         .join('')
         .slice(1)
       const last = String(path.findLast((part) => typeof part === 'string'))
-      const what = `${field}: ${JSON.stringify(path.reduce<unknown>((at, part) => (at as never)[part], body))?.slice(0, 60)}`
+      const what = `${field}: ${JSON.stringify(path.reduce<unknown>((at, part) => (at as never)[part], body)).slice(0, 60)}`
       t.ok(
         formProblem(form as never, body as never)?.field.startsWith(field.replace(/\.name$/, '').replace(/\[0\]$/, '')),
         `form of ${what}`,

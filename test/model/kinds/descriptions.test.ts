@@ -271,7 +271,7 @@ const OF_KUBERNETES: Readonly<Record<string, { readonly type: z.ZodObject; reado
 }
 
 /** The object with one part, at any depth, replaced. */
-function* spoiltForms(value: unknown): Generator<unknown> {
+function* spoiltForms(value: unknown): Generator {
   yield* SPOILT
   if (typeof value !== 'object' || value === null) return
   for (const [key, part] of Object.entries(value)) {
