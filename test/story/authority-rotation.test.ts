@@ -39,7 +39,7 @@ t.test('two steps under traffic, with a member that is away and a broker that is
   t.equal(refused.code, 1)
   t.match(
     refused.stderr,
-    /the new authority does not sign yet: oslo does not have the new authority yet, at the latest until/,
+    /the new authority cannot sign yet: oslo does not have the new authority yet, at the latest until/,
   )
   t.match(refused.stderr, /reason: AuthorityInUse/)
   const during = await broker.token()
@@ -124,11 +124,11 @@ t.test('finish cuts nobody off, unless it is forced to', async (t) => {
   t.equal(waitsFor.tokens.length, 1)
   t.match((await ca.ask('finish')).stderr, /token \w+ names the old authority alone/)
 
-  t.match((await ca.ask('finish', '--force')).stderr, /does not sign yet/, 'nobody could go on')
+  t.match((await ca.ask('finish', '--force')).stderr, /cannot sign yet/, 'nobody could go on')
 
   await ca.step(t, 'rotate', '--force')
   await ca.until('switched', (now) => now.waitsFor.members.map(({ id }) => id).join() === 'oslo')
-  t.match((await ca.ask('finish')).stderr, /the old authority is in use: oslo does not have the new authority yet/)
+  t.match((await ca.ask('finish')).stderr, /the old authority is still in use: oslo does not have the new authority yet/)
   await ca.step(t, 'finish', '--force')
   await eventually(async () => (await milano.bundle()).length === 1, OWN_PATIENCE)
   await traffic.seen(paris)
