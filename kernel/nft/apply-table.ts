@@ -5,7 +5,7 @@
  */
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
-import { messageOf } from '../../runtime/runtime.ts'
+import { errorOf, messageOf } from '../../runtime/runtime.ts'
 import { type Drift, type DriftReason, isNotFound } from '../kernel.ts'
 import { parseElements } from './nft-text.ts'
 import type { Nft, NftElement, NftStatement } from './nft-transaction.ts'
@@ -243,13 +243,36 @@ export class TableApplier {
    * KernelError: after a refused transaction isKnown is false; after a listing that failed the check remains due.
    */
   async apply(planned: PlannedTable, init: ApplyInit, signal: AbortSignal): Promise<void> {
-    const known = this.#known
-    const isNew = known?.fixed !== planned.fixed
-    const isSent = isNew
-      ? await this.#replace(planned, init, signal)
-      : await this.#send(known, { kind: 'delta', statements: planned.delta() }, init, signal)
-    const follows = isSent && this.#init.comparison === 'elements with the last listing'
-    if (follows || (!isNew && (init.looks || this.#isSuspect))) await this.#check(planned, init, signal)
+    if (this.#known?.fixed === planned.fixed) await this.#update(planned, init, signal)
+    else if ((await this.#replace(planned, init, signal)) && this.#isCompared('elements with the last listing'))
+      await this.#check(await this.#list(signal), planned, init, signal)
+  }
+
+  /** For a table whose fixed part stays. */
+  async #update(planned: PlannedTable, init: ApplyInit, signal: AbortSignal): Promise<void> {
+    const isDue = (): boolean => init.looks || this.#isSuspect
+    const delta = async (): Promise<boolean> =>
+      this.#send(this.#known, { kind: 'delta', statements: planned.delta() }, init, signal)
+    if (this.#isCompared('elements with the plan')) {
+      await delta()
+      if (isDue()) await this.#check(await this.#list(signal), planned, init, signal)
+      return
+    }
+    if (isDue()) {
+      // A listing after a change of a map does not show what other programs had changed in the same map before.
+      const found = await this.#list(signal).catch(errorOf)
+      if (found instanceof Error) {
+        // A table that cannot be listed still gets its changes.
+        await delta()
+        throw found
+      }
+      if (await this.#check(found, planned, init, signal)) return
+    }
+    if (await delta()) await this.#check(await this.#list(signal), planned, init, signal)
+  }
+
+  #isCompared(comparison: TableComparison): boolean {
+    return this.#init.comparison === comparison
   }
 
   /** Removes the table if an earlier plan or run left one. Returns true if it did. Throws KernelError. */
@@ -289,29 +312,31 @@ export class TableApplier {
     return true
   }
 
-  /** Replaces the table if its parts are not as they were sent or listed, and otherwise corrects its elements. */
-  async #check(planned: PlannedTable, init: ApplyInit, signal: AbortSignal): Promise<void> {
-    const found = await this.#list(signal)
+  /**
+   * Replaces the table if its parts are not as they were sent or listed, and otherwise corrects its elements. Returns
+   * true if it replaced the table.
+   */
+  async #check(found: Listing, planned: PlannedTable, init: ApplyInit, signal: AbortSignal): Promise<boolean> {
     const known = this.#known
-    if (known === undefined) return
+    if (known === undefined) return false
     const difference = differences(known, found)
     if (difference !== undefined) {
       init.drift?.repaired('nft-table', difference.reason, difference.items)
       await this.#replace(planned, init, signal)
-      const { comparison } = this.#init
-      if (comparison === 'elements with the last listing') this.#learn(await this.#list(signal))
-      return
+      if (this.#isCompared('elements with the last listing')) this.#learn(await this.#list(signal))
+      return true
     }
     this.#learn(found)
-    if (this.#init.comparison === 'elements with the last listing') return
+    if (this.#isCompared('elements with the last listing')) return false
     const wanted = planned.elements()
     const repairs = elementDiff(found.elements, wanted).filter(({ map }) => found.elements.has(map))
-    if (repairs.length === 0) return
+    if (repairs.length === 0) return false
     const reason = repairs.some(({ add }) => add.length > 0) ? 'Missing' : 'Foreign'
     const maps = repairs.map((repair) => `elements of ${repair.map}`)
     init.drift?.repaired('nft-elements', reason, maps)
     const statements = elementStatements(this.#init.table, repairs)
     await this.#send(this.#known, { kind: 'delta', statements }, init, signal)
+    return false
   }
 
   #learn({ texts }: Listing): void {
@@ -321,14 +346,13 @@ export class TableApplier {
   /** Throws KernelError; the check then remains due. */
   async #list(signal: AbortSignal): Promise<Listing> {
     const { nft, table, clock, comparison } = this.#init
-    const wasSuspect = this.#isSuspect
     this.#isSuspect = false
     try {
       const listing = await nft.listTable(table, signal)
       this.#lookedAtMs = clock.monotonic()
       return parseListing(listing, comparison)
     } catch (error) {
-      this.#isSuspect = wasSuspect
+      this.#isSuspect = true
       throw error
     }
   }
