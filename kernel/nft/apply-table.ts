@@ -81,13 +81,17 @@ interface Listing {
   readonly elements: ElementMaps
 }
 
-/** Parses the text of `nft list table`. One listing contains everything, which is faster than one for each map. */
+/**
+ * Parses the text of `nft list table`. Parts of kinds that no plan has are found too, such as `flags dormant`, which
+ * switches the table off. One listing contains everything, which is faster than one for each map.
+ */
 function parseListing(listing: string | undefined, comparison: TableComparison): Listing {
   const shape = new Map<string, number>()
   const texts = new Map<string, string>()
   const elements = new Map<string, ReadonlyMap<string, string | undefined>>()
-  for (const { kind, name, body } of blocks(listing ?? '')) {
-    const [part, text] = [`${kind} ${name}`, body.join('\n')]
+  for (const { part, body } of blocks(listing ?? '')) {
+    const [kind, name = ''] = part.split(' ')
+    const text = body.join('\n')
     const isChain = kind === 'chain'
     shape.set(part, isChain ? body.filter((line) => !line.startsWith('\t\ttype ')).length : 0)
     if (isChain || kind === 'counter') texts.set(part, text.replaceAll(/packets \d+ bytes \d+/g, 'packets 0 bytes 0'))
@@ -101,20 +105,24 @@ function parseListing(listing: string | undefined, comparison: TableComparison):
 }
 
 interface Block {
-  readonly kind: string
-  readonly name: string
+  /** For example `chain refuse`, or `flags dormant`, which has no body. */
+  readonly part: string
   readonly body: string[]
 }
 
 function* blocks(listing: string): Generator<Block> {
   let open: Block | undefined
   for (const line of listing.split('\n')) {
-    const head = open === undefined ? /^\t(map|set|chain|counter) (\S+) \{$/.exec(line) : null
-    if (head !== null) open = { kind: head[1] ?? '', name: head[2] ?? '', body: [] }
-    else if (line === '\t}') {
+    if (line === '\t}') {
       if (open !== undefined) yield open
       open = undefined
-    } else open?.body.push(line)
+    } else if (open !== undefined) open.body.push(line)
+    else if (line.startsWith('\t')) {
+      const opens = line.endsWith(' {')
+      const block = { part: line.slice(1, opens ? -2 : undefined), body: [] }
+      if (opens) open = block
+      else yield block
+    }
   }
 }
 

@@ -164,6 +164,29 @@ t.test('what others change is repaired and told once', async (t) => {
   }
 })
 
+t.test('parts of a kind that no plan has are noticed, and so is a table that was switched off', async (t) => {
+  const rows: readonly (readonly [text: string, item: string])[] = [
+    ['\tflags dormant\n', 'flags dormant'],
+    ['\tlimit slow {\n\t\trate 1/second\n\t}\n', 'limit slow'],
+    ['\tct helper ftp {\n\t\ttype "ftp" protocol tcp\n\t}\n', 'ct helper ftp'],
+  ]
+  for (const comparison of COMPARISONS) {
+    for (const [text, item] of rows) {
+      const stage = new Stage(comparison)
+      await stage.apply()
+      const list = stage.nft.listTable.bind(stage.nft)
+      stage.nft.listTable = async (...all) => {
+        // What others added is gone with the table.
+        return stage.sent.length > 1 ? list(...all) : (await list(...all))?.replace('{\n', `{\n${text}`)
+      }
+      await stage.apply(ELEMENTS, { looks: true })
+      t.strictSame(stage.repaired, [['nft-table', 'Foreign', [item]]])
+      await stage.apply(ELEMENTS, { looks: true })
+      t.equal(stage.repaired.length, 1)
+    }
+  }
+})
+
 t.test('the text of a rule is known from the first listing on', async (t) => {
   const other: readonly NftStatement[] = [
     { verb: 'flush-chain', table: TABLE, chain: 'guard' },
