@@ -5,7 +5,7 @@
  */
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
-import { messageOf } from '../../runtime/runtime.ts'
+import { errorOf, messageOf } from '../../runtime/runtime.ts'
 import { type Drift, type DriftReason, isNotFound } from '../kernel.ts'
 import { parseElements } from './nft-text.ts'
 import type { Nft, NftElement, NftStatement } from './nft-transaction.ts'
@@ -81,13 +81,17 @@ interface Listing {
   readonly elements: ElementMaps
 }
 
-/** Parses the text of `nft list table`. One listing contains everything, which is faster than one for each map. */
+/**
+ * Parses the text of `nft list table`. Parts of kinds that no plan has are found too, such as `flags dormant`, which
+ * switches the table off. One listing contains everything, which is faster than one for each map.
+ */
 function parseListing(listing: string | undefined, comparison: TableComparison): Listing {
   const shape = new Map<string, number>()
   const texts = new Map<string, string>()
   const elements = new Map<string, ReadonlyMap<string, string | undefined>>()
-  for (const { kind, name, body } of blocks(listing ?? '')) {
-    const [part, text] = [`${kind} ${name}`, body.join('\n')]
+  for (const { part, body } of blocks(listing ?? '')) {
+    const [kind, name = ''] = part.split(' ')
+    const text = body.join('\n')
     const isChain = kind === 'chain'
     shape.set(part, isChain ? body.filter((line) => !line.startsWith('\t\ttype ')).length : 0)
     if (isChain || kind === 'counter') texts.set(part, text.replaceAll(/packets \d+ bytes \d+/g, 'packets 0 bytes 0'))
@@ -101,20 +105,24 @@ function parseListing(listing: string | undefined, comparison: TableComparison):
 }
 
 interface Block {
-  readonly kind: string
-  readonly name: string
+  /** For example `chain refuse`, or `flags dormant`, which has no body. */
+  readonly part: string
   readonly body: string[]
 }
 
 function* blocks(listing: string): Generator<Block> {
   let open: Block | undefined
   for (const line of listing.split('\n')) {
-    const head = open === undefined ? /^\t(map|set|chain|counter) (\S+) \{$/.exec(line) : null
-    if (head !== null) open = { kind: head[1] ?? '', name: head[2] ?? '', body: [] }
-    else if (line === '\t}') {
+    if (line === '\t}') {
       if (open !== undefined) yield open
       open = undefined
-    } else open?.body.push(line)
+    } else if (open !== undefined) open.body.push(line)
+    else if (line.startsWith('\t')) {
+      const opens = line.endsWith(' {')
+      const block = { part: line.slice(1, opens ? -2 : undefined), body: [] }
+      if (opens) open = block
+      else yield block
+    }
   }
 }
 
@@ -243,13 +251,36 @@ export class TableApplier {
    * KernelError: after a refused transaction isKnown is false; after a listing that failed the check remains due.
    */
   async apply(planned: PlannedTable, init: ApplyInit, signal: AbortSignal): Promise<void> {
-    const known = this.#known
-    const isNew = known?.fixed !== planned.fixed
-    const isSent = isNew
-      ? await this.#replace(planned, init, signal)
-      : await this.#send(known, { kind: 'delta', statements: planned.delta() }, init, signal)
-    const follows = isSent && this.#init.comparison === 'elements with the last listing'
-    if (follows || (!isNew && (init.looks || this.#isSuspect))) await this.#check(planned, init, signal)
+    if (this.#known?.fixed === planned.fixed) await this.#update(planned, init, signal)
+    else if ((await this.#replace(planned, init, signal)) && this.#isCompared('elements with the last listing'))
+      await this.#check(await this.#list(signal), planned, init, signal)
+  }
+
+  /** For a table whose fixed part stays. */
+  async #update(planned: PlannedTable, init: ApplyInit, signal: AbortSignal): Promise<void> {
+    const isDue = (): boolean => init.looks || this.#isSuspect
+    const delta = async (): Promise<boolean> =>
+      this.#send(this.#known, { kind: 'delta', statements: planned.delta() }, init, signal)
+    if (this.#isCompared('elements with the plan')) {
+      await delta()
+      if (isDue()) await this.#check(await this.#list(signal), planned, init, signal)
+      return
+    }
+    if (isDue()) {
+      // A listing after a change of a map does not show what other programs had changed in the same map before.
+      const found = await this.#list(signal).catch(errorOf)
+      if (found instanceof Error) {
+        // A table that cannot be listed still gets its changes.
+        await delta()
+        throw found
+      }
+      if (await this.#check(found, planned, init, signal)) return
+    }
+    if (await delta()) await this.#check(await this.#list(signal), planned, init, signal)
+  }
+
+  #isCompared(comparison: TableComparison): boolean {
+    return this.#init.comparison === comparison
   }
 
   /** Removes the table if an earlier plan or run left one. Returns true if it did. Throws KernelError. */
@@ -289,29 +320,31 @@ export class TableApplier {
     return true
   }
 
-  /** Replaces the table if its parts are not as they were sent or listed, and otherwise corrects its elements. */
-  async #check(planned: PlannedTable, init: ApplyInit, signal: AbortSignal): Promise<void> {
-    const found = await this.#list(signal)
+  /**
+   * Replaces the table if its parts are not as they were sent or listed, and otherwise corrects its elements. Returns
+   * true if it replaced the table.
+   */
+  async #check(found: Listing, planned: PlannedTable, init: ApplyInit, signal: AbortSignal): Promise<boolean> {
     const known = this.#known
-    if (known === undefined) return
+    if (known === undefined) return false
     const difference = differences(known, found)
     if (difference !== undefined) {
       init.drift?.repaired('nft-table', difference.reason, difference.items)
       await this.#replace(planned, init, signal)
-      const { comparison } = this.#init
-      if (comparison === 'elements with the last listing') this.#learn(await this.#list(signal))
-      return
+      if (this.#isCompared('elements with the last listing')) this.#learn(await this.#list(signal))
+      return true
     }
     this.#learn(found)
-    if (this.#init.comparison === 'elements with the last listing') return
+    if (this.#isCompared('elements with the last listing')) return false
     const wanted = planned.elements()
     const repairs = elementDiff(found.elements, wanted).filter(({ map }) => found.elements.has(map))
-    if (repairs.length === 0) return
+    if (repairs.length === 0) return false
     const reason = repairs.some(({ add }) => add.length > 0) ? 'Missing' : 'Foreign'
     const maps = repairs.map((repair) => `elements of ${repair.map}`)
     init.drift?.repaired('nft-elements', reason, maps)
     const statements = elementStatements(this.#init.table, repairs)
     await this.#send(this.#known, { kind: 'delta', statements }, init, signal)
+    return false
   }
 
   #learn({ texts }: Listing): void {
@@ -321,14 +354,13 @@ export class TableApplier {
   /** Throws KernelError; the check then remains due. */
   async #list(signal: AbortSignal): Promise<Listing> {
     const { nft, table, clock, comparison } = this.#init
-    const wasSuspect = this.#isSuspect
     this.#isSuspect = false
     try {
       const listing = await nft.listTable(table, signal)
       this.#lookedAtMs = clock.monotonic()
       return parseListing(listing, comparison)
     } catch (error) {
-      this.#isSuspect = wasSuspect
+      this.#isSuspect = true
       throw error
     }
   }

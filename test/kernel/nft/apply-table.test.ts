@@ -68,10 +68,12 @@ class Stage {
     const init: ApplyInit = {
       looks,
       drift: { repaired: (...all) => this.repaired.push(all) },
-      onSent: ({ kind, statements }) => this.sent.push(`${kind} ${formatNft(statements, 'ip')}`),
+      onSent: ({ kind, statements }) => {
+        this.sent.push(`${kind} ${formatNft(statements, 'ip')}`)
+        this.#last = wanted
+      },
     }
     await this.applier.apply(planned, init, new AbortController().signal)
-    this.#last = wanted
   }
 
   table(): Promise<string | undefined> {
@@ -162,6 +164,29 @@ t.test('what others change is repaired and told once', async (t) => {
   }
 })
 
+t.test('parts of a kind that no plan has are noticed, and so is a table that was switched off', async (t) => {
+  const rows: readonly (readonly [text: string, item: string])[] = [
+    ['\tflags dormant\n', 'flags dormant'],
+    ['\tlimit slow {\n\t\trate 1/second\n\t}\n', 'limit slow'],
+    ['\tct helper ftp {\n\t\ttype "ftp" protocol tcp\n\t}\n', 'ct helper ftp'],
+  ]
+  for (const comparison of COMPARISONS) {
+    for (const [text, item] of rows) {
+      const stage = new Stage(comparison)
+      await stage.apply()
+      const list = stage.nft.listTable.bind(stage.nft)
+      stage.nft.listTable = async (...all) => {
+        // What others added is gone with the table.
+        return stage.sent.length > 1 ? list(...all) : (await list(...all))?.replace('{\n', `{\n${text}`)
+      }
+      await stage.apply(ELEMENTS, { looks: true })
+      t.strictSame(stage.repaired, [['nft-table', 'Foreign', [item]]])
+      await stage.apply(ELEMENTS, { looks: true })
+      t.equal(stage.repaired.length, 1)
+    }
+  }
+})
+
 t.test('the text of a rule is known from the first listing on', async (t) => {
   const other: readonly NftStatement[] = [
     { verb: 'flush-chain', table: TABLE, chain: 'guard' },
@@ -181,6 +206,20 @@ t.test('a change of the plan does not hide what others changed', async (t) => {
   await stage.apply({ ...ELEMENTS, far: {} })
   t.strictSame(stage.repaired, [['nft-table', 'Missing', ['chain lone']]])
   t.match(await stage.table(), /chain lone/)
+})
+
+t.test('a change of a map does not hide what others changed in the same map', async (t) => {
+  const stage = new Stage('elements with the last listing')
+  const more: Elements = { ...ELEMENTS, far: { '10.0.0.1': undefined, '10.0.0.2': undefined } }
+  await stage.apply(more)
+  await stage.nft.interfere([{ verb: 'delete-elements', ...element('far', '10.0.0.1') }])
+  await stage.apply({ ...more, far: { ...more.far, '10.0.0.3': undefined } })
+  t.strictSame(stage.repaired, [['nft-table', 'Changed', ['set far']]])
+  t.strictSame([stage.sent.length, stage.sent[1]?.startsWith('full')], [2, true], 'in one transaction, with the change')
+  const keys = (await stage.nft.elements(TABLE, 'far')).map(({ key }) => key)
+  t.strictSame(keys, ['10.0.0.1', '10.0.0.2', '10.0.0.3'])
+  await stage.apply({ ...more, far: {} })
+  t.strictSame([stage.repaired.length, stage.sent.length], [1, 3], 'a later change is a change again')
 })
 
 t.test('a refusal leaves what was enforced, and the next call replaces the table', async (t) => {
@@ -211,6 +250,32 @@ t.test('a listing that fails says nothing about the table, and is repeated', asy
     await stage.apply()
     t.strictSame(stage.repaired, [['nft-table', 'Missing', ['chain lone']]])
   }
+})
+
+t.test('a table that cannot be listed still gets its changes', async (t) => {
+  const stage = new Stage('elements with the last listing')
+  await stage.apply()
+  stage.nft.listTable = () => Promise.reject(new KernelError('TIMEOUT', 'nft list', 'too slow'))
+  await t.rejects(stage.apply({ ...ELEMENTS, far: {} }, { looks: true }), { code: 'TIMEOUT' })
+  t.strictSame(await stage.nft.elements(TABLE, 'far'), [])
+})
+
+t.test('a listing that fails after a change is made up for by the next call', async (t) => {
+  const stage = new Stage('elements with the last listing')
+  await stage.apply()
+  const list = stage.nft.listTable.bind(stage.nft)
+  stage.nft.listTable = () => Promise.reject(new KernelError('TIMEOUT', 'nft list', 'too slow'))
+  await t.rejects(stage.apply({ ...ELEMENTS, far: {} }), { code: 'TIMEOUT' })
+  let listings = 0
+  stage.nft.listTable = (...all) => {
+    listings += 1
+    return list(...all)
+  }
+  await stage.apply({ ...ELEMENTS, far: {} })
+  t.equal(listings, 1, 'without a notification')
+  await stage.nft.interfere([{ verb: 'add-elements', ...element('far', '10.0.0.9') }])
+  await stage.apply({ ...ELEMENTS, far: {} })
+  t.strictSame(stage.repaired, [['nft-table', 'Changed', ['set far']]])
 })
 
 t.test('a plan without a table, and the removal of one', async (t) => {
