@@ -272,8 +272,8 @@ export function named(type: Field<string>): Field<string> {
   return noted(full, { ...(noteOf(type) ?? { schema: {} }), isName: true })
 }
 
-/** A name for which the API also has '' in the place of none: readers take it. */
-export function nameOrNone(type: Field<string>): Field<string> {
+/** A name for which objects also have '' in the place of none: readers take it. */
+export function nameOrNone<T extends z.ZodType>(type: T): T {
   return noted(type.clone(), { ...(noteOf(type) ?? { schema: {} }), isName: false })
 }
 
