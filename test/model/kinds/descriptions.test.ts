@@ -341,6 +341,12 @@ t.test('readers take the least that each earlier release has written', async (t)
   }
 })
 
+t.test('a range may have its longest form', async (t) => {
+  const longest = 'fd00:0000:0000:0000:0000:0000:192.168.100.0/120'
+  t.equal(NODE_FIELDS.safeParse({ spec: { podCIDRs: [longest] } }).success, true)
+  t.equal(NODE_FIELDS.safeParse({ spec: { podCIDRs: [`${longest}0`] } }).success, false)
+})
+
 t.test('a mirrored slice keeps the words and the ports that readers rely on', async (t) => {
   const takes = (value: object): boolean => loose(ENDPOINT_SLICE_FIELDS).safeParse(value).success
   t.equal(takes({ addressType: 'IPv4', ports: [{ port: 80 }] }), true)
