@@ -1,7 +1,7 @@
 /** metav1.Condition with the validation of Kubernetes' own types, as a map list keyed by type. */
 import type { ConditionReason } from '../reasons/reasons.ts'
 import { MAX_MESSAGE_LENGTH } from '../values/values.ts'
-import { type Described, anyInteger, choice, listOf, map, relied, text, timestamp } from './fields.ts'
+import { type Described, anyInteger, choice, listOf, map, nameOrNone, relied, text, timestamp } from './fields.ts'
 
 const REASON = '^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$'
 const TYPE =
@@ -17,12 +17,17 @@ const CONDITION = map(
       'The metadata.generation that the condition is based on. If it is older than the current one, the condition is out of date.',
       0,
     ).optional(),
-    /** Typed for conditions that we write; other controllers may write other reasons. */
-    reason: text<ConditionReason>('Reason for the status, in CamelCase; several reasons are separated by commas.', {
-      minLength: 1,
-      maxLength: 1024,
-      pattern: REASON,
-    }),
+    /**
+     * Typed for conditions that we write; other controllers may write other reasons, and in MCS v1alpha1, whose CRD
+     * does not require one, '' in the place of none.
+     */
+    reason: nameOrNone(
+      text<ConditionReason>('Reason for the status, in CamelCase; several reasons are separated by commas.', {
+        minLength: 1,
+        maxLength: 1024,
+        pattern: REASON,
+      }),
+    ),
     status: relied(choice(['True', 'False', 'Unknown'], 'Status of the condition: True, False or Unknown.')),
     type: text('Type of the condition, in CamelCase.', { maxLength: 316, pattern: TYPE }),
   },

@@ -232,7 +232,10 @@ export function timestamp(description = ''): Field<string> {
   return textField(schema, 'an RFC 3339 time', (value) => RFC3339.test(value) && !Number.isNaN(Date.parse(value)))
 }
 
-/** The network address of a range, without host bits. The CRD uses the CEL library of Kubernetes 1.31. */
+/**
+ * The network address of a range, without host bits. The CRD uses the CEL library of Kubernetes 1.31, and `maxLength`
+ * limits the cost of its rule. Files of sites may have a longer form: an IPv6 range whose end is written as IPv4.
+ */
 export function cidr(description = ''): Field<string> {
   const rule = 'isCIDR(self) && cidr(self) == cidr(self).masked()'
   const message = 'expected a range such as 10.42.0.0/16, without host bits'
@@ -242,7 +245,7 @@ export function cidr(description = ''): Field<string> {
     maxLength: 43,
     'x-kubernetes-validations': [{ rule, message }],
   }
-  return textField(schema, 'a CIDR without host bits such as 10.42.0.0/16', isPrefix)
+  return noted(textThat('a CIDR without host bits such as 10.42.0.0/16', isPrefix), { schema })
 }
 
 export function ipAddress(description = ''): Field<string> {
@@ -272,8 +275,8 @@ export function named(type: Field<string>): Field<string> {
   return noted(full, { ...(noteOf(type) ?? { schema: {} }), isName: true })
 }
 
-/** A name for which the API also has '' in the place of none: readers take it. */
-export function nameOrNone(type: Field<string>): Field<string> {
+/** A name for which objects also have '' in the place of none: readers take it. */
+export function nameOrNone<T extends z.ZodType>(type: T): T {
   return noted(type.clone(), { ...(noteOf(type) ?? { schema: {} }), isName: false })
 }
 

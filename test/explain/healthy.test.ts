@@ -28,6 +28,17 @@ t.test('a healthy clusterset of 3 to 20 members with several gateways has no pro
   t.pass()
 })
 
+t.test('a condition that another program wrote without a reason hides no export', async (t) => {
+  const objects = copyOf(healthyObjects({ others: ['tokyo'], gateways: 2, workers: 1, services: 2, kubernetes: true }))
+  for (const { status } of (objects.ServiceExport ?? []) as { status?: { conditions: object[] } }[]) {
+    const lastTransitionTime = '2026-11-25T11:00:00Z'
+    status?.conditions.push({ type: 'Synced', status: 'True', reason: '', message: '', lastTransitionTime })
+  }
+  const { problems, overview } = diagnoseMember(factSet(objects))
+  t.same(problems, [])
+  t.equal(overview.exports?.total, objects.ServiceExport?.length)
+})
+
 /** The facts and their objects in another order; with `split`, each object is in a fact of its own. */
 function shuffled(facts: FactSet, random: () => number, split: boolean): FactSet {
   const mix = <T>(items: readonly T[]): T[] =>

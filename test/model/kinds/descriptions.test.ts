@@ -304,6 +304,49 @@ t.test('what Kubernetes writes for nothing', async (t) => {
   t.equal(loose(ENDPOINT_SLICE_FIELDS).safeParse(unnamed).success, true)
 })
 
+t.test('a condition without a reason, as other programs write it, costs no object', async (t) => {
+  const lastTransitionTime = '2026-11-29T04:00:00Z'
+  const status = { conditions: [{ type: 'Ready', status: 'True', reason: '', message: '', lastTransitionTime }] }
+  t.equal(loose(SERVICE_EXPORT_FIELDS, 'anyone').safeParse({ status }).success, true)
+  t.equal(loose(SERVICE_IMPORT_FIELDS, 'anyone').safeParse({ status }).success, true)
+  t.equal(SERVICE_EXPORT_FIELDS.safeParse({ status }).success, false, 'the API server refuses it since')
+})
+
+t.test('readers take the least that each earlier release has written', async (t) => {
+  const connection = {
+    cluster: 'tokyo',
+    lane: 0,
+    endpoint: 'tokyo.gw-lane0',
+    state: 'up',
+    message: '',
+    usingNat: false,
+  }
+  const lanes = [{ lane: 0, device: 'sealane0', mtu: 1420, driver: 'kernel' }]
+  const ranges = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: [], globalCIDRs: [] }
+  const least: readonly (readonly [z.ZodObject, object])[] = [
+    [GATEWAY_FIELDS, { status: { version: '', lanes, connections: [{ ...connection, rxBytes: 0, txBytes: 0 }] } }],
+    [ROUTE_AGENT_FIELDS, { status: { version: '', clusters: [{ cluster: 'tokyo', gateways: [], mtu: 1420 }] } }],
+    [CLUSTER_FIELDS, { spec: { id: 'tokyo', index: 0, ...ranges, labels: {} } }],
+    [
+      ENDPOINT_FIELDS,
+      { spec: { cluster: 'tokyo', node: 'gw', lane: 0, publicKey: 'k', candidates: [], capabilities: [] } },
+    ],
+    [SERVICE_IMPORT_FIELDS, { spec: { type: 'Headless', ports: [] } }],
+    [SERVICE_EXPORT_FIELDS, {}],
+    [ENDPOINT_SLICE_FIELDS, { addressType: 'IPv4', endpoints: [{ addresses: ['10.42.0.7'], hints: {} }] }],
+  ]
+  for (const [type, object] of least) {
+    t.match(loose(type).safeParse(object), { success: true })
+    t.match(loose(type, 'anyone').safeParse(object), { success: true })
+  }
+})
+
+t.test('a range may have its longest form', async (t) => {
+  const longest = 'fd00:0000:0000:0000:0000:0000:192.168.100.0/120'
+  t.equal(NODE_FIELDS.safeParse({ spec: { podCIDRs: [longest] } }).success, true)
+  t.equal(NODE_FIELDS.safeParse({ spec: { podCIDRs: [`${longest}0`] } }).success, false)
+})
+
 t.test('a mirrored slice keeps the words and the ports that readers rely on', async (t) => {
   const takes = (value: object): boolean => loose(ENDPOINT_SLICE_FIELDS).safeParse(value).success
   t.equal(takes({ addressType: 'IPv4', ports: [{ port: 80 }] }), true)
