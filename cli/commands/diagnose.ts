@@ -68,7 +68,7 @@ export function addDiagnoseCommand(program: Command, context: CommandContext): v
     .addOption(
       new Option(
         '--bundle <file>',
-        'examine a file of sealane gather instead of the live state; several files are compared',
+        'examine a file written by "sealane gather" instead of the live state; several files are compared',
       )
         .argParser(collect((file) => file))
         .conflicts([...alone, 'kubeconfig', 'allContexts']),
