@@ -219,7 +219,7 @@ export function addGatherCommand(program: Command, context: CommandContext): voi
     .addOption(
       ofSite(
         '--ask <host:port>',
-        `of a site: status address of a component on this machine; may be given several times (default: ${STANDARD_PAGE})`,
+        `of a site: status address of a part on this machine; may be given several times (default: ${STANDARD_PAGE})`,
       ).argParser(collect(parsePage)),
     )
     .addOption(

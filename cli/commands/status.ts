@@ -108,7 +108,7 @@ export function addStatusCommand(program: Command, context: CommandContext): voi
 export function pagesOption(): Option {
   return new Option(
     '--ask <host:port>',
-    `of a site: status address of a component on this machine; may be given several times (default: ${STANDARD_PAGE})`,
+    `of a site: status address of a part on this machine; may be given several times (default: ${STANDARD_PAGE})`,
   )
     .argParser(collect(parsePage))
     .conflicts(['context', 'kubeconfig'])
