@@ -41,7 +41,7 @@ export const GUARDED_PREFIXES: readonly string[] = ['kube-', 'openshift']
 export function guardedNamespace(namespace: string): string | undefined {
   if (GUARDED_PREFIXES.some((prefix) => namespace.startsWith(prefix))) return 'is a system namespace'
   if (OWN_NAMESPACES.has(namespace)) return 'is a namespace of Sealane itself'
-  return namespace === 'default' ? 'is where everything lies that names no namespace' : undefined
+  return namespace === 'default' ? 'is the default for objects that name no namespace' : undefined
 }
 
 /** Returns the value as a ClusterId. Throws InvalidNameError. Stricter than KEP-2149, which allows dots. */

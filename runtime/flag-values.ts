@@ -71,8 +71,9 @@ export function parseDuration(text: string, field = 'duration', range: DurationR
   return ms
 }
 
-/** Returns the shortest exact form: 90000 is `90s`, 60000 is `1m`. */
+/** Returns the shortest exact form: 90000 is `90s`, 60000 is `1m`, 0 is `0s`. */
 export function formatDuration(ms: number): string {
+  if (ms === 0) return '0s'
   for (const unit of ['h', 'm', 's'] as const) {
     const size = UNIT_MS[unit] ?? 1
     if (ms >= size && ms % size === 0) return `${ms / size}${unit}`

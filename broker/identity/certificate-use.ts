@@ -119,8 +119,8 @@ function refuseCertificate(validity: CertificateValidity, peer: Peer): void {
       const at = timeText(validity.atMs)
       throw denied(
         'IdentityForked',
-        `cluster ${name} uses two certificates that were renewed from the same one, so somebody has a copy of its ` +
-          `identity: the broker has refused both since ${at}; to replace the identity, run "sealane cluster rekey ${peer.cluster}" on the ` +
+        `cluster ${name} uses two certificates that were renewed from the same one, so a copy of its identity ` +
+          `is in use: the broker has refused both since ${at}; to replace the identity, run "sealane cluster rekey ${peer.cluster}" on the ` +
           'broker',
       )
     }
@@ -136,7 +136,7 @@ function refuseCertificate(validity: CertificateValidity, peer: Peer): void {
       throw denied(
         'CertificateCopied',
         `${certificate} was replaced by a renewed one${at}, so this is a copy: if the cluster itself is refused, ` +
-          `somebody else has its key; to replace the identity, run "sealane cluster rekey ${peer.cluster}" on the broker`,
+          `its key was stolen; to replace the identity, run "sealane cluster rekey ${peer.cluster}" on the broker`,
       )
     }
     case 'foreign':

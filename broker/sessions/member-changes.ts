@@ -103,7 +103,7 @@ function awaitsApproval(tx: Transaction, hit: readonly PodsAround[], context: Ch
   if (first === undefined) return undefined
   return refusal(
     'spec.candidates',
-    `${formatPrefix(first.gateway)} lies in pods of cluster ${quote(first.id)}, which would get global addresses: ` +
+    `${formatPrefix(first.gateway)} is a pod address of cluster ${quote(first.id)}, which would get global addresses: ` +
       'an operator of the broker has to accept the node networks of this cluster first, see "sealane cluster waiting"',
     'RangesAwaitApproval',
   )

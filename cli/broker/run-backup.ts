@@ -26,7 +26,7 @@ export async function runBackup(
   }
   await writeBackupFile({ file, force, write, check: timeOfBackup })
   context.output.answer(`${file}\n`)
-  context.output.remark('keep this file as secret as a private key: whoever has it can let any cluster join\n')
+  context.output.remark('keep this file as secret as a private key: anyone with this file can let any cluster join\n')
 }
 
 async function receive(
@@ -77,7 +77,7 @@ export async function runRestore(file: string, options: RunRestoreOptions, conte
   const { kube, state, clusterset, force, atNextStart } = options
   // For a missing file, SQLite would only report that it cannot open the database.
   if (!existsSync(file)) {
-    throw new UserError(`${file}: no such file`, { hint: 'expected a file of sealane broker backup' })
+    throw new UserError(`${file}: no such file`, { hint: 'expected a file written by "sealane broker backup"' })
   }
   const takenAtMs = timeOfBackup(file)
   const warn = warnTo(context)

@@ -20,7 +20,7 @@ const COLUMNS: readonly Column<Finding>[] = [
 export async function runVerify(options: RunVerifyOptions, context: CommandContext): Promise<void> {
   const { backup } = options
   if (backup !== undefined && !existsSync(backup))
-    throw new UserError(`${backup}: no such file`, { hint: 'expected a file of sealane broker backup' })
+    throw new UserError(`${backup}: no such file`, { hint: 'expected a file written by "sealane broker backup"' })
   const verified =
     backup === undefined
       ? await withBroker(options, context, (broker) => broker.verify())

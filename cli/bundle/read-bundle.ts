@@ -25,7 +25,7 @@ export async function readBundle(file: string): Promise<unknown> {
     return factsOf(await unpacked(await contentOf(file)))
   } catch (error) {
     throw new UserError(`--bundle ${file}: ${printable(messageOf(error)).slice(0, 300)}`, {
-      hint: 'expected a file that sealane gather wrote',
+      hint: 'expected a file written by "sealane gather"',
       cause: error,
     })
   }

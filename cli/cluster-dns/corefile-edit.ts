@@ -89,7 +89,7 @@ export function formatForwardBlock({ domain, forwardTo }: ForwardBlock, place: L
   ]
   return [
     `# ${BEGIN}`,
-    '# Written by sealane; "sealane leave" takes it out again. Changes between these two lines are lost.',
+    '# Written by sealane; "sealane leave" removes it. Changes between these two lines are lost.',
     `${keys.join(' ')} {`,
     ...plugins.map((line) => `    ${line}`),
     '}',

@@ -59,7 +59,7 @@ export function addJoinKubeOptions(command: Command): Command {
     )
     .option(
       '--label <key=value>',
-      'with --context: a label of this cluster, such as region=eu; region- removes it',
+      'with --context: a label of this cluster, such as region=eu; region- removes it; may be given several times',
       collect(parseLabel),
     )
     .option(

@@ -70,7 +70,7 @@ function nextText({ phase, waitsFor }: AuthorityStatus): string {
     case 'announced':
       return isFree
         ? 'the running broker switches to the next authority for signing and serving'
-        : 'members receive the next authority; it signs and serves when the broker waits for nobody'
+        : 'members receive the next authority; it signs and serves when no member or token is left to wait for'
     case 'switched':
       return isFree
         ? '"sealane broker ca finish" removes the old authority; "sealane broker ca abort" returns to it'

@@ -46,7 +46,7 @@ export function addBrokerBackupCommands(broker: Command, context: CommandContext
 }
 
 function addBackup(broker: Command, context: CommandContext): void {
-  const text = "Writes the broker's state and certificate authority into one file, while the broker runs."
+  const text = "Writes the broker's state and certificate authority into one file, also while the broker runs."
   const command = subcommand(broker, 'backup', text, 'sealane broker backup --context hub --output broker.backup')
   addKubeOptions(command, LOCAL_BROKER)
     .addOption(stateOption())
@@ -69,8 +69,8 @@ function addRestore(broker: Command, context: CommandContext): void {
   const text = "Replaces the broker's state with a backup. Members keep their certificates."
   const command = subcommand(broker, 'restore', text, 'sealane broker restore broker.backup --context hub')
   addKubeOptions(command, LOCAL_BROKER)
-    .argument('<file>', 'a file of "broker backup"')
-    .addOption(stateOption())
+    .argument('<file>', 'a file written by "sealane broker backup"')
+    .addOption(stateOption('state directory of a broker on this machine, stopped unless --at-next-start is given'))
     .addOption(clustersetOption())
     .option('--force', 'replace the state even if the broker has members', false)
     .option('--at-next-start', 'stage the backup at a running broker, which restores it at its next start', false)
@@ -97,7 +97,7 @@ export function addBrokerVerifyCommand(broker: Command, context: CommandContext)
   addKubeOptions(command, seenOtherwise(LOCAL_BROKER))
     .addOption(stateOption())
     .addOption(clustersetOption())
-    .option('--backup <file>', 'check a file of "broker backup" instead of a broker')
+    .option('--backup <file>', 'check a file written by "sealane broker backup" instead of a broker')
     .addOption(outputOption())
     .addOption(durationOption('--timeout', 'how long to wait in a cluster', 300_000))
     .action(async (options: VerifyOptions) => {
@@ -168,7 +168,7 @@ export function addBrokerMigrateCommand(broker: Command, context: CommandContext
   const text =
     'Moves the state of a stopped broker into another store. To continue after an interruption, run it again.'
   subcommand(broker, 'migrate', text, 'sealane broker migrate --from sqlite --to sqlite:/srv/sealane/broker')
-    .addOption(stateOption())
+    .addOption(stateOption('state directory of the stopped broker'))
     .addOption(clustersetOption())
     .requiredOption('--from <store>', 'sqlite (the directory of --state), sqlite:DIRECTORY or etcd://…')
     .option('--to <store>', 'the new store, in the same form: empty, or one whose state was moved to --from earlier')

@@ -183,7 +183,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
     'Runs the broker until it is stopped. The first start creates its state and its certificate authority.',
     'sealane broker serve --state /var/lib/sealane/broker --advertise 192.0.2.1:7443',
   )
-    .addOption(stateOption())
+    .addOption(stateOption("the broker's state directory"))
     .option('--listen <host:port>', 'address to listen on', parsed(listenAddress), `0.0.0.0:${DEFAULT_BROKER_PORT}`)
     .option(
       '--advertise <host:port>',

@@ -161,7 +161,7 @@ function stateCell({ state, misuse, rekeyedAtMs, forkedAtMs }: MemberSummary): s
 function misuseRemark(id: string, { atMs, serial, address }: NonNullable<MemberSummary['misuse']>): string {
   const when = new Date(atMs).toISOString()
   return (
-    `${id}: certificate ${serial} was used from ${address} at ${when}, after it had been replaced: somebody has a copy of its key. ` +
+    `${id}: certificate ${serial} was used from ${address} at ${when}, after it had been replaced: a copy of its key is in use. ` +
     `Replace the identity: sealane cluster rekey ${id}\n`
   )
 }

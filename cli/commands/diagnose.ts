@@ -68,7 +68,7 @@ export function addDiagnoseCommand(program: Command, context: CommandContext): v
     .addOption(
       new Option(
         '--bundle <file>',
-        'examine a file of sealane gather instead of the live state; several files are compared',
+        'examine a file written by "sealane gather" instead of the live state; several files are compared',
       )
         .argParser(collect((file) => file))
         .conflicts([...alone, 'kubeconfig', 'allContexts']),
@@ -219,7 +219,7 @@ export function addGatherCommand(program: Command, context: CommandContext): voi
     .addOption(
       ofSite(
         '--ask <host:port>',
-        `of a site: status address of a component on this machine; may be given several times (default: ${STANDARD_PAGE})`,
+        `of a site: status address of a part on this machine; may be given several times (default: ${STANDARD_PAGE})`,
       ).argParser(collect(parsePage)),
     )
     .addOption(

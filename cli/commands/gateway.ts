@@ -34,7 +34,7 @@ export function addGatewayCommand(program: Command, context: CommandContext): vo
     'sealane gateway drain n1 --context c1',
   ).argument('<node>', 'the name of its Node', parsed(nodeName))
   addKubeOptions(drain)
-    .option('--force', 'mark it even if it is the only active gateway', false)
+    .option('--force', 'mark it as draining even if it is the only active gateway; it then keeps its traffic', false)
     .addOption(durationOption('--timeout', 'how long to wait', 60_000))
     .action(async (node: string, options: DrainOptions) => {
       const { withAdmin } = await import('../context/with-admin.ts')

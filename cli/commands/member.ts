@@ -105,7 +105,7 @@ interface ExportOptions extends TargetOptions {
 /** `sealane export` and `sealane unexport`: creates or deletes a ServiceExport among the site's objects. */
 export function addExportCommands(program: Command, context: CommandContext): void {
   add(program, context, 'export', 'Exports a Service of this cluster or site to the clusterset.')
-  add(program, context, 'unexport', 'Withdraws a Service from the clusterset.')
+  add(program, context, 'unexport', 'Withdraws a Service of this cluster or site from the clusterset.')
 }
 
 function add(program: Command, context: CommandContext, verb: 'export' | 'unexport', description: string): void {

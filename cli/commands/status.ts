@@ -88,7 +88,7 @@ export function addStatusCommand(program: Command, context: CommandContext): voi
     .option('--watch', 'repeat every two seconds until interrupted', false)
     .addOption(pagesOption())
     .addOption(
-      new Option('--bundle <file>', 'show a file of sealane gather instead of the live state').conflicts([
+      new Option('--bundle <file>', 'show a file written by "sealane gather" instead of the live state').conflicts([
         ...['context', 'kubeconfig', 'site', 'ask', 'watch'],
       ]),
     )
@@ -108,7 +108,7 @@ export function addStatusCommand(program: Command, context: CommandContext): voi
 export function pagesOption(): Option {
   return new Option(
     '--ask <host:port>',
-    `of a site: status address of a component on this machine; may be given several times (default: ${STANDARD_PAGE})`,
+    `of a site: status address of a part on this machine; may be given several times (default: ${STANDARD_PAGE})`,
   )
     .argParser(collect(parsePage))
     .conflicts(['context', 'kubeconfig'])
@@ -196,7 +196,8 @@ interface MemberLook {
   readonly reported?: MemberReport
 }
 
-const MEMBERS_TEXT = 'Shows the state that each member reports to the broker. sealane status in the member shows more.'
+const MEMBERS_TEXT =
+  'Shows the state that each member reports to the broker. "sealane status" on the member shows more.'
 const HINT = 'start it (sealane broker serve), or find out why it ended: sealane broker status'
 /** The maximum number of problems of one member in a table that is not wide. */
 const MAX_PROBLEMS = 3
@@ -207,7 +208,11 @@ export function addMembersCommand(program: Command, context: CommandContext): vo
     subcommand(program, 'members', MEMBERS_TEXT, 'sealane members --context hub --watch'),
     seenOtherwise(LOCAL_BROKER),
   )
-    .addOption(stateOption())
+    .addOption(
+      stateOption(
+        'state directory of a broker on this machine; if it is stopped, its last state is shown, with exit code 1',
+      ),
+    )
     .addOption(clustersetOption())
     .option('--watch', 'repeat every two seconds until interrupted', false)
     .addOption(lookTimeoutOption())

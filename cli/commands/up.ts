@@ -28,14 +28,14 @@ export function addUpCommand(program: Command, context: CommandContext): void {
   subcommand(
     program,
     'up',
-    'Runs the components of this site on this node until stopped.',
+    'Runs the parts of this site on this node until stopped.',
     'sealane up --site site.yaml --node gw --component gateway',
   )
     .addOption(siteOption())
     .requiredOption('--node <name>', "this machine's Node in the site", parsed(parseNodeName))
     .option(
       '--component <name>',
-      `${COMPONENTS.join(', ')}; may be given several times (default: all that this node needs)`,
+      `part to run: ${COMPONENTS.join(', ')}; may be given several times (default: all that this node needs)`,
       collect(parseComponent),
     )
     .addOption(

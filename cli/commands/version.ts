@@ -27,7 +27,7 @@ const AT_HOME = '~/.kube/config, if it exists'
 
 export function addVersionCommand(program: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Prints the versions of Sealane and Node.js; with a cluster, also those of its components and broker.'
+  const text = 'Prints the versions of Sealane and Node.js; with a cluster, also those of its parts and broker.'
   const command = addKubeOptions(subcommand(program, 'version', text, 'sealane version -o json'), AT_HOME)
   command
     .option('--client', 'print only the version of this program', false)

@@ -100,8 +100,9 @@ export function quoted(text: string): string {
   return JSON.stringify(text.slice(0, 100))
 }
 
-export function stateOption(): Option {
-  return new Option('--state <directory>', "the broker's state directory").default('/var/lib/sealane/broker')
+/** `about` is the help text. By default it is that of the commands that also work while no broker runs. */
+export function stateOption(about = 'state directory of a broker on this machine, running or stopped'): Option {
+  return new Option('--state <directory>', about).default('/var/lib/sealane/broker')
 }
 
 export function clustersetOption(): Option {

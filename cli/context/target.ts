@@ -35,6 +35,7 @@ const SITE = ['site', 'state']
  */
 export function addKubeOptions(command: Command, otherwise?: string): Command {
   const without = otherwise === undefined ? '' : `; without --context, --kubeconfig and KUBECONFIG: ${otherwise}`
+  const rights = otherwise?.startsWith(LOCAL_BROKER) === true ? BROKER_RIGHTS : ''
   return command
     .addOption(
       new Option('--kubeconfig <file>', 'the kubeconfig of a Kubernetes cluster (default: as for kubectl)').conflicts(
@@ -42,9 +43,10 @@ export function addKubeOptions(command: Command, otherwise?: string): Command {
       ),
     )
     .addOption(
-      new Option('--context <name>', `a context of the kubeconfig (default: the current one)${without}`).conflicts(
-        SITE,
-      ),
+      new Option(
+        '--context <name>',
+        `a context of the kubeconfig (default: the current one)${without}${rights}`,
+      ).conflicts(SITE),
     )
 }
 
@@ -53,6 +55,10 @@ export const LOCAL_SITE = 'the site of --site'
 
 /** The fallback of commands that are about a broker. */
 export const LOCAL_BROKER = "this machine's broker"
+
+/** docs/reference.md lists what `broker status` and `broker restore` need besides. */
+const BROKER_RIGHTS =
+  '; on a cluster you need the rights to list pods, and to get and create pods/portforward, in namespace sealane-broker'
 
 /** The fallback text of a command that uses targetToSee(). */
 export const seenOtherwise = (local: string): string => `${local}, else ~/.kube/config`

@@ -34,7 +34,7 @@ async function explainRefusal(error: unknown, access: ServerAccess, clock: Clock
     return new UserError(`${title}: ${text}`, { hint: NEW_LOGIN, cause: error })
   }
   if (error.code === 'Forbidden') {
-    const hint = 'use a kubeconfig of a cluster administrator'
+    const hint = 'use a kubeconfig that has this right, such as that of a cluster administrator'
     return new UserError(`${title}: ${error.message}`, { hint, cause: error })
   }
   return error

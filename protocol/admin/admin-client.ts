@@ -100,7 +100,7 @@ function call(signal: AbortSignal, begin: (done: Done) => Pick<ClientUnaryCall, 
 }
 
 function errorOfCall(failure: AdminFailure | null): Error {
-  if (failure === null) return new AdminUnreachableError('the broker gave no answer')
+  if (failure === null) return new AdminUnreachableError('the broker did not answer')
   if (failure.code === status.UNAVAILABLE) return new AdminUnreachableError(failure.details)
   // The broker never answers so; it ends its calls when it stops.
   return failure.code === status.CANCELLED

@@ -220,13 +220,17 @@ function callerOf(metadata: Metadata, peer: string): AdminCaller {
 function checkHost(call: AnyCall): void {
   const isLocal = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/.test(call.getHost())
   if (isLocal && call.metadata.get('origin').length === 0) return
-  throw new RefusedError('InvalidValue', 'authority', 'authority: expected localhost, and no page of a browser')
+  throw new RefusedError(
+    'InvalidValue',
+    'authority',
+    'authority: expected localhost; requests of web pages are refused',
+  )
 }
 
 async function transfer<T>(transfers: Transfers, work: () => Promise<T>): Promise<T> {
   if (transfers.running >= MAX_TRANSFERS) {
     const hint = 'wait until they have ended'
-    throw new UserError(`${MAX_TRANSFERS} backups are sent or received already`, { hint })
+    throw new UserError(`${MAX_TRANSFERS} backups are already being sent or received`, { hint })
   }
   transfers.running += 1
   try {

@@ -168,7 +168,9 @@ export function adminError({ code, details, metadata }: AdminFailure): RefusedEr
   if (field !== undefined && refusal !== undefined) return new RefusedError(refusal, field.toString(), details)
   const reason = knownReason(text?.toString())
   if (code === status.UNIMPLEMENTED)
-    return new UserError('the release of the broker does not know this', { hint: 'upgrade the broker first' })
+    return new UserError('the release of the broker does not support this command', {
+      hint: 'upgrade the broker first',
+    })
   return new UserError(details, {
     ...(reason === undefined ? {} : { reason }),
     ...(hint === undefined ? {} : { hint: hint.toString() }),

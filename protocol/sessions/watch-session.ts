@@ -265,7 +265,7 @@ export class WatchSession {
     }
     const changes = replica.apply(message, (error) => {
       this.#metrics.invalid()
-      logger.error('a record from the broker is skipped', {
+      logger.error('a record from the broker is malformed; it is left out', {
         reason: 'InvalidValue',
         field: error.field,
         why: error.message,

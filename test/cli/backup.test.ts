@@ -22,7 +22,7 @@ t.test('backup beside a running broker, restore into another folder and over a s
   t.strictSame(await backup('--output', file), {
     code: 0,
     stdout: `${file}\n`,
-    stderr: 'keep this file as secret as a private key: whoever has it can let any cluster join\n',
+    stderr: 'keep this file as secret as a private key: anyone with this file can let any cluster join\n',
   })
   t.equal(statSync(file).mode & 0o777, 0o600)
   t.match(await backup('--output', file), {
@@ -46,7 +46,7 @@ t.test('backup beside a running broker, restore into another folder and over a s
     t.strictSame(await runCli(['broker', 'restore', mistyped, ...at]), {
       code: 1,
       stdout: '',
-      stderr: `sealane: ${mistyped}: no such file\nexpected a file of sealane broker backup\n`,
+      stderr: `sealane: ${mistyped}: no such file\nexpected a file written by "sealane broker backup"\n`,
     })
   }
   t.notOk(existsSync(elsewhere), 'nothing was made')

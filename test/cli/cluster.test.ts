@@ -174,7 +174,7 @@ t.test('a stolen identity stands in the list', async (t) => {
   t.equal(
     stderr,
     'milano: certificate ab12 was used from 192.0.2.7 at 2026-01-01T00:00:00.000Z, after it had been replaced: ' +
-      'somebody has a copy of its key. Replace the identity: sealane cluster rekey milano\n',
+      'a copy of its key is in use. Replace the identity: sealane cluster rekey milano\n',
   )
 })
 

@@ -399,7 +399,7 @@ await attack('admin-slow-backup', async (t) => {
   t.equal(refused, '2')
   await eventually(() => leftovers(at).length === 4, { say: 'four are begun' })
   t.match(await failure(at.admin((admin) => admin.backup({ knownAs: 'x' }, () => Promise.resolve()))), {
-    message: /^4 backups are sent or received already/,
+    message: /^4 backups are already being sent or received/,
   })
   t.match(await at.seen(), /paris/)
   slow.forEach((one) => one.destroy())

@@ -154,7 +154,7 @@ await attack('waiting-ranges-after-the-join', async (t) => {
   for (const facts of tries) t.match(await stream.facts(facts), /wait for approval by an operator/)
   const candidates = [{ kind: 'private', address: '10.20.0.7', port: 4500 }]
   const gateway = endpointRecord('mallory', 'gw', Buffer.alloc(32, 'mallory').toString('base64'), candidates)
-  t.match(await stream.put(gateway), /10\.20\.0\.7\/32 lies in pods of cluster "victim"/)
+  t.match(await stream.put(gateway), /10\.20\.0\.7\/32 is a pod address of cluster "victim"/)
   const again = await joinOf(broker, secret, 'mallory', { key, facts: { ...own, podCidrs: ['10.20.0.0/16'] } })
   t.same(again.podCidrs, ['10.99.0.0/24'])
   const members = await store(broker, (of) => of.members())

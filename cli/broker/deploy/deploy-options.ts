@@ -130,7 +130,7 @@ export function parseEtcdEndpoints(text: string): readonly string[] {
     if (/^http:\/\//i.test(at))
       throw invalid(
         text,
-        'etcd over TLS, https://host:port or host:port, because without TLS anybody on the network could read the store',
+        'etcd over TLS, https://host:port or host:port, because without TLS anyone on the network could read the store',
       )
     return endpointText(at.replace(/^https:\/\//i, '').replace(/\/$/, ''), text)
   })

@@ -15,7 +15,7 @@ const BLOCK: ForwardBlock = { domain: 'clusterset.local', forwardTo: '10.43.0.99
 const OTHER: ForwardBlock = { domain: 'clusterset.local', forwardTo: '[fd00::99]:5353' }
 
 const ADDED = `# sealane begin
-# Written by sealane; "sealane leave" takes it out again. Changes between these two lines are lost.
+# Written by sealane; "sealane leave" removes it. Changes between these two lines are lost.
 clusterset.local:53 {
     errors
     cache 5

@@ -108,7 +108,7 @@ t.test('a member that is heard and not reached is an error', async (t) => {
     ...[node('n1', 'True'), cluster('paris'), cluster('tokyo'), cluster('kyoto', true), gateway('kyoto')],
   ])
   const error = await failure(done)
-  t.equal(error.message, 'waited 0ms for lanes: to tokyo: tokyo connecting: not reported yet')
+  t.equal(error.message, 'waited 0s for lanes: to tokyo: tokyo connecting: not reported yet')
   t.match(error, { hint: 'to continue, run the same command again' })
   t.strictSame(reported, ['joined', 'all parts are ready'])
 })
@@ -192,7 +192,7 @@ t.test('a leave that broke off is taken back, or finished where the broker knows
 
 t.test('a cluster that its agent has not looked around in yet is not said to be the first', async (t) => {
   const error = await failure((await join([node('n1', 'True'), gateway()])).done)
-  t.equal(error.message, 'waited 0ms for lanes: the members of the clusterset from the broker')
+  t.equal(error.message, 'waited 0s for lanes: the members of the clusterset from the broker')
 })
 
 /** Returns the objects after a first join, for a second join to find. */

@@ -130,11 +130,11 @@ t.test('numbers, endpoints and prefixes as people write them', async (t) => {
   const rows = [
     [
       'http://h1:2379',
-      'expected etcd over TLS, https://host:port or host:port, because without TLS anybody on the network could read the store',
+      'expected etcd over TLS, https://host:port or host:port, because without TLS anyone on the network could read the store',
     ],
     [
       'h1,HTTP://h2',
-      'expected etcd over TLS, https://host:port or host:port, because without TLS anybody on the network could read the store',
+      'expected etcd over TLS, https://host:port or host:port, because without TLS anyone on the network could read the store',
     ],
     ['h1,', 'expected host:port, separated by commas'],
     ['', 'expected host:port, separated by commas'],
