@@ -122,7 +122,7 @@ t.test('finish cuts nobody off, unless it is forced to', async (t) => {
   const { waitsFor } = await ca.status()
   t.match(waitsFor.members, [{ id: 'oslo' }])
   t.equal(waitsFor.tokens.length, 1)
-  t.match((await ca.ask('finish')).stderr, /token \w+ names the old authority alone/)
+  t.match((await ca.ask('finish')).stderr, /token \w+ pins only the old authority/)
 
   t.match((await ca.ask('finish', '--force')).stderr, /cannot sign yet/, 'nobody could go on')
 

@@ -213,7 +213,7 @@ t.test('a change of a map does not hide what others changed in the same map', as
   const more: Elements = { ...ELEMENTS, far: { '10.0.0.1': undefined, '10.0.0.2': undefined } }
   await stage.apply(more)
   await stage.nft.interfere([{ verb: 'delete-elements', ...element('far', '10.0.0.1') }])
-  await stage.apply({ ...more, far: { ...more.far, '10.0.0.3': undefined } })
+  await stage.apply({ ...more, far: { ...more['far'], '10.0.0.3': undefined } })
   t.strictSame(stage.repaired, [['nft-table', 'Changed', ['set far']]])
   t.strictSame([stage.sent.length, stage.sent[1]?.startsWith('full')], [2, true], 'in one transaction, with the change')
   const keys = (await stage.nft.elements(TABLE, 'far')).map(({ key }) => key)
