@@ -101,7 +101,7 @@ t.test('three clustersets, there and back', async (t) => {
   t.match(await failure(broker.start()), { code: 'Moved' }, 'the database is not served any more')
   await broker.start({ store: { ...login, url } })
   await goesOn('demo', 'blue')
-  t.match(await migrate(url, 'sqlite'), { code: 1, stderr: /is served by a broker/ })
+  t.match(await migrate(url, 'sqlite'), { code: 1, stderr: /is in use by a broker/ })
   t.notOk(await served('green'), 'what was not moved is not served')
   const said = (): boolean =>
     broker.logger.lines.some(
