@@ -82,7 +82,8 @@ t.test('three clustersets, there and back', async (t) => {
   await broker.stop()
   const unknown = {
     code: 1,
-    stderr: /clusterset "bleu": expected a clusterset that this broker serves: demo, blue, green\nreason: ClustersetUnknown/,
+    stderr:
+      /clusterset "bleu": expected a clusterset that this broker serves: demo, blue, green\nreason: ClustersetUnknown/,
   }
   t.match(await migrate('sqlite', url, '--clusterset', 'bleu'), unknown)
   t.strictSame(readdirSync(join(state, 'clustersets')).sort(), [...OTHERS], 'and nothing was made of it')

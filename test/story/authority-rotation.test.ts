@@ -128,7 +128,10 @@ t.test('finish cuts nobody off, unless it is forced to', async (t) => {
 
   await ca.step(t, 'rotate', '--force')
   await ca.until('switched', (now) => now.waitsFor.members.map(({ id }) => id).join() === 'oslo')
-  t.match((await ca.ask('finish')).stderr, /the old authority is still in use: oslo does not have the new authority yet/)
+  t.match(
+    (await ca.ask('finish')).stderr,
+    /the old authority is still in use: oslo does not have the new authority yet/,
+  )
   await ca.step(t, 'finish', '--force')
   await eventually(async () => (await milano.bundle()).length === 1, OWN_PATIENCE)
   await traffic.seen(paris)

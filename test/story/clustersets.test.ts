@@ -68,7 +68,8 @@ t.test('three clustersets at one broker', { timeout: 180_000 }, async (t) => {
   await t.test('they are made by name, and by no mistake', async (t) => {
     t.match(await cli(broker, 'token', 'create', '--clusterset', 'blue'), {
       code: 1,
-      stderr: /^sealane: clusterset "blue": expected a clusterset that this broker serves: demo\nreason: ClustersetUnknown\n/,
+      stderr:
+        /^sealane: clusterset "blue": expected a clusterset that this broker serves: demo\nreason: ClustersetUnknown\n/,
     })
     for (const set of OTHERS) {
       const made = await json<Record<string, unknown>>(t, broker, 'broker', 'clusterset', 'create', set)
@@ -103,7 +104,10 @@ t.test('three clustersets at one broker', { timeout: 180_000 }, async (t) => {
       }
     }
     const typed = await cli(broker, 'cluster', 'list', '--clusterset', 'bleu')
-    t.match(typed, { code: 1, stderr: /clusterset "bleu": expected a clusterset that this broker serves: demo, blue, green/ })
+    t.match(typed, {
+      code: 1,
+      stderr: /clusterset "bleu": expected a clusterset that this broker serves: demo, blue, green/,
+    })
     const { items } = await json<{ items: readonly object[] }>(t, broker, 'broker', 'clusterset', 'list')
     t.match(items, [
       { name: 'demo', state: 'own', members: 0 },
