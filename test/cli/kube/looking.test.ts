@@ -212,7 +212,10 @@ t.test('who may not read is told so at once', async (t) => {
   server.fault = ({ path }) =>
     path.endsWith('/gateways') ? { status: 403, body: { kind: 'Status', reason: 'Forbidden', message } } : undefined
   const shown = masked(server, await runCli(['show', 'connections', '--kubeconfig', server.kubeconfig]))
-  t.match(shown, { code: 1, stderr: /gateways\.sealane\.io is forbidden \(403 Forbidden\)\nuse a kubeconfig that has this right/ })
+  t.match(shown, {
+    code: 1,
+    stderr: /gateways\.sealane\.io is forbidden \(403 Forbidden\)\nuse a kubeconfig that has this right/,
+  })
 })
 
 t.test('an API server that does not answer: every command ends in its time', async (t) => {
