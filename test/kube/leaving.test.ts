@@ -200,7 +200,7 @@ async function stopped(t: Test, { c3 }: World): Promise<void> {
       ['token', 'list'],
       ['cluster', 'list'],
     ]) {
-      t.match(await ended(words), { code: 1, stderr: /^sealane: context "c3" of .* no answer within 2s\nsee that/ })
+      t.match(await ended(words), { code: 1, stderr: /^sealane: context "c3" of .* no answer within 2s\ncheck that/ })
     }
     t.match(await ended(['version']), { code: 0, stdout: /^kubernetes +unknown: no answer within 2s/m })
   } finally {
@@ -282,7 +282,7 @@ async function leaving(t: Test, { hub, c2, c3 }: World): Promise<void> {
   )
   t.match(
     missing.stderr,
-    /its CustomResourceDefinition serviceexports\.multicluster\.x-k8s\.io is missing\nbring it back: s/,
+    /its CustomResourceDefinition serviceexports\.multicluster\.x-k8s\.io is missing\nrestore it: s/,
   )
   t.ok(missing.ms < 20_000, 'and says so at once')
 
