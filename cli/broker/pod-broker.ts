@@ -64,7 +64,7 @@ export function adminOfPod(admin: Admin, pod: string, init: PodBrokerInit): Brok
       } catch (error) {
         signal.throwIfAborted()
         if (!(error instanceof AdminUnreachableError)) throw saidBy(admin, error)
-        throw failed.aborted ? failed.reason : error
+        throw failed.aborted ? withRight(failed.reason) : error
       }
     })
   const unary =
@@ -97,6 +97,14 @@ function saidBy({ title }: Pick<ClusterAdmin, 'title'>, error: unknown): unknown
     ...(hint === undefined ? {} : { hint }),
     cause: error,
   })
+}
+
+/** From 1.35 on, an API server that misses the second of the two rights does not name it. */
+function withRight(error: unknown): unknown {
+  if (!(error instanceof KubeError) || error.code !== 'Forbidden') return error
+  const { code, status, reason, message } = error
+  const text = `${message}: get and create pods/portforward in namespace ${namespace} are required`
+  return new KubeError(text, { code, status, reason, cause: error })
 }
 
 /** Gives the first answer, and throws what the last pod throws. */

@@ -5,9 +5,10 @@
  */
 import { toUSVString } from 'node:util'
 import { Metadata, type ServiceDefinition, status } from '@grpc/grpc-js'
-import { type RefusalCode, knownReason, knownRefusal } from '../../model/reasons/reasons.ts'
+import { knownReason, knownRefusal } from '../../model/reasons/reasons.ts'
 import { UserError, messageOf, reasonOf } from '../../runtime/runtime.ts'
 import { RefusedError } from '../protocol.ts'
+import { REFUSAL_STATUS } from '../transport/transport.ts'
 import type { BrokerAdmin, Operator } from './admin-api.ts'
 
 export type AdminMethod = keyof BrokerAdmin
@@ -133,14 +134,6 @@ export function readOperator(header: unknown): Operator {
 // Errors. The caller is an operator of this broker, so it gets the text of every error, unlike a member.
 
 const MAX_DETAILS = 4000
-const CODES: Readonly<Record<RefusalCode, status>> = {
-  InvalidArgument: status.INVALID_ARGUMENT,
-  Unauthenticated: status.UNAUTHENTICATED,
-  PermissionDenied: status.PERMISSION_DENIED,
-  AlreadyExists: status.ALREADY_EXISTS,
-  ResourceExhausted: status.RESOURCE_EXHAUSTED,
-  FailedPrecondition: status.FAILED_PRECONDITION,
-}
 
 export interface AdminFailure {
   readonly code: status
@@ -156,7 +149,7 @@ export function adminFailure(error: unknown): AdminFailure {
   if (error instanceof UserError && error.hint !== undefined) metadata.set(HINT_HEADER, Buffer.from(error.hint))
   if (!(error instanceof RefusedError)) return { code: status.UNKNOWN, details, metadata }
   metadata.set(FIELD_HEADER, Buffer.from(error.field))
-  return { code: CODES[error.code], details, metadata }
+  return { code: REFUSAL_STATUS[error.code], details, metadata }
 }
 
 /** The failure of a call as an error: a refusal as the broker threw it, anything else as UserError. */

@@ -16,7 +16,8 @@ const FIELD = 'sealane-field-bin'
 const REASON = 'sealane-reason'
 const CERTIFICATE = 'sealane-certificate'
 
-const CODES: Readonly<Record<RefusalCode, status>> = {
+/** The status of each kind of refusal, for members as for operators. */
+export const REFUSAL_STATUS: Readonly<Record<RefusalCode, status>> = {
   InvalidArgument: status.INVALID_ARGUMENT,
   Unauthenticated: status.UNAUTHENTICATED,
   PermissionDenied: status.PERMISSION_DENIED,
@@ -49,7 +50,7 @@ export function errorToStatus(error: unknown): CallStatus {
   if (error instanceof RefusedError) {
     metadata.set(FIELD, Buffer.from(error.field))
     metadata.set(REASON, error.reason)
-    return { code: CODES[error.code], details: fit(error.message), metadata }
+    return { code: REFUSAL_STATUS[error.code], details: fit(error.message), metadata }
   }
   if (error instanceof CodecError) {
     metadata.set(FIELD, Buffer.from(error.field))
@@ -87,7 +88,7 @@ export function statusToError(failure: GrpcFailure, where: string): Error {
   const problem = failure.metadata?.get(CERTIFICATE)[0]?.toString()
   const known = PROBLEMS.find((candidate) => candidate === problem)
   if (known !== undefined) return new CertificateError(known, failure.details)
-  const code = (Object.keys(CODES) as RefusalCode[]).find((name) => CODES[name] === failure.code)
+  const code = (Object.keys(REFUSAL_STATUS) as RefusalCode[]).find((name) => REFUSAL_STATUS[name] === failure.code)
   const field = failure.metadata?.get(FIELD)[0]
   if (code !== undefined && (field !== undefined || failure.code !== status.RESOURCE_EXHAUSTED)) {
     const reason = knownRefusal(failure.metadata?.get(REASON)[0]?.toString()) ?? 'RefusedByBroker'

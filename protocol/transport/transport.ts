@@ -7,3 +7,4 @@ export { type BrokerServer, type HostedClusterset, type ServerTls, serveBroker }
 export { limitHandshake } from './limit-handshake.ts'
 export { probeServer } from './probe-server.ts'
 export { cancelSoon } from './raw-service.ts'
+export { REFUSAL_STATUS } from './status-codes.ts'

@@ -64,7 +64,10 @@ t.test('the first that is ready and stays, or the next one', async (t) => {
 t.test('where the answer is no, no other replica is asked', async (t) => {
   const pods = [replica(0), replica(1)]
   const noRight = await hub(t, pods, { 0: failed('Forbidden', 403) })
-  t.equal(await messageOf(noRight.broker.members()), 'forward: 403')
+  t.equal(
+    await messageOf(noRight.broker.members()),
+    'forward: 403: get and create pods/portforward in namespace sealane-broker are required',
+  )
   t.equal(noRight.asked.join(), '0')
   const refused = await hub(t, pods)
   t.equal(
