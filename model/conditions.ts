@@ -12,6 +12,8 @@ export const CONDITION_IN_CONTACT = 'InContact'
 export const CONDITION_CONNECTED = 'Connected'
 /** On a Cluster: whether more than one gateway of this cluster has a link to it, so that any one of them may stop. */
 export const CONDITION_GATEWAYS_REDUNDANT = 'GatewaysRedundant'
+/** On a cluster's own Cluster: whether each gateway node that a join chose is there, or another one took its place. */
+export const CONDITION_GATEWAYS_CHOSEN = 'GatewaysChosen'
 /** On a Gateway: whether all its connections are up. It is Unknown while the gateway does not report. */
 export const CONDITION_READY = 'Ready'
 /**
@@ -19,14 +21,26 @@ export const CONDITION_READY = 'Ready'
  * node probes all nodes. It is Unknown while a gateway node has never answered.
  */
 export const CONDITION_NODES_ANSWER = 'NodesAnswer'
+/**
+ * On a RouteAgent whose overlay device has a known fault, or a stated setting: whether the device leaves checksums to
+ * the network card. It is Unknown if it could not be switched.
+ */
+export const CONDITION_CHECKSUM_OFFLOAD = 'ChecksumOffload'
 /** On a Gateway that is about to stop: whether it no longer carries traffic. */
 export const CONDITION_DRAINED = 'Drained'
 /** On a Gateway that is rotating its key, or has since its start: whether the rotation is complete. */
 export const CONDITION_KEYS_ROTATED = 'KeysRotated'
+/** On a Gateway whose public address is a DNS name: whether the name resolves to addresses that others can call. */
+export const CONDITION_PUBLIC_NAME = 'PublicNameResolved'
 /** Reason of the condition Ready. */
 export const REASON_STATUS_STALE = 'GatewayStatusStale' satisfies ReasonCode
 /** On a cluster's own Cluster: whether the cluster DNS forwards clusterset.local to Sealane. */
 export const CONDITION_CLUSTER_DNS = 'ClusterDNS'
+/**
+ * On a cluster's own Cluster whose pods are or were outside: whether the pods behind Services have addresses inside the
+ * pod CIDRs that the cluster states.
+ */
+export const CONDITION_POD_ADDRESSES = 'PodAddresses'
 
 /** On a ServiceExport: whether other members import it. The standard has no such type, so it has our own domain. */
 export const CONDITION_IMPORTED = 'sealane.io/Imported'
@@ -35,6 +49,9 @@ export const CONDITION_IMPORTED = 'sealane.io/Imported'
  * above.
  */
 export const CONDITION_COMPLETE = 'sealane.io/Complete'
+
+/** On a ServiceImport for which a derived Service is or was asked for: whether it is there. */
+export const CONDITION_DERIVED_SERVICE = 'sealane.io/DerivedService'
 
 /**
  * Returns the list with this condition, in the position of its predecessor of the same type or at the end.

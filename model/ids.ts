@@ -44,6 +44,35 @@ export function guardedNamespace(namespace: string): string | undefined {
   return namespace === 'default' ? 'is the default for objects that name no namespace' : undefined
 }
 
+/** Lists of a member about its namespaces, for exports and imports alike. */
+export interface NamespaceLists {
+  /** Namespaces that may be used although they are guarded or excluded. */
+  readonly allowed?: readonly string[] | undefined
+  /** Namespaces that are not used, in addition to the guarded ones. */
+  readonly excluded?: readonly string[] | undefined
+}
+
+/**
+ * Returns why a member imports nothing into a namespace, as a phrase to follow its name; undefined if it may. What the
+ * lists allow counts first.
+ */
+export function excludedNamespace(namespace: string, lists: NamespaceLists): string | undefined {
+  if (lists.allowed?.includes(namespace) === true) return undefined
+  return unexportedNamespace(namespace, lists) ?? guardedNamespace(namespace)
+}
+
+/**
+ * Returns why a member by itself exports nothing from a namespace, as a phrase to follow its name; undefined if it may.
+ * About exports from guarded namespaces the broker decides.
+ */
+export function unexportedNamespace(
+  namespace: string,
+  { allowed = [], excluded = [] }: NamespaceLists,
+): string | undefined {
+  const isExcluded = excluded.includes(namespace) && !allowed.includes(namespace)
+  return isExcluded ? 'is among the excludedNamespaces of this cluster' : undefined
+}
+
 /** Returns the value as a ClusterId. Throws InvalidNameError. Stricter than KEP-2149, which allows dots. */
 export function parseClusterId(value: string, field = 'cluster id'): ClusterId {
   if (!isDnsLabel(value)) throw new InvalidNameError(field, value, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')

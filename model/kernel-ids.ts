@@ -8,11 +8,22 @@
  * UDP listen ports (gateway/reach/plan-candidates.ts).
  */
 export const LANE_DEVICE_PREFIX = 'sealane'
+/** The first listen port of a gateway that states no other one (model/lanes/public-address.ts). */
 export const LANE_BASE_PORT = 4500
 /** The overlay between the nodes of one cluster. */
 export const VXLAN_DEVICE = 'sealane-vx'
+/**
+ * The UDP port of the overlay, unless the site file names another one: spec.overlay.port. Every node of a cluster uses
+ * the same, because a VXLAN device sends to the port on which it listens.
+ */
 export const VXLAN_PORT = 4810
 export const VXLAN_VNI = 7300
+/**
+ * Settings for the checksum offload of the overlay device. `auto` switches it off where a fault of the kernel or of the
+ * network card is known, and otherwise leaves it as it is.
+ */
+export const OFFLOAD_SETTINGS = ['auto', 'on', 'off'] as const
+export type OffloadSetting = (typeof OFFLOAD_SETTINGS)[number]
 /**
  * The address of the overlay device on every node (RFC 3927; next to LANE_CABLE_ADDRESS). Its scope is `host`, so the
  * kernel never uses it as a source address for other hosts. It must exist because loose reverse-path filtering
@@ -24,6 +35,14 @@ export const OVERLAY_ADDRESS = '169.254.231.2'
 /** nft tables, of family ip and, if a cluster has IPv6 pod CIDRs, of family ip6. */
 export const NFT_TABLE_GATEWAY = 'sealane_gateway'
 export const NFT_TABLE_NODE = 'sealane_node'
+/** The set of table sealane_node with the backends on this node, as `address . address`. */
+export const NFT_SET_HAIRPIN = 'hairpin'
+
+/** The group of nflog to which table sealane_node logs samples of packets that it refuses. */
+export const NFLOG_GROUP = 7310
+
+/** The groups to which it logs refusals of endpoints, if a traffic policy asks for passive health, by address family. */
+export const NFLOG_GROUPS_REFUSALS = { 4: 7311, 6: 7312 } as const
 
 /** The rtnetlink protocol number on all our routes and rules. */
 export const ROUTE_PROTOCOL = 173
@@ -57,6 +76,13 @@ export const ROUTE_TABLE_HANDED_ON = 7316
  * (routeagent). Packets to an address without a pod must not leave by the node's default route unencrypted.
  */
 export const ROUTE_TABLE_NO_POD = 7317
+/**
+ * The prefixes of the other clusters as `unreachable`, looked up for packets that the node sends from an address outside
+ * the pods (routeagent). No member routes such an address of another, so nothing at it answers through a lane.
+ */
+export const ROUTE_TABLE_NODE_SENDS = 7318
+/** The kernel's table of the node's own addresses. Our rules look it up; we never change it. */
+export const ROUTE_TABLE_LOCAL = 255
 /** The kernel's main table, which contains the routes of most CNIs. Our rules look it up; we never change it. */
 export const ROUTE_TABLE_MAIN = 254
 
@@ -80,6 +106,15 @@ export const NEXT_HOP_IDS_NODE: NextHopIds = { first: 731_400_000, last: 731_699
  * marked packets to its proxy. Cilium moves the table `local` from 0 to 100. Preceding it is safe, since no table of
  * ours ever contains an address of this node.
  */
+/** For ROUTE_TABLE_NODE_SENDS. */
+export const RULE_NODE_SENDS = 69
+/**
+ * Drops packets from a lane (gateway), and packets for our own pods from the overlay (routeagent), that have not been
+ * admitted (ADMITTED_MARK). Before it, the node's own addresses are looked up for packets from there, as the kernel
+ * usually does in the first place: Cilium moves that rule behind ours.
+ */
+export const RULE_TO_NODE = 70
+export const RULE_NOT_ADMITTED = 71
 export const RULE_PROBES = 72
 export const RULE_FROM_LANES = 73
 export const RULE_LANES = 74
@@ -108,6 +143,13 @@ export const RULE_NODE_BEFORE = 7312
  * It uses none of the bits of kube-proxy (0xc000), Cilium (0x0f00), the Amazon VPC CNI (0x80) or Calico (the upper 16).
  */
 export const LANE_MARK = 0x1073
+
+/**
+ * The bit of the mark that says that the access rules have admitted a packet from another cluster. It is set before the
+ * routing decision and cleared after it, so that no other program sees it. Rule RULE_NOT_ADMITTED drops packets without
+ * it: if the table is lost, nothing is let in. It is none of the bits named at LANE_MARK.
+ */
+export const ADMITTED_MARK = 0x2000
 
 /** Default address ranges of Sealane (class E, so that no real network uses them). */
 export const DEFAULT_GLOBAL_RANGE = '244.0.0.0/8'
@@ -144,14 +186,20 @@ export function laneCable(device: string): { readonly tx: string; readonly rx: s
   return { tx: `${device}-tx`, rx: `${device}-rx` }
 }
 
-export function lanePort(lane: number): number {
-  return LANE_BASE_PORT + lane
+export function lanePort(lane: number, firstPort = LANE_BASE_PORT): number {
+  return firstPort + lane
 }
 
 /** The sysctl for IPv4 forwarding between devices, by its name below /proc/sys. */
 export const IP_FORWARDING = 'net/ipv4/ip_forward'
 /** The same for IPv6. Enabling it makes the kernel ignore router advertisements where accept_ra is 1. */
 export const IPV6_FORWARDING = 'net/ipv6/conf/all/forwarding'
+
+/**
+ * Whether the reverse-path filter looks up the way back with the mark of the packet. It does so as if the answer came from
+ * the device to which the packet goes, so RULE_NOT_ADMITTED would refuse the packets of our own pods.
+ */
+export const SOURCE_VALID_MARK = 'net/ipv4/conf/all/src_valid_mark'
 
 /**
  * How multipath routes distribute flows: 0 by addresses alone, 1 by addresses and ports (Linux 4.12, IPv6 4.18). Absent

@@ -1,5 +1,5 @@
 /** The Membership of a cluster: its part in a clusterset, as stored in its own API. Pure. */
-import type { ClusterId } from './ids.ts'
+import type { ClusterId, NamespaceLists } from './ids.ts'
 import { type Cluster, MEMBERSHIP_NAME, type Membership } from './objects.ts'
 
 /**
@@ -29,7 +29,7 @@ export interface KeptAnswer {
   readonly ranges?: Ranges | undefined
 }
 
-type AnswerFacts = Omit<KeptAnswer, 'cluster' | 'ranges'> & { readonly ranges: Ranges }
+type AnswerFacts = Omit<KeptAnswer, 'cluster' | 'ranges'> & { readonly ranges: Ranges; readonly access: AccessOfMember }
 
 export interface JoinAnswer extends Omit<KeptAnswer, 'cluster' | 'ranges'>, Ranges {
   /** The broker's remarks on this cluster's addresses, one line each. */
@@ -80,14 +80,52 @@ export function addressNotes({ metadata }: Pick<Membership, 'metadata'>): string
   return text.split('\n').filter((line) => line !== '')
 }
 
+/** What a Membership says about access. */
+export type AccessOfMember = Pick<
+  Membership['spec'],
+  'exposure' | 'accessDefault' | 'allowedNamespaces' | 'excludedNamespaces'
+>
+
+/**
+ * What a new member exposes, unless its configuration states something else. Its exports are closed until the broker
+ * states the default of the clusterset, which then replaces this one.
+ */
+const NEW_MEMBER: AccessOfMember = { exposure: 'exports', accessDefault: 'deny' }
+
+/** The lists of a Membership as one value. */
+export function namespaceLists(membership: Pick<Membership, 'spec'> | undefined): NamespaceLists {
+  return { allowed: membership?.spec.allowedNamespaces, excluded: membership?.spec.excludedNamespaces }
+}
+
+export interface MembershipAround {
+  /** What the configuration of the cluster states. */
+  readonly exposure?: AccessOfMember['exposure'] | undefined
+  /** The latest Membership of this cluster. */
+  readonly before?: Membership | undefined
+  /** What the latest Membership said, if it is lost. */
+  readonly kept?: (AccessOfMember & { readonly clusterset: string }) | undefined
+}
+
+/** A member that joins again exposes neither more nor less than before. */
+function accessOf(clusterset: string, { exposure, before, kept }: MembershipAround): AccessOfMember {
+  const latest = before === undefined ? kept : before.spec.phase === 'joined' ? before.spec : undefined
+  const { exposure: known, accessDefault } = latest?.clusterset === clusterset ? latest : NEW_MEMBER
+  const stated = exposure ?? known
+  return {
+    ...(stated === undefined ? {} : { exposure: stated }),
+    ...(accessDefault === undefined ? {} : { accessDefault }),
+  }
+}
+
 /** Builds the Membership from the broker's answer to a join. */
-export function joinedMembership(id: ClusterId, answer: JoinAnswer): Membership {
+export function joinedMembership(id: ClusterId, answer: JoinAnswer, around: MembershipAround = {}): Membership {
   const { clusterset, globalRange, clustersetIpRange, observedAddress, observedCounts, notes = [] } = answer
   const membership = membershipOf(id, {
     clusterset,
     observedAddress,
     observedCounts,
     ranges: { globalRange, clustersetIpRange },
+    access: accessOf(clusterset, around),
   })
   if (notes.length === 0) return membership
   const annotations = { [ANNOTATION_ADDRESS_NOTES]: notes.map(oneLine).join('\n') }
@@ -100,19 +138,23 @@ export function oneLine(text: string): string {
 }
 
 /** Builds the Membership from the stored part of the answer; undefined if an earlier release stored too little. */
-export function keptMembership({ cluster, ranges, ...kept }: KeptAnswer): Membership | undefined {
-  return ranges === undefined ? undefined : membershipOf(cluster, { ...kept, ranges })
+export function keptMembership(
+  { cluster, ranges, ...kept }: KeptAnswer,
+  around: MembershipAround = {},
+): Membership | undefined {
+  if (ranges === undefined) return undefined
+  return membershipOf(cluster, { ...kept, ranges, access: accessOf(kept.clusterset, around) })
 }
 
 function membershipOf(
   clusterId: ClusterId,
-  { clusterset, observedAddress, observedCounts, ranges }: AnswerFacts,
+  { clusterset, observedAddress, observedCounts, ranges, access }: AnswerFacts,
 ): Membership {
   const observed = observedCounts === false ? {} : { observedAddress }
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Membership',
     metadata: { name: MEMBERSHIP_NAME },
-    spec: { clusterId, phase: 'joined', clusterset, ...ranges, ...observed },
+    spec: { clusterId, phase: 'joined', clusterset, ...ranges, ...access, ...observed },
   }
 }

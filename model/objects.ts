@@ -4,6 +4,9 @@
  * belong to sealane.io/v1alpha1. All kinds are described in model/kinds; the types follow from there.
  */
 import type {
+  ACCESS_POLICY_FIELDS,
+  BackendHealth,
+  CLUSTER_ACCESS_POLICY_FIELDS,
   CLUSTER_FIELDS,
   CLUSTER_PROPERTY_FIELDS,
   Described,
@@ -20,9 +23,20 @@ import type {
   SERVICE_FIELDS,
   SERVICE_EXPORT_FIELDS,
   SERVICE_IMPORT_FIELDS,
+  CLUSTER_TRAFFIC_POLICY_FIELDS,
+  TRAFFIC_POLICY_FIELDS,
 } from './kinds/kinds.ts'
 
-export type { Condition, ConnectionCause, ImportPort, ObjectMeta, OwnerReference } from './kinds/kinds.ts'
+export type {
+  BackendHealth,
+  ClusterSelector,
+  Condition,
+  ConnectionCause,
+  ImportPort,
+  ObjectMeta,
+  OwnerReference,
+  PropertySelector,
+} from './kinds/kinds.ts'
 export type { Protocol } from './values/values.ts'
 
 interface Base<K extends string, V extends string> {
@@ -43,7 +57,11 @@ export type ServicePort = NonNullable<ServiceSpec['ports']>[number]
 export type SessionAffinityConfig = NonNullable<ServiceSpec['sessionAffinityConfig']>
 
 /** discovery.k8s.io/v1. Imported slices carry LABEL_SERVICE_NAME and LABEL_SOURCE_CLUSTER. */
-export type EndpointSlice = Base<'EndpointSlice', 'discovery.k8s.io/v1'> & Described<typeof ENDPOINT_SLICE_FIELDS>
+export type EndpointSlice = Base<'EndpointSlice', 'discovery.k8s.io/v1'> &
+  Described<typeof ENDPOINT_SLICE_FIELDS> & {
+    /** Only at a site without Kubernetes: the results of the slice's check (model/services/backend-check.ts). */
+    readonly status?: BackendHealth
+  }
 export type EndpointPort = NonNullable<EndpointSlice['ports']>[number]
 export type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number]
 
@@ -75,6 +93,24 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & Described<t
 /** Whether this site belongs to a clusterset. Cluster-scoped, one object named "self". */
 export type Membership = Base<'Membership', 'sealane.io/v1alpha1'> & Described<typeof MEMBERSHIP_FIELDS>
 
+/** To whom services of its namespace are offered (model/access). */
+export type AccessPolicy = Base<'AccessPolicy', 'sealane.io/v1alpha1'> & Described<typeof ACCESS_POLICY_FIELDS>
+export type AccessCallers = AccessPolicy['spec']['from'][number]
+export type LabelSelector = NonNullable<AccessCallers['selector']>
+
+/** The default for services without an AccessPolicy. Cluster-scoped, one object named "default". */
+export type ClusterAccessPolicy = Base<'ClusterAccessPolicy', 'sealane.io/v1alpha1'> &
+  Described<typeof CLUSTER_ACCESS_POLICY_FIELDS>
+
+/** How this cluster divides what it sends to services of its namespace (model/services). */
+export type TrafficPolicy = Base<'TrafficPolicy', 'sealane.io/v1alpha1'> & Described<typeof TRAFFIC_POLICY_FIELDS>
+export type TrafficTier = NonNullable<TrafficPolicy['spec']['order']>[number]
+export type TrafficService = NonNullable<NonNullable<TrafficPolicy['status']>['services']>[number]
+
+/** The same for services without a TrafficPolicy. Cluster-scoped, one object named "default". */
+export type ClusterTrafficPolicy = Base<'ClusterTrafficPolicy', 'sealane.io/v1alpha1'> &
+  Described<typeof CLUSTER_TRAFFIC_POLICY_FIELDS>
+
 /** About API (KEP-2149): a fact about this cluster. Cluster-scoped. */
 export type ClusterProperty = Base<'ClusterProperty', 'about.k8s.io/v1beta1'> &
   Described<typeof CLUSTER_PROPERTY_FIELDS>
@@ -98,6 +134,10 @@ export interface ObjectKinds {
   readonly Membership: Membership
   readonly ClusterProperty: ClusterProperty
   readonly Lease: Lease
+  readonly AccessPolicy: AccessPolicy
+  readonly ClusterAccessPolicy: ClusterAccessPolicy
+  readonly TrafficPolicy: TrafficPolicy
+  readonly ClusterTrafficPolicy: ClusterTrafficPolicy
 }
 export type Kind = keyof ObjectKinds
 export type KubeObject = ObjectKinds[Kind]
@@ -111,6 +151,8 @@ export const CLUSTER_SCOPED: ReadonlySet<Kind> = new Set<Kind>([
   'RouteAgent',
   'Membership',
   'ClusterProperty',
+  'ClusterAccessPolicy',
+  'ClusterTrafficPolicy',
 ])
 
 /** The kinds that components on a node write about it; they are removed with its Node (model/node-owner.ts). */
@@ -118,6 +160,8 @@ export const NODE_OWNED_KINDS = ['Endpoint', 'Gateway', 'RouteAgent'] as const s
 export const OWNED_BY_NODES: ReadonlySet<Kind> = new Set<Kind>(NODE_OWNED_KINDS)
 
 export const MEMBERSHIP_NAME = 'self'
+export const CLUSTER_ACCESS_POLICY_NAME = 'default'
+export const CLUSTER_TRAFFIC_POLICY_NAME = 'default'
 
 /** A cluster id has no dots, but a node name may; so no two gateways of the clusterset have the same name. */
 export function endpointName(cluster: string, node: string, lane: number): string {

@@ -5,13 +5,34 @@
 import { type ClusterId, isDnsLabel } from './ids.ts'
 import type { MemberStatus } from './member-status.ts'
 import type {
+  ClusterSelector,
   ClusterSpec,
   EndpointPort,
   EndpointSpec,
   ImportPort,
   ServiceImportType,
+  LabelSelector,
   SliceEndpoint,
 } from './objects.ts'
+
+/** Namespaces with one of these names, or with labels that one of the selectors matches. */
+export interface NamespaceChoice {
+  readonly names: readonly string[]
+  readonly selectors: readonly LabelSelector[]
+}
+
+export interface OfferRule {
+  /** Sorted, each once. */
+  readonly clusters: readonly ClusterId[]
+  /** Undefined: all namespaces of these clusters. */
+  readonly namespaces?: NamespaceChoice
+}
+
+/**
+ * To whom a service is offered (model/access). Undefined: to all members. Without a rule: to no other member. The
+ * exporter itself is always included.
+ */
+export type Offer = readonly OfferRule[] | undefined
 
 export interface ServiceExportBody {
   readonly kind: 'ServiceExport'
@@ -27,6 +48,12 @@ export interface ServiceExportBody {
   readonly ipFamilies: readonly ('IPv4' | 'IPv6')[]
   readonly exportedLabels: Readonly<Record<string, string>>
   readonly exportedAnnotations: Readonly<Record<string, string>>
+  /** To whom the service is offered; absent: to all members. The broker gives the record to no other member. */
+  readonly offeredTo?: NonNullable<Offer>
+  /** KEP-5939. Only of a service that is not headless. */
+  readonly clusterSelectors?: readonly ClusterSelector[]
+  /** Its importers give it nothing new while another cluster is ready. Absent: it is not drained. */
+  readonly drained?: boolean
 }
 
 export interface PublishedEndpoint extends Omit<SliceEndpoint, 'targetRef'> {
@@ -41,6 +68,8 @@ export interface EndpointSliceBody {
   readonly addressType: 'IPv4' | 'IPv6'
   readonly ports: readonly EndpointPort[]
   readonly endpoints: readonly PublishedEndpoint[]
+  /** The members that `offeredTo` of the export names, sorted; absent: all. */
+  readonly offeredTo?: readonly ClusterId[]
 }
 
 export interface EndpointBody {

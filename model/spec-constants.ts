@@ -11,7 +11,9 @@ export const LABEL_MANAGED_BY = 'endpointslice.kubernetes.io/managed-by'
 export const LABEL_K8S_SERVICE_NAME = 'kubernetes.io/service-name'
 /** The zone of a Node (Kubernetes' well-known labels). */
 export const LABEL_ZONE = 'topology.kubernetes.io/zone'
-/** discovery.k8s.io/v1: the most zones that the hints of one endpoint may name. */
+/** The region of a Node (Kubernetes' well-known labels). */
+export const LABEL_REGION = 'topology.kubernetes.io/region'
+/** discovery.k8s.io/v1 (maxZoneHints, since Kubernetes 1.21): the most zones that the hints of one endpoint may name. */
 export const MAX_ZONE_HINTS = 8
 export const MANAGED_BY_SEALANE = 'agent.sealane.io'
 /** Kubernetes recommends this label for all objects that a tool creates. */
@@ -22,6 +24,9 @@ export const SYSTEM_NAMESPACE = 'sealane-system'
 /** About API, KEP-2149: names of the two properties that membership in a clusterset defines. */
 export const PROPERTY_CLUSTER_ID = 'cluster.clusterset.k8s.io'
 export const PROPERTY_CLUSTERSET = 'clusterset.k8s.io'
+/** Ours: the region and the zone of a cluster. KEP-2149 reserves the suffixes k8s.io and kubernetes.io and names none. */
+export const PROPERTY_REGION = 'region.sealane.io'
+export const PROPERTY_ZONE = 'zone.sealane.io'
 /** The address families that lanes carry and clusterset IPs have. */
 export const CARRIED_FAMILIES: readonly ('IPv4' | 'IPv6')[] = ['IPv4', 'IPv6']
 export const CLUSTERSET_ZONE = 'clusterset.local'

@@ -17,6 +17,7 @@ export {
   clustersetIpv6,
   clustersetIpv6Range,
   laneAddress,
+  lanePrefix,
   plannedFamilies,
   podFamilies,
   prefixPairs,
@@ -32,7 +33,9 @@ export {
   InvalidAddressError,
   type Prefix,
   addressBits,
+  addressIn,
   classifyAddress,
+  compareAddresses,
   containsAddress,
   containsPrefix,
   familyName,
@@ -40,6 +43,7 @@ export {
   familyOf,
   formatAddress,
   formatPrefix,
+  isAddress,
   ipv4Among,
   ipv6Among,
   ofFamily,
@@ -55,6 +59,7 @@ export {
   MAX_REPORTED_BY_NODE,
 } from '../values/values.ts'
 export { type CidrClaims, type Ipv6Clash, ipv6Clashes } from './ipv6-claims.ts'
+export { type NetworksInit, coverOf, networksAround } from './networks-around.ts'
 export { type OwnFacts, believedCluster, ownCluster, ownClusterProblem, rangeProblem } from './own-cluster.ts'
 export {
   type NodeRanges,

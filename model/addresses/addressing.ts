@@ -101,6 +101,11 @@ export function laneAddress(clusterIndex: number, lane: number): Address {
   return { family: 4, value: base.value + BigInt(clusterIndex * 256 + lane) }
 }
 
+/** The addresses of all lane devices of a cluster. Throws RangeError as laneAddress() does. */
+export function lanePrefix(clusterIndex: number): Prefix {
+  return { ...laneAddress(clusterIndex, 0), length: 24 }
+}
+
 // Limits on the number of members in a clusterset.
 
 /** The limit if the broker is not configured otherwise. */

@@ -53,7 +53,7 @@ export interface PairsForm {
   readonly mostRead: number
   readonly key: TextForm
   readonly value: TextForm
-  /** The most characters of all keys and values together. A decoder does not check it. */
+  /** The most bytes of all keys and values together, in UTF-8. A decoder does not check it. */
   readonly mostTogether: number
 }
 
@@ -88,7 +88,9 @@ export type FormOf<T> = [T] extends [boolean]
     : [T] extends [string]
       ? string extends T
         ? TextForm
-        : WordForm<T>
+        : T extends { readonly __brand: string }
+          ? TextForm
+          : WordForm<T>
       : T extends readonly (infer I)[]
         ? ListForm<FormOf<I>>
         : string extends keyof T
@@ -227,8 +229,8 @@ function pairsProblem(
   const entries = Object.entries(values)
   const count = countProblem(entries.length, { most })
   if (count !== undefined) return here(count)
-  const characters = entries.reduce((sum, [name, value]) => sum + name.length + value.length, 0)
-  if (characters > mostTogether) return here(`has ${characters} characters: expected at most ${mostTogether}`)
+  const bytes = pairBytes(values)
+  if (bytes > mostTogether) return here(`has ${bytes} bytes: expected at most ${mostTogether}`)
   for (const [name, value] of entries) {
     const badKey = textProblem(key, name)
     if (badKey !== undefined) return here(`key ${badKey}`)
@@ -236,6 +238,13 @@ function pairsProblem(
     if (badValue !== undefined) return { field: `[${name}]`, problem: badValue }
   }
   return undefined
+}
+
+const UTF8 = new TextEncoder()
+
+/** The bytes of all keys and values in UTF-8, as the API server counts annotations. */
+export function pairBytes(values: Readonly<Record<string, string>>): number {
+  return Object.entries(values).reduce((sum, pair) => sum + UTF8.encode(pair.join('')).length, 0)
 }
 
 function groupProblem(

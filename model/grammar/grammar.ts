@@ -9,6 +9,7 @@ export {
   type WordForm,
   countProblem,
   formProblem,
+  pairBytes,
   quote,
   textProblem,
 } from './forms.ts'

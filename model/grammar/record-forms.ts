@@ -10,15 +10,26 @@ import {
   IMPORT_TYPES,
   MAX_ADDRESSED_LANE,
   MAX_AFFINITY_SECONDS,
+  MAX_ANNOTATION_BYTES,
   MAX_CANDIDATES,
   MAX_CAPABILITIES,
   MAX_CAPABILITY_LENGTH,
   MAX_CIDRS,
   MAX_CLUSTER_LABELS,
   MAX_CLUSTER_INDEX,
+  MAX_CLUSTER_PROPERTIES,
+  MAX_CLUSTER_SELECTORS,
+  MAX_ENDPOINT_ADDRESSES,
   MAX_LABEL,
   MAX_NAME,
+  MAX_PAIRS,
+  MAX_POLICY_ENTRIES,
+  MAX_POLICY_NAMESPACES,
   MAX_PORT,
+  MAX_PROPERTY_VALUE,
+  MAX_SELECTOR_ENTRIES,
+  MAX_SERVICE_PORTS,
+  MAX_SLICE_ENDPOINTS,
   PROTOCOLS,
   SESSION_AFFINITIES,
   TRAFFIC_POLICIES,
@@ -34,6 +45,7 @@ import {
 } from '../values/values.ts'
 import {
   type ClusterBody,
+  type ClusterSelector,
   type ClusterSetIpBody,
   type EndpointBody,
   type EndpointCandidate,
@@ -41,11 +53,16 @@ import {
   type EndpointSliceBody,
   type EndpointSpec,
   type ImportPort,
+  type LabelSelector,
   MAX_ZONE_HINTS,
+  type NamespaceChoice,
+  type OfferRule,
+  type PropertySelector,
   type PublishedEndpoint,
   type RecordKind,
   type ServiceExportBody,
 } from '../model.ts'
+import { MAX_OFFERED_IDS, MAX_OFFER_RULES, offerProblem } from '../access/access.ts'
 import { isPodKey } from '../services/services.ts'
 import {
   type FormProblem,
@@ -90,10 +107,10 @@ const label = text(MAX_NAME, labelProblem, 1)
 const labelOrNothing = text(MAX_NAME, unlessEmpty(labelProblem))
 /** Objects whose name the API server checks as an RFC 1123 subdomain, without the limit of 63 for each part. */
 const objectName = text(MAX_NAME, expecting('an RFC 1123 subdomain of at most 253 characters', isObjectName), 1)
-/** The API allows 317 characters, but earlier releases read only 253 in these fields. */
+/** Ours: the API allows 317 characters, but earlier releases read only 253 in these fields. */
 const qualifiedName = text(MAX_NAME, expecting('a Kubernetes qualified name such as example.org/name', isQualifiedName))
 const labelValue = text(MAX_LABEL, expecting('a Kubernetes label value', isLabelValue))
-/** A prefix of 253 characters, a slash, and a name of 63. */
+/** apimachinery IsQualifiedName: a prefix of 253 characters, a slash, and a name of 63. */
 const labelKey = text(317, expecting('a Kubernetes label key', isQualifiedName), 1)
 /** Zones are values of a Node's label. */
 const zone = text(
@@ -103,7 +120,7 @@ const zone = text(
 
 // Addresses.
 
-/** The most characters of an address or CIDR on the wire. */
+/** Ours: the most characters of an address or CIDR on the wire. The longest text of an IPv6 prefix has 49. */
 export const MAX_ADDRESS_TEXT = 64
 
 const address = text(MAX_ADDRESS_TEXT, expecting('an IPv4 or IPv6 address', isAddress), 1)
@@ -137,15 +154,11 @@ const publicKey = text(44, (value) => {
 const port = number(1, MAX_PORT)
 const transport = word(...PROTOCOLS)
 const family = word(...FAMILY_NAMES)
-/** The limit of discovery.k8s.io/v1 for one slice. No Service has more either. */
-const MAX_PORTS = 100
-/** All releases read 100 labels or annotations. */
-const MAX_PAIRS = 100
-const some = { mostRead: MAX_PAIRS, key: labelKey, mostTogether: 65_536 }
+const flag = { t: 'flag' } as const
+const some = { mostRead: MAX_PAIRS, key: labelKey, mostTogether: MAX_ANNOTATION_BYTES }
 
-/** Kubernetes has no limit of their number. */
 const labels = pairs({ ...some, most: MAX_PAIRS, value: labelValue })
-const annotations = pairs({ ...some, most: MAX_PAIRS, value: text(4096, () => undefined) })
+const annotations = pairs({ ...some, most: MAX_PAIRS, value: text(MAX_ANNOTATION_BYTES, () => undefined) })
 /** The limit of the CRD, without which no API server would take the Cluster. */
 const clusterLabels = pairs({ ...some, most: MAX_CLUSTER_LABELS, value: labelValue })
 
@@ -177,10 +190,82 @@ function distinctPorts(ports: readonly ImportPort[]): FormProblem | undefined {
   return undefined
 }
 
+// A value that no label can have is of no harm: it matches nothing.
+const selectorValue = text(MAX_LABEL, () => undefined)
+
+const labelSelector = group<LabelSelector>({
+  matchLabels: optional(
+    pairs({
+      ...{ most: MAX_POLICY_ENTRIES, mostRead: MAX_POLICY_ENTRIES, key: labelKey, value: selectorValue },
+      mostTogether: MAX_ANNOTATION_BYTES,
+    }),
+  ),
+  matchExpressions: optional(
+    list(
+      group<NonNullable<LabelSelector['matchExpressions']>[number]>({
+        key: labelKey,
+        operator: word('In', 'NotIn', 'Exists', 'DoesNotExist'),
+        values: optional(list(selectorValue, 0, MAX_POLICY_ENTRIES)),
+      }),
+      0,
+      MAX_POLICY_ENTRIES,
+    ),
+  ),
+})
+
+const offeredIds = list(label, 0, MAX_OFFERED_IDS)
+
+const offer = list(
+  group<OfferRule>({
+    clusters: offeredIds,
+    namespaces: optional(
+      group<NamespaceChoice>({
+        names: list(label, 0, MAX_POLICY_NAMESPACES),
+        selectors: list(labelSelector, 0, MAX_POLICY_NAMESPACES),
+      }),
+    ),
+  }),
+  0,
+  MAX_OFFER_RULES,
+  (rules) => {
+    const wrong = offerProblem(rules)
+    return wrong === undefined ? undefined : { field: '', problem: wrong }
+  },
+)
+
+// Values are held to no syntax (KEP-5939), but to a length.
+const propertyValue = text(MAX_PROPERTY_VALUE, () => undefined)
+const propertyName = text(MAX_NAME, expecting('the name of a ClusterProperty', isObjectName), 1)
+
+/** What a selector means, and whether it means anything, is decided by the importer: a later release may say more. */
+const clusterSelector = group<ClusterSelector>({
+  propertySelector: optional(
+    group<PropertySelector>({
+      matchProperties: optional(
+        pairs({
+          ...{ most: MAX_SELECTOR_ENTRIES, mostRead: MAX_SELECTOR_ENTRIES, key: propertyName, value: propertyValue },
+          mostTogether: MAX_ANNOTATION_BYTES,
+        }),
+      ),
+      matchExpressions: optional(
+        list(
+          group<NonNullable<PropertySelector['matchExpressions']>[number]>({
+            key: propertyName,
+            operator: word('In', 'NotIn', 'Exists', 'DoesNotExist'),
+            values: optional(list(propertyValue, 0, MAX_SELECTOR_ENTRIES)),
+          }),
+          0,
+          MAX_SELECTOR_ENTRIES,
+        ),
+      ),
+    }),
+  ),
+})
+
 const serviceExport = group<ServiceExportBody>({
   uid: text(MAX_NAME, (value) => plainProblem(value, 1, 128)),
   type: word(...IMPORT_TYPES),
-  ports: list(exportPort, 0, MAX_PORTS, distinctPorts),
+  ports: list(exportPort, 0, MAX_SERVICE_PORTS, distinctPorts),
   sessionAffinity: word(...SESSION_AFFINITIES),
   sessionAffinityTimeoutSeconds: optional(number(1, MAX_AFFINITY_SECONDS)),
   internalTrafficPolicy: optional(
@@ -190,6 +275,9 @@ const serviceExport = group<ServiceExportBody>({
   ipFamilies: list(family, 0, 2),
   exportedLabels: labels,
   exportedAnnotations: annotations,
+  offeredTo: optional(offer),
+  clusterSelectors: optional(list(clusterSelector, 0, MAX_CLUSTER_SELECTORS)),
+  drained: optional(flag),
 })
 
 const slicePort = group<EndpointPort>({
@@ -199,12 +287,10 @@ const slicePort = group<EndpointPort>({
   appProtocol: optional(qualifiedName),
 })
 
-const flag = { t: 'flag' } as const
-
 /** An endpoint of a slice. The limits are those of discovery.k8s.io/v1. */
 function sliceEndpoint(addressType: FamilyName): GroupForm<PublishedEndpoint> {
   return group<PublishedEndpoint>({
-    addresses: list(addressOf(addressType), 1, 100),
+    addresses: list(addressOf(addressType), 1, MAX_ENDPOINT_ADDRESSES),
     hostname: optional(labelOrNothing),
     nodeName: optional(text(MAX_NAME, expecting('an RFC 1123 subdomain', isObjectName))),
     zone: optional(zone),
@@ -228,8 +314,9 @@ function endpointSlice(addressType: FamilyName): GroupForm<EndpointSliceBody> {
   return group<EndpointSliceBody>({
     service: label,
     addressType: family,
-    ports: list(slicePort, 0, MAX_PORTS),
-    endpoints: list(sliceEndpoint(addressType), 0, 1000),
+    ports: list(slicePort, 0, MAX_SERVICE_PORTS),
+    endpoints: list(sliceEndpoint(addressType), 0, MAX_SLICE_ENDPOINTS),
+    offeredTo: optional(offeredIds),
   })
 }
 
@@ -260,6 +347,13 @@ const clusterSpec = group<ClusterBody['spec']>({
   serviceCIDRs: cidrs,
   globalCIDRs: cidrs,
   labels: clusterLabels,
+  drained: optional(flag),
+  properties: optional(
+    pairs({
+      ...{ most: MAX_CLUSTER_PROPERTIES, mostRead: MAX_CLUSTER_PROPERTIES, key: propertyName, value: propertyValue },
+      mostTogether: MAX_ANNOTATION_BYTES,
+    }),
+  ),
 })
 
 /** The forms of record bodies. For an EndpointSlice, sliceForm() gives the one of its family. */
@@ -302,5 +396,8 @@ export const KEY_FORMS: Readonly<Record<RecordKind, { readonly namespace: TextFo
   MemberStatus: { namespace: noNamespace('a MemberStatus'), name: label },
 }
 
-/** The most addresses of a slice. Kubernetes itself gives each endpoint one; all members process each. */
+/**
+ * Ours: the most addresses of a slice. Kubernetes allows 100,000 (1,000 endpoints of 100 addresses), but its controllers
+ * give each endpoint one, and all members process each.
+ */
 export const MAX_SLICE_ADDRESSES = 2000

@@ -1,7 +1,14 @@
 /** The description of Cluster. */
-import { MAX_CIDRS, MAX_CLUSTER_LABELS, MAX_CLUSTER_INDEX } from '../values/values.ts'
+import {
+  MAX_CIDRS,
+  MAX_CLUSTER_INDEX,
+  MAX_CLUSTER_LABELS,
+  MAX_CLUSTER_PROPERTIES,
+  MAX_IMPORTED_SERVICES,
+  MAX_NAMED_IMPORTERS,
+} from '../values/values.ts'
 import { CONDITIONS } from './conditions.ts'
-import { cidr, dnsLabel, fixed, integer, list, map, object, textMap } from './fields.ts'
+import { cidr, dnsLabel, fixed, flag, integer, list, map, object, textMap } from './fields.ts'
 
 const SPEC = map(
   {
@@ -21,8 +28,28 @@ const SPEC = map(
       MAX_CIDRS,
     ),
     labels: textMap('Labels of the cluster, such as its region or zone.', { maxProperties: MAX_CLUSTER_LABELS }),
+    drained: flag('The cluster gets no new connections while another one is ready: an operator drains it.').optional(),
+    /** Absent: from a member or a broker of an earlier release. */
+    properties: textMap('ClusterProperties of the cluster, such as its region and zone.', {
+      maxProperties: MAX_CLUSTER_PROPERTIES,
+    }).optional(),
   },
   'Facts about the cluster, as published by the broker.',
+)
+
+/** Of this cluster's own Cluster: the ServiceExport of another project has no field for it. */
+const IMPORTED_BY = list(
+  map(
+    {
+      namespace: dnsLabel('Namespace of the service.'),
+      name: dnsLabel('Name of the service.'),
+      clusters: list(dnsLabel('Id of a member.'), 'Members that import it, sorted.', MAX_NAMED_IMPORTERS),
+      more: integer(1, MAX_CLUSTER_INDEX, 'Number of further members that import it. Absent: none.').optional(),
+    },
+    'One exported service.',
+  ),
+  'Which members import what this cluster exports, as they report it. Only for this cluster, and at most 256 services.',
+  MAX_IMPORTED_SERVICES,
 )
 
 /** A member of the clusterset, this one included. Cluster-scoped; metadata.name is the cluster id. */
@@ -30,7 +57,10 @@ export const CLUSTER_FIELDS = object(
   'A member of the clusterset, including this cluster. Written by the agent.',
   {
     spec: SPEC,
-    status: map({ conditions: CONDITIONS.optional() }, 'State of the member, as observed by this cluster.').optional(),
+    status: map(
+      { conditions: CONDITIONS.optional(), importedBy: IMPORTED_BY.optional() },
+      'State of the member, as observed by this cluster.',
+    ).optional(),
   },
   {
     'x-kubernetes-validations': [

@@ -200,6 +200,20 @@ export function textMap(description = '', limits: Limits = {}): z.ZodRecord<z.Zo
   return noted(maxProperties === Infinity ? type : few, { schema: { ...said(description), type: 'object', ...limits } })
 }
 
+/** A map with whole numbers as its values. Takes the smallest and the largest number, and the most entries. */
+export function integerMap(
+  minimum: number,
+  maximum: number,
+  description: string,
+  maxProperties: number,
+): z.ZodRecord<z.ZodString, Field<number>> {
+  const type = z.record(z.string(), integer(minimum, maximum), { error: 'a map' })
+  const few = type.refine((value) => Object.keys(value).length <= maxProperties, {
+    error: `at most ${maxProperties} entries`,
+  })
+  return noted(few, { schema: { ...said(description), type: 'object', maxProperties } })
+}
+
 /** An RFC 1123 label. */
 export function dnsLabel(description = ''): Field<string> {
   const schema = {

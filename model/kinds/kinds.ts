@@ -2,6 +2,8 @@
  * The public interface of this room: one description for each kind of object. Types, CRDs and checks follow from it.
  * Whoever needs the types alone imports them from model/model.ts, and loads nothing.
  */
+export { ACCESS_POLICY_FIELDS, CLUSTER_ACCESS_POLICY_FIELDS } from './access-policy.ts'
+export { BACKEND_HEALTH, type BackendHealth } from './backend-health.ts'
 export { CLUSTER_FIELDS } from './cluster.ts'
 export { CLUSTER_PROPERTY_ALPHA_FIELDS, CLUSTER_PROPERTY_FIELDS } from './cluster-property.ts'
 export { CONDITIONS, type Condition } from './conditions.ts'
@@ -33,6 +35,8 @@ export { NAMESPACE_FIELDS } from './namespace.ts'
 export { NODE_FIELDS } from './node.ts'
 export { POD_FIELDS } from './pod.ts'
 export { type OpenConnections, ROUTE_AGENT_FIELDS } from './route-agent.ts'
+export { type ClusterSelector, type PropertySelector } from './cluster-selectors.ts'
+export { CLUSTER_TRAFFIC_POLICY_FIELDS, TRAFFIC_POLICY_FIELDS, checkTiers } from './traffic-policy.ts'
 export { SERVICE_FIELDS } from './service.ts'
 export { SERVICE_EXPORT_FIELDS } from './service-export.ts'
 export { type ImportPort, SERVICE_IMPORT_FIELDS } from './service-import.ts'

@@ -17,7 +17,7 @@ export const METADATA = map({
   deletionTimestamp: timestamp().optional(),
   labels: textMap().optional(),
   annotations: textMap().optional(),
-  /** Only on the kinds in OWNED_BY_NODES. */
+  /** Only the kinds in OWNED_BY_NODES, and Services, are read with it. */
   ownerReferences: list(OWNER).optional(),
 })
 export type ObjectMeta = Described<typeof METADATA>

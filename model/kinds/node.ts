@@ -14,9 +14,19 @@ export const NODE_FIELDS = map({
   spec: map({
     podCIDR: cidr().optional(),
     podCIDRs: list(cidr()).optional(),
+    providerID: text().optional(),
     /** Cordoned: the scheduler puts no new pods on it. */
     unschedulable: flag().optional(),
     taints: list(TAINT).optional(),
   }).optional(),
-  status: map({ addresses: list(ADDRESS).optional() }).optional(),
+  status: map({
+    addresses: list(ADDRESS).optional(),
+    /** What node-machine.ts reads of it. */
+    nodeInfo: map({
+      architecture: text().optional(),
+      kubeletVersion: text().optional(),
+      operatingSystem: text().optional(),
+      osImage: text().optional(),
+    }).optional(),
+  }).optional(),
 })

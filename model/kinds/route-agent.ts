@@ -57,6 +57,8 @@ const STATUS = map(
       'Addresses that this node must reach directly, not through lanes: its networks, default gateways and name servers.',
       MAX_REPORTED_BY_NODE,
     ).optional(),
+    /** The UDP port of the overlay device. Absent from earlier releases, which have 4810. */
+    overlayPort: integer(1, 65_535, 'UDP port of the overlay on this node.').optional(),
     /** Connections of this node's pods with pods of other clusters. Absent if not known, as from earlier releases. */
     openConnections: OPEN_CONNECTIONS.optional(),
     /** Nodes of this cluster that do not answer this node's probes over the overlay. Absent if none is known. */

@@ -1,5 +1,6 @@
 /** The description of ServiceImport. */
 import { type FamilyName, IMPORT_TYPES, PROTOCOLS } from '../values/values.ts'
+import { CLUSTER_SELECTORS, CLUSTER_SELECTOR_RESULTS } from './cluster-selectors.ts'
 import { CONDITIONS } from './conditions.ts'
 import {
   type Described,
@@ -33,6 +34,8 @@ const SERVICE_TYPE = choice(
 
 const SPEC = map(
   {
+    /** KEP-5939, not yet in a release of the standard. */
+    clusterSelectors: CLUSTER_SELECTORS.optional(),
     internalTrafficPolicy: text('Cluster or Local, as in Service.').optional(),
     ipFamilies: listOf(text<FamilyName>('IPv4 or IPv6.'), {
       description: 'IP families of the service, in the order of ips.',
@@ -67,6 +70,8 @@ const SPEC = map(
 
 const STATUS = map(
   {
+    /** KEP-5939, not yet in a release of the standard. */
+    clusterSelectorResults: CLUSTER_SELECTOR_RESULTS.optional(),
     clusters: listOf(
       map({ cluster: named(text('Id of the exporting cluster, an RFC 1123 label.')) }, 'One exporting cluster.'),
       {

@@ -7,7 +7,20 @@ import {
   TRAFFIC_POLICIES,
   isAddress,
 } from '../values/values.ts'
-import { byDefault, choice, dnsLabel, either, integer, list, map, portNumber, ruled, text, textThat } from './fields.ts'
+import {
+  byDefault,
+  choice,
+  dnsLabel,
+  either,
+  integer,
+  list,
+  map,
+  portNumber,
+  ruled,
+  text,
+  textMap,
+  textThat,
+} from './fields.ts'
 
 /** RFC 6335 section 5.1: a name of at most 15 characters, in lower case as the API has it. */
 const PORT_NAME = /^(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?$/
@@ -38,6 +51,8 @@ const PORTS = ruled(list(PORT), (ports, context) => {
   }
 })
 
+const FAMILY_POLICIES = ['SingleStack', 'PreferDualStack', 'RequireDualStack'] as const
+
 const CLUSTER_IP = textThat('None or an address such as 10.43.0.7', (value) => {
   return value === 'None' || value === '' || isAddress(value)
 })
@@ -48,6 +63,9 @@ export const SERVICE_FIELDS = map({
     clusterIP: CLUSTER_IP.optional(),
     clusterIPs: list(CLUSTER_IP).optional(),
     ipFamilies: list(choice(FAMILY_NAMES)).optional(),
+    ipFamilyPolicy: choice(FAMILY_POLICIES).optional(),
+    selector: textMap().optional(),
+    externalIPs: list(text()).optional(),
     ports: PORTS.optional(),
     sessionAffinity: choice(SESSION_AFFINITIES).optional(),
     sessionAffinityConfig: map({

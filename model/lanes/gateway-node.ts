@@ -2,10 +2,20 @@
  * Which Nodes of a Kubernetes cluster are gateways, and on which lane. The Node itself states it, set by an operator or
  * by join. Most Nodes state no lane number; Leases then decide which node has which lane.
  */
-import { classifyAddress, parseAddress } from '../addresses/addresses.ts'
-import type { Node } from '../model.ts'
+import { type Endpoint, type Node, nodeSigns } from '../model.ts'
 import type { ReasonCode } from '../reasons/reasons.ts'
 import { MAX_LANE, isLaneNumber } from './lane-number.ts'
+import {
+  ANNOTATION_LISTEN_PORT,
+  ANNOTATION_PUBLIC_ADDRESS,
+  ANNOTATION_PUBLIC_PORT,
+  type CalledAt,
+  calledAt,
+  firstPortProblem,
+  parsePort,
+  publicAddressProblem,
+} from './public-address.ts'
+import { transientSign } from './transient-machine.ts'
 
 /** Its value is `true`, or the number of the only lane that the node may serve: `sealane.io/gateway=0`. */
 export const LABEL_GATEWAY = 'sealane.io/gateway'
@@ -13,8 +23,6 @@ export const LABEL_GATEWAY = 'sealane.io/gateway'
 export const ANY_LANE_VALUE = 'true'
 /** The number of simultaneously active gateways of a cluster, if it is not configured. */
 export const DEFAULT_ACTIVE_GATEWAYS = 2
-/** The address at which other clusters reach this gateway if it is not the node's own (port forwarding, 1:1 NAT). */
-export const ANNOTATION_PUBLIC_ADDRESS = 'sealane.io/public-address'
 
 /** With any value: traffic is to leave this gateway. A cordon means the same. */
 export const LABEL_DRAIN = 'sealane.io/drain'
@@ -22,15 +30,13 @@ export const LABEL_DRAIN = 'sealane.io/drain'
 /** When its value changes, the gateway rotates its key. Any text of up to 64 characters, usually a time. */
 export const ANNOTATION_ROTATE_KEYS = 'sealane.io/rotate-keys'
 
-export interface GatewayLane {
+export interface GatewayLane extends CalledAt {
   readonly lane: number
-  readonly publicAddress?: string
 }
 
 /** What a Node states. `any` stands for a number that no other gateway has. */
-export interface GatewayLabel {
+export interface GatewayLabel extends CalledAt {
   readonly lane: number | 'any'
-  readonly publicAddress?: string
 }
 
 /** Thrown for a Node that has the label but cannot be a gateway in its present state. */
@@ -52,9 +58,10 @@ export function laneOfLabel(value: string): number | 'any' | undefined {
 
 /**
  * Undefined if the Node is not a gateway. Throws GatewayNodeError with the label or annotation and its value, or with
- * the addresses of a node that has no IPv4: other nodes cannot reach it over the overlay, which is IPv4.
+ * the addresses of a node that has no IPv4: other nodes cannot reach it over the overlay, which is IPv4. `overlayPort` is
+ * the UDP port of the overlay, on which no gateway may listen.
  */
-export function gatewayLabel(node: Node): GatewayLabel | undefined {
+export function gatewayLabel(node: Node, overlayPort?: number): GatewayLabel | undefined {
   const { metadata } = node
   const label = metadata.labels?.[LABEL_GATEWAY]
   if (label === undefined) return undefined
@@ -69,15 +76,13 @@ export function gatewayLabel(node: Node): GatewayLabel | undefined {
     const problem = `InternalIP ${internal.join(', ')}: a gateway needs an IPv4 address among its nodes`
     throw new GatewayNodeError(metadata.name, problem, 'GatewayWithoutIPv4')
   }
-  const publicAddress = metadata.annotations?.[ANNOTATION_PUBLIC_ADDRESS]
-  if (publicAddress === undefined) return { lane }
-  return { lane, publicAddress: checkedAddress(metadata.name, publicAddress) }
+  return { lane, ...statedCalls(node, overlayPort) }
 }
 
 /** Returns why a Node with the label cannot be a gateway in its present state; undefined if it can, or has no label. */
-export function gatewayProblem(node: Node): GatewayNodeError | undefined {
+export function gatewayProblem(node: Node, overlayPort?: number): GatewayNodeError | undefined {
   try {
-    gatewayLabel(node)
+    gatewayLabel(node, overlayPort)
     return undefined
   } catch (error) {
     if (error instanceof GatewayNodeError) return error
@@ -103,14 +108,29 @@ const TAINTS_OF_LEAVING = [
   'ToBeDeletedByClusterAutoscaler',
   'karpenter.sh/disrupted',
   'karpenter.sh/disruption',
+  'cloud.google.com/impending-node-termination',
 ]
+/** The AWS Node Termination Handler has a taint for each kind of notice. */
+const TAINT_PREFIX_OF_LEAVING = 'aws-node-termination-handler/'
+
+/**
+ * Returns why this Node is being removed for good, in words; undefined if it is not. A cordon is no removal, and neither
+ * is a node that is not ready.
+ */
+export function removalReason({ metadata, spec }: Node): string | undefined {
+  if (metadata.deletionTimestamp !== undefined) return 'the node is being deleted'
+  const taint = spec?.taints?.find(
+    ({ key }) => TAINTS_OF_LEAVING.includes(key) || key.startsWith(TAINT_PREFIX_OF_LEAVING),
+  )
+  return taint === undefined ? undefined : `the node has the taint ${taint.key}`
+}
 
 /** Returns why this Node is about to leave, in words; undefined if it is not. A drain begins with a cordon. */
-export function leavingReason({ metadata, spec }: Node): string | undefined {
+export function leavingReason(node: Node): string | undefined {
+  const { metadata, spec } = node
   if (metadata.labels?.[LABEL_DRAIN] !== undefined) return `the node has the label ${LABEL_DRAIN}`
   if (spec?.unschedulable === true) return 'the node is cordoned'
-  const taint = spec?.taints?.find(({ key }) => TAINTS_OF_LEAVING.includes(key))
-  return taint === undefined ? undefined : `the node has the taint ${taint.key}`
+  return removalReason(node)
 }
 
 /**
@@ -122,8 +142,9 @@ export function isNotReady({ spec }: Node): boolean {
 }
 
 /**
- * Returns the nodes whose label names this lane, the preferred one first: nodes with a public address of their own,
- * then nodes that are not control plane nodes, then by name. Nodes that are about to leave, or cannot be gateways, are
+ * Returns the nodes whose label names this lane, the preferred one first: machines that stay before spot ones, then
+ * nodes with a public address of their own, then nodes that are not control plane nodes, then by name. Each node waits a
+ * turn for each one before it, so a spot machine takes a lane only if none that stays does. Nodes that are about to leave, or cannot be gateways, are
  * left out.
  */
 export function laneCandidates(nodes: readonly Node[], lane: number): readonly string[] {
@@ -138,8 +159,17 @@ export function standbys(nodes: readonly Node[], holders: ReadonlySet<string>): 
   return bestFirst(nodes.filter((node) => statedLane(node) === 'any' && !holders.has(node.metadata.name)))
 }
 
+/**
+ * Whether no other node of the cluster has an Endpoint, so that all packets of a connection come by this node. Both the
+ * gateway and the route agent of a node ask, and must agree.
+ */
+export function isOnlyGateway(cluster: string, node: string, endpoints: readonly Endpoint[]): boolean {
+  return endpoints.every(({ spec }) => spec.cluster !== cluster || spec.node === node)
+}
+
 function bestFirst(nodes: readonly Node[]): readonly string[] {
-  const rank = ({ metadata }: Node): number =>
+  const rank = (node: Node): number => (transientSign(nodeSigns(node)) === undefined ? 0 : 4) + rankAmongAlike(node)
+  const rankAmongAlike = ({ metadata }: Node): number =>
     (metadata.annotations?.[ANNOTATION_PUBLIC_ADDRESS] === undefined ? 2 : 0) +
     (metadata.labels?.[LABEL_CONTROL_PLANE] === undefined ? 0 : 1)
   return nodes
@@ -155,36 +185,63 @@ function statedLane({ metadata }: Node): number | 'any' | undefined {
 
 const LABEL_CONTROL_PLANE = 'node-role.kubernetes.io/control-plane'
 
-function checkedAddress(node: string, text: string): string {
-  const field = `annotation ${ANNOTATION_PUBLIC_ADDRESS}`
-  try {
-    const kind = classifyAddress(parseAddress(text, field))
-    if (kind !== 'usable') throw new Error(`${field} ${JSON.stringify(text)}: it is ${kind}`)
-  } catch (error) {
-    throw new GatewayNodeError(node, (error as Error).message)
+/** The annotations about calls. Throws GatewayNodeError with the annotation and its value. */
+function statedCalls({ metadata: { name, annotations = {} } }: Node, overlayPort?: number): CalledAt {
+  const refuse = (key: string, problem: string | undefined): void => {
+    if (problem === undefined) return
+    throw new GatewayNodeError(name, `annotation ${key} ${JSON.stringify(annotations[key])}: ${problem}`)
   }
-  return text
+  const portOf = (key: string, side: 'public' | 'listen'): number | undefined => {
+    const text = annotations[key]
+    if (text === undefined) return undefined
+    const port = parsePort(text)
+    refuse(key, firstPortProblem(port, side, overlayPort))
+    return port
+  }
+  const publicAddress = annotations[ANNOTATION_PUBLIC_ADDRESS]
+  if (publicAddress !== undefined) refuse(ANNOTATION_PUBLIC_ADDRESS, publicAddressProblem(publicAddress))
+  const publicPort = portOf(ANNOTATION_PUBLIC_PORT, 'public')
+  return calledAt({ publicAddress, publicPort, listenPort: portOf(ANNOTATION_LISTEN_PORT, 'listen') })
+}
+
+/** The first port on which the gateway of this Node listens. Undefined if the Node states none that is usable. */
+export function statedListenPort({ metadata }: Node): number | undefined {
+  const port = parsePort(metadata.annotations?.[ANNOTATION_LISTEN_PORT] ?? '')
+  return firstPortProblem(port, 'listen') === undefined ? port : undefined
 }
 
 // On a site, the site file defines the gateways. These labels present them to readers of Nodes as on a cluster. Pure.
 
-export interface NodeGateway {
+export interface NodeGateway extends CalledAt {
   readonly node: string
   /** Absent: any lane that no other gateway has. */
   readonly lane?: number
-  readonly publicAddress?: string
 }
 
-/** Returns the Node with exactly the label and the address that `gateways` has for it. */
+/** Returns the Node with exactly the label, the address and the ports that `gateways` has for it. */
 export function withGatewayLabels(node: Node, gateways: readonly NodeGateway[]): Node {
   const { labels = {}, annotations = {}, ...metadata } = node.metadata
   const row = gateways.find((gateway) => gateway.node === metadata.name)
   const { [LABEL_GATEWAY]: _label, ...otherLabels } = labels
-  const { [ANNOTATION_PUBLIC_ADDRESS]: _address, ...otherAnnotations } = annotations
+  const {
+    [ANNOTATION_PUBLIC_ADDRESS]: _address,
+    [ANNOTATION_PUBLIC_PORT]: _publicPort,
+    [ANNOTATION_LISTEN_PORT]: _listenPort,
+    ...otherAnnotations
+  } = annotations
   const label = row === undefined ? {} : { [LABEL_GATEWAY]: row.lane?.toString() ?? ANY_LANE_VALUE }
-  const address = row?.publicAddress === undefined ? {} : { [ANNOTATION_PUBLIC_ADDRESS]: row.publicAddress }
+  const stated = row === undefined ? {} : callAnnotations(row)
   return {
     ...node,
-    metadata: { ...metadata, labels: { ...otherLabels, ...label }, annotations: { ...otherAnnotations, ...address } },
+    metadata: { ...metadata, labels: { ...otherLabels, ...label }, annotations: { ...otherAnnotations, ...stated } },
+  }
+}
+
+/** The annotations that state this. */
+export function callAnnotations({ publicAddress, publicPort, listenPort }: CalledAt): Record<string, string> {
+  return {
+    ...(publicAddress === undefined ? {} : { [ANNOTATION_PUBLIC_ADDRESS]: publicAddress }),
+    ...(publicPort === undefined ? {} : { [ANNOTATION_PUBLIC_PORT]: String(publicPort) }),
+    ...(listenPort === undefined ? {} : { [ANNOTATION_LISTEN_PORT]: String(listenPort) }),
   }
 }

@@ -1,6 +1,16 @@
 /** The public interface of this room: gateway nodes, lane numbers, the server of a lane, liveness, callers. */
 export {
-  ANNOTATION_PUBLIC_ADDRESS,
+  ANNOTATION_CHOSEN_BY,
+  CHOSEN_BY_AGENT,
+  CHOSEN_BY_JOIN,
+  type GatewayTraits,
+  bestGateways,
+  gatewayTraits,
+  ipv4Of,
+  isChosenGateway,
+  mayBecomeGateway,
+} from './gateway-choice.ts'
+export {
   ANNOTATION_ROTATE_KEYS,
   ANY_LANE_VALUE,
   DEFAULT_ACTIVE_GATEWAYS,
@@ -9,14 +19,18 @@ export {
   LABEL_DRAIN,
   LABEL_GATEWAY,
   type NodeGateway,
+  callAnnotations,
   gatewayLabel,
   gatewayProblem,
   isNotReady,
+  isOnlyGateway,
   laneCandidates,
   laneOfLabel,
   leavingReason,
   mayServe,
+  removalReason,
   standbys,
+  statedListenPort,
   withGatewayLabels,
 } from './gateway-node.ts'
 export { isSourceAmong, laneSources, laneSourcesAt } from './lane-callers.ts'
@@ -61,3 +75,20 @@ export {
   isTakenAsSilent,
   usableClusters,
 } from './liveness.ts'
+export {
+  ANNOTATION_LISTEN_PORT,
+  ANNOTATION_PUBLIC_ADDRESS,
+  ANNOTATION_PUBLIC_PORT,
+  type CalledAt,
+  MAX_FIRST_PORT,
+  PUBLIC_ADDRESS_EXPECTED,
+  calledAt,
+  firstPortProblem,
+  overlayPortProblem,
+  firstPublicPort,
+  isCalledAlike,
+  isPublicName,
+  parsePort,
+  portRange,
+  publicAddressProblem,
+} from './public-address.ts'

@@ -2,6 +2,7 @@
 import type { ReasonTable } from './reason-row.ts'
 
 const API = ['log of every component in a Kubernetes cluster'] as const
+const SITE = ['log of every component at a site', 'output of the command'] as const
 const STORE = ['output of the command', 'log of the broker'] as const
 const FOUND = ['output of the command'] as const
 const VERIFY = 'Keep a copy of the store, and restore a backup in which `sealane broker verify` finds nothing.'
@@ -13,7 +14,7 @@ export const ACCESS_REASONS = {
     shows: API,
   },
   NoConnection: {
-    means: 'The API server is unreachable, or its certificate is not trusted; the message says which.',
+    means: 'The API server is unreachable, or its certificate is not trusted.',
     todo: 'Check the address and the network.',
     shows: API,
   },
@@ -24,19 +25,40 @@ export const ACCESS_REASONS = {
   },
   TooLarge: {
     means:
-      'A list of the API server, or the output of a command in a pod, exceeds what Sealane reads at once. Sealane asks for lists in smaller pages.',
+      'A list of the API server, or the output of a command in a pod, is too large to read at once. Lists are asked for in smaller pages.',
     todo: 'If it lasts, look for an unusually large object.',
     shows: API,
   },
   ExecFailed: {
-    means: 'A command in a pod did not run, or the connection to it ended before the command did.',
-    todo: 'Check that the pod is ready, and that the API server reaches the kubelet of its node; then run the command again.',
+    means: 'A command in a pod did not run, or its connection ended early.',
+    todo: 'Check that the pod is ready, and that the API server reaches its kubelet; then try again.',
     shows: FOUND,
   },
   ForwardFailed: {
-    means: 'A connection to a port of a pod through the API server was not made, or it broke.',
-    todo: 'Check that the pod is ready, and that the API server reaches the kubelet of its node; then run the command again.',
+    means: 'A connection to a port of a pod through the API server failed.',
+    todo: 'Check that the pod is ready, and that the API server reaches its kubelet; then try again.',
     shows: FOUND,
+  },
+  HubUnreachable: {
+    means: 'A node of a site cannot reach the hub of its site, and goes on with what it knows.',
+    todo: 'Check that Sealane runs on the node with the folder, its `spec.hub.listen`, and firewalls between the nodes.',
+    shows: SITE,
+  },
+  HubRefused: {
+    means: 'The hub of a site refused a node, or a caller that is no node.',
+    todo: 'Invite a node of the site again: `sealane site invite`. Otherwise find out who calls.',
+    shows: SITE,
+  },
+  HubNotActing: {
+    means:
+      'One of several hubs of a site without Kubernetes does not act any more: it lost the majority, or another acts.',
+    todo: 'Nothing if another one acts. Otherwise start the machines of the hubs, and open their port between them.',
+    shows: ['log of every component at a site'],
+  },
+  PromotionIgnored: {
+    means: '`sealane site promote` was used on a hub that acts already, or at a site that does not have two hubs.',
+    todo: 'Of three hubs and more, a majority elects one: start the machines of the others.',
+    shows: ['log of every component at a site'],
   },
   StateUnwritable: {
     means: 'The broker cannot write its store.',
@@ -54,8 +76,8 @@ export const ACCESS_REASONS = {
     shows: STORE,
   },
   StateFull: {
-    means: 'The disk is full, or etcd has used its quota, so the broker accepts no changes.',
-    todo: 'Free space on the disk of the state directory; with etcd, compact, defragment and disarm the alarm.',
+    means: 'The disk is full, or etcd has used its quota: the broker accepts no changes.',
+    todo: 'Free space on the disk; with etcd, compact, defragment and disarm the alarm.',
     shows: STORE,
   },
   StateTooNew: {
@@ -74,23 +96,23 @@ export const ACCESS_REASONS = {
     shows: STORE,
   },
   StateStale: {
-    means: 'The store is older than the addresses that this broker has given, so it could give them twice.',
+    means: 'The store is older than what this broker gave away, so it could give addresses twice.',
     todo: 'Restore the latest backup. `--accept-empty` overrides this where nothing is in use.',
     shows: STORE,
   },
   StateUnreachable: {
     means: "No member of the broker's etcd answers in time, so the broker confirms no changes.",
-    todo: 'The message names the endpoints. Check etcd and the network to it.',
+    todo: 'Check etcd and the network to it.',
     shows: STORE,
   },
   StateWriteUnknown: {
     means: 'The answer to a write was lost, and etcd could not be asked for the result.',
-    todo: 'Nothing for the broker: it retries. Check the result before you repeat a command.',
+    todo: 'The broker retries. Check the result before you repeat a command.',
     shows: STORE,
   },
   StateAccessDenied: {
-    means: 'The etcd refuses the user, password or certificate, or the user may not use the prefix.',
-    todo: 'Correct the credentials, or grant the user read and write access to the prefix.',
+    means: 'The etcd refuses the user, password or certificate, or the use of the prefix.',
+    todo: 'Correct the credentials, or let the user read and write the prefix.',
     shows: STORE,
   },
   StateTooOld: {
@@ -100,7 +122,7 @@ export const ACCESS_REASONS = {
   },
   StateMoved: {
     means: 'The store was moved to another one, which has all later changes.',
-    todo: 'Use the store that the message names. `sealane broker migrate` moves it back.',
+    todo: 'Use that store. `sealane broker migrate` moves it back.',
     shows: STORE,
   },
   StateHalfMoved: {
@@ -145,7 +167,7 @@ export const ACCESS_REASONS = {
   },
   StoreHashDiffers: {
     means: 'The content of a record does not match its hash or size.',
-    todo: `${VERIFY} The member sends the record again after its next change.`,
+    todo: `${VERIFY} The member sends the record again with its next change.`,
     shows: ['output of the command'],
   },
   StoreOutboxInvalid: {
@@ -159,7 +181,7 @@ export const ACCESS_REASONS = {
     shows: ['output of the command'],
   },
   StateFailed: {
-    means: 'The store failed for another reason; the message has it.',
+    means: 'The store failed for another reason.',
     todo: 'Read the message, and check the disk.',
     shows: STORE,
   },
@@ -170,22 +192,22 @@ export const ACCESS_REASONS = {
   },
   ReplicaBehind: {
     means: 'A replica of the broker is more than a thousand changes behind another one.',
-    todo: 'Check its CPU and its connection to etcd. To move its members to other replicas, delete its pod.',
+    todo: 'Check its CPU and its connection to etcd. Its members move when you delete its pod.',
     shows: ['alert SealaneBrokerReplicaBehind'],
   },
   StoreSlow: {
-    means: 'Commits of the broker take half a second or more, by its own metrics or as seen by a member.',
-    todo: 'Check the disks of etcd, or of the broker: each change waits for a sync. Then check its CPU.',
+    means: 'Commits of the broker take half a second or more.',
+    todo: 'Check the disks of etcd or the broker (each change waits for a sync), then its CPU.',
     shows: ['alert SealaneBrokerStoreSlow', ...FOUND],
   },
   AuditLogUnwritable: {
-    means: 'The broker cannot write its audit log. It keeps up to a thousand lines of each kind, and continues.',
-    todo: 'Check the folder and the disk that the message names, or what reads its standard output.',
+    means: 'The broker cannot write its audit log. It keeps a thousand lines of each kind, and continues.',
+    todo: 'Check the folder and the disk, or what reads its standard output.',
     shows: ['log of the broker'],
   },
   AuditLinesLost: {
-    means: 'Audit lines are lost: the log was unwritable for too long, or an act could not be recorded.',
-    todo: 'Make it writable again. The log of the broker has most of what happened meanwhile.',
+    means: 'Audit lines are lost: the log was unwritable for too long, or an act was not recorded.',
+    todo: "Make it writable again. The broker's log has most of what happened meanwhile.",
     shows: ['log of the broker'],
   },
   StateFileDamaged: {
@@ -194,34 +216,34 @@ export const ACCESS_REASONS = {
     shows: ['log of the agent', 'log of every component at a site'],
   },
   LeaseTimeAhead: {
-    means: 'The renewal time of a Lease at a site is more than a day ahead of the clock of this machine.',
-    todo: 'Set the clock of the machine that is wrong. The Lease still counts.',
+    means: "The renewal time of a Lease at a site is more than a day ahead of this machine's clock.",
+    todo: 'Set the wrong clock. The Lease still counts.',
     shows: ['log of every component at a site'],
   },
   StateFolderUnusable: {
     means: 'The state directory cannot be read or written.',
-    todo: 'Check the directory that the message names, its permissions and the disk.',
+    todo: 'Check the directory, its permissions and the disk.',
     shows: ['log of the agent', 'log of every component at a site'],
   },
   ObjectNotWritten: {
     means: 'The API server refuses an object that a part of Sealane writes.',
-    todo: 'Check that the definitions are as new as the parts (`DefinitionOutdated`). The log of the part has the error.',
-    shows: ['log of the agent', ...FOUND],
+    todo: "Check that the definitions are as new as the parts (`DefinitionOutdated`), and the part's log.",
+    shows: ['log of the agent', 'condition sealane.io/DerivedService of ServiceImport', ...FOUND],
   },
   PartForbidden: {
     means: 'A part of Sealane lacks a right at the API server: a role or binding was changed.',
-    todo: 'Run `sealane join` again: it applies the roles and bindings. The message names what is refused.',
+    todo: 'Run `sealane join` again: it applies the roles and bindings.',
     shows: FOUND,
   },
   IdentityMissing: {
     means: 'The Secret with the identity of this cluster is gone, and the agent may not create one.',
-    todo: 'Run `sealane join` again: it creates the Secret, and the running agent stores its identity in it.',
+    todo: 'Run `sealane join` again: it creates the Secret, and the agent stores its identity there.',
     shows: FOUND,
   },
   AdmissionRefuses: {
     means:
-      'An admission webhook, an admission policy or a quota refuses what Sealane writes or installs; so does a webhook that does not answer.',
-    todo: 'Fix what the message names, or exempt the service accounts of `sealane-system` from it. To install regardless, use `--force`.',
+      'An admission webhook (also one that does not answer), a policy or a quota refuses what Sealane writes or installs.',
+    todo: 'Fix it, or exempt the service accounts of `sealane-system`. `--force` installs regardless.',
     shows: FOUND,
   },
   ApiServerReadOnly: {
@@ -230,8 +252,8 @@ export const ACCESS_REASONS = {
     shows: FOUND,
   },
   ObjectsNotFollowed: {
-    means: 'The API server refuses to list or watch a kind of object; the message has the error.',
-    todo: 'Check the CRDs and the RBAC rules of Sealane: `sealane join` installs both again.',
+    means: 'The API server refuses to list or watch a kind of object.',
+    todo: 'Check the CRDs and RBAC rules of Sealane: `sealane join` restores both.',
     shows: API,
   },
 } as const satisfies ReasonTable

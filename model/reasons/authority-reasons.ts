@@ -13,8 +13,8 @@ export const AUTHORITY_REASONS = {
   },
   AuthorityInUse: {
     status: 'FailedPrecondition',
-    means: 'Members or tokens still depend on the old authority; the message names them.',
-    todo: 'Wait: a member needs one day at most. `--force` cuts them off, and they join again with new tokens.',
+    means: 'Members or tokens still depend on the old authority.',
+    todo: 'Wait: members need a day at most. `--force` cuts them off, and they join again with new tokens.',
     shows: ADMIN,
   },
   AuthorityNotRotating: {
@@ -31,7 +31,7 @@ export const AUTHORITY_REASONS = {
   },
   AuthorityUnusable: {
     status: 'FailedPrecondition',
-    means: 'The certificate cannot be the next authority of this clusterset; the message has the cause.',
+    means: 'The certificate cannot be the next authority of this clusterset.',
     todo: 'Create another one as docs/reference.md describes.',
     shows: ADMIN,
   },

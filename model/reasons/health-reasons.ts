@@ -7,11 +7,22 @@ export const HEALTH_REASONS = {
   NoMembership: {
     means: 'The cluster belongs to no clusterset.',
     todo: 'Run `sealane join`. If you did, check the log of the agent.',
+    todoAtSite: 'Join: `sealane join --site site.yaml --token-file FILE`.',
+    shows: STATUS,
+  },
+  SiteNotStarted: {
+    means: 'The site has joined, but no part of it has run since.',
+    todo: 'Start `sealane up --site site.yaml --node NAME` on a gateway node, then on the other nodes.',
     shows: STATUS,
   },
   LeavingClusterset: {
     means: 'The cluster is leaving its clusterset.',
     todo: 'Wait. If it takes longer than a minute, `sealane leave` says what is left.',
+    shows: STATUS,
+  },
+  AllPodsExposed: {
+    means: 'All members may call all pods of this cluster.',
+    todo: 'Expose only exported services: `sealane join --expose exports`.',
     shows: STATUS,
   },
   OwnClusterMissing: {
@@ -27,16 +38,18 @@ export const HEALTH_REASONS = {
   PartNotReady: {
     means: 'Pods of a part of Sealane do not run, or are not ready.',
     todo: 'Look at the pods: `kubectl -n sealane-system describe pods`.',
+    todoAtSite: 'Look at its service: `systemctl status` of the unit that runs `sealane up`, and its log.',
     shows: STATUS,
   },
   VersionSkew: {
     means: 'Parts of Sealane have different versions.',
     todo: 'Run `sealane join` with the newer command to update all. Neighbouring releases work together.',
+    todoAtSite: 'Install the newer release on each machine, and restart `sealane up` there, one machine at a time.',
     shows: STATUS,
   },
   DefinitionOutdated: {
     means: 'A CustomResourceDefinition is older than this release, so fields may be lost.',
-    todo: 'Run `sealane join` again with the newest command that the clusters of the clusterset have.',
+    todo: 'Run `sealane join` again with the newest command in the clusterset.',
     shows: STATUS,
   },
   OtherProduct: {
@@ -46,8 +59,8 @@ export const HEALTH_REASONS = {
   },
   BrokerClockDiffers: {
     means:
-      'The clocks of the broker and the agent differ, but the certificates are valid for both. From five minutes on, the broker refuses joins.',
-    todo: 'Set the clock that is wrong. If all members report it, that is the clock of the broker.',
+      'The clocks of broker and agent differ, but certificates are valid for both. From five minutes on, the broker refuses joins.',
+    todo: 'Set the wrong clock: if all members report it, that of the broker.',
     shows: STATUS,
   },
   CommandClockDiffers: {
@@ -57,23 +70,26 @@ export const HEALTH_REASONS = {
   },
   AgentSilent: {
     means: 'No agent is active: this cluster publishes and learns nothing. Lanes keep working.',
-    todo: 'Check the pods of the agent. On a plain site, check that `sealane up` runs on a gateway node.',
+    todo: 'Check the pods of the agent; on a plain site, that `sealane up` runs on a gateway node.',
+    todoAtSite: 'Check that `sealane up` runs on a gateway node: `systemctl status` of its unit, and its log.',
     shows: STATUS,
   },
   BrokerUnreached: {
     means:
-      'The agent has no connection to the broker, so nothing new is published or learnt. Lanes and names keep working.',
-    todo: 'Check that the broker runs and that pods reach its address by TCP. The log of the agent has more.',
+      'The agent has no connection to the broker. Nothing new is published or learnt; lanes and names keep working.',
+    todo: "Check that the broker runs and that pods reach it by TCP, and the agent's log.",
+    todoAtSite:
+      'Check that the broker runs and that the gateway nodes reach its address by TCP. The log of `sealane up` has more.',
     shows: STATUS,
   },
   BrokerAddressFailing: {
     means: 'One address of the broker does not answer; the agent uses another.',
-    todo: 'Check the replicas of the broker, or remove the address if no broker is there any more.',
+    todo: "Check the broker's replicas, or remove the address if no broker is left there.",
     shows: STATUS,
   },
   CertificateEndsSoon: {
     means: "The cluster's certificate expires within hours and has not been renewed.",
-    todo: 'Check that the agent reaches the broker. After it expires, join again with a new token.',
+    todo: 'Check that the agent reaches the broker, which renews it until 30 days after its end (`--renewal-grace`).',
     shows: STATUS,
   },
   NodeNotReady: {
@@ -83,7 +99,7 @@ export const HEALTH_REASONS = {
   },
   AllClustersCutOff: {
     means: 'No gateway reaches any other cluster: the cause is mostly on this side.',
-    todo: 'Check that UDP passes in and out of the gateway nodes, from port 4500 on, and that their uplink works.',
+    todo: 'Check the uplink of the gateway nodes, and that UDP passes in and out, from port 4500 on.',
     shows: STATUS,
   },
   GatewayCutOff: {
@@ -98,7 +114,7 @@ export const HEALTH_REASONS = {
   },
   NeitherEndCallable: {
     means: 'Both gateways are behind address translation or a firewall, so no link can start.',
-    todo: 'Open the UDP port of one of the two, or forward it to the gateway and state the public address.',
+    todo: 'Open the UDP port of one of them, or forward it there and state the public address.',
     shows: STATUS,
   },
   LinkLossy: {
@@ -112,29 +128,35 @@ export const HEALTH_REASONS = {
     shows: ['alert SealaneLinkSlow'],
   },
   RouteAgentMissing: {
-    means: 'Nodes have no reporting routeagent, so their pods may have no route to other clusters.',
-    todo: 'Check the routeagent pods of these nodes: a taint or a missing image keeps them away.',
+    means: 'Nodes have no reporting routeagent: their pods may have no route to other clusters.',
+    todo: 'Check the routeagent pods there: a taint or a missing image keeps them away.',
+    todoAtSite: 'Start `sealane up --node NAME` on these nodes, or look at the log of its unit there.',
     shows: STATUS,
   },
   NodesCutOff: {
     means: 'Nodes have no route to a cluster that the gateways of this cluster reach.',
-    todo: 'Check that UDP 4810 passes between these nodes and the gateways, and check the RouteAgent objects.',
+    todo: 'Check that UDP 4810 (or `spec.overlay.port`) passes between these nodes and the gateways, and the RouteAgent objects.',
     shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
+  },
+  OverlayPortDiffers: {
+    means:
+      'The overlay of a node has another UDP port than others, so no packet passes between them. A change of the port causes that until all have it.',
+    todo: 'If it lasts, give every node the same `spec.overlay.port`, and restart the routeagent there.',
+    shows: STATUS,
   },
   GatewayNodeSilent: {
     means: 'A gateway node does not answer nodes over the overlay; another one carries its traffic.',
-    todo: 'Check that UDP 4810 passes between these nodes and that gateway node. The next loss cuts them off.',
+    todo: 'Check that UDP 4810 (or `spec.overlay.port`) passes between them. The next loss cuts the nodes off.',
     shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
   },
   GatewayNodeUnheard: {
-    means:
-      'A gateway node has not answered a node over the overlay since the routeagent there started. Sealane uses it anyway.',
-    todo: 'Check that UDP 4810 passes between the two, and that no firewall drops UDP 4498 on the device sealane-vx.',
+    means: 'A gateway node has never answered a node over the overlay since the routeagent there started, but is used.',
+    todo: 'Check that UDP 4810 (or `spec.overlay.port`) passes between the two, and that nothing drops UDP 4498 on sealane-vx.',
     shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
   },
   WorkerNodeSilent: {
     means: 'A node has stopped answering a gateway node over the overlay.',
-    todo: 'Check that the node runs, and that UDP 4810 passes between it and the gateway nodes.',
+    todo: 'Check that the node runs, and that UDP 4810 (or `spec.overlay.port`) passes between it and the gateway nodes.',
     shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
   },
   NodesAnswer: {
@@ -153,39 +175,38 @@ export const HEALTH_REASONS = {
     shows: STATUS,
   },
   PolicyKeepsIn: {
-    means:
-      'NetworkPolicies stop the pods of a namespace from calling other clusters, whose services are imported there.',
+    means: 'NetworkPolicies stop pods of a namespace from calling other clusters, whose services it imports.',
     todo: 'Nothing, if intended. Otherwise add egress rules with an ipBlock for each range of their pods.',
     shows: STATUS,
   },
   PolicyStopsPart: {
     means: 'A NetworkPolicy in `sealane-system` blocks a part of Sealane.',
-    todo: 'Exclude the pods of Sealane from that policy, or add rules for what the message names.',
+    todo: 'Exclude the pods of Sealane from that policy, or add rules.',
     shows: STATUS,
   },
   RightMissing: {
     means: 'The user of the command lacks a right, so the command cannot check something.',
-    todo: 'Grant the right that the message names. ClusterRole `sealane-view` has those for the objects of Sealane.',
+    todo: 'Grant it. ClusterRole `sealane-view` has the rights for objects of Sealane.',
     shows: STATUS,
   },
   KindMissing: {
     means: 'The API server does not know a kind of object: its CustomResourceDefinition is missing.',
-    todo: 'Run `sealane join` again: it restores the definition, and the parts write their objects again.',
+    todo: 'Run `sealane join` again: it restores the definition, and the parts their objects.',
     shows: STATUS,
   },
   NotAnswered: {
-    means: 'A question got no answer in time; the message says which.',
+    means: 'A question got no answer in time.',
     todo: 'Check that the target runs. On a slow network, ask again with a longer `--timeout`.',
     shows: STATUS,
   },
   NotReadable: {
-    means: 'An answer, an object or a file is not valid; the message names the field.',
+    means: 'An answer, an object or a file is not valid.',
     todo: 'Check it. Mostly another program or an unknown release wrote it.',
     shows: STATUS,
   },
   NothingRuns: {
-    means: 'No part of Sealane runs on this machine where the command asked, so it read only the state folder.',
-    todo: 'Run the command on a gateway node of the site, or name the address with `--ask`.',
+    means: 'No part of Sealane answers on this machine: the command read only the state folder.',
+    todo: 'Run the command on a gateway node, or name the address with `--ask`.',
     shows: STATUS,
   },
 } as const satisfies ReasonTable
@@ -195,28 +216,34 @@ const DIAGNOSE = ['output of the command'] as const
 /** Reasons found by probing more than objects: kernels and servers, from several ends. */
 export const PROBE_REASONS = {
   FirewallDrops: {
-    means: 'A firewall on the node drops packets that Sealane needs; the message says where.',
-    todo: 'Allow these packets in the table and chain that the message names. No table of Sealane can undo a drop.',
+    means: 'A firewall on the node drops packets that Sealane needs.',
+    todo: 'Allow these packets in that table and chain. No table of Sealane can undo a drop.',
     shows: DIAGNOSE,
   },
   ForwardingOff: {
-    means: 'The kernel of the node does not forward packets, so pods reach no other cluster through it.',
-    todo: 'Find what sets the settings that the message names to 0, often a file in `/etc/sysctl.d`. Sealane restores `net.ipv4.ip_forward` and those of its own devices, but not those of the CNI and the uplink.',
+    means: 'The kernel of the node does not forward packets of pods.',
+    todo: 'Find what sets forwarding to 0, often a file in `/etc/sysctl.d`. Sealane restores `net.ipv4.ip_forward` and its own devices, not those of the CNI and the uplink.',
     shows: DIAGNOSE,
   },
   DeviceSettingsDiffer: {
     means: 'A kernel setting of a Sealane device differs from what Sealane sets.',
-    todo: 'Find what sets it, often a file in `/etc/sysctl.d` or a program that follows devices. Sealane sets it again.',
+    todo: 'Find what sets it, often a file in `/etc/sysctl.d`. Sealane sets it again.',
     shows: DIAGNOSE,
   },
   StrictReversePath: {
     means: 'The kernel checks sources strictly on a Sealane device, and drops what comes by another gateway.',
-    todo: 'Find what sets `rp_filter` to 1 on all devices, often a file in `/etc/sysctl.d`. 2 is strict enough.',
+    todo: 'Find what sets `rp_filter` to 1, often a file in `/etc/sysctl.d`. 2 is strict enough.',
+    shows: DIAGNOSE,
+  },
+  KernelSetFault: {
+    means:
+      'This kernel handles nftables sets of concatenated ranges wrongly with AVX2. Sealane has none, but CNIs and firewalls may.',
+    todo: 'Update the kernel to 6.18.24, 6.19.14 or later. Until then, programs that reload such sets may fail.',
     shows: DIAGNOSE,
   },
   KernelTableMissing: {
     means: 'Something keeps removing an nftables table of a part that works.',
-    todo: 'Find the program that flushes the whole ruleset, often `nftables.service`, and have it flush its own tables.',
+    todo: 'Find the program that flushes the whole ruleset, often `nftables.service`: it must flush its own tables only.',
     shows: DIAGNOSE,
   },
   KernelRoutesMissing: {
@@ -225,8 +252,8 @@ export const PROBE_REASONS = {
     shows: DIAGNOSE,
   },
   PortTaken: {
-    means: 'Another program has a UDP port that Sealane needs; the message names both.',
-    todo: 'Stop that program, or move it to another port. Sealane then takes the port by itself.',
+    means: 'Another program has a UDP port that Sealane needs.',
+    todo: 'Stop that program, or move it to another port. Sealane then takes the port.',
     shows: DIAGNOSE,
   },
   ConnectionTableFull: {
@@ -249,13 +276,18 @@ export const PROBE_REASONS = {
     todo: 'Raise the limit, and report it: it should need a few hundred.',
     shows: DIAGNOSE,
   },
+  HairpinOff: {
+    means: 'A backend that calls its own service gets no answer: its bridge port is not in hairpin mode.',
+    todo: 'Set `hairpinMode` of the CNI, or run the command of the text.',
+    shows: [...DIAGNOSE, 'log of the routeagent'],
+  },
   DnsServerSilent: {
     means: 'A server for clusterset names does not answer.',
     todo: 'Check that it runs and listens there, and that a firewall lets UDP and TCP 53 pass.',
     shows: DIAGNOSE,
   },
   DnsServerFails: {
-    means: 'A server for clusterset names gives a wrong answer; the message has it.',
+    means: 'A server for clusterset names gives a wrong answer.',
     todo: 'Check its log. SERVFAIL: it has not read the services. REFUSED: another program answers.',
     shows: DIAGNOSE,
   },
@@ -265,8 +297,13 @@ export const PROBE_REASONS = {
     shows: DIAGNOSE,
   },
   DnsLoop: {
-    means: 'The DNS forwards names to a server that forwards them back, so they are never answered.',
+    means: 'The DNS forwards names to a server that forwards them back.',
     todo: 'Name a server in `dns.upstreams` that does not forward to this one.',
+    shows: DIAGNOSE,
+  },
+  ResolverSettings: {
+    means: 'Names of the clusterset resolve slowly or ambiguously with these settings.',
+    todo: 'Change them as the text says (`dnsConfig` of pods).',
     shows: DIAGNOSE,
   },
   BrokerSilent: {
@@ -281,22 +318,27 @@ export const PROBE_REASONS = {
   },
   BrokerLate: {
     means: 'The broker accepts connections, but does not complete the TLS handshake in time.',
-    todo: 'Check whether the process of the broker hangs or is overloaded, or whether a proxy holds the connection.',
+    todo: 'Check whether the broker hangs or is overloaded, or a proxy holds the connection.',
+    shows: [...DIAGNOSE, 'log of the agent'],
+  },
+  ProxyRefused: {
+    means: 'The proxy in front of the broker does not answer, or does not connect to the broker.',
+    todo: "Check `HTTPS_PROXY` and its password, let the proxy CONNECT to the broker's port, or name the broker in `NO_PROXY`.",
     shows: [...DIAGNOSE, 'log of the agent'],
   },
   UdpOneWay: {
     means: 'Packets of the links to a cluster pass in one direction only.',
-    todo: 'Open the UDP port that the message names in the firewall of the end that it names.',
+    todo: 'Open the named UDP port in the firewall of the named end.',
     shows: DIAGNOSE,
   },
   NeitherEndHears: {
     means: 'Neither end of the links between two members receives packets of the other.',
-    todo: 'Open the UDP port that the message names at one of the two ends, in and out.',
+    todo: 'Open the named UDP port at one of the two ends, in and out.',
     shows: DIAGNOSE,
   },
   LinkEndsDiffer: {
     means: 'The two ends of a link report different states.',
-    todo: 'Run the command again in some seconds. If it lasts, check that both know the same gateways (`sealane show endpoints`).',
+    todo: 'Run the command again. If it lasts, check that both know the same gateways (`sealane show endpoints`).',
     shows: DIAGNOSE,
   },
   MemberMissing: {
@@ -321,7 +363,7 @@ export const PROBE_REASONS = {
   },
   MemberTwice: {
     means: 'Two of the named clusters are the same member.',
-    todo: 'Name each once. If they are two clusters, one is a copy of the other: join one of them again.',
+    todo: 'Name each once. If there are two, one is a copy: join one of them again.',
     shows: DIAGNOSE,
   },
 } as const satisfies ReasonTable

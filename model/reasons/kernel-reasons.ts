@@ -11,13 +11,31 @@ const GATEWAY = ['metric sealane_gateway_packets_dropped_total', 'counter of tab
 const NODE = ['metric sealane_routeagent_packets_dropped_total', 'counter of table sealane_node'] as const
 const DNS = ['metric sealane_dns_dropped_total'] as const
 const FORWARDED = ['metric sealane_dns_not_forwarded_total'] as const
-const WATCH = 'Find the program on this node that changes routes, rules or nftables of others, and stop it.'
-const STRANGER = 'If it is frequent, look for a wrong route or an attempt to get in.'
+const WATCH = 'Find the program on this node that changes routes, rules or nftables of others.'
+const STRANGER = 'If frequent, look for a wrong route or an attempt to get in.'
+const OFFLOAD = ['condition ChecksumOffload of RouteAgent', 'log of the routeagent'] as const
 
 export const KERNEL_REASONS = {
   Missing: { means: 'Something removed a rule, route or table of Sealane from the kernel.', todo: WATCH, shows: DRIFT },
   Changed: { means: 'Something changed a rule, route or table of Sealane in the kernel.', todo: WATCH, shows: DRIFT },
   Foreign: { means: 'Something added to the part of the kernel that Sealane manages.', todo: WATCH, shows: DRIFT },
+  ChecksumOffloadFault: {
+    means:
+      'The network card or kernel of this node is known to compute wrong checksums in VXLAN packets: Sealane switched checksum offload of sealane-vx off, and of no other device.',
+    todo: 'Nothing. If your card has no such fault, state `spec.overlay.checksumOffload: on` in the site file: it is faster.',
+    shows: OFFLOAD,
+  },
+  ChecksumOffloadStated: {
+    means: 'The site file states whether sealane-vx leaves checksums to the network card.',
+    todo: 'Nothing.',
+    shows: OFFLOAD,
+  },
+  ChecksumOffloadNotSwitched: {
+    means:
+      'Sealane could not switch checksum offload of sealane-vx, so TCP and UDP between nodes may be lost while ping passes.',
+    todo: 'Install ethtool on this node. `ethtool -K sealane-vx tx-checksum-ip-generic off` does the same until the next restart.',
+    shows: [...OFFLOAD, 'output of the command'],
+  },
   'in-not-ours': {
     means: 'A packet from a lane has a destination outside this cluster.',
     todo: STRANGER,
@@ -29,8 +47,8 @@ export const KERNEL_REASONS = {
     shows: GATEWAY,
   },
   'in-lane-source': {
-    means: 'A remote gateway used a lane address as source for a packet that is neither a probe nor an ICMP error.',
-    todo: 'On that gateway, programs must call pods from an address of its own pods.',
+    means: 'A remote gateway used a lane address as source of something other than a probe or ICMP error.',
+    todo: 'Programs on that gateway must call pods from an address of its own pods.',
     shows: GATEWAY,
   },
   'in-no-pod': {
@@ -47,7 +65,7 @@ export const KERNEL_REASONS = {
   },
   'out-unknown-destination': {
     means: 'A packet to a lane has a destination in no other cluster.',
-    todo: 'If it is frequent, a caller may use an address that its cluster no longer has.',
+    todo: 'If frequent, a caller may use an address that its cluster no longer has.',
     shows: GATEWAY,
   },
   'out-unknown-source': {
@@ -71,14 +89,54 @@ export const KERNEL_REASONS = {
     shows: GATEWAY,
   },
   'host-service': {
-    means: 'A packet from another cluster is for a port of the node that is not open.',
-    todo: 'To open that port of the node, name it in `openPorts` of the gateway and the routeagent.',
+    means: 'A packet from another cluster is for a closed port of the node.',
+    todo: 'To open the port, name it in `openHostPorts` of the site file.',
     shows: [...GATEWAY, ...NODE],
   },
   'lane-address-no-probe': {
     means: 'A packet for a lane address is no probe.',
     todo: STRANGER,
     shows: GATEWAY,
+  },
+  'access-not-exported': {
+    means: 'A packet from another cluster is for a pod port that this cluster does not export.',
+    todo: 'Export the Service if it is for other clusters.',
+    shows: NODE,
+  },
+  'access-not-offered': {
+    means: 'A packet is for an exported service that is not offered to the cluster of the caller.',
+    todo: 'Name the cluster in an AccessPolicy if it may call.',
+    shows: NODE,
+  },
+  'access-node': {
+    means: 'A packet from another cluster is for an address of the node.',
+    todo: 'To open a port of the node, name it in `openHostPorts` of the site file.',
+    shows: NODE,
+  },
+  'access-no-connection': {
+    means: 'A packet from another cluster belongs to no connection that the node knows.',
+    todo: 'If frequent, compare `nf_conntrack_count` with `nf_conntrack_max`.',
+    shows: NODE,
+  },
+  'access-namespace': {
+    means: 'A pod called a service of another cluster that is not offered to its namespace.',
+    todo: 'Name the namespace in the AccessPolicy there. Nodes have none.',
+    shows: NODE,
+  },
+  'access-egress': {
+    means: 'A pod called a cluster that `spec.egress` does not let its namespace call.',
+    todo: 'Add the namespace to the ClusterAccessPolicy.',
+    shows: NODE,
+  },
+  'access-fragment': {
+    means: 'A part of a packet from another cluster came without its first part.',
+    todo: STRANGER,
+    shows: NODE,
+  },
+  'access-protocol': {
+    means: 'A packet from another cluster has a protocol that no service has.',
+    todo: 'Nothing: only TCP, UDP, SCTP and ICMP pass.',
+    shows: NODE,
   },
   'overlay-stranger': {
     means: 'A packet for the overlay did not come from a node of this cluster.',
@@ -92,7 +150,7 @@ export const KERNEL_REASONS = {
   },
   'overlay-loop': {
     means: 'A packet from the overlay would enter it again.',
-    todo: 'If it is frequent, compare the routes of the nodes: two of them send to each other.',
+    todo: 'If frequent, compare the routes of the nodes: two send to each other.',
     shows: NODE,
   },
   not_a_query: { means: 'A DNS packet is no query.', todo: 'Nothing.', shows: DNS },
@@ -119,7 +177,7 @@ export const KERNEL_REASONS = {
   },
   client_places: {
     means: 'One client has its share of pending upstream queries; the answer is SERVFAIL.',
-    todo: 'Find out what it asks for: most often a zone whose name servers do not answer.',
+    todo: 'Find out what it asks for: mostly a zone whose name servers do not answer.',
     shows: FORWARDED,
   },
   client_rate: {
@@ -139,7 +197,7 @@ export const KERNEL_REASONS = {
   },
   LeftInKernel: {
     means: 'A node that is no longer a gateway still has parts of Sealane in its kernel.',
-    todo: 'Give the node the gateway label and remove it again, or restart the node.',
+    todo: 'Add the gateway label and remove it again, or restart the node.',
     shows: ['log of the gateway'],
   },
   KernelNotFollowed: {
@@ -152,13 +210,19 @@ export const KERNEL_REASONS = {
     todo: 'Load the kernel module `nf_conntrack_netlink`, or read the message.',
     shows: ['log of the routeagent'],
   },
+  FlowsNotForgotten: {
+    means:
+      'The routeagent cannot remove tracked UDP flows to endpoints that have gone: clients that never pause still call these.',
+    todo: 'Load the kernel module `nf_conntrack_netlink`, or read the message.',
+    shows: ['log of the routeagent'],
+  },
   ListenAddressMissing: {
     means: 'The node does not have the listen address of the DNS, which waits for it.',
     todo: 'Nothing, if the address comes later. Otherwise correct the listen address.',
     shows: ['log of dns'],
   },
   ListenPortTaken: {
-    means: 'Another program on this node uses a port of the DNS. The DNS on other nodes is not affected.',
+    means: 'Another program on this node uses a port of the DNS. Other nodes are not affected.',
     todo: 'Stop the other program, or name the addresses of the nodes in `dns.listen`.',
     shows: ['log of dns'],
   },

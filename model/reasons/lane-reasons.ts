@@ -13,8 +13,8 @@ export const LANE_REASONS = {
     shows: ['condition GatewaysRedundant of Cluster'],
   },
   OneGatewayOnly: {
-    means: 'At most one gateway of this cluster has a link to the other cluster that is up.',
-    todo: 'Label another node with its own lane number, or find out why the links of the other gateways are down.',
+    means: 'At most one gateway of this cluster has a link to the other cluster.',
+    todo: 'Label another node, or find out why the links of other gateways are down.',
     shows: ['condition GatewaysRedundant of Cluster', 'output of the command'],
   },
   LanesUp: {
@@ -24,7 +24,7 @@ export const LANE_REASONS = {
   },
   SomeLinksDown: {
     means: 'Every other cluster is reached, but some links of the gateway are down.',
-    todo: 'Check the connections that are down: one more loss may cut a cluster off.',
+    todo: 'Check those: one more loss may cut a cluster off.',
     shows: ['condition Ready of Gateway'],
   },
   LaneDown: {
@@ -33,8 +33,8 @@ export const LANE_REASONS = {
     shows: ['event on Gateway'],
   },
   LinkFlaps: {
-    means: 'A link went down repeatedly, so Sealane avoids it for some time if another link exists.',
-    todo: 'Find out what interrupts the network between the two gateways. Sealane uses the link again by itself.',
+    means: 'A link went down repeatedly: Sealane avoids it for some time if another exists.',
+    todo: 'Find out what interrupts the network between the gateways. Sealane uses the link again by itself.',
     shows: ['status of Gateway', 'event on Gateway', 'log of the gateway'],
   },
   LinkSteady: {
@@ -44,7 +44,7 @@ export const LANE_REASONS = {
   },
   PathMtuReduced: {
     means: 'A link drops large packets, and no router reports it.',
-    todo: 'Nothing: TCP and routes adapt, and ICMP tells programs that send large UDP packets. To restore the size, allow ICMP type 3 code 4, and look for a tunnel or a small MTU on the path.',
+    todo: 'Nothing: TCP and routes adapt, and ICMP tells programs with large UDP packets. To restore the size, allow ICMP type 3 code 4, and look for a small MTU on the path.',
     shows: ['event on Gateway', 'status of Gateway'],
   },
   PathMtuRestored: {
@@ -57,9 +57,29 @@ export const LANE_REASONS = {
     todo: 'Check that UDP passes between the two gateways, and that the remote gateway runs.',
     shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
   },
+  PublicNameResolved: {
+    means: 'The public name of a gateway resolves, and the gateway publishes its addresses.',
+    todo: 'Nothing.',
+    shows: ['condition PublicNameResolved of Gateway'],
+  },
+  PublicNameUnresolved: {
+    means: 'The public name of a gateway does not resolve. Its last addresses stay.',
+    todo: 'Check the name, and the system resolver of the gateway node.',
+    shows: ['condition PublicNameResolved of Gateway', 'log of the gateway'],
+  },
+  PublicNameUnusable: {
+    means: 'The public name of a gateway has addresses that others cannot call (loopback, IPv6, pods).',
+    todo: 'Correct the A records of the name. Gateways are called by IPv4.',
+    shows: ['condition PublicNameResolved of Gateway', 'log of the gateway'],
+  },
+  PublicPortsOverlap: {
+    means: 'Two gateways of this cluster have the same public address, and their public ports overlap.',
+    todo: 'Give each of them eight ports of its own: `sealane.io/public-port`, or `publicPort` in site.yaml.',
+    shows: ['log of the gateway'],
+  },
   LaneConnecting: {
     means: 'The gateways have not completed a handshake yet.',
-    todo: 'Check that one of the two gateways accepts UDP from outside. The message names the remote one.',
+    todo: 'Check that one of the two gateways accepts UDP from outside.',
     shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
   },
   NothingFlows: {
@@ -69,7 +89,7 @@ export const LANE_REASONS = {
   },
   StillCarries: {
     means: 'The gateway is draining, and carried traffic in the last 10 s.',
-    todo: 'Wait. If it lasts, no other gateway of this cluster has a link to the clusters in the message.',
+    todo: 'Wait. If it lasts, no other gateway has a link there.',
     shows: ['condition Drained of Gateway'],
   },
   KeyAnnounced: {
@@ -78,9 +98,8 @@ export const LANE_REASONS = {
     shows: ['condition KeysRotated of Gateway'],
   },
   FarEndsWithoutKey: {
-    means:
-      'Key rotation waits for remote gateways that do not know the next key. It is retried every five minutes, and done without them after a day.',
-    todo: 'Check that this cluster and the named ones have a connection to the broker.',
+    means: 'Key rotation waits for remote gateways that do not know the next key, for a day at most.',
+    todo: 'Check that this cluster and theirs have a connection to the broker.',
     shows: ['condition KeysRotated of Gateway', 'log of the gateway'],
   },
   OtherGatewayRotates: {
@@ -110,7 +129,7 @@ export const LANE_REASONS = {
   },
   LaneNotMade: {
     means: 'The node cannot set up its lane, mostly because another program has its port.',
-    todo: 'Stop that program, or change its port. A standby node takes the lane after ten seconds.',
+    todo: 'Stop that program, or change its port. A standby takes the lane after ten seconds.',
     shows: ['event on Node', 'log of the gateway'],
   },
   LaneHandedOver: {
@@ -129,8 +148,10 @@ export const LANE_REASONS = {
     shows: ['event on Cluster'],
   },
   NoLane: {
-    means: 'No gateway of this cluster has a lane to that cluster, or this node serves no lane.',
+    means: 'No gateway of this cluster has a lane there, or this node serves no lane.',
     todo: 'Check that a node has the gateway label, and that the other cluster has a gateway.',
+    todoAtSite:
+      'Check that `sealane up` runs on a node of `spec.gateways` in the site file, and that the other cluster has a gateway.',
     shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
   },
   FarGatewayAwaited: {
@@ -146,16 +167,39 @@ export const LANE_REASONS = {
   NoGateway: {
     means: 'No node of this cluster is a gateway, so it reaches no other cluster.',
     todo: 'Label a node: `kubectl label node NODE sealane.io/gateway=true`. On a plain site, name it in `site.yaml`.',
+    todoAtSite: 'Name a node in `spec.gateways` of the site file, and start `sealane up --node NAME` on it.',
     shows: ['condition Connected of Cluster', 'output of the command'],
+  },
+  GatewayReplaced: {
+    means: 'A gateway node that `sealane join` chose is gone or goes, and another took its place.',
+    todo: 'Nothing. To choose the gateways yourself, label the nodes.',
+    shows: ['event on Node', 'condition GatewaysChosen of Cluster'],
+  },
+  GatewayChosen: {
+    means: 'Fewer nodes than `activeGateways` were gateways: by `gateway.replace: missing` the agent chose one.',
+    todo: 'Nothing. To choose the gateways yourself, label the nodes.',
+    shows: ['event on Node', 'condition GatewaysChosen of Cluster'],
+  },
+  GatewayNotReplaced: {
+    means: 'A gateway node that `sealane join` chose is gone, and no other node can take its place.',
+    todo: 'Add a Linux node with IPv4, or uncordon one. The agent labels it within a minute.',
+    shows: ['event on Membership', 'condition GatewaysChosen of Cluster', 'log of the agent', 'output of the command'],
+  },
+  GatewaysThere: {
+    means: 'All gateway nodes that `sealane join` chose are there.',
+    todo: 'Nothing.',
+    shows: ['condition GatewaysChosen of Cluster'],
   },
   GatewayWithoutIPv4: {
     means: 'A node has the gateway label but no IPv4 InternalIP, so it takes no lane.',
     todo: 'Give the node an IPv4 InternalIP, or move the label to another node.',
+    todoAtSite:
+      'Give the Node an IPv4 InternalIP in its file, or name another node in `spec.gateways` of the site file.',
     shows: ['event on Node', 'log of the gateway', 'output of the command'],
   },
   NoOtherCluster: {
     means: 'No other cluster has a gateway that this one can link to.',
-    todo: 'Nothing, or join another cluster. If one has joined, look for `OtherLaneOnly` in the log of the gateway.',
+    todo: "Nothing, or join another cluster. If one has joined, look for `OtherLaneOnly` in the gateway's log.",
     shows: ['condition Ready of Gateway'],
   },
   OtherLaneOnly: {
@@ -164,8 +208,8 @@ export const LANE_REASONS = {
     shows: ['log of the gateway'],
   },
   RoundFailed: {
-    means: 'A component could not finish its work and retries; the message has the cause.',
-    todo: 'Read the message. Mostly an API server or the kernel refused a call.',
+    means: 'A component could not finish its work, and retries.',
+    todo: 'Read the message: mostly an API server or the kernel refused a call.',
     shows: [
       'condition Ready of Gateway',
       'status of Gateway',
@@ -178,12 +222,14 @@ export const LANE_REASONS = {
   },
   GatewayStatusStale: {
     means: 'The gateway has not renewed its status, which may be outdated.',
-    todo: 'Check the gateway pod on the node that the message names.',
+    todo: 'Check the gateway pod on that node.',
+    todoAtSite: 'Check that `sealane up` runs on that node.',
     shows: ['condition Ready of Gateway', 'condition Connected of Cluster'],
   },
   GatewaySilent: {
     means: 'A gateway has stopped reporting.',
     todo: 'Check the gateway pod of that node, and the node.',
+    todoAtSite: 'Check that `sealane up` runs on that node, and the machine.',
     shows: ['event on Gateway'],
   },
   GatewayHeard: {
@@ -193,12 +239,15 @@ export const LANE_REASONS = {
   },
   LaneNotHandedOver: {
     means: 'The node that serves the lane is draining, and no other node takes the lane.',
-    todo: 'Give another node the gateway label of the lane; the note has it.',
+    todo: 'Give another node the gateway label of the lane.',
+    todoAtSite: 'Name another node in `spec.gateways` of the site file, and start `sealane up` on it.',
     shows: ['event on Node', 'log of the gateway'],
   },
   LaneHolderSilent: {
-    means: 'A gateway does not renew its lease on a lane, but its machine answers, so no other node takes the lane.',
-    todo: 'Check the gateway of that node. A cordon, or the label `sealane.io/drain`, moves the lane to another node.',
+    means: 'A gateway does not renew its lease on a lane, but its machine answers: no other node takes the lane.',
+    todo: 'Check that gateway. A cordon, or the label `sealane.io/drain`, moves the lane.',
+    todoAtSite:
+      'Check `sealane up` on that node. To move the lane to another node: `sealane gateway drain NODE --site site.yaml`.',
     shows: ['event on Node', 'log of the gateway'],
   },
   Heard: {
@@ -227,12 +276,72 @@ export const LANE_REASONS = {
     shows: ['condition ClusterDNS of Cluster'],
   },
   DoesNotAnswer: {
-    means: "The cluster's DNS does not forward clusterset.local to Sealane; the message has its answer.",
-    todo: 'Run `sealane join` again, or add the zone to the configuration of the DNS by hand.',
+    means: "The cluster's DNS does not forward clusterset.local to Sealane.",
+    todo: 'Run `sealane join` again, or add the zone to the DNS by hand.',
     shows: ['condition ClusterDNS of Cluster', 'log of the agent'],
   },
+  ClusterDnsTaken: {
+    means: "Another server answers clusterset.local in the cluster's DNS.",
+    todo: 'Remove that server if nothing needs it. Then run `sealane join` again.',
+    shows: ['output of the command', 'condition ClusterDNS of Cluster'],
+  },
+  ClusterDnsUnreadable: {
+    means: "The settings of the cluster's DNS cannot be read, so Sealane did not change them.",
+    todo: 'Mend them, or add the block by hand (docs/operations.md, "Cluster DNS").',
+    shows: ['output of the command', 'condition ClusterDNS of Cluster'],
+  },
+  ClusterDnsAbsent: {
+    means: "An object that should have the settings of the cluster's DNS does not exist.",
+    todo: 'Find out which server answers DNS here, and configure it by hand.',
+    shows: ['output of the command', 'condition ClusterDNS of Cluster'],
+  },
+  ClusterDnsOutOfReach: {
+    means: "No object of the cluster configures the cluster's DNS.",
+    todo: 'As advised, configure the DNS of the provider, or single workloads.',
+    shows: ['output of the command', 'condition ClusterDNS of Cluster'],
+  },
+  ClusterDnsReverted: {
+    means: "Another client keeps removing Sealane's block from the settings of the cluster's DNS.",
+    todo: 'Put it where that client has its settings from (docs/operations.md, "Cluster DNS").',
+    shows: ['condition ClusterDNS of Cluster', 'log of the agent'],
+  },
+  ClusterDnsNotMended: {
+    means: "The cluster's DNS has lost Sealane's block, and the agent cannot put it back.",
+    todo: 'Run `sealane join` again.',
+    shows: ['condition ClusterDNS of Cluster', 'log of the agent'],
+  },
+  ClusterDnsMended: {
+    means: "Sealane's block was removed from the cluster's DNS, and the agent put it back.",
+    todo: 'Nothing. To remove it for good, remove annotation sealane.io/cluster-dns of Membership self first.',
+    shows: ['event on Cluster', 'log of the agent'],
+  },
+  DnsCacheOutOfReach: {
+    means: "A cache answers pods in place of the cluster's DNS, and its settings cannot be changed.",
+    todo: 'Add the zone where the settings of the cache come from.',
+    shows: ['output of the command', 'condition ClusterDNS of Cluster'],
+  },
+  DnsCacheNotCoreDNS: {
+    means: "A cache that is not CoreDNS answers pods in place of the cluster's DNS: Sealane cannot write its settings.",
+    todo: 'Make it forward clusterset.local to Service sealane-system/sealane-dns.',
+    shows: ['output of the command', 'condition ClusterDNS of Cluster'],
+  },
+  DnsCacheUnreadable: {
+    means: "A cache answers pods in place of the cluster's DNS, and its Corefile was not found.",
+    todo: 'Add the block where its Corefile comes from (docs/operations.md, "Cluster DNS").',
+    shows: ['output of the command', 'condition ClusterDNS of Cluster'],
+  },
+  PodsInsideRanges: {
+    means: 'The pods behind Services have addresses inside the pod CIDRs of the cluster.',
+    todo: 'Nothing.',
+    shows: ['condition PodAddresses of Cluster'],
+  },
+  PodsOutsideRanges: {
+    means: 'Pods have addresses outside the pod CIDRs of the cluster: other clusters do not reach them.',
+    todo: 'Run `sealane join` again with `--pod-cidr` for each network, old and new. On a plain site, add them to podCIDRs in the site file.',
+    shows: ['condition PodAddresses of Cluster', 'log of the agent'],
+  },
   GlobalAddressesGiven: {
-    means: 'Pods of this cluster now have global addresses, because another member has the same addresses.',
+    means: 'Pods of this cluster now have global addresses: another member has the same ones.',
     todo: 'Connections to the former addresses end. Callers by name are not affected.',
     shows: ['event on Membership', 'log of the agent'],
   },
@@ -248,16 +357,16 @@ export const LANE_REASONS = {
   },
   LeaseNotRenewed: {
     means: 'A gateway could not renew its lease on a lane, or an agent its leadership.',
-    todo: 'Check that the API server answers, and that the service account may update Leases. At a site, check that the state directory is writable.',
+    todo: 'Check that the API server answers and lets the service account update Leases; at a site, that the state directory is writable.',
     shows: ['log of the gateway', 'log of the agent'],
   },
   ProbeSocketFailed: {
     means: 'The gateway cannot open its probe socket for a lane, and retries.',
-    todo: 'Find out what uses the address of the lane device, or the port that the message names.',
+    todo: 'Find out what uses the address of the lane device, or the port.',
     shows: ['log of the gateway'],
   },
   ContactUnknown: {
-    means: 'The agent could not read the last contact of each cluster in time, and treats none as lost.',
+    means: 'The agent could not read the last contact of clusters in time, and treats none as lost.',
     todo: 'If it lasts, find out why the API server does not answer.',
     shows: ['log of the agent'],
   },

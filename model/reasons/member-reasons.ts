@@ -50,20 +50,20 @@ export const MEMBER_REASONS = {
   },
   TokenAwaitsApproval: {
     status: 'Unauthenticated',
-    means: 'A cluster with another key waits for approval with this token, which blocks the token for others.',
-    todo: 'Find out whose request it is (`sealane cluster waiting`). If it is not yours, refuse it and create another token.',
+    means: 'A cluster with another key waits for approval with this token, and blocks it.',
+    todo: "See whose request it is (`sealane cluster waiting`). Refuse a stranger's, and create another token.",
     shows: [...BROKER, ...ADMIN],
   },
   JoinAwaitsApproval: {
     status: 'FailedPrecondition',
-    means: 'The operator of the broker must approve the join, and has not decided yet.',
-    todo: 'Compare the fingerprint that both sides show, then run `sealane cluster accept` on the broker.',
+    means: 'The operator of the broker has not approved the join yet.',
+    todo: 'Compare the fingerprint on both sides, then run `sealane cluster accept` on the broker.',
     shows: [...BROKER, ...ADMIN],
   },
   JoinAwaitsAgreement: {
     status: 'FailedPrecondition',
     means: 'The join would give other members global addresses, and you have not agreed yet.',
-    todo: 'Run `sealane join` again: it names the members and asks. With `--yes` it does not ask.',
+    todo: 'Run `sealane join` again: it names them and asks. With `--yes` it does not ask.',
     shows: [...ADMIN],
   },
   JoinRefusedByOperator: {
@@ -74,15 +74,14 @@ export const MEMBER_REASONS = {
   },
   RangesAwaitApproval: {
     status: 'FailedPrecondition',
-    means:
-      'The cluster states address ranges that an operator of the broker has not decided on. The accepted ranges stay in force.',
-    todo: 'Check the ranges and who is renumbered with `sealane cluster waiting` on the broker; then run `sealane cluster accept` or `refuse`. Or restore the earlier ranges in the cluster.',
+    means: 'An operator of the broker has not decided on new ranges of the cluster. The accepted ones stay in force.',
+    todo: 'On the broker, `sealane cluster waiting` shows them and who is renumbered; `sealane cluster accept` or `refuse` decides. Or restore the earlier ranges.',
     shows: [...BROKER, 'output of the command'],
   },
   RangesRefusedByOperator: {
     status: 'PermissionDenied',
-    means: 'An operator of the broker refused the address ranges of the cluster. The accepted ranges stay in force.',
-    todo: 'Restore the earlier ranges in the cluster, or ask why. Other ranges need another decision.',
+    means: 'An operator of the broker refused new ranges of the cluster. The accepted ones stay in force.',
+    todo: 'Restore the earlier ranges, or ask why. Others need another decision.',
     shows: [...BROKER, 'output of the command'],
   },
   RangesAccepted: {
@@ -94,7 +93,7 @@ export const MEMBER_REASONS = {
   ApprovalNotSupported: {
     status: 'FailedPrecondition',
     means: 'The broker requires approval of joins, which the joining release does not support.',
-    todo: 'Join with the release of Sealane that the broker has. The token is not used up.',
+    todo: 'Join with the release of the broker. The token is not used up.',
     shows: ['refusal by the broker', 'log of the broker'],
   },
   WaitingLimit: {
@@ -106,7 +105,7 @@ export const MEMBER_REASONS = {
   WaitingUnknown: {
     status: 'FailedPrecondition',
     means: 'No cluster waits for approval with this id, or with this token and key.',
-    todo: 'Check `sealane cluster waiting` and `sealane cluster list`: it may have joined, or been withdrawn.',
+    todo: 'See `sealane cluster waiting` and `sealane cluster list`: it may have joined or withdrawn.',
     shows: ADMIN,
   },
   WaitingAmbiguous: {
@@ -124,7 +123,7 @@ export const MEMBER_REASONS = {
   TokenForOtherCluster: {
     status: 'PermissionDenied',
     means: 'The token was made for another cluster id.',
-    todo: 'Join with the cluster id that the message names, or create a token for this one.',
+    todo: 'Join with that cluster id, or create a token for this one.',
     shows: BROKER,
   },
   ClustersetUnknown: {
@@ -160,7 +159,7 @@ export const MEMBER_REASONS = {
   ClockDiffers: {
     status: 'FailedPrecondition',
     means: 'The clocks of the cluster and the broker differ by more than five minutes.',
-    todo: 'Set the clock that is wrong; the message has both times.',
+    todo: 'Set the clock that is wrong.',
     shows: BROKER,
   },
   ClusterIdReserved: {
@@ -183,13 +182,13 @@ export const MEMBER_REASONS = {
   },
   RangeNearlyFull: {
     means: 'At least 80 percent of the members, tokens or clusterset IPs are used.',
-    todo: 'The log line says which, and what to do. For members, start each replica with a higher --max-members.',
+    todo: 'The log line has the remedy. For members, start each replica with a higher --max-members.',
     shows: BROKER,
   },
   GlobalRangeExhausted: {
     status: 'ResourceExhausted',
     means: 'The global range has no free block for pod addresses that overlap those of others.',
-    todo: 'The message has what was asked and what is free. Give the cluster other or smaller pod CIDRs.',
+    todo: 'Give the cluster other or smaller pod CIDRs.',
     shows: BROKER,
   },
   NotAMember: {
@@ -231,7 +230,7 @@ export const MEMBER_REASONS = {
   CertificateExpired: {
     status: 'Unauthenticated',
     means: 'The certificate of one end has expired.',
-    todo: 'Check the clocks. A member with an expired certificate joins again with a new token.',
+    todo: 'Check the clocks. A member that was off renews it by itself within 30 days (`--renewal-grace`); later it joins again with a new token.',
     shows: [...BROKER, ...ADMIN],
   },
   CertificateNotYetValid: {
@@ -240,7 +239,7 @@ export const MEMBER_REASONS = {
     shows: [...BROKER, ...ADMIN],
   },
   CertificateUntrusted: {
-    means: 'A CA that this end does not trust issued the certificate of the other end.',
+    means: 'The certificate of the other end is from a CA that this end does not trust.',
     todo: 'Check the address of the broker. If the broker was recreated, join again with a new token.',
     shows: [...BROKER, ...ADMIN],
   },
@@ -268,25 +267,25 @@ export const MEMBER_REASONS = {
   CertificateCopied: {
     status: 'PermissionDenied',
     means: 'A certificate was used after it had been replaced: a copy of the identity exists.',
-    todo: 'Run `sealane cluster rekey` for the cluster on the broker, and find out who has the copy.',
+    todo: 'Run `sealane cluster rekey` on the broker, and find out who has the copy.',
     shows: BROKER,
   },
   IdentityForked: {
     status: 'PermissionDenied',
     means:
       'Two processes without a shared store use the identity with different certificates. The broker accepts neither.',
-    todo: 'Run `sealane cluster rekey` for the cluster on the broker, join it with that token, and find the copy.',
+    todo: 'Run `sealane cluster rekey` on the broker, join with that token, and find the copy.',
     shows: [...BROKER, ...ADMIN],
   },
   CertificateUnknown: {
-    means: 'A member has a valid certificate that the database does not know: the database is too old.',
+    means: "The database does not know a member's valid certificate: it is too old.",
     todo: 'Restore the latest backup: addresses that the broker gives now may be in use.',
     shows: ['log of the broker'],
   },
   CertificateForeign: {
     status: 'PermissionDenied',
-    means: 'The certificate belongs to another membership: this or another site has joined with this id since.',
-    todo: 'Decide which site keeps the id. The other one joins with another id.',
+    means: 'The certificate belongs to an earlier membership: a site has joined with this id since.',
+    todo: 'Decide which site keeps the id. The other joins with another one.',
     shows: BROKER,
   },
   StreamReplaced: {
@@ -309,7 +308,7 @@ export const MEMBER_REASONS = {
   },
   UnexpectedMessage: {
     status: 'FailedPrecondition',
-    means: 'The member sent a message that the protocol does not allow at that point.',
+    means: 'The member sent a message out of place in the protocol.',
     todo: 'Compare the releases of the member and the broker, and report it.',
     shows: BROKER,
   },
@@ -327,14 +326,14 @@ export const MEMBER_REASONS = {
   },
   RestoreSettling: {
     status: 'FailedPrecondition',
-    means: 'The broker was restored from a backup, and does not know yet which numbers it gave since.',
-    todo: 'Try again at the time that the message names, or once all members are connected.',
+    means: 'The broker was restored, and does not know yet which numbers it gave since the backup.',
+    todo: 'Try again at the named time, or once all members are connected.',
     shows: [...BROKER, ...ADMIN],
   },
   BackupMismatch: {
     status: 'FailedPrecondition',
     means: 'The backup is of a broker with other settings.',
-    todo: 'Start the broker with the setting of the backup; the message names it.',
+    todo: 'Start the broker with the setting of the backup.',
     shows: ADMIN,
   },
   StateHasMembers: {
@@ -344,23 +343,23 @@ export const MEMBER_REASONS = {
     shows: ADMIN,
   },
   NotJoined: {
-    means: 'The cluster could not join; the message has the cause.',
+    means: 'The cluster could not join.',
     todo: 'Mostly the broker is unreachable: check its address and the network. The agent retries.',
     shows: AGENT,
   },
   LeaveNotReported: {
     means: 'The cluster is leaving and could not tell the broker.',
-    todo: 'Check the network to the broker. `sealane leave --force` leaves without telling it; then evict the cluster there.',
+    todo: 'Check the network to the broker. Or `sealane leave --force`, then evict the cluster at the broker.',
     shows: AGENT,
   },
   CertificateNotRenewed: {
-    means: 'The agent could not renew the certificate of the cluster; the message has the cause.',
-    todo: 'Check that the agent reaches the broker. It retries until the certificate expires.',
+    means: 'The agent could not renew the certificate of the cluster.',
+    todo: 'Check that the agent reaches the broker. It retries, also after the certificate has expired.',
     shows: AGENT,
   },
   TokenNotRemoved: {
     means: 'The agent could not remove a used join token.',
-    todo: 'Remove it by hand. Until it is used or expires, anyone who reads it can join a cluster.',
+    todo: 'Remove it by hand: until it expires, anyone who reads it can join a cluster.',
     shows: AGENT,
   },
   MembershipRestored: {

@@ -32,9 +32,11 @@ export interface ReasonRow {
   readonly means: string
   /** One or two sentences; `Nothing.` if no action is needed. */
   readonly todo: string
+  /** The same at a site without Kubernetes, where it differs: it has no pods, labels are in files, systemd runs parts. */
+  readonly todoAtSite?: string
   readonly shows: readonly ReasonPlace[]
   /** Set if the name is defined by the standard, with the same meaning. */
-  readonly standard?: 'KEP-1645'
+  readonly standard?: 'KEP-1645' | 'KEP-5939'
   /** Set for a refusal by the broker. */
   readonly status?: RefusalCode
 }

@@ -11,12 +11,14 @@ import { MEMBER_REASONS } from './member-reasons.ts'
 import type { ReasonRow, RefusalCode } from './reason-row.ts'
 import { RECORD_REASONS } from './record-reasons.ts'
 import { SERVICE_REASONS } from './service-reasons.ts'
+import { TRAFFIC_REASONS } from './traffic-reasons.ts'
 
 export type { RefusalCode } from './reason-row.ts'
 
 /** The parts of the table, by their heading in the document. */
 export const REASON_PARTS = {
   'Exported and imported services': SERVICE_REASONS,
+  'Where calls go': TRAFFIC_REASONS,
   'Tokens, certificates and memberships': MEMBER_REASONS,
   'The certificate authority': AUTHORITY_REASONS,
   'Addresses and records': RECORD_REASONS,
@@ -29,6 +31,7 @@ export const REASON_PARTS = {
 
 const REASONS = {
   ...SERVICE_REASONS,
+  ...TRAFFIC_REASONS,
   ...MEMBER_REASONS,
   ...AUTHORITY_REASONS,
   ...RECORD_REASONS,

@@ -13,14 +13,31 @@ const IMPORTER = ['log of the agent', ...NODES] as const
 export const RECORD_REASONS = {
   InvalidValue: {
     status: 'InvalidArgument',
-    means: 'A field has an invalid value; the message has the field, the value and what is allowed.',
-    todo: 'Correct the object that the value comes from. If Sealane made the value, compare the releases and report it.',
+    means: 'A field has an invalid value.',
+    todo: 'Correct the object with the value. If Sealane made it, compare the releases and report it.',
     shows: [...BROKER, ...NODES, 'event on Node', 'output of the command'],
+  },
+  NotOffered: {
+    means: 'A record of a service arrived that its cluster does not offer to this one. It is not imported.',
+    todo: 'Nothing if the broker is of an earlier release: upgrade it. Otherwise the broker is compromised.',
+    shows: ['log of the agent'],
+  },
+  OffersReviewed: {
+    status: 'FailedPrecondition',
+    means: 'Broker replicas of an earlier release came or went, and the broker restarts the stream to compare records.',
+    todo: 'Nothing.',
+    shows: BROKER,
+  },
+  OffersNotSupported: {
+    status: 'FailedPrecondition',
+    means: 'A broker replica is of a release that gives exports to all members, so restricted ones are not published.',
+    todo: 'Upgrade the broker, all replicas of it.',
+    shows: ['log of the agent', 'log of the broker', ...EXPORT],
   },
   ForeignClaim: {
     status: 'InvalidArgument',
-    means: 'A member publishes for another cluster, or publishes a record that only the broker may write.',
-    todo: 'Compare the releases first. Otherwise the member is compromised or misused: find out by whom.',
+    means: 'A member publishes for another cluster, or a record that only the broker may write.',
+    todo: 'Compare the releases. If they are equal, the member is compromised or misused.',
     shows: [...BROKER, ...NODES],
   },
   PublicKeyTaken: {
@@ -32,7 +49,7 @@ export const RECORD_REASONS = {
   AddressNotReachable: {
     status: 'InvalidArgument',
     means: 'A gateway publishes an address that other clusters cannot call, or one inside the clusterset.',
-    todo: 'Correct the address in the configuration of the gateway or on its Node.',
+    todo: 'Correct it in the configuration of the gateway or on its Node.',
     shows: BROKER,
   },
   AddressOutsidePods: {
@@ -79,32 +96,31 @@ export const RECORD_REASONS = {
   },
   RecordLimit: {
     status: 'ResourceExhausted',
-    means:
-      'The cluster publishes too many Endpoints, or declares too many records. Earlier releases also use this code for records and bytes.',
+    means: 'The cluster publishes too many Endpoints or records. Earlier releases also use this code for bytes.',
     todo: 'Withdraw exports, and remove Endpoints of gateways that are gone.',
     shows: BROKER,
   },
   QuotaRecords: {
     status: 'ResourceExhausted',
-    means: 'The cluster has reached its record quota, so the broker leaves this export out.',
-    todo: 'Withdraw exports, or raise the quota at the broker: `sealane cluster quota ID --records N`.',
+    means: 'The cluster has reached its record quota: the broker leaves this export out.',
+    todo: 'Withdraw exports, or raise the quota: `sealane cluster quota ID --records N`.',
     shows: [...BROKER, ...EXPORT, 'metric sealane_broker_quota_refused_records_total'],
   },
   QuotaBytes: {
     status: 'ResourceExhausted',
-    means: 'The cluster has reached its size quota, so the broker leaves this record out or unchanged.',
-    todo: 'Withdraw exports, or raise the quota at the broker: `sealane cluster quota ID --bytes N`.',
+    means: 'The cluster has reached its size quota: the broker leaves this record out or unchanged.',
+    todo: 'Withdraw exports, or raise the quota: `sealane cluster quota ID --bytes N`.',
     shows: [...BROKER, ...EXPORT, 'metric sealane_broker_quota_refused_records_total'],
   },
   QuotaChanges: {
-    means: 'The cluster changes more records a second than its quota allows, so the broker slows it down.',
-    todo: 'Nothing is lost. Find what changes all the time, or raise the quota: `sealane cluster quota ID --changes N`.',
+    means: 'The cluster changes more records a second than its quota allows: the broker slows it down.',
+    todo: 'Find what changes all the time, or raise the quota: `sealane cluster quota ID --changes N`. Nothing is lost.',
     shows: ['log of the broker', 'log of the agent'],
   },
   QuotaStreams: {
     status: 'ResourceExhausted',
-    means: 'The cluster has as many streams open as its quota allows, so the broker refuses the newest.',
-    todo: 'Check whether several processes use this identity. If you need more, raise the quota: `sealane cluster quota ID --streams N`.',
+    means: 'The cluster has reached its quota of streams: the broker refuses the newest.',
+    todo: 'Check whether several processes use this identity. To raise the quota: `sealane cluster quota ID --streams N`.',
     shows: BROKER,
   },
   RecordChurn: {
@@ -136,9 +152,8 @@ export const RECORD_REASONS = {
     shows: NODES,
   },
   OverlapsNeeded: {
-    means:
-      'Another cluster claims addresses that this one needs outside the lanes, such as those of its nodes or the broker.',
-    todo: 'Join one of the two clusters again: the broker then gives the other one global addresses.',
+    means: 'Another cluster claims addresses that this one needs: of its nodes, or the broker.',
+    todo: 'Join one of the two again: the broker then gives the other one global addresses.',
     shows: IMPORTER,
   },
   IndexTaken: {
@@ -168,7 +183,7 @@ export const RECORD_REASONS = {
   },
   NodeNotUsable: {
     means: 'Sealane leaves a node out: it has no Node object, or no usable InternalIP or pod range.',
-    todo: 'Correct the Node; the message has the field.',
+    todo: 'Correct the Node.',
     shows: ['log of the routeagent', 'status of RouteAgent'],
   },
   UnderlayDeviceMissing: {
@@ -183,7 +198,7 @@ export const RECORD_REASONS = {
   },
   PodRangeContested: {
     means: 'Several nodes claim the same pod range.',
-    todo: 'Correct `spec.podCIDR` of the Nodes that the message names.',
+    todo: 'Correct `spec.podCIDR` of these Nodes.',
     shows: ['log of the routeagent'],
   },
   PodRangeForeign: {
@@ -193,7 +208,7 @@ export const RECORD_REASONS = {
   },
   MtuTooSmallForIPv6: {
     means: 'The MTU between the nodes is too small for IPv6, so only IPv4 is routed.',
-    todo: 'Raise the MTU of the network between the nodes; the message has the numbers.',
+    todo: 'Raise the MTU of the network between the nodes.',
     shows: ['log of the routeagent'],
   },
   IPv6NotInKernel: {
@@ -202,18 +217,18 @@ export const RECORD_REASONS = {
     shows: ['log of the gateway', 'log of the routeagent'],
   },
   ServicesOverPods: {
-    means: 'Services of one member overlap pods of an earlier member, so the two do not reach each other.',
-    todo: 'Let the cluster with the pods leave and join again: as the later one it gets global addresses.',
+    means: 'Services of one member overlap pods of an earlier member: the two do not reach each other.',
+    todo: 'Let the cluster with the pods leave and join again: then it gets global addresses.',
     shows: ['log of the broker'],
   },
   AddressesNotAsStated: {
-    means: 'The broker does not use addresses of this cluster as it states them; the note says which and why.',
+    means: 'The broker does not use addresses of this cluster as it states them.',
     todo: 'Nothing, if the pods have global addresses. Otherwise read the note.',
     shows: ['log of the agent'],
   },
   IPv6NotCarried: {
-    means: 'Other clusters reach this one by IPv4 only, because its IPv6 addresses overlap those of another member.',
-    todo: 'Give the cluster other IPv6 addresses, or leave it: IPv6 is never translated.',
+    means: 'Other clusters reach this one by IPv4 only: its IPv6 overlaps that of another member.',
+    todo: 'Change its IPv6 addresses, or leave it so: IPv6 is never translated.',
     shows: ['log of the agent'],
   },
   LinesOmitted: {

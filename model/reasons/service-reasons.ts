@@ -3,7 +3,10 @@ import type { ReasonTable } from './reason-row.ts'
 
 const NOT_IMPORTED = ['condition sealane.io/Imported of ServiceExport', 'metric sealane_agent_not_imported'] as const
 const CONFLICT = ['condition Conflict of ServiceExport', 'event on ServiceExport'] as const
-const AGREE = 'Give the exports of all clusters the same value. Until then a rule decides, which the message names.'
+const AGREE = 'Give all exports the same value. Until then a rule decides, which the message names.'
+const OF_NAMESPACE = ['condition Valid of AccessPolicy'] as const
+const DERIVED = ['condition sealane.io/DerivedService of ServiceImport'] as const
+const POLICY = [...OF_NAMESPACE, 'condition Valid of ClusterAccessPolicy'] as const
 
 export const SERVICE_REASONS = {
   Valid: {
@@ -14,15 +17,103 @@ export const SERVICE_REASONS = {
   },
   NoService: {
     standard: 'KEP-1645',
-    means: 'No Service has the namespace and name of the ServiceExport, or the name is not a valid DNS name.',
+    means: "No Service has the ServiceExport's namespace and name, or the name is no DNS name.",
     todo: 'Create the Service, or remove the ServiceExport.',
     shows: ['condition Valid of ServiceExport', 'event on ServiceExport'],
   },
   InvalidServiceType: {
     standard: 'KEP-1645',
-    means: 'The Service is of type ExternalName, which has no endpoints to export.',
-    todo: 'Export a Service of another type.',
+    means: 'The Service is of type ExternalName, which has no endpoints, or is headless and has cluster selectors.',
+    todo: 'Export a Service of another type, or remove the cluster selectors.',
     shows: ['condition Valid of ServiceExport', 'event on ServiceExport'],
+  },
+  ServiceTooLarge: {
+    means: 'The Service has more ports, labels, annotations, callers or endpoints in one slice than an export carries.',
+    todo: 'Divide the Service into several, or export fewer labels and annotations.',
+    shows: ['condition Valid of ServiceExport', 'event on ServiceExport'],
+  },
+  DerivedServiceNotExported: {
+    means: 'The Service is derived from an import, so the clusters of the import export it themselves.',
+    todo: 'Remove the ServiceExport.',
+    shows: ['condition Valid of ServiceExport', 'event on ServiceExport'],
+  },
+  DerivedServiceReady: {
+    means: 'The derived Service of the import and its EndpointSlices are there.',
+    todo: 'Nothing.',
+    shows: DERIVED,
+  },
+  DerivedServiceWithoutWeights: {
+    means:
+      'A traffic policy gives clusters shares that a derived Service cannot have: each ready endpoint gets the same.',
+    todo: 'Call the name in clusterset.local where the shares matter.',
+    shows: DERIVED,
+  },
+  DerivedServiceNameTaken: {
+    means:
+      'A Service that Sealane did not create, that a user took over, or that an older import has asked for, has the name.',
+    todo: 'Ask for another name, or remove the Service that the message names.',
+    shows: DERIVED,
+  },
+  DerivedServiceNameInvalid: {
+    means: 'The annotation `sealane.io/derived-service` is no usable name, or the import has no port.',
+    todo: 'Correct what the message names.',
+    shows: DERIVED,
+  },
+  DerivedServiceNotAsked: {
+    means: 'No annotation asks for a derived Service any more, and it is removed.',
+    todo: 'Nothing.',
+    shows: DERIVED,
+  },
+  DerivedServiceNotOffered: {
+    means: 'A site without Kubernetes has no consumers of Services, so none are derived.',
+    todo: 'Remove the annotation, and call the name in clusterset.local.',
+    shows: DERIVED,
+  },
+  ExposesNothing: {
+    means: 'This cluster lets other members call nothing, so it exports nothing.',
+    todo: 'If not intended, set `spec.exposure` of the site file to `exports`.',
+    shows: ['condition Valid of ServiceExport', 'event on ServiceExport'],
+  },
+  OfferedToNobody: {
+    means: 'Access policies offer the service to no other member.',
+    todo: 'If not intended, name callers in an AccessPolicy.',
+    shows: ['condition sealane.io/Imported of ServiceExport'],
+  },
+  PolicyInForce: {
+    means: 'The access policy is in force.',
+    todo: 'Nothing.',
+    shows: POLICY,
+  },
+  PolicyNamesNobody: {
+    means: 'The access policy lets in no other member.',
+    todo: 'If not intended, compare its selectors with the labels of the Clusters.',
+    shows: OF_NAMESPACE,
+  },
+  PolicyNamesUnknown: {
+    means: 'The access policy names clusters that are no members yet.',
+    todo: 'Check the ids.',
+    shows: OF_NAMESPACE,
+  },
+  PolicyTargetMissing: {
+    means: 'The access policy names services that are not exported.',
+    todo: 'Check the names.',
+    shows: OF_NAMESPACE,
+  },
+  PolicyNotUnderstood: {
+    means: 'This release does not understand a part of the access policy, which lets nobody in.',
+    todo: 'Correct the fields that the message names.',
+    shows: POLICY,
+  },
+  PolicyFileInvalid: {
+    means:
+      'A file of a site may hold an access policy, is not valid and never was. It lets nobody in until it is valid.',
+    todo: 'Correct the file; `sealane status` names the place.',
+    shows: [...POLICY, 'log of the agent'],
+  },
+  PolicyIgnored: {
+    means: 'Only the ClusterAccessPolicy `default` counts.',
+    todo: 'Delete the other one.',
+    shows: ['condition Valid of ClusterAccessPolicy'],
   },
   Pending: {
     standard: 'KEP-1645',
@@ -42,7 +133,7 @@ export const SERVICE_REASONS = {
   },
   Failed: {
     standard: 'KEP-1645',
-    means: 'The broker refuses the export or its endpoints; the message names the field and the reason.',
+    means: 'The broker refuses the export or its endpoints.',
     todo: 'Look up the reason in the message, and change the Service.',
     shows: ['condition Ready of ServiceExport'],
   },
@@ -116,14 +207,20 @@ export const SERVICE_REASONS = {
     todo: 'Give the Service the same IP families in all clusters.',
     shows: CONFLICT,
   },
+  ClusterSelectorsConflict: {
+    standard: 'KEP-5939',
+    means: 'The exports have different cluster selectors, or the same ones in another order.',
+    todo: AGREE,
+    shows: CONFLICT,
+  },
   Imported: {
     means: 'At least one other member imports the service.',
     todo: 'Nothing.',
     shows: ['condition sealane.io/Imported of ServiceExport', 'event on ServiceExport', 'event on ServiceImport'],
   },
   NotImported: {
-    means: 'No other member imports the service; the message gives the reason for each member.',
-    todo: 'Look up the reason, and act in the member that the message names.',
+    means: "No other member imports the service. The message has each member's reason.",
+    todo: 'Look up the reason, and act in that member.',
     shows: ['condition sealane.io/Imported of ServiceExport', 'event on ServiceExport'],
   },
   NotTold: {
@@ -143,10 +240,11 @@ export const SERVICE_REASONS = {
   },
   NamespaceNotAllowed: {
     status: 'InvalidArgument',
-    means: 'The namespace is a system namespace, which Sealane neither exports nor imports.',
-    todo: 'Use another namespace, or start the broker and the agents with --allow-namespace.',
+    means: 'The namespace is a system namespace, or the cluster excludes it: it is neither exported nor imported.',
+    todo: 'Use another one, or allow it: `allowedNamespaces` of the site file, `--allow-namespace` of the broker.',
     shows: [
       ...NOT_IMPORTED,
+      'condition Valid of ServiceExport',
       'condition Ready of ServiceExport',
       'refusal by the broker',
       'log of the agent',
@@ -170,13 +268,18 @@ export const SERVICE_REASONS = {
   },
   ExportRefused: {
     means: 'The importing agent finds the export malformed.',
-    todo: 'Read the agent log there, which names the field. Upgrade the older of the two clusters.',
+    todo: 'The agent log there names the field. Upgrade the older of the two clusters.',
     shows: NOT_IMPORTED,
   },
   ClusterNotUsable: {
-    means: 'The importing cluster cannot use the addresses of the exporter, because they overlap its own.',
-    todo: 'Read the agent log there, which names the addresses. Join the exporter again.',
+    means: "The importing cluster cannot use the exporter's addresses: they overlap its own.",
+    todo: 'The agent log there names the addresses. Join the exporter again.',
     shows: NOT_IMPORTED,
+  },
+  BackendDown: {
+    means: "The check of a backend fails at the site's acting agent: no cluster calls it.",
+    todo: 'Start the program at that address (`sealane service list`), or correct the check (`sealane service add`).',
+    shows: ['log of the agent', 'output of the command'],
   },
   Ready: {
     standard: 'KEP-1645',

@@ -4,6 +4,7 @@
  */
 import type { z } from 'zod'
 import {
+  BACKEND_HEALTH,
   CLUSTER_FIELDS,
   ENDPOINT_FIELDS,
   ENDPOINT_SLICE_FIELDS,
@@ -27,6 +28,7 @@ export const SPEC_SHAPES: Readonly<Partial<Record<Kind, z.ZodType>>> = {
 
 /** Shapes of statuses. A kind that is not listed may have any status. */
 export const STATUS_SHAPES: Readonly<Partial<Record<Kind, z.ZodType>>> = {
+  EndpointSlice: loose(BACKEND_HEALTH),
   ServiceExport: loose(SERVICE_EXPORT_FIELDS).shape.status,
   ServiceImport: loose(SERVICE_IMPORT_FIELDS).shape.status,
   Cluster: loose(CLUSTER_FIELDS).shape.status,

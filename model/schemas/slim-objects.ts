@@ -26,8 +26,20 @@ type Fields<T> = { readonly [F in keyof Required<T>]: true }
 type Spec<K extends Kind> = ObjectKinds[K] extends { readonly spec?: infer S } ? NonNullable<S> : never
 type StatusOf<K extends Kind> = ObjectKinds[K] extends { readonly status?: infer S } ? NonNullable<S> : never
 
-const NODE_SPEC: Fields<Spec<'Node'>> = { podCIDR: true, podCIDRs: true, unschedulable: true, taints: true }
-const NODE_STATUS: Fields<StatusOf<'Node'>> = { addresses: true }
+const NODE_SPEC: Fields<Spec<'Node'>> = {
+  podCIDR: true,
+  podCIDRs: true,
+  providerID: true,
+  unschedulable: true,
+  taints: true,
+}
+const NODE_STATUS: Fields<StatusOf<'Node'>> = { addresses: true, nodeInfo: true }
+const NODE_INFO: Fields<NonNullable<StatusOf<'Node'>['nodeInfo']>> = {
+  architecture: true,
+  kubeletVersion: true,
+  operatingSystem: true,
+  osImage: true,
+}
 const POD_SPEC: Fields<Spec<'Pod'>> = { nodeName: true, hostname: true, hostNetwork: true }
 const POD_STATUS: Fields<StatusOf<'Pod'>> = { phase: true, podIP: true, podIPs: true }
 const NAMESPACE_STATUS: Fields<StatusOf<'Namespace'>> = { phase: true }
@@ -36,6 +48,9 @@ const SERVICE_SPEC: Fields<Spec<'Service'>> = {
   clusterIP: true,
   clusterIPs: true,
   ipFamilies: true,
+  ipFamilyPolicy: true,
+  selector: true,
+  externalIPs: true,
   ports: true,
   sessionAffinity: true,
   sessionAffinityConfig: true,
@@ -63,7 +78,7 @@ const whole: Slim = ({ spec, status }) => given({ spec, status })
 
 const SLIM: Readonly<Record<Kind, Slim>> = {
   Namespace: ({ status }) => given({ status: pick(status, NAMESPACE_STATUS) }),
-  Node: ({ spec, status }) => given({ spec: pick(spec, NODE_SPEC), status: pick(status, NODE_STATUS) }),
+  Node: ({ spec, status }) => given({ spec: pick(spec, NODE_SPEC), status: slimNodeStatus(status) }),
   Pod: ({ spec, status }) => given({ spec: pick(spec, POD_SPEC), status: pick(status, POD_STATUS) }),
   Service: ({ spec }) => given({ spec: pick(spec, SERVICE_SPEC) }),
   EndpointSlice: ({ addressType, endpoints, ports }) =>
@@ -77,6 +92,10 @@ const SLIM: Readonly<Record<Kind, Slim>> = {
   Membership: whole,
   ClusterProperty: whole,
   Lease: whole,
+  AccessPolicy: whole,
+  ClusterAccessPolicy: whole,
+  TrafficPolicy: whole,
+  ClusterTrafficPolicy: whole,
 }
 
 /**
@@ -99,14 +118,26 @@ function slimMetadata(kind: Kind, metadata: ObjectMeta): ObjectMeta {
     deletionTimestamp,
     labels,
     annotations: kept,
-    ownerReferences: OWNED_BY_NODES.has(kind) ? metadata.ownerReferences : undefined,
+    ownerReferences: hasOwners(kind) ? metadata.ownerReferences : undefined,
   }) as unknown as ObjectMeta
+}
+
+/** Whether readers look at the owners: those of nodes, and those of derived Services. */
+function hasOwners(kind: Kind): boolean {
+  return OWNED_BY_NODES.has(kind) || kind === 'Service'
 }
 
 function withoutLastApplied(annotations: ObjectMeta['annotations']): ObjectMeta['annotations'] {
   if (annotations?.[LAST_APPLIED] === undefined) return annotations
   const { [LAST_APPLIED]: _copy, ...rest } = annotations
   return rest
+}
+
+/** The rest of nodeInfo, such as boot ids and kernel versions, has no reader. */
+function slimNodeStatus(status: unknown): unknown {
+  const kept = pick(status, NODE_STATUS)
+  if (kept?.['nodeInfo'] === undefined) return kept
+  return given({ ...kept, nodeInfo: pick(kept['nodeInfo'], NODE_INFO) })
 }
 
 function slimEndpoints(endpoints: unknown): unknown {

@@ -4,6 +4,9 @@
  */
 import type { z } from 'zod'
 import {
+  ACCESS_POLICY_FIELDS,
+  CLUSTER_ACCESS_POLICY_FIELDS,
+  CLUSTER_TRAFFIC_POLICY_FIELDS,
   ENDPOINT_SLICE_FIELDS,
   METADATA,
   NAMESPACE_FIELDS,
@@ -11,13 +14,17 @@ import {
   POD_FIELDS,
   SERVICE_EXPORT_FIELDS,
   SERVICE_FIELDS,
+  TRAFFIC_POLICY_FIELDS,
   checkSlice,
+  checkTiers,
   dnsLabel,
   dnsSubdomain,
   map,
   partOf,
 } from '../kinds/kinds.ts'
 import type { Kind } from '../model.ts'
+import { ANNOTATION_CHECK, checkProblem } from '../services/services.ts'
+import { nearName } from '../values/values.ts'
 
 const { shape: metadata } = partOf(METADATA, {
   namespace: true,
@@ -37,12 +44,40 @@ const namespace = stated(dnsLabel(), NAMESPACE_FIELDS)
 /** A site without an API server has no scheduler: cordons and taints in a dump of a cluster are dropped. */
 const node = stated(dnsSubdomain(), partOf(NODE_FIELDS, { spec: { podCIDR: true, podCIDRs: true }, status: true }))
 const pod = stated(dnsSubdomain(), POD_FIELDS)
-const service = stated(dnsLabel(), SERVICE_FIELDS)
-const endpointSlice = stated(dnsSubdomain(), ENDPOINT_SLICE_FIELDS).superRefine(checkSlice)
+/** A site without an API server selects no pods, and has no addresses to give: such fields of a dump are dropped. */
+const service = stated(
+  dnsLabel(),
+  partOf(SERVICE_FIELDS, {
+    spec: {
+      type: true,
+      clusterIP: true,
+      clusterIPs: true,
+      ipFamilies: true,
+      ports: true,
+      sessionAffinity: true,
+      sessionAffinityConfig: true,
+      internalTrafficPolicy: true,
+      trafficDistribution: true,
+    },
+  }),
+)
+const endpointSlice = stated(dnsSubdomain(), ENDPOINT_SLICE_FIELDS)
+  .superRefine(checkSlice)
+  .superRefine((slice, context) => {
+    const message = checkProblem(slice as Parameters<typeof checkProblem>[0])
+    if (message === undefined) return
+    context.addIssue({ code: 'custom', path: ['metadata', 'annotations', ANNOTATION_CHECK], message })
+  })
 /** Sealane writes its status; a status in a dump of another cluster is dropped. */
 const serviceExport = stated(
   dnsLabel(),
-  partOf(SERVICE_EXPORT_FIELDS, { spec: { exportedLabels: true, exportedAnnotations: true } }),
+  partOf(SERVICE_EXPORT_FIELDS, { spec: { clusterSelectors: true, exportedLabels: true, exportedAnnotations: true } }),
+)
+const accessPolicy = stated(dnsLabel(), partOf(ACCESS_POLICY_FIELDS, { spec: true }))
+const clusterAccessPolicy = stated(dnsLabel(), partOf(CLUSTER_ACCESS_POLICY_FIELDS, { spec: true }))
+const trafficPolicy = stated(dnsLabel(), partOf(TRAFFIC_POLICY_FIELDS, { spec: true })).superRefine(checkTiers)
+const clusterTrafficPolicy = stated(dnsLabel(), partOf(CLUSTER_TRAFFIC_POLICY_FIELDS, { spec: true })).superRefine(
+  checkTiers,
 )
 
 export interface UserKind {
@@ -53,6 +88,7 @@ export interface UserKind {
 }
 
 const MCS = 'multicluster.x-k8s.io'
+const SEALANE = 'sealane.io/v1alpha1'
 const KINDS: Readonly<Record<string, UserKind>> = {
   'v1/Namespace': { kind: 'Namespace', apiVersion: 'v1', schema: namespace },
   'v1/Node': { kind: 'Node', apiVersion: 'v1', schema: node },
@@ -65,10 +101,61 @@ const KINDS: Readonly<Record<string, UserKind>> = {
   },
   [`${MCS}/v1beta1/ServiceExport`]: { kind: 'ServiceExport', apiVersion: `${MCS}/v1beta1`, schema: serviceExport },
   [`${MCS}/v1alpha1/ServiceExport`]: { kind: 'ServiceExport', apiVersion: `${MCS}/v1beta1`, schema: serviceExport },
+  [`${SEALANE}/AccessPolicy`]: { kind: 'AccessPolicy', apiVersion: SEALANE, schema: accessPolicy },
+  [`${SEALANE}/ClusterAccessPolicy`]: {
+    kind: 'ClusterAccessPolicy',
+    apiVersion: SEALANE,
+    schema: clusterAccessPolicy,
+  },
+  [`${SEALANE}/TrafficPolicy`]: { kind: 'TrafficPolicy', apiVersion: SEALANE, schema: trafficPolicy },
+  [`${SEALANE}/ClusterTrafficPolicy`]: {
+    kind: 'ClusterTrafficPolicy',
+    apiVersion: SEALANE,
+    schema: clusterTrafficPolicy,
+  },
 }
 
 /** Undefined if the kind is not read from the user's folder. */
 export function userKind(apiVersion: string, kind: string): UserKind | undefined {
   const id = `${apiVersion}/${kind}`
   return Object.hasOwn(KINDS, id) ? KINDS[id] : undefined
+}
+
+/** The type of an object, as its file states it. */
+export interface TypeMeta {
+  readonly apiVersion: string
+  readonly kind: string
+}
+
+/** What is wrong about the type of an object that userKind() does not know. */
+export interface MisspeltType {
+  readonly field: keyof TypeMeta
+  /** What was probably meant. */
+  readonly expected: string
+}
+
+const NAMES: readonly string[] = [...new Set(Object.values(KINDS).map(({ kind }) => kind))]
+const GROUPS: readonly string[] = [...new Set(Object.values(KINDS).map(({ apiVersion }) => groupOf(apiVersion)))]
+/** Kinds of these API groups that Sealane does not read and whose names are near those that it does. */
+const OTHERS: readonly string[] = ['ServiceImport']
+
+/**
+ * Says whether the type is probably a misspelt one of those that Sealane reads. Undefined for a type that it knows, and
+ * for kinds of other products.
+ */
+export function misspeltType({ apiVersion, kind }: TypeMeta): MisspeltType | undefined {
+  if (userKind(apiVersion, kind) !== undefined || OTHERS.includes(kind)) return undefined
+  const group = groupOf(apiVersion)
+  const isOurs = GROUPS.includes(group)
+  if (!isOurs && nearName(group, GROUPS) === undefined) return undefined
+  const meant = NAMES.includes(kind) ? kind : nearName(kind, NAMES)
+  if (meant === undefined) return undefined
+  if (meant !== kind) return { field: 'kind', expected: meant }
+  const known = Object.values(KINDS).find((one) => one.kind === kind)
+  return known === undefined ? undefined : { field: 'apiVersion', expected: known.apiVersion }
+}
+
+/** '' for the core group. */
+function groupOf(apiVersion: string): string {
+  return apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : ''
 }

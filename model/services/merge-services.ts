@@ -4,6 +4,7 @@
  */
 import { CARRIED_FAMILIES, type ImportPort, type ServiceExportBody, type ServiceImportSpec } from '../model.ts'
 import type { ReasonCode } from '../reasons/reasons.ts'
+import { MAX_MERGED_PORT_BYTES, MAX_SERVICE_PORTS } from '../values/values.ts'
 
 // Where the exports of one service disagree, in the terms of the MCS API (condition Conflict). Pure.
 
@@ -18,6 +19,7 @@ const CONFLICT_REASONS = [
   'InternalTrafficPolicyConflict',
   'TrafficDistributionConflict',
   'IPFamilyConflict',
+  'ClusterSelectorsConflict',
 ] as const satisfies readonly ReasonCode[]
 
 type ConflictReason = (typeof CONFLICT_REASONS)[number]
@@ -55,6 +57,8 @@ const PROPERTIES: readonly { readonly reason: ConflictReason; readonly field: st
     field: 'trafficDistribution',
     show: (body) => body.trafficDistribution ?? 'none',
   },
+  // The whole list with its order counts (KEP-5939).
+  { reason: 'ClusterSelectorsConflict', field: 'clusterSelectors', show: showSelectors },
 ]
 
 /** Takes all exports of one service, at least one, in order of precedence. */
@@ -123,6 +127,16 @@ function showMap(map: Readonly<Record<string, string>>): string {
   return entries.length === 0 ? 'none' : JSON.stringify(Object.fromEntries(entries))
 }
 
+function showSelectors({ clusterSelectors = [] }: ServiceExportBody): string {
+  return clusterSelectors.length === 0 ? 'none' : JSON.stringify(clusterSelectors, sortedKeys)
+}
+
+/** For JSON.stringify: the order in which the keys of a map were written means nothing. */
+function sortedKeys(_key: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
 function showTimeout(body: ServiceExportBody): string {
   return `${body.sessionAffinityTimeoutSeconds ?? DEFAULT_AFFINITY_SECONDS} s`
 }
@@ -187,14 +201,20 @@ export function exposedPorts(merged: readonly ImportPort[], own: readonly Import
   return [...exposed.values()]
 }
 
-/** The union, oldest first: neither a name nor a protocol and number may occur twice (KEP-1645 "Service Port"). */
+/**
+ * The union, oldest first: neither a name nor a protocol and number may occur twice (KEP-1645 "Service Port"). Ports of
+ * younger exports are left out where the ServiceImport would become larger than an API server takes.
+ */
 function mergePorts(ordered: readonly ClusterExport[]): ImportPort[] {
   const names = new Set<string>()
   const numbers = new Set<string>()
   const merged: ImportPort[] = []
+  let bytes = 0
   for (const port of ordered.flatMap(({ body }) => body.ports)) {
     const name = port.name ?? ''
     if (names.has(name) || numbers.has(numberKey(port))) continue
+    bytes += JSON.stringify(importPort(port)).length + 1
+    if (merged.length >= MAX_SERVICE_PORTS || bytes > MAX_MERGED_PORT_BYTES) break
     names.add(name)
     numbers.add(numberKey(port))
     merged.push(importPort(port))
@@ -208,7 +228,9 @@ function mergeSettings(
   oldest: ServiceExportBody,
 ): Omit<ServiceImportSpec, 'ips' | 'ports'> {
   const timeoutSeconds = oldest.sessionAffinity === 'ClientIP' ? oldest.sessionAffinityTimeoutSeconds : undefined
+  const selectors = oldest.type === 'Headless' ? [] : (oldest.clusterSelectors ?? [])
   return {
+    ...(selectors.length === 0 ? {} : { clusterSelectors: selectors }),
     type: oldest.type,
     ipFamilies: mergedFamilies(ordered),
     sessionAffinity: oldest.sessionAffinity,

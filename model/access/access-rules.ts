@@ -1,0 +1,273 @@
+/** Decides to whom each exported service is offered, from the policies of the exporter's cluster. Pure. */
+import {
+  type AccessCallers,
+  type AccessPolicy,
+  CLUSTER_ACCESS_POLICY_NAME,
+  type Cluster,
+  type ClusterAccessPolicy,
+  type ClusterId,
+  type Membership,
+  type NamespaceChoice,
+  type NamespaceLists,
+  type Offer,
+  type OfferRule,
+  unexportedNamespace,
+} from '../model.ts'
+import { hasOnly, isUnderstoodSelector, matchesLabels } from './match-labels.ts'
+import { MAX_OFFER_RULES, TO_ALL, TO_NOBODY } from './offer.ts'
+
+export type AccessDefault = ClusterAccessPolicy['spec']['default']
+
+export interface AccessWorld {
+  /** The id of the exporter. */
+  readonly self: string
+  /** Undefined at a member of an earlier release until the broker has stated it: it then counts as allow. */
+  readonly clustersetDefault?: AccessDefault | undefined
+  /** The lists of the exporter. */
+  readonly namespaces?: NamespaceLists | undefined
+  /** At most one has the name that counts. */
+  readonly clusterPolicies: readonly ClusterAccessPolicy[]
+  readonly policies: readonly AccessPolicy[]
+  /** The members, with the labels that selectors see. */
+  readonly clusters: readonly Pick<Cluster, 'spec'>[]
+}
+
+/** What decided about an offer. */
+export type OfferCause =
+  | { readonly by: 'policies'; readonly names: readonly string[] }
+  | { readonly by: 'cluster-default'; readonly default: AccessDefault }
+  | { readonly by: 'clusterset-default'; readonly default: AccessDefault }
+  /** The member excludes the namespace. `why` follows its name. */
+  | { readonly by: 'namespace'; readonly why: string }
+  /** The broker has not stated the default of the clusterset yet, and it counts as allow. */
+  | { readonly by: 'not-stated' }
+
+export interface DecidedOffer {
+  readonly offer: Offer
+  readonly cause: OfferCause
+}
+
+const CALLER_FIELDS = ['clusters', 'selector', 'namespaces', 'namespaceSelector']
+const TARGET_FIELDS = ['group', 'kind', 'name']
+const SPEC_FIELDS = ['targetRefs', 'from']
+const MCS_GROUP = 'multicluster.x-k8s.io'
+/** A later release may have other kinds. */
+const TARGET_KIND: string = 'ServiceExport'
+
+/** On a policy that Sealane puts in place of one that cannot be read: the file of the user that may hold it. */
+export const ANNOTATION_UNREAD_FILE = 'sealane.io/unread-file'
+
+export type Exposure = NonNullable<Membership['spec']['exposure']>
+export const EXPOSURES = ['exports', 'pods', 'nothing'] as const satisfies readonly Exposure[]
+
+/** What other members may call. A Membership of a release without the choice, and none at all, mean `pods`. */
+export function exposureOf(membership: Pick<Membership, 'spec'> | undefined): Exposure {
+  const stated = membership?.spec.exposure
+  if (stated === undefined) return 'pods'
+  // A word of a later release must not open more than exports do.
+  return stated === 'pods' || stated === 'nothing' ? stated : 'exports'
+}
+
+/** The rules of one cluster. Built once for many services: a policy is looked at only for those of its namespace. */
+export class AccessRules {
+  readonly #self: string
+  /** The labels that selectors see, by the id of the member. */
+  readonly #labels: ReadonlyMap<string, Readonly<Record<string, string>> | undefined>
+  readonly #byNamespace = new Map<string, AccessPolicy[]>()
+  readonly #read = new Map<string, NamespacePolicies>()
+  readonly #resolved = new WeakMap<AccessPolicy, readonly OfferRule[]>()
+  readonly #fallback: DecidedOffer
+  readonly #lists: NamespaceLists
+
+  constructor(world: AccessWorld) {
+    this.#self = world.self
+    this.#labels = new Map(world.clusters.map(({ spec }) => [spec.id, spec.labels]))
+    this.#fallback = fallback(world)
+    this.#lists = world.namespaces ?? {}
+    for (const policy of world.policies) pushTo(this.#byNamespace, policy.metadata.namespace ?? '', policy)
+  }
+
+  /** To whom the service is offered. Takes its namespace and name, which are those of its ServiceExport. */
+  offerOf(namespace: string, name: string): DecidedOffer {
+    const why = unexportedNamespace(namespace, this.#lists)
+    if (why !== undefined) return { offer: TO_NOBODY, cause: { by: 'namespace', why } }
+    const known = this.#policiesOf(namespace)
+    const named = known?.ofService.get(name) ?? []
+    if (known === undefined || known.ofAll.length + named.length === 0) return this.#fallback
+    const { ofAll } = known
+    const shared = (known.shared ??= simplified(this.#rulesOf(ofAll)))
+    const offer = named.length === 0 ? shared : simplified([...shared, ...this.#rulesOf(named)])
+    // Ten thousand services of one namespace may have ten thousand policies, and few readers want the names.
+    return {
+      offer,
+      get cause() {
+        return {
+          by: 'policies',
+          names: [...ofAll, ...named].sort(byName).map(({ metadata }) => metadata.name),
+        } as const
+      },
+    }
+  }
+
+  /** Read only when a service of the namespace is looked at: a change of one policy makes new rules. */
+  #policiesOf(namespace: string): NamespacePolicies | undefined {
+    const policies = this.#byNamespace.get(namespace)
+    let read = this.#read.get(namespace)
+    if (policies === undefined || read !== undefined) return read
+    read = { ofAll: [], ofService: new Map() }
+    for (const policy of policies.sort(byName)) {
+      const targets = policyTargets(policy)
+      if (targets === undefined) read.ofAll.push(policy)
+      else for (const name of targets) pushTo(read.ofService, name, policy)
+    }
+    this.#read.set(namespace, read)
+    return read
+  }
+
+  /** What the author of the policy should know. The policy need not be one of the world. */
+  notesOn(policy: AccessPolicy): PolicyNotes {
+    const ids = policy.spec.from.flatMap(({ clusters = [] }) => clusters)
+    return {
+      unknownParts: unknownParts(policy),
+      unknownIds: [...new Set(ids)].filter((id) => id !== this.#self && !this.#labels.has(id)).sort(),
+      namesNobody: this.#rulesOf([policy]).length === 0,
+    }
+  }
+
+  #rulesOf(policies: readonly AccessPolicy[]): readonly OfferRule[] {
+    return policies.flatMap((policy) => {
+      let rules = this.#resolved.get(policy)
+      if (rules === undefined) this.#resolved.set(policy, (rules = this.#resolve(policy)))
+      return rules
+    })
+  }
+
+  // A part that this release does not understand names nobody: it must not let in more than its author meant.
+  #resolve(policy: AccessPolicy): readonly OfferRule[] {
+    if (!isUnderstood(policy)) return []
+    return policy.spec.from.flatMap((callers) => {
+      if (!hasOnly(callers, CALLER_FIELDS)) return []
+      const clusters = this.#clustersOf(callers)
+      if (clusters.length === 0) return []
+      const namespaces = namespacesOf(callers)
+      return [namespaces === undefined ? { clusters } : { clusters, namespaces }]
+    })
+  }
+
+  // Ids without a member are kept: that cluster may join later. Without ids, only members that are known count.
+  #clustersOf({ clusters, selector }: AccessCallers): readonly ClusterId[] {
+    const named: Iterable<string> = clusters ?? this.#labels.keys()
+    const chosen = [...named].filter((id) => {
+      if (id === this.#self) return false
+      if (selector === undefined) return true
+      const known = this.#labels.get(id)
+      return known !== undefined && matchesLabels(selector, known)
+    })
+    return [...new Set(chosen)].sort() as ClusterId[]
+  }
+}
+
+function fallback({ clustersetDefault, clusterPolicies }: AccessWorld): DecidedOffer {
+  const own = clusterPolicies.find(({ metadata }) => metadata.name === CLUSTER_ACCESS_POLICY_NAME)?.spec.default
+  // Anything but allow, such as a word of a later release, closes.
+  if (own !== undefined && own !== 'allow') return { offer: TO_NOBODY, cause: { by: 'cluster-default', default: own } }
+  if (clustersetDefault !== undefined && clustersetDefault !== 'allow')
+    return { offer: TO_NOBODY, cause: { by: 'clusterset-default', default: clustersetDefault } }
+  if (own !== undefined) return { offer: TO_ALL, cause: { by: 'cluster-default', default: own } }
+  if (clustersetDefault === undefined) return { offer: TO_ALL, cause: { by: 'not-stated' } }
+  return { offer: TO_ALL, cause: { by: 'clusterset-default', default: clustersetDefault } }
+}
+
+/** The policies of one namespace, sorted by name. */
+interface NamespacePolicies {
+  readonly ofAll: AccessPolicy[]
+  readonly ofService: Map<string, AccessPolicy[]>
+  /** What `ofAll` alone offers. */
+  shared?: NonNullable<Offer>
+}
+
+/**
+ * The names of the services of the policy, each once. Undefined: all of the namespace, also with an empty list. A policy
+ * whose targets are not fully understood counts for every service: it then only closes.
+ */
+export function policyTargets(policy: AccessPolicy): ReadonlySet<string> | undefined {
+  const { targetRefs = [] } = policy.spec
+  return targetRefs.length === 0 || !isUnderstood(policy) ? undefined : new Set(targetRefs.map(({ name }) => name))
+}
+
+function pushTo<V>(lists: Map<string, V[]>, key: string, value: V): void {
+  const list = lists.get(key)
+  if (list === undefined) lists.set(key, [value])
+  else list.push(value)
+}
+
+/** Whether the fields of the policy and of its targets are those of this release. */
+function isUnderstood({ spec }: AccessPolicy): boolean {
+  return (
+    hasOnly(spec, SPEC_FIELDS) &&
+    (spec.targetRefs ?? []).every((target) => {
+      const { group = MCS_GROUP, kind = TARGET_KIND } = target
+      return group === MCS_GROUP && kind === TARGET_KIND && hasOnly(target, TARGET_FIELDS)
+    })
+  )
+}
+
+export interface PolicyNotes {
+  /** The fields that this release does not understand, as paths. They name nobody. */
+  readonly unknownParts: readonly string[]
+  /** Ids that no member has, sorted. They count as soon as such a cluster joins. */
+  readonly unknownIds: readonly string[]
+  /** Whether no other cluster may call by this policy. */
+  readonly namesNobody: boolean
+}
+
+function unknownParts({ spec }: AccessPolicy): string[] {
+  const parts = unknownFields(spec, SPEC_FIELDS, 'spec')
+  for (const [i, target] of (spec.targetRefs ?? []).entries()) {
+    const at = `spec.targetRefs[${i}]`
+    const { group = MCS_GROUP, kind = TARGET_KIND } = target
+    parts.push(...unknownFields(target, TARGET_FIELDS, at))
+    if (group !== MCS_GROUP) parts.push(`${at}.group`)
+    if (kind !== TARGET_KIND) parts.push(`${at}.kind`)
+  }
+  parts.push(...spec.from.flatMap((callers, i) => unknownCallerParts(callers, `spec.from[${i}]`)))
+  return parts
+}
+
+/** The fields of an entry of a policy, or of egress, that this release does not understand, as paths below `at`. */
+export function unknownCallerParts(callers: AccessCallers, at: string): string[] {
+  const selectors = (['selector', 'namespaceSelector'] as const).filter((field) => {
+    const selector = callers[field]
+    return selector !== undefined && !isUnderstoodSelector(selector)
+  })
+  return [...unknownFields(callers, CALLER_FIELDS, at), ...selectors.map((field) => `${at}.${field}`)]
+}
+
+function unknownFields(object: object, fields: readonly string[], at: string): string[] {
+  return Object.keys(object)
+    .filter((field) => !fields.includes(field))
+    .map((field) => `${at}.${field}`)
+}
+
+function namespacesOf({ namespaces, namespaceSelector }: AccessCallers): NamespaceChoice | undefined {
+  if (namespaces === undefined && namespaceSelector === undefined) return undefined
+  return {
+    names: [...new Set(namespaces)].sort(),
+    selectors: namespaceSelector === undefined ? [] : [namespaceSelector],
+  }
+}
+
+/** Rules for all namespaces become one. Too many rules are cut, which lets in fewer callers. */
+function simplified(rules: readonly OfferRule[]): NonNullable<Offer> {
+  const whole = new Set(rules.flatMap(({ clusters, namespaces }) => (namespaces === undefined ? clusters : [])))
+  const open: OfferRule[] = whole.size === 0 ? [] : [{ clusters: [...whole].sort() }]
+  const parts = rules.flatMap(({ clusters, namespaces }): OfferRule[] => {
+    const left = clusters.filter((id) => !whole.has(id))
+    return namespaces === undefined || left.length === 0 ? [] : [{ clusters: left, namespaces }]
+  })
+  return [...open, ...parts].slice(0, MAX_OFFER_RULES)
+}
+
+function byName(a: AccessPolicy, b: AccessPolicy): number {
+  return a.metadata.name < b.metadata.name ? -1 : a.metadata.name > b.metadata.name ? 1 : 0
+}

@@ -1,0 +1,42 @@
+/**
+ * The public interface of this room: who may call what. The broker, the importer, the nodes of the exporter, the nodes
+ * of the caller and the command line decide by the same functions. Pure.
+ */
+export {
+  ANNOTATION_UNREAD_FILE,
+  type AccessDefault,
+  type AccessWorld,
+  AccessRules,
+  type DecidedOffer,
+  EXPOSURES,
+  type Exposure,
+  type OfferCause,
+  type PolicyNotes,
+  exposureOf,
+  unknownCallerParts,
+  policyTargets,
+} from './access-rules.ts'
+export {
+  ANNOTATION_CALLERS,
+  type CallerNamespace,
+  NO_NAMESPACE,
+  callersIn,
+  callersOf,
+  callersText,
+  choosesNamespace,
+  togetherChosen,
+} from './callers.ts'
+export { EgressRules, egressRules, keepsOpenConnections } from './egress.ts'
+export { matchesLabels } from './match-labels.ts'
+export {
+  type Caller,
+  MAX_OFFERED_IDS,
+  MAX_OFFER_RULES,
+  TO_ALL,
+  TO_NOBODY,
+  isOfferedTo,
+  mayCall,
+  offerProblem,
+  offeredClusters,
+  sameOffer,
+} from './offer.ts'

@@ -1,0 +1,65 @@
+/**
+ * To whom an exporter offers a service. An offer travels with the record of the export: the exporter has resolved
+ * selectors of clusters to ids, and leaves the choice of namespaces to the cluster of the caller, which alone knows the
+ * namespaces of its pods. Pure.
+ */
+import { type ClusterId, type Offer, isDnsLabel } from '../model.ts'
+import { MAX_POLICY_ENTRIES, MAX_POLICY_NAMESPACES } from '../values/values.ts'
+import { hasOnly, matchesLabels } from './match-labels.ts'
+
+export const TO_ALL: Offer = undefined
+export const TO_NOBODY: Offer = []
+
+/** Ours: the most rules of an offer, since each AccessPolicy adds its own. */
+export const MAX_OFFER_RULES = 4 * MAX_POLICY_ENTRIES
+/** Ours: the most ids in all rules of one offer. */
+export const MAX_OFFERED_IDS = 4000
+const RULE_FIELDS = ['clusters', 'namespaces']
+
+/** The ids of all members that the offer names, sorted. Undefined if it is offered to all. */
+export function offeredClusters(offer: Offer): readonly ClusterId[] | undefined {
+  return offer === undefined ? undefined : [...new Set(offer.flatMap(({ clusters }) => clusters))].sort()
+}
+
+/** Whether pods of the cluster may call, at least those of some namespace. */
+export function isOfferedTo(offer: Offer, cluster: string): boolean {
+  return offer === undefined || offer.some(({ clusters }) => (clusters as readonly string[]).includes(cluster))
+}
+
+export interface Caller {
+  readonly cluster: string
+  readonly namespace: { readonly name: string; readonly labels?: Readonly<Record<string, string>> }
+}
+
+/** Whether the offer covers the caller. The caller is in another cluster than the exporter. */
+export function mayCall(offer: Offer, { cluster, namespace }: Caller): boolean {
+  if (offer === undefined) return true
+  return offer.some((rule) => {
+    if (!hasOnly(rule, RULE_FIELDS) || !(rule.clusters as readonly string[]).includes(cluster)) return false
+    const { namespaces } = rule
+    if (namespaces === undefined) return true
+    const { names, selectors } = namespaces
+    return names.includes(namespace.name) || selectors.some((one) => matchesLabels(one, namespace.labels))
+  })
+}
+
+/** Whether two offers say the same in the same order. */
+export function sameOffer(one: Offer, other: Offer): boolean {
+  return one === other || JSON.stringify(one) === JSON.stringify(other)
+}
+
+/** What is wrong about an offer that another cluster sent; undefined if nothing is. */
+export function offerProblem(offer: Offer): string | undefined {
+  if (offer === undefined) return undefined
+  if (offer.length > MAX_OFFER_RULES) return `${offer.length} rules: expected at most ${MAX_OFFER_RULES}`
+  const ids = offer.reduce((sum, { clusters }) => sum + clusters.length, 0)
+  if (ids > MAX_OFFERED_IDS) return `${ids} cluster ids: expected at most ${MAX_OFFERED_IDS}`
+  for (const { clusters, namespaces } of offer) {
+    const { names = [], selectors = [] } = namespaces ?? {}
+    const wrong = [...clusters, ...names].find((name) => !isDnsLabel(name))
+    if (wrong !== undefined) return `${JSON.stringify(wrong.slice(0, 80))}: expected an RFC 1123 label`
+    const most = Math.max(names.length, selectors.length)
+    if (most > MAX_POLICY_NAMESPACES) return `${most} namespaces: expected at most ${MAX_POLICY_NAMESPACES}`
+  }
+  return undefined
+}

@@ -1,0 +1,149 @@
+/** Reasons about where the calls of a service go: cluster selection, traffic policies and shares. */
+import type { ReasonTable } from './reason-row.ts'
+
+const OF_NAMESPACE = ['condition Valid of TrafficPolicy'] as const
+const POLICY = [...OF_NAMESPACE, 'condition Valid of ClusterTrafficPolicy'] as const
+/** `sealane status` and `diagnose` say it too. */
+const OUTPUT = 'output of the command'
+const SHARE = ['status of TrafficPolicy', 'status of ClusterTrafficPolicy'] as const
+const LEFT_OUT = [
+  'metric sealane_routeagent_endpoints_left_out',
+  'metric sealane_routeagent_endpoint_ejections_total',
+  'log of the routeagent',
+] as const
+
+export const TRAFFIC_REASONS = {
+  InvalidClusterSelector: {
+    standard: 'KEP-5939',
+    means: 'A cluster selector is empty, is no selector of properties, or there are more than 16.',
+    todo: 'Correct the field that the message names.',
+    shows: ['condition Valid of ServiceExport'],
+  },
+  TrafficPolicyInForce: {
+    means: 'The traffic policy is in force.',
+    todo: 'Nothing.',
+    shows: POLICY,
+  },
+  TrafficPolicyInvalid: {
+    means: 'A field of the traffic policy is wrong, or of a later release. What the policy said before stays in force.',
+    todo: 'Correct the field that the message names.',
+    shows: POLICY,
+  },
+  TrafficPolicyConflict: {
+    means: 'Several traffic policies of one rank are for the same service. The older one counts.',
+    todo: 'Delete one, or name other services in it.',
+    shows: OF_NAMESPACE,
+  },
+  TrafficNamesUnknown: {
+    means: 'The traffic policy names clusters that are no members yet.',
+    todo: 'Check the ids.',
+    shows: POLICY,
+  },
+  TrafficWeightsZero: {
+    means: 'The weight of all members in a tier is 0, so nothing new goes there while another cluster is ready.',
+    todo: 'Give one cluster a weight above 0, if that is not intended.',
+    shows: POLICY,
+  },
+  TrafficTargetMissing: {
+    means: 'The traffic policy names services that are not imported.',
+    todo: 'Check the names.',
+    shows: OF_NAMESPACE,
+  },
+  TrafficHeadlessIgnored: {
+    means: 'The traffic policy names a headless service, and does not say that DNS answers follow it.',
+    todo: 'Set `spec.headless` to `follow`, or remove the service from the policy.',
+    shows: OF_NAMESPACE,
+  },
+  ByReadyEndpoints: {
+    means: 'The cluster gets a share by the number of its ready endpoints.',
+    todo: 'Nothing.',
+    shows: SHARE,
+  },
+  ByWeight: {
+    means: 'The cluster gets a share by its weight in the traffic policy.',
+    todo: 'Nothing.',
+    shows: SHARE,
+  },
+  Spilled: {
+    means: 'The cluster gets what earlier tiers do not keep, as too few of their endpoints are ready.',
+    todo: 'Look for the endpoints that are not ready in earlier tiers.',
+    shows: SHARE,
+  },
+  TierIdle: {
+    means: 'An earlier tier keeps all calls.',
+    todo: 'Nothing.',
+    shows: SHARE,
+  },
+  NotSelected: {
+    means: 'The cluster selectors of the service choose other clusters.',
+    todo: 'Nothing.',
+    shows: SHARE,
+  },
+  InNoTier: {
+    means: 'No tier of the traffic policy has the cluster.',
+    todo: 'Add it to a tier, or add the tier `any`, if that is not intended.',
+    shows: SHARE,
+  },
+  WeightZero: {
+    means: 'The weight of the cluster is 0.',
+    todo: 'Nothing.',
+    shows: SHARE,
+  },
+  ClusterDrained: {
+    means: 'The cluster is drained.',
+    todo: 'To end that, at the broker: `sealane cluster undrain ID`.',
+    shows: [...SHARE, OUTPUT],
+  },
+  ServiceDrained: {
+    means: 'Its exporter drains the service.',
+    todo: 'To end that, in the exporting cluster: `sealane cluster undrain --service NAMESPACE/NAME`.',
+    shows: [...SHARE, OUTPUT],
+  },
+  ClusterNotReached: {
+    means: 'No packets reach the cluster.',
+    todo: 'Run `sealane diagnose`.',
+    shows: SHARE,
+  },
+  CallsNotAllowed: {
+    means: 'The access policies of the exporting cluster do not let this cluster call the service.',
+    todo: 'If not intended, add an AccessPolicy there.',
+    shows: SHARE,
+  },
+  NoReadyEndpoint: {
+    means: 'The cluster has no ready endpoint of the service.',
+    todo: 'Look at the pods there.',
+    shows: SHARE,
+  },
+  LastReady: {
+    means: 'The cluster is drained or has weight 0, and no other one has a ready endpoint.',
+    todo: 'Look at the pods of the other clusters.',
+    shows: SHARE,
+  },
+  NoneReadyAll: {
+    means: 'No tier has a ready endpoint, so calls go to all clusters.',
+    todo: 'Look at the pods of the clusters in the tiers.',
+    shows: SHARE,
+  },
+  NoneReadyRefused: {
+    means: 'No endpoint can be called, so calls are refused.',
+    todo: 'Look at the pods of the clusters in the tiers.',
+    shows: SHARE,
+  },
+  EndpointRefuses: {
+    means:
+      'An endpoint refuses connections, and the traffic policy has `passiveHealth`: it gets no new ones for a while.',
+    todo: 'Look at the pod or server at the address that the line names.',
+    shows: LEFT_OUT,
+  },
+  EndpointDoesNotAnswer: {
+    means:
+      'An endpoint does not answer connections, and the traffic policy has `passiveHealth`: it gets no new ones for a while.',
+    todo: 'Look at the node of the endpoint, then at network policies and firewalls on the way.',
+    shows: LEFT_OUT,
+  },
+  EndpointHealthNotSeen: {
+    means: 'The routeagent cannot read connection tracking, so `passiveHealth` of traffic policies does nothing.',
+    todo: 'Load the kernel module `nf_conntrack_netlink`, or read the message.',
+    shows: ['log of the routeagent'],
+  },
+} as const satisfies ReasonTable

@@ -1,0 +1,165 @@
+/**
+ * The shares of one imported service, from the objects of the importing cluster: what route agents, the agent, DNS and
+ * the commands ask, so that all of them decide alike. Pure.
+ */
+import {
+  type Cluster,
+  type EndpointSlice,
+  LABEL_SOURCE_CLUSTER,
+  type ServiceImport,
+  type SliceEndpoint,
+} from '../model.ts'
+import { believedProperties } from './cluster-properties.ts'
+import { type ExportingCluster, type SelectableCluster, type SharesPlan, planShares } from './plan-shares.ts'
+import type { AnyTrafficPolicy, TrafficPolicies } from './traffic-policies.ts'
+
+/** On a ServiceExport, "true": importers give the service of this cluster nothing new while another one is ready. */
+export const ANNOTATION_DRAIN = 'sealane.io/drain'
+/** On the EndpointSlices of a cluster that drains this service: "true". */
+export const ANNOTATION_DRAINED = 'sealane.io/drained'
+
+/** Each world is another object: what follows from it is kept for as long as it is used. */
+export interface SharesWorld {
+  /** Id of this cluster. */
+  readonly self: string
+  readonly clusterset: string | undefined
+  /** By id, this cluster included. */
+  readonly clusters: ReadonlyMap<string, Pick<Cluster, 'spec'>>
+  /** Clusters that answer. Undefined while that is not known; then all count. */
+  readonly reachable: ReadonlySet<string> | undefined
+  readonly policies: TrafficPolicies
+}
+
+export interface ServiceShares extends SharesPlan {
+  /** The policy that counts. Undefined: none does. */
+  readonly policy: AnyTrafficPolicy | undefined
+}
+
+/**
+ * Takes the import and all its slices of one address family. Undefined: no policy counts for it, it selects no clusters
+ * and nothing is drained, so all ready endpoints count alike.
+ */
+export function sharesOfService(
+  service: ServiceImport,
+  slices: readonly EndpointSlice[],
+  world: SharesWorld,
+): ServiceShares | undefined {
+  const { namespace = '', name } = service.metadata
+  const policy = world.policies.policyFor(namespace, name)
+  const isPlain = policy === undefined && (service.spec.clusterSelectors ?? []).length === 0
+  // Most services are plain, and nothing is counted for them.
+  if (isPlain && !knownOf(world).anyDrained && !slices.some(isDrained)) return undefined
+  const clusters = exportersOf(service, slices, world)
+  if (isPlain && clusters.every(({ drained }) => drained === undefined)) return undefined
+  return planned(service, { policy, clusters }, world)
+}
+
+function isDrained({ metadata: { annotations } }: EndpointSlice): boolean {
+  return annotations?.[ANNOTATION_DRAINED] === 'true'
+}
+
+/** Like sharesOfService(), and where all ready endpoints count alike, the shares that follow from that. For people. */
+export function statedShares(
+  service: ServiceImport,
+  slices: readonly EndpointSlice[],
+  world: SharesWorld,
+): ServiceShares {
+  const { namespace = '', name } = service.metadata
+  const policy = world.policies.policyFor(namespace, name)
+  return planned(service, { policy, clusters: exportersOf(service, slices, world) }, world)
+}
+
+interface ServiceParts {
+  readonly policy: AnyTrafficPolicy | undefined
+  readonly clusters: readonly ExportingCluster[]
+}
+
+function planned(
+  { spec, status }: ServiceImport,
+  { policy, clusters }: ServiceParts,
+  world: SharesWorld,
+): ServiceShares {
+  const plan = planShares({
+    importer: selectable(world.self, world),
+    type: spec.type,
+    ...{ clusterSelectors: spec.clusterSelectors ?? [], clusters },
+    resultsBefore: status?.clusterSelectorResults,
+    rules: policy?.spec,
+  })
+  return { ...plan, policy }
+}
+
+/** The clusters that export the service, each with its endpoints. */
+function exportersOf(
+  service: ServiceImport,
+  slices: readonly EndpointSlice[],
+  world: SharesWorld,
+): readonly ExportingCluster[] {
+  const found = new Map<string, Counted>()
+  const of = (cluster: string): Counted => {
+    const known = found.get(cluster)
+    if (known !== undefined) return known
+    const fresh = { ready: new Set<string>(), all: new Set<string>(), drained: false }
+    found.set(cluster, fresh)
+    return fresh
+  }
+  for (const { cluster } of service.status?.clusters ?? []) of(cluster)
+  for (const slice of slices) {
+    const cluster = slice.metadata.labels?.[LABEL_SOURCE_CLUSTER]
+    if (cluster === undefined) continue
+    const counted = of(cluster)
+    if (isDrained(slice)) counted.drained = true
+    for (const endpoint of slice.endpoints ?? []) count(counted, endpoint)
+  }
+  return [...found].map(([id, { ready, all, drained }]) => ({
+    ...selectable(id, world),
+    ready: ready.size,
+    total: all.size,
+    reachable: world.reachable === undefined || world.reachable.has(id),
+    drained: world.clusters.get(id)?.spec.drained === true ? 'cluster' : drained ? 'service' : undefined,
+  }))
+}
+
+interface Counted {
+  readonly ready: Set<string>
+  readonly all: Set<string>
+  drained: boolean
+}
+
+function count({ ready, all }: Counted, { addresses, conditions }: SliceEndpoint): void {
+  for (const address of addresses) {
+    all.add(address)
+    if (conditions?.ready !== false) ready.add(address)
+  }
+}
+
+/** What all services of a world share. */
+interface KnownOfWorld {
+  readonly anyDrained: boolean
+  readonly selectable: Map<string, SelectableCluster>
+}
+
+const KNOWN = new WeakMap<SharesWorld, KnownOfWorld>()
+
+function knownOf(world: SharesWorld): KnownOfWorld {
+  const known = KNOWN.get(world)
+  if (known !== undefined) return known
+  const anyDrained = [...world.clusters.values()].some(({ spec }) => spec.drained === true)
+  const fresh: KnownOfWorld = { anyDrained, selectable: new Map() }
+  KNOWN.set(world, fresh)
+  return fresh
+}
+
+function selectable(id: string, world: SharesWorld): SelectableCluster {
+  const known = knownOf(world).selectable
+  const before = known.get(id)
+  if (before !== undefined) return before
+  const spec = world.clusters.get(id)?.spec
+  const fresh = {
+    id,
+    properties: believedProperties(spec?.properties, id, world.clusterset),
+    labels: spec?.labels ?? {},
+  }
+  known.set(id, fresh)
+  return fresh
+}
