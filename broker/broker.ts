@@ -1,5 +1,5 @@
 /** The broker without the wire and the process: BrokerApi on a log and a certificate authority. */
-import type { ClusterId, MemberStatus } from '../model/model.ts'
+import type { ClusterId, MemberStatus, NotImported } from '../model/model.ts'
 import type {
   BrokerApi,
   JoinLook,
@@ -83,6 +83,8 @@ export interface BrokerInit {
   readonly sourcesKept: boolean
   readonly approve: boolean
   readonly limits: BrokerLimits
+  /** See BrokerConfig. */
+  readonly renewalGraceMs: number
   /**
    * host:port at which members reach this broker and its replicas. Absent: the broker does not report them to members.
    */
@@ -91,6 +93,7 @@ export interface BrokerInit {
 
 export class Broker implements BrokerApi {
   readonly #deps: BrokerDeps & { readonly audit: Audit }
+  readonly #init: Pick<BrokerInit, 'renewalGraceMs'>
   readonly #rules: WriteRules
   readonly #hub: WatchHub
   readonly #use: CertificateUse
@@ -112,6 +115,7 @@ export class Broker implements BrokerApi {
   constructor(given: BrokerDeps, init: BrokerInit) {
     const deps = { audit: NO_AUDIT, ...given }
     this.#deps = deps
+    this.#init = init
     this.#heard = new HeardMembers(deps.clock)
     const { globalRange, clustersetIpRange, allowedNamespaces, approve } = init
     this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, quota: init.limits.quota, approve }
@@ -130,6 +134,7 @@ export class Broker implements BrokerApi {
     })
     this.#stopCommits = deps.log.onCommit((changes) => this.#onCommit(changes))
     this.#onAuthorities()
+    this.#onSettings()
     this.#counts.recount(deps.log)
     this.#countRecords()
     this.#countWaiting()
@@ -153,13 +158,14 @@ export class Broker implements BrokerApi {
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
     const { log, authority, clock, audit } = this.#deps
     const startedMs = clock.monotonic()
-    this.#shown(peer)
-    await log.transact((tx) => useToRenew(tx, peer, clock.now()))
+    const { renewalGraceMs: graceMs } = this.#init
+    this.#shown(peer, graceMs)
+    await log.transact((tx) => useToRenew(tx, peer, clock.now(), graceMs))
     const issued = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
     const { certificate, expiresAtMs } = issued
     const isAudited = audit.allows(accepted(memberSource(peer.cluster)))
     const caBundle = await log.transact((tx) => {
-      useToRenew(tx, peer, clock.now())
+      useToRenew(tx, peer, clock.now(), graceMs)
       const { handedOut, caBundle } = authority.handOut(tx, issued)
       noteIssued(tx, peer.cluster, handedOut, clock.now())
       if (!isAudited) return caBundle
@@ -198,12 +204,14 @@ export class Broker implements BrokerApi {
       changeLimiter: new ChangeRateLimiter(clock),
     }
     this.#limiters.set(peer.cluster, limiters)
-    const deps = { ...this.#deps, statuses: this.#statuses, ...limiters }
+    const isPublic = (service: NotImported): boolean => this.#hub.isPublic(service)
+    const deps = { ...this.#deps, statuses: this.#statuses, isPublic, ...limiters }
     const session: MemberPublishSession = new MemberPublishSession(deps, {
       peer,
       rules: this.#rules,
       reply,
       end,
+      keepsToOffers: () => this.#keepsToOffers(),
       isCurrent: (): boolean => this.#sessions.get(peer.cluster) === session,
       onEnd: () => {
         if (this.#sessions.get(peer.cluster) !== session) return
@@ -229,10 +237,10 @@ export class Broker implements BrokerApi {
   }
 
   /** A member has shown its certificate with a call. */
-  #shown(peer: Peer): void {
+  #shown(peer: Peer, graceMs = 0): void {
     this.#returning.note(peer)
     if (!this.#returning.isExpected(peer)) this.#warnings.reportUnknown(peer)
-    this.#use.note(peer)
+    this.#use.note(peer, graceMs)
   }
 
   isWelcome(peer: Peer): boolean {
@@ -372,6 +380,10 @@ export class Broker implements BrokerApi {
     this.#hub.reportAuthorities(authoritiesMessage(this.#deps.log))
   }
 
+  #onSettings(): void {
+    this.#hub.reportAccess(this.#deps.log.get('settings', SETTINGS_KEY)?.accessDefault)
+  }
+
   #noteFollows({ cluster }: Peer, follows: boolean): void {
     const { log, logger } = this.#deps
     const row = log.get('member', cluster)
@@ -393,6 +405,20 @@ export class Broker implements BrokerApi {
     this.#notes.seen(cluster)
   }
 
+  /** Replicas of an earlier release have come or gone: members publish what is offered to some only without them. */
+  reviewOffers(): void {
+    const keepsToOffers = this.#keepsToOffers()
+    if (!keepsToOffers)
+      this.#deps.logger.warn('a broker of an earlier release serves this store: restricted exports are withheld', {
+        reason: 'OffersNotSupported',
+      })
+    for (const session of this.#sessions.values()) session.endIfOffersDiffer(keepsToOffers)
+  }
+
+  #keepsToOffers(): boolean {
+    return this.#deps.replicas?.keepToOffers() ?? true
+  }
+
   #context(cluster: ClusterId): WriteContext {
     return { cluster, rules: this.#rules, nowMs: this.#deps.clock.now() }
   }
@@ -409,6 +435,7 @@ export class Broker implements BrokerApi {
     }
     this.#reportQuotas(changes)
     if (changes.some(({ scope }) => scope === 'authority')) this.#onAuthorities()
+    if (changes.some(({ scope }) => scope === 'settings')) this.#onSettings()
     if (changes.some(({ scope }) => scope === 'waiting')) this.#countWaiting()
     if (records.length > 0 || members.length > 0) this.#hub.wake(records.length > 0, members)
     if (members.length > 0) {

@@ -12,7 +12,7 @@ import { isSourceAmong, laneSourcesAt } from '../model/lanes/lanes.ts'
 import type { ClusterSpec } from '../model/model.ts'
 import { parseBrokerAddress } from '../protocol/protocol.ts'
 import type { FailedCall, ServerTls } from '../protocol/transport/transport.ts'
-import { Backoff, type Clock, DEFAULT_LOOP, ReconcileLoop } from '../reconcile/reconcile.ts'
+import { Backoff, type Clock, DEFAULT_LOOP, ReconcileLoop, withDeadline } from '../reconcile/reconcile.ts'
 import type { Logger } from '../runtime/logging/logging.ts'
 import { interfaceNetworks, nearAddresses, removeTemporaries, sealaneVersion } from '../runtime/runtime.ts'
 import { clusterSpec } from './addresses/addresses.ts'
@@ -287,10 +287,12 @@ export class ServedClusterset {
     const mark = new StateMark({ stateDir, log, clock, logger })
     stack.defer(() => mark.close())
     const onFirst = (): void => audit.takeOver()
+    let onOffers = (): void => undefined
+    const calls = { onFirst, onOffers: () => onOffers() }
     const replicas =
       etcd === undefined
         ? undefined
-        : new ReplicaSession({ store: etcd, id: randomUUID(), clock, logger, says: ownName(), onFirst })
+        : new ReplicaSession({ store: etcd, id: randomUUID(), clock, logger, says: ownFacts(), ...calls })
     const isWriter = (): boolean => replicas?.isFirst() ?? true
     const audit = new AuditTrail({ log, clock, logger, metrics, sink, isWriter, clusterset: named })
     if (replicas !== undefined) stack.defer(runSession(replicas))
@@ -300,6 +302,8 @@ export class ServedClusterset {
     stack.defer(() => broker.close())
     // This comes before any member is served: earlier releases did not validate what a member may hold.
     await broker.reviewAddresses()
+    if (replicas !== undefined) await othersKnown(replicas, clock)
+    onOffers = () => broker.reviewOffers()
     const parts = { broker, log, etcd, authority, audit, moved: moved.signal, replicas, problem }
     return new ServedClusterset(parts, { deps, config, stack: stack.move() })
   }
@@ -392,8 +396,15 @@ async function openState(
 }
 
 /** What the table of replicas shows for this process. */
-function ownName(): { readonly host: string; readonly version: string } {
-  return { host: hostname(), version: sealaneVersion() }
+function ownFacts(): { readonly host: string; readonly version: string; readonly keepsToOffers: true } {
+  return { host: hostname(), version: sealaneVersion(), keepsToOffers: true }
+}
+
+const OTHERS_MS = 5000
+
+/** Members withdraw what is offered to some while a replica may be of an earlier release, so this is known first. */
+async function othersKnown(replicas: ReplicaSession, clock: Clock): Promise<void> {
+  await withDeadline(clock, OTHERS_MS, (late) => replicas.whenListed(late)).catch(() => undefined)
 }
 
 /** Returns a function that ends the session. */

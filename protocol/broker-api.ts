@@ -3,6 +3,7 @@
  * verified the certificate of the peer, so `peer.cluster` is trustworthy. The content of messages is not; the broker's
  * admission validates it.
  */
+import type { AccessDefault } from '../model/access/access.ts'
 import type {
   ClusterId,
   Interest,
@@ -52,6 +53,8 @@ export interface ClusterFacts {
    * cluster states none.
    */
   readonly neededCIDRs?: readonly string[]
+  /** ClusterProperties by name: model/services/cluster-properties.ts. Absent if the cluster states none. */
+  readonly properties?: Readonly<Record<string, string>>
 }
 
 export interface JoinRequest {
@@ -190,11 +193,21 @@ export type PublishMessage =
   /** Sent once on each stream and after each change, if the broker has sent `takesStatus`. */
   | { readonly t: 'status'; readonly sequence: number; readonly status: MemberStatus }
 
+export interface DeclareAnswer {
+  readonly takesStatus?: true
+  readonly asksHeld?: string
+  /**
+   * The broker, all replicas of it, gives a record only to the members to which it is offered. Absent while one of them
+   * is of an earlier release, which gives all records to all members.
+   */
+  readonly keepsToOffers?: true
+}
+
 /** A message from broker to member. */
 export type PublishReply =
   /** The broker has the declared set. A restored broker that asks for `held` sets `asksHeld` to its epoch. */
-  | { readonly t: 'inSync'; readonly takesStatus?: true; readonly asksHeld?: string }
-  | { readonly t: 'sendDigest'; readonly takesStatus?: true; readonly asksHeld?: string }
+  | ({ readonly t: 'inSync' } & DeclareAnswer)
+  | ({ readonly t: 'sendDigest' } & DeclareAnswer)
   /**
    * Sent exactly once after the last part of a digest, even if empty. The member sends `put` for these keys. The broker
    * has already removed the member's records that were not in the digest.
@@ -263,6 +276,8 @@ export type WatchMessage =
        * The broker sends only records in the requested namespaces. Absent if it sends the records of all namespaces.
        */
       readonly keepsToInterest?: true
+      /** The default of the clusterset. Absent if it was never set, which means `allow`. */
+      readonly accessDefault?: AccessDefault
     }
   | { readonly t: 'batch'; readonly events: readonly Uint8Array[]; readonly revision: number }
   /**
@@ -314,6 +329,8 @@ export type WatchMessage =
    * of another authority, renews at a random time within `withinMs`, so that members do not all renew at once.
    */
   | ({ readonly t: 'authorities' } & Authorities)
+  /** Sent when the default of the clusterset has changed, for services without a policy. */
+  | { readonly t: 'access'; readonly accessDefault: AccessDefault }
 
 export interface Authorities {
   readonly bundle: readonly string[]

@@ -12,6 +12,7 @@ export {
   type Authorities,
   type BrokerApi,
   type ClusterFacts,
+  type DeclareAnswer,
   type JoinLook,
   type JoinRequest,
   type JoinResponse,

@@ -33,7 +33,7 @@ export interface AddressClaims {
   readonly serviceCIDRs: readonly string[]
   /** Ranges that its machines require outside the lanes. Absent if they are unknown. */
   readonly needed?: readonly NeededRange[]
-  /** Once true, it stays true. */
+  /** Once true, it stays true while the cluster has a pod CIDR with a block. */
   readonly translated: boolean
   /** Every block that was ever allocated, by pod CIDR. */
   readonly blocks: Readonly<Record<string, string>>
@@ -72,7 +72,8 @@ const NONE: ReadonlySet<string> = new Set()
  * Returns the clusters whose addresses change, in the order of their ids. A cluster is translated if its pods'
  * addresses are ambiguous: its pod CIDRs overlap another member's pod CIDRs, service CIDRs that were stated earlier,
  * required ranges of another member, or those of all (`needed`). Of clusters whose pods overlap each other, all are
- * translated, not only the newest. Clusters in `spared` keep their addresses if there is no room for them.
+ * translated, not only the newest. A translated cluster that was renumbered, and overlaps no other one with its new pod
+ * CIDRs, is reached at its own addresses again. Clusters in `spared` keep their addresses if there is no room for them.
  * `overlapping` is the result of addressOverlaps(), if the caller has it. Throws NoRoomError if there is no room for
  * any other cluster.
  */
@@ -171,8 +172,13 @@ function plan(
       continue
     }
     if (one.departed || !(one.translated || ambiguous.has(one.id))) continue
-    const missing = ipv4Among(one.podCIDRs).filter((cidr) => one.blocks[cidr] === undefined)
+    const own = ipv4Among(one.podCIDRs)
+    const missing = own.filter((cidr) => one.blocks[cidr] === undefined)
     if (one.translated && missing.length === 0) continue
+    if (isRenumbered(one, missing.length === own.length) && !ambiguous.has(one.id)) {
+      changed.set(one.id, { translated: false, blocks: boundBlocks(one.blocks, one.podCIDRs) })
+      continue
+    }
     const given = attempt(() => {
       const blocks = new Map<string, Prefix>()
       for (const cidr of missing) {
@@ -191,6 +197,14 @@ function plan(
     changed.set(one.id, { translated: true, blocks: boundBlocks(blocks, one.podCIDRs) })
   }
   return changed
+}
+
+/**
+ * Whether a translated cluster has none of the pod CIDRs any more for which it has blocks. All of its addresses change
+ * anyway, so it needs no new global ones unless its new ones are ambiguous.
+ */
+function isRenumbered({ translated, blocks }: AddressClaims, lacksAll: boolean): boolean {
+  return translated && lacksAll && Object.keys(blocks).length > 0
 }
 
 /** Blocks of former pod CIDRs are kept for their return, up to a limit. */

@@ -65,12 +65,17 @@ export function removeClusterRecord(tx: Transaction, cluster: string): void {
   tx.remove('record', clusterRecordKey(cluster))
 }
 
-function specOf(id: string, { facts, index, translated, blocks }: MemberRow, yields: boolean): ClusterSpec {
+function specOf(id: string, { facts, index, translated, blocks, drained }: MemberRow, yields: boolean): ClusterSpec {
   const carried = yields ? ipv4Among : (texts: readonly string[]) => texts
   const podCIDRs = carried(facts.podCIDRs)
   const serviceCIDRs = carried(facts.serviceCIDRs)
   const given = globalCIDRs({ podCIDRs, translated, blocks })
-  return { id, index, podCIDRs, serviceCIDRs, globalCIDRs: given, labels: facts.labels }
+  const { labels, properties } = facts
+  return {
+    ...{ id, index, podCIDRs, serviceCIDRs, globalCIDRs: given, labels },
+    ...(properties === undefined ? {} : { properties }),
+    ...(drained === true ? { drained } : {}),
+  }
 }
 
 function writeRecord(

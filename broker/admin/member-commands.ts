@@ -4,8 +4,10 @@ import { join } from 'node:path'
 import { DEFAULT_MEMBER_QUOTA, parseClusterId } from '../../model/model.ts'
 import { parsePrefix } from '../../model/addresses/addresses.ts'
 import type {
+  AccessDefaultFacts,
   Answer,
   AnswerInit,
+  DrainInit,
   EvictInit,
   Eviction,
   MadeToken,
@@ -26,6 +28,7 @@ import {
   MAX_TOKENS,
   acceptWaiting,
   checkNewId,
+  drainMember,
   evictMember,
   isTokenId,
   memberSummaries,
@@ -44,6 +47,7 @@ import {
   DATABASE_FILE,
   type LogView,
   type RecordLog,
+  SETTINGS_KEY,
   StateError,
   type TokenRow,
   type Transaction,
@@ -183,6 +187,18 @@ export class MemberCommands {
     )
   }
 
+  /** Throws as drainMember() does. */
+  async drain(init: DrainInit): Promise<{ readonly changed: boolean }> {
+    const command = { act: init.drained ? 'cluster.drain' : 'cluster.undrain', subject: init.cluster } as const
+    const changed = await auditedCommand(
+      this.#audited,
+      command,
+      (tx) => drainMember(tx, init),
+      (done) => ({ details: { repeated: !done } }),
+    )
+    return { changed }
+  }
+
   /** Throws as changeQuota() does. */
   async changeQuota(init: QuotaInit): Promise<{ readonly changed: boolean }> {
     const set = Object.entries(init.change).filter(
@@ -193,6 +209,30 @@ export class MemberCommands {
       this.#audited,
       { act: 'cluster.quota', subject: init.cluster, details },
       (tx) => changeQuota(tx, init),
+      (done) => ({ details: { ...details, repeated: !done } }),
+    )
+    return { changed }
+  }
+
+  async accessDefault(): Promise<AccessDefaultFacts> {
+    await this.#log.refresh()
+    const { accessDefault } = settingsOf(this.#init.state)
+    return { accessDefault: accessDefault ?? 'allow', isSet: accessDefault !== undefined }
+  }
+
+  async setAccessDefault({ accessDefault }: Pick<AccessDefaultFacts, 'accessDefault'>): Promise<{
+    readonly changed: boolean
+  }> {
+    const details = { default: accessDefault }
+    const changed = await auditedCommand(
+      this.#audited,
+      { act: 'access.default', details },
+      (tx) => {
+        const settings = tx.get('settings', SETTINGS_KEY) ?? settingsOf(this.#init.state)
+        if (settings.accessDefault === accessDefault) return false
+        tx.put('settings', SETTINGS_KEY, { ...settings, accessDefault })
+        return true
+      },
       (done) => ({ details: { ...details, repeated: !done } }),
     )
     return { changed }

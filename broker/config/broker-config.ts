@@ -9,6 +9,7 @@ import {
   QUOTA_FIELDS,
   isDnsLabel,
 } from '../../model/model.ts'
+import type { AccessDefault } from '../../model/access/access.ts'
 import { isIPv4 } from 'node:net'
 import { isAbsolute } from 'node:path'
 import {
@@ -19,8 +20,8 @@ import {
   parsePrefix,
 } from '../../model/addresses/addresses.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/protocol.ts'
-import { MEMBER_VALIDITY_MS } from '../../protocol/identity/identity.ts'
-import { UserError } from '../../runtime/runtime.ts'
+import { DEFAULT_RENEWAL_GRACE_MS, MAX_RENEWAL_GRACE_MS, MEMBER_VALIDITY_MS } from '../../protocol/identity/identity.ts'
+import { UserError, formatDuration } from '../../runtime/runtime.ts'
 
 export interface BrokerConfig {
   /** Directory for the database, the CA and the keys. Created with mode 0700. */
@@ -44,6 +45,8 @@ export interface BrokerConfig {
   readonly allowedNamespaces: readonly string[]
   /** Lifetime of member certificates. Members renew after two thirds of it. */
   readonly memberCertificateMs: number
+  /** How long after its end a member's certificate can still be renewed, for members that were off. 0: not at all. */
+  readonly renewalGraceMs: number
   /** How often the broker reports to members which of them are not connected to it. */
   readonly contactMs: number
   /** Calls arrive with the callers' own source addresses: no proxy in front of the broker replaces them. */
@@ -51,6 +54,8 @@ export interface BrokerConfig {
   /** Every cluster that joins waits until an operator accepts it. False: only clusters whose tokens require it wait. */
   readonly approve: boolean
   readonly limits: BrokerLimits
+  /** Whether services without a policy are offered to all members. Absent: as the store has it, at first `allow`. */
+  readonly defaultAccess?: AccessDefault
   /** ServerLimits.connectionAgeMs and drainMs, for one of several replicas. Default 0. */
   readonly connectionAgeMs?: number
   readonly drainMs?: number
@@ -107,6 +112,7 @@ export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'>
   clustersetIpRange: DEFAULT_CLUSTERSET_IP_RANGE,
   allowedNamespaces: [],
   memberCertificateMs: MEMBER_VALIDITY_MS,
+  renewalGraceMs: DEFAULT_RENEWAL_GRACE_MS,
   contactMs: 15_000,
   sourcesKept: true,
   approve: false,
@@ -170,6 +176,7 @@ export function checkBrokerConfig(config: BrokerConfig): BrokerConfig {
   for (const [i, one] of config.advertise.entries()) parseBrokerAddress(one, `advertise[${i}]`)
   checkRanges(config)
   checkMembers(config.limits.membersPerClusterset)
+  checkGrace(config.renewalGraceMs)
   checkQuotas(config.limits.quota)
   if (config.audit !== undefined) checkAudit(config.audit)
   checkAuthority(config)
@@ -187,6 +194,12 @@ function checkAudit({ log, maxBytes, keep }: AuditConfig): void {
 function checkMembers(most: number): void {
   if (Number.isInteger(most) && most >= 1 && most <= MOST_MEMBERS) return
   throw new BrokerConfigError('limits.membersPerClusterset', String(most), `1 to ${MOST_MEMBERS}`)
+}
+
+function checkGrace(ms: number): void {
+  if (Number.isInteger(ms) && ms >= 0 && ms <= MAX_RENEWAL_GRACE_MS) return
+  const most = formatDuration(MAX_RENEWAL_GRACE_MS)
+  throw new BrokerConfigError('renewalGraceMs', formatDuration(ms), `0s to ${most}`)
 }
 
 function checkQuotas(quota: MemberQuota): void {

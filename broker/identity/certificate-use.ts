@@ -1,5 +1,6 @@
 /** Whether a peer may act as a member: checks the current membership and the certificate that the peer shows. */
 import { type Peer, RefusedError } from '../../protocol/protocol.ts'
+import { formatDuration } from '../../runtime/runtime.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import { type Audit, copySource, memberActor } from '../audit/audit.ts'
@@ -27,9 +28,9 @@ import {
 
 /**
  * The row of the peer. Throws RefusedError (PermissionDenied, Unauthenticated) unless the peer is a member now and
- * shows a usable certificate of its current membership.
+ * shows a usable certificate of its current membership. `graceMs`: see certificateValidity().
  */
-export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberRow {
+export function requireMember(view: LogView, peer: Peer, nowMs: number, graceMs = 0): MemberRow {
   const row = view.get('member', peer.cluster)
   const name = quote(peer.cluster)
   if (row === undefined)
@@ -41,7 +42,7 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
     throw denied('MemberEvicted', `cluster ${name} was evicted at ${at}: join again with a new token`)
   }
   refuseAuthority(view, peer)
-  refuseCertificate(certificateValidity(row, peer, nowMs), peer)
+  refuseCertificate(certificateValidity(row, peer, nowMs, graceMs), peer, graceMs)
   return row
 }
 
@@ -49,19 +50,22 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
  * As requireMember(), for a request of the peer: stores the first use of a certificate, which then replaces the one
  * before it.
  */
-export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
-  const row = requireMember(tx, peer, nowMs)
-  const validity = certificateValidity(row, peer, nowMs)
+export function useCertificate(tx: Transaction, peer: Peer, nowMs: number, graceMs = 0): MemberRow {
+  const row = requireMember(tx, peer, nowMs, graceMs)
+  const validity = certificateValidity(row, peer, nowMs, graceMs)
   const used = validity.t === 'firstUse' || validity.t === 'inUse' ? (validity.row ?? row) : row
   const next = confirmedRow(used, peer) ?? used
   if (next !== row) tx.put('member', peer.cluster, next)
   return next
 }
 
-/** As useCertificate(), for a renewal. Throws RefusedError for a certificate that has been replaced. */
-export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
-  const row = useCertificate(tx, peer, nowMs)
-  const validity = certificateValidity(row, peer, nowMs)
+/**
+ * As useCertificate(), for a renewal, which a certificate may still request for `graceMs` after its end. Throws
+ * RefusedError for a certificate that has been replaced.
+ */
+export function useToRenew(tx: Transaction, peer: Peer, nowMs: number, graceMs: number): MemberRow {
+  const row = useCertificate(tx, peer, nowMs, graceMs)
+  const validity = certificateValidity(row, peer, nowMs, graceMs)
   if (validity.t !== 'overlap') return row
   const at = timeText(validity.replacedAtMs)
   throw denied(
@@ -103,7 +107,7 @@ function refuseAuthority(view: LogView, peer: Peer): void {
   throw new RefusedError('CertificateAuthorityRemoved', 'certificate', text)
 }
 
-function refuseCertificate(validity: CertificateValidity, peer: Peer): void {
+function refuseCertificate(validity: CertificateValidity, peer: Peer, graceMs: number): void {
   const name = quote(peer.cluster)
   const certificate = `certificate ${normalSerial(peer.serial)} of cluster ${name}`
   switch (validity.t) {
@@ -112,7 +116,8 @@ function refuseCertificate(validity: CertificateValidity, peer: Peer): void {
     case 'overlap':
       return
     case 'expired': {
-      const text = `${certificate} expired at ${timeText(validity.expiresAtMs)}: join again with a new token`
+      const grace = graceMs === 0 ? '' : `, and the broker renews it for ${formatDuration(graceMs)} after that`
+      const text = `${certificate} expired at ${timeText(validity.expiresAtMs)}${grace}: join again with a new token`
       throw new RefusedError('CertificateExpired', 'certificate', text)
     }
     case 'forked': {
@@ -176,12 +181,15 @@ export class CertificateUse {
     this.#deps = deps
   }
 
-  /** The caller runs it for each request of a peer. requireMember() decides whether the request is granted. */
-  note(peer: Peer): void {
+  /**
+   * The caller runs it for each request of a peer. requireMember() decides whether the request is granted. `graceMs`:
+   * see certificateValidity().
+   */
+  note(peer: Peer, graceMs = 0): void {
     const { log, clock, logger } = this.#deps
     const row = log.get('member', peer.cluster)
     if (!isLive(row)) return
-    const validity = certificateValidity(row, peer, clock.now())
+    const validity = certificateValidity(row, peer, clock.now(), graceMs)
     if (validity.t === 'superseded') this.#report(peer, 'CertificateCopied')
     if (validity.t === 'forked') this.#report(peer, 'IdentityForked')
     const isChange = 'row' in validity || confirmedRow(row, peer) !== undefined
@@ -191,7 +199,7 @@ export class CertificateUse {
       // If the write fails, the next use writes it.
       logger.debug('cannot store the first use of a certificate', { cluster: peer.cluster, why: String(error) })
     }
-    log.transact((tx) => void useCertificate(tx, peer, clock.now())).catch(failed)
+    log.transact((tx) => void useCertificate(tx, peer, clock.now(), graceMs)).catch(failed)
   }
 
   #report(peer: Peer, reason: keyof typeof SAID): void {

@@ -65,7 +65,13 @@ export type CertificateValidity =
   /** It belongs to no current membership. */
   | { readonly t: 'foreign' }
 
-export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs: number): CertificateValidity {
+/** `graceMs`: how long after its end the certificate still counts. Only a renewal has such a time. */
+export function certificateValidity(
+  row: MemberRow,
+  peer: CertificatePeer,
+  nowMs: number,
+  graceMs = 0,
+): CertificateValidity {
   if (row.rekeyedAtMs !== undefined) return { t: 'rekeyed', atMs: row.rekeyedAtMs }
   if (row.forkedAtMs !== undefined) return { t: 'forked', atMs: row.forkedAtMs }
   const serial = normalSerial(peer.serial)
@@ -73,7 +79,9 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
   const at = row.certificates.findIndex((one) => one.serial === serial)
   const known = row.certificates[at]
   const expiresAtMs = known?.expiresAtMs ?? peer.expiresAtMs
-  if (expiresAtMs !== undefined && expiresAtMs <= nowMs) return { t: 'expired', expiresAtMs }
+  if (expiresAtMs !== undefined && expiresAtMs + graceMs <= nowMs) return { t: 'expired', expiresAtMs }
+  // In the grace time the holder of an old copy can be refused, but it cannot make the member forked.
+  const isOver = expiresAtMs !== undefined && expiresAtMs <= nowMs
   if (at === 0) return inUse(row, peer.process)
   const use = (first: IssuedCertificate, rest: readonly IssuedCertificate[], untilMs: number): CertificateValidity => ({
     t: 'firstUse',
@@ -89,7 +97,7 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
   // Two agents renewed the same certificate at once. The last one that is used before the overlap ends stays in use.
   const parent = superseded.find((one) => one.serial === renews && one.untilMs > nowMs)
   const isFork = current !== undefined && current.renews !== serial
-  if (parent !== undefined && isFork) {
+  if (parent !== undefined && isFork && !isOver) {
     const times = { atMs: nowMs, untilMs: parent.untilMs, forked: true, ...replacedBy(peer.process) } as const
     const next = replace(row, [usedBy(shown, peer.process)], times)
     const atOnce = (next.superseded ?? []).filter(({ forked, untilMs }) => forked === true && untilMs > nowMs)
@@ -97,7 +105,8 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
   }
   const own = superseded.find((one) => one.serial === serial)
   if (own !== undefined && own.untilMs > nowMs) return { t: 'overlap', replacedAtMs: own.atMs }
-  if (own !== undefined && (own.forked === true || mayBeOwners(own, peer))) return usedLate(row, own, peer, nowMs)
+  if (own !== undefined && !isOver && (own.forked === true || mayBeOwners(own, peer)))
+    return usedLate(row, own, peer, nowMs)
   if (own === undefined && isOfLostTime(row, peer)) return use(shown, [], nowMs + OVERLAP_MS)
   const isOurs = own ?? superseded.find((one) => one.serial === renews)
   if (isOurs !== undefined || (isIssuedSince(row.joinedAtMs, peer) && !isLaterThanKnown(row, peer))) {

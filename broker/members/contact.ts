@@ -177,4 +177,6 @@ export interface Replicas {
   isConnectedElsewhere(cluster: string): boolean
   /** Reports the members that have a stream open at this broker. */
   report(members: readonly string[]): void
+  /** Whether all brokers of the store give records only to members to which they are offered. */
+  keepToOffers(): boolean
 }

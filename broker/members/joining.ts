@@ -120,6 +120,8 @@ export interface JoiningInit {
   /** Whether every join needs the approval of an operator, whatever its token says. */
   readonly approve: boolean
   readonly limits: { readonly membersPerClusterset: number }
+  /** See BrokerConfig. */
+  readonly renewalGraceMs: number
   readonly rules: WriteRules
 }
 
@@ -309,6 +311,7 @@ export class Joining {
         entitled: repeated || row.cluster === cluster,
         connected: this.#deps.isConnected(cluster),
         membersLimit: this.#init.limits.membersPerClusterset,
+        renewalGraceMs: this.#init.renewalGraceMs,
         accepted: isApproved,
         approve: row.approve === true,
       }
@@ -372,12 +375,13 @@ export class Joining {
   /** Runs the join in a transaction that is rolled back. Throws RefusedError if the join would be refused. */
   #tryJoin(cluster: ClusterId, request: JoinRequest, keyHash: string): Promise<JoinOutcome> {
     const { log, clock, isConnected } = this.#deps
+    const { renewalGraceMs } = this.#init
     const { membersPerClusterset: membersLimit } = this.#init.limits
     return lookAtJoin(log, (tx) => {
       const { row } = checkToken(tx, request.secret, { cluster, keyHash, nowMs: clock.now() })
       const { allowedCIDRs = [] } = row
       const { facts } = request
-      const join = { cluster, allowedCIDRs, facts, certificate: NO_CERTIFICATE, keyHash, membersLimit }
+      const join = { cluster, allowedCIDRs, facts, certificate: NO_CERTIFICATE, keyHash, membersLimit, renewalGraceMs }
       const may = { entitled: row.cluster === cluster, connected: isConnected(cluster) }
       const handedOut = NOTHING_HANDED_OUT
       return joinMember(tx, { ...join, ...may, handedOut }, this.#context(cluster))

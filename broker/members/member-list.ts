@@ -1,9 +1,17 @@
 /** Members as an operator sees them: the list, their contact, eviction and rekeying. */
 import { DEFAULT_MEMBER_QUOTA, type QuotaField, parseClusterId } from '../../model/model.ts'
-import type { EvictInit, Eviction, MemberState, MemberSummary } from '../../protocol/admin/admin.ts'
+import type { DrainInit, EvictInit, Eviction, MemberState, MemberSummary } from '../../protocol/admin/admin.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { type WriteContext, quotaAndUse, quote, statusOf } from '../records/records.ts'
-import { clashText, clusterSpec, globalCIDRs, serviceClashes } from '../addresses/addresses.ts'
+import {
+  clashText,
+  clusterSpec,
+  globalCIDRs,
+  ipv6NotCarried,
+  membersOf,
+  serviceClashes,
+  writeClusterRecords,
+} from '../addresses/addresses.ts'
 import { contactOf, isInContact } from './contact.ts'
 import { type LogView, type MemberRow, type Transaction, isLive, timeText } from '../store/store.ts'
 import { departMember } from './membership.ts'
@@ -38,9 +46,13 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
     }
     const { records } = used
     const contact = { ...validity(view, key, value, nowMs), ...identity, joinedAtMs, lastSeenMs }
-    const reported = statusOf(view, key)?.report
-    const report = reported === undefined ? {} : { reported }
-    return { id: key, ...contact, records, quota, ...addresses, ...report }
+    const { report: reported, openConnections } = statusOf(view, key) ?? {}
+    const report = {
+      ...(openConnections === undefined ? {} : { openConnections }),
+      ...(reported === undefined ? {} : { reported }),
+    }
+    const drain = value.drained === true && isLive(value) ? { drained: true as const } : {}
+    return { id: key, ...contact, ...drain, records, quota, ...addresses, ...report }
   })
 }
 
@@ -70,6 +82,23 @@ export function evictMember(
   }
   departMember(tx, 'evicted', { cluster: id, rules, nowMs })
   return { id, evictedAtMs: nowMs, repeated: false }
+}
+
+/**
+ * Says to all members that this one is drained, or is no longer. Returns false if it was so before. Throws RefusedError
+ * (FailedPrecondition) if there is no such member, InvalidNameError if the id is invalid.
+ */
+export function drainMember(tx: Transaction, { cluster, drained }: DrainInit): boolean {
+  const id = parseClusterId(cluster, 'cluster')
+  const row = tx.get('member', id)
+  if (!isLive(row))
+    throw refuse('MemberUnknown', `cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
+  if ((row.drained === true) === drained) return false
+  const { drained: _before, ...rest } = row
+  tx.put('member', id, drained ? { ...rest, drained } : rest)
+  const members = membersOf(tx)
+  writeClusterRecords(tx, members, ipv6NotCarried(tx, members))
+  return true
 }
 
 /**

@@ -4,7 +4,7 @@ export { ContactNotes, HeardMembers, NOTE_CONTACT_MS, type Replicas, contactOf }
 export { MAX_TOKENS, isTokenId, pruneTokens, revokeToken } from './join-tokens.ts'
 export { Joining } from './joining.ts'
 export { reviewAddresses } from './member-addresses.ts'
-export { evictMember, memberSummaries, noteFollows, rekeyMember } from './member-list.ts'
+export { drainMember, evictMember, memberSummaries, noteFollows, rekeyMember } from './member-list.ts'
 export { MemberCounts, MemberWarnings } from './member-warnings.ts'
 export {
   checkNewId,

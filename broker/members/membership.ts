@@ -70,6 +70,8 @@ export interface JoinDecision {
   /** Whether the member has streams open now. */
   readonly connected: boolean
   readonly membersLimit: number
+  /** How long after their end certificates can be renewed. The id belongs to their member until then. */
+  readonly renewalGraceMs: number
   /** Whether an operator has accepted exactly these facts. */
   readonly accepted?: boolean
   /** Whether the token requires that an operator approves each join with it. */
@@ -110,6 +112,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     ...(same?.superseded === undefined ? {} : { superseded: same.superseded }),
     ...(same?.forkedAtMs === undefined ? {} : { forkedAtMs: same.forkedAtMs }),
     ...(old?.quota === undefined ? {} : { quota: old.quota }),
+    ...(old?.drained === true ? { drained: old.drained } : {}),
     // Ranges that wait, and the answer of the operator, outlast a join that no operator approved.
     ...(isLive(old) && old.changed !== undefined && join.accepted !== true ? { changed: old.changed } : {}),
     ...(join.approve === true || (isLive(old) && old.approve === true) ? { approve: true } : {}),
@@ -123,14 +126,23 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
 
 /**
  * The facts that take effect. A live member that joins again without a new approval keeps the ranges that were
- * accepted. Other ranges that it states wait for approval once it publishes.
+ * accepted. Other ranges that it states wait for approval once it publishes. What its join does not state, and an agent
+ * does, stays as it was last stated.
  */
 function acceptedFacts(
-  { facts, accepted }: JoinDecision,
+  { facts: stated, accepted }: JoinDecision,
   old: MemberRow | undefined,
   { rules }: WriteContext,
 ): ClusterFacts {
-  if (accepted === true || !isLive(old) || !isAskedAbout(old, rules)) return facts
+  if (!isLive(old)) return stated
+  // A join does not read these. The agent states them once it has read its cluster.
+  const { neededCIDRs = old.facts.neededCIDRs, properties = old.facts.properties } = stated
+  const facts = {
+    ...stated,
+    ...(neededCIDRs === undefined ? {} : { neededCIDRs }),
+    ...(properties === undefined ? {} : { properties }),
+  }
+  if (accepted === true || !isAskedAbout(old, rules)) return facts
   return widened(facts, old.facts).length === 0 ? facts : withRanges(facts, old.facts)
 }
 
@@ -298,7 +310,7 @@ function checkTakeover(view: LogView, old: MemberRow, join: JoinDecision, nowMs:
   // isOfLostTime() in succession.ts.
   const lostUntilMs = old.restored === undefined ? 0 : old.restored.atMs + MEMBER_VALIDITY_MS
   const untilMs = Math.max(lostUntilMs, old.issuedUntilMs ?? 0, ...old.certificates.map((one) => one.expiresAtMs))
-  const ended = untilMs <= nowMs
+  const ended = untilMs + join.renewalGraceMs <= nowMs
   const expired = ended && old.rekeyedAtMs === undefined
   if (join.entitled || (expired && !join.connected)) return
   const name = quote(cluster)

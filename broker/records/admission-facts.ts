@@ -57,6 +57,7 @@ export function admitFacts(facts: ClusterFacts, ranges: ClustersetRanges): Refus
     () => admitDisjoint(facts),
     () => admitNeeded(facts.neededCIDRs ?? []),
     () => checkForm(FORMS.labels, facts.labels, 'labels'),
+    () => (facts.properties === undefined ? undefined : checkForm(FORMS.properties, facts.properties, 'properties')),
     () => checkText('version', plainProblem(facts.version, 0, 64)),
   )
 }

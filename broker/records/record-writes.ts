@@ -12,11 +12,12 @@ import {
   bodyBytes,
   recordKeyText,
 } from '../../model/model.ts'
+import { offeredClusters } from '../../model/access/access.ts'
 import { MAX_ENDPOINTS_PER_CLUSTER } from '../../model/lanes/lanes.ts'
 import type { MemberKey } from '../../protocol/protocol.ts'
 import { contentHash, memberKey } from '../../protocol/codec/codec.ts'
 import { clusterSpec } from '../addresses/addresses.ts'
-import { type LogView, type RecordRow, type Transaction, parseRecordKey } from '../store/store.ts'
+import { type LogView, type RecordRow, SETTINGS_KEY, type Transaction, parseRecordKey } from '../store/store.ts'
 import { type ClustersetRanges, type Refusal, refusal } from './admission-checks.ts'
 import { type AdmissionContext, admitRecord } from './admission.ts'
 import { checkQuota } from './quota.ts'
@@ -128,8 +129,28 @@ export function putRecord(tx: Transaction, record: MemberRecord, context: WriteC
     releasePublicKey(tx, record.name, old)
     for (const publicKey of statedKeys(record.body)) claimPublicKey(tx, cluster, record.name, publicKey)
   }
-  tx.put('record', key, { createdAtMs, body: record.body, hash, bytes })
+  const readers = readersOf(record.body)
+  if (readers !== undefined) noteOffers(tx)
+  tx.put('record', key, {
+    createdAtMs,
+    body: record.body,
+    hash,
+    bytes,
+    ...(readers === undefined ? {} : { readers }),
+  })
   return undefined
+}
+
+/** Undefined: all members. */
+function readersOf(body: MemberRecord['body']): readonly string[] | undefined {
+  if (body.kind === 'ServiceExport') return offeredClusters(body.offeredTo)
+  return body.kind === 'EndpointSlice' ? body.offeredTo : undefined
+}
+
+function noteOffers(tx: Transaction): void {
+  const settings = tx.get('settings', SETTINGS_KEY)
+  if (settings !== undefined && settings.offers !== true)
+    tx.put('settings', SETTINGS_KEY, { ...settings, offers: true })
 }
 
 /** Removes a record of the cluster and what depended on it. Does nothing if there is no such record. */

@@ -66,6 +66,7 @@ const facts = object({
   labels: map(text),
   version: text,
   neededCIDRs: optional(texts),
+  properties: optional(map(text)),
 })
 
 const certificate = object({
@@ -116,6 +117,7 @@ const member = object({
   approve: optional(flag),
   misuse: optional(object({ atMs: time, serial: text, address: text })),
   quota: optional(object(quota)),
+  drained: optional(flag),
   changed: optional(
     object({
       ...{ podCIDRs: texts, serviceCIDRs: texts, neededCIDRs: optional(texts), sinceMs: time, renumbers: texts },
@@ -130,7 +132,10 @@ const member = object({
 })
 
 const FORMS: Readonly<Record<Scope, Form>> = {
-  record: object({ createdAtMs: time, body: object({ kind: text }), hash: optional(text), bytes: optional(count) }),
+  record: object({
+    ...{ createdAtMs: time, body: object({ kind: text }), hash: optional(text), bytes: optional(count) },
+    readers: optional(texts),
+  }),
   member,
   contact: object({ lastSeenMs: time, connectedSinceMs: optional(time) }),
   token: object({
@@ -157,6 +162,8 @@ const FORMS: Readonly<Record<Scope, Form>> = {
     advertise: texts,
     resolved: optional(texts),
     quota: optional(object(quota)),
+    accessDefault: optional(oneOf('allow', 'deny')),
+    offers: optional(flag),
     timeline: optional(object({ id: text, acceptedAtMs: time })),
   }),
   audit: object({

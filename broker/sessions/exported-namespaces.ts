@@ -1,19 +1,29 @@
 /**
- * The records that members of one authorization may see, indexed by namespace, so that a namespace can be read without a scan of all
- * records. Also, in which namespaces something is exported, which is sent to members that do not get the records. The
- * index is updated before each read.
+ * All records, indexed by namespace, so that a namespace can be read without a scan of all records. Also, in which
+ * namespaces something is exported, which is sent to members that do not get the records. What is offered to some
+ * members only is apart (readers.ts). The index is updated before each read.
  */
-import { followsInterest, type Interest } from '../../model/model.ts'
+import { type Interest, type RecordKey, followsInterest } from '../../model/model.ts'
 import { MAX_EXPORTED_NAMESPACES, MAX_EXPORTED_PART, type WatchMessage } from '../../protocol/protocol.ts'
-import { type RecordLog, parseRecordKey } from '../store/store.ts'
-import type { Authorization } from './authorization.ts'
+import { type Change, type RecordLog, parseRecordKey } from '../store/store.ts'
+import { Readers, type TakenChange } from './readers.ts'
 
 export type ExportedMessage = Extract<WatchMessage, { t: 'exportedNamespaces' }>
 
-/** Records in a bucket, and how many of them are exports. */
+/** Records in a bucket, and how many of them are exports for all members. */
 interface Bucket {
   readonly keys: Set<string>
   exports: number
+  /** Exports for some members only. */
+  readonly restricted: Set<string>
+}
+
+/** What a stream was reported. */
+export interface ReportedNamespaces {
+  /** Undefined: nothing. */
+  at: number | undefined
+  /** Namespaces that are exported for this member by restricted exports. Undefined: not known, it was reported before. */
+  own: ReadonlySet<string> | undefined
 }
 
 /** A change of a namespace: it got its first export or lost its last one, or may have. */
@@ -26,7 +36,6 @@ const PAGE = 4096
 
 export class NamespaceIndex {
   readonly #log: RecordLog
-  readonly #authorization: Authorization
   /** By namespace. '' has the records that are sent regardless of the interest. */
   readonly #buckets = new Map<string, Bucket>()
   /** Turns in the order of their revisions. */
@@ -37,9 +46,11 @@ export class NamespaceIndex {
   /** Messages by the position of the first turn that they contain. */
   readonly #messages = new Map<number, readonly ExportedMessage[]>()
 
-  constructor(log: RecordLog, authorization: Authorization) {
+  readonly readers: Readers
+
+  constructor(log: RecordLog) {
     this.#log = log
-    this.#authorization = authorization
+    this.readers = new Readers({ log, keysIn: (namespace) => this.#buckets.get(namespace)?.keys ?? [] })
     this.#make()
   }
 
@@ -48,13 +59,15 @@ export class NamespaceIndex {
    * with exports may have changed.
    */
   follow(): boolean {
+    if (this.#at === this.#log.revision) return false
     if (this.#log.compactedRevision > this.#at) {
       this.#make()
       return true
     }
     const before = this.#turns.length
+    const { exportsChangedAt } = this.readers
     this.#read(false)
-    return this.#turns.length > before
+    return this.#turns.length > before || this.readers.exportsChangedAt > exportsChangedAt
   }
 
   /**
@@ -80,7 +93,7 @@ export class NamespaceIndex {
   }
 
   /**
-   * Messages for a stream that has been told everything up to `since`, or nothing if undefined. Empty if there is no
+   * Messages for a stream that has everything up to `since`, or nothing if undefined. Empty if there is no
    * change. All streams share the message objects.
    */
   exportedSince(since: number | undefined): readonly ExportedMessage[] {
@@ -88,6 +101,44 @@ export class NamespaceIndex {
     if (since === undefined || since < this.#turnsFrom) return this.#messagesFrom(-1)
     const first = this.#firstAfter(since)
     return first === this.#turns.length ? [] : this.#messagesFrom(first)
+  }
+
+  /**
+   * The same for one member: also the namespaces of exports that only it and some others may see. Updates `reported`, as the
+   * caller sends all of the messages.
+   */
+  exportedFor(member: string, reported: ReportedNamespaces): readonly ExportedMessage[] {
+    const shared = this.exportedSince(reported.at)
+    const { at, own: before } = reported
+    const isSame = before !== undefined && at !== undefined && this.readers.exportsChangedAt <= at
+    reported.at = this.#log.revision
+    if (isSame && (shared.length === 0 || before.size === 0)) return shared
+    const own = this.readers.namespacesOf(member)
+    reported.own = own
+    const former = at === undefined ? [] : (before ?? this.readers.lostNamespaces(member, at))
+    const isShared = (name: string): boolean => (this.#buckets.get(name)?.exports ?? 0) > 0
+    const lost = [...former].filter((name) => !own.has(name) && !isShared(name))
+    if (own.size === 0 && lost.length === 0) return shared
+    const kept = shared.map((one): ExportedMessage => {
+      return { ...one, removed: one.removed.filter((name) => !own.has(name)) }
+    })
+    const added = [...own].filter((name) => !isShared(name)).slice(0, MAX_EXPORTED_NAMESPACES)
+    return [...kept, ...inParts(false, added, lost)]
+  }
+
+  /** See WatchHub.isPublic(). */
+  isPublic({
+    cluster,
+    namespace,
+    name,
+  }: Pick<RecordKey, 'namespace' | 'name'> & { readonly cluster: string }): boolean {
+    const bucket = this.#buckets.get(namespace)
+    if (bucket === undefined || bucket.restricted.size === 0) return true
+    if (name === '') return bucket.exports > 0
+    const end = `/ServiceExport/${namespace}/${name}`
+    if (cluster !== '') return !bucket.restricted.has(`${cluster}${end}`)
+    for (const key of bucket.restricted) if (key.endsWith(end)) return false
+    return true
   }
 
   #make(): void {
@@ -102,16 +153,23 @@ export class NamespaceIndex {
   /** `isFirst`: the earlier state is not known, so each change of an export counts as a turn. */
   #read(isFirst: boolean): void {
     const turned: Turn[] = []
+    const taken: TakenChange[] = []
+    const all: Change<'record'>[] = []
     for (;;) {
       const changes = this.#log.recordsAfter(this.#at, PAGE)
-      for (const { key, revision, value } of changes) {
-        const namespace = this.#take(key, value !== undefined, isFirst)
+      for (const change of changes) {
+        const { key, revision } = change
+        if (!isFirst) taken.push({ key, wasThere: this.#bucketOf(key)?.keys.has(key) === true })
+        const namespace = this.#take(change, isFirst)
         if (namespace !== undefined) turned.push({ revision, namespace })
         this.#at = revision
       }
+      if (isFirst) all.push(...changes)
       if (changes.length < PAGE) break
     }
     this.#at = this.#log.revision
+    if (isFirst) this.readers.reset(all)
+    else this.readers.take(taken)
     if (turned.length === 0) return
     this.#turns.push(...(isFirst ? latest(turned) : turned))
     this.#messages.clear()
@@ -119,20 +177,28 @@ export class NamespaceIndex {
   }
 
   /** Returns the namespace if it got its first export or lost its last one. */
-  #take(key: string, isThere: boolean, isFirst: boolean): string | undefined {
+  #take({ key, value }: Change<'record'>, isFirst: boolean): string | undefined {
     const record = parseRecordKey(key)
-    if (!this.#authorization.maySee(record)) return undefined
-    const at = followsInterest(record.kind) ? record.namespace : ''
-    const bucket = this.#buckets.get(at) ?? { keys: new Set(), exports: 0 }
-    const wasThere = bucket.keys.has(key)
+    const at = placeOf(record)
+    const bucket = this.#buckets.get(at) ?? { keys: new Set(), exports: 0, restricted: new Set() }
+    const wasShared = bucket.keys.has(key) && !bucket.restricted.has(key)
+    const isThere = value !== undefined
+    const isShared = isThere && value.readers === undefined
     if (isThere) bucket.keys.add(key)
     else bucket.keys.delete(key)
     if (bucket.keys.size > 0) this.#buckets.set(at, bucket)
     else this.#buckets.delete(at)
     if (record.kind !== 'ServiceExport') return undefined
+    if (isThere && !isShared) bucket.restricted.add(key)
+    else bucket.restricted.delete(key)
     const before = bucket.exports
-    bucket.exports += Number(isThere) - Number(wasThere)
-    return isFirst || before > 0 !== bucket.exports > 0 ? at : undefined
+    bucket.exports += Number(isShared) - Number(wasShared)
+    if (isFirst) return isThere && !isShared ? undefined : at
+    return before > 0 !== bucket.exports > 0 ? at : undefined
+  }
+
+  #bucketOf(key: string): Bucket | undefined {
+    return this.#buckets.get(placeOf(parseRecordKey(key)))
   }
 
   #firstAfter(revision: number): number {
@@ -155,14 +221,24 @@ export class NamespaceIndex {
     const touched = [...new Set(names)].sort()
     const added = touched.filter(isExported).slice(0, MAX_EXPORTED_NAMESPACES)
     const removed = first < 0 ? [] : touched.filter((name) => !isExported(name))
-    const made: ExportedMessage[] = []
-    for (let i = 0; i === 0 || i < Math.max(added.length, removed.length); i += MAX_EXPORTED_PART) {
-      const part = (list: readonly string[]): string[] => list.slice(i, i + MAX_EXPORTED_PART)
-      made.push({ t: 'exportedNamespaces', whole: first < 0 && i === 0, added: part(added), removed: part(removed) })
-    }
+    const made = inParts(first < 0, added, removed)
     this.#messages.set(first, made)
     return made
   }
+}
+
+function placeOf({ kind, namespace }: RecordKey): string {
+  return followsInterest(kind) ? namespace : ''
+}
+
+/** At least one message. */
+function inParts(whole: boolean, added: readonly string[], removed: readonly string[]): ExportedMessage[] {
+  const made: ExportedMessage[] = []
+  for (let i = 0; i === 0 || i < Math.max(added.length, removed.length); i += MAX_EXPORTED_PART) {
+    const part = (list: readonly string[]): string[] => list.slice(i, i + MAX_EXPORTED_PART)
+    made.push({ t: 'exportedNamespaces', whole: whole && i === 0, added: part(added), removed: part(removed) })
+  }
+  return made
 }
 
 /** The latest turn of each namespace, in order. Pure. */

@@ -1,12 +1,11 @@
 /**
- * Filters the records for a stream: of those that its member may see, the ones that it has asked for. Streams with the
- * same filter share one View and the messages that are made for it. A stream that gets all records has no View and no
- * filter cost.
+ * Filters the records for a stream: those that it has asked for. Streams with the same filter share one View and the
+ * messages that are made for it. A stream that asks for all records has no View and no filter cost. Which of the records
+ * its member may see is in readers.ts.
  */
 import { createHash } from 'node:crypto'
-import { type Interest, type RecordKey, isOfInterest } from '../../model/model.ts'
+import { type Interest, isOfInterest } from '../../model/model.ts'
 import { type RecordLog, parseRecordKey } from '../store/store.ts'
-import { type Authorization, EVERYBODY } from './authorization.ts'
 import { NamespaceIndex } from './exported-namespaces.ts'
 
 /** Changes that are checked before streams are woken. If there are more, some are almost certainly shown. */
@@ -45,67 +44,44 @@ class QuietTimes {
   }
 }
 
-/** Whether a record belongs to a view. Pure. */
-export function isShown(authorization: Authorization, interest: Interest | undefined, record: RecordKey): boolean {
-  return isOfInterest(interest, record) && authorization.maySee(record)
-}
-
 export class View {
-  readonly authorization: Authorization
-  /** Undefined for all namespaces. */
-  readonly interest: Interest | undefined
-  /** Keys for caches: of the view, and of its authorization. */
+  readonly interest: Interest
+  /** Key for caches. */
   readonly id: string
-  readonly authorizationId: number
   readonly quiet = new QuietTimes()
   /** Wake functions of streams that wait for a shown change. */
   readonly sleepers = new Set<() => void>()
   users = 0
 
-  constructor({
-    authorization,
-    interest,
-    authorizationId,
-    id,
-  }: Pick<View, 'authorization' | 'interest' | 'authorizationId' | 'id'>) {
-    this.authorization = authorization
+  constructor({ interest, id }: Pick<View, 'interest' | 'id'>) {
     this.interest = interest
-    this.authorizationId = authorizationId
     this.id = id
   }
 
   /** Takes the key of a record in the log. */
   shows(key: string): boolean {
-    return isShown(this.authorization, this.interest, parseRecordKey(key))
+    return isOfInterest(this.interest, parseRecordKey(key))
   }
 }
 
 /** The views that are in use, each once. */
 export class Views {
   readonly #log: RecordLog
-  readonly #indexes = new Map<Authorization, NamespaceIndex>()
   readonly #used = new Map<string, View>()
-  readonly #authorizations = new WeakMap<Authorization, number>()
-  #count = 0
+  readonly index: NamespaceIndex
 
   constructor(log: RecordLog) {
     this.#log = log
     // Building the index for the first stream would block the event loop, so it is built here.
-    this.index(EVERYBODY)
-  }
-
-  index(authorization: Authorization): NamespaceIndex {
-    const index = this.#indexes.get(authorization) ?? new NamespaceIndex(this.#log, authorization)
-    this.#indexes.set(authorization, index)
-    return index
+    this.index = new NamespaceIndex(log)
   }
 
   /** Views that show something that has changed since the last call. The caller runs it after each commit. */
   withNews(): View[] {
-    const turned = [...this.#indexes].filter(([, index]) => index.follow()).map(([authorization]) => authorization)
+    const hasTurned = this.index.follow()
     return [...this.#used.values()].filter((view) => {
       const hasNews = view.quiet.hasNews(this.#log, (key) => view.shows(key))
-      return hasNews || turned.includes(view.authorization)
+      return hasNews || hasTurned
     })
   }
 
@@ -118,11 +94,10 @@ export class Views {
   }
 
   /** The caller must return the view with release(). Undefined for a stream that gets all records. */
-  take(authorization: Authorization, interest: Interest | undefined): View | undefined {
-    if (authorization === EVERYBODY && interest === undefined) return undefined
-    const authorizationId = this.#authorization(authorization)
-    const id = `${authorizationId} ${interest === undefined ? 'all' : hashOf(interest)}`
-    const view = this.#used.get(id) ?? new View({ authorization, interest, authorizationId, id })
+  take(interest: Interest | undefined): View | undefined {
+    if (interest === undefined) return undefined
+    const id = hashOf(interest)
+    const view = this.#used.get(id) ?? new View({ interest, id })
     this.#used.set(id, view)
     view.users += 1
     return view
@@ -132,14 +107,6 @@ export class Views {
     if (view === undefined) return
     view.users -= 1
     if (view.users === 0) this.#used.delete(view.id)
-  }
-
-  #authorization(authorization: Authorization): number {
-    const known = this.#authorizations.get(authorization)
-    if (known !== undefined) return known
-    this.#count += 1
-    this.#authorizations.set(authorization, this.#count)
-    return this.#count
   }
 }
 

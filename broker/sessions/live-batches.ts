@@ -1,12 +1,14 @@
 /**
  * The changes since a revision, as one message for all streams at that revision: it is encoded once for all of them.
- * Slow streams are further behind, so several messages are kept.
+ * Slow streams are further behind, so several messages are kept. If some of the changes are for some members only, there
+ * is one message for all streams that are sent the same of them.
  */
 import type { RecordEvent, WatchMessage } from '../../protocol/protocol.ts'
 import { encodePut, encodeRecordEvent, encodeWatchMessage, pack } from '../../protocol/codec/codec.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { BrokerMetrics } from '../config/config.ts'
-import { type Change, type RecordLog, packedBody, parseRecordKey, storedRecord } from '../store/store.ts'
+import { type Change, type RecordLog, type Row, packedBody, parseRecordKey, storedRecord } from '../store/store.ts'
+import type { Readers, Sent } from './readers.ts'
 import type { View } from './filter.ts'
 
 /**
@@ -31,11 +33,20 @@ export interface LiveBatch {
   readonly revision: number
 }
 
+/** A change that is not the same for all members. */
+interface Case {
+  readonly change: Change<'record'>
+  /** Records of its service that may have other readers since. */
+  readonly dependents: readonly string[]
+}
+
 interface Kept extends LiveBatch {
   /** Revision of the log when the batch was made. */
   readonly madeAt: number
   readonly bytes: number
   packed: WatchMessage | undefined
+  /** Absent if the batch is the same for all members. */
+  readonly apart?: { readonly slots: readonly (Uint8Array | Case)[]; readonly variants: Map<string, Kept> }
 }
 
 export class LiveBatches {
@@ -45,16 +56,29 @@ export class LiveBatches {
   readonly #kept = new Map<number, Kept>()
   readonly #keptOf = new WeakMap<View, Map<number, Kept>>()
   readonly #events = new Map<Change<'record'>, Uint8Array>()
+  readonly #rows = new WeakMap<object, { readonly revision: number; readonly event: Uint8Array }>()
   readonly #packed = new WeakMap<WatchMessage, WatchMessage>()
   #empty: Extract<WatchMessage, { t: 'batch' }> | undefined
 
-  constructor(log: RecordLog, metrics: Pick<BrokerMetrics, 'encoded'>) {
+  readonly #readers: Readers | undefined
+
+  /** Without `readers`, all records are for all members. The caller keeps them up to date. */
+  constructor(log: RecordLog, metrics: Pick<BrokerMetrics, 'encoded'>, readers?: Readers) {
     this.#log = log
     this.#metrics = metrics
+    this.#readers = readers
   }
 
-  /** Undefined if nothing has changed that the view shows, or nothing at all without a view. */
-  after(revision: number, view?: View): LiveBatch | undefined {
+  /**
+   * Undefined if nothing has changed that the view shows, or nothing at all without a view. Without events if none of the
+   * changes is for the member.
+   */
+  after(revision: number, view?: View, member = ''): LiveBatch | undefined {
+    const kept = this.#all(revision, view)
+    return kept?.apart === undefined ? kept : this.#variant(kept, kept.apart, member, revision)
+  }
+
+  #all(revision: number, view: View | undefined): Kept | undefined {
     const from = view === undefined ? revision : view.quiet.skip(revision)
     const [first] = this.#log.recordsAfter(from, 1)
     if (first === undefined) return undefined
@@ -103,7 +127,8 @@ export class LiveBatches {
   }
 
   #make(after: number, view: View | undefined): Kept | undefined {
-    const events: Uint8Array[] = []
+    const events: (Uint8Array | Case)[] = []
+    let isApart = false
     let bytes = 0
     let revision = after
     let looked = 0
@@ -111,11 +136,13 @@ export class LiveBatches {
       const changes = this.#log.recordsAfter(revision, MAX_EVENTS)
       for (const change of changes) {
         if (view?.shows(change.key) !== false) {
-          const event = this.#event(change)
-          isOver = events.length === MAX_EVENTS || (events.length > 0 && bytes + event.length > MAX_BYTES)
+          const event = this.#caseOf(change) ?? this.#event(change)
+          const size = event instanceof Uint8Array ? event.length : (change.value?.bytes ?? 0)
+          isOver = events.length === MAX_EVENTS || (events.length > 0 && bytes + size > MAX_BYTES)
           if (isOver) break
           events.push(event)
-          bytes += event.length
+          isApart ||= !(event instanceof Uint8Array)
+          bytes += size
         }
         revision = change.revision
       }
@@ -123,8 +150,67 @@ export class LiveBatches {
       if (changes.length < MAX_EVENTS && events.length === 0) return undefined
       isOver ||= view === undefined || changes.length < MAX_EVENTS || looked >= MOST_LOOKED_AT
     }
+    const shared = isApart ? [] : (events as Uint8Array[])
+    const plain: WatchMessage = { t: 'batch', events: shared, revision }
+    const kept = { plain, events: shared.length, revision, madeAt: this.#log.revision, bytes, packed: undefined }
+    return isApart ? { ...kept, apart: { slots: events, variants: new Map() } } : kept
+  }
+
+  #caseOf(change: Change<'record'>): Case | undefined {
+    const dependents = this.#readers?.dependents(change.key) ?? []
+    return dependents.length > 0 || this.#readers?.isApart(change.key) === true ? { change, dependents } : undefined
+  }
+
+  /** Streams that are sent the same of each case share a message. */
+  #variant(kept: Kept, { slots, variants }: NonNullable<Kept['apart']>, member: string, after: number): Kept {
+    const sent = slots.flatMap((slot) => (slot instanceof Uint8Array ? [] : [this.#sent(slot, member, after)]))
+    const id = sent.map((one) => one.map((word) => word.charAt(0)).join('')).join()
+    const known = variants.get(id)
+    if (known !== undefined) return known
+    let at = 0
+    const events = slots.flatMap((slot) => {
+      if (slot instanceof Uint8Array) return [slot]
+      at += 1
+      return this.#eventsOf(slot, sent[at - 1] ?? [])
+    })
+    const bytes = events.reduce((sum, { length }) => sum + length, 0)
+    const { revision, madeAt } = kept
     const plain: WatchMessage = { t: 'batch', events, revision }
-    return { plain, events: events.length, revision, madeAt: this.#log.revision, bytes, packed: undefined }
+    const made: Kept = { plain, events: events.length, revision, madeAt, bytes, packed: undefined }
+    variants.set(id, made)
+    return made
+  }
+
+  /** What a stream is sent of the record itself, and of each dependent. */
+  #sent({ change, dependents }: Case, member: string, after: number): readonly Sent[] {
+    const readers = this.#readers
+    if (readers === undefined) return []
+    return [
+      readers.sent(change.key, member, after),
+      ...dependents.map((key) => readers.sentOfDependent(key, member, after)),
+    ]
+  }
+
+  /** In one batch, so that no reader sees a part of it: what a service consists of comes before its export. */
+  #eventsOf({ change, dependents }: Case, [own = 'nothing', ...sent]: readonly Sent[]): Uint8Array[] {
+    const { revision } = change
+    const removal = (key: string): Uint8Array => encodeRecordEvent({ t: 'remove', key: parseRecordKey(key), revision })
+    const parts = dependents.flatMap((key, i) => {
+      const row = sent[i] === 'put' ? this.#log.row('record', key) : undefined
+      if (row !== undefined) return [this.#rowEvent(row)]
+      return sent[i] === 'remove' ? [removal(key)] : []
+    })
+    if (own === 'put' && change.value !== undefined) return [...parts, this.#event(change)]
+    return [...(own === 'nothing' ? [] : [removal(change.key)]), ...parts]
+  }
+
+  /** Streams find the same row each time, so its event is kept by its value. */
+  #rowEvent({ key, revision, value }: Row<'record'>): Uint8Array {
+    const known = this.#rows.get(value)
+    if (known?.revision === revision) return known.event
+    const event = this.encode({ scope: 'record', key, revision, value })
+    this.#rows.set(value, { revision, event })
+    return event
   }
 
   #ofView(view: View): Map<number, Kept> {

@@ -6,7 +6,7 @@
  *    └─────────────────same set───────────────────────────────────────────►┘
  */
 import { randomUUID } from 'node:crypto'
-import { type QuotaReport, isQuotaReason } from '../../model/model.ts'
+import { type MemberStatus, type NotImported, type QuotaReport, isQuotaReason } from '../../model/model.ts'
 import {
   type ClusterFacts,
   type MemberKey,
@@ -64,6 +64,8 @@ export class MemberPublishSession implements PublishSession {
   /** Id of this stream, for several brokers that share the store. */
   readonly #id = randomUUID()
   #isClaimed = false
+  /** What this stream has stated. */
+  #keepsToOffers: boolean | undefined
   #phase: 'new' | 'digest' | 'filling' | 'open' = 'new'
   /** The parts of the digest that have been received. */
   #digest = new Map<string, { readonly key: MemberKey; readonly hash: string }>()
@@ -161,6 +163,13 @@ export class MemberPublishSession implements PublishSession {
     this.#init.end(new RefusedError('AddressesCarriedAgain', 'podCIDRs', text))
   }
 
+  /** The caller runs it when brokers have come or gone. On a new stream the member takes back or sends what differs. */
+  endIfOffersDiffer(keeps: boolean): void {
+    if (this.#keepsToOffers === undefined || this.#keepsToOffers === keeps) return
+    const text = 'offeredTo: brokers of an earlier release have come or gone; the broker compares records again'
+    this.#init.end(new RefusedError('OffersReviewed', 'offeredTo', text))
+  }
+
   /** The member of this stream. */
   get peer(): Peer {
     return this.#init.peer
@@ -219,7 +228,9 @@ export class MemberPublishSession implements PublishSession {
     this.#phase = same ? 'open' : 'digest'
     const asks = givesHeld === true ? askHeld(this.#deps, cluster) : {}
     this.#news = message.takesQuota === true ? new QuotaNews() : undefined
-    this.#init.reply({ t: same ? 'inSync' : 'sendDigest', takesStatus: true, ...asks })
+    const keeps = (this.#keepsToOffers = this.#init.keepsToOffers())
+    const offers = keeps ? { keepsToOffers: true as const } : {}
+    this.#init.reply({ t: same ? 'inSync' : 'sendDigest', takesStatus: true, ...offers, ...asks })
     this.reportQuota()
   }
 
@@ -259,9 +270,16 @@ export class MemberPublishSession implements PublishSession {
   async #onChange(change: MemberChange, bytes: number): Promise<void> {
     if (this.#phase === 'new') throw unexpected(change.t, 'the first message of a stream is declare')
     if (this.#phase === 'digest') throw unexpected(change.t, 'the digest comes first')
-    this.#waiting.add(change, bytes)
+    this.#waiting.add(change.t === 'status' ? { ...change, status: this.#publicPart(change.status) } : change, bytes)
     this.#writing ??= this.#write()
     if (this.#waiting.isFull) await this.#settled()
+  }
+
+  /** A status is sent to all members, and must not name what is offered to some of them only. */
+  #publicPart(status: MemberStatus): MemberStatus {
+    const notImported = status.notImported.filter((one) => this.#deps.isPublic(one))
+    const left = status.notImported.length - notImported.length
+    return left === 0 ? status : { ...status, notImported, leftOut: status.leftOut + left }
   }
 
   /**
@@ -420,6 +438,8 @@ export class MemberPublishSession implements PublishSession {
 
 interface PublishSessionDeps {
   readonly statuses: StatusRateLimiter
+  /** See WatchHub.isPublic(). */
+  readonly isPublic: (service: NotImported) => boolean
   /** These are shared by all streams of the member. */
   readonly writeLimiter: WriteRateLimiter
   readonly changeLimiter: ChangeRateLimiter
@@ -434,6 +454,8 @@ interface PublishSessionInit {
   readonly peer: Peer
   readonly rules: WriteRules
   readonly reply: (message: PublishReply) => void
+  /** Whether all brokers of the store give records only to members to which they are offered. */
+  readonly keepsToOffers: () => boolean
   /** False if a newer stream of the same cluster has taken over. Checked after the membership. */
   readonly isCurrent: () => boolean
   /** Ends the stream with the reason. */

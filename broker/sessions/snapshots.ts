@@ -2,7 +2,8 @@
  * Whole snapshots, made once for all streams that start without state. A snapshot belongs to one revision, its floor.
  * It contains every record that was last written at or before the floor and is unchanged when its part is made. Later
  * changes, including removals, have later revisions and follow the snapshot as a delta. So a part that was made earlier
- * is still valid.
+ * is still valid, unless a record in it has become one for some members only: then it is made again. Records that are
+ * for some members only come first, for each member apart.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ClusterId } from '../../model/model.ts'
@@ -41,7 +42,7 @@ export interface SnapshotsDeps {
   readonly log: RecordLog
   readonly clock: Clock
   readonly encode: (change: Change<'record'>) => Uint8Array
-  /** Absent if there are no views. */
+  /** Absent if there are no views, and all records are for all members. */
   readonly views?: Views
 }
 
@@ -50,6 +51,8 @@ export interface SnapshotOptions {
   readonly packed: boolean
   /** Absent if the snapshot shows everything. */
   readonly view?: View | undefined
+  /** Absent: no member, which is sent what is for all members. */
+  readonly member?: string | undefined
   /**
    * The revision of a stream that lacks the records: they are sent as `added`, without those that every view shows.
    * Absent for a stream that starts without state.
@@ -69,6 +72,9 @@ export interface TakenSnapshot {
   release(): void
 }
 
+/** How often a part is made again because of records that were narrowed while it was made. */
+const MAX_TRIES = 5
+
 /** A namespace with this many records has parts of its own, shared by all views that contain it. */
 const OWN_PARTS = 128
 
@@ -80,24 +86,46 @@ export class Snapshots {
     this.#deps = deps
   }
 
-  take({ view, ...options }: SnapshotOptions): TakenSnapshot {
-    if (view === undefined) return this.#one('all', { ...options, isForMany: true })
-    return new ViewSnapshot(this.#pieces(view, options))
+  take({ view, member, ...options }: SnapshotOptions): TakenSnapshot {
+    this.#deps.views?.index.follow()
+    const own = member === undefined ? undefined : this.#own(member, view, options)
+    const all = (): TakenSnapshot => this.#one('all', { ...options, isForMany: true })
+    if (view === undefined) return own === undefined ? all() : new ViewSnapshot([own, all()])
+    const pieces = this.#pieces(view, options)
+    return new ViewSnapshot(own === undefined ? pieces : [own, ...pieces])
+  }
+
+  /** What is for some members only, this one among them. Undefined if there is nothing. */
+  #own(
+    member: string,
+    view: View | undefined,
+    options: Omit<SnapshotOptions, 'view' | 'member'>,
+  ): TakenSnapshot | undefined {
+    const restricted = this.#deps.views?.index.readers.keysOf(member) ?? []
+    const keys = view === undefined ? restricted : restricted.filter((key) => view.shows(key))
+    if (keys.length === 0) return undefined
+    const { revision } = this.#deps.log
+    return new Snapshot(
+      this.#deps,
+      revision,
+      { ...options, member, keys: () => keys, isForMany: false },
+      () => undefined,
+    )
   }
 
   /**
    * Members may all ask for different namespaces, and most of what they are sent is still made once: large namespaces
    * are shared.
    */
-  #pieces(view: View, options: Omit<SnapshotOptions, 'view'>): [TakenSnapshot, ...TakenSnapshot[]] {
-    const index = this.#deps.views?.index(view.authorization)
+  #pieces(view: View, options: Omit<SnapshotOptions, 'view' | 'member'>): [TakenSnapshot, ...TakenSnapshot[]] {
+    const index = this.#deps.views?.index
     const names = index?.namesOf(view.interest, options.since === undefined) ?? []
     const isLarge = (name: string): boolean => (index?.sizeOf(name) ?? 0) >= OWN_PARTS
     const large = names.filter(isLarge)
     const rest = names.filter((name) => !isLarge(name))
     const keys = (of: readonly string[]) => (): string[] => index?.keys(of) ?? []
     const ofNamespace = (name: string): Snapshot =>
-      this.#one(`${view.authorizationId}/${name}`, { ...options, keys: keys([name]), isForMany: true })
+      this.#one(`namespace ${name}`, { ...options, keys: keys([name]), isForMany: true })
     const others = this.#one(`${view.id} without ${hashOf(large)}`, { ...options, keys: keys(rest), isForMany: false })
     return [others, ...large.map(ofNamespace)]
   }
@@ -122,7 +150,9 @@ export class Snapshots {
   }
 
   #isGood({ floor }: Snapshot): boolean {
-    const { log } = this.#deps
+    const { log, views } = this.#deps
+    // Its parts may have what only some members may see now, and a later one would not be sent the removal.
+    if (floor < (views?.index.readers.narrowedAt ?? 0)) return false
     const behind = Math.max(MAX_BEHIND, log.count('record') * BEHIND_SHARE)
     return floor >= log.compactedRevision && log.revision - floor <= behind
   }
@@ -171,7 +201,7 @@ class Snapshot implements TakenSnapshot {
   readonly #deps: SnapshotsDeps
   readonly #options: OneOptions
   readonly #onReleased: () => void
-  readonly #parts: Promise<Part | undefined>[] = []
+  readonly #parts: { readonly narrowedAt: number; readonly part: Promise<Part | undefined> }[] = []
   /** Keys as of the first part. Later records are sent as changes. */
   #keys: readonly string[] | undefined
 
@@ -196,16 +226,28 @@ class Snapshot implements TakenSnapshot {
     if (this.readers === 0) this.#onReleased()
   }
 
-  part(i: number): Promise<Part | undefined> {
-    return (this.#parts[i] ??= this.#make(i))
+  async part(i: number): Promise<Part | undefined> {
+    const { views } = this.#deps
+    for (let tries = 0; ; tries += 1) {
+      const narrowedAt = views?.index.readers.narrowedAt ?? 0
+      const known = this.#parts[i]
+      const part = known?.narrowedAt === narrowedAt ? known.part : this.#make(i, known?.part)
+      this.#parts[i] = { narrowedAt, part }
+      const made = await part
+      // A record may have been narrowed while the part was made.
+      if (narrowedAt === (views?.index.readers.narrowedAt ?? 0) || tries === MAX_TRIES) return made
+    }
   }
 
-  async #make(i: number): Promise<Part | undefined> {
-    const before = i === 0 ? undefined : await this.part(i - 1)
+  /** `former` is the same part as it was made before. */
+  async #make(i: number, former: Promise<Part | undefined> | undefined): Promise<Part | undefined> {
+    const before = i === 0 ? undefined : await (this.#parts[i - 1]?.part ?? this.part(i - 1))
     if (i > 0 && before === undefined) return undefined
+    const again = await former
+    if (former !== undefined && again === undefined) return undefined
     const events: Uint8Array[] = []
-    const end = await this.#collect(before?.end ?? 0, events)
-    if (events.length === 0) return undefined
+    const end = await this.#collect(before?.end ?? 0, events, again?.end)
+    if (events.length === 0 && again === undefined) return undefined
     const { packed, since, keys, isForMany } = this.#options
     // Records by namespace are not in the order of revisions, so they do not advance the stream.
     const revision = keys === undefined ? end : 0
@@ -215,27 +257,35 @@ class Snapshot implements TakenSnapshot {
     return { message, events: events.length, end, revision }
   }
 
-  /** Adds the events of one part and returns the position at its end. */
-  async #collect(from: number, events: Uint8Array[]): Promise<number> {
+  /** Adds the events of one part and returns the position at its end, which is `until` if given. */
+  async #collect(from: number, events: Uint8Array[], until?: number): Promise<number> {
     const [maxEvents, maxBytes] = this.#options.packed ? [PACKED_EVENTS, PACKED_BYTES] : [PLAIN_EVENTS, PLAIN_BYTES]
     let end = from
     let bytes = 0
     for (;;) {
       const page = this.#page(end)
-      if (page.length === 0) return end
+      if (page.length === 0) return until ?? end
       for (const { change, at } of page) {
+        if (until !== undefined && at > until) return until
         // Removals are of no use to a stream that starts without state.
-        if (change?.value !== undefined) {
+        if (change?.value !== undefined && this.#isShown(change.key)) {
           const event = this.#deps.encode(change)
-          if (events.length > 0 && bytes + event.length > maxBytes) return end
+          if (until === undefined && events.length > 0 && bytes + event.length > maxBytes) return end
           events.push(event)
           bytes += event.length
         }
         end = at
-        if (events.length === maxEvents) return end
+        if (until === undefined && events.length === maxEvents) return end
       }
       await nextTurn()
     }
+  }
+
+  #isShown(key: string): boolean {
+    const readers = this.#deps.views?.index.readers
+    const { member } = this.#options
+    if (readers === undefined) return true
+    return member === undefined ? !readers.isRestricted(key) : readers.isShown(key, member)
   }
 
   /** The records of one turn. Empty at the end. */

@@ -2,7 +2,7 @@
  * Sends every watcher what it has not seen. A watcher is a cursor into the log: a slow one skips to the latest state,
  * and one that falls behind the compaction starts again. Messages for several watchers are made once: parts of a
  * snapshot (snapshots.ts), changes (live-batches.ts), lists of members (member-lists.ts). The view of a stream
- * (filter.ts) selects its records. A stream that resumes is first sent the records that it lacks of the namespaces that
+ * (filter.ts) selects its records, of those that its member may see (readers.ts). A stream that resumes is first sent the records that it lacks of the namespaces that
  * it newly asks for.
  *
  *   start ──reset──► snapshot ──parts──► live ──batch, synced, contact──► asleep
@@ -10,15 +10,16 @@
  *                                        │  └──────────wake()──────────────┘
  *                   start again ◄────────┘ behind the compacted revision
  */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
+import type { AccessDefault } from '../../model/access/access.ts'
 import type { ClusterId, Interest, MemberQuota } from '../../model/model.ts'
 import type { Peer, SilentMember, WatchMessage, WatchRequest } from '../../protocol/protocol.ts'
 import { type Clock, orAborted } from '../../reconcile/reconcile.ts'
 import type { BrokerMetrics } from '../config/config.ts'
 import { requireMember } from '../identity/identity.ts'
 import type { RecordLog } from '../store/store.ts'
-import { authorizationOf } from './authorization.ts'
-import type { ExportedMessage } from './exported-namespaces.ts'
+import type { ExportedMessage, ReportedNamespaces } from './exported-namespaces.ts'
 import { type View, Views } from './filter.ts'
 import { LiveBatches, WakeOrder } from './live-batches.ts'
 import { type Lists, MemberLists, type OwnersMessage, ownersMessage } from './member-lists.ts'
@@ -33,6 +34,8 @@ export interface WatchHubDeps {
 
 /** After this time, the message without the broker's clock is sent: the time in it would be wrong. */
 const LATE_MS = 1000
+/** Batches of which nothing is for the member that a stream skips in one turn of the event loop. */
+const MOST_SKIPPED = 16
 
 export class WatchHub {
   readonly #deps: WatchHubDeps
@@ -54,6 +57,8 @@ export class WatchHub {
   #contactLate: { readonly afterMs: number; readonly message: ContactMessage } | undefined
   /** The current message. Each watcher gets it, including later ones. */
   #authorities: AuthoritiesMessage | undefined
+  /** The default of the clusterset, as the latest message. Undefined if it was never set. */
+  #access: AccessMessage | undefined
 
   /**
    * `quota`: the default for members without one of their own. `addresses`: host:port at which members find the broker
@@ -67,9 +72,9 @@ export class WatchHub {
     this.#deps = deps
     this.#addresses = addresses
     this.#places = new WatchPlaces(deps, quota)
-    const batches = new LiveBatches(log, metrics)
-    this.#batches = batches
     this.#views = new Views(log)
+    const batches = new LiveBatches(log, metrics, this.#views.index.readers)
+    this.#batches = batches
     this.#snapshotLimiter = new SnapshotRateLimiter(clock)
     this.#snapshots = new Snapshots({ log, clock, encode: (change) => batches.encode(change), views: this.#views })
     this.#order = new WakeOrder(clock)
@@ -122,6 +127,22 @@ export class WatchHub {
     this.#wakeAll()
   }
 
+  /** Sends every watcher the default of the clusterset for services without a policy, if it has changed. */
+  reportAccess(accessDefault: AccessDefault | undefined): void {
+    if (accessDefault === this.#access?.accessDefault) return
+    this.#access = accessDefault === undefined ? undefined : { t: 'access', accessDefault }
+    this.#wakeAll()
+  }
+
+  /**
+   * Whether all members may know that the service is exported, or that anything of the namespace is. `name` is empty for
+   * the whole namespace, `cluster` for any exporter.
+   */
+  isPublic(service: { readonly cluster: string; readonly namespace: string; readonly name: string }): boolean {
+    this.#views.index.follow()
+    return this.#views.index.isPublic(service)
+  }
+
   /**
    * Counts watches of the current membership only: a peer that does not read keeps its stream open beyond an eviction.
    */
@@ -159,8 +180,9 @@ export class WatchHub {
         if (watch.ended !== undefined) throw watch.ended
         this.#check(watch)
         this.#skip(cursor)
+        this.#views.index.follow()
         // The stream is behind the compacted revision, so it may have missed removals.
-        if (this.#deps.log.compactedRevision > Math.max(cursor.revision, cursor.floor)) {
+        if (!this.#isKnown(cursor, Math.max(cursor.revision, cursor.floor))) {
           yield this.#start(cursor, {})
         }
         const exported = this.#exported(cursor)
@@ -176,7 +198,8 @@ export class WatchHub {
           continue
         }
         const message = this.#next(cursor)
-        if (message === undefined) await sleep()
+        if (message === 'nothing for it') await nextTurn()
+        else if (message === undefined) await sleep()
         else yield message
       }
     } finally {
@@ -197,11 +220,14 @@ export class WatchHub {
   }
 
   #newCursor({ cluster }: Peer, { takes = [], interest }: WatchRequest): Cursor {
-    const view = this.#views.take(authorizationOf(cluster), interest?.namespaces)
+    const view = this.#views.take(interest?.namespaces)
     this.#deps.metrics.interests.set(this.#views.size)
     return {
       view,
-      exported: interest === undefined ? undefined : { waiting: [], at: undefined },
+      member: cluster,
+      exported: interest === undefined ? undefined : { waiting: [], at: undefined, own: undefined },
+      hasSkipped: false,
+      access: undefined,
       said: 0,
       takesPacked: takes.includes('zstd'),
       takesOwners: takes.includes('owners'),
@@ -218,6 +244,12 @@ export class WatchHub {
     cursor.revision = cursor.view.quiet.skip(cursor.revision)
   }
 
+  /** Whether the log has all that has changed for the member since the revision. */
+  #isKnown({ member }: Cursor, revision: number): boolean {
+    const { compactedRevision } = this.#deps.log
+    return revision >= compactedRevision && this.#views.index.readers.isKnown(member, revision)
+  }
+
   /** Up to a thousand watchers wake for each change, so each checks its membership only when that may have changed. */
   #check(watch: OpenWatch): void {
     if (!watch.isUnchecked) return
@@ -226,12 +258,13 @@ export class WatchHub {
   }
 
   #start(cursor: Cursor, { resume, interest }: Pick<WatchRequest, 'resume' | 'interest'>): WatchMessage {
-    const { epoch, revision, compactedRevision } = this.#deps.log
+    this.#views.index.follow()
+    const { epoch, revision } = this.#deps.log
     const resumed =
       resume !== undefined &&
       resume.epoch === epoch &&
       resume.revision <= revision &&
-      resume.revision >= compactedRevision
+      this.#isKnown(cursor, resume.revision)
     this.#leaveSnapshot(cursor)
     cursor.revision = resumed ? resume.revision : 0
     cursor.snapshot = resumed ? this.#lacking(cursor, interest?.missing) : this.#whole(cursor)
@@ -240,37 +273,38 @@ export class WatchHub {
     cursor.reported = undefined
     if (cursor.exported !== undefined) {
       cursor.exported.at = resumed ? cursor.revision : undefined
+      cursor.exported.own = undefined
       cursor.exported.waiting.length = 0
     }
     this.#deps.metrics.snapshots.inc({ from: resumed ? 'resumed' : 'snapshot' })
+    cursor.access = this.#access
     return {
       ...{ t: 'reset', epoch, resumed },
       ...(this.#addresses.length === 0 ? {} : { addresses: this.#addresses }),
       ...(cursor.exported === undefined ? {} : { keepsToInterest: true }),
+      ...(cursor.access === undefined ? {} : { accessDefault: cursor.access.accessDefault }),
     }
   }
 
-  #whole({ takesPacked: packed, view }: Cursor): Cursor['snapshot'] {
-    return { of: this.#snapshots.take({ packed, view }), next: 0 }
+  #whole({ takesPacked: packed, view, member }: Cursor): Cursor['snapshot'] {
+    return { of: this.#snapshots.take({ packed, view, member }), next: 0 }
   }
 
   /** A snapshot of the namespaces that a stream asks for and lacks at its revision. */
-  #lacking({ takesPacked: packed, view, revision: since }: Cursor, missing: Interest = new Set()): Cursor['snapshot'] {
+  #lacking(cursor: Cursor, missing: Interest = new Set()): Cursor['snapshot'] {
+    const { takesPacked: packed, view, member, revision: since } = cursor
     if (view === undefined || missing.size === 0) return undefined
-    const lacking = this.#views.take(view.authorization, missing)
-    const of = this.#snapshots.take({ packed, view: lacking, since })
+    const lacking = this.#views.take(missing)
+    const of = this.#snapshots.take({ packed, view: lacking, member, since })
     // The parts are made from the object. No stream sleeps on this view.
     this.#views.release(lacking)
     return { of, next: 0 }
   }
 
   /** The message on namespaces with exports, sent before the records of that moment. */
-  #exported({ view, exported, takesPacked }: Cursor): WatchMessage | undefined {
-    if (view === undefined || exported === undefined) return undefined
-    if (exported.waiting.length === 0) {
-      exported.waiting.push(...this.#views.index(view.authorization).exportedSince(exported.at))
-      exported.at = this.#deps.log.revision
-    }
+  #exported({ exported, takesPacked, member }: Cursor): WatchMessage | undefined {
+    if (exported === undefined) return undefined
+    if (exported.waiting.length === 0) exported.waiting.push(...this.#views.index.exportedFor(member, exported))
     const message = exported.waiting.shift()
     return message !== undefined && takesPacked ? this.#batches.packedMessage(message) : message
   }
@@ -308,9 +342,16 @@ export class WatchHub {
   }
 
   /** The next batch, or another message if there is none. */
-  #next(cursor: Cursor): WatchMessage | undefined {
-    const batch = this.#batches.after(cursor.revision, cursor.view)
+  #next(cursor: Cursor): WatchMessage | 'nothing for it' | undefined {
+    let batch = this.#batches.after(cursor.revision, cursor.view, cursor.member)
+    for (let skipped = 1; batch?.events === 0; skipped += 1) {
+      cursor.revision = batch.revision
+      cursor.hasSkipped = true
+      if (skipped === MOST_SKIPPED) return 'nothing for it'
+      batch = this.#batches.after(cursor.revision, cursor.view, cursor.member)
+    }
     if (batch !== undefined) {
+      cursor.hasSkipped = false
       cursor.said = cursor.revision = batch.revision
       this.#count(cursor, batch.events)
       return cursor.takesPacked ? this.#batches.packed(batch) : batch.plain
@@ -350,10 +391,15 @@ export class WatchHub {
       cursor.authorities = this.#authorities
       if (this.#authorities !== undefined) return this.#authorities
     }
+    if (cursor.access !== this.#access) {
+      cursor.access = this.#access
+      if (this.#access !== undefined) return this.#access
+    }
     if (cursor.contact === this.#contact) return undefined
     // At the same interval, the stream is told that it may skip changes that were not for it, so that it resumes from
     // there.
-    if (cursor.view !== undefined && cursor.said < cursor.revision) {
+    if ((cursor.view !== undefined || cursor.hasSkipped) && cursor.said < cursor.revision) {
+      cursor.hasSkipped = false
       cursor.said = cursor.revision
       return this.#batches.nothingUpTo(cursor.revision)
     }
@@ -386,11 +432,13 @@ export class WatchHub {
 // The position of a stream, and what it has been sent.
 
 type ContactMessage = Extract<WatchMessage, { t: 'contact' }>
+type AccessMessage = Extract<WatchMessage, { t: 'access' }>
 type AuthoritiesMessage = Extract<WatchMessage, { t: 'authorities' }>
 
 interface Cursor {
   readonly takesPacked: boolean
   readonly takesOwners: boolean
+  readonly member: ClusterId
   /** All changes up to here have been sent. */
   revision: number
   /** Removals from here on are needed: a snapshot begun at this revision has no records that were removed before. */
@@ -402,10 +450,13 @@ interface Cursor {
   /**
    * For a stream with an interest: messages on namespaces with exports that are still to be sent, and their revision.
    */
-  readonly exported: { readonly waiting: ExportedMessage[]; at: number | undefined } | undefined
+  readonly exported: ({ readonly waiting: ExportedMessage[] } & ReportedNamespaces) | undefined
   /** The latest revision that the member was told. */
   said: number
+  /** Since then, it has skipped changes that were not for its member. */
+  hasSkipped: boolean
   reported: Lists | undefined
   contact: ContactMessage | undefined
   authorities: AuthoritiesMessage | undefined
+  access: AccessMessage | undefined
 }

@@ -74,10 +74,14 @@ export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise
   await log.transact((tx) => {
     const stored = tx.get('settings', SETTINGS_KEY)
     // Names are looked up later, and the lookup may fail today, so the earlier result is kept.
-    const { resolved, timeline } = stored ?? {}
+    const { resolved, timeline, offers } = stored ?? {}
+    // An operator may have changed it since, and a restart must not open what was closed.
+    const accessDefault = stored?.accessDefault ?? config.defaultAccess
     const kept: SettingsRow = {
       ...wanted,
       ...(resolved === undefined ? {} : { resolved }),
+      ...(accessDefault === undefined ? {} : { accessDefault }),
+      ...(offers === undefined ? {} : { offers }),
       ...(timeline === undefined ? {} : { timeline }),
     }
     if (JSON.stringify(stored) === JSON.stringify(kept)) return

@@ -15,14 +15,16 @@ const HASH = /^[0-9a-f]{64}$/
 class PackedRow implements RecordRow {
   readonly createdAtMs: number
   readonly bytes: number | undefined
+  readonly readers: readonly string[] | undefined
   readonly #hash: string | undefined
   /** The body's bytes in Latin-1, one character for each byte. If #isText is true, the whole row as stored. */
   #kept: string
   #isText: boolean
 
-  constructor({ createdAtMs, hash, bytes }: Omit<RecordRow, 'body'>, kept: string, isText: boolean) {
+  constructor({ createdAtMs, hash, bytes, readers }: Omit<RecordRow, 'body'>, kept: string, isText: boolean) {
     this.createdAtMs = createdAtMs
     this.bytes = bytes
+    this.readers = readers
     this.#hash = hash === undefined ? undefined : Buffer.from(hash, 'hex').toString('latin1')
     this.#kept = kept
     this.#isText = isText
@@ -47,12 +49,13 @@ class PackedRow implements RecordRow {
 
   /** The store writes the row in the form in which it was given. */
   toJSON(): RecordRow {
-    const { createdAtMs, body, hash, bytes } = this
+    const { createdAtMs, body, hash, bytes, readers } = this
     return {
       createdAtMs,
       body,
       ...(hash === undefined ? {} : { hash }),
       ...(bytes === undefined ? {} : { bytes }),
+      ...(readers === undefined ? {} : { readers }),
     }
   }
 }
@@ -68,7 +71,7 @@ export function packedRow(row: RecordRow): RecordRow {
     : row
 }
 
-/** The form in which putRecord() writes rows. Text in the body cannot match TAIL, since a body ends with a brace. */
+/** The form in which putRecord() writes rows of records for all members. Text in the body cannot match TAIL, since a body ends with a brace. */
 const HEAD = /^{"createdAtMs":(\d{1,16}),"body":{"kind":"(?:EndpointSlice|ServiceExport)",/
 const TAIL = /},"hash":"([0-9a-f]{64})","bytes":(\d{1,10})}$/
 const TAIL_CHARACTERS = 120

@@ -3,6 +3,7 @@
  * everything that decisions depend on, so that a restarted broker, or a second process on the same database, decides
  * the same.
  */
+import type { AccessDefault } from '../../model/access/access.ts'
 import type { ClusterId, MemberQuota, RecordBody, RecordKey, RecordKind, StoredRecord } from '../../model/model.ts'
 import type { ClusterFacts } from '../../protocol/protocol.ts'
 import type { AuditEvent } from './audit-event.ts'
@@ -15,6 +16,8 @@ export interface RecordRow {
   readonly hash?: string | undefined
   /** Size of the encoded content. Absent on the broker's own records, and in rows of earlier versions. */
   readonly bytes?: number | undefined
+  /** Ids of the members to which the record is offered, besides its own cluster. Absent: all. */
+  readonly readers?: readonly string[] | undefined
 }
 
 export interface IssuedCertificate {
@@ -149,6 +152,8 @@ export interface MemberRow {
   readonly restored?: { readonly takenAtMs: number; readonly atMs: number }
   /** The member's own limits, as an operator set them. They stay when it joins again. */
   readonly quota?: Partial<MemberQuota>
+  /** An operator drains the cluster. It stays drained when it joins again. */
+  readonly drained?: true
   readonly departedAtMs?: number
   readonly departure?: 'left' | 'evicted'
 }
@@ -240,6 +245,10 @@ export interface SettingsRow {
    * them.
    */
   readonly quota?: MemberQuota
+  /** Whether services without a policy are offered to all members. Absent: it was never set, and they are. */
+  readonly accessDefault?: AccessDefault
+  /** A record has been offered to some members only. What members may have had before a restart is then uncertain. */
+  readonly offers?: true
   /**
    * An operator accepted an older state at that time: revisions since then belong to another epoch
    * (broker/recovery/restore.ts).

@@ -33,6 +33,7 @@ export {
   type Change,
   type LogView,
   type RecordLog,
+  type Row,
   StateError,
   type StoreContent,
   type StoredRow,

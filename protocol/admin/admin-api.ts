@@ -2,7 +2,8 @@
  * What an operator can do at a broker: the operations of its admin service, with what they take and give. Times are
  * milliseconds since 1970 in fields that end in `Ms`, and RFC 3339 texts in others.
  */
-import type { MemberQuota, MemberReport, QuotaField, QuotaUse } from '../../model/model.ts'
+import type { AccessDefault } from '../../model/access/access.ts'
+import type { MemberQuota, MemberReport, OpenConnections, QuotaField, QuotaUse } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { ClusterFacts } from '../protocol.ts'
 
@@ -19,10 +20,16 @@ export interface BrokerAdmin {
   members(): Promise<readonly MemberSummary[]>
   /** Withdraws the records of a member and refuses its certificates. */
   evict(init: EvictInit): Promise<Eviction>
+  /** Importers give a drained member no new connections while another is ready. `changed`: false if it was so before. */
+  drain(init: DrainInit): Promise<{ readonly changed: boolean }>
   /** Makes a token with which this member gets a new identity. Its earlier certificates are refused from now on. */
   rekey(init: RekeyInit): Promise<MadeToken>
   /** `changed`: false if the limits were the same before. */
   changeQuota(init: QuotaInit): Promise<{ readonly changed: boolean }>
+  /** Whether services without a policy are offered to all members. `isSet`: false as long as nobody has set it. */
+  accessDefault(): Promise<AccessDefaultFacts>
+  /** Members learn it within a second. `changed`: false if it was the same before. */
+  setAccessDefault(init: { readonly accessDefault: AccessDefault }): Promise<{ readonly changed: boolean }>
   /** The joins and ranges that wait for approval, by id. */
   waiting(): Promise<readonly WaitingSummary[]>
   accept(init: AnswerInit): Promise<Answer>
@@ -112,6 +119,8 @@ export interface MemberSummary {
   readonly forkedAtMs?: number
   /** A replaced certificate of this member was shown, so another party has a copy. Absent after its next join. */
   readonly misuse?: Misuse
+  /** It gets no new connections while another cluster is ready. */
+  readonly drained?: true
   /** Members that it does not reach, because it states Service addresses over their pods. One sentence each. */
   readonly clashes?: readonly string[]
   /** Number of records that it publishes. */
@@ -125,6 +134,8 @@ export interface MemberSummary {
   readonly globalCIDRs: readonly string[]
   /** Sentences that say why its addresses are not used as stated. */
   readonly notes: readonly string[]
+  /** Between its pods and other members, as it last reported. Absent if it reported none. */
+  readonly openConnections?: OpenConnections
   /** The last report of the member. Absent if there is none, as for earlier releases. */
   readonly reported?: MemberReport
 }
@@ -142,6 +153,13 @@ export interface MemberQuotaSummary {
   readonly used: QuotaUse
   /** Limits that are set for this member rather than taken from the default. */
   readonly own: readonly QuotaField[]
+}
+
+export interface DrainInit {
+  /** As the operator typed it. */
+  readonly cluster: string
+  /** False ends the drain. */
+  readonly drained: boolean
 }
 
 export interface EvictInit {
@@ -165,6 +183,13 @@ export interface QuotaInit {
   /** As the operator typed it. */
   readonly cluster: string
   readonly change: QuotaChange
+}
+
+// The default for services without a policy.
+
+export interface AccessDefaultFacts {
+  readonly accessDefault: AccessDefault
+  readonly isSet: boolean
 }
 
 // Joins and ranges that wait for approval.

@@ -33,6 +33,7 @@ export {
   encodePut,
   encodeRecordEvent,
   encodeStoredRecord,
+  memberRecordBytes,
   storedFromWire,
   storedToWire,
 } from './records-codec.ts'

@@ -6,6 +6,7 @@ import { MAX_ADDRESS_TEXT, RECORD_FORMS } from '../../model/grammar/grammar.ts'
 import { knownRefusal } from '../../model/reasons/reasons.ts'
 import {
   type ClusterFacts,
+  type DeclareAnswer,
   HASH_BYTES,
   type JoinLook,
   type JoinRequest,
@@ -285,11 +286,12 @@ function factsToWire(facts: ClusterFacts): wire.ClusterFacts {
     labels: check.recordToPairs(facts.labels),
     version: facts.version,
     neededCidrs: [...(facts.neededCIDRs ?? [])],
+    properties: facts.properties && { pairs: check.recordToPairs(facts.properties) },
   }
 }
 
 function factsFromWire(facts: wire.ClusterFacts | undefined, field: string): ClusterFacts {
-  const { podCidrs, serviceCidrs, labels, version, neededCidrs } = check.present(facts, field)
+  const { podCidrs, serviceCidrs, labels, version, neededCidrs, properties } = check.present(facts, field)
   const needed = check.texts(neededCidrs, `${field}.neededCIDRs`, MAX_NEEDED, MAX_ADDRESS_TEXT)
   return {
     podCIDRs: check.textsOf(FACTS.podCIDRs, podCidrs, `${field}.podCIDRs`),
@@ -297,6 +299,10 @@ function factsFromWire(facts: wire.ClusterFacts | undefined, field: string): Clu
     labels: check.pairsToRecord(FACTS.labels, labels, `${field}.labels`),
     version: check.text(version, `${field}.version`, limits.MAX_NAME),
     ...(needed.length === 0 ? {} : { neededCIDRs: needed }),
+    ...check.optional(
+      'properties',
+      properties && check.pairsToRecord(FACTS.properties, properties.pairs, `${field}.properties`),
+    ),
   }
 }
 
@@ -407,7 +413,6 @@ function declareFromWire(value: wire.PublishMessage_Declare): Declare {
 // The records that a member holds, and the reply to its declaration, which may request them.
 
 type Held = Extract<PublishMessage, { t: 'held' }>
-type Answer = Omit<Extract<PublishReply, { t: 'inSync' }>, 't'>
 
 function heldToWire({ records, last }: Held): wire.PublishMessage_Held {
   return { records: records.map(storedToWire), last }
@@ -418,15 +423,16 @@ function heldFromWire({ records, last }: wire.PublishMessage_Held): Held {
   return { t: 'held', records: check.list(records, 'records', MAX_HELD_RECORDS, storedFromWire), last }
 }
 
-function answerToWire({ takesStatus, asksHeld = '' }: Answer): wire.PublishReply_InSync {
-  return { takesStatus: takesStatus === true, asksHeld }
+function answerToWire({ takesStatus, asksHeld = '', keepsToOffers }: DeclareAnswer): wire.PublishReply_InSync {
+  return { takesStatus: takesStatus === true, asksHeld, keepsToOffers }
 }
 
 /** Throws CodecError. */
-function answerFromWire({ takesStatus, asksHeld }: wire.PublishReply_InSync): Answer {
+function answerFromWire({ takesStatus, asksHeld, keepsToOffers }: wire.PublishReply_InSync): DeclareAnswer {
   return {
     ...(takesStatus ? { takesStatus: true } : {}),
     ...(asksHeld === '' ? {} : { asksHeld: check.text(asksHeld, 'asksHeld') }),
+    ...(keepsToOffers === true ? { keepsToOffers: true } : {}),
   }
 }
 

@@ -1,11 +1,14 @@
 /** Converts record bodies between protocol buffers and the model, and checks their shapes, sizes and known words. */
 import {
   type ClusterBody,
+  type ClusterId,
+  type ClusterSelector,
   type ClusterSetIpBody,
   type EndpointBody,
   type EndpointPort,
   type EndpointSliceBody,
   type ImportPort,
+  type LabelSelector,
   MAX_NOT_IMPORTED,
   MAX_REPORTED_PROBLEMS,
   MAX_REPORTED_TEXT,
@@ -13,7 +16,9 @@ import {
   type MemberReport,
   type MemberStatus,
   NOT_IMPORTED_REASONS,
+  type NamespaceChoice,
   type NotImported,
+  type OfferRule,
   type OpenConnections,
   PROBLEM_SEVERITIES,
   type PublishedEndpoint,
@@ -42,6 +47,11 @@ import {
 } from './codec-checks.ts'
 
 const EXPORT = RECORD_FORMS.ServiceExport.fields
+const OFFER = EXPORT.offeredTo.item.fields
+const CHOICE = OFFER.namespaces.fields
+const SELECTOR = CHOICE.selectors.item.fields
+const PROPERTIES = EXPORT.clusterSelectors.item.fields.propertySelector.fields
+type Requirement = NonNullable<LabelSelector['matchExpressions']>[number]
 const EXPORT_PORT = EXPORT.ports.item.fields
 const SLICE = RECORD_FORMS.EndpointSlice.fields
 const SLICE_PORT = SLICE.ports.item.fields
@@ -99,6 +109,9 @@ function serviceExportToWire(body: ServiceExportBody): wire.ServiceExport {
     ipFamilies: [...body.ipFamilies],
     exportedLabels: recordToPairs(body.exportedLabels),
     exportedAnnotations: recordToPairs(body.exportedAnnotations),
+    offeredTo: body.offeredTo === undefined ? undefined : { rules: body.offeredTo.map(ruleToWire) },
+    clusterSelectors: body.clusterSelectors && { selectors: body.clusterSelectors.map(clusterSelectorToWire) },
+    drained: body.drained,
   }
 }
 
@@ -126,6 +139,122 @@ function serviceExportFromWire(body: wire.ServiceExport, field: string): Service
       body.exportedAnnotations,
       `${field}.exportedAnnotations`,
     ),
+    ...optional(
+      'offeredTo',
+      body.offeredTo && list(body.offeredTo.rules, `${field}.offeredTo`, EXPORT.offeredTo.most, ruleFromWire),
+    ),
+    ...optional(
+      'clusterSelectors',
+      body.clusterSelectors &&
+        list(
+          body.clusterSelectors.selectors,
+          `${field}.clusterSelectors`,
+          EXPORT.clusterSelectors.most,
+          clusterSelectorFromWire,
+        ),
+    ),
+    ...optional('drained', body.drained),
+  }
+}
+
+function clusterSelectorToWire({ propertySelector }: ClusterSelector): wire.ClusterSelector {
+  if (propertySelector === undefined) return { propertySelector: undefined }
+  const { matchProperties, matchExpressions } = propertySelector
+  return {
+    propertySelector: {
+      matchLabels: matchProperties && { pairs: recordToPairs(matchProperties) },
+      matchExpressions: matchExpressions && { requirements: matchExpressions.map(requirementToWire) },
+    },
+  }
+}
+
+function clusterSelectorFromWire({ propertySelector }: wire.ClusterSelector, field: string): ClusterSelector {
+  if (propertySelector === undefined) return {}
+  const { matchLabels, matchExpressions } = propertySelector
+  const path = `${field}.propertySelector`
+  return {
+    propertySelector: {
+      ...optional(
+        'matchProperties',
+        matchLabels && pairsToRecord(PROPERTIES.matchProperties, matchLabels.pairs, `${path}.matchProperties`),
+      ),
+      ...optional(
+        'matchExpressions',
+        matchExpressions &&
+          list(matchExpressions.requirements, `${path}.matchExpressions`, PROPERTIES.matchExpressions.most, (one, at) =>
+            requirementFromWire(PROPERTIES.matchExpressions.item.fields, one, at),
+          ),
+      ),
+    },
+  }
+}
+
+function ruleToWire({ clusters, namespaces }: OfferRule): wire.OfferRule {
+  const choice = namespaces && {
+    names: [...namespaces.names],
+    selectors: namespaces.selectors.map(selectorToWire),
+  }
+  return { clusters: [...clusters], namespaces: choice }
+}
+
+function ruleFromWire({ clusters, namespaces }: wire.OfferRule, field: string): OfferRule {
+  return {
+    clusters: idsFromWire(clusters, `${field}.clusters`),
+    ...optional('namespaces', namespaces && choiceFromWire(namespaces, `${field}.namespaces`)),
+  }
+}
+
+/** Admission and the importers check that they are labels. */
+function idsFromWire(ids: readonly string[], field: string): ClusterId[] {
+  return textsOf(OFFER.clusters, ids, field) as ClusterId[]
+}
+
+function choiceFromWire({ names, selectors }: wire.NamespaceChoice, field: string): NamespaceChoice {
+  return {
+    names: textsOf(CHOICE.names, names, `${field}.names`),
+    selectors: list(selectors, `${field}.selectors`, CHOICE.selectors.most, selectorFromWire),
+  }
+}
+
+function selectorToWire({ matchLabels, matchExpressions }: LabelSelector): wire.LabelSelector {
+  return {
+    matchLabels: matchLabels && { pairs: recordToPairs(matchLabels) },
+    matchExpressions: matchExpressions && {
+      requirements: matchExpressions.map(requirementToWire),
+    },
+  }
+}
+
+function requirementToWire({ key, operator, values }: Requirement): wire.LabelSelector_Requirement {
+  return { key, operator, values: values && { values: [...values] } }
+}
+
+function selectorFromWire({ matchLabels, matchExpressions }: wire.LabelSelector, field: string): LabelSelector {
+  const path = `${field}.matchExpressions`
+  return {
+    ...optional(
+      'matchLabels',
+      matchLabels && pairsToRecord(SELECTOR.matchLabels, matchLabels.pairs, `${field}.matchLabels`),
+    ),
+    ...optional(
+      'matchExpressions',
+      matchExpressions &&
+        list(matchExpressions.requirements, path, SELECTOR.matchExpressions.most, (one, at) =>
+          requirementFromWire(SELECTOR.matchExpressions.item.fields, one, at),
+        ),
+    ),
+  }
+}
+
+function requirementFromWire(
+  form: typeof PROPERTIES.matchExpressions.item.fields,
+  { key, operator, values }: wire.LabelSelector_Requirement,
+  field: string,
+): Requirement {
+  return {
+    key: textOf(form.key, key, `${field}.key`),
+    operator: wordOf(form.operator, operator, `${field}.operator`),
+    ...optional('values', values && textsOf(form.values, values.values, `${field}.values`)),
   }
 }
 
@@ -148,6 +277,7 @@ function sliceToWire(body: EndpointSliceBody): wire.EndpointSlice {
       addresses: [...endpoint.addresses],
       zoneHints: (hints?.forZones ?? []).map(({ name }) => name),
     })),
+    offeredTo: body.offeredTo === undefined ? undefined : { ids: [...body.offeredTo] },
   }
 }
 
@@ -158,6 +288,7 @@ function sliceFromWire(body: wire.EndpointSlice, field: string): EndpointSliceBo
     addressType: wordOf(SLICE.addressType, body.addressType, `${field}.addressType`),
     ports: list(body.ports, `${field}.ports`, SLICE.ports.most, slicePort),
     endpoints: list(body.endpoints, `${field}.endpoints`, SLICE.endpoints.most, sliceEndpoint),
+    ...optional('offeredTo', body.offeredTo && idsFromWire(body.offeredTo.ids, `${field}.offeredTo`)),
   }
 }
 
@@ -243,6 +374,8 @@ function clusterToWire({ spec }: ClusterBody): wire.Cluster {
     serviceCidrs: [...spec.serviceCIDRs],
     globalCidrs: [...spec.globalCIDRs],
     labels: recordToPairs(spec.labels),
+    drained: spec.drained,
+    properties: spec.properties && { pairs: recordToPairs(spec.properties) },
   }
 }
 
@@ -256,6 +389,11 @@ function clusterFromWire(body: wire.Cluster, field: string): ClusterBody {
       serviceCIDRs: textsOf(CLUSTER.serviceCIDRs, body.serviceCidrs, `${field}.serviceCIDRs`),
       globalCIDRs: textsOf(CLUSTER.globalCIDRs, body.globalCidrs, `${field}.globalCIDRs`),
       labels: pairsToRecord(CLUSTER.labels, body.labels, `${field}.labels`),
+      ...(body.drained === true ? { drained: true } : {}),
+      ...optional(
+        'properties',
+        body.properties && pairsToRecord(CLUSTER.properties, body.properties.pairs, `${field}.properties`),
+      ),
     },
   }
 }

@@ -14,6 +14,8 @@ import type {
 } from '../../model/model.ts'
 import { CodecError, count, keyPart, oneOf, parseWire, present } from './codec-checks.ts'
 import * as wire from '../gen/broker.ts'
+import { MAX_ADDRESS_TEXT, pairBytes } from '../../model/grammar/grammar.ts'
+import { MAX_PAIRS } from '../../model/values/values.ts'
 import { bodyFromWire, bodyToWire } from './record-bodies.ts'
 
 const MEMBER_KINDS: readonly MemberRecordKind[] = ['ServiceExport', 'EndpointSlice', 'Endpoint']
@@ -103,6 +105,39 @@ export function checkMemberRecord(record: MemberRecord): void {
   memberRecordFromWire(asWire, 'record')
   checkSize(wire.MemberRecord.encode(asWire).finish().length)
 }
+
+/**
+ * Returns the bytes of the encoded record, of which MAX_RECORD_BYTES may be sent. Encodes only records with much content;
+ * for others, it returns an upper bound.
+ */
+export function memberRecordBytes(record: MemberRecord): number {
+  const bound = mostBytes(record)
+  return bound <= MAX_RECORD_BYTES ? bound : wire.MemberRecord.encode(memberRecordToWire(record)).finish().length
+}
+
+/** The most bytes that the fields of a record may take, with the tags and lengths of the encoding. */
+function mostBytes({ body }: MemberRecord): number {
+  const fixed = 4096
+  switch (body.kind) {
+    case 'ServiceExport': {
+      const { ports, exportedLabels, exportedAnnotations } = body
+      const pairs = pairBytes(exportedLabels) + pairBytes(exportedAnnotations)
+      return fixed + ports.length * PORT_BYTES + pairs + 2 * MAX_PAIRS * PAIR_HEAD_BYTES
+    }
+    case 'EndpointSlice': {
+      const addresses = body.endpoints.reduce((sum, one) => sum + one.addresses.length, 0)
+      const endpoints = body.endpoints.length * ENDPOINT_BYTES
+      return fixed + body.ports.length * PORT_BYTES + addresses * (MAX_ADDRESS_TEXT + 2) + endpoints
+    }
+    case 'Endpoint':
+      return fixed
+  }
+}
+
+/** Bounds of the parts of a record: names of 253 characters and the like, with tags and lengths. */
+const PORT_BYTES = 640
+const ENDPOINT_BYTES = 1536
+const PAIR_HEAD_BYTES = 12
 
 export function memberRecordToWire(record: MemberRecord): wire.MemberRecord {
   return { namespace: record.namespace, name: record.name, body: bodyToWire(record.body) }

@@ -1,6 +1,7 @@
 /** Encodes and decodes watch messages of broker-api.ts. Decoders throw only CodecError. */
 import { promisify } from 'node:util'
 import { constants, zstdCompress, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
+import type { AccessDefault } from '../../model/access/access.ts'
 import { MAX_INTEREST, interestProblem } from '../../model/model.ts'
 import {
   type AskedInterest,
@@ -118,6 +119,7 @@ function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
           resumed: message.resumed,
           addresses: [...(message.addresses ?? [])],
           keepsToInterest: message.keepsToInterest,
+          accessDefault: message.accessDefault,
         },
       }
     case 'batch':
@@ -138,6 +140,8 @@ function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
       return { $case: 'contact', value: { silent: message.silent.map((one) => ({ ...one })), nowMs: message.nowMs } }
     case 'authorities':
       return { $case: 'authorities', value: authoritiesToWire(message) }
+    case 'access':
+      return { $case: 'access', value: { accessDefault: message.accessDefault } }
   }
 }
 
@@ -162,6 +166,9 @@ function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | unde
         // Invalid addresses do not end the watch. AddressBook ignores them (broker-addresses.ts).
         ...(known.value.addresses.length === 0 ? {} : { addresses: known.value.addresses }),
         ...(known.value.keepsToInterest === true ? { keepsToInterest: true as const } : {}),
+        ...(known.value.accessDefault === undefined
+          ? {}
+          : { accessDefault: accessFromWire(known.value.accessDefault) }),
       }
     case 'batch':
       return {
@@ -199,7 +206,14 @@ function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | unde
       }
     case 'authorities':
       return { t: 'authorities', ...authoritiesFromWire(known.value) }
+    case 'access':
+      return { t: 'access', accessDefault: accessFromWire(known.value.accessDefault) }
   }
+}
+
+/** A word of a later release must not open more than its author meant. */
+function accessFromWire(word: string): AccessDefault {
+  return word === 'allow' ? 'allow' : 'deny'
 }
 
 // The authorities that the broker reports.

@@ -30,6 +30,8 @@ export interface ClusterFacts {
    * name servers, the broker as they call it. Nobody's pods are routed over them. Members of earlier releases state none.
    */
   neededCidrs: string[];
+  /** Absent: from an earlier release, or without any. */
+  properties?: ClusterProperties | undefined;
 }
 
 /** Maps travel as sorted pairs: the same content always has the same bytes. */
@@ -205,11 +207,14 @@ export interface PublishReply_InSync {
   takesStatus: boolean;
   /** The broker was restored, and asks what the member holds beside its snapshot of this epoch; empty: it does not. */
   asksHeld: string;
+  /** Records are given only to members to which they are offered. A broker of an earlier release gives them to all. */
+  keepsToOffers?: boolean | undefined;
 }
 
 export interface PublishReply_SendDigest {
   takesStatus: boolean;
   asksHeld: string;
+  keepsToOffers?: boolean | undefined;
 }
 
 export interface PublishReply_Need {
@@ -286,6 +291,9 @@ export interface WatchMessage {
     /** Only to a member with an interest. */
     { $case: "added"; value: WatchMessage_Added }
     | { $case: "exportedNamespaces"; value: WatchMessage_ExportedNamespaces }
+    | //
+    /** A member of an earlier release skips it. */
+    { $case: "access"; value: WatchMessage_Access }
     | undefined;
 }
 
@@ -295,7 +303,16 @@ export interface WatchMessage_Reset {
   /** host:port, where the broker's replicas are found now. Empty from a broker that does not say. */
   addresses: string[];
   /** The interest of the request is kept to: nothing of other namespaces comes. */
-  keepsToInterest?: boolean | undefined;
+  keepsToInterest?:
+    | boolean
+    | undefined;
+  /** As in Access. Absent: allow. */
+  accessDefault?: string | undefined;
+}
+
+/** The default of the clusterset for services without a policy has changed: allow or deny. */
+export interface WatchMessage_Access {
+  accessDefault: string;
 }
 
 /** Events are RecordEvent messages, encoded once by the broker for all watchers. */
@@ -417,6 +434,69 @@ export interface ServiceExport {
   ipFamilies: string[];
   exportedLabels: Pair[];
   exportedAnnotations: Pair[];
+  /**
+   * Absent: to all members. Without rules: to no other member. A release that narrows a rule in another way puts it into
+   * a field of its own, so that earlier readers let in nobody by it.
+   */
+  offeredTo?:
+    | Offer
+    | undefined;
+  /** KEP-5939. Absent: from an earlier release, or without selectors. */
+  clusterSelectors?:
+    | ClusterSelectors
+    | undefined;
+  /** Absent: from an earlier release, or not drained. */
+  drained?: boolean | undefined;
+}
+
+export interface ClusterSelectors {
+  selectors: ClusterSelector[];
+}
+
+/** An entry without any field that the reader knows matches nothing it could name: the importer then selects nothing. */
+export interface ClusterSelector {
+  /** Its labels are ClusterProperties. */
+  propertySelector?: LabelSelector | undefined;
+}
+
+export interface Offer {
+  rules: OfferRule[];
+}
+
+export interface OfferRule {
+  /** Sorted, each once. */
+  clusters: string[];
+  /** Absent: all namespaces of these clusters. */
+  namespaces?: NamespaceChoice | undefined;
+}
+
+export interface NamespaceChoice {
+  names: string[];
+  selectors: LabelSelector[];
+}
+
+/** metav1.LabelSelector. What is absent there and what is empty are two things, as the content hash tells them apart. */
+export interface LabelSelector {
+  matchLabels?: LabelSelector_Labels | undefined;
+  matchExpressions?: LabelSelector_Requirements | undefined;
+}
+
+export interface LabelSelector_Labels {
+  pairs: Pair[];
+}
+
+export interface LabelSelector_Requirements {
+  requirements: LabelSelector_Requirement[];
+}
+
+export interface LabelSelector_Requirement {
+  key: string;
+  operator: string;
+  values?: LabelSelector_Values | undefined;
+}
+
+export interface LabelSelector_Values {
+  values: string[];
 }
 
 export interface ServicePort {
@@ -431,6 +511,13 @@ export interface EndpointSlice {
   addressType: string;
   ports: SlicePort[];
   endpoints: SliceEndpoint[];
+  /** Absent: offered to all members. Empty: to no other member. */
+  offeredTo?: ClusterIds | undefined;
+}
+
+export interface ClusterIds {
+  /** Sorted, each once. */
+  ids: string[];
 }
 
 export interface SlicePort {
@@ -484,6 +571,16 @@ export interface Cluster {
   serviceCidrs: string[];
   globalCidrs: string[];
   labels: Pair[];
+  /** Absent if the cluster is not drained. */
+  drained?:
+    | boolean
+    | undefined;
+  /** Absent: from an earlier release. */
+  properties?: ClusterProperties | undefined;
+}
+
+export interface ClusterProperties {
+  pairs: Pair[];
 }
 
 export interface ClusterSetIP {
@@ -560,7 +657,7 @@ export interface SavedReplica_Scope {
 }
 
 function createBaseClusterFacts(): ClusterFacts {
-  return { podCidrs: [], serviceCidrs: [], labels: [], version: "", neededCidrs: [] };
+  return { podCidrs: [], serviceCidrs: [], labels: [], version: "", neededCidrs: [], properties: undefined };
 }
 
 export const ClusterFacts: MessageFns<ClusterFacts> = {
@@ -579,6 +676,9 @@ export const ClusterFacts: MessageFns<ClusterFacts> = {
     }
     for (const v of message.neededCidrs) {
       writer.uint32(42).string(v!);
+    }
+    if (message.properties !== undefined) {
+      ClusterProperties.encode(message.properties, writer.uint32(410).fork()).join();
     }
     return writer;
   },
@@ -634,6 +734,14 @@ export const ClusterFacts: MessageFns<ClusterFacts> = {
             }
 
             message.neededCidrs.push(reader.string());
+            continue;
+          }
+          case 51: {
+            if (tag !== 410) {
+              break;
+            }
+
+            message.properties = ClusterProperties.decode(reader, reader.uint32());
             continue;
           }
         }
@@ -2103,7 +2211,7 @@ export const PublishReply: MessageFns<PublishReply> = {
 };
 
 function createBasePublishReply_InSync(): PublishReply_InSync {
-  return { takesStatus: false, asksHeld: "" };
+  return { takesStatus: false, asksHeld: "", keepsToOffers: undefined };
 }
 
 export const PublishReply_InSync: MessageFns<PublishReply_InSync> = {
@@ -2113,6 +2221,9 @@ export const PublishReply_InSync: MessageFns<PublishReply_InSync> = {
     }
     if (message.asksHeld !== "") {
       writer.uint32(98).string(message.asksHeld);
+    }
+    if (message.keepsToOffers !== undefined) {
+      writer.uint32(400).bool(message.keepsToOffers);
     }
     return writer;
   },
@@ -2146,6 +2257,14 @@ export const PublishReply_InSync: MessageFns<PublishReply_InSync> = {
             message.asksHeld = reader.string();
             continue;
           }
+          case 50: {
+            if (tag !== 400) {
+              break;
+            }
+
+            message.keepsToOffers = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2160,7 +2279,7 @@ export const PublishReply_InSync: MessageFns<PublishReply_InSync> = {
 };
 
 function createBasePublishReply_SendDigest(): PublishReply_SendDigest {
-  return { takesStatus: false, asksHeld: "" };
+  return { takesStatus: false, asksHeld: "", keepsToOffers: undefined };
 }
 
 export const PublishReply_SendDigest: MessageFns<PublishReply_SendDigest> = {
@@ -2170,6 +2289,9 @@ export const PublishReply_SendDigest: MessageFns<PublishReply_SendDigest> = {
     }
     if (message.asksHeld !== "") {
       writer.uint32(98).string(message.asksHeld);
+    }
+    if (message.keepsToOffers !== undefined) {
+      writer.uint32(400).bool(message.keepsToOffers);
     }
     return writer;
   },
@@ -2201,6 +2323,14 @@ export const PublishReply_SendDigest: MessageFns<PublishReply_SendDigest> = {
             }
 
             message.asksHeld = reader.string();
+            continue;
+          }
+          case 50: {
+            if (tag !== 400) {
+              break;
+            }
+
+            message.keepsToOffers = reader.bool();
             continue;
           }
         }
@@ -2762,6 +2892,9 @@ export const WatchMessage: MessageFns<WatchMessage> = {
       case "exportedNamespaces":
         WatchMessage_ExportedNamespaces.encode(message.message.value, writer.uint32(250).fork()).join();
         break;
+      case "access":
+        WatchMessage_Access.encode(message.message.value, writer.uint32(402).fork()).join();
+        break;
     }
     return writer;
   },
@@ -2857,6 +2990,14 @@ export const WatchMessage: MessageFns<WatchMessage> = {
             };
             continue;
           }
+          case 50: {
+            if (tag !== 402) {
+              break;
+            }
+
+            message.message = { $case: "access", value: WatchMessage_Access.decode(reader, reader.uint32()) };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2871,7 +3012,7 @@ export const WatchMessage: MessageFns<WatchMessage> = {
 };
 
 function createBaseWatchMessage_Reset(): WatchMessage_Reset {
-  return { epoch: "", resumed: false, addresses: [], keepsToInterest: undefined };
+  return { epoch: "", resumed: false, addresses: [], keepsToInterest: undefined, accessDefault: undefined };
 }
 
 export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
@@ -2887,6 +3028,9 @@ export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
     }
     if (message.keepsToInterest !== undefined) {
       writer.uint32(240).bool(message.keepsToInterest);
+    }
+    if (message.accessDefault !== undefined) {
+      writer.uint32(402).string(message.accessDefault);
     }
     return writer;
   },
@@ -2934,6 +3078,60 @@ export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
             }
 
             message.keepsToInterest = reader.bool();
+            continue;
+          }
+          case 50: {
+            if (tag !== 402) {
+              break;
+            }
+
+            message.accessDefault = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseWatchMessage_Access(): WatchMessage_Access {
+  return { accessDefault: "" };
+}
+
+export const WatchMessage_Access: MessageFns<WatchMessage_Access> = {
+  encode(message: WatchMessage_Access, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.accessDefault !== "") {
+      writer.uint32(10).string(message.accessDefault);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchMessage_Access {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchMessage_Access();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.accessDefault = reader.string();
             continue;
           }
         }
@@ -3985,6 +4183,9 @@ function createBaseServiceExport(): ServiceExport {
     ipFamilies: [],
     exportedLabels: [],
     exportedAnnotations: [],
+    offeredTo: undefined,
+    clusterSelectors: undefined,
+    drained: undefined,
   };
 }
 
@@ -4019,6 +4220,15 @@ export const ServiceExport: MessageFns<ServiceExport> = {
     }
     for (const v of message.exportedAnnotations) {
       Pair.encode(v!, writer.uint32(82).fork()).join();
+    }
+    if (message.offeredTo !== undefined) {
+      Offer.encode(message.offeredTo, writer.uint32(402).fork()).join();
+    }
+    if (message.clusterSelectors !== undefined) {
+      ClusterSelectors.encode(message.clusterSelectors, writer.uint32(410).fork()).join();
+    }
+    if (message.drained !== undefined) {
+      writer.uint32(416).bool(message.drained);
     }
     return writer;
   },
@@ -4116,6 +4326,545 @@ export const ServiceExport: MessageFns<ServiceExport> = {
             message.exportedAnnotations.push(Pair.decode(reader, reader.uint32()));
             continue;
           }
+          case 50: {
+            if (tag !== 402) {
+              break;
+            }
+
+            message.offeredTo = Offer.decode(reader, reader.uint32());
+            continue;
+          }
+          case 51: {
+            if (tag !== 410) {
+              break;
+            }
+
+            message.clusterSelectors = ClusterSelectors.decode(reader, reader.uint32());
+            continue;
+          }
+          case 52: {
+            if (tag !== 416) {
+              break;
+            }
+
+            message.drained = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseClusterSelectors(): ClusterSelectors {
+  return { selectors: [] };
+}
+
+export const ClusterSelectors: MessageFns<ClusterSelectors> = {
+  encode(message: ClusterSelectors, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.selectors) {
+      ClusterSelector.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ClusterSelectors {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseClusterSelectors();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.selectors.push(ClusterSelector.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseClusterSelector(): ClusterSelector {
+  return { propertySelector: undefined };
+}
+
+export const ClusterSelector: MessageFns<ClusterSelector> = {
+  encode(message: ClusterSelector, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.propertySelector !== undefined) {
+      LabelSelector.encode(message.propertySelector, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ClusterSelector {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseClusterSelector();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.propertySelector = LabelSelector.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseOffer(): Offer {
+  return { rules: [] };
+}
+
+export const Offer: MessageFns<Offer> = {
+  encode(message: Offer, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.rules) {
+      OfferRule.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Offer {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseOffer();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.rules.push(OfferRule.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseOfferRule(): OfferRule {
+  return { clusters: [], namespaces: undefined };
+}
+
+export const OfferRule: MessageFns<OfferRule> = {
+  encode(message: OfferRule, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.clusters) {
+      writer.uint32(10).string(v!);
+    }
+    if (message.namespaces !== undefined) {
+      NamespaceChoice.encode(message.namespaces, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): OfferRule {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseOfferRule();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.clusters.push(reader.string());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.namespaces = NamespaceChoice.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseNamespaceChoice(): NamespaceChoice {
+  return { names: [], selectors: [] };
+}
+
+export const NamespaceChoice: MessageFns<NamespaceChoice> = {
+  encode(message: NamespaceChoice, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.names) {
+      writer.uint32(10).string(v!);
+    }
+    for (const v of message.selectors) {
+      LabelSelector.encode(v!, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): NamespaceChoice {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseNamespaceChoice();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.names.push(reader.string());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.selectors.push(LabelSelector.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseLabelSelector(): LabelSelector {
+  return { matchLabels: undefined, matchExpressions: undefined };
+}
+
+export const LabelSelector: MessageFns<LabelSelector> = {
+  encode(message: LabelSelector, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.matchLabels !== undefined) {
+      LabelSelector_Labels.encode(message.matchLabels, writer.uint32(10).fork()).join();
+    }
+    if (message.matchExpressions !== undefined) {
+      LabelSelector_Requirements.encode(message.matchExpressions, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LabelSelector {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLabelSelector();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.matchLabels = LabelSelector_Labels.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.matchExpressions = LabelSelector_Requirements.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseLabelSelector_Labels(): LabelSelector_Labels {
+  return { pairs: [] };
+}
+
+export const LabelSelector_Labels: MessageFns<LabelSelector_Labels> = {
+  encode(message: LabelSelector_Labels, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.pairs) {
+      Pair.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LabelSelector_Labels {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLabelSelector_Labels();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.pairs.push(Pair.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseLabelSelector_Requirements(): LabelSelector_Requirements {
+  return { requirements: [] };
+}
+
+export const LabelSelector_Requirements: MessageFns<LabelSelector_Requirements> = {
+  encode(message: LabelSelector_Requirements, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.requirements) {
+      LabelSelector_Requirement.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LabelSelector_Requirements {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLabelSelector_Requirements();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.requirements.push(LabelSelector_Requirement.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseLabelSelector_Requirement(): LabelSelector_Requirement {
+  return { key: "", operator: "", values: undefined };
+}
+
+export const LabelSelector_Requirement: MessageFns<LabelSelector_Requirement> = {
+  encode(message: LabelSelector_Requirement, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.operator !== "") {
+      writer.uint32(18).string(message.operator);
+    }
+    if (message.values !== undefined) {
+      LabelSelector_Values.encode(message.values, writer.uint32(26).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LabelSelector_Requirement {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLabelSelector_Requirement();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.operator = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.values = LabelSelector_Values.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseLabelSelector_Values(): LabelSelector_Values {
+  return { values: [] };
+}
+
+export const LabelSelector_Values: MessageFns<LabelSelector_Values> = {
+  encode(message: LabelSelector_Values, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.values) {
+      writer.uint32(10).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LabelSelector_Values {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLabelSelector_Values();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.values.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4209,7 +4958,7 @@ export const ServicePort: MessageFns<ServicePort> = {
 };
 
 function createBaseEndpointSlice(): EndpointSlice {
-  return { service: "", addressType: "", ports: [], endpoints: [] };
+  return { service: "", addressType: "", ports: [], endpoints: [], offeredTo: undefined };
 }
 
 export const EndpointSlice: MessageFns<EndpointSlice> = {
@@ -4225,6 +4974,9 @@ export const EndpointSlice: MessageFns<EndpointSlice> = {
     }
     for (const v of message.endpoints) {
       SliceEndpoint.encode(v!, writer.uint32(34).fork()).join();
+    }
+    if (message.offeredTo !== undefined) {
+      ClusterIds.encode(message.offeredTo, writer.uint32(402).fork()).join();
     }
     return writer;
   },
@@ -4272,6 +5024,60 @@ export const EndpointSlice: MessageFns<EndpointSlice> = {
             }
 
             message.endpoints.push(SliceEndpoint.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 50: {
+            if (tag !== 402) {
+              break;
+            }
+
+            message.offeredTo = ClusterIds.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseClusterIds(): ClusterIds {
+  return { ids: [] };
+}
+
+export const ClusterIds: MessageFns<ClusterIds> = {
+  encode(message: ClusterIds, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.ids) {
+      writer.uint32(10).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ClusterIds {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseClusterIds();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.ids.push(reader.string());
             continue;
           }
         }
@@ -4735,7 +5541,16 @@ export const Endpoint_Candidate: MessageFns<Endpoint_Candidate> = {
 };
 
 function createBaseCluster(): Cluster {
-  return { id: "", index: 0, podCidrs: [], serviceCidrs: [], globalCidrs: [], labels: [] };
+  return {
+    id: "",
+    index: 0,
+    podCidrs: [],
+    serviceCidrs: [],
+    globalCidrs: [],
+    labels: [],
+    drained: undefined,
+    properties: undefined,
+  };
 }
 
 export const Cluster: MessageFns<Cluster> = {
@@ -4757,6 +5572,12 @@ export const Cluster: MessageFns<Cluster> = {
     }
     for (const v of message.labels) {
       Pair.encode(v!, writer.uint32(50).fork()).join();
+    }
+    if (message.drained !== undefined) {
+      writer.uint32(416).bool(message.drained);
+    }
+    if (message.properties !== undefined) {
+      ClusterProperties.encode(message.properties, writer.uint32(410).fork()).join();
     }
     return writer;
   },
@@ -4820,6 +5641,68 @@ export const Cluster: MessageFns<Cluster> = {
             }
 
             message.labels.push(Pair.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 52: {
+            if (tag !== 416) {
+              break;
+            }
+
+            message.drained = reader.bool();
+            continue;
+          }
+          case 51: {
+            if (tag !== 410) {
+              break;
+            }
+
+            message.properties = ClusterProperties.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseClusterProperties(): ClusterProperties {
+  return { pairs: [] };
+}
+
+export const ClusterProperties: MessageFns<ClusterProperties> = {
+  encode(message: ClusterProperties, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.pairs) {
+      Pair.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ClusterProperties {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseClusterProperties();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.pairs.push(Pair.decode(reader, reader.uint32()));
             continue;
           }
         }

@@ -6,6 +6,10 @@ import { type ClusterId, isDnsLabel, isDnsSubdomain } from '../../model/model.ts
 /** Name and lifetimes in the certificates of a clusterset. */
 export const SERVER_NAME = 'broker.sealane.internal'
 export const MEMBER_VALIDITY_MS = 24 * 3600_000
+
+/** How long a member's certificate can still be renewed after its end, unless the broker's configuration differs. */
+export const DEFAULT_RENEWAL_GRACE_MS = 30 * 24 * 3600_000
+export const MAX_RENEWAL_GRACE_MS = 366 * 24 * 3600_000
 export const CA_VALIDITY_MS = 10 * 365 * 24 * 3600_000
 export const SERVER_VALIDITY_MS = 90 * 24 * 3600_000
 /** Certificates start slightly in the past, because clocks differ. */

@@ -144,7 +144,8 @@ export async function csrKeyHash(csr: Uint8Array): Promise<string> {
   return publicKeyHash(createPublicKey({ key: der, format: 'der', type: 'spki' }))
 }
 
-async function verifiedCsrKey(der: Uint8Array): Promise<x509.PublicKey> {
+/** Returns the public key of a request, of which the signature was checked. Throws CsrError. */
+export async function verifiedCsrKey(der: Uint8Array): Promise<x509.PublicKey> {
   const { csr, publicKey, algorithm } = readCsr(der)
   const { name, namedCurve } = algorithm
   if (name !== 'ECDSA' || namedCurve !== 'P-256') {
@@ -173,13 +174,14 @@ function readCsr(der: Uint8Array): ReadCsr {
 interface IssueInit {
   readonly publicKey: x509.PublicKey
   readonly commonName: string
-  readonly usage: x509.ExtendedKeyUsage
+  readonly usage: x509.ExtendedKeyUsage | readonly x509.ExtendedKeyUsage[]
   readonly names: x509.JsonGeneralNames
   readonly nowMs: number
   readonly validMs: number
 }
 
-async function issue(ca: Issuer, init: IssueInit): Promise<Uint8Array> {
+/** Issues a certificate (DER) that is no authority, for the names and the usage that `init` states. */
+export async function issue(ca: Issuer, init: IssueInit): Promise<Uint8Array> {
   const issuer = new x509.X509Certificate(Uint8Array.from(ca.certificate))
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: newSerial(),
@@ -193,7 +195,7 @@ async function issue(ca: Issuer, init: IssueInit): Promise<Uint8Array> {
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-      new x509.ExtendedKeyUsageExtension([init.usage], true),
+      new x509.ExtendedKeyUsageExtension([init.usage].flat(), true),
       await x509.SubjectKeyIdentifierExtension.create(init.publicKey),
       await authorityKeyId(issuer),
       new x509.SubjectAlternativeNameExtension(init.names),

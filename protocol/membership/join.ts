@@ -144,7 +144,7 @@ export function joinedIdentity({ token, cluster, key }: JoinAsk, response: JoinR
   }
 }
 
-/** Returns when the certificate expires. After that the cluster needs a token to join again. */
+/** Returns when the certificate expires. After that the broker only renews it, within its grace time. */
 export function endOfIdentity({ certificate }: MemberIdentity): number {
   return readCertificate(certificate).notAfterMs
 }

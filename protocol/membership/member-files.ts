@@ -2,11 +2,12 @@
  * A member's identity on disk, in `<state>/identity` (mode 0700). `sealane join` and the renewal write it, and the
  * agent reads it. The private key has mode 0600 and never leaves this folder.
  *   cluster.key   PKCS #8 PEM      cluster.crt  PEM      ca.crt  PEM, one or more      broker.json  see BrokerFile
+ *   access.json   see KeptAccess: what the Membership says about access, from which a lost one is made again
  */
 import type { KeyObject } from 'node:crypto'
 import { chmod, mkdir, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type ClusterId, parseClusterId } from '../../model/model.ts'
+import { type AccessOfMember, type ClusterId, parseClusterId } from '../../model/model.ts'
 import { replaceFile } from '../../runtime/runtime.ts'
 import { brokerAddresses, formatBrokerAddress, parseBrokerAddress } from '../protocol.ts'
 import { certificateToPem, certificatesFromPem, keyFromPem, keyToPem } from '../identity/identity.ts'
@@ -238,6 +239,42 @@ export interface IdentityStore {
   /** Writes all parts. Throws IdentityFileError. */
   write(identity: MemberIdentity): Promise<void>
   remove(): Promise<void>
+  /** What the Membership said about access. Undefined if it is not known. Throws IdentityFileError. */
+  access(): Promise<KeptAccess | undefined>
+  /** Keeps it beside the identity. Does nothing if the cluster has not joined. Throws IdentityFileError. */
+  keepAccess(access: KeptAccess): Promise<void>
+}
+
+/** A file of its own: the renewal writes the identity, and neither writer may put back what the other has replaced. */
+export const ACCESS_PART = 'access.json'
+
+/** What the Membership of a member of this clusterset says about access. */
+export interface KeptAccess extends AccessOfMember {
+  readonly clusterset: string
+}
+
+export function encodeAccess({ clusterset, exposure, accessDefault }: KeptAccess): string {
+  return `${JSON.stringify({ clusterset, exposure, accessDefault })}\n`
+}
+
+/** Undefined for a text that cannot be read: the member then counts as a new one, which opens less. */
+export function decodeAccess(text: string | undefined): KeptAccess | undefined {
+  if (text === undefined) return undefined
+  try {
+    const { clusterset, exposure, accessDefault } = JSON.parse(text) as Readonly<Record<string, unknown>>
+    const isKnown =
+      typeof clusterset === 'string' &&
+      (exposure === undefined || exposure === 'exports' || exposure === 'pods' || exposure === 'nothing') &&
+      (accessDefault === undefined || accessDefault === 'allow' || accessDefault === 'deny')
+    if (!isKnown) return undefined
+    return {
+      clusterset,
+      ...(exposure === undefined ? {} : { exposure }),
+      ...(accessDefault === undefined ? {} : { accessDefault }),
+    }
+  } catch {
+    return undefined
+  }
 }
 
 /** Returns the store of a site without Kubernetes, `<state>/identity`. */
@@ -247,5 +284,10 @@ export function folderIdentity(directory: string): IdentityStore {
     read: () => readMemberIdentity(directory),
     write: (identity) => writeMemberIdentity(directory, identity),
     remove: () => removeMemberIdentity(directory),
+    access: async () => decodeAccess(await readIfThere(join(directory, ACCESS_PART))),
+    keepAccess: async (access) => {
+      if ((await readIfThere(join(directory, 'broker.json'))) === undefined) return
+      await writePart(join(directory, ACCESS_PART), encodeAccess(access))
+    },
   }
 }

@@ -17,6 +17,7 @@ export {
   IDENTITY_PARTS,
   IdentityFileError,
   type IdentityStore,
+  type KeptAccess,
   type MemberIdentity,
   decodeMemberIdentity,
   folderIdentity,

@@ -1,14 +1,21 @@
 /**
  * Stores a member's identity in the Secret `sealane-identity` of a Kubernetes cluster. Before the join, the Secret
  * holds the token. The agent adds the key for the join, and then replaces both by the identity.
+ *
+ * The token may be in another Secret instead, which another tool owns (GitOps). That one is only read, so that it never
+ * differs from what the tool wants. A token that has given an identity counts as none: the Secret of the identity notes
+ * it.
  */
 import { type KeyObject, createHash } from 'node:crypto'
 import { type ReasonCode, knownReason } from '../../model/reasons/reasons.ts'
 import {
+  ACCESS_PART,
   IDENTITY_PARTS,
   type IdentityPart,
   type IdentityStore,
+  decodeAccess,
   decodeMemberIdentity,
+  encodeAccess,
   encodeMemberIdentity,
 } from './member-files.ts'
 import { createKey, keyFromPem, keyToPem } from '../identity/identity.ts'
@@ -22,6 +29,9 @@ export const PROBLEM_ANNOTATION = 'sealane.io/join-problem'
 export const REASON_ANNOTATION = 'sealane.io/join-problem-reason'
 /** Annotation that identifies the refused attempt. Set if a retry cannot succeed. */
 export const REFUSED_ANNOTATION = 'sealane.io/join-refused'
+
+/** Annotation that identifies the token of the other Secret that has given this cluster its identity. */
+export const USED_ANNOTATION = 'sealane.io/join-used'
 
 /**
  * Annotation beside a token whose installer could not ask the broker what the join changes for other members. The agent
@@ -88,29 +98,62 @@ export interface SecretIdentity extends IdentityStore, JoinStore {
   dropIdentity(): Promise<void>
 }
 
-/** `settings` is the text of the site file, because a refused token may work with other settings. */
-export function secretIdentity(secret: SecretAccess, settings = ''): SecretIdentity {
+/**
+ * `settings` is the text of the site file, because a refused token may work with other settings. `given` reads the token
+ * that another tool owns; undefined if there is none.
+ */
+export function secretIdentity(
+  secret: SecretAccess,
+  settings = '',
+  given: () => Promise<string | undefined> = () => Promise.resolve(undefined),
+): SecretIdentity {
   const part = async (name: string): Promise<string | undefined> => (await secret.read())?.data[name]
+  // Kept here as well: the Secret may be deleted and written again.
+  let used: string | undefined
+  const readIdentity = async (): Promise<SecretContent | undefined> => {
+    const content = await secret.read()
+    used = content?.annotations[USED_ANNOTATION] ?? used
+    return content
+  }
+  const unused = async (): Promise<string | undefined> => {
+    const text = await given()
+    return text === undefined || text.trim() === '' || attempt(text, '') === used ? undefined : text
+  }
+  /** The note about the token of another tool with which this cluster has joined, just now or earlier. */
+  const noteOfUse = async (): Promise<Readonly<Record<string, string>>> => {
+    const { data = {} } = (await readIdentity()) ?? {}
+    const isJoining = data[JOINING_KEY_PART] !== undefined && data[TOKEN_PART] === undefined
+    const text = isJoining ? await unused() : undefined
+    if (text !== undefined) used = attempt(text, '')
+    return used === undefined ? {} : { [USED_ANNOTATION]: used }
+  }
   return {
     place: secret.place,
     read: async () => {
-      const data = (await secret.read())?.data ?? {}
+      const data = (await readIdentity())?.data ?? {}
       return decodeMemberIdentity(identityParts(data), (name) => `${secret.place}: ${name}`)
     },
-    write: (identity) =>
-      secret.change({
+    write: async (identity) => {
+      const note = await noteOfUse()
+      await secret.change({
         data: { ...encodeMemberIdentity(identity), ...NO_TOKEN.data, [JOINING_KEY_PART]: null },
-        annotations: { ...NO_PROBLEM, ...NO_TOKEN.annotations },
-      }),
+        annotations: { ...NO_PROBLEM, ...NO_TOKEN.annotations, ...note },
+      })
+    },
     // The Secret stays until Sealane is uninstalled, because a new token can be stored in it.
     remove: async () => {
       if ((await secret.read()) === undefined) return
-      const parts = Object.fromEntries([...IDENTITY_PARTS, JOINING_KEY_PART].map((name) => [name, null]))
+      const parts = Object.fromEntries([...IDENTITY_PARTS, ACCESS_PART, JOINING_KEY_PART].map((name) => [name, null]))
       const annotations = { ...NO_PROBLEM, ...NO_TOKEN.annotations }
       await secret.change({ data: { ...parts, ...NO_TOKEN.data }, annotations })
     },
+    access: async () => decodeAccess(await part(ACCESS_PART)),
+    keepAccess: async (access) => {
+      if ((await part('broker.json')) === undefined) return
+      await secret.change({ data: { [ACCESS_PART]: encodeAccess(access) } })
+    },
     dropIdentity: () => secret.change({ data: Object.fromEntries(IDENTITY_PARTS.map((name) => [name, null])) }),
-    token: () => part(TOKEN_PART),
+    token: async () => (await readIdentity())?.data[TOKEN_PART] ?? (await unused()),
     key: async (): Promise<KeyObject> => {
       const kept = await part(JOINING_KEY_PART)
       if (kept !== undefined) return keyFromPem(kept)

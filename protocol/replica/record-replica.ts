@@ -215,6 +215,7 @@ export class Replica {
         throw new ReplicaError('received a compressed message without support for it')
       case 'contact':
       case 'authorities':
+      case 'access':
         // These messages concern only the present moment, so nothing is stored.
         return []
     }

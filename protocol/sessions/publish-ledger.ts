@@ -109,6 +109,8 @@ interface InFlight {
 
 export class PublishLedger {
   #wanted = new Map<string, Wanted>()
+  /** The broker gives records only to members to which they are offered. */
+  #keepsToOffers = true
   /** `final` is true if this member's own limits refuse the record, and not the broker. */
   readonly #refused = new Map<string, Refusal & { readonly hash: Hash; readonly final: boolean }>()
   readonly #room = new WaitingRoom()
@@ -159,7 +161,7 @@ export class PublishLedger {
       const hash = hex(contentHash(record))
       this.#wanted.set(key, { record, hash })
       if (known?.hash === hash) continue
-      const refusal = refusalOf(record)
+      const refusal = refusalOf(record) ?? this.#offerRefusal(record)
       const before = this.#refused.get(key)
       if (refusal !== undefined) {
         this.#refuseAs(key, { ...refusal, hash, final: true })
@@ -175,6 +177,34 @@ export class PublishLedger {
     for (const key of this.#refused.keys()) if (!this.#wanted.has(key)) this.#forget(key)
     this.#offerWaiting(({ isHeld }) => !isHeld)
     return refusals
+  }
+
+  /**
+   * Takes whether the broker gives records only to members to which they are offered. If it does not, records that are
+   * not for all members count as refused, and an earlier version at the broker is removed. Returns those.
+   */
+  setKeepsToOffers(keeps: boolean): { readonly key: string; readonly refusal: Refusal }[] {
+    if (keeps === this.#keepsToOffers) return []
+    this.#keepsToOffers = keeps
+    const refusals: { key: string; refusal: Refusal }[] = []
+    for (const [key, { record, hash }] of this.#wanted) {
+      const refusal = this.#offerRefusal(record)
+      if (refusal !== undefined) {
+        this.#refuseAs(key, { ...refusal, hash, final: true })
+        refusals.push({ key, refusal })
+      } else if (this.#refused.get(key)?.reason === 'OffersNotSupported') this.#forget(key)
+      else continue
+      this.#dirty.add(key)
+    }
+    return refusals
+  }
+
+  #offerRefusal({ body }: MemberRecord): Refusal | undefined {
+    const offeredTo = body.kind === 'Endpoint' ? undefined : body.offeredTo
+    if (this.#keepsToOffers || offeredTo === undefined) return undefined
+    const message =
+      'the broker, or a replica of it, is of an earlier release, which would give the record to all members'
+    return { field: 'offeredTo', reason: 'OffersNotSupported', message }
   }
 
   /** Takes the quota report of the broker. Returns the keys of records whose state changes. */

@@ -100,6 +100,7 @@ export class PublishSession {
   readonly #status = new FactsLedger<MemberStatus>()
   /** The broker of the current stream accepts status messages. */
   #takesStatus = false
+  #keepsToOffers: boolean | undefined
   readonly #watchers = new Set<() => void>()
   #state: PublishSessionState = { t: 'closed' }
   #known = false
@@ -125,6 +126,15 @@ export class PublishSession {
   /** True after the broker has answered a declaration. From then on recordState() returns what the broker has. */
   get answered(): boolean {
     return this.#answered
+  }
+
+  /**
+   * Whether the broker gives records only to members to which they are offered. False: it is of an earlier release, and
+   * records with an offer are refused here (OffersNotSupported). Undefined before its first answer. `onChange` is called
+   * after each answer.
+   */
+  get keepsToOffers(): boolean | undefined {
+    return this.#keepsToOffers
   }
 
   recordState(key: string): RecordState {
@@ -203,7 +213,7 @@ export class PublishSession {
     let stream: PublishStream | undefined
     let sender: Promise<void> | undefined
     try {
-      const declaration = this.#ledger.declare()
+      let declaration = this.#ledger.declare()
       stream = this.#deps.connect().publish(ended)
       watchdog.expect()
       const { setHash, count } = declaration
@@ -211,6 +221,11 @@ export class PublishSession {
       for await (const reply of stream.replies) {
         watchdog.answered()
         await answerHeld(reply, this.#deps.held, stream, ended)
+        if (reply.t === 'inSync' || reply.t === 'sendDigest') {
+          const isOther = this.#takeOffers(reply.keepsToOffers === true)
+          // The digest leaves out what this broker must not have, so that it removes it.
+          if (isOther && reply.t === 'sendDigest') declaration = this.#ledger.declare()
+        }
         await this.#onReply(reply, declaration, stream, watchdog)
         if (this.#state.t === 'live' && sender === undefined) {
           onLive()
@@ -274,6 +289,14 @@ export class PublishSession {
         this.#onQuota(reply)
         return
     }
+  }
+
+  /** Returns whether the records to publish may be others than those that were declared. */
+  #takeOffers(keeps: boolean): boolean {
+    const before = this.#keepsToOffers ?? true
+    this.#keepsToOffers = keeps
+    for (const { key, refusal } of this.#ledger.setKeepsToOffers(keeps)) this.#refused({ key, ...refusal })
+    return before !== keeps
   }
 
   #becomeLive(declaration: Declaration, needed: Parameters<PublishLedger['begin']>[1]): void {

@@ -14,6 +14,7 @@
  *   live while a new stream on the same connection continues from the position of the old one.
  */
 import { isDeepStrictEqual } from 'node:util'
+import type { AccessDefault } from '../../model/access/access.ts'
 import type { Interest } from '../../model/model.ts'
 import { type Clock, SerialQueue } from '../../reconcile/reconcile.ts'
 import { errorOf, messageOf } from '../../runtime/runtime.ts'
@@ -115,6 +116,8 @@ export interface WatchSessionDeps {
    * member does not take them from the watch. Must not throw.
    */
   readonly onAuthorities?: (authorities: Authorities) => void
+  /** Called when the broker has reported another default of the clusterset: accessDefault(). Must not throw. */
+  readonly onAccessDefault?: () => void
   /** Called when the set of namespaces with exports has changed. Must not throw. */
   readonly onExported?: () => void
   /** If true, the session does not start before setInterest() was called. */
@@ -143,6 +146,7 @@ export class WatchSession {
   readonly #metrics: WatchMetrics
   readonly #brokerClock = new BrokerClock()
   #state: WatchState = { t: 'closed' }
+  #accessDefault: AccessDefault | 'none' | undefined
   #cancelSave: (() => void) | undefined
   readonly #saves = new SerialQueue()
   /** Undefined to request all namespaces. */
@@ -159,6 +163,14 @@ export class WatchSession {
 
   state(): WatchState {
     return this.#state
+  }
+
+  /**
+   * Whether services without a policy are offered to all members, as the broker reported last. `none` if it has
+   * answered without one: no operator has set it, or its release is an earlier one. Undefined before its first answer.
+   */
+  accessDefault(): AccessDefault | 'none' | undefined {
+    return this.#accessDefault
   }
 
   /** See BrokerClock.aheadMs(). */
@@ -263,6 +275,8 @@ export class WatchSession {
       this.#deps.onAuthorities?.(message)
       return
     }
+    if (message.t === 'access' || message.t === 'reset') this.#takeAccess(message.accessDefault ?? 'none')
+    if (message.t === 'access') return
     const changes = replica.apply(message, (error) => {
       this.#metrics.invalid()
       logger.error('a record from the broker is malformed; it is left out', {
@@ -281,6 +295,12 @@ export class WatchSession {
     this.#metrics.records(replica.records.size)
     if (message.t !== 'reset') this.#saveSoon()
     if (changes.length > 0 || message.t === 'synced' || message.t === 'ownersChanged') onChange(changes)
+  }
+
+  #takeAccess(accessDefault: AccessDefault | 'none'): void {
+    if (accessDefault === this.#accessDefault) return
+    this.#accessDefault = accessDefault
+    this.#deps.onAccessDefault?.()
   }
 
   #setState(state: WatchState): void {

@@ -25,7 +25,7 @@ import * as codec from '../codec/codec.ts'
 import { fits, splitBatch, splitNeed } from '../codec/codec.ts'
 import { PROCESS_HEADER, markHashOf } from '../identity/identity.ts'
 import { reasonField } from './error-reason.ts'
-import { type PeerValidation, expiredError, peerAddress, peerOf, requireMember } from './peer-check.ts'
+import { type PeerValidation, expiredError, peerAddress, peerOf, requireIssued, requireMember } from './peer-check.ts'
 import { asBuffer } from './raw-service.ts'
 import type { ServerMetrics } from './server-metrics.ts'
 import { errorToStatus, isForPeer } from './status-codes.ts'
@@ -140,7 +140,7 @@ export function brokerService(deps: BrokerServiceDeps): UntypedServiceImplementa
       return codec.encodeJoinResponse(await deps.api.join(request, address))
     }),
     renew: unary(deps, 'renew', async (call) => {
-      const peer = memberOf(deps, call)
+      const peer = callingPeer(call, requireIssued(deps.verdictOf(call.getPeer()), deps.clock.now()))
       return codec.encodeRenewResponse(await deps.api.renew(peer, codec.decodeRenewRequest(call.request)))
     }),
     leave: unary(deps, 'leave', async (call) => {
@@ -316,8 +316,11 @@ async function watch(deps: BrokerServiceDeps, call: Writer, ended: AbortControll
 }
 
 function memberOf(deps: BrokerServiceDeps, call: Unary | Duplex | Writer): Peer {
-  const peer = call.getPeer()
-  const known = peerOf(requireMember(deps.verdictOf(peer), deps.clock.now()), peer)
+  return callingPeer(call, requireMember(deps.verdictOf(call.getPeer()), deps.clock.now()))
+}
+
+function callingPeer(call: Unary | Duplex | Writer, member: ReturnType<typeof requireIssued>): Peer {
+  const known = peerOf(member, call.getPeer())
   const process = markHashOf(call.metadata.get(PROCESS_HEADER))
   return process === undefined ? known : { ...known, process }
 }

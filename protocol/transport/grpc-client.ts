@@ -12,6 +12,7 @@ import {
 } from '@grpc/grpc-js'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
+import { type Proxy, type ProxyChoice, proxyChoice } from '../../runtime/proxy/proxy.ts'
 import {
   AddressBook,
   type BrokerAddress,
@@ -160,15 +161,24 @@ export interface ConnectBrokerInit {
   readonly clock: Clock
   readonly logger: Logger
   readonly limits?: Partial<ClientLimits>
+  /** Default: that of this process. It decides whether a proxy leads to the broker (HTTPS_PROXY, NO_PROXY). */
+  readonly env?: ProxyEnv
 }
 
-/** Returns a client, which connects on the first call. Throws BrokerAddressError. */
+type ProxyEnv = Readonly<Record<string, string | undefined>>
+
+/**
+ * Returns a client, which connects on the first call. Throws BrokerAddressError, and UserError for a proxy in the
+ * environment that cannot be parsed.
+ */
 export function connectBroker(init: ConnectBrokerInit): BrokerClient {
   return new GrpcBrokerClient(init)
 }
 
 export interface ConnectForJoinInit {
   readonly token: JoinToken
+  /** As in ConnectBrokerInit. */
+  readonly env?: ProxyEnv
   readonly clock: Clock
   readonly logger: Logger
   readonly limits?: Partial<ClientLimits>
@@ -180,15 +190,25 @@ export interface ConnectForJoinInit {
  */
 export async function connectForJoin(init: ConnectForJoinInit, signal: AbortSignal): Promise<BrokerClient> {
   const { token, clock, logger } = init
+  const env = init.env === undefined ? {} : { env: init.env }
   const limits = { ...DEFAULT_CLIENT_LIMITS, ...init.limits }
   let failure: unknown
   for (const text of fromAnywhere(token.addresses, clock)) {
     const address = parseBrokerAddress(text)
-    const probe = { address, ca: [], clusterset: token.clusterset, clock, timeoutMs: limits.probeTimeoutMs }
+    const probe = { address, ca: [], clusterset: token.clusterset, clock, timeoutMs: limits.probeTimeoutMs, ...env }
     try {
       const ca = await fetchPinnedCa(probe, [token.caPin, ...token.otherPins], signal)
       const book = new AddressBook({ own: token.addresses, first: text, clock })
-      return connectBroker({ addresses: [], book, clusterset: token.clusterset, ca: [ca], clock, logger, limits })
+      return connectBroker({
+        addresses: [],
+        book,
+        clusterset: token.clusterset,
+        ca: [ca],
+        clock,
+        logger,
+        limits,
+        ...env,
+      })
     } catch (error) {
       if (signal.aborted) throw error
       failure = error
@@ -216,6 +236,7 @@ class GrpcBrokerClient implements BrokerClient {
   readonly #init: ConnectBrokerInit
   readonly #limits: ClientLimits
   readonly #book: AddressBook
+  readonly #proxyTo: ProxyChoice
   #attempt: Attempt | undefined
   readonly #closed = new AbortController()
 
@@ -223,6 +244,7 @@ class GrpcBrokerClient implements BrokerClient {
     this.#init = init
     this.#limits = { ...DEFAULT_CLIENT_LIMITS, ...init.limits }
     this.#book = init.book ?? new AddressBook({ own: init.addresses, clock: init.clock })
+    this.#proxyTo = proxyChoice(init.env ?? process.env)
   }
 
   async join(request: JoinRequest, signal: AbortSignal): Promise<JoinResponse> {
@@ -338,7 +360,10 @@ class GrpcBrokerClient implements BrokerClient {
     this.#closed.signal.throwIfAborted()
     if (this.#attempt === undefined) {
       const address = this.#book.next()
-      const channel = new Client(targetOf(address), this.#credentials(), clientOptions(this.#limits, this.#init.ca))
+      const proxy = this.#proxyTo(address)
+      const through = proxy === undefined ? undefined : { proxy, to: address }
+      const target = targetOf(proxy ?? address)
+      const channel = new Client(target, this.#credentials(through), clientOptions(this.#limits, this.#init.ca))
       this.#attempt = { address, channel, hasWorked: false }
       this.#expectConnection(this.#attempt)
     }
@@ -372,7 +397,9 @@ class GrpcBrokerClient implements BrokerClient {
     channel.watchConnectivityState(connectivityState.READY, Number.POSITIVE_INFINITY, onChange)
   }
 
-  #credentials(): ReturnType<typeof credentials.createSsl> {
+  #credentials(
+    through: { readonly proxy: Proxy; readonly to: BrokerAddress } | undefined,
+  ): ReturnType<typeof credentials.createSsl> {
     const { ca, clock, identity: own } = this.#init
     const roots = Buffer.from(ca.map(certificateToPem).join(''))
     const shown =
@@ -380,7 +407,7 @@ class GrpcBrokerClient implements BrokerClient {
     const [key = null, certificate = null] = shown
     const checkServerIdentity = (_name: string, shown: Parameters<typeof checkBrokerName>[0]) => checkBrokerName(shown)
     const ssl = credentials.createSsl(roots, key, certificate, { checkServerIdentity })
-    return limitHandshake(ssl, clock, this.#limits.connectTimeoutMs)
+    return limitHandshake(ssl, { clock, timeoutMs: this.#limits.connectTimeoutMs, through })
   }
 
   /**
@@ -408,7 +435,9 @@ class GrpcBrokerClient implements BrokerClient {
     if (answered || error.code !== status.UNAVAILABLE) return failure
     const { clusterset, ca, clock } = this.#init
     try {
-      await probeServer({ address, clusterset, ca, clock, timeoutMs: this.#limits.probeTimeoutMs }, signal)
+      const env = this.#init.env === undefined ? {} : { env: this.#init.env }
+      const timeoutMs = this.#limits.probeTimeoutMs
+      await probeServer({ address, clusterset, ca, clock, timeoutMs, ...env }, signal)
     } catch (cause) {
       return cause instanceof Error ? cause : failure
     }
@@ -454,6 +483,7 @@ function clientOptions(limits: ClientLimits, [ca]: readonly Uint8Array[]): Clien
     'grpc.keepalive_time_ms': limits.keepaliveMs,
     'grpc.keepalive_timeout_ms': limits.keepaliveTimeoutMs,
     'grpc.keepalive_permit_without_calls': 1,
+    // limitHandshake() goes through the proxy.
     'grpc.enable_http_proxy': 0,
     'grpc.enable_retries': 0,
     'grpc.use_local_subchannel_pool': 1,

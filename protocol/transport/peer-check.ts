@@ -10,6 +10,7 @@ import { CertificateError, type Peer } from '../protocol.ts'
 import { BACKDATE_MS, type CertificateFacts, fingerprint, readCertificate } from '../identity/identity.ts'
 
 export type PeerValidation =
+  /** `notAfterMs` may be in the past: a certificate that has expired can still be renewed for a while. */
   | {
       readonly t: 'member'
       readonly cluster: ClusterId
@@ -19,6 +20,8 @@ export type PeerValidation =
       readonly issuedAtMs: number
       readonly renews?: string
       readonly notAfterMs: number
+      /** When the certificate of the issuing authority expires. */
+      readonly authorityEndsMs: number
       /** SHA-256 of the certificate of the issuing authority, in hexadecimal. */
       readonly authority: string
     }
@@ -82,9 +85,11 @@ function validateShown(socket: TLSSocket, der: Uint8Array, trust: PeerTrust): Un
   }
   const former = issuerOf(der, removed)
   if (former !== undefined) return removedAuthority(former)
-  if (!socket.authorized) return validationFailure(socket, facts)
-  // TLS has verified that one of the authorities issued the certificate. Which one matters when an authority is removed
-  // while connections are open.
+  const isExpired = !socket.authorized && String(socket.authorizationError).includes('CERT_HAS_EXPIRED')
+  if (!socket.authorized && !isExpired) return validationFailure(socket, facts)
+  // OpenSSL reports one fault only, so an expired certificate may have others.
+  if (isExpired && !isForClients(der)) return stranger('wrongIdentity', 'the certificate is not for clients')
+  // Which authority issued the certificate matters when an authority is removed while connections are open.
   const authority = issuerOf(der, accepted)
   if (authority === undefined) return stranger('untrusted', "the certificate was not issued by this broker's CA")
   if (facts.cluster === undefined || facts.clusterset === undefined) {
@@ -92,7 +97,8 @@ function validateShown(socket: TLSSocket, der: Uint8Array, trust: PeerTrust): Un
   }
   const { cluster, serial, renews, notBeforeMs, notAfterMs } = facts
   const issuedAtMs = notBeforeMs + BACKDATE_MS
-  const issued = { issuedAtMs, notAfterMs, authority: authority.fingerprint }
+  const authorityEndsMs = authority.certificate.validToDate.getTime()
+  const issued = { issuedAtMs, notAfterMs, authorityEndsMs, authority: authority.fingerprint }
   return { t: 'member', cluster, serial, ...issued, ...(renews === undefined ? {} : { renews }) }
 }
 
@@ -107,10 +113,30 @@ function removedAuthority({ fingerprint }: Authority): Stranger {
   return stranger('authorityRemoved', text)
 }
 
-/** Throws CertificateError for a stranger, and for a member whose certificate has expired in the meantime. */
+/** OID of id-kp-clientAuth: RFC 5280 section 4.2.1.12. */
+const CLIENT_AUTH = '1.3.6.1.5.5.7.3.2'
+
+function isForClients(der: Uint8Array): boolean {
+  // The typings promise a list, but a certificate without this extension has none.
+  const usage = new X509Certificate(der).keyUsage as readonly string[] | undefined
+  return usage !== undefined && usage.includes(CLIENT_AUTH)
+}
+
+/** Throws CertificateError for a stranger, and for a member whose certificate has expired. */
 export function requireMember(validation: PeerValidation, nowMs: number): PeerValidation & { readonly t: 'member' } {
+  const member = requireIssued(validation, nowMs)
+  if (nowMs >= member.notAfterMs) throw expiredError(member.notAfterMs)
+  return member
+}
+
+/**
+ * As requireMember(), but accepts a certificate that has expired: only a renewal may use it, and the broker decides how
+ * long after the end. Throws CertificateError for a stranger.
+ */
+export function requireIssued(validation: PeerValidation, nowMs: number): PeerValidation & { readonly t: 'member' } {
   if (validation.t === 'stranger') throw validation.error
-  if (nowMs >= validation.notAfterMs) throw expiredError(validation.notAfterMs)
+  // TLS says the same of a certificate and of its authority.
+  if (nowMs >= validation.authorityEndsMs) throw expiredError(validation.authorityEndsMs)
   return validation
 }
 
@@ -143,7 +169,6 @@ export function expiredError(notAfterMs: number): CertificateError {
 function validationFailure(socket: TLSSocket, facts: CertificateFacts): Stranger {
   // Node names OpenSSL's verify code here. The typings declare an Error, but the value is a string.
   const code = String(socket.authorizationError)
-  if (code.includes('CERT_HAS_EXPIRED')) return { t: 'stranger', error: expiredError(facts.notAfterMs) }
   if (code.includes('CERT_NOT_YET_VALID')) {
     const from = new Date(facts.notBeforeMs).toISOString()
     return stranger('notYetValid', `the certificate is valid from ${from}: check the clocks`)

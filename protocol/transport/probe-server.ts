@@ -4,8 +4,9 @@
  */
 import type { X509Certificate } from 'node:crypto'
 import { type TLSSocket, connect } from 'node:tls'
-import { isIP } from 'node:net'
+import { type Socket, isIP } from 'node:net'
 import type { Clock } from '../../reconcile/reconcile.ts'
+import { ProxyError, openTunnel, proxyChoice } from '../../runtime/proxy/proxy.ts'
 import { errorOf } from '../../runtime/runtime.ts'
 import {
   type BrokerAddress,
@@ -33,6 +34,8 @@ export interface ProbeInit {
   readonly clusterset: string
   readonly clock: Clock
   readonly timeoutMs: number
+  /** Default: that of this process. It decides whether a proxy leads to the broker. */
+  readonly env?: Readonly<Record<string, string | undefined>>
 }
 
 /** Resolves if the broker's certificate is valid. Throws BrokerUnreachableError or CertificateError. */
@@ -125,14 +128,31 @@ interface HandshakeInit extends ProbeInit {
   readonly authority: string | undefined
 }
 
-function handshake<T>(init: HandshakeInit, signal: AbortSignal, use: (socket: TLSSocket) => T): Promise<T> {
+/** Undefined if no proxy leads to the broker. Throws BrokerUnreachableError, or the signal's reason. */
+async function tunnelTo(init: ProbeInit, signal: AbortSignal): Promise<Socket | undefined> {
+  const { address: to, clock, timeoutMs, env = process.env } = init
+  const proxy = proxyChoice(env)(to)
+  if (proxy === undefined) return undefined
+  try {
+    return await openTunnel({ clock, proxy, to, timeoutMs }, signal)
+  } catch (error) {
+    if (!(error instanceof ProxyError)) throw error
+    const text = `broker at ${formatBrokerAddress(to)}: ${error.message}`
+    throw new BrokerUnreachableError(text, { cause: error, reason: 'ProxyRefused' })
+  }
+}
+
+async function handshake<T>(init: HandshakeInit, signal: AbortSignal, use: (socket: TLSSocket) => T): Promise<T> {
   const { host, port } = init.address
   const where = formatBrokerAddress(init.address)
+  signal.throwIfAborted()
+  const tunnel = await tunnelTo(init, signal)
   return new Promise<T>((resolve, reject) => {
     signal.throwIfAborted()
     // The handshake accepts every certificate, and `use` then checks it, so that an error can state what is wrong. No
     // data is ever sent on this connection.
     const socket = connect({
+      ...(tunnel === undefined ? {} : { socket: tunnel }),
       host,
       port,
       servername: serverNameOf(init.authority),

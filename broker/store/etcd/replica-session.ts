@@ -2,7 +2,7 @@
  * What each replica of a store publishes about itself, such as the members with a stream open at it. A lease holds it,
  * so that the entry of a killed replica expires. Decisions never depend on it; they are in the log.
  */
-import { Backoff, type Clock, WakeableSleep, withDeadline } from '../../../reconcile/reconcile.ts'
+import { Backoff, type Clock, WakeableSleep, orAborted, withDeadline } from '../../../reconcile/reconcile.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
 import type { Logger } from '../../../runtime/logging/logging.ts'
 import type { EtcdStore } from './etcd-store.ts'
@@ -15,6 +15,8 @@ interface SessionValue {
   /** Host name of the replica. For a pod this is the pod's name. */
   readonly host?: string
   readonly version?: string
+  /** The replica gives a record only to members to which it is offered. An earlier release does not. */
+  readonly keepsToOffers?: true
 }
 
 /** Bounds the value of another replica. The number of members of a broker limits its real size. */
@@ -29,11 +31,12 @@ export function formatSession(value: SessionValue): Buffer {
 export function parseSession(value: Buffer): SessionValue {
   if (value.length > MAX_VALUE_BYTES) return { members: [] }
   try {
-    const { members, host, version } = JSON.parse(value.toString()) as Readonly<Record<string, unknown>>
+    const { members, host, version, keepsToOffers } = JSON.parse(value.toString()) as Readonly<Record<string, unknown>>
     return {
       members: Array.isArray(members) ? members.filter((one) => typeof one === 'string') : [],
       ...(isText(host) ? { host } : {}),
       ...(isText(version) ? { version } : {}),
+      ...(keepsToOffers === true ? { keepsToOffers } : {}),
     }
   } catch {
     return { members: [] }
@@ -62,12 +65,19 @@ export interface ReplicaSessionInit {
   readonly says?: Omit<SessionValue, 'members'>
   /** Called when this replica becomes the first one. */
   readonly onFirst?: () => void
+  /** Called when keepToOffers() has changed. */
+  readonly onOffers?: () => void
 }
 
 export class ReplicaSession {
   readonly #init: ReplicaSessionInit
   /** Members with an open stream, by replica. This replica is included. */
   readonly #replicas = new Map<string, ReadonlySet<string>>()
+  /** Other replicas that may give records to members to which they are not offered. */
+  readonly #careless = new Set<string>()
+  readonly #listed = Promise.withResolvers<undefined>()
+  #isListed = false
+  #kept = false
   #members: readonly string[] = []
   #isSaid = false
   #wasFirst = false
@@ -91,6 +101,16 @@ export class ReplicaSession {
   /** Whether a member has a stream open at another replica. */
   isConnectedElsewhere(cluster: string): boolean {
     return [...this.#replicas].some(([id, members]) => id !== this.#init.id && members.has(cluster))
+  }
+
+  /** Whether all replicas give records only to members to which they are offered. False until they are known. */
+  keepToOffers(): boolean {
+    return this.#isListed && this.#careless.size === 0
+  }
+
+  /** Resolves once the other replicas are known. Rejects with the signal's reason. */
+  async whenListed(signal: AbortSignal): Promise<void> {
+    await orAborted(this.#listed.promise, signal)
   }
 
   /** Publishes which members have a stream open here. */
@@ -154,16 +174,21 @@ export class ReplicaSession {
     const { client, keys } = this.#init.store
     const list = await client.range(keys.replicas, { action: 'list of brokers', signal })
     this.#replicas.clear()
+    this.#careless.clear()
     for (const { key, value } of list.kvs) this.#take(key, value)
+    this.#isListed = true
+    this.#listed.resolve(undefined)
     this.#reportFirst()
+    this.#reportOffers()
     const startRevision = (list.header?.revision ?? 0) + 1
     for await (const { events } of client.watch({ ...keys.replicas, startRevision }, signal)) {
       for (const { type, kv } of events) {
         if (kv === undefined) continue
-        if (type === DELETED) this.#replicas.delete(keys.parseReplica(kv.key))
+        if (type === DELETED) this.#drop(keys.parseReplica(kv.key))
         else this.#take(kv.key, kv.value)
       }
       this.#reportFirst()
+      this.#reportOffers()
     }
   }
 
@@ -173,9 +198,24 @@ export class ReplicaSession {
     this.#wasFirst = isFirst
   }
 
+  #reportOffers(): void {
+    const keep = this.keepToOffers()
+    if (keep === this.#kept) return
+    this.#kept = keep
+    this.#init.onOffers?.()
+  }
+
   #take(key: Buffer, value: Buffer): void {
     const id = this.#init.store.keys.parseReplica(key)
-    this.#replicas.set(id, new Set(parseSession(value).members))
+    const { members, keepsToOffers } = parseSession(value)
+    this.#replicas.set(id, new Set(members))
+    if (keepsToOffers === true || id === this.#init.id) this.#careless.delete(id)
+    else this.#careless.add(id)
+  }
+
+  #drop(id: string): void {
+    this.#replicas.delete(id)
+    this.#careless.delete(id)
   }
 }
 

@@ -300,5 +300,5 @@ function secured(host: string, tls: EtcdTls, clock: Clock, limits: EtcdLimits): 
   const secure = credentials.createSsl(buffer(ca), buffer(key), buffer(certificate), {
     checkServerIdentity: (_name, shown) => checkServerIdentity(host, shown),
   })
-  return limitHandshake(secure, clock, limits.connectTimeoutMs)
+  return limitHandshake(secure, { clock, timeoutMs: limits.connectTimeoutMs })
 }
