@@ -9,26 +9,38 @@ import type { ComponentDeps } from '../runtime/runtime.ts'
 import {
   AboutLoop,
   type AskClusterDns,
+  type DnsMaps,
   ClusterDnsLoop,
   ContactLoop,
   GatewayLoop,
+  PodAddressLoop,
   RequiredRangesLoop,
   OrphanLoop,
   type Surroundings,
   reportOwnRenumbering,
   surroundingsReader,
 } from './cluster/cluster.ts'
+import { BackendCheckLoop, type CheckBackend } from './backends/backends.ts'
+import { type GatewayMarker, ReplacementLoop } from './gateways/gateways.ts'
 import { type BrokerLink, type LinkDeps, openBrokerLink } from './link/link.ts'
-import { RefusedMembership, hasLeft } from './membership/membership.ts'
+import { type ChangeMembership, RefusedMembership, StatedAccessLoop, hasLeft } from './membership/membership.ts'
 import { type AgentConfig, type AgentMetrics, MirrorWriter, SharedFindings, agentMetrics } from './loop/loop.ts'
-import { InterestLoop, MirrorLoop } from './mirror/mirror.ts'
-import { PublishLoop, ReportLoop } from './publish/publish.ts'
+import { DerivedLoop, InterestLoop, MirrorLoop } from './mirror/mirror.ts'
+import { AccessPolicyLoop, PublishLoop, ReportLoop, TrafficPolicyLoop } from './publish/publish.ts'
 import { IdentityFileError } from '../protocol/membership/membership.ts'
 
 export interface AgentDeps extends ComponentDeps {
   readonly api: ClusterApi
   /** Absent if this site has no cluster DNS. */
   readonly askClusterDns?: AskClusterDns
+  /** The ConfigMaps of the cluster DNS that `sealane join` wired. Absent if this site has none. */
+  readonly dnsMaps?: DnsMaps
+  /** Absent if gateway nodes are not replaced: on a site without Kubernetes, and where the installation says so. */
+  readonly gatewayMarker?: GatewayMarker
+  /** Changes fields of the Membership. If absent, the agent writes the whole object. */
+  readonly changeMembership?: ChangeMembership
+  /** Checks a backend of this cluster's own services. Absent in a Kubernetes cluster, whose kubelets check pods. */
+  readonly checkBackend?: CheckBackend
   /** Called with the reason why the broker does not accept this cluster as a member, or with undefined if it does. */
   readonly onRefused?: (reason: string | undefined) => void
   /**
@@ -155,6 +167,7 @@ interface AgentLoops {
   readonly contact: ContactLoop
   readonly publish: PublishLoop
   readonly mirror: MirrorLoop
+  readonly derived: DerivedLoop
   readonly report: ReportLoop
   /** Loops that no other code here refers to, and loops that not every site has. */
   readonly others: readonly { run(signal: AbortSignal): Promise<void> }[]
@@ -169,7 +182,8 @@ function makeLoops(
   },
   config: AgentConfig & { readonly own: string; readonly clusterset: string },
 ): AgentLoops {
-  const { api, clock, logger, agentMetrics: metrics, link, askClusterDns: ask } = deps
+  const { api, clock, logger, agentMetrics: metrics, link } = deps
+  const { askClusterDns: ask, dnsMaps, gatewayMarker: marker, checkBackend: check, changeMembership: change } = deps
   const parts = { api, clock, logger, metrics, findings: new SharedFindings() }
   const writer = new MirrorWriter({ ...parts, own: config.own })
   const about = new AboutLoop({ ...parts, writer }, config)
@@ -177,24 +191,48 @@ function makeLoops(
   // gateway reports.
   const gateways = new HeardGateways({ ...parts, heartbeatMs: config.heartbeatMs })
   const contact = new ContactLoop({ ...parts, writer, gateways, contact: link.contact }, config)
-  const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher }, config)
+  const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher, stated: link.access }, config)
   const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, config)
+  const derived = new DerivedLoop({ ...parts, writer }, config)
   const orphans = config.removesOrphans ? [new OrphanLoop({ ...parts, writer }, config)] : []
   const clusterDns =
-    ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask, registry: deps.metrics }, config)]
+    ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask, dnsMaps, registry: deps.metrics }, config)]
+  const backends =
+    check === undefined ? [] : [new BackendCheckLoop({ ...parts, writer, check, registry: deps.metrics }, config)]
   const { publisher, replica } = link
   const requiredRanges = new RequiredRangesLoop({ ...parts, publisher, surroundings: deps.surroundings }, config)
-  const report = new ReportLoop({ ...parts, publisher, replica, contact: link.contact }, config)
+  const report = new ReportLoop({ ...parts, writer, publisher, replica, contact: link.contact }, config)
   const freshness = new GatewayLoop({ ...parts, gateways }, config)
   const interest = new InterestLoop({ ...parts, link }, config)
-  const others = [interest, requiredRanges, gateways, freshness, ...orphans, ...clusterDns]
-  return { about, contact, publish, mirror, report, others }
+  const podAddresses = new PodAddressLoop({ ...parts, writer }, config)
+  const replacement = marker === undefined ? [] : [new ReplacementLoop({ ...parts, marker }, config)]
+  const policies = new AccessPolicyLoop({ ...parts, writer }, config)
+  const traffic = new TrafficPolicyLoop({ ...parts, writer, gateways }, config)
+  const statedAccess = new StatedAccessLoop({ ...parts, stated: link.access, change }, config)
+  const others = [
+    derived,
+    policies,
+    traffic,
+    statedAccess,
+    interest,
+    requiredRanges,
+    podAddresses,
+    gateways,
+    freshness,
+    ...orphans,
+    ...clusterDns,
+    ...replacement,
+    ...backends,
+  ]
+  return { about, contact, publish, mirror, derived, report, others }
 }
 
 /** Removes what this cluster wrote about the others and what is kept of them. Can be repeated after a failure. */
 async function takeOut(loops: AgentLoops, link: BrokerLink, signal: AbortSignal): Promise<void> {
   await loops.about.removeAll(signal)
   await loops.publish.reportLeft(signal)
+  // They follow from the imports, and a client that no longer finds the Service asks for no import.
+  await loops.derived.removeAll(signal)
   await loops.mirror.removeAll(signal)
   await loops.contact.removeAll(signal)
   await link.forget()

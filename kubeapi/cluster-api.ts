@@ -14,13 +14,18 @@ export type ObjectChange<T> =
 export interface ObjectCache<T> {
   /** False until all existing objects have been read once. Never becomes false again. */
   readonly synced: boolean
+  /**
+   * True while the server says that it does not know the kind, of which nothing has been read. Absent or false: the
+   * kind is known, or nothing is known about it.
+   */
+  readonly isUnserved?: boolean
   list(): readonly T[]
   /** Takes no namespace for cluster-scoped kinds. */
   get(name: string, namespace?: string): T | undefined
   /**
    * Calls the listener after each change, once the cache shows it; also for each object found by the first read, and
-   * once with undefined when the cache becomes synced. The listener must not throw or block. Returns a function that
-   * removes the listener.
+   * once with undefined when the cache becomes synced, unserved or served. The listener must not throw or block. Returns a
+   * function that removes the listener.
    */
   onChange(listener: (change: ObjectChange<T> | undefined) => void): () => void
   /** Resolves once synced; rejects with the signal's reason. */

@@ -4,7 +4,8 @@ import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../r
 import type { Logger } from '../../runtime/logging/logging.ts'
 import { type AgentMetrics, type MirrorWriter, loopDeps } from '../loop/loop.ts'
 import { objectKeyText } from '../../model/model.ts'
-import { ownProperties, planAbout } from './plan-about.ts'
+import { ownProperties } from '../../model/services/services.ts'
+import { planAbout } from './plan-about.ts'
 
 export interface AboutLoopDeps {
   readonly api: ClusterApi
@@ -40,6 +41,7 @@ export class AboutLoop {
       this.#loop.poke()
     })
     this.#subscriptions.add(stop)
+    this.#subscriptions.add(deps.api.cache('Node').onChange(() => this.#loop.poke()))
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -70,7 +72,11 @@ export class AboutLoop {
     const cache = api.cache('ClusterProperty')
     if (!cache.synced) return
     const { own: clusterId, clusterset } = this.#init
-    const plan = planAbout({ clusterId, clusterset, properties: cache.list() })
+    const nodes = api.cache('Node')
+    const plan = planAbout({
+      ...{ clusterId, clusterset, properties: cache.list() },
+      nodes: nodes.synced ? nodes.list() : undefined,
+    })
     if (plan.problem === undefined) this.#accept()
     else if (plan.problem.text !== this.#problem) {
       logger.error('a ClusterProperty contradicts the membership', { reason: 'Refused', why: plan.problem.text })
@@ -84,7 +90,9 @@ export class AboutLoop {
       logger.error('ClusterProperty restored', { reason: 'Refused', why: note })
       this.#warn(name, note)
     }
-    const [failure] = await writer.apply(new Map(plan.apply.map((one) => [objectKeyText(one), one])), signal)
+    const failures = await writer.apply(new Map(plan.apply.map((one) => [objectKeyText(one), one])), signal)
+    failures.push(...(await writer.remove(plan.remove, signal)))
+    const [failure] = failures
     if (failure !== undefined) throw failure
   }
 

@@ -8,12 +8,15 @@ import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Gauge, Metrics } from '../../runtime/metrics/metrics.ts'
 import type { AskClusterDns, ClusterDnsAnswer } from './ask-resolver.ts'
 import { type AgentMetrics, type MirrorWriter, clusterDnsGauge, loopDeps } from '../loop/loop.ts'
+import { type DnsMaps, DnsMender } from './dns-mender.ts'
 import { planDnsStatus } from './plan-cluster-status.ts'
 
 export interface ClusterDnsLoopDeps {
   readonly api: ClusterApi
   readonly writer: MirrorWriter
   readonly ask: AskClusterDns
+  /** Absent if this site has no ConfigMaps. */
+  readonly dnsMaps?: DnsMaps | undefined
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: AgentMetrics
@@ -49,6 +52,7 @@ export class ClusterDnsLoop {
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
   readonly #gauge: Gauge
+  readonly #mender: DnsMender | undefined
   #failures = 0
   #failingSince: number | undefined
   #wordedAt = -Infinity
@@ -58,6 +62,8 @@ export class ClusterDnsLoop {
     this.#deps = deps
     this.#own = own
     this.#gauge = clusterDnsGauge(deps.registry)
+    const { dnsMaps: maps } = deps
+    this.#mender = maps === undefined ? undefined : new DnsMender({ ...deps, maps }, own)
     const init = { ...loop, minMs: ASK_AGAIN_MS / 2, resyncMs: Math.min(loop.resyncMs, ASK_NOW_AND_THEN_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'cluster-dns'), init, (signal) => this.#round(signal))
     const stop = deps.api.cache('Cluster').onChange((change) => {
@@ -78,22 +84,25 @@ export class ClusterDnsLoop {
     const { api, writer, clock, logger } = this.#deps
     this.#cancelWake()
     const before = this.#known()
+    const trouble = await this.#mender?.look(signal)
     const answer = await this.#ask(before === 'True' ? 1 : ANSWERS_THAT_COUNT, signal)
     this.#count(answer)
     const own = api.cache('Cluster').get(this.#own)
     if (own === undefined) return
-    if (before === 'True' && !answer.answers && this.#failures < FAILURES_THAT_COUNT) return
-    this.#gauge.set(answer.answers ? 1 : 0, { zone: CLUSTERSET_ZONE })
-    const change = planDnsStatus(own, answer, clock.now())
+    const isLost = trouble?.isLost === true
+    if (before === 'True' && !answer.answers && !isLost && this.#failures < FAILURES_THAT_COUNT) return
+    const works = answer.answers && !isLost
+    this.#gauge.set(works ? 1 : 0, { zone: CLUSTERSET_ZONE })
+    const change = planDnsStatus(own, answer, clock.now(), trouble)
     if (change === undefined) return
-    const wording = before === 'False' && !answer.answers
+    const wording = before === 'False' && !works
     if (wording && clock.monotonic() - this.#wordedAt < REWORD_MS) return
-    if (answer.answers) logger.info('the cluster DNS forwards the zone to Sealane')
-    else if (!wording)
-      logger.warn('the cluster DNS does not forward the zone to Sealane', {
-        reason: 'DoesNotAnswer',
-        said: answer.said,
-      })
+    if (works) logger.info('the cluster DNS forwards the zone to Sealane')
+    else if (!wording) {
+      const said = trouble?.message ?? (answer.answers ? '' : answer.said)
+      const reason = trouble?.reason ?? 'DoesNotAnswer'
+      logger.warn('the cluster DNS does not forward the zone to Sealane', { reason, said })
+    }
     const [failure] = await writer.applyStatuses([change], signal)
     if (failure !== undefined && failure.code !== 'NotFound') throw failure
     this.#wordedAt = clock.monotonic()

@@ -8,6 +8,7 @@ import {
   type Node,
   type OpenConnections,
   type RouteAgent,
+  isMachine,
   isWorthReporting,
   openConnectionsProblem,
   openConnectionsText,
@@ -16,18 +17,19 @@ import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 
 /**
- * The sum over all nodes. A node that reports nothing, or an impossible number, makes the sum a lower bound. Undefined
+ * The sum over all machines; virtual nodes have no routeagent. A node that reports nothing, or an impossible number, makes the sum a lower bound. Undefined
  * if no node reports, or if a lower bound would be zero.
  */
 export function sumOpenConnections(nodes: readonly Node[], agents: readonly RouteAgent[]): OpenConnections | undefined {
   const byNode = new Map(agents.map(({ metadata, status }) => [metadata.name, status?.openConnections]))
-  const reported = nodes.flatMap(({ metadata }) => {
+  const machines = nodes.filter((node) => isMachine(node))
+  const reported = machines.flatMap(({ metadata }) => {
     const one = byNode.get(metadata.name)
     return one === undefined || openConnectionsProblem(one) !== undefined ? [] : [one]
   })
   const sum = reported.reduce((all, { count }) => all + count, 0)
   const isWhole =
-    reported.length === nodes.length && reported.every(({ atLeast }) => !atLeast) && sum <= MAX_OPEN_CONNECTIONS
+    reported.length === machines.length && reported.every(({ atLeast }) => !atLeast) && sum <= MAX_OPEN_CONNECTIONS
   if (reported.length === 0 || (sum === 0 && !isWhole)) return undefined
   return { count: Math.min(sum, MAX_OPEN_CONNECTIONS), atLeast: !isWhole }
 }

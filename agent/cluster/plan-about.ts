@@ -1,25 +1,35 @@
 /**
- * Plans the two ClusterProperties that name this member and its clusterset (About API, KEP-2149). The agent never
- * claims membership under an id that the cluster's own properties contradict. Pure.
+ * Plans the ClusterProperties that name this member, its clusterset, its region and its zone (About API, KEP-2149). The
+ * agent never claims membership under an id that the cluster's own properties contradict. Pure.
  */
 import {
   APP_MANAGED_BY_SEALANE,
   type ClusterProperty,
   LABEL_APP_MANAGED_BY,
+  type Node,
   PROPERTY_CLUSTERSET,
   PROPERTY_CLUSTER_ID,
+  PROPERTY_REGION,
+  PROPERTY_ZONE,
 } from '../../model/model.ts'
+import { ANNOTATION_FROM_NODES, isFromNodes, topologyProperties } from '../../model/services/services.ts'
+
+const TOPOLOGY = [PROPERTY_REGION, PROPERTY_ZONE] as const
 
 export interface AboutWorld {
   /** The cluster id that this cluster joined with. */
   readonly clusterId: string
   readonly clusterset: string
   readonly properties: readonly ClusterProperty[]
+  /** Undefined until they are read; region and zone stay as they are then. */
+  readonly nodes: readonly Node[] | undefined
 }
 
 export interface AboutPlan {
   /** Properties to apply as they are here: missing ones and the agent's own, which overrides edits by other clients. */
   readonly apply: readonly ClusterProperty[]
+  /** The agent's own region and zone, if a machine has another one and the machines do not agree on it. */
+  readonly remove: readonly ClusterProperty[]
   /** The agent's own properties that had another value. */
   readonly changed: readonly { readonly name: string; readonly found: string; readonly wanted: string }[]
   /** The property that contradicts the membership, with the reason and the remedy. Undefined if there is none. */
@@ -40,18 +50,42 @@ export function planAbout(world: AboutWorld): AboutPlan {
     if (property !== undefined && !isOurs(property)) {
       if (found === value) continue
       // Without a correct id, the clusterset is not claimed either.
-      return { apply: [], changed: [], problem: { property: name, text: contradiction(world, name, found ?? '') } }
+      return {
+        apply: [],
+        remove: [],
+        changed: [],
+        problem: { property: name, text: contradiction(world, name, found ?? '') },
+      }
     }
     if (found !== undefined && found !== value) changed.push({ name, found, wanted: value })
     apply.push(propertyObject(name, value))
   }
-  return { apply, changed, problem: undefined }
+  const topology = planTopology(world, present)
+  return { apply: [...apply, ...topology.apply], remove: topology.remove, changed, problem: undefined }
 }
 
-/** The properties to remove when this cluster leaves. Properties that the user wrote stay. */
-export function ownProperties(properties: readonly ClusterProperty[]): ClusterProperty[] {
-  const names: readonly string[] = [PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID]
-  return properties.filter((property) => names.includes(property.metadata.name) && isOurs(property))
+/** Properties that the user wrote or edited stay. */
+function planTopology(
+  { nodes }: AboutWorld,
+  present: ReadonlyMap<string, ClusterProperty>,
+): Pick<AboutPlan, 'apply' | 'remove'> {
+  if (nodes === undefined) return { apply: [], remove: [] }
+  const mine = TOPOLOGY.filter((name) => {
+    const property = present.get(name)
+    return property === undefined || isFromNodes(property)
+  })
+  const before = mine.flatMap((name) => {
+    const property = present.get(name)
+    return property === undefined ? [] : [[name, property.spec.value] as const]
+  })
+  const found = topologyProperties(nodes, Object.fromEntries(before))
+  return {
+    apply: mine.flatMap((name) => {
+      const value = found[name]
+      return value === undefined ? [] : [propertyObject(name, value, { [ANNOTATION_FROM_NODES]: value })]
+    }),
+    remove: mine.flatMap((name) => (found[name] === undefined ? (present.get(name) ?? []) : [])),
+  }
 }
 
 function contradiction({ clusterId, clusterset }: AboutWorld, name: string, found: string): string {
@@ -68,11 +102,15 @@ function contradiction({ clusterId, clusterset }: AboutWorld, name: string, foun
   )
 }
 
-function propertyObject(name: string, value: string): ClusterProperty {
+function propertyObject(name: string, value: string, annotations?: Readonly<Record<string, string>>): ClusterProperty {
   return {
     apiVersion: 'about.k8s.io/v1beta1',
     kind: 'ClusterProperty',
-    metadata: { name, labels: { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE } },
+    metadata: {
+      name,
+      labels: { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
+      ...(annotations === undefined ? {} : { annotations }),
+    },
     spec: { value },
   }
 }

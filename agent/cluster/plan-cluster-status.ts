@@ -17,6 +17,7 @@ import {
 import { hadGateway } from '../../model/lanes/lanes.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { ClusterDnsAnswer } from './ask-resolver.ts'
+import type { DnsTrouble } from './dns-mender.ts'
 
 export interface ClusterStatusWorld {
   /** Milliseconds since 1970. */
@@ -151,17 +152,29 @@ function connected(
 
 // The condition of this cluster's own Cluster about its DNS. Pure.
 
-/** The Cluster with its new status. Undefined if its status needs no change. */
-export function planDnsStatus(own: Cluster, answer: ClusterDnsAnswer, nowMs: number): Cluster | undefined {
+/**
+ * The Cluster with its new status. Undefined if its status needs no change. Settings that are lost count also while the
+ * DNS servers that this agent asks still answer: those on other nodes may not.
+ */
+export function planDnsStatus(
+  own: Cluster,
+  answer: ClusterDnsAnswer,
+  nowMs: number,
+  trouble?: DnsTrouble,
+): Cluster | undefined {
   const before = own.status?.conditions ?? []
-  const conditions = setCondition(before, dnsFinding(answer), nowMs)
+  const conditions = setCondition(before, dnsFinding(answer, trouble), nowMs)
   return conditions === before ? undefined : { ...own, status: { ...own.status, conditions } }
 }
 
-function dnsFinding(answer: ClusterDnsAnswer): ConditionFinding {
+function dnsFinding(answer: ClusterDnsAnswer, trouble: DnsTrouble | undefined): ConditionFinding {
   const type = CONDITION_CLUSTER_DNS
+  if (trouble !== undefined && (trouble.isLost || !answer.answers)) {
+    return { type, status: 'False', reason: trouble.reason, message: trouble.message }
+  }
   if (answer.answers) {
-    const message = `the cluster's DNS forwards ${CLUSTERSET_ZONE} to Sealane`
+    const more = trouble === undefined ? '' : `; but ${trouble.message} (${trouble.reason})`
+    const message = `the cluster's DNS forwards ${CLUSTERSET_ZONE} to Sealane${more}`
     return { type, status: 'True', reason: 'Answers', message }
   }
   const message = `the cluster's DNS does not forward ${CLUSTERSET_ZONE} to Sealane; asked for its SOA, it answered: ${answer.said}`

@@ -1,11 +1,12 @@
 /**
- * Finds the ranges that this cluster requires outside the lanes, gives them to the mirror, and reports them to the
- * broker with this cluster's facts.
+ * Finds the ranges that this cluster requires outside the lanes, gives them to the mirror, and reports them and the
+ * ClusterProperties to the broker with this cluster's facts.
  */
 import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import { statedProperties } from '../../model/services/services.ts'
 import { type ClusterFacts, parseBrokerAddress } from '../../protocol/protocol.ts'
 import type { IdentityStore } from '../../protocol/membership/membership.ts'
 import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
@@ -39,7 +40,8 @@ export interface RequiredRangesLoopInit {
   readonly loop: LoopInit
 }
 
-const KINDS = ['Node', 'RouteAgent', 'EndpointSlice', 'Cluster'] as const
+const KINDS = ['Node', 'RouteAgent', 'EndpointSlice', 'Cluster', 'ClusterProperty'] as const
+const MAX_NAMES = 3
 /** Nodes change often because of their heartbeats, but their addresses rarely do. */
 const LOOK_MS = 1000
 /**
@@ -57,6 +59,7 @@ export class RequiredRangesLoop {
   readonly #subscriptions = new Subscriptions()
   readonly #startedAt: number
   #reported: ClusterFacts | undefined
+  #leftOut = ''
 
   constructor(deps: RequiredRangesLoopDeps, init: RequiredRangesLoopInit) {
     this.#deps = deps
@@ -64,7 +67,7 @@ export class RequiredRangesLoop {
     this.#startedAt = deps.clock.monotonic()
     const timing = { ...init.loop, minMs: Math.max(init.loop.minMs, LOOK_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'needs'), timing, () => this.#round())
-    for (const kind of ['Node', 'RouteAgent', 'Cluster'] as const) {
+    for (const kind of ['Node', 'RouteAgent', 'Cluster', 'ClusterProperty'] as const) {
       this.#subscriptions.add(deps.api.cache(kind).onChange(() => this.#loop.poke()))
     }
   }
@@ -88,10 +91,36 @@ export class RequiredRangesLoop {
     // Incomplete ranges would withdraw the missing ones at the broker until the next round.
     const isWhole = KINDS.every((kind) => api.cache(kind).synced)
     if (!isWhole && clock.monotonic() - this.#startedAt < PATIENCE_MS) return
-    const now = reported.length === 0 ? facts : { ...facts, neededCIDRs: reported }
+    const now = {
+      ...facts,
+      ...(reported.length === 0 ? {} : { neededCIDRs: reported }),
+      ...this.#properties(),
+    }
     if (isDeepStrictEqual(now, this.#reported)) return
     this.#reported = now
     publisher.setFacts(now)
+  }
+
+  #properties(): Pick<ClusterFacts, 'properties'> {
+    const cache = this.#deps.api.cache('ClusterProperty')
+    if (!cache.synced) return this.#statedBefore()
+    const { properties, leftOut } = statedProperties(cache.list())
+    const names = leftOut.slice(0, MAX_NAMES).map((name) => JSON.stringify(name.slice(0, 100)))
+    const text =
+      names.length < leftOut.length ? `${names.join()} and ${leftOut.length - names.length} more` : names.join()
+    if (text !== this.#leftOut && text !== '')
+      this.#deps.logger.warn('ClusterProperties are not sent: too many, or too long', {
+        reason: 'InvalidValue',
+        why: text,
+      })
+    this.#leftOut = text
+    return Object.keys(properties).length === 0 ? {} : { properties }
+  }
+
+  /** Properties that have not been read may still be there. The own Cluster object has those that the broker knows. */
+  #statedBefore(): Pick<ClusterFacts, 'properties'> {
+    const stated = this.#reported ?? this.#deps.api.cache('Cluster').get(this.#init.own)?.spec
+    return stated?.properties === undefined ? {} : { properties: stated.properties }
   }
 
   #world({ machine, broker }: Surroundings): RequiredRangesWorld {

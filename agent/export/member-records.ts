@@ -17,12 +17,13 @@ import {
   type Service,
   type ServiceExport,
   type ServiceExportBody,
+  type ServiceImportType,
   type SliceEndpoint,
   excessNameLength,
 } from '../../model/model.ts'
 import { type Problem, problem as toProblem } from '../../model/reasons/reasons.ts'
 import { RECORD_FORMS, addressIn, textProblem } from '../../model/grammar/grammar.ts'
-import { podKey } from '../../model/services/services.ts'
+import { ANNOTATION_DRAIN, podKey } from '../../model/services/services.ts'
 
 /**
  * A message about what is left out of an export and why. `reason` is set if status and `diagnose` use a code for it.
@@ -48,10 +49,11 @@ export function exportBody(
   const spec = service.spec ?? {}
   const timeout = spec.sessionAffinityConfig?.clientIP?.timeoutSeconds
   const sticky = spec.sessionAffinity === 'ClientIP'
+  const selectors = object.spec?.clusterSelectors ?? []
   return {
     kind: 'ServiceExport',
     uid: object.metadata.uid ?? object.metadata.creationTimestamp ?? 'none',
-    type: spec.clusterIP === 'None' ? 'Headless' : 'ClusterSetIP',
+    type: exportType(service),
     ports: (spec.ports ?? []).map(servicePort),
     sessionAffinity: sticky ? 'ClientIP' : 'None',
     ...(sticky && timeout !== undefined ? { sessionAffinityTimeoutSeconds: timeout } : {}),
@@ -60,7 +62,22 @@ export function exportBody(
     ipFamilies: families(service, slices),
     exportedLabels: object.spec?.exportedLabels ?? {},
     exportedAnnotations: object.spec?.exportedAnnotations ?? {},
+    ...(selectors.length === 0 ? {} : { clusterSelectors: selectors }),
+    ...(object.metadata.annotations?.[ANNOTATION_DRAIN] === 'true' ? { drained: true } : {}),
   }
+}
+
+/** The type that the ServiceImport of a Service has. */
+export function exportType({ spec }: Service): ServiceImportType {
+  return spec?.clusterIP === 'None' ? 'Headless' : 'ClusterSetIP'
+}
+
+/** A note on an annotation that says neither that the export is drained nor that it is not. */
+export function drainNote({ metadata }: ServiceExport): LeftOutNote | undefined {
+  const value = metadata.annotations?.[ANNOTATION_DRAIN]
+  if (value === undefined || value === 'true' || value === 'false') return undefined
+  const shown = JSON.stringify(value.slice(0, 100))
+  return { message: `annotation ${ANNOTATION_DRAIN}: ${shown}: expected "true" or "false"; it is not drained` }
 }
 
 export interface SlicePlace {

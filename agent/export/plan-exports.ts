@@ -1,4 +1,5 @@
 /** Plans what this cluster publishes from its own objects, and which of its exports are valid. Pure. */
+import { offerProblem } from '../../model/access/access.ts'
 import type { Prefix } from '../../model/addresses/addresses.ts'
 import {
   type ConditionFinding,
@@ -16,10 +17,16 @@ import {
   isDnsLabel,
   nameHash,
   serviceKey,
+  unexportedNamespace,
 } from '../../model/model.ts'
+import { MAX_SLICE_ADDRESSES, RECORD_FORMS, pairBytes } from '../../model/grammar/grammar.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import { clusterSelectorsProblem, isDerived, usersReason } from '../../model/services/services.ts'
+import { memberRecordBytes } from '../../protocol/codec/codec.ts'
+import { MAX_RECORD_BYTES } from '../../protocol/protocol.ts'
 import { KeyedMemo } from '../../reconcile/reconcile.ts'
-import { type LeftOutNote, type SlicePlace, exportBody, sliceBody } from './member-records.ts'
+import { type LeftOutNote, type SlicePlace, drainNote, exportBody, exportType, sliceBody } from './member-records.ts'
+import { type ExportAccess, type ExportOffer, OfferMemory } from './offers.ts'
 
 // Divides the EndpointSlices of a Service for publishing. A small service becomes one slice for each family and set of
 // ports, however its own cluster divides it. A large service keeps its division, so that one pod changes one slice. No
@@ -88,6 +95,7 @@ export interface ExportWorld {
   readonly podPrefixes: readonly Prefix[]
   /** Why IPv6 is left out, by ipv6LeftOut(). */
   readonly ipv6LeftOut?: string | undefined
+  readonly access: ExportAccess
   readonly exports: readonly ServiceExport[]
   readonly services: readonly Service[]
   /** All slices of the local API. planExports() ignores imported ones by their label. */
@@ -112,6 +120,8 @@ export interface PlannedRecords {
   readonly records: readonly MemberRecord[]
   /** The content of the records. Undefined if the export is not valid. */
   readonly exported: OwnExport | undefined
+  /** To whom it is offered. Undefined if the export is not valid. */
+  readonly offered: ExportOffer | undefined
   /** Messages about what was left out of the published endpoints and why. */
   readonly notes: readonly LeftOutNote[]
 }
@@ -141,11 +151,12 @@ export interface ExportMemory {
   readonly plans: KeyedMemo<PlannedRecords | MemberRecord>
   /** One pod of 5,000 changes one slice. The other slices are not processed again. */
   readonly slices: WeakMap<EndpointSlice, SliceResult>
-  readonly records: WeakMap<EndpointSliceBody, PublishedSlice>
+  readonly records: WeakMap<EndpointSliceBody, { readonly offered: ExportOffer; readonly record: PublishedSlice }>
+  readonly offers: OfferMemory
 }
 
 export function newExportMemory(): ExportMemory {
-  return { plans: new KeyedMemo(), slices: new WeakMap(), records: new WeakMap() }
+  return { plans: new KeyedMemo(), slices: new WeakMap(), records: new WeakMap(), offers: new OfferMemory() }
 }
 
 /**
@@ -163,16 +174,22 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
     const key = `Endpoint//${endpoint.metadata.name}`
     records.set(key, memo.get(key, [endpoint], () => endpointRecord(endpoint)) as MemberRecord)
   }
-  for (const object of sortedByKey(world.exports)) {
-    if (object.metadata.deletionTimestamp !== undefined) continue
+  const current = sortedByKey(world.exports).filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+  const offers = memory.offers.decide(world.cluster, world.access, current.map(keyOf))
+  const isClosed = world.access.exposure === 'nothing'
+  for (const object of current) {
     const key = keyOf(object)
+    const offered = offers.get(key)
+    if (offered === undefined) continue
     const service = services.get(key)
     const own = slices.get(key) ?? []
     // Compares metadata and spec, not the object: the agent writes the status, which must not look like a changed
     // export.
     const { podPrefixes, ipv6LeftOut, cluster } = world
-    const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster]
-    const planned = memo.get(key, inputs, () => planExport(world, memory, { object, service, own })) as PlannedRecords
+    const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster, offered, isClosed]
+    const planned = memo.get(key, inputs, () =>
+      planExport(world, memory, { object, service, own, offered }),
+    ) as PlannedRecords
     exports.set(key, { object, ...planned })
     planned.records.forEach((record, i) => records.set(planned.recordKeys[i] ?? '', record))
   }
@@ -184,15 +201,22 @@ interface ExportAtHand {
   readonly object: ServiceExport
   readonly service: Service | undefined
   readonly own: readonly EndpointSlice[]
+  readonly offered: ExportOffer
 }
 
-function planExport(world: ExportWorld, memory: ExportMemory, { object, service, own }: ExportAtHand): PlannedRecords {
-  const valid = validateExport(object, service)
-  if (service === undefined || valid.status !== 'True')
-    return { valid, recordKeys: [], records: [], exported: undefined, notes: [] }
+const NOT_PUBLISHED = { recordKeys: [], records: [], exported: undefined, offered: undefined, notes: [] } as const
+
+function planExport(
+  world: ExportWorld,
+  memory: ExportMemory,
+  { object, service, own, offered }: ExportAtHand,
+): PlannedRecords {
+  const valid = validateExport(object, service, world.access)
+  if (service === undefined || valid.status !== 'True') return { valid, ...NOT_PUBLISHED }
   const namespace = object.metadata.namespace ?? ''
   const { name } = object.metadata
-  const notes: LeftOutNote[] = []
+  const drain = drainNote(object)
+  const notes: LeftOutNote[] = drain === undefined ? [] : [drain]
   const { cluster, podPrefixes, ipv6LeftOut } = world
   const reportsPods = new Set(own.map(({ addressType }) => addressType)).size > 1
   const place = { cluster, namespace, service: name, podPrefixes, ipv6LeftOut, reportsPods }
@@ -203,20 +227,40 @@ function planExport(world: ExportWorld, memory: ExportMemory, { object, service,
     if (result.body !== undefined) slices.push({ name: slice.metadata.name, body: result.body })
   }
   const published = packSlices(slices).map(({ name: sliceName, body }) => {
-    let record = memory.records.get(body)
-    if (record === undefined) memory.records.set(body, (record = { namespace, name: sliceName, body }))
+    const known = memory.records.get(body)
+    if (known?.offered === offered) return known.record
+    const record = { namespace, name: sliceName, body: offeredBody(body, offered.clusters) }
+    memory.records.set(body, { offered, record })
     return record
   })
-  const exported = { body: exportBody(object, service, own), slices: published }
+  const exported = { body: offeredBody(exportBody(object, service, own), offered.offer), slices: published }
   const records: MemberRecord[] = [{ namespace, name, body: exported.body }, ...published]
-  return { valid, records, recordKeys: records.map(keyTextOf), exported, notes: eachOnce(notes) }
+  const excess = describeExcess(exported, records)
+  if (excess !== undefined) {
+    const message = `Service ${namespace}/${name} is too large to be exported: ${excess}`
+    const refused = { ...valid, status: 'False', reason: 'ServiceTooLarge', message } as const
+    return { valid: refused, ...NOT_PUBLISHED }
+  }
+  return { valid, records, recordKeys: records.map(keyTextOf), exported, offered, notes: eachOnce(notes) }
+}
+
+/** Without the field, a record is for all members. */
+function offeredBody<T extends ServiceExportBody | EndpointSliceBody>(
+  body: T,
+  offeredTo: NonNullable<T['offeredTo']> | undefined,
+): T {
+  return offeredTo === undefined ? body : { ...body, offeredTo }
 }
 
 /**
  * The condition Valid (KEP-1645 "Service Types"). Takes the export and the Service of the same namespace and name, or
  * undefined if there is none.
  */
-function validateExport(object: ServiceExport, service: Service | undefined): ConditionFinding {
+function validateExport(
+  object: ServiceExport,
+  service: Service | undefined,
+  { exposure, namespaces = {} }: ExportAccess,
+): ConditionFinding {
   const { namespace = '', name } = object.metadata
   const title = `Service ${namespace}/${name}`
   const finding = (status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding => ({
@@ -234,10 +278,56 @@ function validateExport(object: ServiceExport, service: Service | undefined): Co
   if (service === undefined || service.metadata.deletionTimestamp !== undefined) {
     return finding('False', 'NoService', `${title} does not exist`)
   }
+  if (isDerived(service) && usersReason(service) === undefined) {
+    const why = 'is derived from an import, whose clusters export it themselves'
+    return finding('False', 'DerivedServiceNotExported', `${title} ${why}`)
+  }
   if (service.spec?.type === 'ExternalName') {
     return finding('False', 'InvalidServiceType', `${title} is of type ExternalName, which cannot be exported`)
   }
+  const selectors = clusterSelectorsProblem(object.spec?.clusterSelectors, exportType(service))
+  if (selectors !== undefined) return finding('False', selectors.reason, selectors.message)
+  const why = unexportedNamespace(namespace, namespaces)
+  if (why !== undefined) {
+    const hint = 'allowedNamespaces of the site file may name it'
+    return finding('False', 'NamespaceNotAllowed', `${title} is not exported: namespace ${namespace} ${why}; ${hint}`)
+  }
+  if (exposure === 'nothing') {
+    // A broker of an earlier release would give a record that is offered to nobody to all members.
+    return finding('False', 'ExposesNothing', `${title} is not exported: Membership self has spec.exposure "nothing"`)
+  }
   return finding('True', 'Valid', `${title} can be exported`)
+}
+
+const EXPORT = RECORD_FORMS.ServiceExport.fields
+
+/** What an export has too much of, with both numbers. Undefined if it fits. The broker has the same limits. */
+function describeExcess({ body, slices }: OwnExport, records: readonly MemberRecord[]): string | undefined {
+  const counts: readonly (readonly [what: string, is: number, most: number])[] = [
+    ['ports', body.ports.length, EXPORT.ports.most],
+    ['exported labels', Object.keys(body.exportedLabels).length, EXPORT.exportedLabels.most],
+    ['exported annotations', Object.keys(body.exportedAnnotations).length, EXPORT.exportedAnnotations.most],
+    ['bytes of exported annotations', pairBytes(body.exportedAnnotations), EXPORT.exportedAnnotations.mostTogether],
+    ...slices.flatMap(({ name, body: { ports, endpoints } }) => {
+      const addresses = endpoints.reduce((sum, one) => sum + one.addresses.length, 0)
+      return [
+        [`ports in EndpointSlice ${name}`, ports.length, EXPORT.ports.most],
+        [`addresses in EndpointSlice ${name}`, addresses, MAX_SLICE_ADDRESSES],
+      ] as const
+    }),
+  ]
+  const offer = offerProblem(body.offeredTo)
+  if (offer !== undefined) return `its AccessPolicies offer it to too many: ${offer}`
+  const found = counts.find(([, is, most]) => is > most)
+  if (found !== undefined) return `it has ${found[1]} ${found[0]}, and an export carries at most ${found[2]}`
+  for (const record of records) {
+    const bytes = memberRecordBytes(record)
+    if (bytes <= MAX_RECORD_BYTES) continue
+    const what = record.body.kind === 'EndpointSlice' ? `its EndpointSlice ${record.name}` : 'its export'
+    const { length } = record.body.kind === 'Endpoint' ? [] : record.body.ports
+    return `${what} takes ${bytes} bytes with ${length} ports, and a record has at most ${MAX_RECORD_BYTES}`
+  }
+  return undefined
 }
 
 function eachOnce(notes: readonly LeftOutNote[]): readonly LeftOutNote[] {

@@ -17,6 +17,7 @@ import {
   routedPrefixes,
   specialPart,
 } from '../../model/addresses/addresses.ts'
+import { isOfferedTo } from '../../model/access/access.ts'
 import {
   type FormProblem,
   KEY_FORMS,
@@ -31,11 +32,12 @@ import {
   type EndpointSliceBody,
   type EndpointSpec,
   type MemberStatus,
+  type NamespaceLists,
   type RecordKey,
   type ServiceExportBody,
   type StoredRecord,
   endpointName,
-  guardedNamespace,
+  excludedNamespace,
   isDnsLabel,
   isReservedId,
   statusProblem,
@@ -48,13 +50,15 @@ import { type Problem, problem } from '../../model/reasons/reasons.ts'
 const MAX_ENDPOINT_NAME = 240
 
 /**
- * Takes a record as received. `allowed` lists guarded namespaces that may be used. `isKnown` tells whether a cluster is
- * already in the local API: a cluster keeps an id that was reserved later.
+ * Takes a record as received. `lists` are those of this cluster about namespaces. `isKnown` tells whether a cluster is
+ * already in the local API: a cluster keeps an id that was reserved later. `own` is the id of this cluster; if it is
+ * absent, it is not checked to whom the record is offered.
  */
 export function recordProblem(
   record: StoredRecord,
-  allowed: readonly string[],
+  lists: NamespaceLists,
   isKnown: (cluster: string) => boolean = () => false,
+  own?: string,
 ): Problem | undefined {
   const { key, body } = record
   if (body.kind === 'ClusterSetIP') {
@@ -69,11 +73,20 @@ export function recordProblem(
     return problem('ClusterIdReserved', `cluster id ${quote(key.cluster)} is reserved`)
   switch (body.kind) {
     case 'ServiceExport':
-      return namespaceProblem(key.namespace, allowed) ?? serviceProblem(key.name) ?? exportProblem(body)
+      return (
+        namespaceProblem(key.namespace, lists) ??
+        serviceProblem(key.name) ??
+        exportProblem(body) ??
+        offeredProblem(key, isOfferedTo(body.offeredTo, own ?? ''), own)
+      )
     case 'ClusterSetIP':
-      return namespaceProblem(key.namespace, allowed) ?? serviceProblem(key.name)
+      return namespaceProblem(key.namespace, lists) ?? serviceProblem(key.name)
     case 'EndpointSlice':
-      return namespaceProblem(key.namespace, allowed) ?? sliceProblem(key.name, body)
+      return (
+        namespaceProblem(key.namespace, lists) ??
+        sliceProblem(key.name, body) ??
+        offeredProblem(key, (body.offeredTo as readonly string[] | undefined)?.includes(own ?? '') !== false, own)
+      )
     case 'Endpoint':
       return endpointProblem(body.spec, key)
     case 'Cluster':
@@ -166,13 +179,11 @@ function malformed(wrong: FormProblem | undefined): Problem | undefined {
   return wrong && problem('InvalidValue', `${wrong.field} ${wrong.problem}`)
 }
 
-function namespaceProblem(namespace: string, allowed: readonly string[]): Problem | undefined {
+function namespaceProblem(namespace: string, lists: NamespaceLists): Problem | undefined {
   if (textProblem(KEY_FORMS.ServiceExport.namespace, namespace) !== undefined)
     return problem('InvalidValue', `namespace ${quote(namespace)} is not a DNS label`)
-  const guard = guardedNamespace(namespace)
-  return guard === undefined || allowed.includes(namespace)
-    ? undefined
-    : problem('NamespaceNotAllowed', `namespace ${quote(namespace)} ${guard}`)
+  const why = excludedNamespace(namespace, lists)
+  return why === undefined ? undefined : problem('NamespaceNotAllowed', `namespace ${quote(namespace)} ${why}`)
 }
 
 function serviceProblem(name: string): Problem | undefined {
@@ -201,6 +212,12 @@ function namedProblem(body: ServiceExportBody, field: string): Problem | undefin
   if (pair === undefined) return undefined
   const [what, text] = top === 'exportedLabels' ? ['label', pair.join('=')] : ['annotation', pair[0]]
   return problem('InvalidValue', `${what} ${quote(text)} is malformed`)
+}
+
+/** A broker of this release does not send such a record. */
+function offeredProblem({ cluster }: RecordKey, isOffered: boolean, own: string | undefined): Problem | undefined {
+  if (own === undefined || cluster === own || isOffered) return undefined
+  return problem('NotOffered', `cluster ${quote(cluster)} does not offer it to this cluster`)
 }
 
 /** An endpoint that cannot be used is left out alone (plan-service.ts). */

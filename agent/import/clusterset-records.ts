@@ -63,6 +63,10 @@ export interface ClustersetView {
 
 export interface RecordValidatorInit {
   readonly allowedNamespaces: readonly string[]
+  /** Default: none. */
+  readonly excludedNamespaces?: readonly string[]
+  /** Id of this cluster: what is not offered to it is not used. Absent: that is not checked. */
+  readonly cluster?: string
   /** Whether a cluster is already in the local API. By default no cluster is. */
   readonly isKnown?: (cluster: string) => boolean
 }
@@ -77,7 +81,8 @@ export class RecordValidator {
   problem(record: StoredRecord): Problem | undefined {
     let validation = this.#validation.get(record)
     if (validation === undefined) {
-      validation = { problem: recordProblem(record, this.#init.allowedNamespaces, this.#init.isKnown) }
+      const { allowedNamespaces: allowed, excludedNamespaces: excluded, isKnown, cluster } = this.#init
+      validation = { problem: recordProblem(record, { allowed, excluded }, isKnown, cluster) }
       this.#validation.set(record, validation)
     }
     return validation.problem

@@ -10,5 +10,13 @@ export {
   planImports,
   replanServices,
 } from './plan-imports.ts'
+export {
+  type DerivedFinding,
+  type DerivedMemory,
+  type DerivedPlan,
+  type DerivedWorld,
+  derivedAmong,
+  planDerived,
+} from './plan-derived.ts'
 export { type MirroredObjects, ownedByMirror, planPrune } from './plan-prune.ts'
 export type { ServicePlan } from './plan-service.ts'

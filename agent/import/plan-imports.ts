@@ -98,6 +98,7 @@ function isUsable(candidate: EndpointCandidate, one: RemoteEndpoint, dropped: Dr
 }
 
 export interface ImportWorld extends OwnExports {
+  readonly clusterset?: string | undefined
   /** This cluster's facts, from its own API. */
   readonly ownSpec: ClusterSpec
   /** The facts that the broker's record of this cluster is compared with. */
@@ -293,19 +294,19 @@ function planRemembered(
   const held = present !== undefined && isHeld(world, present, facts) ? present.spec : undefined
   // Once the broker has all of its own records, a missing address means that there is none.
   const previousIps = world.certain.has('') && world.holds(namespaceOf(key)) ? [] : (present?.spec.ips ?? [])
-  const { own, clustersetIpRange, expired } = world
+  const { own, clusterset, clustersetIpRange, expired } = world
   const specs = facts.exports.map((record) => clusters.get(record.key.cluster))
   const dead = facts.exports.map((record) => expired.has(record.key.cluster))
   const { exports, slices, ips } = facts
   const ownFamilies = podFamilies(world.ownSpec)
   const ownPods = world.ownSpec.podCIDRs
-  const ours = [own, ownSlices, ownFamilies, ownPods]
+  const ours = [own, clusterset, clusters.get(own)?.properties, ownSlices, ownFamilies, ownPods]
   const inputs = [exports, slices, ips, ours, specs, held, previousIps, clustersetIpRange, dead]
   return memory.services.get(key, inputs, () => {
     let memo = memory.slices.get(key)
     if (memo === undefined) memory.slices.set(key, (memo = new KeyedMemo()))
     const known = { held, previousIps, clustersetIpRange, expired }
-    return planService({ key, facts, own, ownFamilies, ownPods, ownSlices, clusters, ...known }, memo)
+    return planService({ key, facts, own, clusterset, ownFamilies, ownPods, ownSlices, clusters, ...known }, memo)
   })
 }
 

@@ -15,6 +15,7 @@ import {
   type ServiceImport,
   objectKeyText,
 } from '../../model/model.ts'
+import { isDerived } from '../../model/services/services.ts'
 
 /** Objects of the local API. Those that the mirror did not make are left alone. */
 export interface MirroredObjects {
@@ -77,7 +78,10 @@ export function ownedByMirror(world: MirroredObjects & { readonly own: string })
     serviceImports: world.serviceImports.filter(
       ({ metadata }) => metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE,
     ),
-    slices: world.slices.filter(({ metadata }) => metadata.labels?.[LABEL_MANAGED_BY] === MANAGED_BY_SEALANE),
+    // Derived slices follow from imported ones, and have a loop of their own.
+    slices: world.slices.filter(
+      (slice) => slice.metadata.labels?.[LABEL_MANAGED_BY] === MANAGED_BY_SEALANE && !isDerived(slice),
+    ),
     clusters: world.clusters.filter(({ spec }) => spec.id !== world.own),
     endpoints: world.endpoints.filter(({ spec }) => spec.cluster !== world.own),
   }

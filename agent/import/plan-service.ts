@@ -37,14 +37,19 @@ import {
   endpointHostname,
   nameHash,
 } from '../../model/model.ts'
+import { ANNOTATION_CALLERS, callersText } from '../../model/access/access.ts'
 import { RECORD_FORMS, textProblem } from '../../model/grammar/grammar.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import {
+  ANNOTATION_DERIVED_SERVICE,
+  ANNOTATION_DRAINED,
   ANNOTATION_PODS,
+  type ClusterCandidate,
   type ConflictFinding,
   type ExposedPort,
   type IpFamily,
   type MergedService,
+  believedProperties,
   exposedPorts,
   mergeServices,
   podsText,
@@ -60,6 +65,7 @@ export interface ServiceInput {
   readonly facts: ServiceFacts
   /** Id of this cluster. */
   readonly own: string
+  readonly clusterset?: string | undefined
   /** Address families of this cluster's own pods. */
   readonly ownFamilies: readonly IpFamily[]
   /** Pod CIDRs of this cluster. An endpoint of its own outside them is left out, whatever the broker reports. */
@@ -96,9 +102,18 @@ export interface ServicePlan {
   readonly ready: ConditionFinding
   readonly clusters: readonly string[]
   readonly slices: readonly EndpointSlice[]
+  /** What cluster selectors are evaluated with. Undefined if the service has none. */
+  readonly selection: ServiceSelection | undefined
   /** Conflicts of this cluster's export. Undefined if there are none. */
   readonly ownFinding: ConflictFinding | undefined
   readonly dropped: readonly Dropped[]
+}
+
+export interface ServiceSelection {
+  /** ClusterProperties of this cluster. */
+  readonly importer: ClusterCandidate['properties']
+  /** The exporting clusters, whatever the state of their endpoints (KEP-5939). */
+  readonly candidates: readonly ClusterCandidate[]
 }
 
 /** Takes a service with at least one export and, to save work, the cache of its previous plan. */
@@ -125,9 +140,16 @@ export function planService(input: ServiceInput, memo: SliceMemo = new KeyedMemo
     ready: addresses.ready,
     clusters: merged.clusters,
     slices,
+    selection: merged.spec.clusterSelectors === undefined ? undefined : selectionOf(input, merged.clusters),
     ownFinding: merged.conflicts.get(own),
     dropped,
   }
+}
+
+function selectionOf({ own, clusters, clusterset }: ServiceInput, exporting: readonly string[]): ServiceSelection {
+  const properties = (id: string): ClusterCandidate['properties'] =>
+    believedProperties(clusters.get(id)?.properties, id, clusterset)
+  return { importer: properties(own), candidates: exporting.map((id) => ({ id, properties: properties(id) })) }
 }
 
 /** Undefined while the cluster's facts are unknown. */
@@ -143,6 +165,8 @@ function importObject(
   { ips, ipFamilies }: Pick<AddressPlan, 'ips' | 'ipFamilies'>,
 ): ServiceImport {
   const [namespace = '', name = ''] = key.split('/')
+  // Only this cluster's users order Services here.
+  const { [ANNOTATION_DERIVED_SERVICE]: _ordered, ...annotations } = merged.annotations
   return {
     apiVersion: 'multicluster.x-k8s.io/v1beta1',
     kind: 'ServiceImport',
@@ -151,7 +175,7 @@ function importObject(
       namespace,
       // The label comes last, so that no exported label can replace it.
       labels: { ...merged.labels, [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
-      ...(Object.keys(merged.annotations).length === 0 ? {} : { annotations: merged.annotations }),
+      ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
     },
     spec: { ...merged.spec, ipFamilies, ...(ips === undefined ? {} : { ips }) },
   }
@@ -183,13 +207,16 @@ function planSlices(
   }
   const received = input.facts.slices.filter(({ key }) => key.cluster === cluster)
   const exposed = JSON.stringify(exposure.ports)
+  const callers = isOwn ? undefined : callersText(exported.body.offeredTo, input.own)
+  const drained = exported.body.drained === true
   const bodies = (isOwn ? input.ownSlices : undefined) ?? received.map(({ key, body }) => ({ name: key.name, body }))
   return bodies.flatMap(({ name, body }) => {
     // DNS would give addresses that no pod here can use.
     if (!exposure.families.includes(body.addressType)) return []
     const inside = isOwn ? input.ownPods : (spec?.podCIDRs ?? [])
-    const source = { key: input.key, cluster, name, body, inside, spec: isOwn ? undefined : spec }
-    const planned = memo.get(`${cluster}/${name}`, [body, source.spec, inside, exposed, exposure.type], () => {
+    const source = { key: input.key, cluster, name, body, inside, callers, drained, spec: isOwn ? undefined : spec }
+    const inputs = [body, source.spec, inside, callers, drained, exposed, exposure.type]
+    const planned = memo.get(`${cluster}/${name}`, inputs, () => {
       const left: Dropped[] = []
       return { slice: importedSlice(source, exposure, left), dropped: left }
     })
@@ -210,6 +237,10 @@ interface SliceSource {
   readonly spec: ClusterSpec | undefined
   /** Pod CIDRs of the source cluster, before translation. */
   readonly inside: readonly string[]
+  /** The namespaces of this cluster that may call. Undefined: all. */
+  readonly callers: string | undefined
+  /** Whether its exporter drains the service. */
+  readonly drained: boolean
 }
 
 interface Translation {
@@ -228,7 +259,8 @@ function importedSlice(
 ): EndpointSlice | undefined {
   const { body, cluster, spec } = source
   const [namespace = '', service = ''] = source.key.split('/')
-  const ports = body.ports.flatMap((port) => exposedPort(port, exposure.ports) ?? [])
+  const exposed = new Map(exposure.ports.map((port) => [`${port.protocol}/${port.ownName}`, port]))
+  const ports = body.ports.flatMap((port) => exposedPort(port, exposed) ?? [])
   // Behind a clusterset IP, a slice without a port serves nothing. For a headless service, its addresses still count.
   if (exposure.type === 'ClusterSetIP' && body.ports.length > 0 && ports.length === 0) return undefined
   const translation: Translation = {
@@ -239,6 +271,11 @@ function importedSlice(
     importedEndpoint(source, endpoint, translation, dropped).map((one) => ({ one, pod: endpoint.pod })),
   )
   const pods = podsText(imported.map(({ pod }) => pod))
+  const annotations = {
+    ...(pods === undefined ? {} : { [ANNOTATION_PODS]: pods }),
+    ...(source.callers === undefined ? {} : { [ANNOTATION_CALLERS]: source.callers }),
+    ...(source.drained ? { [ANNOTATION_DRAINED]: 'true' } : {}),
+  }
   return {
     apiVersion: 'discovery.k8s.io/v1',
     kind: 'EndpointSlice',
@@ -251,7 +288,7 @@ function importedSlice(
         [LABEL_MANAGED_BY]: MANAGED_BY_SEALANE,
         [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE,
       },
-      ...(pods === undefined ? {} : { annotations: { [ANNOTATION_PODS]: pods } }),
+      ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
     },
     addressType: body.addressType,
     ports,
@@ -259,9 +296,10 @@ function importedSlice(
   }
 }
 
-function exposedPort(port: EndpointPort, exposed: readonly ExposedPort[]): EndpointPort | undefined {
+/** `exposed` has the ports by protocol and own name, each of which occurs once in a Service. */
+function exposedPort(port: EndpointPort, exposed: ReadonlyMap<string, ExposedPort>): EndpointPort | undefined {
   const protocol = port.protocol ?? 'TCP'
-  const match = exposed.find((one) => one.ownName === (port.name ?? '') && one.protocol === protocol)
+  const match = exposed.get(`${protocol}/${port.name ?? ''}`)
   if (match === undefined) return undefined
   return {
     ...(match.mergedName === '' ? {} : { name: match.mergedName }),

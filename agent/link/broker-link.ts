@@ -2,6 +2,7 @@
  * The broker as the agent's loops see it: a set of records to keep published, and a copy of all members' records.
  * protocol-link.ts implements the connections, retries and wire format.
  */
+import type { AccessDefault } from '../../model/access/access.ts'
 import type { MemberRecord, MemberStatus, StoredRecord } from '../../model/model.ts'
 import type { ClusterFacts } from '../../protocol/protocol.ts'
 import type { ReplicaChange } from '../../protocol/replica/replica.ts'
@@ -106,10 +107,22 @@ export interface LinkState {
   readonly aheadMs?: number
 }
 
+/** The default of the clusterset for exports without an AccessPolicy. */
+export interface StatedAccess {
+  /**
+   * Undefined until a broker has answered this process; `none` if it states no default. Keeps its value while the
+   * broker is unreachable.
+   */
+  get(): AccessDefault | 'none' | undefined
+  onChange(listener: () => void): () => void
+}
+
 export interface BrokerLink {
   readonly publisher: Publisher
   readonly replica: ReplicaView
   readonly contact: ContactView
+  /** Absent if the broker states no default. */
+  readonly access?: StatedAccess
   /** Sets the namespaces whose records are needed here; undefined for all. Until the first call, none are requested. */
   setInterest(namespaces: ReadonlySet<string> | undefined): void
   /** The problem of the connection as text. Undefined if there is none. */

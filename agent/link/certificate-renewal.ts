@@ -7,7 +7,13 @@
  * A wrong clock is logged. It causes neither an endless series of renewals nor a renewal that comes too late.
  */
 import { X509Certificate } from 'node:crypto'
-import { type Authorities, type BrokerClient, ProtocolError } from '../../protocol/protocol.ts'
+import {
+  type Authorities,
+  type BrokerClient,
+  CertificateError,
+  ProtocolError,
+  RefusedError,
+} from '../../protocol/protocol.ts'
 import {
   type CertificateFacts,
   certificateProblem,
@@ -61,6 +67,10 @@ export class CertificateRenewal {
   #gotAtMs: number | undefined
   #failure: string | undefined
   #isRefused = false
+  /** Why the broker refused the renewal itself. Undefined if it did not. */
+  #denied: string | undefined
+  /** The broker has answered since the last try, though it refused the certificate. */
+  #hasAnswered = false
   /** As the broker announced them last. */
   #authorities: Authorities | undefined
   /** The monotonic time to renew because of the authorities. Undefined if this member has the announced ones. */
@@ -85,6 +95,14 @@ export class CertificateRenewal {
     return this.#failure
   }
 
+  /**
+   * Why the broker does not renew the certificate. Undefined as long as a renewal may still succeed: a certificate that
+   * expired while this member was off can be renewed for a while.
+   */
+  denied(): string | undefined {
+    return this.#denied
+  }
+
   /** When the certificate expires, in milliseconds since 1970. */
   get endsMs(): number {
     return this.#facts.notAfterMs
@@ -93,6 +111,7 @@ export class CertificateRenewal {
   /** Takes whether the broker refuses the certificate. If it does, the store is checked for another one. */
   takeRefusal(isRefused: boolean): void {
     this.#isRefused = isRefused
+    this.#hasAnswered ||= isRefused
     if (isRefused) this.#wake.abort(new Error('the certificate is refused'))
   }
 
@@ -161,14 +180,16 @@ export class CertificateRenewal {
   }
 
   /**
-   * Ends early if another process has stored another identity: a certificate that has expired or is refused cannot
-   * renew itself.
+   * Ends early if another process has stored another identity, and if the certificate has expired and the broker
+   * answers again.
    */
   async #pause(ms: number, signal: AbortSignal): Promise<void> {
     const { clock } = this.#deps
     const end = clock.monotonic() + ms
     for (let left = ms; left > 0 && !signal.aborted; left = end - clock.monotonic()) {
       if (await this.#adopt()) return
+      const isOver = this.#facts.notAfterMs <= clock.now()
+      if (isOver && this.#hasAnswered && this.#denied === undefined) return
       await clock.sleep(Math.min(left, LOOK_AT_STORE_MS), signal).catch(() => undefined)
     }
   }
@@ -200,12 +221,14 @@ export class CertificateRenewal {
     this.#gotAtMs = undefined
     this.#failure = undefined
     this.#isRefused = false
+    this.#denied = undefined
     this.#follow()
   }
 
   async #renew(notAfterMs: number, signal: AbortSignal): Promise<boolean> {
     const { client, clock, logger, learned, onRenewed } = this.#deps
     const askedMs = clock.now()
+    this.#hasAnswered = false
     try {
       const { certificate, caBundle } = await client().renew(await createCsr(this.#identity.key), signal)
       // "sealane leave" removes the identity, which must not be written again.
@@ -240,9 +263,10 @@ export class CertificateRenewal {
     } catch (error) {
       if (signal.aborted) return false
       const ended = clock.now() >= notAfterMs
-      const state = ended
-        ? `expired at ${endOf(notAfterMs)}; join again with a new token`
-        : `expires at ${endOf(notAfterMs)}`
+      this.#denied = isAboutMember(error) ? messageOf(error) : undefined
+      const advice =
+        this.#denied === undefined ? 'it is renewed when the broker answers' : 'join again with a new token'
+      const state = ended ? `expired at ${endOf(notAfterMs)}; ${advice}` : `expires at ${endOf(notAfterMs)}`
       this.#failure = `the certificate ${state}: ${messageOf(error)}`
       const fields = { reason: reasonField(error).reason ?? 'CertificateNotRenewed', why: this.#failure }
       if (ended) logger.error('certificate renewal failed and the certificate has expired', fields)
@@ -250,6 +274,12 @@ export class CertificateRenewal {
       return false
     }
   }
+}
+
+/** These refusals concern this member's identity, or the broker's. All other refusals are temporary. */
+export function isAboutMember(error: unknown): error is RefusedError | CertificateError {
+  if (error instanceof CertificateError) return true
+  return error instanceof RefusedError && (error.code === 'PermissionDenied' || error.code === 'Unauthenticated')
 }
 
 function endOf(ms: number): string {

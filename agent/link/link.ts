@@ -1,3 +1,3 @@
 /** The broker as the agent's loops see it, and its implementation over the wire protocol. */
-export type { BrokerLink, ContactView, PublishState, Publisher, ReplicaView } from './broker-link.ts'
+export type { BrokerLink, ContactView, PublishState, Publisher, ReplicaView, StatedAccess } from './broker-link.ts'
 export { type LinkDeps, openBrokerLink } from './protocol-link.ts'

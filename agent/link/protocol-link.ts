@@ -5,14 +5,7 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { nameHash } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import {
-  AddressBook,
-  type BrokerClient,
-  BrokerUnreachableError,
-  CertificateError,
-  RefusedError,
-  type SilentMember,
-} from '../../protocol/protocol.ts'
+import { AddressBook, type BrokerClient, BrokerUnreachableError, type SilentMember } from '../../protocol/protocol.ts'
 import { CodecError } from '../../protocol/codec/codec.ts'
 import { fingerprint } from '../../protocol/identity/identity.ts'
 import { IdentityFileError, type MemberIdentity } from '../../protocol/membership/membership.ts'
@@ -24,8 +17,8 @@ import { reasonOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import type { AgentConfig, AgentMetrics } from '../loop/loop.ts'
-import type { BrokerLink, ContactView, LinkState, Publisher, ReplicaView } from './broker-link.ts'
-import { CertificateRenewal } from './certificate-renewal.ts'
+import type { BrokerLink, ContactView, LinkState, Publisher, ReplicaView, StatedAccess } from './broker-link.ts'
+import { CertificateRenewal, isAboutMember } from './certificate-renewal.ts'
 
 // Records since when the connection to the broker is live or not, and when the broker last sent a message.
 
@@ -125,6 +118,7 @@ class ProtocolLink implements BrokerLink {
   readonly publisher: Publisher
   readonly replica: ReplicaView
   readonly contact: ContactView
+  readonly access: StatedAccess
   readonly #deps: LinkDeps
   readonly #publish: PublishSession
   readonly #watch: WatchSession
@@ -139,6 +133,7 @@ class ProtocolLink implements BrokerLink {
     const published = new Listeners<[readonly string[] | undefined]>()
     const watched = new Listeners<[readonly ReplicaChange[]]>()
     const exported = new Listeners()
+    const stated = new Listeners()
     const connect = (): BrokerClient => this.#client
     const held = new HeldRecords(clock, replica)
     this.#deps = deps
@@ -168,6 +163,7 @@ class ProtocolLink implements BrokerLink {
       metrics,
       onChange: (changes) => watched.call(changes),
       onExported: () => exported.call(),
+      onAccessDefault: () => stated.call(),
       waitsForInterest: deps.followsInterest === true,
       onContact: (silent) => {
         contact.set(silent)
@@ -183,6 +179,7 @@ class ProtocolLink implements BrokerLink {
       },
     })
     this.contact = contact
+    this.access = { get: () => this.#watch.accessDefault(), onChange: (listener) => stated.add(listener) }
     this.#renewal = new CertificateRenewal(
       {
         ...deps,
@@ -258,10 +255,13 @@ class ProtocolLink implements BrokerLink {
   }
 
   #reportRefused(state: WatchState): void {
-    const error = state.t === 'waiting' && isAboutUs(state.error) ? state.error : undefined
+    const error = state.t === 'waiting' && isAboutMember(state.error) ? state.error : undefined
     if (state.t !== 'live' && error === undefined) return
     this.#renewal.takeRefusal(error !== undefined)
-    this.#deps.onRefused(error?.message, error?.reason)
+    const denied = this.#renewal.denied()
+    // It can still be renewed, unless the broker has refused that too.
+    if (error?.reason === 'CertificateExpired' && denied === undefined) return
+    this.#deps.onRefused(error === undefined ? undefined : (denied ?? error.message), error?.reason)
   }
 
   /**
@@ -297,12 +297,6 @@ class ProtocolLink implements BrokerLink {
 /** Undefined if the cause has no reason code. */
 function noConnectionReason(error: Error | undefined): ReasonCode | undefined {
   return reasonOf(error) ?? (error instanceof BrokerUnreachableError ? 'BrokerSilent' : undefined)
-}
-
-/** These refusals concern this member's identity, or the broker's. All other refusals are temporary. */
-function isAboutUs(error: Error | undefined): error is RefusedError | CertificateError {
-  if (error instanceof CertificateError) return true
-  return error instanceof RefusedError && (error.code === 'PermissionDenied' || error.code === 'Unauthenticated')
 }
 
 function publisherOf(session: PublishSession, listeners: Listeners<[readonly string[] | undefined]>): Publisher {

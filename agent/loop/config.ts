@@ -1,6 +1,7 @@
 /** The configuration of the agent. compose/site/agent.ts fills it from site.yaml and flags. */
 import { join } from 'node:path'
-import { HEARTBEAT_MS } from '../../model/lanes/lanes.ts'
+import type { Exposure } from '../../model/access/access.ts'
+import { DEFAULT_ACTIVE_GATEWAYS, HEARTBEAT_MS } from '../../model/lanes/lanes.ts'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
 import type { ClusterFacts } from '../../protocol/protocol.ts'
 import { type IdentityStore, folderIdentity } from '../../protocol/membership/membership.ts'
@@ -16,8 +17,12 @@ export interface AgentConfig {
    * joined with stay.
    */
   readonly facts: ClusterFacts | undefined
-  /** Guarded namespaces (`default`, kube-*, openshift*, Sealane's own) whose services may be imported. */
+  /** Namespaces that are used although guarded (`default`, kube-*, openshift*, Sealane's own) or excluded. */
   readonly allowedNamespaces: readonly string[]
+  /** Namespaces that are neither exported nor imported, besides the guarded ones. */
+  readonly excludedNamespaces: readonly string[]
+  /** What other members may call. If undefined, the Membership keeps what it says. */
+  readonly exposure?: Exposure | undefined
   /**
    * How long a cluster may have neither a connection to the broker nor a lane to this cluster. After that, its
    * endpoints are removed here.
@@ -31,6 +36,10 @@ export interface AgentConfig {
   readonly orphanGraceMs: number
   /** The shortest time between two reports to the other members, and between two evaluations of their reports. */
   readonly reportMs: number
+  /** How many gateways of this cluster are active at once. The agent replaces no more than this. */
+  readonly activeGateways: number
+  /** Which nodes the agent may make gateways, and whether it does so without a join. */
+  readonly gatewayChoice: { readonly fillsUp: boolean; readonly nodeSelector: Readonly<Record<string, string>> }
   /** The longest time between two status writes of a gateway of this cluster. */
   readonly heartbeatMs: number
   readonly loop: LoopInit
@@ -55,6 +64,7 @@ export function agentConfig(stateDirectory: string, change: Partial<AgentConfig>
     replicaDirectory: join(stateDirectory, 'agent'),
     facts: undefined,
     allowedNamespaces: [],
+    excludedNamespaces: [],
     // Long, because a cluster that is unreachable for a while is not gone. The lanes' probes remove a dead cluster from
     // DNS and load balancing within a second anyway.
     leaseMs: 10 * 60_000,
@@ -62,6 +72,8 @@ export function agentConfig(stateDirectory: string, change: Partial<AgentConfig>
     removesOrphans: false,
     orphanGraceMs: 5000,
     reportMs: 5000,
+    activeGateways: DEFAULT_ACTIVE_GATEWAYS,
+    gatewayChoice: { fillsUp: false, nodeSelector: {} },
     heartbeatMs: HEARTBEAT_MS,
     loop: AGENT_LOOP,
     ...change,

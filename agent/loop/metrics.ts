@@ -98,6 +98,27 @@ export function clusterDnsGauge(metrics: Metrics): Gauge {
   })
 }
 
+export interface BackendMetrics {
+  readonly backends: Gauge
+  readonly checks: Counter
+}
+
+/** The metrics of backend checks, at sites without Kubernetes. */
+export function backendMetrics(metrics: Metrics): BackendMetrics {
+  return {
+    backends: metrics.gauge({
+      name: 'sealane_agent_backends',
+      help: "Backends of this site's own services that have a check, by state: up, down or unchecked.",
+      labels: ['state'],
+    }),
+    checks: metrics.counter({
+      name: 'sealane_agent_backend_checks_total',
+      help: 'Checks of backends by result: passed, failed, or not_run because this machine could not send one.',
+      labels: ['result'],
+    }),
+  }
+}
+
 // Counts and logs the rounds of the agent's loops.
 
 export interface LoopParts {

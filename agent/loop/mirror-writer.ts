@@ -12,6 +12,7 @@ import {
   type ObjectMeta,
   objectKeyText,
 } from '../../model/model.ts'
+import { ANNOTATION_DERIVED_SERVICE } from '../../model/services/services.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { AgentMetrics } from './metrics.ts'
@@ -52,6 +53,8 @@ const LAG_MS = 30_000
 const REFUSED_MS = 30_000
 /** Beyond this number, the oldest refusals are forgotten, so these objects may be tried and logged again. */
 const MAX_REFUSED = 2000
+/** Kinds to which an API server adds defaults. */
+const HAS_DEFAULTS: ReadonlySet<Kind> = new Set<Kind>(['EndpointSlice', 'Service'])
 /** How an API server reports that a namespace is terminating or does not exist. */
 const NAMESPACE_GONE_CODES: ReadonlySet<ClusterApiErrorCode> = new Set(['Conflict', 'Forbidden', 'NotFound'])
 const NAMESPACE_GONE = /being terminated|namespaces "[^"]*" not found/
@@ -61,6 +64,8 @@ export class MirrorWriter {
   readonly #remembered = new Map<string, Remembered>()
   /** Refusals that were logged, by object, so that no round logs the same one again. */
   readonly #reported = new Map<string, string>()
+  /** Whether a ServiceImport has been seen with `clusterSelectors`: the API has the field, so it is missed otherwise. */
+  #keepsSelectors = false
   /** Refusals by verb and object. */
   readonly #refused = new Map<string, Refused>()
 
@@ -165,13 +170,25 @@ export class MirrorWriter {
       if (last.writtenAt === undefined || this.#deps.clock.monotonic() - last.writtenAt < LAG_MS) return true
     }
     if (present === undefined) return false
-    // An API server may add defaults to a slice, so once our part has been written, only our part counts.
+    if (present.kind === 'ServiceImport' && present.spec.clusterSelectors !== undefined) this.#noteSelectors()
+    // An API server adds defaults to these kinds, so once our part has been written, only our part counts.
     const written = last !== undefined && isSame(last.desired, desired)
     const applied = this.#deps.api.asApplied(desired)
     const right =
-      desired.kind === 'EndpointSlice' && written ? holdsAtLeast(present, applied) : holdsExactly(present, applied)
+      HAS_DEFAULTS.has(desired.kind) && written
+        ? holdsAtLeast(present, applied)
+        : holdsExactly(present, applied) ||
+          (written && !this.#keepsSelectors && holdsExactly(present, withoutSelectors(applied)))
     if (right) this.#remembered.set(key, { desired, present, writtenAt: undefined })
     return right
+  }
+
+  /** From now on, imports count as wrong that an earlier CRD has left without selectors. */
+  #noteSelectors(): void {
+    if (this.#keepsSelectors) return
+    this.#keepsSelectors = true
+    for (const [key, { desired }] of this.#remembered)
+      if (desired.kind === 'ServiceImport' && desired.spec.clusterSelectors !== undefined) this.#remembered.delete(key)
   }
 
   #isHeld(verb: Verb, desired: KubeObject): boolean {
@@ -296,9 +313,18 @@ function holdsAtLeast(present: KubeObject, desired: KubeObject): boolean {
   return covers(ownedParts(present), ownedParts(desired))
 }
 
+/** What an API server keeps whose CRD of the standard has no `clusterSelectors`. */
+function withoutSelectors(object: KubeObject): KubeObject {
+  if (object.kind !== 'ServiceImport') return object
+  const { clusterSelectors: _later, ...spec } = object.spec
+  return { ...object, spec }
+}
+
 function ownedParts(object: KubeObject): unknown {
   const { status: _status, metadata, ...rest } = object as Loose
-  return { ...rest, labels: metadata.labels ?? {}, annotations: metadata.annotations ?? {} }
+  // Users set this annotation on imports that the agent wrote.
+  const { [ANNOTATION_DERIVED_SERVICE]: _asked, ...annotations } = metadata.annotations ?? {}
+  return { ...rest, labels: metadata.labels ?? {}, annotations }
 }
 
 function covers(present: unknown, desired: unknown): boolean {

@@ -30,6 +30,7 @@ import {
   lookAtJoin,
 } from '../../protocol/membership/membership.ts'
 import { TokenError, parseJoinToken } from '../../protocol/identity/identity.ts'
+import type { Exposure } from '../../model/access/access.ts'
 import { ownCluster } from '../../model/addresses/addresses.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { Backoff } from '../../reconcile/reconcile.ts'
@@ -41,6 +42,8 @@ export interface JoinWithTokenInit {
   readonly facts: ClusterFacts
   readonly identity: IdentityStore
   readonly store: JoinStore
+  /** What other members may call, as the configuration states it. If undefined, a member keeps what it has. */
+  readonly exposure?: Exposure | undefined
 }
 
 /** After a refusal, the token is checked this often, since a user may store a new one. */
@@ -289,7 +292,9 @@ async function tryToJoin(
   }
   // The identity is written last: an interrupted join is repeated with the same key and token.
   await deps.api.apply(ownCluster(init.cluster, init.facts, response), signal)
-  await deps.api.apply(joinedMembership(init.cluster, response), signal)
+  const before = await deps.api.read('Membership', MEMBERSHIP_NAME, undefined, signal)
+  const around = { exposure: init.exposure, before, kept: await init.identity.access() }
+  await deps.api.apply(joinedMembership(init.cluster, response, around), signal)
   await init.identity.write(joinedIdentity(ask, response))
   deps.logger.info('joined', { cluster: init.cluster, clusterset: response.clusterset })
   for (const note of response.notes ?? []) {

@@ -3,14 +3,10 @@
  * CRD also deletes it: the agent creates it again once the kind is served. Only `sealane leave` ends a membership, and
  * it sets that on the Membership first.
  */
-import type { ClusterApi, ObjectCache } from '../../kubeapi/kubeapi.ts'
+import type { Exposure } from '../../model/access/access.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { MEMBERSHIP_NAME, type Membership, keptMembership } from '../../model/model.ts'
-import {
-  type IdentityStore,
-  type JoinStore,
-  type MemberIdentity,
-  endOfIdentity,
-} from '../../protocol/membership/membership.ts'
+import type { IdentityStore, JoinStore, MemberIdentity } from '../../protocol/membership/membership.ts'
 import type { ComponentDeps } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 
@@ -29,6 +25,8 @@ export interface KeepMembershipInit {
   readonly api: ClusterApi
   readonly kube: MembershipAccess
   readonly identity: IdentityStore
+  /** See JoinWithTokenInit. */
+  readonly exposure?: Exposure | undefined
 }
 
 /** Runs until the signal. Never rejects. */
@@ -51,8 +49,9 @@ export async function keepMembership(
   }
 }
 
-async function look({ api, kube, identity }: KeepMembershipInit, logger: Logger, signal: AbortSignal): Promise<void> {
-  const wanted = await wantedMembership(api.cache('Membership'), identity)
+async function look(init: KeepMembershipInit, logger: Logger, signal: AbortSignal): Promise<void> {
+  const { kube } = init
+  const wanted = await wantedMembership(init)
   if (wanted?.spec.phase !== 'joined' || (await kube.hasMembership(signal))) return
   await kube.createMembership(wanted, signal)
   const { clusterId: cluster } = wanted.spec
@@ -60,14 +59,12 @@ async function look({ api, kube, identity }: KeepMembershipInit, logger: Logger,
 }
 
 /** The Membership by the cache. If the cache is synced and has none, the one by the identity. */
-async function wantedMembership(
-  memberships: ObjectCache<Membership>,
-  identity: IdentityStore,
-): Promise<Membership | undefined> {
+async function wantedMembership({ api, identity, exposure }: KeepMembershipInit): Promise<Membership | undefined> {
+  const memberships = api.cache('Membership')
   const known = memberships.get(MEMBERSHIP_NAME)
   if (known !== undefined || !memberships.synced) return known
-  const kept = await identity.read()
-  return kept === undefined ? undefined : keptMembership(kept)
+  const answer = await identity.read()
+  return answer === undefined ? undefined : keptMembership(answer, { exposure, kept: await identity.access() })
 }
 
 // Keeps a copy of the identity in the memory of each agent process. If another process removes the identity, the acting
@@ -84,8 +81,8 @@ interface RememberedIdentity extends IdentityStore, JoinStore {
 }
 
 /**
- * Gives a store that writes a missing identity again when it is read, if this cluster is a member, the identity has not
- * expired, and no token is stored for a new one. If the write fails (only an administrator can create the Secret), the
+ * Gives a store that writes a missing identity again when it is read, if this cluster is a member and no
+ * token is stored for a new one. One that has expired can still be renewed. If the write fails (only an administrator can create the Secret), the
  * store has no identity until a later try succeeds.
  */
 export function rememberIdentity(deps: Deps, store: IdentityStore & JoinStore): RememberedIdentity {
@@ -99,7 +96,7 @@ export function rememberIdentity(deps: Deps, store: IdentityStore & JoinStore): 
   }
   const putBack = async (): Promise<MemberIdentity | undefined> => {
     const known = latest
-    if (known === undefined || endOfIdentity(known) <= clock.now() || !isMember(deps)) return undefined
+    if (known === undefined || !isMember(deps)) return undefined
     if ((await store.token()) !== undefined) return undefined
     try {
       await store.write(known)

@@ -2,6 +2,7 @@
  * Runs the agent of a Kubernetes cluster from before its join until it has left: it joins with the stored token, runs
  * as a member, joins again after its certificate has expired, and notifies the broker when the cluster leaves.
  */
+import type { Exposure } from '../../model/access/access.ts'
 import { type ClusterApi, watchLeaving, whenMembership } from '../../kubeapi/kubeapi.ts'
 import {
   type ClusterId,
@@ -24,6 +25,8 @@ export interface JoinAndRunInit {
   readonly facts: ClusterFacts
   readonly identity: IdentityStore & JoinStore
   readonly memberships: MembershipAccess
+  /** See JoinWithTokenInit. */
+  readonly exposure?: Exposure | undefined
   /** Runs as a member until the signal. Calls `onRefused` with the reason if the broker refuses this member. */
   readonly runMember: (onRefused: (reason: string | undefined) => void, signal: AbortSignal) => Promise<void>
 }
@@ -31,10 +34,10 @@ export interface JoinAndRunInit {
 /** Resolves once the cluster has left, or after the signal. Rejects with the error that ends one of the parts. */
 export async function joinAndRun(
   deps: ComponentDeps & { readonly api: ClusterApi },
-  { cluster, facts, identity, memberships, runMember }: JoinAndRunInit,
+  { cluster, facts, identity, memberships, exposure, runMember }: JoinAndRunInit,
   signal: AbortSignal,
 ): Promise<void> {
-  const joining = { cluster, facts, identity, store: identity }
+  const joining = { cluster, facts, identity, store: identity, exposure }
   // From then on, another agent acts and reports.
   const forget = (): void => deps.status.report('joinRefused', () => undefined)
   signal.addEventListener('abort', forget, { once: true })
@@ -50,7 +53,7 @@ export async function joinAndRun(
   const left = Promise.all(member).then(() => stop.abort())
   const beside = [
     part(rejoinWhenEnded(deps, joining, until)),
-    keepMembership(deps, { api: deps.api, kube: memberships, identity }, until),
+    keepMembership(deps, { api: deps.api, kube: memberships, identity, exposure }, until),
   ]
   await Promise.all([left, ...beside])
 }

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { ClusterApi, ClusterApiError, ObjectEvent } from '../../kubeapi/kubeapi.ts'
 import { type KubeObject, type ServiceImport, findCondition, objectKeyText, setConditions } from '../../model/model.ts'
 import { firstReason } from '../../model/reasons/reasons.ts'
+import { selectorResults } from '../../model/services/services.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { MirrorWriter } from '../loop/loop.ts'
 import type { ServicePlan } from '../import/import.ts'
@@ -75,27 +76,49 @@ export class ImportStatuses {
     if (written !== undefined && isDeepStrictEqual(written.object.status, status)) {
       // The cache does not show the write yet.
       if (written.present === present && now - written.at < LAG_MS) return undefined
-      // An API server with an older schema drops this field at each write.
-      const { endpointSliceObjects } = status
-      if (isDeepStrictEqual({ ...present?.status, endpointSliceObjects }, status)) return undefined
+      if (present !== undefined && isPruned(present.status, status)) return undefined
     }
     return { key, present, object: { ...serviceImport, status }, at: now }
   }
 }
 
+/** Whether an API server with another schema has dropped these fields, as it does at each write. */
+function isPruned(found: ServiceImport['status'], written: NonNullable<ServiceImport['status']>): boolean {
+  const { endpointSliceObjects, clusterSelectorResults } = written
+  const results = found?.clusterSelectorResults ?? clusterSelectorResults
+  const whole = {
+    ...{ ...found, endpointSliceObjects },
+    ...(results === undefined ? {} : { clusterSelectorResults: results }),
+  }
+  return isDeepStrictEqual(whole, written)
+}
+
 /** The status by the plan. Takes the ServiceImport that the local API has now. */
 function importStatus(
-  plan: Pick<ServicePlan, 'ready' | 'clusters'>,
+  plan: Pick<ServicePlan, 'ready' | 'clusters' | 'selection' | 'serviceImport'>,
   present: ServiceImport | undefined,
   nowMs: number,
 ): NonNullable<ServiceImport['status']> {
   const generation = present?.metadata.generation
+  const results = resultsOf(plan, present)
   const ready = generation === undefined ? plan.ready : { ...plan.ready, observedGeneration: generation }
   return {
     clusters: plan.clusters.map((cluster) => ({ cluster })),
     conditions: setConditions(present?.status?.conditions ?? [], [ready], nowMs),
     endpointSliceObjects: 'Present',
+    ...(results === undefined ? {} : { clusterSelectorResults: results }),
   }
+}
+
+/** Without selectors undefined; as they were if the selectors cannot be evaluated (KEP-5939). */
+function resultsOf(
+  { selection, serviceImport }: Pick<ServicePlan, 'selection' | 'serviceImport'>,
+  present: ServiceImport | undefined,
+): NonNullable<ServiceImport['status']>['clusterSelectorResults'] {
+  if (selection === undefined) return undefined
+  const { importer, candidates } = selection
+  const selectors = serviceImport?.spec.clusterSelectors ?? []
+  return selectorResults(selectors, importer, candidates, present?.status?.clusterSelectorResults)
 }
 
 /** Events about the new status. Takes the object with its new status, and the object before. */

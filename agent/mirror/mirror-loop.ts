@@ -91,6 +91,7 @@ export interface MirrorLoopDeps {
 
 export interface MirrorLoopInit extends WorldReaderInit {
   readonly allowedNamespaces: readonly string[]
+  readonly excludedNamespaces: readonly string[]
   readonly loop: LoopInit
 }
 
@@ -140,7 +141,8 @@ export class MirrorLoop {
     this.#statuses = new ImportStatuses(deps)
     this.#leftOut = new LeftOut(deps)
     const isKnown = (id: string): boolean => id === init.own || deps.api.cache('Cluster').get(id) !== undefined
-    this.#memory = newImportMemory({ allowedNamespaces: init.allowedNamespaces, isKnown })
+    const { own: cluster, allowedNamespaces, excludedNamespaces } = init
+    this.#memory = newImportMemory({ allowedNamespaces, excludedNamespaces, cluster, isKnown })
     this.#loop = new ReconcileLoop(loopDeps(deps, 'mirror'), init.loop, (signal) => this.#round(signal))
     for (const kind of KINDS) this.#follow(kind)
     const stop = deps.replica.onChange((changes) => {

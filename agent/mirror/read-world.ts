@@ -61,6 +61,7 @@ export class WorldReader {
       .filter(({ metadata, status }) => metadata.deletionTimestamp === undefined && status?.phase !== 'Terminating')
     return {
       own: this.#own,
+      clusterset: membership?.clusterset,
       ownSpec,
       ownFacts,
       records: replica.records(),

@@ -8,10 +8,11 @@ import {
   type ServiceKey,
   findCondition,
   setConditions,
+  serviceKey,
 } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Publisher } from '../link/link.ts'
-import { exportEvents, isRefusal, planConditions } from './plan-conditions.ts'
+import { exportEvents, isRefusal, offeredClusters, planConditions } from './plan-conditions.ts'
 import { type ExportPlan, type PlannedExport, importedCondition } from '../export/export.ts'
 import type { AgentMetrics, MirrorWriter, SharedFindings } from '../loop/loop.ts'
 
@@ -29,11 +30,17 @@ type State = 'exported' | 'pending' | 'failed' | 'invalid'
 interface Change {
   readonly present: ServiceExport
   readonly object: ServiceExport
-  readonly wanted: readonly ConditionFinding[]
+  readonly wanted: Wanted
+}
+
+/** The part of a status that is compared: the conditions without their times. */
+interface Wanted {
+  readonly findings: readonly ConditionFinding[]
+  readonly clusters: ReturnType<typeof offeredClusters>
 }
 
 interface Written {
-  readonly wanted: readonly ConditionFinding[]
+  readonly wanted: Wanted
   /** When it was written, monotonic. */
   readonly at: number
 }
@@ -57,6 +64,8 @@ export class ExportConditions {
   readonly #states = new Map<ServiceKey, State>()
   /** The findings written for an object, since the cache may show them later. */
   readonly #written = new WeakMap<ServiceExport, Written>()
+  /** What this process wrote last. */
+  readonly #sentClusters = new Map<ServiceKey, Wanted['clusters']>()
 
   constructor(deps: ExportConditionsDeps) {
     this.#deps = deps
@@ -83,6 +92,7 @@ export class ExportConditions {
     if (failures.length > 0) return failures
     for (const { present, object, wanted } of changes) {
       this.#written.set(present, { wanted, at: clock.monotonic() })
+      this.#sentClusters.set(serviceKey(present.metadata.namespace ?? '', present.metadata.name), wanted.clusters)
       const events = exportEvents(object, present.status?.conditions ?? [], object.status?.conditions ?? [])
       for (const event of events) api.report(event satisfies ObjectEvent)
     }
@@ -102,7 +112,8 @@ export class ExportConditions {
           ({ type }) => type !== CONDITION_IMPORTED || findCondition(present, type) !== undefined,
         )
         const conditions = setConditions(present, reported, clock.now())
-        return conditions === present ? [] : [{ ...object, status: { ...object.status, conditions } }]
+        const { clusters: _left, ...rest } = object.status ?? {}
+        return conditions === present ? [] : [{ ...object, status: { ...rest, conditions } }]
       })
     const [failure] = await this.#write(changed, signal)
     if (failure !== undefined) throw failure
@@ -114,24 +125,38 @@ export class ExportConditions {
     const present = api.cache('ServiceExport').get(key.slice(key.indexOf('/') + 1), key.slice(0, key.indexOf('/')))
     if (planned === undefined || present === undefined) {
       this.#states.delete(key)
+      this.#sentClusters.delete(key)
       return undefined
     }
-    const elsewhere = { finding: findings.ownFindings.get(key), imported: this.#imported(key) }
-    const wanted = planConditions({ ...planned, object: present }, publisher, elsewhere)
-    this.#states.set(key, stateOf(planned, wanted.find(({ type }) => type === 'Ready')?.reason))
+    const elsewhere = { finding: findings.ownFindings.get(key), imported: this.#imported(key, planned) }
+    const reported = planConditions({ ...planned, object: present }, publisher, elsewhere)
+    this.#states.set(key, stateOf(planned, reported.find(({ type }) => type === 'Ready')?.reason))
     const before = present.status?.conditions ?? []
-    const conditions = setConditions(before, wanted, clock.now())
-    if (conditions === before || this.#isWritten(present, wanted)) return undefined
-    return { present, object: { ...present, status: { ...present.status, conditions } }, wanted }
+    const conditions = setConditions(before, reported, clock.now())
+    const clusters = offeredClusters(planned)
+    const wanted = { findings: reported, clusters }
+    const isSame =
+      conditions === before &&
+      (isDeepStrictEqual(present.status?.clusters, clusters) || this.#isPruned(key, present, clusters))
+    if (isSame || this.#isWritten(present, wanted)) return undefined
+    const { clusters: _before, ...rest } = present.status ?? {}
+    const status = { ...rest, ...(clusters === undefined ? {} : { clusters }), conditions }
+    return { present, object: { ...present, status }, wanted }
   }
 
-  #imported(key: ServiceKey): ConditionFinding | undefined {
+  #imported(key: ServiceKey, { offered }: PlannedExport): ConditionFinding | undefined {
     const found = this.#deps.findings.importers
     const storedAt = found?.settled.get(key)
-    return found === undefined || storedAt === undefined ? undefined : importedCondition(key, found.importers, storedAt)
+    if (found === undefined || storedAt === undefined) return undefined
+    return importedCondition(key, found.importers, storedAt, offered?.clusters)
   }
 
-  #isWritten(object: ServiceExport, wanted: readonly ConditionFinding[]): boolean {
+  /** The API server dropped `clusters`, which the CRD of another release does not have. */
+  #isPruned(key: ServiceKey, { status }: ServiceExport, clusters: Wanted['clusters']): boolean {
+    return status?.clusters === undefined && isDeepStrictEqual(this.#sentClusters.get(key), clusters)
+  }
+
+  #isWritten(object: ServiceExport, wanted: Wanted): boolean {
     const written = this.#written.get(object)
     if (written === undefined || this.#deps.clock.monotonic() - written.at > LAG_MS) return false
     return isDeepStrictEqual(written.wanted, wanted)

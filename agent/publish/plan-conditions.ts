@@ -11,6 +11,7 @@ import {
   isQuotaReason,
 } from '../../model/model.ts'
 import { type ReasonCode, firstReason, joinReasons } from '../../model/reasons/reasons.ts'
+import { MAX_OFFERED_CLUSTERS } from '../../model/values/values.ts'
 import type { ConflictFinding } from '../../model/services/services.ts'
 import type { LeftOutNote, PlannedExport } from '../export/export.ts'
 import type { PublishState } from '../link/link.ts'
@@ -139,6 +140,19 @@ function planLeftOut(
   const part = `${refused.length} of ${states.length} records of this export`
   const all = states[0]?.state.t === 'refused' ? 'left out' : `left out in part (${part})`
   return ready('False', first.reason, `${all}: ${first.message}; the broker accepts it as soon as the quota allows`)
+}
+
+type OfferedClusters = NonNullable<ServiceExport['status']>['clusters']
+
+/**
+ * `status.clusters` of an export: the other clusters that it is offered to (enhancements#6329). Undefined if it is offered
+ * to all members, is not exported, or the clusters are too many: a part of them would read as the whole.
+ */
+export function offeredClusters({ offered }: PlannedExport): OfferedClusters {
+  const { clusters } = offered ?? {}
+  return clusters === undefined || clusters.length > MAX_OFFERED_CLUSTERS
+    ? undefined
+    : clusters.map((cluster) => ({ cluster }))
 }
 
 function ready(status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding {

@@ -7,6 +7,7 @@ import {
   CONDITION_CONNECTED,
   CONDITION_IN_CONTACT,
   CONDITION_NODES_ANSWER,
+  CONDITION_POD_ADDRESSES,
   CONDITION_READY,
   type Cluster,
   type ClusterSpec,
@@ -18,6 +19,7 @@ import {
   type MemberReport,
   type MemberStatus,
   type NotImported,
+  type NamespaceLists,
   type NotImportedReason,
   PROBLEM_SEVERITIES,
   type ProblemSeverity,
@@ -26,7 +28,7 @@ import {
   type ServiceKey,
   findCondition,
   findingProblem,
-  guardedNamespace,
+  excludedNamespace,
   isDnsLabel,
   reportProblem,
 } from '../../model/model.ts'
@@ -90,8 +92,11 @@ function problemsOf(world: MemberReportWorld): ReportedProblem[] {
     if (condition !== undefined && condition.status !== 'True') add(severity, condition.reason)
   }
   for (const { status, metadata } of world.clusters) {
-    if (metadata.name === world.own) unlessTrue('degraded', status?.conditions, CONDITION_CLUSTER_DNS)
-    else {
+    if (metadata.name === world.own) {
+      for (const type of [CONDITION_CLUSTER_DNS, CONDITION_POD_ADDRESSES]) {
+        unlessTrue('degraded', status?.conditions, type)
+      }
+    } else {
       // A cluster that has no gateway yet is not a failure.
       const isAwaited = findCondition(status?.conditions, CONDITION_CONNECTED)?.reason === AWAITED
       unlessTrue(isAwaited ? 'notice' : 'down', status?.conditions, CONDITION_CONNECTED)
@@ -138,7 +143,7 @@ interface MemberStatusWorld {
   readonly exported: ReadonlySet<string> | undefined
   /** Namespaces that exist here and are not terminating. */
   readonly namespaces: ReadonlySet<string>
-  readonly allowedNamespaces: readonly string[]
+  readonly lists: NamespaceLists
   /** Clusters whose addresses can be used here. */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   /** All clusters of the broker's view, usable or not. */
@@ -174,7 +179,7 @@ export function planMemberStatus(world: MemberStatusWorld): MemberStatus {
     }
   }
   const isForbidden = (namespace: string): boolean =>
-    isDnsLabel(namespace) && guardedNamespace(namespace) !== undefined && !world.allowedNamespaces.includes(namespace)
+    isDnsLabel(namespace) && excludedNamespace(namespace, world.lists) !== undefined
   for (const namespace of world.exported ?? []) {
     if (!world.namespaces.has(namespace))
       add(isForbidden(namespace) ? 'NamespaceNotAllowed' : 'NamespaceMissing', { namespace })

@@ -1,9 +1,14 @@
 /** Keeps the broker's records of this cluster equal to this cluster's exports. */
 import type { ClusterApi, ObjectChange } from '../../kubeapi/kubeapi.ts'
+import { type AccessDefault, exposureOf } from '../../model/access/access.ts'
 import { type Prefix, ipv6Among, ipv6Clashes, parsePrefix, podFamilies } from '../../model/addresses/addresses.ts'
 import {
   type ClusterSpec,
+  type KubeObject,
   LABEL_SOURCE_CLUSTER,
+  MEMBERSHIP_NAME,
+  type Membership,
+  type NamespaceLists,
   type ServiceExport,
   type ServiceKey,
   serviceKey,
@@ -11,14 +16,16 @@ import {
 import type { ClusterFacts } from '../../protocol/protocol.ts'
 import { type Clock, KeyedMemo, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
-import { type ExportPlan, type ExportWorld, newExportMemory, planExports } from '../export/export.ts'
-import type { Publisher } from '../link/link.ts'
+import { type ExportAccess, type ExportPlan, type ExportWorld, newExportMemory, planExports } from '../export/export.ts'
+import type { Publisher, StatedAccess } from '../link/link.ts'
 import { type AgentMetrics, type MirrorWriter, type SharedFindings, loopDeps } from '../loop/loop.ts'
 import { ExportConditions } from './export-conditions.ts'
 
 export interface PublishLoopDeps {
   readonly api: ClusterApi
   readonly publisher: Publisher
+  /** The default of the clusterset. Undefined if the broker never states one. */
+  readonly stated: StatedAccess | undefined
   readonly writer: MirrorWriter
   readonly findings: SharedFindings
   readonly clock: Clock
@@ -31,19 +38,43 @@ export interface PublishLoopInit {
   readonly own: string
   /** The facts that this cluster states about itself. If undefined, those it joined with are used. */
   readonly facts: ClusterFacts | undefined
+  readonly allowedNamespaces: readonly string[]
+  readonly excludedNamespaces: readonly string[]
   readonly loop: LoopInit
 }
 
+/**
+ * The kinds that decide what is published. Nothing is published before all of them have been read: an incomplete set of
+ * exports would withdraw the missing ones, and an incomplete set of policies would offer to all what is offered to few.
+ */
+const KINDS = ['ServiceExport', 'Service', 'EndpointSlice', 'Endpoint', 'Cluster', 'Membership'] as const
+const POLICY_KINDS = ['ClusterAccessPolicy', 'AccessPolicy'] as const
+/**
+ * A cluster that an image alone has upgraded has no CRDs of policies, and exposes all pods as before. New gateways must
+ * reach the broker there too.
+ */
+const POLICIES_MS = 30_000
+/**
+ * Whether the default of a new member is provisional is found out for at most this long after the broker has answered,
+ * while its records at the broker stay as they are.
+ */
+const STATED_MS = 10_000
+
 export class PublishLoop {
   readonly #deps: PublishLoopDeps
+  readonly #startedMs: number
   readonly #own: string
   readonly #facts: ClusterFacts | undefined
+  readonly #namespaces: NamespaceLists
   readonly #loop: ReconcileLoop
   readonly #memory = newExportMemory()
   readonly #conditions: ExportConditions
   readonly #subscriptions = new Subscriptions()
   readonly #leftOut = new KeyedMemo<string | undefined>()
   #reportedLeftOut: string | undefined
+  #cancelWait: (() => void) | undefined
+  /** When the broker was found to have answered this process, monotonic. */
+  #answeredMs: number | undefined
   #podPrefixes: { readonly text: string; readonly prefixes: readonly Prefix[] } | undefined
   /** The current plan. Undefined if its input has changed. */
   #plan: ExportPlan | undefined
@@ -55,13 +86,21 @@ export class PublishLoop {
 
   constructor(deps: PublishLoopDeps, init: PublishLoopInit) {
     this.#deps = deps
+    this.#startedMs = deps.clock.monotonic()
     this.#own = init.own
     this.#facts = init.facts
+    this.#namespaces = { allowed: init.allowedNamespaces, excluded: init.excludedNamespaces }
     this.#conditions = new ExportConditions(deps)
     this.#loop = new ReconcileLoop(loopDeps(deps, 'publish'), init.loop, (signal) => this.#round(signal))
     const { api, publisher, findings } = deps
-    for (const kind of ['Service', 'Endpoint', 'Cluster'] as const) {
+    for (const kind of ['Service', 'Endpoint', 'Cluster', 'Membership'] as const) {
       this.#subscriptions.add(api.cache(kind).onChange(() => this.#changed()))
+    }
+    for (const kind of ['AccessPolicy', 'ClusterAccessPolicy'] as const) {
+      const stop = api.cache(kind).onChange((change) => {
+        if (change === undefined || !isStatusAlone(change)) this.#changed()
+      })
+      this.#subscriptions.add(stop)
     }
     const exports = api.cache('ServiceExport').onChange((change) => {
       if (change !== undefined && isStatusAlone(change)) this.#report([keyOf(change.object)])
@@ -76,6 +115,7 @@ export class PublishLoop {
       else this.#report(keys.flatMap((key) => this.#exportOf.get(key) ?? []))
     })
     for (const stop of [exports, slices, published]) this.#subscriptions.add(stop)
+    if (deps.stated !== undefined) this.#subscriptions.add(deps.stated.onChange(() => this.#changed()))
     findings.onFindings((keys) => this.#report(keys))
     // Happens at most once in reportMs, and an unchanged export costs little.
     findings.onImporters(() => this.#report(undefined))
@@ -83,16 +123,47 @@ export class PublishLoop {
 
   async run(signal: AbortSignal): Promise<void> {
     await this.#loop.run(signal)
+    this.#cancelWait?.()
     this.#subscriptions.end()
   }
 
   /** Why nothing can be published yet. Undefined if it can. */
   notReady(): string | undefined {
     const { api } = this.#deps
-    for (const kind of ['ServiceExport', 'Service', 'EndpointSlice', 'Endpoint', 'Cluster'] as const) {
+    for (const kind of KINDS) {
       if (!api.cache(kind).synced) return `${kind} objects are not read yet`
     }
+    const unread = POLICY_KINDS.find((kind) => !api.cache(kind).synced)
+    if (unread !== undefined && !this.#goesWithoutPolicies()) return `${unread} objects are not read yet`
     return api.cache('Cluster').get(this.#own) === undefined ? `Cluster ${this.#own} does not exist` : undefined
+  }
+
+  #goesWithoutPolicies(): boolean {
+    const membership = this.#deps.api.cache('Membership').get(MEMBERSHIP_NAME)
+    return exposureOf(membership) === 'pods' && this.#deps.clock.monotonic() - this.#startedMs >= POLICIES_MS
+  }
+
+  /** The Membership follows the broker a moment later, and the CRD of an earlier release does not keep the default. */
+  #defaultOf({ spec }: Membership): AccessDefault | undefined {
+    const word = this.#deps.stated?.get()
+    return word === 'allow' || word === 'deny' ? word : spec.accessDefault
+  }
+
+  /**
+   * Whether the broker may state another default in a moment. Publishing what is open to nobody would withdraw from
+   * importers what it opens then, and the reverse would open. While it is unreachable, nothing can be published anyway.
+   */
+  #awaitsDefault(): boolean {
+    const { api, clock, stated } = this.#deps
+    const spec = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec
+    if (stated === undefined || spec?.phase !== 'joined' || spec.accessDefault === 'allow') return false
+    const word = stated.get()
+    if (word === undefined) return true
+    if (word !== 'none' || spec.accessDefault === undefined) return false
+    this.#answeredMs ??= clock.monotonic()
+    const leftMs = STATED_MS - (clock.monotonic() - this.#answeredMs)
+    if (leftMs > 0) this.#cancelWait ??= clock.setTimer(leftMs, () => this.#changed())
+    return leftMs > 0
   }
 
   /** Sets the conditions of every export after this cluster has left. */
@@ -112,7 +183,6 @@ export class PublishLoop {
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    // Publishing an incomplete set would withdraw the missing exports.
     if (this.notReady() !== undefined) return
     // No change is known, so this round checks for drift.
     if (this.#plan !== undefined && this.#unreported?.size === 0) {
@@ -146,7 +216,7 @@ export class PublishLoop {
       if (old?.records !== records || old.valid !== valid) this.#unreported?.add(key)
     }
     for (const key of before?.exports.keys() ?? []) if (!plan.exports.has(key)) this.#unreported?.add(key)
-    publisher.setDesired(plan.records)
+    if (!this.#awaitsDefault()) publisher.setDesired(plan.records)
     findings.setExportPlan(plan)
     return plan
   }
@@ -154,15 +224,32 @@ export class PublishLoop {
   #world(): ExportWorld | undefined {
     const { api } = this.#deps
     const own = api.cache('Cluster').get(this.#own)
-    if (own === undefined) return undefined
+    const access = this.#access()
+    if (own === undefined || access === undefined) return undefined
     return {
       cluster: this.#own,
       podPrefixes: this.#parsePodPrefixes(own.spec.podCIDRs),
       ipv6LeftOut: this.#ipv6LeftOut(own.spec),
+      access,
       exports: api.cache('ServiceExport').list(),
       services: api.cache('Service').list(),
       slices: api.cache('EndpointSlice').list(),
       endpoints: api.cache('Endpoint').list(),
+    }
+  }
+
+  #access(): ExportAccess | undefined {
+    const { api } = this.#deps
+    const membership = api.cache('Membership').get(MEMBERSHIP_NAME)
+    // Without it, all pods would count as exposed. The cluster leaves, or has not joined.
+    if (membership === undefined) return undefined
+    return {
+      exposure: exposureOf(membership),
+      clustersetDefault: this.#defaultOf(membership),
+      namespaces: this.#namespaces,
+      clusterPolicies: api.cache('ClusterAccessPolicy').list(),
+      policies: api.cache('AccessPolicy').list(),
+      clusters: api.cache('Cluster').list(),
     }
   }
 
@@ -190,8 +277,8 @@ export class PublishLoop {
   }
 }
 
-/** Whether only the status has changed, mostly by our own write. The exported content is then the same. */
-function isStatusAlone(change: ObjectChange<ServiceExport>): boolean {
+/** Whether only the status has changed, mostly by our own write. What is published is then the same. */
+function isStatusAlone(change: ObjectChange<KubeObject>): boolean {
   const before = change.type === 'set' ? change.previous?.metadata : undefined
   const now = change.object.metadata
   return (

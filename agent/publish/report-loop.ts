@@ -3,8 +3,10 @@
  * and finds which of them import this cluster's exports. Does both at most once in `reportMs`, since the input changes
  * much more often.
  */
+import { isDeepStrictEqual } from 'node:util'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import {
+  type Cluster,
   type MemberReport,
   type MemberStatus,
   NOT_IMPORTED_REASONS,
@@ -19,8 +21,14 @@ import type { Logger } from '../../runtime/logging/logging.ts'
 import type { ContactView, Publisher, ReplicaView } from '../link/link.ts'
 import { ReportedConnections } from '../cluster/cluster.ts'
 import { recordProblem } from '../import/import.ts'
-import { type PlannedExport, planImporters } from '../export/export.ts'
-import { type AgentMetrics, type ImportFindings, type SharedFindings, loopDeps } from '../loop/loop.ts'
+import { type ImportedBy, type PlannedExport, planImportedBy, planImporters } from '../export/export.ts'
+import {
+  type AgentMetrics,
+  type ImportFindings,
+  type MirrorWriter,
+  type SharedFindings,
+  loopDeps,
+} from '../loop/loop.ts'
 import { planMemberReport, planMemberStatus } from './plan-member-report.ts'
 
 export interface ReportLoopDeps {
@@ -28,6 +36,7 @@ export interface ReportLoopDeps {
   readonly publisher: Publisher
   readonly replica: ReplicaView
   readonly contact: ContactView
+  readonly writer: MirrorWriter
   readonly findings: SharedFindings
   readonly clock: Clock
   readonly logger: Logger
@@ -38,6 +47,7 @@ export interface ReportLoopInit {
   /** Id of this cluster. */
   readonly own: string
   readonly allowedNamespaces: readonly string[]
+  readonly excludedNamespaces: readonly string[]
   readonly reportMs: number
   readonly loop: LoopInit
 }
@@ -47,6 +57,12 @@ export interface ReportLoopInit {
  * report, one until this loop's evaluation, and one for the transmission.
  */
 const SETTLE_ROUNDS = 3
+
+/**
+ * The shortest time between two writes of the importers. Every component of the cluster watches the Clusters, and the CRD
+ * of an earlier release drops the importers each time. A full round of the loop writes what was left.
+ */
+const IMPORTERS_MS = 60_000
 
 export class ReportLoop {
   readonly #deps: ReportLoopDeps
@@ -62,15 +78,14 @@ export class ReportLoop {
   #storedSince = new Map<ServiceKey, { readonly uid: string | undefined; readonly at: number }>()
 
   #unheardSince: ReadonlyMap<string, number> = new Map()
+  /** When the importers were written last, monotonic. */
+  #writtenAt = -Infinity
 
   constructor(deps: ReportLoopDeps, init: ReportLoopInit) {
     this.#deps = deps
     this.#init = init
     const timing = { ...init.loop, minMs: init.reportMs }
-    this.#loop = new ReconcileLoop(loopDeps(deps, 'report'), timing, () => {
-      this.#round()
-      return Promise.resolve()
-    })
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'report'), timing, (signal) => this.#round(signal))
     const { findings, publisher, replica, api, clock } = deps
     this.#connections = new ReportedConnections(api, clock)
     const poke = (): void => this.#loop.poke()
@@ -106,7 +121,7 @@ export class ReportLoop {
     const { key, body } = record
     if (body.kind !== 'MemberStatus') return
     // Reserved ids are accepted: whether a member is used is checked elsewhere.
-    const found = recordProblem(record, [], () => true)
+    const found = recordProblem(record, {}, () => true)
     if (found === undefined) statuses.set(key.cluster, body)
     else {
       statuses.delete(key.cluster)
@@ -116,13 +131,13 @@ export class ReportLoop {
     }
   }
 
-  #round(): void {
+  async #round(signal: AbortSignal): Promise<void> {
     const { findings, replica } = this.#deps
     const { imports, expired } = findings
     // Incomplete findings would look like the complete ones.
     if (imports === undefined || expired === undefined || !replica.confirmed) return
     this.#reportOthers(imports)
-    this.#onOthers(imports, expired)
+    await this.#onOthers(imports, expired, signal)
   }
 
   /** Exports of other members that are not imported here, by reason. Undefined before the first report. */
@@ -131,11 +146,12 @@ export class ReportLoop {
   }
 
   #reportOthers({ plan, namespaces, problems }: ImportFindings): void {
-    const { own, allowedNamespaces } = this.#init
+    const { own, allowedNamespaces: allowed, excludedNamespaces: excluded } = this.#init
+    const lists = { allowed, excluded }
     const { view, clusters } = plan.basis
     const members = view.clusters
     const { exported } = this.#deps.replica
-    const world = { own, view, exported, members, clusters, namespaces, allowedNamespaces, problems }
+    const world = { own, view, exported, members, clusters, namespaces, lists, problems }
     const status = planMemberStatus(world)
     const openConnections = this.#connections.get()
     const report = this.#report(status)
@@ -163,7 +179,7 @@ export class ReportLoop {
     })
   }
 
-  #onOthers({ plan }: ImportFindings, expired: ReadonlySet<string>): void {
+  async #onOthers({ plan }: ImportFindings, expired: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const { findings } = this.#deps
     const exports = findings.exportPlan?.exports
     if (exports === undefined) return
@@ -174,6 +190,23 @@ export class ReportLoop {
     const unheardSince = this.#unheard()
     const importers = planImporters({ own: this.#init.own, members, expired, statuses, unheardSince, namespaces })
     findings.setImporters({ importers, settled })
+    const own = this.#deps.api.cache('Cluster').get(this.#init.own)
+    if (own === undefined) return
+    const before = own.status?.importedBy ?? []
+    await this.#writeImportedBy(own, planImportedBy({ importers, settled, exports, before }), signal)
+  }
+
+  /** Unlike a ServiceExport, whose CRD is of another project, the Cluster has a field for it. */
+  async #writeImportedBy(own: Cluster, importedBy: ImportedBy, signal: AbortSignal): Promise<void> {
+    const { writer, clock } = this.#deps
+    const { importedBy: before, ...rest } = own.status ?? {}
+    if (isDeepStrictEqual(before ?? [], importedBy)) return
+    if (clock.monotonic() - this.#writtenAt < IMPORTERS_MS) return
+    const status = importedBy.length === 0 ? rest : { ...rest, importedBy }
+    const failures = await writer.applyStatuses([{ ...own, status }], signal)
+    const failure = failures.find(({ code }) => code !== 'NotFound')
+    if (failure !== undefined) throw failure
+    this.#writtenAt = clock.monotonic()
   }
 
   /** Since when members have no connection to the broker. While the broker is unreachable, its last report counts. */

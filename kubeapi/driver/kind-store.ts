@@ -4,6 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { Condition, Kind, KubeObject, ObjectKinds, ObjectMeta } from '../../model/model.ts'
+import { withBackendHealth } from '../../model/services/services.ts'
 import { Listeners } from '../../reconcile/reconcile.ts'
 import type { ObjectCache, ObjectChange } from '../kubeapi.ts'
 import { type ObjectKey, objectKey } from './object-key.ts'
@@ -15,11 +16,16 @@ export class LiveCache<T> implements ObjectCache<T> {
   readonly #objects = new Map<ObjectKey, T>()
   readonly #listeners = new Listeners<Parameters<Listener<T>>>()
   #synced = false
+  #isUnserved = false
   /** Cached between changes: list() is called far more often than objects change. */
   #list: readonly T[] | undefined
 
   get synced(): boolean {
     return this.#synced
+  }
+
+  get isUnserved(): boolean {
+    return this.#isUnserved
   }
 
   /** Sorted by namespace and name, so that plans made from it are stable. */
@@ -75,6 +81,21 @@ export class LiveCache<T> implements ObjectCache<T> {
   markSynced(): void {
     if (this.#synced) return
     this.#synced = true
+    this.#isUnserved = false
+    this.#report(undefined)
+  }
+
+  /** For drivers: the server does not know the kind. Ignored once objects have been read. */
+  markUnserved(): void {
+    if (this.#synced || this.#isUnserved) return
+    this.#isUnserved = true
+    this.#report(undefined)
+  }
+
+  /** For drivers: the server knows the kind after all. */
+  markServed(): void {
+    if (!this.#isUnserved) return
+    this.#isUnserved = false
     this.#report(undefined)
   }
 
@@ -147,7 +168,9 @@ export class KindStore<K extends Kind> {
 function viewOf(layers: ObjectLayers): KubeObject | undefined {
   const base = layers.user ?? layers.ours ?? layers.implied
   if (base === undefined || layers.status === undefined || layers.status.uid !== base.metadata.uid) return base
-  return { ...base, status: layers.status.status } as KubeObject
+  const view = { ...base, status: layers.status.status } as KubeObject
+  // Every part of a site sees the same readiness, since each reads slices from here.
+  return view.kind === 'EndpointSlice' ? withBackendHealth(view) : view
 }
 
 type Loose = KubeObject & { readonly status?: unknown }

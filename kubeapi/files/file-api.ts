@@ -103,6 +103,7 @@ export class FileApi implements ClusterApi {
         clock: deps.clock,
         onUpdate: (updates) => this.#onUserUpdates(updates),
         onProblems: (place, problems) => this.#problems.set(place, problems),
+        onUnread: (files) => this.#problems.unread(files),
         onStateError: (path, error) => this.#problems.stateError(path, error),
       },
       {

@@ -16,11 +16,16 @@ interface ObjectSource {
   readonly parsed: ParsedObject
 }
 
+/** Stands for the objects of no file. */
+const NO_FILE = ''
+
 export class FileOwners {
   readonly #files = new Map<string, ParsedFile>()
   /** Files that are missing, perhaps only between two steps of an editor: any other file takes precedence. */
   readonly #yielding = new Set<string>()
   readonly #sources = new Map<string, Map<string, ParsedObject>>()
+  /** Objects of no file, which count where no file has them. */
+  #added: readonly ParsedObject[] = []
 
   file(file: string): ParsedFile | undefined {
     return this.#files.get(file)
@@ -55,6 +60,15 @@ export class FileOwners {
     })
   }
 
+  /** Sets the objects of no file. Returns the resulting changes of objects. */
+  add(objects: readonly ParsedObject[]): ObjectUpdate[] {
+    return this.#during([...this.#added, ...objects], () => {
+      for (const object of this.#added) this.#retract(idOf(object), NO_FILE)
+      this.#added = objects
+      for (const object of objects) this.#take(idOf(object), NO_FILE, object)
+    })
+  }
+
   /** Marks the file as missing, perhaps only for a moment: its objects stay unless another file contains them. */
   yield(file: string): ObjectUpdate[] {
     return this.#during(this.#files.get(file)?.objects ?? [], () => this.#yielding.add(file))
@@ -73,10 +87,11 @@ export class FileOwners {
 
   /** Returns a problem for each object that several files contain, at each place that is not effective. */
   duplicates(title: (file: string) => string): FileProblem[] {
-    return [...this.#sources].flatMap(([id, sources]) => {
-      if (sources.size < 2) return []
+    return [...this.#sources].flatMap(([id, all]) => {
+      const sources = [...all].filter(([file]) => file !== NO_FILE)
+      if (sources.length < 2) return []
       const winner = this.#winner(id)
-      const others = [...sources].filter(([file]) => file !== winner?.file && !this.#yielding.has(file))
+      const others = sources.filter(([file]) => file !== winner?.file && !this.#yielding.has(file))
       return others.map(([file, { kind, object, line }]) => ({
         file: title(file),
         line,
@@ -98,6 +113,7 @@ export class FileOwners {
   }
 
   #rank(file: string): string {
+    if (file === NO_FILE) return '2'
     return `${this.#yielding.has(file) ? 1 : 0}${file}`
   }
 

@@ -43,6 +43,7 @@ export class ProblemBoard {
   /** Reported problems of the state folder, by path and message. */
   readonly #state = new Map<string, StateTrouble>()
   readonly #odd = new Set<string>()
+  #unread: ReadonlySet<string> = new Set()
 
   constructor(logger: Logger) {
     this.#logger = logger
@@ -65,6 +66,16 @@ export class ProblemBoard {
       const { reason: why, isKnown: _isKnown, ...place } = problem
       this.#logger.warn(`the file is not valid: ${formatProblem(problem)}`, { ...place, reason: 'InvalidValue', why })
     }
+  }
+
+  /** Reports the files whose policies cannot be read and never could. */
+  unread(files: readonly string[]): void {
+    for (const file of files) {
+      if (this.#unread.has(file)) continue
+      const text = 'a policy cannot be read: exports that it may be about are closed until the file is valid'
+      this.#logger.warn(`${text}: ${file}`, { reason: 'PolicyFileInvalid', file })
+    }
+    this.#unread = new Set(files)
   }
 
   /** Reports an unusable state file; its writer writes the content again. */

@@ -1,5 +1,5 @@
 /** site.yaml: the paths and the properties of a site, with or without Kubernetes. */
-import { readFile } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
 import {
@@ -10,7 +10,22 @@ import {
   parseOpenPort,
   parsePrefix,
 } from '../../model/addresses/addresses.ts'
-import { DEFAULT_ACTIVE_GATEWAYS, MAX_LANE } from '../../model/lanes/lanes.ts'
+import { EXPOSURES, type Exposure } from '../../model/access/access.ts'
+import {
+  type CalledAt,
+  DEFAULT_ACTIVE_GATEWAYS,
+  MAX_FIRST_PORT,
+  MAX_LANE,
+  PUBLIC_ADDRESS_EXPECTED,
+  calledAt,
+  firstPortProblem,
+  firstPublicPort,
+  isCalledAlike,
+  overlayPortProblem,
+  portRange,
+  publicAddressProblem,
+} from '../../model/lanes/lanes.ts'
+import { MAX_LISTED_NAMESPACES } from '../../model/values/values.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import { isMissing } from './atomic-write.ts'
 import {
@@ -19,7 +34,6 @@ import {
   dnsLabel,
   dnsSubdomain,
   integer,
-  ipAddress,
   list,
   text,
   textMap,
@@ -28,16 +42,13 @@ import {
 import type { FieldPath } from '../../model/schemas/schemas.ts'
 import { type FileProblem, InvalidFileError } from './problem-board.ts'
 import { type SourceDocument, readSource, schemaProblems } from './yaml-source.ts'
-import { SYSTEM_NAMESPACE } from '../../model/model.ts'
+import { OFFLOAD_SETTINGS, type OffloadSetting, SYSTEM_NAMESPACE, VXLAN_PORT } from '../../model/model.ts'
 
-export interface SiteGateway {
+/** Its public address is absent behind NAT, or if the node's own address is reachable. */
+export interface SiteGateway extends CalledAt {
   readonly node: string
   /** The only lane number that this node may serve. If absent, one that no other gateway has. */
   readonly lane?: number
-  /**
-   * The address at which other sites reach this gateway; absent behind NAT, or if the node's own address is reachable.
-   */
-  readonly publicAddress?: string
 }
 
 /** The API server of a site that is a Kubernetes cluster. */
@@ -63,8 +74,14 @@ export interface SiteConfig {
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
-  /** Guarded namespaces (`default`, kube-*, …) whose services are imported anyway. */
+  /** Namespaces that are exported and imported although they are guarded (`default`, kube-*, …) or excluded. */
   readonly allowedNamespaces: readonly string[]
+  /** Namespaces that are neither exported nor imported, besides the guarded ones. */
+  readonly excludedNamespaces: readonly string[]
+  /** What other members may call. Undefined if the file does not say: all pods, as before there was a choice. */
+  readonly exposure?: Exposure
+  /** Whether nodes drop what comes from other clusters while they have no access rules. */
+  readonly failClosed: boolean
   /** Absent on a site without Kubernetes, whose objects are files. */
   readonly kubernetes?: KubernetesAccess
   /** Gateways of a site without Kubernetes; in a Kubernetes cluster, Nodes have the label sealane.io/gateway. */
@@ -75,6 +92,15 @@ export interface SiteConfig {
   readonly keyRotationDays?: number
   /** Ports of the nodes that pods of other clusters may connect to. */
   readonly openHostPorts: readonly OpenPort[]
+  /** Where nodes that do not see the folder of the site reach it: `address:port`. Empty if there are none. */
+  readonly hub: { readonly listen: readonly string[] }
+  /** The overlay between the nodes. */
+  readonly overlay: {
+    /** The UDP port, which must be the same on all nodes. */
+    readonly port: number
+    /** Whether its device leaves checksums to the network card. */
+    readonly checksumOffload: OffloadSetting
+  }
   readonly dns: {
     /** `address:port` */
     readonly listen: readonly string[]
@@ -91,6 +117,11 @@ const upstream = textThat('an address or address:port such as 192.0.2.53', (v) =
 
 const openHostPort = textThat('a protocol and a port such as tcp/9100 or udp/53', (v) => {
   return parseOpenPort(v) !== undefined
+})
+
+const publicAddress = textThat(PUBLIC_ADDRESS_EXPECTED, (v) => publicAddressProblem(v) === undefined)
+const hubAddress = textThat('the address:port of one machine, such as 192.0.2.1:9474', (v) => {
+  return isAddressPort(v) && !/^(0\.0\.0\.0|\[::\]):/.test(v)
 })
 
 const DNS_PORT = 53
@@ -122,16 +153,32 @@ const siteSchema = z.strictObject(
         podCIDRs: list(cidr()),
         serviceCIDRs: list(cidr()).default([]),
         labels: textMap().default({}),
-        allowedNamespaces: list(dnsLabel()).default([]),
+        allowedNamespaces: list(dnsLabel(), '', MAX_LISTED_NAMESPACES).default([]),
+        excludedNamespaces: list(dnsLabel(), '', MAX_LISTED_NAMESPACES).default([]),
+        exposure: choice(EXPOSURES).optional(),
+        failClosed: z.boolean({ error: 'true or false' }).default(false),
         gateways: list(
           z.strictObject(
-            { node: dnsSubdomain(), lane: integer(0, MAX_LANE).optional(), publicAddress: ipAddress().optional() },
+            {
+              node: dnsSubdomain(),
+              lane: integer(0, MAX_LANE).optional(),
+              publicAddress: publicAddress.optional(),
+              publicPort: integer(1, MAX_FIRST_PORT).optional(),
+              listenPort: integer(1, MAX_FIRST_PORT).optional(),
+            },
             { error: 'a map' },
           ),
         ).default([]),
         activeGateways: integer(1, MAX_LANE + 1).optional(),
         keyRotationDays: integer(0, 3650).optional(),
         openHostPorts: list(openHostPort).default([]),
+        hub: z.strictObject({ listen: list(hubAddress).default([]) }, { error: 'a map' }).default({ listen: [] }),
+        overlay: z
+          .strictObject(
+            { port: integer(1, 0xffff).optional(), checksumOffload: choice(OFFLOAD_SETTINGS).optional() },
+            { error: 'a map' },
+          )
+          .optional(),
         dns: z
           .strictObject(
             {
@@ -154,23 +201,97 @@ type SiteDocument = z.infer<typeof siteSchema>
 
 /** Reads and validates a site file. Throws InvalidFileError with all problems and their lines. */
 export async function readSiteFile(path: string): Promise<SiteConfig> {
-  return parseSiteFile(path, await readText(path))
+  return parseSiteFile(path, await readSiteText(path))
 }
 
 /** Like readSiteFile(), for text; `path` is used in messages and to resolve relative paths. */
 export function parseSiteFile(path: string, content: string): SiteConfig {
+  const parsed = parseSiteDocument(path, content)
+  if (parsed.problems.length > 0 || parsed.config === undefined) throw new InvalidFileError(parsed.problems)
+  return parsed.config
+}
+
+export interface ParsedSite {
+  /** Undefined if a field has a value that cannot be read. */
+  readonly config: SiteConfig | undefined
+  /** Gives the position of a field, or of the nearest existing field around it. */
+  readonly place: SourceDocument['place']
+  /** The folders of objects and of state that the file names, if the text can be read that far. Absolute. */
+  readonly objects: string
+  readonly state: string
+  /**
+   * Set if all problems are in the rows of single gateways. Such a row keeps what is wrong, so that its Node states it
+   * and cannot be a gateway (gatewayProblem()), as in a cluster.
+   */
+  readonly onlyRows?: SiteConfig
+  readonly problems: readonly FileProblem[]
+}
+
+/** Parses a site file and gives all of its problems. Pure. */
+export function parseSiteDocument(path: string, content: string): ParsedSite {
+  const atStart = (): { line: number; column: number } => ({ line: 1, column: 1 })
+  const nothing = { config: undefined, place: atStart, ...statedFolders(path, undefined) }
   const source = readSource(path, content)
-  if ('problems' in source) throw new InvalidFileError(source.problems)
+  if ('problems' in source) return { ...nothing, problems: source.problems }
   const documents = source.documents.filter(({ value }) => value !== undefined)
   const [document] = documents
   if (document === undefined || documents.length > 1) {
-    throw invalid(path, `expected one document of kind Site, got ${documents.length}`)
+    const reason = `expected one document of kind Site, got ${documents.length}`
+    return { ...nothing, problems: [{ file: path, ...atStart(), reason }] }
   }
+  const place = (at: FieldPath): { line: number; column: number } => document.place(at)
+  const stated = { place, ...statedFolders(path, document.value) }
   const checked = siteSchema.safeParse(document.value)
-  if (!checked.success) throw new InvalidFileError(schemaProblems(path, document, checked.error))
-  const problems = [...crossChecks(checked.data)].map(({ at, reason }) => problemAt(path, document, at, reason))
-  if (problems.length > 0) throw new InvalidFileError(problems)
-  return toConfig(path, checked.data)
+  if (!checked.success) {
+    const problems = schemaProblems(path, document, checked.error)
+    const onlyRows = onlyBadRows(path, document.value, checked.error.issues)
+    return { ...stated, config: undefined, ...(onlyRows === undefined ? {} : { onlyRows }), problems }
+  }
+  const complaints = [...crossChecks(checked.data)]
+  const problems = complaints.map(({ at, reason }) => problemAt(path, document, at, reason))
+  const config = toConfig(path, checked.data)
+  return { ...stated, config, ...(complaints.every(({ at }) => isInRow(at)) ? { onlyRows: config } : {}), problems }
+}
+
+const DEFAULT_OBJECTS = './objects'
+const DEFAULT_STATE = './state'
+
+/** Reads only these fields, because another one may be wrong. */
+function statedFolders(path: string, document: unknown): Pick<ParsedSite, 'objects' | 'state'> {
+  const { spec } = (document ?? {}) as { readonly spec?: { readonly objects?: unknown; readonly state?: unknown } }
+  const folder = (stated: unknown, other: string): string =>
+    resolve(dirname(resolve(path)), typeof stated === 'string' && stated !== '' ? stated : other)
+  return { objects: folder(spec?.objects, DEFAULT_OBJECTS), state: folder(spec?.state, DEFAULT_STATE) }
+}
+
+/** Whether the field belongs to the row of one gateway. A row without a usable name of a node belongs to any. */
+function isInRow(at: FieldPath): boolean {
+  return at[0] === 'spec' && at[1] === 'gateways' && typeof at[2] === 'number' && at[3] !== 'node'
+}
+
+/** Undefined if there are other problems than in rows of gateways. */
+function onlyBadRows(path: string, value: unknown, issues: readonly z.core.$ZodIssue[]): SiteConfig | undefined {
+  if (!issues.every((issue) => isInRow(issue.path as FieldPath))) return undefined
+  const { spec, ...rest } = value as { readonly spec: { readonly gateways: readonly unknown[] } }
+  const bad = new Set(issues.map((issue) => Number(issue.path[2])))
+  const rows = spec.gateways.map((row, i) => (bad.has(i) ? { node: (row as Partial<SiteGateway> | null)?.node } : row))
+  const checked = siteSchema.safeParse({ ...rest, spec: { ...spec, gateways: rows } })
+  if (!checked.success || ![...crossChecks(checked.data)].every(({ at }) => isInRow(at))) return undefined
+  const config = toConfig(path, checked.data)
+  const gateways = config.gateways.map((row, i) => (bad.has(i) ? asWritten(row.node, spec.gateways[i]) : row))
+  return { ...config, gateways }
+}
+
+/** The row with what is wrong with it. */
+function asWritten(node: string, row: unknown): SiteGateway {
+  const { lane, publicAddress, publicPort, listenPort, node: _node, ...others } = row as Record<string, unknown>
+  const number = (value: unknown): number | undefined =>
+    value === undefined || typeof value === 'number' ? value : Number.NaN
+  const whole = Object.keys(others).length > 0 ? row : publicAddress
+  const address = whole === undefined || typeof whole === 'string' ? whole : `${typeof whole} ${JSON.stringify(whole)}`
+  const calls = { publicAddress: address, publicPort: number(publicPort), listenPort: number(listenPort) }
+  const stated = number(lane)
+  return { node, ...(stated === undefined ? {} : { lane: stated }), ...calledAt(calls) }
 }
 
 interface Complaint {
@@ -181,10 +302,19 @@ interface Complaint {
 /** Checks that involve several fields. */
 function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
   if (spec.kubernetes !== undefined) {
-    const elsewhere = { objects: 'its objects are in the API server', gateways: 'label Nodes with sealane.io/gateway' }
+    const stated = {
+      objects: spec.objects !== undefined,
+      gateways: spec.gateways.length > 0,
+      hub: spec.hub.listen.length > 0,
+    }
+    const elsewhere = {
+      objects: 'its objects are in the API server',
+      gateways: 'label Nodes with sealane.io/gateway',
+      hub: 'its nodes speak with the API server',
+    }
     for (const [name, where] of Object.entries(elsewhere)) {
-      const stated = name === 'gateways' ? spec.gateways.length > 0 : spec.objects !== undefined
-      if (stated) yield { at: ['spec', name], reason: `spec.${name}: not with spec.kubernetes: ${where}` }
+      if (stated[name as keyof typeof stated])
+        yield { at: ['spec', name], reason: `spec.${name}: not with spec.kubernetes: ${where}` }
     }
   }
   const isOpen = spec.kubernetes !== undefined || spec.gateways.some(({ lane }) => lane === undefined)
@@ -207,6 +337,41 @@ function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
     }
   }
   for (const name of ['lane', 'node'] as const) yield* repeatedGateways(spec, name)
+  yield* badOverlayPort(spec)
+  yield* badPorts(spec)
+}
+
+/** Checks the overlay's port. badPorts() compares it with those of gateways. */
+function* badOverlayPort({ kubernetes, overlay, dns }: SiteDocument['spec']): Generator<Complaint> {
+  const port = overlay?.port
+  if (port === undefined) return
+  const at = ['spec', 'overlay', 'port']
+  const problem = overlayPortProblem(port)
+  if (problem !== undefined) yield { at, reason: `spec.overlay.port: ${problem}, got ${port}` }
+  // In a cluster, dns listens in the network of its pod.
+  const taken = kubernetes === undefined && dns.listen.find((text) => parseAddressPort(text).port === port)
+  if (typeof taken === 'string')
+    yield { at, reason: `spec.overlay.port: spec.dns.listen has ${taken}: expected another port` }
+}
+
+/** Checks the ports of each gateway, and that gateways behind one public address have different ones. */
+function* badPorts({ gateways, overlay }: SiteDocument['spec']): Generator<Complaint> {
+  for (const [i, gateway] of gateways.entries()) {
+    const { listenPort } = gateway
+    const problem = listenPort === undefined ? undefined : firstPortProblem(listenPort, 'listen', overlay?.port)
+    if (problem !== undefined) {
+      const reason = `spec.gateways[${i}].listenPort: ${problem}`
+      yield { at: ['spec', 'gateways', i, 'listenPort'], reason }
+    }
+    // Without ports, the gateways may be on standby for one another behind an address that moves with them.
+    const first = gateways.slice(0, i).findIndex((other) => {
+      return isCalledAlike(other, gateway) && [other, gateway].some(({ publicPort }) => publicPort !== undefined)
+    })
+    if (first < 0) continue
+    const field = gateway.publicPort === undefined ? 'publicAddress' : 'publicPort'
+    const reason = `spec.gateways[${i}].${field}: spec.gateways[${first}] has the same public address: expected a publicPort with ${MAX_LANE + 1} ports of its own, not ${portRange(firstPublicPort(calledAt(gateway)))}`
+    yield { at: ['spec', 'gateways', i, field], reason }
+  }
 }
 
 /** Checks that each node has at most one lane, and that each lane number is used at most once. */
@@ -222,27 +387,32 @@ function* repeatedGateways({ gateways }: SiteDocument['spec'], name: 'lane' | 'n
 function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
   const file = resolve(path)
   const folder = dirname(file)
-  const state = resolve(folder, spec.state ?? (spec.kubernetes === undefined ? './state' : NODE_STATE))
+  const state = resolve(folder, spec.state ?? (spec.kubernetes === undefined ? DEFAULT_STATE : NODE_STATE))
   return {
     file,
     folder,
     name: metadata.name,
-    objects: resolve(folder, spec.objects ?? './objects'),
+    objects: resolve(folder, spec.objects ?? DEFAULT_OBJECTS),
     state,
     identity: resolve(state, 'identity'),
     podCIDRs: spec.podCIDRs,
     serviceCIDRs: spec.serviceCIDRs,
     labels: spec.labels,
     allowedNamespaces: spec.allowedNamespaces,
+    excludedNamespaces: spec.excludedNamespaces,
+    ...(spec.exposure === undefined ? {} : { exposure: spec.exposure }),
+    failClosed: spec.failClosed,
     ...(spec.kubernetes === undefined ? {} : { kubernetes: kubernetesAccess(folder, spec.kubernetes) }),
-    gateways: spec.gateways.map(({ node, lane, publicAddress }) => ({
+    gateways: spec.gateways.map(({ node, lane, ...calls }) => ({
       node,
       ...(lane === undefined ? {} : { lane }),
-      ...(publicAddress === undefined ? {} : { publicAddress }),
+      ...calledAt(calls),
     })),
     activeGateways: spec.activeGateways ?? DEFAULT_ACTIVE_GATEWAYS,
     ...(spec.keyRotationDays === undefined ? {} : { keyRotationDays: spec.keyRotationDays }),
     openHostPorts: spec.openHostPorts.flatMap((text) => parseOpenPort(text) ?? []),
+    hub: { listen: spec.hub.listen },
+    overlay: { port: spec.overlay?.port ?? VXLAN_PORT, checksumOffload: spec.overlay?.checksumOffload ?? 'auto' },
     dns: { listen: spec.dns.listen, upstreams: spec.dns.upstreams.map(withPort), forwardFor: spec.dns.forwardFor },
   }
 }
@@ -275,15 +445,22 @@ function problemAt(file: string, document: SourceDocument, at: FieldPath, reason
   return { file, ...document.place(at), reason }
 }
 
-function invalid(file: string, reason: string): InvalidFileError {
-  return new InvalidFileError([{ file, line: 1, column: 1, reason }])
-}
+/** Limit in bytes of a site file. The largest useful one has a few kilobytes. */
+const MAX_SITE_BYTES = 1024 * 1024
 
-async function readText(path: string): Promise<string> {
+/** Throws InvalidFileError if the file cannot be read, is larger than 1 MiB, or is no regular file. */
+export async function readSiteText(path: string): Promise<string> {
   try {
-    return await readFile(path, 'utf8')
+    const kind = await stat(path)
+    if (!kind.isFile()) throw new UnusableFileError('expected a regular file')
+    if (kind.size > MAX_SITE_BYTES) {
+      throw new UnusableFileError(`${kind.size} bytes: expected at most ${MAX_SITE_BYTES}`)
+    }
+    return (await readFile(path, 'utf8')).replace(/^\uFEFF/, '')
   } catch (error) {
     const reason = isMissing(error) ? 'no such file' : messageOf(error)
-    throw invalid(path, reason)
+    throw new InvalidFileError([{ file: path, line: 1, column: 1, reason }])
   }
 }
+
+class UnusableFileError extends Error {}

@@ -34,7 +34,13 @@ export function readSource(file: string, text: string): Source {
   for (const document of documents) {
     const place = (path: FieldPath): { line: number; column: number } => position(lines, offsetOf(document, path))
     try {
-      sources.push({ value: withoutNulls(document.toJS({ maxAliasCount: 100 })), place })
+      const value = document.toJS({ maxAliasCount: 100 }) as unknown
+      const nothing = nullOfPolicy(value, [])
+      if (nothing !== undefined) {
+        const reason = `${pathText(nothing)}: expected a value, got nothing`
+        return { problems: [{ file, ...place(nothing), reason }] }
+      }
+      sources.push({ value: withoutNulls(value), place })
     } catch (error) {
       return {
         problems: [{ file, ...place([]), reason: reasonOf(error) }],
@@ -42,6 +48,20 @@ export function readSource(file: string, text: string): Source {
     }
   }
   return { documents: sources }
+}
+
+/**
+ * The values of a text as far as they can be read, for what must be known about an invalid file. Undefined if the text
+ * is no YAML.
+ */
+export function readValues(text: string): readonly unknown[] | undefined {
+  try {
+    const documents = parseDocuments(text, {})
+    if (documents.some(({ errors }) => errors.length > 0)) return undefined
+    return documents.map((document) => document.toJS({ maxAliasCount: 100 }) as unknown)
+  } catch {
+    return undefined
+  }
 }
 
 /** Limits the problems of one file, so that it does not fill the log. */
@@ -57,20 +77,20 @@ export function schemaProblems(
   error: z.ZodError,
   prefix: FieldPath = [],
 ): FileProblem[] {
-  return error.issues.slice(0, MAX_PROBLEMS).map((issue) => {
+  const problems = error.issues.flatMap((issue): readonly FileProblem[] => {
     const path = [...prefix, ...issue.path]
     if (issue.code === 'unrecognized_keys') {
-      const bad = [...path, issue.keys[0] ?? '']
-      return {
+      return issue.keys.map((key) => ({
         file,
-        ...document.place(bad),
-        reason: `${pathText([...issue.path, issue.keys[0] ?? ''])}: no such field`,
-      }
+        ...document.place([...path, key]),
+        reason: `${pathText([...issue.path, key])}: no such field`,
+      }))
     }
     const value = valueAt(document.value, path)
     const got = value === undefined ? 'got nothing' : `got ${abbreviate(value)}`
-    return { file, ...document.place(path), reason: `${pathText(issue.path)}: expected ${issue.message}, ${got}` }
+    return [{ file, ...document.place(path), reason: `${pathText(issue.path)}: expected ${issue.message}, ${got}` }]
   })
+  return problems.slice(0, MAX_PROBLEMS)
 }
 
 function valueAt(value: unknown, path: FieldPath): unknown {
@@ -105,6 +125,32 @@ function reasonOf(error: unknown): string {
   // The parser recurses once for each level.
   if (/call stack|stack overflow/i.test(message)) return 'nested too deeply, or an alias that contains itself'
   return message.split('\n', 1)[0] ?? message
+}
+
+/** Kinds in which an absent field means all. A field without a value may be an entry that was commented out. */
+const POLICIES: readonly unknown[] = ['AccessPolicy', 'ClusterAccessPolicy', 'TrafficPolicy', 'ClusterTrafficPolicy']
+
+/** The path of the first field without a value in the spec of a policy, also of one in a list. */
+function nullOfPolicy(value: unknown, path: FieldPath): FieldPath | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  const { kind, spec, items } = value as Readonly<Record<string, unknown>>
+  if (POLICIES.includes(kind)) return firstNull(spec ?? null, [...path, 'spec'])
+  if (!Array.isArray(items)) return undefined
+  for (const [i, item] of items.entries()) {
+    const found = nullOfPolicy(item, [...path, 'items', i])
+    if (found !== undefined) return found
+  }
+  return undefined
+}
+
+function firstNull(value: unknown, path: FieldPath): FieldPath | undefined {
+  if (value === null) return path
+  if (typeof value !== 'object') return undefined
+  for (const [key, part] of Object.entries(value)) {
+    const found = firstNull(part, [...path, Array.isArray(value) ? Number(key) : key])
+    if (found !== undefined) return found
+  }
+  return undefined
 }
 
 function withoutNulls(value: unknown): unknown {

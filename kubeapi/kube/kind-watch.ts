@@ -13,7 +13,7 @@ import { errorOf, messageOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { HttpClient, HttpRequest } from './http/http-client.ts'
 import type { KindObjects } from './kind-objects.ts'
-import { KIND_PLACES, kindPath } from './kinds.ts'
+import { KIND_PLACES, groupPath, kindPath } from './kinds.ts'
 import { KubeError, errorFromAnswer } from './kube-error.ts'
 import type { KubeMetrics } from './metrics.ts'
 
@@ -90,6 +90,8 @@ export class KindWatch<K extends Kind> {
   #version: string | undefined
   /** The current problem, logged once. */
   #trouble: string | undefined
+  /** How often in a row the server's list of kinds had the kind, although it could not be read. */
+  #listed = 0
 
   constructor(deps: KindWatchDeps<K>, selector: Selector) {
     this.#deps = deps
@@ -133,6 +135,7 @@ export class KindWatch<K extends Kind> {
       if (signal.aborted) return undefined
       this.#version = undefined
       this.#note(error)
+      if (isNotFound(error) || isForbidden(error)) await this.#lookForKind(signal)
       return errorOf(error)
     }
   }
@@ -204,6 +207,30 @@ export class KindWatch<K extends Kind> {
     this.#count()
   }
 
+  /**
+   * A proxy may answer 404 too while the server stops. A server refuses a kind that it does not know with 403 if no role
+   * names it, as after an upgrade of the image alone. So a kind counts as unknown only if the server's own list of the
+   * kinds of this version lacks it, which every client may read.
+   */
+  async #lookForKind(signal: AbortSignal): Promise<void> {
+    const { objects, http } = this.#deps
+    if (objects.cache.synced) return
+    const { apiVersion, plural } = KIND_PLACES[objects.kind]
+    const question = { verb: 'discover', title: apiVersion, method: 'GET', path: groupPath(apiVersion) } as const
+    try {
+      const { body } = await http.ask<{ readonly resources?: readonly { readonly name?: string }[] }>(question, signal)
+      const { resources } = body
+      if (!Array.isArray(resources)) return
+      const isListed = resources.some(({ name }) => name === plural)
+      this.#listed = isListed ? this.#listed + 1 : 0
+      if (!isListed) objects.cache.markUnserved()
+      // An upgrade brings the kind and then the right to read it. Without the right, objects may be there unread.
+      else if (this.#listed > 1) objects.cache.markServed()
+    } catch {
+      // The next failure asks again.
+    }
+  }
+
   #query(): Record<string, string | undefined> {
     return { labelSelector: this.#selector.labelSelector, fieldSelector: this.#selector.fieldSelector }
   }
@@ -247,8 +274,16 @@ function isRefusal(error: unknown): boolean {
   return error instanceof KubeError && !error.passing && error.status !== 410 && error.reason !== 'TooLarge'
 }
 
+function isNotFound(error: unknown): boolean {
+  return error instanceof KubeError && error.status === 404
+}
+
+function isForbidden(error: unknown): boolean {
+  return error instanceof KubeError && error.status === 403
+}
+
 function troubleText(kind: Kind, error: unknown): string {
-  if (error instanceof KubeError && error.status === 404) {
+  if (isNotFound(error)) {
     return `the API server does not know ${KIND_PLACES[kind].apiVersion} ${KIND_PLACES[kind].plural} (is its CustomResourceDefinition installed?)`
   }
   return messageOf(error)

@@ -21,6 +21,10 @@ export const KIND_PLACES: { readonly [K in Kind]: { apiVersion: ObjectKinds[K]['
   RouteAgent: { apiVersion: 'sealane.io/v1alpha1', plural: 'routeagents' },
   Membership: { apiVersion: 'sealane.io/v1alpha1', plural: 'memberships' },
   ClusterProperty: { apiVersion: 'about.k8s.io/v1beta1', plural: 'clusterproperties' },
+  AccessPolicy: { apiVersion: 'sealane.io/v1alpha1', plural: 'accesspolicies' },
+  ClusterAccessPolicy: { apiVersion: 'sealane.io/v1alpha1', plural: 'clusteraccesspolicies' },
+  TrafficPolicy: { apiVersion: 'sealane.io/v1alpha1', plural: 'trafficpolicies' },
+  ClusterTrafficPolicy: { apiVersion: 'sealane.io/v1alpha1', plural: 'clustertrafficpolicies' },
   Lease: { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' },
 }
 

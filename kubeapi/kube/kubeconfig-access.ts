@@ -1,21 +1,28 @@
 /** A context of a kubeconfig as a ServerAccess. */
 import { readFile } from 'node:fs/promises'
-import type { Agent, RequestOptions } from 'node:https'
-import { resolve } from 'node:path'
+import type { RequestOptions } from 'node:https'
 import type { Cluster, Context, User } from '@kubernetes/client-node/dist/config_types.js'
 import type { Clock } from '../../reconcile/reconcile.ts'
+import { type Proxy, parseProxy, proxyChoice } from '../../runtime/proxy/proxy.ts'
 import { UserError } from '../../runtime/runtime.ts'
+import { type ExecConfig, pluginLogin } from './credential-plugin.ts'
+import { targetOf } from './http/proxied-agent.ts'
 import { type Credentials, type RequestHeaders, type ServerAccess, TokenFile } from './server-access.ts'
 
 /** Adds the credentials of a login method: headers, sometimes a certificate. */
-interface Login {
-  apply(options: RequestOptions): Promise<void>
+export interface Login {
+  apply(options: RequestOptions, signal: AbortSignal): Promise<void>
   forget(): void
+}
+
+interface AccessDeps {
+  readonly clock: Clock
+  readonly env: Readonly<Record<string, string | undefined>>
 }
 
 /** Throws UserError if the context, or what it refers to, does not exist. */
 export async function kubeconfigAccess(
-  clock: Clock,
+  { clock, env }: AccessDeps,
   config: Kubeconfig,
   contextName: string | undefined,
 ): Promise<ServerAccess> {
@@ -32,11 +39,12 @@ export async function kubeconfigAccess(
     throw new UserError(`${named}: cluster.server ${JSON.stringify(cluster.server)}: expected an https URL`)
   }
   const impersonation = user.impersonation()
-  const login = needsWholeClient(cluster, user)
-    ? await wholeClient(cluster, user)
-    : await plainLogin(clock, cluster, user)
+  const login = needsWholeClient(user) ? await wholeClient(cluster, user) : plainLogin(clock, cluster, user)
+  const server = new URL(cluster.server)
+  const proxy = proxyTo(server, cluster, { field: `${named}: cluster.proxy-url`, env })
   return {
-    server: new URL(cluster.server),
+    server,
+    ...(proxy === undefined ? {} : { proxy }),
     namespace: context.namespace,
     contextName: context.name,
     title: `context ${JSON.stringify(context.name)} of ${config.paths.join(', ')}`,
@@ -56,12 +64,23 @@ function chosenContext(config: Kubeconfig, name: string | undefined, where: stri
   return found
 }
 
-/** Legacy OIDC and cloud plugins, and proxies. */
-function needsWholeClient(cluster: Cluster, user: KubeconfigUser): boolean {
-  return cluster.proxyUrl !== undefined || (user.authProvider !== null && user.authProvider !== undefined)
+/** As kubectl: proxy-url precedes the environment, and NO_PROXY is about the environment only. */
+function proxyTo(
+  server: URL,
+  { proxyUrl }: Cluster,
+  { field, env }: { readonly field: string; readonly env: AccessDeps['env'] },
+): Proxy | undefined {
+  if (proxyUrl !== undefined && proxyUrl !== '') return parseProxy(proxyUrl, field)
+  return proxyChoice(env, server.protocol === 'http:' ? 'http' : 'https')(targetOf(server))
 }
 
-async function wholeClient(cluster: Cluster, user: KubeconfigUser): Promise<Login> {
+/** Legacy OIDC and cloud plugins. */
+function needsWholeClient(user: KubeconfigUser): boolean {
+  return user.authProvider !== null && user.authProvider !== undefined
+}
+
+/** It only logs in: the connections are ours, and so are certificates and the proxy. */
+async function wholeClient({ proxyUrl: _proxy, ...cluster }: Cluster, user: KubeconfigUser): Promise<Login> {
   const { KubeConfig } = await import('@kubernetes/client-node/dist/config.js')
   const make = (): InstanceType<typeof KubeConfig> => {
     const config = new KubeConfig()
@@ -77,8 +96,11 @@ async function wholeClient(cluster: Cluster, user: KubeconfigUser): Promise<Logi
   }
 }
 
-async function plainLogin(clock: Clock, cluster: Cluster, user: KubeconfigUser): Promise<Login> {
-  if (user.exec !== null && user.exec !== undefined) return pluginLogin(cluster, user)
+function plainLogin(clock: Clock, cluster: KubeconfigCluster, user: KubeconfigUser): Login {
+  if (user.exec !== null && user.exec !== undefined) {
+    const exec = user.exec as ExecConfig
+    return pluginLogin({ clock, folder: user.folder, exec, cluster })
+  }
   const file = user.tokenFile === undefined ? undefined : new TokenFile(clock, user.tokenFile)
   return {
     apply: async (options) => {
@@ -87,63 +109,6 @@ async function plainLogin(clock: Clock, cluster: Cluster, user: KubeconfigUser):
       else if (user.username !== undefined) options.auth = `${user.username}:${user.password ?? ''}`
     },
     forget: () => file?.forget(),
-  }
-}
-
-interface ExecConfig {
-  readonly apiVersion?: string
-  readonly command?: string
-  readonly installHint?: string
-  readonly provideClusterInfo?: boolean
-  readonly env?: readonly { readonly name: string; readonly value: string }[] | null
-}
-
-/** A credential plugin. client-node runs it and caches its result; it gets the environment that kubectl sets. */
-async function pluginLogin(cluster: Cluster, user: KubeconfigUser): Promise<Login> {
-  const { ExecAuth } = await import('@kubernetes/client-node/dist/exec_auth.js')
-  const exec = user.exec as ExecConfig
-  const command = exec.command ?? ''
-  const info = {
-    apiVersion: exec.apiVersion,
-    kind: 'ExecCredential',
-    spec: {
-      interactive: false,
-      ...(exec.provideClusterInfo === true ? { cluster: clusterInfo(cluster) } : {}),
-    },
-  }
-  const prepared = {
-    ...user,
-    exec: {
-      ...exec,
-      // A command without a slash is looked up in PATH.
-      command: command.includes('/') ? resolve(user.folder, command) : command,
-      env: [...(exec.env ?? []), { name: 'KUBERNETES_EXEC_INFO', value: JSON.stringify(info) }],
-    },
-  }
-  let plugin = new ExecAuth()
-  return {
-    apply: async (options) => {
-      try {
-        await plugin.applyAuthentication(prepared, options)
-      } catch (error) {
-        const said = error instanceof Error ? error.message.trim() : String(error)
-        const hint = (error as NodeJS.ErrnoException).code === 'ENOENT' ? (exec.installHint ?? '').trim() : ''
-        throw new Error(`credential plugin ${command}: ${said}${hint === '' ? '' : ` (${hint})`}`, { cause: error })
-      }
-    },
-    forget: () => {
-      plugin = new ExecAuth()
-    },
-  }
-}
-
-function clusterInfo({ server, caData, tlsServerName, skipTLSVerify, proxyUrl }: Cluster): Record<string, unknown> {
-  return {
-    server,
-    'tls-server-name': tlsServerName,
-    'insecure-skip-tls-verify': skipTLSVerify,
-    'certificate-authority-data': caData,
-    'proxy-url': proxyUrl,
   }
 }
 
@@ -165,7 +130,7 @@ async function loggedIn(
   if (key !== undefined) options.key = key
   if (cluster.skipTLSVerify) options.rejectUnauthorized = false
   if (cluster.tlsServerName !== undefined) options.servername = cluster.tlsServerName
-  await login.apply(options)
+  await login.apply(options, signal)
   return options
 }
 
@@ -189,7 +154,6 @@ function credentialsFrom(options: RequestOptions, impersonation: Impersonation |
     key: options.key as Credentials['key'],
     servername: options.servername,
     rejectUnauthorized: options.rejectUnauthorized,
-    agent: options.agent as Agent | undefined,
   }
 }
 
@@ -198,10 +162,16 @@ function credentialsFrom(options: RequestOptions, impersonation: Impersonation |
 /** One or more merged files; the first that defines a name takes precedence. */
 export interface Kubeconfig {
   readonly paths: readonly string[]
-  readonly clusters: readonly Cluster[]
+  readonly clusters: readonly KubeconfigCluster[]
   readonly users: readonly KubeconfigUser[]
   readonly contexts: readonly Context[]
   readonly currentContext: string | undefined
+}
+
+/** client-node's Cluster, with a field that it omits. */
+export interface KubeconfigCluster extends Cluster {
+  /** What the cluster has for credential plugins. */
+  readonly pluginConfig?: unknown
 }
 
 /** client-node's User, with fields that it omits. */

@@ -1,22 +1,22 @@
 /**
  * Access through a kubeconfig, as kubectl reads it. The usual login methods (certificate, token, token file, password,
- * credential plugin) need only a few files of @kubernetes/client-node. If a context needs more (OIDC, a proxy), the
+ * credential plugin) need only a few files of @kubernetes/client-node. If a context needs more (OIDC), the
  * whole KubeConfig is loaded, which costs 85 MB.
  */
 import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { delimiter, dirname, join, resolve } from 'node:path'
-import {
-  ActionOnInvalid,
-  type Cluster,
-  newClusters,
-  newContexts,
-  newUsers,
-} from '@kubernetes/client-node/dist/config_types.js'
+import { ActionOnInvalid, newClusters, newContexts, newUsers } from '@kubernetes/client-node/dist/config_types.js'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { parseYaml } from '../kubeapi.ts'
 import { UserError } from '../../runtime/runtime.ts'
-import { type Kubeconfig, type KubeconfigUser, kubeconfigAccess, readImpersonation } from './kubeconfig-access.ts'
+import {
+  type Kubeconfig,
+  type KubeconfigCluster,
+  type KubeconfigUser,
+  kubeconfigAccess,
+  readImpersonation,
+} from './kubeconfig-access.ts'
 import { type ServerAccess, podAccess } from './server-access.ts'
 
 export interface AccessInit {
@@ -31,7 +31,7 @@ export interface AccessInit {
 export async function openAccess(clock: Clock, init: AccessInit): Promise<ServerAccess> {
   const env = init.env ?? process.env
   const config = readKubeconfigs(chosenPaths(init.kubeconfig, env))
-  if (config !== undefined) return await kubeconfigAccess(clock, config, init.context)
+  if (config !== undefined) return await kubeconfigAccess({ clock, env }, config, init.context)
   const pod = init.context === undefined ? podAccess(clock, { env }) : undefined
   if (pod !== undefined) return pod
   throw new UserError('no kubeconfig: KUBECONFIG is not set, ~/.kube/config does not exist and this is no pod', {
@@ -86,7 +86,7 @@ function readKubeconfig(path: string, lenient: boolean): Kubeconfig | undefined 
     const current = document['current-context']
     return {
       paths: [path],
-      clusters: newClusters(document['clusters'] ?? []).map((cluster) => withAbsolutePaths(cluster, folder)),
+      clusters: clustersOf(document['clusters'] ?? [], folder),
       users: usersOf(document['users'] ?? [], path),
       contexts: newContexts(document['contexts'] ?? []),
       currentContext: typeof current === 'string' && current !== '' ? current : undefined,
@@ -107,8 +107,21 @@ function readText(path: string, lenient: boolean): string | undefined {
   }
 }
 
-function withAbsolutePaths(cluster: Cluster, folder: string): Cluster {
-  return cluster.caFile === undefined ? cluster : { ...cluster, caFile: resolve(folder, cluster.caFile) }
+/** The extension that a credential plugin receives (client.authentication.k8s.io, Cluster.config). */
+const PLUGIN_EXTENSION = 'client.authentication.k8s.io/exec'
+
+function clustersOf(list: unknown, folder: string): KubeconfigCluster[] {
+  const items = Array.isArray(list) ? (list as { name?: unknown; cluster?: { extensions?: unknown } | null }[]) : []
+  return newClusters(list).map((cluster) => {
+    const { extensions } = items.find(({ name }) => name === cluster.name)?.cluster ?? {}
+    const all = Array.isArray(extensions) ? (extensions as ({ name?: unknown; extension?: unknown } | null)[]) : []
+    const pluginConfig = all.find((one) => one?.name === PLUGIN_EXTENSION)?.extension
+    return {
+      ...cluster,
+      ...(cluster.caFile === undefined ? {} : { caFile: resolve(folder, cluster.caFile) }),
+      ...(pluginConfig === undefined ? {} : { pluginConfig }),
+    }
+  })
 }
 
 /** Skips invalid entries: they may not be the selected one. */

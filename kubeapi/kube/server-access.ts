@@ -1,10 +1,10 @@
 /** Identifies an API server and our credentials for it. */
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import type { Agent } from 'node:http'
 import { isIPv6 } from 'node:net'
 import { join } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Proxy } from '../../runtime/proxy/proxy.ts'
 import { UserError } from '../../runtime/runtime.ts'
 
 export type RequestHeaders = Readonly<Record<string, string | string[]>>
@@ -18,13 +18,16 @@ export interface Credentials {
   readonly key?: string | Uint8Array | undefined
   readonly servername?: string | undefined
   readonly rejectUnauthorized?: boolean | undefined
-  /** Set if there is a proxy, which then owns the connections. */
-  readonly agent?: Agent | undefined
 }
 
 export interface ServerAccess {
   /** Has a path if the server is one of many behind a gateway. */
   readonly server: URL
+  /**
+   * All connections lead through it. Absent in a pod, whatever its environment says: the API server is in the same
+   * cluster, and a proxy that is meant for other networks must not cut a node off from it.
+   */
+  readonly proxy?: Proxy
   /** The namespace of the context or the pod. */
   readonly namespace: string | undefined
   /** For messages: `context "c1" of /home/ana/.kube/config`, `this pod's service account`. */

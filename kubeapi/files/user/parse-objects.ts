@@ -1,7 +1,7 @@
 /** Parses and validates a file of Kubernetes objects. Pure. */
 import { CLUSTER_SCOPED, type Kind, type KubeObject } from '../../../model/model.ts'
 import { type ObjectKey, keyOf, objectTitle } from '../../driver/driver.ts'
-import { type FieldPath, userKind } from '../../../model/schemas/schemas.ts'
+import { type FieldPath, type TypeMeta, userKind } from '../../../model/schemas/schemas.ts'
 import type { FileProblem } from '../problem-board.ts'
 import { MAX_PROBLEMS, type SourceDocument, readSource, schemaProblems } from '../yaml-source.ts'
 
@@ -23,20 +23,30 @@ export type ParseResult = { readonly file: ParsedFile } | { readonly problems: r
 /** Limit in bytes. A larger file is rejected, since parsing it would block the process. */
 export const MAX_FILE_BYTES = 8 * 1024 * 1024
 
+/** Gives the position of a field of one object. */
+export type PlaceOf = (path: FieldPath) => Pick<FileProblem, 'line' | 'column'>
+
+/** Is called for each object of a file, also if another object makes the file invalid. */
+export interface ObjectVisitor {
+  readonly onTaken: (object: ParsedObject, place: PlaceOf) => void
+  /** An object of a kind that Sealane does not read. */
+  readonly onIgnored: (type: TypeMeta, place: PlaceOf) => void
+}
+
 /**
  * Takes a whole file: one or more documents, YAML or JSON, with `List` kinds unfolded. One invalid object makes the
  * whole file invalid; all problems are returned.
  */
-export function parseObjects(file: string, text: string): ParseResult {
+export function parseObjects(file: string, text: string, visitor?: ObjectVisitor): ParseResult {
   const source = readSource(file, text)
   if ('problems' in source) return source
-  const reading = new Reading(file)
+  const reading = new Reading(file, visitor)
   for (const document of source.documents) reading.read(document, document.value, [], undefined)
   if (reading.problems.length > 0) return { problems: reading.problems.slice(0, MAX_PROBLEMS) }
   return { file: { objects: [...reading.objects.values()], ignored: reading.ignored } }
 }
 
-interface TypeMeta {
+interface InheritedType {
   readonly apiVersion: unknown
   readonly kind: unknown
 }
@@ -46,13 +56,15 @@ class Reading {
   readonly problems: FileProblem[] = []
   ignored = 0
   readonly #file: string
+  readonly #visitor: ObjectVisitor | undefined
 
-  constructor(file: string) {
+  constructor(file: string, visitor: ObjectVisitor | undefined) {
     this.#file = file
+    this.#visitor = visitor
   }
 
   /** `inherited` is the type of the items of a typed list; the items may omit it. */
-  read(document: SourceDocument, value: unknown, path: FieldPath, inherited: TypeMeta | undefined): void {
+  read(document: SourceDocument, value: unknown, path: FieldPath, inherited: InheritedType | undefined): void {
     if (value === undefined) return
     if (!isMap(value)) {
       this.#complain(document, path, 'expected a Kubernetes object with apiVersion, kind and metadata')
@@ -75,10 +87,12 @@ class Reading {
     }
   }
 
-  #take(document: SourceDocument, value: object, path: FieldPath, type: { apiVersion: string; kind: string }): void {
+  #take(document: SourceDocument, value: object, path: FieldPath, type: TypeMeta): void {
+    const placeOf: PlaceOf = (field) => document.place([...path, ...field])
     const known = userKind(type.apiVersion, type.kind)
     if (known === undefined) {
       this.ignored += 1
+      this.#visitor?.onIgnored(type, placeOf)
       return
     }
     const checked = known.schema.safeParse(value)
@@ -103,7 +117,9 @@ class Reading {
       )
       return
     }
-    this.objects.set(id, { kind: known.kind, key: keyOf(object), object, line })
+    const parsed = { kind: known.kind, key: keyOf(object), object, line }
+    this.objects.set(id, parsed)
+    this.#visitor?.onTaken(parsed, placeOf)
   }
 
   #complain(document: SourceDocument, path: FieldPath, reason: string): void {

@@ -4,11 +4,14 @@
  */
 import { readFileSync, readdirSync, readlinkSync, realpathSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
 import { FileOwners, type ObjectUpdate } from '../file-owners.ts'
 import type { FileProblem } from '../problem-board.ts'
 import { type FileEvent, TreeWatcher } from '../tree-watcher.ts'
+import type { ParsedObject } from './parse-objects.ts'
+import { UNREADABLE, type UnreadPolicies, closingPolicies, unreadPolicies } from './unread-policies.ts'
 import { type GoodFile, LastGood, looksUnfinished, parseUserFile, readUserFile, stampAt } from './user-file.ts'
 
 export interface UserFolderDeps {
@@ -17,6 +20,8 @@ export interface UserFolderDeps {
   readonly onUpdate: (updates: readonly ObjectUpdate[]) => void
   /** Called when the problems of a place (a file, or the duplicates) change; empty if they are resolved. */
   readonly onProblems: (place: string, problems: readonly FileProblem[]) => void
+  /** Called with the files that are not valid, never were, and may hold policies, when they change. */
+  readonly onUnread: (files: readonly string[]) => void
   /** Called if the state folder cannot be read or written. */
   readonly onStateError: (path: string, error: unknown) => void
 }
@@ -57,6 +62,9 @@ export class UserFolder {
   /** Stamp of the last read of each file, accepted or not: unchanged files are not read again. */
   readonly #stamps = new Map<string, string>()
   readonly #hashes = new Map<string, string>()
+  /** Files that were never valid and may hold policies. */
+  readonly #unread = new Map<string, UnreadPolicies>()
+  #closed: readonly ParsedObject[] = []
   readonly #waiting = new Map<string, Waiting>()
   /** The next pause for files that a process is writing. */
   readonly #writerMs = new Map<string, number>()
@@ -93,7 +101,7 @@ export class UserFolder {
   rescan(): void {
     if (!this.#folderGone()) this.#deps.onProblems(this.#init.folder, [])
     this.#watcher.rescan()
-    for (const file of this.#owners.files()) {
+    for (const file of this.#files()) {
       if (stampAt(this.#path(file)) === undefined && !this.#waiting.has(file)) this.#onFile(this.#path(file), 'touched')
     }
   }
@@ -140,9 +148,14 @@ export class UserFolder {
     }
   }
 
+  /** All files that count in some way. */
+  #files(): readonly string[] {
+    return [...this.#owners.files(), ...this.#unread.keys()]
+  }
+
   /** The files of a removed or renamed folder are gone, too; the kernel names only the folder. */
   #onFolderGone(folder: string): void {
-    for (const file of this.#owners.files()) {
+    for (const file of this.#files()) {
       if (file.startsWith(`${folder}/`) && stampAt(this.#path(file)) === undefined)
         this.#wait(file, SETTLE_MS, 'settled')
     }
@@ -167,6 +180,8 @@ export class UserFolder {
         return
       case 'unreadable':
         this.#keep(file, [reading.problem], how)
+        if (how === 'settled') this.#wait(file, PATIENCE_MS, 'patient')
+        else this.#closeIfNew(file, () => UNREADABLE)
         return
       case 'text':
         this.#stamps.set(file, reading.stamp)
@@ -192,7 +207,10 @@ export class UserFolder {
     if (how === 'complete' && doubtful && this.#waitForWriter(file)) return
     if ('problems' in result) {
       if (how === 'settled') this.#wait(file, PATIENCE_MS, 'patient')
-      else this.#keep(file, result.problems, how)
+      else {
+        this.#keep(file, result.problems, how)
+        this.#closeIfNew(file, () => unreadPolicies(text))
+      }
     } else if (how === 'settled' && doubtful) {
       this.#wait(file, PATIENCE_MS, 'patient')
     } else if (how === 'first' && known !== undefined && looksUnfinished(text, result.file, known.parsed)) {
@@ -229,6 +247,30 @@ export class UserFolder {
     this.#deps.onProblems(file, problems)
   }
 
+  /** Without a last good state, policies that the file may hold close what they may be about. */
+  #closeIfNew(file: string, held: () => UnreadPolicies | undefined): void {
+    this.#setUnread(file, this.#owners.file(file) === undefined ? held() : undefined)
+  }
+
+  #setUnread(file: string, found: UnreadPolicies | undefined): void {
+    if (found === undefined && !this.#unread.has(file)) return
+    if (found === undefined) this.#unread.delete(file)
+    else this.#unread.set(file, found)
+    this.#deps.onUnread([...this.#unread.keys()].map((one) => this.title(one)).sort())
+    this.#publish([])
+  }
+
+  /** Closes what unread policies may be about, and opens it again once they are mended. */
+  #close(): readonly ObjectUpdate[] {
+    if (this.#unread.size === 0 && this.#closed.length === 0) return []
+    const exporting = this.#owners.objects('ServiceExport').map(({ key }) => key.slice(0, key.indexOf('/')))
+    const unread = new Map([...this.#unread].map(([file, found]) => [this.title(file), found]))
+    const closed = closingPolicies(unread, new Set(exporting))
+    if (isDeepStrictEqual(closed, this.#closed)) return []
+    this.#closed = closed
+    return this.#owners.add(closed)
+  }
+
   #onMissing(file: string, how: Confidence): void {
     this.#stamps.delete(file)
     this.#writerMs.delete(file)
@@ -239,8 +281,9 @@ export class UserFolder {
       this.#hashes.delete(file)
       this.#lastGood.forget(file)
       this.#deps.onProblems(file, [])
+      this.#setUnread(file, undefined)
       this.#publish(this.#owners.set(file, undefined))
-    } else if (this.#owners.file(file) !== undefined) {
+    } else if (this.#owners.file(file) !== undefined || this.#unread.has(file)) {
       this.#publish(this.#owners.yield(file))
       this.#wait(file, VANISH_MS, 'vanished')
     } else {
@@ -252,9 +295,12 @@ export class UserFolder {
     this.#writerMs.delete(file)
     this.#hashes.set(file, good.sha256)
     this.#publish(this.#owners.set(file, good.parsed))
+    this.#setUnread(file, undefined)
   }
 
-  #publish(updates: readonly ObjectUpdate[]): void {
+  #publish(changed: readonly ObjectUpdate[]): void {
+    // Policies that close come before the exports that they are about.
+    const updates = [...this.#close(), ...changed]
     if (this.#loading) return
     if (updates.length > 0) this.#deps.onUpdate(updates)
     // Delayed, since files seem to exist twice while their folder is being moved.

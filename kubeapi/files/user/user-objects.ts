@@ -95,7 +95,11 @@ export function findUserObject(
   return undefined
 }
 
-function yamlFiles(folder: string): string[] {
+/**
+ * The paths of the YAML and JSON files below the folder, sorted; none if it does not exist. Names that begin with a dot
+ * are left out. Throws UserObjectError.
+ */
+export function yamlFiles(folder: string): string[] {
   try {
     const entries = readdirSync(folder, { withFileTypes: true }).filter(({ name }) => !name.startsWith('.'))
     const files = entries.filter((entry) => !entry.isDirectory() && /\.(ya?ml|json)$/.test(entry.name))

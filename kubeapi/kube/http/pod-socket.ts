@@ -12,6 +12,7 @@ import {
 } from '../kube-error.ts'
 import { resourcePath } from '../kinds.ts'
 import type { Credentials, ServerAccess } from '../server-access.ts'
+import { proxiedAgent } from './proxied-agent.ts'
 
 export interface PodSocketDeps {
   readonly clock: Clock
@@ -52,11 +53,14 @@ export async function openPodSocket(
   try {
     const either = AbortSignal.any([signal, late.signal])
     either.throwIfAborted()
-    const { headers, ...connection } = await login(access, either).catch((error: unknown) => {
+    const credentials = await login(access, either).catch((error: unknown) => {
       throw either.aborted ? abortReason(either) : errorFromConnection(asked, server, error)
     })
+    const { headers, ...connection } = credentials
     const options = Object.fromEntries(Object.entries(connection).filter(([, value]) => value !== undefined))
-    const socket = new WebSocket(socketUrl(access.server, request), [...protocols], { ...options, headers })
+    const { server: url, proxy } = access
+    const agent = proxy === undefined ? {} : { agent: proxiedAgent({ clock, proxy, server: url, credentials }) }
+    const socket = new WebSocket(socketUrl(url, request), [...protocols], { ...options, ...agent, headers })
     await opened(socket, { asked, server }, either)
     return socket
   } catch (error) {

@@ -5,13 +5,14 @@
 import type { Agent, IncomingMessage } from 'node:http'
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2'
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https'
-import { isIP } from 'node:net'
 import type { Duplex, Readable } from 'node:stream'
 import { type TLSSocket, connect as connectTls } from 'node:tls'
 import { type Clock, orAborted } from '../../../reconcile/reconcile.ts'
 import { Agent as HttpAgent, request as requestHttp } from '../../../runtime/http/http.ts'
+import { type Proxy, openTunnel } from '../../../runtime/proxy/proxy.ts'
 import { LoginError } from '../kube-error.ts'
 import type { Credentials, RequestHeaders, ServerAccess } from '../server-access.ts'
+import { CONNECT_MS, proxiedAgent, targetOf, tlsOptions } from './proxied-agent.ts'
 
 export interface Exchange {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -171,7 +172,6 @@ export interface ServerConnectionDeps {
 
 /** Sockets of the HTTP/1.1 pool: one for each watched kind, and some for requests. */
 const MAX_SOCKETS = 32
-const CONNECT_MS = 10_000
 /** The interval of TCP keepalive, for peers that disappear between our pings. */
 const KEEP_ALIVE_MS = 15_000
 
@@ -204,7 +204,6 @@ export class ServerConnection {
       path: `${this.#deps.access.server.pathname.replace(/\/$/, '')}${exchange.path}`,
       headers: { 'user-agent': 'sealane', accept: 'application/json', ...credentials.headers, ...exchange.headers },
     }
-    if (credentials.agent !== undefined) return this.#plainRequests(credentials).send(prepared, signal)
     if (this.#speaksHttp2 !== false) {
       const session = await this.#openSession(credentials, signal)
       if (session !== undefined) return session.send(prepared, signal)
@@ -254,13 +253,14 @@ export class ServerConnection {
 
   async #dial(credentials: Credentials): Promise<KeepaliveConnection | undefined> {
     const { clock, access } = this.#deps
-    const socket = await dial({ clock, server: access.server, credentials }, this.#stop.signal)
+    const { server, proxy } = access
+    const socket = await dial({ clock, server, proxy, credentials }, this.#stop.signal)
     this.#speaksHttp2 = socket.alpnProtocol === 'h2'
     if (!this.#speaksHttp2 || this.#stop.signal.aborted) {
       socket.destroy()
       return undefined
     }
-    this.#session = new KeepaliveConnection({ clock }, { origin: access.server.origin, socket })
+    this.#session = new KeepaliveConnection({ clock }, { origin: server.origin, socket })
     return this.#session
   }
 
@@ -268,30 +268,36 @@ export class ServerConnection {
     this.#stop.signal.throwIfAborted()
     this.#plain ??= new PlainRequests({
       server: this.#deps.access.server,
-      agent: credentials.agent ?? this.#makeAgent(credentials),
+      agent: this.#makeAgent(credentials),
     })
     return this.#plain
   }
 
   #makeAgent(credentials: Credentials): Agent {
     const options = { keepAlive: true, keepAliveMsecs: KEEP_ALIVE_MS, maxSockets: MAX_SOCKETS, timeout: 0 }
-    if (this.#deps.access.server.protocol === 'http:') return new HttpAgent(options)
-    return new HttpsAgent({ ...options, ...tlsOptions(this.#deps.access.server, credentials) })
+    const { clock, access } = this.#deps
+    const { server, proxy } = access
+    if (proxy !== undefined) return proxiedAgent({ clock, proxy, server, credentials, options })
+    if (server.protocol === 'http:') return new HttpAgent(options)
+    return new HttpsAgent({ ...options, ...tlsOptions(server, credentials) })
   }
 }
 
 interface DialInit {
   readonly clock: Clock
   readonly server: URL
+  readonly proxy: Proxy | undefined
   readonly credentials: Credentials
 }
 
 /** Aborted by the signal: a handshake that no request waits for would keep the process alive. */
-function dial({ clock, server, credentials }: DialInit, signal: AbortSignal): Promise<TLSSocket> {
+async function dial({ clock, server, proxy, credentials }: DialInit, signal: AbortSignal): Promise<TLSSocket> {
+  const to = targetOf(server)
+  const tunnel = proxy === undefined ? undefined : await openTunnel({ clock, proxy, to, timeoutMs: CONNECT_MS }, signal)
   return new Promise((resolve, reject) => {
     const socket = connectTls({
-      host: hostOf(server),
-      port: server.port === '' ? 443 : Number(server.port),
+      ...(tunnel === undefined ? {} : { socket: tunnel }),
+      ...to,
       ALPNProtocols: ['h2', 'http/1.1'],
       ...tlsOptions(server, credentials),
     })
@@ -318,18 +324,4 @@ function dial({ clock, server, credentials }: DialInit, signal: AbortSignal): Pr
       resolve(socket)
     })
   })
-}
-
-function hostOf(server: URL): string {
-  return server.hostname.replace(/^\[|\]$/g, '')
-}
-
-/** Omits fields that are undefined, since Node treats them as set. */
-function tlsOptions(server: URL, credentials: Credentials): Record<string, unknown> {
-  const { ca, cert, key, rejectUnauthorized } = credentials
-  const host = hostOf(server)
-  // RFC 6066 section 3 does not allow addresses there.
-  const servername = credentials.servername ?? (isIP(host) === 0 ? host : undefined)
-  const options = { ca, cert, key, rejectUnauthorized, servername }
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
 }

@@ -1,0 +1,135 @@
+/** Plans the status of traffic policies: the condition Valid, and the shares of the services they count for. Pure. */
+import {
+  type ConditionFinding,
+  type EndpointSlice,
+  LABEL_SERVICE_NAME,
+  type ServiceImport,
+  type ServiceKey,
+  objectKeyText,
+  serviceKey,
+  setCondition,
+} from '../../model/model.ts'
+import { joinReasons } from '../../model/reasons/reasons.ts'
+import {
+  type AnyTrafficPolicy,
+  type ServiceShares,
+  type SharesWorld,
+  type TrafficWorld,
+  sharesOfService,
+  trafficNotes,
+} from '../../model/services/services.ts'
+import { MAX_REPORTED_SERVICES, MAX_REPORTED_SHARES } from '../../model/values/values.ts'
+import { canonicalJson } from '../../protocol/codec/codec.ts'
+
+type Status = NonNullable<AnyTrafficPolicy['status']>
+/** What a policy reports about shares. */
+export type ReportedShares = Pick<Status, 'services' | 'servicesLeftOut'>
+type ReportedService = NonNullable<Status['services']>[number]
+
+/**
+ * Takes all policies of this cluster, and what each reports about shares, by objectKeyText(); one that is missing
+ * reports nothing. Gives those whose status differs, with the new one.
+ */
+export function planTrafficStatuses(
+  policies: readonly AnyTrafficPolicy[],
+  world: TrafficWorld & { readonly reports: ReadonlyMap<string, ReportedShares> },
+  nowMs: number,
+): AnyTrafficPolicy[] {
+  return policies.flatMap((policy) => {
+    const { generation } = policy.metadata
+    const finding = findingOf(policy, world)
+    const wanted = generation === undefined ? finding : { ...finding, observedGeneration: generation }
+    const before = policy.status?.conditions ?? []
+    const conditions = setCondition(before, wanted, nowMs)
+    const { services, servicesLeftOut } = policy.status ?? {}
+    const report = world.reports.get(objectKeyText(policy)) ?? {}
+    const shown = [{ services, servicesLeftOut }, report].map(canonicalJson)
+    const isSame = conditions === before && shown[0] === shown[1]
+    return isSame ? [] : [{ ...policy, status: { conditions, ...report } }]
+  })
+}
+
+/** A policy that is not valid leaves in force what it said before. All else is in force as written, and reported. */
+function findingOf(policy: AnyTrafficPolicy, world: TrafficWorld): ConditionFinding {
+  const { problem, notes } = trafficNotes(policy, world)
+  if (problem !== undefined) return { type: 'Valid', status: 'False', reason: 'TrafficPolicyInvalid', message: problem }
+  const [first, ...more] = notes.map(([reason]) => reason)
+  if (first === undefined) return { type: 'Valid', status: 'True', reason: 'TrafficPolicyInForce', message: '' }
+  const message = notes.map(([, text]) => text).join('; ')
+  return { type: 'Valid', status: 'True', reason: joinReasons([first, ...more]), message }
+}
+
+// The shares of the services that a policy counts for, bounded.
+
+export interface ReportedWorld extends SharesWorld {
+  readonly imports: readonly ServiceImport[]
+  /** All slices of the local API; those of no import do not matter. */
+  readonly slices: Iterable<EndpointSlice>
+}
+
+/** Gives what each policy reports, by objectKeyText(). A headless service counts only where its policy follows it. */
+export function reportShares(world: ReportedWorld): ReadonlyMap<string, ReportedShares> {
+  const found = new Map<string, ServiceImport[]>()
+  for (const service of world.imports) {
+    const { metadata, spec } = service
+    const policy = world.policies.policyFor(metadata.namespace ?? '', metadata.name)
+    if (policy === undefined || (spec.type === 'Headless' && policy.spec.headless === undefined)) continue
+    const key = objectKeyText(policy)
+    const list = found.get(key)
+    if (list === undefined) found.set(key, [service])
+    else list.push(service)
+  }
+  const shown = new Map<string, readonly ServiceImport[]>()
+  for (const [key, services] of found) shown.set(key, services.sort(byKey).slice(0, MAX_REPORTED_SERVICES))
+  const slices = slicesOf([...shown.values()].flat(), world.slices)
+  return new Map(
+    [...shown].map(([key, services]) => {
+      const leftOut = (found.get(key)?.length ?? 0) - services.length
+      const reported = services.flatMap((one) => reportedService(one, slices.get(keyOf(one)) ?? [], world) ?? [])
+      return [key, { services: reported, ...(leftOut === 0 ? {} : { servicesLeftOut: leftOut }) }]
+    }),
+  )
+}
+
+/** The slices of some services, of the family of their first address: endpoints of two families count once. */
+function slicesOf(
+  services: readonly ServiceImport[],
+  slices: Iterable<EndpointSlice>,
+): ReadonlyMap<ServiceKey, readonly EndpointSlice[]> {
+  const found = new Map(services.map((one) => [keyOf(one), [] as EndpointSlice[]]))
+  const family = new Map(services.map((one) => [keyOf(one), one.spec.ipFamilies?.[0] ?? 'IPv4']))
+  for (const slice of slices) {
+    const name = slice.metadata.labels?.[LABEL_SERVICE_NAME]
+    if (name === undefined) continue
+    const key = serviceKey(slice.metadata.namespace ?? '', name)
+    if (slice.addressType === family.get(key)) found.get(key)?.push(slice)
+  }
+  return found
+}
+
+function reportedService(
+  service: ServiceImport,
+  slices: readonly EndpointSlice[],
+  world: SharesWorld,
+): ReportedService | undefined {
+  const plan = sharesOfService(service, slices, world)
+  if (plan === undefined) return undefined
+  const { namespace = '', name } = service.metadata
+  return { namespace, name, ...boundedShares(plan) }
+}
+
+/** Those with the largest shares, sorted by cluster. */
+function boundedShares({ shares }: ServiceShares): Pick<ReportedService, 'shares' | 'leftOut'> {
+  const leftOut = shares.length - MAX_REPORTED_SHARES
+  if (leftOut <= 0) return { shares: [...shares] }
+  const largest = new Set([...shares].sort((a, b) => b.share - a.share).slice(0, MAX_REPORTED_SHARES))
+  return { shares: shares.filter((one) => largest.has(one)), leftOut }
+}
+
+function keyOf({ metadata }: ServiceImport): ServiceKey {
+  return serviceKey(metadata.namespace ?? '', metadata.name)
+}
+
+function byKey(a: ServiceImport, b: ServiceImport): number {
+  return keyOf(a) < keyOf(b) ? -1 : 1
+}

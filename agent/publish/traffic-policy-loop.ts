@@ -1,0 +1,152 @@
+/**
+ * Writes the status of each traffic policy: whether it is in force, what its author should know, and which cluster gets
+ * which share of its services.
+ */
+import type { ClusterApi, HeardGateways } from '../../kubeapi/kubeapi.ts'
+import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '../../model/addresses/addresses.ts'
+import { usableClusters } from '../../model/lanes/lanes.ts'
+import { type Cluster, MEMBERSHIP_NAME, objectKeyText, serviceKey } from '../../model/model.ts'
+import { type AnyTrafficPolicy, type GoodPolicies, TrafficPolicies } from '../../model/services/services.ts'
+import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
+import { type LoopParts, type MirrorWriter, loopDeps } from '../loop/loop.ts'
+import { type ReportedShares, planTrafficStatuses, reportShares } from './plan-traffic-conditions.ts'
+
+export interface TrafficPolicyLoopDeps extends LoopParts {
+  readonly api: ClusterApi
+  readonly writer: MirrorWriter
+  readonly gateways: HeardGateways
+}
+
+export interface TrafficPolicyLoopInit {
+  /** Id of this cluster. */
+  readonly own: string
+  readonly loop: LoopInit
+}
+
+/** Kinds on which conditions depend. */
+const STATED = ['TrafficPolicy', 'ClusterTrafficPolicy', 'ServiceImport', 'Cluster'] as const
+const KINDS = [...STATED, 'EndpointSlice', 'Node'] as const
+/** A person reads the condition, and many imports and members change together. */
+const LOOK_MS = 500
+/** Readiness may flip all the time: shares are planned, and the status of a policy is written, at most this often. */
+const SHARES_MS = 5000
+
+interface Written {
+  readonly generation: number | undefined
+  /** Monotonic. */
+  readonly at: number
+}
+
+export class TrafficPolicyLoop {
+  readonly #deps: TrafficPolicyLoopDeps
+  readonly #own: string
+  readonly #loop: ReconcileLoop
+  /** Says when shares may be planned again. */
+  readonly #shares: ReconcileLoop
+  readonly #subscriptions = new Subscriptions()
+  #good: GoodPolicies = new Map()
+  #reports: ReadonlyMap<string, ReportedShares> = new Map()
+  /** The policies that the reports are about: a policy that a user has changed is reported at once. */
+  #reported = ''
+  #isStale = true
+  readonly #written = new Map<string, Written>()
+
+  constructor(deps: TrafficPolicyLoopDeps, { own, loop }: TrafficPolicyLoopInit) {
+    this.#deps = deps
+    this.#own = own
+    const timing = { ...loop, minMs: Math.max(loop.minMs, LOOK_MS) }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'traffic-policies'), timing, (signal) => this.#round(signal))
+    this.#shares = new ReconcileLoop(loopDeps(deps, 'traffic-shares'), { ...loop, minMs: SHARES_MS }, () => {
+      this.#isStale = true
+      this.#loop.poke()
+      return Promise.resolve()
+    })
+    const pokeShares = (): void => this.#shares.poke()
+    for (const kind of STATED) this.#subscriptions.add(deps.api.cache(kind).onChange(() => this.#loop.poke()))
+    for (const kind of ['ServiceImport', 'Cluster', 'EndpointSlice'] as const)
+      this.#subscriptions.add(deps.api.cache(kind).onChange(pokeShares))
+    this.#subscriptions.add(deps.gateways.onChange(pokeShares))
+  }
+
+  /** Runs until the signal ends it. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { api } = this.#deps
+    // Members and imports that are not read yet would be reported as missing.
+    const isRead = await Promise.all(KINDS.map((kind) => api.cache(kind).whenSynced(signal))).then(
+      () => true,
+      () => false,
+    )
+    if (isRead) await Promise.all([this.#loop.run(signal), this.#shares.run(signal)])
+    this.#subscriptions.end()
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { api, writer, clock } = this.#deps
+    const named = api.cache('TrafficPolicy').list()
+    const clusterPolicies = api.cache('ClusterTrafficPolicy').list()
+    const inForce = new TrafficPolicies({ policies: named, clusterPolicies, before: this.#good })
+    this.#good = inForce.good
+    const policies: AnyTrafficPolicy[] = [...named, ...clusterPolicies]
+    this.#forget(policies)
+    if (policies.length === 0) return
+    this.#planShares(policies, inForce)
+    const imports = api.cache('ServiceImport').list()
+    const members = api.cache('Cluster').list()
+    const world = {
+      policies: inForce,
+      reports: this.#reports,
+      members: new Set([this.#own, ...members.map(({ spec }) => spec.id)]),
+      imports: new Map(
+        imports.map(({ metadata, spec }) => [serviceKey(metadata.namespace ?? '', metadata.name), spec.type] as const),
+      ),
+    }
+    const changed = planTrafficStatuses(policies, world, clock.now())
+    const due = changed.filter((policy) => !this.#isEarly(policy))
+    // The next round of the shares looks at those that are left, which may be as they were by then.
+    if (due.length < changed.length) this.#shares.poke()
+    for (const policy of due) {
+      const { generation } = policy.metadata
+      this.#written.set(objectKeyText(policy), { generation, at: clock.monotonic() })
+    }
+    const failures = await writer.applyStatuses(due, signal)
+    const failure = failures.find(({ code }) => code !== 'NotFound')
+    if (failure !== undefined) throw failure
+  }
+
+  #forget(policies: readonly AnyTrafficPolicy[]): void {
+    const present = new Set(policies.map(objectKeyText))
+    for (const key of this.#written.keys()) if (!present.has(key)) this.#written.delete(key)
+  }
+
+  /** A policy that a user has changed is not made to wait. */
+  #isEarly(policy: AnyTrafficPolicy): boolean {
+    const last = this.#written.get(objectKeyText(policy))
+    if (last === undefined || last.generation !== policy.metadata.generation) return false
+    return this.#deps.clock.monotonic() - last.at < SHARES_MS
+  }
+
+  #planShares(policies: readonly AnyTrafficPolicy[], inForce: TrafficPolicies): void {
+    const { api, gateways } = this.#deps
+    const about = policies.map((one) => `${objectKeyText(one)} ${one.metadata.generation ?? ''}`).join()
+    if (!this.#isStale && about === this.#reported) return
+    this.#isStale = false
+    this.#reported = about
+    const clusters = api.cache('Cluster').list()
+    this.#reports = reportShares({
+      self: this.#own,
+      clusterset: api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterset,
+      clusters: new Map(clusters.map((cluster) => [cluster.spec.id, cluster])),
+      reachable: usableClusters(this.#own, gateways.list(), this.#validation(clusters)),
+      policies: inForce,
+      imports: api.cache('ServiceImport').list(),
+      slices: api.cache('EndpointSlice').list(),
+    })
+  }
+
+  /** Route agents refuse the same clusters. Undefined until the own Cluster is known. */
+  #validation(clusters: readonly Cluster[]): ClusterValidation | undefined {
+    const own = clusters.find(({ spec }) => spec.id === this.#own)
+    const nodes = this.#deps.api.cache('Node').list()
+    return own && checkRemoteClusters({ own, clusters, underlay: underlayAddresses(nodes) })
+  }
+}

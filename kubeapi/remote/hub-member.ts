@@ -1,0 +1,500 @@
+/**
+ * One of several hubs of a plain site: takes part in the election, keeps the files of the others equal to those of the
+ * acting hub, and tells when it acts itself. plan-term.ts decides; here are the messages, the disk and the time.
+ */
+import { createHash } from 'node:crypto'
+import { type Clock, SerialQueue, orAborted, unlessAborted } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { ClusterApiError } from '../kubeapi.ts'
+import type { HubConnection } from './hub-connection.ts'
+import type { Changed } from './hub-server.ts'
+import {
+  type StoredTerm,
+  type TermState,
+  type Version,
+  isConfirmed,
+  isServing,
+  onAnswer,
+  onChange,
+  onLeader,
+  onStored,
+  onVote,
+  onVoteRequest,
+  promoted,
+  resumed,
+  startTerm,
+  voteRequest,
+  whenSilent,
+} from './plan-term.ts'
+import { MAX_FILE, type PeerAnswer, type PeerRequest, type TreePath } from './wire.ts'
+
+/** The files of a site on this machine that hubs keep equal. */
+export interface SiteTree {
+  /** The hubs that vote, as the files say. */
+  readonly members: () => readonly string[]
+  readonly setMembers: (members: readonly string[]) => Promise<void>
+  /** The paths that were created, changed or removed since the last call; with `only`, among those of one object. */
+  readonly changed: (only?: Changed) => Promise<readonly TreePath[]>
+  /** Undefined if there is no such file. */
+  readonly read: (path: TreePath) => Promise<Uint8Array | undefined>
+  /** Removes the file if there is no content. Throws ClusterApiError Invalid for a path that is not of the tree. */
+  readonly write: (path: TreePath, content: Uint8Array | undefined) => Promise<void>
+  /** All files with their SHA-256 in hexadecimal. */
+  readonly hashes: () => Promise<readonly (readonly [TreePath, string])[]>
+  /** Removes the files that are not in the list. */
+  readonly keepOnly: (paths: ReadonlySet<TreePath>) => Promise<void>
+}
+
+export interface HubMemberDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly tree: SiteTree
+  /** Stores durably. */
+  readonly save: (term: StoredTerm) => Promise<void>
+  readonly connect: (hub: string) => HubConnection
+  /** Serves the site until the signal. If it ends before, or rejects, the member ends with it. */
+  readonly act: (term: number, signal: AbortSignal) => Promise<void>
+  /** Whether the operator has promoted this hub since the last call. */
+  readonly takePromotion: () => boolean
+}
+
+export interface HubMemberInit {
+  /** All hubs of the site file, in its order, as `address:port`. */
+  readonly hubs: readonly string[]
+  readonly own: string
+  readonly stored: StoredTerm | undefined
+}
+
+/** For the status page. */
+export interface HubMemberState {
+  readonly term: number
+  readonly role: TermState['role']['is']
+  readonly leader: string | undefined
+  readonly members: readonly string[]
+}
+
+const TICK_MS = 250
+const BEAT_MS = 1000
+const ANSWER_MS = 2000
+const SCAN_MS = 1000
+/** Of one message. Each file is synced to the disk. */
+const MAX_FILES = 100
+const MAX_OCTETS = MAX_FILE
+
+export class HubMember {
+  readonly #deps: HubMemberDeps
+  readonly #init: HubMemberInit
+  readonly #peers: ReadonlyMap<string, HubConnection>
+  readonly #saves = new SerialQueue()
+  readonly #stores = new SerialQueue()
+  readonly #notes = new SerialQueue()
+  readonly #waiting = new Set<() => void>()
+  /** The index at which each file changed, in the present term of this hub. */
+  readonly #indexes = new Map<TreePath, number>()
+  /** The first version of the office in which each hub got all files, and after which it gets changes. */
+  readonly #wholeOf = new Map<string, Version>()
+  #state: TermState
+  #saved: StoredTerm | undefined
+  /** The version from which #indexes counts. */
+  #counted: Version | undefined
+  #asked: unknown
+  #office: { readonly term: number; readonly stop: AbortController; readonly ended: Promise<void> } | undefined
+  #failed: { readonly error: unknown } | undefined
+
+  constructor(deps: HubMemberDeps, init: HubMemberInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#peers = new Map(init.hubs.filter((hub) => hub !== init.own).map((hub) => [hub, deps.connect(hub)]))
+    this.#state = startTerm(init.own, init.stored, deps.clock.monotonic())
+    this.#saved = init.stored
+  }
+
+  state(): HubMemberState {
+    const { term, role, leader } = this.#state
+    return { term, leader, role: role.is, members: this.#deps.tree.members() }
+  }
+
+  /** Takes part until the signal. Throws the error of `act`, or of the disk. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, tree } = this.#deps
+    const over = new AbortController()
+    const until = AbortSignal.any([signal, over.signal])
+    await tree.changed()
+    // It is older than this process: what has happened since is not known.
+    if (this.#deps.takePromotion()) this.#deps.logger.warn('a promotion is ignored', { reason: 'PromotionIgnored' })
+    if (this.#init.stored?.acts === true && this.#members().length <= 2) this.#state = resumed(this.#state)
+    const loops = [...this.#peers.keys()].flatMap((hub) => [this.#beat(hub, until), this.#feed(hub, until)])
+    loops.push(this.#scan(until))
+    try {
+      while (!until.aborted && this.#failed === undefined) {
+        await this.#tick(until)
+        await clock.sleep(TICK_MS, until).catch(() => undefined)
+      }
+    } finally {
+      over.abort(new ClusterApiError('Unavailable', 'the hub is stopping'))
+      this.#wake()
+      await this.#leave()
+      for (const connection of this.#peers.values()) connection.close()
+      await Promise.all(loops)
+    }
+    if (this.#failed !== undefined) throw this.#failed.error
+  }
+
+  /** Answers another hub, whose certificate has been checked. Throws ClusterApiError Invalid. */
+  async answer(request: PeerRequest): Promise<PeerAnswer> {
+    const { clock, tree } = this.#deps
+    const members = this.#members()
+    if (request.verb === 'vote') {
+      const { state, granted } = onVoteRequest(this.#state, members, request, clock.monotonic())
+      this.#move(state)
+      return { ...(await this.#present()), granted }
+    }
+    const { state, accepted } = onLeader(this.#state, members, request, clock.monotonic())
+    this.#move(state)
+    const { files, whole, version, base } = request
+    if (!accepted || (files === undefined && whole === undefined && version === undefined)) return this.#present()
+    return this.#stores.run(async () => {
+      // As long as this hub's own agent has not stopped, it may still write.
+      const isCurrent = (): boolean =>
+        this.#state.term === request.term && this.#state.role.is === 'following' && this.#office === undefined
+      if (!isCurrent() || (base !== undefined && !isSame(base, this.#state.version))) return this.#present()
+      for (const [path, content] of files ?? []) {
+        await tree.write(path, content === null ? undefined : Buffer.from(content, 'base64'))
+      }
+      if (whole !== undefined) {
+        const present = new Map(await tree.hashes())
+        const missing = whole.filter(([path, hash]) => present.get(path) !== hash).map(([path]) => path)
+        if (missing.length > 0 || version === undefined || !isCurrent()) return { ...(await this.#present()), missing }
+        await tree.keepOnly(new Set(whole.map(([path]) => path)))
+      }
+      if (version !== undefined && isCurrent()) this.#move(onStored(this.#state, version))
+      return this.#present()
+    })
+  }
+
+  /**
+   * Resolves once a change of the files outlives this hub; without a change, if this hub acts. Throws ClusterApiError
+   * Unavailable otherwise: the change may still come to count.
+   */
+  async confirm(changed: Changed | undefined, signal: AbortSignal): Promise<void> {
+    const {} = this.#deps
+    const { term } = this.#state
+    this.#checkServing(term)
+    if (changed === undefined) return
+    await this.#note(changed)
+    const { version } = this.#state
+    await this.#present()
+    while (!isConfirmed(this.#state, this.#members(), version)) {
+      this.#checkServing(term)
+      await this.#woken(signal)
+    }
+    this.#checkServing(term)
+  }
+
+  #checkServing(term: number): void {
+    const { clock } = this.#deps
+    if (this.#state.term !== term || !isServing(this.#state, this.#members(), clock.monotonic()))
+      throw new ClusterApiError('Unavailable', 'this hub does not act: another one does, or will')
+  }
+
+  async #tick(signal: AbortSignal): Promise<void> {
+    const { clock, tree, takePromotion } = this.#deps
+    const members = this.#members()
+    if (takePromotion()) {
+      if (members.length === 2 && this.#state.role.is !== 'acting' && members.includes(this.#init.own))
+        this.#move(promoted(this.#state))
+      else this.#deps.logger.warn('a promotion is ignored', { reason: 'PromotionIgnored', hubs: members.length })
+    }
+    this.#move(whenSilent(this.#state, members, clock.monotonic()))
+    const { role } = this.#state
+    if (role.is === 'asking' && this.#asked !== role.sinceMs) {
+      this.#asked = role.sinceMs
+      void this.#askVotes(signal)
+    }
+    if (role.is === 'acting' && this.#counted !== role.first) {
+      await this.#present()
+      await this.#notes.run(() => tree.changed())
+      this.#indexes.clear()
+      this.#counted = role.first
+      this.#wake()
+    }
+    await this.#takeOffice(signal)
+    await this.#admit()
+  }
+
+  async #takeOffice(signal: AbortSignal): Promise<void> {
+    const { clock, act, logger } = this.#deps
+    const { term, role } = this.#state
+    const serves = this.#counted !== undefined && isServing(this.#state, this.#members(), clock.monotonic())
+    const office = this.#office
+    if (office !== undefined && (!serves || office.term !== term)) {
+      logger.warn('this hub does not act any more', { reason: 'HubNotActing', term, leader: this.#state.leader })
+      await this.#leave()
+    }
+    if (!serves || this.#office !== undefined || role.is !== 'acting' || this.#counted !== role.first) return
+    logger.info('this hub acts', { term, hub: this.#init.own })
+    const stop = new AbortController()
+    const until = AbortSignal.any([stop.signal, signal])
+    const ended = act(term, until).then(
+      () => {
+        if (!until.aborted) this.#failed ??= { error: undefined }
+      },
+      (error: unknown) => {
+        if (!until.aborted) this.#failed ??= { error }
+      },
+    )
+    this.#office = { term, stop, ended }
+  }
+
+  async #leave(): Promise<void> {
+    const office = this.#office
+    if (office === undefined) return
+    office.stop.abort(new ClusterApiError('Unavailable', 'this hub does not act any more'))
+    await office.ended
+    this.#office = undefined
+  }
+
+  /** A hub that has all files may vote. One is admitted at a time, so that majorities before and after have a hub in common. */
+  async #admit(): Promise<void> {
+    const { tree, logger } = this.#deps
+    const { role, version } = this.#state
+    const members = tree.members()
+    if (role.is !== 'acting' || this.#office === undefined || !isConfirmed(this.#state, members, version)) return
+    const ready = this.#init.hubs.find((hub) => !members.includes(hub) && this.#wholeOf.get(hub) === role.first)
+    if (ready === undefined) return
+    const next = this.#init.hubs.filter((hub) => members.includes(hub) || hub === ready)
+    // Of two, one that the site file does not name any more has no vote.
+    const others = members.length <= 2 ? [] : members.filter((member) => !next.includes(member))
+    await tree.setMembers([...others, ...next])
+    await this.#note()
+    logger.info('another hub follows', { hub: ready, hubs: next.length })
+  }
+
+  async #askVotes(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#deps
+    const request = voteRequest(this.#state)
+    if (request === undefined) return
+    await this.#present()
+    const ask = async (from: string, connection: HubConnection): Promise<void> => {
+      const answer = await this.#ask(connection, { verb: 'vote', ...request }, signal)
+      if (answer === undefined) return
+      const { term, granted = false } = answer
+      this.#move(onVote(this.#state, this.#members(), request, { from, term, granted }, clock.monotonic()))
+    }
+    await Promise.all([...this.#peers].map(([hub, connection]) => ask(hub, connection)))
+  }
+
+  /** Tells one hub again and again that this one acts. */
+  async #beat(hub: string, signal: AbortSignal): Promise<void> {
+    const { clock } = this.#deps
+    const connection = this.#connection(hub)
+    while (!signal.aborted) {
+      if (this.#state.role.is === 'acting') await this.#sendStates(hub, connection, {}, signal)
+      await unlessAborted(clock.sleep(this.#state.role.is === 'acting' ? BEAT_MS : TICK_MS, signal), signal)
+    }
+  }
+
+  /** Brings one hub the files that it lacks. */
+  async #feed(hub: string, signal: AbortSignal): Promise<void> {
+    const connection = this.#connection(hub)
+    while (!signal.aborted) {
+      const { role, version, term } = this.#state
+      const stored = role.is === 'acting' ? role.stored.get(hub) : undefined
+      const hasAll = role.is === 'acting' && this.#wholeOf.get(hub) === role.first
+      const isIdle = hasAll && stored !== undefined && isSame(stored, version)
+      if (role.is !== 'acting' || this.#counted !== role.first || stored === undefined || isIdle) {
+        await this.#woken(signal).catch(() => undefined)
+        continue
+      }
+      const isSent =
+        hasAll && stored.term === term
+          ? await this.#sendChanges(hub, connection, stored, signal)
+          : await this.#sendWhole(hub, connection, signal)
+      if (isSent) this.#wholeOf.set(hub, role.first)
+      if (!isSent) await this.#deps.clock.sleep(BEAT_MS, signal).catch(() => undefined)
+    }
+  }
+
+  async #sendChanges(hub: string, connection: HubConnection, base: Version, signal: AbortSignal): Promise<boolean> {
+    const { version } = this.#state
+    const paths = [...this.#indexes].flatMap(([path, index]) => (index > base.index ? [path] : []))
+    return (await this.#sendFiles(hub, connection, { paths, base, version }, signal)) !== undefined
+  }
+
+  async #sendWhole(hub: string, connection: HubConnection, signal: AbortSignal): Promise<boolean> {
+    const { version } = this.#state
+    const whole = new Map(await this.#deps.tree.hashes())
+    const answer = await this.#sendStates(hub, connection, { whole: [...whole] }, signal)
+    if (answer?.missing === undefined) return false
+    const sent = await this.#sendFiles(hub, connection, { paths: answer.missing }, signal)
+    if (sent === undefined) return false
+    // A file may have changed since; the change has a later version.
+    for (const [path, hash] of sent) {
+      if (hash === undefined) whole.delete(path)
+      else whole.set(path, hash)
+    }
+    const last = await this.#sendStates(hub, connection, { whole: [...whole], version }, signal)
+    return last !== undefined && (last.missing ?? []).length === 0
+  }
+
+  /** Gives the hashes of what was sent; undefined if the other hub did not take it. */
+  async #sendFiles(
+    hub: string,
+    connection: HubConnection,
+    init: { readonly paths: readonly TreePath[]; readonly base?: Version; readonly version?: Version },
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<TreePath, string | undefined> | undefined> {
+    const { paths, base, version } = init
+    const hashes = new Map<TreePath, string | undefined>()
+    let files: [TreePath, string | null][] = []
+    let octets = 0
+    const send = async (isLast: boolean): Promise<boolean> => {
+      const answer = await this.#sendStates(hub, connection, { files, base, ...(isLast ? { version } : {}) }, signal)
+      files = []
+      octets = 0
+      return answer !== undefined && (base === undefined || isSame(answer.version, isLast ? version : base))
+    }
+    for (const path of paths) {
+      const content = await this.#deps.tree.read(path)
+      hashes.set(path, content === undefined ? undefined : createHash('sha256').update(content).digest('hex'))
+      const text = content === undefined ? null : Buffer.from(content).toString('base64')
+      const size = text?.length ?? 0
+      if ((files.length >= MAX_FILES || octets + size > MAX_OCTETS) && files.length > 0 && !(await send(false)))
+        return undefined
+      files.push([path, text])
+      octets += size
+    }
+    return (await send(true)) ? hashes : undefined
+  }
+
+  /** Sends a message of the acting hub and takes the answer into account. */
+  async #sendStates(
+    hub: string,
+    connection: HubConnection,
+    message: Omit<Extract<PeerRequest, { verb: 'follow' }>, 'verb' | 'term' | 'hub'>,
+    signal: AbortSignal,
+  ): Promise<PeerAnswer | undefined> {
+    const { term, own } = this.#state
+    // The term must be on the disk before another hub hears of it.
+    await this.#present()
+    const sentMs = this.#deps.clock.monotonic()
+    const isBeat = message.files === undefined && message.whole === undefined
+    const answer = await this.#ask(connection, { verb: 'follow', term, hub: own, ...message }, signal, isBeat)
+    this.#move(onAnswer(this.#state, hub, term, answer === undefined ? undefined : { ...answer, sentMs }))
+    this.#wake()
+    return answer
+  }
+
+  /** Undefined if there is no answer. */
+  async #ask(
+    connection: HubConnection,
+    request: PeerRequest,
+    signal: AbortSignal,
+    isShort = true,
+  ): Promise<PeerAnswer | undefined> {
+    const late = new AbortController()
+    const cancel = isShort
+      ? this.#deps.clock.setTimer(ANSWER_MS, () => late.abort(new Error('no answer in time')))
+      : undefined
+    try {
+      return await connection.askPeer(request, AbortSignal.any([signal, late.signal]))
+    } catch (error) {
+      if (error instanceof ClusterApiError && error.code !== 'Unavailable')
+        this.#deps.logger.warn('another hub refuses this one', { reason: 'HubRefused', why: messageOf(error) })
+      return undefined
+    } finally {
+      cancel?.()
+    }
+  }
+
+  /** Finds what the agent, the user and commands have changed in the files. */
+  async #scan(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#deps
+    let waitMs = SCAN_MS
+    while (!signal.aborted) {
+      await unlessAborted(clock.sleep(waitMs, signal), signal)
+      if (this.#office === undefined) continue
+      const began = clock.monotonic()
+      try {
+        await this.#note()
+      } catch (error) {
+        logger.warn('cannot read the files of the site', { reason: 'StateFolderUnusable', why: messageOf(error) })
+      }
+      // At most a twentieth of the time.
+      waitMs = Math.max(SCAN_MS, (clock.monotonic() - began) * 20)
+    }
+  }
+
+  async #note(only?: Changed): Promise<void> {
+    await this.#notes.run(async () => {
+      const { role } = this.#state
+      const paths = await this.#deps.tree.changed(only)
+      if (paths.length === 0 || role.is !== 'acting' || this.#counted !== role.first) return
+      const next = onChange(this.#state)
+      if (next.role.is !== 'acting' || next.role.first !== role.first) return
+      for (const path of paths) this.#indexes.set(path, next.version.index)
+      this.#move(next)
+      this.#wake()
+    })
+  }
+
+  /** The hubs that vote. Of two, the operator has replaced one that the site file does not name any more. */
+  #members(): readonly string[] {
+    const members = this.#deps.tree.members()
+    return members.length > 2 ? members : members.filter((member) => this.#init.hubs.includes(member))
+  }
+
+  #move(next: TermState): void {
+    const hasHeard = next.leader !== undefined && next.leader !== this.#state.leader
+    this.#state = next
+    if (hasHeard && next.role.is === 'following')
+      this.#deps.logger.info('another hub of the site acts', { term: next.term, hub: next.leader })
+  }
+
+  /** The present state, once it is on the disk. */
+  async #present(): Promise<PeerAnswer> {
+    return this.#saves.run(async () => {
+      const { term, votedFor, version, role } = this.#state
+      const next: StoredTerm = { term, votedFor, version, acts: role.is === 'acting' }
+      const last = this.#saved
+      const isSaved =
+        last !== undefined &&
+        last.term === term &&
+        last.votedFor === votedFor &&
+        last.acts === next.acts &&
+        isSame(last.version, version)
+      if (!isSaved) await this.#deps.save(next)
+      this.#saved = next
+      return { term, version }
+    })
+  }
+
+  #connection(hub: string): HubConnection {
+    const connection = this.#peers.get(hub)
+    if (connection === undefined) throw new Error(`no hub ${hub}`)
+    return connection
+  }
+
+  #wake(): void {
+    for (const wake of [...this.#waiting]) wake()
+  }
+
+  /** Resolves at the next answer or change, and after a second in any case. */
+  async #woken(signal: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<undefined>()
+    const wake = (): void => resolve(undefined)
+    this.#waiting.add(wake)
+    const cancel = this.#deps.clock.setTimer(BEAT_MS, wake)
+    try {
+      await orAborted(promise, signal)
+    } finally {
+      cancel()
+      this.#waiting.delete(wake)
+    }
+  }
+}
+
+function isSame(a: Version, b: Version | undefined): boolean {
+  return b !== undefined && a.term === b.term && a.index === b.index
+}
