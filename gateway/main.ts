@@ -3,15 +3,17 @@
  * It runs until the signal, and then leaves the kernel as it is, or until the cluster has left, and then removes
  * everything.
  */
-import { NO_ROUTING, Round, applyRouting } from '../kernel/apply/apply.ts'
+import { NO_ROUTING, Round, applyGuard, applyRouting } from '../kernel/apply/apply.ts'
 import { type Notice, openUdpProbeSocket } from '../kernel/probing/probing.ts'
 import { restoreForwarding } from '../kernel/tuning/tuning.ts'
 import { watchLeaving } from '../kubeapi/kubeapi.ts'
 import { FAMILIES } from '../model/addresses/addresses.ts'
+import { isPublicName } from '../model/lanes/lanes.ts'
 import { DEFAULT_LOOP, unlessAborted, untilDone } from '../reconcile/reconcile.ts'
 import { messageOf } from '../runtime/runtime.ts'
 import { Probing, sizeHints } from './health/health.ts'
 import {
+  LANE_GUARD,
   LaneLoop,
   gatewayPlanText,
   laneScope,
@@ -20,6 +22,7 @@ import {
   whyCachesNotSynced,
 } from './lanes/lanes.ts'
 import { removeGatewayTable } from './nft/nft.ts'
+import { PublicName } from './reach/reach.ts'
 import { startRenewal } from './rotation/rotation.ts'
 import { StatusLoop } from './status/status.ts'
 import { type GatewayConfig, type GatewayDeps, type GatewayMetrics, forwarding, gatewayMetrics } from './world/world.ts'
@@ -74,6 +77,7 @@ async function serve(
   const { api, clock, logger, status } = deps
   const openSocket = deps.openProbeSocket ?? openUdpProbeSocket
   const onTransition = (): void => {
+    if (isDown()) name?.poke()
     lanes.linksChanged('state')
     reports.pokeSoon()
   }
@@ -86,9 +90,20 @@ async function serve(
     { clock, logger, metrics, openSocket, onTransition, onSuspect, onSize: onTransition, ...notices },
     config,
   )
+  const isDown = (): boolean => [...probing.health().values()].some(({ state }) => state !== 'up')
+  const name = publicNameOf(deps, config, { isDown, onChange: () => lanes.poke() })
+  const publicName = () => name?.view
   const nextIdentity = (): string | undefined => renewal?.loop.nextIdentity
-  const lanes = new LaneLoop(deps, { config, metrics, probing, nextIdentity, onRound: () => reports.poke() })
-  const reports = new StatusLoop(deps, { config, metrics, probing, lanes, rotation: () => renewal?.loop.report })
+  const lanes = new LaneLoop(deps, {
+    config,
+    metrics,
+    probing,
+    nextIdentity,
+    publicName,
+    onRound: () => reports.poke(),
+  })
+  const rotation = () => renewal?.loop.report
+  const reports = new StatusLoop(deps, { config, metrics, probing, lanes, rotation, publicName })
   const renewal = startRenewal(deps, { config, probing, lanes, onChange: () => reports.poke() }, signal)
   status.readiness('gateway', () => lanes.notReady)
   status.plan('gateway', () => (lanes.plan === undefined ? '' : gatewayPlanText(lanes.plan, deps.cable.rules)))
@@ -97,13 +112,24 @@ async function serve(
     for (const hint of sizeHints(change, config.node)) probing.suspectSize(hint)
   })
   try {
-    await Promise.all([lanes.run(signal), reports.run(signal), renewal?.loop.run(signal)])
+    await Promise.all([lanes.run(signal), reports.run(signal), renewal?.loop.run(signal), name?.run(signal)])
   } finally {
     stopFollowing()
     stopHints()
     reports.close()
     probing.close()
   }
+}
+
+/** Undefined if the public address is no DNS name. */
+function publicNameOf(
+  deps: GatewayDeps,
+  { lanes: [lane], stateDir }: GatewayConfig,
+  { isDown, onChange }: { readonly isDown: () => boolean; readonly onChange: () => void },
+): PublicName | undefined {
+  const name = lane?.publicAddress
+  if (name === undefined || !isPublicName(name)) return undefined
+  return new PublicName(deps, { name, stateDir, isDown, onChange })
 }
 
 // Removes everything of the gateway from this node and from the API, when the cluster leaves the clusterset or the node
@@ -126,6 +152,7 @@ async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal
   const swept = await deps.cable.remove([], round, signal)
   await applyRouting(deps.routes, NO_ROUTING, laneScope(deps), round, signal)
   // A lane always needs its policy, even a lane that cannot be removed.
+  if (swept) await (await applyGuard(deps.routes, [], LANE_GUARD, round, signal)).removeOthers()
   if (swept) for (const nft of [deps.nft, deps.nft6]) await removeGatewayTable(nft, round, signal)
   for (const family of FAMILIES) {
     const { name, setting, marker } = forwarding(config, family)

@@ -98,12 +98,12 @@ export interface ConnectionLoopDeps {
 
 export class ConnectionLoop {
   readonly #deps: ConnectionLoopDeps
-  readonly #config: Pick<RouteAgentConfig, 'node'>
+  readonly #config: Pick<RouteAgentConfig, 'node' | 'overlayPort'>
   readonly #loop: ReconcileLoop
   #reported: { readonly figure: OpenConnections | undefined; readonly at: number } | undefined
   #failure: string | undefined
 
-  constructor(deps: ConnectionLoopDeps, config: Pick<RouteAgentConfig, 'node'>) {
+  constructor(deps: ConnectionLoopDeps, config: Pick<RouteAgentConfig, 'node' | 'overlayPort'>) {
     this.#deps = deps
     this.#config = config
     const timing = { ...LOOP_TIMING, resyncMs: COUNT_CONNECTIONS_MS }
@@ -127,7 +127,7 @@ export class ConnectionLoop {
   async #round(signal: AbortSignal): Promise<void> {
     const { caches, facts, connections, clock, metrics, onChange } = this.#deps
     const plan = this.#deps.plan()
-    const reading = readWorld(caches, this.#config.node)
+    const reading = readWorld(caches, this.#config)
     if (plan?.ok !== true || !reading.ok) return
     const world = withFacts(reading.world, await facts.read(signal))
     const others = clusterValidation(world).clusters.flatMap(({ prefixes }) => prefixes)

@@ -1,6 +1,7 @@
 /** The route agent of one node: routes to the gateways, and balancing of clusterset IPs on the client's node. */
 import { Round } from '../kernel/apply/apply.ts'
-import type { ConnectionTable } from '../kernel/conntrack/conntrack.ts'
+import type { ConnectionTable, FlowTable } from '../kernel/conntrack/conntrack.ts'
+import type { PacketLog } from '../kernel/nflog/nflog.ts'
 import { type Nft, formatNft, removeTable } from '../kernel/nft/nft.ts'
 import { type OpenProbeSocket, openUdpProbeSocket } from '../kernel/probing/probing.ts'
 import {
@@ -16,7 +17,14 @@ import {
   formatRoute,
   formatRule,
 } from '../kernel/route/route.ts'
-import { type DevicePackets, type ReceiveCoalescing, type Sysctl, readDevicePackets } from '../kernel/tuning/tuning.ts'
+import {
+  type BridgePorts,
+  type ChecksumOffload,
+  type DevicePackets,
+  type ReceiveCoalescing,
+  type Sysctl,
+  readDevicePackets,
+} from '../kernel/tuning/tuning.ts'
 import { type ClusterApi, HeardGateways, watchLeaving } from '../kubeapi/kubeapi.ts'
 import { type Family, type OpenPort, plannedFamilies, reportedOtherRanges } from '../model/addresses/addresses.ts'
 import {
@@ -26,15 +34,20 @@ import {
   NFT_TABLE_NODE,
   VXLAN_DEVICE,
 } from '../model/model.ts'
+import type { Logger } from '../runtime/logging/logging.ts'
 import { problemText } from '../model/reasons/reasons.ts'
 import { DEFAULT_LOOP, type TcpProbe, untilDone } from '../reconcile/reconcile.ts'
 import { type ComponentDeps, type MachineNetwork, probeTcp, messageOf } from '../runtime/runtime.ts'
+import { type AccessPlan, AccessReader, type AccessSite, DeniedSamples } from './access/access.ts'
 import {
   BalanceLoop,
   BalancePlanner,
-  addressFamily,
+  HairpinLoop,
+  TrafficReader,
+  accessSite,
   nodeNftWorld,
   planTable,
+  restoreHairpin,
   serviceContext,
 } from './balance/balance.ts'
 import { ConnectionLoop } from './count-connections.ts'
@@ -52,7 +65,10 @@ import {
   type NodeRouteWorld,
   type RouteAgentCaches,
   type RouteAgentConfig,
+  addressFamily,
+  changesSpec,
   forwardingMarker,
+  hairpinRecord,
   ownCluster,
   readWorld,
   routeAgentCaches,
@@ -72,8 +88,16 @@ export interface RouteAgentDeps extends ComponentDeps {
   readonly sysctl: Sysctl
   /** Absent: the overlay device does not hold back segments to join them. */
   readonly coalescing?: ReceiveCoalescing
+  /** Absent: the checksum offload of the overlay device stays as it is. */
+  readonly checksumOffload?: ChecksumOffload
+  /** Absent: bridge ports stay as they are. */
+  readonly bridgePorts?: BridgePorts
   /** Absent: open connections are not counted. */
   readonly connections?: ConnectionTable
+  /** Absent: UDP flows to endpoints that have gone stay. */
+  readonly flows?: FlowTable
+  /** Absent: refused packets are counted, but not sampled. */
+  readonly packetLog?: PacketLog
   /** Absent: default gateways and name servers are not known. */
   readonly machineNetwork?: () => Promise<MachineNetwork>
   /** Absent: the real TCP probe. */
@@ -123,14 +147,36 @@ export async function runRouteAgent(
     const reported = { plan: () => routes.plan, onChange: () => routes.poke() }
     counting.push(new ConnectionLoop({ ...parts, ...reported, connections: deps.connections }, config))
   }
-  const balancing = [
-    new BalanceLoop({ ...parts, onGuarding }, config),
-    new BalanceLoop({ ...parts, nft: deps.nft6, logger: logger.child({ family: 'IPv6' }), onGuarding }, config),
+  const { bridgePorts } = deps
+  const hairpin =
+    bridgePorts === undefined || config.setsHairpin !== true
+      ? []
+      : [new HairpinLoop({ ...parts, bridgePorts }, hairpinRecord(config), () => balancing[0]?.localBackends())]
+  const onBackends = (): void => hairpin[0]?.poke()
+  const { packetLog } = deps
+  const denied =
+    packetLog === undefined
+      ? []
+      : [
+          new DeniedSamples({
+            ...{ clock: deps.clock, logger, packetLog, nfts: [deps.nft, deps.nft6], slices: caches.slices },
+            callers: (family) => balancing[family === 4 ? 0 : 1]?.callers(),
+            onFollowing: () => balancing.forEach((balance) => balance.factsChanged()),
+          }),
+        ]
+  const samples = { isFollowing: () => denied[0]?.isFollowing === true }
+  const balancing: BalanceLoop[] = [
+    new BalanceLoop({ ...parts, samples, onGuarding, onBackends }, config),
+    new BalanceLoop(
+      { ...parts, samples, nft: deps.nft6, logger: logger.child({ family: 'IPv6' }), onGuarding },
+      config,
+    ),
   ]
 
   deps.status.readiness('routes', () => routes.notReady)
   deps.status.readiness('balance', () => balancing.map(({ notReady }) => notReady).find((why) => why !== undefined))
-  deps.status.plan('routeagent', () => describeNow(caches, facts, config))
+  deps.status.detail('denied', () => denied[0]?.list() ?? [])
+  deps.status.plan('routeagent', () => describeNow(caches, facts, config, logger))
 
   const leaving = watchLeaving(deps.api)
   const stops = [
@@ -138,9 +184,10 @@ export async function runRouteAgent(
     () => probes.close(),
     ...balancing.map((balance) => balance.follow()),
     ...balancing.map((balance) => balance.followTable()),
-    ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints].map((cache) =>
-      cache.onChange(() => routes.poke()),
-    ),
+    ...[caches.memberships, caches.nodes, caches.endpoints].map((cache) => cache.onChange(() => routes.poke())),
+    caches.clusters.onChange((change) => {
+      if (changesSpec(change)) routes.poke()
+    }),
     caches.gateways.onChange((change) => {
       if (changesRoutes(change)) routes.poke()
     }),
@@ -155,7 +202,7 @@ export async function runRouteAgent(
     }),
   ]
   const until = AbortSignal.any([signal, leaving.signal])
-  await Promise.all([heard, routes, ...balancing, ...counting].map((loop) => loop.run(until)))
+  await Promise.all([heard, routes, ...balancing, ...counting, ...hairpin, ...denied].map((loop) => loop.run(until)))
   for (const stop of stops) stop()
   if (leaving.signal.aborted) await tearDown(deps, config, signal)
 }
@@ -163,30 +210,49 @@ export async function runRouteAgent(
 /** The text that `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */
 export async function planRouteAgent(
   deps: Pick<RouteAgentDeps, 'api' | 'routes' | 'nextHops' | 'sysctl' | 'machineNetwork'>,
-  config: Pick<RouteAgentConfig, 'node' | 'openPorts'>,
+  config: Pick<RouteAgentConfig, 'node' | 'openPorts' | 'overlayPort' | 'failClosed'>,
   signal: AbortSignal,
 ): Promise<string> {
   const caches = routeAgentCaches(deps.api)
-  const { routeAgents, ...others } = caches
-  const all = [...Object.values(others), routeAgents.open()] as { whenSynced(signal: AbortSignal): Promise<void> }[]
+  const { routeAgents, access, traffic, callers, ...others } = caches
+  const all = [
+    ...Object.values(others),
+    routeAgents.open(),
+    access.exports,
+    access.policies,
+    access.clusterPolicies,
+    traffic.policies,
+    traffic.clusterPolicies,
+  ] as {
+    whenSynced(signal: AbortSignal): Promise<void>
+  }[]
   await Promise.all(all.map((cache) => cache.whenSynced(signal)))
   const facts = new FactsReader(deps)
   await facts.read(signal)
+  // The first plan opens what it depends on.
+  describeNow(caches, facts, config)
+  await Promise.all([callers.pods.whenRead(signal), callers.namespaces.whenRead(signal)])
   return describeNow(caches, facts, config)
 }
+
+/** A dry run says nothing besides the plan. */
+const UNLOGGED: Pick<Logger, 'warn'> = { warn: () => undefined }
 
 function describeNow(
   caches: RouteAgentCaches,
   facts: FactsReader,
-  config: Pick<RouteAgentConfig, 'node' | 'openPorts'>,
+  config: Pick<RouteAgentConfig, 'node' | 'openPorts' | 'overlayPort' | 'failClosed'>,
+  logger: Pick<Logger, 'warn'> = UNLOGGED,
 ): string {
-  const reading = readWorld(caches, config.node)
+  const reading = readWorld(caches, config)
   if (!reading.ok) return `# waiting for ${reading.waitingFor}\n`
   if (facts.known === undefined) return '# waiting for the first reading of the devices of this machine\n'
   const world: RouteAgentWorld = {
     ...withFacts(reading.world, facts.known),
     imports: caches.imports.list(),
     slices: caches.slices.list(),
+    divide: (planner) => new TrafficReader(caches).update(planner),
+    access: (family, site) => new AccessReader(caches, addressFamily(family), logger).plan(site).plan,
     ...(config.openPorts === undefined ? {} : { openPorts: config.openPorts }),
   }
   return describeRouteAgentPlan(world)
@@ -218,6 +284,9 @@ export async function cleanRouteAgentNode(
 ): Promise<void> {
   const round = new Round(deps)
   await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, round, signal)
+  const { bridgePorts } = deps
+  if (bridgePorts !== undefined)
+    await round.attempt(() => restoreHairpin({ ...deps, bridgePorts }, hairpinRecord(config)))
   // The overlay always needs the tables that decide who may use it.
   const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
   for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6])
@@ -232,6 +301,10 @@ interface RouteAgentWorld extends NodeRouteWorld {
   readonly imports: readonly ServiceImport[]
   readonly slices: readonly EndpointSlice[]
   readonly openPorts?: readonly OpenPort[]
+  /** Absent: nothing is offered to other clusters. */
+  readonly access?: (family: Family, site: AccessSite) => AccessPlan
+  /** Gives the planner the shares of the clusters. Absent: all endpoints count alike. */
+  readonly divide?: (planner: BalancePlanner) => void
 }
 
 /**
@@ -245,8 +318,10 @@ export function describeRouteAgentPlan(world: RouteAgentWorld): string {
 function describeTable(world: RouteAgentWorld, family: Family): string {
   const planner = new BalancePlanner(serviceContext(world, family))
   planner.replaceAll(world.imports, world.slices)
+  world.divide?.(planner)
   planner.takeChanges()
-  const { statements } = planTable(nodeNftWorld(world, family, world.openPorts), planner.ports())
+  const table = nodeNftWorld(world, family, world.openPorts)
+  const { statements } = planTable(table, planner.ports(), world.access?.(family, accessSite(table, world)))
   return `# nft -f -\n${formatNft(statements, addressFamily(family).nft)}`
 }
 
@@ -254,6 +329,7 @@ export function describeRoutes(plan: NodeRoutePlan): string {
   if (!plan.ok) return `# ${problemText(plan)}\n`
   const lines = [
     ...plan.problems.map((p) => `# left out: ${p.subject}: ${problemText(p)}`),
+    ...plan.guard.map(formatRule),
     formatLink(plan.link),
     formatAddress(plan.address),
     formatLinkChange(plan.link.name, { up: true }),

@@ -1,12 +1,14 @@
 /** Makes this node's kernel equal to the plan: policy, devices, forwarding, routes, in the order that is safe. */
-import type { Round } from '../../kernel/apply/apply.ts'
+import { type Round, applyGuard } from '../../kernel/apply/apply.ts'
 import { ensureForwarding } from '../../kernel/tuning/tuning.ts'
 import type { Family } from '../../model/addresses/addresses.ts'
+import { SerialQueue } from '../../reconcile/reconcile.ts'
 import type { LaneState } from '../cable/cable.ts'
 import { GatewayTable } from '../nft/nft.ts'
 import type { CallHistory } from '../reach/reach.ts'
 import { type GatewayConfig, type GatewayDeps, type GatewayWorld, forwarding } from '../world/world.ts'
 import type { LaneRoutes } from './lane-routes.ts'
+import { LANE_GUARD } from './plan-lane-guard.ts'
 import type { GatewayPlan } from './plan-gateway.ts'
 
 /** What a round has applied to the kernel. */
@@ -28,6 +30,9 @@ export class PlanApplier {
   readonly #init: PlanApplierInit
   readonly #nft: GatewayTable
   readonly #nft6: GatewayTable
+  readonly #tables = new SerialQueue()
+  /** The plan of the tables. Undefined before the first. */
+  #planned: Pick<GatewayPlan, 'nft' | 'nft6'> | undefined
 
   constructor(deps: GatewayDeps, init: PlanApplierInit) {
     this.#deps = deps
@@ -44,7 +49,7 @@ export class PlanApplier {
 
   /**
    * The policy is in place before the first device, so that no packet passes a lane untranslated or unchecked. If the
-   * policy cannot be applied, no device is created; an existing device was created under a policy. A lane that is to be
+   * policy cannot be applied, or the rules that hold if its table is lost, no device is created; an existing device was created under a policy. A lane that is to be
    * removed stays under the policy until it is gone, and is removed after its routes: with a device the kernel deletes
    * every IPv4 route that has a next hop on it, including those that also use other lanes.
    */
@@ -53,8 +58,9 @@ export class PlanApplier {
     const { calls, routes } = this.#init
     const { lanes } = plan.lanes
     const withIpv6 = plan.nft6.length > 0
-    const guarded4 = await this.#nft.apply(plan.nft, round, signal)
-    const guarded = (!withIpv6 || (await this.#nft6.apply(plan.nft6, round, signal))) && guarded4
+    const hasTables = await this.#tables.run(() => this.#applyTables((this.#planned = plan), round, signal))
+    const guard = await applyGuard(this.#deps.routes, plan.guard, LANE_GUARD, round, signal)
+    const guarded = hasTables && guard.complete
     const callAgain = calls.due(lanes)
     const { pathSource } = world
     const states = new Map<number, LaneState>()
@@ -75,8 +81,31 @@ export class PlanApplier {
     const keep = lanes.map((lane) => lane.device)
     const swept = await cable.remove(keep, round, signal)
     // The IPv6 table is removed last, because until here lanes may still have carried IPv6.
+    if (swept) await guard.removeOthers()
     if (swept && !withIpv6) await this.#nft6.remove(round, signal)
     return { states, routed }
+  }
+
+  /**
+   * For a moment between rounds at which another program has changed a table: a round reads much more before it comes to
+   * them. Failures are in the round.
+   */
+  async restoreTables(round: Round, signal: AbortSignal): Promise<void> {
+    await this.#tables.run(async () => {
+      if (this.#planned !== undefined) await this.#applyTables(this.#planned, round, signal)
+    })
+  }
+
+  async #applyTables(
+    { nft, nft6 }: Pick<GatewayPlan, 'nft' | 'nft6'>,
+    round: Round,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const done = await Promise.all([
+      this.#nft.apply(nft, round, signal),
+      nft6.length === 0 || this.#nft6.apply(nft6, round, signal),
+    ])
+    return done.every((one) => one)
   }
 
   async #switchOnForwarding(families: readonly Family[], round: Round): Promise<void> {

@@ -13,6 +13,7 @@ import {
   type GatewayLoopDeps,
   type GatewayMetrics,
   type GatewayWorld,
+  type PublicNameView,
   laneLabels,
   loopDeps,
 } from '../world/world.ts'
@@ -33,6 +34,8 @@ export interface LaneLoopInit {
   readonly probing: Probing
   /** The identity that the Endpoint announces: RotationLoop. */
   readonly nextIdentity?: () => string | undefined
+  /** What is known of the public name (PublicName). */
+  readonly publicName?: () => PublicNameView | undefined
   /** Called after each round. */
   readonly onRound: () => void
 }
@@ -52,6 +55,9 @@ export class LaneLoop {
   readonly #newRound: () => Round
   readonly #outcome: GatewayLoopDeps
   readonly #loop: ReconcileLoop
+  /** Restores tables that another program has changed, without waiting for the other steps of a round. */
+  readonly #tables: ReconcileLoop
+  #isTableChanged = false
 
   constructor(deps: GatewayDeps, init: LaneLoopInit) {
     const { config, metrics } = init
@@ -77,7 +83,18 @@ export class LaneLoop {
     this.#requests = new RoundRequests(deps, {
       loop: this.#loop,
       routes: this.#routes,
-      followTables: (changed) => this.#applier.followTables(changed),
+      followTables: (changed) =>
+        this.#applier.followTables(() => {
+          this.#isTableChanged = true
+          this.#tables.poke()
+          changed()
+        }),
+    })
+    this.#tables = new ReconcileLoop(loopDeps(deps, 'tables'), LANE_LOOP_TIMING, async (signal) => {
+      if (!this.#isTableChanged) return
+      this.#isTableChanged = false
+      // What fails is tried again by the round that is requested too.
+      await this.#applier.restoreTables(this.#newRound(), signal)
     })
     this.#phase = new LanePhases(deps)
     this.#departure = new Departure(deps, { node: config.node, wakeAt: (ms) => this.#requests.wakeAt(ms) })
@@ -97,7 +114,7 @@ export class LaneLoop {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    await Promise.all([this.#routes.run(signal), this.#loop.run(signal)])
+    await Promise.all([this.#routes.run(signal), this.#tables.run(signal), this.#loop.run(signal)])
   }
 
   /** Watches what the plan depends on. Returns the function that ends this. */
@@ -170,10 +187,12 @@ export class LaneLoop {
   #known(): Known {
     const { handover } = this.#deps
     const nextIdentity = this.#init.nextIdentity?.()
+    const publicName = this.#init.publicName?.()
     return {
       health: this.#init.probing.health(),
       ...this.#calls.known,
       ...(nextIdentity === undefined ? {} : { nextIdentity }),
+      ...(publicName === undefined ? {} : { publicName }),
       ...this.#departure.look(this.#phase.plan === undefined),
       ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),
     }

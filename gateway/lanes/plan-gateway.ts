@@ -1,6 +1,6 @@
 /** Makes the whole plan of a gateway node, its Endpoints, and the text of the plan. Pure. */
 import { type NftStatement, formatNft } from '../../kernel/nft/nft.ts'
-import { formatGroup, formatHop, formatRoute, formatRule } from '../../kernel/route/route.ts'
+import { type Rule, formatGroup, formatHop, formatRoute, formatRule } from '../../kernel/route/route.ts'
 import {
   type Family,
   type PrefixPair,
@@ -17,11 +17,14 @@ import { type LanesPlan, planLanes } from '../links/links.ts'
 import { planTranslation } from '../nft/nft.ts'
 import { planCandidates } from '../reach/reach.ts'
 import type { GatewayWorld } from '../world/world.ts'
+import { planLaneGuard } from './plan-lane-guard.ts'
 import { type LaneRoutesPlan, planLaneRoutes, podsElsewhere } from './plan-lane-routes.ts'
 
 export interface GatewayPlan {
   readonly lanes: LanesPlan
   readonly routes: LaneRoutesPlan
+  /** Rules that are in the kernel before a lane, and as long as it is. */
+  readonly guard: readonly Rule[]
   readonly nft: readonly NftStatement[]
   /** The table of family ip6. Without statements, and so without a table, if there is no IPv6 to carry. */
   readonly nft6: readonly NftStatement[]
@@ -33,7 +36,8 @@ export function planGateway(world: GatewayWorld, rules: CableRules): GatewayPlan
   const pairs = prefixPairs(world.own.spec)
   const table = (family: Family): NftStatement[] => planTable({ world, lanes, pairs, family })
   const nft6 = plannedFamilies(world.own).includes(6) && lanes.lanes.length > 0 ? table(6) : []
-  return { lanes, routes: planLaneRoutes(world, lanes.lanes), nft: table(4), nft6 }
+  const guard = planLaneGuard(world, lanes.lanes)
+  return { lanes, routes: planLaneRoutes(world, lanes.lanes), guard, nft: table(4), nft6 }
 }
 
 interface TableInit {
@@ -52,6 +56,7 @@ function planTable({ world, lanes, pairs, family }: TableInit): NftStatement[] {
     pairs: pairs.filter((pair) => pair.own.family === family),
     podCIDRs: podPrefixes(world.own, family),
     elsewhere: podsElsewhere(world, family),
+    isOnlyGateway: world.isOnlyGateway === true,
     // Lane addresses are IPv4.
     lanes: [
       ...lanes.lanes.map(({ device, address }) => ({
@@ -108,7 +113,7 @@ export function gatewayPlanText(plan: GatewayPlan, rules: CableRules): string {
   const lanes = plan.lanes.lanes.map((lane) => rules.plan(lane).text)
   const { rules: first, nextHops, routes: last } = plan.routes
   const hopLines = [...nextHops.hops.map(formatHop), ...nextHops.groups.map(formatGroup)]
-  const routes = [...first.map(formatRule), ...hopLines, ...last.map(formatRoute)]
+  const routes = [...[...plan.guard, ...first].map(formatRule), ...hopLines, ...last.map(formatRoute)]
   const tables = formatNft(plan.nft, 'ip') + formatNft(plan.nft6, 'ip6')
   return [...refusals, ...lanes, `${routes.join('\n')}\n`, tables].join('\n')
 }

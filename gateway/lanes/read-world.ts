@@ -10,7 +10,8 @@ import {
   MEMBERSHIP_NAME,
   type Membership,
 } from '../../model/model.ts'
-import { isLaneNumber, leavingReason, remoteLanes, statedRemoteLanes } from '../../model/lanes/lanes.ts'
+import { exposureOf } from '../../model/access/access.ts'
+import { isLaneNumber, isOnlyGateway, leavingReason, remoteLanes, statedRemoteLanes } from '../../model/lanes/lanes.ts'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { KernelError } from '../../kernel/kernel.ts'
 import type { RouteTable } from '../../kernel/route/route.ts'
@@ -31,7 +32,7 @@ export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as co
 /** What this process has learned and what neither the kernel nor an object contains. */
 export type Known = Pick<
   GatewayWorld,
-  'health' | 'callJitter' | 'successorsSince' | 'handedOver' | 'leaving' | 'withdrawn' | 'nextIdentity'
+  'health' | 'callJitter' | 'successorsSince' | 'handedOver' | 'leaving' | 'withdrawn' | 'nextIdentity' | 'publicName'
 >
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const
@@ -79,9 +80,11 @@ export async function readGatewayWorld(
     monotonicMs,
     node: config.node,
     ...(membership === undefined ? {} : { globalRange: membership.spec.globalRange }),
+    ...(config.failClosed === true ? { exposure: exposureOf(membership) } : {}),
     ...(await ownAsSeenHere(own, deps.sysctl)),
     clusters: api.cache('Cluster').list(),
     endpoints: remotes,
+    ...(isOnlyGateway(own.spec.id, config.node, endpoints) ? { isOnlyGateway: true } : {}),
     ...readReach(api, config.node, own.spec.id),
     nodes: api.cache('Node').list(),
     routeAgents: api.cache('RouteAgent').list(),

@@ -47,7 +47,7 @@ interface OtherLane {
 /** `before` is what this process serves now. */
 function watchLane(
   { api, logger, clock }: Pick<GatewayDeps, 'api' | 'logger' | 'clock'>,
-  node: string,
+  { node, overlayPort }: Pick<LabelledGatewayInit, 'node' | 'overlayPort'>,
   before: NodeSays,
 ): OtherLane {
   const changed = new AbortController()
@@ -63,10 +63,10 @@ function watchLane(
     const object = api.cache('Node').get(node)
     // A missing Node may return: kubelets register it again.
     if (object === undefined) return undefined
-    const error = gatewayProblem(object)
+    const error = gatewayProblem(object, overlayPort)
     const last = problem
     problem = error?.message
-    if (error === undefined) return { lane: gatewayLabel(object) }
+    if (error === undefined) return { lane: gatewayLabel(object, overlayPort) }
     // A mistake in a label does not take a lane down.
     if (last !== problem) {
       const { reason, message } = error
@@ -97,7 +97,8 @@ function watchLane(
 
 function isSame(a: NodeSays, b: NodeSays): boolean {
   if (a === 'unusable' || b === 'unusable') return a === b
-  return a?.lane === b?.lane && a?.publicAddress === b?.publicAddress
+  const fields = ['lane', 'publicAddress', 'publicPort', 'listenPort'] as const
+  return fields.every((field) => a?.[field] === b?.[field])
 }
 
 export interface LabelledGatewayInit {
@@ -108,6 +109,8 @@ export interface LabelledGatewayInit {
   readonly leases: LeaseStore
   /** How many lane numbers the nodes share whose label leaves the number open. */
   readonly activeGateways: number
+  /** The UDP port of the overlay. Default: VXLAN_PORT. */
+  readonly overlayPort?: number
   /** Duration of the Lease of a lane. Default: LANE_LEASE_MS. */
   readonly leaseMs?: number
 }
@@ -139,7 +142,7 @@ export async function runLabelledGateway(
   let label = first
   let isGateway: boolean | undefined
   while (!signal.aborted) {
-    const other = watchLane(deps, init.node, label)
+    const other = watchLane(deps, init, label)
     const until = AbortSignal.any([signal, other.signal])
     try {
       if (label === undefined) await standAside(deps, init, until)
@@ -251,7 +254,7 @@ async function serveInTurn(
     if (over.signal.aborted) return
     if (signal.aborted) isGateway = await asksForGateway(deps, init)
     const hasMoved = other.signal.aborted && !leaves(other.lane(), lane.lane)
-    // A new public address restarts the same gateway.
+    // A new public address or port restarts the same gateway.
     if (isGateway === false) await handLaneOver(deps, lease, 'gateway')
     else if (hasMoved) await handLaneOver(deps, lease, (await canTake(deps, init, other.lane())) ? 'lane' : 'gateway')
     else if (signal.aborted) await handLaneOver(deps, lease, 'process')

@@ -75,7 +75,7 @@ class LapsedHolder {
     const note =
       `the gateway of this node does not renew the lease of lane ${this.#own.lane}, but its machine answers and its ` +
       `last status has connections that are up, so no other node takes the lane. Check the gateway process on this ` +
-      `node; to move the lane to another node, run kubectl cordon ${holder} or set the label ${LABEL_DRAIN} on the Node`
+      `node; to move the lane to another node, run sealane gateway drain ${holder} or set the label ${LABEL_DRAIN} on the Node`
     const regarding = { kind: 'Node', name: holder } as const
     this.#deps.api.report({ regarding, type: 'Warning', reason: 'LaneHolderSilent', note })
   }

@@ -23,7 +23,7 @@ import {
 import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/model.ts'
 import { type Problem, problem } from '../../model/reasons/reasons.ts'
 import { type CableRules, type FarEnd, type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
-import { isHidden, linkPort, observedValidator, ownAddresses } from '../reach/reach.ts'
+import { isHidden, linkPort, observedValidator, ownAddresses, planCandidates } from '../reach/reach.ts'
 import { type GatewayLaneConfig, type GatewayWorld, healthKey } from '../world/world.ts'
 import { type LaneServer, chooseServer } from './choose-server.ts'
 
@@ -165,11 +165,14 @@ function otherLanesOnly(endpoints: readonly Endpoint[], ownLane: number): Refusa
  * Addresses and ports at which others call this node's devices. A neighbour behind the same NAT may have the same
  * address with another port.
  */
-function placesOfLane({ endpoints }: GatewayWorld, own: GatewayLaneConfig): ReadonlySet<string> {
-  const { publicAddress: address, port: stated, lane } = own
-  if (address === undefined) return new Set()
-  const numbers = [lane, ...endpoints.map(({ spec }) => spec.lane).filter(isLaneNumber)]
-  return new Set(numbers.map((from) => placeOf({ address, port: linkPort({ stated, of: lane, from }) })))
+function placesOfLane(world: GatewayWorld, own: GatewayLaneConfig): ReadonlySet<string> {
+  const { lane } = own
+  const outside = planCandidates(world, own).filter(({ kind }) => kind === 'public')
+  const numbers = [lane, ...world.endpoints.map(({ spec }) => spec.lane).filter(isLaneNumber)]
+  const places = outside.flatMap(({ address, port: stated }) =>
+    numbers.map((from) => placeOf({ address, port: linkPort({ stated, of: lane, from }) })),
+  )
+  return new Set(places)
 }
 
 function placeOf({ address, port }: { readonly address: string; readonly port: number }): string {

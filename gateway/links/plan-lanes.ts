@@ -13,9 +13,19 @@ import {
   type EndpointCandidate,
   IPV6_MIN_MTU,
   NEITHER_CALLABLE,
+  type Node,
   laneDevice,
 } from '../../model/model.ts'
-import { ANNOTATION_PUBLIC_ADDRESS, remoteLanes } from '../../model/lanes/lanes.ts'
+import {
+  ANNOTATION_PUBLIC_ADDRESS,
+  type CalledAt,
+  firstPublicPort,
+  gatewayLabel,
+  gatewayProblem,
+  isCalledAlike,
+  portRange,
+  remoteLanes,
+} from '../../model/lanes/lanes.ts'
 import { type CableDevice, type CableRules, type LaneState, linkKey } from '../cable/cable.ts'
 import {
   type EndpointChoice,
@@ -112,10 +122,35 @@ export function plannedLinks({ links, successors }: LanePlan): PlannedLink[] {
   return [...links, ...successors]
 }
 
-function leftOut({ node, ipv6LeftOut }: GatewayWorld): Refusal[] {
-  if (ipv6LeftOut === undefined) return []
+function leftOut(world: GatewayWorld): Refusal[] {
+  const { node, ipv6LeftOut, publicName } = world
+  const subject = `Node ${node}`
   const message = 'this kernel has no IPv6, so its lanes carry only IPv4'
-  return [{ subject: `Node ${node}`, reason: 'IPv6NotInKernel', message }]
+  return [
+    ...(ipv6LeftOut === undefined ? [] : [{ subject, reason: 'IPv6NotInKernel', message } as const]),
+    ...(publicName?.problem === undefined ? [] : [{ subject, ...publicName.problem }]),
+    ...portsTaken(world),
+  ]
+}
+
+/**
+ * Other gateways of this cluster behind the same public address, on some of the same ports. Without ports they may be
+ * on standby for one another, behind an address that moves with them.
+ */
+function portsTaken({ node, nodes }: GatewayWorld): Refusal[] {
+  const stated = nodes.flatMap((one) => statedCallsOf(one) ?? [])
+  const own = stated.find((one) => one.node === node)
+  const other = stated.find((one) => one !== own && own !== undefined && isCalledAlike(one, own))
+  if (own === undefined || other === undefined) return []
+  if (own.publicPort === undefined && other.publicPort === undefined) return []
+  const message = `the public address ${own.publicAddress ?? ''} leads to node ${other.node} too, on ports ${portRange(firstPublicPort(other))}; this node states ${portRange(firstPublicPort(own))}`
+  return [{ subject: `Node ${node}`, reason: 'PublicPortsOverlap', message }]
+}
+
+function statedCallsOf(node: Node): (CalledAt & { readonly node: string }) | undefined {
+  if (gatewayProblem(node) !== undefined) return undefined
+  const label = gatewayLabel(node)
+  return label === undefined ? undefined : { node: node.metadata.name, ...label }
 }
 
 interface PlanLaneInit {

@@ -63,6 +63,8 @@ export interface TranslationInit {
   readonly podCIDRs: readonly Prefix[]
   /** Where pods of other nodes are, disjoint. Packets to other addresses are tracked. */
   readonly elsewhere: readonly Prefix[]
+  /** This cluster has no other gateway, so answers come by this node too. */
+  readonly isOnlyGateway: boolean
   /**
    * Lane devices. All devices of a node have the same IPv4 address, for packets that arrive on any of them. The address
    * is absent for IPv6, and for a device that is about to be removed.
@@ -148,9 +150,13 @@ function elementText(prefix: Prefix): string {
 
 /**
  * Connections of other nodes' pods are tracked on their own node, if at all. On this node they may use several paths.
+ * If there is no other gateway, this node lets in the answers for a pod whose node is not known
+ * (routeagent/access/access-chains.ts), so the calls of such a pod are tracked here.
  */
 function passesThrough(init: TranslationInit): Rule {
-  return { text: `iifname ${VXLAN_DEVICE} ${ipWord(init)} daddr ${prefixSet(init.remotes)} notrack` }
+  const ip = ipWord(init)
+  const known = init.isOnlyGateway ? `${ip} saddr @${SET_ELSEWHERE} ` : ''
+  return { text: `iifname ${VXLAN_DEVICE} ${known}${ip} daddr ${prefixSet(init.remotes)} notrack` }
 }
 
 function fromLane(init: TranslationInit): Rule[] {

@@ -3,6 +3,7 @@ import {
   type Prefix,
   UNGRANTED_SPACE,
   classifyAddress,
+  compareAddresses,
   containsAddress,
   formatAddress,
   ipv4Among,
@@ -11,28 +12,114 @@ import {
   prefixOf,
   reservedPrefixes,
 } from '../../model/addresses/addresses.ts'
-import { DEFAULT_GLOBAL_RANGE, type EndpointCandidate } from '../../model/model.ts'
+import { type Cluster, DEFAULT_GLOBAL_RANGE, type EndpointCandidate } from '../../model/model.ts'
+import { isPublicName } from '../../model/lanes/lanes.ts'
+import { type Problem, problem } from '../../model/reasons/reasons.ts'
 import type { GatewayLaneConfig, GatewayWorld } from '../world/world.ts'
 
 /**
  * Candidates of this lane, best first: public addresses (from the operator, then the node's own), the address in the
  * nodes' network, and last the address that the broker saw, if it is valid. A node behind NAT has candidates too: peers
  * behind the same NAT can call it there, and this node calls the others.
+ *
+ * An address that this node has itself is called at the port on which it listens, and an address outside at the public
+ * port. So the address that the broker saw is a way in while the public name still has the address of yesterday.
  */
-export function planCandidates(world: GatewayWorld, { port, publicAddress }: GatewayLaneConfig): EndpointCandidate[] {
+export function planCandidates(world: GatewayWorld, lane: GatewayLaneConfig): EndpointCandidate[] {
+  const { port } = lane
+  const portOutside = publicPortOf(lane)
   const internal = internalAddress(world)
   const external = ipv4Among(addressesOfType(world, 'ExternalIP')).slice(0, 1)
-  const outside = [...(publicAddress === undefined ? [] : [publicAddress]), ...external]
+  const others = external.map((address) => ({ address, port: hasAddress(world, address) ? port : portOutside }))
   const observed = ownObservedAddress(world)
   // The observed address is one of this node's addresses that the Node does not state.
   const isOwn = observed !== undefined && hasAddress(world, observed)
-  if (isOwn && observed !== internal) outside.push(observed)
+  if (isOwn && observed !== internal) others.push({ address: observed, port })
+  const stated = statedAddresses(world, lane).filter((address) => address !== internal || !isNamed(lane))
+  const outside = [...stated.map((address) => ({ address, port: portOutside })), ...others]
   const candidates: EndpointCandidate[] = [
-    ...outside.map((address) => ({ kind: 'public', address, port }) as const),
+    ...outside.map((one) => ({ kind: 'public', ...one }) as const),
     ...(internal === undefined ? [] : [{ kind: 'private', address: internal, port } as const]),
-    ...(observed === undefined || isOwn ? [] : [{ kind: 'observed', address: observed, port } as const]),
+    ...(observed === undefined || isOwn ? [] : [{ kind: 'observed', address: observed, port: portOutside } as const]),
   ]
   return candidates.filter((one, i) => candidates.findIndex((other) => other.address === one.address) === i)
+}
+
+/** The port outside for far gateways of this lane's own number. */
+function publicPortOf({ lane, port, publicPort }: GatewayLaneConfig): number {
+  return publicPort === undefined ? port : publicPort + lane
+}
+
+function isNamed({ publicAddress }: GatewayLaneConfig): boolean {
+  return publicAddress !== undefined && isPublicName(publicAddress)
+}
+
+/** The public address that the operator states, or those of the public name. */
+function statedAddresses({ publicName, own }: GatewayWorld, lane: GatewayLaneConfig): readonly string[] {
+  const { publicAddress } = lane
+  if (publicAddress === undefined) return []
+  if (!isNamed(lane)) return [publicAddress]
+  if (publicName?.name !== publicAddress) return []
+  // The ranges of this cluster may have changed since the answer was checked.
+  const ranges = rangesOfOwn(own)
+  return publicName.addresses.filter((text) => whyNotCalled(text, ranges) === undefined)
+}
+
+/** Most addresses of a public name that are published. Peers call at most eight candidates (check-remotes.ts). */
+export const MAX_NAME_ADDRESSES = 4
+/** Most addresses that one message names. */
+const MOST_NAMED = 3
+
+/**
+ * Checks the answer for a public name. `ranges` are those in which no gateway can be called (rangesOfOwn()). Gives the
+ * usable addresses, sorted, so that a name server that rotates its answer changes nothing, and what is wrong with the
+ * others. An answer without usable addresses is a problem and gives none: the caller keeps those of the answer before.
+ */
+export function checkAnswer(
+  name: string,
+  answer: readonly string[],
+  ranges: readonly Prefix[],
+): { readonly addresses: readonly string[]; readonly problem?: Problem } {
+  const texts = [...new Set(answer)]
+  const refused = texts.flatMap((text) => {
+    const why = whyNotCalled(text, ranges)
+    return why === undefined ? [] : [{ text, why }]
+  })
+  const bad = new Set(refused.map(({ text }) => text))
+  const usable = texts
+    .filter((text) => !bad.has(text))
+    .sort((a, b) => compareAddresses(parseAddress(a), parseAddress(b)))
+  const addresses = usable.slice(0, MAX_NAME_ADDRESSES)
+  if (texts.length === 0) return { addresses, problem: problem('PublicNameUnresolved', `${name} has no address`) }
+  // A name with addresses of both families is usual, and the IPv6 ones do no harm.
+  const reported = addresses.length > 0 ? refused.filter(({ why }) => why !== IS_IPV6) : refused
+  if (reported.length > 0) {
+    const some = reported.slice(0, MOST_NAMED).map(({ text, why }) => `${printable(text)} (${why})`)
+    const more = reported.length > MOST_NAMED ? ` and ${reported.length - MOST_NAMED} more` : ''
+    const message = `${name} has addresses that others cannot call: ${some.join(', ')}${more}`
+    return { addresses, problem: problem('PublicNameUnusable', message) }
+  }
+  if (usable.length === addresses.length) return { addresses }
+  const message = `${name} has ${usable.length} addresses: expected at most ${MAX_NAME_ADDRESSES}, the lowest are used`
+  return { addresses, problem: problem('PublicNameUnusable', message) }
+}
+
+const IS_IPV6 = 'IPv6'
+
+/** Undefined if a gateway can be called at this address outside the lanes. */
+function whyNotCalled(text: string, ranges: readonly Prefix[]): string | undefined {
+  const [address] = readable(() => parseAddress(text))
+  if (address === undefined) return 'not an address'
+  if (address.family === 6) return IS_IPV6
+  const kind = classifyAddress(address)
+  // linkLocal as link-local.
+  if (kind !== 'usable') return kind.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+  return ranges.some((prefix) => containsAddress(prefix, address)) ? 'inside the lanes' : undefined
+}
+
+/** An answer comes from a name server, so it may contain anything. */
+function printable(text: string): string {
+  return text.slice(0, 64).replaceAll(/[^\x20-\x7e]/g, '?')
 }
 
 /**
@@ -176,9 +263,14 @@ function rangesInLanes({ own, clusters }: Pick<View, 'own' | 'clusters'>): {
 } {
   // The pod CIDRs of a translated cluster are not routed, so a cluster may state any range there.
   const flat = clusters.filter(({ spec }) => spec.globalCIDRs.length === 0)
+  return { own: rangesOfOwn(own), others: claimedRanges(flat) }
+}
+
+/** This cluster's ranges, and ranges that belong to no cluster: no gateway can be called inside them. */
+export function rangesOfOwn(own: Cluster): readonly Prefix[] {
   const reserved = reservedPrefixes(own.spec).map(({ prefix }) => prefix)
   const nobodys = readable(() => parsePrefix(DEFAULT_GLOBAL_RANGE))
-  return { own: [...claimedRanges([own]), ...nobodys, ...reserved], others: claimedRanges(flat) }
+  return [...claimedRanges([own]), ...nobodys, ...reserved]
 }
 
 function claimedRanges(clusters: View['clusters']): Prefix[] {

@@ -10,3 +10,4 @@ export {
   ownAddresses,
   planCandidates,
 } from './plan-candidates.ts'
+export { PublicName } from './public-name.ts'

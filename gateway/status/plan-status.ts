@@ -3,6 +3,7 @@ import { type AddressPort, formatAddress, formatAddressPort } from '../../model/
 import {
   CONDITION_DRAINED,
   CONDITION_KEYS_ROTATED,
+  CONDITION_PUBLIC_NAME,
   type Condition,
   type ConditionFinding,
   type ConnectionCause,
@@ -21,7 +22,7 @@ import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
 import { type LaneSuspicion, type LanePlan, type PlannedLink, linkMtu } from '../links/links.ts'
 import type { EndpointChoice } from '../reach/reach.ts'
-import { healthKey } from '../world/world.ts'
+import { type PublicNameView, healthKey } from '../world/world.ts'
 import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts'
 
 export interface ConnectionMessageInit {
@@ -136,6 +137,8 @@ export interface StatusInit {
   readonly flowsWith?: readonly string[]
   /** The state of a key rotation. Absent if there is none to report. */
   readonly rotation?: ConditionFinding
+  /** Absent if the public address is no DNS name. */
+  readonly publicName?: PublicNameView
   /** Conditions of the status so far. */
   readonly conditions: readonly Condition[]
 }
@@ -157,7 +160,10 @@ export function planStatus(init: StatusInit): Gateway {
       }),
       connections,
       up: upText(connections),
-      conditions: rotationCondition(init, drainedCondition(init, setCondition(init.conditions, ready, init.nowMs))),
+      conditions: [drainedCondition, rotationCondition, nameCondition].reduce(
+        (list, next) => next(init, list),
+        setCondition(init.conditions, ready, init.nowMs),
+      ),
       ...(failure === undefined ? {} : { failure: failureText(failure.message), failureReason: failure.reason }),
     },
   }
@@ -182,6 +188,21 @@ function rotationCondition({ rotation, nowMs }: StatusInit, list: readonly Condi
   if (rotation !== undefined) return setCondition(list, rotation, nowMs)
   // A finding of an earlier process: what it waited for is no longer known.
   return list.filter(({ type, status }) => type !== CONDITION_KEYS_ROTATED || status === 'True')
+}
+
+function nameCondition({ publicName, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
+  const type = CONDITION_PUBLIC_NAME
+  if (publicName === undefined) return list.filter((one) => one.type !== type)
+  const { name, addresses, problem, isAsked } = publicName
+  if (!isAsked) return list
+  const known = addresses.join(', ')
+  if (problem === undefined) {
+    const reason = 'PublicNameResolved' satisfies ReasonCode
+    return setCondition(list, { type, status: 'True', reason, message: `${name}: ${known}` }, nowMs)
+  }
+  const rest = known === '' ? 'no address of the name is published' : `published: ${known}`
+  const message = `${problem.message}; ${rest}`
+  return setCondition(list, { type, status: 'False', reason: problem.reason, message }, nowMs)
 }
 
 function fitted({ message, reason }: Failure): Failure {

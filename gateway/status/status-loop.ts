@@ -13,6 +13,7 @@ import {
   type GatewayConfig,
   type GatewayDeps,
   type GatewayMetrics,
+  type PublicNameView,
   healthKey,
   laneLabels,
   loopDeps,
@@ -30,6 +31,8 @@ export interface StatusInit {
   readonly probing: Probing
   /** State of the key rotation: RotationLoop.report. */
   readonly rotation?: () => ConditionFinding | undefined
+  /** What is known of the public name (PublicName). */
+  readonly publicName?: () => PublicNameView | undefined
   /** The loop whose state the status reports. */
   readonly lanes: Pick<LaneLoop, 'plan' | 'routed' | 'failure' | 'withdrawn'>
 }
@@ -100,6 +103,7 @@ export class StatusLoop {
     this.#heard.look(laneStates.values())
     probing.measure(lanes, laneStates, before)
     const health = probing.health()
+    const publicName = this.#init.publicName?.()
     const gateway = planStatus({
       node: config.node,
       version: config.version,
@@ -115,6 +119,7 @@ export class StatusLoop {
       failure: failure ?? probing.problem(),
       ...(this.#init.lanes.withdrawn ? { flowsWith: probing.busyClusters() } : {}),
       ...rotationOf(this.#init.rotation?.()),
+      ...(publicName === undefined ? {} : { publicName }),
       conditions: this.#present()?.status?.conditions ?? [],
     })
     this.#measure(gateway, health)

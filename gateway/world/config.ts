@@ -2,8 +2,16 @@
  * Configuration of the gateway of one node, with defaults. compose/site/gateway.ts fills it from site.yaml and flags.
  */
 import { join } from 'node:path'
-import { type Family, type OpenPort, classifyAddress, parseAddress } from '../../model/addresses/addresses.ts'
-import { HEARTBEAT_BOUNDS, HEARTBEAT_MS, MAX_LANE, isLaneNumber } from '../../model/lanes/lanes.ts'
+import { type Family, type OpenPort, parseAddress } from '../../model/addresses/addresses.ts'
+import {
+  type CalledAt,
+  HEARTBEAT_BOUNDS,
+  HEARTBEAT_MS,
+  MAX_LANE,
+  firstPortProblem,
+  isLaneNumber,
+  publicAddressProblem,
+} from '../../model/lanes/lanes.ts'
 import { IPV6_FORWARDING, IP_FORWARDING, lanePort } from '../../model/model.ts'
 
 export interface GatewayLaneConfig {
@@ -13,8 +21,13 @@ export interface GatewayLaneConfig {
    * differ from it by the difference of the numbers: linkPort().
    */
   readonly port: number
-  /** Address at which others reach this node, if it is not an address of the node (port forwarding, 1:1 NAT). */
+  /**
+   * Address or DNS name at which others reach this node, if it is not an address of the node (port forwarding, 1:1
+   * NAT).
+   */
   readonly publicAddress?: string
+  /** CalledAt.publicPort: the port outside for gateways of number 0. Absent: `port` is the port outside too. */
+  readonly publicPort?: number
 }
 
 export interface GatewayConfig {
@@ -29,6 +42,8 @@ export interface GatewayConfig {
   readonly observedAddress?: string
   /** Ports of this node that pods of other clusters may call. */
   readonly openPorts: readonly OpenPort[]
+  /** Whether nothing comes out of a lane while this node has no access rules. Default: false. */
+  readonly failClosed?: boolean
   /** Interval between two probes over a link that carries traffic, or whose state is not known yet. */
   readonly probeIntervalMs: number
   /** Interval between two probes over an idle link. */
@@ -54,7 +69,7 @@ export interface GatewayConfig {
 /** The fields without a default are required. */
 export type GatewayConfigInit = Pick<GatewayConfig, 'node' | 'version' | 'stateDir'> &
   Partial<Omit<GatewayConfig, 'lanes'>> & {
-    readonly lanes: readonly { readonly lane: number; readonly port?: number; readonly publicAddress?: string }[]
+    readonly lanes: readonly (CalledAt & { readonly lane: number; readonly port?: number })[]
   }
 
 export const GATEWAY_DEFAULTS = {
@@ -105,7 +120,10 @@ export function gatewayConfig(init: GatewayConfigInit): GatewayConfig {
       init.lanes.map(({ lane }) => lane),
       ONE_LANE,
     )
-  const lanes = init.lanes.map((lane) => ({ port: lanePort(lane.lane), ...lane }))
+  const lanes = init.lanes.map(({ listenPort, ...lane }) => {
+    if (listenPort !== undefined) checkFirstPort(`listenPort of lane ${lane.lane}`, listenPort, 'listen')
+    return { port: lanePort(lane.lane, listenPort), ...lane }
+  })
   lanes.forEach(checkLane)
   if (init.observedAddress !== undefined) parseAddress(init.observedAddress, 'gateway observedAddress')
   const config: GatewayConfig = { ...GATEWAY_DEFAULTS, ...init, lanes }
@@ -149,12 +167,17 @@ function checkLane(lane: GatewayLaneConfig): void {
     throw new GatewayConfigError(`port of lane ${lane.lane}`, lane.port, `a number from ${lowest} to ${highest}`)
   }
   if (lane.publicAddress !== undefined) checkPublicAddress(lane.lane, lane.publicAddress)
+  if (lane.publicPort !== undefined) checkFirstPort(`publicPort of lane ${lane.lane}`, lane.publicPort, 'public')
 }
 
 /** Refuses an address that the other clusters would not call, because the operator can correct it here. */
 function checkPublicAddress(lane: number, text: string): void {
-  const field = `publicAddress of lane ${lane}`
-  const address = parseAddress(text, `gateway ${field}`)
-  if (address.family === 4 && classifyAddress(address) === 'usable') return
-  throw new GatewayConfigError(field, text, 'an IPv4 address at which other sites reach this node')
+  if (publicAddressProblem(text) === undefined) return
+  const expected = 'an IPv4 address, or a DNS name, at which other sites reach this node'
+  throw new GatewayConfigError(`publicAddress of lane ${lane}`, text, expected)
+}
+
+function checkFirstPort(field: string, port: number, side: 'public' | 'listen'): void {
+  const problem = firstPortProblem(port, side)
+  if (problem !== undefined) throw new GatewayConfigError(field, port, problem.replace(/^expected /, ''))
 }

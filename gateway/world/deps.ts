@@ -48,6 +48,8 @@ export interface GatewayDeps extends ComponentDeps {
   readonly openProbeSocket?: OpenProbeSocket
   /** Absent: the real TCP probe (runtime/tcp-probe.ts). */
   readonly probeTcp?: TcpProbe
+  /** All addresses of a DNS name. Throws if it has none or nothing answers. Absent: the resolver of the system. */
+  readonly resolveName?: (name: string) => Promise<readonly string[]>
   /** Absent: default gateways and name servers are not known. */
   readonly machineNetwork?: () => Promise<MachineNetwork>
   /** Absent if no other node can serve this node's lane. */

@@ -2,8 +2,10 @@
  * Everything that the gateway's plans depend on, read at one moment: objects, the node's kernel, health. Plain data.
  */
 import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../../model/model.ts'
+import type { Problem } from '../../model/reasons/reasons.ts'
 import type { AddressPort, OpenPort } from '../../model/addresses/addresses.ts'
 import type { InterfaceAddress, NextHopFeatures } from '../../kernel/route/route.ts'
+import type { Exposure } from '../../model/access/access.ts'
 import type { MachineNetwork } from '../../runtime/runtime.ts'
 import type { LaneState } from '../cable/cable.ts'
 import type { GatewayLaneConfig } from './config.ts'
@@ -31,6 +33,17 @@ export interface RoamedLink {
   readonly sinceMs: number
 }
 
+/** What is known of the DNS name that is this gateway's public address. */
+export interface PublicNameView {
+  readonly name: string
+  /** The usable IPv4 addresses of the last answer that had some, sorted. Empty before the first one. */
+  readonly addresses: readonly string[]
+  /** What is wrong with the last answer. Absent: nothing, or there was none yet. */
+  readonly problem?: Problem
+  /** Whether the name was asked for since this process started. */
+  readonly isAsked: boolean
+}
+
 export interface GatewayWorld {
   /** The time of this reading, in milliseconds of the monotonic clock. */
   readonly monotonicMs: number
@@ -40,6 +53,8 @@ export interface GatewayWorld {
   readonly own: Cluster
   /** The global range of the clusterset. Absent if it is not known. */
   readonly globalRange?: string
+  /** What other members may call; absent if lanes need not be closed without the tables: GatewayConfig.failClosed. */
+  readonly exposure?: Exposure
   /** This cluster has IPv6 pods, but the kernel of this node has no IPv6: `own` has IPv4 alone. */
   readonly ipv6LeftOut?: true
   /** Every Cluster object, including this cluster's own, and the Endpoint objects of all other clusters. */
@@ -51,6 +66,8 @@ export interface GatewayWorld {
   /** At most one lane (gatewayConfig()). */
   readonly lanes: readonly GatewayLaneConfig[]
   readonly observedAddress?: string
+  /** Absent if the public address is no DNS name. */
+  readonly publicName?: PublicNameView
   /** Ports of this node that pods of other clusters may call. Absent: none. */
   readonly openPorts?: readonly OpenPort[]
   readonly rotateMs: number
@@ -61,6 +78,8 @@ export interface GatewayWorld {
   readonly machine?: Pick<MachineNetwork, 'nextHops' | 'nameServers'>
   /** Existing devices of the gateway, by remote lane number, with their links: Cable.observe(). */
   readonly laneStates: ReadonlyMap<number, LaneState>
+  /** isOnlyGateway(). Absent: the packets of a connection may come by several gateways. */
+  readonly isOnlyGateway?: true
   /** Names of all existing lane devices, including those that are not planned. */
   readonly laneDevices: readonly string[]
   /** MTU of the route to an underlay address. Without an entry if there is no route. */

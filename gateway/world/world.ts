@@ -7,5 +7,12 @@ export {
   gatewayConfig,
 } from './config.ts'
 export { type GatewayDeps, type GatewayLoopDeps, loopDeps } from './deps.ts'
-export { type GatewayWorld, type PeerHealthView, type RoamedLink, clusterOfKey, healthKey } from './gateway-world.ts'
+export {
+  type GatewayWorld,
+  type PeerHealthView,
+  type PublicNameView,
+  type RoamedLink,
+  clusterOfKey,
+  healthKey,
+} from './gateway-world.ts'
 export { type GatewayMetrics, gatewayMetrics, laneLabels } from './metrics.ts'

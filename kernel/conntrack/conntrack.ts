@@ -1,3 +1,12 @@
-/** Connection tracking of a network namespace, read only. */
-export type { ConnectionScan, ConnectionTable, TrackedConnection } from './connection-table.ts'
+/** Connection tracking of a network namespace. */
+export type {
+  CallState,
+  CallsInit,
+  ConnectionScan,
+  ConnectionTable,
+  FlowEnd,
+  FlowTable,
+  TrackedConnection,
+  TranslatedFlow,
+} from './connection-table.ts'
 export { Conntrack } from './ctnetlink.ts'

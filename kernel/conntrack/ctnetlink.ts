@@ -1,113 +1,55 @@
 /**
- * Reads connection tracking through ctnetlink, with npm `netlink`. Entries are visited as they arrive: request() of the
- * package keeps a whole listing in memory, and there may be millions of entries. The kernel writes the next part only
- * when one is read, so closing the socket ends the listing.
+ * Reads connection tracking through ctnetlink, and forgets flows, with npm `netlink`. Entries are visited as they
+ * arrive: request() of the package keeps a whole listing in memory, and there may be millions of entries. The kernel
+ * writes the next part only when one is read, so closing the socket ends the listing.
  */
 import { Protocol, RawNetlinkSocket, formatMessage, parseError, parseMessages } from 'netlink'
+import type { Prefix } from '../../model/addresses/addresses.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import { KernelError } from '../kernel.ts'
-import { AF_INET, type Attribute, NLM_F_DUMP, body, closeAtExit, errnoError, readU16, readU32 } from '../route/route.ts'
-import type { ConnectionScan, ConnectionTable, TrackedConnection } from './connection-table.ts'
-
-// Constants of linux/netfilter/nfnetlink_conntrack.h. Values from the kernel are in network byte order.
-
-const SUBSYSTEM = 1 << 8
-/** IPCTNL_MSG_CT_NEW: one entry of a listing. */
-const ENTRY_MESSAGE = SUBSYSTEM
-/** IPCTNL_MSG_CT_GET */
-const LIST_MESSAGE = SUBSYSTEM | 1
-
-const NFGENMSG_BYTES = 4
-const ATTRIBUTE_HEAD_BYTES = 4
-/** The upper two bits of an attribute type are flags. */
-const TYPE_MASK = 0x3fff
-
-const CTA_TUPLE_ORIG = 1
-const CTA_TUPLE_REPLY = 2
-const CTA_STATUS = 3
-const CTA_PROTOINFO = 4
-const CTA_TUPLE_IP = 1
-const CTA_TUPLE_PROTO = 2
-const CTA_IP_V4_SRC = 1
-const CTA_PROTO_NUM = 1
-const CTA_PROTOINFO_TCP = 1
-const CTA_PROTOINFO_TCP_STATE = 1
-
-const IPS_ASSURED = 1 << 2
-const TCP_ESTABLISHED = 3
-const TCP = 6
-const UDP = 17
-
-/** Requests assured IPv4 entries. Older kernels ignore the status filter and list all IPv4 entries. */
-export function encodeListRequest(): Uint8Array[] {
-  const status = Buffer.alloc(4)
-  status.writeUInt32BE(IPS_ASSURED)
-  const attributes: readonly Attribute[] = [[CTA_STATUS, status]]
-  return body(Buffer.from([AF_INET, 0, 0, 0]), attributes)
-}
-
-/** Returns undefined if the entry is not an open connection. */
-export function decodeConnection(data: Buffer): TrackedConnection | undefined {
-  const entry = { data, from: NFGENMSG_BYTES, to: data.length }
-  if (data.length < NFGENMSG_BYTES || data.readUInt8(0) !== AF_INET) return undefined
-  if (((u32(find(entry, CTA_STATUS)) ?? 0) & IPS_ASSURED) === 0) return undefined
-  const origin = find(entry, CTA_TUPLE_ORIG)
-  const protocol = u8(find(find(origin, CTA_TUPLE_PROTO), CTA_PROTO_NUM))
-  if (protocol !== UDP && !(protocol === TCP && tcpState(entry) === TCP_ESTABLISHED)) return undefined
-  const client = u32(find(find(origin, CTA_TUPLE_IP), CTA_IP_V4_SRC))
-  const server = u32(find(find(find(entry, CTA_TUPLE_REPLY), CTA_TUPLE_IP), CTA_IP_V4_SRC))
-  return client === undefined || server === undefined ? undefined : { client, server }
-}
-
-function tcpState(entry: Span): number | undefined {
-  return u8(find(find(find(entry, CTA_PROTOINFO), CTA_PROTOINFO_TCP), CTA_PROTOINFO_TCP_STATE))
-}
-
-/** A sequence of attributes, or the content of one attribute. */
-interface Span {
-  readonly data: Buffer
-  readonly from: number
-  readonly to: number
-}
-
-// attributes() of kernel/route/rtnetlink-codec.ts copies each attribute, which is too slow here: 200,000 entries have a
-// dozen each.
-function find(span: Span | undefined, type: number): Span | undefined {
-  if (span === undefined) return undefined
-  const { data, to } = span
-  for (let at = span.from; at + ATTRIBUTE_HEAD_BYTES <= to;) {
-    const length = readU16(data, at)
-    if (length < ATTRIBUTE_HEAD_BYTES || at + length > to) return undefined
-    const found = readU16(data, at + 2) & TYPE_MASK
-    if (found === type) return { data, from: at + ATTRIBUTE_HEAD_BYTES, to: at + length }
-    at += (length + 3) & ~3
-  }
-  return undefined
-}
-
-function u32(span: Span | undefined): number | undefined {
-  return span === undefined || span.to - span.from !== 4 ? undefined : span.data.readUInt32BE(span.from)
-}
-
-function u8(span: Span | undefined): number | undefined {
-  return span === undefined || span.to - span.from !== 1 ? undefined : span.data.readUInt8(span.from)
-}
+import { NLM_F_DUMP, closeAtExit, errnoError, readU32 } from '../route/route.ts'
+import type {
+  CallsInit,
+  ConnectionScan,
+  ConnectionTable,
+  FlowTable,
+  TrackedConnection,
+  TranslatedFlow,
+} from './connection-table.ts'
+import {
+  DELETE_MESSAGE,
+  ENTRY_MESSAGE,
+  LIST_MESSAGE,
+  decodeCall,
+  decodeConnection,
+  decodeFlow,
+  encodeCallsRequest,
+  encodeFlowsRequest,
+  encodeForgetRequest,
+  encodeListRequest,
+  rangeOf,
+} from './ctnetlink-codec.ts'
 
 /** From linux/netlink.h. */
 const NLMSG_ERROR = 2
 const NLMSG_DONE = 3
 const NLM_F_REQUEST = 1
+const NLM_F_ACK = 4
 const DEFAULT_TIMEOUT_MS = 10_000
-const OPERATION = 'conntrack -L -f ipv4'
+const LIST = 'conntrack -L -f ipv4'
+const DELETE = 'conntrack -D'
+/** Removals in one message to the kernel, which works on all of them before it returns. */
+const REMOVALS_TOGETHER = 100
+const ENOENT = 2
 
 export interface ConntrackInit {
   readonly clock: Pick<Clock, 'setTimer'>
-  /** For a whole listing; default 10,000. */
+  /** For a whole listing, and for one message of removals; default 10,000. */
   readonly timeoutMs?: number
 }
 
-export class Conntrack implements ConnectionTable {
+export class Conntrack implements ConnectionTable, FlowTable {
   readonly #clock: Pick<Clock, 'setTimer'>
   readonly #timeoutMs: number
 
@@ -117,25 +59,91 @@ export class Conntrack implements ConnectionTable {
   }
 
   /** Reads the network namespace in which the process is at the time of the call. */
-  async scan(
+  scan(limit: number, visit: (connection: TrackedConnection) => void, signal?: AbortSignal): Promise<ConnectionScan> {
+    const reader = new ListReader(LIST, limit, (data) => {
+      const connection = decodeConnection(data)
+      if (connection !== undefined) visit(connection)
+    })
+    return this.#exchange(LIST, signal, {
+      send: (port) => [listRequest(port, encodeListRequest())],
+      take: (bytes) => reader.take(bytes),
+    })
+  }
+
+  /** As scan(). */
+  flows(
+    called: Prefix,
     limit: number,
-    visit: (connection: TrackedConnection) => void,
+    visit: (flow: TranslatedFlow) => void,
     signal?: AbortSignal,
   ): Promise<ConnectionScan> {
-    if (signal?.aborted === true) throw new KernelError('EINTR', OPERATION, 'stopped before it began')
+    const operation = `conntrack -L -p udp -f ipv${called.family}`
+    const range = rangeOf(called)
+    const reader = new ListReader(operation, limit, (data) => {
+      const flow = decodeFlow(data, range)
+      if (flow !== undefined) visit(flow)
+    })
+    return this.#exchange(operation, signal, {
+      send: (port) => [listRequest(port, encodeFlowsRequest(called))],
+      take: (bytes) => reader.take(bytes),
+    })
+  }
+
+  /** As scan(). */
+  calls(
+    { called, state, limit }: CallsInit,
+    visit: (call: TranslatedFlow) => void,
+    signal?: AbortSignal,
+  ): Promise<ConnectionScan> {
+    const operation = `conntrack -L -p tcp -f ipv${called.family}`
+    const range = rangeOf(called)
+    const reader = new ListReader(operation, limit, (data) => {
+      const call = decodeCall(data, range, state)
+      if (call !== undefined) visit(call)
+    })
+    return this.#exchange(operation, signal, {
+      send: (port) => [listRequest(port, encodeCallsRequest(called, state))],
+      take: (bytes) => reader.take(bytes),
+    })
+  }
+
+  /** As scan(). */
+  async forget(flows: readonly TranslatedFlow[], signal?: AbortSignal): Promise<number> {
+    let forgotten = 0
+    for (let at = 0; at < flows.length; at += REMOVALS_TOGETHER) {
+      const some = flows.slice(at, at + REMOVALS_TOGETHER)
+      const reader = new RemovalReader(some.length)
+      forgotten += await this.#exchange(DELETE, signal, {
+        send: (port) =>
+          some.map((flow, i) => removalRequest(port, flow, { seq: i + 1, isLast: i === some.length - 1 })),
+        take: (bytes) => reader.take(bytes),
+      })
+    }
+    return forgotten
+  }
+
+  /** Sends messages on a socket of their own, and takes what arrives until there is a result. Throws KernelError. */
+  async #exchange<T>(
+    operation: string,
+    signal: AbortSignal | undefined,
+    {
+      send,
+      take,
+    }: { readonly send: (port: number) => readonly Uint8Array[][]; readonly take: (bytes: Buffer) => T | undefined },
+  ): Promise<T> {
+    if (signal?.aborted === true) throw new KernelError('EINTR', operation, 'stopped before it began')
     const socket = openSocket()
     const close = closeAtExit(socket)
-    const { promise, resolve, reject } = Promise.withResolvers<ConnectionScan>()
+    const { promise, resolve, reject } = Promise.withResolvers<T>()
     const fail = (code: 'TIMEOUT' | 'EINTR' | 'UNKNOWN', detail: string): void => {
-      reject(new KernelError(code, OPERATION, detail))
+      reject(new KernelError(code, operation, detail))
     }
     const onAbort = (): void => fail('EINTR', 'stopped')
     const stopTimer = this.#clock.setTimer(this.#timeoutMs, () => fail('TIMEOUT', 'the list has no end'))
     signal?.addEventListener('abort', onAbort, { once: true })
-    const reader = new ListReader(limit, visit)
     socket.on('message', (bytes) => {
       try {
-        const end = reader.take(bytes)
+        const end = take(bytes)
         if (end !== undefined) resolve(end)
       } catch (error) {
         reject(error)
@@ -144,7 +152,7 @@ export class Conntrack implements ConnectionTable {
     socket.on('error', (error) => fail('UNKNOWN', messageOf(error)))
     socket.on('truncatedMessage', () => fail('UNKNOWN', 'a message was truncated'))
     try {
-      socket.send(listRequest(socket.address().port))
+      socket.send(send(socket.address().port).flat())
       return await promise
     } finally {
       stopTimer()
@@ -156,12 +164,14 @@ export class Conntrack implements ConnectionTable {
 
 /** Reads the parts of one listing. */
 class ListReader {
+  readonly #operation: string
   readonly #limit: number
-  readonly #visit: (connection: TrackedConnection) => void
+  readonly #visit: (data: Buffer) => void
   #read = 0
   #ended = false
 
-  constructor(limit: number, visit: (connection: TrackedConnection) => void) {
+  constructor(operation: string, limit: number, visit: (data: Buffer) => void) {
+    this.#operation = operation
     this.#limit = limit
     this.#visit = visit
   }
@@ -172,12 +182,11 @@ class ListReader {
     if (this.#ended) return undefined
     for (const { type, flags, data } of parseMessages(bytes)) {
       if (type === NLMSG_DONE) return this.#done(data)
-      if (type === NLMSG_ERROR) throw errnoError(OPERATION, parseError(Buffer.from(data), flags).errno)
+      if (type === NLMSG_ERROR) throw errnoError(this.#operation, parseError(Buffer.from(data), flags).errno)
       if (type !== ENTRY_MESSAGE) continue
       if (this.#read >= this.#limit) return this.#end(false)
       this.#read += 1
-      const connection = decodeConnection(data)
-      if (connection !== undefined) this.#visit(connection)
+      this.#visit(data)
     }
     return undefined
   }
@@ -185,7 +194,7 @@ class ListReader {
   /** A listing that the kernel breaks off ends with a negative error number. */
   #done(data: Buffer): ConnectionScan {
     const errno = data.length < 4 ? 0 : readU32(data) | 0
-    if (errno < 0) throw errnoError(OPERATION, errno)
+    if (errno < 0) throw errnoError(this.#operation, errno)
     return this.#end(true)
   }
 
@@ -195,14 +204,40 @@ class ListReader {
   }
 }
 
-function listRequest(port: number): Uint8Array[] {
-  return formatMessage({
-    type: LIST_MESSAGE,
-    flags: NLM_F_REQUEST | NLM_F_DUMP,
-    seq: 1,
-    port,
-    data: encodeListRequest(),
-  })
+/** Reads the answers to several removals: one for each that failed, and one for the last. */
+class RemovalReader {
+  readonly #count: number
+  #missing = 0
+
+  constructor(count: number) {
+    this.#count = count
+  }
+
+  /** Returns how many entries were removed, after the answer to the last. Throws KernelError. */
+  take(bytes: Buffer): number | undefined {
+    for (const { type, flags, seq, data } of parseMessages(bytes)) {
+      if (type !== NLMSG_ERROR) continue
+      const { errno } = parseError(Buffer.from(data), flags)
+      // The entry has ended by itself, or another one has its place.
+      if (Math.abs(errno) === ENOENT) this.#missing += 1
+      else if (errno !== 0) throw errnoError(DELETE, errno)
+      if (seq === this.#count) return this.#count - this.#missing
+    }
+    return undefined
+  }
+}
+
+function listRequest(port: number, data: Uint8Array[]): Uint8Array[] {
+  return formatMessage({ type: LIST_MESSAGE, flags: NLM_F_REQUEST | NLM_F_DUMP, seq: 1, port, data })
+}
+
+function removalRequest(
+  port: number,
+  flow: TranslatedFlow,
+  { seq, isLast }: { readonly seq: number; readonly isLast: boolean },
+): Uint8Array[] {
+  const flags = isLast ? NLM_F_REQUEST | NLM_F_ACK : NLM_F_REQUEST
+  return formatMessage({ type: DELETE_MESSAGE, flags, seq, port, data: encodeForgetRequest(flow) })
 }
 
 function openSocket(): RawNetlinkSocket {

@@ -1,11 +1,23 @@
 /** Connection tracking in memory: a test opens and closes the connections. */
-import { parseAddress } from '../../model/addresses/addresses.ts'
-import type { ConnectionScan, ConnectionTable, TrackedConnection } from '../conntrack/conntrack.ts'
+import { type Prefix, containsAddress, parseAddress } from '../../model/addresses/addresses.ts'
+import type {
+  CallState,
+  CallsInit,
+  ConnectionScan,
+  ConnectionTable,
+  FlowTable,
+  TrackedConnection,
+  TranslatedFlow,
+} from '../conntrack/conntrack.ts'
 import { KernelError } from '../kernel.ts'
 
-export class FakeConnections implements ConnectionTable {
+export class FakeConnections implements ConnectionTable, FlowTable {
   readonly #connections = new Set<TrackedConnection>()
-  /** If set, scans throw this error. */
+  /** By id. */
+  readonly #flows = new Map<number, TranslatedFlow>()
+  readonly #calls = new Map<number, TranslatedFlow & { readonly state: CallState }>()
+  #lastId = 0
+  /** If set, all calls throw this error. */
   failure: KernelError | undefined
   scans = 0
 
@@ -14,6 +26,62 @@ export class FakeConnections implements ConnectionTable {
     const connection = { client: number(client), server: number(server) }
     this.#connections.add(connection)
     return () => void this.#connections.delete(connection)
+  }
+
+  /** Begins a UDP flow, and returns the function that ends it. Takes `10.42.1.5:7000`, or `[fd00::5]:7000`. */
+  openFlow(client: string, called: string, server = called): () => void {
+    const id = (this.#lastId += 1)
+    this.#flows.set(id, { client: end(client), called: end(called), server: end(server), id, zone: 0 })
+    return () => void this.#flows.delete(id)
+  }
+
+  /** Begins a TCP connection, as openFlow(). */
+  openCall(client: string, called: string, server: string, state: CallState): () => void {
+    const id = (this.#lastId += 1)
+    const ends = { client: end(client), called: end(called), server: end(server) }
+    this.#calls.set(id, { ...ends, id, zone: 0, protocol: 'TCP', state })
+    return () => void this.#calls.delete(id)
+  }
+
+  async calls(
+    { called, state, limit }: CallsInit,
+    visit: (call: TranslatedFlow) => void,
+    signal?: AbortSignal,
+  ): Promise<ConnectionScan> {
+    await Promise.resolve()
+    if (signal?.aborted === true) throw new KernelError('EINTR', 'conntrack -L -p tcp', 'stopped before it began')
+    if (this.failure !== undefined) throw this.failure
+    const found = [...this.#calls.values()].filter((call) => {
+      const address = parseAddress(call.called.address)
+      return call.state === state && address.family === called.family && containsAddress(called, address)
+    })
+    for (const { state: _, ...call } of found.slice(0, limit)) visit(call)
+    return { whole: found.length <= limit }
+  }
+
+  async flows(
+    called: Prefix,
+    limit: number,
+    visit: (flow: TranslatedFlow) => void,
+    signal?: AbortSignal,
+  ): Promise<ConnectionScan> {
+    this.scans += 1
+    await Promise.resolve()
+    if (signal?.aborted === true) throw new KernelError('EINTR', 'conntrack -L -p udp', 'stopped before it began')
+    if (this.failure !== undefined) throw this.failure
+    const ofFamily = [...this.#flows.values()].filter(
+      (flow) => parseAddress(flow.called.address).family === called.family,
+    )
+    const read = ofFamily.slice(0, limit)
+    for (const flow of read) if (containsAddress(called, parseAddress(flow.called.address))) visit(flow)
+    return { whole: read.length === ofFamily.length }
+  }
+
+  async forget(flows: readonly TranslatedFlow[], signal?: AbortSignal): Promise<number> {
+    await Promise.resolve()
+    if (signal?.aborted === true) throw new KernelError('EINTR', 'conntrack -D -p udp', 'stopped before it began')
+    if (this.failure !== undefined) throw this.failure
+    return flows.filter(({ id }) => this.#flows.delete(id) || this.#calls.delete(id)).length
   }
 
   async scan(
@@ -29,6 +97,11 @@ export class FakeConnections implements ConnectionTable {
     for (const connection of read) visit(connection)
     return { whole: read.length === this.#connections.size }
   }
+}
+
+function end(text: string): TranslatedFlow['client'] {
+  const colon = text.lastIndexOf(':')
+  return { address: text.slice(0, colon).replaceAll(/[[\]]/g, ''), port: Number(text.slice(colon + 1)) }
 }
 
 function number(address: string): number {

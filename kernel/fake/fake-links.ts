@@ -312,7 +312,7 @@ export function routeKey(route: Route): string {
 }
 
 export function ruleKey(rule: Rule): string {
-  return `${rule.family ?? 4}|${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}|${rule.exceptMark ?? ''}|${rule.exceptInputDevice ?? ''}|${rule.source ?? ''}|${rule.protocol ?? ''}|${rule.sourcePort ?? ''}|${rule.destinationPort ?? ''}`
+  return `${rule.family ?? 4}|${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}|${rule.exceptMark ?? ''}|${rule.exceptInputDevice ?? ''}|${rule.source ?? ''}|${rule.protocol ?? ''}|${rule.sourcePort ?? ''}|${rule.destinationPort ?? ''}|${rule.destination ?? ''}|${rule.withoutMark ?? ''}|${rule.action ?? ''}`
 }
 
 /** True if `address` is in the network of one of the addresses of the device. Every device reaches link-local IPv6. */

@@ -17,22 +17,31 @@ export interface TracePacket {
   readonly etherSaddr?: string
   readonly saddr: string
   readonly daddr: string
-  readonly l4proto: 'tcp' | 'udp' | 'icmp' | 'icmpv6'
+  readonly l4proto: 'tcp' | 'udp' | 'sctp' | 'gre' | 'icmp' | 'icmpv6'
   readonly sport?: number
   readonly dport?: number
   /** Only for tcp: the first packet of a connection. */
   readonly syn?: boolean
   /** Only for icmp and icmpv6. */
   readonly icmpType?: number
-  /** `new`, or a later packet of a known connection, which nat chains do not see. Default new. */
-  readonly ctState?: 'new' | 'established' | 'related'
+  /** `new`, or a later packet of a known connection, or of none, which nat chains do not see. Default new. */
+  readonly ctState?: 'new' | 'established' | 'related' | 'invalid'
   /** The original destination address of a translated connection. */
   readonly originalDaddr?: string
   /** The original destination port of a translated connection. */
   readonly originalDport?: number
+  /** The initiator of the connection that an ICMP error is about. Default: the sender of the packet. */
+  readonly originalSaddr?: string
+  /** Who answers on the connection that an ICMP error is about. Default: the receiver of the packet. */
+  readonly replySaddr?: string
   /** Whether the initiator of the connection sent the packet. Default original. */
   readonly ctDirection?: 'original' | 'reply'
   readonly notrack?: boolean
+  /** The destination is an address of this machine. Default false. */
+  readonly local?: boolean
+  /** A part of a packet without its first part, so without ports. Default false. */
+  readonly fragment?: boolean
+  readonly mark?: number
 }
 
 export interface TraceResult {
@@ -47,6 +56,8 @@ export interface TraceResult {
 export interface TraceOptions {
   /** Replaces numgen and jhash: takes the modulus and returns 0 to modulus - 1. Default: always 0. */
   readonly draw?: (modulus: number) => number
+  /** Whether all limits are exceeded. Default false. */
+  readonly isOverLimits?: boolean
 }
 
 /**
@@ -60,7 +71,8 @@ export function traceNft(
   options: TraceOptions = {},
 ): TraceResult {
   if (nft.family !== (familyOf(packet.daddr) === 6 ? 'ip6' : 'ip')) return { packet, verdict: 'accept', path: [] }
-  const walk: Walk = { packet, path: [], draw: options.draw ?? (() => 0) }
+  const { draw = () => 0, isOverLimits = false } = options
+  const walk: Walk = { packet, path: [], draw, isOverLimits }
   for (const { table, chain } of baseChains(nft, hook)) {
     const skipped =
       chain.base?.type === 'nat' && ((walk.packet.ctState ?? 'new') !== 'new' || walk.packet.notrack === true)
@@ -78,6 +90,7 @@ interface Walk {
   answer?: string | undefined
   readonly path: string[]
   readonly draw: (modulus: number) => number
+  readonly isOverLimits: boolean
 }
 
 type End = 'accept' | 'drop' | 'reject' | 'return' | 'continue'
@@ -124,6 +137,8 @@ function step(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match'
     return 'continue'
   }
   if (text.take('counter')) return 'continue'
+  if (text.take('limit', 'rate')) return overLimit(text, walk)
+  if (text.take('log')) return logged(text)
   if (text.take('accept')) return 'accept'
   if (text.take('drop')) return 'drop'
   if (text.take('return')) return 'return'
@@ -137,13 +152,28 @@ function step(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match'
     walk.packet = { ...walk.packet, notrack: true }
     return 'continue'
   }
+  if (text.take('meta', 'mark', 'set', 'meta', 'mark')) return setMark(text, walk)
   if (text.take('goto')) return afterGoto(enter(table, text.word(), walk))
   if (text.take('jump')) return afterJump(enter(table, text.word(), walk))
   if (text.take('dnat')) return translate(table, text, walk, 'daddr')
   if (text.take('snat')) return translate(table, text, walk, 'saddr')
-  if (text.take('numgen')) return drawVerdict(table, text, walk)
-  if (text.take('jhash')) return drawVerdict(table, text, walk)
+  if (text.take('update')) return remember(table, text, walk)
+  if (text.take('delete')) return forget(table, text, walk)
   return match(table, text, walk)
+}
+
+/** Reads `over 5/second`. Each packet counts as below the limit, unless the options say otherwise. */
+function overLimit(text: RuleText, { isOverLimits }: Walk): End | 'no match' {
+  const isOver = text.take('over')
+  if (!/^\d+\/(second|minute)$/.test(text.word())) throw text.unknown()
+  return isOver === isOverLimits ? 'continue' : 'no match'
+}
+
+/** Reads `prefix "access-node" group 7310 snaplen 64`. */
+function logged(text: RuleText): End {
+  if (text.take('prefix')) text.word()
+  for (const word of ['group', 'snaplen']) if (text.take(word)) text.word()
+  return 'continue'
 }
 
 function enter(table: FakeNftTable, name: string, walk: Walk): End {
@@ -160,12 +190,41 @@ function afterJump(end: End): End {
   return end === 'return' ? 'continue' : end
 }
 
-/** Reads `numgen random mod 2 vmap { … }` or `jhash ip saddr mod 2 seed 0x1 vmap { … }`. */
-function drawVerdict(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match' {
+/** Reads `numgen random mod 2 offset 5` or `jhash ip saddr mod 2 seed 0x1`. Undefined if something else follows. */
+function drawn(text: RuleText, walk: Walk): string | undefined {
+  if (!text.take('numgen') && !text.take('jhash')) return undefined
   text.skipUntil('mod')
-  const drawn = walk.draw(Number(text.word()))
-  text.skipUntil('vmap')
-  return verdictOf(table, text.pairs().get(String(drawn)), walk)
+  const number = walk.draw(Number(text.word()))
+  if (text.take('seed')) text.word()
+  return String(number + (text.take('offset') ? Number(text.word()) : 0))
+}
+
+/** Reads `@m { ip saddr . th dport timeout 60s : ip daddr }`. An element that exists keeps its value. */
+function remember(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match' {
+  const { map, key, value } = rememberedElement(table, text, walk)
+  if (key === undefined || value === undefined) return 'no match'
+  if (!map.elements.has(key)) {
+    if (map.elements.size >= (map.type.size ?? Infinity)) return 'no match'
+    map.elements.set(key, value)
+  }
+  return 'continue'
+}
+
+function forget(table: FakeNftTable, text: RuleText, walk: Walk): End {
+  const { map, key } = rememberedElement(table, text, walk)
+  if (key !== undefined) map.elements.delete(key)
+  return 'continue'
+}
+
+function rememberedElement(table: FakeNftTable, text: RuleText, walk: Walk) {
+  const map = table.maps.get(text.word().slice(1))
+  if (map?.type.flags?.includes('dynamic') !== true || !text.take('{')) throw text.unknown()
+  const key = concat(text, walk)
+  if (text.take('timeout')) text.word()
+  if (!text.take(':')) throw text.unknown()
+  const value = concat(text, walk)
+  if (!text.take('}')) throw text.unknown()
+  return { map, key, value }
 }
 
 function verdictOf(table: FakeNftTable, verdict: string | undefined, walk: Walk): End | 'no match' {
@@ -186,7 +245,7 @@ function translate(table: FakeNftTable, text: RuleText, walk: Walk, field: 'sadd
   if (text.take('map')) target = table.maps.get(text.word().slice(1))?.elements.get(target)
   if (target === undefined) return 'no match'
   const [address = '', port] = target.split(' . ')
-  const original = field === 'daddr' ? { originalDaddr: walk.packet.daddr } : {}
+  const original = field === 'daddr' ? { originalDaddr: walk.packet.originalDaddr ?? walk.packet.daddr } : {}
   const ports = port === undefined ? {} : { [field === 'daddr' ? 'dport' : 'sport']: Number(port) }
   walk.packet = { ...walk.packet, ...original, [field]: address, ...ports }
   return 'accept'
@@ -208,7 +267,7 @@ function plainTarget(text: RuleText): string | undefined {
 function match(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match' {
   const field = text.peekAt(1)
   const value = concat(text, walk)
-  if (text.take('set')) return rewrite(text, walk, field === 'saddr' ? 'saddr' : 'daddr')
+  if (text.take('set')) return rewrite(table, text, walk, field === 'saddr' ? 'saddr' : 'daddr')
   if (text.take('vmap')) {
     const verdicts = text.peek.startsWith('@') ? namedMap(table, text.word()) : text.pairs()
     if (value === undefined) return 'no match'
@@ -221,8 +280,19 @@ function match(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match
   return held === negated ? 'no match' : 'continue'
 }
 
-/** Reads `ip daddr set ip daddr & 0.0.255.255 | 10.42.0.0`. */
-function rewrite(text: RuleText, walk: Walk, field: 'saddr' | 'daddr'): End {
+/** Reads `ip daddr & 0.0.255.255 | 10.42.0.0`, `ct original ip daddr`, or a lookup in a map, after `ip daddr set`. */
+function rewrite(table: FakeNftTable, text: RuleText, walk: Walk, field: 'saddr' | 'daddr'): End | 'no match' {
+  const isMasked = ['&', 'and'].includes(text.peekAt(2))
+  if (!isMasked) {
+    const value = concat(text, walk)
+    const found = text.take('map') && value !== undefined ? namedMap(table, text.word()).get(value) : value
+    if (found === undefined) return 'no match'
+    // Connection tracking has seen the packet before a nat chain does.
+    const { originalDaddr = walk.packet.daddr, ...packet } = walk.packet
+    const isRestored = field === 'daddr' && found === originalDaddr
+    walk.packet = { ...packet, ...(isRestored ? {} : { originalDaddr }), [field]: found }
+    return 'continue'
+  }
   if (!text.take('ip', field) || !(text.take('&') || text.take('and'))) throw text.unknown()
   const mask = parseAddress(text.word()).value
   if (!(text.take('|') || text.take('or'))) throw text.unknown()
@@ -232,10 +302,20 @@ function rewrite(text: RuleText, walk: Walk, field: 'saddr' | 'daddr'): End {
   return 'continue'
 }
 
+/** Reads `| 0x2000` or `& 0xffffdfff` of a rule that sets the mark. */
+function setMark(text: RuleText, walk: Walk): End {
+  const { mark = 0 } = walk.packet
+  const isAdded = text.take('|')
+  if (!isAdded && !text.take('&')) throw text.unknown()
+  const bits = Number(text.word())
+  walk.packet = { ...walk.packet, mark: (isAdded ? mark | bits : mark & bits) >>> 0 }
+  return 'continue'
+}
+
 /** Reads one selector, or several joined by dots. Undefined if the packet lacks such a field. */
 function concat(text: RuleText, walk: Walk): string | undefined {
   const parts: (string | undefined)[] = []
-  do parts.push(select(text, walk.packet))
+  do parts.push(drawn(text, walk) ?? select(text, walk.packet))
   while (text.take('.'))
   return parts.includes(undefined) ? undefined : parts.join(' . ')
 }
@@ -247,9 +327,19 @@ function select(text: RuleText, packet: TracePacket): string | undefined {
     if (text.take(ip, 'saddr')) return packet.saddr
     if (text.take(ip, 'daddr')) return packet.daddr
     if (text.take('ct', 'original', ip, 'daddr')) return packet.originalDaddr ?? packet.daddr
+    if (text.take('ct', 'original', ip, 'saddr')) return packet.originalSaddr ?? packet.saddr
+    if (text.take('ct', 'reply', ip, 'saddr')) return packet.replySaddr ?? packet.daddr
   }
   if (text.take('ether', 'saddr')) return packet.etherSaddr
   if (text.take('meta', 'l4proto')) return packet.l4proto
+  if (text.take('fib', 'daddr', 'type')) return packet.local === true ? 'local' : 'unicast'
+  if (text.take('ip', 'frag-off', '&', '0x1fff') || text.take('frag', 'frag-off'))
+    return packet.fragment === true ? '185' : '0'
+  // Parts without the first have no header of their protocol.
+  if (packet.fragment === true && ['th', 'tcp', 'udp', 'icmp', 'icmpv6'].includes(text.peek)) {
+    select(text, { ...packet, fragment: false })
+    return undefined
+  }
   if (text.take('th', 'dport')) return packet.dport?.toString()
   if (text.take('th', 'sport')) return packet.sport?.toString()
   for (const protocol of ['tcp', 'udp'] as const) {

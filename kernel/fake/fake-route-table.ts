@@ -3,7 +3,14 @@
  * unreachable gateways, foreign source addresses, duplicates, removal of missing items), removes what the kernel
  * removes with a device, and prints itself as the commands that would create its state.
  */
-import { FAMILIES, type Family, familyOf, parseAddress } from '../../model/addresses/addresses.ts'
+import {
+  FAMILIES,
+  type Family,
+  containsAddress,
+  familyOf,
+  parseAddress,
+  parsePrefix,
+} from '../../model/addresses/addresses.ts'
 import { IPV6_MIN_MTU } from '../../model/model.ts'
 import { Listeners } from '../../reconcile/reconcile.ts'
 import { KernelError } from '../kernel.ts'
@@ -230,9 +237,10 @@ export class FakeRouteTable implements item.RouteTable {
       refuseInvalid(operation, () => parseAddress(destination, 'destination'))
       const family = familyOf(destination)
       const matching = this.#sortedRules().filter(
-        (rule) => (rule.family ?? 4) === family && rule.exceptMark !== mark && isForOwnTraffic(rule),
+        (rule) => (rule.family ?? 4) === family && isForMark(rule, mark) && isForOwnTraffic(rule, destination),
       )
       for (const rule of matching) {
+        if (rule.action === 'blackhole') throw new KernelError('EINVAL', operation, 'a rule drops such packets')
         const route = bestRoute(this.#routes.list(), rule.table, destination)
         if (route === undefined || route.type === 'throw') continue
         if (route.type === 'unreachable') throw new KernelError('EHOSTUNREACH', operation, 'no route to host')
@@ -402,9 +410,15 @@ export class FakeRouteTable implements item.RouteTable {
 }
 
 /** True if the rule applies to traffic that starts on the node and has no source address yet. */
-function isForOwnTraffic({ inputDevice, exceptInputDevice, source, protocol }: item.Rule): boolean {
+function isForOwnTraffic(rule: item.Rule, to: string): boolean {
+  const { inputDevice, exceptInputDevice, source, protocol, destination } = rule
   if (protocol !== undefined) return false
+  if (destination !== undefined && !containsAddress(parsePrefix(destination), parseAddress(to))) return false
   return (inputDevice === undefined || inputDevice === 'lo') && exceptInputDevice !== 'lo' && source === undefined
+}
+
+function isForMark({ exceptMark, withoutMark = 0 }: item.Rule, mark: number): boolean {
+  return exceptMark !== mark && (withoutMark & mark) === 0
 }
 
 /** Returns a rule in the form in which it is listed, without `family` for IPv4. */

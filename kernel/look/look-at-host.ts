@@ -8,7 +8,9 @@ import { join } from 'node:path'
 import { FAMILIES, type Family } from '../../model/addresses/addresses.ts'
 import {
   LANE_DEVICE_PREFIX,
+  NFT_SET_HAIRPIN,
   NFT_TABLE_GATEWAY,
+  NFT_TABLE_NODE,
   ROUTE_TABLE_LANES,
   ROUTE_TABLE_LANES_PUBLIC,
   ROUTE_TABLE_NODE,
@@ -16,7 +18,7 @@ import {
 } from '../../model/model.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import { type RunCommand, runCommand } from '../kernel.ts'
-import { type DeviceSetting, deviceSettings } from '../tuning/tuning.ts'
+import { type DeviceSetting, SysfsBridgePorts, deviceSettings, hairpinCommand } from '../tuning/tuning.ts'
 import { type RulesetLook, parseRuleset } from './parse-ruleset.ts'
 
 // Reads the JSON output of kernel tools. A tool may print incomplete JSON if the listed objects change meanwhile.
@@ -58,8 +60,25 @@ export interface HostLook {
   readonly deviceSettings: readonly (DeviceSetting & { readonly found: string })[]
   readonly firewall?: RulesetLook
   readonly routes?: Readonly<Record<string, readonly string[]>>
+  readonly kernel: KernelLook
+  /** Backends of this machine that do not reach themselves, since their bridge port is not in hairpin mode. */
+  readonly cutOffFromSelf: readonly CutOffBackend[]
   readonly connections?: Share
   readonly disks: readonly (Share & { readonly path: string })[]
+}
+
+/** What known faults of kernels depend on. */
+export interface KernelLook {
+  /** As `uname -r` prints it: `6.18.3-arch1-1`. '' if it cannot be read. */
+  readonly release: string
+  /** The processor has AVX2, for which netfilter has code of its own. */
+  readonly avx2: boolean
+}
+
+/** An IPv4 address, and the command that would mend it. */
+export interface CutOffBackend {
+  readonly address: string
+  readonly command: string
 }
 
 export interface Share {
@@ -79,6 +98,8 @@ export interface LookInit {
   readonly run?: RunCommand
   /** Default /proc. */
   readonly proc?: string
+  /** Default /sys/class/net. */
+  readonly netDevices?: string
 }
 
 /** The prefix of our tables and devices. */
@@ -91,7 +112,7 @@ export async function lookAtHost(
   init: LookInit,
   signal: AbortSignal,
 ): Promise<{ readonly look: HostLook; readonly troubles: readonly HostTrouble[] }> {
-  const { run = runCommand, timeoutMs, folders, proc = '/proc' } = init
+  const { run = runCommand, timeoutMs, folders, proc = '/proc', netDevices } = init
   const troubles: HostTrouble[] = []
   const unlessTrouble = async <T>(what: string, work: Promise<T>): Promise<T | undefined> => {
     try {
@@ -103,19 +124,24 @@ export async function lookAtHost(
     }
   }
   const tool: ToolRun = { run, timeoutMs, signal }
-  const [devices, firewall, routes, sysctls, deviceSettings, connections, disks] = await Promise.all([
-    unlessTrouble('Devices', devicesOf(tool)),
-    unlessTrouble('Firewall', firewallOf(tool)),
-    unlessTrouble('Routes', routesOf(tool)),
-    settingsOf(proc),
-    changedSettings(proc),
-    connectionsOf(proc),
-    disksOf(folders),
-  ])
+  const [devices, firewall, routes, sysctls, deviceSettings, kernel, connections, disks, cutOffFromSelf] =
+    await Promise.all([
+      unlessTrouble('Devices', devicesOf(tool)),
+      unlessTrouble('Firewall', firewallOf(tool)),
+      unlessTrouble('Routes', routesOf(tool)),
+      settingsOf(proc),
+      changedSettings(proc),
+      kernelOf(proc),
+      connectionsOf(proc),
+      disksOf(folders),
+      cutOffOf(tool, proc, new SysfsBridgePorts(netDevices, join(proc, 'net/arp'))),
+    ])
   const look = {
     devices: devices ?? carryingDevices(),
     sysctls,
     deviceSettings,
+    kernel,
+    cutOffFromSelf,
     ...(firewall === undefined ? {} : { firewall }),
     ...(routes === undefined ? {} : { routes }),
     ...(connections === undefined ? {} : { connections }),
@@ -183,6 +209,38 @@ async function devicesWithSettings(proc: string, family: Family): Promise<readon
 async function valuesOf(proc: string, names: readonly string[]): Promise<(readonly [string, string])[]> {
   const found = await Promise.all(names.map(async (name) => [name, await numberText(join(proc, 'sys', name))] as const))
   return found.flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const]))
+}
+
+async function kernelOf(proc: string): Promise<KernelLook> {
+  const text = (name: string): Promise<string> => readFile(join(proc, name), 'utf8').catch(() => '')
+  const [release, processors] = await Promise.all([text('sys/kernel/osrelease'), text('cpuinfo')])
+  return { release: release.trim().slice(0, 100), avx2: /^flags\s*:.*\savx2(\s|$)/m.test(processors) }
+}
+
+/**
+ * The backends are those of the set of table sealane_node, which is also how a connection to itself is known. Empty if
+ * netfilter does not see bridges, as such packets are then routed.
+ */
+async function cutOffOf(tool: ToolRun, proc: string, ports: SysfsBridgePorts): Promise<readonly CutOffBackend[]> {
+  if ((await numberText(join(proc, 'sys/net/bridge/bridge-nf-call-iptables'))) !== '1') return []
+  const list = ['nft', '--json', 'list', 'set', 'ip', NFT_TABLE_NODE, NFT_SET_HAIRPIN] as const
+  const backends = new Set(setElements(await jsonFrom(tool, list, {}).catch(() => ({}))))
+  const behind = await ports.behind(backends)
+  return [...behind].flatMap(([address, { name, hairpin }]) =>
+    hairpin ? [] : [{ address, command: hairpinCommand(name, true) }],
+  )
+}
+
+/** The first part of each element of the listed set: `{ concat: [a, b] }`. */
+function setElements(listed: unknown): readonly string[] {
+  const { nftables } = (listed ?? {}) as { readonly nftables?: unknown }
+  const items = Array.isArray(nftables) ? (nftables as readonly { readonly set?: { readonly elem?: unknown } }[]) : []
+  return items
+    .flatMap(({ set }) => (Array.isArray(set?.elem) ? (set.elem as readonly unknown[]) : []))
+    .flatMap((one) => {
+      const [first] = (one as { readonly concat?: readonly unknown[] } | null)?.concat ?? []
+      return typeof first === 'string' ? [first] : []
+    })
 }
 
 async function connectionsOf(proc: string): Promise<Share | undefined> {

@@ -98,6 +98,8 @@ function parseListing(listing: string | undefined, comparison: TableComparison):
     else if (comparison === 'elements with the last listing') texts.set(part, text)
     else {
       texts.set(part, text.replace(/\s*\belements = \{[^}]*\}/, ''))
+      // What rules have added is no part of a plan.
+      if (body.some((line) => /^\s*flags .*\bdynamic\b/.test(line))) continue
       elements.set(name, new Map(parseElements(text).map(({ key, value }) => [key, value])))
     }
   }

@@ -11,12 +11,16 @@ const ICMP: Readonly<Record<Family, string>> = {
 
 /** Returns one match for each kind of traffic that may reach the node, for the input hook. */
 export function hostMatches(family: Family, ports: readonly OpenPort[]): string[] {
+  return [ICMP[family], 'ct state established,related', ...openPortMatches(family, ports)]
+}
+
+/** Returns one match for each of these ports of the node. */
+export function openPortMatches(family: Family, ports: readonly OpenPort[]): string[] {
   const ip = family === 4 ? 'ip' : 'ip6'
-  const named = portsOf(family, ports).map(({ protocol, port, address }) => {
+  return portsOf(family, ports).map(({ protocol, port, address }) => {
     const where = address === undefined ? '' : `${ip} daddr ${address} `
     return `${where}${protocol} dport ${port}`
   })
-  return [ICMP[family], 'ct state established,related', ...named]
 }
 
 /**

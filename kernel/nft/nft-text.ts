@@ -31,6 +31,7 @@ const ELEMENT_FORM = 'letters, digits, spaces and . / * - ", or IPv6 addresses'
 /** A word of an element that is an IPv6 address, prefix or range. Any other colon would begin the value. */
 const IPV6 = /^(?=[^:]*:[^:]*:)[0-9a-fA-F:.]+(?:\/\d{1,3}|-(?=[^:]*:[^:]*:)[0-9a-fA-F:.]+)?$/
 const TYPE = /^[a-z0-9_]+(?: \. [a-z0-9_]+)*$/
+const TYPE_EXPRESSION = /^[a-z0-9]+(?: [a-z0-9]+)*(?: \. [a-z0-9]+(?: [a-z0-9]+)*)*$/
 const COMMENT = /^[^"\\\p{Cc}]{1,120}$/u
 /** `[` and `]` enclose an IPv6 address that is followed by a port. */
 const EXPRESSION = /^[\p{L}\p{N} _.,:/*@&|!=<>^(){}[\]"+-]+$/u
@@ -88,7 +89,7 @@ export function formatBase(base: NftBaseChain): string {
   return `type ${base.type} hook ${base.hook} priority ${base.priority}; policy accept;`
 }
 
-/** For example `type ipv4_addr . inet_service : verdict; flags interval;`. */
+/** For example `type ipv4_addr . inet_service : verdict; flags interval;`. Throws KernelError EINVAL. */
 export function formatMapType(type: NftMapType): string {
   if (!TYPE.test(type.key)) throw invalid('key type', type.key, 'nft type names joined by " . "')
   if (type.value !== undefined && !TYPE.test(type.value))
@@ -100,8 +101,21 @@ export function formatMapType(type: NftMapType): string {
       type.kind === 'map' ? 'a type, as this is a map' : 'none, as this is a set',
     )
   }
+  const size = type.size === undefined ? '' : ` size ${checkSize(type.size)};`
   const flags = type.flags === undefined || type.flags.length === 0 ? '' : ` flags ${type.flags.join(',')};`
-  return `type ${type.key}${type.value === undefined ? '' : ` : ${type.value}`};${flags}`
+  return `${formatTypes(type)};${size}${flags}`
+}
+
+function formatTypes({ key, value, typeOf }: NftMapType): string {
+  if (typeOf === undefined) return `type ${key}${value === undefined ? '' : ` : ${value}`}`
+  for (const text of [typeOf.key, typeOf.value])
+    if (!TYPE_EXPRESSION.test(text)) throw invalid('type expression', text, 'expressions joined by " . "')
+  return `typeof ${typeOf.key} : ${typeOf.value}`
+}
+
+function checkSize(size: number): number {
+  if (!Number.isInteger(size) || size < 1) throw invalid('size', String(size), 'a whole number from 1')
+  return size
 }
 
 /** Returns the expression of a rule with its comment. */

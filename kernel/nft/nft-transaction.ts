@@ -18,7 +18,15 @@ export interface NftMapType {
   readonly key: string
   /** For example `ipv4_addr . inet_service` or `verdict`; absent for a set. */
   readonly value?: string
+  /**
+   * Key and value as expressions, if a part of them has no type with a name: `ip daddr . numgen random mod 2`. The kernel
+   * then gets these, and `key` and `value` only name the parts.
+   */
+  readonly typeOf?: { readonly key: string; readonly value: string }
+  /** `dynamic`: rules add elements, which are no part of a plan. */
   readonly flags?: readonly ('interval' | 'timeout' | 'dynamic')[]
+  /** Most elements. Absent: no limit. */
+  readonly size?: number
 }
 
 export interface NftElement {

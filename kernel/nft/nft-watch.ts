@@ -14,6 +14,7 @@ const SUBSYSTEM_NFTABLES = 10
 const NFGENMSG_BYTES = 4
 const FAMILY_NUMBERS: Readonly<Record<NftFamily, number>> = { ip: 2, ip6: 10 }
 const ELEMENT_MESSAGES: readonly number[] = [12, 14]
+const TABLE_DELETION = 2
 const GENERATION_MESSAGE = 15
 /** The same attribute in messages about tables, chains, rules, sets and elements. */
 const NFTA_TABLE = 1
@@ -51,7 +52,8 @@ export class ReportRateLimiter {
   }
 }
 
-export type NftChangeKind = 'structure' | 'elements'
+/** Gone: the table was deleted, and perhaps added again. */
+export type NftChangeKind = 'gone' | 'structure' | 'elements'
 
 /** Tells what a notification says about the table. Undefined if the notification is about something else. */
 export function changeOf(message: KernelMessage, family: NftFamily, table: string): NftChangeKind | undefined {
@@ -61,6 +63,7 @@ export function changeOf(message: KernelMessage, family: NftFamily, table: strin
   if (data.readUInt8(0) !== FAMILY_NUMBERS[family]) return undefined
   const name = attributes(data, NFGENMSG_BYTES).get(NFTA_TABLE)
   if (name === undefined || readCString(name) !== table) return undefined
+  if (kind === TABLE_DELETION) return 'gone'
   return ELEMENT_MESSAGES.includes(kind) ? 'elements' : 'structure'
 }
 
@@ -105,7 +108,11 @@ export class NftWatch {
     const watch = watchMessages({ protocol: 'netfilter', groups: [NFNLGRP_NFTABLES] }, (message) => {
       const kind = message === undefined ? 'structure' : changeOf(message, family, table)
       if (kind === undefined || (kind === 'elements' && this.#isBusy())) return
-      later()
+      // Nothing works without the table, however often it was lost lately. Our own deletion of it comes while busy.
+      if (kind === 'gone' && !this.#isBusy()) {
+        stopTimer?.()
+        stopTimer = this.#clock.setTimer(0, report)
+      } else later()
     })
     return () => {
       stopTimer?.()

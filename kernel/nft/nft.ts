@@ -10,7 +10,7 @@ export {
   removeTable,
 } from './apply-table.ts'
 export { DroppedPackets } from './dropped-packets.ts'
-export { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, refusingRules } from './host-guard.ts'
+export { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, openPortMatches, refusingRules } from './host-guard.ts'
 export { NftSession } from './nft-session.ts'
 export { formatBase, formatMapType, formatNft, formatRule, formatStatement, parseElements } from './nft-text.ts'
 export type { Nft, NftBaseChain, NftElement, NftFamily, NftMapType, NftStatement } from './nft-transaction.ts'

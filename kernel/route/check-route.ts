@@ -127,11 +127,20 @@ export function refuseInvalid<T>(operation: string, parse: () => T): T {
 
 /** An exception inverts all selectors of a rule (linux/fib_rules.h FIB_RULE_INVERT), so it must be the only one. */
 export function checkRule(rule: Rule, operation: string): void {
-  const { source, inputDevice, exceptInputDevice, exceptMark, protocol, sourcePort, destinationPort } = rule
+  const { source, destination, withoutMark, inputDevice, exceptInputDevice, exceptMark, protocol } = rule
+  const { sourcePort, destinationPort } = rule
   const ports = [sourcePort, destinationPort].filter((port) => port !== undefined)
   for (const device of [inputDevice, exceptInputDevice]) if (device !== undefined) checkDeviceName(device, operation)
   if (source !== undefined) refuseInvalid(operation, () => checkFamily('source', source, rule.family ?? 4))
-  const selectors = [source, inputDevice, exceptInputDevice, exceptMark, protocol].filter((one) => one !== undefined)
+  if (destination !== undefined) checkDestination(destination, rule.family ?? 4, operation)
+  if (withoutMark !== undefined && !isNumberOf32Bits(withoutMark))
+    throw new KernelError('EINVAL', operation, `mark ${withoutMark}: expected 1 to 4294967295`)
+  if (rule.action !== undefined && rule.exceptDefault === true)
+    throw new KernelError('EINVAL', operation, 'an action beside exceptDefault: expected either')
+  if ((rule.action === undefined) !== rule.table > 0)
+    throw new KernelError('EINVAL', operation, `table ${rule.table}: expected one, or an action and table 0`)
+  const all = [source, destination, withoutMark, inputDevice, exceptInputDevice, exceptMark, protocol]
+  const selectors = all.filter((one) => one !== undefined)
   for (const port of ports) {
     if (protocol === undefined)
       throw new KernelError('EINVAL', operation, `port ${port} without a protocol: expected one`)
@@ -141,4 +150,12 @@ export function checkRule(rule: Rule, operation: string): void {
   const hasException = exceptInputDevice !== undefined || exceptMark !== undefined
   if (!hasException || selectors.length === 1) return
   throw new KernelError('EINVAL', operation, 'an exception beside another selector: expected it alone')
+}
+
+function checkDestination(text: string, family: Family, operation: string): void {
+  const prefix = refuseInvalid(operation, () => parsePrefix(text, 'destination'))
+  if (prefix.family !== family)
+    throw new KernelError('EINVAL', operation, `destination ${text}: expected one of IPv${family}`)
+  // The kernel would list the rule as one without a destination.
+  if (prefix.length === 0) throw new KernelError('EINVAL', operation, `destination ${text}: expected none instead`)
 }

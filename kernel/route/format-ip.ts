@@ -107,14 +107,17 @@ function formatWeightedHop(hop: NextHop): string {
 
 function ruleWords(rule: Rule): string {
   const from = rule.source === undefined ? '' : ` from ${rule.source}`
+  const to = rule.destination === undefined ? '' : ` to ${rule.destination}`
+  const without = rule.withoutMark === undefined ? '' : ` fwmark 0/0x${rule.withoutMark.toString(16)}`
   const iif = rule.inputDevice === undefined ? '' : ` iif ${rule.inputDevice}`
   const exceptIif = rule.exceptInputDevice === undefined ? '' : `not iif ${rule.exceptInputDevice} `
   const except = rule.exceptMark === undefined ? '' : `not fwmark 0x${rule.exceptMark.toString(16)} `
   const protocol = rule.protocol === undefined ? '' : ` ipproto ${rule.protocol}`
   const sport = rule.sourcePort === undefined ? '' : ` sport ${rule.sourcePort}`
   const dport = rule.destinationPort === undefined ? '' : ` dport ${rule.destinationPort}`
-  const what = `${from}${iif}${protocol}${sport}${dport}`
+  const what = `${from}${to}${without}${iif}${protocol}${sport}${dport}`
   const suppressed = rule.exceptDefault === true ? ' suppress_prefixlength 0' : ''
-  const action = `lookup ${rule.table}${suppressed}`
+  const lookup = `lookup ${rule.table}${suppressed}`
+  const action = rule.action === undefined ? lookup : rule.action
   return `${except}${exceptIif}priority ${rule.priority}${what} ${action} protocol ${ROUTE_PROTOCOL}`
 }

@@ -97,7 +97,10 @@ export interface Rule {
   /** Defaults to 4. Listed only if 6. */
   readonly family?: 4 | 6
   readonly priority: number
+  /** 0 with an action, and only then. */
   readonly table: number
+  /** Drops the packet without an answer. If absent, the table is looked up. */
+  readonly action?: 'blackhole'
   /** Incoming device. If absent, all match. */
   readonly inputDevice?: string
   /**
@@ -107,6 +110,10 @@ export interface Rule {
   readonly exceptInputDevice?: string
   /** Source address. If absent, all match. */
   readonly source?: string
+  /** A CIDR of destinations. If absent, all match. */
+  readonly destination?: string
+  /** Only packets whose mark has none of these bits match. If absent, the mark has no effect. */
+  readonly withoutMark?: number
   /** Packets with this mark do not match. If absent, the mark has no effect. No other selector is allowed with it. */
   readonly exceptMark?: number
   /** Ignores the default route of the table (suppress_prefixlength 0): the look-up continues with the next rule. */

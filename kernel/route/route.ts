@@ -62,6 +62,20 @@ export type {
   Rule,
   VxlanLink,
 } from './route-table.ts'
-export { AF_INET, type Attribute, attributes, body, readCString, readU16, readU32 } from './rtnetlink-codec.ts'
+export {
+  AF_INET,
+  AF_INET6,
+  type Attribute,
+  addressBytes,
+  attributes,
+  body,
+  nested,
+  readCString,
+  readU16,
+  readU32,
+  u16be,
+  u32,
+  u8,
+} from './rtnetlink-codec.ts'
 export { RtnetlinkNextHops } from './rtnetlink-next-hops.ts'
 export { Rtnetlink } from './rtnetlink.ts'

@@ -49,6 +49,7 @@ const RTA = {
 } as const
 const RTAX_MTU = 2
 const FRA = {
+  DST: 1,
   SRC: 2,
   IIFNAME: 3,
   PRIORITY: 6,
@@ -78,6 +79,7 @@ const RTNH_F_ONLINK = 4
 /** Marks a cached exception (path MTU) of a route, which is not a route itself. */
 const RTM_F_CLONED = 0x200
 const FR_ACT_TO_TBL = 1
+const FR_ACT_BLACKHOLE = 6
 /** `not`: the rule applies to packets that do not match. */
 const FIB_RULE_INVERT = 2
 const WHOLE_MARK = 0xffffffff
@@ -207,9 +209,12 @@ export function encodeRule(rule: Rule): Uint8Array[] {
   ]
   if (rule.inputDevice !== undefined) list.push([FRA.IIFNAME, cString(rule.inputDevice)])
   if (rule.exceptMark !== undefined) list.push([FRA.FWMARK, u32(rule.exceptMark)], [FRA.FWMASK, u32(WHOLE_MARK)])
+  if (rule.withoutMark !== undefined) list.push([FRA.FWMARK, u32(0)], [FRA.FWMASK, u32(rule.withoutMark)])
   if (rule.exceptInputDevice !== undefined) list.push([FRA.IIFNAME, cString(rule.exceptInputDevice)])
   const source = rule.source === undefined ? undefined : addressBytes(rule.source)
   if (source !== undefined) list.push([FRA.SRC, source])
+  const [to, toLength] = rule.destination?.split('/') ?? []
+  if (to !== undefined) list.push([FRA.DST, addressBytes(to)])
   if (rule.protocol !== undefined) list.push([FRA.IP_PROTO, u8(IP_PROTO_NUMBERS[rule.protocol])])
   if (rule.exceptDefault === true) list.push([FRA.SUPPRESS_PREFIXLEN, u32(0)])
   if (rule.sourcePort !== undefined) list.push([FRA.SPORT, portRange(rule.sourcePort)])
@@ -217,7 +222,9 @@ export function encodeRule(rule: Rule): Uint8Array[] {
   const isInverted = rule.exceptMark !== undefined || rule.exceptInputDevice !== undefined
   const flags = isInverted ? FIB_RULE_INVERT : 0
   const length = source === undefined ? 0 : source.length * 8
-  const head = Buffer.from([addressFamily(rule.family ?? 4), 0, length, 0, tableByte(rule.table), 0, 0, FR_ACT_TO_TBL])
+  const action = rule.action === undefined ? FR_ACT_TO_TBL : FR_ACT_BLACKHOLE
+  const lengths = [Number(toLength ?? 0), length]
+  const head = Buffer.from([addressFamily(rule.family ?? 4), ...lengths, 0, tableByte(rule.table), 0, 0, action])
   return body(Buffer.concat([head, u32(flags)]), list)
 }
 
@@ -240,6 +247,9 @@ export function decodeRule(data: Buffer, family: Family): Rule | undefined {
   const device = found.get(FRA.IIFNAME)
   const isInverted = (readU32(data, 8) & FIB_RULE_INVERT) !== 0
   const mark = isInverted ? found.get(FRA.FWMARK) : undefined
+  // The kernel lists no mark of 0, only the mask.
+  const without = isInverted || found.has(FRA.FWMARK) ? undefined : found.get(FRA.FWMASK)
+  const destination = found.get(FRA.DST)
   const source = found.get(FRA.SRC)
   const suppressed = found.get(FRA.SUPPRESS_PREFIXLEN)
   const exceptDefault = suppressed !== undefined && readU32(suppressed) === 0
@@ -247,8 +257,11 @@ export function decodeRule(data: Buffer, family: Family): Rule | undefined {
     ...(family === 6 ? { family } : {}),
     priority: priority === undefined ? 0 : readU32(priority),
     table: table === undefined ? data.readUInt8(4) : readU32(table),
+    ...(data.readUInt8(7) === FR_ACT_BLACKHOLE ? { action: 'blackhole' } : {}),
     ...(device === undefined ? {} : { [isInverted ? 'exceptInputDevice' : 'inputDevice']: readCString(device) }),
     ...(source === undefined ? {} : { source: readAddress(source) }),
+    ...(destination === undefined ? {} : { destination: `${readAddress(destination)}/${data.readUInt8(1)}` }),
+    ...(without === undefined ? {} : { withoutMark: readU32(without) }),
     ...(mark === undefined ? {} : { exceptMark: readU32(mark) }),
     ...(exceptDefault ? { exceptDefault } : {}),
     ...rulePorts(found),

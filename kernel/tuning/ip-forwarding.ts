@@ -1,6 +1,6 @@
 /**
  * Enables node settings that are 0 by default and that Sealane needs at 1: IP forwarding and hashing of flows by ports,
- * for IPv4 and IPv6. When Sealane leaves, it disables a setting only if Sealane enabled it. A marker file records this
+ * for IPv4 and IPv6, and marks that count for the reverse-path filter. When Sealane leaves, it disables a setting only if Sealane enabled it. A marker file records this
  * across restarts of the process. It contains the boot id, because after a reboot another program may have enabled the
  * setting.
  *
@@ -10,7 +10,7 @@
  */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { HASH_POLICY, IPV6_FORWARDING, IPV6_HASH_POLICY, IP_FORWARDING } from '../../model/model.ts'
+import { HASH_POLICY, IPV6_FORWARDING, IPV6_HASH_POLICY, IP_FORWARDING, SOURCE_VALID_MARK } from '../../model/model.ts'
 import type { Sysctl } from './sysctl.ts'
 
 /** Suffixes of the marker files. Releases up to 0.1 have the first two. */
@@ -19,6 +19,7 @@ const SUFFIXES: Readonly<Record<string, string>> = {
   [IPV6_FORWARDING]: '-ipv6',
   [HASH_POLICY]: '-hash-policy',
   [IPV6_HASH_POLICY]: '-ipv6-hash-policy',
+  [SOURCE_VALID_MARK]: '-src-valid-mark',
 }
 
 const BOOT_ID = 'kernel/random/boot_id'

@@ -1,4 +1,12 @@
-/** Tuning of the kernel: sysctl, segment joining, packet steering. */
+/** Tuning of the kernel: sysctl, segment joining, packet steering, checksum offload, bridge ports. */
+export { type BridgePort, type BridgePorts, SysfsBridgePorts, hairpinCommand } from './bridge-ports.ts'
+export {
+  type ChecksumOffload,
+  EthtoolChecksumOffload,
+  type OffloadMachine,
+  type OffloadPlan,
+  planOffload,
+} from './checksum-offload.ts'
 export { type DevicePackets, readDevicePackets } from './device-packets.ts'
 export { type DeviceSetting, deviceSettings, ensureDeviceSettings } from './device-settings.ts'
 export { ensureForwarding, restoreForwarding } from './ip-forwarding.ts'

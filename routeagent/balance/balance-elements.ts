@@ -1,33 +1,86 @@
 /**
- * Converts port plans into elements of nft maps, and their changes into statements. Pure.
+ * Converts port plans into elements of nft maps, and their changes into statements. Pure. PORT is the key of a port:
+ * address . protocol . port. All maps are hash maps, and the chains hold one rule each that all services share.
  *
- *   services   : address . protocol . port → goto pick-N or client-N
- *   pick-N     : draws one of N slots at random; client-N: by the client's address
- *   slot-K     : address . protocol . port → backend address . port
- *   no-backends: address . protocol . port of services without backends: refused
- *   none-here  : address . protocol . port of services that only other nodes may use: dropped
+ *   services        : PORT → goto pick-N-P-TARGET, mixed-N-P, draw-N-0 or sticky-SECONDS-FIRST
+ *   pick-N-P-TARGET : draws one of the N slots of part P, whose backends all have this port
+ *   mixed-N-P       : the same for backends of different ports
+ *   slots           : PORT . number → backend address
+ *   members         : PORT . backend address → backend address . port, for mixed and client
+ *   draw-N-T        : draws one of N numbers, in turn T
+ *   draws-T         : PORT . number → goto pick-N-P-TARGET or mixed-N-P, or the next draw, which is ten times as fine
+ *   no-backends     : PORT of services without backends: refused
+ *   none-here       : PORT of services that only other nodes may use: dropped
  *
- * With maps, the number of chains depends on the largest service and not on the number of services.
+ * With session affinity, draws are by the client's address, in client-N-P and hash-N-T; see stickyRules(). FIRST is the
+ * name of one of these two. No map leads there, because older kernels check all of the table again for each element of a
+ * map that leads to a chain, and would then follow every element of the second map for each one of the first. The number
+ * of chains depends on the sizes and target ports of services and not on their number. nft 1.0.6 takes a drawn number in
+ * the key of a map only if the value is an address alone, and in rules that add to a map no key of more than 16 bytes.
  */
 import type { ElementChange, ElementMaps, NftElement, NftMapType, NftStatement } from '../../kernel/nft/nft.ts'
 import type { Prefix } from '../../model/addresses/addresses.ts'
-import { NFT_TABLE_NODE } from '../../model/model.ts'
-import type { AddressFamily } from './address-family.ts'
+import { NFT_SET_HAIRPIN, NFT_TABLE_NODE } from '../../model/model.ts'
+import type { AddressFamily } from '../world/world.ts'
 import type { PortChange } from './plan-balancing.ts'
-import type { PortPlan } from './plan-service.ts'
+import type { PortPlan, ShareOfSlots } from './plan-service.ts'
 
 const TABLE = NFT_TABLE_NODE
 export const MAP_SERVICES = 'services'
+export const MAP_SLOTS = 'slots'
+/** One map for each draw of a connection: the kernel refuses a map that leads to a chain which searches it again. */
+const MAPS_DRAWS = ['draws-0', 'draws-1', 'draws-2'] as const
+const MAP_MEMBERS = 'members'
+const MAP_AFFINITY = 'affinity'
 export const SET_NO_BACKENDS = 'no-backends'
 export const SET_NONE_HERE = 'none-here'
 
-export function servicesType(family: AddressFamily): NftMapType {
-  return { kind: 'map', key: portKeyType(family), value: 'verdict' }
-}
+/** Clients and ports whose backend is remembered. If there are more, those that come later go by the hash alone. */
+const MAX_REMEMBERED = 65_536
+/** The slots of part P have numbers from P times this. */
+const NUMBERS_OF_PART = 65_536
+/** The kernel draws among two at least, so a single slot has two numbers. */
+const FEWEST = 2
 
-/** Type of the sets of ports that are not balanced. */
-export function unservedType(family: AddressFamily): NftMapType {
-  return { kind: 'set', key: portKeyType(family) }
+/** The maps and sets that the rules of this file use, without elements. */
+export function balanceMaps(family: AddressFamily): NftStatement[] {
+  const { nft, type } = family
+  const port = portKeyType(family)
+  const target = `${type} . inet_service`
+  const numbered = (value: string, valueOf: string): NftMapType => ({
+    kind: 'map',
+    key: `${port} . integer`,
+    value,
+    // A drawn number has no type that has a name.
+    typeOf: { key: `${portLookup(family)} . numgen random mod 2`, value: valueOf },
+  })
+  const maps: readonly (readonly [string, NftMapType])[] = [
+    [MAP_SERVICES, { kind: 'map', key: port, value: 'verdict' }],
+    [MAP_SLOTS, numbered(type, `${nft} daddr`)],
+    ...MAPS_DRAWS.map((map) => [map, numbered('verdict', 'verdict')] as const),
+    [MAP_MEMBERS, { kind: 'map', key: `${port} . ${type}`, value: target }],
+    [
+      MAP_AFFINITY,
+      {
+        kind: 'map',
+        value: type,
+        ...(family.family === 4
+          ? { key: `${type} . ${port}` }
+          : {
+              key: 'integer . integer . inet_proto . inet_service',
+              typeOf: {
+                key: 'numgen random mod 2 . numgen random mod 2 . meta l4proto . th dport',
+                value: `${nft} daddr`,
+              },
+            }),
+        flags: ['dynamic', 'timeout'],
+        size: MAX_REMEMBERED,
+      },
+    ],
+    [SET_NO_BACKENDS, { kind: 'set', key: port }],
+    [SET_NONE_HERE, { kind: 'set', key: port }],
+  ]
+  return maps.map(([map, type]) => ({ verb: 'add-map', table: TABLE, map, type }))
 }
 
 /** The key with which all of these maps are searched. */
@@ -39,27 +92,13 @@ function portKeyType({ type }: AddressFamily): string {
   return `${type} . inet_proto . inet_service`
 }
 
-export function slotName(slot: number): string {
-  return `slot-${slot}`
-}
-
-export function pickName(plan: PortPlan): string {
-  return `${plan.pick === 'client' ? 'client' : 'pick'}-${plan.slots.length}`
-}
-
 /** All elements of these ports. */
 export function balanceElements(ports: ReadonlyMap<string, PortPlan>): ElementMaps {
-  const maps = new Map<string, Map<string, string | undefined>>([
-    [MAP_SERVICES, new Map<string, string | undefined>()],
-    [SET_NO_BACKENDS, new Map<string, string | undefined>()],
-    [SET_NONE_HERE, new Map<string, string | undefined>()],
-  ])
-  for (const [key, plan] of ports) {
-    for (const { map, value } of portElements(plan)) {
-      let elements = maps.get(map)
-      if (elements === undefined) maps.set(map, (elements = new Map<string, string | undefined>()))
-      elements.set(key, value)
-    }
+  const names = [MAP_SERVICES, MAP_SLOTS, ...MAPS_DRAWS, MAP_MEMBERS]
+  const maps = new Map<string, Map<string, string | undefined>>()
+  for (const name of [...names, SET_NO_BACKENDS, SET_NONE_HERE]) maps.set(name, new Map())
+  for (const [port, plan] of ports) {
+    for (const { map, key, value } of portElements(port, plan)) maps.get(map)?.set(key, value)
   }
   return maps
 }
@@ -67,14 +106,16 @@ export function balanceElements(ports: ReadonlyMap<string, PortPlan>): ElementMa
 /** The changes of each map, sorted by map name. */
 export function elementChanges(changes: readonly PortChange[]): ElementChange[] {
   const byMap = new Map<string, { remove: string[]; add: NftElement[] }>()
-  for (const { key, before, after } of changes) {
-    const old = new Map((before === undefined ? [] : portElements(before)).map((e) => [e.map, e.value]))
-    const desired = new Map((after === undefined ? [] : portElements(after)).map((e) => [e.map, e.value]))
-    for (const [map, value] of old) {
-      if (!desired.has(map) || desired.get(map) !== value) listFor(map).remove.push(key)
+  for (const { key: port, before, after } of changes) {
+    const old = byPlace(port, before)
+    const desired = byPlace(port, after)
+    for (const [place, { map, key, value }] of old) {
+      const now = desired.get(place)
+      if (now === undefined || now.value !== value) listFor(map).remove.push(key)
     }
-    for (const [map, value] of desired) {
-      if (old.has(map) && old.get(map) === value) continue
+    for (const [place, { map, key, value }] of desired) {
+      const had = old.get(place)
+      if (had !== undefined && had.value === value) continue
       listFor(map).add.push(value === undefined ? { key } : { key, value })
     }
   }
@@ -87,67 +128,226 @@ export function elementChanges(changes: readonly PortChange[]): ElementChange[] 
   }
 }
 
-/** The slot maps and pick chains that exist. */
+function byPlace(port: string, plan: PortPlan | undefined): ReadonlyMap<string, PlacedElement> {
+  const elements = plan === undefined ? [] : portElements(port, plan)
+  return new Map(elements.map((one) => [`${one.map} ${one.key}`, one]))
+}
+
+interface PlacedElement {
+  readonly map: string
+  readonly key: string
+  readonly value: string | undefined
+}
+
+function portElements(port: string, plan: PortPlan): PlacedElement[] {
+  const { slots, pick, dropped } = plan
+  if (slots.length === 0)
+    return [{ map: dropped === true ? SET_NONE_HERE : SET_NO_BACKENDS, key: port, value: undefined }]
+  const found: PlacedElement[] = []
+  const chain = pick === 'client' ? stickyName(plan) : firstChain(plan)
+  found.push({ map: MAP_SERVICES, key: port, value: `goto ${chain}` })
+  if (pick === 'client' || plan.targetPort === undefined) {
+    // An address that has two ports is called at the last of them.
+    for (const [address, value] of new Map(slots.map((target) => [addressOf(target), target])))
+      found.push({ map: MAP_MEMBERS, key: `${port} . ${address}`, value })
+  }
+  for (const { map, number, chain } of drawsOf(plan)) {
+    found.push({ map, key: `${port} . ${number}`, value: `goto ${chain}` })
+  }
+  let at = 0
+  for (const { part, size } of partsOf(plan)) {
+    for (let i = 0; i < Math.max(FEWEST, size); i++) {
+      const value = addressOf(slots[at + (i % size)] ?? '')
+      found.push({ map: MAP_SLOTS, key: `${port} . ${part * NUMBERS_OF_PART + i}`, value })
+    }
+    at += size
+  }
+  return found
+}
+
+function addressOf(target: string): string {
+  return target.slice(0, target.indexOf(' '))
+}
+
+function partsOf({ shares, slots }: PortPlan): readonly ShareOfSlots[] {
+  return shares ?? [{ part: 0, size: slots.length, share: 1 }]
+}
+
+// Draws of a cluster by its share. The first draw is among ten and decides by the first digit of each share. What the
+// digits leave over goes on to the next draw, which decides by the second digit, and so on. So a share in thousandths
+// costs a few dozen elements and not a thousand, and nine of ten connections draw once.
+
+interface Draw {
+  /** How many numbers there are. */
+  readonly count: number
+  /** The place of the draw among those of a connection, from 0. */
+  readonly turn: number
+  /** Which part each number leads to. Undefined: to the next draw. */
+  readonly parts: readonly (number | undefined)[]
+}
+
+/** The draws of these shares, whose sum is a power of ten, or at most ten. The first comes first. */
+export function drawsOfShares(shares: readonly Pick<ShareOfSlots, 'part' | 'share'>[]): readonly Draw[] {
+  const total = shares.reduce((sum, { share }) => sum + share, 0)
+  const draws: Draw[] = []
+  let unit = total > 10 ? total / 10 : 1
+  let count = total > 10 ? 10 : total
+  let left = shares
+  while (count > 0) {
+    const step = unit
+    const parts: (number | undefined)[] = left.flatMap(({ part, share }) =>
+      new Array<number>(Math.floor(share / step)).fill(part),
+    )
+    const more = count - parts.length
+    while (parts.length < count) parts.push(undefined)
+    draws.push({ count, turn: draws.length, parts })
+    left = left.map(({ part, share }) => ({ part, share: share % step }))
+    count = more * 10
+    unit = step / 10
+  }
+  return draws
+}
+
+function drawsOf(plan: PortPlan): { readonly map: string; readonly number: number; readonly chain: string }[] {
+  const { shares } = plan
+  if (shares === undefined) return []
+  const chains = new Map(shares.map((one) => [one.part, slotChain(plan, one)]))
+  const draws = drawsOfShares(shares)
+  return draws.flatMap(({ turn, parts }) => {
+    const next = draws[turn + 1]
+    return parts.map((part, number) => ({
+      map: drawMap(turn),
+      number,
+      chain: (part === undefined ? next && drawChain(plan, next) : chains.get(part)) ?? '',
+    }))
+  })
+}
+
+// Chains: each has one rule, which depends on nothing but its name.
+
+function slotChain({ pick, targetPort }: PortPlan, { part, size }: Pick<ShareOfSlots, 'part' | 'size'>): string {
+  const count = Math.max(FEWEST, size)
+  if (pick === 'client') return `client-${count}-${part}`
+  return targetPort === undefined ? `mixed-${count}-${part}` : `pick-${count}-${part}-${targetPort}`
+}
+
+function drawChain({ pick }: PortPlan, { count, turn }: Pick<Draw, 'count' | 'turn'>): string {
+  return `${pick === 'client' ? 'hash' : 'draw'}-${count}-${turn}`
+}
+
+function drawMap(turn: number): string {
+  return MAPS_DRAWS[turn] ?? MAPS_DRAWS[2]
+}
+
+function stickyName(plan: PortPlan): string {
+  return `sticky-${Math.max(1, plan.affinitySeconds ?? 0)}-${firstChain(plan)}`
+}
+
+function firstChain(plan: PortPlan): string {
+  const [draw] = plan.shares === undefined ? [] : drawsOfShares(plan.shares)
+  return draw === undefined ? slotChain(plan, partsOf(plan)[0] ?? { part: 0, size: 0 }) : drawChain(plan, draw)
+}
+
+function chainsOf(plan: PortPlan): readonly string[] {
+  const chains = partsOf(plan).map((one) => slotChain(plan, one))
+  if (plan.shares !== undefined) chains.push(...drawsOfShares(plan.shares).map((draw) => drawChain(plan, draw)))
+  if (plan.pick === 'client') chains.push(stickyName(plan))
+  return chains
+}
+
+/** The chains that exist. */
 export interface TableLayout {
-  readonly slots: number
   readonly picks: ReadonlySet<string>
 }
 
-export const NO_LAYOUT: TableLayout = { slots: 0, picks: new Set() }
+export const NO_LAYOUT: TableLayout = { picks: new Set() }
 
-/** The chains and maps that these plans need and that do not exist. Unused ones stay, because they are small. */
+/** The chains that these plans need and that do not exist. Unused ones stay, because they are small. */
 export function layout(
   plans: Iterable<PortPlan>,
   existing: TableLayout,
   family: AddressFamily,
 ): { readonly statements: readonly NftStatement[]; readonly result: TableLayout } {
-  const picks = new Map<string, PortPlan>()
-  let slots = existing.slots
+  const names = new Set<string>()
   for (const plan of plans) {
     if (plan.slots.length === 0) continue
-    slots = Math.max(slots, plan.slots.length)
-    const name = pickName(plan)
-    if (!existing.picks.has(name)) picks.set(name, plan)
+    for (const name of chainsOf(plan)) if (!existing.picks.has(name)) names.add(name)
   }
-  const statements: NftStatement[] = []
-  for (let slot = existing.slots; slot < slots; slot++) statements.push(...slotStatements(slot, family))
-  for (const name of [...picks.keys()].sort()) {
-    statements.push(...pickStatements(name, picks.get(name) as PortPlan, family))
-  }
-  return { statements, result: { slots, picks: new Set([...existing.picks, ...picks.keys()]) } }
+  if (names.size === 0) return { statements: [], result: existing }
+  // Sorted, so that sticky chains come after those to which they jump.
+  const statements = [...names]
+    .sort()
+    .flatMap((chain): NftStatement[] => [
+      { verb: 'add-chain', table: TABLE, chain },
+      ...rulesOf(chain, family).map((rule): NftStatement => ({ verb: 'add-rule', table: TABLE, chain, rule })),
+    ])
+  return { statements, result: { picks: new Set([...existing.picks, ...names]) } }
 }
 
-function slotStatements(slot: number, family: AddressFamily): NftStatement[] {
-  const name = slotName(slot)
-  const type = { kind: 'map', key: portKeyType(family), value: `${family.type} . inet_service` } as const
-  const rule = `dnat ${family.nft} to ${portLookup(family)} map @${name}`
-  return [
-    { verb: 'add-map', table: TABLE, map: name, type },
-    { verb: 'add-chain', table: TABLE, chain: name },
-    { verb: 'add-rule', table: TABLE, chain: name, rule },
-  ]
-}
+// The seed must be the same on all nodes, so that a client reaches the same pod from another node, unless the service has
+// so many that each has one slot, in an order that depends on what the node has seen. Each draw has its own
+// one, because the next draw would otherwise depend on the one before.
+const SEED = 0x5ea1a9e
 
-function pickStatements(name: string, plan: PortPlan, { nft }: AddressFamily): NftStatement[] {
-  const count = plan.slots.length
-  // The seed must be the same on all nodes, so that a client reaches the same pod from another node.
-  const draw = plan.pick === 'client' ? `jhash ${nft} saddr mod ${count} seed 0x5ea1a9e` : `numgen random mod ${count}`
-  const validation = Array.from({ length: count }, (_, slot) => `${slot} : goto ${slotName(slot)}`).join(', ')
-  // The kernel refuses numgen and jhash modulo 1, and with one slot there is nothing to draw.
-  const rule = count === 1 ? `goto ${slotName(0)}` : `${draw} vmap { ${validation} }`
-  return [
-    { verb: 'add-chain', table: TABLE, chain: name },
-    { verb: 'add-rule', table: TABLE, chain: name, rule },
-  ]
-}
-
-function portElements(plan: PortPlan): { readonly map: string; readonly value: string | undefined }[] {
-  if (plan.slots.length === 0) {
-    return [{ map: plan.dropped === true ? SET_NONE_HERE : SET_NO_BACKENDS, value: undefined }]
+function rulesOf(chain: string, family: AddressFamily): readonly string[] {
+  const [kind = '', ...numbers] = chain.split('-')
+  const { nft } = family
+  const [count = 0, number = 0, targetPort = 0] = numbers.map(Number)
+  const from = (offset: number): string => (offset === 0 ? '' : ` offset ${offset}`)
+  const key = portLookup(family)
+  const random = (offset: number): string => `${key} . numgen random mod ${count}${from(offset)}`
+  const hashed = (offset: number, seed: number): string =>
+    `${key} . jhash ${nft} saddr mod ${count} seed 0x${seed.toString(16)}${from(offset)}`
+  const first = number * NUMBERS_OF_PART
+  switch (kind) {
+    case 'pick':
+      return [`dnat ${nft} to ${random(first)} map @${MAP_SLOTS} : ${targetPort}`]
+    case 'mixed':
+      return [`${nft} daddr set ${random(first)} map @${MAP_SLOTS}`, toMember(nft), restored(nft)]
+    case 'client':
+      return [`${nft} daddr set ${hashed(first, SEED)} map @${MAP_SLOTS}`]
+    case 'draw':
+      return [`${random(0)} vmap @${drawMap(number)}`]
+    case 'hash':
+      // nft 1.0.6 has no room for a hash beside an IPv6 key of this length.
+      return [`${family.family === 4 ? hashed(0, SEED + 1 + number) : random(0)} vmap @${drawMap(number)}`]
+    default:
+      return stickyRules(count, numbers.slice(1).join('-'), family)
   }
+}
+
+/** For a packet whose destination has become a backend of the connection. */
+function toMember(nft: string): string {
+  return `dnat ${nft} to ct original ${nft} daddr . meta l4proto . th dport . ${nft} daddr map @${MAP_MEMBERS}`
+}
+
+function restored(nft: string): string {
+  return `${nft} daddr set ct original ${nft} daddr`
+}
+
+/**
+ * A map remembers the backend of each client and port, and each new connection renews it. Rules cannot look up what
+ * another map returned, so the address of the backend stands in the packet meanwhile: its own destination is that of the
+ * connection (`ct original`), and no mark is used. A remembered backend that is no member any more is forgotten, and
+ * another is drawn, by the chain `first`. If the map is full, the rule that adds to it ends, and the connection goes to
+ * the backend drawn.
+ */
+function stickyRules(seconds: number, first: string, family: AddressFamily): readonly string[] {
+  const { nft } = family
+  const ends = `${nft} saddr . ct original ${nft} daddr`
+  // Clients of IPv6 are told apart by 64 bits.
+  const hash = (seed: number): string => `jhash ${ends} mod 4294967295 seed 0x${seed.toString(16)}`
+  const client = `${family.family === 4 ? ends : `${hash(SEED)} . ${hash(SEED + 1)}`} . meta l4proto . th dport`
+  const remember = `update @${MAP_AFFINITY} { ${client} timeout ${seconds}s : ${nft} daddr }`
   return [
-    { map: MAP_SERVICES, value: `goto ${pickName(plan)}` },
-    ...plan.slots.map((target, slot) => ({ map: slotName(slot), value: target })),
+    `${nft} daddr set ${client} map @${MAP_AFFINITY} ${remember}`,
+    toMember(nft),
+    `delete @${MAP_AFFINITY} { ${client} : ${nft} daddr }`,
+    restored(nft),
+    `jump ${first}`,
+    remember,
+    toMember(nft),
+    restored(nft),
   ]
 }
 
@@ -155,7 +355,7 @@ function portElements(plan: PortPlan): { readonly map: string; readonly value: s
 // with its own address as source, so such a connection gets the node's address as source. nft cannot compare source and
 // destination, so each local backend is an element `address . address`. Pure.
 
-export const SET_HAIRPIN = 'hairpin'
+export const SET_HAIRPIN = NFT_SET_HAIRPIN
 
 export function hairpinType({ type }: AddressFamily): NftMapType {
   return { kind: 'set', key: `${type} . ${type}` }
@@ -190,6 +390,11 @@ export class LocalBackends {
   /** Planned elements, like those of balanceElements() for the other maps. */
   elements(): ReadonlyMap<string, undefined> {
     return new Map([...this.#uses.keys()].sort().map((address) => [elementKey(address), undefined]))
+  }
+
+  /** The addresses of all local backends. */
+  addresses(): ReadonlySet<string> {
+    return new Set(this.#uses.keys())
   }
 
   #localAddresses(plan: PortPlan | undefined): ReadonlySet<string> {

@@ -3,13 +3,15 @@
  * the elements of the services that changed. A check of the kernel every RESYNC_MS repairs changes by other programs.
  * While the cluster has no pods of the family, there is no table.
  */
+import type { FlowTable } from '../../kernel/conntrack/conntrack.ts'
+import type { PacketLog } from '../../kernel/nflog/nflog.ts'
 import type { Nft } from '../../kernel/nft/nft.ts'
-import { type OpenPort, plannedFamilies } from '../../model/addresses/addresses.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/model.ts'
+import { plannedFamilies } from '../../model/addresses/addresses.ts'
+import { MEMBERSHIP_NAME, NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/model.ts'
 import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import { messageOf } from '../../runtime/runtime.ts'
-import { type AddressFamily, addressFamily } from './address-family.ts'
+import { type AddressFamily, addressFamily } from '../world/world.ts'
 import {
   type FactsReader,
   LOOP_TIMING,
@@ -18,67 +20,125 @@ import {
   type RouteAgentCaches,
   type RouteAgentConfig,
   type RouteAgentMetrics,
+  changesSpec,
   loopDeps,
   ownCluster,
   readWorld,
   withFacts,
 } from '../world/world.ts'
+import { AccessReader, type PlannedAccess } from '../access/access.ts'
 import { changesRoutes } from '../routes/routes.ts'
-import { BalancePlanner } from './plan-balancing.ts'
-import { type NodeNftWorld, nodeNftWorld, serviceContext } from './plan-node-table.ts'
+import { BalancePlanner, type PortChange } from './plan-balancing.ts'
+import { type NodeNftWorld, accessSite, nodeNftWorld, serviceContext } from './plan-node-table.ts'
 import { overlayContext } from './plan-overlay-guard.ts'
 import { NodeTable } from './node-table.ts'
+import { PassiveHealthLoop } from './passive-health.ts'
+import { TrafficReader } from './read-traffic.ts'
+import { StaleFlowLoop } from './stale-flows.ts'
 
 export interface BalanceLoopDeps {
   readonly caches: RouteAgentCaches
   /** Its family is the one that is balanced. */
   readonly nft: Nft
+  /** Absent: UDP flows to endpoints that have gone stay. */
+  readonly flows?: FlowTable
+  /** Absent: endpoints that refuse connections are not seen. */
+  readonly packetLog?: PacketLog
   readonly facts: FactsReader
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: RouteAgentMetrics
+  /** Whether a part of this process reads the samples of refused packets. */
+  readonly samples?: { isFollowing(): boolean }
   /** Called when the table was created or removed, or cannot be created for another reason than before. */
   readonly onGuarding?: () => void
+  /** Called when endpoints have changed and the table has them. */
+  readonly onBackends?: () => void
 }
 
 export class BalanceLoop {
   readonly #deps: BalanceLoopDeps
-  readonly #node: string
-  readonly #openPorts: readonly OpenPort[]
+  readonly #config: Pick<RouteAgentConfig, 'node' | 'openPorts' | 'overlayPort' | 'failClosed'>
   readonly #family: AddressFamily
   readonly #table: NodeTable
   readonly #loop: ReconcileLoop
+  readonly #staleFlows: StaleFlowLoop | undefined
+  readonly #passiveHealth: PassiveHealthLoop | undefined
+  /** The table has been applied in the life of this process. */
+  #hasApplied = false
   #planner: BalancePlanner | undefined
+  readonly #traffic: TrafficReader
   #world: NodeNftWorld | undefined
+  readonly #accessReader: AccessReader
   #lastCheckMs = 0
   #worldChanged = true
   /** There are no pods of the family, and no table. */
   #resting = false
+  /** Cancels the run that takes changes which are held. */
+  #stopHolding: (() => void) | undefined
   notReady: string | undefined = 'nothing applied yet'
   /** What the kernel refused in the last run. Undefined if nothing. */
   failure: string | undefined
 
-  constructor(deps: BalanceLoopDeps, init: Pick<RouteAgentConfig, 'node' | 'openPorts'>) {
+  constructor(
+    deps: BalanceLoopDeps,
+    init: Pick<RouteAgentConfig, 'node' | 'openPorts' | 'overlayPort' | 'failClosed'>,
+  ) {
     this.#deps = deps
-    this.#node = init.node
-    this.#openPorts = init.openPorts ?? []
+    this.#config = init
     this.#table = new NodeTable(deps)
     this.#family = addressFamily(deps.nft.family === 'ip' ? 4 : 6)
+    this.#traffic = new TrafficReader(deps.caches, deps.clock)
+    this.#accessReader = new AccessReader(deps.caches, this.#family, deps.logger)
     const name = this.#family.family === 4 ? 'balance' : 'balance-ipv6'
     this.#loop = new ReconcileLoop(loopDeps(deps, name), LOOP_TIMING, (signal) => this.#round(signal))
+    const { flows } = deps
+    const flowLoop = this.#family.family === 4 ? 'stale-flows' : 'stale-flows-ipv6'
+    this.#staleFlows =
+      flows === undefined ? undefined : new StaleFlowLoop({ ...deps, flows }, flowLoop, () => this.#flowPlan())
+    this.#passiveHealth =
+      flows === undefined
+        ? undefined
+        : new PassiveHealthLoop(
+            { ...deps, flows },
+            {
+              family: this.#family.family,
+              name: this.#family.family === 4 ? 'passive-health' : 'passive-health-ipv6',
+              plan: () => this.#flowPlan(),
+              onChange: () => this.poke(),
+              onFollowing: () => this.factsChanged(),
+            },
+          )
   }
 
   poke(): void {
     this.#loop.poke()
   }
 
-  run(signal: AbortSignal): Promise<void> {
-    return this.#loop.run(signal)
+  async run(signal: AbortSignal): Promise<void> {
+    const loops = [this.#loop, this.#staleFlows, this.#passiveHealth].filter((loop) => loop !== undefined)
+    await Promise.all(loops.map((loop) => loop.run(signal)))
+    this.#stopHolding?.()
+  }
+
+  // What could not be read must not count as gone.
+  #flowPlan(): BalancePlanner | undefined {
+    return this.#hasApplied && readWorld(this.#deps.caches, this.#config).ok ? this.#planner : undefined
   }
 
   /** The table of this family is in the kernel, as far as is known. */
   isGuarding(): boolean {
     return this.#table.world !== undefined
+  }
+
+  /** The prefixes of each other cluster, of the family. */
+  callers(): NodeNftWorld['callers'] | undefined {
+    return this.#world?.callers
+  }
+
+  /** The addresses of backends on this node, as the kernel's table has them. Undefined while there is none. */
+  localBackends(): ReadonlySet<string> | undefined {
+    return this.#table.localBackends
   }
 
   /** Watches the caches: each change pokes the loop. Returns the function that ends this. */
@@ -104,7 +164,16 @@ export class BalanceLoop {
           else if (meta !== undefined) this.#planner?.removeSlice(meta.namespace ?? '', meta.name)
         }),
       ),
-      ...[caches.memberships, caches.nodes, caches.clusters].map((c) => c.onChange(onWorld)),
+      this.#accessReader.follow(() => this.poke()),
+      this.#traffic.follow(() => this.poke()),
+      ...[caches.memberships, caches.nodes].map((c) => c.onChange(onWorld)),
+      caches.clusters.onChange((change) => {
+        if (changesSpec(change)) onWorld()
+      }),
+      // The table depends on which nodes have Endpoints.
+      caches.endpoints.onChange((change) => {
+        if (change?.type !== 'set' || change.previous === undefined) onWorld()
+      }),
       caches.gateways.onChange((change) => {
         if (changesRoutes(change)) onWorld()
       }),
@@ -151,23 +220,40 @@ export class BalanceLoop {
       return
     }
     this.#resting = false
-    const changes = planner.takeChanges()
+    const access = this.#planAccess(world, checking)
+    this.#traffic.update(planner)
+    const changes = this.#takeChanges(planner)
+    this.#staleFlows?.planned(changes)
+    this.#passiveHealth?.planned()
     try {
-      await this.#table.apply({ world, planner, changes }, checking, signal)
+      await this.#table.apply({ world, planner, changes, access }, checking, signal)
     } catch (error) {
       this.failure = messageOf(error)
       this.notReady &&= this.failure
       throw error
     }
     this.failure = undefined
+    this.#hasApplied = true
+    this.#staleFlows?.applied()
+    this.#passiveHealth?.applied(planner)
+    if (changes.length > 0) this.#deps.onBackends?.()
     if (checking) this.#lastCheckMs = started
-    this.notReady = undefined
+    this.notReady = this.#waitingForAccess(world.exposure)
     if (changes.length > 0) this.#countPorts(planner)
+  }
+
+  #takeChanges(planner: BalancePlanner): readonly PortChange[] {
+    const { clock } = this.#deps
+    const now = clock.monotonic()
+    const changes = planner.takeChanges(now)
+    this.#stopHolding?.()
+    this.#stopHolding = planner.dueMs === undefined ? undefined : clock.setTimer(planner.dueMs - now, () => this.poke())
+    return changes
   }
 
   async #readWorld(checking: boolean, signal: AbortSignal): Promise<boolean> {
     const { caches, facts } = this.#deps
-    const reading = readWorld(caches, this.#node)
+    const reading = readWorld(caches, this.#config)
     if (!reading.ok) {
       if (!this.isGuarding()) this.notReady = `waiting for ${reading.waitingFor}`
       return false
@@ -175,11 +261,18 @@ export class BalanceLoop {
     this.#worldChanged = false
     try {
       const { family } = this.#family
+      const waiting = this.isGuarding() ? undefined : await this.#waitingAtStart(reading.world.exposure, signal)
+      if (waiting !== undefined) {
+        // The table of an earlier process stays: a new one would admit nothing, or divide calls in another way.
+        this.#worldChanged = true
+        this.notReady = waiting
+        return false
+      }
       const world = withFacts(reading.world, await facts.read(signal))
       const isPlanned = plannedFamilies(ownCluster(world)).includes(family)
       if (isPlanned && (await this.#wouldCloseOverlay(world, signal))) {
         this.#worldChanged = true
-        this.notReady = `waiting until Node ${this.#node} has an InternalIP of this machine`
+        this.notReady = `waiting until Node ${this.#config.node} has an InternalIP of this machine`
         return false
       }
       this.#planner = isPlanned ? this.#updatePlanner(world, checking) : undefined
@@ -197,13 +290,38 @@ export class BalanceLoop {
   async #wouldCloseOverlay(world: NodeRouteWorld, signal: AbortSignal): Promise<boolean> {
     if (this.#family.family !== 4 || this.isGuarding() || overlayContext(world) !== undefined) return false
     if (!world.facts.links.some(({ name }) => name === VXLAN_DEVICE)) return false
+    return this.#hasTable(signal)
+  }
+
+  async #hasTable(signal: AbortSignal): Promise<boolean> {
     return (await this.#deps.nft.tables(NFT_TABLE_NODE, signal)).includes(NFT_TABLE_NODE)
+  }
+
+  /** What is to be read before there is a first table. Without an old one, all rules of access are closed at first. */
+  async #waitingAtStart(exposure: NodeNftWorld['exposure'], signal: AbortSignal): Promise<string | undefined> {
+    const access = this.#waitingForAccess(exposure)
+    if (access === undefined && !this.#traffic.isUnread) return undefined
+    const hasTable = await this.#hasTable(signal)
+    return (hasTable ? access : undefined) ?? this.#traffic.waitingFor(hasTable)
+  }
+
+  #waitingForAccess(exposure: NodeNftWorld['exposure']): string | undefined {
+    const unread = this.#accessReader.waitingFor(exposure)
+    return unread === undefined ? undefined : `waiting for ${unread}`
+  }
+
+  #planAccess(world: NodeNftWorld, checking: boolean): PlannedAccess {
+    const self = this.#deps.caches.memberships.get(MEMBERSHIP_NAME)?.spec.clusterId ?? ''
+    return this.#accessReader.plan(accessSite(world, { self, node: this.#config.node }), checking)
   }
 
   // While this node's Node is not usable, the overlay and its guard stay as they are, because the Node may exist all
   // the same.
   #nftWorld(world: NodeRouteWorld): NodeNftWorld {
-    const now = nodeNftWorld(world, this.#family.family, this.#openPorts)
+    const now: NodeNftWorld = {
+      ...nodeNftWorld(world, this.#family.family, this.#config.openPorts, this.#deps.samples?.isFollowing()),
+      ...(this.#passiveHealth?.isFollowing === true ? { logsRefusals: true } : {}),
+    }
     const before = this.#table.world
     if (now.overlay !== undefined || before?.overlay === undefined) return now
     return { ...now, overlay: before.overlay, overlayNodes: before.overlayNodes }

@@ -1,5 +1,6 @@
 /** The nftables table of a node: balancing of clusterset IPs, policy, counters. */
-export { addressFamily } from './address-family.ts'
 export { BalanceLoop } from './balance-loop.ts'
+export { HairpinLoop, restoreHairpin } from './hairpin.ts'
 export { BalancePlanner } from './plan-balancing.ts'
-export { nodeNftWorld, planTable, serviceContext } from './plan-node-table.ts'
+export { TrafficReader } from './read-traffic.ts'
+export { accessSite, nodeNftWorld, planTable, serviceContext } from './plan-node-table.ts'

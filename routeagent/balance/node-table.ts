@@ -14,11 +14,27 @@ import { NFT_TABLE_NODE } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { RouteAgentMetrics } from '../world/world.ts'
-import { type AddressFamily, addressFamily } from './address-family.ts'
+import { type AddressFamily, addressFamily } from '../world/world.ts'
+import {
+  type AccessGroups,
+  type CallsPlan,
+  type PlannedAccess,
+  accessChanges,
+  callsChanges,
+  fixedByCalls,
+  groupNames,
+} from '../access/access.ts'
 import { type LocalBackends, type TableLayout, elementChanges, layout } from './balance-elements.ts'
-import { nodeDropCounts } from './drop-counts.ts'
+import { nodeDropCounts } from '../world/world.ts'
 import type { BalancePlanner, PortChange } from './plan-balancing.ts'
-import { type NodeNftWorld, desiredElements, nodeChange, planNodeNft, planTable } from './plan-node-table.ts'
+import {
+  type NodeNftWorld,
+  accessStatements,
+  desiredElements,
+  nodeChange,
+  planNodeNft,
+  planTable,
+} from './plan-node-table.ts'
 
 export interface NodeTableDeps {
   /** Its family is that of the table. */
@@ -34,6 +50,9 @@ interface Sent {
   readonly fixed: string
   readonly localBackends: LocalBackends
   readonly layout: TableLayout
+  readonly calls: CallsPlan
+  /** What exists for the access plan besides its elements. */
+  readonly groups: ReadonlySet<string>
 }
 
 /** The planned table. */
@@ -42,7 +61,12 @@ export interface WantedTable {
   readonly planner: BalancePlanner
   /** Changes of the planner since the last call. */
   readonly changes: readonly PortChange[]
+  /** Its changes are those since the last call too. */
+  readonly access: PlannedAccess
 }
+
+/** A service whose number of endpoints changes all the time leaves a chain of one rule for each number behind. */
+const MAX_UNUSED_CHAINS = 4096
 
 export class NodeTable {
   readonly #deps: NodeTableDeps
@@ -51,6 +75,10 @@ export class NodeTable {
   readonly #table: TableApplier
   readonly #drift: Drift
   #sent: Sent | undefined
+  /** Chains after the last replacement. */
+  #chains = 0
+  /** Rises when too many chains are of no use any more: the table is then replaced. */
+  #generation = 0
 
   constructor(deps: NodeTableDeps) {
     const { nft, clock, logger, metrics } = deps
@@ -64,6 +92,11 @@ export class NodeTable {
   /** The world from which the existing table was made. Undefined if there is no table, as far as is known. */
   get world(): NodeNftWorld | undefined {
     return this.#table.isKnown ? this.#sent?.world : undefined
+  }
+
+  /** The addresses of backends on this node. Undefined if there is no table, as far as is known. */
+  get localBackends(): ReadonlySet<string> | undefined {
+    return this.#table.isKnown ? this.#sent?.localBackends.addresses() : undefined
   }
 
   /** As TableApplier.follow(). */
@@ -96,31 +129,51 @@ export class NodeTable {
     await this.#table.remove(signal)
   }
 
-  #planned({ world, planner, changes }: WantedTable): PlannedTable {
+  #planned({ world, planner, changes, access }: WantedTable): PlannedTable {
     const fixed = this.#sent?.world === world ? this.#sent.fixed : this.#fixedOf(world)
+    const chains = this.#sent?.layout.picks.size ?? 0
+    if (chains > 2 * this.#chains + MAX_UNUSED_CHAINS) this.#generation += 1
     return {
-      fixed,
+      // The end of all egress rules must not leave the chain that refuses the rest. Kept connections need other rules.
+      fixed: `${this.#generation}\n${fixedByCalls(access.plan.calls)}\n${fixed}`,
       replacement: () => {
-        const { statements, ...plan } = planTable(world, planner.ports())
-        this.#sent = { world, fixed, ...plan }
+        const { plan: admitted } = access
+        const { statements, ...plan } = planTable(world, planner.ports(), admitted)
+        this.#chains = plan.layout.picks.size
+        this.#sent = { world, fixed, ...plan, calls: admitted.calls, groups: new Set(groupNames(admitted)) }
         return statements
       },
-      delta: () => this.#delta(world, changes),
+      delta: () => this.#delta(world, changes, access),
       elements: () =>
-        this.#sent === undefined ? new Map() : desiredElements(world, planner.ports(), this.#sent.localBackends),
+        this.#sent === undefined
+          ? new Map()
+          : desiredElements(world, planner.ports(), this.#sent.localBackends, access.plan),
     }
   }
 
-  #delta(world: NodeNftWorld, changes: readonly PortChange[]): NftStatement[] {
+  #delta(world: NodeNftWorld, changes: readonly PortChange[], access: PlannedAccess): NftStatement[] {
     const sent = this.#sent
     if (sent === undefined) return []
-    const nodes = nodeChange(sent.world, world)
+    const nodes = sent.world === world ? [] : nodeChange(sent.world, world)
     const plans = changes.flatMap(({ after }) => (after === undefined ? [] : [after]))
     const chains = layout(plans, sent.layout, this.#family)
-    this.#sent = { ...sent, world, layout: chains.result }
-    if (changes.length === 0 && nodes.length === 0) return []
-    const elements: ElementChange[] = [...nodes, ...elementChanges(changes), sent.localBackends.apply(changes)]
-    return [...chains.statements, ...elementStatements(NFT_TABLE_NODE, elements)]
+    const { calls } = access.plan
+    const changed: AccessGroups = {
+      groups: access.changes.groups.flatMap(({ key, after }) => (after === undefined ? [] : [[key, after] as const])),
+      calls,
+    }
+    const groups = accessStatements(world, changed, sent.groups)
+    const names = groups.length === 0 ? sent.groups : new Set([...sent.groups, ...groupNames(changed)])
+    const admitted = [...accessChanges(access.changes), ...callsChanges(sent.calls, calls)]
+    this.#sent = { ...sent, world, layout: chains.result, calls, groups: names }
+    if ([changes, nodes, admitted, groups].every(({ length }) => length === 0)) return []
+    const elements: ElementChange[] = [
+      ...nodes,
+      ...admitted,
+      ...elementChanges(changes),
+      sent.localBackends.apply(changes),
+    ]
+    return [...chains.statements, ...groups, ...elementStatements(NFT_TABLE_NODE, elements)]
   }
 
   // The pod networks of the node decide which backends are local, even if no rule names these networks.

@@ -2,6 +2,7 @@
  * Every imported service port of this node for one family, updated incrementally. It depends only on the objects that
  * it is given, not on clock or kernel. A change of one service causes work only for that service.
  */
+import type { Prefix } from '../../model/addresses/addresses.ts'
 import {
   type EndpointSlice,
   LABEL_SERVICE_NAME,
@@ -9,8 +10,16 @@ import {
   type ServiceKey,
   serviceKey,
 } from '../../model/model.ts'
-import { addressFamily } from './address-family.ts'
-import { type PortPlan, type ServiceContext, planService } from './plan-service.ts'
+import { addressFamily } from '../world/world.ts'
+import {
+  type PortPlan,
+  type ServiceContext,
+  type ServiceTraffic,
+  planService,
+  portKey,
+  readyTargets,
+  servingTargets,
+} from './plan-service.ts'
 
 /** One port of one service whose plan has changed. */
 export interface PortChange {
@@ -20,17 +29,35 @@ export interface PortChange {
   readonly after: PortPlan | undefined
 }
 
+/** How the connections of services are divided over clusters. */
+export interface Traffic {
+  /** Undefined: all endpoints count alike. Takes all slices of the service, of one family. */
+  of(service: ServiceImport, slices: readonly EndpointSlice[]): ServiceTraffic | undefined
+}
+
+/** Readiness that changes many times a second must not become as many changes of the kernel's table. */
+export const SHARES_HOLD_MS = 100
+const NO_TARGETS: ReadonlySet<string> = new Set()
+
 export class BalancePlanner {
   #context: ServiceContext
   readonly #imports = new Map<ServiceKey, ServiceImport>()
   readonly #slices = new Map<ServiceKey, Map<string, EndpointSlice>>()
   /** The service with which a slice was last seen, because its label may change. */
   readonly #serviceOfSlice = new Map<string, ServiceKey>()
+  #traffic: Traffic | undefined
+  /** Services of which targets may be left out, with those that are. */
+  readonly #watched = new Map<ServiceKey, ReadonlySet<string>>()
   readonly #plans = new Map<ServiceKey, ReadonlyMap<string, PortPlan>>()
   /** Services that want the same port key. The first by name gets it. */
   readonly #claims = new Map<string, ServiceKey[]>()
   readonly #ports = new Map<string, PortPlan>()
   readonly #dirty = new Set<ServiceKey>()
+  /** Services whose clusters have shares. */
+  readonly #shared = new Set<ServiceKey>()
+  /** When those last changed whose next change may be too early, the longest ago first. */
+  readonly #changedAt = new Map<ServiceKey, number>()
+  #dueMs: number | undefined
 
   constructor(context: ServiceContext) {
     this.#context = context
@@ -53,6 +80,19 @@ export class BalancePlanner {
   removeImport(namespace: string, name: string): void {
     const key = serviceKey(namespace, name)
     if (this.#imports.delete(key)) this.#dirty.add(key)
+  }
+
+  /**
+   * Replaces what divides the connections of services. Services that it does not concern stay as they are planned. By
+   * default it concerns all. `concerns` takes the slices of the service, of the planned family.
+   */
+  setTraffic(
+    traffic: Traffic | undefined,
+    concerns: (service: ServiceImport, slices: Iterable<EndpointSlice>) => boolean = () => true,
+  ): void {
+    this.#traffic = traffic
+    for (const [key, service] of this.#imports)
+      if (concerns(service, this.#slices.get(key)?.values() ?? [])) this.#dirty.add(key)
   }
 
   /** Ignores slices without the service label or of the other family. */
@@ -99,21 +139,113 @@ export class BalancePlanner {
     for (const slice of slices) this.setSlice(slice)
   }
 
-  /** Plans what was touched since the last call. Returns the ports whose plan changed, sorted by key. */
-  takeChanges(): PortChange[] {
+  /**
+   * Plans what was touched since the last call. Returns the ports whose plan changed, sorted by key. A service whose
+   * clusters have shares changes once in SHARES_HOLD_MS at most: a change that comes earlier is held until `dueMs`. Takes
+   * the monotonic time in milliseconds; without it, nothing is held.
+   */
+  takeChanges(atMs?: number): PortChange[] {
     const touched = new Set<string>()
-    for (const key of this.#dirty) this.#replan(key, touched)
-    this.#dirty.clear()
+    for (const key of this.#takeDirty(atMs)) this.#replan(key, touched)
     const changes: PortChange[] = []
     for (const key of [...touched].sort()) {
       const before = this.#ports.get(key)
-      const after = this.#winner(key)
+      const after = inOldOrder(before, this.#winner(key))
       if (samePlan(before, after)) continue
       if (after === undefined) this.#ports.delete(key)
       else this.#ports.set(key, after)
       changes.push({ key, before, after })
+      const owner = this.#claims.get(key)?.[0]
+      if (atMs !== undefined && owner !== undefined && this.#shared.has(owner)) this.#changedAt.set(owner, atMs)
     }
     return changes
+  }
+
+  /** When a change that is held may be taken, in the time that takeChanges() takes. Undefined if none is held. */
+  get dueMs(): number | undefined {
+    return this.#dueMs
+  }
+
+  /** The touched services that are not held. A service that is gone is never held. */
+  #takeDirty(atMs: number | undefined): readonly ServiceKey[] {
+    for (const [key, changedMs] of this.#changedAt) {
+      if (atMs !== undefined && atMs < changedMs + SHARES_HOLD_MS) break
+      this.#changedAt.delete(key)
+    }
+    this.#dueMs = undefined
+    const taken: ServiceKey[] = []
+    for (const key of this.#dirty) {
+      const changedMs = this.#imports.has(key) ? this.#changedAt.get(key) : undefined
+      if (changedMs === undefined) taken.push(key)
+      else this.#dueMs = Math.min(this.#dueMs ?? Infinity, changedMs + SHARES_HOLD_MS)
+    }
+    for (const key of taken) this.#dirty.delete(key)
+    return taken
+  }
+
+  /** The targets to which flows of a port may go on, by servingTargets(). Undefined if no import is known to have it. */
+  serving(key: string): ReadonlySet<string> | undefined {
+    const owner = this.#claims.get(key)?.[0]
+    const service = owner === undefined ? undefined : this.#imports.get(owner)
+    if (owner === undefined || service === undefined) return undefined
+    const port = service.spec.ports.find((one) => key.endsWith(portKey('', one.protocol, one.port)))
+    if (port === undefined) return undefined
+    return servingTargets(port, [...(this.#slices.get(owner)?.values() ?? [])], this.#context)
+  }
+
+  /** The services of which targets may be left out. */
+  get watched(): { readonly size: number; has(service: ServiceKey): boolean } {
+    return this.#watched
+  }
+
+  /** The service of a port, if targets of it may be left out. */
+  watchedService(key: string): ServiceKey | undefined {
+    const owner = this.#claims.get(key)?.[0]
+    return owner !== undefined && this.#watched.has(owner) ? owner : undefined
+  }
+
+  /** The planned ports of the services of which targets may be left out. */
+  *watchedPorts(): Generator<readonly [key: string, service: ServiceKey, plan: PortPlan]> {
+    for (const service of this.#watched.keys())
+      for (const [key, plan] of this.#plans.get(service) ?? [])
+        if (this.#claims.get(key)?.[0] === service) yield [key, service, plan]
+  }
+
+  /** The ready targets of a port, by readyTargets(). Empty if no import is known to have the port. */
+  ready(key: string): ReadonlySet<string> {
+    const owner = this.#claims.get(key)?.[0]
+    const service = owner === undefined ? undefined : this.#imports.get(owner)
+    const port = service?.spec.ports.find((one) => key.endsWith(portKey('', one.protocol, one.port)))
+    if (owner === undefined || service === undefined || port === undefined) return new Set()
+    const slices = [...(this.#slices.get(owner)?.values() ?? [])]
+    const clusterShares = this.#traffic?.of(service, slices)?.clusterShares
+    return readyTargets(service, port, slices, {
+      ...this.#context,
+      ...(clusterShares === undefined ? {} : { clusterShares }),
+    })
+  }
+
+  /** The services of which targets are left out. */
+  leftOutServices(): readonly ServiceKey[] {
+    return [...this.#watched].flatMap(([service, { size }]) => (size > 0 ? [service] : []))
+  }
+
+  /** Replaces the targets of a service that are left out. Returns whether these are others than before. */
+  setLeftOut(service: ServiceKey, targets: ReadonlySet<string>): boolean {
+    const before = this.#watched.get(service)
+    if (before === undefined || [...before].join() === [...targets].join()) return false
+    this.#watched.set(service, targets)
+    this.#dirty.add(service)
+    return true
+  }
+
+  get context(): ServiceContext {
+    return this.#context
+  }
+
+  /** The range of the clusterset IPs that are planned. */
+  get range(): Prefix {
+    return this.#context.clustersetIpRange
   }
 
   /** Everything planned so far, by port key. */
@@ -125,7 +257,16 @@ export class BalancePlanner {
     const service = this.#imports.get(key)
     const slices = [...(this.#slices.get(key)?.values() ?? [])]
     const before = this.#plans.get(key)
-    const after = service === undefined ? new Map<string, PortPlan>() : planService(service, slices, this.#context)
+    const traffic = service === undefined ? undefined : this.#traffic?.of(service, slices)
+    const leftOut = traffic?.passiveHealth === true ? (this.#watched.get(key) ?? NO_TARGETS) : undefined
+    if (traffic?.clusterShares === undefined) this.#shared.delete(key)
+    else this.#shared.add(key)
+    if (leftOut === undefined) this.#watched.delete(key)
+    else this.#watched.set(key, leftOut)
+    const after =
+      service === undefined
+        ? new Map<string, PortPlan>()
+        : planService(service, slices, this.#context, leftOut === undefined ? traffic : { ...traffic, leftOut })
     for (const port of before?.keys() ?? []) {
       touched.add(port)
       if (!after.has(port)) this.#unclaim(port, key)
@@ -155,10 +296,53 @@ export class BalancePlanner {
   }
 }
 
+/** Parts of up to so many slots are planned the same whatever came before. */
+const FEW_SLOTS = 64
+
+/**
+ * The plan with its slots in an order that leaves most of them as they were. Each slot that changes is an element, and
+ * the order of many slots would otherwise shift with each endpoint that comes or goes. Slots that the address of a
+ * client picks by score stay where they are.
+ */
+function inOldOrder(before: PortPlan | undefined, after: PortPlan | undefined): PortPlan | undefined {
+  if (before === undefined || before.pick !== after?.pick || after.slots.length <= FEW_SLOTS) return after
+  const had = new Map(slotsOfParts(before))
+  return { ...after, slots: slotsOfParts(after).flatMap(([part, slots]) => keptInPlace(had.get(part) ?? [], slots)) }
+}
+
+function slotsOfParts({ shares, slots }: PortPlan): [part: number, slots: readonly string[]][] {
+  if (shares === undefined) return [[0, slots]]
+  let at = 0
+  return shares.map(({ part, size }) => [part, slots.slice(at, (at += size))])
+}
+
+/** Slots of which two are alike were picked by score. */
+function keptInPlace(old: readonly string[], wanted: readonly string[]): readonly string[] {
+  if (wanted.length <= FEW_SLOTS) return wanted
+  const left = new Set(wanted)
+  if (left.size < wanted.length) return wanted
+  const kept = wanted.map((_, i) => {
+    const target = old[i]
+    return target !== undefined && left.delete(target) ? target : undefined
+  })
+  const others = left.values()
+  return kept.map((target) => target ?? others.next().value ?? '')
+}
+
 export function samePlan(a: PortPlan | undefined, b: PortPlan | undefined): boolean {
   if (a === undefined || b === undefined) return a === b
   if (a.pick !== b.pick || a.dropped !== b.dropped || a.slots.length !== b.slots.length) return false
+  if (a.affinitySeconds !== b.affinitySeconds || a.targetPort !== b.targetPort || !sameParts(a.shares, b.shares))
+    return false
   return a.slots.every((slot, i) => slot === b.slots[i])
+}
+
+function sameParts(a: PortPlan['shares'], b: PortPlan['shares']): boolean {
+  if (a === undefined || b === undefined) return a === b
+  return (
+    a.length === b.length &&
+    a.every((one, i) => one.part === b[i]?.part && one.size === b[i].size && one.share === b[i].share)
+  )
 }
 
 function sameContext(a: ServiceContext, b: ServiceContext): boolean {

@@ -8,20 +8,40 @@ import {
   elementDiff,
   elementStatements,
 } from '../../kernel/nft/nft.ts'
+import { COPIED_BYTES } from '../../kernel/nflog/nflog.ts'
+import type { Exposure } from '../../model/access/access.ts'
 import {
   type Family,
   type OpenPort,
+  type Prefix,
+  addressBits,
+  aggregate,
+  formatAddress,
   formatPrefix,
+  lanePrefix,
   ofFamily,
   parsePrefix,
   podPrefixes,
   withoutContained,
 } from '../../model/addresses/addresses.ts'
-import { LABEL_ZONE, NFT_TABLE_NODE, type Node, VXLAN_DEVICE } from '../../model/model.ts'
-import { usableClusters } from '../../model/lanes/lanes.ts'
+import { LABEL_ZONE, NFLOG_GROUPS_REFUSALS, NFT_TABLE_NODE, type Node, VXLAN_DEVICE } from '../../model/model.ts'
+import { isOnlyGateway, usableClusters } from '../../model/lanes/lanes.ts'
+import {
+  type AccessGroups,
+  type AccessPlan,
+  type AccessSite,
+  type AccessTable,
+  type Origin,
+  NOTHING_OFFERED,
+  accessElements,
+  accessGuard,
+  fixedElements,
+  groupStatements,
+  ownPodsElements,
+} from '../access/access.ts'
 import { clusterValidation, clustersetRange } from '../routes/routes.ts'
 import { type NodeRouteWorld, bridgeHidesAnswers, ownCluster, rangeTexts, rangesOfNode } from '../world/world.ts'
-import { type AddressFamily, addressFamily } from './address-family.ts'
+import { type AddressFamily, addressFamily } from '../world/world.ts'
 import {
   LocalBackends,
   MAP_SERVICES,
@@ -31,22 +51,22 @@ import {
   SET_NO_BACKENDS,
   type TableLayout,
   balanceElements,
+  balanceMaps,
   hairpinType,
   layout,
   portLookup,
-  servicesType,
-  unservedType,
 } from './balance-elements.ts'
-import { NODE_DROP_REASONS, type NodeDropReason, nodeDropCounter } from './drop-counts.ts'
+import { NODE_DROP_REASONS, type NodeDropReason, nodeDropCounter } from '../world/world.ts'
 import {
-  OVERLAY_OUT_MATCH,
   type OverlayContext,
   SET_OVERLAY_NODES,
   forwardedToOverlay,
+  guardedPorts,
   otherGatewayMacs,
   otherNodes,
   overlayContext,
   overlayInMatch,
+  overlayOutMatch,
   planOverlayGuard,
 } from './plan-overlay-guard.ts'
 import type { PortPlan, ServiceContext } from './plan-service.ts'
@@ -73,6 +93,8 @@ export interface NodeNftWorld {
   readonly clustersetIpRange: string
   /** Pods of this node share a bridge that netfilter does not see (routeagent/world/node-world.ts). */
   readonly bridgeHidesAnswers: boolean
+  /** The UDP ports of the overlay: guardedPorts(). */
+  readonly overlayPorts: readonly number[]
   /** The nodes that may use the overlay. Undefined if none may. */
   readonly overlay: OverlayContext | undefined
   /** IPv4 InternalIPs of the other nodes. They are set elements, which can change without replacing the table. */
@@ -82,15 +104,36 @@ export interface NodeNftWorld {
    * forwarded already. Undefined if this node is no gateway.
    */
   readonly otherGateways: readonly string[] | undefined
+  /** isOnlyGateway(). Also another gateway whose Node has no address for the overlay counts. */
+  readonly isOnlyGateway: boolean
   /** Ports of this node that other clusters may call. */
   readonly openPorts: readonly OpenPort[]
+  /** What other clusters may call. */
+  readonly exposure: Exposure
+  /** Samples of refused packets are logged. */
+  readonly sampled: boolean
+  /** Endpoints that refuse connections are logged to NFLOG_GROUPS_REFUSALS. */
+  readonly logsRefusals?: boolean
+  /** If this node is a gateway: its pods and its own addresses in the pod networks, as elements. */
+  readonly ownPods: readonly string[] | undefined
+  /** The prefixes of each other cluster, as elements. */
+  readonly callers: ReadonlyMap<string, readonly string[]>
+  /** AccessTable.origins. */
+  readonly origins: readonly Origin[]
 }
 
 /** The part of the routes' world that the table needs. */
-export function nodeNftWorld(world: NodeRouteWorld, family: Family, openPorts: readonly OpenPort[] = []): NodeNftWorld {
+export function nodeNftWorld(
+  world: NodeRouteWorld,
+  family: Family,
+  openPorts: readonly OpenPort[] = [],
+  sampled = false,
+): NodeNftWorld {
   const podCidrs = podPrefixes(ownCluster(world), family)
-  const { networks, scattered } = rangesOfNode(world, family)
-  const remote = clusterValidation(world).clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family))
+  const { networks, scattered, ranges } = rangesOfNode(world, family, Infinity)
+  const { clusters } = clusterValidation(world)
+  const remote = clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family))
+  const otherGateways = otherGatewayMacs(world)
   return {
     family,
     podCidrs: rangeTexts(podCidrs),
@@ -100,15 +143,36 @@ export function nodeNftWorld(world: NodeRouteWorld, family: Family, openPorts: r
     remote: withoutContained(remote).map(formatPrefix),
     clustersetIpRange: formatPrefix(clustersetRange(world, family)),
     bridgeHidesAnswers: bridgeHidesAnswers(world.facts, networks, family),
+    overlayPorts: guardedPorts(world),
     overlay: family === 4 ? overlayContext(world) : undefined,
     overlayNodes: family === 4 ? otherNodes(world) : [],
-    otherGateways: otherGatewayMacs(world),
+    otherGateways,
+    isOnlyGateway: otherGateways !== undefined && isOnlyGateway(world.self, world.node, world.endpoints),
     openPorts,
+    exposure: world.exposure ?? 'pods',
+    sampled,
+    ownPods: otherGateways === undefined ? undefined : elementTexts(aggregate([...networks, ...ranges])),
+    origins: clusters.map(({ index, prefixes }) => originOf(index, elementTexts(ofFamily(prefixes, family)), family)),
+    callers: new Map(clusters.map(({ id, prefixes }) => [id, elementTexts(ofFamily(prefixes, family))])),
   }
 }
 
-/** Everything except the elements of the service maps, to be sent after `add table` into an empty table. */
-export function planNodeNft(world: NodeNftWorld): NftStatement[] {
+function originOf(index: number, prefixes: readonly string[], family: Family): Origin {
+  return { index, prefixes, ...(family === 4 ? { lanes: formatPrefix(lanePrefix(index)) } : {}) }
+}
+
+/** In the form that nft prints: a single address has no prefix length. */
+function elementTexts(prefixes: readonly Prefix[]): string[] {
+  return withoutContained(prefixes).map((prefix) =>
+    prefix.length === addressBits(prefix.family) ? formatAddress(prefix) : formatPrefix(prefix),
+  )
+}
+
+/**
+ * Everything except the elements of the service maps, to be sent after `add table` into an empty table. `keepsOpen`:
+ * CallsPlan.keepsOpen.
+ */
+export function planNodeNft(world: NodeNftWorld, keepsOpen = false): NftStatement[] {
   const family = addressFamily(world.family)
   return [
     ...(Object.keys(NODE_DROP_REASONS) as NodeDropReason[]).map((reason): NftStatement => ({
@@ -121,18 +185,18 @@ export function planNodeNft(world: NodeNftWorld): NftStatement[] {
       : []),
     { verb: 'add-map', table: TABLE, map: SET_REMOTE, type: { kind: 'set', key: family.type, flags: ['interval'] } },
     { verb: 'add-elements', table: TABLE, map: SET_REMOTE, elements: world.remote.map((key): NftElement => ({ key })) },
-    { verb: 'add-map', table: TABLE, map: MAP_SERVICES, type: servicesType(family) },
-    { verb: 'add-map', table: TABLE, map: SET_NO_BACKENDS, type: unservedType(family) },
-    { verb: 'add-map', table: TABLE, map: SET_NONE_HERE, type: unservedType(family) },
+    ...balanceMaps(family),
     { verb: 'add-map', table: TABLE, map: SET_HAIRPIN, type: hairpinType(family) },
     ...planOverlayGuard({
       family: world.family,
+      overlayPorts: world.overlayPorts,
       context: world.overlay,
       podCidrs: world.podCidrs,
       remote: SET_REMOTE,
       openPorts: world.openPorts,
     }),
-    ...chainRows(family).map(({ chain, base }): NftStatement => ({
+    ...accessGuard({ ...accessTable(world), keepsOpen }),
+    ...chainRows(family, world).map(({ chain, base }): NftStatement => ({
       verb: 'add-chain',
       table: TABLE,
       chain,
@@ -140,6 +204,26 @@ export function planNodeNft(world: NodeNftWorld): NftStatement[] {
     })),
     ...ruleRows(world, family).map((row): NftStatement => ({ verb: 'add-rule', table: TABLE, ...row })),
   ]
+}
+
+/** What the plan of the access rules depends on. A gateway node passes on packets for endpoints of all nodes. */
+export function accessSite(world: NodeNftWorld, { self, node }: Pick<NodeRouteWorld, 'self' | 'node'>): AccessSite {
+  const { exposure, callers, otherGateways } = world
+  return { self, exposure, callers, here: node, node: otherGateways === undefined ? node : undefined }
+}
+
+/** What the access plan needs besides the table and its elements, and what is not in `existing`. */
+export function accessStatements(
+  { family, sampled }: Pick<NodeNftWorld, 'family' | 'sampled'>,
+  access: AccessGroups,
+  existing: ReadonlySet<string>,
+): NftStatement[] {
+  return groupStatements(access, existing, { family: addressFamily(family), remote: SET_REMOTE, sampled })
+}
+
+function accessTable(world: NodeNftWorld): Omit<AccessTable, 'keepsOpen'> {
+  const nodes = world.family === 4 ? SET_OVERLAY_NODES : undefined
+  return { ...world, family: addressFamily(world.family), remote: SET_REMOTE, nodes }
 }
 
 interface ChainRow {
@@ -166,8 +250,47 @@ const CHAINS: readonly ChainRow[] = [
   { chain: 'clamp-mss', base: { type: 'filter', hook: 'postrouting', priority: -150 } },
 ]
 
-function chainRows({ family }: AddressFamily): ChainRow[] {
-  return [{ chain: 'refuse' }, ...(family === 4 ? UNTRACKED : []), ...CHAINS]
+function chainRows({ family }: AddressFamily, { logsRefusals }: NodeNftWorld): ChainRow[] {
+  return [
+    { chain: 'refuse' },
+    ...(family === 4 ? UNTRACKED : []),
+    ...CHAINS,
+    ...(logsRefusals === true ? [REFUSALS] : []),
+  ]
+}
+
+// After connection tracking, and before the answer gets the address that was called.
+const REFUSALS: ChainRow = { chain: 'refusals', base: { type: 'filter', hook: 'prerouting', priority: -150 } }
+/** Refusals a second. One of each endpoint is enough. */
+const REFUSALS_LIMIT = 'limit rate 100/second burst 100 packets'
+
+/**
+ * RFC 9293 section 3.10.7.1: the reset that answers a SYN has an acknowledgement, and sequence number 0. It has to come
+ * in by the device by which its source is reached, so that a pod of this node cannot forge one of a remote endpoint.
+ */
+function refusalRow(
+  { family, clustersetIpRange }: Pick<NodeNftWorld, 'family' | 'clustersetIpRange'>,
+  ip: string,
+): RuleRow {
+  const isRefusal = 'tcp flags & (rst | ack) == rst | ack tcp sequence 0'
+  const called = `ct direction reply ct original ${ip} daddr ${clustersetIpRange} fib saddr . iif oif exists`
+  const log = `log prefix "refusal" group ${NFLOG_GROUPS_REFUSALS[family]} snaplen ${COPIED_BYTES}`
+  return {
+    chain: REFUSALS.chain,
+    rule: `${isRefusal} ${called} ${REFUSALS_LIMIT} ${log}`,
+    comment: 'endpoints that refuse connections',
+  }
+}
+
+/** The statements of the rule that logs refusals, as a table for a check whether the kernel has them. */
+export function refusalProbe(family: Family, range: Prefix): NftStatement[] {
+  const table = `${TABLE}_refusals`
+  const row = refusalRow({ family, clustersetIpRange: formatPrefix(range) }, addressFamily(family).nft)
+  return [
+    { verb: 'add-table', table },
+    { verb: 'add-chain', table, chain: REFUSALS.chain },
+    { verb: 'add-rule', table, ...row },
+  ]
 }
 
 interface RuleRow {
@@ -183,6 +306,7 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
   const balance = `${ip} daddr ${range} ${port} vmap @${MAP_SERVICES}`
   return [
     ...(family.family === 4 ? overlayRows(world) : []),
+    ...(world.logsRefusals === true ? [refusalRow(world, ip)] : []),
     { chain: 'balance-forwarded', rule: balance },
     { chain: 'balance-local', rule: balance },
     {
@@ -238,12 +362,14 @@ function loopRows({ otherGateways }: NodeNftWorld, ip: string): RuleRow[] {
   return [row(`ether saddr ${gateways}${ip} daddr @${SET_REMOTE} `), row(`ether saddr != ${gateways}${inward}`)]
 }
 
-function overlayRows({ overlay }: NodeNftWorld): RuleRow[] {
+function overlayRows({ overlay, overlayPorts }: NodeNftWorld): RuleRow[] {
   return [
     // Without a context nothing may come in by the overlay, so nothing is left untracked.
-    ...(overlay === undefined ? [] : [{ chain: 'untracked-in', rule: `${overlayInMatch(overlay)} notrack` }]),
-    { chain: 'untracked-out', rule: `${OVERLAY_OUT_MATCH} notrack` },
-    { chain: 'forward-guard', rule: forwardedToOverlay(), comment: 'only nodes may use the overlay' },
+    ...(overlay === undefined
+      ? []
+      : [{ chain: 'untracked-in', rule: `${overlayInMatch(overlay, overlayPorts)} notrack` }]),
+    { chain: 'untracked-out', rule: `${overlayOutMatch(overlayPorts)} notrack` },
+    { chain: 'forward-guard', rule: forwardedToOverlay(overlayPorts), comment: 'only nodes may use the overlay' },
   ]
 }
 
@@ -264,7 +390,11 @@ export interface TablePlan {
 }
 
 /** Creates or replaces the table in one transaction, so that no packet sees an incomplete table. */
-export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPlan>): TablePlan {
+export function planTable(
+  world: NodeNftWorld,
+  ports: ReadonlyMap<string, PortPlan>,
+  access: AccessPlan = NOTHING_OFFERED,
+): TablePlan {
   const family = addressFamily(world.family)
   const localBackends = new LocalBackends(
     world.localCidrs.map((text) => parsePrefix(text)),
@@ -272,14 +402,19 @@ export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPl
   )
   localBackends.apply([...ports].map(([key, after]) => ({ key, before: undefined, after })))
   const chains = layout(ports.values(), NO_LAYOUT, family)
-  const elements = new Map([...serviceElements(ports, localBackends), ...nodeElements(world)])
+  const elements = new Map([
+    ...serviceElements(ports, localBackends),
+    ...nodeElements(world),
+    ...accessElements(access),
+  ])
   const statements: NftStatement[] = [
     // "add" comes first, so that "delete" finds a table in any case.
     { verb: 'add-table', table: NFT_TABLE_NODE },
     { verb: 'delete-table', table: NFT_TABLE_NODE },
     { verb: 'add-table', table: NFT_TABLE_NODE },
-    ...planNodeNft(world),
+    ...planNodeNft(world, access.calls.keepsOpen),
     ...chains.statements,
+    ...accessStatements(world, access, new Set()),
     ...elementStatements(NFT_TABLE_NODE, elementDiff(new Map(), elements)),
   ]
   return { statements, layout: chains.result, localBackends }
@@ -290,19 +425,27 @@ export function desiredElements(
   world: NodeNftWorld,
   ports: ReadonlyMap<string, PortPlan>,
   localBackends: LocalBackends,
+  access: AccessPlan = NOTHING_OFFERED,
 ): ElementMaps {
   const remote = new Map(world.remote.map((prefix) => [prefix, undefined]))
-  return new Map([...serviceElements(ports, localBackends), ...nodeElements(world), [SET_REMOTE, remote]])
+  return new Map([
+    ...serviceElements(ports, localBackends),
+    ...nodeElements(world),
+    ...accessElements(access),
+    ...fixedElements(world),
+    [SET_REMOTE, remote],
+  ])
 }
 
-/** How the set of nodes changes if the world changes and the fixed part of the table does not. */
+/** How the sets of nodes and of this node's pods change if the world changes and the fixed part of the table does not. */
 export function nodeChange(before: NodeNftWorld, after: NodeNftWorld): ElementChange[] {
   return elementDiff(nodeElements(before), nodeElements(after))
 }
 
-function nodeElements({ family, overlayNodes }: NodeNftWorld): ElementMaps {
-  if (family !== 4) return new Map()
-  return new Map([[SET_OVERLAY_NODES, new Map(overlayNodes.map((address) => [address, undefined]))]])
+function nodeElements(world: NodeNftWorld): ElementMaps {
+  const own = ownPodsElements(accessTable(world))
+  if (world.family !== 4) return own
+  return new Map([...own, [SET_OVERLAY_NODES, new Map(world.overlayNodes.map((address) => [address, undefined]))]])
 }
 
 export function serviceContext(world: NodeRouteWorld, family: Family): ServiceContext {

@@ -2,7 +2,7 @@
  * Decides which nodes may use the overlay of this node, and which packets may come out of it: chains of table
  * sealane_node. Pure.
  *
- *   UDP 4810 ─► overlay (input): from a node of this cluster, to our InternalIP, by the underlay? ─► sealane-vx unpacks
+ *   its UDP port ─► overlay (input): from a node of this cluster, to our InternalIP, by the underlay? ─► sealane-vx unpacks
  *   sealane-vx ─► from-overlay (forward): other cluster to own pod, or own pod to other cluster?
  *              └► host-from-overlay (input): echo, answers, named ports
  *
@@ -26,8 +26,8 @@ import {
   parseAddress,
   parsePrefix,
 } from '../../model/addresses/addresses.ts'
-import { NFT_TABLE_NODE, OVERLAY_PROBE_PORT, VXLAN_DEVICE, VXLAN_PORT } from '../../model/model.ts'
-import { type NodeDropReason, nodeDropCounter } from './drop-counts.ts'
+import { NFT_TABLE_NODE, OVERLAY_PROBE_PORT, VXLAN_DEVICE } from '../../model/model.ts'
+import { type NodeDropReason, nodeDropCounter } from '../world/world.ts'
 import { type KernelFacts, type NodeRouteWorld, deviceOf, overlayMac, overlayNodes } from '../world/world.ts'
 
 export const SET_OVERLAY_NODES = 'overlay-nodes'
@@ -49,6 +49,16 @@ export function overlayContext(world: Pick<NodeRouteWorld, 'nodes' | 'node' | 'f
   const others = otherNodes(world)
   const leading = others.flatMap((address) => leadingDevice(world.facts, address) ?? [])
   return { local: formatAddress(self.address), devices: [...new Set([device.name, ...leading])].sort() }
+}
+
+/**
+ * The UDP ports that are guarded, sorted: that of the plan, and that of the present device, which receives on its own
+ * port until it is replaced.
+ */
+export function guardedPorts({ overlayPort, facts }: Pick<NodeRouteWorld, 'overlayPort' | 'facts'>): number[] {
+  const present = facts.links.find(({ name }) => name === VXLAN_DEVICE)
+  const ports = present !== undefined && 'port' in present ? [overlayPort, present.port] : [overlayPort]
+  return [...new Set(ports)].sort((a, b) => a - b)
 }
 
 /** InternalIPs of the other nodes, sorted: elements of SET_OVERLAY_NODES. */
@@ -82,6 +92,8 @@ function leadingDevice({ mainRoutes }: KernelFacts, text: string): string | unde
 }
 
 export interface OverlayGuardInit {
+  /** NodeNftWorld.overlayPorts */
+  readonly overlayPorts: readonly number[]
   readonly family: Family
   readonly context: OverlayContext | undefined
   /** Pod networks of this cluster, of the family. */
@@ -117,7 +129,7 @@ export function planOverlayGuard(init: OverlayGuardInit): NftStatement[] {
       ...REFUSED,
     ]),
     ...chain('overlay', INPUT, [
-      ...(family === 4 ? strangers(init.context) : []),
+      ...(family === 4 ? strangers(init) : []),
       `iifname "${VXLAN_DEVICE}" goto host-from-overlay`,
     ]),
   ]
@@ -133,26 +145,28 @@ function probeRules(context: OverlayContext | undefined): string[] {
 }
 
 /** A match for what the overlay itself receives. */
-export function overlayInMatch({ devices, local }: OverlayContext): string {
+export function overlayInMatch({ devices, local }: OverlayContext, ports: readonly number[]): string {
   const names = set(devices.map((name) => `"${name}"`))
-  return `iifname ${names} ip saddr @${SET_OVERLAY_NODES} ip daddr ${local} udp dport ${VXLAN_PORT}`
+  return `iifname ${names} ip saddr @${SET_OVERLAY_NODES} ip daddr ${local} udp dport ${portSet(ports)}`
 }
 
 /** A match for what the overlay itself sends. */
-export const OVERLAY_OUT_MATCH = `ip daddr @${SET_OVERLAY_NODES} udp dport ${VXLAN_PORT}`
+export function overlayOutMatch(ports: readonly number[]): string {
+  return `ip daddr @${SET_OVERLAY_NODES} udp dport ${portSet(ports)}`
+}
 
 /**
  * A pod's packet to the port of another node would arrive there as a packet of this node after it is masqueraded. The
  * overlay's own packets are created on this node and never forwarded.
  */
-export function forwardedToOverlay(): string {
-  return `${OVERLAY_OUT_MATCH} ${dropped('overlay-stranger')}`
+export function forwardedToOverlay(ports: readonly number[]): string {
+  return `${overlayOutMatch(ports)} ${dropped('overlay-stranger')}`
 }
 
-function strangers(context: OverlayContext | undefined): string[] {
+function strangers({ context, overlayPorts }: Pick<OverlayGuardInit, 'context' | 'overlayPorts'>): string[] {
   return [
-    ...(context === undefined ? [] : [`${overlayInMatch(context)} accept`]),
-    `udp dport ${VXLAN_PORT} ${dropped('overlay-stranger')}`,
+    ...(context === undefined ? [] : [`${overlayInMatch(context, overlayPorts)} accept`]),
+    `udp dport ${portSet(overlayPorts)} ${dropped('overlay-stranger')}`,
   ]
 }
 
@@ -168,6 +182,10 @@ function chain(name: string, base: NftBaseChain | undefined, rules: readonly str
     { verb: 'add-chain', table: NFT_TABLE_NODE, chain: name, ...(base === undefined ? {} : { base }) },
     ...rules.map((rule): NftStatement => ({ verb: 'add-rule', table: NFT_TABLE_NODE, chain: name, rule })),
   ]
+}
+
+function portSet(ports: readonly number[]): string {
+  return set(ports.map(String))
 }
 
 function set(items: readonly string[]): string {

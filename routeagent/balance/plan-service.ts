@@ -1,7 +1,6 @@
 /** Plans the backends of each port of one imported service. Pure. */
 import type { Prefix } from '../../model/addresses/addresses.ts'
 import {
-  type EndpointPort,
   type EndpointSlice,
   type ImportPort,
   LABEL_SOURCE_CLUSTER,
@@ -10,84 +9,115 @@ import {
   type ServiceImportSpec,
   type SliceEndpoint,
 } from '../../model/model.ts'
-import { type AddressFamily, addressFamily } from './address-family.ts'
+import { type AddressFamily, addressFamily } from '../world/world.ts'
+import { leaveOut } from './plan-passive-health.ts'
 
 /**
- * Weights become slots: a service port owns N slots, each slot names one backend, and a connection draws a slot. Pure
+ * Backends become slots: a service port owns N slots, each slot names one backend, and a connection draws a slot. Pure
  * and deterministic.
  */
 
-interface WeightedBackend {
-  /** Address and port in the form that nft prints: `244.1.0.9 . 8080`. */
-  readonly target: string
-  /** The share of this backend relative to the others. Above 0. */
-  readonly weight: number
+/** Slots of a service port with session affinity and few backends: enough that each backend gets some. */
+export const AFFINITY_SLOTS = 64
+/** With more backends than this, a port with session affinity has one slot for each. */
+const MAX_SCORED = 128
+/**
+ * Most slots of all ports of a service together, for one address. Each is an element of the node's table, and a service
+ * of 20,000 ports and 1,000 endpoints would have twenty million. If there are more, each port has fewer slots, and each
+ * node uses its own backends for them.
+ */
+export const MAX_SERVICE_SLOTS = 65_536
+
+/** Most slots of each port of a service that has so many ports. */
+export function mostSlots(ports: number): number {
+  return Math.max(1, Math.floor(MAX_SERVICE_SLOTS / Math.max(1, ports)))
 }
 
-/** Most slots of a service port. If there are more backends, each node uses its own 256 of them. */
-export const MAX_SLOTS = 256
-/** Slots of a service port with session affinity: enough that each backend gets some. */
-export const AFFINITY_SLOTS = 64
-
 /**
- * Slots for connections that draw one at random. The shares equal the weights exactly if their smallest whole numbers
- * sum up to at most MAX_SLOTS, and otherwise as nearly as that many slots allow (largest remainder). `seed` (the node's
- * name) selects the backends if there are more than MAX_SLOTS, so that the nodes together use all of them.
+ * Slots for connections that draw one at random: one for each backend (`244.1.0.9 . 8080`), at most `most`. `seed` (the
+ * node's name) selects the backends if there are more than `most`, so that the nodes together use all of them.
  */
-export function randomSlots(backends: readonly WeightedBackend[], seed: string): string[] {
-  const used = limited(backends, seed)
-  if (used.every((b) => b.weight === used[0]?.weight)) return used.map((b) => b.target)
-  const counts = slotCounts(used.map((b) => b.weight))
-  return used.flatMap((backend, i) => new Array<string>(counts[i] ?? 0).fill(backend.target))
+export function randomSlots(backends: readonly string[], seed: string, most = MAX_SERVICE_SLOTS): readonly string[] {
+  if (backends.length <= most) return backends
+  const ranked = backends.map((backend) => ({ backend, rank: hash(`${seed} ${addressOf(backend)}`) }))
+  ranked.sort((a, b) => a.rank - b.rank || (a.backend < b.backend ? -1 : 1))
+  const chosen = new Set(ranked.slice(0, most).map((r) => r.backend))
+  return backends.filter((backend) => chosen.has(backend))
 }
 
 /**
  * Slots for connections whose client address picks the slot. Each slot takes the backend with the highest score
- * (weighted rendezvous hashing). So a backend that is removed only moves its own clients, and a new one takes its share
- * evenly from all.
+ * (rendezvous hashing), and each backend has one at least. So a backend that is removed moves its own clients and few
+ * others, and a new one takes its share evenly from all. With few slots, there are fewer backends too. Many backends have one slot each,
+ * and a change among them moves the clients that are not remembered.
  */
-export function clientSlots(backends: readonly WeightedBackend[], seed: string): string[] {
-  const used = limited(backends, seed)
-  if (used.length === 0) return []
-  const count = used.length * 2 > AFFINITY_SLOTS ? MAX_SLOTS : AFFINITY_SLOTS
-  return Array.from({ length: count }, (_, slot) => {
-    let best = used[0] as WeightedBackend
+export function clientSlots(backends: readonly string[], seed: string, most = MAX_SERVICE_SLOTS): readonly string[] {
+  const used = randomSlots(backends, seed, most < 4 * AFFINITY_SLOTS ? Math.max(1, most >> 2) : most)
+  if (used.length === 0 || used.length > MAX_SCORED) return used
+  const count = Math.min(most, used.length * 2 > AFFINITY_SLOTS ? 4 * AFFINITY_SLOTS : AFFINITY_SLOTS)
+  const slots = Array.from({ length: count }, (_, slot) => {
+    let best = used[0] ?? ''
     let bestScore = -1
     for (const backend of used) {
-      const score = backend.weight / -Math.log(unitHash(`${addressOf(backend.target)} ${slot}`))
+      const score = hash(`${addressOf(backend)} ${slot}`)
       if (score > bestScore) [best, bestScore] = [backend, score]
     }
-    return best.target
+    return best
+  })
+  return withAll(slots, used)
+}
+
+/** Gives a slot to each backend that won none, from those that have several. */
+function withAll(slots: readonly string[], used: readonly string[]): readonly string[] {
+  const counts = new Map<string, number>()
+  for (const backend of slots) counts.set(backend, (counts.get(backend) ?? 0) + 1)
+  const missing = used.filter((backend) => !counts.has(backend))
+  return slots.map((backend) => {
+    const count = counts.get(backend) ?? 0
+    const other = count > 1 ? missing.pop() : undefined
+    if (other !== undefined) counts.set(backend, count - 1)
+    return other ?? backend
   })
 }
 
-/** Whole numbers, at least 1 each, in proportion to the weights, with a sum of at most MAX_SLOTS. */
-export function slotCounts(weights: readonly number[]): number[] {
-  if (weights.every((w) => Number.isInteger(w))) {
-    const divisor = weights.reduce(gcd, 0)
-    const smallest = weights.map((w) => w / divisor)
-    if (smallest.reduce((sum, w) => sum + w, 0) <= MAX_SLOTS) return smallest
-  }
-  const total = weights.reduce((sum, w) => sum + w, 0)
-  const spare = MAX_SLOTS - weights.length
-  const exact = weights.map((w) => (w / total) * spare)
-  const counts = exact.map((share) => 1 + Math.floor(share))
-  const byRemainder = exact.map((share, i) => ({ i, rest: share % 1 })).sort((a, b) => b.rest - a.rest || a.i - b.i)
-  let left = MAX_SLOTS - counts.reduce((sum, n) => sum + n, 0)
-  for (const { i } of byRemainder) {
-    if (left <= 0) break
-    counts[i] = (counts[i] ?? 0) + 1
-    left -= 1
-  }
-  return counts
+/** The slots of one cluster, if clusters have shares of their own. */
+export interface ShareOfSlots {
+  /** The number of this part among those of the port. A part keeps its number while the same clusters export. */
+  readonly part: number
+  /** How many slots of the plan are of this part. The parts follow each other in the list of slots. */
+  readonly size: number
+  /** A whole number above 0, in proportion to those of the other parts. */
+  readonly share: number
 }
 
-function limited(backends: readonly WeightedBackend[], seed: string): readonly WeightedBackend[] {
-  if (backends.length <= MAX_SLOTS) return backends
-  const ranked = backends.map((backend) => ({ backend, rank: hash(`${seed} ${backend.target}`) }))
-  ranked.sort((a, b) => a.rank - b.rank || (a.backend.target < b.backend.target ? -1 : 1))
-  const chosen = new Set(ranked.slice(0, MAX_SLOTS).map((r) => r.backend))
-  return backends.filter((backend) => chosen.has(backend))
+/** The number of a slot has 32 bits, of which 16 are for the part. */
+const MAX_PARTS = 65_536
+
+/** Shares that differ from those of plain slots by less are not worth a draw. */
+const NEGLIGIBLE = 0.0005
+
+/**
+ * Whole numbers from 1 in proportion to the weights, with a sum of `steps`, or a smaller sum of at most ten if that is
+ * exact. Rounding takes from the largest, which loses least by it. Takes at most `steps` weights above 0.
+ */
+export function wholeShares(weights: readonly number[], steps: number): number[] {
+  const divisor = weights.reduce(gcd, 0)
+  const total = weights.reduce((sum, w) => sum + w, 0)
+  if (total / divisor <= 10) return weights.map((w) => w / divisor)
+  const shares = weights.map((w) => Math.max(1, Math.floor((w / total) * steps)))
+  let left = steps - shares.reduce((sum, n) => sum + n, 0)
+  const order = weights.map((w, i) => ({ i, w, rest: ((w / total) * steps) % 1 }))
+  order.sort((a, b) => b.rest - a.rest || b.w - a.w || a.i - b.i)
+  for (const { i } of order) {
+    if (left <= 0) break
+    shares[i] = (shares[i] ?? 0) + 1
+    left -= 1
+  }
+  for (; left < 0; left += 1) {
+    const largest = shares.reduce((best, n, i) => (n > (shares[best] ?? 0) ? i : best), 0)
+    shares[largest] = (shares[largest] ?? 0) - 1
+  }
+  return shares
 }
 
 // Only the address is hashed, so that all ports of a service lead a client to the same pod.
@@ -97,11 +127,6 @@ function addressOf(target: string): string {
 
 function gcd(a: number, b: number): number {
   return b === 0 ? a : gcd(b, a % b)
-}
-
-/** A hash of the text as a number above 0 and below 1. */
-function unitHash(text: string): number {
-  return (hash(text) + 0.5) / 2 ** 32
 }
 
 /** FNV-1a with a final mix, so that short inputs that differ in one digit have very different hashes. */
@@ -159,13 +184,39 @@ export interface PortPlan {
   readonly pick: 'random' | 'client'
   /** Backends in the form that nft prints, `244.1.0.9 . 8080`. If empty, connections are refused. */
   readonly slots: readonly string[]
+  /** The port of all backends. Undefined: they differ, or the service has many ports. */
+  readonly targetPort?: number
+  /** First a cluster is drawn by these shares, then a slot of it. Absent: all slots alike. */
+  readonly shares?: readonly ShareOfSlots[]
+  /** Only with `client`: for so many seconds without a new connection a client keeps its backend. */
+  readonly affinitySeconds?: number
   /**
    * Only without slots: there are backends, but this node may use none of them. Connections are dropped, not refused.
    */
   readonly dropped?: true
 }
 
-/** The node's name also seeds the choice among more than 256 backends. */
+/**
+ * A share in 1/10,000 for each cluster, by id. A cluster without one, or with 0, gets nothing new while another that has
+ * a share has an endpoint. If all are 0, connections are refused.
+ */
+export type ClusterShares = ReadonlyMap<string, number>
+
+/** How the connections of one service are divided. */
+export interface ServiceTraffic {
+  readonly clusterShares?: ClusterShares
+  /** Overrides the session affinity of the export: for so many seconds a client keeps its backend. */
+  readonly affinitySeconds?: number
+  /** Targets that refuse or do not answer are left out. */
+  readonly passiveHealth?: boolean
+  /**
+   * The TCP targets (`244.1.0.9 . 8080`) that count as not ready for this node, in the order in which they failed: at
+   * most half of those of a port whose clusters have a share.
+   */
+  readonly leftOut?: ReadonlySet<string>
+}
+
+/** The node's name also seeds the choice among more backends than slots. */
 export interface ServiceContext extends NodePlace {
   /** Its family is the one that is planned: the addresses of the service and the slices. */
   readonly clustersetIpRange: Prefix
@@ -173,11 +224,19 @@ export interface ServiceContext extends NodePlace {
   readonly reachable: ReadonlySet<string> | undefined
 }
 
-/** Port plans by map key, `245.0.0.7 . tcp . 80`. Empty for a headless service and for one without an address. */
+/** The Kubernetes default of sessionAffinityConfig.clientIP.timeoutSeconds, and its maximum. */
+const AFFINITY_SECONDS = 10_800
+const MAX_AFFINITY_SECONDS = 86_400
+
+/**
+ * Port plans by map key, `245.0.0.7 . tcp . 80`. Empty for a headless service and for one without an address. Without
+ * `traffic.clusterShares`, all endpoints count alike.
+ */
 export function planService(
   service: ServiceImport,
   slices: readonly EndpointSlice[],
   context: ServiceContext,
+  traffic: ServiceTraffic = {},
 ): ReadonlyMap<string, PortPlan> {
   const plans = new Map<string, PortPlan>()
   if (service.spec.type !== 'ClusterSetIP') return plans
@@ -185,17 +244,64 @@ export function planService(
   const isInRange = family.within([context.clustersetIpRange])
   const addresses = (service.spec.ips ?? []).flatMap((text) => clustersetIp(text, family, isInRange))
   if (addresses.length === 0) return plans
-  const reachable = slices.flatMap((slice) => reachableSlice(slice, family, context))
-  const rule = localityRule(service.spec)
-  const pick = service.spec.sessionAffinity === 'ClientIP' ? 'client' : 'random'
-  for (const port of service.spec.ports) {
-    if (!isPortNumber(port.port)) continue
-    const { backends, elsewhere } = portBackends(port, reachable, rule, family, context)
-    const slots = pick === 'client' ? clientSlots(backends, context.node) : randomSlots(backends, context.node)
-    const plan: PortPlan = elsewhere ? { pick, slots, dropped: true } : { pick, slots }
+  const ports = service.spec.ports.filter(({ port }) => isPortNumber(port))
+  const { clusterShares } = traffic
+  const affinity = traffic.affinitySeconds ?? affinitySeconds(service.spec)
+  const choices = new BackendChoices(groupSlices(slices, family, context), {
+    rule: localityRule(service.spec),
+    pick: affinity === undefined ? 'random' : 'client',
+    most: mostSlots(ports.length),
+    shareSteps: shareSteps(ports.length, clusterShares),
+    affinitySeconds: affinity,
+    fewPorts: ports.length <= MOST_CHAINS,
+    clusterShares,
+    leftOut: addressesByPort(traffic.leftOut),
+    family,
+    place: context,
+  })
+  for (const port of ports) {
+    const plan = choices.plan(port)
     for (const address of addresses) plans.set(portKey(address, port.protocol, port.port), plan)
   }
   return plans
+}
+
+const MOST_CHAINS = 64
+
+/** The addresses of targets by their port, in the same order. */
+function addressesByPort(targets: ReadonlySet<string> | undefined): ReadonlyMap<number, readonly string[]> {
+  const found = new Map<number, string[]>()
+  for (const target of targets ?? []) {
+    const [address = '', port] = target.split(' . ')
+    const those = found.get(Number(port))
+    if (those === undefined) found.set(Number(port), [address])
+    else those.push(address)
+  }
+  return found
+}
+
+/** The port of `244.1.0.9 . 8080` and all others. */
+function commonPort(targets: readonly string[]): number | undefined {
+  const portOf = (target: string): string => target.slice(target.lastIndexOf(' ') + 1)
+  const [first] = targets
+  if (first === undefined) return undefined
+  const port = portOf(first)
+  return targets.every((target) => portOf(target) === port) ? Number(port) : undefined
+}
+
+/** The draws of a service are bounded like its slots: the more ports it has, the coarser are the shares. */
+function shareSteps(ports: number, clusterShares: ClusterShares | undefined): number {
+  const others = [...(clusterShares?.values() ?? [])].filter((share) => share > 0).length - 1
+  // Each cluster leaves one number in ten over to the next draw at most.
+  const draws = (steps: number): number => 10 + (steps > 10 ? 10 * Math.min(10, others) : 0)
+  const all = (steps: number): number => draws(steps) + (steps > 100 ? 10 * Math.min(100, others) : 0)
+  return [1000, 100, 10].find((steps) => ports * all(steps) <= MAX_SERVICE_SLOTS) ?? 1
+}
+
+function affinitySeconds({ sessionAffinity, sessionAffinityConfig }: ServiceImportSpec): number | undefined {
+  if (sessionAffinity !== 'ClientIP') return undefined
+  const seconds = sessionAffinityConfig?.clientIP?.timeoutSeconds ?? AFFINITY_SECONDS
+  return Number.isInteger(seconds) && seconds >= 1 && seconds <= MAX_AFFINITY_SECONDS ? seconds : AFFINITY_SECONDS
 }
 
 /** The key of a port in the form that nft prints: `245.0.0.7 . tcp . 80`. */
@@ -208,21 +314,168 @@ function clustersetIp(text: string, family: AddressFamily, isInRange: (address: 
   return address !== undefined && isInRange(address) ? [address] : []
 }
 
-interface SourcedSlice {
-  readonly slice: EndpointSlice
-  readonly cluster: string
+// A service may have thousands of ports and of endpoints. Slices with equal ports are one group, and all ports that the
+// same groups have get their backends from one choice.
+
+interface SliceGroup {
+  /** Target ports by protocol and name. Uses only slices that have a port by name and protocol. */
+  readonly targets: ReadonlyMap<string, number>
+  readonly slices: { readonly slice: EndpointSlice; readonly cluster: string }[]
+  /** The number of endpoints in these slices. */
+  endpoints: number
 }
 
-function reachableSlice(slice: EndpointSlice, family: AddressFamily, context: ServiceContext): SourcedSlice[] {
-  const cluster = slice.metadata.labels?.[LABEL_SOURCE_CLUSTER]
-  if (cluster === undefined || slice.addressType !== family.slices) return []
-  return context.reachable === undefined || context.reachable.has(cluster) ? [{ slice, cluster }] : []
+/**
+ * Groups the slices of the family whose cluster is reachable. A cluster exposes a port by name and protocol, and the
+ * merge has removed the ports that it does not expose.
+ */
+function groupSlices(
+  slices: readonly EndpointSlice[],
+  family: AddressFamily,
+  context: ServiceContext,
+): readonly SliceGroup[] {
+  const groups = new Map<string, SliceGroup>()
+  for (const slice of slices) {
+    const cluster = slice.metadata.labels?.[LABEL_SOURCE_CLUSTER]
+    if (cluster === undefined || slice.addressType !== family.slices) continue
+    if (context.reachable !== undefined && !context.reachable.has(cluster)) continue
+    const key = JSON.stringify((slice.ports ?? []).map(({ name, protocol, port }) => [name, protocol, port]))
+    let group = groups.get(key)
+    if (group === undefined) groups.set(key, (group = { targets: targetPorts(slice), slices: [], endpoints: 0 }))
+    group.slices.push({ slice, cluster })
+    group.endpoints += slice.endpoints?.length ?? 0
+  }
+  return [...groups.values()]
 }
 
-interface Backends {
-  readonly backends: readonly WeightedBackend[]
+/** The first of several ports of one name counts. */
+function targetPorts({ ports = [] }: EndpointSlice): ReadonlyMap<string, number> {
+  const targets = new Map<string, number>()
+  for (const { name, protocol = 'TCP', port } of ports) {
+    const key = targetKey(protocol, name)
+    if (port !== undefined && !targets.has(key)) targets.set(key, port)
+  }
+  return targets
+}
+
+function targetKey(protocol: string, name: string | undefined): string {
+  return `${protocol}/${name ?? ''}`
+}
+
+interface ChoiceInit {
+  readonly rule: LocalityRule
+  readonly pick: PortPlan['pick']
+  /** Most slots of each port. */
+  readonly most: number
+  /** Shares of clusters are rounded to one of so many. 1: clusters with a share count alike. */
+  readonly shareSteps: number
+  readonly affinitySeconds: number | undefined
+  /** The service has so few ports that each may have a chain of its own in the table. */
+  readonly fewPorts: boolean
+  readonly clusterShares: ClusterShares | undefined
+  /** Addresses that are left out, by target port. */
+  readonly leftOut: ReadonlyMap<number, readonly string[]>
+  readonly family: AddressFamily
+  readonly place: ServiceContext
+}
+
+/** The backends of ports that the same groups of slices have. */
+interface Choice {
+  /** One part, or one for each cluster that has a share. */
+  readonly parts: readonly ChoicePart[]
   /** There are backends, but this node may use none of them. */
   readonly elsewhere: boolean
+}
+
+interface ChoicePart extends Omit<ShareOfSlots, 'size'> {
+  readonly slots: readonly { readonly address: string; readonly group: SliceGroup }[]
+}
+
+/**
+ * Most endpoints that are looked at for the ports of a service together. A hostile member can make the groups of each
+ * port different; later ports then use the endpoints of one group.
+ */
+const MAX_ENDPOINTS_READ = 1_000_000
+
+class BackendChoices {
+  readonly #groups: readonly SliceGroup[]
+  readonly #init: ChoiceInit
+  /** Indexes of the groups that have a port, by protocol and name. */
+  readonly #serving = new Map<string, number[]>()
+  /** By the indexes of the groups. */
+  readonly #known = new Map<string, Choice>()
+  #read = 0
+
+  constructor(groups: readonly SliceGroup[], init: ChoiceInit) {
+    this.#groups = groups
+    this.#init = init
+    for (const [index, { targets }] of groups.entries()) {
+      for (const [key, target] of targets) {
+        if (!isPortNumber(target)) continue
+        const serving = this.#serving.get(key)
+        if (serving === undefined) this.#serving.set(key, [index])
+        else serving.push(index)
+      }
+    }
+  }
+
+  plan(port: ImportPort): PortPlan {
+    const { pick, affinitySeconds } = this.#init
+    const key = targetKey(port.protocol, port.name)
+    const serving = this.#serving.get(key) ?? []
+    const { parts, elsewhere } = this.#choice(serving, port.protocol === 'TCP' ? key : undefined)
+    const shares: ShareOfSlots[] = []
+    const slots: string[] = []
+    for (const { part, share, slots: some } of parts) {
+      const targets = some.map(({ address, group }) => `${address} . ${group.targets.get(key)}`)
+      // An endpoint may be in slices of two groups that have the same target port.
+      const unique = pick === 'random' && serving.length > 1 ? [...new Set(targets)] : targets
+      shares.push({ part, size: unique.length, share })
+      for (const target of unique) slots.push(target)
+    }
+    const targetPort = this.#init.fewPorts ? commonPort(slots) : undefined
+    return {
+      pick,
+      slots,
+      ...(targetPort === undefined ? {} : { targetPort }),
+      ...(shares.length > 1 ? { shares } : {}),
+      ...(affinitySeconds === undefined ? {} : { affinitySeconds }),
+      ...(elsewhere ? { dropped: true } : {}),
+    }
+  }
+
+  /** `watched`: the key of the port if targets may be left out. */
+  #choice(serving: readonly number[], watched: string | undefined): Choice {
+    const out = watched === undefined ? [] : this.#leftOut(serving, watched)
+    const signature = [serving.join(), ...out].join(';')
+    const known = this.#known.get(signature)
+    if (known !== undefined) return known
+    const groups = serving.map((index) => this.#groups[index] as SliceGroup)
+    const endpoints = groups.reduce((sum, group) => sum + group.endpoints, 0)
+    if (groups.length > 1 && this.#read + endpoints > MAX_ENDPOINTS_READ)
+      return this.#choice(serving.slice(0, 1), watched)
+    this.#read += endpoints
+    const choice = chooseBackends(groups, this.#init, out)
+    this.#known.set(signature, choice)
+    return choice
+  }
+
+  /** What is left out, as `address . index of the group` in `serving`: in each group, what failed first comes first. */
+  #leftOut(serving: readonly number[], key: string): readonly string[] {
+    const { leftOut } = this.#init
+    if (leftOut.size === 0) return []
+    return serving.flatMap((index, i) => {
+      const target = this.#groups[index]?.targets.get(key)
+      return (target === undefined ? undefined : leftOut.get(target))?.map((address) => `${address} . ${i}`) ?? []
+    })
+  }
+}
+
+interface Candidate {
+  /** `address . index of the group` */
+  readonly target: string
+  readonly endpoint: SliceEndpoint
+  readonly cluster: string
 }
 
 /**
@@ -230,60 +483,198 @@ interface Backends {
  * still serve, wherever they are. If the rule allows only this node, both are searched on this node alone. All this
  * works as in kube-proxy.
  */
-function portBackends(
-  port: ImportPort,
-  slices: readonly SourcedSlice[],
-  rule: LocalityRule,
-  family: AddressFamily,
-  place: NodePlace,
-): Backends {
-  const { ready, lastResort } = candidates(port, slices, family)
+function chooseBackends(groups: readonly SliceGroup[], init: ChoiceInit, leftOut: readonly string[]): Choice {
+  const { rule, place, pick, most, clusterShares } = init
+  const { ready: reported, lastResort } = candidates(groups, init.family)
   const near = (locality: Locality, from: readonly Candidate[]): readonly Candidate[] =>
     from.filter(({ endpoint, cluster }) => isNear(locality, endpoint, cluster, place))
+  const limiting = (): readonly Candidate[] =>
+    withShare(rule.kind === 'node' ? near('node', reported) : reported, clusterShares)
+  const out = leaveOut(leftOut.length === 0 ? new Set() : new Set(limiting().map(({ target }) => target)), leftOut)
+  const ready = out.size === 0 ? reported : reported.filter(({ target }) => !out.has(target))
+  const nearest = (from: readonly Candidate[], tier: readonly Candidate[]): readonly Candidate[] => {
+    if (rule.kind === 'node') return near('node', from)
+    const choices = tier === lastResort ? [] : rule.order.map((one) => near(one, from))
+    return choices.find((some) => some.length > 0) ?? from
+  }
+  const slots = (targets: readonly string[], atMost: number): ChoicePart['slots'] =>
+    (pick === 'client' ? clientSlots : randomSlots)(targets, place.node, atMost).map((target) => {
+      const [address = '', index] = target.split(' . ')
+      return { address, group: groups[Number(index)] as SliceGroup }
+    })
+  const tiers = rule.kind === 'node' || ready.length === 0 ? [ready, lastResort] : [ready]
   const all = ready.length > 0 ? ready : lastResort
-  const choices =
-    rule.kind === 'node'
-      ? [near('node', ready), near('node', lastResort)]
-      : [...rule.order.map((locality) => near(locality, ready)), all]
-  const chosen = choices.find((some) => some.length > 0) ?? []
-  const backends = [...new Set(chosen.map(({ target }) => target))].sort().map((target) => ({ target, weight: 1 }))
-  return { backends, elsewhere: chosen.length === 0 && all.length > 0 }
+  if (clusterShares !== undefined && ![...clusterShares.values()].some((share) => share > 0))
+    return { parts: [], elsewhere: false }
+  const drawn =
+    clusterShares &&
+    tiers.map((tier) => byShare(tier, (some) => nearest(some, tier), clusterShares)).find((parts) => parts.length > 0)
+  if (drawn !== undefined) {
+    const count = drawn.reduce((sum, { targets }) => sum + targets.length, 0)
+    const shares = wholeSharesOf(drawn, count, init.shareSteps)
+    if (shares === undefined) {
+      const together = drawn.flatMap(({ targets }) => targets).sort()
+      return { parts: [{ part: 0, share: 1, slots: slots([...new Set(together)], most) }], elsewhere: false }
+    }
+    const parts = drawn.map(({ part, targets }, i): ChoicePart => {
+      const ofPart = Math.max(1, Math.floor((most * targets.length) / count))
+      // Random slots are as many as backends, and those that the address of a client picks may be more.
+      const atMost = pick === 'random' && count <= most ? most : ofPart
+      return { part, share: shares[i] ?? 1, slots: slots(targets, atMost) }
+    })
+    return { parts, elsewhere: false }
+  }
+  const chosen = tiers.map((tier) => nearest(tier, tier)).find((some) => some.length > 0) ?? []
+  const targets = [...new Set(chosen.map(({ target }) => target))].sort()
+  return {
+    parts: targets.length === 0 ? [] : [{ part: 0, share: 1, slots: slots(targets, most) }],
+    elsewhere: chosen.length === 0 && all.length > 0,
+  }
 }
 
-interface Candidate {
-  readonly target: string
-  readonly endpoint: SliceEndpoint
-  readonly cluster: string
+interface ClusterPart {
+  readonly part: number
+  readonly weight: number
+  readonly targets: readonly string[]
 }
 
 /**
- * Uses only slices that have the port by name and protocol. A cluster exposes a port in this way, and the merge has
- * removed the ports that it does not expose.
+ * The backends of each cluster that has a share, the nearest ones of each. Clusters without any are left out. Clusters
+ * with share 0 have numbers too, so that the others keep theirs when a share comes or goes.
  */
+function byShare(
+  from: readonly Candidate[],
+  nearest: (from: readonly Candidate[]) => readonly Candidate[],
+  clusterShares: ClusterShares,
+): readonly ClusterPart[] {
+  const byCluster = new Map<string, Candidate[]>()
+  for (const one of from) {
+    const those = byCluster.get(one.cluster)
+    if (those === undefined) byCluster.set(one.cluster, [one])
+    else those.push(one)
+  }
+  return [...clusterShares]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .slice(0, MAX_PARTS)
+    .flatMap(([cluster, weight], part) => {
+      if (weight === 0) return []
+      const targets = [...new Set(nearest(byCluster.get(cluster) ?? []).map(({ target }) => target))].sort()
+      return targets.length === 0 ? [] : [{ part, weight, targets }]
+    })
+}
+
+/**
+ * Those of which at most half are left out. Clusters without a share take no place in it: what is left out would else
+ * be all that has a share, and the connections would go past the policy.
+ */
+function withShare<T extends { readonly cluster: string }>(
+  ready: readonly T[],
+  clusterShares: ClusterShares | undefined,
+): readonly T[] {
+  const those = ready.filter(({ cluster }) => (clusterShares?.get(cluster) ?? 0) > 0)
+  return those.length === 0 ? ready : those
+}
+
+/** Undefined if plain slots come to these shares, or if there are too many ports or clusters for shares. */
+function wholeSharesOf(drawn: readonly ClusterPart[], count: number, steps: number): readonly number[] | undefined {
+  if (drawn.length < 2 || drawn.length > steps) return undefined
+  const total = drawn.reduce((sum, { weight }) => sum + weight, 0)
+  const isPlain = drawn.every(({ weight, targets }) => Math.abs(weight / total - targets.length / count) <= NEGLIGIBLE)
+  return isPlain
+    ? undefined
+    : wholeShares(
+        drawn.map(({ weight }) => weight),
+        steps,
+      )
+}
+
 function candidates(
-  port: ImportPort,
-  slices: readonly SourcedSlice[],
+  groups: readonly SliceGroup[],
   family: AddressFamily,
 ): { readonly ready: readonly Candidate[]; readonly lastResort: readonly Candidate[] } {
   const ready: Candidate[] = []
   const lastResort: Candidate[] = []
-  for (const { slice, cluster } of slices) {
-    const targetPort = slice.ports?.find((p) => isSamePort(p, port))?.port
-    if (targetPort === undefined || !isPortNumber(targetPort)) continue
-    for (const endpoint of slice.endpoints ?? []) {
-      const into = isReady(endpoint) ? ready : isServingOut(endpoint) ? lastResort : undefined
-      if (into === undefined) continue
-      for (const text of endpoint.addresses) {
-        const address = family.podAddress(text)
-        if (address !== undefined) into.push({ target: `${address} . ${targetPort}`, endpoint, cluster })
+  for (const [index, { slices }] of groups.entries()) {
+    for (const { slice, cluster } of slices) {
+      for (const endpoint of slice.endpoints ?? []) {
+        const into = isReady(endpoint) ? ready : isServingOut(endpoint) ? lastResort : undefined
+        if (into === undefined) continue
+        for (const text of endpoint.addresses) {
+          const address = family.podAddress(text)
+          if (address !== undefined) into.push({ target: `${address} . ${index}`, endpoint, cluster })
+        }
       }
     }
   }
   return { ready, lastResort }
 }
 
-function isSamePort(p: EndpointPort, port: ImportPort): boolean {
-  return (p.name ?? '') === (port.name ?? '') && (p.protocol ?? 'TCP') === port.protocol
+/**
+ * The ready targets of a port that this node may use, those that are left out included, in the form that nft prints: of
+ * these at most half are left out. If ready ones are in clusters with a share, only those.
+ */
+export function readyTargets(
+  { spec }: Pick<ServiceImport, 'spec'>,
+  port: ImportPort,
+  slices: readonly EndpointSlice[],
+  { clusterShares, ...context }: ServiceContext & Pick<ServiceTraffic, 'clusterShares'>,
+): ReadonlySet<string> {
+  const family = addressFamily(context.clustersetIpRange.family)
+  const onlyHere = localityRule(spec).kind === 'node'
+  const key = targetKey(port.protocol, port.name)
+  const found: { readonly target: string; readonly cluster: string }[] = []
+  for (const { targets, slices: grouped } of groupSlices(slices, family, context)) {
+    const target = targets.get(key)
+    if (target === undefined) continue
+    for (const { slice, cluster } of grouped) {
+      for (const endpoint of slice.endpoints ?? []) {
+        if (!isReady(endpoint) || (onlyHere && !isNear('node', endpoint, cluster, context))) continue
+        for (const text of endpoint.addresses) {
+          const address = family.podAddress(text)
+          if (address !== undefined) found.push({ target: `${address} . ${target}`, cluster })
+        }
+      }
+    }
+  }
+  return new Set(withShare(found, clusterShares).map(({ target }) => target))
+}
+
+/**
+ * The targets of a port that serve, ready or not, wherever they are, in the form that nft prints. A flow to any of them
+ * goes on, as in kube-proxy: policies, zones and the choice of slots are about new flows. An endpoint of a cluster that
+ * does not answer counts only while no other endpoint takes its place, because an unreachable one may come back.
+ */
+export function servingTargets(
+  port: ImportPort,
+  slices: readonly EndpointSlice[],
+  context: ServiceContext,
+): ReadonlySet<string> {
+  const family = addressFamily(context.clustersetIpRange.family)
+  const key = targetKey(port.protocol, port.name)
+  const of = (reachable: ServiceContext['reachable']): Set<string> => {
+    const found = new Set<string>()
+    for (const { targets, slices: grouped } of groupSlices(slices, family, { ...context, reachable })) {
+      const target = targets.get(key)
+      if (target === undefined) continue
+      for (const { slice } of grouped) {
+        for (const endpoint of slice.endpoints ?? []) {
+          if (!isServing(endpoint)) continue
+          for (const text of endpoint.addresses) {
+            const address = family.podAddress(text)
+            if (address !== undefined) found.add(`${address} . ${target}`)
+          }
+        }
+      }
+    }
+    return found
+  }
+  const answering = of(context.reachable)
+  return answering.size > 0 ? answering : of(undefined)
+}
+
+/** As kube-proxy: an absent value counts as serving if the endpoint is ready. */
+function isServing({ conditions }: SliceEndpoint): boolean {
+  return conditions?.serving ?? conditions?.ready !== false
 }
 
 // In discovery.k8s.io/v1, an absent value counts as ready.

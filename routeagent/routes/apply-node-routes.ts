@@ -4,6 +4,7 @@ import {
   IPV6_FORWARDING,
   IPV6_HASH_POLICY,
   IP_FORWARDING,
+  SOURCE_VALID_MARK,
   NEXT_HOP_IDS_NODE,
   ROUTE_TABLE_FROM_LANES,
   ROUTE_TABLE_HANDED_ON,
@@ -11,13 +12,14 @@ import {
   ROUTE_TABLE_MAIN,
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
+  ROUTE_TABLE_NODE_SENDS,
   ROUTE_TABLE_NO_POD,
   ROUTE_TABLE_PROBES,
   RULE_NODE,
   RULE_NODE_BEFORE,
   VXLAN_DEVICE,
 } from '../../model/model.ts'
-import { NO_ROUTING, type Round, type RoutingScope, applyRouting } from '../../kernel/apply/apply.ts'
+import { NO_ROUTING, type Round, type RoutingScope, applyGuard, applyRouting } from '../../kernel/apply/apply.ts'
 import { isExists, isNotFound } from '../../kernel/kernel.ts'
 import {
   type Link,
@@ -48,11 +50,14 @@ const TABLES: ReadonlySet<number> = new Set([
   ROUTE_TABLE_HANDED_ON,
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
+  ROUTE_TABLE_NODE_SENDS,
   ROUTE_TABLE_PROBES,
   ROUTE_TABLE_NO_POD,
   // Only for the rules that use this table. It contains no route of the route agent.
   ROUTE_TABLE_MAIN,
 ])
+
+const GUARD = { guards: (device: string): boolean => device === VXLAN_DEVICE }
 
 function scopeOf({ nextHops }: Pick<ApplyRoutesDeps, 'nextHops'>, device?: string): RoutingScope {
   return {
@@ -63,7 +68,7 @@ function scopeOf({ nextHops }: Pick<ApplyRoutesDeps, 'nextHops'>, device?: strin
 }
 
 /** Settings that are restored on leaving. */
-const SWITCHES: readonly string[] = [IP_FORWARDING, IPV6_FORWARDING, HASH_POLICY, IPV6_HASH_POLICY]
+const SWITCHES: readonly string[] = [IP_FORWARDING, IPV6_FORWARDING, HASH_POLICY, IPV6_HASH_POLICY, SOURCE_VALID_MARK]
 
 /** Idempotent. Failures are in the round, and the next round reads the kernel again. */
 export async function applyNodeRoutes(
@@ -76,12 +81,15 @@ export async function applyNodeRoutes(
   const links = await round.attempt(() => routes.links(signal))
   if (links === undefined) return
   const found = links.value.find(({ name }) => name === plan.link.name)
+  const guard = await applyGuard(routes, plan.guard, GUARD, round, signal)
+  if (found === undefined && !guard.complete) return
   await ensureLink({ routes, link: plan.link, found, round, signal })
   await ensureAddress(routes, plan.address, round, signal)
   await ensureSysctls(deps, plan, round)
   const rules = await round.attempt(async () => afterLanes(plan.rules, await routes.rules(signal)))
   if (rules !== undefined)
     await applyRouting(routes, { ...plan, rules: rules.value }, scopeOf(deps, VXLAN_DEVICE), round, signal)
+  await guard.removeOthers()
 }
 
 /** Removes everything that applyNodeRoutes() may have created. What depends on the device is removed with it. */
@@ -89,10 +97,12 @@ export async function removeNodeRoutes(deps: ApplyRoutesDeps, round: Round, sign
   const { routes, sysctl, forwardingMarker } = deps
   await applyRouting(routes, NO_ROUTING, scopeOf(deps), round, signal)
   const links = await round.attempt(() => routes.links(signal))
+  let gone = links !== undefined
   if (links?.value.some(({ name }) => name === VXLAN_DEVICE) === true) {
     const text = formatLinkDeletion(VXLAN_DEVICE)
-    await round.change('device', text, () => routes.deleteLink(VXLAN_DEVICE, signal), isNotFound)
+    gone = await round.change('device', text, () => routes.deleteLink(VXLAN_DEVICE, signal), isNotFound)
   }
+  if (gone) await (await applyGuard(routes, [], GUARD, round, signal)).removeOthers()
   for (const name of SWITCHES) {
     const restored = await round.attempt(() => restoreForwarding(sysctl, forwardingMarker, name))
     if (restored?.value === true) round.note('sysctl', settingText(name, '0'))

@@ -27,6 +27,7 @@ import {
   IPV6_HASH_POLICY,
   IPV6_MIN_MTU,
   IP_FORWARDING,
+  SOURCE_VALID_MARK,
   LANE_MARK,
   LOOPBACK_DEVICE,
   ROUTE_TABLE_FROM_LANES,
@@ -56,6 +57,7 @@ import {
   overlayMac,
   ownCluster,
 } from '../world/world.ts'
+import { planNodeSends, planOverlayGuard } from './plan-overlay-drops.ts'
 import { type Detours, type GatewayNode, NO_DETOURS } from './plan-gateways.ts'
 
 /** What both families share. */
@@ -84,6 +86,8 @@ export interface FamilyRoutes {
   readonly neighbours: readonly Neighbour[]
   readonly routes: readonly Route[]
   readonly rules: readonly Rule[]
+  /** Rules that are in the kernel before the overlay device, and as long as it is. */
+  readonly guard: readonly Rule[]
   readonly sysctls: readonly SysctlSetting[]
   readonly problems: readonly PlanProblem[]
 }
@@ -119,6 +123,19 @@ export function planFamilyRoutes(
       return { ...viaOverlay(destination, hops, rest), table: tableOf(world, destination) }
     })
   })
+  const isClosed = closesRouting(world)
+  const podCIDRs = podPrefixes(ownCluster(world), family)
+  const sends = planNodeSends({
+    family,
+    addresses: world.facts.addresses,
+    pods: podCIDRs,
+    destinations: isClosed
+      ? routedForNode(
+          world,
+          paths.flatMap(({ destinations }) => destinations),
+        )
+      : [],
+  })
   const range = formatPrefix(clustersetRange(world, family))
   const mtus = context.clusters.map((path) => path.mtu)
   const narrowest = mtus.length === 0 ? {} : { mtu: familyMtu(Math.min(...mtus), family) }
@@ -139,8 +156,10 @@ export function planFamilyRoutes(
       viaOverlay(range, [{ device: VXLAN_DEVICE }], { ...narrowest, ...source }),
       ...(pods.allKnown ? noPodRoutes(world, family) : []),
       ...lastResort(world, [...ourRanges(world, family), ...paths.flatMap(({ destinations }) => destinations)]),
+      ...sends.routes,
     ],
     rules: [
+      ...sends.rules,
       ...rulesFor(context, family),
       ...(pods.allKnown ? noPodRules(context, family) : []),
       ...publicRules(world, {
@@ -149,7 +168,8 @@ export function planFamilyRoutes(
         destinations: paths.flatMap(({ destinations }) => destinations),
       }),
     ],
-    sysctls: settings(family),
+    guard: isClosed ? planOverlayGuard(podCIDRs, family) : [],
+    sysctls: settings(family, isClosed),
     problems: pods.problems,
   }
 }
@@ -175,9 +195,15 @@ export function planNoWay(
       ...rulesFor({ laneDevices: [], detours: NO_DETOURS }, family),
       ...publicRules(world, { family, source: undefined, destinations }),
     ],
+    guard: closesRouting(world) ? planOverlayGuard(podPrefixes(ownCluster(world), family), family) : [],
     sysctls: [],
     problems: [],
   }
+}
+
+/** The node's own packets to prefixes in public space leave by its own routes. */
+function routedForNode(world: NodeRouteWorld, destinations: readonly string[]): string[] {
+  return [...new Set(destinations)].filter((destination) => tableOf(world, destination) === ROUTE_TABLE_NODE)
 }
 
 /** Range of the clusterset IPs of this clusterset. Throws InvalidAddressError. */
@@ -297,7 +323,12 @@ function publicRules(world: NodeRouteWorld, { family, source, destinations }: Pu
   ]
 }
 
-function settings(family: Family): SysctlSetting[] {
+/** Whether rules of routing drop what the access rules have not admitted. */
+function closesRouting({ exposure = 'pods', failClosed = false }: NodeRouteWorld): boolean {
+  return failClosed && exposure !== 'pods'
+}
+
+function settings(family: Family, isClosed: boolean): SysctlSetting[] {
   if (family === 6) {
     return [
       { name: IPV6_FORWARDING, value: '1' },
@@ -308,6 +339,7 @@ function settings(family: Family): SysctlSetting[] {
   return [
     { name: IP_FORWARDING, value: '1' },
     { name: HASH_POLICY, value: '1', insteadOf: '0' },
+    ...(isClosed ? [{ name: SOURCE_VALID_MARK, value: '1', insteadOf: '0' }] : []),
     ...overlaySettings(family),
   ]
 }

@@ -7,6 +7,8 @@
  * - 7311, which belongs to the gateway, leads into this node's lanes.
  * - 7312 leads to the gateway nodes and ends in `unreachable`, so that no packet for the clusterset leaves over the
  *   underlay without the overlay.
+ * - 7318, for clusters that do not expose all pods, is `unreachable` for what the node itself sends to other clusters
+ *   from an address outside the pods.
  * - 7317, after the main table's own routes, ends in `unreachable` for packets from a lane or the overlay to own pods.
  *
  * Both families have tables and rules of these numbers. IPv6 is planned only while this cluster has IPv6 pod CIDRs.
@@ -29,7 +31,6 @@ import {
   OVERLAY_ADDRESS,
   VXLAN_DEVICE,
   VXLAN_OVERHEAD_IPV4,
-  VXLAN_PORT,
   VXLAN_VNI,
   laneDevice,
 } from '../../model/model.ts'
@@ -78,6 +79,8 @@ export interface RemotePath {
 export interface NodeRoutes {
   readonly ok: true
   readonly link: Extract<NewLink, { readonly kind: 'vxlan' }>
+  /** The device of this machine that carries the overlay. */
+  readonly uplink: string
   /** Address of that device: OVERLAY_ADDRESS. */
   readonly address: NewAddress
   readonly neighbours: readonly Neighbour[]
@@ -86,6 +89,8 @@ export interface NodeRoutes {
   /** Next-hop objects of the routes. Empty if the kernel does not support them. */
   readonly nextHops: NextHopListing
   readonly rules: readonly Rule[]
+  /** Rules that are in the kernel before the overlay device, and as long as it is. */
+  readonly guard: readonly Rule[]
   /** Nodes to probe over the overlay, and the source address. */
   readonly probed: { readonly address: string; readonly nodes: readonly ProbedNode[] }
   readonly sysctls: readonly SysctlSetting[]
@@ -127,12 +132,14 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
   )
   return {
     ok: true,
-    link: overlayLink(context),
+    link: overlayLink(world, context),
+    uplink: device.name,
     address: { device: VXLAN_DEVICE, address: `${OVERLAY_ADDRESS}/32`, scope: 'host' },
     neighbours: families.flatMap((plan) => plan.neighbours),
     forwarding: forwardingEntries(others),
     ...withGroups(world, context, [...probes.routes, ...families.flatMap((plan) => plan.routes)]),
     rules: [...probes.rules, ...families.flatMap((plan) => plan.rules)],
+    guard: families.flatMap((plan) => plan.guard),
     probed: { address: formatAddress(self.address), nodes: probes.nodes },
     sysctls: families.flatMap((plan) => plan.sysctls),
     paths: clusters.map(({ cluster, gateways, mtu }) => ({ cluster, gateways: gateways.map((g) => g.node), mtu })),
@@ -183,12 +190,15 @@ function onlyIpv4({ name }: OverlayNode, reason: ReasonCode, why: string): PlanP
   return { subject: `Node ${name}`, reason, message: `${why}, so only IPv4 is routed` }
 }
 
-function overlayLink({ self, overlayMtu }: Pick<RouteContext, 'self' | 'overlayMtu'>): NodeRoutes['link'] {
+function overlayLink(
+  { overlayPort }: Pick<NodeRouteWorld, 'overlayPort'>,
+  { self, overlayMtu }: Pick<RouteContext, 'self' | 'overlayMtu'>,
+): NodeRoutes['link'] {
   return {
     kind: 'vxlan',
     name: VXLAN_DEVICE,
     vni: VXLAN_VNI,
-    port: VXLAN_PORT,
+    port: overlayPort,
     local: formatAddress(self.address),
     mac: overlayMac(self.address),
     mtu: overlayMtu,

@@ -2,9 +2,10 @@
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { Round } from '../../kernel/apply/apply.ts'
 import { Drift } from '../../kernel/kernel.ts'
-import type { ReceiveCoalescing, Sysctl } from '../../kernel/tuning/tuning.ts'
+import type { ChecksumOffload, ReceiveCoalescing, Sysctl } from '../../kernel/tuning/tuning.ts'
 import type { NextHopTable, RouteTable } from '../../kernel/route/route.ts'
 import {
+  CONDITION_NODES_ANSWER,
   type Condition,
   MAX_FAILURE_LENGTH,
   NFT_TABLE_NODE,
@@ -38,6 +39,7 @@ import {
 } from '../world/world.ts'
 import type { GatewayProbes } from '../probes/probes.ts'
 import { type NodeHealth, planNodeHealth } from './plan-node-health.ts'
+import { OverlayOffload } from './overlay-offload.ts'
 import { type NodeRoutePlan, planNodeRoutes } from './plan-node-routes.ts'
 
 export interface RouteLoopDeps {
@@ -47,6 +49,7 @@ export interface RouteLoopDeps {
   readonly nextHops?: NextHopTable
   readonly sysctl: Sysctl
   readonly coalescing?: ReceiveCoalescing | undefined
+  readonly checksumOffload?: ChecksumOffload | undefined
   readonly facts: FactsReader
   readonly clock: Clock
   readonly logger: Logger
@@ -70,6 +73,7 @@ export class RouteLoop {
   readonly #deps: RouteLoopDeps
   readonly #config: RouteAgentConfig
   readonly #drift: Drift
+  readonly #offload: OverlayOffload | undefined
   readonly #loop: ReconcileLoop
   /** The last plan, for /debug/plan. */
   plan: NodeRoutePlan | undefined
@@ -85,6 +89,11 @@ export class RouteLoop {
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
     this.#deps = deps
     this.#config = config
+    const { checksumOffload: offload, logger } = deps
+    this.#offload =
+      offload === undefined
+        ? undefined
+        : new OverlayOffload({ offload, logger, setting: config.overlayOffload ?? 'auto' })
     this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
     this.#loop = new ReconcileLoop(loopDeps(deps, 'routes'), LOOP_TIMING, (signal) => this.#round(signal))
   }
@@ -99,7 +108,7 @@ export class RouteLoop {
 
   /** Throws what failed, after all other steps. */
   async #round(signal: AbortSignal): Promise<void> {
-    const reading = readWorld(this.#deps.caches, this.#config.node)
+    const reading = readWorld(this.#deps.caches, this.#config)
     if (!reading.ok) {
       this.notReady = `waiting for ${reading.waitingFor}`
       return
@@ -115,7 +124,7 @@ export class RouteLoop {
       this.notReady = problemText(plan)
       return this.#report(plan, plan, signal)
     }
-    const unguarded = await this.#whyNoOverlay(signal)
+    const unguarded = await this.#whyNoOverlay(plan.link.port, signal)
     if (unguarded !== undefined) {
       const { failure } = unguarded
       const reason = `waiting for table ${NFT_TABLE_NODE}, which protects the overlay`
@@ -128,6 +137,7 @@ export class RouteLoop {
     if (round.changes > 0) this.#deps.logger.info('routes changed', { commands: round.changes })
     const held = await this.#deps.coalescing?.hold(VXLAN_DEVICE, OVERLAY_HOLD_MICROSECONDS)
     if (held !== undefined) this.#deps.logger.info('the overlay device joins TCP segments', { command: held })
+    await this.#offload?.apply(plan.uplink, signal)
     this.#deps.probes.setNodes(plan.probed.address, plan.probed.nodes)
     this.#applied ||= round.failures === 0
     this.notReady = this.#applied ? undefined : round.failure?.message
@@ -135,12 +145,14 @@ export class RouteLoop {
     round.finish()
   }
 
-  // The device would unpack packets from any sender. An existing device was created under a table and stays.
-  async #whyNoOverlay(signal: AbortSignal): Promise<Unguarded | undefined> {
+  // The device would unpack packets from any sender. An existing device was created under a table and stays, but that
+  // table guards no other port.
+  async #whyNoOverlay(port: number, signal: AbortSignal): Promise<Unguarded | undefined> {
     const unguarded = this.#deps.unguarded()
     if (unguarded === undefined) return undefined
-    const isThere = (await this.#deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
-    return isThere ? undefined : unguarded
+    const found = (await this.#deps.routes.links(signal)).find(({ name }) => name === VXLAN_DEVICE)
+    const isGuarded = found !== undefined && 'port' in found && found.port === port
+    return isGuarded ? undefined : unguarded
   }
 
   async #report(plan: NodeRoutePlan, failure: Failure | undefined, signal: AbortSignal): Promise<void> {
@@ -161,7 +173,9 @@ export class RouteLoop {
         version: this.#config.version ?? DEFAULT_VERSION,
         clusters: paths,
         reached: `${paths.filter(({ gateways }) => gateways.length > 0).length}/${paths.length}`,
-        ...(plan.ok ? { podRanges: rangeTexts(plan.podRanges), underlay: plan.underlay } : {}),
+        ...(plan.ok
+          ? { podRanges: rangeTexts(plan.podRanges), underlay: plan.underlay, overlayPort: plan.link.port }
+          : {}),
         ...(openConnections === undefined ? {} : { openConnections }),
         ...(silentNodes.length === 0 ? {} : { silentNodes }),
         ...(conditions.length === 0 ? {} : { conditions }),
@@ -198,8 +212,10 @@ export class RouteLoop {
     const nodeStates = this.#deps.probes.nodeStates()
     const health = planNodeHealth({ paths: plan.paths, nodeStates, silentBefore: before.silentNodes })
     const { finding, silentNodes } = health
-    const kept = nodeStates.size === 0 ? [] : before.conditions
-    const conditions = finding === undefined ? kept : setCondition(kept, finding, this.#deps.clock.now())
+    const kept = before.conditions.filter(({ type }) => nodeStates.size > 0 || type !== CONDITION_NODES_ANSWER)
+    const now = this.#deps.clock.now()
+    const answers = finding === undefined ? kept : setCondition(kept, finding, now)
+    const conditions = this.#offload?.conditions(answers, now) ?? answers
     this.#said = { silentNodes, conditions }
     return health
   }

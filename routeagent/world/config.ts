@@ -1,6 +1,7 @@
 /** Configuration of the route agent of one node. Everything else comes from the cluster's objects. */
 import { join } from 'node:path'
 import type { OpenPort } from '../../model/addresses/addresses.ts'
+import type { OffloadSetting } from '../../model/model.ts'
 import { type Clock, DEFAULT_LOOP, type LoopDeps, type LoopInit } from '../../reconcile/reconcile.ts'
 import { reportedLoop } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -15,6 +16,14 @@ export interface RouteAgentConfig {
   readonly stateDir: string
   /** Ports of this node that pods of other clusters may call. Default: none. */
   readonly openPorts?: readonly OpenPort[]
+  /** Whether nothing of other clusters enters while this node has no access rules. Default: false. */
+  readonly failClosed?: boolean
+  /** The UDP port of the overlay, the same on all nodes. Default: VXLAN_PORT. */
+  readonly overlayPort?: number
+  /** Whether the overlay device leaves checksums to the network card. Default: auto. */
+  readonly overlayOffload?: OffloadSetting
+  /** Bridge ports of backends are put into hairpin mode where that is needed. On Kubernetes the CNI does that. */
+  readonly setsHairpin?: boolean
   /** The longest interval between status writes of this cluster's gateways. Default: HEARTBEAT_MS. */
   readonly heartbeatMs?: number
 }
@@ -22,6 +31,11 @@ export interface RouteAgentConfig {
 /** File that records that the route agent switched IP forwarding on. */
 export function forwardingMarker({ stateDir }: Pick<RouteAgentConfig, 'stateDir'>): string {
   return join(stateDir, 'routeagent-switched-on-forwarding')
+}
+
+/** File that records which bridge ports the route agent changed. */
+export function hairpinRecord({ stateDir }: Pick<RouteAgentConfig, 'stateDir'>): string {
+  return join(stateDir, 'routeagent-hairpin-ports')
 }
 
 export const DEFAULT_VERSION = 'dev'

@@ -19,6 +19,10 @@ export interface RouteAgentMetrics {
   readonly silentNodes: Gauge
   readonly gatewayProbes: Counter
   readonly openConnections: Gauge
+  readonly flowsForgotten: Counter
+  readonly callsMoved: Counter
+  readonly endpointsLeftOut: LeftOutEndpoints
+  readonly endpointEjections: Counter
 }
 
 export interface PortCounts {
@@ -41,6 +45,25 @@ export class ServicePorts {
     for (const state of ['served', 'refused', 'dropped'] as const) {
       const sum = [...this.#counts.values()].reduce((all, one) => all + one[state], 0)
       this.#gauge.set(sum, { state })
+    }
+  }
+}
+
+/** Both families have endpoints. The metric is the sum. */
+export class LeftOutEndpoints {
+  readonly #gauge: Gauge
+  readonly #counts = new Map<Family, Readonly<Record<string, number>>>()
+
+  constructor(gauge: Gauge) {
+    this.#gauge = gauge
+  }
+
+  /** Takes the counts by reason. */
+  set(family: Family, counts: Readonly<Record<string, number>>): void {
+    this.#counts.set(family, counts)
+    for (const reason of Object.keys(counts)) {
+      const sum = [...this.#counts.values()].reduce((all, one) => all + (one[reason] ?? 0), 0)
+      this.#gauge.set(sum, { reason })
     }
   }
 }
@@ -119,6 +142,26 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     openConnections: metrics.gauge({
       name: 'sealane_routeagent_open_connections',
       help: 'Connections over IPv4 between pods of this node and pods of other clusters, counted once a minute; 0 also before the first count',
+    }),
+    flowsForgotten: metrics.counter({
+      name: 'sealane_routeagent_flows_forgotten_total',
+      help: 'Tracked UDP flows to clusterset IPs that were removed because their endpoint has gone',
+    }),
+    callsMoved: metrics.counter({
+      name: 'sealane_routeagent_calls_moved_total',
+      help: 'TCP connections without an answer that were given to another endpoint, because theirs is left out',
+    }),
+    endpointsLeftOut: new LeftOutEndpoints(
+      metrics.gauge({
+        name: 'sealane_routeagent_endpoints_left_out',
+        help: 'Endpoints that get no new connections from this node now, because they refuse or do not answer',
+        labels: ['reason'],
+      }),
+    ),
+    endpointEjections: metrics.counter({
+      name: 'sealane_routeagent_endpoint_ejections_total',
+      help: 'How often an endpoint was left out because it refuses or does not answer',
+      labels: ['reason'],
     }),
     podRangesCut: metrics.gauge({
       name: 'sealane_routeagent_pod_ranges_cut',

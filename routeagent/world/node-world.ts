@@ -6,7 +6,9 @@ import type {
   NextHopFeatures,
   NextHopTable,
   RouteTable,
+  VxlanLink,
 } from '../../kernel/route/route.ts'
+import type { Exposure } from '../../model/access/access.ts'
 import type { Sysctl } from '../../kernel/tuning/tuning.ts'
 import {
   type Address,
@@ -41,7 +43,13 @@ export interface NodeRouteWorld {
   readonly routeAgents: readonly RouteAgent[]
   readonly globalRange: string
   readonly clustersetIpRange: string
+  /** The UDP port of the overlay. */
+  readonly overlayPort: number
   readonly facts: KernelFacts
+  /** What other clusters may call. Absent: pods. */
+  readonly exposure?: Exposure
+  /** RouteAgentConfig.failClosed */
+  readonly failClosed?: boolean
   /** Nodes that no longer answer this node's probes over the overlay. Absent if none is known. */
   readonly silentNodes?: ReadonlySet<string>
   /** This cluster has IPv6 pods, but this kernel has no IPv6: `clusters` contains only IPv4 for this cluster. */
@@ -126,7 +134,7 @@ export class FactsReader {
 // Facts of this machine's kernel that the plans need. Pure.
 
 export interface KernelFacts {
-  readonly links: readonly Link[]
+  readonly links: readonly (Link | VxlanLink)[]
   readonly addresses: readonly InterfaceAddress[]
   /** Routes of other programs in the main table. */
   readonly mainRoutes: readonly MainRoute[]

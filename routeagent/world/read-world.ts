@@ -1,18 +1,29 @@
 /** Reads the cluster's objects as one value, or says why there is none yet. */
+import { isDeepStrictEqual } from 'node:util'
 import type { ClusterApi, ObjectCache, ObjectChange } from '../../kubeapi/kubeapi.ts'
 import { plannedFamilies, withoutIpv6Pods } from '../../model/addresses/addresses.ts'
+import { type Exposure, exposureOf } from '../../model/access/access.ts'
 import {
+  type AccessPolicy,
   type Cluster,
+  type ClusterAccessPolicy,
+  type ClusterTrafficPolicy,
   type Endpoint,
   type EndpointSlice,
   type Gateway,
   MEMBERSHIP_NAME,
   type Membership,
+  type Namespace,
   type Node,
+  type Pod,
   type RouteAgent,
+  type ServiceExport,
   type ServiceImport,
+  type TrafficPolicy,
+  VXLAN_PORT,
 } from '../../model/model.ts'
 import { Listeners } from '../../reconcile/reconcile.ts'
+import type { RouteAgentConfig } from './config.ts'
 import { type KernelFacts, type NodeRouteWorld, ownLanes } from './node-world.ts'
 import { ownCluster } from './plan-own-ranges.ts'
 
@@ -36,10 +47,33 @@ export class LazyInformer<T> {
     return this.#cache
   }
 
+  /** Resolves once the cache has been read, or at once while it is not open. Rejects with the signal's reason. */
+  async whenRead(signal: AbortSignal): Promise<void> {
+    await this.#cache?.whenSynced(signal)
+  }
+
   /** Like ObjectCache.onChange(), from when the cache is open. Returns the function that ends this. */
   onChange(listener: CacheListener<T>): () => void {
     return this.#listeners.add(listener)
   }
+}
+
+/** What the access rules are made of, besides memberships, clusters and slices. */
+export interface AccessCaches {
+  readonly exports: ObjectCache<ServiceExport>
+  readonly policies: ObjectCache<AccessPolicy>
+  readonly clusterPolicies: ObjectCache<ClusterAccessPolicy>
+}
+
+/** What the shares of clusters are made of, besides memberships, clusters, imports and slices. */
+export interface TrafficCaches {
+  readonly policies: ObjectCache<TrafficPolicy>
+  readonly clusterPolicies: ObjectCache<ClusterTrafficPolicy>
+}
+
+export interface CallerCaches {
+  readonly pods: LazyInformer<Pod>
+  readonly namespaces: LazyInformer<Namespace>
 }
 
 export interface RouteAgentCaches {
@@ -52,6 +86,12 @@ export interface RouteAgentCaches {
   readonly slices: ObjectCache<EndpointSlice>
   /** Opened only by nodes that serve lanes: each node has one such object, and each may change with every pod. */
   readonly routeAgents: LazyInformer<RouteAgent>
+  /** Opened only where some namespaces may call what others may not. Pods: at least those of this node. */
+  readonly callers: CallerCaches
+  /** The world does not wait for them, because a cluster may lack their kinds: routes do not depend on them. */
+  readonly access: AccessCaches
+  /** The world does not wait for them either: without policies all endpoints count alike. */
+  readonly traffic: TrafficCaches
 }
 
 /** `gateways` is a cache in which connections of dead gateways count as down, if there is one. */
@@ -68,10 +108,26 @@ export function routeAgentCaches(
     imports: api.cache('ServiceImport'),
     slices: api.cache('EndpointSlice'),
     routeAgents: new LazyInformer(() => api.cache('RouteAgent')),
+    callers: {
+      pods: new LazyInformer(() => api.cache('Pod')),
+      namespaces: new LazyInformer(() => api.cache('Namespace')),
+    },
+    access: {
+      exports: api.cache('ServiceExport'),
+      policies: api.cache('AccessPolicy'),
+      clusterPolicies: api.cache('ClusterAccessPolicy'),
+    },
+    traffic: { policies: api.cache('TrafficPolicy'), clusterPolicies: api.cache('ClusterTrafficPolicy') },
   }
 }
 
-export type ClusterWorld = Omit<NodeRouteWorld, 'facts'>
+/** Whether a Cluster differs in more than its status, on which no plan of a node depends. */
+export function changesSpec(change: ObjectChange<Cluster> | undefined): boolean {
+  if (change?.type !== 'set' || change.previous === undefined) return true
+  return !isDeepStrictEqual(change.object.spec, change.previous.spec)
+}
+
+export type ClusterWorld = Omit<NodeRouteWorld, 'facts'> & { readonly exposure: Exposure }
 export type WorldReading =
   { readonly ok: true; readonly world: ClusterWorld } | { readonly ok: false; readonly waitingFor: string }
 
@@ -79,8 +135,11 @@ export type WorldReading =
  * There is no world until everything that the plans need has been read, and the kernel stays as it is: what was not
  * read must not count as removed.
  */
-export function readWorld(caches: RouteAgentCaches, node: string): WorldReading {
-  const { routeAgents, ...others } = caches
+export function readWorld(
+  caches: RouteAgentCaches,
+  { node, overlayPort = VXLAN_PORT, failClosed = false }: Pick<RouteAgentConfig, 'node' | 'overlayPort' | 'failClosed'>,
+): WorldReading {
+  const { routeAgents, access: _access, traffic: _traffic, callers: _callers, ...others } = caches
   const unsynced = Object.entries(others).filter(([, cache]) => !(cache as ObjectCache<unknown>).synced)
   if (unsynced.length > 0) return waiting(`first reading of ${unsynced.map(([name]) => name).join(', ')}`)
   const membership = caches.memberships.get(MEMBERSHIP_NAME)
@@ -103,6 +162,9 @@ export function readWorld(caches: RouteAgentCaches, node: string): WorldReading 
       gateways: caches.gateways.list(),
       globalRange: membership.spec.globalRange,
       clustersetIpRange: membership.spec.clustersetIpRange,
+      exposure: exposureOf(membership),
+      failClosed,
+      overlayPort,
     },
   }
 }

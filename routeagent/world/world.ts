@@ -8,8 +8,18 @@ export {
   RESYNC_MS,
   type RouteAgentConfig,
   forwardingMarker,
+  hairpinRecord,
   loopDeps,
 } from './config.ts'
+export { type AddressFamily, addressFamily } from './address-family.ts'
+export {
+  ACCESS_DROP_REASONS,
+  type AccessDropReason,
+  NODE_DROP_REASONS,
+  type NodeDropReason,
+  nodeDropCounter,
+  nodeDropCounts,
+} from './drop-counts.ts'
 export { type RouteAgentMetrics, routeAgentMetrics } from './metrics.ts'
 export {
   FactsReader,
@@ -30,4 +40,12 @@ export {
   overlayNodes,
 } from './plan-nodes.ts'
 export { type OwnRanges, ownCluster, rangeTexts, rangesByFamily, rangesOfNode } from './plan-own-ranges.ts'
-export { type RouteAgentCaches, readWorld, routeAgentCaches, withFacts } from './read-world.ts'
+export {
+  type AccessCaches,
+  type CallerCaches,
+  type RouteAgentCaches,
+  changesSpec,
+  readWorld,
+  routeAgentCaches,
+  withFacts,
+} from './read-world.ts'

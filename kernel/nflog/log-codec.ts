@@ -1,0 +1,103 @@
+/** Encodes and decodes messages of nfnetlink_log (linux/netfilter/nfnetlink_log.h). Pure. */
+import { formatAddress } from '../../model/addresses/addresses.ts'
+import { attributes, body, readCString } from '../route/route.ts'
+import type { LoggedPacket } from './packet-log.ts'
+
+const SUBSYSTEM = 4 << 8
+/** NFULNL_MSG_PACKET */
+export const PACKET_MESSAGE = SUBSYSTEM
+/** NFULNL_MSG_CONFIG */
+export const CONFIG_MESSAGE = SUBSYSTEM | 1
+
+const NFGENMSG_BYTES = 4
+const NFULA_CFG_CMD = 1
+const NFULA_CFG_MODE = 2
+const NFULA_CFG_QTHRESH = 5
+const BIND = 1
+const COPY_PACKET = 2
+
+const NFULA_PAYLOAD = 9
+const NFULA_PREFIX = 10
+
+/** Enough for the headers of IPv6 and of the protocol; the content of a packet is not read. */
+export const COPIED_BYTES = 64
+
+/** Requests the packets of a group, each as soon as it is logged, and of each only the first COPIED_BYTES. */
+export function encodeFollowRequest(group: number): Uint8Array[] {
+  const mode = Buffer.alloc(6)
+  mode.writeUInt32BE(COPIED_BYTES)
+  mode.writeUInt8(COPY_PACKET, 4)
+  const threshold = Buffer.alloc(4)
+  threshold.writeUInt32BE(1)
+  return body(Buffer.from([0, 0, group >> 8, group & 0xff]), [
+    [NFULA_CFG_CMD, Buffer.from([BIND])],
+    [NFULA_CFG_MODE, mode],
+    [NFULA_CFG_QTHRESH, threshold],
+  ])
+}
+
+/** The packet of a message to the group; undefined for a message that has none that is understood. */
+export function decodeLogged(data: Buffer, group: number): LoggedPacket | undefined {
+  if (data.length < NFGENMSG_BYTES || data.readUInt16BE(2) !== group) return undefined
+  const found = attributes(data, NFGENMSG_BYTES)
+  const payload = found.get(NFULA_PAYLOAD)
+  const prefix = found.get(NFULA_PREFIX)
+  const headers = payload === undefined ? undefined : readHeaders(payload)
+  return headers === undefined ? undefined : { prefix: prefix === undefined ? '' : readCString(prefix), ...headers }
+}
+
+type Headers = Omit<LoggedPacket, 'prefix'>
+
+/** Reads the headers of an IP packet, which may be cut off anywhere. Undefined if its addresses are not complete. */
+export function readHeaders(packet: Buffer): Headers | undefined {
+  const version = packet.length === 0 ? 0 : packet.readUInt8(0) >> 4
+  if (version === 4) return readIpv4(packet)
+  return version === 6 ? readIpv6(packet) : undefined
+}
+
+const NAMES: Readonly<Record<number, string>> = { 1: 'icmp', 6: 'tcp', 17: 'udp', 58: 'icmpv6', 132: 'sctp' }
+const WITH_PORTS: ReadonlySet<number> = new Set([6, 17, 132])
+
+function readIpv4(packet: Buffer): Headers | undefined {
+  const length = (packet.readUInt8(0) & 0x0f) * 4
+  if (packet.length < 20 || length < 20) return undefined
+  const isLater = (packet.readUInt16BE(6) & 0x1fff) !== 0
+  const ends = { source: ipv4Text(packet, 12), destination: ipv4Text(packet, 16) }
+  return { ...ends, ...transport(packet, packet.readUInt8(9), isLater ? Infinity : length) }
+}
+
+const HOP_BY_HOP = 0
+const ROUTING = 43
+const FRAGMENT = 44
+const DESTINATION = 60
+
+function readIpv6(packet: Buffer): Headers | undefined {
+  if (packet.length < 40) return undefined
+  const ends = { source: ipv6Text(packet, 8), destination: ipv6Text(packet, 24) }
+  let [protocol, at] = [packet.readUInt8(6), 40]
+  // RFC 8200 section 4.1. Each header is at least 8 octets long, so the end of the copied part ends the search.
+  while ([HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION].includes(protocol) && packet.length >= at + 8) {
+    const isFragment = protocol === FRAGMENT
+    const isLater = isFragment && packet.readUInt16BE(at + 2) >> 3 !== 0
+    protocol = packet.readUInt8(at)
+    if (isLater) return { ...ends, ...transport(packet, protocol, Infinity) }
+    at += isFragment ? 8 : 8 * (packet.readUInt8(at + 1) + 1)
+  }
+  return { ...ends, ...transport(packet, protocol, at) }
+}
+
+/** `at`: where the header of the protocol begins. */
+function transport(packet: Buffer, number: number, at: number): Pick<Headers, 'protocol' | 'port' | 'sourcePort'> {
+  const protocol = NAMES[number] ?? String(number)
+  return WITH_PORTS.has(number) && packet.length >= at + 4
+    ? { protocol, sourcePort: packet.readUInt16BE(at), port: packet.readUInt16BE(at + 2) }
+    : { protocol }
+}
+
+function ipv4Text(packet: Buffer, at: number): string {
+  return packet.subarray(at, at + 4).join('.')
+}
+
+function ipv6Text(packet: Buffer, at: number): string {
+  return formatAddress({ family: 6, value: BigInt(`0x${packet.toString('hex', at, at + 16)}`) })
+}

@@ -1,0 +1,197 @@
+/**
+ * Hairpin mode of the bridge ports of this node's backends, on sites without Kubernetes. A backend whose connection is
+ * balanced to itself gets its packets back by the port that they came from. If netfilter sees the bridge
+ * (bridge-nf-call-iptables), the bridge itself forwards them, and drops them without the mode. Only the port of a backend
+ * of a clusterset service is changed. What was changed is recorded in a file, and set back once the port has no such
+ * backend any more, or Sealane leaves. The record has the boot id, since a port that is made again has the default.
+ */
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { type BridgePort, type BridgePorts, type Sysctl, hairpinCommand } from '../../kernel/tuning/tuning.ts'
+import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { LOOP_TIMING, type RouteAgentMetrics, loopDeps } from '../world/world.ts'
+
+/** A port that was changed for a backend with this address. */
+export interface ChangedPort {
+  readonly address: string
+  readonly port: string
+  readonly index: number
+}
+
+export interface HairpinPlan {
+  /** The ports to change. */
+  readonly set: readonly string[]
+  /** The ports to set back. */
+  readonly restore: readonly ChangedPort[]
+  /** The new record. */
+  readonly record: readonly ChangedPort[]
+}
+
+/**
+ * `local` are the addresses of backends that need the mode; `behind` are the ports of those that are known. A port that
+ * had the mode before stays as it is: another program or the user chose it. An address whose port is not known at the
+ * moment keeps its record. Pure.
+ */
+export function planHairpin(
+  local: ReadonlySet<string>,
+  behind: ReadonlyMap<string, BridgePort>,
+  before: readonly ChangedPort[],
+): HairpinPlan {
+  const isOf = (one: ChangedPort, { name, index }: BridgePort): boolean => one.port === name && one.index === index
+  const kept = before.filter((one) => {
+    const port = behind.get(one.address)
+    return local.has(one.address) && (port === undefined || isOf(one, port))
+  })
+  const found = [...behind].filter(
+    ([address, port]) => local.has(address) && (!port.hairpin || before.some((one) => isOf(one, port))),
+  )
+  const added = found
+    .filter(([address]) => !kept.some((one) => one.address === address))
+    .map(([address, { name, index }]): ChangedPort => ({ address, port: name, index }))
+  const record = [...kept, ...added].sort((a, b) => (a.address < b.address ? -1 : 1))
+  const isNeeded = ({ port, index }: ChangedPort): boolean =>
+    record.some((one) => one.port === port && one.index === index)
+  const restore = before.filter((one) => !isNeeded(one))
+  return {
+    set: [...new Set(found.flatMap(([, { name, hairpin }]) => (hairpin ? [] : [name])))].sort(),
+    restore: [...new Map(restore.map((one) => [one.port, one])).values()],
+    record,
+  }
+}
+
+export interface HairpinDeps {
+  readonly bridgePorts: BridgePorts
+  readonly sysctl: Sysctl
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: RouteAgentMetrics
+}
+
+/** A backend that has said nothing yet is looked for again after this time, so often; then at the usual interval. */
+const AGAIN_MS = 3000
+const MOST_AGAIN = 20
+const BRIDGE_NETFILTER = 'net/bridge/bridge-nf-call-iptables'
+
+export class HairpinLoop {
+  readonly #deps: HairpinDeps
+  readonly #file: string
+  readonly #local: () => ReadonlySet<string> | undefined
+  readonly #loop: ReconcileLoop
+  #stopAgain: (() => void) | undefined
+  #again = 0
+  #failure: string | undefined
+
+  /** `local` returns the addresses of this node's backends. Undefined while they are not known. */
+  constructor(deps: HairpinDeps, file: string, local: () => ReadonlySet<string> | undefined) {
+    this.#deps = deps
+    this.#file = file
+    this.#local = local
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'hairpin'), LOOP_TIMING, () => this.#round())
+  }
+
+  /** The backends have changed. */
+  poke(): void {
+    this.#again = 0
+    this.#loop.poke()
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#stopAgain?.()
+  }
+
+  async #round(): Promise<void> {
+    const local = this.#local()
+    if (local === undefined) return
+    const { logger } = this.#deps
+    try {
+      const waits = await this.#apply(local)
+      this.#failure = undefined
+      this.#stopAgain?.()
+      if (!waits || this.#again >= MOST_AGAIN) return
+      this.#again += 1
+      this.#stopAgain = this.#deps.clock.setTimer(AGAIN_MS, () => this.#loop.poke())
+    } catch (error) {
+      const why = messageOf(error)
+      if (why !== this.#failure)
+        logger.warn('a bridge port is not in hairpin mode: a pod does not reach itself by its service', {
+          reason: 'HairpinOff',
+          why,
+        })
+      this.#failure = why
+    }
+  }
+
+  /** Returns true if the port of a backend is not known yet. Throws KernelError. */
+  async #apply(all: ReadonlySet<string>): Promise<boolean> {
+    const { bridgePorts, sysctl, logger } = this.#deps
+    const isSeen = (await sysctl.read(BRIDGE_NETFILTER))?.trim() === '1'
+    const local: ReadonlySet<string> = isSeen ? all : new Set()
+    const before = await readRecord(sysctl, this.#file)
+    if (local.size === 0 && before.length === 0) return false
+    const behind = await bridgePorts.behind(local)
+    const { set, restore, record } = planHairpin(local, behind, before)
+    if (set.length > 0) await writeRecord(sysctl, this.#file, record)
+    for (const name of set) {
+      await bridgePorts.setHairpin(name, true)
+      logger.info('a bridge port was changed, so that its pod reaches itself by its service', {
+        command: hairpinCommand(name, true),
+      })
+    }
+    for (const one of restore) await setBack(this.#deps, one)
+    if (restore.length > 0 || record.length !== before.length) await writeRecord(sysctl, this.#file, record)
+    return behind.size < local.size
+  }
+}
+
+/** Sets every changed port back. Throws KernelError. */
+export async function restoreHairpin(
+  deps: Pick<HairpinDeps, 'bridgePorts' | 'sysctl' | 'logger'>,
+  file: string,
+): Promise<void> {
+  for (const one of await readRecord(deps.sysctl, file)) await setBack(deps, one)
+  await rm(file, { force: true })
+}
+
+async function setBack(
+  { bridgePorts, logger }: Pick<HairpinDeps, 'bridgePorts' | 'logger'>,
+  { port, index }: ChangedPort,
+): Promise<void> {
+  const now = await bridgePorts.port(port)
+  if (now?.index !== index || !now.hairpin) return
+  await bridgePorts.setHairpin(port, false)
+  logger.info('a bridge port was set back', { command: hairpinCommand(port, false) })
+}
+
+// The record: a JSON file of this node.
+
+const BOOT_ID = 'kernel/random/boot_id'
+
+async function bootOf(sysctl: Sysctl): Promise<string> {
+  return (await sysctl.read(BOOT_ID))?.trim() ?? ''
+}
+
+/** Empty if there is none, if it is of another boot, or if it cannot be read. */
+async function readRecord(sysctl: Sysctl, file: string): Promise<readonly ChangedPort[]> {
+  const text = await readFile(file, 'utf8').catch(() => '{}')
+  try {
+    const { boot, ports } = JSON.parse(text) as { readonly boot?: unknown; readonly ports?: unknown }
+    return boot === (await bootOf(sysctl)) && Array.isArray(ports) ? ports.filter(isChangedPort) : []
+  } catch {
+    return []
+  }
+}
+
+function isChangedPort(value: unknown): value is ChangedPort {
+  const { address, port, index } = (value ?? {}) as Partial<Record<keyof ChangedPort, unknown>>
+  const isName = typeof port === 'string' && /^[^/\s]{1,15}$/.test(port) && port !== '.' && port !== '..'
+  return typeof address === 'string' && isName && Number.isInteger(index)
+}
+
+async function writeRecord(sysctl: Sysctl, file: string, ports: readonly ChangedPort[]): Promise<void> {
+  if (ports.length === 0) return rm(file, { force: true })
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+  await writeFile(file, JSON.stringify({ boot: await bootOf(sysctl), ports }), { mode: 0o600 })
+}

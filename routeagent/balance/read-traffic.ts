@@ -1,0 +1,228 @@
+/** The traffic policies as balancing follows them: which cluster of a service gets how much, from the caches. */
+import {
+  type Cluster,
+  LABEL_SOURCE_CLUSTER,
+  MEMBERSHIP_NAME,
+  type EndpointSlice,
+  type ServiceImport,
+  type TrafficPolicy,
+} from '../../model/model.ts'
+import { type GoodPolicies, type SharesWorld, TrafficPolicies, sharesOfService } from '../../model/services/services.ts'
+import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { RouteAgentCaches } from '../world/world.ts'
+import type { BalancePlanner, Traffic } from './plan-balancing.ts'
+import type { ServiceContext, ServiceTraffic } from './plan-service.ts'
+
+type SharesCaches = Pick<RouteAgentCaches, 'traffic' | 'clusters' | 'memberships'>
+
+/** How long a node with a table of an earlier process waits for the policies. */
+const READ_MS = 10_000
+/** The same for a node without a table, where no service is reached meanwhile. */
+const READ_WITHOUT_TABLE_MS = 2000
+
+type ReaderClock = Pick<Clock, 'monotonic' | 'setTimer'>
+
+export class TrafficReader {
+  readonly #caches: SharesCaches
+  readonly #clock: ReaderClock | undefined
+  /** Since when all else can be read. */
+  #since: number | undefined
+  #stopWaiting: (() => void) | undefined
+  #poke: () => void = () => undefined
+  #good: GoodPolicies = new Map()
+  #traffic: PolicyTraffic | undefined
+  /** Services, and whole namespaces (`NAMESPACE/`), whose policies have changed. */
+  readonly #concerned = new Set<string>()
+  /** Clusters that have changed, and whether one was drained before or after it. */
+  readonly #clusters = new Map<string, boolean>()
+  #allChanged = true
+
+  /** Without a clock, nothing is waited for. */
+  constructor(caches: SharesCaches, clock?: ReaderClock) {
+    this.#caches = caches
+    this.#clock = clock
+  }
+
+  /** Whether a kind that the cluster may have has not been read yet. */
+  get isUnread(): boolean {
+    return this.#unread().length > 0
+  }
+
+  /**
+   * Names the kinds that have not been read yet. Called when all else can be read. Undefined if all have, if the cluster
+   * lacks them, and some time after the first call: a node that may not read them balances all the same. Pokes when that
+   * time is over.
+   */
+  waitingFor(hasTable: boolean): string | undefined {
+    const unread = this.#unread()
+    this.#stopWaiting?.()
+    this.#stopWaiting = undefined
+    if (this.#clock === undefined || unread.length === 0) return undefined
+    const now = this.#clock.monotonic()
+    this.#since ??= now
+    const leftMs = this.#since + (hasTable ? READ_MS : READ_WITHOUT_TABLE_MS) - now
+    if (leftMs <= 0) return undefined
+    this.#stopWaiting = this.#clock.setTimer(leftMs, () => this.#poke())
+    return `first reading of traffic ${unread.join(', ')}`
+  }
+
+  #unread(): readonly string[] {
+    return Object.entries(this.#caches.traffic).flatMap(([name, { synced, isUnserved }]) =>
+      synced || isUnserved === true ? [] : [name],
+    )
+  }
+
+  /** Calls `poke` after each change that the shares depend on, besides imports and slices. Returns the function that ends this. */
+  follow(poke: () => void): () => void {
+    const { traffic, clusters, memberships } = this.#caches
+    this.#poke = poke
+    const onAll = (): void => {
+      this.#allChanged = true
+      poke()
+    }
+    const stops = [
+      traffic.policies.onChange((change) => {
+        if (change === undefined) {
+          onAll()
+          return
+        }
+        if (!isNews(change)) return
+        for (const one of concernedBy(change)) this.#concerned.add(one)
+        poke()
+      }),
+      traffic.clusterPolicies.onChange((change) => {
+        if (change === undefined || isNews(change)) onAll()
+      }),
+      clusters.onChange((change) => {
+        if (change === undefined) onAll()
+        else if (changesShares(change)) {
+          const { name } = change.object.metadata
+          this.#clusters.set(name, this.#clusters.get(name) === true || isOrWasDrained(change))
+          poke()
+        }
+      }),
+      memberships.onChange((change) => {
+        if (change?.type !== 'set' || change.previous?.spec.clusterset !== change.object.spec.clusterset) onAll()
+      }),
+    ]
+    return () => {
+      stops.forEach((stop) => stop())
+      this.#stopWaiting?.()
+    }
+  }
+
+  /**
+   * Gives the planner what has changed since the last call. While the policies have not been read, and where a cluster
+   * lacks their kinds, all endpoints count alike, except for those of drained clusters.
+   */
+  update(planner: BalancePlanner): void {
+    const world = this.#worldWith(planner.context)
+    if (this.#allChanged || this.#traffic?.planner !== planner) {
+      this.#traffic = new PolicyTraffic(planner, world)
+      planner.setTraffic(this.#traffic)
+    } else {
+      this.#traffic.world = world
+      if (this.#concerned.size > 0 || this.#clusters.size > 0)
+        planner.setTraffic(this.#traffic, (service, slices) => this.#isConcerned(service, slices, world))
+    }
+    this.#allChanged = false
+    this.#concerned.clear()
+    this.#clusters.clear()
+  }
+
+  /** Whether the shares of a service may depend on what has changed. */
+  #isConcerned(service: ServiceImport, slices: Iterable<EndpointSlice>, world: SharesWorld): boolean {
+    const { namespace = '', name } = service.metadata
+    if (this.#concerned.has(`${namespace}/`) || this.#concerned.has(`${namespace}/${name}`)) return true
+    if (this.#clusters.size === 0) return false
+    const policy = world.policies.policyFor(namespace, name)
+    if ((service.spec.clusterSelectors ?? []).length > 0) return true
+    if (policy !== undefined && this.#clusters.has(world.self)) return true
+    if (policy?.spec.order?.some(({ selector }) => selector !== undefined) === true) return true
+    // Without any rule, a cluster matters only if it is drained.
+    const matters = (id: string | undefined): boolean => {
+      const drains = id === undefined ? undefined : this.#clusters.get(id)
+      return drains !== undefined && (drains || policy !== undefined)
+    }
+    if (service.status?.clusters?.some(({ cluster }) => matters(cluster)) === true) return true
+    for (const { metadata } of slices) if (matters(metadata.labels?.[LABEL_SOURCE_CLUSTER])) return true
+    return false
+  }
+
+  #worldWith({ self, reachable }: ServiceContext): SharesWorld {
+    const { traffic, clusters, memberships } = this.#caches
+    const listed = (): SharesWorld['clusters'] =>
+      new Map(clusters.list().map((cluster) => [cluster.metadata.name, cluster]))
+    const before = this.#traffic?.world
+    if (!this.#allChanged && this.#concerned.size === 0 && before !== undefined) {
+      if (this.#clusters.size > 0) return { ...before, reachable, clusters: listed() }
+      return before.reachable === reachable ? before : { ...before, reachable }
+    }
+    const policies = new TrafficPolicies({
+      policies: traffic.policies.list(),
+      clusterPolicies: traffic.clusterPolicies.list(),
+      before: this.#good,
+    })
+    this.#good = policies.good
+    return {
+      ...{ self, reachable, policies },
+      clusterset: memberships.get(MEMBERSHIP_NAME)?.spec.clusterset,
+      clusters: listed(),
+    }
+  }
+}
+
+class PolicyTraffic implements Traffic {
+  readonly planner: BalancePlanner
+  world: SharesWorld
+
+  constructor(planner: BalancePlanner, world: SharesWorld) {
+    this.planner = planner
+    this.world = world
+  }
+
+  of(service: ServiceImport, slices: readonly EndpointSlice[]): ServiceTraffic | undefined {
+    const shares = sharesOfService(service, slices, this.world)
+    if (shares === undefined) return undefined
+    const affinitySeconds = shares.policy?.spec.sessionAffinity?.clientIP.timeoutSeconds
+    return {
+      clusterShares: new Map(shares.shares.map(({ cluster, share }) => [cluster, share])),
+      ...(affinitySeconds === undefined ? {} : { affinitySeconds }),
+      ...(shares.policy?.spec.passiveHealth === undefined ? {} : { passiveHealth: true }),
+    }
+  }
+}
+
+/** The services of a policy as it is and as it was, or the whole namespace (`NAMESPACE/`). */
+function concernedBy(change: ObjectChange<TrafficPolicy>): readonly string[] {
+  const before = change.type === 'set' && change.previous !== undefined ? [change.previous] : []
+  return [change.object, ...before].flatMap(({ metadata: { namespace = '' }, spec }) => {
+    const refs = spec.targetRefs ?? []
+    return refs.length === 0 ? [`${namespace}/`] : refs.map(({ name }) => `${namespace}/${name}`)
+  })
+}
+
+interface Specified {
+  readonly spec: unknown
+  readonly metadata: { readonly generation?: number | undefined; readonly uid?: string | undefined }
+}
+
+function isNews<T extends Specified>(change: ObjectChange<T>): boolean {
+  if (change.type !== 'set' || change.previous === undefined) return true
+  const { object, previous } = change
+  return object.metadata.uid !== previous.metadata.uid || JSON.stringify(object.spec) !== JSON.stringify(previous.spec)
+}
+
+function changesShares(change: ObjectChange<Cluster>): boolean {
+  if (change.type !== 'set' || change.previous === undefined) return true
+  const [now, before] = [change.object.spec, change.previous.spec]
+  const facts = ({ drained, labels, properties }: Cluster['spec']): string =>
+    JSON.stringify([drained === true, labels, properties ?? {}])
+  return facts(now) !== facts(before)
+}
+
+function isOrWasDrained(change: ObjectChange<Cluster>): boolean {
+  const before = change.type === 'set' ? change.previous : undefined
+  return change.object.spec.drained === true || before?.spec.drained === true
+}

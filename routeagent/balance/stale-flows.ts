@@ -1,0 +1,157 @@
+/**
+ * Forgets UDP flows to what has gone. The kernel translates all datagrams of a flow like its first one, for as long as
+ * the client goes on sending, so a client that never pauses would call an endpoint for ever that has left. As kube-proxy
+ * does, the node removes the entries of its own clusterset IPs whose endpoint no longer serves, also where none is left.
+ * TCP and SCTP end by themselves: their endpoints answer with a reset or an abort, or not at all.
+ *
+ * The kernel is compared with the plan: after each change in which a UDP port lost a target, once more a moment later for
+ * datagrams that were under way, and at an interval. So entries of endpoints that left while no process ran are found
+ * too. A port that no import is known to have, and that this process has not seen go, keeps its
+ * flows (design rule 2).
+ */
+import type { FlowTable, TranslatedFlow } from '../../kernel/conntrack/conntrack.ts'
+import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { LOOP_TIMING, type RouteAgentMetrics, loopDeps } from '../world/world.ts'
+import type { BalancePlanner, PortChange } from './plan-balancing.ts'
+import { portKey } from './plan-service.ts'
+
+/** A larger table is read in part. Most entries cost little: only those of clusterset IPs are decoded. */
+const MAX_ENTRIES_READ = 1_000_000
+/** Entries that one run removes. If there are more, the next run follows at once, and other work has its turn. */
+const MAX_FORGOTTEN = 10_000
+/** A datagram that was translated before the change is listed after this time. */
+const AGAIN_MS = 1000
+
+/** Ports that went while this process watched. More are not remembered: their flows end with their clients. */
+const MAX_GONE = 100_000
+
+/** The planned ports in which flows are checked. */
+export interface FlowPlan {
+  readonly range: BalancePlanner['range']
+  /** The targets to which flows may go on. Undefined if no import is known to have the port. */
+  serving(key: string): ReadonlySet<string> | undefined
+  /** By port key. */
+  ports(): ReadonlyMap<string, unknown>
+}
+
+/**
+ * Returns a function that tells whether a flow goes to what has gone. `gone` has the keys of ports that were seen to go.
+ * Pure; asks the plan once for each port.
+ */
+export function staleness(plan: FlowPlan, gone: ReadonlySet<string>): (flow: TranslatedFlow) => boolean {
+  const known = new Map<string, ReadonlySet<string> | undefined>()
+  return ({ called, server }) => {
+    const key = portKey(called.address, 'UDP', called.port)
+    if (!known.has(key)) known.set(key, plan.serving(key))
+    const serving = known.get(key)
+    return serving === undefined ? gone.has(key) : !serving.has(`${server.address} . ${server.port}`)
+  }
+}
+
+/** Whether the key is that of a UDP port. */
+function isUdp(key: string): boolean {
+  return key.includes(' . udp . ')
+}
+
+/** Whether flows may go to what this change took away. */
+export function takesTargets({ key, before, after }: PortChange): boolean {
+  if (before === undefined || !isUdp(key)) return false
+  const left = new Set(after?.slots)
+  return before.slots.some((target) => !left.has(target))
+}
+
+export interface StaleFlowDeps {
+  readonly flows: FlowTable
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: RouteAgentMetrics
+}
+
+export class StaleFlowLoop {
+  readonly #deps: StaleFlowDeps
+  readonly #plan: () => FlowPlan | undefined
+  readonly #loop: ReconcileLoop
+  readonly #gone = new Set<string>()
+  #due = true
+  #stopAgain: (() => void) | undefined
+  #failure: string | undefined
+
+  /** `plan` returns what the kernel's table was made from. Undefined while there is none, or while it may be old. */
+  constructor(deps: StaleFlowDeps, name: string, plan: () => FlowPlan | undefined) {
+    this.#deps = deps
+    this.#plan = plan
+    this.#loop = new ReconcileLoop(loopDeps(deps, name), LOOP_TIMING, (signal) => this.#round(signal))
+  }
+
+  /** Called with each change of the plan, before it is applied. */
+  planned(changes: readonly PortChange[]): void {
+    for (const { key, before, after } of changes) {
+      if (after !== undefined) this.#gone.delete(key)
+      else if (before !== undefined && isUdp(key) && this.#gone.size < MAX_GONE) this.#gone.add(key)
+    }
+    this.#due ||= changes.some(takesTargets)
+  }
+
+  /** Called when the kernel's table is as planned. The first time, nothing is known about what came before. */
+  applied(): void {
+    if (!this.#due) return
+    this.#due = false
+    this.#loop.poke()
+    this.#again()
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#stopAgain?.()
+  }
+
+  #again(): void {
+    this.#stopAgain?.()
+    this.#stopAgain = this.#deps.clock.setTimer(AGAIN_MS, () => this.#loop.poke())
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const plan = this.#plan()
+    if (plan === undefined) return
+    const gone = new Set(this.#gone)
+    if (gone.size === 0 && ![...plan.ports().keys()].some(isUdp)) return
+    try {
+      const { forgotten, more } = await this.#forget(plan, gone, signal)
+      this.#failure = undefined
+      this.#deps.metrics.flowsForgotten.inc({}, forgotten)
+      if (forgotten > 0)
+        this.#deps.logger.info('UDP flows to endpoints that have gone were removed', { flows: forgotten })
+      if (more) this.#loop.poke()
+    } catch (error) {
+      signal.throwIfAborted()
+      const why = messageOf(error)
+      if (why !== this.#failure) {
+        this.#deps.logger.warn('UDP flows to endpoints that have gone cannot be removed', {
+          reason: 'FlowsNotForgotten',
+          why,
+        })
+      }
+      this.#failure = why
+    }
+  }
+
+  async #forget(
+    plan: FlowPlan,
+    gone: ReadonlySet<string>,
+    signal: AbortSignal,
+  ): Promise<{ readonly forgotten: number; readonly more: boolean }> {
+    const { flows } = this.#deps
+    const isStale = staleness(plan, gone)
+    const stale: TranslatedFlow[] = []
+    let more = false
+    const visit = (flow: TranslatedFlow): void => {
+      if (more || !isStale(flow)) return
+      if (stale.length < MAX_FORGOTTEN) stale.push(flow)
+      else more = true
+    }
+    await flows.flows(plan.range, MAX_ENTRIES_READ, visit, signal)
+    return { forgotten: await flows.forget(stale, signal), more }
+  }
+}
