@@ -1,6 +1,7 @@
 /** The tree of commands. Each command lives in commands/, with its help and one example. */
 import { Command } from 'commander'
 import {
+  addAccessCommand,
   addBrokerCommand,
   addClusterCommand,
   addDiagnoseCommand,
@@ -11,7 +12,10 @@ import {
   addLeaveCommand,
   addMachineCommand,
   addMembersCommand,
+  addServiceCommand,
   addShowCommand,
+  addSiteCommand,
+  addSiteNodeCommands,
   addStatusCommand,
   addTokenCommand,
   addUninstallCommand,
@@ -46,14 +50,18 @@ export function buildProgram(
   addLeaveCommand(program, context)
   addUninstallCommand(program, context)
   addGatewayCommand(program, context)
+  addSiteCommand(program, context)
   addUpCommand(program, context)
+  addSiteNodeCommands(program, context)
   addExportCommands(program, context)
+  addServiceCommand(program, context)
   addStatusCommand(program, context)
   addDiagnoseCommand(program, context)
   addGatherCommand(program, context)
   addMembersCommand(program, context)
   addMachineCommand(program, context)
   addShowCommand(program, context)
+  addAccessCommand(program, context)
   addVersionCommand(program, context)
   return program
 }

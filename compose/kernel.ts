@@ -3,12 +3,17 @@
  * read-only. Two variables tell where their writable parts are mounted (install/plan-member.ts).
  */
 import { Conntrack } from '../kernel/conntrack/conntrack.ts'
+import { NetlinkPacketLog } from '../kernel/nflog/nflog.ts'
 import { NftSession } from '../kernel/nft/nft.ts'
 import {
+  type BridgePorts,
+  type ChecksumOffload,
+  EthtoolChecksumOffload,
   type PacketSteering,
   ProcSysctl,
   type ReceiveCoalescing,
   type SegmentJoining,
+  SysfsBridgePorts,
   SysfsPacketSteering,
   SysfsReceiveCoalescing,
   VethSegmentJoining,
@@ -31,7 +36,11 @@ export interface Kernel {
   readonly steering: PacketSteering
   readonly coalescing: ReceiveCoalescing
   readonly joining: SegmentJoining
+  readonly checksumOffload: ChecksumOffload
+  readonly bridgePorts: BridgePorts
   readonly connections: Conntrack
+  readonly flows: Conntrack
+  readonly packetLog: NetlinkPacketLog
 }
 
 export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promise<T> {
@@ -40,6 +49,7 @@ export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promi
   const nextHops = new RtnetlinkNextHops()
   const nft = new NftSession()
   const nft6 = new NftSession({ family: 'ip6' })
+  const tracked = new Conntrack({ clock })
   try {
     return await work({
       routes,
@@ -51,7 +61,12 @@ export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promi
       steering: new SysfsPacketSteering(process.env['SEALANE_NET_DEVICES']),
       coalescing: new SysfsReceiveCoalescing(process.env['SEALANE_NET_DEVICES']),
       joining: new VethSegmentJoining({ root: process.env['SEALANE_NET_DEVICES'], clock }),
-      connections: new Conntrack({ clock }),
+      bridgePorts: new SysfsBridgePorts(),
+      // Drivers are links below /sys/devices, which the writable mount does not have.
+      checksumOffload: new EthtoolChecksumOffload({ clock }),
+      connections: tracked,
+      flows: tracked,
+      packetLog: new NetlinkPacketLog({ clock }),
     })
   } finally {
     nft6.close()

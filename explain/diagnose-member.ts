@@ -2,9 +2,11 @@
  * Turns facts into the problems of a member, ordered by cause. Every command that reports health calls this, so that
  * all use the same codes. Pure.
  */
+import { LABEL_GATEWAY } from '../model/lanes/lanes.ts'
 import { CONDITION_READY, findCondition } from '../model/model.ts'
 import type { ReasonCode } from '../model/reasons/reasons.ts'
 import {
+  backends,
   broker,
   brokerCalls,
   callersKeptOut,
@@ -13,6 +15,7 @@ import {
   contact,
   definitions,
   dnsServers,
+  drained,
   exports_,
   firewalls,
   gateways,
@@ -24,8 +27,11 @@ import {
   nodes,
   parts,
   partsClosed,
+  podAddresses,
   refusals,
+  resolvers,
   routeAgents,
+  trafficPolicies,
   unanswered,
   versions,
 } from './checks/checks.ts'
@@ -122,6 +128,49 @@ function lastStart({ reports, nowMs, fresh }: World): Start | undefined {
   return all.reduce((a, b) => (b.agoMs < a.agoMs ? b : a))
 }
 
+// Handles a site that has joined and on which nothing has been started yet: that is the cause of all that is missing.
+
+/** Findings of these areas do not follow from parts that never ran, except that their status page does not answer. */
+const NOT_BY_PARTS: ReadonlySet<Area | undefined> = new Set<Area>(['access', 'membership', 'host'])
+
+/** Adds the missing start as the last cause of what follows from it. */
+function whileNotStarted(world: World, findings: readonly Finding[]): readonly Finding[] {
+  const cause = siteNotStarted(world)
+  if (cause === undefined) return findings
+  const follows = ({ area, reason }: Finding): boolean => reason === 'NothingRuns' || !NOT_BY_PARTS.has(area)
+  const late = (finding: Finding): Finding => ({
+    ...finding,
+    because: [...(finding.because ?? []), { reason: cause.reason }],
+  })
+  return [cause, ...findings.map((one) => (follows(one) ? late(one) : one))]
+}
+
+/** Undefined once any part has written an object or answers, because the other checks name what is missing then. */
+function siteNotStarted({ atSite, objects, reports, self, agentLease, selfSubject }: World): Finding | undefined {
+  const { Gateway: gateways, RouteAgent: routeAgents, Node: nodes = [], Membership: memberships = [] } = objects
+  const { Cluster: clusters = [], ServiceImport: imports = [] } = objects
+  const ran =
+    agentLease !== undefined ||
+    reports.some(({ object: { part } }) => part !== 'cli') ||
+    imports.length > 0 ||
+    clusters.some(({ object: { spec, status } }) => spec.id !== self || (status?.conditions ?? []).length > 0)
+  if (!atSite || self === undefined || ran || gateways?.length !== 0 || routeAgents?.length !== 0) return undefined
+  const [own] = memberships
+  if (own === undefined || own.object.spec.phase === 'leaving') return undefined
+  const names = nodes.map(({ object: { metadata } }) => metadata)
+  const first = names.find(({ labels }) => labels?.[LABEL_GATEWAY] !== undefined)?.name ?? 'a gateway node'
+  const seen = `no part of this site has run since it joined: start \`sealane up\` on ${first}, then on the other nodes`
+  return {
+    reason: 'SiteNotStarted',
+    severity: 'down',
+    subject: selfSubject,
+    seen,
+    source: own.source,
+    at: own.at,
+    area: 'parts',
+  }
+}
+
 /** All checks by area. */
 export const CHECKS: Readonly<Record<Area, readonly Check[]>> = {
   access: [unanswered, refusals],
@@ -129,8 +178,8 @@ export const CHECKS: Readonly<Record<Area, readonly Check[]>> = {
   parts: [parts, partsClosed, nodes, versions, definitions],
   broker: [broker, contact, brokerCalls],
   lanes: [gateways, links, linkQuality, routeAgents],
-  dns: [clusterDns, dnsServers],
-  services: [exports_, imports, callersKeptOut, callsKeptIn],
+  dns: [clusterDns, dnsServers, resolvers],
+  services: [podAddresses, backends, exports_, imports, callersKeptOut, callsKeptIn, drained, trafficPolicies],
   host: [hosts, firewalls],
 }
 
@@ -153,7 +202,7 @@ export function diagnoseMember(facts: unknown, only?: Area): Diagnosis {
   const findings = areas.flatMap(([area, checks]) =>
     checks.flatMap((check) => findingsOf(check, world).map((finding) => ({ ...finding, area }))),
   )
-  const problems = rankFindings(whileStarting(world, findings)).filter(
+  const problems = rankFindings(whileStarting(world, whileNotStarted(world, findings)), world.atSite).filter(
     ({ areas: parts }) => only === undefined || parts.includes(only),
   )
   const severity = worst(problems.map((problem) => problem.severity)) ?? 'notice'

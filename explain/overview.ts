@@ -5,8 +5,11 @@ import {
   CONDITION_IN_CONTACT,
   type ConnectionStatus,
   findCondition,
+  machineText,
+  nodeMachine,
   printable,
 } from '../model/model.ts'
+import { type Exposure, exposureOf } from '../model/access/access.ts'
 import { heartbeatAgeMs, remoteLaneOf } from '../model/lanes/lanes.ts'
 import { type Link, type PartVersion, type World, hasAllBackends, importStates, partVersions } from './facts/facts.ts'
 
@@ -18,8 +21,12 @@ export interface Overview {
   readonly cluster?: string
   readonly clusterset?: string
   readonly phase?: 'joined' | 'leaving'
+  /** What other members may call. */
+  readonly exposure?: Exposure
   readonly versions: readonly PartVersion[]
   readonly broker: BrokerOverview
+  /** Absent if the Nodes could not be read. */
+  readonly nodes?: NodeCounts
   readonly gateways: readonly GatewayOverview[]
   readonly clusters: readonly ClusterOverview[]
   readonly links: readonly LinkOverview[]
@@ -84,6 +91,13 @@ export interface LinkOverview extends Pick<
   readonly heardSecondsAgo?: number
 }
 
+export interface NodeCounts {
+  /** Linux machines of their own, on which a routeagent runs. */
+  readonly machines: number
+  /** The number of all others by what they are: `a virtual node (EKS Fargate)`, `a node with windows`. */
+  readonly leftOut: Readonly<Record<string, number>>
+}
+
 export interface ExportCounts {
   readonly total: number
   readonly exported: number
@@ -109,7 +123,12 @@ export function overviewOf(world: World): Overview {
   const joined =
     self === undefined || membership === undefined
       ? {}
-      : { cluster: printable(self), clusterset: printable(membership.clusterset), phase: membership.phase }
+      : {
+          cluster: printable(self),
+          clusterset: printable(membership.clusterset),
+          phase: membership.phase,
+          exposure: exposureOf({ spec: membership }),
+        }
   const exported = exportCounts(world)
   const imported = importCounts(world)
   return {
@@ -122,6 +141,7 @@ export function overviewOf(world: World): Overview {
       version: printable(row.version),
     })),
     broker: brokerOverview(world),
+    ...nodeCounts(world),
     gateways: gatewayOverviews(world),
     clusters: (world.others ?? []).map((id) => clusterOverview(world, id)),
     links: world.links.map((link) => linkOverview(world, link)),
@@ -129,6 +149,13 @@ export function overviewOf(world: World): Overview {
     ...(exported === undefined ? {} : { exports: exported }),
     ...(imported === undefined ? {} : { imports: imported }),
   }
+}
+
+function nodeCounts({ objects }: World): Pick<Overview, 'nodes'> {
+  if (objects.Node === undefined) return {}
+  const texts = objects.Node.flatMap(({ object }) => machineText(nodeMachine(object)) ?? [])
+  const leftOut = [...Map.groupBy(texts, (text) => text)].map(([text, all]) => [printable(text), all.length] as const)
+  return { nodes: { machines: objects.Node.length - texts.length, leftOut: Object.fromEntries(leftOut) } }
 }
 
 function brokerOverview({ broker, agentLease }: World): BrokerOverview {
@@ -222,10 +249,9 @@ function linkOverview({ nowMs }: World, { node, connection, gateway }: Link): Li
   }
 }
 
-/** On a plain site there is no cluster DNS. Such a site has no Deployments, and no collector asks for them. */
-function dnsOverview({ objects, self, unanswered }: World): Overview['clusterDns'] {
-  const isPlain = objects.Deployment === undefined && !unanswered.some(({ what }) => what === 'Deployment')
-  if (isPlain) return { state: 'none' }
+/** On a plain site there is no cluster DNS. */
+function dnsOverview({ objects, self, atSite }: World): Overview['clusterDns'] {
+  if (atSite) return { state: 'none' }
   const own = objects.Cluster?.find(({ object }) => object.spec.id === self)?.object
   const found = findCondition(own?.status?.conditions, CONDITION_CLUSTER_DNS)
   if (found === undefined || found.status === 'Unknown') return { state: 'unknown' }

@@ -18,6 +18,7 @@ export class StatusBoard {
   readonly #checks = new Map<string, ReadinessCheck>()
   readonly #plans = new Map<string, () => string>()
   readonly #reports = new Map<string, () => unknown>()
+  readonly #details = new Map<string, () => unknown>()
   readonly #turnedAway: CallerCheck[] = []
 
   readiness(name: string, check: ReadinessCheck): void {
@@ -35,6 +36,16 @@ export class StatusBoard {
    */
   report(field: string, value: () => unknown): void {
     this.#reports.set(field, value)
+  }
+
+  /** Adds a JSON value at /debug/NAME, which only callers on this machine may read. */
+  detail(name: string, value: () => unknown): void {
+    this.#details.set(name, value)
+  }
+
+  /** The detail of this name; undefined if there is none. */
+  detailOf(name: string): (() => unknown) | undefined {
+    return this.#details.get(name)
   }
 
   /** Adds a check: callers for which it is true get no answer. */

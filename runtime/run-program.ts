@@ -2,7 +2,8 @@
  * Runs a program to its end: an argument list without a shell, a deadline, and a limit on its output. A result is never
  * lost: a program that ended well before the deadline counts as ended, however late this process reads its output.
  */
-import { spawn } from 'node:child_process'
+import { type ChildProcessByStdio, spawn } from 'node:child_process'
+import type { Readable, Writable } from 'node:stream'
 
 export interface ProgramInit {
   readonly env: NodeJS.ProcessEnv
@@ -12,6 +13,11 @@ export interface ProgramInit {
   /** Limit for each of its two outputs. */
   readonly maxOutputBytes: number
   readonly signal?: AbortSignal | undefined
+  /**
+   * It may talk to the person at the terminal: it has the standard input of this process, and its error output appears
+   * there too.
+   */
+  readonly atTerminal?: boolean
 }
 
 export interface ProgramResult {
@@ -50,7 +56,7 @@ const LEFT_OPEN_MS = 2000
 
 /** Resolves with any exit status. Rejects with ProgramError. */
 export function runProgram(path: string, args: readonly string[], init: ProgramInit): Promise<ProgramResult> {
-  const { env, input = '', timeoutMs, maxOutputBytes, signal } = init
+  const { env, input = '', timeoutMs, maxOutputBytes, signal, atTerminal = false } = init
   if (signal?.aborted === true) return Promise.reject(new ProgramError('aborted', 'stopped before it began'))
   return new Promise((resolve, reject) => {
     let why: ProgramFailure | undefined
@@ -59,7 +65,7 @@ export function runProgram(path: string, args: readonly string[], init: ProgramI
     const outputs: Buffer[][] = [[], []]
     const output = (of: 0 | 1): Buffer => Buffer.concat(outputs[of] ?? [])
     const deadlineMs = Math.max(0, Math.round(timeoutMs))
-    const started = start(path, args, env)
+    const started = start(path, args, { env, atTerminal })
     if (started instanceof Error) {
       reject(notStarted(started))
       return
@@ -90,6 +96,7 @@ export function runProgram(path: string, args: readonly string[], init: ProgramI
         bytes += chunk.length
         if (bytes > maxOutputBytes) kill('too much')
         else outputs[i]?.push(chunk)
+        if (i === 1 && atTerminal) process.stderr.write(chunk)
       })
     }
     const late = AbortSignal.timeout(deadlineMs)
@@ -109,14 +116,20 @@ export function runProgram(path: string, args: readonly string[], init: ProgramI
       else reject(new ProgramError(why ?? 'ended', wordsFor(why, init, endedBy), { stderr: output(1) }))
     })
     // A program that ends before it has read all of its input closes the pipe; its exit status tells the reason.
-    child.stdin.on('error', () => undefined)
-    child.stdin.end(input)
+    child.stdin?.on('error', () => undefined)
+    child.stdin?.end(input)
   })
 }
 
-function start(path: string, args: readonly string[], env: NodeJS.ProcessEnv) {
+function start(
+  path: string,
+  args: readonly string[],
+  { env, atTerminal }: { readonly env: NodeJS.ProcessEnv; readonly atTerminal: boolean },
+): ChildProcessByStdio<Writable | null, Readable, Readable> | NodeJS.ErrnoException {
   try {
-    return spawn(path, args, { env, stdio: ['pipe', 'pipe', 'pipe'] })
+    return atTerminal
+      ? spawn(path, args, { env, stdio: ['inherit', 'pipe', 'pipe'] })
+      : spawn(path, args, { env, stdio: ['pipe', 'pipe', 'pipe'] })
   } catch (error) {
     return error as NodeJS.ErrnoException
   }

@@ -59,8 +59,14 @@ interface TokenSources {
 /** The maximum number of characters read from stdin, far more than a token has. */
 const MAX_INPUT = 65_536
 
-/** Throws UserError: with exit code 2 if there is no token or more than one, with 1 if the token cannot be read. */
-export async function readTokenText(options: TokenOptions, { env, stdin, signal }: TokenSources): Promise<string> {
+/**
+ * Undefined if no option and no variable gives a token. Throws UserError: with exit code 2 if there is more than one,
+ * with 1 if the token cannot be read.
+ */
+export async function readTokenIfGiven(
+  options: TokenOptions,
+  { env, stdin, signal }: TokenSources,
+): Promise<string | undefined> {
   const { token, tokenFile } = options
   if (token !== undefined && tokenFile !== undefined) {
     throw new UserError('--token and --token-file: expected only one of them', { exitCode: 2 })
@@ -69,8 +75,7 @@ export async function readTokenText(options: TokenOptions, { env, stdin, signal 
   if (tokenFile === '-') return notEmpty('standard input', await readAll(addAbortSignal(signal, stdin)))
   if (tokenFile !== undefined) return notEmpty(`--token-file ${quoted(tokenFile)}`, await readTokenFile(tokenFile))
   const inherited = env['SEALANE_TOKEN']
-  if (inherited !== undefined && inherited !== '') return inherited
-  throw noToken()
+  return inherited === '' ? undefined : inherited
 }
 
 export function noToken(): UserError {

@@ -16,11 +16,12 @@ const ERROR = fields('type message code')
 /** The fields of Sealane's own log lines. A key that is not in this list is kept without its value. */
 export const LOG_FIELDS: AllowedFields = fields(
   'time level component msg reason why ' +
-    'accepted address advice audit authority batch before by cause cidrs cluster clusters clusterset code command ' +
-    'commands count device due epoch error family field file fingerprint from gateway had holder host identity ids ' +
-    'index items kind lane lease left limit lines link links listen loop machine members method minutes name namespace ' +
-    'nice node notCarried note octets of path peer place port ports query range record refused remoteLane renumbered ' +
-    'revision said seconds serial services signal sockets subject takenAt text to todo until upstream used what',
+    'accepted address addresses advice audit authority batch before by cause cidrs cluster clusters clusterset ' +
+    'code command commands count device due endpoint epoch error family field file fingerprint flows from gateway ' +
+    'had holder host hub hubs identity ids index insteadOf items kind lane leader lease left limit lines link ' +
+    'links listen loop machine members method minutes name namespace nice node notCarried note objects octets of ' +
+    'path peer place port ports protocol query range record refused remoteLane renumbered revision said seconds ' +
+    'serial service services signal sockets subject takenAt term text to todo until upstream used what',
   { error: 'plain' },
 )
 /** With the fields in which pino writes unexpected errors. */

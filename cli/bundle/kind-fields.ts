@@ -4,9 +4,10 @@
  * schemas.
  */
 import { type Fact, type FactSet, type FieldSchema, probeSchema, reportSchema } from '../../explain/facts/facts.ts'
-import { OWN_CRDS, SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/crds.ts'
+import { OWN_CRDS } from '../../install/crds/crds.ts'
 import { SITE_KEY } from '../../install/values/values.ts'
 import { formatYaml, parseYaml } from '../../kubeapi/kubeapi.ts'
+import { SERVICE_EXPORT_FIELDS, SERVICE_IMPORT_FIELDS, crdSchema } from '../../model/kinds/kinds.ts'
 
 // Keeps the fields of a value that a list names, and marks the others as left out. Pure.
 
@@ -200,6 +201,8 @@ const OTHERS: Readonly<Record<string, AllowedFields>> = {
       targetRef: fields('kind name namespace uid'),
     }),
     ports: PORTS,
+    // Without the text of the check: the path of a health page may contain a secret.
+    status: { backends: fields('address up since message') },
   }),
   NetworkPolicy: {
     spec: fields('policyTypes', {
@@ -221,12 +224,17 @@ const OTHERS: Readonly<Record<string, AllowedFields>> = {
 
 const SITE = fields('apiVersion kind', {
   metadata: fields('name', { labels: 'map', annotations }),
-  spec: fields('objects state podCIDRs serviceCIDRs allowedNamespaces activeGateways keyRotationDays openHostPorts', {
-    kubernetes: fields('kubeconfig context namespace'),
-    labels: 'map',
-    gateways: fields('node lane publicAddress'),
-    dns: fields('listen upstreams forwardFor'),
-  }),
+  spec: fields(
+    'objects state podCIDRs serviceCIDRs allowedNamespaces excludedNamespaces exposure activeGateways ' +
+      'keyRotationDays openHostPorts',
+    {
+      kubernetes: fields('kubeconfig context namespace'),
+      labels: 'map',
+      gateways: fields('node lane publicAddress publicPort listenPort'),
+      overlay: fields('port checksumOffload'),
+      dns: fields('listen upstreams forwardFor'),
+    },
+  ),
 })
 
 /** The user's own annotations: only the names are kept. */
@@ -235,15 +243,15 @@ const EXPORTED = { spec: { exportedLabels: 'map', exportedAnnotations: {} } } as
 /** The fields by kind. `apiVersion`, `kind` and metadata are part of each. */
 export const KIND_FIELDS: ReadonlyMap<string, AllowedFields> = new Map(
   [
-    ...[...OWN_CRDS, SERVICE_EXPORT, SERVICE_IMPORT].map(({ spec: { names, versions } }) => {
+    ...OWN_CRDS.map(({ spec: { names, versions } }) => {
       const schema = versions.find(({ storage }) => storage)?.schema?.openAPIV3Schema ?? {}
       return [names.kind, allowedBy(schema) as AllowedFields] as const
     }),
+    ['ServiceExport', { ...(allowedBy(crdSchema(SERVICE_EXPORT_FIELDS)) as AllowedFields), ...EXPORTED }] as const,
+    // The installed CRD does not have the fields of later standards.
+    ['ServiceImport', allowedBy(crdSchema(SERVICE_IMPORT_FIELDS)) as AllowedFields] as const,
     ...Object.entries(OTHERS),
-  ].map(([kind, allowed]) => {
-    const own = kind === 'ServiceExport' ? { ...allowed, ...EXPORTED } : allowed
-    return [kind, { ...own, ...fields('apiVersion kind'), metadata: METADATA }]
-  }),
+  ].map(([kind, allowed]) => [kind, { ...allowed, ...fields('apiVersion kind'), metadata: METADATA }]),
 )
 
 const OF_ANY_KIND = fields('apiVersion kind', { metadata: fields('name namespace') })

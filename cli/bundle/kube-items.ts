@@ -27,9 +27,21 @@ interface Listed {
 
 const OURS = { namespace: SYSTEM_NAMESPACE }
 const LISTS: readonly Listed[] = [
-  ...(['Membership', 'Cluster', 'Endpoint', 'Gateway', 'RouteAgent', 'ServiceExport', 'ServiceImport'] as const).map(
-    (kind) => ({ apiVersion: KIND_PLACES[kind].apiVersion, kind }),
-  ),
+  ...(
+    [
+      'Membership',
+      'Cluster',
+      'Endpoint',
+      'Gateway',
+      'RouteAgent',
+      'ServiceExport',
+      'ServiceImport',
+      'AccessPolicy',
+      'ClusterAccessPolicy',
+      'TrafficPolicy',
+      'ClusterTrafficPolicy',
+    ] as const
+  ).map((kind) => ({ apiVersion: KIND_PLACES[kind].apiVersion, kind })),
   { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', labelSelector: LABEL_SOURCE_CLUSTER },
   { apiVersion: 'v1', kind: 'Node' },
   { apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy' },

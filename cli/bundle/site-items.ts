@@ -21,8 +21,18 @@ export interface SiteItemsInit {
 }
 
 const KINDS = [
-  ...(['Membership', 'Cluster', 'Endpoint', 'Gateway', 'RouteAgent', 'Node', 'Lease'] as const),
-  ...(['Service', 'ServiceExport', 'ServiceImport', 'EndpointSlice'] as const),
+  ...([
+    'Membership',
+    'ClusterAccessPolicy',
+    'ClusterTrafficPolicy',
+    'Cluster',
+    'Endpoint',
+    'Gateway',
+    'RouteAgent',
+    'Node',
+    'Lease',
+  ] as const),
+  ...(['Service', 'ServiceExport', 'ServiceImport', 'EndpointSlice', 'AccessPolicy', 'TrafficPolicy'] as const),
 ]
 const PAGES = [
   { path: '/debug/plan', folder: 'plans' },

@@ -2,8 +2,9 @@
  * Types for the configuration of a cluster's own DNS: the existing objects, the planned changes, and the problems that
  * prevent them. The plans are pure; ClusterDnsClient applies them.
  */
-import type { ObjectRef } from '../../kubeapi/kube/kube.ts'
+import type { ObjectRef, ObjectType } from '../../kubeapi/kube/kube.ts'
 import type { ObjectMeta } from '../../model/model.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 /** An object from the API server, with unknown fields included, so that they are preserved when it is written back. */
 export interface DnsObject {
@@ -60,16 +61,22 @@ export interface ClusterDnsChange {
 export interface ClusterDnsProblem {
   /**
    * conflict: another server answers the zone. unreadable: the existing configuration cannot be parsed. absent: an
-   * expected object does not exist. outOfReach: this cluster's DNS cannot be configured.
+   * expected object does not exist. outOfReach: this cluster's DNS cannot be configured. cache: a cache in front of the
+   * cluster's DNS cannot be configured; the rest of the plan is carried out.
    */
-  readonly kind: 'conflict' | 'unreadable' | 'absent' | 'outOfReach'
+  readonly kind: 'conflict' | 'unreadable' | 'absent' | 'outOfReach' | 'cache'
+  /** If absent, that of the kind. */
+  readonly reason?: ReasonCode
   readonly object?: ObjectRef
   readonly message: string
   /** What the user has to do, one line each. */
   readonly advice: readonly string[]
 }
 
-/** A plan with problems has no changes. */
+/**
+ * A conflict, or settings that are unreadable or absent, stop the whole plan: it has no changes. What is out of reach
+ * stops only itself.
+ */
 export interface ClusterDnsPlan {
   readonly changes: readonly ClusterDnsChange[]
   readonly notes: readonly string[]
@@ -81,6 +88,11 @@ export interface ClusterDnsClient {
   /** Undefined if the object or its kind does not exist. */
   get(object: ObjectRef, signal: AbortSignal): Promise<DnsObject | undefined>
   /**
+   * All objects of a kind with these labels; empty if the kind does not exist. If it is not implemented, caches are
+   * known by their usual names alone.
+   */
+  list?(type: ObjectType, labelSelector: string | undefined, signal: AbortSignal): Promise<readonly DnsObject[]>
+  /**
    * Replaces `before` with `after`: creates the object if `before` is undefined, deletes it if `after` is undefined.
    * Returns false and changes nothing if the object has changed since it was read.
    */
@@ -90,6 +102,14 @@ export interface ClusterDnsClient {
    * it.
    */
   restart?(workload: ObjectRef, signal: AbortSignal): Promise<void>
+}
+
+/** What is known about a cluster's DNS beyond the usual names. */
+export interface FoundDns {
+  /** The workload of the cluster's own CoreDNS. If undefined, it is looked for at the usual place. */
+  readonly server?: ObjectRef | undefined
+  /** Further ConfigMaps to read, such as those that an earlier join wired. */
+  readonly maps?: readonly ObjectRef[]
 }
 
 export function findObject(present: readonly DnsObject[], ref: ObjectRef): DnsObject | undefined {
@@ -107,6 +127,26 @@ export function configMapRef(name: string, namespace = 'kube-system'): ObjectRef
 }
 
 export const NO_CHANGE: ClusterDnsPlan = { changes: [], notes: [], problems: [] }
+
+const REASONS: Readonly<Record<ClusterDnsProblem['kind'], ReasonCode>> = {
+  conflict: 'ClusterDnsTaken',
+  unreadable: 'ClusterDnsUnreadable',
+  absent: 'ClusterDnsAbsent',
+  outOfReach: 'ClusterDnsOutOfReach',
+  cache: 'DnsCacheOutOfReach',
+}
+
+export function reasonOf({ kind, reason }: Pick<ClusterDnsProblem, 'kind' | 'reason'>): ReasonCode {
+  return reason ?? REASONS[kind]
+}
+
+/** Carries out both plans, or neither if one of them must be stopped. */
+export function joinPlans(...plans: readonly ClusterDnsPlan[]): ClusterDnsPlan {
+  const problems = plans.flatMap((plan) => plan.problems)
+  const stops = problems.filter(({ kind }) => kind !== 'outOfReach' && kind !== 'cache')
+  if (stops.length > 0) return problemPlan(...problems)
+  return { changes: plans.flatMap(({ changes }) => changes), notes: plans.flatMap(({ notes }) => notes), problems }
+}
 
 export function problemPlan(...problems: readonly ClusterDnsProblem[]): ClusterDnsPlan {
   return { changes: [], notes: [], problems }

@@ -4,19 +4,23 @@
  */
 import { InvalidAddressError, parseAddress } from '../../model/addresses/addresses.ts'
 import { parseHostPort } from '../../runtime/runtime.ts'
-import type { ObjectRef } from '../../kubeapi/kube/kube.ts'
+import { titleOf, type ObjectRef } from '../../kubeapi/kube/kube.ts'
 import {
   type ClusterDnsFlavour,
   type ClusterDnsOptions,
   type ClusterDnsPlan,
   type DnsObject,
+  type FoundDns,
   NO_CHANGE,
   configMapRef,
+  joinPlans,
   problemPlan,
 } from './dns-change.ts'
-import { formatForwardBlock } from './corefile-edit.ts'
+import { formatForwardBlock } from '../../model/cluster-dns/cluster-dns.ts'
 import { findClusterCorefile } from './corefile-source.ts'
-import { isProblem, planCorefile, planCorefileRemoval, readable } from './plan-corefile.ts'
+import { KNOWN_CACHE_MAPS } from './dns-caches.ts'
+import { planCaches, planBlocksRemoval } from './plan-caches.ts'
+import { isProblem, planCorefile, readable } from './plan-corefile.ts'
 import { customImport, planCustomMap, planCustomMapRemoval } from './plan-custom-map.ts'
 import { RKE2_CHART_CONFIG, planHelmValues, planHelmValuesRemoval } from './plan-helm-values.ts'
 import { OPENSHIFT_DNS, planOpenshift, planOpenshiftRemoval } from './plan-openshift.ts'
@@ -29,21 +33,16 @@ const workload = (kind: 'Deployment' | 'DaemonSet', name: string): ObjectRef => 
   name,
 })
 const COREDNS = [configMapRef('coredns'), configMapRef('coredns-custom'), workload('Deployment', 'coredns')]
-const NODE_LOCAL = [
-  configMapRef('node-local-dns'),
-  configMapRef('nodelocaldns'),
-  workload('DaemonSet', 'node-local-dns'),
-  workload('DaemonSet', 'nodelocaldns'),
-]
 const RKE2 = [
   RKE2_CHART_CONFIG,
   configMapRef('rke2-coredns-rke2-coredns'),
-  configMapRef('node-local-dns'),
   workload('Deployment', 'rke2-coredns-rke2-coredns'),
 ]
+/** The usual objects of caches. Those of other names are found by lists (apply-cluster-dns.ts). */
+const CACHES = [...KNOWN_CACHE_MAPS, ...KNOWN_CACHE_MAPS.map(({ name }) => workload('DaemonSet', name))]
 
 const READS: Readonly<Record<ClusterDnsFlavour, readonly ObjectRef[]>> = {
-  coredns: [...COREDNS, ...NODE_LOCAL],
+  coredns: COREDNS,
   k3s: COREDNS,
   aks: COREDNS,
   rke2: RKE2,
@@ -54,9 +53,20 @@ const READS: Readonly<Record<ClusterDnsFlavour, readonly ObjectRef[]>> = {
   unknown: [],
 }
 
-/** The objects that the plans of a flavour need. Further objects, such as a Deployment of another name, are ignored. */
-export function clusterDnsReads(flavour: ClusterDnsFlavour): readonly ObjectRef[] {
-  return READS[flavour]
+/**
+ * The objects that the plans of a flavour need. Further objects, such as a Deployment of another name, are ignored. A
+ * CoreDNS that was found is read where it is, and comes first, so that it counts.
+ */
+export function clusterDnsReads(
+  flavour: ClusterDnsFlavour,
+  { server, maps = [] }: FoundDns = {},
+): readonly ObjectRef[] {
+  const own = READS[flavour] === COREDNS && server !== undefined ? serverReads(server) : READS[flavour]
+  return [...own, ...CACHES, ...maps]
+}
+
+function serverReads(server: ObjectRef): readonly ObjectRef[] {
+  return [server, configMapRef('coredns', server.namespace), configMapRef('coredns-custom', server.namespace)]
 }
 
 /**
@@ -69,6 +79,17 @@ export function planClusterDns(
   options: ClusterDnsOptions,
 ): ClusterDnsPlan {
   checkUpstream(options.forwardTo)
+  const server = planServer(flavour, present, options)
+  // Where another product answers these names, its answers must not change in the caches either.
+  if (server.problems.some(({ kind }) => kind === 'conflict')) return server
+  return joinPlans(server, planCaches(flavour, present, options))
+}
+
+function planServer(
+  flavour: ClusterDnsFlavour,
+  present: readonly DnsObject[],
+  options: ClusterDnsOptions,
+): ClusterDnsPlan {
   switch (flavour) {
     case 'coredns':
       // A Corefile that imports additions has an owner who would overwrite a change of it.
@@ -94,23 +115,24 @@ export function planClusterDns(
  * since.
  */
 export function planClusterDnsRemoval(flavour: ClusterDnsFlavour, present: readonly DnsObject[]): ClusterDnsPlan {
+  // What can be removed is removed, also where something else cannot be read.
+  const plans = [planServerRemoval(flavour, present), planCustomMapRemoval(present), planBlocksRemoval(present)]
+  const changes = new Map(plans.flatMap((plan) => plan.changes).map((change) => [titleOf(change.object), change]))
+  const [notes, problems] = [plans.flatMap((plan) => plan.notes), plans.flatMap((plan) => plan.problems)]
+  return { changes: [...changes.values()], notes, problems }
+}
+
+function planServerRemoval(flavour: ClusterDnsFlavour, present: readonly DnsObject[]): ClusterDnsPlan {
   switch (flavour) {
-    case 'coredns': {
-      const custom = planCustomMapRemoval(present)
-      const direct = planCorefileRemoval(present)
-      // Without a Corefile there is no block of Sealane to remove.
-      const problems = direct.problems.filter(({ kind }) => kind !== 'absent')
-      return { changes: [...custom.changes, ...direct.changes], notes: direct.notes, problems }
-    }
-    case 'k3s':
-    case 'aks':
-      return planCustomMapRemoval(present)
     case 'rke2':
       return planHelmValuesRemoval(present)
     case 'openshift':
       return planOpenshiftRemoval(present)
     case 'kube-dns':
       return planStubDomainsRemoval(present)
+    case 'coredns':
+    case 'k3s':
+    case 'aks':
     case 'eks-auto-mode':
     case 'gke-cloud-dns':
     case 'unknown':

@@ -1,4 +1,4 @@
-/** Plans for a CoreDNS whose Corefile Sealane may edit, including NodeLocal DNSCache. */
+/** Plans for a CoreDNS whose Corefile Sealane may edit. */
 import { refOf, titleOf } from '../../kubeapi/kube/kube.ts'
 import {
   type ClusterDnsChange,
@@ -6,36 +6,46 @@ import {
   type ClusterDnsPlan,
   type ClusterDnsProblem,
   type DnsObject,
+  NO_CHANGE,
   problemPlan,
 } from './dns-change.ts'
-import { type ExistingServer, addForwardBlock, claimsOn, removeForwardBlock } from './corefile-edit.ts'
 import {
-  type CorefileSource,
-  effectOf,
-  findClusterCorefile,
-  findNodeLocalCorefile,
-  otherOwnerNotes,
-} from './corefile-source.ts'
-import { CorefileError } from './corefile.ts'
+  CorefileError,
+  type ExistingServer,
+  addForwardBlock,
+  claimsOn,
+  removeForwardBlock,
+} from '../../model/cluster-dns/cluster-dns.ts'
+import { type CorefileSource, effectOf, findClusterCorefile, otherOwnerNotes } from './corefile-source.ts'
 
 export function planCorefile(present: readonly DnsObject[], options: ClusterDnsOptions): ClusterDnsPlan {
-  return planSources(
-    present,
-    (source) => {
-      const claims = claimsOn(source.corefile, options.domain)
-      if (claims.length > 0) return claimProblem(source, options.domain, claims)
-      return addForwardBlock(source.corefile, options)
-    },
-    `names below ${options.domain} are forwarded to ${options.forwardTo}; other names are not affected`,
+  const source = findClusterCorefile(present)
+  return isProblem(source) ? problemPlan(source) : planBlock(source, options)
+}
+
+/** Adds the block to one Corefile, or updates it. */
+export function planBlock(source: CorefileSource, options: ClusterDnsOptions): ClusterDnsPlan {
+  const claims = readable(source, () => claimsOn(source.corefile, options.domain))
+  if (isProblem(claims)) return problemPlan(claims)
+  if (claims.length > 0) return problemPlan(claimProblem(source, options.domain, claims))
+  const why = `names below ${options.domain} are forwarded to ${options.forwardTo}; other names are not affected`
+  return planText(
+    source,
+    readable(source, () => addForwardBlock(source.corefile, options)),
+    why,
   )
 }
 
-export function planCorefileRemoval(present: readonly DnsObject[]): ClusterDnsPlan {
-  return planSources(
-    present,
-    (source) => removeForwardBlock(source.corefile),
-    'the block that Sealane added is removed',
-  )
+/** Removes the block from one Corefile. */
+export function planBlockRemoval(source: CorefileSource): ClusterDnsPlan {
+  const after = readable(source, () => removeForwardBlock(source.corefile))
+  return planText(source, after, 'the block that Sealane added is removed')
+}
+
+function planText(source: CorefileSource, after: string | ClusterDnsProblem, why: string): ClusterDnsPlan {
+  if (isProblem(after)) return problemPlan(after)
+  if (after === source.corefile) return NO_CHANGE
+  return { changes: [corefileChange(source, after, why)], notes: otherOwnerNotes(source.map), problems: [] }
 }
 
 /** The problem that another server already answers the zone. */
@@ -79,30 +89,6 @@ function describe({ map, key }: CorefileSource): string {
 
 export function isProblem(value: unknown): value is ClusterDnsProblem {
   return typeof value === 'object' && value !== null && 'advice' in value
-}
-
-function planSources(
-  present: readonly DnsObject[],
-  edit: (source: CorefileSource) => string | ClusterDnsProblem,
-  why: string,
-): ClusterDnsPlan {
-  const changes: ClusterDnsChange[] = []
-  const notes: string[] = []
-  const problems: ClusterDnsProblem[] = []
-  for (const source of [findClusterCorefile(present), findNodeLocalCorefile(present)]) {
-    if (source === undefined) continue
-    if (isProblem(source)) {
-      problems.push(source)
-      continue
-    }
-    const after = readable(source, () => edit(source))
-    if (isProblem(after)) problems.push(after)
-    else if (after !== source.corefile) {
-      changes.push(corefileChange(source, after, why))
-      notes.push(...otherOwnerNotes(source.map))
-    }
-  }
-  return problems.length > 0 ? problemPlan(...problems) : { changes, notes, problems }
 }
 
 function corefileChange(source: CorefileSource, after: string, why: string): ClusterDnsChange {

@@ -10,13 +10,15 @@ import { refOf, type ObjectRef } from '../../kubeapi/kube/kube.ts'
 import {
   type ClusterDnsOptions,
   type ClusterDnsPlan,
+  type ClusterDnsProblem,
   type DnsObject,
   NO_CHANGE,
   findObject,
   problemPlan,
 } from './dns-change.ts'
-import { type ListenOptions, claimsOn, formatForwardBlock, placeOfText } from './corefile-edit.ts'
-import { findClusterCorefile, findNodeLocalCorefile } from './corefile-source.ts'
+import { type ListenOptions, claimsOn, formatForwardBlock, placeOfText } from '../../model/cluster-dns/cluster-dns.ts'
+import { findClusterCorefile } from './corefile-source.ts'
+import { KNOWN_CACHE_MAPS } from './dns-caches.ts'
 import { claimProblem, isProblem, readable } from './plan-corefile.ts'
 
 export const RKE2_CHART_CONFIG: ObjectRef = {
@@ -45,14 +47,10 @@ export function planHelmValues(present: readonly DnsObject[], options: ClusterDn
   if (isProblem(place)) return problemPlan(place)
   const after = insertOurs(clean, options, place)
   if (after === undefined || !addsOnlyOurs(clean, after)) return unreadable()
-  const notes = asksNodeLocal(present, values, options.domain) ? [nodeLocalNote(options.domain)] : []
-  if (after === values) return { ...NO_CHANGE, notes }
-  return change(
-    before,
-    after,
-    `the chart's values make CoreDNS forward names below ${options.domain} to ${options.forwardTo}`,
-    notes,
-  )
+  const problems = asksNodeLocal(present, values, options.domain) ? [nodeLocalProblem(options.domain)] : []
+  if (after === values) return problemPlan(...problems)
+  const why = `the chart's values make CoreDNS forward names below ${options.domain} to ${options.forwardTo}`
+  return { ...change(before, after, why), problems }
 }
 
 export function planHelmValuesRemoval(present: readonly DnsObject[]): ClusterDnsPlan {
@@ -60,10 +58,10 @@ export function planHelmValuesRemoval(present: readonly DnsObject[]): ClusterDns
   const values = valuesOf(before)
   const after = cutOurs(values)
   if (before === undefined || after === values) return NO_CHANGE
-  return change(before, after, 'the values that Sealane added are removed', [])
+  return change(before, after, 'the values that Sealane added are removed')
 }
 
-function change(before: DnsObject | undefined, values: string, why: string, notes: readonly string[]): ClusterDnsPlan {
+function change(before: DnsObject | undefined, values: string, why: string): ClusterDnsPlan {
   const base: DnsObject = before ?? {
     apiVersion: RKE2_CHART_CONFIG.apiVersion,
     kind: RKE2_CHART_CONFIG.kind,
@@ -80,7 +78,7 @@ function change(before: DnsObject | undefined, values: string, why: string, note
     before: before === undefined ? undefined : valuesOf(before),
     after: values,
   }
-  return { changes: [{ object: refOf(base), before, after, edit, why, effect: EFFECT }], notes, problems: [] }
+  return { changes: [{ object: refOf(base), before, after, edit, why, effect: EFFECT }], notes: [], problems: [] }
 }
 
 function valuesOf(config: DnsObject | undefined): string {
@@ -150,14 +148,19 @@ function addsOnlyOurs(before: string, after: string): boolean {
 function asksNodeLocal(present: readonly DnsObject[], values: string, domain: string): boolean {
   const { nodelocal } = (parsed(values) ?? {}) as { nodelocal?: { extraClusterDomains?: unknown } | null }
   const reported = nodelocal?.extraClusterDomains
-  return findNodeLocalCorefile(present) !== undefined && !(Array.isArray(reported) && reported.includes(domain))
+  const isOn = KNOWN_CACHE_MAPS.some((ref) => findObject(present, ref) !== undefined)
+  return isOn && !(Array.isArray(reported) && reported.includes(domain))
 }
 
-function nodeLocalNote(domain: string): string {
-  return (
-    `NodeLocal DNSCache is on: pods query it, and its Corefile comes from the chart. Set nodelocal.extraClusterDomains: ` +
-    `[${domain}] in the same HelmChartConfig (chart 1.46.003 or newer).`
-  )
+function nodeLocalProblem(domain: string): ClusterDnsProblem {
+  return {
+    kind: 'cache',
+    object: RKE2_CHART_CONFIG,
+    message: 'NodeLocal DNSCache is on: pods query it, and its Corefile comes from the chart',
+    advice: [
+      `Set nodelocal.extraClusterDomains: [${domain}] in the same HelmChartConfig (chart 1.46.003 or newer). Until then, pods get NXDOMAIN for ${domain}.`,
+    ],
+  }
 }
 
 function unreadable(): ClusterDnsPlan {

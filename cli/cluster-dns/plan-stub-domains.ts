@@ -46,6 +46,14 @@ export function planStubDomainsRemoval(present: readonly DnsObject[]): ClusterDn
   return change(found, ours && empty ? undefined : after, 'the stub domain that Sealane added is removed')
 }
 
+/** Who has the domain, or a part of it, in the stub domains. Undefined if it is not among them. */
+export function takesStubDomain(map: DnsObject | undefined, domain: string): 'sealane' | 'other' | undefined {
+  const domains = parseDomains(map?.data?.[KEY] ?? '') ?? {}
+  if (!Object.keys(domains).some((name) => within(name, domain))) return undefined
+  const own = map?.metadata.annotations?.[ANNOTATION]
+  return own !== undefined && map?.data?.[KEY]?.includes(own) === true ? 'sealane' : 'other'
+}
+
 function change(before: DnsObject | undefined, after: DnsObject | undefined, why: string): ClusterDnsPlan {
   const edit = { field: `data.${KEY}`, before: before?.data?.[KEY], after: after?.data?.[KEY] }
   const notes = ['On GKE Autopilot and with Cloud DNS for GKE this ConfigMap is not read.']

@@ -1,4 +1,4 @@
-/** Moves the traffic away from a gateway of a real cluster, and moves it back. */
+/** Moves the traffic away from a gateway of a cluster or a site, and moves it back. */
 import { CONDITION_DRAINED, type Gateway, findCondition } from '../../model/model.ts'
 import { LABEL_DRAIN, LABEL_GATEWAY } from '../../model/lanes/lanes.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -16,6 +16,10 @@ export interface DrainInit {
   readonly clock: Clock
   readonly signal: AbortSignal
   readonly say: (text: string) => void
+  /** How to add a gateway, for messages. By default as in a Kubernetes cluster. */
+  readonly addGateway?: string
+  /** The flags that select the site, for the commands that messages recommend: ` --site site.yaml`. */
+  readonly flags?: string
 }
 
 /**
@@ -24,20 +28,20 @@ export interface DrainInit {
  * the traffic, and after the time limit.
  */
 export async function drainGateway(admin: Admin, name: string, init: DrainInit): Promise<string> {
-  const { signal } = init
+  const { signal, addGateway = `kubectl label node OTHER ${LABEL_GATEWAY}=true`, flags = '' } = init
   const node = await gatewayNode(admin, name, signal)
   const isMarked = node.metadata.labels?.[LABEL_DRAIN] !== undefined
   if (!isMarked && !init.force && (await otherGateways(admin, name, signal)).length === 0) {
     throw new UserError(`Node ${name} is the only active gateway: without it the cluster is cut off`, {
       reason: 'OneGatewayOnly',
-      hint: `first add a gateway: kubectl label node OTHER ${LABEL_GATEWAY}=true; or use --force, which marks it while it still carries traffic`,
+      hint: `first add a gateway: ${addGateway}; or use --force, which marks it while it still carries traffic`,
     })
   }
   if (!isMarked) await mark(admin, name, 'true', init)
   await waitUntil(() => stillCarries(admin, name, signal), {
     ...init,
     what: 'the gateway to be drained',
-    hint: `draining continues; to cancel it: sealane gateway undrain ${name}`,
+    hint: `draining continues; to cancel it: sealane gateway undrain ${name}${flags}`,
   })
   const left = (await gatewayObject(admin, name, signal)) === undefined
   return left ? `${name} is no longer a gateway: another node has taken over` : `${name} carries no traffic`

@@ -79,7 +79,8 @@ export async function knownMembership(
   }
   const endsAtMs = endOfIdentity(known)
   const ended = `its certificate expired at ${new Date(endsAtMs).toISOString()}`
-  if (endsAtMs <= clock.now()) {
+  const isOver = endsAtMs <= clock.now()
+  if (isOver && token !== undefined) {
     joinsAgain(ended, known, init)
     return undefined
   }
@@ -89,6 +90,7 @@ export async function knownMembership(
     joinsAgain(`the broker refuses its identity: ${problem.text}`, known, init)
     return undefined
   }
+  if (isOver) say(`${ended}: the agent renews it when it reaches the broker\n`)
   if (token !== undefined) say(`already joined as ${known.cluster}: the token is not used\n`)
   return known
 }

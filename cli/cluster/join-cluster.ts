@@ -53,9 +53,11 @@ import {
   checkRights,
   crdsMissing,
   describeChange,
+  hasSecurityContextConstraints,
   imageQuestion,
   memberRights,
   planSecretMarks,
+  preferLocalRights,
   readMarks,
   requireAdmission,
   requireImage,
@@ -73,9 +75,10 @@ import {
 } from './identity-secret.ts'
 import { type ClusterDnsOutcome, watchClusterDns, wireClusterDns } from './wire-cluster-dns.ts'
 import { agreeOnChanges, answered, chooseId } from './join-questions.ts'
-import { type JoinPlan, type JoinOptions, openQuestions, planJoin } from './plan-join.ts'
+import { type JoinPlan, type JoinOptions, installedSite, openQuestions, planJoin } from './plan-join.ts'
 import { mendBrokenLeave } from './leave/leave-cluster.ts'
 import { describeInstalled, readInstalled } from './installed-member.ts'
+import { PREFER_LOCAL, PREFER_LOCAL_REF, planPreferLocal, stayingPolicyText } from './prefer-local.ts'
 import { joinProgress, lanesProgress } from './watch-join.ts'
 
 export interface JoinClusterInit {
@@ -86,6 +89,8 @@ export interface JoinClusterInit {
   /** The values that the user asked for, as opposed to defaults. */
   readonly asked?: AskedOptions
   readonly dryRun: boolean
+  /** Writes the default traffic policy by which calls stay near (prefer-local.ts). */
+  readonly preferLocal?: boolean | undefined
   /**
    * Asks the user whether to make the changes that were shown. Undefined if there is no terminal, or if the user does
    * not want to be asked.
@@ -130,24 +135,29 @@ export interface PreparedJoin {
   readonly discovery: Discovery
   readonly advice: readonly Advice[]
   readonly live: InstalledObjects
+  /** The objects that are created in addition to the plan: of the advice, and the policy of --prefer-local. */
+  readonly made: readonly ManifestObject[]
 }
 
 /** Finds out, decides and asks everything before the join changes anything. Throws UserError, TokenError. */
 export async function prepareJoin(
   { admin, dynamic }: { readonly admin: ClusterAdmin; readonly dynamic: Lookable },
-  init: JoinClusterInit,
+  given: JoinClusterInit,
 ): Promise<PreparedJoin> {
+  const init = await forPlatform(admin, given)
   const { signal, say, clock } = init
   if (init.token !== undefined) parseJoinToken(init.token, clock.now())
   const discovery = discover(await readSnapshot(snapshotReader(dynamic), signal))
   const live = await readInstalled(admin, init.values, signal)
   const asks = openQuestions(discovery, init.chosen)
-  const given = advice(discovery)
+  const { overlayPort } = given.chosen
+  const port = overlayPort ?? installedSite(init.values, live)?.overlayPort
+  const advised = advice(discovery, port === undefined ? {} : { overlayPort: port })
   say(`${admin.title}:\n`)
   for (const line of describeDiscovery({ ...discovery, asks })) say(`  ${line}\n`)
-  for (const line of describeAdvice(given)) say(`  ${line}\n`)
+  for (const line of describeAdvice(advised)) say(`  ${line}\n`)
   if (discovery.obstacles.length > 0) throw new UserError(discovery.obstacles.join('\n'))
-  const against = hindrances(given)
+  const against = hindrances(advised)
   if (against.length > 0 && !init.force) {
     throw new UserError(against.map(({ text }) => text).join('\n'), { hint: 'to join anyway, use --force' })
   }
@@ -155,21 +165,30 @@ export async function prepareJoin(
   const clusterId = chooseId(chosen, { discovery, live, values: init.values }, admin, init.flags)
   const plan = planJoin(discovery, { ...chosen, clusterId }, init.values, { live, asked: init.asked ?? {} })
   for (const note of plan.notes) say(`  note: ${note}\n`)
-  return { plan, discovery, advice: given, live }
+  const { common } = plan.values
+  const made = [...adviceObjects(advised, common), ...marked(await nearPolicy(admin, init), common)]
+  return { plan, discovery, advice: advised, live, made }
+}
+
+async function forPlatform(admin: ClusterAdmin, init: JoinClusterInit): Promise<JoinClusterInit> {
+  const openshift = await hasSecurityContextConstraints(admin, init.signal)
+  return { ...init, values: { ...init.values, platform: { ...init.values.platform, openshift } } }
 }
 
 /** Throws UserError, which says what prevents the join. Completed steps are not undone. */
 export async function joinCluster(
   open: { readonly admin: ClusterAdmin; readonly dynamic: Lookable },
-  init: JoinClusterInit,
+  asked: JoinClusterInit,
 ): Promise<JoinedCluster> {
   const { admin } = open
-  const { signal, dryRun, say } = init
-  await checkRights(admin, memberRights(init.values.member.namespace), signal)
+  const init = await forPlatform(admin, asked)
+  const { signal, dryRun, say, preferLocal = false } = init
+  const rights = memberRights(init.values.member.namespace, init.values.platform.openshift)
+  await checkRights(admin, [...rights, ...(preferLocal ? preferLocalRights() : [])], signal)
   await namespaceStays(admin, init)
   await mendBrokenLeave(open, { ...init, namespace: init.values.member.namespace })
   const prepared = await prepareJoin(open, init)
-  const { plan, discovery, advice: given, live } = prepared
+  const { plan, discovery, advice: given, live, made } = prepared
   const { common } = plan.values
   const { namespace } = init.values.member
   const secret = identitySecret(admin, namespace, signal, common.objects)
@@ -181,12 +200,11 @@ export async function joinCluster(
   const known =
     broker === undefined ? await knownMembership(secret, earlier, { ...init, title: admin.title }) : undefined
   say(describeInstalled(plan, live, known !== undefined))
-  const made = adviceObjects(given, common)
   const crds = await wantedCrds(admin, common.objects, signal)
   await requireAdmission(admin, [...crds, ...plan.objects, ...made], init)
   const marks = { before: readMarks(live.values()).objects, wanted: common.objects }
   const secrets = await planSecretMarks(admin, { namespace, names: [IDENTITY_SECRET], marks }, signal)
-  const isWanted = await agreeOnChanges(admin, { ...prepared, made, marks: common.objects, secrets }, init)
+  const isWanted = await agreeOnChanges(admin, { ...prepared, marks: common.objects, secrets }, init)
   const report = (change: Change): void => say(describeChange(change, dryRun))
   const context: ApplyContext = { admin, dryRun, signal, report, marks: common.objects }
   if (!init.force && plan.objects.some((object) => startsPods(object) && isWanted(refOf(object)))) {
@@ -296,8 +314,20 @@ async function reportAddresses(admin: ClusterAdmin, { signal, say }: JoinCluster
   for (const note of membership === undefined ? [] : addressNotes(membership)) say(`addresses: ${oneLine(note)}\n`)
 }
 
+/** The policy of --prefer-local. None if it is not asked for, or if the cluster has a default of its own, which is shown. */
+async function nearPolicy(
+  admin: ClusterAdmin,
+  { preferLocal = false, signal, say }: JoinClusterInit,
+): Promise<readonly ManifestObject[]> {
+  if (!preferLocal) return []
+  const plan = planPreferLocal(await admin.get(PREFER_LOCAL_REF, signal))
+  if (plan.writes) return [PREFER_LOCAL as unknown as ManifestObject]
+  say(stayingPolicyText(plan.lines))
+  return []
+}
+
 /** The objects that Sealane itself creates for this kind of cluster. */
-export function adviceObjects(given: readonly Advice[], marks: MarkValues): readonly ManifestObject[] {
+function adviceObjects(given: readonly Advice[], marks: MarkValues): readonly ManifestObject[] {
   return marked(
     given.flatMap(({ objects }) => objects as readonly ManifestObject[]),
     marks,

@@ -1,8 +1,15 @@
 /** Options of `sealane join` for real clusters. */
 import type { Command } from 'commander'
-import { InvalidNameError, isDnsSubdomain, parseDnsLabel } from '../../model/model.ts'
-import { DEFAULT_ACTIVE_GATEWAYS, MAX_LANE } from '../../model/lanes/lanes.ts'
-import { formatPrefix, parseAddress, parsePrefix } from '../../model/addresses/addresses.ts'
+import { InvalidNameError, VXLAN_PORT, isDnsSubdomain, parseDnsLabel } from '../../model/model.ts'
+import {
+  DEFAULT_ACTIVE_GATEWAYS,
+  MAX_LANE,
+  firstPortProblem,
+  overlayPortProblem,
+  parsePort,
+  publicAddressProblem,
+} from '../../model/lanes/lanes.ts'
+import { formatPrefix, parsePrefix } from '../../model/addresses/addresses.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import { choiceOption, collect, durationOption, quoted } from '../context/context.ts'
 import type { GatewayOption } from './plan-gateways.ts'
@@ -22,6 +29,7 @@ export interface JoinKubeOptions extends ImageOptions, StatusOptions, MarkOption
   readonly gateways?: number
   readonly label?: readonly (readonly [string, string | null])[]
   readonly allowNamespace?: readonly string[]
+  readonly overlayPort?: number
   readonly brokerKubeconfig?: string
   readonly brokerContext?: string
   readonly yes: boolean
@@ -48,8 +56,8 @@ export function addJoinKubeOptions(command: Command): Command {
       collect(cidr('--service-cidr')),
     )
     .option(
-      '--gateway <node[=address]>',
-      'with --context: a node to use as a gateway, and the address at which other clusters reach it; may be given several times',
+      '--gateway <node[=address[:port]]>',
+      `with --context: a node to use as a gateway, the address or DNS name at which other clusters reach it, and the first of the ${MAX_LANE + 1} UDP ports that lead to it there; may be given several times`,
       collect(parseGateway),
     )
     .option(
@@ -66,6 +74,11 @@ export function addJoinKubeOptions(command: Command): Command {
       '--allow-namespace <name>',
       'with --context: also import services of this guarded namespace, such as default or kube-*; may be given several times',
       collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
+    )
+    .option(
+      '--overlay-port <port>',
+      `with --context: the UDP port of the overlay between the nodes of this cluster (default: as installed, else ${VXLAN_PORT}); a change interrupts calls to other clusters until all routeagents have restarted`,
+      parseOverlayPort,
     )
     .option(
       '--broker-context <name>',
@@ -95,15 +108,28 @@ function parseGateway(text: string): GatewayOption {
   const node = at < 0 ? text : text.slice(0, at)
   if (!isDnsSubdomain(node)) throw new InvalidNameError('--gateway', node, 'the name of a Node')
   if (at < 0) return { node }
-  const publicAddress = text.slice(at + 1)
-  parseAddress(publicAddress, '--gateway')
-  return { node, publicAddress }
+  const [, publicAddress = '', port] = /^(.*?)(?::(\d+))?$/su.exec(text.slice(at + 1)) ?? []
+  const refuse = (value: string, problem: string | undefined): void => {
+    if (problem !== undefined) throw new UserError(`--gateway ${quoted(value)}: ${problem}`, { exitCode: 2 })
+  }
+  refuse(publicAddress, publicAddressProblem(publicAddress))
+  if (port === undefined) return { node, publicAddress }
+  const publicPort = parsePort(port)
+  refuse(port, firstPortProblem(publicPort, 'public'))
+  return { node, publicAddress, publicPort }
 }
 
 function parseGatewayCount(text: string): number {
   const count = Number(text)
   if (/^\d+$/.test(text) && count >= 1 && count <= MAX_LANE + 1) return count
   throw new UserError(`--gateways ${quoted(text)}: expected a whole number from 1 to ${MAX_LANE + 1}`, { exitCode: 2 })
+}
+
+function parseOverlayPort(text: string): number {
+  const port = parsePort(text)
+  const problem = overlayPortProblem(port)
+  if (problem !== undefined) throw new UserError(`--overlay-port ${quoted(text)}: ${problem}`, { exitCode: 2 })
+  return port
 }
 
 function parseLabel(text: string): readonly [string, string | null] {
@@ -119,6 +145,7 @@ const KUBE_ONLY = [
   'imagePullPolicy',
   'imagePullSecret',
   'statusListen',
+  'proxySecret',
   'objectLabel',
   'objectAnnotation',
   'podLabel',
@@ -130,6 +157,7 @@ const KUBE_ONLY = [
   'gateways',
   'label',
   'allowNamespace',
+  'overlayPort',
   'brokerContext',
   'brokerKubeconfig',
   'yes',

@@ -91,7 +91,7 @@ interface Answering {
 export async function answered(asks: readonly Ask[], { chosen, ask }: Answering): Promise<JoinOptions> {
   let answers = chosen
   for (const question of asks) {
-    if (ask === undefined) throw new UserError(`${question.why}: use ${FLAGS[question.field]}`, { exitCode: 2 })
+    if (ask === undefined) throw new UserError(`${question.why}: use ${flagText(question)}`, { exitCode: 2 })
     const said = await ask(question)
     answers =
       question.field === 'gateways'
@@ -105,6 +105,13 @@ const FLAGS: Readonly<Record<Ask['field'], string>> = {
   podCIDRs: '--pod-cidr CIDR',
   serviceCIDRs: '--service-cidr CIDR',
   gateways: '--gateway NODE',
+}
+
+/** The flag, and how it would be used for what was suggested. */
+function flagText({ field, suggestion }: Ask): string {
+  const [flag = ''] = FLAGS[field].split(' ')
+  if (suggestion.length === 0) return FLAGS[field]
+  return `${FLAGS[field]}, perhaps ${suggestion.map((value) => `${flag} ${value}`).join(' ')}`
 }
 
 // Chooses the id under which a cluster joins.

@@ -3,11 +3,14 @@
  * written. Pure.
  */
 import {
-  ANNOTATION_PUBLIC_ADDRESS,
+  ANNOTATION_CHOSEN_BY,
+  ANNOTATION_PUBLIC_PORT,
   ANY_LANE_VALUE,
+  CHOSEN_BY_JOIN,
   DEFAULT_ACTIVE_GATEWAYS,
   LABEL_GATEWAY,
   MAX_LANE,
+  callAnnotations,
 } from '../../model/lanes/lanes.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import { type Discovery, type GatewayCandidate, NO_IPV4, type UnfitNode, printable } from '../discovery/discovery.ts'
@@ -16,6 +19,8 @@ import type { NodeChange } from '../installation/installation.ts'
 export interface GatewayOption {
   readonly node: string
   readonly publicAddress?: string
+  /** CalledAt.publicPort. */
+  readonly publicPort?: number
 }
 
 /** The options and answers about gateways. */
@@ -45,11 +50,16 @@ export function planGateways(discovery: Discovery, given: GatewayOptions, instal
   const gateways = chooseGateways(discovery, given, activeGateways)
   const present = labelledLanes(discovery)
   const numbers = given.activeGateways === undefined ? present : onlyUnshared(present)
+  const chosen = given.gateways.length > 0 ? [] : gateways.filter(({ node }) => !present.has(node))
   return {
     gateways,
     activeGateways,
-    nodes: gateways.flatMap((gateway) => nodeChange(discovery, gateway, numbers)),
-    notes: gatewayNotes(discovery, { gateways, present, numbers, activeGateways }),
+    nodes: gateways.flatMap((gateway) => nodeChange(discovery, gateway, { present: numbers, chosen })),
+    notes: [
+      ...gatewayNotes(discovery, { gateways, present, numbers, activeGateways }),
+      ...choiceNotes(discovery, chosen),
+      ...givenNotes(discovery, given),
+    ],
   }
 }
 
@@ -149,13 +159,70 @@ function countNotes({ gateways: { candidates } }: Discovery, chosen: ChosenGatew
   return [`${activeGateways} gateways should be active, but there are only ${nodes.size}: ${rest}`]
 }
 
-/** The label of a new gateway leaves the lane number open. A Node whose label has a number keeps it. */
-function nodeChange(discovery: Discovery, { node, publicAddress }: GatewayOption, present: Labels): NodeChange[] {
-  const known = discovery.gateways.candidates.find((candidate) => candidate.node === node)
+/** Remarks about the gateways that this join chooses: machines that may be taken away, and the price of avoiding them. */
+function choiceNotes({ gateways: { candidates } }: Discovery, chosen: readonly GatewayOption[]): string[] {
+  const names = new Set(chosen.map(({ node }) => node))
+  const taken = candidates.filter(({ node }) => names.has(node))
+  const spot = taken.flatMap(({ node, transient }) =>
+    transient === undefined
+      ? []
+      : [
+          `gateway ${printable(node)} may be taken away at short notice (${printable(transient)}): no node that stays ` +
+            'is left to be one',
+        ],
+  )
+  const called = candidates.find((one) => one.transient !== undefined && one.publicAddress !== undefined)
+  if (called === undefined || taken.length === 0 || taken.some((one) => one.publicAddress !== undefined)) return spot
+  return [
+    ...spot,
+    `node ${printable(called.node)} has a public address, but may be taken away at short notice ` +
+      `(${printable(called.transient ?? '')}): if no other cluster can be called, ` +
+      `kubectl label node ${printable(called.node)} ${LABEL_GATEWAY}=${ANY_LANE_VALUE}`,
+  ]
+}
+
+/**
+ * A remark about gateways that may be taken away and are not replaced: who labelled them is not known, a user or a join
+ * of a release that did not annotate its choice.
+ */
+function givenNotes({ gateways: { candidates } }: Discovery, { gateways: named }: GatewayOptions): string[] {
+  return candidates
+    .filter(({ lane, isChosen, transient }) => lane === 'any' && isChosen === false && transient !== undefined)
+    .filter(({ node }) => !named.some((one) => one.node === node))
+    .map(
+      ({ node, transient = '' }) =>
+        `gateway ${printable(node)} may be taken away at short notice (${printable(transient)}), and is not replaced ` +
+        'then, because a user or an earlier release labelled it; to let the agent replace it: ' +
+        `kubectl annotate node ${printable(node)} ${ANNOTATION_CHOSEN_BY}=${CHOSEN_BY_JOIN}`,
+    )
+}
+
+/**
+ * The label of a new gateway leaves the lane number open. A Node whose label has a number keeps it. A node that the join
+ * itself chooses is annotated, so that the agent may replace it.
+ */
+function nodeChange(
+  discovery: Discovery,
+  { node, publicAddress, publicPort }: GatewayOption,
+  { present, chosen }: { readonly present: Labels; readonly chosen: readonly GatewayOption[] },
+): NodeChange[] {
+  const { candidates, unfit } = discovery.gateways
+  const fit = candidates.find((candidate) => candidate.node === node)
+  const known = fit ?? unfit.find((one) => one.node === node)
   const labels = present.has(node) ? {} : { [LABEL_GATEWAY]: ANY_LANE_VALUE }
   // An ExternalIP that was detected has to be annotated, because the gateway reads only the annotation.
-  const same = publicAddress === undefined || (known?.annotated === true && publicAddress === known.publicAddress)
-  const annotations = same ? {} : { [ANNOTATION_PUBLIC_ADDRESS]: publicAddress }
+  const same = publicAddress === undefined || (fit?.annotated === true && publicAddress === fit.publicAddress)
+  // The port belongs to the address that it was stated with.
+  const isOldPort = known?.statesPort === true && publicAddress !== undefined && publicAddress !== known.publicAddress
+  const isChosen = chosen.some((one) => one.node === node)
+  const annotations = {
+    ...callAnnotations({
+      ...(same ? {} : { publicAddress }),
+      ...(publicPort === undefined ? {} : { publicPort }),
+    }),
+    ...(isOldPort && publicPort === undefined ? { [ANNOTATION_PUBLIC_PORT]: null } : {}),
+    ...(isChosen ? { [ANNOTATION_CHOSEN_BY]: CHOSEN_BY_JOIN } : {}),
+  }
   const nothing = Object.keys(labels).length + Object.keys(annotations).length === 0
   return nothing ? [] : [{ node, labels, annotations }]
 }

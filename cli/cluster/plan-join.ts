@@ -7,10 +7,20 @@ import {
   SITE_CONFIG,
   SITE_KEY,
 } from '../../install/values/values.ts'
+import { EXPOSURES, type Exposure } from '../../model/access/access.ts'
 import { DEFAULT_ACTIVE_GATEWAYS } from '../../model/lanes/lanes.ts'
-import { type ClusterId, isDnsLabel } from '../../model/model.ts'
+import { type ClusterId, VXLAN_PORT, isDnsLabel } from '../../model/model.ts'
 import { titleOf } from '../../kubeapi/kube/kube.ts'
-import { type Ask, type Discovery, at, documentIn, textAt, textsAt } from '../discovery/discovery.ts'
+import {
+  type Ask,
+  type Discovery,
+  at,
+  documentIn,
+  outsideText,
+  podsOutside,
+  textAt,
+  textsAt,
+} from '../discovery/discovery.ts'
 import { type GatewayOption, type GatewayOptions, planGateways } from './plan-gateways.ts'
 import {
   type AskedOptions,
@@ -30,6 +40,10 @@ export interface JoinOptions extends GatewayOptions {
   readonly labels: Readonly<Record<string, string | null>>
   /** Added to those of an earlier join. */
   readonly allowedNamespaces?: readonly string[]
+  /** The UDP port of the overlay. If undefined, the installed one. */
+  readonly overlayPort?: number
+  /** What other members may call. If undefined, a member keeps what it has, and a new one gets `exports`. */
+  readonly exposure?: Exposure
 }
 
 /** The objects that are installed already, and the values to change. */
@@ -51,6 +65,8 @@ export interface JoinPlan {
   readonly gateways: readonly GatewayOption[]
   /** How many of the gateways are active at once. */
   readonly activeGateways: number
+  /** The UDP port of the overlay. */
+  readonly overlayPort: number
   /** The text of the site file. */
   readonly site: string
   /** The nodes whose label or annotation has to change. */
@@ -83,22 +99,48 @@ export function planJoin(
   const labels = changedLabels(installed?.labels ?? discovery.earlier.labels, given.labels)
   const allowed = new Set([...(installed?.allowedNamespaces ?? []), ...(given.allowedNamespaces ?? [])])
   const lists = { podCIDRs, serviceCIDRs, labels, allowedNamespaces: [...allowed] }
-  const facts = { name: given.clusterId, ...lists, activeGateways }
+  const overlayPort = given.overlayPort ?? installed?.overlayPort ?? VXLAN_PORT
+  const exposure = given.exposure ?? installed?.exposure
+  const facts = { name: given.clusterId, ...lists, activeGateways, overlayPort, exposure }
   const site = siteText(facts, installed)
   const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
-  const defaults = { ...values, member: { ...values.member, criticalPodsQuota } }
+  const defaults = forMachines({ ...values, member: { ...values.member, criticalPodsQuota } }, discovery)
   const read = readInstalledValues(defaults, asked, live)
   return {
     clusterId: given.clusterId,
     values: read,
-    notes: [...read.leftOut.map(leftOutNote), ...notes],
+    notes: [
+      ...read.leftOut.map(leftOutNote),
+      ...notes,
+      ...podsNotes(discovery, given.podCIDRs),
+      ...portNotes(overlayPort, installed),
+      ...exposureNotes(discovery, exposure),
+    ],
     podCIDRs,
     serviceCIDRs,
     gateways,
     activeGateways,
+    overlayPort,
     site,
     nodes,
     objects: planInstalledMember(read, site, live),
+  }
+}
+
+/** The values of a first join that depend on the operating system of the nodes. */
+function forMachines(values: InstallValues, { platform }: Discovery): InstallValues {
+  const is = (key: string): boolean => platform.some(({ value }) => value === key)
+  const { gateway } = values
+  return {
+    ...values,
+    // The kernels of both have WireGuard, and /dev/net/tun exists only where the machine configuration loads module tun.
+    // A pod that mounts a device that does not exist never starts.
+    gateway: { ...gateway, userSpaceWireguard: gateway.userSpaceWireguard && !is('talos') && !is('bottlerocket') },
+    platform: {
+      ...values.platform,
+      // In OpenShift, the SecurityContextConstraints sets the type.
+      seLinuxOptions: is('container-selinux') && !values.platform.openshift ? { type: 'spc_t' } : {},
+    },
   }
 }
 
@@ -109,6 +151,10 @@ interface SiteFacts {
   readonly labels: Readonly<Record<string, string>>
   readonly allowedNamespaces: readonly string[]
   readonly activeGateways: number
+  /** The UDP port of the overlay. */
+  readonly overlayPort: number
+  /** Undefined if the file does not say: a member keeps what it has, and a new one exposes exports. */
+  readonly exposure: Exposure | undefined
 }
 
 interface InstalledSite extends SiteFacts {
@@ -133,7 +179,11 @@ export function installedSite(values: InstallValues, live: InstalledObjects): In
   const count = at(document, 'spec', 'activeGateways')
   const activeGateways = typeof count === 'number' ? count : DEFAULT_ACTIVE_GATEWAYS
   const lists = { podCIDRs, serviceCIDRs, labels: Object.fromEntries(labels), allowedNamespaces }
-  const facts = { name, ...lists, activeGateways }
+  const port = at(document, 'spec', 'overlay', 'port')
+  const overlayPort = typeof port === 'number' ? port : VXLAN_PORT
+  const stated = textAt(document, 'spec', 'exposure')
+  const exposure = EXPOSURES.find((one) => one === stated)
+  const facts = { name, ...lists, activeGateways, overlayPort, exposure }
   return { text, document: document as object, ...facts }
 }
 
@@ -145,25 +195,56 @@ function changedLabels(
   return Object.fromEntries(entries.filter((pair): pair is [string, string] => pair[1] !== null))
 }
 
+/** Pods outside the networks that the user stated. They are the user's decision, so they are only told. */
+function podsNotes({ pods }: Discovery, stated: readonly string[] | undefined): string[] {
+  const outside = stated === undefined ? [] : podsOutside(pods, stated)
+  if (stated === undefined || outside.length === 0) return []
+  const text = outsideText(outside, `the pod CIDRs given (${stated.join(', ')})`)
+  return [`${text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')}: other clusters do not reach such pods`]
+}
+
+function portNotes(port: number, installed: InstalledSite | undefined): string[] {
+  if (installed === undefined || installed.overlayPort === port) return []
+  return [
+    `the overlay moves from UDP ${installed.overlayPort} to UDP ${port}: open it between the nodes; nodes with different ports cannot reach each other, so calls to other clusters fail on some nodes until all routeagents have restarted`,
+  ]
+}
+
+function exposureNotes({ earlier }: Discovery, stated: Exposure | undefined): string[] {
+  // The agent lets a member keep what it has, and a new one expose exports.
+  const kept = earlier.clusterId === undefined ? 'exports' : (earlier.exposure ?? 'pods')
+  if ((stated ?? kept) !== 'pods') return []
+  return ['other members may call all pods of this cluster: --expose exports lets them call exported services only']
+}
+
 function leftOutNote(name: string): string {
   return `ValidatingAdmissionPolicyBinding ${name} was deleted and is not restored: its policy is not in force`
 }
 
 /** A text that is equal for equal facts, whatever the order of the labels. */
 function factsText(facts: SiteFacts): string {
-  const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces, activeGateways } = facts
+  const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces, activeGateways, overlayPort, exposure } = facts
   const lists = [podCIDRs, serviceCIDRs, allowedNamespaces]
-  return JSON.stringify([name, activeGateways, ...lists, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))])
+  return JSON.stringify([
+    name,
+    activeGateways,
+    overlayPort,
+    exposure ?? null,
+    ...lists,
+    Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)),
+  ])
 }
 
 /** Returns the installed text unchanged if no fact changes, because any change of the text restarts all pods. */
 function siteText(site: SiteFacts, installed: InstalledSite | undefined): string {
-  const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces, activeGateways } = site
+  const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces, activeGateways, overlayPort, exposure } = site
   // Fields with default values are left out, because an image of the previous release rejects fields that it does not
   // know.
   const optional = {
     ...(allowedNamespaces.length === 0 ? {} : { allowedNamespaces }),
     ...(activeGateways === DEFAULT_ACTIVE_GATEWAYS ? {} : { activeGateways }),
+    ...overlayField(overlayPort, installed),
+    ...(exposure === undefined ? {} : { exposure }),
   }
   if (installed === undefined) {
     return formatYaml({
@@ -183,12 +264,19 @@ function siteText(site: SiteFacts, installed: InstalledSite | undefined): string
   const { text, document } = installed
   if (factsText(installed) === factsText(site)) return text
   const [metadata, spec] = [at(document, 'metadata'), at(document, 'spec')] as [object, Record<string, unknown>]
-  const { activeGateways: _before, ...rest } = spec
+  const { activeGateways: _before, overlay: _overlay, ...rest } = spec
   return formatYaml({
     ...document,
     metadata: { ...metadata, name },
     spec: { ...rest, podCIDRs, serviceCIDRs, labels, ...optional },
   })
+}
+
+/** The field of the site file, with what else it has. No field if it would be empty. */
+function overlayField(port: number, installed: InstalledSite | undefined): { readonly overlay?: object } {
+  const { port: _before, ...rest } = { port, ...(at(installed?.document, 'spec', 'overlay') as object | undefined) }
+  const overlay = port === VXLAN_PORT ? rest : { port, ...rest }
+  return Object.keys(overlay).length === 0 ? {} : { overlay }
 }
 
 const MAX_ID = 63

@@ -235,7 +235,9 @@ export async function previewNodes(
       const changed = {
         ...metadata,
         labels: { ...metadata.labels, ...labels },
-        annotations: { ...metadata.annotations, ...annotations },
+        annotations: Object.fromEntries(
+          Object.entries({ ...metadata.annotations, ...annotations }).filter(([, value]) => value !== null),
+        ) as Record<string, string>,
       }
       return plannedChange(ref, before, { ...before, metadata: changed })
     }),

@@ -1,4 +1,4 @@
-/** Makes the gateways of a real cluster generate new keys. */
+/** Makes the gateways of a cluster or a site generate new keys. */
 import {
   CONDITION_KEYS_ROTATED,
   type Endpoint,

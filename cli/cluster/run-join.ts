@@ -1,6 +1,7 @@
 /** The command line of joinCluster(): questions at the terminal, the report of the changes, and the next step. */
 import { formatYaml } from '../../kubeapi/kubeapi.ts'
 import { DEFAULT_VALUES, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install/values/values.ts'
+import type { Exposure } from '../../model/access/access.ts'
 import { CLUSTERSET_ZONE, MEMBERSHIP_NAME, parseClusterId } from '../../model/model.ts'
 import type { BrokerAdmin } from '../../protocol/admin/admin.ts'
 import { TOKEN_PART, lookAtJoin } from '../../protocol/membership/membership.ts'
@@ -18,14 +19,13 @@ import {
   targetFlags,
   withAdmin,
 } from '../context/context.ts'
-import { type TokenOptions, brokerWorkload, podBroker, readTokenText, withBroker } from '../broker/broker.ts'
+import { type TokenOptions, brokerWorkload, podBroker, readTokenIfGiven, withBroker } from '../broker/broker.ts'
 import type { RekeyingBroker } from './identity-secret.ts'
-import { markedCrds, withImage, withMarks, withStatus } from '../installation/installation.ts'
+import { markedCrds, nodeMarkText, withImage, withMarks, withStatus } from '../installation/installation.ts'
 import {
   type JoinClusterInit,
   type JoinedCluster,
   type PreparedJoin,
-  adviceObjects,
   joinCluster,
   prepareJoin,
 } from './join-cluster.ts'
@@ -33,7 +33,12 @@ import type { JoinKubeOptions } from './join-options.ts'
 import type { JoinOptions } from './plan-join.ts'
 
 export type RunJoinOptions = JoinKubeOptions &
-  TokenOptions & { readonly clusterId?: string; readonly approvalTimeout?: number }
+  TokenOptions & {
+    readonly clusterId?: string
+    readonly approvalTimeout?: number
+    readonly expose?: Exposure
+    readonly preferLocal?: boolean
+  }
 
 export async function runJoinKube(target: KubeTarget, options: RunJoinOptions, context: CommandContext): Promise<void> {
   const { signal, output } = context
@@ -46,6 +51,7 @@ export async function runJoinKube(target: KubeTarget, options: RunJoinOptions, c
     asked: options,
     look: (ask, within) => lookAtJoin(ask, { clock, logger: createLogger('cli', 'warn') }, within),
     dryRun: options.dryRun,
+    preferLocal: options.preferLocal,
     confirm: options.yes ? undefined : confirmAt(processTerminal(), signal),
     force: options.force,
     flags: targetFlags(target),
@@ -155,39 +161,38 @@ function confirmAt(terminal: Terminal | undefined, signal: AbortSignal): JoinClu
  */
 async function tokenFor(options: RunJoinOptions, signal: AbortSignal): Promise<string | undefined> {
   if (options.output === 'yaml') return undefined
-  const sources = { env: process.env, stdin: process.stdin, signal }
-  const inherited = process.env['SEALANE_TOKEN'] ?? ''
-  const given = options.token !== undefined || options.tokenFile !== undefined || inherited !== ''
-  return given ? readTokenText(options, sources) : undefined
+  return readTokenIfGiven(options, { env: process.env, stdin: process.stdin, signal })
 }
 
 /** Prints all objects that would be applied, and the steps that a file cannot contain. */
 function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output: CommandContext['output']): void {
-  const { plan, advice, discovery } = prepared
-  const marks = plan.values.common
-  const objects = [...markedCrds(marks.objects), ...plan.objects, ...adviceObjects(advice, marks)]
+  const { plan, made, discovery } = prepared
+  const objects = [...markedCrds(plan.values.common.objects), ...plan.objects, ...made]
   output.answer(objects.map((object) => formatYaml(object)).join('---\n'))
   const { namespace } = values.member
   const create = `kubectl --namespace ${namespace} create secret generic ${IDENTITY_SECRET} --type=${IDENTITY_SECRET_TYPE}`
   say('these steps are not in the files:\n')
   say(`  the token: ${create} --from-file=${TOKEN_PART}=FILE\n`)
   for (const { node, labels, annotations } of plan.nodes) {
-    for (const pair of Object.entries(labels)) say(`  a gateway: kubectl label node ${node} ${pair.join('=')}\n`)
+    for (const pair of Object.entries(labels)) say(`  a gateway: kubectl label node ${node} ${nodeMarkText(pair)}\n`)
     for (const pair of Object.entries(annotations))
-      say(`  its address: kubectl annotate node ${node} ${pair.join('=')}\n`)
+      say(`  its address: kubectl annotate node ${node} ${nodeMarkText(pair)}\n`)
   }
   const { value } = discovery.dns.flavour
   say(`  cluster DNS (${value}): forward names below ${CLUSTERSET_ZONE} to Service ${namespace}/${objectName('dns')}\n`)
 }
 
 function joinOptions(options: RunJoinOptions): JoinOptions {
-  const { clusterId, podCidr, serviceCidr, allowNamespace, gateway = [], gateways, label = [] } = options
+  const { clusterId, podCidr, serviceCidr, allowNamespace, gateway = [], gateways, label = [], overlayPort } = options
+  const { expose } = options
   return {
     labels: Object.fromEntries(label),
     gateways: gateway,
     ...(gateways === undefined ? {} : { activeGateways: gateways }),
     ...(clusterId === undefined ? {} : { clusterId: parseClusterId(clusterId, '--cluster-id') }),
     ...(allowNamespace === undefined ? {} : { allowedNamespaces: allowNamespace }),
+    ...(overlayPort === undefined ? {} : { overlayPort }),
+    ...(expose === undefined ? {} : { exposure: expose }),
     ...(podCidr === undefined ? {} : { podCIDRs: podCidr }),
     ...(serviceCidr === undefined ? {} : { serviceCIDRs: serviceCidr }),
   }

@@ -1,20 +1,34 @@
 /** Configures the cluster's own DNS to forward clusterset.local to Sealane, or removes that configuration. */
-import { objectName } from '../../install/values/values.ts'
-import { titleOf } from '../../kubeapi/kube/kube.ts'
-import { CLUSTERSET_ZONE, CONDITION_CLUSTER_DNS, SYSTEM_NAMESPACE } from '../../model/model.ts'
+import { CLUSTER_DNS_ROLE, clusterDnsAccess } from '../../install/policies/policies.ts'
+import { type ManifestObject, objectName } from '../../install/values/values.ts'
+import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
+import { refOf, titleOf, type ObjectRef } from '../../kubeapi/kube/kube.ts'
+import { ANNOTATION_WIRED_DNS, formatWiredDns, readWiredDns } from '../../model/cluster-dns/cluster-dns.ts'
+import {
+  APP_MANAGED_BY_SEALANE,
+  CLUSTERSET_ZONE,
+  CONDITION_CLUSTER_DNS,
+  LABEL_APP_MANAGED_BY,
+  MEMBERSHIP_NAME,
+  SYSTEM_NAMESPACE,
+} from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import {
   type ClusterDnsClient,
   type ClusterDnsFlavour,
   type ClusterDnsPlan,
+  type ClusterDnsProblem,
   type DnsObject,
+  type FoundDns,
   applyClusterDns,
   planClusterDns,
   planClusterDnsRemoval,
   readClusterDns,
+  reasonOf,
+  wiredMaps,
 } from '../cluster-dns/cluster-dns.ts'
-import type { ClusterAdmin } from '../context/context.ts'
+import { type ClusterAdmin, listIfAllowed } from '../context/context.ts'
 import type { Discovery } from '../discovery/discovery.ts'
 import { type Missing, TookTooLong, conditionsOf, waitUntil } from '../installation/installation.ts'
 import { type PlannedChange, plannedChange } from './preview-changes.ts'
@@ -51,9 +65,74 @@ export async function wireClusterDns(
     throw new UserError(`${SERVICE_TITLE} has no address that the cluster DNS could forward to`)
   }
   const options = { domain: CLUSTERSET_ZONE, forwardTo: known ?? NO_ADDRESS }
-  const flavour = flavourOf(discovery)
+  const [flavour, found] = [flavourOf(discovery), { server: discovery.dns.server }]
   const say = (text: string): void => init.say(withoutAddress(text))
-  return carryOut(admin, flavour, (present) => planClusterDns(flavour, present, options), { ...init, say })
+  const plan = (present: readonly DnsObject[]): ClusterDnsPlan => planClusterDns(flavour, present, options)
+  const { left, problems } = await carryOut(admin, { flavour, found }, plan, { ...init, say })
+  if (!init.dryRun) await recordWiring(admin, { flavour, found, forwardTo: options.forwardTo, problems }, init)
+  return { left }
+}
+
+const MEMBERSHIP: ObjectRef = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
+
+/**
+ * Stores on the Membership what was wired, and gives the agent the right to put back exactly that. A Role goes before
+ * the annotation, so that the agent never looks for what it may not read.
+ */
+async function recordWiring(
+  admin: ClusterAdmin,
+  { flavour, found, forwardTo, problems: all }: WiringFacts,
+  { clock, signal, say }: WireInit,
+): Promise<void> {
+  const maps = wiredMaps(await readClusterDns(clientOf(admin, clock), flavour, signal, found))
+  const problems = all
+    .filter(({ kind }) => kind === 'cache')
+    .map((problem) => ({ reason: reasonOf(problem), message: problem.message }))
+  const roles = clusterDnsAccess(maps, SYSTEM_NAMESPACE)
+  try {
+    for (const role of roles) {
+      if ((await admin.apply(role, { dryRun: false }, signal)) === 'unchanged') continue
+      say(`  changed   ${titleOf(refOf(role))}  (the agent may put back what is wired there)\n`)
+    }
+  } catch (error) {
+    if (!(error instanceof ClusterApiError) || error.code !== 'Forbidden') throw error
+    say(`  cluster DNS: the agent cannot put it back after an upgrade of the cluster: ${error.message}\n`)
+  }
+  await removeRoles(admin, roles, { signal, say })
+  const text = maps.length + problems.length === 0 ? null : formatWiredDns({ forwardTo, maps, problems })
+  const membership = await admin.get(MEMBERSHIP, signal)
+  if (membership === undefined || (membership.metadata.annotations?.[ANNOTATION_WIRED_DNS] ?? null) === text) return
+  await admin.merge(MEMBERSHIP, { metadata: { annotations: { [ANNOTATION_WIRED_DNS]: text } } }, signal)
+}
+
+/** Which DNS the cluster has, and where. */
+interface DnsPlace {
+  readonly flavour: ClusterDnsFlavour
+  readonly found: FoundDns
+}
+
+interface WiringFacts extends DnsPlace {
+  readonly forwardTo: string
+  readonly problems: readonly ClusterDnsProblem[]
+}
+
+/** Removes the agent's Roles for the cluster DNS, except `kept`. */
+async function removeRoles(
+  admin: ClusterAdmin,
+  kept: readonly ManifestObject[],
+  { signal, say }: Pick<WireInit, 'signal' | 'say'>,
+): Promise<void> {
+  const titles = new Set(kept.map((role) => titleOf(refOf(role))))
+  for (const kind of ['RoleBinding', 'Role']) {
+    const type = { apiVersion: 'rbac.authorization.k8s.io/v1', kind }
+    const labelSelector = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
+    // Without the right to list them in all namespaces, those that are applied again are right anyway.
+    for (const { metadata } of (await listIfAllowed(admin, type.apiVersion, kind, signal, { labelSelector })) ?? []) {
+      const ref = { ...type, namespace: metadata.namespace, name: metadata.name }
+      if (metadata.name !== CLUSTER_DNS_ROLE || titles.has(titleOf(ref))) continue
+      if (await admin.remove(ref, signal)) say(`  removed   ${titleOf(ref)}\n`)
+    }
+  }
 }
 
 /** The changes that wireClusterDns() would make now. */
@@ -64,9 +143,9 @@ export async function previewClusterDns(
 ): Promise<readonly PlannedChange[]> {
   const forwardTo = (await serviceAddress(admin, signal)) ?? NO_ADDRESS
   const flavour = flavourOf(discovery)
-  const present = await readClusterDns(clientOf(admin, clock), flavour, signal)
-  const { changes, problems } = planClusterDns(flavour, present, { domain: CLUSTERSET_ZONE, forwardTo })
-  if (problems.length > 0) return []
+  const found = { server: discovery.dns.server }
+  const present = await readClusterDns(clientOf(admin, clock), flavour, signal, found)
+  const { changes } = planClusterDns(flavour, present, { domain: CLUSTERSET_ZONE, forwardTo })
   return changes.flatMap(({ object, before, after, why }) =>
     plannedChange(object, before, after).map((change) => ({
       ...change,
@@ -84,31 +163,39 @@ function withoutAddress(text: string): string {
   return text.replaceAll(NO_ADDRESS, SERVICE_TITLE)
 }
 
-export function unwireClusterDns(
+export async function unwireClusterDns(
   admin: ClusterAdmin,
   discovery: DnsDiscovery,
   init: WireInit,
 ): Promise<ClusterDnsOutcome> {
   const flavour = flavourOf(discovery)
-  return carryOut(admin, flavour, (present) => planClusterDnsRemoval(flavour, present), init)
+  // What was wired is undone also where the server has moved since, or has gone.
+  const { maps } = readWiredDns((await admin.get(MEMBERSHIP, init.signal))?.metadata.annotations) ?? { maps: [] }
+  const wired = maps.map(({ namespace, name }) => ({ apiVersion: 'v1', kind: 'ConfigMap', namespace, name }))
+  if (!init.dryRun) await removeRoles(admin, [], init)
+  const found = { server: discovery.dns.server, maps: wired }
+  const { left } = await carryOut(admin, { flavour, found }, (present) => planClusterDnsRemoval(flavour, present), init)
+  return { left }
 }
 
 async function carryOut(
   admin: ClusterAdmin,
-  flavour: ClusterDnsFlavour,
+  { flavour, found }: DnsPlace,
   plan: (present: readonly DnsObject[]) => ClusterDnsPlan,
   { dryRun, clock, signal, say }: WireInit,
-): Promise<ClusterDnsOutcome> {
+): Promise<ClusterDnsOutcome & { readonly problems: readonly ClusterDnsProblem[] }> {
   const client = clientOf(admin, clock)
   const result = dryRun
-    ? { plan: plan(await readClusterDns(client, flavour, signal)), toRestart: [] }
-    : await applyClusterDns(client, flavour, plan, signal)
+    ? { plan: plan(await readClusterDns(client, flavour, signal, found)), toRestart: [] }
+    : await applyClusterDns(client, flavour, plan, signal, found)
   // The changes of a dry run are already shown by previewClusterDns().
   for (const { object, why } of dryRun ? [] : result.plan.changes) say(`  changed   ${titleOf(object)}  (${why})\n`)
   for (const note of result.plan.notes) say(`  cluster DNS: ${note}\n`)
+  const { problems } = result.plan
   return {
+    problems,
     left: [
-      ...result.plan.problems.flatMap(({ message, advice }) => [message, ...advice]),
+      ...problems.flatMap((problem) => [`${problem.message} (${reasonOf(problem)})`, ...problem.advice]),
       ...result.toRestart.map((workload) => `restart ${titleOf(workload)} to apply its new DNS settings`),
     ],
   }
@@ -117,6 +204,8 @@ async function carryOut(
 function clientOf(admin: ClusterAdmin, clock: Clock): ClusterDnsClient {
   return {
     get: (ref, signal) => admin.get(ref, signal),
+    list: ({ apiVersion, kind }, labelSelector, signal) =>
+      admin.list(apiVersion, kind, labelSelector === undefined ? {} : { labelSelector }, signal),
     replace: ({ object, before, after }, signal) => admin.replace(object, before, after, signal),
     restart: (workload, signal) => {
       const annotations = {

@@ -4,6 +4,7 @@ import { type Command, Option } from 'commander'
 import { parseDnsLabel } from '../../model/model.ts'
 import { parsePrefix } from '../../model/addresses/addresses.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/protocol.ts'
+import { DEFAULT_RENEWAL_GRACE_MS, MAX_RENEWAL_GRACE_MS } from '../../protocol/identity/identity.ts'
 import { UserError, parseHostPort } from '../../runtime/runtime.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import type { LogThreshold } from '../../runtime/logging/logging.ts'
@@ -55,6 +56,7 @@ interface ServeOptions {
   readonly externalTrafficPolicy?: 'Local' | 'Cluster'
   readonly acceptEmpty?: true | number
   readonly approve?: true | 'yes' | 'no'
+  readonly defaultAccess?: 'allow' | 'deny'
   readonly auditLog: string
   readonly auditLogSize: number
   readonly auditLogKeep: number
@@ -63,6 +65,7 @@ interface ServeOptions {
   readonly quotaChanges?: number
   readonly quotaStreams?: number
   readonly maxMembers?: number
+  readonly renewalGrace?: number
   readonly store?: string
   readonly etcdCa?: string
   readonly etcdCert?: string
@@ -237,6 +240,13 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
     )
     .addOption(approveOption())
     .addOption(
+      choiceOption(
+        '--default-access <access>',
+        'whether services without an AccessPolicy are offered to all members (default: as set before, at first allow)',
+        ['allow', 'deny'] as const,
+      ).env('SEALANE_DEFAULT_ACCESS'),
+    )
+    .addOption(
       new Option(
         '--audit-log <file>',
         `audit log, one line of JSON for each event; "-": standard output, "${AUDIT_OFF}": no audit log`,
@@ -290,6 +300,14 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       durationOption('--drain', 'when stopping: disconnect members one by one within this time', 0, {
         maxMs: MAX_DRAIN_MS,
       }),
+    )
+    .addOption(
+      durationOption(
+        '--renewal-grace',
+        'a member whose certificate has expired, because it was off, can still renew it for this time; 0s: never',
+        DEFAULT_RENEWAL_GRACE_MS,
+        { maxMs: MAX_RENEWAL_GRACE_MS },
+      ),
     )
   addQuotaOptions(serve)
     .addOption(logLevelOption())

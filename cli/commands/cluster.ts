@@ -1,7 +1,7 @@
 /** `sealane cluster …`, on the broker's host, whether or not the broker runs, or for a broker in a cluster. */
 import type { Command } from 'commander'
 import type { MemberSummary, WaitingSummary } from '../../protocol/admin/admin.ts'
-import { QUOTA_FIELDS, type QuotaField, isReservedId, parseClusterId } from '../../model/model.ts'
+import { QUOTA_FIELDS, type QuotaField, isDnsLabel, isReservedId, parseClusterId } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import {
   bytesCell,
@@ -29,11 +29,15 @@ import {
   parsed,
   printItems,
   printOne,
+  quoted,
   seenOtherwise,
+  siteOption,
   stateOption,
   subcommand,
   targetToChange,
   targetToSee,
+  withTarget,
+  withinTime,
 } from '../context/context.ts'
 
 type OwnQuota = { readonly [field in QuotaField]?: number | 'default' }
@@ -100,10 +104,11 @@ export function addClusterCommand(program: Command, context: CommandContext): vo
   const cluster = subcommand(
     program,
     'cluster',
-    'Lists, accepts, refuses and evicts members of the clusterset, and manages their quotas and identities.',
+    'Lists, accepts, refuses, drains and evicts members of the clusterset, and manages their quotas and identities.',
     'sealane cluster list',
   )
   addList(cluster, context)
+  addDrain(cluster, context)
   addEvict(cluster, context)
   addRekey(cluster, context)
   addClusterQuota(cluster, context)
@@ -152,7 +157,8 @@ function addList(cluster: Command, context: CommandContext): void {
     })
 }
 
-function stateCell({ state, misuse, rekeyedAtMs, forkedAtMs }: MemberSummary): string {
+function stateCell({ state, misuse, rekeyedAtMs, forkedAtMs, drained }: MemberSummary): string {
+  if (drained === true) return `${state}, drained`
   if (forkedAtMs !== undefined && rekeyedAtMs === undefined) return `${state}, identity forked`
   if (rekeyedAtMs !== undefined) return `${state}, gets a new identity`
   return misuse === undefined ? state : `${state}, identity stolen`
@@ -170,6 +176,137 @@ function misuseRemark(id: string, { atMs, serial, address }: NonNullable<MemberS
 function podsCell({ podCIDRs, notCarried }: MemberSummary): string {
   const left = new Set((notCarried as readonly string[] | undefined) ?? [])
   return podCIDRs.map((cidr) => (left.has(cidr) ? `${cidr} (not carried)` : cidr)).join(',')
+}
+
+interface UndrainOptions extends CommonOptions {
+  readonly service?: NamedService
+  readonly site: string
+}
+
+interface DrainOptions extends UndrainOptions {
+  readonly wait: number
+}
+
+interface NamedService {
+  readonly namespace: string
+  readonly name: string
+}
+
+/** The options that have no effect on one service: they are about the broker. */
+const OF_BROKER = ['state', 'clusterset', 'wait']
+
+function addDrain(cluster: Command, context: CommandContext): void {
+  const { output, signal } = context
+  const named = (verb: 'drain' | 'undrain', text: string): Command =>
+    addKubeOptions(subcommand(cluster, verb, text, `sealane cluster ${verb} paris`), LOCAL_BROKER)
+      .argument(
+        '[id]',
+        'the id of the cluster, as shown by "cluster list"',
+        parsed((id: string) => parseClusterId(id, 'cluster')),
+      )
+      .option(
+        '--service <namespace/name>',
+        `instead of a whole cluster: ${verb} this service where it is exported; without --context, --kubeconfig and KUBECONFIG: the site of --site`,
+        parsed(parseNamedService),
+      )
+      .addOption(siteOption())
+      .addOption(stateOption())
+      .addOption(clustersetOption())
+      .addOption(lookTimeoutOption())
+      .addOption(outputOption())
+  named('drain', 'Sends no new connections to a cluster while others are ready. Open connections continue.')
+    .addOption(durationOption('--wait', 'how long to wait until its pods have no connections with other clusters', 0))
+    .action(async (given: string | undefined, { wait, ...options }: DrainOptions, command: Command) => {
+      const subject = drainSubject(given, options.service, command)
+      if (typeof subject !== 'string') return markService(subject, true, { options, command, context })
+      const id = subject
+      const kube = targetToChange(command, context)
+      const limits = { ...options, kube, timeout: options.timeout + wait }
+      await withBroker(limits, context, async (broker) => {
+        const { changed } = await broker.drain({ cluster: id, drained: true })
+        const text = changed ? `cluster ${id} is drained\n` : `cluster ${id} was already drained: nothing was changed\n`
+        const { SystemClock } = await import('../../reconcile/clock.ts')
+        const { connectionsOf } = await import('../cluster/await-drained.ts')
+        const look = async (): Promise<MemberSummary | undefined> =>
+          (await broker.members()).find((one) => one.id === id)
+        const { openConnections, sentence } = await connectionsOf(id, look, {
+          ...{ timeoutMs: wait, clock: new SystemClock(), signal },
+          say: (line) => output.remark(line),
+        })
+        await printOne(output, options.output, { id, drained: true, changed, openConnections }, text)
+        output.remark(`${sentence}\n`)
+      })
+    })
+  named('undrain', 'Sends new connections to a drained cluster again.').action(
+    async (given: string | undefined, options: UndrainOptions, command: Command) => {
+      const id = drainSubject(given, options.service, command)
+      if (typeof id !== 'string') return markService(id, false, { options, command, context })
+      const kube = targetToChange(command, context)
+      const { changed } = await withBroker({ ...options, kube }, context, (broker) =>
+        broker.drain({ cluster: id, drained: false }),
+      )
+      const text = changed ? `cluster ${id} gets new connections again\n` : `cluster ${id} is not drained\n`
+      await printOne(output, options.output, { id, drained: false, changed }, text)
+    },
+  )
+}
+
+/** The cluster or the service that the command is about. Throws UserError for both, for none, and for other options. */
+function drainSubject(
+  id: string | undefined,
+  service: NamedService | undefined,
+  command: Command,
+): string | NamedService {
+  const usage = (text: string): UserError =>
+    new UserError(text, { exitCode: 2, hint: `see: sealane cluster ${command.name()} --help` })
+  const isGiven = (name: string): boolean => command.getOptionValueSource(name) === 'cli'
+  if (service === undefined) {
+    if (id === undefined) throw usage('expected the id of a cluster, or --service NAMESPACE/NAME')
+    if (isGiven('site')) throw usage('--site: only with --service; a whole cluster is drained at the broker')
+    return id
+  }
+  const title = `--service ${service.namespace}/${service.name}`
+  if (id !== undefined) throw usage(`cluster ${id} and ${title}: expected one of them`)
+  const other = OF_BROKER.find(isGiven)
+  if (other !== undefined) throw usage(`--${other}: not with ${title}, which is drained where it is exported`)
+  return service
+}
+
+/** Parses `NAMESPACE/NAME`. Throws UserError. */
+function parseNamedService(text: string): NamedService {
+  const [namespace = '', name = '', ...more] = text.split('/')
+  if (more.length === 0 && isDnsLabel(namespace) && isDnsLabel(name)) return { namespace, name }
+  throw new UserError(`--service ${quoted(text)}: expected NAMESPACE/NAME, such as shop/web`)
+}
+
+interface MarkInit {
+  readonly options: UndrainOptions
+  readonly command: Command
+  readonly context: CommandContext
+}
+
+async function markService(
+  { namespace, name }: NamedService,
+  drained: boolean,
+  { options, command, context }: MarkInit,
+): Promise<void> {
+  const { output } = context
+  const { drainService } = await import('../cluster/drain-service.ts')
+  const { siteAdmin } = await import('../site/site-admin.ts')
+  const target = { kube: targetToChange(command, context), site: options.site }
+  const changed = await withinTime(context.signal, options.timeout, (signal) =>
+    withTarget(target, { ...context, signal }, (site) =>
+      drainService(site.admin ?? siteAdmin(site), { namespace, name, drained, signal }),
+    ),
+  )
+  const service = `${namespace}/${name}`
+  const texts = drained
+    ? { changed: 'is drained', same: 'was already drained: nothing was changed' }
+    : { changed: 'gets new connections again', same: 'is not drained' }
+  const text = `service ${service} ${changed ? texts.changed : texts.same}\n`
+  await printOne(output, options.output, { service, drained, changed }, text)
+  if (drained && changed)
+    output.remark(`open connections continue; in an importing cluster: sealane show traffic ${service}\n`)
 }
 
 function addEvict(cluster: Command, context: CommandContext): void {

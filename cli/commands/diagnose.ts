@@ -33,7 +33,7 @@ import {
   type SeveralInit,
   parseAskedServer,
 } from '../status/status.ts'
-import { STANDARD_PAGE, pagesOption, parsePage, unknownError } from './status.ts'
+import { STANDARD_PAGE, pagesOption, pagesToAsk, parsePage, unknownError } from './status.ts'
 
 interface DiagnoseOptions {
   readonly site: readonly string[]
@@ -124,11 +124,12 @@ async function factsOf(
   context: CommandContext,
   command: Command,
 ): Promise<unknown> {
-  const { timeout: timeoutMs, site: sites, ask: pages = [STANDARD_PAGE], bundle: [bundle] = [] } = options
+  const { timeout: timeoutMs, site: sites, ask, bundle: [bundle] = [] } = options
   if (bundle !== undefined) {
     const { readBundle } = await import('../bundle/read-bundle.ts')
     return readBundle(bundle)
   }
+  const pages = await pagesToAsk(ask)
   const { openMember } = await import('../status/open-member.ts')
   const { progressOn } = await import('../status/probes/progress.ts')
   const [site = ''] = sites
@@ -219,7 +220,7 @@ export function addGatherCommand(program: Command, context: CommandContext): voi
     .addOption(
       ofSite(
         '--ask <host:port>',
-        `of a site: status address of a part on this machine; may be given several times (default: ${STANDARD_PAGE})`,
+        `of a site: status address of a part on this machine; may be given several times (default: those of the installed services, else ${STANDARD_PAGE})`,
       ).argParser(collect(parsePage)),
     )
     .addOption(
@@ -232,11 +233,11 @@ export function addGatherCommand(program: Command, context: CommandContext): voi
     .action(async (options: GatherOptions) => {
       const { gather } = await import('../bundle/gather.ts')
       const at = new Date()
-      const { output, force, timeout, site, ask = [STANDARD_PAGE], log = [] } = options
+      const { output, force, timeout, site, ask, log = [] } = options
       const file = output ?? `sealane-gather-${at.toISOString().replaceAll(/[-:]|\.\d+/g, '')}.tar.gz`
       const target = { kube: targetToSee(command, context, site), site }
       const { bytes, missing, count } = await gather(
-        { ...target, file, force, at, pages: ask, logs: log, timeout },
+        { ...target, file, force, at, pages: await pagesToAsk(ask), logs: log, timeout },
         context,
       )
       context.output.answer(`${file}\n`)
@@ -279,8 +280,15 @@ export function addMachineCommand(program: Command, context: CommandContext): vo
       if (dns.length > MOST_SERVERS)
         throw new UserError(`--dns: ${dns.length} servers: expected ${MOST_SERVERS} at most`)
       const facts = await Promise.all([hostFacts(options, context), networkFacts(options, context)])
-      context.output.answer(`${JSON.stringify({ facts: facts.flat() } satisfies MachineFacts)}\n`)
+      const said: MachineFacts = { facts: facts.flat(), ...(dns.length === 0 ? {} : await resolverSettings()) }
+      context.output.answer(`${JSON.stringify(said)}\n`)
     })
+}
+
+async function resolverSettings(): Promise<Pick<MachineFacts, 'resolvConf'>> {
+  const { readResolvConf } = await import('../status/probes/dns-probe.ts')
+  const text = await readResolvConf()
+  return text === undefined ? {} : { resolvConf: text }
 }
 
 async function hostFacts({ node, folder = [] }: MachineOptions, { signal }: CommandContext): Promise<readonly Fact[]> {

@@ -1,9 +1,11 @@
 /** The commands of a member: `sealane join`, `export`, `unexport`, `leave` and `uninstall`. */
+import { existsSync } from 'node:fs'
 import type { Command } from 'commander'
+import { EXPOSURES, type Exposure } from '../../model/access/access.ts'
 import { guardedNamespace, parseClusterId, parseDnsLabel } from '../../model/model.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { UserError, parseDuration } from '../../runtime/runtime.ts'
-import { type TokenOptions, readTokenText } from '../broker/broker.ts'
+import { type TokenOptions, noToken, readTokenIfGiven } from '../broker/broker.ts'
 import { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from '../cluster/cluster.ts'
 import {
   type CommandContext,
@@ -11,6 +13,7 @@ import {
   type TargetOptions,
   addKubeOptions,
   addTargetOptions,
+  choiceOption,
   durationOption,
   envOf,
   lookTimeoutOption,
@@ -25,11 +28,12 @@ import {
 interface JoinOptions extends TokenOptions, TargetOptions, JoinKubeOptions {
   readonly clusterId?: string
   readonly approvalTimeout?: number
+  readonly expose?: Exposure
+  readonly preferLocal: boolean
 }
 
 /** `sealane join`: creates a key, exchanges a token for a certificate and writes both into the site's state. */
 export function addJoinCommand(program: Command, context: CommandContext): void {
-  const { signal, output } = context
   const command = subcommand(
     program,
     'join',
@@ -44,6 +48,18 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
       "this cluster's id (default: the name of the site or the context)",
       parsed((text: string) => parseClusterId(text, '--cluster-id')),
     )
+    .addOption(
+      choiceOption(
+        '--expose <what>',
+        'what other clusters may call: exported services, all pods, or nothing (default: as before, exports for a new member)',
+        EXPOSURES,
+      ),
+    )
+    .option(
+      '--prefer-local',
+      'write the default ClusterTrafficPolicy: calls go to this cluster, else to its zone, else to its region, else to any',
+      false,
+    )
     .option(
       '--approval-timeout <duration>',
       'how long to wait for an operator of the broker to accept this cluster (default: until the token expires)',
@@ -53,25 +69,55 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
       const target = targetToJoin(command, context)
       if (target !== undefined) return joinKube(target, options, context)
       refuseKubeOptions(command)
-      const token = await readTokenText(options, { env: process.env, stdin: process.stdin, signal })
-      const { withSite } = await import('../context/open-site.ts')
-      await withSite(options.site, { signal, output }, async (site) => {
-        const { joinClusterset } = await import('../site/join.ts')
-        const joined = await joinClusterset(site, {
-          token,
-          clusterId: parseClusterId(options.clusterId ?? site.config.name, 'site name'),
-          clock: new SystemClock(),
-          signal,
-          approvalMs: options.approvalTimeout,
-          say: (text) => output.remark(`${text}\n`),
-          confirm: await confirmAt(context),
-        })
-        const global =
-          joined.globalCIDRs.length === 0 ? 'its own addresses' : `global addresses ${joined.globalCIDRs.join(', ')}`
-        output.answer(`${joined.cluster} has joined clusterset ${joined.clusterset} with ${global}\n`)
-        output.remark(`next, on each node: sealane up --site ${options.site} --node NAME\n`)
-      })
+      await joinSite(options, context)
     })
+}
+
+/** A site without Kubernetes. Its files are checked before the token is read, and before its state is created. */
+async function joinSite(options: JoinOptions, context: CommandContext): Promise<void> {
+  const { signal, output } = context
+  const { site: file, clusterId, approvalTimeout: approvalMs, expose } = options
+  if (existsSync(file)) {
+    const { requireSoundSite } = await import('../site/check.ts')
+    await requireSoundSite(file)
+  }
+  const token = await readTokenIfGiven(options, { env: process.env, stdin: process.stdin, signal })
+  if (token === undefined && !existsSync(file)) throw noToken()
+  const { withSite } = await import('../context/open-site.ts')
+  const say = (text: string): void => output.remark(`${text}\n`)
+  const clock = new SystemClock()
+  await withSite(file, { signal, output }, async (site) => {
+    const { joinClusterset } = await import('../site/join.ts')
+    const { stayingMember, stayingText } = await import('../site/rejoin.ts')
+    const wanted = clusterId === undefined ? undefined : parseClusterId(clusterId, '--cluster-id')
+    const member = await stayingMember(site, { token, clusterId: wanted, clock, signal, say })
+    const { stateExposure } = await import('../site/exposure.ts')
+    const stated = await stateExposure(site, { chosen: expose, signal, say })
+    const prefer = async (): Promise<void> => {
+      if (!options.preferLocal) return
+      const { preferLocal } = await import('../site/prefer-local.ts')
+      await preferLocal(site, { signal, say })
+    }
+    if (member !== undefined) {
+      await stated.write()
+      await prefer()
+      output.answer(stayingText(member))
+      return
+    }
+    if (token === undefined) throw noToken()
+    const joined = await joinClusterset(stated.site, {
+      token,
+      clusterId: wanted ?? parseClusterId(site.config.name, 'site name'),
+      ...{ clock, signal, approvalMs, say },
+      confirm: await confirmAt(context),
+    })
+    await stated.write()
+    await prefer()
+    const global =
+      joined.globalCIDRs.length === 0 ? 'its own addresses' : `global addresses ${joined.globalCIDRs.join(', ')}`
+    output.answer(`${joined.cluster} has joined clusterset ${joined.clusterset} with ${global}\n`)
+    output.remark(`next, on each node: sealane up --site ${file} --node NAME\n`)
+  })
 }
 
 /** Undefined if there is no terminal. Scripts run a site's command too, so it asks only at a terminal. */

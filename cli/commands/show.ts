@@ -1,4 +1,4 @@
-/** `sealane show clusters|endpoints|gateways|connections|services|exports` */
+/** `sealane show clusters|endpoints|gateways|connections|services|exports|access|traffic|denied` */
 import { type Command, Option } from 'commander'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import {
@@ -41,6 +41,9 @@ import {
   gatewayRows,
   noGatewayNote,
 } from '../status/status.ts'
+import { addShowAccess } from './access.ts'
+import { addShowDenied } from './denied.ts'
+import { addShowTraffic } from './traffic.ts'
 
 interface View<T> {
   readonly description: string
@@ -217,6 +220,9 @@ export function addShowCommand(program: Command, context: CommandContext): void 
   addView(show, context, 'connections', connections)
   addView(show, context, 'services', services)
   addView(show, context, 'exports', exports_)
+  addShowAccess(show, context)
+  addShowTraffic(show, context)
+  addShowDenied(show, context)
 }
 
 interface ShowOptions extends TargetOptions {

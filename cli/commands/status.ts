@@ -63,7 +63,7 @@ function pause(signal: AbortSignal, clock: Clock): Promise<boolean> {
 }
 
 /** The text before each repetition, for people. */
-function screenStart({ env }: Pick<CommandContext, 'env'>): string {
+export function screenStart({ env }: Pick<CommandContext, 'env'>): string {
   return env === undefined && process.stdout.isTTY ? CLEAR_SCREEN : '\n'
 }
 
@@ -108,10 +108,18 @@ export function addStatusCommand(program: Command, context: CommandContext): voi
 export function pagesOption(): Option {
   return new Option(
     '--ask <host:port>',
-    `of a site: status address of a part on this machine; may be given several times (default: ${STANDARD_PAGE})`,
+    `of a site: status address of a part on this machine; may be given several times (default: those of the installed services, else ${STANDARD_PAGE})`,
   )
     .argParser(collect(parsePage))
     .conflicts(['context', 'kubeconfig'])
+}
+
+/** The pages that `--ask` names, else those of the services that `sealane site install` wrote, else the standard one. */
+export async function pagesToAsk(given: readonly string[] | undefined): Promise<readonly string[]> {
+  if (given !== undefined) return given
+  const { installedPages } = await import('../site/unit-files.ts')
+  const pages = installedPages()
+  return pages.length === 0 ? [STANDARD_PAGE] : pages
 }
 
 export function parsePage(text: string): string {
@@ -145,7 +153,7 @@ async function show(options: StatusOptions, context: CommandContext, command: Co
   const { diagnoseMember } = await import('../../explain/diagnose-member.ts')
   const target = { kube: targetToSee(command, context, options.site), site: options.site }
   return openMember(
-    { ...target, pages: options.ask ?? [STANDARD_PAGE], timeoutMs: options.timeout, quick: true },
+    { ...target, pages: await pagesToAsk(options.ask), timeoutMs: options.timeout, quick: true },
     context,
     async (gather) => {
       let health: Diagnosis['health'] = 'down'

@@ -1,6 +1,7 @@
 /** What every command gets, and the parts of command lines that several commands share. */
 import { type Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { parseDnsLabel } from '../../model/model.ts'
+import { nearName } from '../../model/values/values.ts'
 import {
   type DurationRange,
   UserError,
@@ -129,13 +130,52 @@ export function collect<T>(
 
 // Turns the errors that commander throws into exit codes: help and version are no failure, wrong usage is 2.
 
-/** Throws UserError with exit code 2 for wrong usage. Errors of the command itself pass through. */
+/**
+ * Runs the command that the words name. `help NAME` is the same as `NAME --help`. Throws UserError with exit code 2 for
+ * wrong usage. Errors of the command itself pass through.
+ */
 export async function parseWith(program: Command, args: readonly string[]): Promise<void> {
+  const words = args[0] === 'help' ? [...args.slice(1), '--help'] : args
+  checkCommandNames(program, words)
   try {
-    await program.parseAsync([...args], { from: 'user' })
+    await program.parseAsync([...words], { from: 'user' })
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error
   }
+}
+
+const HELP_FLAGS: readonly string[] = ['-h', '--help']
+
+/**
+ * Checks the names of commands before commander does, because it prints the help of the last command that exists when
+ * an unknown one is followed by `--help`. Throws UserError with exit code 2.
+ */
+function checkCommandNames(program: Command, words: readonly string[]): void {
+  let command = program
+  for (const word of words) {
+    if (HELP_FLAGS.includes(word)) continue
+    if (command.commands.length === 0 || word.startsWith('-')) return
+    const next = command.commands.find((one) => one.name() === word)
+    if (next === undefined) {
+      throw new UserError(unknownCommand(word, command), { exitCode: 2, hint: `see: ${fullName(command)} --help` })
+    }
+    command = next
+  }
+}
+
+function unknownCommand(word: string, command: Command): string {
+  const names = commandNames(command)
+  const meant = nearName(word, names)
+  const hint = meant === undefined ? '' : ` (did you mean ${meant}?)`
+  return `unknown command '${word}'${hint}: expected ${names.join(', ')}`
+}
+
+/** The names of the commands that the help shows. */
+function commandNames(command: Command): readonly string[] {
+  return command
+    .createHelp()
+    .visibleCommands(command)
+    .map((one) => one.name())
 }
 
 /**
@@ -150,17 +190,11 @@ export function throwingUsageErrors(command: Command, exitCode: 2 | 3 = 2): Comm
 }
 
 function usageMessage({ code, message }: CommanderError, command: Command): string {
-  const expected = command
-    .createHelp()
-    .visibleCommands(command)
-    .map((one) => one.name())
-    .join(', ')
-  const [first = ''] = message.split('\n')
   switch (code) {
     case 'commander.help':
-      return `${[...pathOf(command), 'expected a command'].join(': ')}: ${expected}`
+      return `${[...pathOf(command), 'expected a command'].join(': ')}: ${commandNames(command).join(', ')}`
     case 'commander.unknownCommand':
-      return `${first.replace('error: ', '')}: expected ${expected}`
+      return unknownCommand(command.args[0] ?? '', command)
     case 'commander.invalidArgument':
       // The project's own parsers already name flag and value.
       return message.replace(/^error: .*? is invalid(?: for argument '[^']*')?\. /s, '')

@@ -10,7 +10,8 @@ import {
 } from './evidence.ts'
 import { isDistribution } from './platform.ts'
 import { prefixesIn } from './prefix-texts.ts'
-import { type World, configText, daemonSet, documentIn, flagOf, labelOf, partPods, pathOf, textAt } from './snapshot.ts'
+import { type ConfigText, configText, dnsServices, findProduct, settingsNamed, workloadOf } from './product.ts'
+import { type World, documentIn, flagOf, labelOf, partPods, pathOf, textAt } from './snapshot.ts'
 
 /** Detects which DNS server answers the cluster's zone, at which address, and which object configures it. */
 export function clusterDns(world: World): Evidence[] {
@@ -36,30 +37,30 @@ interface Row {
 }
 
 const ROWS: readonly Row[] = [
-  { flavour: 'rke2', mark: (world) => existing(world, 'ConfigMap', 'rke2-coredns-rke2-coredns') },
+  { flavour: 'rke2', mark: (world) => settings(world, 'rke2-coredns-rke2-coredns') },
   {
     flavour: 'immutable',
     mark: (world) =>
       isDistribution(world, 'eks') &&
       world.list('Node', '').some((node) => labelOf(node, 'eks.amazonaws.com/compute-type') === 'auto') &&
-      existing(world, 'ConfigMap', 'coredns') === undefined
+      settings(world, 'coredns') === undefined
         ? 'EKS Auto Mode runs DNS on its nodes, outside Kubernetes'
         : undefined,
   },
   {
     flavour: 'kube-dns',
-    mark: (world) => (isDistribution(world, 'gke') ? existing(world, 'Deployment', 'kube-dns') : undefined),
+    mark: (world) => (isDistribution(world, 'gke') ? kubeDns(world) : undefined),
   },
   {
     flavour: 'aks',
-    mark: (world) => (isDistribution(world, 'aks') ? existing(world, 'ConfigMap', 'coredns-custom') : undefined),
+    mark: (world) => (isDistribution(world, 'aks') ? settings(world, 'coredns-custom') : undefined),
   },
   {
     flavour: 'k3s',
-    mark: (world) => (isDistribution(world, 'k3s') ? existing(world, 'ConfigMap', 'coredns') : undefined),
+    mark: (world) => (isDistribution(world, 'k3s') ? settings(world, 'coredns') : undefined),
   },
-  { flavour: 'coredns', mark: (world) => existing(world, 'ConfigMap', 'coredns') },
-  { flavour: 'kube-dns', mark: (world) => existing(world, 'Deployment', 'kube-dns') },
+  { flavour: 'coredns', mark: (world) => settings(world, 'coredns') ?? corefileOf(world)?.where },
+  { flavour: 'kube-dns', mark: kubeDns },
 ]
 
 function flavour(world: World): Evidence[] {
@@ -70,20 +71,23 @@ function flavour(world: World): Evidence[] {
   return []
 }
 
-function existing(world: World, kind: string, name: string): string | undefined {
-  return world.get(kind, name, 'kube-system') === undefined ? undefined : `${kind} kube-system/${name}`
+function settings(world: World, name: string): string | undefined {
+  const found = settingsNamed(world, findProduct(world, 'coredns'), name)
+  return found === undefined ? undefined : pathOf(found)
 }
 
-const SERVICES = [
-  'kube-system/kube-dns',
-  'kube-system/rke2-coredns-rke2-coredns',
-  'kube-system/coredns',
-  'openshift-dns/dns-default',
-]
+function corefileOf(world: World): ConfigText | undefined {
+  return configText(world, findProduct(world, 'coredns'), 'Corefile')
+}
+
+function kubeDns(world: World): string | undefined {
+  const workload = workloadOf(world, 'kubeDns')
+  return workload === undefined ? undefined : pathOf(workload)
+}
 
 function address(world: World): Evidence[] {
-  for (const path of SERVICES) {
-    const [namespace = '', name = ''] = path.split('/')
+  for (const { namespace, name } of dnsServices(world)) {
+    const path = `${namespace}/${name}`
     const ip = textAt(world.get('Service', name, namespace), 'spec', 'clusterIP')
     if (ip !== undefined && ip !== 'None') return [text('dnsAddress', ip, 'likely', `Service ${path} spec.clusterIP`)]
   }
@@ -92,7 +96,7 @@ function address(world: World): Evidence[] {
 
 /** The first zone of CoreDNS' `kubernetes` plugin is the cluster's own. */
 function domain(world: World): Evidence[] {
-  const corefile = configText(world, ['kube-system/coredns', 'kube-system/rke2-coredns-rke2-coredns'], ['Corefile'])
+  const corefile = corefileOf(world)
   const zone = corefile === undefined ? undefined : /^\s*kubernetes\s+([a-zA-Z0-9.-]+)/m.exec(corefile.text)?.[1]
   if (zone === undefined || corefile === undefined) return []
   return [text('dnsDomain', zone.replace(/\.$/, ''), 'certain', `${corefile.where} kubernetes plugin`)]
@@ -102,14 +106,13 @@ function text(about: 'dnsAddress' | 'dnsDomain', value: string, confidence: Conf
   return { about, value, confidence, how }
 }
 
-const CONFIG_MAPS = ['kube-system/kube-proxy', 'kube-system/kube-proxy-config']
-
 /** Detects the mode of kube-proxy from its configuration or its command line. */
 export function kubeProxy(world: World): Evidence[] {
-  const workload = daemonSet(world, 'kube-proxy') ?? partPods(world, 'kube-proxy')[0]
+  const product = findProduct(world, 'kubeProxy')
+  const workload = product?.workload ?? partPods(world, 'kube-proxy')[0]
   // Clusters without kube-proxy often keep its ConfigMap, which then means nothing.
   if (workload === undefined) return []
-  const config = configText(world, CONFIG_MAPS, ['config.conf', 'config'])
+  const config = configText(world, product, 'config.conf', 'config', 'kube-proxy-config.yaml')
   const document = documentIn(config?.text)
   const mode = modeOf(flagOf(workload, 'proxy-mode'))
   const found: Finding<KubeProxy> =

@@ -1,10 +1,10 @@
 /** Detects the pod and service networks of a cluster from sources other than its CNI. */
 import { type Evidence, type KubeProxyMode, networks } from './evidence.ts'
 import { byFamily, prefixesIn, smallestCover } from './prefix-texts.ts'
+import { configText, findProduct } from './product.ts'
 import {
   type World,
   annotationOf,
-  configText,
   documentIn,
   flagIn,
   flagOf,
@@ -126,7 +126,7 @@ function proxy(server: ServerArguments): Evidence[] {
 
 /** Reads the settings with which kubeadm created the cluster. kind and other tools use kubeadm too. */
 export function kubeadmConfig(world: World): Evidence[] {
-  const found = configText(world, ['kube-system/kubeadm-config'], ['ClusterConfiguration'])
+  const found = configText(world, findProduct(world, 'kubeadm'), 'ClusterConfiguration')
   if (found === undefined) return []
   const networking = (field: string): string | undefined => textAt(documentIn(found.text), 'networking', field)
   const how = (field: string): string => `${found.where} networking.${field}`

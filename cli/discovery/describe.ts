@@ -2,7 +2,7 @@
 import type { Advice } from './advice/advice-row.ts'
 import type { Finding } from './evidence.ts'
 import type { Discovery } from './discover.ts'
-import { printable } from './snapshot.ts'
+import { printable, printableText } from './snapshot.ts'
 
 interface Line {
   readonly what: string
@@ -30,7 +30,7 @@ export function describeDiscovery(discovery: Discovery): string[] {
     ...discovery.warnings.map((text) => `warning: ${text}`),
     ...discovery.asks.map(({ field, why, suggestion }) => {
       const offer = suggestion.length === 0 ? '' : `; suggestion: ${suggestion.join(', ')}`
-      return printable(`needed: ${field}: ${why}${offer}`)
+      return printableText(`needed: ${field}: ${why}${offer}`)
     }),
   ].map((text) => text.replaceAll('\n', '?'))
 }
@@ -40,7 +40,7 @@ export function describeAdvice(given: readonly Advice[], options: { readonly all
   return given
     .filter((one) => options.all === true || one.kind !== 'nothing')
     .flatMap(({ kind, about, text, commands }) => [
-      `${HEADS[kind]}: ${about}: ${printableLong(text)}`,
+      `${HEADS[kind]}: ${about}: ${printableText(text)}`,
       ...commands.map((command) => `    ${command}`),
     ])
 }
@@ -114,8 +114,4 @@ function line<T>(what: string, finding: Finding<T> | undefined, text: (value: T)
 
 function width(texts: readonly string[]): number {
   return Math.max(0, ...texts.map((text) => text.length))
-}
-
-function printableLong(text: string): string {
-  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '?')
 }

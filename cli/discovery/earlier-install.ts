@@ -1,12 +1,12 @@
 /** Detects how much of an earlier `sealane join` is in the cluster: nothing, a part, or all. Pure. */
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, SYSTEM_NAMESPACE } from '../../model/model.ts'
+import { EXPOSURES, type Exposure } from '../../model/access/access.ts'
 import { type Evidence, networks } from './evidence.ts'
 import { prefixesIn } from './prefix-texts.ts'
-import { type World, at, configText, documentIn, keysAt, labelOf, nameOf, pathOf, textAt, textsAt } from './snapshot.ts'
+import { configText, findProduct } from './product.ts'
+import { type World, at, documentIn, keysAt, labelOf, nameOf, pathOf, textAt, textsAt } from './snapshot.ts'
 
 // The settings of an earlier join, so that the user is not asked for them again.
-
-const SITE = ['sealane-system/sealane-site'] as const
 
 interface EarlierFacts {
   readonly spec: unknown
@@ -16,7 +16,7 @@ interface EarlierFacts {
 
 /** The site file. If it was deleted together with its namespace, this cluster's own Cluster object. */
 function earlierFacts(world: World): EarlierFacts | undefined {
-  const found = configText(world, SITE, ['site.yaml'])
+  const found = configText(world, findProduct(world, 'sealane'), 'site.yaml')
   if (found !== undefined) return { spec: at(documentIn(found.text), 'spec'), where: found.where }
   const own = textAt(world.list('Membership', 'sealane.io')[0], 'spec', 'clusterId')
   const cluster = world.list('Cluster', 'sealane.io').find((one) => own !== undefined && nameOf(one) === own)
@@ -59,6 +59,8 @@ export interface EarlierInstall {
   readonly missing: readonly string[]
   /** The labels that the cluster got. */
   readonly labels: Readonly<Record<string, string>>
+  /** What the cluster exposes. Undefined if there is no Membership, or if it does not say. */
+  readonly exposure: Exposure | undefined
 }
 
 const WHOLE: readonly (readonly [kind: string, name: string, namespaced: boolean])[] = [
@@ -85,7 +87,9 @@ export function earlierInstall(world: World): EarlierInstall {
   const parts = [...(membership === undefined ? [] : [pathOf(membership)]), ...there, ...strays]
   const clusterId = textAt(membership, 'spec', 'clusterId')
   const phase = textAt(membership, 'spec', 'phase')
-  const found = { clusterId, parts, labels: earlierLabels(world) }
+  const stated = textAt(membership, 'spec', 'exposure')
+  const exposure = EXPOSURES.find((one) => one === stated)
+  const found = { clusterId, parts, labels: earlierLabels(world), exposure }
   if (parts.length === 0) return { ...found, state: 'none', missing: [] }
   if (phase === 'leaving') return { ...found, state: 'leaving', missing: [] }
   if (membership !== undefined && missing.length === 0) return { ...found, state: 'member', missing: [] }

@@ -33,6 +33,8 @@ export type CniName = (typeof CNIS)[number]
 
 export interface Cni {
   readonly name: CniName
+  /** The namespace of its workload. Undefined if none was found. */
+  readonly namespace: string | undefined
   /** How packets get from node to node, in the terms of the product: `vxlan`, `bgp`, `native`, `geneve` … */
   readonly mode: string
   /** BPF programs forward packets of pods without netfilter and the routing rules. */
@@ -92,6 +94,7 @@ export function networks(
 interface CniFacts {
   readonly mode: string
   readonly how: string
+  readonly namespace?: string | undefined
   readonly confidence?: Confidence
   readonly bypassesNetfilter?: boolean
   readonly podRanges?: Cni['podRanges']
@@ -114,6 +117,14 @@ export type Trait =
 
 /** Builds the claim of a CNI detector. */
 export function cniClaim(name: CniName, facts: CniFacts): Evidence {
-  const { mode, how, confidence = 'certain', bypassesNetfilter = false, podRanges = 'node', traits = [] } = facts
-  return { about: 'cni', value: { name, mode, bypassesNetfilter, podRanges, traits }, confidence, how }
+  const {
+    mode,
+    how,
+    namespace,
+    confidence = 'certain',
+    bypassesNetfilter = false,
+    podRanges = 'node',
+    traits = [],
+  } = facts
+  return { about: 'cni', value: { name, namespace, mode, bypassesNetfilter, podRanges, traits }, confidence, how }
 }

@@ -1,8 +1,17 @@
 /** Determines which nodes can be gateways, the best first, and why. Pure. */
-import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY, laneOfLabel } from '../../model/lanes/lanes.ts'
-import { LABEL_ZONE } from '../../model/model.ts'
-import { type World, annotationOf, at, keysAt, labelOf, listAt, nameOf, textAt } from './snapshot.ts'
-import { isLinux } from './platform.ts'
+import {
+  ANNOTATION_CHOSEN_BY,
+  ANNOTATION_PUBLIC_ADDRESS,
+  ANNOTATION_PUBLIC_PORT,
+  LABEL_GATEWAY,
+  bestGateways,
+  gatewayTraits,
+  ipv4Of,
+  laneOfLabel,
+  removalReason,
+} from '../../model/lanes/lanes.ts'
+import { type Node, nodeMachine, nodeSigns } from '../../model/model.ts'
+import { type World, annotationOf, at, labelOf, listAt, nameOf, textAt } from './snapshot.ts'
 
 export interface GatewayCandidate {
   readonly node: string
@@ -12,7 +21,13 @@ export interface GatewayCandidate {
   readonly publicAddress: string | undefined
   /** The address is in the annotation. A gateway does not read the ExternalIP, so a join has to annotate it. */
   readonly annotated: boolean
+  /** A join or the agent chose it, and the agent replaces it. */
+  readonly isChosen?: boolean
+  /** An annotation states the first port of the public address. */
+  readonly statesPort?: boolean
   readonly zone: string | undefined
+  /** What shows that its provider may take the machine away at short notice. */
+  readonly transient: string | undefined
   /** The reasons for its rank as text, the strongest first. */
   readonly reasons: readonly string[]
 }
@@ -28,6 +43,9 @@ export interface UnfitNode {
    * label is.
    */
   readonly isAway: boolean
+  /** As of a candidate. */
+  readonly publicAddress?: string | undefined
+  readonly statesPort?: boolean
 }
 
 export interface GatewayNodes {
@@ -39,87 +57,67 @@ export interface GatewayNodes {
 export const NO_IPV4 = 'no IPv4 InternalIP'
 
 export function gatewayNodes(world: World): GatewayNodes {
-  const nodes = world.list('Node', '')
-  const validated = nodes.map((node) => {
+  const validated = world.list('Node', '').map((node) => {
     const never = whyNever(node)
     return { node, why: never ?? whyAway(node), isAway: never === undefined }
   })
   const fit = validated
     .filter((one) => one.why === undefined)
-    .map(({ node }) => ({ candidate: candidate(node), score: score(node) }))
+    .map(({ node }) => ({ ...gatewayTraits(node), candidate: candidate(node) }))
   return {
-    candidates: acrossZones(fit.sort((a, b) => b.score - a.score || (a.candidate.node < b.candidate.node ? -1 : 1))),
+    candidates: bestGateways(fit).map((one) => one.candidate),
     unfit: validated.flatMap(({ node, why, isAway }) =>
-      why === undefined ? [] : [{ node: nameOf(node), lane: laneOf(node), why, isAway }],
+      why === undefined ? [] : [{ node: nameOf(node), lane: laneOf(node), why, isAway, ...calledAt(node) }],
     ),
   }
 }
 
-const CONTROL_PLANE = ['node-role.kubernetes.io/control-plane', 'node-role.kubernetes.io/master']
-
 function whyNever(node: unknown): string | undefined {
-  if (!isLinux(node)) return 'not Linux'
-  if (labelOf(node, 'type') === 'virtual-kubelet' || labelOf(node, 'eks.amazonaws.com/compute-type') === 'fargate') {
-    return 'no machine of its own'
-  }
+  const machine = nodeMachine(node)
+  if (machine.is === 'other-system') return 'not Linux'
+  if (machine.is === 'virtual') return 'no machine of its own'
   return statesNoIpv4(node) ? NO_IPV4 : undefined
 }
 
 function whyAway(node: unknown): string | undefined {
   if (at(node, 'spec', 'unschedulable') === true) return 'cordoned'
+  if (isBeingRemoved(node)) return 'being removed'
   const ready = listAt(node, 'status', 'conditions').find((one) => textAt(one, 'type') === 'Ready')
   if (textAt(ready, 'status') !== 'True') return 'not Ready'
   return internalIpv4(node) === undefined ? NO_IPV4 : undefined
 }
 
+function isBeingRemoved(node: unknown): boolean {
+  const { name, taints } = nodeSigns(node)
+  const deletionTimestamp = textAt(node, 'metadata', 'deletionTimestamp')
+  const metadata = { name, ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }) }
+  return removalReason({ apiVersion: 'v1', kind: 'Node', metadata, spec: { taints } } satisfies Node) !== undefined
+}
+
+function calledAt(node: unknown): { readonly publicAddress: string | undefined; readonly statesPort: boolean } {
+  const statesPort = annotationOf(node, ANNOTATION_PUBLIC_PORT) !== undefined
+  return { publicAddress: gatewayTraits(node).publicAddress, statesPort }
+}
+
 function candidate(node: unknown): GatewayCandidate {
-  const annotation = annotationOf(node, ANNOTATION_PUBLIC_ADDRESS)
-  const publicAddress = annotation ?? externalIpv4(node)
+  const { publicAddress, zone, transient, isControlPlane } = gatewayTraits(node)
+  const { statesPort } = calledAt(node)
+  const isChosen = annotationOf(node, ANNOTATION_CHOSEN_BY) !== undefined
   const lane = laneOf(node)
-  const zone = labelOf(node, LABEL_ZONE)
   const reasons = [
     ...(lane === undefined ? [] : [`labelled ${LABEL_GATEWAY}=${labelOf(node, LABEL_GATEWAY) ?? ''}`]),
+    ...(transient === undefined ? [] : [`may be taken away (${transient})`]),
     ...(publicAddress === undefined ? [] : [`public address ${publicAddress}`]),
-    isControlPlane(node) ? 'control plane' : 'not a control plane node',
+    isControlPlane ? 'control plane' : 'not a control plane node',
     ...(zone === undefined ? [] : [`zone ${zone}`]),
   ]
-  return { node: nameOf(node), lane, publicAddress, annotated: annotation !== undefined, zone, reasons }
-}
-
-function score(node: unknown): number {
-  const { lane, publicAddress } = candidate(node)
-  return (lane === undefined ? 0 : 4) + (publicAddress === undefined ? 0 : 2) + (isControlPlane(node) ? 0 : 1)
-}
-
-/**
- * Nodes with equal scores are taken from different zones in turn, so that the first two are in different zones if
- * possible.
- */
-function acrossZones(
-  sorted: readonly { readonly candidate: GatewayCandidate; readonly score: number }[],
-): GatewayCandidate[] {
-  const left = [...sorted]
-  const taken = new Map<string, number>()
-  const result: GatewayCandidate[] = []
-  while (left.length > 0) {
-    const best = left.filter((one) => one.score === left[0]?.score)
-    const used = (one: (typeof best)[number]): number => taken.get(one.candidate.zone ?? '') ?? 0
-    const next = best.reduce((a, b) => (used(b) < used(a) ? b : a))
-    left.splice(left.indexOf(next), 1)
-    taken.set(next.candidate.zone ?? '', used(next) + 1)
-    result.push(next.candidate)
-  }
-  return result
+  const annotated = annotationOf(node, ANNOTATION_PUBLIC_ADDRESS) !== undefined
+  return { node: nameOf(node), lane, publicAddress, annotated, isChosen, statesPort, zone, transient, reasons }
 }
 
 function laneOf(node: unknown): number | 'any' | undefined {
   const text = labelOf(node, LABEL_GATEWAY)
   return text === undefined ? undefined : laneOfLabel(text)
-}
-
-function isControlPlane(node: unknown): boolean {
-  const labels = keysAt(node, 'metadata', 'labels')
-  return CONTROL_PLANE.some((label) => labels.includes(label))
 }
 
 /** False for a node that is still being registered and has no address yet. */
@@ -129,16 +127,5 @@ function statesNoIpv4(node: unknown): boolean {
 }
 
 function internalIpv4(node: unknown): string | undefined {
-  return addressOf(node, 'InternalIP')
-}
-
-function externalIpv4(node: unknown): string | undefined {
-  return addressOf(node, 'ExternalIP')
-}
-
-function addressOf(node: unknown, type: string): string | undefined {
-  return listAt(node, 'status', 'addresses')
-    .filter((entry) => textAt(entry, 'type') === type)
-    .map((entry) => textAt(entry, 'address'))
-    .find((text) => text !== undefined && /^\d+\.\d+\.\d+\.\d+$/.test(text))
+  return ipv4Of(node, 'InternalIP')
 }

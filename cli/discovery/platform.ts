@@ -1,23 +1,35 @@
 /** Detects the platform of a cluster: its machines, its distribution and its version of Kubernetes. */
 import type { Confidence, Distribution, Evidence, Finding } from './evidence.ts'
-import { type World, annotationOf, keysAt, labelOf, listAt, nameOf, textAt } from './snapshot.ts'
+import { nodeMachine } from '../../model/model.ts'
+import { findProduct, settingsOf } from './product.ts'
+import { type World, annotationOf, keysAt, labelOf, listAt, nameOf, pathOf, textAt } from './snapshot.ts'
 
 /** Properties of the machines that matter for every CNI. */
 export const PLATFORM_KEYS = [
+  'bottlerocket',
+  'container-selinux',
   'eks-auto',
   'eks-fargate',
+  'flatcar',
   'gke-autopilot',
   'ipv6-nodes',
   'old-kernel',
+  'some-selinux',
   'talos',
+  'unlabelled-virtual-nodes',
   'virtual-nodes',
   'windows-nodes',
 ] as const
 export type PlatformKey = (typeof PLATFORM_KEYS)[number]
 
+const EKS_FARGATE = 'EKS Fargate'
+
 const MARKS: Readonly<Record<PlatformKey, (node: unknown) => string | undefined>> = {
+  bottlerocket: (node) => osImage(node, /^Bottlerocket\b/),
+  'container-selinux': (node) => osImage(node, CONTAINER_SELINUX),
   'eks-auto': (node) => labelled(node, 'eks.amazonaws.com/compute-type', 'auto'),
-  'eks-fargate': (node) => labelled(node, 'eks.amazonaws.com/compute-type', 'fargate'),
+  'eks-fargate': (node) => virtualSign(node, (product) => product === EKS_FARGATE),
+  flatcar: (node) => osImage(node, /^Flatcar\b/),
   'gke-autopilot': (node) => (/^gk3-/.test(nameOf(node)) ? 'its name begins with gk3-' : undefined),
   'ipv6-nodes': (node) => {
     const addresses = listAt(node, 'status', 'addresses').filter((entry) => textAt(entry, 'type') === 'InternalIP')
@@ -31,26 +43,67 @@ const MARKS: Readonly<Record<PlatformKey, (node: unknown) => string | undefined>
     if (major === '' || !isLinux(node)) return undefined
     return Number(major) * 1000 + Number(minor) < 5006 ? `status.nodeInfo.kernelVersion ${text ?? ''}` : undefined
   },
-  talos: (node) =>
-    /^Talos/.test(textAt(node, 'status', 'nodeInfo', 'osImage') ?? '') ? 'status.nodeInfo.osImage Talos' : undefined,
-  'virtual-nodes': (node) => labelled(node, 'type', 'virtual-kubelet'),
-  'windows-nodes': (node) => labelled(node, 'kubernetes.io/os', 'windows'),
+  'some-selinux': (node) => osImage(node, CONTAINER_SELINUX),
+  talos: (node) => osImage(node, /^Talos\b/),
+  'virtual-nodes': (node) => virtualSign(node, (product) => product !== EKS_FARGATE),
+  'unlabelled-virtual-nodes': (node) => {
+    const machine = nodeMachine(node)
+    return machine.is === 'virtual' && !machine.isLabelled ? machine.sign : undefined
+  },
+  'windows-nodes': (node) => {
+    const machine = nodeMachine(node)
+    return machine.is === 'other-system' && machine.system === 'windows' ? machine.sign : undefined
+  },
+}
+
+/**
+ * The systems whose SELinux policy is container-selinux, and is enforced as shipped: those of Red Hat and their kin, and
+ * the immutable ones of SUSE. A container runtime that does not use SELinux ignores the type in a pod.
+ */
+const CONTAINER_SELINUX =
+  /^(Red Hat Enterprise Linux|CentOS|Fedora|Rocky Linux|AlmaLinux|Oracle Linux|SLE Micro|SUSE Linux Micro|SUSE Linux Enterprise Micro|openSUSE MicroOS)\b/
+
+/** These hold for all nodes or for none: a DaemonSet has one template for all of them. */
+const OF_ALL: Readonly<Partial<Record<PlatformKey, boolean>>> = { 'container-selinux': true, 'some-selinux': false }
+
+function osImage(node: unknown, pattern: RegExp): string | undefined {
+  const text = textAt(node, 'status', 'nodeInfo', 'osImage') ?? ''
+  return isLinux(node) && pattern.test(text) ? `status.nodeInfo.osImage ${text}` : undefined
+}
+
+/** A node of Linux that is a machine: others run no pod of a DaemonSet of ours. */
+function isMachine(node: unknown): boolean {
+  return nodeMachine(node).is === 'machine'
 }
 
 export function platform(world: World): Evidence[] {
   const nodes = world.list('Node', '')
+  const machines = nodes.filter(isMachine)
   return PLATFORM_KEYS.flatMap((key): Evidence[] => {
     const marked = nodes.filter((node) => MARKS[key](node) !== undefined)
     if (marked[0] === undefined) return []
+    const ofAll = OF_ALL[key]
+    if (ofAll !== undefined && ofAll !== machines.every((node) => MARKS[key](node) !== undefined)) return []
     const others = marked.length === 1 ? '' : ` and ${marked.length - 1} more`
     const how = `Node ${nameOf(marked[0])}${others}: ${MARKS[key](marked[0]) ?? ''}`
     return [{ about: 'platform', value: key, confidence: 'certain', how }]
   })
 }
 
-export function isLinux(node: unknown): boolean {
-  const os = labelOf(node, 'kubernetes.io/os') ?? textAt(node, 'status', 'nodeInfo', 'operatingSystem')
-  return os === undefined || os === 'linux'
+/** A node whose pods Sealane does not serve: it runs Windows, or is no machine of its own. */
+export function isWithoutRouteAgent(node: unknown): boolean {
+  return !isMachine(node)
+}
+
+function isLinux(node: unknown): boolean {
+  return nodeMachine(node).is !== 'other-system'
+}
+
+/** `label type=virtual-kubelet (Virtual Kubelet)`; for EKS Fargate the sign alone. */
+function virtualSign(node: unknown, isMeant: (product: string) => boolean): string | undefined {
+  const machine = nodeMachine(node)
+  if (machine.is !== 'virtual' || !isMeant(machine.product)) return undefined
+  return machine.product === EKS_FARGATE ? machine.sign : `${machine.sign} (${machine.product})`
 }
 
 function labelled(node: unknown, key: string, value: string): string | undefined {
@@ -103,10 +156,10 @@ const ROWS: readonly Row[] = [
   {
     distribution: 'kubeadm',
     confidence: 'likely',
-    mark: (world) =>
-      world.get('ConfigMap', 'kubeadm-config', 'kube-system') === undefined
-        ? undefined
-        : 'ConfigMap kube-system/kubeadm-config',
+    mark: (world) => {
+      const [settings] = settingsOf(world, findProduct(world, 'kubeadm'))
+      return settings === undefined ? undefined : pathOf(settings)
+    },
   },
 ]
 

@@ -6,7 +6,7 @@ import {
   FAMILIES,
   InvalidAddressError,
   type Prefix,
-  containsPrefix,
+  coverOf,
   formatPrefix,
   ipv4Among,
   ipv6Among,
@@ -50,18 +50,27 @@ export function covers(outer: readonly string[], inner: readonly string[]): bool
   return inner.every((text) => isInside(parsePrefix(text), wide))
 }
 
-/** The smallest network that contains all of them, for each address family. */
+/** A network that is derived from others is not wider. Others that are further apart stay several networks. */
+const WIDEST = { 4: 12, 6: 40 } as const
+
+/**
+ * The smallest networks that contain all of them, sorted, IPv4 first: one for each /12 (IPv6: /40) in which there are
+ * any. Networks that are wider themselves stay as they are.
+ */
 export function smallestCover(texts: readonly string[]): string[] {
   const prefixes = texts.map((text) => parsePrefix(text))
   return FAMILIES.flatMap((family) => {
-    const [first, ...rest] = ofFamily(prefixes, family)
-    if (first === undefined) return []
-    const cover = rest.reduce((sum, prefix) => {
-      let wide = sum
-      while (!containsPrefix(wide, prefix)) wide = prefixOf(wide, wide.length - 1)
-      return wide
-    }, first)
-    return [formatPrefix(cover)]
+    const sorted = ofFamily(prefixes, family).sort(
+      (a, b) => (a.value < b.value ? -1 : a.value > b.value ? 1 : 0) || a.length - b.length,
+    )
+    const covers: Prefix[] = []
+    for (const prefix of sorted) {
+      const before = covers.at(-1)
+      const both = before === undefined ? undefined : coverOf(before, prefix, WIDEST[family])
+      if (both === undefined) covers.push(prefix)
+      else covers[covers.length - 1] = both
+    }
+    return covers.map(formatPrefix)
   })
 }
 

@@ -5,7 +5,8 @@
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/kube.ts'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
-import { type ClusterSnapshot, type Unread, nameOf } from './snapshot.ts'
+import { dnsServices, wantedSettings } from './product.ts'
+import { type ClusterSnapshot, type Unread, type World, nameOf, openSnapshot, textAt } from './snapshot.ts'
 
 // The objects that detectors need: a table with one request in each row.
 
@@ -16,6 +17,7 @@ interface Wanted {
   readonly name?: string
   readonly namespace?: string
   readonly labelSelector?: string
+  readonly fieldSelector?: string
   /** The request is made only if this CRD exists. */
   readonly crd?: string
   /** The findings that depend on the object. If it is empty, a missing right to read the object is not reported. */
@@ -30,11 +32,6 @@ const CNI = 'CNI'
 const PROXY = 'service proxy'
 const DNS = 'cluster DNS'
 
-function configMap(path: string, ...found: readonly string[]): Wanted {
-  const [namespace = '', name = ''] = path.split('/')
-  return { apiVersion: 'v1', kind: 'ConfigMap', name, namespace, for: found }
-}
-
 function custom(apiVersion: string, kind: string, plural: string, found: readonly string[], name?: string): Wanted {
   const crd = `${plural}.${apiVersion.split('/')[0] ?? ''}`
   return { apiVersion, kind, crd, for: found, ...(name === undefined ? {} : { name }) }
@@ -42,39 +39,31 @@ function custom(apiVersion: string, kind: string, plural: string, found: readonl
 
 const WANTED: readonly Wanted[] = [
   { apiVersion: 'v1', kind: 'Node', for: [PODS, CNI, 'gateways'] },
+  // The static pods of the control plane.
   { apiVersion: 'v1', kind: 'Pod', namespace: 'kube-system', for: [PODS, SERVICES, PROXY] },
+  // What pods really have. The API server leaves out the pods on the host network, of which every node has several.
+  { apiVersion: 'v1', kind: 'Pod', fieldSelector: 'spec.hostNetwork=false,status.phase=Running', for: [PODS] },
   { apiVersion: 'apps/v1', kind: 'DaemonSet', for: [CNI, PROXY] },
-  { apiVersion: 'apps/v1', kind: 'Deployment', name: 'kube-dns', namespace: 'kube-system', for: [DNS] },
+  { apiVersion: 'apps/v1', kind: 'Deployment', labelSelector: 'k8s-app=kube-dns', for: [DNS] },
+  { apiVersion: 'apps/v1', kind: 'Deployment', labelSelector: 'app.kubernetes.io/name=coredns', for: [] },
+  ...['coredns', 'kube-dns'].map((name): Wanted => ({
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    fieldSelector: `metadata.name=${name}`,
+    for: [],
+  })),
   { apiVersion: 'networking.k8s.io/v1', kind: 'ServiceCIDR', for: [SERVICES] },
-  ...[
-    'kube-system/kube-dns',
-    'kube-system/rke2-coredns-rke2-coredns',
-    'kube-system/coredns',
-    'openshift-dns/dns-default',
-  ].map((path): Wanted => {
-    const [namespace = '', name = ''] = path.split('/')
-    return { apiVersion: 'v1', kind: 'Service', name, namespace, for: [DNS] }
-  }),
-  configMap('kube-system/kubeadm-config', PODS, SERVICES, 'distribution'),
-  configMap('kube-system/kube-proxy', PROXY),
-  configMap('kube-system/kube-proxy-config', PROXY),
-  configMap('kube-system/coredns', DNS),
-  configMap('kube-system/coredns-custom', DNS),
-  configMap('kube-system/rke2-coredns-rke2-coredns', DNS),
-  configMap('kube-system/cilium-config', CNI),
-  configMap('kube-system/calico-config', CNI),
-  configMap('kube-system/canal-config', CNI),
-  configMap('kube-system/rke2-canal-config', CNI),
-  configMap('kube-flannel/kube-flannel-cfg', PODS),
-  configMap('kube-system/kube-flannel-cfg', PODS),
-  configMap('ovn-kubernetes/ovn-config', PODS),
-  { apiVersion: 'v1', kind: 'ConfigMap', namespace: 'kube-system', labelSelector: 'app=antrea', for: [CNI] },
   // Calico's own API server serves these pools if it is installed, and there is no CRD for them.
   { apiVersion: 'projectcalico.org/v3', kind: 'IPPool', for: [] },
   custom('crd.projectcalico.org/v1', 'IPPool', 'ippools', [PODS]),
   custom('crd.projectcalico.org/v1', 'FelixConfiguration', 'felixconfigurations', [CNI], 'default'),
   custom('operator.tigera.io/v1', 'Installation', 'installations', [CNI], 'default'),
   custom('cilium.io/v2', 'CiliumNode', 'ciliumnodes', [PODS]),
+  // Which version is served depends on the release, and one that is not served is not there.
+  custom('cilium.io/v2alpha1', 'CiliumPodIPPool', 'ciliumpodippools', [PODS]),
+  custom('cilium.io/v2', 'CiliumPodIPPool', 'ciliumpodippools', [PODS]),
+  custom('kubeovn.io/v1', 'Subnet', 'subnets', [PODS]),
+  custom('crd.antrea.io/v1beta1', 'IPPool', 'ippools', [PODS]),
   custom('config.openshift.io/v1', 'ClusterVersion', 'clusterversions', ['distribution']),
   custom('config.openshift.io/v1', 'Network', 'networks', [PODS, SERVICES, CNI]),
   custom('operator.openshift.io/v1', 'Network', 'networks', [CNI]),
@@ -83,13 +72,6 @@ const WANTED: readonly Wanted[] = [
   custom('networking.gke.io/v1', 'GKENetworkParamSet', 'gkenetworkparamsets', [PODS], 'default'),
   // Objects of an earlier join.
   { apiVersion: 'v1', kind: 'Namespace', name: SYSTEM_NAMESPACE, for: [] },
-  {
-    apiVersion: 'v1',
-    kind: 'ConfigMap',
-    name: 'sealane-site',
-    namespace: SYSTEM_NAMESPACE,
-    for: ['an earlier install'],
-  },
   { apiVersion: 'apps/v1', kind: 'Deployment', namespace: SYSTEM_NAMESPACE, for: ['an earlier install'] },
   {
     apiVersion: 'rbac.authorization.k8s.io/v1',
@@ -118,6 +100,7 @@ export interface SnapshotReader {
     options: {
       readonly namespace?: string
       readonly labelSelector?: string
+      readonly fieldSelector?: string
       readonly limit?: number
       readonly metadataOnly?: boolean
     },
@@ -142,10 +125,30 @@ export async function readSnapshot(reader: SnapshotReader, signal: AbortSignal):
   const crds = await readCrds(reader, unread, signal)
   const wanted = WANTED.filter(({ crd }) => crd === undefined || crds === undefined || crds.includes(crd))
   const lists = await inTurns(wanted, (one) => readOne(reader, one, unread, signal))
-  const objects = lists.flat()
+  // The settings of a product are read in the namespace in which its workload was found.
+  const products = openSnapshot({ version, objects: lists.flat(), crds, serviceProbes: [], unread: [] })
+  const settings = await inTurns(settingsOf(products), (one) => readOne(reader, one, unread, signal))
+  const objects = distinct([...lists.flat(), ...settings.flat()])
   const known = objects.some((object) => (object as { readonly kind?: unknown }).kind === 'ServiceCIDR')
   const serviceProbes = known ? [] : await probeServices(reader, unread, signal)
   return { version, objects, crds, serviceProbes, unread: unread.sort((a, b) => (a.what < b.what ? -1 : 1)) }
+}
+
+function settingsOf(products: World): Wanted[] {
+  return [
+    ...wantedSettings(products).map((one): Wanted => ({ apiVersion: 'v1', kind: 'ConfigMap', ...one })),
+    ...dnsServices(products).map((one): Wanted => ({ apiVersion: 'v1', kind: 'Service', ...one, for: [DNS] })),
+  ]
+}
+
+/** Several requests may find the same object. */
+function distinct(objects: readonly object[]): object[] {
+  return [...new Map(objects.map((object) => [keyOf(object), object])).values()]
+}
+
+function keyOf(object: object): string {
+  const group = textAt(object, 'apiVersion')?.split('/').at(-2) ?? ''
+  return [group, textAt(object, 'kind'), textAt(object, 'metadata', 'namespace'), nameOf(object)].join(' ')
 }
 
 async function readCrds(reader: SnapshotReader, unread: Unread[], signal: AbortSignal): Promise<string[] | undefined> {
@@ -165,7 +168,7 @@ async function readOne(
   unread: Unread[],
   signal: AbortSignal,
 ): Promise<readonly object[]> {
-  const { apiVersion, kind, name, namespace, labelSelector } = wanted
+  const { apiVersion, kind, name, namespace, labelSelector, fieldSelector } = wanted
   try {
     const found =
       name === undefined
@@ -176,6 +179,7 @@ async function readOne(
               limit: MOST_OBJECTS,
               ...(namespace === undefined ? {} : { namespace }),
               ...(labelSelector === undefined ? {} : { labelSelector }),
+              ...(fieldSelector === undefined ? {} : { fieldSelector }),
             },
             signal,
           )
@@ -199,7 +203,8 @@ function whyNot(error: unknown, signal: AbortSignal): string {
   return error.code === 'Forbidden' ? 'not allowed' : error.message
 }
 
-function whatOf({ kind, name, namespace }: Wanted): string {
+function whatOf({ kind, name, namespace, fieldSelector }: Wanted): string {
+  if (kind === 'Pod' && fieldSelector !== undefined) return 'Pods of all namespaces'
   if (name !== undefined) return `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
   return `${kind}s${namespace === undefined ? '' : ` in ${namespace}`}`
 }
@@ -257,7 +262,7 @@ export function snapshotReader(dynamic: Lookable): SnapshotReader {
       if (found === undefined) throw new ClusterApiError('NotFound', `${kind} ${name} does not exist`)
       return found
     },
-    list: async (apiVersion, kind, { namespace, labelSelector, limit, metadataOnly = false }, signal) =>
+    list: async (apiVersion, kind, { namespace, labelSelector, fieldSelector, limit, metadataOnly = false }, signal) =>
       dynamic.list(
         {
           metadataOnly,
@@ -265,6 +270,7 @@ export function snapshotReader(dynamic: Lookable): SnapshotReader {
           kind,
           ...(namespace === undefined ? {} : { namespace }),
           ...(labelSelector === undefined ? {} : { labelSelector }),
+          ...(fieldSelector === undefined ? {} : { fieldSelector }),
           ...(limit === undefined ? {} : { most: limit }),
         },
         signal,

@@ -26,11 +26,17 @@ export interface Unread {
 /** A snapshot with an index. */
 export interface World {
   readonly snapshot: ClusterSnapshot
-  /** Ignores the API version, because the content of an object is the same in all versions. */
-  get(kind: string, name: string, namespace?: string): unknown
+  /**
+   * Ignores the API version, because the content of an object is the same in all versions. ConfigMaps and workloads are
+   * found by product.ts only, in the namespace that the product is in.
+   */
+  get<K extends string>(kind: K & (K extends ProductKind ? never : string), name: string, namespace?: string): unknown
   /** Sorted by namespace and name. `group` distinguishes kinds of the same name ('' is the core group). */
   list(kind: string, group?: string): readonly unknown[]
 }
+
+/** The kinds whose objects belong to a product: see findProduct(). */
+type ProductKind = 'ConfigMap' | 'DaemonSet' | 'Deployment'
 
 export function openSnapshot(snapshot: ClusterSnapshot): World {
   const kinds = new Map<string, unknown[]>()
@@ -68,29 +74,6 @@ function groupOf(object: unknown): string {
 
 function sortKey(object: unknown): string {
   return `${textAt(object, 'metadata', 'namespace') ?? ''}/${nameOf(object)}`
-}
-
-/** The value of one key of a ConfigMap, and the name of the ConfigMap for messages. */
-export interface ConfigText {
-  readonly text: string
-  readonly where: string
-}
-
-/** The first of these ConfigMaps (`namespace/name`) that has one of these keys. */
-export function configText(
-  world: World,
-  configMaps: readonly string[],
-  keys: readonly string[],
-): ConfigText | undefined {
-  for (const path of configMaps) {
-    const [namespace = '', name = ''] = path.split('/')
-    const object = world.get('ConfigMap', name, namespace)
-    for (const key of keys) {
-      const text = textAt(object, 'data', key)
-      if (text !== undefined) return { text, where: `ConfigMap ${path} ${key}` }
-    }
-  }
-  return undefined
 }
 
 /** `spec.template.spec` of a workload, `spec` of a Pod. */
@@ -151,27 +134,6 @@ export function partPods(world: World, component: string): readonly unknown[] {
         textAt(pod, 'metadata', 'labels', 'component') === component ||
         (textAt(pod, 'metadata', 'name') ?? '').startsWith(`${component}-`),
     )
-}
-
-/** The namespaces of CNIs. A DaemonSet of the same name in a user's namespace is ignored. */
-const SYSTEM_NAMESPACES = new Set([
-  'antrea-system',
-  'calico-system',
-  'cilium',
-  'cilium-system',
-  'kube-flannel',
-  'kube-router',
-  'kube-system',
-  'openshift-ovn-kubernetes',
-  'ovn-kubernetes',
-])
-
-/** The first DaemonSet with one of these names in a system namespace. */
-export function daemonSet(world: World, ...names: readonly string[]): unknown {
-  const all = world.list('DaemonSet').filter((one) => SYSTEM_NAMESPACES.has(textAt(one, 'metadata', 'namespace') ?? ''))
-  return names
-    .map((name) => all.find((one) => textAt(one, 'metadata', 'name') === name))
-    .find((object) => object !== undefined)
 }
 
 // Reads fields of objects from a cluster, whose structure is not trusted: every function accepts any value and returns
@@ -236,5 +198,10 @@ export function documentIn(text: string | undefined): unknown {
  * reverse the text direction.
  */
 export function printable(text: string): string {
-  return text.slice(0, 200).replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '?')
+  return printableText(text.slice(0, 200))
+}
+
+/** The same for a text of any length. */
+export function printableText(text: string): string {
+  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '?')
 }

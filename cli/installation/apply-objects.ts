@@ -24,11 +24,16 @@ export interface Change {
   readonly why?: string
 }
 
-/** The labels and annotations to write to a node. */
+/** The labels and annotations to write to a node. An annotation that is null is removed. */
 export interface NodeChange {
   readonly node: string
   readonly labels: Readonly<Record<string, string>>
-  readonly annotations: Readonly<Record<string, string>>
+  readonly annotations: Readonly<Record<string, string | null>>
+}
+
+/** A label or an annotation as kubectl takes it: `key=value`, or `key-` to remove it. */
+export function nodeMarkText([key, value]: readonly [key: string, value: string | null]): string {
+  return value === null ? `${key}-` : `${key}=${value}`
 }
 
 export interface ApplyContext {
@@ -93,7 +98,7 @@ export async function applyNodes(nodes: readonly NodeChange[], context: ApplyCon
   for (const { node, labels, annotations } of nodes) {
     const ref = { apiVersion: 'v1', kind: 'Node', name: node }
     if (!dryRun) await admin.merge(ref, { metadata: { labels, annotations } }, signal)
-    const said = [...Object.entries(labels), ...Object.entries(annotations)].map(([key, value]) => `${key}=${value}`)
+    const said = [...Object.entries(labels), ...Object.entries(annotations)].map(nodeMarkText)
     report({ ref, what: 'changed', why: said.join(' ') })
   }
 }

@@ -1,6 +1,12 @@
 /** Checks whether the nodes of a cluster can run the image, before an installation changes anything. */
 import { createHash } from 'node:crypto'
-import { type InstallValues, type ManifestObject, formatImageName } from '../../install/values/values.ts'
+import {
+  type InstallValues,
+  LEFT_ALONE,
+  type ManifestObject,
+  REQUIRED_SCC,
+  formatImageName,
+} from '../../install/values/values.ts'
 import { KubeError, refOf } from '../../kubeapi/kube/kube.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { UserError } from '../../runtime/runtime.ts'
@@ -143,9 +149,13 @@ function answerOf(
 
 const NOBODY = 65_532
 
-/** A pod that satisfies the strictest Pod Security level and tolerates every taint. */
-function probePod({
-  question: { image, pullSecrets, marks },
+/**
+ * A pod that satisfies the strictest Pod Security level and tolerates every taint. A service mesh leaves it alone: with
+ * a proxy beside its container, it would never end. In OpenShift it names `restricted-v2`, which every user may use, and
+ * which chooses the user id.
+ */
+export function probePod({
+  question: { image, pullSecrets, marks, isOpenShift = false },
   node,
   namespace,
   name,
@@ -169,7 +179,16 @@ function probePod({
   return {
     apiVersion: 'v1',
     kind: 'Pod',
-    metadata: { name, namespace, labels: { ...marks?.labels, [LABEL]: run }, annotations: marks?.annotations ?? {} },
+    metadata: {
+      name,
+      namespace,
+      labels: { ...marks?.labels, ...LEFT_ALONE.labels, [LABEL]: run },
+      annotations: {
+        ...marks?.annotations,
+        ...LEFT_ALONE.annotations,
+        ...(isOpenShift ? { [REQUIRED_SCC]: 'restricted-v2' } : {}),
+      },
+    },
     spec: {
       nodeName: node,
       restartPolicy: 'Never',
@@ -180,8 +199,7 @@ function probePod({
       imagePullSecrets: pullSecrets.map((secret) => ({ name: secret })),
       securityContext: {
         runAsNonRoot: true,
-        runAsUser: NOBODY,
-        runAsGroup: NOBODY,
+        ...(isOpenShift ? {} : { runAsUser: NOBODY, runAsGroup: NOBODY }),
         seccompProfile: { type: 'RuntimeDefault' },
       },
       tolerations: [{ operator: 'Exists' }],
@@ -204,7 +222,8 @@ export function imageQuestion(values: InstallValues, namespace: string, on: Imag
     labels: { ...objects.labels, ...pods.labels },
     annotations: { ...objects.annotations, ...pods.annotations },
   }
-  return { image: values.image, pullSecrets: values.imagePullSecrets.map(({ name }) => name), namespace, on, marks }
+  const pullSecrets = values.imagePullSecrets.map(({ name }) => name)
+  return { image: values.image, pullSecrets, namespace, on, marks, isOpenShift: values.platform.openshift }
 }
 
 /** Throws UserError, which names the nodes that cannot run the image. Nothing of the installation is changed then. */

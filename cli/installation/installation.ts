@@ -9,10 +9,18 @@ export {
   crdsMissing,
   describeChange,
   leaveToken,
+  nodeMarkText,
   requireAdmission,
   wantedCrds,
 } from './apply-objects.ts'
-export { type Right, brokerRights, checkRights, memberRights } from './check-rights.ts'
+export {
+  type Right,
+  brokerRights,
+  checkRights,
+  hasSecurityContextConstraints,
+  memberRights,
+  preferLocalRights,
+} from './check-rights.ts'
 export { type ImageCheckInit, imageExample, imageProblems, imageQuestion, requireImage } from './image-check.ts'
 export {
   NO_MARKS,

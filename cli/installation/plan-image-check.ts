@@ -9,6 +9,7 @@ import {
   formatImageName,
   fullImageName,
 } from '../../install/values/values.ts'
+import { isMachine } from '../../model/model.ts'
 import { isReady } from './rollout.ts'
 import { listOf } from './object-status.ts'
 import { IMAGE_TROUBLE } from './pod-trouble.ts'
@@ -22,6 +23,8 @@ export interface ImageQuestion {
   readonly on: 'every' | 'one'
   /** The marks of the pods that check nodes. Undefined if there are none. */
   readonly marks?: Marks
+  /** The cluster admits pods by SecurityContextConstraints. */
+  readonly isOpenShift?: boolean
 }
 
 /** A list is undefined if this user may not read it. Then nothing is known about its objects. */
@@ -99,15 +102,13 @@ interface NodeSpec {
 }
 
 function candidates({ on }: ImageQuestion, nodes: readonly ManifestObject[]): readonly ManifestObject[] {
-  const linux = nodes.filter(
-    (node) => isReady(node) && (node.metadata.labels?.['kubernetes.io/os'] ?? 'linux') === 'linux',
-  )
-  if (on === 'every') return linux
-  const open = linux.filter((node) => {
+  const machines = nodes.filter((node) => isReady(node) && isMachine(node))
+  if (on === 'every') return machines
+  const open = machines.filter((node) => {
     const { unschedulable = false, taints = [] } = (node['spec'] ?? {}) as NodeSpec
     return !unschedulable && !taints.some(({ effect }) => effect === 'NoSchedule' || effect === 'NoExecute')
   })
-  return open.length > 0 ? open : linux
+  return open.length > 0 ? open : machines
 }
 
 /** Undefined if it is not known. */

@@ -11,6 +11,8 @@ import {
   type Marks,
   type PartName,
   type PodValues,
+  REPLACE_POLICIES,
+  type ReplacePolicy,
   SITE_CONFIG,
   SITE_KEY,
   digest,
@@ -18,7 +20,7 @@ import {
   objectName,
   partLabels,
 } from '../../install/values/values.ts'
-import { STATUS_METRICS } from '../../install/workloads/workloads.ts'
+import { PROXY_ENV, REPLACE_GATEWAYS, STATUS_METRICS } from '../../install/workloads/workloads.ts'
 import { type ManagedFieldsEntry, appliedFields, ownedPart, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.ts'
 import { at, listAt, textAt } from '../discovery/discovery.ts'
@@ -56,6 +58,7 @@ export function installedRefs(values: InstallValues): readonly ManifestObject[] 
   return planMember({
     ...values,
     member,
+    platform: { ...values.platform, openshift: true },
     gateway: { ...values.gateway, statusListen: 'node' },
     routeagent: { ...values.routeagent, statusListen: 'node' },
     metrics: { open: true, podMonitors: { ...podMonitors, enabled: true } },
@@ -98,7 +101,9 @@ export function planInstalledMember(
   const objects = planMember(withSite(all)).flatMap((part) => {
     const own = MEMBER_PARTS.find((name) => name === part.name)
     if (own === undefined) return part.objects
-    return planMember(withSite(parts[own])).find(({ name }) => name === own)?.objects ?? []
+    // The agent knows on which nodes gateways may run.
+    const values = { ...parts[own], gateway: parts.gateway.gateway }
+    return planMember(withSite(values)).find(({ name }) => name === own)?.objects ?? []
   })
   return objects
     .filter(({ kind, metadata }) => kind !== BINDING || !leftOut.includes(metadata.name))
@@ -128,7 +133,15 @@ function readShared(defaults: InstallValues, asked: AskedOptions, live: Installe
   // If there are PodMonitors, these open the metrics.
   const isOpen = agent !== undefined && !podMonitors.enabled && hasOpenMetrics(containerOf('agent', agent))
   const open = asked.statusListen === undefined ? isOpen : defaults.metrics.open
-  return withMarks({ ...defaults, ...readMarks(live.values()), member, metrics: { open, podMonitors } }, asked)
+  const gateway = agent === undefined ? defaults.gateway : { ...defaults.gateway, replace: readReplace(agent) }
+  const metrics = { open, podMonitors }
+  return withMarks({ ...defaults, ...readMarks(live.values()), member, gateway, metrics }, asked)
+}
+
+/** An installation of an earlier release has no such variable, as one with the default. */
+function readReplace(agent: ManifestObject): ReplacePolicy {
+  const entry = listAt(containerOf('agent', agent), 'env').find((one) => textAt(one, 'name') === REPLACE_GATEWAYS)
+  return REPLACE_POLICIES.find((word) => word === textAt(entry, 'value')) ?? 'gone'
 }
 
 /**
@@ -142,7 +155,11 @@ function isOfBefore(live: InstalledObjects): boolean {
 
 /** True if the container of agent, dns or broker serves metrics to other pods. */
 export function hasOpenMetrics(container: unknown): boolean {
-  return listAt(container, 'env').some((entry) => textAt(entry, 'name') === STATUS_METRICS)
+  return hasVariable(container, STATUS_METRICS)
+}
+
+function hasVariable(container: unknown, name: string): boolean {
+  return listAt(container, 'env').some((entry) => textAt(entry, 'name') === name)
 }
 
 /** Reads the values of the PodMonitors from the agent's, which every installation with PodMonitors has. */
@@ -189,11 +206,27 @@ function readPart(values: InstallValues, asked: AskedOptions, { part, object, li
   const statusListen = asked.statusListen ?? (listensOnNode(part, object) ? 'node' : 'loopback')
   const count = at(object, 'spec', 'replicas')
   const replicas = typeof count === 'number' ? { replicas: count } : {}
-  if (part === 'agent') return { ...read, agent: { ...read.agent, ...own, ...replicas } }
+  if (part === 'agent') {
+    const proxySecret = asked.proxySecret ?? proxySecretOf(containerOf(part, object))
+    return { ...read, agent: { ...read.agent, ...own, ...replicas, proxySecret } }
+  }
   if (part === 'dns') return { ...read, dns: { ...read.dns, ...own, ...replicas, clusterIP: chosenIp(values, live) } }
-  if (part === 'routeagent') return { ...read, routeagent: { ...read.routeagent, ...own, statusListen } }
+  const platform = { ...read.platform, seLinuxOptions: readSeLinux(object) ?? read.platform.seLinuxOptions }
+  if (part === 'routeagent') return { ...read, platform, routeagent: { ...read.routeagent, ...own, statusListen } }
   const userSpaceWireguard = listAt(podOf(object), 'volumes').some((volume) => textAt(volume, 'name') === 'tun')
-  return { ...read, gateway: { ...read.gateway, ...own, userSpaceWireguard, statusListen } }
+  return { ...read, platform, gateway: { ...read.gateway, ...own, userSpaceWireguard, statusListen } }
+}
+
+/** Undefined if the pods have none, as those of earlier releases. */
+function readSeLinux(object: ManifestObject): Readonly<Record<string, string>> | undefined {
+  const options = at(podOf(object), 'securityContext', 'seLinuxOptions')
+  return options === undefined ? undefined : (options as Readonly<Record<string, string>>)
+}
+
+/** Empty if the agent uses no proxy. */
+function proxySecretOf(container: unknown): string {
+  const entry = listAt(container, 'env').find((one) => textAt(one, 'name') === PROXY_ENV)
+  return textAt(entry, 'valueFrom', 'secretKeyRef', 'name') ?? ''
 }
 
 /** True if the status page listens on an address of the node in addition to loopback. */
@@ -226,6 +259,7 @@ function readPlacement(part: MemberPart, object: ManifestObject): PodValues {
     resources: at(containerOf(part, object), 'resources') ?? {},
     nodeSelector: (at(pod, 'nodeSelector') ?? {}) as PodValues['nodeSelector'],
     tolerations: listAt(pod, 'tolerations') as PodValues['tolerations'],
+    priorityClassName: textAt(pod, 'priorityClassName') ?? '',
   }
 }
 

@@ -3,6 +3,7 @@
  * rolloutProgress() and unreadyNodes(), which list objects.
  */
 import { type ManifestObject, type PartName, objectName } from '../../install/values/values.ts'
+import { machineText, nodeMachine } from '../../model/model.ts'
 import type { ClusterAdmin } from '../context/context.ts'
 import { conditionsOf } from './object-status.ts'
 import { partTrouble, selectorText } from './pod-trouble.ts'
@@ -50,8 +51,8 @@ export function isRolledOut({ ready, wanted }: Rollout): boolean {
 interface NodeWorld {
   /** The pods of this DaemonSet. */
   readonly pods: readonly ManifestObject[]
-  /** The names of Nodes that exist and are not ready. */
-  readonly unready: ReadonlySet<string>
+  /** The Nodes whose pods do not count, with the reason: they are not ready, or are no Linux machines. */
+  readonly uncounted: ReadonlyMap<string, string>
   /** The current revision of the DaemonSet's pods. Undefined if it is not known. */
   readonly revision: string | undefined
 }
@@ -66,12 +67,14 @@ interface NodeRollout {
  * `whole` is the rollout on all nodes, according to the status. At least one pod has to be ready: without a ready node
  * the DaemonSet runs nowhere.
  */
-function nodeRollout(whole: Rollout, { pods, unready, revision }: NodeWorld): NodeRollout {
+function nodeRollout(whole: Rollout, { pods, uncounted, revision }: NodeWorld): NodeRollout {
   const placed = pods.map((pod) => ({ pod, node: nodeOf(pod) ?? '' }))
-  const leftOut = [...new Set(placed.map(({ node }) => node).filter((node) => unready.has(node)))].sort()
+  const leftOut = [...new Set(placed.map(({ node }) => node).filter((node) => uncounted.has(node)))].sort()
   if (whole.wanted === undefined || leftOut.length === 0) return { rollout: whole, leftOut: [] }
   const counted = placed.filter(({ pod, node }) => {
-    return !unready.has(node) && revision !== undefined && pod.metadata.labels?.[REVISION] === revision && isReady(pod)
+    return (
+      !uncounted.has(node) && revision !== undefined && pod.metadata.labels?.[REVISION] === revision && isReady(pod)
+    )
   })
   return { rollout: { ready: counted.length, wanted: Math.max(1, whole.wanted - leftOut.length) }, leftOut }
 }
@@ -80,12 +83,12 @@ function nodeRollout(whole: Rollout, { pods, unready, revision }: NodeWorld): No
 function replicaRollout(
   whole: Rollout,
   status: WorkloadShape['status'],
-  { pods, unready }: Pick<NodeWorld, 'pods' | 'unready'>,
+  { pods, uncounted }: Pick<NodeWorld, 'pods' | 'uncounted'>,
 ): NodeRollout {
-  const stuck = pods.filter((pod) => unready.has(nodeOf(pod) ?? '') && !('deletionTimestamp' in pod.metadata))
+  const stuck = pods.filter((pod) => uncounted.has(nodeOf(pod) ?? '') && !('deletionTimestamp' in pod.metadata))
   if (whole.wanted === undefined || stuck.length === 0) return { rollout: whole, leftOut: [] }
   const leftOut = [...new Set(stuck.map((pod) => nodeOf(pod) ?? ''))].sort()
-  // The pods on unready nodes may be of this revision or of an earlier one. So the other pods alone have to be enough.
+  // The pods on nodes that do not count may be of this revision or of an earlier one. So the other pods alone have to be enough.
   const updated = Math.max(0, (status?.updatedReplicas ?? 0) - stuck.length)
   const ready = Math.min(status?.readyReplicas ?? 0, updated)
   return { rollout: { ready, wanted: Math.max(1, whole.wanted - stuck.length) }, leftOut }
@@ -161,8 +164,10 @@ export async function rolloutProgress(
       const part = PARTS.find((one) => objectName(one) === object.metadata.name)
       const whole = rolloutOf(object)
       if (part === undefined || isRolledOut(whole)) continue
-      const { rollout, leftOut: nodes } = await onReadyNodes(admin, object, { part, whole, namespace }, signal)
-      for (const node of nodes) leftOut.add(nodeText(node))
+      const uncounted = await uncountedNodes(admin, signal)
+      const init = { part, whole, namespace, uncounted }
+      const { rollout, leftOut: nodes } = await onCountedNodes(admin, object, init, signal)
+      for (const node of nodes) leftOut.add(uncounted.get(node) ?? nodeText(node))
       if (isRolledOut(rollout)) continue
       missing.push({ part, count: rollout.wanted === undefined ? '' : `${rollout.ready} of ${rollout.wanted} ready` })
     }
@@ -178,20 +183,25 @@ export async function rolloutProgress(
 /** The reason why a node is left out. */
 export const nodeText = (node: string): string => `node ${node} is not ready`
 
-async function onReadyNodes(
+interface PartRollout extends Pick<NodeWorld, 'uncounted'> {
+  readonly part: PartName
+  readonly whole: Rollout
+  readonly namespace: string
+}
+
+async function onCountedNodes(
   admin: Pick<ClusterAdmin, 'list'>,
   object: ManifestObject,
-  { part, whole, namespace }: { readonly part: PartName; readonly whole: Rollout; readonly namespace: string },
+  { part, whole, namespace, uncounted }: PartRollout,
   signal: AbortSignal,
 ): Promise<NodeRollout> {
-  const unready = await unreadyNodes(admin, signal)
-  if (unready.size === 0 || object.kind === 'StatefulSet') return { rollout: whole, leftOut: [] }
+  if (uncounted.size === 0 || object.kind === 'StatefulSet') return { rollout: whole, leftOut: [] }
   const pods = await admin.list('v1', 'Pod', { namespace, labelSelector: selectorText(part) }, signal)
   if (object.kind === 'Deployment') {
-    return replicaRollout(whole, object['status'] as WorkloadShape['status'], { pods, unready })
+    return replicaRollout(whole, object['status'] as WorkloadShape['status'], { pods, uncounted })
   }
   const revisions = await admin.list('apps/v1', 'ControllerRevision', { namespace }, signal)
-  return nodeRollout(whole, { pods, unready, revision: currentRevision(object.metadata.name, revisions) })
+  return nodeRollout(whole, { pods, uncounted, revision: currentRevision(object.metadata.name, revisions) })
 }
 
 /** The names of the Nodes that are not ready. */
@@ -201,4 +211,20 @@ export async function unreadyNodes(
 ): Promise<ReadonlySet<string>> {
   const nodes = await admin.list('v1', 'Node', {}, signal)
   return new Set(nodes.filter((node) => !isReady(node)).map(({ metadata }) => metadata.name))
+}
+
+/** The Nodes on which no pod of a part is waited for, by name, with the reason as text. */
+async function uncountedNodes(
+  admin: Pick<ClusterAdmin, 'list'>,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, string>> {
+  const nodes = await admin.list('v1', 'Node', {}, signal)
+  return new Map(
+    nodes.flatMap((node): readonly (readonly [string, string])[] => {
+      const { name } = node.metadata
+      const other = machineText(nodeMachine(node))
+      if (other !== undefined) return [[name, `node ${name} is ${other}`]]
+      return isReady(node) ? [] : [[name, nodeText(name)]]
+    }),
+  )
 }

@@ -9,6 +9,7 @@ import {
   STATUS_PLACES,
   type StatusPlace,
   formatImageName,
+  injectionProblem,
   keyProblem,
   marksProblem,
   parseImageName,
@@ -132,7 +133,8 @@ const markParser =
     const at = text.indexOf('=')
     if (at < 0 && !text.endsWith('-')) throw wrong('expected key=value, or key- to remove one')
     const [key, value] = at < 0 ? [text.slice(0, -1), null] : [text.slice(0, at), text.slice(at + 1)]
-    const problem = keyProblem(key) ?? (value === null ? undefined : valueProblem(kind, value))
+    const problem =
+      keyProblem(key) ?? (value === null ? undefined : (injectionProblem(key, value) ?? valueProblem(kind, value)))
     if (problem !== undefined) throw wrong(problem)
     return [key, value]
   }
@@ -222,6 +224,8 @@ function parseSecretName(text: string): string {
 /** If the option is undefined, the value stays as it is. */
 export interface StatusOptions {
   readonly statusListen?: StatusPlace
+  /** Empty: no proxy. */
+  readonly proxySecret?: string
 }
 
 /** The values that the user asked for. All other values stay as they are installed. */
@@ -230,10 +234,22 @@ export type AskedOptions = ImageOptions & StatusOptions & MarkOptions
 export function addStatusOptions(command: Command): Command {
   const what =
     "with --context: where metrics can be scraped; node: at each node's InternalIP, and at the pods of agent and dns"
-  return command.addOption(choiceOption('--status-listen <place>', what, STATUS_PLACES))
+  return command
+    .addOption(choiceOption('--status-listen <place>', what, STATUS_PLACES))
+    .option(
+      '--proxy-secret <name>',
+      'with --context: a Secret in the namespace of Sealane with HTTPS_PROXY, and optionally NO_PROXY, for the connection of the agent to the broker (default: as installed); "" removes it',
+      parsed(parseProxySecret),
+    )
 }
 
-export function withStatus(values: InstallValues, { statusListen }: StatusOptions): InstallValues {
+function parseProxySecret(text: string): string {
+  if (text === '' || isDnsSubdomain(text)) return text
+  throw new UserError(`--proxy-secret ${quoted(text)}: expected the name of a Secret`)
+}
+
+export function withStatus(given: InstallValues, { statusListen, proxySecret }: StatusOptions): InstallValues {
+  const values = proxySecret === undefined ? given : { ...given, agent: { ...given.agent, proxySecret } }
   if (statusListen === undefined) return values
   const { gateway, routeagent } = values
   const metrics = { ...values.metrics, open: statusListen === 'node' }

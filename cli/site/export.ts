@@ -1,8 +1,10 @@
 /** Creates or deletes a ServiceExport among the objects of a site or in a cluster. */
+import { connect } from 'node:net'
 import { removeUserObject, writeUserObject } from '../../kubeapi/files/files.ts'
 import { refOf } from '../../kubeapi/kube/kube.ts'
 import type { ServiceExport } from '../../model/model.ts'
-import { UserError } from '../../runtime/runtime.ts'
+import { readMemberIdentity } from '../../protocol/membership/membership.ts'
+import { UserError, parseHostPort } from '../../runtime/runtime.ts'
 import type { OpenSite } from '../context/context.ts'
 
 export interface ServiceName {
@@ -33,9 +35,39 @@ export async function unexportService(site: OpenSite, service: ServiceName, sign
     admin === undefined
       ? removeUserObject(config.objects, 'ServiceExport', name, namespace) !== undefined
       : await admin.remove(refOf({ ...serviceExport(service) }), signal)
-  return `service ${namespace}/${name} ${removed ? 'is no longer exported' : 'was not exported'}\n`
+  if (!removed) return `service ${namespace}/${name} was not exported\n`
+  const gone = `service ${namespace}/${name} is no longer exported\n`
+  if (admin !== undefined || (await brokerAnswers(config.identity, signal))) return gone
+  const until = 'until the agent of this site reaches the broker again'
+  return `${gone}the broker cannot be reached from here: other members may still call it ${until}\n`
 }
 
-function serviceExport({ namespace, name }: ServiceName): ServiceExport {
+const CONNECT_MS = 1000
+
+/** Whether any known address of the broker accepts a connection. True for a site that is no member. */
+async function brokerAnswers(identity: string, signal: AbortSignal): Promise<boolean> {
+  const known = await readMemberIdentity(identity).catch(() => undefined)
+  if (known === undefined) return true
+  const addresses = [...known.brokerAddresses, ...(known.learnedAddresses ?? [])]
+  const answers = await Promise.all([...new Set(addresses)].map((address) => accepts(address, signal)))
+  return answers.includes(true)
+}
+
+function accepts(address: string, signal: AbortSignal): Promise<boolean> {
+  const { host, port } = parseHostPort(address, 'broker address')
+  return new Promise((resolve) => {
+    const socket = connect({ host, port, timeout: CONNECT_MS, signal })
+    const done = (answers: boolean): void => {
+      socket.destroy()
+      resolve(answers)
+    }
+    socket.once('connect', () => done(true))
+    socket.once('timeout', () => done(false))
+    socket.once('error', () => done(false))
+  })
+}
+
+/** The ServiceExport of a service, without labels or annotations. */
+export function serviceExport({ namespace, name }: ServiceName): ServiceExport {
   return { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', metadata: { name, namespace } }
 }

@@ -6,7 +6,7 @@ import type { KeyObject } from 'node:crypto'
 import { chmod, mkdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ownCluster } from '../../model/addresses/addresses.ts'
-import { type ClusterId, joinedMembership, oneLine, renumberedText } from '../../model/model.ts'
+import { type ClusterId, MEMBERSHIP_NAME, joinedMembership, oneLine, renumberedText } from '../../model/model.ts'
 import { type ClusterFacts, type JoinResponse, RefusedError } from '../../protocol/protocol.ts'
 import { type JoinToken, createKey, keyFromPem, keyToPem, parseJoinToken } from '../../protocol/identity/identity.ts'
 import {
@@ -18,6 +18,7 @@ import {
   lookAtJoin,
   readMemberIdentity,
   withdrawJoin,
+  folderIdentity,
   writeMemberIdentity,
 } from '../../protocol/membership/membership.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -25,6 +26,7 @@ import { UserError, formatDuration, messageOf, sealaneVersion } from '../../runt
 import { createLogger } from '../../runtime/logging/logging.ts'
 import { type LookAtJoin, type RenumberingInit, agreeOnRenumbering } from '../cluster/cluster.ts'
 import type { OpenSite } from '../context/context.ts'
+import { checkSameMember } from './rejoin.ts'
 
 export interface JoinInit {
   readonly token: string
@@ -65,7 +67,11 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   const response = await askBroker(site, { ...init, token, joining })
   const own = ownCluster(clusterId, factsOf(site), response)
   await api.apply(own, signal)
-  await api.apply(joinedMembership(clusterId, response), signal)
+  const memberships = api.cache('Membership')
+  await memberships.whenSynced(signal)
+  const before = memberships.get(MEMBERSHIP_NAME)
+  const kept = await folderIdentity(config.identity).access()
+  await api.apply(joinedMembership(clusterId, response, { exposure: config.exposure, before, kept }), signal)
   const ask = { token, cluster: clusterId, key: joining.key, facts: factsOf(site) }
   await writeMemberIdentity(config.identity, joinedIdentity(ask, response))
   await joining.forget()
@@ -94,10 +100,7 @@ async function checkNotElsewhere(directory: string, token: JoinToken, { clusterI
     say(`the identity of this site is replaced: ${error.message}`)
     return undefined
   })
-  if (known === undefined || (known.cluster === clusterId && known.clusterset === token.clusterset)) return
-  throw new UserError(`this site is already joined as ${known.cluster} in clusterset ${known.clusterset}`, {
-    hint: 'leave first: sealane leave',
-  })
+  if (known !== undefined) checkSameMember(known, { clusterId, clusterset: token.clusterset })
 }
 
 type Asking = Omit<JoinInit, 'token'> & { readonly token: JoinToken; readonly joining: JoiningKey }

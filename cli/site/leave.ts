@@ -15,8 +15,9 @@ import {
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { UserError, formatDuration } from '../../runtime/runtime.ts'
 import { createLogger } from '../../runtime/logging/logging.ts'
-import { type CommandContext, type OpenSite, confirm, terminalOf } from '../context/context.ts'
+import { type CommandContext, type OpenSite, confirm } from '../context/context.ts'
 import { planRemoval } from '../cluster/cluster.ts'
+import { hasPreferLocal, removePreferLocal } from './prefer-local.ts'
 
 export interface LeaveInit {
   readonly timeoutMs: number
@@ -45,50 +46,60 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
     await nodesDone(site, init)
   }
   await removeObjects(site, init.signal)
+  await removePreferLocal(site, init)
   await removeMemberIdentity(config.identity)
   return identity?.cluster ?? membership?.spec.clusterId ?? config.name
 }
 
 /**
- * Lists what is removed and asks for confirmation at a terminal. Without a terminal it continues, because scripts run a
- * site on its own node and the command names its site file. Throws UserError if the user declines.
+ * Lists what is removed and asks for confirmation, as on a cluster. Throws UserError if the user declines, and with
+ * exit code 2 if there is neither a terminal nor --yes. A site that has nothing to remove is not asked about.
  */
 export async function confirmSiteLeave(
-  { config, api }: OpenSite,
+  open: OpenSite,
   { site, force, yes }: { readonly site: string; readonly force: boolean; readonly yes: boolean },
   context: CommandContext,
 ): Promise<void> {
-  if (yes || terminalOf(context) === undefined) return
+  if (yes) return
+  const { config, api } = open
   const kinds = ['Membership', 'Cluster', 'ServiceExport', 'Gateway', 'RouteAgent'] as const
   await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(context.signal)))
   const own = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec
+  // Without its Membership, a site is still a member by its identity.
+  const identity = await readMemberIdentity(config.identity).catch(() => undefined)
+  const id = own?.clusterId ?? identity?.cluster
   const named = (kind: (typeof kinds)[number]): string[] =>
     api
       .cache(kind)
       .list()
       .map(({ metadata: { name, namespace } }) => (namespace === undefined ? name : `${namespace}/${name}`))
   const nodes = [...new Set([...named('Gateway'), ...named('RouteAgent')])]
-  const { lines } = planRemoval(
+  const { lines, command } = planRemoval(
     {
       title: `site ${config.name}`,
       flags: `--site ${site}`,
       site: true,
       member:
-        own === undefined
+        id === undefined
           ? undefined
-          : { id: own.clusterId, clusterset: own.clusterset, leaving: own.phase === 'leaving' },
+          : {
+              id,
+              clusterset: own?.clusterset ?? identity?.clusterset ?? '',
+              leaving: own?.phase === 'leaving',
+            },
       parts: [],
-      others: named('Cluster').filter((id) => id !== own?.clusterId),
+      others: named('Cluster').filter((other) => other !== id),
       exports: named('ServiceExport'),
       imports: 0,
       nodes,
+      hasPolicy: await hasPreferLocal(open, context.signal),
       broker: undefined,
     },
     { verb: 'leave', crds: false, deleteData: false, evictMembers: false, force },
   )
   if (lines.length === 0) return
   context.output.remark(`${lines.join('\n')}\n`)
-  await confirm({ what: 'Remove it', yes, command: `sealane leave --site ${site} --yes` }, context)
+  await confirm({ what: 'Remove it', yes, command }, context)
 }
 
 async function readIdentity(directory: string, { force, say }: LeaveInit): Promise<MemberIdentity | undefined> {

@@ -114,6 +114,8 @@ const PLACES: Readonly<Record<FactKind, ListPlace>> = {
   DaemonSet: { apiVersion: 'apps/v1', plural: 'daemonsets', ...INSTALLED },
   NetworkPolicy: { apiVersion: 'networking.k8s.io/v1', plural: 'networkpolicies', needed: false, most: 10_000 },
   Service: { ...KIND_PLACES.Service, needed: false },
+  TrafficPolicy: { ...KIND_PLACES.TrafficPolicy, needed: false, most: 10_000 },
+  ClusterTrafficPolicy: { ...KIND_PLACES.ClusterTrafficPolicy, needed: false },
 }
 /** Kinds on which further questions depend. All other kinds are only listed, at once. */
 const FURTHER: readonly FactKind[] = [

@@ -50,7 +50,7 @@ async function openSiteMember<T>(
   const { withSite } = await import('../context/open-site.ts')
   const { siteFacts } = await import('./site-facts.ts')
   const { signal } = context
-  return withSite(site, context, ({ api, config }) =>
+  return withSite(site, { ...context, anyNode: true }, ({ api, config }) =>
     work(async () => {
       const facts = siteFacts(api, { file: config.file, pages, timeoutMs, signal })
       const title = `site ${config.name}`

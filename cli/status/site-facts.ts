@@ -28,6 +28,8 @@ const KINDS = [
   'ServiceImport',
   'EndpointSlice',
   'Lease',
+  'TrafficPolicy',
+  'ClusterTrafficPolicy',
 ] as const satisfies readonly FactKind[]
 
 /** The time limit of a status page. A process on this machine answers at once or hangs. */
@@ -63,9 +65,12 @@ async function objectsOf(
 ): Promise<readonly Fact[]> {
   const cache = api.cache(kind)
   await cache.whenSynced(signal)
-  // EndpointSlices of the site's own Services are not imports.
+  // EndpointSlices of the site's own Services are not imports. Those with results of a check count.
   const items = (cache.list() as readonly unknown[] as readonly (AnyObject & Labelled)[]).filter(
-    ({ metadata }) => kind !== 'EndpointSlice' || metadata.labels?.[LABEL_SOURCE_CLUSTER] !== undefined,
+    (item) =>
+      kind !== 'EndpointSlice' ||
+      item.metadata.labels?.[LABEL_SOURCE_CLUSTER] !== undefined ||
+      item['status'] !== undefined,
   )
   const kept = items.map((item) => slimmed(kind, item))
   return [{ t: 'objects', kind, source, at: new Date().toISOString(), items: kept }]

@@ -24,8 +24,11 @@ export function statusScreen({ health, overview, problems }: Diagnosis, { wide }
   return parts.filter((part) => part !== '').join('\n')
 }
 
+/** What other members may call. */
+export const EXPOSED = { exports: 'exported services', pods: 'all pods', nothing: 'nothing' } as const
+
 function headText(health: Diagnosis['health'], overview: Overview): string {
-  const { cluster, clusterset, exports: exported, imports, clusterDns } = overview
+  const { cluster, clusterset, exports: exported, imports, clusterDns, nodes, exposure } = overview
   const title = cluster === undefined ? 'not joined' : `${cluster} in clusterset ${clusterset ?? '-'}`
   const rows: [string, string][] = [
     ['versions', versionsText(overview)],
@@ -36,10 +39,20 @@ function headText(health: Diagnosis['health'], overview: Overview): string {
         clusterDns.state
       ],
     ],
+    ...nodeRows(nodes),
+    ...(exposure === undefined ? [] : [['exposed', EXPOSED[exposure]] satisfies [string, string]]),
     ['exports', exported === undefined ? 'unknown' : exportsText(exported)],
     ['imports', imports === undefined ? 'unknown' : importsText(imports)],
   ]
   return `${title}: ${health}\n${rows.map(([name, text]) => `${name.padEnd(13)}${text}\n`).join('')}`
+}
+
+/** Told only where nodes are left out, whose pods can neither call other clusters nor be called. */
+function nodeRows(nodes: Overview['nodes']): [string, string][] {
+  const others = Object.entries(nodes?.leftOut ?? {})
+  if (nodes === undefined || others.length === 0) return []
+  const text = others.map(([what, count]) => (count === 1 ? what : `${what} ×${count}`)).join(', ')
+  return [['nodes', `${nodes.machines} with a routeagent; left out: ${text}`]]
 }
 
 function versionsText({ versions }: Overview): string {

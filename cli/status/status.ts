@@ -28,9 +28,28 @@ export {
   type MachineFacts,
   parseAskedServer,
 } from './probes/machine-command.ts'
+export { type DeniedRow, readDenied } from './access/read-denied.ts'
 export { nodePages } from './probes/node-pages.ts'
 export { SILENT_PROGRESS, progressOn } from './probes/progress.ts'
 export { siteProbes } from './probes/site-probes.ts'
 export { type PartVersion, readVersions } from './read-versions.ts'
 export { siteFacts } from './site-facts.ts'
-export { EXIT_CODES, EXIT_UNKNOWN, statusDocument, statusScreen } from './status-screen.ts'
+export {
+  type AccessObjects,
+  type CheckObjects,
+  accessRows,
+  causeText,
+  importersText,
+  checkAccess,
+  offeredText,
+} from './access/plan-access.ts'
+export { type Called, type Caller, parseCalled, parseCaller } from './access/parse-ends.ts'
+export {
+  type TrafficObjects,
+  type TrafficRow,
+  invalidPolicies,
+  policyText,
+  shareText,
+  trafficRows,
+} from './traffic/plan-traffic.ts'
+export { EXIT_CODES, EXIT_UNKNOWN, EXPOSED, statusDocument, statusScreen } from './status-screen.ts'

@@ -27,12 +27,14 @@ export interface BrokerProcessInit {
   readonly externalTrafficPolicy?: 'Local' | 'Cluster'
   readonly acceptEmptyAtMs?: number
   readonly approve?: boolean
+  readonly defaultAccess?: 'allow' | 'deny'
   readonly audit?: AuditConfig
   readonly quotaRecords?: number
   readonly quotaBytes?: number
   readonly quotaChanges?: number
   readonly quotaStreams?: number
   readonly maxMembers?: number
+  readonly renewalGrace?: number
   readonly store?: EtcdStoreConfig | undefined
   readonly connectionAge?: number
   readonly drain?: number
@@ -53,12 +55,14 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     clustersetIpRange: init.clustersetIpRange ?? DEFAULT_BROKER_CONFIG.clustersetIpRange,
     allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
     ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
+    ...(init.defaultAccess === undefined ? {} : { defaultAccess: init.defaultAccess }),
     ...(init.audit === undefined ? {} : { audit: init.audit }),
     ...(init.store === undefined ? {} : { store: init.store }),
     ...(init.connectionAge === undefined ? {} : { connectionAgeMs: init.connectionAge }),
     ...(init.drain === undefined ? {} : { drainMs: init.drain }),
     ...(init.authorityDir === undefined ? {} : { authorityDir: init.authorityDir }),
     ...(init.signer === undefined ? {} : { signer: init.signer }),
+    ...(init.renewalGrace === undefined ? {} : { renewalGraceMs: init.renewalGrace }),
     sourcesKept: init.externalTrafficPolicy !== 'Cluster',
     limits: {
       membersPerClusterset: init.maxMembers ?? DEFAULT_BROKER_CONFIG.limits.membersPerClusterset,

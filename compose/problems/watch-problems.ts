@@ -167,8 +167,9 @@ export function leaveOutHealthy({ exports, imports, slices }: Services, around: 
   return {
     exports: exports.filter((one) => !isWell(one)),
     imports: imports.filter(({ metadata: { namespace, name } }) => isLost(namespace, name)),
-    slices: slices.filter(({ metadata: { labels = {}, namespace } }) => {
-      return labels[LABEL_SOURCE_CLUSTER] !== undefined && isLost(namespace, labels[LABEL_SERVICE_NAME])
+    slices: slices.filter(({ metadata: { labels = {}, namespace }, status }) => {
+      if (labels[LABEL_SOURCE_CLUSTER] === undefined) return status !== undefined
+      return isLost(namespace, labels[LABEL_SERVICE_NAME])
     }),
   }
 }

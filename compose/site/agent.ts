@@ -3,6 +3,7 @@
  * finds.
  */
 import { randomBytes } from 'node:crypto'
+import { backendChecker } from '../../agent/backends/backends.ts'
 import { askResolver } from '../../agent/cluster/cluster.ts'
 import { agentConfig } from '../../agent/loop/loop.ts'
 import { type AgentDeps, runAgent } from '../../agent/main.ts'
@@ -23,6 +24,8 @@ interface SiteAgentsInit extends Partial<ElectionTiming> {
   readonly node: string
   /** Whether no other node of the site has an agent. It then acts even if Leases cannot be written. */
   readonly alone: boolean
+  /** Every other agent has ended for certain. Default: false. */
+  readonly isOnly?: boolean
 }
 
 /**
@@ -31,14 +34,14 @@ interface SiteAgentsInit extends Partial<ElectionTiming> {
  */
 export async function actInTurn(
   deps: Omit<ElectionDeps, 'leader'> & { readonly api: Pick<ClusterApi, 'cache'> },
-  { node, alone, ...timing }: SiteAgentsInit,
+  { node, alone, isOnly = false, ...timing }: SiteAgentsInit,
   act: (signal: AbortSignal) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
   // Node names have no '_'.
   const ofNode = `${node}_`
   const identity = `${ofNode}${randomBytes(4).toString('hex')}`
-  const replaces = (holder: string): boolean => holder.startsWith(ofNode)
+  const replaces = (holder: string): boolean => isOnly || holder.startsWith(ofNode)
   const over = new AbortController()
   const without = new AbortController()
   const leases: LeaseStore = {
@@ -85,14 +88,14 @@ export async function run(component: ComponentDeps, site: SiteRun, signal: Abort
   const deps = { ...component, processMark: newProcessMark() }
   const { kube, api, config } = site
   if (kube === undefined) {
-    const { leases, node, leaseMs } = site
+    const { leases, node, leaseMs, isOnlyAgent: isOnly = false } = site
     if (leases === undefined) throw new Error('a site without Leases')
     const act = async (acting: AbortSignal): Promise<void> => {
       await runMember(deps, site, acting)
       // A standby agent is ready.
       deps.status.readiness('agent', () => undefined)
     }
-    const turn = { node, alone: config.gateways.length <= 1, ...electionTiming(leaseMs) }
+    const turn = { node, alone: config.gateways.length <= 1, isOnly, ...electionTiming(leaseMs) }
     return actInTurn({ ...deps, api, leases }, turn, act, signal)
   }
   const identity = rememberIdentity({ ...deps, api }, kube.identity)
@@ -102,6 +105,7 @@ export async function run(component: ComponentDeps, site: SiteRun, signal: Abort
     facts: factsOf(site),
     identity,
     memberships: kube,
+    exposure: config.exposure,
     runMember: (onRefused: NonNullable<AgentDeps['onRefused']>, until: AbortSignal) =>
       runMember({ ...deps, onRefused }, member, until),
   }
@@ -128,13 +132,29 @@ async function runMember(
   signal: AbortSignal,
 ): Promise<void> {
   const { api, config, identity, kube, heartbeatMs } = site
-  const { allowedNamespaces } = config
-  const change = { facts: factsOf(site), identity, allowedNamespaces, removesOrphans: kube === undefined, heartbeatMs }
-  const dns = kube === undefined ? {} : { askClusterDns: askResolver() }
+  const { allowedNamespaces, excludedNamespaces, activeGateways, exposure } = config
+  const change = {
+    facts: factsOf(site),
+    identity,
+    allowedNamespaces,
+    excludedNamespaces,
+    exposure,
+    removesOrphans: kube === undefined,
+    heartbeatMs,
+    activeGateways,
+    ...(kube === undefined ? {} : { gatewayChoice: kube.gatewayChoice }),
+  }
+  // A kubelet checks the pods of a Kubernetes cluster, and such a cluster has a DNS of its own.
+  const local =
+    kube === undefined
+      ? { checkBackend: backendChecker(deps.clock) }
+      : { askClusterDns: askResolver(), dnsMaps: kube.dnsMaps, changeMembership: kube.changeMembership }
+  const gatewayMarker = kube?.gatewayMarker
+  const nodes = gatewayMarker === undefined ? {} : { gatewayMarker }
   const over = new AbortController()
   const problems = watchProblems({ ...deps, api }, AbortSignal.any([signal, over.signal]))
   try {
-    await runAgent({ ...deps, ...dns, api }, agentConfig(config.state, change), signal)
+    await runAgent({ ...deps, ...local, ...nodes, api }, agentConfig(config.state, change), signal)
   } finally {
     over.abort()
     await problems

@@ -13,6 +13,7 @@ import {
   type GatewayLabel,
   type GatewayLane,
   LABEL_GATEWAY,
+  MAX_LANE,
   gatewayLabel,
   gatewayProblem,
   laneOfHolder,
@@ -33,9 +34,9 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
     const cable = new WireguardCable({ ...kernel, clock: deps.clock }, { stateDir: stateDirOf(site) })
     const parts = { ...deps, ...kernel, api, cable, machineNetwork: readMachineNetwork }
     const askNode = (until: AbortSignal) => (kube === undefined ? askSiteFile(site) : kube.askNode(node, until))
-    const { activeGateways } = config
+    const { activeGateways, overlay } = config
     const leases = kube?.leases ?? leasesOf(site)
-    const init = { node, configOf, askNode, leases, activeGateways, leaseMs }
+    const init = { node, configOf, askNode, leases, activeGateways, overlayPort: overlay.port, leaseMs }
     return runLabelledGateway(parts, init, await labelAtStart(site, signal), signal)
   })
 }
@@ -72,6 +73,7 @@ async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> 
       stateDir: stateDirOf(site),
       ...(observedAddress === undefined ? {} : { observedAddress }),
       openPorts: config.openHostPorts,
+      failClosed: config.failClosed,
       heartbeatMs,
       ...(keyRotationDays === undefined ? {} : { keyMaxAgeMs: keyRotationDays * DAY_MS }),
       lanes,
@@ -96,21 +98,22 @@ async function ownNode({ api, node }: SiteRun, signal: AbortSignal): Promise<Nod
  * Throws UserError and GatewayNodeError.
  */
 async function labelOf(site: SiteRun, signal: AbortSignal): Promise<GatewayLabel | undefined> {
-  if (site.kube === undefined) return siteLabel(site.config, site.node)
-  return gatewayLabel(await ownNode(site, signal))
+  return gatewayLabel(await labelledNode(site, signal), site.config.overlay.port)
 }
 
 /** The same for a starting process, which a Node that cannot be a gateway must not end. */
 async function labelAtStart(site: SiteRun, signal: AbortSignal): Promise<GatewayLabel | 'unusable' | undefined> {
-  if (site.kube === undefined) return siteLabel(site.config, site.node)
-  return gatewayProblem(await ownNode(site, signal)) === undefined ? labelOf(site, signal) : 'unusable'
+  const problem = gatewayProblem(await labelledNode(site, signal), site.config.overlay.port)
+  return problem === undefined ? labelOf(site, signal) : 'unusable'
 }
 
-function siteLabel({ gateways }: SiteRun['config'], name: string): GatewayLabel | undefined {
-  const row = gateways.find(({ node }) => node === name)
-  if (row === undefined) return undefined
-  const { lane = 'any', publicAddress } = row
-  return { lane, ...(publicAddress === undefined ? {} : { publicAddress }) }
+/** The Node of this process; on a site, with what the site file says about it. */
+async function labelledNode(site: SiteRun, signal: AbortSignal): Promise<Node> {
+  return site.kube === undefined ? asStated(site.config.gateways, site.node) : ownNode(site, signal)
+}
+
+function asStated(gateways: SiteRun['config']['gateways'], name: string): Node {
+  return withGatewayLabels({ apiVersion: 'v1', kind: 'Node', metadata: { name } }, gateways)
 }
 
 /**
@@ -118,7 +121,7 @@ function siteLabel({ gateways }: SiteRun['config'], name: string): GatewayLabel 
  */
 async function askSiteFile({ config, node }: SiteRun): Promise<Node> {
   const { gateways } = await readSiteFile(config.file)
-  return withGatewayLabels({ apiVersion: 'v1', kind: 'Node', metadata: { name: node } }, gateways)
+  return asStated(gateways, node)
 }
 
 function leasesOf({ leases }: SiteRun): LeaseStore {
@@ -130,8 +133,22 @@ async function gatewayOnly(site: SiteRun, signal: AbortSignal): Promise<GatewayL
   const { api, node } = site
   const label = await labelOf(site, signal)
   if (label === undefined) throw new UserError(`Node ${node} is not a gateway: it has no label ${LABEL_GATEWAY}`)
+  await api.cache('Lease').whenSynced(signal)
   const { lane: stated, ...rest } = label
-  const lane = stated === 'any' ? laneOfHolder(api.cache('Lease').list(), node) : stated
+  const lane = stated === 'any' ? (laneOfHolder(api.cache('Lease').list(), node) ?? nextLane(site)) : stated
   if (lane === undefined) throw new UserError(`Node ${node} is on standby: other nodes serve all lanes`)
   return { ...rest, lane }
+}
+
+/** The lane that this node of a site would take if it started now. Undefined if enough other nodes serve lanes. */
+function nextLane({ api, config, kube }: SiteRun): number | undefined {
+  if (kube !== undefined) return undefined
+  const leases = api.cache('Lease').list()
+  const stated = new Set(config.gateways.flatMap(({ lane }) => lane ?? []))
+  const held = config.gateways.flatMap(({ node, lane }) =>
+    lane === undefined ? (laneOfHolder(leases, node) ?? []) : [],
+  )
+  if (held.length >= config.activeGateways) return undefined
+  const lanes = Array.from({ length: MAX_LANE + 1 }, (_, lane) => lane)
+  return lanes.find((lane) => !stated.has(lane) && !held.includes(lane))
 }

@@ -1,7 +1,9 @@
 /** A site that is a Kubernetes cluster: its objects, the Secret of its identity, and the election of its agents. */
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import type { MembershipAccess } from '../../agent/membership/membership.ts'
+import type { DnsMaps } from '../../agent/cluster/cluster.ts'
+import type { GatewayChoice, GatewayMarker } from '../../agent/gateways/gateways.ts'
+import type { ChangeMembership, MembershipAccess } from '../../agent/membership/membership.ts'
 import {
   AGENT_LEASE,
   IDENTITY_SECRET,
@@ -10,11 +12,12 @@ import {
   type MarkKind,
   type Marks,
   OBJECT_MARKS,
+  TOKEN_SECRET,
   keyProblem,
   partLabels,
   valueProblem,
 } from '../../install/values/values.ts'
-import type { LeaseStore } from '../../kubeapi/kubeapi.ts'
+import { ClusterApiError, type LeaseStore } from '../../kubeapi/kubeapi.ts'
 import type { KubernetesAccess } from '../../kubeapi/files/files.ts'
 import {
   type DynamicClient,
@@ -24,6 +27,7 @@ import {
   lacksObjectMarks,
   openKubeApi,
 } from '../../kubeapi/kube/kube.ts'
+import { GATEWAY_NODES, REPLACE_GATEWAYS, REPLACE_MISSING, REPLACE_NEVER } from '../../install/workloads/workloads.ts'
 import type { ElectionTiming } from '../../model/lanes/lanes.ts'
 import {
   APP_MANAGED_BY_SEALANE,
@@ -31,8 +35,15 @@ import {
   LABEL_SERVICE_NAME,
   MEMBERSHIP_NAME,
   type Node,
+  isQualifiedName,
 } from '../../model/model.ts'
-import { type IdentityStore, type JoinStore, secretIdentity } from '../../protocol/membership/membership.ts'
+import {
+  type IdentityStore,
+  type JoinStore,
+  type SecretAccess,
+  TOKEN_PART,
+  secretIdentity,
+} from '../../protocol/membership/membership.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { UserError, messageOf, reasonOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -43,8 +54,15 @@ export interface KubeSite extends MembershipAccess {
   readonly identity: IdentityStore & JoinStore
   /** Calls `lead` while this process is the leader. Resolves after the signal, or when `lead` ends. */
   elect(timing: ElectionTiming, lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void>
+  /** Absent if the installation says that gateway nodes are not replaced. */
+  readonly gatewayMarker?: GatewayMarker
+  readonly gatewayChoice: GatewayChoice
   /** The Node that the server has now. Undefined if the server reports that there is none. Throws ClusterApiError. */
   askNode(name: string, signal: AbortSignal): Promise<Node | undefined>
+  /** Patches the fields alone: an apply could undo a concurrent request to leave. */
+  readonly changeMembership: ChangeMembership
+  /** The ConfigMaps of the cluster's own DNS, as far as a Role allows them. */
+  readonly dnsMaps: DnsMaps
   /** The Leases in the namespace that Sealane is installed in. */
   readonly leases: LeaseStore
   /** The current refusals of the API server to this process. */
@@ -58,6 +76,8 @@ export interface OpenKubeSiteInit {
   /** If absent, all components. */
   readonly components: readonly string[] | undefined
   readonly signal: AbortSignal
+  /** This machine's Node. Only its pods are watched. */
+  readonly node?: string | undefined
   /** By default, the environment of the process. */
   readonly env?: Readonly<Record<string, string | undefined>>
 }
@@ -67,11 +87,16 @@ const MEMBERSHIP = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name
 /** Throws UserError if the environment has invalid labels or annotations. */
 export async function openKubeSite(
   deps: { readonly clock: Clock; readonly logger: Logger; readonly metrics: Metrics | undefined },
-  { access, settings, components, signal, env = process.env }: OpenKubeSiteInit,
+  { access, settings, components, signal, node, env = process.env }: OpenKubeSiteInit,
 ): Promise<{ api: KubeApi; kube: KubeSite }> {
   const marks = readObjectMarks(env)
+  const { replaces, ...gatewayChoice } = readGatewayChoice(env)
   let isMarked = false
-  const api = await openKubeApi(deps, { ...access, selectors: selectorsFor(components, access.namespace), marks })
+  const api = await openKubeApi(deps, {
+    ...access,
+    selectors: selectorsFor({ components, node }, access.namespace),
+    marks,
+  })
   const place = {
     namespace: access.namespace,
     name: IDENTITY_SECRET,
@@ -83,10 +108,24 @@ export async function openKubeSite(
   return {
     api,
     kube: {
-      identity: secretIdentity(secretAccess(secretClient(api.dynamic), place, signal), settings),
+      identity: secretIdentity(secretAccess(secretClient(api.dynamic), place, signal), settings, () =>
+        readGivenToken(secretAccess(secretClient(api.dynamic), { ...place, name: TOKEN_SECRET }, signal)),
+      ),
       elect: (timing, lead, until) => api.elect({ ...candidate, ...timing }, lead, until),
       askNode: async (name, until) =>
         (await api.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as Node | undefined,
+      dnsMaps: {
+        read: (namespace, name, until) =>
+          api.dynamic.getForSure({ apiVersion: 'v1', kind: 'ConfigMap', namespace, name }, until),
+        write: async (map, until) => {
+          await api.dynamic.replace({ ...map, apiVersion: 'v1', kind: 'ConfigMap' }, {}, until)
+        },
+      },
+      ...(replaces ? { gatewayMarker: gatewayMarker(api.dynamic) } : {}),
+      gatewayChoice,
+      changeMembership: async (spec, until) => {
+        await api.dynamic.patch(MEMBERSHIP, { spec }, { type: 'merge' }, until)
+      },
       leases: api.leases,
       refused: () => api.refused(),
       hasMembership: async (until) => {
@@ -117,6 +156,16 @@ export async function openKubeSite(
   }
 }
 
+/** Undefined if there is none. A role of an earlier release does not allow the read, which must not stop a join. */
+async function readGivenToken(secret: SecretAccess): Promise<string | undefined> {
+  try {
+    return (await secret.read())?.data[TOKEN_PART]
+  } catch (error) {
+    if (error instanceof ClusterApiError && error.code === 'Forbidden') return undefined
+    throw error
+  }
+}
+
 function secretClient(dynamic: Pick<DynamicClient, 'get' | 'create' | 'patch'>): SecretClient {
   return {
     get: async (ref, signal) => (await dynamic.get(ref, signal)) as ManifestObject | undefined,
@@ -127,16 +176,51 @@ function secretClient(dynamic: Pick<DynamicClient, 'get' | 'create' | 'patch'>):
   }
 }
 
+function gatewayMarker(dynamic: Pick<DynamicClient, 'patch'>): GatewayMarker {
+  return {
+    // With the uid, the server refuses to change another Node that has the name by now.
+    mark: async ({ name, uid }, { labels, annotations }, signal) => {
+      const change = { metadata: { uid, labels, annotations } }
+      await dynamic.patch({ apiVersion: 'v1', kind: 'Node', name }, change, { type: 'merge' }, signal)
+    },
+    remember: async (annotation, text, signal) => {
+      await dynamic.patch(MEMBERSHIP, { metadata: { annotations: { [annotation]: text } } }, { type: 'merge' }, signal)
+    },
+  }
+}
+
+/** Reads the output of gatewayChoiceEnv(). Throws UserError that names the variable. */
+export function readGatewayChoice(
+  env: Readonly<Record<string, string | undefined>>,
+): GatewayChoice & { readonly replaces: boolean } {
+  const text = env[REPLACE_GATEWAYS] ?? ''
+  if (!['', REPLACE_NEVER, REPLACE_MISSING].includes(text)) {
+    throw new UserError(
+      `${REPLACE_GATEWAYS} ${shown(text)}: expected ${REPLACE_MISSING} or ${REPLACE_NEVER}, or nothing`,
+    )
+  }
+  // Keys of Sealane and Kubernetes are allowed here, such as topology.kubernetes.io/zone.
+  const nodeSelector = readTexts(env, GATEWAY_NODES, (key, value) => {
+    const problem = isQualifiedName(key) ? valueProblem('labels', value) : 'expected the key of a label'
+    if (problem !== undefined) throw new UserError(`${GATEWAY_NODES}: ${shown(key)}: ${problem}`)
+  })
+  return { replaces: text !== REPLACE_NEVER, fillsUp: text === REPLACE_MISSING, nodeSelector }
+}
+
 /**
- * Selects the objects to watch. Only the agent needs slices that belong to no import. The other processes would cache
- * the slices of the whole cluster.
+ * Selects the objects to watch. Of pods, the route agent knows those of its node. Slices that belong to no import are for the agent, which exports them, and for the
+ * route agent, which lets other clusters reach their endpoints. The others would cache those of the whole cluster in
+ * vain.
  */
 function selectorsFor(
-  components: readonly string[] | undefined,
+  { components, node }: Pick<OpenKubeSiteInit, 'components' | 'node'>,
   namespace: string,
 ): NonNullable<KubeApiInit['selectors']> {
-  const own = { Lease: { namespace } }
-  if (components === undefined || components.includes('agent')) return own
+  const own = {
+    Lease: { namespace },
+    ...(node === undefined ? {} : { Pod: { fieldSelector: `spec.nodeName=${node}` } }),
+  }
+  if (components === undefined || ['agent', 'routeagent'].some((one) => components.includes(one))) return own
   return { ...own, EndpointSlice: { labelSelector: LABEL_SERVICE_NAME } }
 }
 
@@ -151,6 +235,20 @@ export function readObjectMarks(env: Readonly<Record<string, string | undefined>
 
 function readMap(env: Readonly<Record<string, string | undefined>>, kind: MarkKind): TextMap {
   const name = OBJECT_MARKS[kind]
+  return readTexts(env, name, (key, value) => {
+    const problem = keyProblem(key)
+    if (problem !== undefined) throw new UserError(`${name}: key ${shown(key)}: ${problem}`)
+    const wrong = valueProblem(kind, value)
+    if (wrong !== undefined) throw new UserError(`${name}: value of ${key} ${shown(value)}: ${wrong}`)
+  })
+}
+
+/** A map of texts as jsonText() writes it. `check` throws for a pair that is not allowed. */
+function readTexts(
+  env: Readonly<Record<string, string | undefined>>,
+  name: string,
+  check: (key: string, value: string) => void,
+): TextMap {
   const text = env[name] ?? ''
   if (text === '') return {}
   const map = parsed(text)
@@ -158,11 +256,8 @@ function readMap(env: Readonly<Record<string, string | undefined>>, kind: MarkKi
     throw new UserError(`${name} ${shown(text)}: expected a JSON object of strings, such as {"team":"net"}`)
   }
   const pairs = Object.entries(map).map(([key, value]: [string, unknown]): [string, string] => {
-    const problem = keyProblem(key)
-    if (problem !== undefined) throw new UserError(`${name}: key ${shown(key)}: ${problem}`)
-    if (typeof value !== 'string') throw new UserError(`${name}: value of ${key}: expected a string`)
-    const wrong = valueProblem(kind, value)
-    if (wrong !== undefined) throw new UserError(`${name}: value of ${key} ${shown(value)}: ${wrong}`)
+    if (typeof value !== 'string') throw new UserError(`${name}: value of ${key.slice(0, 100)}: expected a string`)
+    check(key, value)
     return [key, value]
   })
   return Object.fromEntries(pairs)

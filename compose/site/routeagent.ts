@@ -12,15 +12,27 @@ export function run(
   signal: AbortSignal,
 ): Promise<void> {
   const stateDir = join(site.state, 'nodes', node)
-  const config = { node, version: sealaneVersion(), stateDir, openPorts: site.openHostPorts, heartbeatMs }
+  const { openHostPorts: openPorts, overlay, failClosed } = site
+  const version = sealaneVersion()
+  const config = {
+    node,
+    version,
+    stateDir,
+    openPorts,
+    failClosed,
+    overlayPort: overlay.port,
+    overlayOffload: overlay.checksumOffload,
+    // The CNI of a cluster owns the ports of its bridge.
+    setsHairpin: site.kubernetes === undefined,
+    heartbeatMs,
+  }
   return withKernel((kernel) =>
     runRouteAgent({ ...deps, ...kernel, api, machineNetwork: readMachineNetwork }, config, signal),
   )
 }
 
 export function plan(_clock: Clock, { config, api, node }: SiteRun, signal: AbortSignal): Promise<string> {
-  const machineNetwork = readMachineNetwork
-  return withKernel((kernel) =>
-    planRouteAgent({ ...kernel, api, machineNetwork }, { node, openPorts: config.openHostPorts }, signal),
-  )
+  const { openHostPorts: openPorts, overlay, failClosed } = config
+  const init = { node, openPorts, failClosed, overlayPort: overlay.port }
+  return withKernel((kernel) => planRouteAgent({ ...kernel, api, machineNetwork: readMachineNetwork }, init, signal))
 }

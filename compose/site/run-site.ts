@@ -5,7 +5,7 @@
 import { type ClusterApi, watchLeaving, whenMembership } from '../../kubeapi/kubeapi.ts'
 import type { SiteConfig } from '../../kubeapi/files/files.ts'
 import { InvalidAddressError, type Prefix } from '../../model/addresses/addresses.ts'
-import { MEMBERSHIP_NAME, type Membership, parseClusterId } from '../../model/model.ts'
+import { type ClusterId, MEMBERSHIP_NAME, type Membership, parseClusterId } from '../../model/model.ts'
 import {
   HEARTBEAT_BOUNDS,
   HEARTBEAT_MS,
@@ -15,7 +15,6 @@ import {
   laneSources,
 } from '../../model/lanes/lanes.ts'
 import { type IdentityStore, folderIdentity } from '../../protocol/membership/membership.ts'
-import { SystemClock } from '../../reconcile/reconcile.ts'
 import {
   type CallerCheck,
   type ComponentDeps,
@@ -25,11 +24,18 @@ import {
   parseDuration,
   sealaneVersion,
 } from '../../runtime/runtime.ts'
-import type { LogSwitch, LogThreshold } from '../../runtime/logging/logging.ts'
+import type { LogSwitch, LogThreshold, Logger } from '../../runtime/logging/logging.ts'
 import { type Metrics, createMetrics } from '../../runtime/metrics/metrics.ts'
 import { memberInfo } from '../problems/problems.ts'
 import { withProcess } from '../compose.ts'
-import type { ComponentModule, ComponentName, MembershipInfo, Site, SiteRun } from './part.ts'
+import {
+  type ComponentModule,
+  type ComponentName,
+  type MembershipInfo,
+  type Site,
+  type SiteRun,
+  hubAddresses,
+} from './part.ts'
 
 // Reads times from the environment: the longest time between status writes of gateways, and the duration of a Lease.
 // Writers and readers depend on the heartbeat, so every part of a cluster needs the same value on all nodes.
@@ -54,13 +60,17 @@ export interface RunSiteInit {
   readonly statusListen: readonly string[]
   readonly logLevel: LogThreshold | LogSwitch
   readonly signal: AbortSignal
+  /** Is called before the parts start, once all settings have been found usable. */
+  readonly onStart?: (logger: Logger) => void
 }
 
-const MODULES: Readonly<Record<ComponentName, () => Promise<ComponentModule>>> = {
+/** Loads the module of a part. */
+export const MODULES: Readonly<Record<ComponentName, () => Promise<ComponentModule>>> = {
   agent: () => import('./agent.ts'),
   gateway: () => import('./gateway.ts'),
   routeagent: () => import('./routeagent.ts'),
   dns: () => import('./dns.ts'),
+  hub: () => import('./hub.ts'),
 }
 
 /** Parts that change the kernel need root, and CPU time even under load: until they act, a dead route is in use. */
@@ -68,17 +78,23 @@ const PRIVILEGED: ReadonlySet<ComponentName> = new Set(['gateway', 'routeagent']
 
 /**
  * The parts of a node. Each gateway node also runs the parts that a site needs: only one of the agents acts, and the
- * others are on standby. dns runs only if the site file has an address for it.
+ * others are on standby. dns runs only if the site file has an address for it. The agent needs the identity of the
+ * site, and the hub its objects, so both run only where the folder of the site is. With several hubs, each runs on its
+ * machine, and the one that acts runs the agent.
  */
-export function componentsOf({ config }: Pick<Site, 'config'>, node: string): ComponentName[] {
+export function componentsOf({ config, remote }: Pick<Site, 'config' | 'remote'>, node: string): ComponentName[] {
   const isGateway = config.gateways.some((row) => row.node === node)
   const wanted: ComponentName[] = isGateway ? ['agent', 'dns', 'gateway', 'routeagent'] : ['routeagent']
-  return wanted.filter((name) => name !== 'dns' || config.dns.listen.length > 0)
+  const isHub = (remote === undefined || remote.hub !== undefined) && hubAddresses(config).length > 0
+  return [...(isHub ? (['hub'] as const) : []), ...wanted].filter((name) => {
+    return (name !== 'dns' || config.dns.listen.length > 0) && (name !== 'agent' || remote === undefined)
+  })
 }
 
-type Parts = Pick<RunSiteInit, 'node' | 'components'>
+export type Parts = Pick<RunSiteInit, 'node' | 'components'>
 
-function partsOf(site: Pick<Site, 'config'>, { node, components }: Parts): ComponentName[] {
+/** The parts that were asked for, else those that the node needs. */
+export function partsOf(site: Pick<Site, 'config' | 'remote'>, { node, components }: Parts): ComponentName[] {
   return [...new Set(components ?? componentsOf(site, node))]
 }
 
@@ -87,8 +103,8 @@ function processName(components: readonly ComponentName[]): string {
 }
 
 /** The metrics registry of the process that will run these parts. */
-export function processMetrics(config: SiteConfig, parts: Parts): Metrics {
-  return createMetrics(processName(partsOf({ config }, parts)))
+export function processMetrics(site: Pick<Site, 'config' | 'remote'>, parts: Parts): Metrics {
+  return createMetrics(processName(partsOf(site, parts)))
 }
 
 /**
@@ -100,12 +116,14 @@ export async function runSite(site: Site, init: RunSiteInit): Promise<void> {
   const run = await siteRun(site, init.node, components)
   await withProcess({ ...init, name: processName(components), metrics: site.metrics }, async (deps, started) => {
     deps.status.turnAway(laneCallers(run.api, run.config.name))
+    init.onStart?.(deps.logger)
     const stop = new AbortController()
     const signal = AbortSignal.any([init.signal, stop.signal])
     let running = 0
     if (components.some((name) => PRIVILEGED.has(name))) askForProcessor(deps)
     if (run.kube !== undefined) deps.status.report('refused', run.kube.refused)
     void showMember(run, deps.metrics, signal)
+    void run.remote?.keep(signal)
     const start = async (component: ComponentName): Promise<void> => {
       try {
         const module = await MODULES[component]()
@@ -168,21 +186,19 @@ function givenMembership({ membership }: SiteRun, status: StatusBoard): SiteRun[
   }
 }
 
-/** The output of `up --dry-run`: the plans of gateway and route agent. */
-export async function printPlans(site: Site, init: Parts & Pick<RunSiteInit, 'signal'>): Promise<string> {
-  const components = partsOf(site, init)
-  const run = await siteRun(site, init.node, components)
-  const texts: string[] = []
-  for (const component of components) {
-    const { plan } = await MODULES[component]()
-    if (plan !== undefined) texts.push(await plan(new SystemClock(), run, init.signal))
-  }
-  return texts.join('\n')
-}
-
-async function siteRun(site: Site, node: string, components: readonly ComponentName[]): Promise<SiteRun> {
+/**
+ * What the parts of a node work with. `assumed` is the id of a site that has not joined, for a dry run; no identity is
+ * read then. Throws UserError for missing settings, and if the site has not joined.
+ */
+export async function siteRun(
+  site: Site,
+  node: string,
+  components: readonly ComponentName[],
+  assumed?: ClusterId,
+): Promise<SiteRun> {
   const { config } = site
   const timing = { heartbeatMs: readHeartbeat(process.env[HEARTBEAT]), leaseMs: readLease(process.env[LEASE]) }
+  checkPlace(site, node, components)
   if (components.includes('gateway') && site.kube === undefined) checkGatewayNode(config, node)
   if (components.includes('dns')) checkDnsListen(config)
   const privileged = components.filter((name) => PRIVILEGED.has(name))
@@ -196,9 +212,33 @@ async function siteRun(site: Site, node: string, components: readonly ComponentN
     return { ...site, node, ...timing, identity: site.kube.identity, membership }
   }
   const identity = folderIdentity(config.identity)
+  if (site.remote !== undefined) {
+    const membership = (signal: AbortSignal): Promise<MembershipInfo> => membershipByObject(site.api, signal)
+    return { ...site, node, ...timing, identity, membership }
+  }
   const leftOver = `; to clean up after an earlier membership on this node: sealane leave --node ${node} --site ${config.file}`
-  const membership = await membershipByIdentity(identity, privileged.length > 0 ? leftOver : '')
+  const membership =
+    assumed === undefined
+      ? await membershipByIdentity(identity, privileged.length > 0 ? leftOver : '')
+      : { cluster: assumed }
   return { ...site, node, ...timing, identity, membership: () => Promise.resolve(membership) }
+}
+
+/** Checks that the parts can run where the objects of this site are. */
+function checkPlace({ config, kube, remote }: Site, node: string, components: readonly ComponentName[]): void {
+  if (remote !== undefined && remote.node !== node) {
+    const hint = 'each node has an invitation of its own: sealane site invite'
+    throw new UserError(`--node ${JSON.stringify(node)}: this file is for node ${remote.node}`, { exitCode: 2, hint })
+  }
+  const folderOnly = components.filter((name) => (name === 'hub' && remote?.hub === undefined) || name === 'agent')
+  if (remote !== undefined && folderOnly.length > 0) {
+    throw new UserError(`--component ${folderOnly.join(', ')}: runs on the node that holds the folder of the site`, {
+      exitCode: 2,
+    })
+  }
+  if (components.includes('hub') && (kube !== undefined || hubAddresses(config).length === 0)) {
+    throw new UserError(`spec.hub.listen of ${config.file}: expected an address:port of this machine`)
+  }
 }
 
 function checkGatewayNode({ gateways, file }: SiteConfig, node: string): void {

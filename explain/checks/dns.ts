@@ -1,5 +1,6 @@
 /** Checks whether DNS servers answer the clusterset's names where pods ask for them. Plain sites have no such DNS. */
-import { CONDITION_CLUSTER_DNS, findCondition } from '../../model/model.ts'
+import { CLUSTERSET_ZONE, CONDITION_CLUSTER_DNS, findCondition } from '../../model/model.ts'
+import { knownReason } from '../../model/reasons/reasons.ts'
 import {
   type Cause,
   type DnsAnswer,
@@ -20,7 +21,7 @@ export function clusterDns(world: World): readonly Finding[] {
   const dns = { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-dns' }
   return [
     {
-      reason: 'DoesNotAnswer',
+      reason: knownReason(found.reason) ?? 'DoesNotAnswer',
       severity: 'down',
       subject: selfSubject,
       seen: found.message,
@@ -109,4 +110,79 @@ function loops({ probes: { settings = [] } }: World): readonly Finding[] {
       ...seenAt(one),
     }))
   })
+}
+
+// The settings of a resolver (resolv.conf(5)), as they concern names of the clusterset.
+
+/** What Kubernetes writes into each pod. Documents say what it means; a finding in every cluster would say nothing. */
+const KUBERNETES_NDOTS = 5
+
+/** What the settings of each resolver that was read mean for names of the clusterset. */
+export function resolvers({ probes }: World): readonly Finding[] {
+  return (probes.resolver ?? []).flatMap((one): readonly Finding[] => {
+    const { place, name, text } = one.object
+    const said = resolverAdvice(text, place === 'pod' ? KUBERNETES_NDOTS : undefined)
+    if (said.length === 0) return []
+    const subject = { kind: 'Resolver', name: place === 'pod' ? `of ${name}` : name }
+    return [{ reason: 'ResolverSettings', severity: 'notice', subject, seen: said.join('; '), ...seenAt(one) }]
+  })
+}
+
+/** The dots of `web.shop.svc.clusterset.local`. */
+const DOTS = 4
+/** A resolver ignores further ones: MAXNS of glibc and musl. */
+const MAX_SERVERS = 3
+/** MAXDNSRCH of glibc before 2.26. */
+const MAX_SEARCH = 6
+/** The value of glibc and musl if the file has none. Kubernetes writes 5. */
+const DEFAULT_NDOTS = 1
+
+/**
+ * What a /etc/resolv.conf means for names below the zone: sentences, none if there is nothing to say. `usualNdots` is
+ * not worth a sentence. Pure, and never throws: the text may come from a pod.
+ */
+export function resolverAdvice(resolvConf: string, usualNdots?: number): readonly string[] {
+  const lines = resolvConf
+    .slice(0, 64 * 1024)
+    .split('\n')
+    .map((line) =>
+      line
+        .replace(/[#;].*$/, '')
+        .trim()
+        .split(/\s+/),
+    )
+  const servers = lines.flatMap(([word, server]) => (word === 'nameserver' && server !== undefined ? [server] : []))
+  // The last line counts.
+  const search = lines.findLast(([word]) => word === 'search' || word === 'domain')?.slice(1) ?? []
+  const options = lines.flatMap(([word, ...rest]) => (word === 'options' ? rest : []))
+  const ndots = Number(
+    options.findLast((option) => /^ndots:\d+$/.test(option))?.slice('ndots:'.length) ?? DEFAULT_NDOTS,
+  )
+  const said: string[] = []
+  if (ndots > DOTS && ndots !== usualNdots && search.length > 0) {
+    said.push(
+      `ndots:${ndots}: each query for a name such as web.shop.svc.${CLUSTERSET_ZONE} first tries ${search.length} search ` +
+        `domains; end the name with a dot, or set ndots to ${DOTS} or less in dnsConfig`,
+    )
+  }
+  if (servers.length > MAX_SERVERS) said.push(`${servers.length} name servers: resolvers use the first ${MAX_SERVERS}`)
+  if (servers.length > 1) {
+    said.push(
+      `${servers.length} name servers: musl (Alpine) asks all at once and takes the first answer, so each of them must know ${CLUSTERSET_ZONE}`,
+    )
+  }
+  if (search.length > MAX_SEARCH) {
+    said.push(`${search.length} search domains: glibc before 2.26 uses the first ${MAX_SEARCH}`)
+  }
+  if (search.some((name) => isClusterset(name))) {
+    said.push(
+      `a search domain below ${CLUSTERSET_ZONE}: a short name that this cluster lacks is looked up in all clusters, and which one answers depends on the order`,
+    )
+  }
+  return said
+}
+
+function isClusterset(name: string): boolean {
+  const zone = name.toLowerCase().replace(/\.$/, '')
+  return zone === CLUSTERSET_ZONE || zone.endsWith(`.${CLUSTERSET_ZONE}`)
 }

@@ -1,5 +1,5 @@
 /** Checks whether this cluster has gateways, and whether they report. */
-import { CONDITION_READY, findCondition } from '../../model/model.ts'
+import { CONDITION_GATEWAYS_CHOSEN, CONDITION_READY, findCondition, isMachine } from '../../model/model.ts'
 import { LABEL_GATEWAY, gatewayProblem, heartbeatAgeMs, leavingReason } from '../../model/lanes/lanes.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import {
@@ -35,6 +35,7 @@ export function gateways(world: World): readonly Finding[] {
     ...fresh.flatMap((gateway) => failure(world, gateway)),
     ...labelled.flatMap((node) => labelFindings(world, node)),
     ...oneGateway(world),
+    ...notReplaced(world),
   ]
 }
 
@@ -44,10 +45,11 @@ function noGateway(world: World, labelled: readonly SeenNode[]): readonly Findin
   // Gateways that were present and became silent have findings of their own.
   if (world.fresh.length > 0 || world.silent.length > 0) return []
   const nodes = labelled.map(({ object }) => object.metadata.name)
-  const seen =
-    nodes.length === 0
-      ? `none of ${objects.Node.length} nodes has the label ${LABEL_GATEWAY}`
-      : `${nodes.join(', ')}: labelled, but no gateway reports`
+  const machines = objects.Node.filter(({ object }) => isMachine(object)).length
+  const [named, none] = world.atSite
+    ? ['in spec.gateways', `spec.gateways of the site file names none of ${objects.Node.length} nodes`]
+    : ['labelled', `none of ${machines} nodes has the label ${LABEL_GATEWAY}`]
+  const seen = nodes.length === 0 ? none : `${nodes.join(', ')}: ${named}, but no gateway reports`
   return [
     {
       reason: 'NoGateway',
@@ -114,9 +116,10 @@ function failure(world: World, gateway: SeenGateway): readonly Finding[] {
   return [{ reason: isTaken ? 'PortTaken' : 'RoundFailed', severity: 'degraded', seen: status.failure, because, ...at }]
 }
 
-function labelFindings({ fresh }: World, node: SeenNode): readonly Finding[] {
+function labelFindings(world: World, node: SeenNode): readonly Finding[] {
+  const { fresh } = world
   const subject = seenSubject('Node', node)
-  const problem = problemOf(node)
+  const problem = problemOf(node, world)
   if (problem !== undefined) {
     return [{ ...problem, severity: 'degraded', subject, ...seenAt(node) }]
   }
@@ -125,18 +128,28 @@ function labelFindings({ fresh }: World, node: SeenNode): readonly Finding[] {
   return [{ reason: 'GatewayDraining', severity: 'notice', subject, seen: leaving, ...seenAt(node) }]
 }
 
-function problemOf({ object }: SeenNode): Pick<Finding, 'reason' | 'seen'> | undefined {
-  const problem = gatewayProblem(object)
+function problemOf({ object }: SeenNode, { objects }: World): Pick<Finding, 'reason' | 'seen'> | undefined {
+  const agent = objects.RouteAgent?.find(({ object: { metadata } }) => metadata.name === object.metadata.name)
+  const problem = gatewayProblem(object, agent?.object.status?.overlayPort)
   return problem === undefined ? undefined : { reason: problem.reason, seen: problem.message }
 }
 
 /** Reported only if another node could be a gateway. */
 function oneGateway({ objects, fresh, silent, selfSubject }: World): readonly Finding[] {
   const [only, ...more] = fresh
-  const nodes = objects.Node ?? []
+  const nodes = (objects.Node ?? []).filter(({ object }) => isMachine(object))
   if (only === undefined || more.length > 0 || silent.length > 0 || nodes.length < 2) return []
   const seen = `${only.object.metadata.name} is the only gateway of ${nodes.length} nodes`
   return [{ reason: 'OneGatewayOnly', severity: 'notice', subject: selfSubject, seen, ...seenAt(only) }]
+}
+
+/** The agent found no node that could take the place of a gateway node that is gone. */
+function notReplaced({ objects, self, selfSubject }: World): readonly Finding[] {
+  const own = (objects.Cluster ?? []).find(({ object }) => object.spec.id === self)
+  const found = findCondition(own?.object.status?.conditions, CONDITION_GATEWAYS_CHOSEN)
+  if (own === undefined || found?.status !== 'False') return []
+  const at = { subject: selfSubject, ...seenAt(own, found.lastTransitionTime) }
+  return [{ reason: 'GatewayNotReplaced', severity: 'degraded', seen: found.message, ...at }]
 }
 
 function nodeCause(name: string): Cause {

@@ -2,7 +2,6 @@
 import { containsAddress, parseAddress, parsePrefix } from '../../model/addresses/addresses.ts'
 import {
   CONDITION_NODES_ANSWER,
-  LANE_BASE_PORT,
   NFT_TABLE_GATEWAY,
   NFT_TABLE_NODE,
   OVERLAY_PROBE_PORT,
@@ -13,8 +12,9 @@ import {
   VXLAN_DEVICE,
   VXLAN_PORT,
   findCondition,
+  lanePort,
 } from '../../model/model.ts'
-import { LABEL_GATEWAY } from '../../model/lanes/lanes.ts'
+import { LABEL_GATEWAY, statedListenPort } from '../../model/lanes/lanes.ts'
 import { type Finding, type HostReport, type Seen, type World, named, seenAt, seenSubject } from '../facts/facts.ts'
 import { type Drop, type Packet, dropOf } from '../packet-filter/packet-filter.ts'
 
@@ -32,7 +32,14 @@ export function hosts(world: World): readonly Finding[] {
 
 function hostFindings(world: World, host: Host): readonly Finding[] {
   const { node } = host.object
-  const found = [...settings(world, host), ...tables(world, host), ...routes(world, host), ...shares(host)]
+  const found = [
+    ...settings(world, host),
+    ...tables(world, host),
+    ...routes(world, host),
+    ...shares(host),
+    ...faults(host),
+    ...hairpin(host),
+  ]
   return found.map((one) => ({ ...one, subject: { kind: 'Node', name: node }, ...seenAt(host) }))
 }
 
@@ -180,6 +187,31 @@ function shares({ object: { connections, disks } }: Host): readonly Found[] {
   return found
 }
 
+/**
+ * Kernels in which reloading a set of concatenated ranges fails with a false clash, or finds a wrong element, on
+ * processors with AVX2 (CVE-2026-43114, commit d3c0037ffe12): the first release with the fix, by series. The fault is
+ * older, but only these series have the stricter check that refuses the reload (7711f4bb4b36).
+ */
+const CONCATENATION_FIXED: Readonly<Record<string, number>> = { '6.18': 24, '6.19': 14 }
+
+function faults({ object: { kernel } }: Host): readonly Found[] {
+  const [, series = '', patch = ''] = /^(\d+\.\d+)\.(\d+)/.exec(kernel?.release ?? '') ?? []
+  const fixed = Object.hasOwn(CONCATENATION_FIXED, series) ? CONCATENATION_FIXED[series] : undefined
+  if (kernel?.avx2 !== true || fixed === undefined || Number(patch) >= fixed) return []
+  const seen =
+    `Linux ${kernel.release} with AVX2: reloading an nftables set of concatenated ranges fails or matches wrongly ` +
+    `before ${series}.${fixed}, unless the distribution has the fix of CVE-2026-43114`
+  return [{ reason: 'KernelSetFault', severity: 'notice', seen }]
+}
+
+/** The CNI of a cluster owns the ports of its bridge, so that this is only said. At sites the route agent sets them. */
+function hairpin({ object: { cutOffFromSelf = [] } }: Host): readonly Found[] {
+  if (cutOffFromSelf.length === 0) return []
+  const commands = named(cutOffFromSelf.map(({ address, command }) => `${address} (${command})`))
+  const seen = `if they call their own clusterset service, these backends may get no answer: ${commands}`
+  return [{ reason: 'HairpinOff', severity: 'notice', seen }]
+}
+
 /** Finds parts that report that their open files are nearly exhausted. */
 function files({ reports }: World): readonly Finding[] {
   return reports.flatMap((report): readonly Finding[] => {
@@ -249,11 +281,13 @@ function isLane(device: string): boolean {
  * The packets of links that are not up. Packets of links that are up are evidently not dropped, whatever the rules seem
  * to say.
  */
-function lanes({ links }: World, { object: { node } }: Seen<HostReport>): readonly Wanted[] {
+function lanes({ links, objects }: World, { object: { node } }: Seen<HostReport>): readonly Wanted[] {
   const down = links.filter((link) => link.node === node && link.connection.state !== 'up')
+  const own = objects.Node?.find(({ object }) => object.metadata.name === node)?.object
+  const first = own === undefined ? undefined : statedListenPort(own)
   const numbers = new Set(down.map(({ connection: { lane, remoteLane = lane } }) => remoteLane))
   return [...numbers].flatMap((number): readonly Wanted[] => {
-    const port = LANE_BASE_PORT + number
+    const port = lanePort(number, first)
     const udp = { protocol: 'udp', mayBeAnswer: true } as const
     return [
       {
@@ -280,12 +314,10 @@ function overlay({ objects }: World, { object: { node } }: Seen<HostReport>): re
   if (hearsAll) return []
   const udp = { protocol: 'udp', mayBeAnswer: true } as const
   const coming = ['ingress', 'prerouting', 'input'] as const
+  const port = agents.find(({ metadata }) => metadata.name === node)?.status?.overlayPort ?? VXLAN_PORT
   return [
-    { packet: { ...udp, hooks: coming, dport: VXLAN_PORT }, text: `incoming UDP ${VXLAN_PORT}` },
-    {
-      packet: { ...udp, hooks: ['output', 'postrouting'], dport: VXLAN_PORT },
-      text: `outgoing UDP ${VXLAN_PORT}`,
-    },
+    { packet: { ...udp, hooks: coming, dport: port }, text: `incoming UDP ${port}` },
+    { packet: { ...udp, hooks: ['output', 'postrouting'], dport: port }, text: `outgoing UDP ${port}` },
     {
       packet: { ...udp, hooks: coming, inDevice: VXLAN_DEVICE, dport: OVERLAY_PROBE_PORT },
       text: `incoming UDP ${OVERLAY_PROBE_PORT} on ${VXLAN_DEVICE}`,

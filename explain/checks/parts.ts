@@ -1,4 +1,5 @@
 /** Checks whether the parts of an installation run, belong to a clusterset, and have the same release. */
+import { exposureOf } from '../../model/access/access.ts'
 import { MEMBERSHIP_NAME } from '../../model/model.ts'
 import { reasonRow } from '../../model/reasons/reasons.ts'
 import {
@@ -138,19 +139,26 @@ export function membership(world: World): readonly Finding[] {
   if (own === undefined) {
     if (refused.length > 0) return refused
     const at = absentAt(world)
-    const seen = 'this cluster has no Membership: it has not joined'
-    const because = runs(world, 'agent') ? [IDENTITY_MISSING] : WHO_JOINS
+    const seen = world.atSite ? 'this site has not joined' : 'this cluster has no Membership: it has not joined'
+    const because = world.atSite ? [] : runs(world, 'agent') ? [IDENTITY_MISSING] : WHO_JOINS
     return [{ reason: 'NoMembership', severity: 'down', subject, seen, ...at, because }]
   }
   if (own.object.spec.phase === 'leaving') {
     const seen = `this cluster is leaving clusterset ${own.object.spec.clusterset}`
     return [{ reason: 'LeavingClusterset', severity: 'notice', subject, seen, ...seenAt(own) }]
   }
-  if (clusters === undefined || clusters.some(({ object }) => object.spec.id === self)) return refused
+  const all = [...refused, ...exposure(own)]
+  if (clusters === undefined || clusters.some(({ object }) => object.spec.id === self)) return all
   const seen = `the Membership has cluster id ${self ?? '-'}, but no Cluster with that name exists`
   const because = [...CONTROL_PLANE_CAUSES, ...refusalCauses('agent')]
   const missing = { reason: 'OwnClusterMissing', severity: 'degraded', subject: selfSubject, seen } as const
-  return [...refused, { ...missing, ...seenAt(own), because }]
+  return [...all, { ...missing, ...seenAt(own), because }]
+}
+
+function exposure(own: Seen<FactObjects['Membership']>): readonly Finding[] {
+  if (exposureOf(own.object) !== 'pods') return []
+  const seen = 'all members may call all pods of this cluster'
+  return [{ reason: 'AllPodsExposed', severity: 'notice', subject: OWN_MEMBERSHIP, seen, ...seenAt(own) }]
 }
 
 /** Uses the reason of the refusal: a used token needs another remedy than a taken id. */

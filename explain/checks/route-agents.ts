@@ -1,5 +1,11 @@
 /** Checks whether the pods of every node can reach the other clusters. */
-import { CONDITION_NODES_ANSWER, findCondition } from '../../model/model.ts'
+import {
+  CONDITION_CHECKSUM_OFFLOAD,
+  CONDITION_NODES_ANSWER,
+  VXLAN_PORT,
+  findCondition,
+  isMachine,
+} from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import {
   type Cause,
@@ -21,18 +27,20 @@ export function routeAgents(world: World): readonly Finding[] {
   const { objects, self } = world
   const { RouteAgent: agents } = objects
   if (agents === undefined || self === undefined) return []
-  return [...missing(world, agents), ...agents.flatMap(failure), ...overlay(world, agents)]
+  return [
+    ...missing(world, agents),
+    ...agents.flatMap(failure),
+    ...agents.flatMap(offload),
+    ...otherPorts(agents),
+    ...overlay(world, agents),
+  ]
 }
-
-const OS = 'kubernetes.io/os'
 
 function missing(world: World, agents: readonly SeenAgent[]): readonly Finding[] {
   const { objects, selfSubject } = world
   const reporting = new Set(agents.filter(({ object }) => object.status).map(({ object }) => object.metadata.name))
-  const silent = (objects.Node ?? [])
-    .filter(({ object }) => (object.metadata.labels?.[OS] ?? 'linux') === 'linux')
-    .map(({ object }) => object.metadata.name)
-    .filter((name) => !reporting.has(name))
+  const machines = (objects.Node ?? []).filter(({ object }) => isMachine(object))
+  const silent = machines.map(({ object }) => object.metadata.name).filter((name) => !reporting.has(name))
   if (silent.length === 0) return []
   const because: readonly Cause[] = [
     NOTHING_RUNS,
@@ -46,7 +54,7 @@ function missing(world: World, agents: readonly SeenAgent[]): readonly Finding[]
       reason: 'RouteAgentMissing',
       severity: 'degraded',
       subject: selfSubject,
-      seen: `${silent.length} of ${objects.Node?.length ?? 0} nodes: ${named(silent)}`,
+      seen: `${silent.length} of ${machines.length} nodes: ${named(silent)}`,
       ...absentAt(world),
       because,
     },
@@ -60,6 +68,54 @@ function failure(agent: SeenAgent): readonly Finding[] {
   const subject = seenSubject('RouteAgent', agent)
   const because: readonly Cause[] = [{ reason: 'GatewayWithoutIPv4', subject: { kind: 'Node', name: subject.name } }]
   return [{ reason, severity: 'degraded', subject, seen, ...seenAt(agent), because }]
+}
+
+/** Finds nodes on which a network card with a known fault still computes checksums of the overlay. */
+function offload(agent: SeenAgent): readonly Finding[] {
+  const found = findCondition(agent.object.status?.conditions, CONDITION_CHECKSUM_OFFLOAD)
+  if (found?.status !== 'Unknown') return []
+  const subject = { kind: 'Node', name: agent.object.metadata.name } as const
+  const seen = `checksum offload of sealane-vx: ${found.message}`
+  return [
+    {
+      reason: 'ChecksumOffloadNotSwitched',
+      severity: 'degraded',
+      subject,
+      seen,
+      ...seenAt(agent, found.lastTransitionTime),
+    },
+  ]
+}
+
+/**
+ * Finds the nodes whose overlay has another UDP port than that of most nodes: a VXLAN device sends to the port on which
+ * it listens. If no port has most nodes, it cannot be known which is the intended one, and each node is named.
+ */
+function otherPorts(agents: readonly SeenAgent[]): readonly Finding[] {
+  // A node of an earlier release reports no port, and without a plan nothing is known.
+  const known = agents.filter(
+    ({ object: { status } }) => status?.overlayPort !== undefined || status?.underlay !== undefined,
+  )
+  const portOf = ({ object }: SeenAgent): number => object.status?.overlayPort ?? VXLAN_PORT
+  const byPort = [...Map.groupBy(known, portOf)].sort(([, a], [, b]) => b.length - a.length)
+  const [first, second] = byPort
+  if (first === undefined || second === undefined) return []
+  const hasMost = first[1].length > second[1].length
+  return (hasMost ? byPort.slice(1) : byPort).flatMap(([port, there]) =>
+    there.map((agent): Finding => {
+      const others = byPort.filter(([other]) => other !== port)
+      const elsewhere = others.map(
+        ([other, all]) => `UDP ${other} on ${named(all.map(({ object }) => object.metadata.name))}`,
+      )
+      return {
+        reason: 'OverlayPortDiffers',
+        severity: 'degraded',
+        subject: { kind: 'Node', name: agent.object.metadata.name },
+        seen: `its overlay has UDP ${port}, and ${elsewhere.join(', ')}`,
+        ...seenAt(agent),
+      }
+    }),
+  )
 }
 
 /** Joins the nodes that are cut off in one finding: a closed port between nodes cuts off many at once. */
@@ -152,6 +208,8 @@ function overlayCauses(node: string): readonly Cause[] {
   return [
     { reason: 'NodeNotReady', subject },
     { reason: 'FirewallDrops', subject },
+    { reason: 'OverlayPortDiffers', subject },
+    { reason: 'ChecksumOffloadNotSwitched', subject },
   ]
 }
 

@@ -1,5 +1,15 @@
 /** Checks this cluster's exports and imports. */
-import { CONDITION_COMPLETE, CONDITION_IMPORTED, type Condition, findCondition } from '../../model/model.ts'
+import {
+  CONDITION_COMPLETE,
+  CONDITION_IMPORTED,
+  CONDITION_POD_ADDRESSES,
+  type Condition,
+  type EndpointSlice,
+  LABEL_K8S_SERVICE_NAME,
+  LABEL_SOURCE_CLUSTER,
+  findCondition,
+  printable,
+} from '../../model/model.ts'
 import { type ReasonCode, firstReason, knownReason } from '../../model/reasons/reasons.ts'
 import {
   CONTROL_PLANE_CAUSES,
@@ -8,6 +18,7 @@ import {
   type Finding,
   type ImportState,
   type Seen,
+  type Subject,
   type World,
   importStates,
   named,
@@ -96,6 +107,41 @@ function conditionFinding(
   }
 }
 
+/** Checks whether the pods behind Services have addresses inside the ranges that this cluster states. */
+export function podAddresses({ objects, self, selfSubject }: World): readonly Finding[] {
+  const own = objects.Cluster?.find(({ object }) => object.spec.id === self)
+  const found = findCondition(own?.object.status?.conditions, CONDITION_POD_ADDRESSES)
+  if (own === undefined || found?.status !== 'False') return []
+  const at = seenAt(own, found.lastTransitionTime)
+  return [{ reason: 'PodsOutsideRanges', severity: 'degraded', subject: selfSubject, seen: found.message, ...at }]
+}
+
+/** Checks the backends of a site's own services, from the results of the agent's checks. */
+export function backends({ objects }: World): readonly Finding[] {
+  const services = new Map<string, Seen<EndpointSlice>[]>()
+  for (const slice of objects.EndpointSlice ?? []) {
+    const { labels = {}, namespace = '' } = slice.object.metadata
+    if (slice.object.status === undefined || labels[LABEL_SOURCE_CLUSTER] !== undefined) continue
+    const key = `${namespace}/${labels[LABEL_K8S_SERVICE_NAME] ?? ''}`
+    services.set(key, [...(services.get(key) ?? []), slice])
+  }
+  return [...services].flatMap(([key, slices]) => {
+    const [namespace = '', name = ''] = key.split('/')
+    return name === '' ? [] : backendFinding(slices, { kind: 'Service', namespace, name })
+  })
+}
+
+function backendFinding(slices: readonly Seen<EndpointSlice>[], subject: Subject): readonly Finding[] {
+  const known = slices.flatMap(({ object }) => object.status?.backends ?? [])
+  const down = known.filter(({ up }) => !up)
+  const [first] = slices
+  if (first === undefined || down.length === 0) return []
+  const texts = named(down.map(({ address, message = '' }) => `${address} (${message})`))
+  const seen = `the check fails for ${down.length} of ${known.length} backends: ${printable(texts)}`
+  const [since] = down.map((one) => one.since).sort()
+  return [{ reason: 'BackendDown', severity: 'degraded', subject, seen, ...seenAt(first, since) }]
+}
+
 /** Checks whether a call to an imported service finds a pod. */
 export function imports(world: World): readonly Finding[] {
   const lost = importStates(world).filter(({ usable }) => usable === 0)
@@ -130,8 +176,9 @@ function lostFinding({ selfSubject, self, reached }: World, state: ImportState, 
     : `none of its pods in ${from} is ready`
   const subject = seenSubject('ServiceImport', service)
   const leftOut: Cause = { reason: 'AddressOutsidePods', subject: { ...subject, kind: 'ServiceExport' } }
+  const checked: Cause = { reason: 'BackendDown', subject: { ...subject, kind: 'Service' } }
   const because: readonly Cause[] = !blocked
-    ? [leftOut, ...(many ? [{ reason: 'ImportsWithoutBackends' as const, subject: selfSubject }] : [])]
+    ? [checked, leftOut, ...(many ? [{ reason: 'ImportsWithoutBackends' as const, subject: selfSubject }] : [])]
     : unreached.flatMap((name) =>
         (
           [

@@ -13,6 +13,8 @@ import type {
   RouteAgent,
   ServiceExport,
   ServiceImport,
+  ClusterTrafficPolicy,
+  TrafficPolicy,
 } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { ProbeItems, ProbeKind } from './probe-shapes.ts'
@@ -83,7 +85,7 @@ export interface FactObjects extends Readonly<Record<FactKind, unknown>> {
   readonly Node: Node & NodeConditions
   readonly ServiceExport: ServiceExport
   readonly ServiceImport: ServiceImport
-  /** Slices of imported services only. */
+  /** Slices of imported services, and at a site also those of its own services that have results of a check. */
   readonly EndpointSlice: EndpointSlice
   /** Leases in Sealane's own namespace. */
   readonly Lease: Lease
@@ -94,6 +96,8 @@ export interface FactObjects extends Readonly<Record<FactKind, unknown>> {
   readonly NetworkPolicy: NetworkPolicy
   /** Exported Services, in namespaces that have a NetworkPolicy. */
   readonly Service: ServiceFact
+  readonly TrafficPolicy: Pick<TrafficPolicy, 'metadata' | 'status'>
+  readonly ClusterTrafficPolicy: Pick<ClusterTrafficPolicy, 'metadata' | 'status'>
 }
 
 // Reduces objects to the fields that checks read, since other fields only make a file of facts larger.
@@ -110,7 +114,7 @@ const READ_FIELDS: Partial<Readonly<Record<FactKind, readonly string[]>>> = {
   Service: ['type', 'selector', 'ipFamilies', 'ports'],
 }
 
-/** The object without managedFields. Endpoints keep only their conditions. */
+/** The object without managedFields. Of a slice, the conditions of its endpoints and the results of its check are kept. */
 export function slimmed(kind: FactKind, object: AnyObject): unknown {
   const { managedFields: _fields, ...metadata } = object.metadata as Readonly<Record<string, unknown>>
   const fields = READ_FIELDS[kind]
@@ -119,10 +123,19 @@ export function slimmed(kind: FactKind, object: AnyObject): unknown {
     const spec = Object.entries(object['spec'] ?? {}).filter(([field]) => fields.includes(field))
     return { metadata: { name, namespace }, spec: Object.fromEntries(spec) }
   }
+  if (kind === 'TrafficPolicy' || kind === 'ClusterTrafficPolicy') return { metadata, ...conditionsOf(object) }
   if (kind !== 'EndpointSlice') return { ...object, metadata }
   const endpoints = Array.isArray(object['endpoints']) ? (object['endpoints'] as readonly unknown[]) : []
   const { name, namespace, labels } = metadata
-  return { metadata: { name, namespace, labels }, endpoints: endpoints.map(readinessOf) }
+  const { status } = object
+  const health = status === undefined ? {} : { status }
+  return { metadata: { name, namespace, labels }, endpoints: endpoints.map(readinessOf), ...health }
+}
+
+/** The status without its shares, which are many. */
+function conditionsOf({ status }: AnyObject): object {
+  const { conditions } = (status ?? {}) as { readonly conditions?: unknown }
+  return conditions === undefined ? {} : { status: { conditions } }
 }
 
 function readinessOf(endpoint: unknown): unknown {

@@ -36,6 +36,7 @@ export {
   type PacketMatch,
   type ProbeItems,
   type ProbeKind,
+  type ResolverReport,
 } from './probe-shapes.ts'
 export { type Seen, readFacts } from './read-facts.ts'
 export {

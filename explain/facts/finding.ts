@@ -84,7 +84,7 @@ const MAX_TEXT = 600
 const MAX_EXAMPLES = 5
 
 /** The worst come first, then those with more consequences. The order of `findings` does not matter. */
-export function rankFindings(findings: readonly Finding[]): readonly RankedFinding[] {
+export function rankFindings(findings: readonly Finding[], atSite = false): readonly RankedFinding[] {
   const all = withoutDoubles(findings)
   const parents = parentsOf(all)
   const members = new Map<Finding, Finding[]>()
@@ -95,7 +95,7 @@ export function rankFindings(findings: readonly Finding[]): readonly RankedFindi
   return [...members]
     .filter(([{ reason }, consequences]) => reason !== START || consequences.length > 0)
     .map(([root, consequences]) =>
-      root.reason === START ? rankedFinding(root, consequences.map(asNotice)) : rankedFinding(root, consequences),
+      rankedFinding(root, root.reason === START ? consequences.map(asNotice) : consequences, atSite),
     )
     .sort(byWeight)
 }
@@ -155,8 +155,8 @@ function rootOf(finding: Finding, parents: ReadonlyMap<Finding, Finding>): Findi
   return at
 }
 
-function rankedFinding(root: Finding, below: readonly Finding[]): RankedFinding {
-  const { reason, subject, seen, source, at, since, mend = reasonRow(reason).todo } = root
+function rankedFinding(root: Finding, below: readonly Finding[], atSite: boolean): RankedFinding {
+  const { reason, subject, seen, source, at, since, mend = todoOf(reason, atSite) } = root
   const { kind, name, namespace } = subject
   const place = namespace === undefined ? {} : { namespace: clean(namespace) }
   return {
@@ -171,6 +171,11 @@ function rankedFinding(root: Finding, below: readonly Finding[]): RankedFinding 
     areas: AREAS.filter((area) => [root, ...below].some((one) => one.area === area)),
     consequences: counted(below),
   }
+}
+
+function todoOf(reason: ReasonCode, atSite: boolean): string {
+  const { todo, todoAtSite = todo } = reasonRow(reason)
+  return atSite ? todoAtSite : todo
 }
 
 function counted(findings: readonly Finding[]): readonly Consequence[] {

@@ -73,6 +73,13 @@ const host = z.looseObject({
     .optional(),
   /** Prefixes of the routes in Sealane's tables, by table number. Absent if they could not be read. */
   routes: z.record(z.string(), texts).optional(),
+  /** Absent if an earlier release probed. `release` is as `uname -r` prints it. */
+  kernel: z.looseObject({ release: text, avx2: z.boolean() }).optional(),
+  /** Backends that do not reach themselves, and the command that mends it. Absent if an earlier release probed. */
+  cutOffFromSelf: z
+    .array(z.looseObject({ address: text, command: text }))
+    .max(10_000)
+    .optional(),
   connections: share.optional(),
   disks: z.array(z.looseObject({ path: text, ...share.shape })).max(50),
 })
@@ -141,12 +148,22 @@ const otherProduct = z.looseObject({
 })
 export type OtherProduct = z.infer<typeof otherProduct>
 
+/** The settings of a resolver, as its file has them (resolv.conf(5)). */
+const resolver = z.looseObject({
+  /** machine: one that asks a DNS server of its site. pod: one of Sealane's own, with the settings that pods get. */
+  place: z.enum(['machine', 'pod']),
+  name: text,
+  text,
+})
+export type ResolverReport = z.infer<typeof resolver>
+
 export const PROBE_SHAPES = {
   host,
   'dns-answer': dnsAnswer,
   'broker-call': brokerCall,
   identity,
   settings,
+  resolver,
   definition,
   'other-product': otherProduct,
 } as const satisfies Readonly<Record<string, z.ZodType>>
@@ -164,6 +181,7 @@ export const PROBE_NAMES: { readonly [K in ProbeKind]: (item: ProbeItems[K]) => 
   'broker-call': ({ address }) => address,
   identity: () => 'self',
   settings: () => 'self',
+  resolver: ({ place, name }) => `${place} ${name}`,
   definition: ({ name }) => name,
   'other-product': ({ name }) => name,
 }

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod'
 import {
+  BACKEND_HEALTH,
   CLUSTER_FIELDS,
   ENDPOINT_FIELDS,
   ENDPOINT_SLICE_FIELDS,
@@ -19,6 +20,7 @@ import {
   SERVICE_EXPORT_FIELDS,
   SERVICE_FIELDS,
   SERVICE_IMPORT_FIELDS,
+  TRAFFIC_POLICY_FIELDS,
   loose,
   partOf,
 } from '../../model/kinds/kinds.ts'
@@ -155,6 +157,9 @@ const networkPolicy = z.looseObject({
 })
 export type NetworkPolicy = z.infer<typeof networkPolicy>
 
+/** The condition alone: a policy of a later release may have other fields. */
+const trafficPolicy = loose(partOf(TRAFFIC_POLICY_FIELDS, { status: { conditions: true } }), 'anyone')
+
 /** Shapes by kind. */
 export const OBJECT_SHAPES = {
   Membership: loose(MEMBERSHIP_FIELDS, 'anyone').extend({ metadata }),
@@ -169,7 +174,7 @@ export const OBJECT_SHAPES = {
   EndpointSlice: loose(
     partOf(ENDPOINT_SLICE_FIELDS, { endpoints: { conditions: { ready: true, serving: true } } }),
     'kubernetes',
-  ).extend({ metadata: inNamespace }),
+  ).extend({ metadata: inNamespace, status: loose(partOf(BACKEND_HEALTH, { backends: true }), 'anyone').optional() }),
   Lease: loose(
     partOf(LEASE_FIELDS, { spec: { holderIdentity: true, leaseDurationSeconds: true, renewTime: true } }),
     'kubernetes',
@@ -179,6 +184,8 @@ export const OBJECT_SHAPES = {
   DaemonSet: workload,
   NetworkPolicy: networkPolicy,
   Service: service,
+  TrafficPolicy: trafficPolicy.extend({ metadata: inNamespace }),
+  ClusterTrafficPolicy: trafficPolicy.extend({ metadata }),
 } as const satisfies Readonly<Record<string, z.ZodType>>
 
 /** The kinds that checks read. */

@@ -49,6 +49,8 @@ export interface Link {
 }
 
 export interface World extends KnownFacts {
+  /** The facts are of a site without Kubernetes: it has no Deployments, and no collector asks for them. */
+  readonly atSite: boolean
   /** How far the cluster's clocks are ahead of the clock of the collection. 0 if no difference is known. */
   readonly clockOffsetMs: number
   /** The id of this cluster. Undefined before it has joined. */
@@ -91,6 +93,7 @@ export function worldOf(known: KnownFacts): World {
   const up = links.filter(({ connection }) => connection.state === 'up')
   return {
     ...facts,
+    atSite: objects.Deployment === undefined && !facts.unanswered.some(({ what }) => what === 'Deployment'),
     clockOffsetMs,
     self,
     selfSubject: { kind: 'Cluster', name: self ?? '-' },

@@ -178,11 +178,17 @@ async function replyTo(init: StatusServerInit, request: IncomingMessage): Promis
       if (!here) return { code: 403, text: 'plans contain addresses and peers and are available on loopback only\n' }
       return planReply(status.plans(), url.searchParams.get('name'))
     case undefined:
-    default:
+    default: {
+      const detail = url === undefined ? undefined : status.detailOf(url.pathname.replace(/^\/debug\//, ''))
+      if (detail !== undefined && url?.pathname.startsWith('/debug/') === true) {
+        if (!here) return { code: 403, text: 'this page contains addresses and is available on loopback only\n' }
+        return { code: 200, text: `${JSON.stringify(detail())}\n`, type: JSON_TYPE }
+      }
       return {
         code: 404,
         text: here ? 'try /healthz, /readyz, /status, /metrics or /debug/plan\n' : 'try /readyz or /status\n',
       }
+    }
   }
 }
 

@@ -24,6 +24,7 @@ import {
   applySecretMarks,
   brokerRights,
   checkRights,
+  hasSecurityContextConstraints,
   listOf,
   planSecretMarks,
   requireAdmission,
@@ -126,10 +127,11 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   const { chosen, dryRun, signal, report, say } = init
   const { namespace } = DEFAULT_VALUES.broker
   const earlier = await installedBroker(admin, namespace, signal)
-  const before = keepInstalled(DEFAULT_VALUES, earlier)
+  const openshift = await hasSecurityContextConstraints(admin, signal)
+  const before = keepInstalled({ ...DEFAULT_VALUES, platform: { ...DEFAULT_VALUES.platform, openshift } }, earlier)
   const values = withOptions(withThisRelease(before), chosen)
   const moves = chosen.move === true && hasState(earlier) && canMove({ before, values })
-  const rights = [...brokerRights(namespace, formOf(values)), ...(moves ? moveRights(namespace) : [])]
+  const rights = [...brokerRights(namespace, formOf(values), openshift), ...(moves ? moveRights(namespace) : [])]
   await checkRights(admin, rights, signal)
   if (hasState(earlier) && !moves) refuseMove({ title: admin.title, before, values })
   refuseFixed(admin, { earlier, before, values })
@@ -186,8 +188,12 @@ function loginMarks(
   return planSecretMarks(admin, { namespace: values.broker.namespace, names, marks }, signal)
 }
 
-/** These objects come first, because the rest needs the address of the Service. */
-const isEarly = ({ kind }: ManifestObject): boolean => kind === 'Namespace' || kind === 'Service'
+/**
+ * These objects come first, because the rest needs the address of the Service, and a pod that moves the state must be
+ * admitted before.
+ */
+const EARLY: ReadonlySet<string> = new Set(['Namespace', 'RoleBinding', 'Service'])
+const isEarly = ({ kind }: ManifestObject): boolean => EARLY.has(kind)
 
 function brokerObjects(values: InstallValues): readonly ManifestObject[] {
   return planBroker(values).flatMap((part) => part.objects)

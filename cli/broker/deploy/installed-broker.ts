@@ -41,12 +41,14 @@ export const SERVE_FLAGS: readonly string[] = [
   '--quota-changes',
   '--quota-streams',
   '--max-members',
+  '--renewal-grace',
   '--store',
   '--etcd-ca',
   '--etcd-cert',
   '--etcd-key',
   '--etcd-password-file',
   '--connection-age',
+  '--default-access',
   '--drain',
   '--ca-dir',
   '--ca-signer',
@@ -157,6 +159,7 @@ interface PodSpec {
   readonly imagePullSecrets?: readonly { readonly name: string }[]
   readonly nodeSelector?: Readonly<Record<string, string>>
   readonly tolerations?: readonly TolerationValues[]
+  readonly priorityClassName?: string
   readonly volumes?: readonly { readonly name: string; readonly secret?: { readonly secretName?: string } }[]
 }
 interface ContainerSpec {
@@ -194,6 +197,7 @@ export function keepInstalled(values: InstallValues, earlier: InstalledBroker): 
         resources: container?.resources ?? broker.resources,
         nodeSelector: pod?.nodeSelector ?? broker.nodeSelector,
         tolerations: pod?.tolerations ?? broker.tolerations,
+        priorityClassName: pod === undefined ? broker.priorityClassName : (pod.priorityClassName ?? ''),
         service: keptService(broker.service, earlier.service),
         storage: keptStorage(broker.storage, earlier.claim),
         ...keptStore(broker, earlier, args),
@@ -329,6 +333,7 @@ function keptEtcd(
     resources: container?.resources ?? etcd.resources,
     nodeSelector: pod?.nodeSelector ?? etcd.nodeSelector,
     tolerations: pod?.tolerations ?? etcd.tolerations,
+    priorityClassName: pod === undefined ? etcd.priorityClassName : (pod.priorityClassName ?? ''),
     storage: claim === undefined ? etcd.storage : keptStorage({ ...etcd.storage, storageClassName: '' }, claim),
   }
 }

@@ -23,6 +23,8 @@ export interface RemovalFacts {
   readonly imports: number
   /** The Nodes that have objects of Sealane in their kernel. */
   readonly nodes: readonly string[]
+  /** There is the ClusterTrafficPolicy of join --prefer-local. */
+  readonly hasPolicy: boolean
   /** Undefined if there is no broker. */
   readonly broker: BrokerFacts | undefined
 }
@@ -120,7 +122,7 @@ function otherMembers({ member }: RemovalFacts, broker: BrokerFacts | undefined)
   return members.filter(({ id, state }) => id !== member?.id && (state === 'in contact' || state === 'silent'))
 }
 
-function memberLines({ member, parts, others, exports, imports, nodes }: RemovalFacts): string[] {
+function memberLines({ member, parts, others, exports, imports, nodes, hasPolicy }: RemovalFacts): string[] {
   const cut = others.length === 0 ? 'no other cluster is known here' : `cut off from ${named(others)}`
   return [
     ...(member === undefined
@@ -131,6 +133,7 @@ function memberLines({ member, parts, others, exports, imports, nodes }: Removal
       : [`other clusters can no longer call the services exported here: ${named(exports)}`]),
     ...(imports === 0 ? [] : [`pods here can no longer call ${count(imports, 'service')} of other clusters`]),
     ...(nodes.length === 0 ? [] : [`lanes, routes and rules in the kernel of ${named(nodes)}`]),
+    ...(hasPolicy ? ['the ClusterTrafficPolicy of join --prefer-local'] : []),
     ...(parts.length === 0 ? [] : [`installed objects: ${named(parts)}; node labels, settings of cluster DNS`]),
   ]
 }

@@ -7,17 +7,20 @@ import { planBroker, planMember } from '../../../install/install.ts'
 import { DEFAULT_VALUES, type InstallValues, type ManifestObject } from '../../../install/values/values.ts'
 import { ClusterApiError } from '../../../kubeapi/kubeapi.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/kube.ts'
-import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../../model/lanes/lanes.ts'
 import {
-  APP_MANAGED_BY_SEALANE,
-  LABEL_APP_MANAGED_BY,
-  PROPERTY_CLUSTERSET,
-  PROPERTY_CLUSTER_ID,
-} from '../../../model/model.ts'
+  ANNOTATION_CHOSEN_BY,
+  ANNOTATION_LISTEN_PORT,
+  ANNOTATION_PUBLIC_ADDRESS,
+  ANNOTATION_PUBLIC_PORT,
+  LABEL_GATEWAY,
+} from '../../../model/lanes/lanes.ts'
+import { APP_MANAGED_BY_SEALANE, type ClusterProperty, LABEL_APP_MANAGED_BY } from '../../../model/model.ts'
+import { ownProperties } from '../../../model/services/services.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import { UserError } from '../../../runtime/runtime.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
 import { type Discovery, advice } from '../../discovery/discovery.ts'
+import { PREFER_LOCAL_REF, isFromJoin, isPreferLocal } from '../prefer-local.ts'
 import { type Missing, type Probe, conditionsOf, selectorText, waitUntil } from '../../installation/installation.ts'
 
 const OURS = 'sealane.io/v1alpha1'
@@ -27,6 +30,7 @@ const OUR_LABEL = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
 /** Values with every optional object, because it is not known with which values this installation was made. */
 const ALL_VALUES: InstallValues = {
   ...DEFAULT_VALUES,
+  platform: { ...DEFAULT_VALUES.platform, openshift: true },
   gateway: { ...DEFAULT_VALUES.gateway, statusListen: 'node' },
   routeagent: { ...DEFAULT_VALUES.routeagent, statusListen: 'node' },
   member: { ...DEFAULT_VALUES.member, criticalPodsQuota: true },
@@ -53,12 +57,21 @@ export async function removeInstallation(
   }
   await removeMirrored(admin, init)
   await removeProperties(admin, init)
+  await removePolicy(admin, init)
   for (const node of await admin.list('v1', 'Node', { labelSelector: LABEL_GATEWAY }, signal)) {
-    const none = { labels: { [LABEL_GATEWAY]: null }, annotations: { [ANNOTATION_PUBLIC_ADDRESS]: null } }
+    const annotations = { ...NO_CALLS, [ANNOTATION_CHOSEN_BY]: null }
+    const none = { labels: { [LABEL_GATEWAY]: null }, annotations }
     await admin.merge({ apiVersion: 'v1', kind: 'Node', name: node.metadata.name }, { metadata: none }, signal)
   }
   await gone(admin, { apiVersion: 'v1', kind: 'Namespace', name: DEFAULT_VALUES.member.namespace }, init)
 }
+
+/** Removes what was stated about calls to a gateway. */
+const NO_CALLS = {
+  [ANNOTATION_PUBLIC_ADDRESS]: null,
+  [ANNOTATION_PUBLIC_PORT]: null,
+  [ANNOTATION_LISTEN_PORT]: null,
+} as const
 
 /**
  * The broker's data, and its address, which members know. They stay for the next deploy unless the user asks for their
@@ -175,8 +188,8 @@ async function removeProperties(admin: ClusterAdmin, init: LeaveClusterInit): Pr
   const type = { apiVersion: 'about.k8s.io/v1beta1', kind: 'ClusterProperty' }
   await step(init, 'the properties of this cluster to be deleted', async () => {
     const found = await admin.list(type.apiVersion, type.kind, { labelSelector: OUR_LABEL }, init.signal)
-    const names = new Set(found.map(({ metadata }) => metadata.name))
-    for (const name of [PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID].filter((one) => names.has(one))) {
+    const own = ownProperties(found as unknown as readonly ClusterProperty[])
+    for (const { name } of own.map(({ metadata }) => metadata)) {
       try {
         await removeOne(admin, { ...type, name }, init)
       } catch (error) {
@@ -186,6 +199,14 @@ async function removeProperties(admin: ClusterAdmin, init: LeaveClusterInit): Pr
     }
     return undefined
   })
+}
+
+/** Removes the policy of join --prefer-local. One that a user has edited since then stays, and is named. */
+async function removePolicy(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
+  const policy = await admin.get(PREFER_LOCAL_REF, init.signal)
+  if (policy === undefined || !isFromJoin(policy)) return
+  if (isPreferLocal(policy)) await removeOne(admin, PREFER_LOCAL_REF, init)
+  else init.say(`  kept      ${titleOf(PREFER_LOCAL_REF)}  (it was edited after the join)\n`)
 }
 
 /** Removes objects in reverse order of their creation. The namespace takes the rest with it. */

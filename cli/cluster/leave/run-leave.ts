@@ -30,6 +30,7 @@ import {
   readSnapshot,
   snapshotReader,
 } from '../../discovery/discovery.ts'
+import { PREFER_LOCAL_REF, isPreferLocal } from '../prefer-local.ts'
 import { leaveCluster } from './leave-cluster.ts'
 import {
   type BrokerFacts,
@@ -67,12 +68,13 @@ async function readRemoval(admin: ClusterAdmin, init: ReadRemovalInit): Promise<
   const { flags, earlier, signal } = init
   const membership = await admin.get({ apiVersion: OURS, kind: 'Membership', name: MEMBERSHIP_NAME }, signal)
   const spec = membership?.['spec'] as MembershipSpec | undefined
-  const [clusters, gateways, agents, exports, imports] = await Promise.all([
+  const [clusters, gateways, agents, exports, imports, policy] = await Promise.all([
     admin.list(OURS, 'Cluster', {}, signal),
     admin.list(OURS, 'Gateway', {}, signal),
     admin.list(OURS, 'RouteAgent', {}, signal),
     admin.list(MCS, 'ServiceExport', {}, signal),
     admin.list(MCS, 'ServiceImport', MANAGED, signal),
+    admin.get(PREFER_LOCAL_REF, signal),
   ])
   const id = spec?.clusterId
   return {
@@ -88,6 +90,7 @@ async function readRemoval(admin: ClusterAdmin, init: ReadRemovalInit): Promise<
       id === undefined ? [] : exports.map(({ metadata: { namespace = '', name } }) => `${namespace}/${name}`).sort(),
     imports: imports.length,
     nodes: [...new Set([...names(gateways), ...names(agents)])].sort(),
+    hasPolicy: policy !== undefined && isPreferLocal(policy),
     broker: await readBroker(admin, init),
   }
 }

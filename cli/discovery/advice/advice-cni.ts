@@ -1,8 +1,9 @@
 /** Advice for each CNI. For Sealane's own data path see routeagent/README.md and gateway/README.md. */
 import { addressBits, formatPrefix, parsePrefix } from '../../../model/addresses/addresses.ts'
-import { APP_MANAGED_BY_SEALANE, DEFAULT_GLOBAL_RANGE, LABEL_APP_MANAGED_BY } from '../../../model/model.ts'
+import { APP_MANAGED_BY_SEALANE, DEFAULT_GLOBAL_RANGE, LABEL_APP_MANAGED_BY, isDnsLabel } from '../../../model/model.ts'
+import type { Discovery } from '../discover.ts'
 import type { Cni, CniName } from '../evidence.ts'
-import { type AdviceRow, type DataPath, says, traitOf } from './advice-row.ts'
+import { type AdviceRow, type DataPath, platformOf, says, traitOf } from './advice-row.ts'
 
 /**
  * CNIs that masquerade packets to other networks, but not the packets of Sealane, if the conditions of plainCni() hold.
@@ -41,6 +42,13 @@ const unknownCni: AdviceRow = ({ discovery }) => {
   return says('cni-unknown', 'CNI', 'limit', text)
 }
 
+const kubeOvnVpcs: AdviceRow = ({ discovery }) => {
+  const found = platformOf(discovery, 'kube-ovn-vpcs')
+  if (found === undefined) return undefined
+  const text = `Kube-OVN isolates the pods of other VPCs from the nodes (${found.how}): they cannot call other clusters or be called from them, and are left out of the pod CIDRs.`
+  return says('kube-ovn-vpcs', 'Kube-OVN', 'limit', text)
+}
+
 const calicoEbpf: AdviceRow = ({ discovery }) => {
   if (!traitOf(discovery, 'calico-ebpf')) return undefined
   const text =
@@ -63,28 +71,32 @@ const ciliumHostRouting: AdviceRow = ({ discovery }) => {
   const text =
     "With Cilium's BPF host routing, packets of pods bypass netfilter and the routing rules, which handle clusterset IPs. Switch to legacy host routing; nothing else in Cilium changes."
   return says('cilium-host-routing', 'Cilium', 'instruction', text, {
-    commands: [
-      'helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bpf.hostLegacyRouting=true',
-      'kubectl --namespace kube-system rollout restart daemonset/cilium',
-    ],
+    commands: ciliumCommands(discovery, 'bpf.hostLegacyRouting=true'),
   })
+}
+
+/** Changes one value of the Helm release, in the namespace that Cilium is in. */
+function ciliumCommands(discovery: Discovery, value: string): string[] {
+  const found = discovery.cni?.value.namespace ?? ''
+  // The name is printed as part of a command.
+  const namespace = isDnsLabel(found) ? found : 'NAMESPACE'
+  return [
+    `helm upgrade cilium cilium/cilium --namespace ${namespace} --reuse-values --set ${value}`,
+    `kubectl --namespace ${namespace} rollout restart daemonset/cilium`,
+  ]
 }
 
 const ciliumDevices: AdviceRow = ({ discovery }) => {
   if (!traitOf(discovery, 'cilium-wide-devices')) return undefined
   const text =
     'The setting devices matches Sealane’s devices (sealane0, sealane-vx): Cilium would attach its programs to them and masquerade. List the devices of the nodes instead.'
-  const commands = [
-    'helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set devices=DEVICE',
-    'kubectl --namespace kube-system rollout restart daemonset/cilium',
-  ]
+  const commands = ciliumCommands(discovery, 'devices=DEVICE')
   return says('cilium-devices', 'Cilium', 'instruction', text, { commands })
 }
 
-const ciliumFirewall: AdviceRow = ({ discovery }) => {
+const ciliumFirewall: AdviceRow = ({ discovery, overlayPort }) => {
   if (!traitOf(discovery, 'cilium-host-firewall')) return undefined
-  const text =
-    'The host firewall is on: where a policy selects nodes, allow UDP 4810 from the other nodes, and UDP 4500 to 4507 to gateway nodes from everywhere.'
+  const text = `The host firewall is on: where a policy selects nodes, allow UDP ${overlayPort} from the other nodes, and UDP 4500 to 4507 to gateway nodes from everywhere.`
   return says('cilium-host-firewall', 'Cilium', 'instruction', text)
 }
 
@@ -201,6 +213,7 @@ const ownRanges: AdviceRow = ({ discovery, dataPath }) => {
 export const CNI_ROWS: readonly AdviceRow[] = [
   plainCni,
   unknownCni,
+  kubeOvnVpcs,
   calicoEbpf,
   calicoNetworks,
   ciliumHostRouting,

@@ -46,6 +46,8 @@ export interface Advice {
 export interface AdviceWorld {
   readonly discovery: Discovery
   readonly dataPath: DataPath
+  /** The UDP port of the overlay. */
+  readonly overlayPort: number
 }
 
 /** One row for each subject. Undefined if the row does not apply. */

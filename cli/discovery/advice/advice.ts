@@ -1,10 +1,11 @@
 /** Derives advice from a discovery: what Sealane does itself, what the user has to do, and what does not work. Pure. */
 import { parsePrefix } from '../../../model/addresses/addresses.ts'
+import { LABEL_VIRTUAL_NODE, VXLAN_PORT } from '../../../model/model.ts'
 import type { Discovery } from '../discover.ts'
 import type { KubeProxyMode } from '../evidence.ts'
 import type { PlatformKey } from '../platform.ts'
 import { CNI_ROWS } from './advice-cni.ts'
-import { type Advice, type AdviceRow, DATA_PATH, type DataPath, platformOf, says } from './advice-row.ts'
+import { type Advice, type AdviceRow, type AdviceWorld, DATA_PATH, platformOf, says } from './advice-row.ts'
 
 const PROXY_TEXT: Readonly<Record<KubeProxyMode, string>> = {
   iptables: 'Nothing to do: clusterset IPs are load-balanced one step before Services.',
@@ -21,9 +22,21 @@ const serviceProxy: AdviceRow = ({ discovery }) => {
     : says(`proxy-${proxy.mode}`, 'Service proxy', 'nothing', PROXY_TEXT[proxy.mode])
 }
 
+type MachineKind = 'nothing' | 'action' | 'instruction' | 'limit' | 'unsupported'
+
 const MACHINES: Readonly<
-  Record<PlatformKey, { readonly about: string; readonly kind: 'limit' | 'unsupported'; readonly text: string }>
+  Record<PlatformKey, { readonly about: string; readonly kind: MachineKind; readonly text: string }>
 > = {
+  bottlerocket: {
+    about: 'Bottlerocket',
+    kind: 'nothing',
+    text: 'Nothing to do: its SELinux policy lets containers write /proc/sys/net and /var/lib, and the kernel loads WireGuard itself, so a first join leaves WireGuard in user space out. Lane keys are stored in /var, which is kept.',
+  },
+  'container-selinux': {
+    about: 'SELinux',
+    kind: 'action',
+    text: 'Gateway and routeagent run as spc_t, since container_t may write neither /proc/sys/net nor /var/lib. A container runtime without SELinux ignores the type.',
+  },
   'eks-auto': {
     about: 'EKS Auto Mode',
     kind: 'limit',
@@ -33,6 +46,11 @@ const MACHINES: Readonly<
     about: 'EKS Fargate',
     kind: 'limit',
     text: 'Pods on Fargate have no node for a routeagent: they cannot call other clusters or be called from them.',
+  },
+  flatcar: {
+    about: 'Flatcar',
+    kind: 'limit',
+    text: 'SELinux is permissive as shipped, and nothing is to do. If you enforce it, gateway and routeagent must run as spc_t: value platform.seLinuxOptions of the chart.',
   },
   'gke-autopilot': {
     about: 'GKE Autopilot',
@@ -49,20 +67,30 @@ const MACHINES: Readonly<
     kind: 'limit',
     text: 'Before Linux 5.6 the kernel has no WireGuard: lanes on such a node run in user space, much slower. Label newer nodes as gateways.',
   },
+  'some-selinux': {
+    about: 'SELinux',
+    kind: 'limit',
+    text: 'Only some nodes have the policy container-selinux, and a pod’s SELinux type counts on all of them, so none is set. Where SELinux is enforced for containers, gateway and routeagent cannot write /proc/sys/net: set value platform.seLinuxOptions of the chart if the policies of all nodes have spc_t.',
+  },
   talos: {
     about: 'Talos',
     kind: 'limit',
-    text: 'Nodes have no shell: use kubectl debug to look into the kernel. Lane keys are stored in /var, which is kept.',
+    text: 'Nodes have no shell: use kubectl debug to look into the kernel. Lane keys are stored in /var, which is kept. WireGuard is in the kernel, and module tun is not loaded, so a first join leaves WireGuard in user space out.',
   },
   'virtual-nodes': {
     about: 'Virtual nodes',
     kind: 'limit',
     text: 'Pods on virtual nodes have no routeagent: they cannot call other clusters or be called from them.',
   },
+  'unlabelled-virtual-nodes': {
+    about: 'Virtual nodes without a label',
+    kind: 'instruction',
+    text: `No node affinity can tell these nodes from machines: a routeagent pod waits on each of them. Label them: kubectl label node NODE ${LABEL_VIRTUAL_NODE}=true`,
+  },
   'windows-nodes': {
     about: 'Windows',
     kind: 'limit',
-    text: 'Pods on Windows nodes cannot call other clusters or be called from them.',
+    text: 'Windows nodes are left out: nothing there translates a clusterset IP, so calls of their pods to other clusters end unanswered, and other clusters cannot call them.',
   },
 }
 
@@ -72,13 +100,19 @@ const machines: readonly AdviceRow[] = (Object.keys(MACHINES) as PlatformKey[]).
   return found === undefined ? undefined : says(key, about, kind, text)
 })
 
-const ports: AdviceRow = ({ discovery }) => {
+const openShift: AdviceRow = ({ discovery }) => {
+  if (discovery.distribution.value !== 'openshift') return undefined
+  const text =
+    'Agent and dns may use nonroot-v2, gateway and routeagent a SecurityContextConstraints of their own, sealane-node: root with NET_ADMIN on the network of the node, and nothing else.'
+  return says('openshift', 'OpenShift', 'action', text)
+}
+
+const ports: AdviceRow = ({ discovery, overlayPort }) => {
   const text = {
-    openshift:
-      'In a cloud, the installer’s security groups allow only OpenShift’s own ports: open UDP 4810 between all nodes, and UDP 4500 to 4507 to the gateway nodes.',
-    gke: 'Open UDP 4500 to 4507 to the gateway nodes in the VPC’s firewall, and UDP 4810 between nodes if the default rules were removed.',
-    eks: 'Open UDP 4500 to 4507 to the gateway nodes in their security group; UDP 4810 is open between nodes of one cluster security group.',
-    aks: 'Open UDP 4500 to 4507 to the gateway nodes in the network security group; inside the VNet UDP 4810 is open unless one of your rules blocks it.',
+    openshift: `In a cloud, the installer’s security groups allow only OpenShift’s own ports: open UDP ${overlayPort} between all nodes, and UDP 4500 to 4507 to the gateway nodes.`,
+    gke: `Open UDP 4500 to 4507 to the gateway nodes in the VPC’s firewall, and UDP ${overlayPort} between nodes if the default rules were removed.`,
+    eks: `Open UDP 4500 to 4507 to the gateway nodes in their security group; UDP ${overlayPort} is open between nodes of one cluster security group.`,
+    aks: `Open UDP 4500 to 4507 to the gateway nodes in the network security group; inside the VNet UDP ${overlayPort} is open unless one of your rules blocks it.`,
     kubeadm: undefined,
     k3s: undefined,
     rke2: undefined,
@@ -152,6 +186,7 @@ const otherGuests: AdviceRow = ({ discovery }) => {
 const PLATFORM_ROWS: readonly AdviceRow[] = [
   serviceProxy,
   ...machines,
+  openShift,
   ports,
   families,
   hugeNetwork,
@@ -163,8 +198,11 @@ const PLATFORM_ROWS: readonly AdviceRow[] = [
 export type { Advice } from './advice-row.ts'
 
 /** Sorted by urgency, the most urgent first. */
-export function advice(discovery: Discovery, options: { readonly dataPath?: DataPath } = {}): Advice[] {
-  const world = { discovery, dataPath: options.dataPath ?? DATA_PATH }
+export function advice(
+  discovery: Discovery,
+  { dataPath = DATA_PATH, overlayPort = VXLAN_PORT }: Partial<Omit<AdviceWorld, 'discovery'>> = {},
+): Advice[] {
+  const world = { discovery, dataPath, overlayPort }
   const given = [...CNI_ROWS, ...PLATFORM_ROWS].map((row) => row(world)).filter((one) => one !== undefined)
   return given.sort((a, b) => WEIGHT[b.kind] - WEIGHT[a.kind])
 }

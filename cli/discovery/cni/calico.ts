@@ -1,25 +1,17 @@
 /** Detects Calico, installed by its operator or by manifest, with its IPPools. Calico for policy only is not a CNI. */
 import { type Evidence, type Trait, cniClaim, networks } from '../evidence.ts'
-import {
-  type World,
-  at,
-  configText,
-  daemonSet,
-  environmentOf,
-  labelOf,
-  listAt,
-  nameOf,
-  pathOf,
-  textAt,
-  textsAt,
-} from '../snapshot.ts'
+import { type World, at, environmentOf, labelOf, listAt, nameOf, pathOf, textAt, textsAt } from '../snapshot.ts'
 import { byFamily, prefixesIn } from '../prefix-texts.ts'
+import { type ObservedPod, podAddresses } from '../pod-addresses.ts'
+import { type Product, configText, findProduct } from '../product.ts'
+import { containsAddress, parsePrefix } from '../../../model/addresses/addresses.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/model.ts'
 
 const V3 = 'projectcalico.org'
 
 export function calico(world: World): Evidence[] {
-  const workload = daemonSet(world, 'calico-node', 'rke2-calico')
+  const product = findProduct(world, 'calico')
+  const workload = product?.workload
   const installation = world.get('Installation', 'default')
   if (workload === undefined && installation === undefined) return []
   if (onlyPolicy(workload, installation)) return []
@@ -35,22 +27,33 @@ export function calico(world: World): Evidence[] {
     cniClaim('calico', {
       mode: ebpf === undefined ? mode : `${mode}, ${ebpf}`,
       how: workload === undefined ? 'Installation.operator.tigera.io default' : pathOf(workload),
+      namespace: product?.namespace,
       bypassesNetfilter: ebpf !== undefined,
-      podRanges: usesHostLocal(world, installation) ? 'node' : 'own',
+      podRanges: usesHostLocal(world, product, installation) ? 'node' : 'own',
       traits,
     }),
     ...podNetworks(pools, workload, installation),
   ]
 }
 
-/** The pools from which pods get addresses. Disabled pools are left out, such as Sealane's for the other clusters. */
+/**
+ * The pools from which pods have addresses. A pool that is disabled gives out no more, but counts while pods still have
+ * some of it. Sealane's own pools for other clusters are left out.
+ */
 function poolsInUse(world: World): readonly unknown[] {
+  const pods = podAddresses(world)
   const v3 = world.list('IPPool', V3)
   return (v3.length > 0 ? v3 : world.list('IPPool', 'crd.projectcalico.org')).filter((pool) => {
     const uses = textsAt(pool, 'spec', 'allowedUses')
     const ours = labelOf(pool, LABEL_APP_MANAGED_BY) === APP_MANAGED_BY_SEALANE
-    return at(pool, 'spec', 'disabled') !== true && !ours && (uses.length === 0 || uses.includes('Workload'))
+    if (ours || (uses.length > 0 && !uses.includes('Workload'))) return false
+    return at(pool, 'spec', 'disabled') !== true || hasPods(prefixesIn([textAt(pool, 'spec', 'cidr')]), pods)
   })
+}
+
+function hasPods(cidrs: readonly string[], pods: readonly ObservedPod[]): boolean {
+  const prefixes = cidrs.map((text) => parsePrefix(text))
+  return pods.some(({ address }) => prefixes.some((prefix) => containsAddress(prefix, address)))
 }
 
 function podNetworks(pools: readonly unknown[], workload: unknown, installation: unknown): Evidence[] {
@@ -92,7 +95,7 @@ function dataplane(world: World, workload: unknown, installation: unknown): stri
   return bpf ? 'eBPF' : undefined
 }
 
-function usesHostLocal(world: World, installation: unknown): boolean {
-  const config = configText(world, ['kube-system/calico-config'], ['cni_network_config'])?.text ?? ''
+function usesHostLocal(world: World, product: Product | undefined, installation: unknown): boolean {
+  const config = configText(world, product, 'cni_network_config')?.text ?? ''
   return textAt(installation, 'spec', 'cni', 'ipam', 'type') === 'HostLocal' || /"type":\s*"host-local"/.test(config)
 }

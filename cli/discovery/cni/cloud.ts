@@ -1,13 +1,16 @@
 /** Detects the CNIs of cloud providers: Amazon VPC CNI, Azure CNI and GKE. */
+import { networksAround } from '../../../model/addresses/addresses.ts'
 import { type Evidence, cniClaim, networks } from '../evidence.ts'
 import { nodePodCidrs } from '../cidr-sources.ts'
 import { isDistribution } from '../platform.ts'
-import { type World, at, daemonSet, environmentOf, labelOf, listAt, nameOf, pathOf, textAt } from '../snapshot.ts'
-import { byFamily, prefixesIn, smallestCover } from '../prefix-texts.ts'
+import { nodeAddresses, podAddresses } from '../pod-addresses.ts'
+import { workloadOf } from '../product.ts'
+import { type World, environmentOf, labelOf, listAt, nameOf, pathOf, textAt } from '../snapshot.ts'
+import { byFamily, prefixesIn } from '../prefix-texts.ts'
 
 /** Pods have addresses of the VPC, and no object of the cluster contains the size of the VPC. */
 export function awsVpc(world: World): Evidence[] {
-  const workload = daemonSet(world, 'aws-node')
+  const workload = workloadOf(world, 'awsVpc')
   const auto = world.list('Node', '').find((node) => labelOf(node, 'eks.amazonaws.com/compute-type') === 'auto')
   if (workload === undefined && auto === undefined) return []
   const prefixes = environmentOf(workload, 'ENABLE_PREFIX_DELEGATION') === 'true'
@@ -18,30 +21,29 @@ export function awsVpc(world: World): Evidence[] {
       podRanges: 'own',
       traits: ['cloud-addresses'],
     }),
-    ...seenAddresses(world),
+    ...seenAddresses(world, workload),
   ]
 }
 
-/** A first guess: the smallest network, /16 or larger, that contains all current addresses of nodes and pods. */
-function seenAddresses(world: World): Evidence[] {
-  const nodes = world.list('Node', '').flatMap((node) =>
-    listAt(node, 'status', 'addresses')
-      .filter((entry) => textAt(entry, 'type') === 'InternalIP')
-      .map((entry) => textAt(entry, 'address')),
-  )
-  const pods = world.list('Pod', '').map((pod) => textAt(pod, 'status', 'podIP'))
-  const hosts = [...nodes, ...pods]
-    .filter((text) => text !== undefined && !text.includes(':'))
-    .map((text) => `${text ?? ''}/16`)
-  const how = 'smallest network, /16 or wider, around the addresses of nodes and pods now'
-  return networks('podCIDRs', smallestCover(prefixesIn(hosts)), 'guess', how)
+/**
+ * A first guess: networks around the addresses that pods have now. Without such pods, around those of the nodes, unless
+ * pods have addresses of other subnets than their nodes (custom networking).
+ */
+function seenAddresses(world: World, workload: unknown): Evidence[] {
+  const custom = environmentOf(workload, 'AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG')?.toLowerCase() === 'true'
+  const pods = podAddresses(world).map(({ address }) => address)
+  const machines = nodeAddresses(world, ['InternalIP'])
+  const seen = pods.length > 0 || custom ? pods : machines
+  const whose = pods.length > 0 ? 'pods' : 'nodes'
+  const found = networksAround(seen, { declared: [], taken: [], nodes: custom ? machines : [] })
+  return networks('podCIDRs', found, 'guess', `networks around the addresses of ${whose} now`)
 }
 
 export function azure(world: World): Evidence[] {
-  const workload = daemonSet(world, 'azure-cns')
+  const workload = workloadOf(world, 'azure')
   if (workload === undefined) return kubenet(world)
   // In Azure CNI powered by Cilium, Cilium forwards the packets, and Azure assigns the addresses.
-  const moved = daemonSet(world, 'cilium') !== undefined
+  const moved = workloadOf(world, 'cilium') !== undefined
   const containers = world.list('NodeNetworkConfig').flatMap((config) => listAt(config, 'status', 'networkContainers'))
   const overlay =
     world
@@ -63,7 +65,7 @@ export function azure(world: World): Evidence[] {
 }
 
 function kubenet(world: World): Evidence[] {
-  if (!isDistribution(world, 'aks') || !nodesHaveRanges(world) || daemonSet(world, 'cilium') !== undefined) return []
+  if (!isDistribution(world, 'aks') || !nodesHaveRanges(world) || workloadOf(world, 'cilium') !== undefined) return []
   const how = 'AKS without azure-cns, with Node spec.podCIDRs'
   return [cniClaim('kubenet', { mode: 'bridge and routes of the VNet', how, confidence: 'likely' })]
 }
@@ -78,7 +80,7 @@ export function gke(world: World): Evidence[] {
     'certain',
     'GKENetworkParamSet default status.podCIDRs',
   )
-  const dataplane = daemonSet(world, 'anetd')
+  const dataplane = workloadOf(world, 'anetd')
   // Dataplane V2 is Cilium, managed by Google: its settings can be neither read nor changed.
   if (dataplane !== undefined) {
     const how = pathOf(dataplane)
@@ -90,7 +92,7 @@ export function gke(world: World): Evidence[] {
     ]
   }
   const how = 'GKE without anetd (Dataplane V2), with Node spec.podCIDRs'
-  const native = nodesHaveRanges(world) && at(world.get('DaemonSet', 'calico-node'), 'metadata') === undefined
+  const native = nodesHaveRanges(world) && workloadOf(world, 'calico') === undefined
   return [
     cniClaim('gke', { mode: 'VPC-native', how: native ? how : 'GKE without anetd', confidence: 'likely' }),
     ...found,

@@ -1,23 +1,23 @@
-/** Detects kindnet, kube-router, Weave Net, Flannel, Canal, Antrea, OVN-Kubernetes and OpenShift SDN. */
+/** Detects kindnet, kube-router, Kube-OVN, Weave Net, Flannel, Canal, Antrea, OVN-Kubernetes and OpenShift SDN. */
 import { type Evidence, cniClaim, networks } from '../evidence.ts'
 import { byFamily, prefixesIn } from '../prefix-texts.ts'
+import { type Product, configText, findProduct, workloadOf } from '../product.ts'
 import {
   type World,
   annotationOf,
   at,
-  configText,
   containersOf,
-  daemonSet,
   documentIn,
   environmentOf,
   flagOf,
+  listAt,
   nameOf,
   pathOf,
   textAt,
 } from '../snapshot.ts'
 
 export function kindnet(world: World): Evidence[] {
-  const workload = daemonSet(world, 'kindnet')
+  const workload = workloadOf(world, 'kindnet')
   if (workload === undefined) return []
   const how = pathOf(workload)
   const cidrs = byFamily(prefixesIn([environmentOf(workload, 'POD_SUBNET')]))
@@ -37,7 +37,7 @@ export function kindnet(world: World): Evidence[] {
 }
 
 export function kubeRouter(world: World): Evidence[] {
-  const workload = daemonSet(world, 'kube-router')
+  const workload = workloadOf(world, 'kubeRouter')
   if (workload === undefined || flagOf(workload, 'run-router') === 'false') return []
   const how = pathOf(workload)
   const overlay = flagOf(workload, 'enable-overlay') !== 'false'
@@ -51,7 +51,7 @@ export function kubeRouter(world: World): Evidence[] {
 const WEAVE_DEFAULT = '10.32.0.0/12'
 
 export function weave(world: World): Evidence[] {
-  const workload = daemonSet(world, 'weave-net')
+  const workload = workloadOf(world, 'weave')
   if (workload === undefined) return []
   const how = pathOf(workload)
   const range = prefixesIn([environmentOf(workload, 'IPALLOC_RANGE')])
@@ -65,21 +65,20 @@ export function weave(world: World): Evidence[] {
 
 // Flannel, as a DaemonSet or inside k3s, and Canal, which is Flannel with Calico's policy.
 
-const FLANNEL_CONFIG = ['kube-flannel/kube-flannel-cfg', 'kube-system/kube-flannel-cfg']
-const CANAL_CONFIG = ['kube-system/canal-config', 'kube-system/rke2-canal-config']
-
 export function canal(world: World): Evidence[] {
-  const workload = daemonSet(world, 'canal', 'rke2-canal')
-  return workload === undefined ? [] : claims(world, 'canal', pathOf(workload), CANAL_CONFIG)
+  const workload = workloadOf(world, 'canal')
+  return workload === undefined ? [] : claims(world, 'canal', pathOf(workload), findProduct(world, 'canal'))
 }
 
 export function flannel(world: World): Evidence[] {
-  if (daemonSet(world, 'canal', 'rke2-canal') !== undefined) return []
-  const workload = daemonSet(world, 'kube-flannel-ds', 'kube-flannel')
-  if (workload !== undefined) return claims(world, 'flannel', pathOf(workload), FLANNEL_CONFIG)
+  if (workloadOf(world, 'canal') !== undefined) return []
+  const workload = workloadOf(world, 'flannel')
+  if (workload !== undefined) return claims(world, 'flannel', pathOf(workload), findProduct(world, 'flannel'))
   const node = world.list('Node', '').find((one) => annotationOf(one, BACKEND) !== undefined)
   // An annotation may outlive the product, so a DaemonSet of another CNI takes precedence.
-  return node === undefined ? [] : claims(world, 'flannel', `Node ${nameOf(node)} annotation ${BACKEND}`, [], 'likely')
+  return node === undefined
+    ? []
+    : claims(world, 'flannel', `Node ${nameOf(node)} annotation ${BACKEND}`, undefined, 'likely')
 }
 
 const BACKEND = 'flannel.alpha.coreos.com/backend-type'
@@ -88,10 +87,10 @@ function claims(
   world: World,
   name: 'flannel' | 'canal',
   how: string,
-  configMaps: readonly string[],
+  product: Product | undefined,
   confidence: 'certain' | 'likely' = 'certain',
 ): Evidence[] {
-  const config = configText(world, configMaps, ['net-conf.json'])
+  const config = configText(world, product, 'net-conf.json')
   const document = documentIn(config?.text)
   const annotated = world.list('Node', '').map((node) => annotationOf(node, BACKEND))
   const mode = textAt(document, 'Backend', 'Type') ?? annotated.find((text) => text !== undefined) ?? 'vxlan'
@@ -104,16 +103,11 @@ function claims(
 
 /** Detects Antrea. The configuration of its agents is a YAML file in a ConfigMap. */
 export function antrea(world: World): Evidence[] {
-  const workload = daemonSet(world, 'antrea-agent')
+  const product = findProduct(world, 'antrea')
+  const workload = product?.workload
   if (workload === undefined) return []
-  // In older releases the name ends with a hash.
-  const maps = world
-    .list('ConfigMap', '')
-    .map(nameOf)
-    .filter((name) => name.startsWith('antrea-config'))
-  const paths = maps.map((name) => `kube-system/${name}`)
-  const agent = configText(world, paths, ['antrea-agent.conf'])
-  const controller = configText(world, paths, ['antrea-controller.conf'])
+  const agent = configText(world, product, 'antrea-agent.conf')
+  const controller = configText(world, product, 'antrea-controller.conf')
   const document = documentIn(agent?.text)
   const encapsulation = textAt(document, 'trafficEncapMode') ?? 'encap'
   const ipam = at(documentIn(controller?.text), 'nodeIPAM')
@@ -143,14 +137,15 @@ function proxy(document: unknown, where: string): Evidence[] {
 export function ovnKubernetes(world: World): Evidence[] {
   const network = world.list('Network', 'config.openshift.io')[0]
   const type = textAt(network, 'status', 'networkType') ?? textAt(network, 'spec', 'networkType')
-  const workload = daemonSet(world, 'ovnkube-node')
+  const product = findProduct(world, 'ovnKubernetes')
+  const workload = product?.workload
   if (type !== 'OVNKubernetes' && workload === undefined) return []
   const field = type === undefined ? 'ovnkube-node' : 'Network.config.openshift.io cluster status.networkType'
   const how = workload === undefined ? field : pathOf(workload)
   const operator = world.list('Network', 'operator.openshift.io')[0]
   const gateway = at(operator, 'spec', 'defaultNetwork', 'ovnKubernetesConfig', 'gatewayConfig')
   const viaHost = at(gateway, 'routingViaHost') === true && textAt(gateway, 'ipForwarding') === 'Global'
-  const plain = textAt(world.get('ConfigMap', 'ovn-config', 'ovn-kubernetes'), 'data', 'net_cidr')
+  const plain = configText(world, product, 'net_cidr')
   return [
     cniClaim('ovn-kubernetes', {
       mode: viaHost ? 'geneve, through the host' : 'geneve, through the shared gateway',
@@ -164,9 +159,9 @@ export function ovnKubernetes(world: World): Evidence[] {
     // `10.244.0.0/16/24`: the network, followed by the prefix length of a node's range.
     ...networks(
       'podCIDRs',
-      prefixesIn([plain?.replace(/(\/\d+)\/\d+$/, '$1')]),
+      prefixesIn(plain?.text.split(',').map((one) => one.trim().replace(/(\/\d+)\/\d+$/, '$1')) ?? []),
       'likely',
-      'ConfigMap ovn-kubernetes/ovn-config net_cidr',
+      plain?.where ?? '',
     ),
   ]
 }
@@ -179,4 +174,67 @@ export function openshiftSdn(world: World): Evidence[] {
     cniClaim('openshift-sdn', { mode: 'vxlan in Open vSwitch', how, podRanges: 'own' }),
     { about: 'kubeProxy', value: { mode: 'iptables', insteadOf: 'OpenShift SDN' }, confidence: 'likely', how },
   ]
+}
+
+// CNIs with pools of their own.
+
+/** The networks of Kube-OVN whose packets the nodes route. Those of other VPCs and providers are isolated from them. */
+export function kubeOvn(world: World): Evidence[] {
+  const subnets = kubeOvnSubnets(world).filter(isRouted)
+  const names = subnets.map(nameOf).slice(0, 3).join(', ')
+  return [
+    ...networks('podCIDRs', byFamily(cidrsOf(subnets)), 'certain', `Subnet.kubeovn.io ${names} spec.cidrBlock`),
+    ...otherVpcs(world),
+  ]
+}
+
+/** The networks of pods that no node reaches, because they are in other VPCs. A VPC may have the addresses of another. */
+export function isolatedNetworks(world: World): {
+  readonly isolated: readonly string[]
+  readonly routed: readonly string[]
+} {
+  const subnets = kubeOvnSubnets(world)
+  return { isolated: cidrsOf(subnets.filter(isOfOtherVpc)), routed: cidrsOf(subnets.filter(isRouted)) }
+}
+
+/** One finding for all other VPCs, with the networks that they have. */
+function otherVpcs(world: World): Evidence[] {
+  const subnets = kubeOvnSubnets(world).filter(isOfOtherVpc)
+  if (subnets.length === 0) return []
+  const named = subnets
+    .slice(0, MOST_SUBNETS)
+    .map((subnet) => `${textAt(subnet, 'spec', 'cidrBlock') ?? ''} of VPC ${textAt(subnet, 'spec', 'vpc') ?? ''}`)
+  const more = subnets.length > MOST_SUBNETS ? ` and ${subnets.length - MOST_SUBNETS} more` : ''
+  return [{ about: 'platform', value: 'kube-ovn-vpcs', confidence: 'certain', how: `${named.join(', ')}${more}` }]
+}
+
+/** Most subnets that one advice names. */
+const MOST_SUBNETS = 3
+
+function kubeOvnSubnets(world: World): readonly unknown[] {
+  return world.list('Subnet', 'kubeovn.io')
+}
+
+/** The subnet `join` connects the nodes and has no pods. */
+function isRouted(subnet: unknown): boolean {
+  return !isOfOtherVpc(subnet) && isOfOvn(subnet) && nameOf(subnet) !== 'join'
+}
+
+/** Subnets of other providers are second networks of pods. */
+function isOfOtherVpc(subnet: unknown): boolean {
+  return ![undefined, '', 'ovn-cluster'].includes(textAt(subnet, 'spec', 'vpc')) && isOfOvn(subnet)
+}
+
+function isOfOvn(subnet: unknown): boolean {
+  return [undefined, '', 'ovn'].includes(textAt(subnet, 'spec', 'provider'))
+}
+
+function cidrsOf(subnets: readonly unknown[]): string[] {
+  return prefixesIn(subnets.map((subnet) => textAt(subnet, 'spec', 'cidrBlock')))
+}
+
+/** The pools that Antrea uses for pods with an annotation, in addition to the ranges of the nodes. */
+export function antreaPools(world: World): string[] {
+  const ranges = world.list('IPPool', 'crd.antrea.io').flatMap((pool) => listAt(pool, 'spec', 'ipRanges'))
+  return prefixesIn(ranges.map((range) => textAt(range, 'cidr')))
 }

@@ -1,7 +1,9 @@
-/** Queries DNS servers one by one. */
+/** Queries DNS servers one by one, and reads which ones this machine or pod asks. */
 import { Resolver } from 'node:dns/promises'
+import { readFile } from 'node:fs/promises'
 import type { DnsAnswer, Fact } from '../../../explain/facts/facts.ts'
 import { askFor } from '../ask.ts'
+import { MOST_RESOLV_CONF } from './machine-command.ts'
 
 export interface DnsQuestion {
   /** `address:port` */
@@ -60,5 +62,16 @@ async function saidOf(
     const result = RESULTS[code]
     if (result === undefined) throw error
     return result === 'timeout' || result === 'unreachable' ? { result, message } : { result }
+  }
+}
+
+export const RESOLV_CONF = '/etc/resolv.conf'
+
+/** The beginning of the file. Undefined if it cannot be read, as where no resolver is set up. */
+export async function readResolvConf(path = RESOLV_CONF): Promise<string | undefined> {
+  try {
+    return (await readFile(path, 'utf8')).slice(0, MOST_RESOLV_CONF)
+  } catch {
+    return undefined
   }
 }

@@ -32,6 +32,7 @@ async function hostFacts({ node, nodes, folders }: HostProbeInit, signal: AbortS
     sysctls: { ...rest.sysctls },
     deviceSettings: [...rest.deviceSettings],
     disks: [...rest.disks],
+    cutOffFromSelf: [...rest.cutOffFromSelf],
   }
   const item = JSON.parse(JSON.stringify({ ...host, firewall, routes, connections })) as never
   return [

@@ -7,7 +7,15 @@ export const MACHINE_COMMAND = 'machine-facts'
 
 export interface MachineFacts {
   readonly facts: readonly Fact[]
+  /**
+   * The settings of the pod's resolver, if DNS servers were asked. Beside the facts, since a command of an earlier
+   * release refuses facts that it does not know.
+   */
+  readonly resolvConf?: string
 }
+
+/** As much of the resolver's settings as is reported. */
+export const MOST_RESOLV_CONF = 8192
 
 /** The roles of the servers that are queried for the zone. */
 const SERVER_ROLES = ['ours', 'cluster'] as const satisfies readonly DnsAnswer['role'][]

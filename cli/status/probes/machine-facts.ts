@@ -16,7 +16,7 @@ import {
 } from '../../../explain/facts/facts.ts'
 import { CLUSTERSET_ZONE, fitText, printable } from '../../../model/model.ts'
 import { MOST_ADDRESSES } from './broker-probe.ts'
-import type { AskedServer, MachineFacts } from './machine-command.ts'
+import { type AskedServer, MOST_RESOLV_CONF, type MachineFacts } from './machine-command.ts'
 import { NODE_PARTS } from './node-pages.ts'
 
 const MOST_FACTS = 100
@@ -52,7 +52,7 @@ export function readMachineFacts(stdout: string, { node, ...origin }: AboutMachi
 export function readNetworkFacts(stdout: string, { broker, servers, ...origin }: AboutNetwork): readonly Fact[] {
   const waiting = new Map(servers.map((asked) => [asked.server, asked]))
   let calls = 0
-  return readFacts(stdout, origin, 'from pods', (said) => {
+  const facts = readFacts(stdout, origin, 'from pods', (said) => {
     if (said.t === 'report') return undefined
     const { kind, items } = said
     if (kind === 'dns-answer') {
@@ -70,6 +70,15 @@ export function readNetworkFacts(stdout: string, { broker, servers, ...origin }:
     const found = kind === 'broker-call' ? itemsOf(kind, items) : undefined
     return found && { t: 'probe', kind: 'broker-call', ...origin, items: found.map(knownCall) }
   })
+  return [...facts, ...(servers.length === 0 ? [] : resolverFacts(stdout, origin))]
+}
+
+/** A pod of an earlier release does not report them. */
+function resolverFacts(stdout: string, origin: Origin): readonly Fact[] {
+  const { resolvConf } = JSON.parse(stdout) as { readonly resolvConf?: unknown }
+  if (typeof resolvConf !== 'string') return []
+  const item = { place: 'pod', name: origin.source, text: resolvConf.slice(0, MOST_RESOLV_CONF) } as const
+  return [{ t: 'probe', kind: 'resolver', ...origin, items: [item] }]
 }
 
 /** Takes the server and the query from this command's own list. Each server counts once. */

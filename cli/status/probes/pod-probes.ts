@@ -5,6 +5,7 @@
 import type { Area, Fact, UnansweredFact } from '../../../explain/facts/facts.ts'
 import { type ManifestObject, objectName, selectorLabels } from '../../../install/values/values.ts'
 import { SYSTEM_NAMESPACE } from '../../../model/model.ts'
+import { messageOf } from '../../../runtime/runtime.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
 import { askFor } from '../ask.ts'
 import { MACHINE_COMMAND } from './machine-command.ts'
@@ -99,6 +100,35 @@ function probeNode(admin: Admin, { node, pod }: NodePod, signal: AbortSignal): P
   }
   const right = `create pods/exec in namespace ${SYSTEM_NAMESPACE}`
   return askFor({ what: `Host ${node}`, source, needed: false, ms: MS, right, ask }, signal)
+}
+
+export type PodAnswer =
+  | { readonly ok: true; readonly node: string; readonly stdout: string }
+  | { readonly ok: false; readonly node: string; readonly why: string }
+
+/** Runs a command in the pod of each route agent, on at most MOST_NODES nodes. Rejects if pods cannot be listed. */
+export async function inRouteAgents(
+  admin: Admin,
+  command: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly PodAnswer[]> {
+  const waiting = (await nodePods(admin, signal)).slice(0, MOST_NODES)
+  const found: PodAnswer[] = []
+  const run = async ({ node, pod }: NodePod): Promise<PodAnswer> => {
+    try {
+      const place = { namespace: SYSTEM_NAMESPACE, pod, container: CONTAINER, command, timeoutMs: MS }
+      const { status, stdout, stderr } = await admin.exec(place, signal)
+      return status === 0 ? { ok: true, node, stdout } : { ok: false, node, why: stderr.trim().slice(0, 300) }
+    } catch (error) {
+      signal.throwIfAborted()
+      return { ok: false, node, why: messageOf(error) }
+    }
+  }
+  const work = async (): Promise<void> => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) found.push(await run(next))
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, work))
+  return found
 }
 
 function leftOut(pods: readonly NodePod[]): readonly UnansweredFact[] {

@@ -1,5 +1,5 @@
 /** Probes a site without Kubernetes from the machine on which the command runs. */
-import type { Area, Fact } from '../../../explain/facts/facts.ts'
+import type { Area, Fact, ResolverReport } from '../../../explain/facts/facts.ts'
 import type { ClusterApi } from '../../../kubeapi/kubeapi.ts'
 import type { SiteConfig } from '../../../kubeapi/files/files.ts'
 import {
@@ -10,7 +10,7 @@ import {
 } from '../../../model/addresses/addresses.ts'
 import { CLUSTERSET_ZONE, type Node } from '../../../model/model.ts'
 import { identityFolder, probeBroker } from './broker-probe.ts'
-import { probeDns } from './dns-probe.ts'
+import { RESOLV_CONF, probeDns, readResolvConf } from './dns-probe.ts'
 import { probeHost } from './host-probe.ts'
 import { type Progress, isWanted } from './progress.ts'
 
@@ -52,8 +52,38 @@ async function dnsProbes({ dns, file }: SiteConfig, progress: Progress, signal: 
     ...settings.upstreams.map((server) => ({ server, role: 'upstream' as const, name: '.' })),
   ]
   const asked = questions.map((question) => progress.follow(`DNS ${question.server}`, probeDns(question, signal)))
-  return [{ t: 'probe', kind: 'settings', source: file, at, items: [settings] }, ...(await Promise.all(asked)).flat()]
+  const resolver = machineResolver((await readResolvConf()) ?? '', dns.listen, here)
+  return [
+    { t: 'probe', kind: 'settings', source: file, at, items: [settings] },
+    ...(resolver === undefined
+      ? []
+      : [{ t: 'probe', kind: 'resolver', source: RESOLV_CONF, at, items: [resolver] } as const]),
+    ...(await Promise.all(asked)).flat(),
+  ]
 }
+
+/**
+ * The resolver of this machine, given its resolv.conf. Undefined unless one of its name servers is a server of the site:
+ * how other machines resolve names is none of Sealane's business. `here` are the addresses of this machine.
+ */
+export function machineResolver(
+  text: string,
+  listen: readonly string[],
+  here: ReadonlySet<string>,
+): ResolverReport | undefined {
+  const servers = [...text.matchAll(/^\s*nameserver\s+([0-9a-fA-F.:]+)/gm)].map(([, server = '']) => server)
+  const asks = (server: string): boolean =>
+    listen.some((one) => {
+      const { address, port } = placeOf(one)
+      const own = formatAddress(address)
+      const isHere = here.has(server) || server.startsWith('127.') || server === '::1'
+      // Resolvers ask port 53 only.
+      return port === DNS_PORT && (own === server || (ANY.has(own) && isHere))
+    })
+  return servers.some(asks) ? { place: 'machine', name: RESOLV_CONF, text } : undefined
+}
+
+const ANY: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
 
 /** The address at which this machine can query a listening server. Empty for a server that listens on another node. */
 function heardHere(listen: string, here: ReadonlySet<string>): readonly string[] {

@@ -1,0 +1,199 @@
+/** `sealane show traffic`: which exporting cluster gets which share of the calls of this cluster or site, and why. */
+import type { Command } from 'commander'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import { type Kind, MEMBERSHIP_NAME, isDnsLabel, parseDnsLabel } from '../../model/model.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import {
+  type Column,
+  type CommandContext,
+  type KubeTarget,
+  LOCAL_SITE,
+  type OutputFormat,
+  type TargetOptions,
+  addTargetOptions,
+  kubeTarget,
+  lookTimeoutOption,
+  outputOption,
+  parsed,
+  printItems,
+  quoted,
+  seenOtherwise,
+  subcommand,
+  targetFlags,
+  targetToSee,
+  withTarget,
+  withinTime,
+} from '../context/context.ts'
+import {
+  type TrafficObjects,
+  type TrafficRow,
+  invalidPolicies,
+  policyText,
+  shareText,
+  trafficRows,
+} from '../status/status.ts'
+import { lookAgain, screenStart } from './status.ts'
+
+const KINDS = [
+  'Membership',
+  'Cluster',
+  'ServiceImport',
+  'EndpointSlice',
+  'Gateway',
+  'Node',
+  'TrafficPolicy',
+  'ClusterTrafficPolicy',
+] as const
+/** The maximum of a table that is not wide. `-o json` has all rows. */
+const MOST_ROWS = 200
+
+interface ShowOptions extends TargetOptions {
+  readonly namespace?: string
+  readonly watch: boolean
+  readonly output: OutputFormat
+  readonly timeout: number
+}
+
+/** A service as people name it. Without a namespace: those of this name in all namespaces. */
+export interface NamedService {
+  readonly namespace?: string
+  readonly name: string
+}
+
+const TEXT =
+  'Shows which cluster gets which share of the calls of this cluster or site to imported services, and why: by policy, tier, weight and ready endpoints.'
+
+const COLUMNS: readonly Column<TrafficRow>[] = [
+  { title: 'SERVICE', cell: ({ namespace, name }) => `${namespace}/${name}` },
+  { title: 'CLUSTER', cell: (row) => row.cluster },
+  { title: 'TIER', cell: (row) => String(row.tier ?? '-'), align: 'right' },
+  { title: 'READY', cell: ({ ready, total }) => `${ready}/${total}`, align: 'right' },
+  { title: 'WEIGHT', cell: (row) => String(row.weight ?? '-'), align: 'right' },
+  { title: 'SHARE', cell: (row) => shareText(row.share), align: 'right' },
+  { title: 'REASON', cell: (row) => row.reason },
+  { title: 'POLICY', cell: policyText },
+  { title: 'MESSAGE', cell: (row) => row.message },
+]
+
+/** Adds `traffic` to `sealane show`. */
+export function addShowTraffic(show: Command, context: CommandContext): void {
+  const command = subcommand(show, 'traffic', TEXT, 'sealane show traffic shop/web --watch').argument(
+    '[service]',
+    'a service as NAMESPACE/NAME or NAME (default: all)',
+    parsed(parseServiceName),
+  )
+  addTargetOptions(command, seenOtherwise(LOCAL_SITE))
+    .option(
+      '-n, --namespace <name>',
+      'show only this namespace (default: all)',
+      parsed((text: string) => parseDnsLabel(text, '--namespace')),
+    )
+    .option('--watch', 'look every two seconds until interrupted, and print again what has changed', false)
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
+    .action(async (service: NamedService | undefined, options: ShowOptions) => {
+      const { namespace = service?.namespace, watch } = options
+      if (service?.namespace !== undefined && service.namespace !== namespace) {
+        const text = `${service.namespace}/${service.name}: expected namespace ${namespace ?? ''}, as in --namespace`
+        throw new UserError(text, { exitCode: 2, hint: 'see: sealane show traffic --help' })
+      }
+      const isWanted = (place: string, name: string): boolean =>
+        (namespace === undefined || place === namespace) && (service === undefined || service.name === name)
+      let before: string | undefined
+      const look = async (kube: KubeTarget | undefined): Promise<void> => {
+        const objects = await readObjects({ ...options, kube }, context)
+        const rows = trafficRows(objects, isWanted)
+        if (rows.length === 0 && service !== undefined && !watch) throw unknownService({ ...service, namespace })
+        const remarks = invalidPolicies(objects)
+        const all = JSON.stringify([rows, remarks])
+        if (all === before) return
+        before = all
+        await print(rows, remarks, options, context)
+      }
+      const target = targetToSee(command, context, options.site)
+      await look(target)
+      // The name of the selected cluster is printed once.
+      const again = target && (kubeTarget(target) ?? {})
+      if (watch) await lookAgain(context, () => look(again))
+    })
+}
+
+/** Parses `NAMESPACE/NAME` or `NAME`. Throws UserError. */
+function parseServiceName(text: string): NamedService {
+  const parts = text.split('/')
+  const [first = '', second, ...more] = parts
+  if (more.length === 0 && parts.every(isDnsLabel)) {
+    return second === undefined ? { name: first } : { namespace: first, name: second }
+  }
+  throw new UserError(`service ${quoted(text)}: expected NAMESPACE/NAME or NAME, such as shop/web`)
+}
+
+function unknownService({
+  namespace,
+  name,
+}: {
+  readonly namespace: string | undefined
+  readonly name: string
+}): UserError {
+  const title = namespace === undefined ? name : `${namespace}/${name}`
+  return new UserError(`service ${title}: no cluster exports it to this one`, {
+    exitCode: 2,
+    hint: 'see: sealane show services',
+  })
+}
+
+async function print(
+  rows: readonly TrafficRow[],
+  remarks: readonly string[],
+  { output: format, watch }: ShowOptions,
+  context: CommandContext,
+): Promise<void> {
+  const { output } = context
+  // With --watch, programs get one JSON document per line.
+  if (watch && format === 'json') {
+    output.answer(`${JSON.stringify({ items: rows })}\n`)
+    return
+  }
+  if (watch) output.answer(format === 'yaml' ? '---\n' : screenStart(context))
+  await printItems(output, format, format === 'table' ? rows.slice(0, MOST_ROWS) : rows, COLUMNS)
+  if (format === 'json' || format === 'yaml') return
+  if (format === 'table' && rows.length > MOST_ROWS) output.remark(`and ${rows.length - MOST_ROWS} more: -o wide\n`)
+  for (const remark of remarks) output.remark(`${remark}\n`)
+}
+
+interface LookInit {
+  readonly kube: KubeTarget | undefined
+  readonly site: string
+  readonly timeout: number
+}
+
+/** Opens the target for each look: an open site does not see later changes. Throws UserError before the join. */
+function readObjects({ kube, site, timeout }: LookInit, context: CommandContext): Promise<TrafficObjects> {
+  return withinTime(context.signal, timeout, (signal) =>
+    withTarget({ kube, site }, { ...context, signal, wantsAll: true }, async ({ api, admin }) => {
+      if (admin !== undefined) {
+        const { checkServed } = await import('../context/check-served.ts')
+        await checkServed(admin, { kinds: KINDS, flags: targetFlags(kube ?? {}, admin.contextName) }, signal)
+      }
+      return objectsOf(api, signal)
+    }),
+  )
+}
+
+async function objectsOf(api: ClusterApi, signal: AbortSignal): Promise<TrafficObjects> {
+  await Promise.all(KINDS.map((kind: Kind) => api.cache(kind).whenSynced(signal)))
+  const membership = api.cache('Membership').get(MEMBERSHIP_NAME)
+  if (membership === undefined) {
+    throw new UserError('this cluster or site has not joined a clusterset', { hint: 'see: sealane join --help' })
+  }
+  return {
+    membership,
+    clusters: api.cache('Cluster').list(),
+    imports: api.cache('ServiceImport').list(),
+    slices: api.cache('EndpointSlice').list(),
+    gateways: api.cache('Gateway').list(),
+    nodes: api.cache('Node').list(),
+    policies: api.cache('TrafficPolicy').list(),
+    clusterPolicies: api.cache('ClusterTrafficPolicy').list(),
+  }
+}

@@ -1,0 +1,326 @@
+/**
+ * The files of a plain site that all its hubs have: the site file, the user's objects, and of the state what belongs to
+ * the site and not to one machine. A hub keeps its own facts beside them: the term in which it acts, and a promotion.
+ *
+ *   site.yaml, objects/**                                       the user's
+ *   state/objects, state/files, state/leases                    the driver's
+ *   state/identity                                              of the cluster, at its broker
+ *   state/hub                                                   authority, nodes, and members.json: the hubs that vote
+ *   state/term/term.json, state/term/promote                    of this machine only
+ *   state/discarded/<time>/                                     the user's files that the acting hub did not have
+ */
+import { createHash } from 'node:crypto'
+import { readFileSync, rmSync } from 'node:fs'
+import { constants, copyFile, mkdir, readFile, readdir, rm, stat } from 'node:fs/promises'
+import { dirname, join, sep } from 'node:path'
+import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
+import {
+  type Changed,
+  type SiteTree,
+  type StoredTerm,
+  type TreePath,
+  parseStoredTerm,
+} from '../../kubeapi/remote/remote.ts'
+import { UserError, messageOf, replaceFile } from '../../runtime/runtime.ts'
+
+export interface TreePlaces {
+  /** Absolute paths. */
+  readonly file: string
+  readonly objects: string
+  readonly state: string
+}
+
+const STATE_FOLDERS = ['objects', 'files', 'leases', 'identity', 'hub'] as const
+const MEMBERS = 'state/hub/members.json'
+/** Every site of several hubs has these, so one that is missing is a fault of the disk. */
+const NEVER_GONE: ReadonlySet<TreePath> = new Set(['site.yaml', 'state/hub/authority.pem', MEMBERS])
+/** Of one file in one run. */
+const MOST_KEPT = 100
+const USER = /\.(ya?ml|json)$/
+const PATH = /^(site\.yaml|objects\/.+|state\/(objects|files|leases|identity|hub)\/.+)$/
+const MAX_OCTETS = 2_000_000
+
+interface Known {
+  readonly stamp: string
+  hash?: string
+}
+
+export class HubTree implements SiteTree {
+  readonly #places: TreePlaces
+  readonly #known = new Map<TreePath, Known>()
+  /** The hashes of what this process has written of the user's files. */
+  readonly #written = new Map<TreePath, string>()
+  #members: readonly string[] | undefined
+  /** Where this process keeps the user's files that it replaces. */
+  readonly #discarded: string
+
+  constructor(places: TreePlaces, nowMs: number) {
+    this.#places = places
+    this.#discarded = join(places.state, 'discarded', new Date(nowMs).toISOString().replaceAll(':', '-'))
+  }
+
+  members(): readonly string[] {
+    return (this.#members ??= this.#readMembers())
+  }
+
+  async setMembers(members: readonly string[]): Promise<void> {
+    await makeFolder(join(this.#places.state, 'hub'))
+    await replaceFile(this.#pathOf(MEMBERS), `${JSON.stringify(members)}\n`)
+    this.#members = undefined
+  }
+
+  async changed(only?: Changed): Promise<readonly TreePath[]> {
+    const seen = new Map<TreePath, string>()
+    const isWanted = only === undefined ? (): boolean => true : wantedBy(only)
+    if (only === undefined) await this.#list(seen)
+    else if ('lease' in only) await this.#listFolder(`state/leases/${only.lease}`, seen)
+    else if ('enrolled' in only) {
+      await this.#look(nodePath(only.enrolled), seen)
+      await this.#listFolder(INVITATIONS, seen)
+    } else for (const path of pathsOf(only)) await this.#look(path, seen)
+    const changed: TreePath[] = []
+    for (const [path, stamp] of seen) {
+      if (this.#known.get(path)?.stamp === stamp) continue
+      this.#known.set(path, { stamp })
+      changed.push(path)
+    }
+    for (const path of [...this.#known.keys()]) {
+      if (seen.has(path) || !isWanted(path)) continue
+      this.#known.delete(path)
+      changed.push(path)
+    }
+    if (changed.includes(MEMBERS)) this.#members = undefined
+    return changed
+  }
+
+  async read(path: TreePath): Promise<Uint8Array | undefined> {
+    return contentOf(this.#pathOf(path))
+  }
+
+  async write(path: TreePath, content: Uint8Array | undefined): Promise<void> {
+    const place = this.#pathOf(path)
+    const present = await contentOf(place)
+    if (content !== undefined && present !== undefined && Buffer.from(present).equals(content)) return
+    if (content === undefined && NEVER_GONE.has(path))
+      throw new ClusterApiError('Invalid', `path ${path}: expected a content, since no site is without it`)
+    if (present !== undefined) await this.#keepUser(path, place, present)
+    if (content === undefined) {
+      await rm(place, { force: true })
+      this.#known.delete(path)
+      this.#written.delete(path)
+    } else {
+      await makeFolder(dirname(place))
+      await replaceFile(place, content)
+      this.#written.set(path, hashOf(content))
+      const seen = new Map<TreePath, string>()
+      await this.#look(path, seen)
+      this.#known.set(path, { stamp: seen.get(path) ?? '', hash: hashOf(content) })
+    }
+    if (path === MEMBERS) this.#members = undefined
+  }
+
+  async hashes(): Promise<readonly (readonly [TreePath, string])[]> {
+    const seen = new Map<TreePath, string>()
+    await this.#list(seen)
+    const hashes: [TreePath, string][] = []
+    for (const [path, stamp] of seen) {
+      const known = this.#known.get(path)
+      if (known?.stamp === stamp && known.hash !== undefined) {
+        hashes.push([path, known.hash])
+        continue
+      }
+      const content = await contentOf(this.#pathOf(path))
+      if (content === undefined) continue
+      const hash = hashOf(content)
+      if (known?.stamp === stamp) known.hash = hash
+      hashes.push([path, hash])
+    }
+    return hashes
+  }
+
+  async keepOnly(paths: ReadonlySet<TreePath>): Promise<void> {
+    const seen = new Map<TreePath, string>()
+    await this.#list(seen)
+    for (const path of seen.keys()) if (!paths.has(path)) await this.write(path, undefined)
+  }
+
+  /** What the user wrote by hand on a machine that does not act must not be lost. */
+  async #keepUser(path: TreePath, place: string, present: Uint8Array): Promise<void> {
+    if (path !== 'site.yaml' && !path.startsWith('objects/')) return
+    if (this.#written.get(path) === hashOf(present)) return
+    const kept = join(this.#discarded, path)
+    await makeFolder(dirname(kept))
+    for (let n = 0; n < MOST_KEPT; n += 1) {
+      const isTaken = await copyFile(place, n === 0 ? kept : `${kept}.${n}`, constants.COPYFILE_EXCL).then(
+        () => false,
+        (error: unknown) => {
+          if ((error as NodeJS.ErrnoException).code === 'EEXIST') return true
+          throw error
+        },
+      )
+      if (!isTaken) return
+    }
+    throw new ClusterApiError('Unavailable', `${kept}: there are ${MOST_KEPT} copies of this file already`)
+  }
+
+  #pathOf(path: TreePath): string {
+    const parts = path.split('/')
+    if (!PATH.test(path) || path.includes('\0') || parts.some((part) => part === '' || part.startsWith('.')))
+      throw new ClusterApiError('Invalid', `path ${JSON.stringify(path.slice(0, 200))}: expected one of a site`)
+    const { file, objects, state } = this.#places
+    if (path === 'site.yaml') return file
+    const place = parts[0] === 'objects' ? objects : state
+    return join(place, ...parts.slice(1))
+  }
+
+  async #list(seen: Map<TreePath, string>): Promise<void> {
+    await this.#look('site.yaml', seen)
+    await this.#listFolder('objects', seen)
+    for (const folder of STATE_FOLDERS) await this.#listFolder(`state/${folder}`, seen)
+    for (const path of NEVER_GONE) {
+      if (this.#known.has(path) && !seen.has(path)) throw this.#vanished(path)
+    }
+  }
+
+  /** A folder that was unmounted or removed says nothing about the files of the site. */
+  #vanished(path: TreePath): ClusterApiError {
+    return new ClusterApiError(
+      'Unavailable',
+      `${path}: it was there, and is missing now; this hub tells the others nothing`,
+    )
+  }
+
+  async #listFolder(folder: string, seen: Map<TreePath, string>): Promise<void> {
+    const isUser = folder === 'objects' || folder.startsWith('objects/')
+    const { objects, state } = this.#places
+    const place = join(folder.startsWith('state') ? state : objects, ...folder.split('/').slice(1))
+    // The state may lie in the folder of the user's objects.
+    if (isUser && (place === state || place.startsWith(state + sep))) return
+    const entries = await readdir(place, { withFileTypes: true }).catch((error: unknown) => {
+      if (!isMissing(error)) throw error
+      const isRoot = folder === 'objects' || folder.split('/').length === 2
+      if (isRoot && [...this.#known.keys()].some((path) => path.startsWith(`${folder}/`))) throw this.#vanished(folder)
+      return []
+    })
+    for (const entry of entries) {
+      if (entry.name.startsWith('.')) continue
+      const path = `${folder}/${entry.name}`
+      if (entry.isDirectory()) await this.#listFolder(path, seen)
+      else if (!isUser || USER.test(entry.name)) await this.#look(path, seen)
+    }
+  }
+
+  async #look(path: TreePath, seen: Map<TreePath, string>): Promise<void> {
+    try {
+      const { size, mtimeMs, ino } = await stat(this.#pathOf(path))
+      if (size <= MAX_OCTETS) seen.set(path, `${size} ${mtimeMs} ${ino}`)
+    } catch (error) {
+      if (!isMissing(error)) throw error
+    }
+  }
+
+  #readMembers(): readonly string[] {
+    try {
+      const value: unknown = JSON.parse(readFileSync(this.#pathOf(MEMBERS), 'utf8'))
+      return Array.isArray(value) ? value.filter((one) => typeof one === 'string') : []
+    } catch {
+      return []
+    }
+  }
+}
+
+function wantedBy(only: Changed): (path: TreePath) => boolean {
+  if ('lease' in only) return (path) => path.startsWith(`state/leases/${only.lease}/`)
+  if ('enrolled' in only) return (path) => path === nodePath(only.enrolled) || path.startsWith(`${INVITATIONS}/`)
+  const paths = pathsOf(only)
+  return (path) => paths.includes(path)
+}
+
+/** As in hub-store.ts. */
+const INVITATIONS = 'state/hub/invitations'
+function nodePath(node: string): TreePath {
+  return `state/hub/nodes/${node}.json`
+}
+
+/** As in kubeapi/files/state-folder.ts. */
+function pathsOf({ kind, name, namespace }: Extract<Changed, { readonly name: string }>): readonly TreePath[] {
+  return ['', '@status'].map((part) => `state/objects/${kind}/${namespace ?? '_'}/${name}${part}.json`)
+}
+
+async function contentOf(path: string): Promise<Uint8Array | undefined> {
+  try {
+    return await readFile(path)
+  } catch (error) {
+    if (isMissing(error)) return undefined
+    throw error
+  }
+}
+
+async function makeFolder(path: string): Promise<void> {
+  await mkdir(path, { recursive: true, mode: 0o700 })
+}
+
+function isMissing(error: unknown): boolean {
+  return ['ENOENT', 'ENOTDIR', 'EISDIR'].includes((error as NodeJS.ErrnoException).code ?? '')
+}
+
+function hashOf(content: Uint8Array): string {
+  return createHash('sha256').update(content).digest('hex')
+}
+
+/** The facts of this machine's hub. */
+export class TermStore {
+  readonly #folder: string
+
+  /** `state` is the state folder of the hub's files. */
+  constructor(state: string) {
+    this.#folder = join(state, 'term')
+  }
+
+  /** Whether the hub of this machine acts, or last did; undefined if it is not one of several. */
+  acts(): boolean | undefined {
+    return this.#read()?.acts
+  }
+
+  /** Undefined before the first term. Throws UserError: a hub that forgot its vote could elect two. */
+  load(own: string): StoredTerm | undefined {
+    const { own: of, ...stored } = this.#read() ?? {}
+    if (of === undefined) return undefined
+    if (of === own) return stored as StoredTerm
+    throw new UserError(`${this.#folder}: belongs to hub ${of} and not to ${own}`, {
+      hint: 'several hubs share no folder; where nodes share the folder by NFS, name one address in spec.hub.listen',
+    })
+  }
+
+  #read(): (StoredTerm & { readonly own: string }) | undefined {
+    const file = join(this.#folder, 'term.json')
+    try {
+      return parseStoredTerm(readFileSync(file, 'utf8'))
+    } catch (cause) {
+      if (isMissing(cause)) return undefined
+      throw new UserError(`${file}: cannot be used: ${messageOf(cause)}`, {
+        cause,
+        hint: 'invite this machine again as a hub, with an empty state folder',
+      })
+    }
+  }
+
+  async save(own: string, term: StoredTerm): Promise<void> {
+    await makeFolder(this.#folder)
+    await replaceFile(join(this.#folder, 'term.json'), `${JSON.stringify({ own, ...term })}\n`)
+  }
+
+  async promote(): Promise<void> {
+    await makeFolder(this.#folder)
+    await replaceFile(join(this.#folder, 'promote'), '')
+  }
+
+  takePromotion(): boolean {
+    try {
+      rmSync(join(this.#folder, 'promote'))
+      return true
+    } catch {
+      return false
+    }
+  }
+}
