@@ -34,7 +34,7 @@ import {
   volumeOf,
 } from './workloads/workloads.ts'
 import { planEtcd } from './plan-etcd.ts'
-import { networkPolicy } from './policies/policies.ts'
+import { constraintsAccess, networkPolicy } from './policies/policies.ts'
 
 /** The broker creates its own folder in the volume, with mode 0700. */
 const DATA: Mount = {
@@ -61,6 +61,7 @@ export function planBroker(values: InstallValues): readonly InstallPart[] {
   const objects = [
     ...when(broker.createNamespace, namespaceObject(broker.namespace, 'restricted')),
     serviceAccount(place),
+    ...when(values.platform.openshift, ...constraintsAccess(['broker'], place.namespace)),
     ...whenIs(broker.store, 'sqlite', claim(values, place)),
     service(values, place),
     ...whenIs(broker.store, 'sqlite', statefulSet(values, place)),
@@ -193,7 +194,6 @@ function pod(
     part: 'broker',
     values,
     pod: broker,
-    priority: 'system-cluster-critical',
     ...own,
     args: [
       ...['broker', 'serve', '--state', `${DATA.path}/broker`, '--listen', `0.0.0.0:${BROKER_PORT}`],

@@ -16,11 +16,20 @@ import {
   etcdMembers,
   objectName,
   optional,
+  unlessEmpty,
   partLabels,
   selectorLabels,
   when,
 } from './values/values.ts'
-import { type PartRef, UNPRIVILEGED, disruptionBudget, metadataOf, serviceAccount } from './workloads/workloads.ts'
+import { constraintsAccess } from './policies/policies.ts'
+import {
+  type PartRef,
+  UNPRIVILEGED,
+  disruptionBudget,
+  metadataOf,
+  podMarks,
+  serviceAccount,
+} from './workloads/workloads.ts'
 
 /**
  * The limit of the database: half of the smallest recommended volume, which also holds snapshots and the write-ahead
@@ -35,6 +44,7 @@ export function planEtcd(values: InstallValues): InstallPart {
   const objects = when(
     values.etcd.enabled,
     serviceAccount(place),
+    ...when(values.platform.openshift, ...constraintsAccess(['etcd'], place.namespace)),
     headlessService(place),
     statefulSet(values, place),
     disruptionBudget(place),
@@ -94,7 +104,8 @@ function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
   }
 }
 
-function podTemplate({ etcd, imagePullSecrets }: InstallValues, { namespace }: PartRef): unknown {
+function podTemplate(values: InstallValues, { namespace }: PartRef): unknown {
+  const { etcd, imagePullSecrets } = values
   const health = (path: string) => ({ path, port: 'health' })
   const container = {
     name: 'etcd',
@@ -121,17 +132,17 @@ function podTemplate({ etcd, imagePullSecrets }: InstallValues, { namespace }: P
     ],
   }
   return {
-    metadata: { labels: partLabels('etcd') },
+    metadata: podMarks('etcd', values),
     spec: {
       serviceAccountName: objectName('etcd'),
       automountServiceAccountToken: false,
       enableServiceLinks: false,
-      priorityClassName: 'system-cluster-critical',
+      priorityClassName: optional(etcd.priorityClassName),
       terminationGracePeriodSeconds: 30,
-      imagePullSecrets,
+      imagePullSecrets: unlessEmpty(imagePullSecrets),
       securityContext: UNPRIVILEGED,
-      nodeSelector: etcd.nodeSelector,
-      tolerations: etcd.tolerations,
+      nodeSelector: unlessEmpty(etcd.nodeSelector),
+      tolerations: unlessEmpty(etcd.tolerations),
       ...apart(),
       containers: [container],
       volumes: [{ name: 'tls', secret: { secretName: ETCD_SERVER_SECRET, defaultMode: 0o440 } }],

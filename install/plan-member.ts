@@ -1,11 +1,15 @@
 /** Plans the objects of a member cluster's installation, except the CRDs (plan-crds.ts) and what a join creates. */
 import { LABEL_GATEWAY } from '../model/lanes/lanes.ts'
 import {
+  CREATES_IDENTITY,
+  REPLACES_GATEWAYS,
   agentNamespaceAccess,
   clusterAccess,
+  constraintsAccess,
   gatewayNamespaceAccess,
   memberPolicies,
   networkPolicy,
+  nodeConstraints,
   userAccess,
 } from './policies/policies.ts'
 import {
@@ -25,6 +29,7 @@ import {
   partLabels,
   selectorLabels,
   when,
+  whenIs,
 } from './values/values.ts'
 import {
   DEVICES,
@@ -34,13 +39,16 @@ import {
   type PartRef,
   SITE_MOUNT,
   SYSCTLS,
+  PROXY_ENV,
   TUN,
   daemonSet,
   deployment,
   disruptionBudget,
+  gatewayChoiceEnv,
   memberMonitors,
   mountOf,
   nodeNetworkPod,
+  onMachines,
   serviceAccount,
   spread,
   unprivilegedPod,
@@ -59,6 +67,7 @@ export function planMember(values: InstallValues): readonly InstallPart[] {
   const parts: readonly InstallPart[] = [
     { name: 'shared', objects: planShared(values) },
     { name: 'policies', objects: when(values.member.admissionPolicies, ...memberPolicies(values.member.namespace)) },
+    { name: 'openshift', objects: when(values.platform.openshift, ...planOpenShift(values)) },
     { name: 'agent', objects: planAgent(values) },
     { name: 'gateway', objects: planGateway(values) },
     { name: 'routeagent', objects: planRouteagent(values) },
@@ -102,6 +111,11 @@ function planShared({ member }: InstallValues): readonly ManifestObject[] {
   ]
 }
 
+/** Before the workloads, so that their first pods are admitted. */
+function planOpenShift({ member: { namespace } }: InstallValues): readonly ManifestObject[] {
+  return [...nodeConstraints(namespace), ...constraintsAccess(['agent', 'dns'], namespace)]
+}
+
 /** GKE rejects critical pods outside kube-system unless a quota allows them. */
 function criticalPodsQuota(namespace: string): ManifestObject {
   const classes = ['system-node-critical', 'system-cluster-critical']
@@ -110,7 +124,7 @@ function criticalPodsQuota(namespace: string): ManifestObject {
     kind: 'ResourceQuota',
     metadata: { name: 'sealane-critical-pods', namespace, labels: partLabels(undefined) },
     spec: {
-      hard: { pods: '10000' },
+      hard: { pods: '10k' },
       scopeSelector: { matchExpressions: [{ scopeName: 'PriorityClass', operator: 'In', values: classes }] },
     },
   }
@@ -127,9 +141,12 @@ function planAgent(values: InstallValues): readonly ManifestObject[] {
     part: 'agent',
     values,
     pod: values.agent,
-    priority: 'system-cluster-critical',
     args: upArgs('agent'),
-    env: [NODE_NAME],
+    env: [
+      NODE_NAME,
+      ...when(values.agent.proxySecret, ...proxyEnv(values.agent.proxySecret)),
+      ...gatewayChoiceEnv(values.gateway),
+    ],
     ports: [{ name: 'status', containerPort: STATUS_PORTS.agent }],
     volumes: [SITE_MOUNT, state].map(volumeOf),
     volumeMounts: [SITE_MOUNT, state].map(mountOf),
@@ -137,12 +154,30 @@ function planAgent(values: InstallValues): readonly ManifestObject[] {
   })
   return [
     serviceAccount(place),
-    ...clusterAccess(place),
-    ...agentNamespaceAccess(place.namespace),
+    ...clusterAccess(
+      place,
+      // A policy limits this right to the label and two annotations.
+      when(
+        values.member.admissionPolicies,
+        ...['gone', 'missing'].flatMap((word) => whenIs(values.gateway.replace, word, REPLACES_GATEWAYS)),
+      ),
+    ),
+    ...agentNamespaceAccess(place.namespace, when(values.member.admissionPolicies, CREATES_IDENTITY)),
     deployment(place, values.agent.replicas, template),
     disruptionBudget(place),
     ...networkPolicy(place, values.member.networkPolicies),
   ]
+}
+
+/**
+ * The proxy in front of the broker. It comes from a Secret, since it may contain a password. The API server of the own
+ * cluster is never called through it (kubeapi/kube/server-access.ts).
+ */
+function proxyEnv(name: string): readonly unknown[] {
+  const from = (key: string, optional: boolean): unknown => {
+    return { name: key, valueFrom: { secretKeyRef: { name, key, ...(optional ? { optional } : {}) } } }
+  }
+  return [from(PROXY_ENV, false), from('NO_PROXY', true)]
 }
 
 const NODE_ENV = [
@@ -157,22 +192,20 @@ const SOCKETS: Mount = { name: 'wireguard', path: '/var/run/wireguard', source: 
 function planGateway(values: InstallValues): readonly ManifestObject[] {
   const place: PartRef = { part: 'gateway', namespace: values.member.namespace }
   const userSpace = values.gateway.userSpaceWireguard
-  const onGatewayNodes = [
-    { key: LABEL_GATEWAY, operator: 'Exists' },
-    { key: 'kubernetes.io/os', operator: 'In', values: ['linux'] },
-  ]
   const template = nodeNetworkPod(
     {
       part: 'gateway',
       values,
       pod: values.gateway,
-      priority: 'system-node-critical',
       args: upArgs('gateway'),
       env: NODE_ENV,
       volumes: [...NODE_MOUNTS.map(volumeOf), ...when(userSpace, volumeOf(SOCKETS), volumeOf(TUN))],
       volumeMounts: [...NODE_MOUNTS.map(mountOf), ...when(userSpace, mountOf(SOCKETS), mountOf(TUN))],
       // The process hands its lane over to another node before it ends.
-      spec: { affinity: nodeAffinity(onGatewayNodes), terminationGracePeriodSeconds: 90 },
+      spec: {
+        affinity: { nodeAffinity: onMachines([{ key: LABEL_GATEWAY, operator: 'Exists' }]) },
+        terminationGracePeriodSeconds: 90,
+      },
     },
     values.gateway.statusListen,
   )
@@ -191,22 +224,15 @@ function planRouteagent(values: InstallValues): readonly ManifestObject[] {
       part: 'routeagent',
       values,
       pod: values.routeagent,
-      priority: 'system-node-critical',
       args: upArgs('routeagent'),
       env: NODE_ENV,
       volumes: NODE_MOUNTS.map(volumeOf),
       volumeMounts: NODE_MOUNTS.map(mountOf),
-      spec: { affinity: nodeAffinity([{ key: 'kubernetes.io/os', operator: 'In', values: ['linux'] }]) },
+      spec: { affinity: { nodeAffinity: onMachines() } },
     },
     values.routeagent.statusListen,
   )
   return [serviceAccount(place), ...clusterAccess(place), daemonSet(place, { maxUnavailable: '10%' }, template)]
-}
-
-function nodeAffinity(matchExpressions: readonly unknown[]): unknown {
-  return {
-    nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchExpressions }] } },
-  }
 }
 
 function planDns(values: InstallValues): readonly ManifestObject[] {
@@ -216,7 +242,6 @@ function planDns(values: InstallValues): readonly ManifestObject[] {
     part: 'dns',
     values,
     pod: values.dns,
-    priority: 'system-cluster-critical',
     args: upArgs('dns'),
     env: [NODE_NAME],
     ports: [

@@ -1,6 +1,12 @@
 /** values.yaml and values.schema.json of the chart, from install/values/install-values.ts. */
-import { RESERVED_KEY } from '../install/values/marks.ts'
-import { DEFAULT_VALUES, ETCD_LOGINS, STATUS_PLACES, STORES } from '../install/values/install-values.ts'
+import { LEFT_ALONE, type Marks, RESERVED_KEY } from '../install/values/marks.ts'
+import {
+  DEFAULT_VALUES,
+  ETCD_LOGINS,
+  REPLACE_POLICIES,
+  STATUS_PLACES,
+  STORES,
+} from '../install/values/install-values.ts'
 import { LOG_LEVELS } from '../runtime/logging/logger.ts'
 
 /** What each value is for. A value without a note fails the test of the manifests. */
@@ -19,18 +25,25 @@ export const NOTES: Readonly<Record<string, string>> = {
   pods: 'Labels and annotations of pods only, in addition to those of objects. A change restarts the pods.',
   'pods.labels': 'Like objects.labels, which they override.',
   'pods.annotations': 'As labels.',
+  platform: 'What the cluster requires of pods. sealane join and sealane broker deploy find it out themselves.',
+  'platform.openshift':
+    'OpenShift and OKD: grant each part the SecurityContextConstraints that it needs (nonroot-v2, and one of our own).',
+  'platform.seLinuxOptions':
+    '{ type: spc_t } for gateway and routeagent, on nodes with the SELinux policy container-selinux (RHEL, Fedora and their kin, SLE Micro) and a runtime that uses it. Leave it empty on other nodes and with openshift.',
   member: 'The parts of a member of a clusterset.',
   'member.enabled': 'Install agent, gateway, routeagent and dns.',
   'member.namespace': 'Namespace of the member.',
   'member.createNamespace':
     'Create the namespace with its pod security level (privileged, because the gateway uses the host network).',
   'member.site':
-    'Text of site.yaml; its spec.openHostPorts opens ports of nodes to other clusters. Empty: something else, such as sealane join, creates ConfigMap sealane-site.',
+    'Text of site.yaml; its spec.exposure (exports, pods, nothing) is what other clusters may call, spec.openHostPorts opens ports of nodes to other clusters, spec.overlay.port is the UDP port between nodes (default 4810), and spec.overlay.checksumOffload (auto, on, off) is for network cards with faults. Empty: something else, such as sealane join, creates ConfigMap sealane-site.',
   'member.admissionPolicies': 'Restrict ServiceAccounts to their own objects, and enforce the rules of the About API.',
   'member.networkPolicies': 'Allow other pods to call only the public ports of agent and dns.',
   'member.criticalPodsQuota': 'A ResourceQuota that allows critical pods; GKE requires one.',
   agent: 'Connects to the broker. One replica leads, the others are on standby.',
   'agent.replicas': 'Pods.',
+  'agent.proxySecret':
+    'Secret with HTTPS_PROXY, and optionally NO_PROXY, for the connection to the broker. Empty: none.',
   dns: 'Answers clusterset.local.',
   'dns.replicas': 'Pods.',
   'dns.clusterIP': 'A fixed address for the Service, for a cluster DNS that needs one. Empty: any.',
@@ -38,7 +51,9 @@ export const NOTES: Readonly<Record<string, string>> = {
   'gateway.userSpaceWireguard': 'Mount /dev/net/tun, for nodes whose kernel has no WireGuard. The device must exist.',
   'gateway.statusListen':
     'Address of /metrics, /healthz and /readyz, port 9472: loopback of the node, or node (also its InternalIP).',
-  routeagent: 'Runs on every Linux node.',
+  'gateway.replace':
+    'gone: the agent replaces a gateway node that sealane join chose, once it is gone or is being removed; nodes that you labelled stay as they are. missing: it also labels nodes by itself wherever fewer than activeGateways of the site file are gateways, for GitOps. never: it labels none.',
+  routeagent: 'Runs on every Linux node that is a machine of its own.',
   'routeagent.statusListen': 'Like gateway.statusListen, port 9473.',
   metrics: 'Metrics for a monitoring system.',
   'metrics.open':
@@ -85,6 +100,7 @@ const POD_NOTES: Readonly<Record<string, string>> = {
   resources: 'Measured: about 100 MiB resident each, an agent with 1,000 services up to 200.',
   nodeSelector: 'Labels of the nodes on which to run.',
   tolerations: 'Taints to tolerate.',
+  priorityClassName: "PriorityClass of the pods. Empty: the cluster's default.",
 }
 
 export function noteOf(path: string): string | undefined {
@@ -102,9 +118,13 @@ const MARK_KEYS = {
     not: { pattern: RESERVED_KEY },
   },
 }
+/** These keys have one value, which Sealane sets itself. */
+const fixed = (kind: keyof Marks): object => ({
+  properties: Object.fromEntries(Object.entries(LEFT_ALONE[kind]).map(([key, value]) => [key, { const: value }])),
+})
 const LABEL_TEXT = '^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$'
-const MARK_LABELS = { ...MARK_KEYS, additionalProperties: { type: 'string', pattern: LABEL_TEXT } }
-const MARK_ANNOTATIONS = { ...MARK_KEYS, additionalProperties: { type: 'string' } }
+const MARK_LABELS = { ...MARK_KEYS, ...fixed('labels'), additionalProperties: { type: 'string', pattern: LABEL_TEXT } }
+const MARK_ANNOTATIONS = { ...MARK_KEYS, ...fixed('annotations'), additionalProperties: { type: 'string' } }
 
 /** Beyond the type that the default has. */
 const LIMITS: Readonly<Record<string, object>> = {
@@ -119,7 +139,9 @@ const LIMITS: Readonly<Record<string, object>> = {
   'pods.annotations': MARK_ANNOTATIONS,
   'member.namespace': { pattern: DNS_LABEL },
   'agent.replicas': { minimum: 0 },
+  'agent.proxySecret': { pattern: '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$' },
   'gateway.statusListen': { enum: STATUS_PLACES },
+  'gateway.replace': { enum: REPLACE_POLICIES },
   'routeagent.statusListen': { enum: STATUS_PLACES },
   'metrics.podMonitors.interval': { pattern: '^[1-9][0-9]*(ms|s|m)$' },
   'dns.replicas': { minimum: 0 },
@@ -147,6 +169,15 @@ const FREE: Readonly<Record<string, object>> = {
   annotations: TEXT_MAP,
   labels: TEXT_MAP,
   tolerations: { items: { type: 'object' } },
+  priorityClassName: { pattern: '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$' },
+  // Policy sealane-pods allows no other type, user or role.
+  seLinuxOptions: {
+    properties: {
+      type: { enum: ['spc_t'] },
+      level: { type: 'string', pattern: '^s0(:c[0-9]{1,4}([,.]c[0-9]{1,4})*)?$' },
+    },
+    additionalProperties: false,
+  },
 }
 
 function schemaOf(value: unknown, path: string): object {

@@ -3,6 +3,7 @@ import {
   Conditional,
   ExtendedMap,
   OptionalText,
+  OptionalValue,
   Repeated,
   TemplateValue,
   placeholderPath,
@@ -32,6 +33,9 @@ function mapLines(map: Readonly<Record<string, unknown>>): string[] {
     if (value === undefined) return []
     if (value instanceof OptionalText) {
       return [`{{- with ${value.expression} }}`, `${scalar(key)}: {{ . | quote }}`, '{{- end }}']
+    }
+    if (value instanceof OptionalValue) {
+      return [`{{- with .Values.${value.path} }}`, `${scalar(key)}: {{ toJson . }}`, '{{- end }}']
     }
     if (value instanceof ExtendedMap) return extendedLines(scalar(key), value)
     return entryLines(`${scalar(key)}:`, value)

@@ -3,16 +3,21 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { formatYaml } from '../kubeapi/yaml.ts'
 import { ALL_CRDS } from '../install/crds/all-crds.ts'
-import { type InstallPart, objectName } from '../install/values/names.ts'
+import { type InstallPart, type PartName, objectName } from '../install/values/names.ts'
 import { planBroker } from '../install/plan-broker.ts'
 import { planMember } from '../install/plan-member.ts'
-import { openMetricsPatch, statusOnNodePatch } from '../install/workloads/pod.ts'
-import { placeholders } from '../install/values/manifest.ts'
+import { openMetricsPatch, requiredSccPatch, statusOnNodePatch } from '../install/workloads/pod.ts'
+import { Conditional, ExtendedMap, type ManifestObject, placeholders } from '../install/values/manifest.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../install/values/install-values.ts'
 import { chartTemplate } from './chart-yaml.ts'
 import { valuesSchema, valuesYaml } from './chart-values.ts'
 import { HEADER, component, documents, kustomization } from './manifest-text.ts'
 import { monitoringFiles } from './monitoring-files.ts'
+
+/** The folders below manifests/ that manifestFiles() fills. */
+export const GENERATED_FOLDERS = [
+  ...['base', 'broker', 'broker-replicas', 'chart', 'crds', 'metrics', 'monitoring', 'openshift', 'openshift-broker'],
+] as const
 
 /** Parts that the chart installs when broker.enabled is set; the others are the member's. */
 const BROKER_PARTS: ReadonlySet<string> = new Set(['broker', 'etcd'])
@@ -32,6 +37,11 @@ export const REPLICAS_VALUES: InstallValues = {
   etcd: { ...DEFAULT_VALUES.etcd, enabled: true },
 }
 
+const OPENSHIFT_VALUES: InstallValues = {
+  ...REPLICAS_VALUES,
+  platform: { ...DEFAULT_VALUES.platform, openshift: true },
+}
+
 /** Paths are relative to manifests/. */
 export function manifestFiles(): ReadonlyMap<string, string> {
   return new Map([
@@ -40,6 +50,7 @@ export function manifestFiles(): ReadonlyMap<string, string> {
     ...kustomizeFiles('broker', planBroker(DEFAULT_VALUES)),
     ...kustomizeFiles('broker-replicas', planBroker(REPLICAS_VALUES)),
     ...metricsComponent(),
+    ...openShiftComponents(),
     ...monitoringFiles(),
     ...chartFiles(),
   ])
@@ -78,11 +89,42 @@ function metricsComponent(): [string, string][] {
   ]
 }
 
+/**
+ * What OpenShift needs beside `base`, and beside `broker` or `broker-replicas`: the grants, and pods that name theirs. A
+ * grant for an account that is missing grants nothing.
+ */
+function openShiftComponents(): [string, string][] {
+  const granted = new Set(['SecurityContextConstraints', 'Role', 'RoleBinding'])
+  const [member, broker] = [planMember(OPENSHIFT_VALUES), planBroker(OPENSHIFT_VALUES)].map((parts) =>
+    parts.flatMap(({ name, objects }) => objects.filter(({ kind }) => granted.has(kind) && !OWN_ACCESS.has(name))),
+  )
+  const patch = (kind: string, part: PartName): object => ({
+    target: { kind, name: objectName(part) },
+    patch: formatYaml(requiredSccPatch(part)),
+  })
+  const patches = {
+    member: [
+      ...(['agent', 'dns'] as const).map((part) => patch('Deployment', part)),
+      ...(['gateway', 'routeagent'] as const).map((part) => patch('DaemonSet', part)),
+    ],
+    broker: [...['Deployment', 'StatefulSet'].map((kind) => patch(kind, 'broker')), patch('StatefulSet', 'etcd')],
+  }
+  return [
+    ['openshift/grants.yaml', documents(member ?? [])],
+    ['openshift/kustomization.yaml', component({ resources: ['grants.yaml'], patches: patches.member })],
+    ['openshift-broker/grants.yaml', documents(broker ?? [])],
+    ['openshift-broker/kustomization.yaml', component({ resources: ['grants.yaml'], patches: patches.broker })],
+  ]
+}
+
+/** Parts with Roles of their own, which `base` has. */
+const OWN_ACCESS: ReadonlySet<string> = new Set(['agent', 'gateway', 'routeagent', 'dns'])
+
 function chartFiles(): [string, string][] {
   const values = placeholders(DEFAULT_VALUES)
   const templates = [...planMember(values), ...planBroker(values)].map(({ name, objects }): [string, string] => [
     `chart/templates/${name}.yaml`,
-    HEADER + chartTemplate(objects, BROKER_PARTS.has(name) ? 'broker.enabled' : 'member.enabled'),
+    HEADER + chartTemplate(objects.map(keptByHelm), BROKER_PARTS.has(name) ? 'broker.enabled' : 'member.enabled'),
   ])
   return [
     ...templates,
@@ -92,6 +134,26 @@ function chartFiles(): [string, string][] {
     ['chart/values.schema.json', valuesSchema()],
     ['chart/templates/NOTES.txt', CHART_NOTES],
   ]
+}
+
+/**
+ * Helm does not remove a Namespace with this annotation: with it, the identity of a member, or the state of a broker,
+ * would be gone after `helm uninstall`.
+ */
+export const KEPT_BY_HELM = { 'helm.sh/resource-policy': 'keep' }
+
+function keptByHelm(object: ManifestObject): ManifestObject {
+  if (object instanceof Conditional) {
+    const items = (object.items as readonly ManifestObject[]).map(keptByHelm)
+    return new Conditional(object.path, items, object.terms) as unknown as ManifestObject
+  }
+  if (object.kind !== 'Namespace') return object
+  const { annotations } = object.metadata
+  const all =
+    annotations instanceof ExtendedMap
+      ? new ExtendedMap(annotations.paths, { ...annotations.ours, ...KEPT_BY_HELM })
+      : { ...annotations, ...KEPT_BY_HELM }
+  return { ...object, metadata: { ...object.metadata, annotations: all as Readonly<Record<string, string>> } }
 }
 
 function chartYaml(): string {

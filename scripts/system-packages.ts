@@ -55,12 +55,14 @@ const PROMETHEUS: SystemPackage = { name: 'prometheus', command: 'promtool' }
 const CONNTRACK: SystemPackage = { name: 'conntrack', command: 'conntrack' }
 /** Another wall clock for a process. */
 const FAKETIME: SystemPackage = { name: 'faketime', command: 'faketime' }
+/** With systemd-analyze, which verifies units. systemd itself need not run. */
+const SYSTEMD: SystemPackage = { name: 'systemd', command: 'systemd-analyze' }
 const PROTOC: SystemPackage = { name: 'protobuf-compiler', command: 'protoc' }
 
 export const SYSTEM_PACKAGES: Readonly<Record<Purpose, readonly SystemPackage[]>> = {
   demo: [...NODE_PACKAGES, ...CLIENTS],
   proto: [PROTOC],
-  test: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, FAKETIME, PROTOC, PROMETHEUS],
+  test: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, FAKETIME, PROTOC, PROMETHEUS, SYSTEMD],
   // setpriv, which ends a program with its test; strace, which makes a disk slow.
   etcd: [
     ...[ETCD, { name: 'util-linux', command: 'setpriv' }, { name: 'strace', command: 'strace' }],

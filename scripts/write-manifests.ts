@@ -1,12 +1,12 @@
 /** `npm run manifests`: writes what is generated below manifests/, and removes generated files that are no more. */
 import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { manifestFiles } from './manifest-files.ts'
+import { GENERATED_FOLDERS, manifestFiles } from './manifest-files.ts'
 
 const ROOT = join(import.meta.dirname, '..', 'manifests')
 const files = manifestFiles()
 
-for (const folder of ['base', 'broker', 'broker-replicas', 'chart', 'crds', 'metrics', 'monitoring']) {
+for (const folder of GENERATED_FOLDERS) {
   mkdirSync(join(ROOT, folder), { recursive: true })
   for (const name of readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })) {
     const path = join(folder, name)

@@ -7,10 +7,31 @@ import {
   SERVICE_EXPORT,
   SERVICE_IMPORT,
 } from './multicluster-crds.ts'
-import { CLUSTER, ENDPOINT, GATEWAY, LABEL_CRD_REVISION, MEMBERSHIP, ROUTE_AGENT } from './sealane-crds.ts'
+import {
+  ACCESS_POLICY,
+  CLUSTER,
+  CLUSTER_ACCESS_POLICY,
+  CLUSTER_TRAFFIC_POLICY,
+  ENDPOINT,
+  GATEWAY,
+  LABEL_CRD_REVISION,
+  MEMBERSHIP,
+  ROUTE_AGENT,
+  TRAFFIC_POLICY,
+} from './sealane-crds.ts'
 
 /** Sealane's own CRDs, which no other product installs. */
-export const OWN_CRDS: readonly CustomResourceDefinition[] = [CLUSTER, ENDPOINT, GATEWAY, MEMBERSHIP, ROUTE_AGENT]
+export const OWN_CRDS: readonly CustomResourceDefinition[] = [
+  ACCESS_POLICY,
+  CLUSTER,
+  CLUSTER_ACCESS_POLICY,
+  CLUSTER_TRAFFIC_POLICY,
+  ENDPOINT,
+  GATEWAY,
+  MEMBERSHIP,
+  ROUTE_AGENT,
+  TRAFFIC_POLICY,
+]
 
 /** CRDs of the Kubernetes project, which another product may have installed before. */
 export const SHARED_CRDS: readonly CustomResourceDefinition[] = [CLUSTER_PROPERTY, SERVICE_EXPORT, SERVICE_IMPORT]

@@ -51,11 +51,24 @@ function mcsCrd({ kind, shortNames, columns, schema }: McsKind): CustomResourceD
   }
 }
 
+type Fields = Readonly<Partial<Record<'spec' | 'status', string>>>
+
+/** A schema without fields that no release of the standard has: an API server drops them until a later CRD is there. */
+function withoutLater(whole: Schema, later: Fields): Schema {
+  const parts = Object.entries(later).map(([part, field]) => {
+    const schema = whole.properties?.[part] ?? {}
+    const kept = Object.entries(schema.properties ?? {}).filter(([name]) => name !== field)
+    return [part, { ...schema, properties: Object.fromEntries(kept) }] as const
+  })
+  return { ...whole, properties: { ...whole.properties, ...Object.fromEntries(parts) } }
+}
+
 export const SERVICE_EXPORT = mcsCrd({
   kind: 'ServiceExport',
   shortNames: ['svcex', 'svcexport'],
   columns: [AGE],
-  schema: crdSchema(SERVICE_EXPORT_FIELDS),
+  // enhancements#6329 and KEP-5939.
+  schema: withoutLater(crdSchema(SERVICE_EXPORT_FIELDS), { spec: 'clusterSelectors', status: 'clusters' }),
 })
 
 export const SERVICE_IMPORT = mcsCrd({
@@ -66,7 +79,11 @@ export const SERVICE_IMPORT = mcsCrd({
     { name: 'IP', type: 'string', description: 'Clusterset IPs of the service', jsonPath: '.spec.ips' },
     AGE,
   ],
-  schema: crdSchema(SERVICE_IMPORT_FIELDS),
+  // KEP-5939.
+  schema: withoutLater(crdSchema(SERVICE_IMPORT_FIELDS), {
+    spec: 'clusterSelectors',
+    status: 'clusterSelectorResults',
+  }),
 })
 
 const COLUMNS = [

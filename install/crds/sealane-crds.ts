@@ -1,29 +1,42 @@
 /** Defines the CRDs of sealane.io/v1alpha1. */
 import {
+  ACCESS_POLICY_FIELDS,
+  CLUSTER_ACCESS_POLICY_FIELDS,
   CLUSTER_FIELDS,
   ENDPOINT_FIELDS,
   GATEWAY_FIELDS,
   MEMBERSHIP_FIELDS,
+  CLUSTER_TRAFFIC_POLICY_FIELDS,
   ROUTE_AGENT_FIELDS,
+  TRAFFIC_POLICY_FIELDS,
   type Schema,
   crdSchema,
 } from '../../model/kinds/kinds.ts'
 import { AGE, type CustomResourceDefinition, type PrinterColumn } from './custom-resource.ts'
 
 /** Increased with every change of a schema. An installer never replaces a higher revision. */
-export const CRD_REVISION = 12
+export const CRD_REVISION = 14
 export const LABEL_CRD_REVISION = 'sealane.io/crd-revision'
 
 export interface SealaneKind {
   readonly kind: string
   readonly plural: string
+  /** Default: Cluster. */
+  readonly scope?: 'Cluster' | 'Namespaced'
   readonly shortNames: readonly string[]
   readonly columns: readonly PrinterColumn[]
   readonly schema: Schema
 }
 
-/** A cluster-scoped CRD with one version. It has a status subresource if the schema has a status. */
-export function sealaneCrd({ kind, plural, shortNames, columns, schema }: SealaneKind): CustomResourceDefinition {
+/** A CRD with one version. It has a status subresource if the schema has a status. */
+export function sealaneCrd({
+  kind,
+  plural,
+  scope = 'Cluster',
+  shortNames,
+  columns,
+  schema,
+}: SealaneKind): CustomResourceDefinition {
   const hasStatus = schema.properties?.['status'] !== undefined
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
@@ -34,7 +47,7 @@ export function sealaneCrd({ kind, plural, shortNames, columns, schema }: Sealan
     },
     spec: {
       group: 'sealane.io',
-      scope: 'Cluster',
+      scope,
       names: {
         kind,
         plural,
@@ -135,4 +148,48 @@ export const MEMBERSHIP = sealaneCrd({
     { name: 'Phase', type: 'string', jsonPath: '.spec.phase' },
   ],
   schema: crdSchema(MEMBERSHIP_FIELDS),
+})
+
+const VALID: PrinterColumn = {
+  name: 'Valid',
+  type: 'string',
+  jsonPath: '.status.conditions[?(@.type=="Valid")].status',
+}
+
+/** CRD of AccessPolicy: to whom the services of a namespace are offered (model/kinds). */
+export const ACCESS_POLICY = sealaneCrd({
+  kind: 'AccessPolicy',
+  plural: 'accesspolicies',
+  scope: 'Namespaced',
+  shortNames: ['slaccess'],
+  columns: [{ name: 'Services', type: 'string', jsonPath: '.spec.targetRefs[*].name' }, VALID],
+  schema: crdSchema(ACCESS_POLICY_FIELDS),
+})
+
+/** CRD of ClusterAccessPolicy: the default of a cluster for services without an AccessPolicy (model/kinds). */
+export const CLUSTER_ACCESS_POLICY = sealaneCrd({
+  kind: 'ClusterAccessPolicy',
+  plural: 'clusteraccesspolicies',
+  shortNames: ['slclusteraccess'],
+  columns: [{ name: 'Default', type: 'string', jsonPath: '.spec.default' }, VALID],
+  schema: crdSchema(CLUSTER_ACCESS_POLICY_FIELDS),
+})
+
+/** CRD of TrafficPolicy: how the calls of this cluster to services of a namespace are divided (model/kinds). */
+export const TRAFFIC_POLICY = sealaneCrd({
+  kind: 'TrafficPolicy',
+  plural: 'trafficpolicies',
+  scope: 'Namespaced',
+  shortNames: ['sltraffic'],
+  columns: [{ name: 'Services', type: 'string', jsonPath: '.spec.targetRefs[*].name' }, VALID],
+  schema: crdSchema(TRAFFIC_POLICY_FIELDS),
+})
+
+/** CRD of ClusterTrafficPolicy: the same for services without a TrafficPolicy (model/kinds). */
+export const CLUSTER_TRAFFIC_POLICY = sealaneCrd({
+  kind: 'ClusterTrafficPolicy',
+  plural: 'clustertrafficpolicies',
+  shortNames: ['slclustertraffic'],
+  columns: [VALID],
+  schema: crdSchema(CLUSTER_TRAFFIC_POLICY_FIELDS),
 })

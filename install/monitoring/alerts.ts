@@ -214,7 +214,7 @@ export const MEMBER_ALERTS: AlertGroup = {
       expr: `min by (member) (${acting('sealane_agent_certificate_expiry_timestamp_seconds > 0')}) - time() < 6 * 3600`,
       for: '5m',
       summary: 'The certificate of {{ $labels.member }} ends in {{ $value | humanizeDuration }}',
-      says: 'It should have been renewed after two thirds of its lifetime. After it expires, the cluster has to join again.',
+      says: 'It should have been renewed after two thirds of its lifetime. After it expires, the broker refuses the cluster until it is renewed; after the grace time of the broker (30 days) the cluster has to join again.',
       code: 'CertificateEndsSoon',
     },
     {

@@ -15,8 +15,9 @@ export interface PolicyInit {
     /** The namespace of a namespaced object. */
     readonly namespace?: string
     /**
-     * The result if the object is missing. Allow: there is nothing to protect, and no client is locked out. Deny:
-     * requests are rejected until the object exists.
+     * The result if the object is missing. Allow: there is nothing to protect, and no client is locked out. Deny: all
+     * requests that the constraints select are rejected until the object exists, whatever the match conditions say. So
+     * the constraints must select Sealane's own objects only.
      */
     readonly absent: 'Allow' | 'Deny'
   }
@@ -65,13 +66,21 @@ export interface MatchRule {
   readonly operations: readonly string[]
 }
 
-/** The same as constraints(), for several groups, or for one namespace only. */
-export function matching(rules: readonly MatchRule[], namespace?: string) {
+/** Which objects a policy is about, besides their kinds. Absent: all. */
+export interface MatchScope {
+  readonly namespace?: string
+  /** A label that the object has, or had before the request. */
+  readonly label?: readonly [name: string, value: string]
+}
+
+/** The same as constraints(), for several groups, or for some objects only. */
+export function matching(rules: readonly MatchRule[], { namespace, label }: MatchScope = {}) {
   const namespaceSelector = namespace === undefined ? {} : { matchLabels: { [NAMESPACE_NAME]: namespace } }
+  const objectSelector = label === undefined ? {} : { matchLabels: { [label[0]]: label[1] } }
   const resourceRules = rules.map(({ group, version, resources, operations }) => {
     return { apiGroups: [group], apiVersions: [version], resources, operations, scope: '*' }
   })
-  return { matchConstraints: { matchPolicy: 'Equivalent', namespaceSelector, objectSelector: {}, resourceRules } }
+  return { matchConstraints: { matchPolicy: 'Equivalent', namespaceSelector, objectSelector, resourceRules } }
 }
 
 /** The API server sets this label. */

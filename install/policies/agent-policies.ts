@@ -16,14 +16,59 @@ import {
   PROPERTY_CLUSTERSET,
   PROPERTY_CLUSTER_ID,
 } from '../../model/model.ts'
-import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lanes.ts'
+import { ADDITION_KEY, BLOCK_PATTERN } from '../../model/cluster-dns/cluster-dns.ts'
+import {
+  ANNOTATION_CHOSEN_BY,
+  ANNOTATION_PUBLIC_ADDRESS,
+  ANY_LANE_VALUE,
+  CHOSEN_BY_AGENT,
+  CLUSTER_LEASE_PREFIX,
+  LABEL_GATEWAY,
+} from '../../model/lanes/lanes.ts'
+import { ANNOTATION_DERIVED_SERVICE, DERIVED_SUFFIX, LABEL_DERIVED } from '../../model/services/services.ts'
 import { MEMBERSHIP_KIND, account, celList, constraints, matching, policy } from './admission-policy.ts'
-import { AGENT_LEASE, type ManifestObject, SITE_CONFIG, SITE_KEY } from '../values/values.ts'
+import {
+  AGENT_LEASE,
+  IDENTITY_SECRET,
+  IDENTITY_SECRET_TYPE,
+  type ManifestObject,
+  SITE_CONFIG,
+  SITE_KEY,
+} from '../values/values.ts'
 
 function byAgent(namespace: string): object {
   return {
     matchConditions: [{ name: 'agent', expression: `request.userInfo.username == '${account(namespace, 'agent')}'` }],
   }
+}
+
+const SLICES = { group: 'discovery.k8s.io', version: '*', resources: ['endpointslices'] }
+const SERVICES = { group: '', version: '*', resources: ['services'] }
+const IMPORTS = { group: 'multicluster.x-k8s.io', version: '*', resources: ['serviceimports'] }
+/** agentObjects() refuses objects of the agent without these labels, so a policy of labelled objects misses none. */
+const OWN_SLICE = [LABEL_MANAGED_BY, MANAGED_BY_SEALANE] as const
+const OWN_IMPORT = [LABEL_APP_MANAGED_BY, APP_MANAGED_BY_SEALANE] as const
+
+const OWN_SERVICE = [LABEL_DERIVED, 'true'] as const
+
+/** The variable of derivedNameAllowed(). */
+const NAME_PARTS = {
+  name: 'parts',
+  expression: `namespaceObject.metadata.?annotations[?'${ANNOTATION_DERIVED_SERVICE}'].orValue('').split('*')`,
+}
+
+/**
+ * Whether a Service may be derived under the name, in CEL. A policy cannot see whether the Service of an EndpointSlice
+ * is a user's own, so the name decides: it has the fixed end, or fits the annotation of the Namespace, which the agent
+ * cannot write.
+ */
+function derivedNameAllowed(name: string): string {
+  const [start, end] = ['variables.parts[0]', 'variables.parts[1]']
+  return (
+    `(${name}.endsWith('${DERIVED_SUFFIX}') || (size(variables.parts) == 2 && ${start} + ${end} != '' && ` +
+    `${name}.startsWith(${start}) && ` +
+    `${name}.endsWith(${end}) && size(${name}) > size(${start}) + size(${end})))`
+  )
 }
 
 /** RBAC cannot distinguish Sealane's EndpointSlices and ServiceImports from those of others. */
@@ -42,6 +87,7 @@ function agentObjects(namespace: string): readonly ManifestObject[] {
       spec: {
         ...constraints('discovery.k8s.io', '*', ['endpointslices'], all),
         ...byAgent(namespace),
+        variables: [NAME_PARTS],
         validations: [
           only('EndpointSlices', LABEL_MANAGED_BY, MANAGED_BY_SEALANE),
           {
@@ -49,20 +95,46 @@ function agentObjects(namespace: string): readonly ManifestObject[] {
             // the slice.
             expression:
               'object == null || !has(object.metadata.labels) || ' +
-              `!('${LABEL_K8S_SERVICE_NAME}' in object.metadata.labels)`,
-            message: `the agent writes no EndpointSlice with label ${LABEL_K8S_SERVICE_NAME}: it would belong to a Service`,
+              `!('${LABEL_K8S_SERVICE_NAME}' in object.metadata.labels) || (${labelOf(LABEL_DERIVED)} == 'true' && ` +
+              `${labelOf(LABEL_SERVICE_NAME)} == '' && ${derivedNameAllowed(labelOf(LABEL_K8S_SERVICE_NAME))})`,
+            message:
+              `the agent writes EndpointSlices with label ${LABEL_K8S_SERVICE_NAME} only for derived Services, whose ` +
+              `names end with ${DERIVED_SUFFIX} or fit annotation ${ANNOTATION_DERIVED_SERVICE} of the Namespace`,
           },
           {
-            // The name that importedSlice() gives. A policy cannot check the addresses against the source cluster,
-            // since it sees one object only.
+            // The names that importedSlice() and derivedSlice() give. A policy cannot check the addresses against the
+            // source cluster, since it sees one object only.
             expression:
-              'object == null || (' +
-              `${labelOf(LABEL_SERVICE_NAME)} != '' && ${labelOf(LABEL_SOURCE_CLUSTER)} != '' && ` +
-              `object.metadata.name.startsWith(${labelOf(LABEL_SERVICE_NAME)} + '-' + ` +
-              `${labelOf(LABEL_SOURCE_CLUSTER)} + '-'))`,
+              `object == null || [${labelOf(LABEL_SERVICE_NAME)}, ${labelOf(LABEL_K8S_SERVICE_NAME)}].exists(one, ` +
+              `one != '' && ${labelOf(LABEL_SOURCE_CLUSTER)} != '' && ` +
+              `object.metadata.name.startsWith(one + '-' + ${labelOf(LABEL_SOURCE_CLUSTER)} + '-'))`,
             message:
-              `the agent writes only EndpointSlices that are named after the labels ${LABEL_SERVICE_NAME} and ` +
-              LABEL_SOURCE_CLUSTER,
+              `the agent writes only EndpointSlices that are named after the labels ${LABEL_SERVICE_NAME} or ` +
+              `${LABEL_K8S_SERVICE_NAME}, and ${LABEL_SOURCE_CLUSTER}`,
+          },
+        ],
+      },
+    }),
+    ...policy({
+      name: 'sealane-agent-services',
+      spec: {
+        ...constraints('', '*', ['services'], all),
+        ...byAgent(namespace),
+        variables: [NAME_PARTS],
+        validations: [
+          only('Services', ...OWN_SERVICE),
+          {
+            // A selector, an external name or an external address would take traffic to where no import leads.
+            expression:
+              "object == null || (object.spec.?type.orValue('ClusterIP') == 'ClusterIP' && " +
+              'size(object.spec.?selector.orValue({})) == 0 && size(object.spec.?externalIPs.orValue([])) == 0)',
+            message: 'the agent writes only Services of type ClusterIP without selector and externalIPs',
+          },
+          {
+            expression: `object == null || ${derivedNameAllowed('object.metadata.name')}`,
+            message:
+              `the agent writes only Services whose names end with ${DERIVED_SUFFIX} or fit annotation ` +
+              `${ANNOTATION_DERIVED_SERVICE} of the Namespace`,
           },
         ],
       },
@@ -92,7 +164,7 @@ function importAddresses(namespace: string): readonly ManifestObject[] {
     name: 'sealane-agent-import-ips',
     param: { name: MEMBERSHIP_NAME, absent: 'Deny' },
     spec: {
-      ...constraints('multicluster.x-k8s.io', '*', ['serviceimports'], ['CREATE', 'UPDATE']),
+      ...matching([{ ...IMPORTS, operations: ['CREATE', 'UPDATE'] }], { label: OWN_IMPORT }),
       paramKind: MEMBERSHIP_KIND,
       ...byAgent(namespace),
       validations: [
@@ -146,37 +218,40 @@ function allowedPattern(): string {
  * which it cannot write, allows it. Deletion is always allowed, so that objects can be cleaned up.
  */
 function guardedNamespaces(namespace: string): readonly ManifestObject[] {
-  const operations = ['CREATE', 'UPDATE']
-  return policy({
-    name: 'sealane-agent-namespaces',
-    param: { name: SITE_CONFIG, namespace, absent: 'Deny' },
-    spec: {
-      ...matching([
-        { group: 'discovery.k8s.io', version: '*', resources: ['endpointslices'], operations },
-        { group: 'multicluster.x-k8s.io', version: '*', resources: ['serviceimports'], operations },
-      ]),
-      paramKind: { apiVersion: 'v1', kind: 'ConfigMap' },
-      ...byAgent(namespace),
-      variables: [
-        {
-          name: 'allowed',
-          // A namespace name has only a-z, 0-9 and -, so it needs no escaping.
-          expression:
-            `params.data['${SITE_KEY}'].matches(r'${allowedPattern()}'` + `.replace('${WANTED}', request.namespace))`,
-        },
-      ],
-      validations: [
-        {
-          expression:
-            `!(${GUARDED_PREFIXES.map((prefix) => `request.namespace.startsWith('${prefix}')`).join(' || ')} || ` +
-            `request.namespace in ${celList([...GUARDED_NAMESPACES, namespace])}) || variables.allowed`,
-          messageExpression:
-            "'the agent imports nothing into namespace ' + request.namespace + ': it is guarded, and allowedNamespaces " +
-            "of the site file, a list with two spaces before its key, does not name it'",
-        },
-      ],
-    },
-  })
+  const rows = [
+    { name: 'sealane-agent-namespaces', rule: SLICES, label: OWN_SLICE },
+    { name: 'sealane-agent-import-namespaces', rule: IMPORTS, label: OWN_IMPORT },
+    { name: 'sealane-agent-service-namespaces', rule: SERVICES, label: OWN_SERVICE },
+  ]
+  return rows.flatMap(({ name, rule, label }) =>
+    policy({
+      name,
+      param: { name: SITE_CONFIG, namespace, absent: 'Deny' },
+      spec: {
+        ...matching([{ ...rule, operations: ['CREATE', 'UPDATE'] }], { label }),
+        paramKind: { apiVersion: 'v1', kind: 'ConfigMap' },
+        ...byAgent(namespace),
+        variables: [
+          {
+            name: 'allowed',
+            // A namespace name has only a-z, 0-9 and -, so it needs no escaping.
+            expression:
+              `params.data['${SITE_KEY}'].matches(r'${allowedPattern()}'` + `.replace('${WANTED}', request.namespace))`,
+          },
+        ],
+        validations: [
+          {
+            expression:
+              `!(${GUARDED_PREFIXES.map((prefix) => `request.namespace.startsWith('${prefix}')`).join(' || ')} || ` +
+              `request.namespace in ${celList([...GUARDED_NAMESPACES, namespace])}) || variables.allowed`,
+            messageExpression:
+              "'the agent imports nothing into namespace ' + request.namespace + ': it is guarded, and allowedNamespaces " +
+              "of the site file, a list with two spaces before its key, does not name it'",
+          },
+        ],
+      },
+    }),
+  )
 }
 
 /** The agent's own election, and its Leases for other clusters. Only gateways write the Leases of lanes. */
@@ -269,6 +344,150 @@ function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
   })
 }
 
+/** Every `bind` line of the text `added` is also a line of the text `before`, where a comment may follow it. */
+function bindsAreThere(added: string, before: string): string {
+  const isSame = "b.trim() == line.trim() || b.trim().startsWith(line.trim() + ' #')"
+  return (
+    `${added}.split('\\n').all(line, !line.startsWith('    bind') || ` + `${before}.split('\\n').exists(b, ${isSame}))`
+  )
+}
+
+/**
+ * A stolen token must not redirect the names of a whole cluster, and must not write what CoreDNS would refuse to start
+ * with: to a Corefile the agent only adds its own block at the end, and it changes nothing else of a ConfigMap. Two
+ * forms are admitted, each with the text of BLOCK_PATTERN: a block at the end of a value that has none, on lines of its
+ * own, whose `bind` lines the value has already; and a new key of additions. Keys that a Corefile imports inside a
+ * server block (`*.override`) are no place for a block.
+ */
+function agentClusterDns(namespace: string): readonly ManifestObject[] {
+  const [before, after] = ['oldObject.?data.orValue({})[k]', 'object.?data.orValue({})[k]']
+  const had = 'k in oldObject.?data.orValue({})'
+  const added = `${after}.substring(size(${before}))`
+  return policy({
+    name: 'sealane-agent-cluster-dns',
+    spec: {
+      ...constraints('', '*', ['configmaps'], ['CREATE', 'UPDATE', 'DELETE']),
+      ...byAgent(namespace),
+      validations: [
+        {
+          expression: 'object != null && oldObject != null',
+          message: 'the agent creates and deletes no ConfigMap',
+        },
+        {
+          expression:
+            'object == null || oldObject == null || (' +
+            'oldObject.?data.orValue({}).all(k, k in object.?data.orValue({})) && ' +
+            `object.?data.orValue({}).all(k, ${had} ? (${after} == ${before} || (${after}.startsWith(${before}) && ` +
+            `!k.endsWith('.override') && !${before}.contains('# sealane begin') && ` +
+            `${before}.endsWith('\\n') != ${added}.startsWith('\\n') && ` +
+            `${added}.matches(r'${BLOCK_PATTERN}') && ${bindsAreThere(added, before)})) ` +
+            `: (k == '${ADDITION_KEY}' && ${after}.matches(r'${BLOCK_PATTERN}'))) && ` +
+            'object.?binaryData.orValue({}) == oldObject.?binaryData.orValue({}))',
+          message: "the agent only adds Sealane's block to a ConfigMap",
+        },
+        {
+          expression:
+            'object == null || oldObject == null || (' +
+            'object.?immutable.orValue(false) == oldObject.?immutable.orValue(false) && ' +
+            'object.metadata.?labels.orValue({}) == oldObject.metadata.?labels.orValue({}) && ' +
+            'object.metadata.?annotations.orValue({}) == oldObject.metadata.?annotations.orValue({}) && ' +
+            'object.metadata.?ownerReferences.orValue([]) == oldObject.metadata.?ownerReferences.orValue([]) && ' +
+            'object.metadata.?finalizers.orValue([]) == oldObject.metadata.?finalizers.orValue([]))',
+          message: "the agent only adds Sealane's block to a ConfigMap",
+        },
+      ],
+    },
+  })
+}
+
+/**
+ * The agent makes a node a gateway by a label and two annotations. RBAC cannot restrict a patch of Nodes to them. It can
+ * take no gateway's label away, and can give a node no public address that the node does not have.
+ */
+function agentNodes(namespace: string): readonly ManifestObject[] {
+  const map = (object: string, field: 'labels' | 'annotations'): string => `${object}.metadata.?${field}.orValue({})`
+  const sameBut = (field: 'labels' | 'annotations', own: readonly string[]): string => {
+    const [now, before] = [map('object', field), map('oldObject', field)]
+    const isOwn = `key in ${celList(own)}`
+    return (
+      `${now}.all(key, ${isOwn} || (key in ${before} && ${before}[key] == ${now}[key])) && ` +
+      `${before}.all(key, ${isOwn} || key in ${now})`
+    )
+  }
+  const value = (object: string, field: 'labels' | 'annotations', key: string): string =>
+    `${object}.metadata.?${field}[?'${key}']`
+  const keepsOr = (field: 'labels' | 'annotations', key: string, isAllowed: string): string =>
+    `${value('object', field, key)} == ${value('oldObject', field, key)} || (${isAllowed})`
+  const isSet = (field: 'labels' | 'annotations', key: string, text: string): string =>
+    `${value('object', field, key)}.orValue('') == '${text}'`
+  const address = value('object', 'annotations', ANNOTATION_PUBLIC_ADDRESS)
+  return policy({
+    name: 'sealane-agent-nodes',
+    spec: {
+      ...constraints('', '*', ['nodes'], ['UPDATE']),
+      ...byAgent(namespace),
+      validations: [
+        {
+          expression:
+            `${sameBut('labels', [LABEL_GATEWAY])} && ` +
+            `${sameBut('annotations', [ANNOTATION_CHOSEN_BY, ANNOTATION_PUBLIC_ADDRESS])} && ` +
+            'object.spec == oldObject.spec && ' +
+            'object.metadata.?finalizers == oldObject.metadata.?finalizers && ' +
+            'object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences',
+          message:
+            `the agent changes only label ${LABEL_GATEWAY} and annotations ${ANNOTATION_CHOSEN_BY} and ` +
+            `${ANNOTATION_PUBLIC_ADDRESS} of a Node`,
+        },
+        {
+          expression: keepsOr(
+            'labels',
+            LABEL_GATEWAY,
+            `!${value('oldObject', 'labels', LABEL_GATEWAY)}.hasValue() && ${isSet('labels', LABEL_GATEWAY, ANY_LANE_VALUE)}`,
+          ),
+          message: `the agent sets label ${LABEL_GATEWAY} to ${ANY_LANE_VALUE} where a Node has none, and changes no other one`,
+        },
+        {
+          expression: keepsOr(
+            'annotations',
+            ANNOTATION_CHOSEN_BY,
+            isSet('annotations', ANNOTATION_CHOSEN_BY, CHOSEN_BY_AGENT),
+          ),
+          message: `the agent sets annotation ${ANNOTATION_CHOSEN_BY} to ${CHOSEN_BY_AGENT} only`,
+        },
+        {
+          expression: keepsOr(
+            'annotations',
+            ANNOTATION_PUBLIC_ADDRESS,
+            `${address}.hasValue() && object.status.?addresses.orValue([]).exists(one, ` +
+              `one.type == 'ExternalIP' && one.address == ${address}.orValue(''))`,
+          ),
+          message: `the agent sets annotation ${ANNOTATION_PUBLIC_ADDRESS} to an ExternalIP of the Node only`,
+        },
+      ],
+    },
+  })
+}
+
+/**
+ * The agent may create Secrets: in a join without a command, no other program creates that of the identity. With the type
+ * of a ServiceAccount's token, the Secret would give the agent the rights of another account.
+ */
+function agentIdentity(namespace: string): readonly ManifestObject[] {
+  return policy({
+    name: 'sealane-agent-identity',
+    spec: {
+      ...constraints('', '*', ['secrets'], ['CREATE']),
+      ...byAgent(namespace),
+      validations: [
+        {
+          expression: `object.metadata.name == '${IDENTITY_SECRET}' && object.?type.orValue('') == '${IDENTITY_SECRET_TYPE}'`,
+          message: `the agent creates only Secret ${IDENTITY_SECRET}, with type ${IDENTITY_SECRET_TYPE}`,
+        },
+      ],
+    },
+  })
+}
+
 export function agentPolicies(namespace: string): readonly ManifestObject[] {
   return [
     ...agentObjects(namespace),
@@ -278,5 +497,8 @@ export function agentPolicies(namespace: string): readonly ManifestObject[] {
     ...agentMembership(namespace),
     ...agentProperties(namespace),
     ...agentGatewayStatus(namespace),
+    ...agentClusterDns(namespace),
+    ...agentNodes(namespace),
+    ...agentIdentity(namespace),
   ]
 }

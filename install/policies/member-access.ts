@@ -2,11 +2,18 @@
  * The RBAC rules of each part of a member: only what it reads and writes. Server-side apply needs `patch`, and `create`
  * for an object that does not exist yet.
  */
-import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/model.ts'
-import { IDENTITY_SECRET, type ManifestObject, type PartName, objectName, partLabels } from '../values/values.ts'
+import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID, PROPERTY_REGION, PROPERTY_ZONE } from '../../model/model.ts'
+import {
+  IDENTITY_SECRET,
+  TOKEN_SECRET,
+  type ManifestObject,
+  type PartName,
+  objectName,
+  partLabels,
+} from '../values/values.ts'
 import type { PartRef } from '../workloads/workloads.ts'
 
-interface AccessRule {
+export interface AccessRule {
   readonly apiGroups: readonly string[]
   readonly resources: readonly string[]
   readonly verbs: readonly string[]
@@ -25,8 +32,12 @@ const MCS = 'multicluster.x-k8s.io'
 const SLICES = 'discovery.k8s.io'
 const ABOUT = 'about.k8s.io'
 
+const MANAGED_PROPERTIES = [PROPERTY_CLUSTER_ID, PROPERTY_CLUSTERSET, PROPERTY_REGION, PROPERTY_ZONE]
+
 const AGENT: readonly AccessRule[] = [
-  rule('', ['namespaces', 'services'], READ),
+  rule('', ['namespaces'], READ),
+  // Derived Services; policy sealane-agent-services keeps it from all others.
+  rule('', ['services'], [...READ, ...WRITE]),
   // The addresses that machines need outside the lanes are reported to the broker, so that no member's pods get them.
   rule('', ['nodes'], READ),
   rule(SEALANE, ['routeagents'], READ),
@@ -35,15 +46,33 @@ const AGENT: readonly AccessRule[] = [
   rule(MCS, ['serviceexports/status', 'serviceimports/status'], ['patch']),
   rule(MCS, ['serviceimports'], [...READ, ...WRITE]),
   rule(SEALANE, ['gateways'], READ),
+  // To whom exports are offered. The agent reports whether a policy is in force.
+  rule(SEALANE, ['accesspolicies', 'clusteraccesspolicies'], READ),
+  rule(SEALANE, ['accesspolicies/status', 'clusteraccesspolicies/status'], ['patch']),
+  // How calls are divided over clusters. The agent reports the shares.
+  rule(SEALANE, ['trafficpolicies', 'clustertrafficpolicies'], READ),
+  rule(SEALANE, ['trafficpolicies/status', 'clustertrafficpolicies/status'], ['patch']),
   // The agent joins by itself, with the token that it finds.
   rule(SEALANE, ['memberships', 'clusters', 'endpoints'], [...READ, ...WRITE]),
   // For gateways: the agent marks those that have stopped reporting.
   rule(SEALANE, ['clusters/status', 'gateways/status'], ['patch']),
-  // The agent manages both ClusterProperties of the About API together with the membership.
+  // The agent manages two ClusterProperties together with the membership, and reads two from the nodes.
   rule(ABOUT, ['clusterproperties'], [...READ, 'create']),
-  rule(ABOUT, ['clusterproperties'], ['patch', 'delete'], [PROPERTY_CLUSTER_ID, PROPERTY_CLUSTERSET]),
+  rule(ABOUT, ['clusterproperties'], ['patch', 'delete'], MANAGED_PROPERTIES),
   rule('events.k8s.io', ['events'], ['create', 'patch']),
 ]
+
+/**
+ * What the agent needs to replace gateway nodes. Policy sealane-agent-nodes restricts it to the gateway label and its
+ * annotations.
+ */
+export const REPLACES_GATEWAYS: AccessRule = rule('', ['nodes'], ['patch'])
+
+/**
+ * For a join without a command, where no other program creates the Secret of the identity. RBAC cannot restrict `create` to names,
+ * so this right exists only together with policy sealane-agent-identity.
+ */
+export const CREATES_IDENTITY: AccessRule = rule('', ['secrets'], ['create'])
 
 const GATEWAY: readonly AccessRule[] = [
   rule('', ['nodes'], READ),
@@ -56,8 +85,12 @@ const GATEWAY: readonly AccessRule[] = [
 const ROUTEAGENT: readonly AccessRule[] = [
   rule('', ['nodes'], READ),
   rule(SLICES, ['endpointslices'], READ),
-  rule(MCS, ['serviceimports'], READ),
+  rule(MCS, ['serviceexports', 'serviceimports'], READ),
   rule(SEALANE, ['memberships', 'clusters', 'endpoints', 'gateways'], READ),
+  // They decide which pods may call services of other clusters. Only the pods of the node itself are listed.
+  rule('', ['namespaces', 'pods'], READ),
+  // They decide which packets of other clusters reach the pods of the node, and where calls of the node go.
+  rule(SEALANE, ['accesspolicies', 'clusteraccesspolicies', 'trafficpolicies', 'clustertrafficpolicies'], READ),
   rule(SEALANE, ['routeagents'], [...READ, ...WRITE]),
   rule(SEALANE, ['routeagents/status'], ['patch']),
 ]
@@ -66,7 +99,8 @@ const DNS: readonly AccessRule[] = [
   rule('', ['nodes'], READ),
   rule(SLICES, ['endpointslices'], READ),
   rule(MCS, ['serviceimports'], READ),
-  rule(SEALANE, ['memberships', 'clusters', 'gateways'], READ),
+  // Traffic policies say which clusters the answers about headless services have.
+  rule(SEALANE, ['memberships', 'clusters', 'gateways', 'trafficpolicies', 'clustertrafficpolicies'], READ),
 ]
 
 const RULES: Readonly<Partial<Record<PartName, readonly AccessRule[]>>> = {
@@ -78,15 +112,18 @@ const RULES: Readonly<Partial<Record<PartName, readonly AccessRule[]>>> = {
 
 export const RBAC_GROUP = 'rbac.authorization.k8s.io'
 
-/** The ClusterRole of one part and its binding. */
-export function clusterAccess({ part, namespace }: PartRef): readonly ManifestObject[] {
+/** The ClusterRole of one part and its binding. `more` are rules that depend on a value. */
+export function clusterAccess(
+  { part, namespace }: PartRef,
+  more: readonly AccessRule[] = [],
+): readonly ManifestObject[] {
   const name = objectName(part)
   return [
     {
       apiVersion: `${RBAC_GROUP}/v1`,
       kind: 'ClusterRole',
       metadata: { name, labels: partLabels(part) },
-      rules: RULES[part] ?? [],
+      rules: [...(RULES[part] ?? []), ...more],
     },
     {
       apiVersion: `${RBAC_GROUP}/v1`,
@@ -100,12 +137,14 @@ export function clusterAccess({ part, namespace }: PartRef): readonly ManifestOb
 
 /**
  * Only the agent reads and renews the cluster's identity, takes part in the election, and keeps a Lease for each other
- * cluster.
+ * cluster. `more` are rules that depend on a value.
  */
-export function agentNamespaceAccess(namespace: string): readonly ManifestObject[] {
+export function agentNamespaceAccess(namespace: string, more: readonly AccessRule[]): readonly ManifestObject[] {
   return namespaceAccess({ part: 'agent', namespace }, [
     rule('', ['secrets'], [...READ, 'update', 'patch'], [IDENTITY_SECRET]),
+    rule('', ['secrets'], ['get'], [TOKEN_SECRET]),
     rule('coordination.k8s.io', ['leases'], [...READ, ...WRITE, 'update']),
+    ...more,
   ])
 }
 
@@ -117,6 +156,37 @@ export function gatewayNamespaceAccess(namespace: string): readonly ManifestObje
   return namespaceAccess({ part: 'gateway', namespace }, [
     rule('coordination.k8s.io', ['leases'], [...READ, 'create', 'update']),
   ])
+}
+
+export const CLUSTER_DNS_ROLE = `${objectName('agent')}-cluster-dns`
+
+/**
+ * The Role that `sealane join` gives the agent in each namespace where it wired the cluster's own DNS: these ConfigMaps
+ * and no others. The policy sealane-agent-cluster-dns restricts what the agent may write to them.
+ */
+export function clusterDnsAccess(
+  maps: readonly { readonly namespace: string; readonly name: string }[],
+  agentNamespace: string,
+): readonly ManifestObject[] {
+  return [...new Set(maps.map(({ namespace }) => namespace))].sort().flatMap((namespace) => {
+    const names = maps.filter((map) => map.namespace === namespace).map(({ name }) => name)
+    const metadata = { name: CLUSTER_DNS_ROLE, namespace, labels: partLabels('agent') }
+    return [
+      {
+        apiVersion: `${RBAC_GROUP}/v1`,
+        kind: 'Role',
+        metadata,
+        rules: [rule('', ['configmaps'], ['get', 'update'], [...new Set(names)].sort())],
+      },
+      {
+        apiVersion: `${RBAC_GROUP}/v1`,
+        kind: 'RoleBinding',
+        metadata,
+        roleRef: { apiGroup: RBAC_GROUP, kind: 'Role', name: CLUSTER_DNS_ROLE },
+        subjects: [{ kind: 'ServiceAccount', name: objectName('agent'), namespace: agentNamespace }],
+      },
+    ]
+  })
 }
 
 function namespaceAccess({ part, namespace }: PartRef, rules: readonly AccessRule[]): readonly ManifestObject[] {
@@ -140,7 +210,8 @@ function namespaceAccess({ part, namespace }: PartRef, rules: readonly AccessRul
 }
 
 /**
- * Adds rules for users to the default roles: a user who can edit a namespace can export its Services. ServiceImports
+ * Adds rules for users to the default roles: a user who can edit a namespace can export its Services, and decide to
+ * whom. ServiceImports
  * are read-only (KEP-1645: only the controller manages them).
  */
 export function userAccess(): readonly ManifestObject[] {
@@ -157,13 +228,22 @@ export function userAccess(): readonly ManifestObject[] {
     }
   }
   return [
-    role('sealane-export', ['edit', 'admin'], [rule(MCS, ['serviceexports'], [...READ, ...WRITE, 'update'])]),
+    role(
+      'sealane-export',
+      ['edit', 'admin'],
+      [
+        rule(MCS, ['serviceexports'], [...READ, ...WRITE, 'update']),
+        rule(SEALANE, ['accesspolicies', 'trafficpolicies'], [...READ, ...WRITE, 'update']),
+      ],
+    ),
     role(
       'sealane-view',
       ['view', 'edit', 'admin'],
       [
         rule(MCS, ['serviceexports', 'serviceimports'], READ),
         rule(SEALANE, ['clusters', 'endpoints', 'gateways', 'routeagents', 'memberships'], READ),
+        rule(SEALANE, ['accesspolicies', 'clusteraccesspolicies'], READ),
+        rule(SEALANE, ['trafficpolicies', 'clustertrafficpolicies'], READ),
       ],
     ),
   ]

@@ -4,7 +4,14 @@
  * API (KEP-2149), and one the way to leave a clusterset. None of them restricts what an administrator does with objects
  * of other products.
  */
-import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY, LANE_LEASE_PREFIX } from '../../model/lanes/lanes.ts'
+import {
+  ANNOTATION_CHOSEN_BY,
+  ANNOTATION_LISTEN_PORT,
+  ANNOTATION_PUBLIC_ADDRESS,
+  ANNOTATION_PUBLIC_PORT,
+  LABEL_GATEWAY,
+  LANE_LEASE_PREFIX,
+} from '../../model/lanes/lanes.ts'
 import { MEMBERSHIP_NAME, PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/model.ts'
 import { MEMBERSHIP_KIND, account, constraints, policy } from './admission-policy.ts'
 import { agentPolicies } from './agent-policies.ts'
@@ -103,9 +110,17 @@ function gatewayLabel(): readonly ManifestObject[] {
           message: `a node must not change label ${LABEL_GATEWAY}: it does not decide whether it is a gateway`,
         },
         {
-          expression: stays('annotations', ANNOTATION_PUBLIC_ADDRESS),
-          message: `a node must not change annotation ${ANNOTATION_PUBLIC_ADDRESS}: it does not decide its public address`,
+          expression: stays('annotations', ANNOTATION_CHOSEN_BY),
+          message: `a node must not change annotation ${ANNOTATION_CHOSEN_BY}: it does not decide whether it is replaced`,
         },
+        ...[
+          [ANNOTATION_PUBLIC_ADDRESS, 'public address'],
+          [ANNOTATION_PUBLIC_PORT, 'public ports'],
+          [ANNOTATION_LISTEN_PORT, 'listen ports'],
+        ].map(([key = '', what = '']) => ({
+          expression: stays('annotations', key),
+          message: `a node must not change annotation ${key}: it does not decide its ${what}`,
+        })),
       ],
     },
   })

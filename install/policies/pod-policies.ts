@@ -14,10 +14,13 @@ const VOLUMES = [
   ...['configMap', 'csi', 'downwardAPI', 'emptyDir', 'ephemeral', 'persistentVolumeClaim', 'projected', 'secret'],
 ]
 const SELINUX_TYPES = ['', 'container_t', 'container_init_t', 'container_kvm_t', 'container_engine_t']
+/** The type that may write on the node, where that is SELinux's decision (values.platform.seLinuxOptions). */
+const NODE_SELINUX_TYPE = 'spc_t'
 
 /** CEL rules for the security contexts of pods and containers. Each is true if the field is not set. */
 const PLAIN_SELINUX =
-  `(one.?seLinuxOptions.?type.orValue('') in ${celList(SELINUX_TYPES)} && ` +
+  `((one.?seLinuxOptions.?type.orValue('') in ${celList(SELINUX_TYPES)} || ` +
+  `(variables.onNode && one.?seLinuxOptions.?type.orValue('') == '${NODE_SELINUX_TYPE}')) && ` +
   `one.?seLinuxOptions.?user.orValue('') == '' && one.?seLinuxOptions.?role.orValue('') == '')`
 const CONFINED =
   "one.?seccompProfile.?type.orValue('RuntimeDefault') != 'Unconfined' && " +
@@ -103,7 +106,9 @@ const VALIDATIONS = [
     expression:
       `variables.contexts.all(one, ${PLAIN_SELINUX} && !one.?windowsOptions.?hostProcess.orValue(false)) && ` +
       'object.spec.?securityContext.?sysctls.orValue([]).size() == 0',
-    message: 'pods here must not set sysctls, a host process, or their own SELinux user, role or type',
+    message:
+      'pods here must not set sysctls, a host process, or their own SELinux user, role or type; ' +
+      `type ${NODE_SELINUX_TYPE} is allowed for ${ELSE}`,
   },
 ]
 
@@ -112,7 +117,7 @@ export function podPolicies(namespace: string): readonly ManifestObject[] {
   return policy({
     name: 'sealane-pods',
     spec: {
-      ...matching([{ ...of, operations: ['CREATE', 'UPDATE'] }], namespace),
+      ...matching([{ ...of, operations: ['CREATE', 'UPDATE'] }], { namespace }),
       matchConditions: [
         // Other updates cannot change what the rules check, and must be possible for older pods, which need label
         // changes and removal.

@@ -1,4 +1,14 @@
 /** Roles, admission policies and network policies. */
-export { agentNamespaceAccess, clusterAccess, gatewayNamespaceAccess, userAccess } from './member-access.ts'
+export {
+  CLUSTER_DNS_ROLE,
+  CREATES_IDENTITY,
+  REPLACES_GATEWAYS,
+  agentNamespaceAccess,
+  clusterAccess,
+  clusterDnsAccess,
+  gatewayNamespaceAccess,
+  userAccess,
+} from './member-access.ts'
 export { memberPolicies } from './member-policies.ts'
 export { networkPolicy } from './network-policies.ts'
+export { constraintsAccess, nodeConstraints } from './openshift.ts'

@@ -20,11 +20,21 @@ export interface PodValues {
   readonly resources: ResourceValues
   readonly nodeSelector: Readonly<Record<string, string>>
   readonly tolerations: readonly TolerationValues[]
+  /** If empty, the pods get the cluster's default. */
+  readonly priorityClassName: string
 }
 
 /** `loopback` listens on the node's loopback only, `node` also on the node's InternalIP. */
 export const STATUS_PLACES = ['loopback', 'node'] as const
 export type StatusPlace = (typeof STATUS_PLACES)[number]
+
+/**
+ * `gone`: the agent replaces a gateway node that a join chose, once it is gone or is being removed. `missing`: it also
+ * chooses nodes by itself wherever fewer than `activeGateways` of the site file are gateways. `never`: only users and
+ * joins choose gateways.
+ */
+export const REPLACE_POLICIES = ['gone', 'missing', 'never'] as const
+export type ReplacePolicy = (typeof REPLACE_POLICIES)[number]
 
 export type ServiceType = 'LoadBalancer' | 'NodePort' | 'ClusterIP'
 
@@ -32,6 +42,18 @@ export interface InstallValues extends MarkValues {
   readonly image: ImageName & { readonly pullPolicy: string }
   readonly imagePullSecrets: readonly { readonly name: string }[]
   readonly logLevel: string
+  readonly platform: {
+    /**
+     * The cluster admits pods by SecurityContextConstraints: grants each part the one that it needs. `sealane join` and
+     * `sealane broker deploy` find this out themselves.
+     */
+    readonly openshift: boolean
+    /**
+     * The SELinux options of gateway and routeagent, which write on the node: `{ type: spc_t }`. If empty, the
+     * container runtime chooses. Must be empty with `openshift`, where the SecurityContextConstraints sets them.
+     */
+    readonly seLinuxOptions: Readonly<Record<string, string>>
+  }
   readonly member: {
     /** Used by the chart only. */
     readonly enabled: boolean
@@ -43,9 +65,17 @@ export interface InstallValues extends MarkValues {
     readonly networkPolicies: boolean
     readonly criticalPodsQuota: boolean
   }
-  readonly agent: PodValues & { readonly replicas: number }
+  readonly agent: PodValues & {
+    readonly replicas: number
+    /** Name of a Secret with HTTPS_PROXY, and NO_PROXY if needed, for the connection to the broker. Empty: no proxy. */
+    readonly proxySecret: string
+  }
   readonly dns: PodValues & { readonly replicas: number; readonly clusterIP: string }
-  readonly gateway: PodValues & { readonly userSpaceWireguard: boolean; readonly statusListen: StatusPlace }
+  readonly gateway: PodValues & {
+    readonly userSpaceWireguard: boolean
+    readonly statusListen: StatusPlace
+    readonly replace: ReplacePolicy
+  }
   readonly routeagent: PodValues & { readonly statusListen: StatusPlace }
   readonly metrics: {
     /**
@@ -120,6 +150,10 @@ function resources(cpu: string, memoryLimit: string, memory = RESIDENT): Resourc
 /** These pods provide the node's network, so they run on every node. */
 const EVERYWHERE: readonly TolerationValues[] = [{ operator: 'Exists' }]
 
+/** The classes that every cluster has. Pods of the network precede those that run on it. */
+const NODE_CRITICAL = 'system-node-critical'
+const CLUSTER_CRITICAL = 'system-cluster-critical'
+
 const NO_MARKS: Marks = { labels: {}, annotations: {} }
 
 export const DEFAULT_VALUES: InstallValues = {
@@ -129,6 +163,7 @@ export const DEFAULT_VALUES: InstallValues = {
   logLevel: 'info',
   objects: NO_MARKS,
   pods: NO_MARKS,
+  platform: { openshift: false, seLinuxOptions: {} },
   member: {
     enabled: true,
     namespace: SYSTEM_NAMESPACE,
@@ -138,20 +173,37 @@ export const DEFAULT_VALUES: InstallValues = {
     networkPolicies: true,
     criticalPodsQuota: false,
   },
-  agent: { replicas: 2, resources: resources('50m', '512Mi', '200Mi'), nodeSelector: {}, tolerations: [] },
-  dns: { replicas: 2, clusterIP: '', resources: resources('50m', '256Mi'), nodeSelector: {}, tolerations: [] },
+  agent: {
+    replicas: 2,
+    proxySecret: '',
+    resources: resources('50m', '512Mi', '200Mi'),
+    nodeSelector: {},
+    tolerations: [],
+    priorityClassName: CLUSTER_CRITICAL,
+  },
+  dns: {
+    replicas: 2,
+    clusterIP: '',
+    resources: resources('50m', '256Mi'),
+    nodeSelector: {},
+    tolerations: [],
+    priorityClassName: CLUSTER_CRITICAL,
+  },
   gateway: {
     userSpaceWireguard: true,
     statusListen: 'loopback',
+    replace: 'gone',
     resources: resources('250m', '512Mi'),
     nodeSelector: {},
     tolerations: EVERYWHERE,
+    priorityClassName: NODE_CRITICAL,
   },
   routeagent: {
     statusListen: 'loopback',
-    resources: resources('100m', '256Mi'),
+    resources: resources('100m', '512Mi'),
     nodeSelector: {},
     tolerations: EVERYWHERE,
+    priorityClassName: NODE_CRITICAL,
   },
   metrics: { open: false, podMonitors: { enabled: false, interval: '30s', labels: {} } },
   broker: {
@@ -170,6 +222,7 @@ export const DEFAULT_VALUES: InstallValues = {
     resources: resources('100m', '512Mi'),
     nodeSelector: {},
     tolerations: [],
+    priorityClassName: CLUSTER_CRITICAL,
   },
   etcd: {
     enabled: false,
@@ -178,6 +231,7 @@ export const DEFAULT_VALUES: InstallValues = {
     resources: resources('100m', '2Gi', '256Mi'),
     nodeSelector: {},
     tolerations: [],
+    priorityClassName: CLUSTER_CRITICAL,
   },
 }
 

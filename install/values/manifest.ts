@@ -63,8 +63,11 @@ export class OptionalText {
   }
 }
 
+/** A list or map of the chart that is left out if it is empty. */
+export class OptionalValue extends TemplatePlace {}
+
 /** Maps whose keys the user chooses. They become one placeholder each. */
-const OPAQUE = new Set(['resources', 'nodeSelector', 'annotations', 'labels'])
+const OPAQUE = new Set(['resources', 'nodeSelector', 'annotations', 'labels', 'seLinuxOptions'])
 
 /** The same structure, with a placeholder for each value. */
 export function placeholders<T extends object>(values: T, under = ''): T {
@@ -150,6 +153,26 @@ export function optional(value: string): string | undefined {
   const expression = EXPRESSION.exec(value)?.[1]
   if (expression !== undefined) return new OptionalText(expression) as unknown as string
   return value === '' ? undefined : value
+}
+
+/**
+ * A map entry that exists only if the flag is true. To be spread into a map. The text must not need quoting.
+ */
+export function entryWhen(flag: boolean, key: string, text: string): TextMap {
+  const path = placeholderPath(flag)
+  if (path !== undefined) {
+    return { [key]: new OptionalText(`(ternary "${text}" "" .Values.${path})`) as unknown as string }
+  }
+  return flag ? { [key]: text } : {}
+}
+
+/**
+ * Undefined for an empty list or map, so that the field is left out. An API server does not store an empty one, so
+ * `kubectl apply` would send it each time.
+ */
+export function unlessEmpty<T extends object>(value: T): T | undefined {
+  if (value instanceof TemplateValue) return new OptionalValue(value.path) as unknown as T
+  return Object.keys(value).length === 0 ? undefined : value
 }
 
 /**

@@ -53,6 +53,28 @@ function markedMetadata<T extends Partial<Marks>>(metadata: T, ...given: readonl
   return { ...others, ...some } as T
 }
 
+/**
+ * The marks of every pod of ours by which service meshes leave it alone, as each mesh publishes them: a proxy beside a
+ * part would capture the connections that carry, or watch over, those of the mesh. Istio reads the label, and its older
+ * releases the annotation; its ambient mode has a label of its own. Linkerd and Consul read annotations, Kuma a label.
+ * Kyverno has no such mark: its policies name what they leave out.
+ */
+export const LEFT_ALONE = {
+  labels: {
+    'sidecar.istio.io/inject': 'false',
+    'istio.io/dataplane-mode': 'none',
+    'kuma.io/sidecar-injection': 'disabled',
+  },
+  annotations: {
+    'sidecar.istio.io/inject': 'false',
+    'linkerd.io/inject': 'disabled',
+    'consul.hashicorp.com/connect-inject': 'false',
+  },
+} as const satisfies Marks
+
+/** The annotation by which a pod names the SecurityContextConstraints that admits it (OpenShift 4.14 and later). */
+export const REQUIRED_SCC = 'openshift.io/required-scc'
+
 /** Labels that selectors and owners use, and annotations that other programs write. */
 const RESERVED_KEYS = [
   ...['name', 'component', 'part-of', 'managed-by'].map((name) => `app.kubernetes.io/${name}`),
@@ -61,6 +83,7 @@ const RESERVED_KEYS = [
   'pod-template-hash',
   'controller-revision-hash',
   'kubectl.kubernetes.io/last-applied-configuration',
+  REQUIRED_SCC,
 ]
 
 /** All keys of these domains and their subdomains are reserved. */
@@ -79,9 +102,13 @@ const escaped = (texts: readonly string[]): string => texts.map((text) => text.r
 export const RESERVED_KEY = `^(${escaped(RESERVED_KEYS)}|([^/]+\\.)?(${escaped(RESERVED_DOMAINS)})(/.*)?)$`
 const RESERVED = new RegExp(RESERVED_KEY)
 
+const LEFT_ALONE_VALUES: ReadonlyMap<string, string> = new Map(
+  [LEFT_ALONE.labels, LEFT_ALONE.annotations].flatMap((map) => Object.entries(map)),
+)
+
 /** Whether Sealane or Kubernetes sets marks with this key. */
 export function isReservedKey(key: string): boolean {
-  return RESERVED.test(key)
+  return RESERVED.test(key) || LEFT_ALONE_VALUES.has(key)
 }
 
 /** The API server's limit for an object: the sum of all keys and values. */
@@ -92,7 +119,17 @@ export function keyProblem(key: string): string | undefined {
   if (!isQualifiedName(key)) {
     return "expected a Kubernetes key: up to 63 letters, digits, '-', '_' and '.', optionally after a DNS name and '/'"
   }
-  return isReservedKey(key) ? `expected another key than ${key}, which Sealane or Kubernetes sets itself` : undefined
+  return RESERVED.test(key) ? `expected another key than ${key}, which Sealane or Kubernetes sets itself` : undefined
+}
+
+/**
+ * The problem of a value that is to keep a service mesh away from pods, or to let it in, as `expected …`. Undefined for
+ * the value that Sealane sets itself, which users of earlier releases gave, and for other keys.
+ */
+export function injectionProblem(key: string, value: string): string | undefined {
+  const ours = LEFT_ALONE_VALUES.get(key)
+  if (ours === undefined || value === ours) return undefined
+  return `expected ${key}=${ours}: a service mesh must not capture the connections of Sealane's pods`
 }
 
 /** The problem of a value, as `expected …`. Undefined if there is none. */

@@ -7,13 +7,18 @@ export type PartName = ComponentName | 'etcd'
 
 /** Objects that belong together: one file of the Kustomize base, and one template of the chart. */
 export interface InstallPart {
-  readonly name: PartName | 'shared' | 'policies' | 'monitors'
+  readonly name: PartName | 'shared' | 'policies' | 'openshift' | 'monitors'
   readonly objects: readonly ManifestObject[]
 }
 
 export const SITE_CONFIG = 'sealane-site'
 export const SITE_KEY = 'site.yaml'
 export const IDENTITY_SECRET = 'sealane-identity'
+/**
+ * A Secret with a join token that another tool owns, such as one for GitOps. The agent only reads it: it keeps everything
+ * that it writes in IDENTITY_SECRET.
+ */
+export const TOKEN_SECRET = 'sealane-join-token'
 /** The Lease of the acting agent. */
 export const AGENT_LEASE = 'sealane-agent'
 export const IDENTITY_SECRET_TYPE = 'sealane.io/identity'

@@ -2,18 +2,28 @@
 import {
   type ComponentName,
   type InstallValues,
+  LEFT_ALONE,
+  type Marks,
+  type PartName,
   type PodValues,
+  REQUIRED_SCC,
   SITE_CONFIG,
   SITE_KEY,
   STATUS_PORTS,
   STATUS_PORT_NAME,
   type StatusPlace,
   digest,
+  entryWhen,
+  jsonText,
   objectMarksEnv,
   objectName,
+  optional,
   partLabels,
+  unlessEmpty,
+  when,
   whenEither,
   whenIs,
+  withOurs,
 } from '../values/values.ts'
 
 /** The user id of a nonroot user, as in distroless images. */
@@ -24,6 +34,36 @@ export const UNPRIVILEGED = {
   runAsNonRoot: true,
   ...{ runAsUser: UNPRIVILEGED_ID, runAsGroup: UNPRIVILEGED_ID, fsGroup: UNPRIVILEGED_ID },
   seccompProfile: { type: 'RuntimeDefault' },
+}
+
+/**
+ * The SecurityContextConstraints that admit our pods in OpenShift. `nonroot-v2` is part of OpenShift (4.11 and later)
+ * and allows what Pod Security `restricted` allows. `sealane-node` is planned in policies/openshift.ts.
+ */
+export const SCC = { unprivileged: 'nonroot-v2', node: 'sealane-node' } as const
+
+const NODE_PARTS: ReadonlySet<PartName> = new Set<PartName>(['gateway', 'routeagent'])
+
+export function sccOf(part: PartName): string {
+  return NODE_PARTS.has(part) ? SCC.node : SCC.unprivileged
+}
+
+/**
+ * The marks of the pods of a part. With `platform.openshift`, the pod names its SecurityContextConstraints: otherwise
+ * constraints with a higher priority, which another owner granted, could change the pod. Without the value it names
+ * none, since then the constraints may be granted by hand.
+ */
+export function podMarks(part: PartName, { platform }: Pick<InstallValues, 'platform'>): Marks {
+  return {
+    labels: { ...partLabels(part), ...LEFT_ALONE.labels },
+    annotations: { ...LEFT_ALONE.annotations, ...entryWhen(platform.openshift, REQUIRED_SCC, sccOf(part)) },
+  }
+}
+
+/** The annotation of podMarks() for OpenShift as a JSON patch (RFC 6902) of a workload without it. */
+export function requiredSccPatch(part: PartName): readonly object[] {
+  const key = REQUIRED_SCC.replaceAll('/', '~1')
+  return [{ op: 'add', path: `/spec/template/metadata/annotations/${key}`, value: sccOf(part) }]
 }
 
 /** A volume and its mount path. `source` is the volume's own field, such as `{ emptyDir: {} }`. */
@@ -38,7 +78,6 @@ export interface PodInit {
   readonly part: ComponentName
   readonly values: InstallValues
   readonly pod: PodValues
-  readonly priority: 'system-node-critical' | 'system-cluster-critical'
   readonly args: readonly string[]
   /** Volumes and mounts are lists, so that a mount can depend on a value. */
   readonly volumes: readonly unknown[]
@@ -70,6 +109,29 @@ export const METRICS_EVERYWHERE = 'everywhere'
 
 /** Passed in the environment, since an image of an earlier release would not start with an unknown flag. */
 export const OPEN_METRICS = { name: STATUS_METRICS, value: METRICS_EVERYWHERE }
+
+/** The variable of the agent that names the proxy in front of the broker. */
+export const PROXY_ENV = 'HTTPS_PROXY'
+
+/**
+ * With `never`, the agent does not replace gateway nodes. With `missing`, it also chooses nodes where gateways are
+ * missing. In the environment for the same reason.
+ */
+export const REPLACE_GATEWAYS = 'SEALANE_REPLACE_GATEWAYS'
+export const REPLACE_NEVER = 'never'
+export const REPLACE_MISSING = 'missing'
+/** The value gateway.nodeSelector as JSON: on other nodes, no gateway runs. */
+export const GATEWAY_NODES = 'SEALANE_GATEWAY_NODES'
+
+/** What the agent has to know about the choice of gateways, as entries of its container's `env`. */
+export function gatewayChoiceEnv({ replace, nodeSelector }: InstallValues['gateway']): readonly unknown[] {
+  return [
+    ...[REPLACE_NEVER, REPLACE_MISSING].flatMap((word) =>
+      whenIs(replace, word, { name: REPLACE_GATEWAYS, value: word }),
+    ),
+    ...when(nodeSelector, { name: GATEWAY_NODES, value: jsonText(nodeSelector) }),
+  ]
+}
 
 /** The addresses that the kubelet's probes come from, separated by commas. */
 export const NODE_ADDRESSES = 'SEALANE_NODE_ADDRESSES'
@@ -104,11 +166,23 @@ export function nodeNetworkPod(init: PodInit, statusListen: StatusPlace): unknow
       // Probes use loopback.
       listen: '127.0.0.1',
       moreArgs: whenIs(statusListen, 'node', ...onNodeArgs(init.part)),
-      podSecurity: { runAsUser: 0, runAsGroup: 0, seccompProfile: { type: 'RuntimeDefault' } },
+      podSecurity: {
+        ...{ runAsUser: 0, runAsGroup: 0, seccompProfile: { type: 'RuntimeDefault' } },
+        ...seLinuxOf(init.values),
+      },
       capabilities: { drop: ['ALL'], add: ['NET_ADMIN'] },
     },
   )
   return template
+}
+
+/**
+ * The policy container-selinux lets containers (container_t) write neither /proc/sys/net nor /var/lib. The policies of
+ * Bottlerocket and Talos do, and others may not know its types, so no type is set unless a value says so.
+ */
+function seLinuxOf({ platform }: InstallValues): Readonly<Record<string, unknown>> {
+  const seLinuxOptions = withOurs(undefined, platform.seLinuxOptions)
+  return seLinuxOptions === undefined ? {} : { seLinuxOptions }
 }
 
 interface Confinement {
@@ -138,23 +212,22 @@ function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabi
     securityContext: { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities },
     volumeMounts: init.volumeMounts,
   }
+  const { labels, annotations } = podMarks(part, values)
+  // Restarts the pods when the site file changes, since they read it only once.
+  const siteDigest = usesSite ? { 'sealane.io/site-digest': digest(values.member.site) } : {}
   return {
-    metadata: {
-      labels: partLabels(part),
-      // Restarts the pods when the site file changes, since they read it only once.
-      ...(usesSite ? { annotations: { 'sealane.io/site-digest': digest(values.member.site) } } : {}),
-    },
+    metadata: { labels, annotations: { ...annotations, ...siteDigest } },
     spec: {
       serviceAccountName: objectName(part),
       // Only components that use the API server get a token.
       automountServiceAccountToken: usesSite,
       enableServiceLinks: false,
-      priorityClassName: init.priority,
+      priorityClassName: optional(pod.priorityClassName),
       terminationGracePeriodSeconds: 15,
-      imagePullSecrets: values.imagePullSecrets,
+      imagePullSecrets: unlessEmpty(values.imagePullSecrets),
       securityContext: podSecurity,
-      nodeSelector: pod.nodeSelector,
-      tolerations: pod.tolerations,
+      nodeSelector: unlessEmpty(pod.nodeSelector),
+      tolerations: unlessEmpty(pod.tolerations),
       ...init.spec,
       containers: [container],
       volumes: init.volumes,

@@ -1,5 +1,5 @@
 /** Builds Deployments, DaemonSets, disruption budgets, ServiceAccounts and PodMonitors. */
-import { LABEL_ZONE } from '../../model/model.ts'
+import { LABEL_ZONE, type NodeRequirement, machineTerms } from '../../model/model.ts'
 import {
   type InstallValues,
   type ManifestObject,
@@ -77,7 +77,7 @@ export function disruptionBudget(place: PartRef): ManifestObject {
 }
 
 /**
- * Pod spec fields that spread pods over nodes and zones if possible, but never prevent them from running. Zones use
+ * Pod spec fields that spread pods over the machines and zones if possible, but never prevent them from running. Zones use
  * affinity: the scheduler ignores all soft spread constraints of a pod on nodes that lack one of their labels, and many
  * clusters have no zones.
  */
@@ -88,8 +88,16 @@ export function spread(part: PartName): Readonly<Record<string, unknown>> {
     topologySpreadConstraints: [
       { maxSkew: 1, topologyKey: 'kubernetes.io/hostname', whenUnsatisfiable: 'ScheduleAnyway', labelSelector },
     ],
-    affinity: { podAntiAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [zone] } },
+    affinity: {
+      nodeAffinity: onMachines(),
+      podAntiAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [zone] },
+    },
   }
+}
+
+/** A node affinity (core/v1) that leaves out virtual nodes and nodes without Linux. `more` are further requirements. */
+export function onMachines(more: readonly NodeRequirement[] = []): unknown {
+  return { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: machineTerms(more) } }
 }
 
 // Tells the Prometheus Operator where to scrape (monitoring.coreos.com/v1): one PodMonitor for each part, by the name

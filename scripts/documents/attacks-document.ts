@@ -16,7 +16,10 @@ export function triedIn(): ReadonlyMap<string, readonly string[]> {
       .filter((name) => name.endsWith('.test.ts'))
       .map((name) => {
         const text = readFileSync(join(ROOT, name), 'utf8')
-        return [name, [...text.matchAll(/\battack\(\s*'([a-z0-9-]+)'/g)].map(([, id = '']) => id)]
+        // A table of attacks has the ids of its rows as `id: '…'`, or first in a row of `['…', `.
+        const ofTable = /\battack\(\s*\w+\.id\b/.test(text) ? /(?:\bid: |^ +\[)'(access-[a-z0-9-]+)'/gm : undefined
+        const own = [...text.matchAll(/\battack\(\s*'([a-z0-9-]+)'/g)]
+        return [name, [...own, ...(ofTable === undefined ? [] : text.matchAll(ofTable))].map(([, id = '']) => id)]
       }),
   )
 }

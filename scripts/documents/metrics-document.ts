@@ -1,5 +1,5 @@
 /** The text of docs/metrics.md: every metric of every component, with its meaning. */
-import { agentMetrics, clusterDnsGauge } from '../../agent/loop/metrics.ts'
+import { agentMetrics, backendMetrics, clusterDnsGauge } from '../../agent/loop/metrics.ts'
 import { brokerMetrics } from '../../broker/config/broker-metrics.ts'
 import { memberInfo, problemMetrics } from '../../compose/problems/problem-metrics.ts'
 import { kubeMetrics } from '../../kubeapi/kube/metrics.ts'
@@ -19,7 +19,7 @@ export interface MetricRow extends MetricInit {
 /** What each component declares when it starts, and what all of them do in a real cluster. */
 export const DECLARED: Readonly<Record<string, readonly ((metrics: Metrics) => unknown)[]>> = {
   broker: [brokerMetrics, serverMetrics],
-  agent: [agentMetrics, problemMetrics, clusterDnsGauge, publishMetrics, quotaMetrics, watchMetrics],
+  agent: [agentMetrics, backendMetrics, problemMetrics, clusterDnsGauge, publishMetrics, quotaMetrics, watchMetrics],
   gateway: [gatewayMetrics],
   routeagent: [routeAgentMetrics],
   dns: [dnsMetrics],

@@ -38,7 +38,8 @@ export function troubleshootingDocument(present: string): string {
 const INTRODUCTION = [
   '`sealane status` and `sealane diagnose` name causes by these codes, the worst first. Conditions and events have a code',
   'as their `reason`, metrics as the label `reason` or `code`, log lines as the field `reason`. Codes keep their meaning',
-  'from release to release; texts may change. A code without "Do" needs no action.',
+  'from release to release; texts may change. The message beside a code has the names, numbers and causes. The second',
+  'paragraph here says what to do; a code without it needs no action.',
 ].join('\n')
 
 const OTHERS = 'Conditions, events, metrics, logs and refusals have these codes, too.'
@@ -59,13 +60,13 @@ function codeText([code, row]: Entry, symptoms: ReadonlyMap<string, string>, fir
   const first = firstWith.get(todo)
   if (first === undefined) firstWith.set(todo, code)
   const advice = first === undefined || todo.length < 60 ? todo : `As for [\`${first}\`](#${first.toLowerCase()}).`
-  const text = [
+  const meaning = [
     ...(symptom === '' ? [] : [`*${symptom}.*`]),
     means,
-    ...(todo === NOTHING ? [] : [`**Do:** ${advice}`]),
     ...(standard === undefined ? [] : [`(${standard})`]),
   ]
-  return [`#### \`${code}\``, paragraph(text.join(' '))].join('\n\n')
+  const paragraphs = [meaning.join(' '), ...(todo === NOTHING ? [] : [advice])]
+  return [`#### \`${code}\``, ...paragraphs.map(paragraph)].join('\n\n')
 }
 
 function names(codes: readonly string[]): string {

@@ -1,5 +1,5 @@
 /**
- * The part of an image that this checkout gives: the compiled product, its npm packages and Node, below /opt/sealane.
+ * The part of an image or of a package that this checkout gives: the compiled product, its npm packages and Node.
  */
 import {
   chmodSync,
@@ -12,19 +12,27 @@ import {
   rmSync,
   symlinkSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { compileProduct } from '../compile-product.ts'
 import { run } from './image-tools.ts'
 
 const checkout = join(import.meta.dirname, '..', '..')
-const HOME = 'opt/sealane'
+
+/** Paths below the root. */
+export interface ProductLayout {
+  readonly home: string
+  /** A link to the program. */
+  readonly program: string
+}
+
+const IN_IMAGE: ProductLayout = { home: 'opt/sealane', program: 'usr/local/bin/sealane' }
 
 /** Names of architectures, as Debian and images have them, with npm's. */
 export const NPM_CPUS: Readonly<Record<string, string>> = { amd64: 'x64', arm64: 'arm64' }
 
 /** Throws when the sources do not compile, or with what npm said. */
-export function addProduct(root: string, architecture: string, work: string): void {
-  const home = join(root, HOME)
+export function addProduct(root: string, architecture: string, work: string, layout: ProductLayout = IN_IMAGE): void {
+  const home = join(root, layout.home)
   mkdirSync(home, { recursive: true })
   for (const name of ['package.json', 'package-lock.json']) copyFileSync(join(checkout, name), join(home, name))
   cpSync(join(checkout, 'bin'), join(home, 'bin'), { recursive: true })
@@ -32,8 +40,8 @@ export function addProduct(root: string, architecture: string, work: string): vo
   addNpmPackages(home, NPM_CPUS[architecture] ?? architecture)
   addNode(home, NPM_CPUS[architecture] ?? architecture, work)
   rmSync(join(home, 'package-lock.json'))
-  mkdirSync(join(root, 'usr/local/bin'), { recursive: true })
-  symlinkSync(`/${HOME}/bin/sealane`, join(root, 'usr/local/bin/sealane'))
+  mkdirSync(join(root, dirname(layout.program)), { recursive: true })
+  symlinkSync(`/${layout.home}/bin/sealane`, join(root, layout.program))
 }
 
 /** By the lock file, without any script of theirs: netlink brings its library for each processor. */
