@@ -5,7 +5,19 @@ import { FakeSysctl } from '../kernel/fake/fake-sysctl.ts'
 import { formatNft } from '../kernel/nft/nft-text.ts'
 import { NftSession } from '../kernel/nft/nft-session.ts'
 import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
-import type { Cluster, EndpointSlice, Gateway, Membership, Node, RouteAgent, ServiceImport } from '../model/objects.ts'
+import type {
+  Cluster,
+  ClusterTrafficPolicy,
+  EndpointSlice,
+  Gateway,
+  Membership,
+  Namespace,
+  Node,
+  Pod,
+  RouteAgent,
+  ServiceImport,
+  TrafficPolicy,
+} from '../model/objects.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import { BalanceLoop } from '../routeagent/balance/balance-loop.ts'
@@ -66,20 +78,35 @@ export class BenchSite {
   readonly nft = new RecordingNft()
   readonly loop: BalanceLoop
   readonly #slices: BenchCache<EndpointSlice>
+  readonly #policies = new BenchCache<TrafficPolicy>([])
   readonly #services: number
 
-  constructor(services: number) {
+  /** `policy`: divides the connections of all services. */
+  constructor(services: number, policy?: ClusterTrafficPolicy) {
     this.#services = services
     this.#slices = new BenchCache(Array.from({ length: services }, (_, i) => sliceOf(i, [1, 2])))
     const caches = {
       memberships: new BenchCache<Membership>([MEMBERSHIP]),
       nodes: new BenchCache<Node>([NODE]),
-      clusters: new BenchCache<Cluster>([clusterOf('milano', 0), clusterOf('paris', 1)]),
+      clusters: new BenchCache<Cluster>(['milano', 'paris', 'roma', 'tokyo'].map(clusterOf)),
       endpoints: new BenchCache<never>([]),
       gateways: new BenchCache<Gateway>([]),
       imports: new BenchCache<ServiceImport>(Array.from({ length: services }, (_, i) => importOf(i))),
       slices: this.#slices,
       routeAgents: new LazyInformer(() => new BenchCache<RouteAgent>([])),
+      callers: {
+        pods: new LazyInformer(() => new BenchCache<Pod>([])),
+        namespaces: new LazyInformer(() => new BenchCache<Namespace>([])),
+      },
+      access: {
+        exports: new BenchCache<never>([]),
+        policies: new BenchCache<never>([]),
+        clusterPolicies: new BenchCache<never>([]),
+      },
+      traffic: {
+        policies: this.#policies,
+        clusterPolicies: new BenchCache<ClusterTrafficPolicy>(policy === undefined ? [] : [policy]),
+      },
     }
     const routes = new FakeRouteTable({
       links: [{ name: 'eth0' }],
@@ -105,6 +132,22 @@ export class BenchSite {
     await this.loop.reconcile(new AbortController().signal)
   }
 
+  /** Gives a service these endpoints in a cluster, by their addresses. */
+  setEndpoints(service: number, cluster: string, addresses: readonly string[]): void {
+    this.#slices.set(sliceAt(service, cluster, addresses))
+  }
+
+  /** Divides the connections to one service by the weights of clusters. */
+  setWeights(service: number, weights: Readonly<Record<string, number>>): void {
+    const name = `service-${service}`
+    this.#policies.set({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'TrafficPolicy',
+      metadata: { name, namespace: 'shop', uid: name },
+      spec: { targetRefs: [{ name }], order: [{ any: {}, weights }] },
+    })
+  }
+
   /** The same statements for the service after the one that was changed. */
   textForOther(text: string, turn: number): string {
     const changed = (turn * 7) % this.#services
@@ -121,6 +164,7 @@ const MEMBERSHIP: Membership = {
     phase: 'joined',
     clusterset: 'bench',
     globalRange: '244.0.0.0/8',
+    accessDefault: 'allow',
     clustersetIpRange: '245.0.0.0/16',
   },
 }
@@ -143,7 +187,8 @@ function clusterOf(id: string, index: number): Cluster {
   }
 }
 
-function vip(i: number): string {
+/** The clusterset IP of a service. */
+export function vip(i: number): string {
   return `245.0.${i >> 8}.${i & 0xff}`
 }
 
@@ -157,16 +202,24 @@ function importOf(i: number): ServiceImport {
 }
 
 function sliceOf(i: number, hosts: readonly number[]): EndpointSlice {
+  return sliceAt(
+    i,
+    'paris',
+    hosts.map((host) => `244.${host}.${i >> 8}.${i & 0xff}`),
+  )
+}
+
+function sliceAt(i: number, cluster: string, addresses: readonly string[]): EndpointSlice {
   return {
     apiVersion: 'discovery.k8s.io/v1',
     kind: 'EndpointSlice',
     metadata: {
-      name: `service-${i}-paris`,
+      name: `service-${i}-${cluster}`,
       namespace: 'shop',
-      labels: { [LABEL_SERVICE_NAME]: `service-${i}`, [LABEL_SOURCE_CLUSTER]: 'paris' },
+      labels: { [LABEL_SERVICE_NAME]: `service-${i}`, [LABEL_SOURCE_CLUSTER]: cluster },
     },
     addressType: 'IPv4',
     ports: [{ name: 'http', protocol: 'TCP', port: 8080 }],
-    endpoints: hosts.map((host) => ({ addresses: [`244.${host}.${i >> 8}.${i & 0xff}`], conditions: { ready: true } })),
+    endpoints: addresses.map((address) => ({ addresses: [address], conditions: { ready: true } })),
   }
 }

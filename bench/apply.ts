@@ -3,12 +3,15 @@
  * namespace, then one endpoint changed, again and again. The routeagent's own loop does it, planning included; a bare
  * `nft -f -` of the same text in the same run is the peer.
  *
- *   node bench/apply.ts [--json] [--services 10000] [--repeat 15]
+ * With --policy, a ClusterTrafficPolicy divides the connections of all services by weights.
+ *
+ *   node bench/apply.ts [--json] [--services 10000] [--repeat 15] [--policy]
  */
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { runCommand } from '../kernel/run-command.ts'
+import type { ClusterTrafficPolicy } from '../model/objects.ts'
 import { BenchSite } from './apply-site.ts'
 import { median, round } from './figures.ts'
 
@@ -20,6 +23,7 @@ interface Options {
   readonly json: boolean
   readonly services: number
   readonly repeat: number
+  readonly policy: boolean
 }
 
 interface Result {
@@ -29,6 +33,14 @@ interface Result {
   readonly bareDeltaMs: number
   readonly services: number
   readonly repeat: number
+}
+
+/** On all services. The other cluster is not there. */
+const POLICY: ClusterTrafficPolicy = {
+  apiVersion: 'sealane.io/v1alpha1',
+  kind: 'ClusterTrafficPolicy',
+  metadata: { name: 'default', uid: 'default' },
+  spec: { order: [{ local: {} }, { any: {}, weights: { paris: 9000, tokyo: 1000 } }], spillBelowPercent: 70 },
 }
 
 const signal = new AbortController().signal
@@ -42,9 +54,10 @@ function readOptions(): Options {
       json: { type: 'boolean', default: false },
       services: { type: 'string', default: '10000' },
       repeat: { type: 'string', default: '15' },
+      policy: { type: 'boolean', default: false },
     },
   })
-  return { json: values.json, services: Number(values.services), repeat: Number(values.repeat) }
+  return { json: values.json, services: Number(values.services), repeat: Number(values.repeat), policy: values.policy }
 }
 
 /** The namespace has no name and disappears with the process, so nothing can stay behind. */
@@ -55,13 +68,13 @@ function runInPrivateNetns(): number {
   return run.status ?? 1
 }
 
-async function measure({ services, repeat }: Options): Promise<Result> {
+async function measure({ services, repeat, policy }: Options): Promise<Result> {
   const fullMs: number[] = []
   const bareFullMs: number[] = []
   const deltaMs: number[] = []
   const bareDeltaMs: number[] = []
   for (let turn = 0; turn < 3; turn++) {
-    const site = new BenchSite(services)
+    const site = new BenchSite(services, policy ? POLICY : undefined)
     await bareNft('add table ip sealane_node\ndelete table ip sealane_node\n')
     fullMs.push(await timed(() => site.loop.reconcile(signal)))
     const full = site.nft.lastText()

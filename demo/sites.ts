@@ -41,6 +41,33 @@ export function gatewaysOf({ nodes }: SiteRow): readonly NodeName[] {
   return nodes.filter((node) => PARTS[node].includes('gateway'))
 }
 
+/** Ports of the pods of db that the checks call beside the service: iperf3, open connections, and one without a server. */
+const TOOLS = [
+  { name: 'iperf', protocol: 'TCP', port: 5201 },
+  { name: 'iperf-udp', protocol: 'UDP', port: 5201 },
+  { name: 'calls', protocol: 'TCP', port: 7000 },
+  { name: 'closed', protocol: 'UDP', port: 9 },
+]
+
+/** A headless Service for these ports, exported, because nothing else of a site answers other sites. */
+function toolsOf({ pods, podNet }: SiteRow): string {
+  const endpoints = pods.flatMap(({ name, host, node }) =>
+    name.startsWith('db-') ? [{ addresses: [`${podNet}.${host}`], nodeName: node, conditions: { ready: true } }] : [],
+  )
+  const metadata = { name: 'tools', namespace: 'shop' }
+  const labels = { 'kubernetes.io/service-name': 'tools' }
+  const objects = [
+    { apiVersion: 'v1', kind: 'Service', metadata, spec: { clusterIP: 'None', ports: TOOLS } },
+    {
+      ...{ apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', metadata: { ...metadata, labels } },
+      ...{ addressType: 'IPv4', ports: TOOLS, endpoints },
+    },
+    { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', metadata },
+  ]
+  // Each document is JSON, which YAML contains.
+  return endpoints.length === 0 ? '' : objects.map((object) => JSON.stringify(object)).join('\n---\n')
+}
+
 export class Sites {
   readonly #lab: Lab
   constructor(lab: Lab) {
@@ -64,6 +91,7 @@ export class Sites {
     for (const file of files) {
       await writeFile(file, (await readFile(file, 'utf8')).replaceAll('10.42.', `${site.podNet}.`))
     }
+    await writeFile(join(objects, 'tools.yaml'), toolsOf(site))
   }
 
   async startBroker(): Promise<void> {
@@ -102,7 +130,7 @@ export class Sites {
       const answer = await this.#lab.exec(row.namespace, 'curl', ['-s', '-m', '2', '-w', '%{http_code}', url])
       return answer.stdout.endsWith('200') ? true : answer.stdout.trim()
     }
-    await until(`${row.name} to be ready`, 40_000, ask, 250)
+    await until(`${row.name} to be ready`, 120_000, ask, 250)
   }
 
   /**
@@ -117,7 +145,7 @@ export class Sites {
           const links = await this.metric(row, LINK_UP)
           return links === far ? true : `${links} of ${far} links are up`
         }
-        await until(`the links of ${row.name} to be up`, 40_000, ask, 250)
+        await until(`the links of ${row.name} to be up`, 120_000, ask, 250)
       }
     }
     await Promise.all(sites.map(up))

@@ -58,7 +58,7 @@ async function joinAll(count: number): Promise<number[]> {
       ...{ cluster, facts: factsOf(i), allowedCIDRs: [], keyHash: cluster },
       certificate: { ...terms, issuedAtMs: 0 },
       handedOut: { ...terms, bundle: [] },
-      ...{ entitled: true, connected: false, membersLimit: count },
+      ...{ entitled: true, connected: false, membersLimit: count, renewalGraceMs: 0 },
     }
     await log.transact((tx) => {
       const begun = performance.now()

@@ -17,6 +17,7 @@ import { makeProgram } from '../../test/kube/support/program.ts'
 import { eventually } from '../../test/support/eventually.ts'
 import { freePort } from '../../test/support/free-port.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
+import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
 import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 import { BenchAgent, ROOT, SEALANE, isReady } from './agent.ts'
 import { PROBE_CRD } from './objects.ts'
@@ -123,7 +124,10 @@ async function startCluster(row: Row, { directory: parent, token, stops }: Share
 async function install(api: KubeRequest): Promise<void> {
   const crds = [...ALL_CRDS, PROBE_CRD] as unknown as KubeObject[]
   for (const crd of crds) await api.apply(`${CRDS}/${crd.metadata.name}`, crd)
-  const objects = memberObjects().filter(({ kind }) => !WORKLOADS.has(kind))
+  // Without a site file, the policies refuse all imports.
+  const site = 'apiVersion: sealane.io/v1alpha1\nkind: Site\n'
+  const values = { ...DEFAULT_VALUES, member: { ...DEFAULT_VALUES.member, site } }
+  const objects = memberObjects(values).filter(({ kind }) => !WORKLOADS.has(kind))
   const isNamespace = ({ kind }: KubeObject): boolean => kind === 'Namespace'
   for (const object of objects.filter(isNamespace)) await api.apply(pathOf(object), object)
   for (const object of objects.filter((one) => !isNamespace(one))) await api.apply(pathOf(object), object)

@@ -88,6 +88,21 @@ const errorsComeBack: Check = {
   },
 }
 
+/** Pods answer other sites at exported ports alone. */
+const closedUntilExported: Check = {
+  name: 'nothing answers but what is exported',
+  async run(world) {
+    const address = await globalAddress(world, 'milano', 'db-0')
+    const closed = [`${address}:22`, `${address}:8080`, `${address}:10250`]
+    for (const at of closed) {
+      const done = await world.lab.exec('tokyo-client-1', 'curl', ['-s', '-m', '1', `http://${at}/`])
+      // 28 is the time limit of curl: a drop, not a refusal.
+      if (done.status !== 28) throw new Error(`${at}: curl ended with ${done.status}: ${done.stdout.slice(0, 100)}`)
+    }
+    return `${closed.join(', ')}: no answer; ${await fetchPage(world, 'tokyo-client-1', `http://${address}:5432/`)} at 5432`
+  },
+}
+
 /** Packets per counter on the internet. */
 async function internetCounters(world: World): Promise<Readonly<Record<string, number>>> {
   const text = await world.lab.must('internet', 'nft', ['-j', 'list', 'counters', 'table', 'ip', 'watch'])
@@ -106,4 +121,10 @@ const onlyTunnels: Check = {
   },
 }
 
-export const trafficChecks: readonly Check[] = [everyWay, nodeUsesClustersetIp, errorsComeBack, onlyTunnels]
+export const trafficChecks: readonly Check[] = [
+  everyWay,
+  nodeUsesClustersetIp,
+  errorsComeBack,
+  closedUntilExported,
+  onlyTunnels,
+]

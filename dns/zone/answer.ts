@@ -77,6 +77,8 @@ export interface DnsService {
   readonly aaaa: readonly string[]
   readonly ports: readonly NamedPort[]
   readonly hosts: readonly DnsHost[]
+  /** Hosts of clusters without a share (headless-shares.ts): only their own names are answered. Absent: none. */
+  readonly others?: readonly DnsHost[]
 }
 
 /** The state that answers depend on. ServiceIndex implements it. */
@@ -103,15 +105,18 @@ export interface DnsQuestion {
  */
 export function answer(zone: ZoneView, question: DnsQuestion, rotation: number): DnsAnswer {
   if (!zone.synced) return { kind: 'servFail' }
-  const found = recordsAt(zone, question.name)
+  const found = recordsAt(zone, question.name, question.type)
   if (found === undefined) return { kind: 'nxDomain', soa: soaRecord(zone.serial) }
   const records = pick(found, question.type, rotation)
   if (records.length === 0) return { kind: 'noData', soa: soaRecord(zone.serial) }
   return { kind: 'answer', records, additional: additionalFor(zone, question.name, records) }
 }
 
-/** Returns every record of a name. Undefined if the name does not exist; empty if only names below it have records. */
-function recordsAt(zone: ZoneView, name: ZoneName): readonly DnsRecord[] | undefined {
+/**
+ * Returns every record of a name that a query of this type may get. Undefined if the name does not exist; empty if it
+ * has none of them, or only names below it have records.
+ */
+function recordsAt(zone: ZoneView, name: ZoneName, type: number): readonly DnsRecord[] | undefined {
   switch (name.kind) {
     case 'apex':
       return [soaRecord(zone.serial), { owner: ZONE, ttl: TTL_SECONDS, type: 'NS', target: NAME_SERVER }]
@@ -131,50 +136,101 @@ function recordsAt(zone: ZoneView, name: ZoneName): readonly DnsRecord[] | undef
     case 'port':
     case 'endpoint': {
       const service = zone.service(name.namespace, name.service)
-      return service === undefined ? undefined : recordsOfService(service, name)
+      return service === undefined ? undefined : recordsOfService(service, name, type)
     }
   }
 }
 
 type NameBelowService = Extract<ZoneName, { service: string }>
 
-function recordsOfService(service: DnsService, name: NameBelowService): readonly DnsRecord[] | undefined {
+function recordsOfService(service: DnsService, name: NameBelowService, type: number): readonly DnsRecord[] | undefined {
+  const { others = [] } = service
   // A headless service without a ready endpoint has no name.
-  if (service.type === 'Headless' && service.a.length + service.aaaa.length === 0) return undefined
+  if (service.type === 'Headless' && service.a.length + service.aaaa.length + others.length === 0) return undefined
   const owner = formatZoneName(name)
   switch (name.kind) {
     case 'service':
-      return [...addressRecords(owner, service), ...serviceRecords(service, owner, () => true)]
+      // A service may have thousands of ports, and a query for an address must not cost more for that.
+      return [
+        ...addressRecords(owner, service),
+        ...(type === TYPE_SRV || type === TYPE_ANY ? serviceRecords(service, owner, (ports) => ports) : []),
+      ]
     case 'protocol':
-      return hasPort(service, (port) => port.protocol === name.protocol) ? [] : undefined
+      return hasProtocol(service, name.protocol) ? [] : undefined
     case 'port': {
-      const records = serviceRecords(service, owner, (p) => p.name === name.port && p.protocol === name.protocol)
+      const key = portName(name.port, name.protocol)
+      const records = serviceRecords(service, owner, (ports) => indexOf(ports).named.get(key) ?? [])
       return records.length > 0 ? records : undefined
     }
     case 'cluster':
       // The name is reserved and never has data. But names below it exist, and NXDOMAIN here would deny them (RFC
       // 8020).
-      return service.hosts.some((host) => host.cluster === name.cluster) ? [] : undefined
+      return [...service.hosts, ...others].some((host) => host.cluster === name.cluster) ? [] : undefined
     case 'endpoint': {
-      const host = service.hosts.find((h) => h.hostname === name.hostname && h.cluster === name.cluster)
+      const isIt = (h: DnsHost): boolean => h.hostname === name.hostname && h.cluster === name.cluster
+      const host = service.hosts.find(isIt) ?? others.find(isIt)
       return host === undefined ? undefined : addressRecords(owner, host)
     }
   }
 }
 
-function hasPort(service: DnsService, wanted: (port: NamedPort) => boolean): boolean {
-  return service.ports.some(wanted) || service.hosts.some((host) => host.ports.some(wanted))
+function hasProtocol({ ports, hosts }: DnsService, protocol: string): boolean {
+  return [ports, ...hosts.map((host) => host.ports)].some((some) => indexOf(some).protocols.has(protocol))
 }
 
-/** Returns SRV records, one for each target and port, even if several named ports share a number. RFC 2782. */
-function serviceRecords(service: DnsService, owner: string, wanted: (port: NamedPort) => boolean): DnsRecord[] {
-  const own = formatZoneName({ kind: 'service', namespace: service.namespace, service: service.name })
-  const places = service.ports.filter(wanted).map((port) => ({ target: own, port: port.port }))
-  for (const host of service.hosts) {
-    const target = hostOwner(service, host)
-    for (const port of host.ports) if (wanted(port)) places.push({ target, port: port.port })
+interface PortIndex {
+  /** Ports by portName(). */
+  readonly named: ReadonlyMap<string, readonly NamedPort[]>
+  readonly protocols: ReadonlySet<string>
+}
+
+/** A thousand hosts may share a list of thousands of ports, so that each query would search millions. */
+const INDEXES = new WeakMap<readonly NamedPort[], PortIndex>()
+
+function indexOf(ports: readonly NamedPort[]): PortIndex {
+  const known = INDEXES.get(ports)
+  if (known !== undefined) return known
+  const index = {
+    named: Map.groupBy(ports, ({ name, protocol }) => portName(name, protocol)),
+    protocols: new Set(ports.map(({ protocol }) => protocol)),
   }
-  const unique = [...new Map(places.map((place) => [`${place.target}:${place.port}`, place])).values()]
+  INDEXES.set(ports, index)
+  return index
+}
+
+function portName(name: string, protocol: string): string {
+  return `${name}/${protocol}`
+}
+
+/**
+ * The most SRV records of one answer. A message of 65,535 octets (RFC 1035 section 4.2.2) holds fewer, because each
+ * record takes at least 30: RFC 2782 does not allow its target to be compressed.
+ */
+const MAX_SRV_RECORDS = 2048
+
+/**
+ * Returns SRV records, one for each target and port, even if several named ports share a number (RFC 2782), and at most
+ * MAX_SRV_RECORDS.
+ */
+function serviceRecords(
+  service: DnsService,
+  owner: string,
+  wanted: (ports: readonly NamedPort[]) => readonly NamedPort[],
+): DnsRecord[] {
+  const own = formatZoneName({ kind: 'service', namespace: service.namespace, service: service.name })
+  const places = new Map<string, { readonly target: string; readonly port: number }>()
+  const add = (target: string, ports: readonly NamedPort[]): void => {
+    for (const { port } of wanted(ports)) {
+      if (places.size >= MAX_SRV_RECORDS) return
+      places.set(`${target}:${port}`, { target, port })
+    }
+  }
+  add(own, service.ports)
+  for (const host of service.hosts) {
+    if (places.size >= MAX_SRV_RECORDS) break
+    add(hostOwner(service, host), host.ports)
+  }
+  const unique = [...places.values()]
   const weight = Math.max(1, Math.floor(100 / unique.length))
   return unique.map(({ target, port }) => ({
     owner,

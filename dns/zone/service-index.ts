@@ -36,6 +36,7 @@ import { podsOf } from '../../model/services/services.ts'
 import { Listeners } from '../../reconcile/reconcile.ts'
 import type { SiteNetworks } from '../clients/clients.ts'
 import type { DnsHost, DnsService, NamedPort, ZoneView } from './answer.ts'
+import { type Affects, HeadlessShares } from './headless-shares.ts'
 import { KnownLabels } from './known-labels.ts'
 
 // Builds one service as DNS sees it from its ServiceImport and the imported EndpointSlices. Pure.
@@ -48,12 +49,14 @@ export const MAX_HOSTS = 1000
 
 /**
  * Takes the slices of this service only. `reachable` contains the clusters that answer the probes of the lanes;
- * undefined keeps all. Ignores fields that other clusters have left out or filled with invalid values.
+ * undefined keeps all. `chosen` contains the clusters that answers about a headless service have; undefined: all of the
+ * reachable ones. Ignores fields that other clusters have left out or filled with invalid values.
  */
 export function serviceEntry(
   serviceImport: ServiceImport,
   slices: Iterable<EndpointSlice>,
   reachable: ReadonlySet<string> | undefined,
+  chosen?: ReadonlySet<string>,
 ): DnsService {
   const { spec, metadata } = serviceImport
   const base = { namespace: metadata.namespace ?? '', name: metadata.name, type: spec.type }
@@ -61,13 +64,17 @@ export function serviceEntry(
     const ips = (spec.ips ?? []).flatMap((text) => usableAddress(text))
     return { ...base, ...byFamily(ips), ports: namedPorts(spec.ports), hosts: [] }
   }
-  const hosts = subset([...readyHosts(spec.ports, slices, reachable).values()].sort(compareHosts))
+  const ready = [...readyHosts(spec.ports, slices, reachable).values()].sort(compareHosts)
+  const isChosen = ({ cluster }: DnsHost): boolean => chosen?.has(cluster) ?? true
+  const hosts = subset(ready.filter(isChosen))
+  const others = subset(ready.filter((host) => !isChosen(host))).filter((host) => isNameable(base, host))
   return {
     ...base,
     a: unique(hosts.flatMap((host) => host.a)),
     aaaa: unique(hosts.flatMap((host) => host.aaaa)),
     ports: [],
     hosts: hosts.filter((host) => isNameable(base, host)),
+    ...(others.length === 0 ? {} : { others }),
   }
 }
 
@@ -78,7 +85,8 @@ interface HostParts {
   readonly pod: string | undefined
   readonly a: string[]
   readonly aaaa: string[]
-  readonly ports: NamedPort[]
+  /** Hosts of one slice share the array. */
+  ports: readonly NamedPort[]
 }
 
 function readyHosts(
@@ -116,7 +124,7 @@ function addEndpoint(hosts: Map<string, HostParts>, { cluster, endpoint, ports, 
     hosts.set(key, host)
     const list = address.family === 4 ? host.a : host.aaaa
     if (!list.includes(address.text)) list.push(address.text)
-    for (const port of ports) if (!host.ports.some((known) => samePort(known, port))) host.ports.push(port)
+    host.ports = unitedPorts(host.ports, ports)
   }
 }
 
@@ -130,9 +138,10 @@ function hostnameOf(endpoint: SliceEndpoint, address: string): string {
  * is not in the import, and is not published.
  */
 function exposedPorts(importPorts: readonly ImportPort[], slice: EndpointSlice): NamedPort[] {
+  const own = new Map((slice.ports ?? []).toReversed().map((p) => [`${p.protocol ?? 'TCP'}/${p.name ?? ''}`, p]))
   return importPorts.flatMap((wanted) => {
     const name = wanted.name ?? ''
-    const port = slice.ports?.find((p) => (p.name ?? '') === name && (p.protocol ?? 'TCP') === wanted.protocol)
+    const port = own.get(`${wanted.protocol}/${name}`)
     return port === undefined ? [] : namedPorts([{ ...wanted, port: port.port ?? wanted.port }])
   })
 }
@@ -143,8 +152,13 @@ function namedPorts(ports: readonly ImportPort[]): NamedPort[] {
   )
 }
 
-function samePort(a: NamedPort, b: NamedPort): boolean {
-  return a.name === b.name && a.protocol === b.protocol && a.port === b.port
+/** Returns `known` or `more` itself where it has all ports of the other one. */
+function unitedPorts(known: readonly NamedPort[], more: readonly NamedPort[]): readonly NamedPort[] {
+  if (known === more || more.length === 0) return known
+  if (known.length === 0) return more
+  const keyOf = ({ name, protocol, port }: NamedPort): string => `${name}/${protocol}/${port}`
+  const united = new Map([...known, ...more].map((port) => [keyOf(port), port]))
+  return united.size === known.length ? known : [...united.values()]
 }
 
 interface AddressText {
@@ -241,6 +255,7 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
   readonly #imports = new Map<ServiceKey, ServiceImport>()
   readonly #labels = new KnownLabels()
   readonly #headless = new Set<ServiceKey>()
+  readonly #shares: HeadlessShares
   readonly #slices = new Map<ServiceKey, Map<string, EndpointSlice>>()
   readonly #namespaces = new Map<string, number>()
   readonly #entries = new Map<ServiceKey, DnsService>()
@@ -255,6 +270,7 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
 
   constructor(init: ServiceIndexInit) {
     this.#clusterId = init.clusterId
+    this.#shares = new HeadlessShares(init.clusterId)
     this.nameServers = init.nameServers
     this.#serial = init.serial >>> 0
   }
@@ -301,6 +317,7 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
       followCache(slices, (change) => this.#sliceChanged(change)),
       gateways.onChange(() => this.#validate(gateways.list())),
       ...[clusters, nodes].map((cache) => cache.onChange(() => reconsider())),
+      this.#shares.follow(api, (affects) => this.#sharesChanged(affects)),
     ]
     reconsider()
     return () => {
@@ -343,7 +360,9 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
     if (known !== undefined) return known
     const serviceImport = this.#imports.get(key)
     if (serviceImport === undefined) return undefined
-    const entry = serviceEntry(serviceImport, this.#sortedSlices(key), this.#usable)
+    const slices = this.#sortedSlices(key)
+    const chosen = this.#shares.chosen(serviceImport, slices, this.#usable)
+    const entry = serviceEntry(serviceImport, slices, this.#usable, chosen)
     this.#entries.set(key, entry)
     return entry
   }
@@ -381,6 +400,13 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
         this.#touch(key)
         break
       }
+    }
+  }
+
+  #sharesChanged(affects: Affects): void {
+    for (const key of this.#headless) {
+      const service = this.#imports.get(key)
+      if (service !== undefined && affects(service)) this.#touch(key)
     }
   }
 
