@@ -55,10 +55,10 @@ const WAITING = [
 /** Under emulation these take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
 /**
- * Tests with more than three clusters, and tests in which gateways hand over and clean their node, where lost packets
- * are counted.
+ * Tests with more than three clusters, of which one measures how long a user waits, and tests in which gateways hand
+ * over and clean their node, where lost packets are counted.
  */
-const CLUSTERS = /five-clusters|node-life|several-gateways/
+const CLUSTERS = /five-clusters|newcomer|node-life|several-gateways/
 /** These take a minute or more on several clusters, and partly wait for what Kubernetes does in its own time. */
 const LONG = [
   /install\.|repair/,
@@ -79,9 +79,9 @@ const KUBE_TURNS: readonly Turns[] = [
   {
     shares: [
       /\/(install|dual-stack|dual-stack-overlap)\.test/,
-      /\/(several-gateways|five-clusters)\.test/,
-      /\/(node-life|leaving|joined-clusters)\.test/,
-      /\/(repair|broker-replicas|day-two|image)\.test/,
+      /\/(several-gateways|five-clusters|helm|newcomer)\.test/,
+      /\/(node-life|node-autoscaling|leaving|joined-clusters)\.test/,
+      /\/(repair|broker-replicas|day-two|image|package)\.test/,
     ],
   },
   {
@@ -135,11 +135,12 @@ const LANES_TURNS: readonly Turns[] = [
   {
     shares: [
       /\/(diagnose-sites|gateway-loss)\.test/,
-      /\/(diagnose-lost-sites|gateway-drain-cycles)\.test/,
+      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder)\.test/,
       /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size)\.test/,
-      /\/(gateway-faults|gateway-ways|site-gateways)\.test/,
+      /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs)\.test/,
     ],
-    changed: /^(gateway|routeagent|kernel|explain|reconcile|runtime|model\/lanes|cli\/status|test\/(lanes|failover))\//,
+    changed:
+      /^(gateway|routeagent|kernel|explain|reconcile|runtime|model\/lanes|cli\/status|kubeapi\/remote|compose\/hub|test\/(lanes|failover))\//,
   },
 ]
 
@@ -187,6 +188,8 @@ export const TIERS: readonly Tier[] = [
     skip: always,
     prepare: buildProduct,
     beside: true,
+    // Sites and members run in the process of the file, and each file loads most of the product.
+    batches: 4,
     jobs: 2,
     most: 4,
     seconds: 240,
@@ -198,9 +201,10 @@ export const TIERS: readonly Tier[] = [
     folders: ['test/conventions'],
     skip: always,
     beside: true,
+    batches: 2,
     jobs: 2,
-    most: 3,
     seconds: 180,
+    long: [/run-files|rerun/],
     looksAtAll: true,
   },
   {

@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap'
 import { MembershipChangedError } from '../../agent/main.ts'
 import type { ClusterProperty } from '../../model/objects.ts'
+import { nodeObject } from '../support/objects/node-objects.ts'
 import { Site, service, slice } from './site.ts'
 import { FakeClusterset } from './fake-clusterset.ts'
 import { until, untilReported } from './until.ts'
@@ -103,4 +104,29 @@ t.test('another id in the Membership is a clear error', async (t) => {
     site.logger.lines.filter(({ message }) => message === 'left'),
     [],
   )
+})
+
+t.test('region and zone are those of the nodes, until a user says otherwise', async (t) => {
+  const site = await tokyo(t)
+  const put = (name: string, zone: string): void => {
+    const labels = { 'topology.kubernetes.io/region': 'asia', 'topology.kubernetes.io/zone': zone }
+    site.api.put(nodeObject(name, { metadata: { labels } }))
+  }
+  put('a', 'asia-1')
+  site.start()
+  const want = (...more: string[]): string[] => [...BOTH, ...more]
+  await until(t, values(site), want('region.sealane.io=asia', 'zone.sealane.io=asia-1'), 'from one node')
+  put('b', 'asia-2')
+  await until(t, values(site), want('region.sealane.io=asia'), 'two zones')
+  site.api.put(property('zone.sealane.io', 'asia-north'))
+  await until(t, values(site), want('region.sealane.io=asia', 'zone.sealane.io=asia-north'), "the user's")
+  site.api.drop('Node', 'b')
+  put('a', 'asia-3')
+  const region = site.api.get('ClusterProperty', 'region.sealane.io')!
+  await site.api.apply({ ...region, spec: { value: 'edge' } })
+  put('a', 'asia-4')
+  await until(t, values(site), want('region.sealane.io=edge', 'zone.sealane.io=asia-north'), 'an edit stays')
+  await site.setPhase('leaving')
+  await site.ended()
+  t.same(values(site)(), ['region.sealane.io=edge', 'zone.sealane.io=asia-north'])
 })

@@ -9,7 +9,7 @@ import type { ClusterSpec, EndpointSlice, ServiceImport } from '../../model/obje
 import type { ServiceExportBody, StoredRecord } from '../../model/records.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { INIT, IP, OWN, PRESENT, cluster, exported, plan, record, sliceOf, world } from './import-fixtures.ts'
-import { Site, service, serviceExport, slice } from './site.ts'
+import { ALLOWS_ALL, Site, service, serviceExport, slice } from './site.ts'
 import { FakeClusterset } from './fake-clusterset.ts'
 import { until } from './until.ts'
 
@@ -210,6 +210,7 @@ t.test('slices of both families are published, each by its own pod CIDRs', async
   const world = {
     cluster: 'milano',
     podPrefixes: ['10.42.0.0/16', 'fd00:1::/48'].map((text) => parsePrefix(text)),
+    access: ALLOWS_ALL,
     exports: [serviceExport('shop', 'web')],
     services: [service('shop', 'web', { ipFamilies: ['IPv4', 'IPv6'] })],
     slices: [named('web-4', '10.42.0.5', 'IPv4'), named('web-6', 'db-0@fd00:1::5 fd00:2::5 fe80::1')],

@@ -1,5 +1,6 @@
 /** An exporter learns which members import its service, and why the others do not. */
 import t, { type Test } from 'tap'
+import { SystemClock } from '../../reconcile/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { importObject, namespaceObject } from '../support/objects/service-objects.ts'
 import type { FakeLink } from './fake-clusterset.ts'
@@ -64,6 +65,46 @@ t.test('a namespace is missing, comes, and goes', async (t) => {
   // Any member may export, and each exporter receives the reports about its own exports.
   exportWeb(c4)
   await until(t, () => imported(c4), 'True/Imported: imported by c1, c2; namespace shop is missing in c3', 'c4')
+})
+
+class ShiftedClock extends SystemClock {
+  aheadMs = 0
+  override monotonic(): number {
+    return super.monotonic() + this.aheadMs
+  }
+}
+
+t.test('the importers in the Cluster are written at most once a minute', async (t) => {
+  const clock = new ShiftedClock()
+  const set = new FakeClusterset()
+  const c1 = new Site(set, { id: 'c1', podCIDR: '10.1.0.0/16', config, clock })
+  const others = ['c2', 'c3'].map((id, i) => new Site(set, { id, podCIDR: `10.${i + 2}.0.0/16`, config }))
+  const [c2, c3] = others as [Site, Site]
+  const all = [c1, c2, c3]
+  for (const site of all) await site.join()
+  t.teardown(() => Promise.all(all.map((site) => site.stop())))
+  const written: string[] = []
+  c1.api.cache('Cluster').onChange((change) => {
+    const rows = change?.object.metadata.name === 'c1' ? (change.object.status?.importedBy ?? []) : []
+    const text = rows.map(({ name, clusters }) => `${name}: ${clusters.join()}`).join()
+    if (text !== (written.at(-1) ?? '')) written.push(text)
+  })
+  exportWeb(c1)
+  addNamespace(c2, 'shop')
+  for (const site of all) site.start()
+  await until(t, () => written.length, 1, 'the first at once')
+  addNamespace(c3, 'shop')
+  await until(t, () => imported(c1), 'True/Imported: imported by c2, c3', 'the condition follows')
+  c2.api.drop('Namespace', 'shop')
+  const want = 'True/Imported: imported by c3; namespace shop is missing in c2'
+  await until(t, () => imported(c1), want, 'again')
+  t.equal(written.length, 1, 'within the minute the Cluster stays')
+  clock.aheadMs += 60_000
+  addNamespace(c3, 'other')
+  c1.api.put(service('shop', 'more'))
+  c1.export('shop', 'more')
+  await until(t, () => written.length, 2, 'after it')
+  t.equal(written.at(-1), 'web: c3', 'what is true then')
 })
 
 t.test('somebody has a ServiceImport of that name', async (t) => {

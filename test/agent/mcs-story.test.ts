@@ -237,15 +237,29 @@ for (const code of ['Conflict', 'Forbidden'] as const) {
   })
 }
 
-/** An API server whose CRD is older than the field endpointSliceObjects, and which drops the field silently. */
+/** An API server whose CRD is older than some fields, and which drops them silently. */
 class OlderSchema extends MemoryApi {
   statusWrites = 0
+  importWrites = 0
+  override async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
+    if (object.kind !== 'ServiceImport') return super.apply(object, signal)
+    this.importWrites += 1
+    const { clusterSelectors: _unknown, ...spec } = object.spec
+    await super.apply({ ...object, spec }, signal)
+  }
   override async applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void> {
     if (object.kind !== 'ServiceImport') return super.applyStatus(object, signal)
     this.statusWrites += 1
-    const { endpointSliceObjects: _unknown, ...status } = object.status ?? {}
+    const { endpointSliceObjects: _unknown, clusterSelectorResults: _later, ...status } = object.status ?? {}
     await super.applyStatus({ ...object, status }, signal)
   }
+}
+
+const SELECTORS: NonNullable<ServiceExport['spec']> = {
+  clusterSelectors: [
+    { propertySelector: { matchProperties: { 'zone.sealane.io': '@SameAsImporter@' } } },
+    { propertySelector: { matchExpressions: [{ key: 'zone.sealane.io', operator: 'Exists' }] } },
+  ],
 }
 
 t.test('a field that an older CRD does not know is not written for ever', async (t) => {
@@ -255,13 +269,43 @@ t.test('a field that an older CRD does not know is not written for ever', async 
   for (const name of ['web', 'a', 'b', 'c']) {
     milano.api.put(service('shop', name))
     milano.api.put(slice('shop', name, '10.42.0.5'))
-    milano.export('shop', name)
+    milano.api.put({ ...serviceExport('shop', name), spec: SELECTORS })
     await until(t, () => tokyo.show().filter((line) => line.endsWith(' Ready')).length, ++ready, name)
   }
-  const writes = api.statusWrites
+  const writes = [api.statusWrites, api.importWrites]
   for (let i = 6; i < 12; i += 1) {
     milano.api.put(slice('shop', 'web', `10.42.0.${i}`))
     await until(t, () => tokyo.slices().some((line) => line.includes(`.0.${i}(`)), true, 'more rounds')
   }
-  t.equal(api.statusWrites, writes)
+  t.same([api.statusWrites, api.importWrites], writes)
+})
+
+t.test('cluster selectors: the import has them and what they match, whatever the state of the endpoints', async (t) => {
+  const { set, milano, paris, tokyo } = await sites(t)
+  const properties = (id: string, globalCIDR: string, zone: string | undefined): void => {
+    const more = zone === undefined ? {} : { properties: { 'zone.sealane.io': zone } }
+    set.join({ id, podCIDRs: ['10.42.0.0/16'], globalCIDRs: [globalCIDR], ...more })
+    set.spread()
+  }
+  properties('milano', '244.1.0.0/16', 'eu-1')
+  properties('paris', '244.2.0.0/16', 'eu-2')
+  for (const site of [milano, paris]) {
+    site.api.put(service('shop', 'web'))
+    site.api.put(slice('shop', 'web', ''))
+    site.api.put({ ...serviceExport('shop', 'web'), spec: SELECTORS })
+    await until(t, () => site.conditions('shop', 'web'), GOOD, site.id)
+  }
+  const found = () => tokyo.api.get('ServiceImport', 'web', 'shop')
+  const results = (): unknown => found()?.status?.clusterSelectorResults?.map(({ clusters }) => clusters.join())
+  await until(t, results, ['', 'milano,paris'], 'the importer has no zone')
+  t.same(found()?.spec.clusterSelectors, SELECTORS.clusterSelectors)
+  properties('tokyo', '244.3.0.0/16', 'eu-2')
+  await until(t, results, ['paris', 'milano,paris'], 'the importer has got one')
+  properties('paris', '244.2.0.0/16', undefined)
+  await until(t, results, ['', 'milano'], 'an exporter has none any more')
+  paris.api.put({ ...serviceExport('shop', 'web'), spec: {} })
+  const conflict = GOOD.replace('False/NoConflicts', 'True/ClusterSelectorsConflict')
+  for (const site of [milano, paris]) await until(t, () => site.conditions('shop', 'web'), conflict, site.id)
+  milano.api.put({ ...serviceExport('shop', 'web'), spec: {} })
+  await until(t, () => [results(), found()?.spec.clusterSelectors], [undefined, undefined], 'without selectors')
 })

@@ -5,10 +5,20 @@
 import t from 'tap'
 import { clusterProblem, takesNeeded } from '../../agent/import/check-record.ts'
 import { type RequiredRangesWorld, planRequiredRanges } from '../../agent/cluster/plan-required-ranges.ts'
-import { surroundingsReader } from '../../agent/cluster/required-ranges-loop.ts'
+import { SharedFindings } from '../../agent/loop/shared-findings.ts'
+import { agentMetrics } from '../../agent/loop/metrics.ts'
+import { RequiredRangesLoop, surroundingsReader } from '../../agent/cluster/required-ranges-loop.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { neededRanges, neededText } from '../../model/addresses/required-ranges.ts'
 import type { ClusterSpec, EndpointSlice, Node, RouteAgent } from '../../model/objects.ts'
+import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import type { MemberIdentity } from '../../protocol/membership/member-files.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { DEFAULT_LOOP } from '../../reconcile/loop.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
+import { clusterObject } from '../support/objects/cluster-objects.ts'
+import { eventually } from '../support/eventually.ts'
 import { internalIps, nodeObject, routeAgentObject } from '../support/objects/node-objects.ts'
 import { sliceObject } from '../support/objects/service-objects.ts'
 
@@ -154,4 +164,52 @@ t.test('where the broker is called', async (t) => {
   t.same((await read()).broker, ['192.0.2.9', '2001:db8::2', '203.0.113.2'], 'no answer now: it leads there still')
   const broken = surroundingsReader({ read: () => Promise.reject(new Error('damaged')) })
   t.same((await broken()).broker, [])
+})
+
+t.test('ClusterProperties that cannot be read stay as they were stated before', async (t) => {
+  const region = { 'region.sealane.io': 'eu-south' }
+  const zone = { 'zone.sealane.io': 'a' }
+  const facts = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: [], labels: {}, version: '1' }
+  /** Starts the loop alone; `known` is what the own Cluster object says. */
+  const looping = async (known: Readonly<Record<string, string>> | undefined) => {
+    const clock = new FakeClock()
+    const held = new MemoryApi({ clock, hold: true })
+    const api = new MemoryApi({ clock })
+    const spec = { id: 'milano', index: 1, globalCIDRs: [], ...facts }
+    await api.apply(clusterObject({ ...spec, ...(known === undefined ? {} : { properties: known }) }))
+    held.put({
+      apiVersion: 'about.k8s.io/v1beta1',
+      kind: 'ClusterProperty',
+      metadata: { name: 'zone.sealane.io' },
+      spec: { value: 'a' },
+    })
+    const stated: ClusterFacts[] = []
+    const deps = {
+      ...{ clock, logger: new CapturingLogger(), metrics: agentMetrics(createMetrics('agent')) },
+      api: { cache: (kind: 'Node') => (kind === ('ClusterProperty' as string) ? held : api).cache(kind) } as never,
+      publisher: { setFacts: (one: ClusterFacts) => void stated.push(one) } as never,
+      findings: new SharedFindings(),
+      surroundings: () => Promise.resolve({ machine: NOTHING.machine, broker: [] }),
+    }
+    const stop = new AbortController()
+    const running = new RequiredRangesLoop(deps, { own: 'milano', facts, loop: DEFAULT_LOOP }).run(stop.signal)
+    t.teardown(() => {
+      stop.abort()
+      return running
+    })
+    return { clock, held, stated }
+  }
+  for (const known of [region, undefined]) {
+    const { clock, held, stated } = await looping(known)
+    await clock.advance(50_000)
+    t.strictSame(stated, [], 'nothing is stated at once')
+    await clock.advance(60_000)
+    t.strictSame(stated, [{ ...facts, ...(known === undefined ? {} : { properties: known }) }])
+    held.release()
+    await eventually(async () => {
+      await clock.advance(1000)
+      return stated.length === 2
+    })
+    t.strictSame(stated[1], { ...facts, properties: zone }, 'what has been read is stated')
+  }
 })

@@ -1,5 +1,6 @@
 /** The agent against the real broker over TLS on loopback. Only the Kubernetes side is in memory. */
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import t, { type Test } from 'tap'
 import type { BrokerConfig } from '../../broker/config/broker-config.ts'
 import { openBrokerStore } from '../support/broker-store.ts'
@@ -7,6 +8,7 @@ import type { ClusterProperty, EndpointSlice } from '../../model/objects.ts'
 import { readMemberIdentity } from '../../protocol/membership/member-files.ts'
 import { readCertificate } from '../../protocol/identity/certificates.ts'
 import { eventually } from '../support/eventually.ts'
+import { nodeObject } from '../support/objects/node-objects.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { service, serviceExport, slice } from './site.ts'
 
@@ -147,7 +149,15 @@ t.test('a service of 5,000 endpoints: slices of at most 100, one flip is one wri
   )
 })
 
-async function oneMember(t: Test, change: Partial<BrokerConfig> = {}): Promise<{ milano: Member; state: string }> {
+interface OneMember {
+  readonly milano: Member
+  readonly directory: string
+  /** Of the broker. */
+  readonly state: string
+  readonly port: number
+}
+
+async function oneMember(t: Test, change: Partial<BrokerConfig> = {}): Promise<OneMember> {
   const directory = temporaryFolder(t)
   const state = join(directory, 'broker')
   const broker = await startBroker(state, 0, change)
@@ -157,7 +167,7 @@ async function oneMember(t: Test, change: Partial<BrokerConfig> = {}): Promise<{
     await broker.stop()
   })
   await milano.join(state, broker.port)
-  return { milano, state }
+  return { milano, directory, state, port: broker.port }
 }
 
 t.test('whatever the cluster says about its id, the certificate is renewed', async (t) => {
@@ -207,29 +217,83 @@ t.test('an evicted cluster says so, and keeps what it knows', async (t) => {
   t.equal(milano.api.get('Cluster', 'milano')?.spec.id, 'milano', 'what cannot be seen stays')
 })
 
-t.test('a certificate that has ended: it says so, and a join beside the running agent mends it', async (t) => {
+/** milano has joined, and its certificate has expired. */
+async function expiredMember(t: Test, config: Partial<BrokerConfig>) {
   const directory = temporaryFolder(t)
   const state = join(directory, 'broker')
   const short = await startBroker(state, 0, { memberCertificateMs: 300 })
   const milano = new Member('milano', directory)
   await milano.join(state, short.port)
   await short.stop()
-  const broker = await startBroker(state, short.port)
-  t.teardown(async () => {
-    await milano.stop()
-    await broker.stop()
-  })
   const identity = await readMemberIdentity(join(directory, 'milano', 'identity'))
   const endsAtMs = identity === undefined ? Infinity : readCertificate(identity.certificate).notAfterMs
   await eventually(() => clock.now() > endsAtMs)
+  const start = async (): Promise<number> => {
+    const broker = await startBroker(state, short.port, config)
+    t.teardown(() => broker.stop())
+    return broker.port
+  }
+  t.teardown(() => milano.stop())
+  const connected = (): boolean => milano.status.plans().get('agent')?.startsWith('broker: connected\n') === true
+  return { milano, state, endsAtMs, start, connected }
+}
+
+t.test('a member that was off until its certificate had expired comes back by itself', async (t) => {
+  const { milano, endsAtMs, start, connected } = await expiredMember(t, {})
+  milano.start()
+  const at = new Date(endsAtMs).toISOString()
+  const waits = `the certificate expired at ${at}; it is renewed when the broker answers: `
+  const isSaid = (): boolean => milano.logger.lines.some(({ fields }) => String(fields['why']).startsWith(waits))
+  await eventually(isSaid, { say: 'the broker is away' })
+  const first = await milano.serial()
+  await start()
+  await eventually(connected, { deadlineMs: 30_000, say: 'connected' })
+  t.not(await milano.serial(), first, 'renewed')
+  t.same(milano.api.events, [], 'no refusal is reported for the moment before the renewal')
+})
+
+t.test('after the grace time: it says so, and a join beside the running agent mends it', async (t) => {
+  const { milano, state, endsAtMs, start, connected } = await expiredMember(t, { renewalGraceMs: 0 })
+  const port = await start()
+  const serial = await milano.serial()
   milano.start()
   await eventually(() => milano.api.events.length > 0, { say: 'an Event' })
-  const said = `the certificate expired at ${new Date(endsAtMs).toISOString()}`
+  const at = new Date(endsAtMs).toISOString().replace(/\.\d+Z$/, 'Z')
+  const said = `certificate ${serial} of cluster "milano" expired at ${at}: join again with a new token`
   t.same(
     milano.api.events.map(({ regarding, type, reason, note }) => [regarding.kind, type, reason, note]),
     [['Membership', 'Warning', 'Refused', `the broker refuses this cluster: ${said}`]],
   )
-  await milano.join(state, broker.port)
-  const connected = (): boolean => milano.status.plans().get('agent')?.startsWith('broker: connected\n') === true
+  await milano.join(state, port)
   await eventually(connected, { deadlineMs: 30_000, say: 'connected with the new identity' })
+})
+
+t.test('ClusterProperties reach the other members without a new join', async (t) => {
+  const { directory, state, port, milano } = await oneMember(t)
+  const paris = new Member('paris', directory)
+  t.teardown(() => paris.stop())
+  await paris.join(state, port)
+  paris.start()
+  milano.start({ facts: { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'], labels: {}, version: '0' } })
+  const seen = (): unknown => paris.api.get('Cluster', 'milano')?.spec.properties
+  const put = (name: string, value: string): void =>
+    milano.api.put({ apiVersion: 'about.k8s.io/v1beta1', kind: 'ClusterProperty', metadata: { name }, spec: { value } })
+  const labels = { 'topology.kubernetes.io/region': 'eu-south' }
+  milano.api.put(nodeObject('a', { metadata: { labels } }))
+  put('tier.example.org', 'gold')
+  const want = (values: Record<string, string>): Promise<unknown> =>
+    eventually(() => isDeepStrictEqual(seen(), values), { say: JSON.stringify(values) })
+  await want({ 'region.sealane.io': 'eu-south', 'tier.example.org': 'gold' })
+  put('tier.example.org', 'silver')
+  await want({ 'region.sealane.io': 'eu-south', 'tier.example.org': 'silver' })
+  put('long.example.org', 'x'.repeat(1025))
+  milano.api.drop('ClusterProperty', 'tier.example.org')
+  milano.api.put(nodeObject('b'))
+  await want({ 'region.sealane.io': 'eu-south' })
+  milano.api.put(nodeObject('b', { metadata: { labels: { 'topology.kubernetes.io/region': 'asia' } } }))
+  await eventually(() => seen() === undefined, { say: 'none is left' })
+  t.match(
+    milano.logger.lines.filter(({ message }) => message.startsWith('ClusterProperties are not sent')),
+    [{ fields: { why: '"long.example.org"' } }],
+  )
 })

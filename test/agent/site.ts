@@ -1,5 +1,7 @@
 /** A member site for stories: an in-memory API, an agent, and short ways to write and read objects. */
 import type { AskClusterDns } from '../../agent/cluster/ask-resolver.ts'
+import type { DnsMaps } from '../../agent/cluster/dns-mender.ts'
+import type { ExportAccess } from '../../agent/export/offers.ts'
 import { runAgent } from '../../agent/main.ts'
 import { type AgentConfig, agentConfig } from '../../agent/loop/config.ts'
 import type { Surroundings } from '../../agent/cluster/required-ranges-loop.ts'
@@ -23,6 +25,7 @@ export interface SiteInit {
   readonly config?: Partial<AgentConfig>
   readonly clock?: Clock
   readonly askClusterDns?: AskClusterDns
+  readonly dnsMaps?: DnsMaps
 }
 
 export class Site {
@@ -65,9 +68,10 @@ export class Site {
     this.logger = new CapturingLogger()
     this.status = new StatusBoard()
     this.#metrics = createMetrics('agent')
-    const { askClusterDns } = this.#init
+    const { askClusterDns, dnsMaps } = this.#init
     const deps = {
       ...(askClusterDns === undefined ? {} : { askClusterDns }),
+      ...(dnsMaps === undefined ? {} : { dnsMaps }),
       api: this.api,
       clock: this.#init.clock ?? new SystemClock(),
       logger: this.logger,
@@ -127,6 +131,15 @@ export class Site {
     const found = this.api.get('ServiceExport', name, namespace)?.status?.conditions ?? []
     return found.map(({ type, status, reason }) => `${type}=${status}/${reason}`).join(' ')
   }
+}
+
+/** No policy, and the default of the clusterset allows. */
+export const ALLOWS_ALL: ExportAccess = {
+  exposure: 'exports',
+  clustersetDefault: 'allow',
+  clusterPolicies: [],
+  policies: [],
+  clusters: [],
 }
 
 export function serviceExport(namespace: string, name: string): ServiceExport {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { RefusedError } from '../../protocol/broker-api.ts'
+import type { Peer, RefusedError } from '../../protocol/broker-api.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
 import { readCertificate } from '../../protocol/identity/certificates.ts'
 import { createCsr } from '../../protocol/identity/x509.ts'
@@ -186,8 +186,11 @@ t.test('two sites with one id', async (t) => {
     `PermissionDenied certificate | certificate ${first.peer.serial} of cluster "milano" was replaced: another site has joined as "milano", or this one has joined again`,
   )
 
-  // Once all its certificates have expired, the cluster has to join again anyway.
-  await clock.advance(24 * HOUR)
+  await clock.advance(30 * 24 * HOUR)
+  t.match(await refusal(join_(harness, 'milano')), /^AlreadyExists /, 'as long as its certificate can be renewed')
+
+  // Once no certificate can be renewed, the cluster has to join again anyway.
+  await clock.advance(25 * HOUR)
   const third = await join_(harness, 'milano')
   t.equal(third.response.clusterIndex, first.response.clusterIndex)
 })
@@ -196,7 +199,7 @@ t.test('a member that is connected keeps its id, whatever its certificates say',
   const harness = await startBroker(t)
   const { peer } = await join_(harness, 'milano')
   const stream = new Publisher(harness, peer)
-  await harness.clock.advance(25 * HOUR)
+  await harness.clock.advance(32 * 24 * HOUR)
   t.equal(await refusal(join_(harness, 'milano')), TAKEN)
   stream.end()
   await join_(harness, 'milano')
@@ -213,11 +216,41 @@ t.test('renewal', async (t) => {
   await broker.renew(next, await createCsr(createKey()))
   t.ok(new Publisher(harness, peer), 'the old one is good for a moment more')
   await clock.advance(9 * HOUR)
-  t.equal(
+  t.match(
     await refusal(broker.renew(peer, await createCsr(createKey()))),
-    `Unauthenticated certificate | certificate ${peer.serial} of cluster "milano" expired at 2026-01-02T00:00:00Z: join again with a new token`,
+    /^PermissionDenied certificate \| .* replaced/,
   )
   await broker.renew(next, await createCsr(createKey()))
+})
+
+t.test('a member that was off for weeks renews its certificate; one that is no member any more does not', async (t) => {
+  const harness = await startBroker(t)
+  const { broker, clock, tokens } = harness
+  const csr = await createCsr(createKey())
+  const members = new Map<string, Peer>()
+  for (const id of ['milano', 'paris', 'roma', 'tokyo']) members.set(id, (await join_(harness, id)).peer)
+  const peer = (id: string): Peer => members.get(id)!
+  await broker.leave(peer('paris'))
+  await clock.advance(29 * 24 * HOUR)
+  await tokens.evict({ cluster: 'roma', force: true })
+  await tokens.rekey({ cluster: 'tokyo' })
+  const renewed = await broker.renew(peer('milano'), csr)
+  t.match(await refusal(broker.renew(peer('paris'), csr)), /^PermissionDenied .* left at /)
+  t.match(await refusal(broker.renew(peer('roma'), csr)), /^PermissionDenied .* was evicted at /)
+  t.match(await refusal(broker.renew(peer('tokyo'), csr)), /^PermissionDenied .* was revoked at /)
+  t.throws(() => new Publisher(harness, peer('milano')), /expired at/, 'the expired one is good for a renewal only')
+  t.ok(new Publisher(harness, peerOf('milano', renewed)), 'the renewed one is good for all')
+  await clock.advance(HOUR)
+  t.match(
+    await refusal(broker.renew(peer('milano'), csr)),
+    /^PermissionDenied .* was replaced/,
+    'a copy of it is refused',
+  )
+  await clock.advance(31 * 24 * HOUR)
+  t.match(
+    await refusal(broker.renew(peerOf('milano', renewed), csr)),
+    /^Unauthenticated .* expired at \S+, and the broker renews it for 720h after that: join again with a new token$/,
+  )
 })
 
 t.test("an id is nobody else's while a certificate that was issued for it lasts, used or not", async (t) => {
@@ -354,6 +387,6 @@ t.test('after a restore an id is nobody else’s while a certificate of the lost
     if (row !== undefined) tx.put('member', 'milano', { ...row, restored: { takenAtMs: now - 29 * HOUR, atMs: now } })
   })
   await t.rejects(join_(harness, 'milano'), { code: 'AlreadyExists', field: 'cluster' })
-  await harness.clock.advance(24 * HOUR)
+  await harness.clock.advance(31 * 24 * HOUR)
   await t.resolves(join_(harness, 'milano'))
 })

@@ -72,6 +72,7 @@ interface Member {
   readonly tls: { readonly cert: string; readonly key: string; readonly ca: string[] }
   readonly publish: PublishSession
   readonly replica: Replica
+  readonly watch: WatchSession
   readonly client: BrokerClient
   stop(): Promise<void>
 }
@@ -108,7 +109,7 @@ async function member(t: Test, stateDir: string, cluster: string): Promise<Membe
   }
   t.teardown(end)
   const tls = { cert: certificateToPem(certificate), key: keyToPem(key), ca: caBundle.map(certificateToPem) }
-  return { publish, replica, client, tls, stop: end }
+  return { publish, replica, watch, client, tls, stop: end }
 }
 
 const desired = (...records: MemberRecord[]): Map<string, MemberRecord> =>
@@ -136,6 +137,7 @@ t.test('two members over TLS, through a restart of the broker', async (t) => {
   t.match(paris.replica.records.get('milano/Cluster//milano')?.body, { spec: { globalCIDRs: ['244.0.0.0/16'] } })
   t.match(paris.replica.records.get('paris/Cluster//paris')?.body, { spec: { globalCIDRs: ['244.1.0.0/16'] } })
   await eventually(() => paris.replica.complete.has(''))
+  t.equal(paris.watch.accessDefault(), 'none', 'no operator has set one')
 
   const revision = paris.replica.revision
   await first.stop()

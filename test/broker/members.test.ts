@@ -1,8 +1,10 @@
 /** Members as an operator sees them, and eviction, which is atomic and can be repeated. */
 import t from 'tap'
 import { DEFAULT_BROKER_CONFIG } from '../../broker/config/broker-config.ts'
+import type { ClusterId } from '../../model/ids.ts'
 import { recordKeyText } from '../../model/records.ts'
-import type { Peer } from '../../protocol/broker-api.ts'
+import type { ClusterFacts, Peer } from '../../protocol/broker-api.ts'
+import { clusterSpec } from '../../broker/addresses/addresses.ts'
 import { failure, messageOf } from '../support/failure.ts'
 import { MOST_GROWTH, growth, processorMs } from '../support/growth.ts'
 import { type Harness, Publisher, Watcher, aSlice, anExport, facts, join_, startBroker } from './support/harness.ts'
@@ -182,6 +184,92 @@ t.test('a token of many uses does not bring back who was evicted; a new one does
   await join_(harness, 'paris', { token: text, facts: facts(['10.50.0.0/16']) })
   t.equal((await harness.tokens.list())[0]?.usesLeft, 3, 'for others it is as good as before')
   await join_(harness, 'milano')
+})
+
+t.test('members learn that one is drained, also after it was evicted and joined again', async (t) => {
+  const harness = await startBroker(t)
+  const drain = (cluster: string, drained: boolean): Promise<{ readonly changed: boolean }> =>
+    harness.tokens.drain({ cluster, drained })
+  const drained = async (): Promise<Record<string, unknown>> => {
+    await harness.log.refresh()
+    return Object.fromEntries(
+      ['milano', 'paris', 'tokyo'].map((name) => {
+        const key = recordKeyText({ cluster: name as ClusterId, kind: 'Cluster', namespace: '', name })
+        const body = harness.log.get('record', key)?.body
+        return [name, body?.kind === 'Cluster' ? body.spec.drained : 'no record']
+      }),
+    )
+  }
+  t.equal(await messageOf(drain('tokyo', true)), 'cluster "tokyo" is not a member; the clusterset has no members')
+  for (const id of ['milano', 'paris', 'tokyo']) await join_(harness, id)
+  t.same(await drain('paris', true), { changed: true })
+  t.same(await drain('paris', true), { changed: false })
+  t.same(await drained(), { milano: undefined, paris: true, tokyo: undefined })
+  t.same(
+    (await harness.tokens.members()).map((one) => one.drained),
+    [undefined, true, undefined],
+  )
+  await harness.tokens.rekey({ cluster: 'paris' })
+  await harness.tokens.evict({ cluster: 'paris', force: true })
+  t.match(await messageOf(drain('paris', false)), /^cluster "paris" is not a member: it left at /)
+  await join_(harness, 'paris', { facts: facts(['10.77.0.0/16']) })
+  t.same(await drained(), { milano: undefined, paris: true, tokyo: undefined }, 'maintenance goes on')
+  t.same(await drain('paris', false), { changed: true })
+  t.same(await drain('paris', false), { changed: false })
+  t.same(await drained(), { milano: undefined, paris: undefined, tokyo: undefined })
+})
+
+t.test('the ClusterProperties that a member states are in its record, if they are well-formed', async (t) => {
+  const harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  const publisher = new Publisher(harness, peer)
+  await publisher.publish([])
+  const state = async (properties?: Record<string, string>): Promise<unknown> => {
+    await publisher.facts({ ...facts(['10.42.0.0/16']), ...(properties === undefined ? {} : { properties }) })
+    await publisher.acknowledged()
+    return clusterSpec(harness.log, 'milano')?.properties
+  }
+  t.equal(clusterSpec(harness.log, 'milano')?.properties, undefined)
+  const properties = { 'region.sealane.io': 'eu-south', 'tier.example.org': 'gold' }
+  t.same(await state(properties), properties)
+  const bad: [Record<string, string>, RegExp][] = [
+    [{ 'not a name': 'x' }, /^properties.*"not a name"/],
+    [{ 'a.example.org': 'x'.repeat(2000) }, /^properties/],
+    [Object.fromEntries(Array.from({ length: 200 }, (_, i) => [`p${i}.example.org`, 'x'])), /^properties.*200/],
+  ]
+  for (const [one, why] of bad) {
+    t.same(await state(one), properties, 'the last good ones stay')
+    t.match(publisher.refusals().at(-1), why)
+  }
+  t.equal(await state(), undefined, 'an earlier release states none')
+  publisher.end()
+})
+
+t.test('a member that joins again keeps what only its agent states; one that has left does not', async (t) => {
+  const harness = await startBroker(t)
+  const { tokens, log } = harness
+  const stated = { neededCIDRs: ['192.168.7.0/24'], properties: { 'region.sealane.io': 'eu-south' } }
+  const again = async (change: Partial<ClusterFacts> = {}): Promise<Partial<ClusterFacts>> => {
+    await tokens.rekey({ cluster: 'milano' })
+    const { text: token } = await tokens.create({ cluster: 'milano' })
+    await join_(harness, 'milano', { token, facts: facts(['10.42.0.0/16', '10.44.0.0/16'], change) })
+    const { podCIDRs, neededCIDRs, properties } = log.get('member', 'milano')?.facts ?? facts()
+    t.strictSame(podCIDRs, ['10.42.0.0/16', '10.44.0.0/16'], 'what the join states applies')
+    t.strictSame(clusterSpec(log, 'milano')?.properties, properties)
+    return {
+      ...(neededCIDRs === undefined ? {} : { neededCIDRs }),
+      ...(properties === undefined ? {} : { properties }),
+    }
+  }
+  await join_(harness, 'milano')
+  t.strictSame(await again(), {})
+  t.strictSame(await again(stated), stated)
+  t.strictSame(await again(), stated)
+  const other = { neededCIDRs: [], properties: { 'region.sealane.io': 'asia' } }
+  t.strictSame(await again(other), other, 'what a join does state applies')
+  await tokens.evict({ cluster: 'milano', force: true })
+  await join_(harness, 'milano')
+  t.equal(clusterSpec(log, 'milano')?.properties, undefined)
 })
 
 t.test('who is no member', async (t) => {

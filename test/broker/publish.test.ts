@@ -37,7 +37,7 @@ t.test('first publication, then only differences', async (t) => {
 
   const same = new Publisher(harness, peer)
   await same.send(declaration([slice, web]))
-  t.same(same.replies, [{ t: 'inSync', takesStatus: true }])
+  t.same(same.replies, [{ t: 'inSync', takesStatus: true, keepsToOffers: true }])
   same.end()
 
   const changed = new Publisher(harness, peer)
@@ -54,7 +54,7 @@ t.test('an empty set is a set', async (t) => {
   const { peer } = await join_(harness, 'milano')
   const stream = new Publisher(harness, peer)
   await stream.publish([])
-  t.same(stream.replies, [{ t: 'inSync', takesStatus: true }])
+  t.same(stream.replies, [{ t: 'inSync', takesStatus: true, keepsToOffers: true }])
   t.equal(harness.log.get('member', 'milano')?.complete, true)
 })
 
@@ -367,7 +367,7 @@ t.test('a newer stream takes over', async (t) => {
   })
   old.end()
   await next.publish([web])
-  t.same(next.replies, [{ t: 'inSync', takesStatus: true }])
+  t.same(next.replies, [{ t: 'inSync', takesStatus: true, keepsToOffers: true }])
 })
 
 t.test('while the store refuses nothing is acknowledged; then it is', async (t) => {
@@ -380,11 +380,40 @@ t.test('while the store refuses nothing is acknowledged; then it is', async (t) 
   other.exec('BEGIN IMMEDIATE')
   await stream.put(web)
   await new Promise((resolve) => setTimeout(resolve, 2300))
-  t.same(stream.replies, [{ t: 'inSync', takesStatus: true }])
+  t.same(stream.replies, [{ t: 'inSync', takesStatus: true, keepsToOffers: true }])
   other.exec('ROLLBACK')
   other.close()
   await harness.clock.advance(1000)
   await stream.acknowledged()
   t.match(harness.logger.messages('error'), ['cannot write to the store; retrying'])
   t.ok(harness.log.get('record', 'milano/ServiceExport/shop/web'))
+})
+
+t.test('a replica of an earlier release comes and goes: each stream states it, and ends when it changes', async (t) => {
+  let keeps = false
+  const replicas = { isConnectedElsewhere: () => false, report: () => undefined, keepToOffers: () => keeps }
+  const harness = await startBroker(t, { replicas })
+  const { peer } = await join_(harness, 'milano')
+  const first = new Publisher(harness, peer)
+  await first.publish([])
+  t.same(first.replies, [{ t: 'inSync', takesStatus: true }], 'a replica would give records to all')
+  harness.broker.reviewOffers()
+  t.equal(first.ended, undefined, 'nothing has changed')
+  keeps = true
+  harness.broker.reviewOffers()
+  t.match(first.ended, /brokers of an earlier release have come or gone/)
+  first.end()
+  const second = new Publisher(harness, peer)
+  await second.publish([])
+  t.same(second.replies, [{ t: 'inSync', takesStatus: true, keepsToOffers: true }])
+  harness.broker.reviewOffers()
+  t.equal(second.ended, undefined)
+  keeps = false
+  harness.broker.reviewOffers()
+  t.match(second.ended, /earlier release/)
+  t.match(
+    harness.logger.lines.filter(({ fields }) => fields['reason'] === 'OffersNotSupported'),
+    [{}, {}],
+    'told',
+  )
 })

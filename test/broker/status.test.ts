@@ -59,7 +59,7 @@ t.test('it is no part of the set that the member declares', async (t) => {
 
   const again = new Publisher(harness, peer)
   await again.send(declaration(records))
-  t.same(again.replies, [{ t: 'inSync', takesStatus: true }])
+  t.same(again.replies, [{ t: 'inSync', takesStatus: true, keepsToOffers: true }])
   again.end()
   const other = new Publisher(harness, peer)
   await other.send(declaration([]))

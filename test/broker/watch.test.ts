@@ -196,7 +196,7 @@ t.test('restart: everything is as it was', async (t) => {
   )
   const same = new Publisher(again, milano.peer)
   await same.publish([anExport('web')])
-  t.same(same.replies, [{ t: 'inSync', takesStatus: true }])
+  t.same(same.replies, [{ t: 'inSync', takesStatus: true, keepsToOffers: true }])
   await again.broker.leave(paris.peer)
   t.same((await join_(again, 'paris')).response.globalCIDRs, paris.response.globalCIDRs)
   await Promise.all([after.stop(), whole.stop()])

@@ -2,11 +2,14 @@
 import { once } from 'node:events'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { type ConnectionsInit, carriedBy, connectionsOf } from '../../cli/cluster/await-drained.ts'
 import { podBroker } from '../../cli/broker/pod-broker.ts'
 import { KubeError } from '../../kubeapi/kube/kube-error.ts'
 import { adminSocket } from '../../protocol/admin/admin-socket.ts'
 import { openSqliteLog } from '../../broker/store/sqlite/sqlite-log.ts'
 import { DATABASE_FILE } from '../../broker/store/state-directory.ts'
+import type { MemberSummary } from '../../protocol/admin/admin-api.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { messageOf } from '../support/failure.ts'
 import { MemoryAdmin } from '../support/memory-admin.ts'
 import { dialSocket } from '../support/served-admin.ts'
@@ -80,6 +83,159 @@ t.test('list and evict beside a running broker', async (t) => {
   )
 })
 
+t.test('drain and undrain, each twice', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  await joined(t, broker, 'milano', 'paris')
+  const cluster = (...words: string[]) => runCli(['cluster', ...words, '--state', broker.state])
+  const unknown = 'cluster paris has not reported how many connections its pods have with other clusters\n'
+  const answers = [
+    ['drain', 'cluster paris is drained\n', unknown],
+    ['drain', 'cluster paris was already drained: nothing was changed\n', unknown],
+    ['undrain', 'cluster paris gets new connections again\n', ''],
+    ['undrain', 'cluster paris is not drained\n', ''],
+  ] as const
+  for (const [verb, stdout, stderr] of answers)
+    t.same(await cluster(verb, 'paris'), { code: 0, stdout, stderr }, `${verb}: ${stdout}`)
+  t.same(JSON.parse((await cluster('drain', 'paris', '-o', 'json')).stdout), {
+    id: 'paris',
+    drained: true,
+    changed: true,
+  })
+  t.match((await cluster('list')).stdout, /paris +silent, drained /)
+  const waited = await cluster('drain', 'paris', '--wait', '1s')
+  t.match(waited, { code: 1, stderr: /waited 1s for the connections of cluster paris to end/ })
+  t.match(await cluster('drain', 'tokyo'), {
+    code: 1,
+    stderr: /"tokyo" is not a member; the members are milano, paris/,
+  })
+})
+
+type Counted = Pick<MemberSummary, 'state' | 'openConnections' | 'podCIDRs'>
+
+const counted = (count: number, change: Partial<Counted> = {}): Counted => ({
+  ...{ state: 'in contact', podCIDRs: ['10.42.0.0/16'], openConnections: { count, atLeast: false } },
+  ...change,
+})
+
+t.test('drain: which count of a member is believed', async (t) => {
+  const dual = { podCIDRs: ['10.42.0.0/16', 'fd00:42::/48'] }
+  const early =
+    'the pods of cluster paris had no open connections with other clusters at the last count, which may be older than ' +
+    'the drain: pods are counted once a minute, and this counts 75s after the drain'
+  const none = 'the pods of cluster paris have no open connections with other clusters'
+  const six = '; connections over IPv6 are not counted'
+  const silent = 'cluster paris is not in contact with the broker; at its last report its pods had '
+  const unknown = 'cluster paris has not reported how many connections its pods have with other clusters'
+  const rows: readonly [member: Counted | undefined, sinceMs: number, done: boolean, sentence: string][] = [
+    [undefined, 80_000, false, unknown],
+    [{ state: 'in contact', podCIDRs: [] }, 80_000, false, unknown],
+    [counted(0), 0, false, early],
+    [counted(0), 74_999, false, early],
+    [counted(0), 75_000, true, none],
+    [counted(0, dual), 74_999, false, early + six],
+    [counted(0, dual), 75_000, true, none + six],
+    [counted(3), 80_000, false, 'the pods of cluster paris have about 3 open connections with other clusters'],
+    [
+      counted(0, { openConnections: { count: 0, atLeast: true } }),
+      80_000,
+      false,
+      'the pods of cluster paris have at least 0 open connections with other clusters',
+    ],
+    [counted(0, { state: 'silent' }), 80_000, false, `${silent}no open connections with other clusters`],
+    [counted(2, { state: 'left', ...dual }), 9, false, `${silent}about 2 open connections with other clusters${six}`],
+  ]
+  for (const [member, sinceMs, done, sentence] of rows)
+    t.strictSame(carriedBy('paris', member, sinceMs), { done, sentence }, sentence)
+})
+
+t.test('drain --wait: the time counts from the drain, whatever was reported before', async (t) => {
+  const wait = async (timeoutMs: number, at: (ms: number) => Counted) => {
+    const clock = new FakeClock()
+    const begun = clock.monotonic()
+    const { signal } = new AbortController()
+    const init: ConnectionsInit = { timeoutMs, clock, signal, say: () => undefined }
+    let outcome: string | undefined
+    const waiting = connectionsOf('paris', () => Promise.resolve(at(clock.monotonic() - begun)), init).then(
+      ({ sentence }) => (outcome = sentence),
+      (error: unknown) => (outcome = (error as Error).message),
+    )
+    for (let i = 0; i < 1000 && outcome === undefined; i += 1) await clock.advance(250)
+    await waiting
+    return { outcome, afterMs: clock.monotonic() - begun }
+  }
+  const none = 'the pods of cluster paris have no open connections with other clusters'
+  const old = await wait(200_000, () => counted(0))
+  t.equal(old.outcome, none)
+  t.ok(old.afterMs >= 75_000 && old.afterMs < 77_000, `after ${old.afterMs} ms`)
+  const late = await wait(200_000, (ms) => counted(ms < 60_000 || ms >= 130_000 ? 0 : 4))
+  t.equal(late.outcome, none)
+  t.ok(late.afterMs >= 130_000, 'calls that were counted later')
+  const back = await wait(200_000, (ms) => counted(0, { state: ms < 100_000 ? 'silent' : 'in contact' }))
+  t.equal(back.outcome, none)
+  t.ok(back.afterMs >= 100_000, 'a member that was away')
+  t.match((await wait(60_000, () => counted(0))).outcome, /^waited 1m for the connections .* once a minute, and this/)
+  t.match((await wait(0, () => counted(0))).outcome, /^the pods of cluster paris had no open .* may be older than/)
+})
+
+t.test('drain --service: the ServiceExport of a site is marked in its file; twice changes nothing', async (t) => {
+  const site = new SiteFolder(t, 'milano')
+  const file = 'objects/own.yaml'
+  const exported = `apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceExport
+metadata:
+  name: web # by hand
+  namespace: shop
+`
+  site.write(file, exported)
+  const cluster = (...words: string[]) => runCli(['cluster', ...words, '--site', site.file])
+  const later = 'open connections continue; in an importing cluster: sealane show traffic shop/web\n'
+  const answers = [
+    ['drain', 'service shop/web is drained\n', later],
+    ['drain', 'service shop/web was already drained: nothing was changed\n', ''],
+    ['undrain', 'service shop/web gets new connections again\n', ''],
+    ['undrain', 'service shop/web is not drained\n', ''],
+  ] as const
+  for (const [verb, stdout, stderr] of answers) {
+    t.same(await cluster(verb, '--service', 'shop/web'), { code: 0, stdout, stderr }, `${verb}: ${stdout}`)
+    const marked = `${exported}  annotations:\n    sealane.io/drain: "true"\n`
+    t.equal(site.read(file), verb === 'drain' ? marked : exported)
+  }
+  const json = await cluster('drain', '--service', 'shop/web', '-o', 'json')
+  t.same(JSON.parse(json.stdout), { service: 'shop/web', drained: true, changed: true })
+  site.write(file, `${exported}  annotations: { sealane.io/drain: 'false' }\n`)
+  t.match(await cluster('undrain', '--service', 'shop/web'), { stdout: 'service shop/web is not drained\n' })
+  t.match(await cluster('drain', '--service', 'shop/web'), { stdout: 'service shop/web is drained\n' })
+  t.match(site.read(file), /sealane.io\/drain: "?'?true/)
+})
+
+t.test('drain --service: what is refused', async (t) => {
+  const site = new SiteFolder(t, 'milano')
+  const at = ['--site', site.file]
+  const service = ['--service', 'shop/web']
+  const rows: readonly [words: readonly string[], code: number, stderr: RegExp][] = [
+    [['drain', 'paris', ...service, ...at], 2, /: cluster paris and --service shop\/web: expected one of them\n/],
+    [
+      ['undrain', 'paris', ...service, ...at],
+      2,
+      /: cluster paris and --service shop\/web: .*\n.*cluster undrain --help/,
+    ],
+    [['drain'], 2, /expected the id of a cluster, or --service NAMESPACE\/NAME/],
+    [['drain', 'paris', ...at], 2, /--site: only with --service/],
+    [['drain', ...service, '--state', '/none'], 2, /--state: not with --service shop\/web/],
+    [['drain', ...service, ...at, '--clusterset', 'demo'], 2, /--clusterset: not with/],
+    [['drain', ...service, ...at, '--wait', '1s'], 2, /--wait: not with/],
+    [['drain', ...service, '--context', 'c1', ...at], 2, /--site/],
+    [['drain', '--service', 'web', ...at], 2, /--service "web": expected NAMESPACE\/NAME/],
+    [['drain', '--service', 'a/b/c', ...at], 2, /--service "a\/b\/c": expected NAMESPACE\/NAME/],
+    [['drain', '--service', 'Shop/web', ...at], 2, /--service "Shop\/web": expected/],
+    [['drain', ...service, ...at], 1, /service shop\/web is not exported by this cluster or site/],
+  ]
+  for (const [words, code, stderr] of rows) {
+    const result = await runCli(['cluster', ...words])
+    t.match(result, { code, stderr }, words.join(' '))
+  }
+})
+
 t.test('rekey: the identity of before is refused, and the site joins anew with its addresses', async (t) => {
   const broker = await LoopbackBroker.start(t)
   const site = new SiteFolder(t, 'milano')
@@ -105,7 +261,11 @@ t.test('rekey: the identity of before is refused, and the site joins anew with i
   t.match(said.stdout, /\nsealane join --site site.yaml --token-file token.txt\n$/)
   const token = /sealane1\.\S+/.exec(said.stdout)?.[0] ?? ''
   t.match((await cluster('list')).stdout, /milano +silent, gets a new identity /)
-  t.match((await join(await broker.token())).stderr, /"milano" is already a member/, 'another token is not enough')
+  t.match(
+    (await join(await broker.token())).stdout,
+    /already a member of demo as milano/,
+    'another token is not enough',
+  )
   t.equal((await join(token)).code, 0)
   const [after] = await broker.tokens((store) => store.members())
   t.equal(after?.rekeyedAtMs, undefined)

@@ -84,7 +84,7 @@ async function member(t: Test): Promise<{ site: SiteFolder; broker: LoopbackBrok
   return { site, broker }
 }
 
-t.test('a site asks at a terminal, and goes on without one', async (t) => {
+t.test('a site asks at a terminal, and needs --yes without one', async (t) => {
   const { site, broker } = await member(t)
   const leave = (answer: string): Promise<CliResult> =>
     runCli(['leave', '--site', site.file], { terminal: terminal(answer) })
@@ -100,5 +100,10 @@ t.test('a site asks at a terminal, and goes on without one', async (t) => {
   const quiet = await runCli(['leave', '--site', site.file, '--yes'], { terminal: terminal('no') })
   t.equal(quiet.code, 0, '--yes is not asked')
   await runCli(['join', '--site', site.file, '--token', await broker.token()])
-  t.equal((await runCli(['leave', '--site', site.file])).code, 0, 'a script goes on')
+  t.strictSame(await runCli(['leave', '--site', site.file]), {
+    code: 2,
+    stdout: '',
+    stderr: `${listed}sealane: there is no terminal to ask for confirmation: expected --yes\nrun: sealane leave --site ${site.file} --yes\n`,
+  })
+  t.not(site.identity().length, 0, 'a script without --yes changes nothing')
 })

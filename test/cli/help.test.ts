@@ -28,6 +28,8 @@ const COMMANDS = [
   'token revoke',
   'cluster',
   'cluster list',
+  'cluster drain',
+  'cluster undrain',
   'cluster evict',
   'cluster rekey',
   'cluster quota',
@@ -41,9 +43,22 @@ const COMMANDS = [
   'gateway drain',
   'gateway undrain',
   'gateway rotate-keys',
+  'site',
+  'site init',
+  'site check',
+  'site install',
+  'site uninstall',
+  'site restart',
+  'site invite',
+  'site revoke',
+  'site promote',
   'up',
   'export',
   'unexport',
+  'service',
+  'service add',
+  'service remove',
+  'service list',
   'status',
   'diagnose',
   'gather',
@@ -55,6 +70,12 @@ const COMMANDS = [
   'show connections',
   'show services',
   'show exports',
+  'show access',
+  'show traffic',
+  'show denied',
+  'access',
+  'access check',
+  'access default',
   'version',
 ]
 
@@ -97,7 +118,7 @@ t.test('each has help with an example that parses', async (t) => {
       )
     }
     const readers =
-      /^(show |status|diagnose|gather|members|broker (status|verify|ca status|clusterset list)|token list|cluster list|cluster waiting|version)/
+      /^(show |status|diagnose|gather|members|broker (status|verify|ca status|clusterset list)|token list|cluster list|cluster waiting|access (check|default)|version)/
     const looks = readers.test(name)
     t.equal(stdout.includes('~/.kube/config'), looks, `${name}: where it looks`)
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []
@@ -117,6 +138,12 @@ async function problemWith(args: string[]): Promise<string | undefined> {
     (error: unknown) => String(error),
   )
 }
+
+t.test('help NAME is NAME --help', async (t) => {
+  for (const words of [[], ['join'], ['show', 'clusters']]) {
+    t.same(await runCli(['help', ...words]), await runCli([...words, '--help']), words.join(' '))
+  }
+})
 
 t.test('--version', async (t) => {
   const { code, stdout } = await runCli(['--version'])

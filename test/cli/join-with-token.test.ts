@@ -27,12 +27,12 @@ import { LoopbackBroker } from './loopback-broker.ts'
 
 const facts = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'], labels: {}, version: 'test' }
 
-function start(t: Test, secret: MemorySecret, id = 'milano') {
+function start(t: Test, secret: MemorySecret, id = 'milano', given?: () => Promise<string | undefined>) {
   const api = new MemoryApi()
   const status = new StatusBoard()
   const logger = new CapturingLogger()
   const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status }
-  const store = rememberIdentity({ ...deps, api }, secretIdentity(secret))
+  const store = rememberIdentity({ ...deps, api }, secretIdentity(secret, '', given))
   const stop = new AbortController()
   t.teardown(() => stop.abort())
   const init = { cluster: parseClusterId(id), facts, identity: store, store: store }
@@ -259,7 +259,8 @@ t.test('an identity that has ended: the agent runs on, and the next token makes 
   await eventually(() => problem(secret) !== undefined)
   t.equal(problem(secret), `token: ${bound.id} is for cluster "paris", not "milano"`)
   t.same((await store.read())?.certificate, first.certificate, 'what there was stays')
-  await leaveToken(secret, await broker.token())
+  const own = await broker.tokens((tokens) => tokens.create({ cluster: 'milano' }))
+  await leaveToken(secret, own.text)
   await eventually(() => secret.content?.data['token'] === undefined)
   const second = await store.read()
   t.equal(second?.cluster, 'milano')
@@ -394,3 +395,59 @@ t.test('what an installer noted beside a token goes with the token', async (t) =
   await store.remove()
   t.equal(noted(), false, 'it has left')
 })
+
+/** The Secret of another tool, which the agent does not write. */
+const givenBy = (text: string | undefined) => (): Promise<string | undefined> => Promise.resolve(text)
+
+t.test('the token of another tool: read, never removed, and used once', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const token = await broker.token()
+  const secret = new MemorySecret()
+  const { store, done } = start(t, secret, 'milano', givenBy(token))
+  await done
+  const identity = await store.read()
+  t.equal(identity?.cluster, 'milano')
+  t.notMatch(JSON.stringify(secret.content), token, 'the token is nowhere else')
+  t.equal(await store.token(), undefined, 'it has been used')
+  t.equal(await secretIdentity(secret, '', givenBy(`${token}\n`)).token(), undefined, 'by the next process, too')
+  const next = await broker.token()
+  t.equal(await secretIdentity(secret, '', givenBy(next)).token(), next, 'another one counts')
+  await secretIdentity(secret).remove()
+  t.equal(
+    await secretIdentity(secret, '', givenBy(token)).token(),
+    undefined,
+    'a cluster that left does not join again',
+  )
+})
+
+t.test('the token of another tool: the identity that somebody removed is put back', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const secret = new MemorySecret()
+  const token = await broker.token()
+  const { api, store, done } = start(t, secret, 'milano', givenBy(token))
+  await done
+  await api.cache('Membership').whenSynced(AbortSignal.timeout(1000))
+  const first = await store.read()
+  secret.content = undefined
+  t.same((await store.read())?.certificate, first?.certificate)
+  t.equal(await secretIdentity(secret, '', givenBy(token)).token(), undefined, 'the note is there again')
+  t.equal(await store.token(), undefined, 'and its token is still a used one')
+})
+
+t.test(
+  'the token of another tool: a refused one is told, and the next one works; that of sealane join is first',
+  async (t) => {
+    const broker = await LoopbackBroker.start(t)
+    const bound = await broker.tokens((store) => store.create({ cluster: 'paris' }))
+    let text: string | undefined = bound.text
+    const secret = new MemorySecret()
+    const { done } = start(t, secret, 'milano', () => Promise.resolve(text))
+    await eventually(() => problem(secret) !== undefined)
+    t.equal(problem(secret), `token: ${bound.id} is for cluster "paris", not "milano"`)
+    text = await broker.token()
+    await done
+    t.equal(problem(secret), undefined)
+    const own = await broker.token()
+    t.equal(await secretIdentity(new MemorySecret({ token: own }), '', givenBy(text)).token(), own)
+  },
+)

@@ -6,39 +6,51 @@ import { join } from 'node:path'
 import t from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { runCli, spawnCli } from './run-cli.ts'
-import { SiteFolder } from './site-folder.ts'
+import { SiteFolder, siteYaml } from './site-folder.ts'
 
-const COMPONENTS = 'agent, gateway, routeagent, dns'
+const COMMANDS =
+  'broker, token, cluster, join, leave, uninstall, gateway, site, up, export, unexport, service, status, diagnose, gather, members, show, access, version'
+const COMPONENTS = 'agent, gateway, routeagent, dns, hub'
 const HOST_PORT = 'host:port, such as 192.0.2.1:7443 or [2001:db8::1]:7443'
 const BROKER_COMMANDS = 'serve, deploy, backup, restore, status, verify, migrate, ca, clusterset'
+const SITE_COMMANDS = 'init, check, install, uninstall, restart, invite, revoke, promote'
 const LABEL = 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'
 
 t.test('wrong usage: exit code 2, what was expected, where the help is', async (t) => {
   const rows: [string, string][] = [
-    [
-      '',
-      'expected a command: broker, token, cluster, join, leave, uninstall, gateway, up, export, unexport, status, diagnose, gather, members, show, version; see: sealane --help',
-    ],
-    [
-      'frobnicate',
-      `unknown command 'frobnicate': expected broker, token, cluster, join, leave, uninstall, gateway, up, export, unexport, status, diagnose, gather, members, show, version; see: sealane --help`,
-    ],
+    ['', `expected a command: ${COMMANDS}; see: sealane --help`],
+    ['frobnicate', `unknown command 'frobnicate': expected ${COMMANDS}; see: sealane --help`],
     [
       'show',
-      'show: expected a command: clusters, endpoints, gateways, connections, services, exports; see: sealane show --help',
+      'show: expected a command: clusters, endpoints, gateways, connections, services, exports, access, traffic, denied; see: sealane show --help',
     ],
     [
       'show clutsers',
-      `unknown command 'clutsers': expected clusters, endpoints, gateways, connections, services, exports; see: sealane show --help`,
+      `unknown command 'clutsers' (did you mean clusters?): expected clusters, endpoints, gateways, connections, services, exports, access, traffic, denied; see: sealane show --help`,
     ],
     ['token', 'token: expected a command: create, list, revoke; see: sealane token --help'],
+    ['frobnicate --help', `unknown command 'frobnicate': expected ${COMMANDS}; see: sealane --help`],
+    ['--help frobnicate', `unknown command 'frobnicate': expected ${COMMANDS}; see: sealane --help`],
+    ['-h frobnicate', `unknown command 'frobnicate': expected ${COMMANDS}; see: sealane --help`],
+    ['help frobnicate', `unknown command 'frobnicate': expected ${COMMANDS}; see: sealane --help`],
+    ['statsu -h', `unknown command 'statsu' (did you mean status?): expected ${COMMANDS}; see: sealane --help`],
+    ['site frobnicate --help', `unknown command 'frobnicate': expected ${SITE_COMMANDS}; see: sealane site --help`],
+    [
+      'help site chekc',
+      `unknown command 'chekc' (did you mean check?): expected ${SITE_COMMANDS}; see: sealane site --help`,
+    ],
+    ['site', `site: expected a command: ${SITE_COMMANDS}; see: sealane site --help`],
+    [
+      'show Exports --help',
+      `unknown command 'Exports' (did you mean exports?): expected clusters, endpoints, gateways, connections, services, exports, access, traffic, denied; see: sealane show --help`,
+    ],
     [
       'cluster',
-      'cluster: expected a command: list, evict, rekey, quota, waiting, accept, refuse; see: sealane cluster --help',
+      'cluster: expected a command: list, drain, undrain, evict, rekey, quota, waiting, accept, refuse; see: sealane cluster --help',
     ],
     [
       'cluster help',
-      `unknown command 'help': expected list, evict, rekey, quota, waiting, accept, refuse; see: sealane cluster --help`,
+      `unknown command 'help': expected list, drain, undrain, evict, rekey, quota, waiting, accept, refuse; see: sealane cluster --help`,
     ],
     ['cluster evict', `missing required argument 'id'; see: sealane cluster evict --help`],
     [
@@ -80,7 +92,15 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
     ['join --context c --gateway Bad_', '--gateway "Bad_": expected the name of a Node; see: sealane join --help'],
     [
       'join --context c --gateway n1=x',
-      '--gateway "x": expected an IPv4 or IPv6 address such as 10.42.0.7; see: sealane join --help',
+      '--gateway "x": expected an IPv4 address or a DNS name such as gw.example.org; see: sealane join --help',
+    ],
+    [
+      'join --context c --gateway n1=gw.example.org:65529',
+      '--gateway "65529": expected the first of 8 ports, a whole number from 1 to 65528; see: sealane join --help',
+    ],
+    [
+      'join --context c --gateway n1=127.0.0.1:51820',
+      '--gateway "127.0.0.1": it is loopback; see: sealane join --help',
     ],
     ['join --context c --label x', '--label "x": expected key=value, or key- to remove one; see: sealane join --help'],
     ['join --context c -o json', '--output "json": expected yaml; see: sealane join --help'],
@@ -217,6 +237,7 @@ t.test('a site file that is wrong: file, line, column, field, value', async (t) 
 t.test('what a site cannot do: exit code 1', async (t) => {
   const site = new SiteFolder(t, 'milano', '  gateways: [{ node: gw, lane: 0 }]\n')
   const bare = new SiteFolder(t)
+  bare.write('site.yaml', siteYaml('milano'))
   const token = join(site.folder, 'token.txt')
   writeFileSync(token, '\n')
   const at = ['--site', site.file]

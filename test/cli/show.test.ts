@@ -6,6 +6,7 @@ import { parse as parseYaml } from 'yaml'
 import type { KubeObject } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { LoopbackBroker } from './loopback-broker.ts'
 import { runCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
 import { clusterObject, endpointObject } from '../support/objects/cluster-objects.ts'
@@ -147,5 +148,21 @@ t.test('export, twice, and unexport, twice', async (t) => {
     t.match(shown.stdout, table)
     t.equal(shown.stderr, verb === 'export' ? '' : 'none\n')
   }
-  t.same(readdirSync(site.path('objects')), ['web.yaml'], 'the rest is as it was')
+  t.same(readdirSync(site.path('objects')), ['nodes.yaml', 'web.yaml'], 'the rest is as it was')
+})
+
+t.test('unexport while the broker is away says when it counts', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const site = new SiteFolder(t)
+  site.write('objects/web.yaml', 'apiVersion: v1\nkind: Service\nmetadata: { name: web, namespace: shop }\n')
+  t.equal((await runCli(['join', '--site', site.file, '--token', await broker.token()])).code, 0)
+  const at = ['web', '-n', 'shop', '--site', site.file]
+  const gone = 'service shop/web is no longer exported\n'
+  await runCli(['export', ...at])
+  t.equal((await runCli(['unexport', ...at])).stdout, gone, 'the broker is there')
+  await runCli(['export', ...at])
+  await broker.stop()
+  const later =
+    'the broker cannot be reached from here: other members may still call it until the agent of this site reaches the broker again\n'
+  t.same(await runCli(['unexport', ...at]), { code: 0, stdout: gone + later, stderr: '' })
 })

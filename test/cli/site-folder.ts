@@ -4,15 +4,26 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
+const GATEWAYS = '  gateways: [{ node: gw, lane: 0 }]\n'
+const DNS = "  dns: { listen: ['10.42.0.1:53'] }\n"
+
 export class SiteFolder {
   readonly folder: string
   readonly file: string
 
+  /** A site that can join: what `spec` lacks of gateways and dns is added, and each gateway has a Node. */
   constructor(t: Test, name = 'milano', spec = '') {
     this.folder = temporaryFolder(t)
     this.file = join(this.folder, 'site.yaml')
     mkdirSync(join(this.folder, 'objects'))
-    writeFileSync(this.file, siteYaml(name, spec))
+    // A Kubernetes cluster has its gateways as labels of Nodes.
+    const isComplete = spec.includes('gateways:') || spec.includes('kubernetes:')
+    const whole = [spec, isComplete ? '' : GATEWAYS, spec.includes('dns:') ? '' : DNS].join('')
+    writeFileSync(this.file, siteYaml(name, whole))
+    const nodes = [...whole.matchAll(/node: ([a-z0-9]+)/g)].map(([, node = ''], i) =>
+      nodeYaml(node, `192.168.1.${i + 1}`),
+    )
+    writeFileSync(join(this.folder, 'objects', 'nodes.yaml'), nodes.join('---\n'))
   }
 
   path(file: string): string {
@@ -64,4 +75,12 @@ spec:
   podCIDRs: [10.42.0.0/16]
   serviceCIDRs: [10.43.0.0/16]
 ${spec}`
+}
+
+export function nodeYaml(name: string, address: string): string {
+  return `apiVersion: v1
+kind: Node
+metadata: { name: ${name} }
+status: { addresses: [{ type: InternalIP, address: ${address} }] }
+`
 }

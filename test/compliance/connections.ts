@@ -3,8 +3,8 @@
  * only once the table has them.
  */
 import type { Test } from 'tap'
-import type { ConnectionTable } from '../../kernel/conntrack/connection-table.ts'
-import { formatAddress } from '../../model/values/ip.ts'
+import type { ConnectionTable, FlowTable, TranslatedFlow } from '../../kernel/conntrack/connection-table.ts'
+import { formatAddress, parsePrefix } from '../../model/values/ip.ts'
 import { eventually } from '../support/eventually.ts'
 
 export interface ConnectionStage {
@@ -73,5 +73,80 @@ export function connectionsCompliance(t: Test, make: (t: Test) => Promise<Connec
       stage.table.scan(PLENTY, () => undefined, AbortSignal.abort()),
       { code: 'EINTR' },
     )
+  })
+}
+
+export interface FlowStage {
+  readonly table: FlowTable
+  /**
+   * Begins a UDP flow from the client's address to a clusterset IP, and returns once the table has it. Addresses and
+   * ports are as in `10.42.1.5:7000` and `[fd42::5]:7000`. `server` answers; it is `called` for a flow that is not
+   * translated.
+   */
+  begin(client: string, called: string, server: string): Promise<void>
+}
+
+const RANGES = { 4: parsePrefix('245.0.0.0/16'), 6: parsePrefix('fd53:ea1a:4e00::/96') }
+
+export async function flowsOf(table: FlowTable, family: 4 | 6, limit = PLENTY): Promise<TranslatedFlow[]> {
+  const found: TranslatedFlow[] = []
+  await table.flows(RANGES[family], limit, (flow) => found.push(flow))
+  return found
+}
+
+export function flowText({ client, called, server }: TranslatedFlow): string {
+  const [from, to, by] = [client, called, server].map(({ address, port }) =>
+    address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`,
+  )
+  return `${from} ${to} ${by}`
+}
+
+/** `make` returns a stage without flows, and removes it after the test. */
+export function flowsCompliance(t: Test, make: (t: Test) => Promise<FlowStage>): void {
+  const texts = async (stage: FlowStage, family: 4 | 6): Promise<string[]> =>
+    (await flowsOf(stage.table, family)).map(flowText).sort()
+
+  t.test('UDP flows to clusterset IPs are listed, and those that are forgotten begin again', async (t) => {
+    const stage = await make(t)
+    t.strictSame([await texts(stage, 4), await texts(stage, 6)], [[], []])
+    await stage.begin('10.42.1.5:7001', '245.0.0.7:53', '10.60.0.5:5353')
+    await stage.begin('10.42.1.5:7002', '245.0.0.7:53', '10.60.0.5:5353')
+    await stage.begin('10.42.1.5:7003', '245.0.0.8:53', '10.60.0.6:5353')
+    await stage.begin('10.42.1.5:7004', '10.60.0.6:5353', '10.60.0.6:5353')
+    await stage.begin('[fd42::5]:7005', '[fd53:ea1a:4e00::f500:7]:53', '[fd60::5]:5353')
+    const first = '10.42.1.5:7001 245.0.0.7:53 10.60.0.5:5353'
+    const second = '10.42.1.5:7002 245.0.0.7:53 10.60.0.5:5353'
+    const third = '10.42.1.5:7003 245.0.0.8:53 10.60.0.6:5353'
+    const six = '[fd42::5]:7005 [fd53:ea1a:4e00::f500:7]:53 [fd60::5]:5353'
+    t.strictSame(await texts(stage, 4), [first, second, third], 'and no flow to another address')
+    t.strictSame(await texts(stage, 6), [six])
+
+    const flows = await flowsOf(stage.table, 4)
+    const some = flows.filter((flow) => flowText(flow) !== second)
+    t.equal(await stage.table.forget(some), 2)
+    t.strictSame(await texts(stage, 4), [second], 'others stay')
+    t.equal(await stage.table.forget(some), 0, 'what has ended already is no failure')
+    t.equal(await stage.table.forget([]), 0)
+
+    await stage.begin('10.42.1.5:7001', '245.0.0.7:53', '10.60.0.6:5353')
+    t.strictSame(await texts(stage, 4), ['10.42.1.5:7001 245.0.0.7:53 10.60.0.6:5353', second], 'it begins again')
+    t.equal(await stage.table.forget(await flowsOf(stage.table, 6)), 1)
+    t.strictSame(await texts(stage, 6), [])
+    await t.rejects(stage.table.forget(some, AbortSignal.abort()), { code: 'EINTR' })
+    await t.rejects(
+      stage.table.flows(RANGES[4], PLENTY, () => undefined, AbortSignal.abort()),
+      { code: 'EINTR' },
+    )
+  })
+
+  t.test('more flows than one message to the kernel takes, and a limit', async (t) => {
+    const stage = await make(t)
+    for (let i = 0; i < 250; i += 1) await stage.begin(`10.42.1.5:${8000 + i}`, '245.0.0.7:53', '10.60.0.5:5353')
+    const flows = await flowsOf(stage.table, 4)
+    t.equal(flows.length, 250)
+    t.ok((await flowsOf(stage.table, 4, 100)).length <= 100)
+    t.strictSame(await stage.table.flows(RANGES[4], 100, () => undefined), { whole: false })
+    t.equal(await stage.table.forget(flows), 250)
+    t.strictSame(await texts(stage, 4), [])
   })
 }

@@ -188,6 +188,7 @@ async function routesGoWithDevice(t: Test, table: RouteTable): Promise<void> {
 }
 
 async function rules(t: Test, table: RouteTable): Promise<void> {
+  const closed = { priority: 71, table: 0, action: 'blackhole', inputDevice: 'sl-vx', withoutMark: 0x2000 } as const
   const wanted: Rule[] = [
     { priority: 7310, table: 7310, inputDevice: 'sealane0' },
     { priority: 7310, table: 7310, inputDevice: 'sealane1' },
@@ -201,14 +202,23 @@ async function rules(t: Test, table: RouteTable): Promise<void> {
     { priority: 72, table: 7315, inputDevice: 'lo', protocol: 'tcp', destinationPort: 4498 },
     { priority: 72, table: 7315, protocol: 'tcp', sourcePort: 4498 },
     { family: 6, priority: 76, table: 7314, inputDevice: 'lo', source: 'fd42::1' },
+    { priority: 71, table: 0, action: 'blackhole', inputDevice: 'sealane0', withoutMark: 0x2000 },
+    { family: 6, priority: 71, table: 0, action: 'blackhole', inputDevice: 'sealane0', withoutMark: 0x2000 },
+    { ...closed, destination: '10.42.0.0/16' },
+    { ...closed, destination: '10.43.7.9/32' },
+    { ...closed, family: 6, destination: 'fd42:1::/32' },
   ]
   for (const rule of wanted) await table.addRule(rule)
-  const byText = (list: readonly Rule[]): unknown => list.map((rule) => JSON.stringify(rule)).sort()
+  const inOrder = (rule: Rule): [string, unknown][] => Object.entries(rule).sort(([a], [b]) => (a < b ? -1 : 1))
+  const byText = (list: readonly Rule[]): unknown => list.map((rule) => JSON.stringify(inOrder(rule))).sort()
   t.same(byText(await table.rules()), byText(wanted), 'also for devices that are not there yet')
   for (const rule of wanted) await t.rejects(table.addRule(rule), { code: 'EEXIST' })
   await table.deleteRule(wanted[0]!)
   t.same(byText(await table.rules()), byText(wanted.slice(1)))
   await t.rejects(table.deleteRule(wanted[0]!), { code: 'ENOENT' })
+  await table.deleteRule(wanted.at(-1)!)
+  t.same(byText(await table.rules()), byText(wanted.slice(1, -1)), 'a rule that drops')
+  await t.rejects(table.deleteRule(wanted.at(-1)!), { code: 'ENOENT' })
 }
 
 async function neighbours(t: Test, table: RouteTable): Promise<void> {
@@ -262,6 +272,12 @@ async function lookup(t: Test, table: RouteTable): Promise<void> {
   t.match(await table.lookup('192.0.2.77'), { device: 'sl-vx', mtu: 1300 })
   t.match(await table.lookup('192.0.2.77', undefined, 0x1073), { device: 'sl-wire', mtu: 1500 }, 'by its mark')
   t.match(await table.lookup('192.0.2.77', undefined, 7), { device: 'sl-vx' }, 'another mark')
+
+  const closed = { priority: 71, table: 0, action: 'blackhole', destination: '192.0.2.64/26' } as const
+  await table.addRule({ ...closed, withoutMark: 0x2000 })
+  await t.rejects(table.lookup('192.0.2.77'), { code: 'EINVAL' }, 'dropped without its mark')
+  t.match(await table.lookup('192.0.2.77', undefined, 0x2001), { device: 'sl-vx' }, 'one bit of the mark is enough')
+  t.match(await table.lookup('192.0.2.7'), { device: 'sl-wire' }, 'another destination')
 }
 
 async function badInput(t: Test, table: RouteTable): Promise<void> {
@@ -275,6 +291,15 @@ async function badInput(t: Test, table: RouteTable): Promise<void> {
   await t.rejects(table.addAddress({ device: 'sl-wire', address: '10.0.0.1/33' }), EINVAL)
   await t.rejects(table.replaceNeighbour({ device: 'sl-wire', address: '10.0.0.1', mac: 'x' }), EINVAL)
   await t.rejects(table.lookup('nowhere'), EINVAL)
+  const rule = { priority: 71, table: 7319 }
+  await t.rejects(table.addRule({ ...rule, destination: '10.42.0.0' }), EINVAL)
+  await t.rejects(table.addRule({ ...rule, destination: '0.0.0.0/0' }), EINVAL)
+  await t.rejects(table.addRule({ ...rule, family: 6, destination: '10.42.0.0/16' }), EINVAL)
+  await t.rejects(table.addRule({ ...rule, withoutMark: 0 }), EINVAL)
+  await t.rejects(table.addRule({ ...rule, withoutMark: 0x2000, exceptMark: 0x1073 }), EINVAL)
+  await t.rejects(table.addRule({ ...rule, action: 'blackhole' }), EINVAL)
+  await t.rejects(table.addRule({ ...rule, table: 0 }), EINVAL)
+  await t.rejects(table.addRule({ ...rule, table: 0, action: 'blackhole', exceptDefault: true }), EINVAL)
 }
 
 async function changes(t: Test, table: RouteTable): Promise<void> {

@@ -2,7 +2,7 @@
  * The site is a real cluster: the objects of the agent have the labels and annotations that its environment requests.
  */
 import t, { type Test } from 'tap'
-import { openKubeSite } from '../../compose/site/kube-site.ts'
+import { openKubeSite, readGatewayChoice } from '../../compose/site/kube-site.ts'
 import { OBJECT_MARKS } from '../../install/values/marks.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
@@ -47,6 +47,18 @@ t.test('a Membership has them, one of an earlier release once', async (t) => {
   t.equal(writes(server), 2, 'none where none is asked for')
 })
 
+t.test('what the Membership says about access changes alone', async (t) => {
+  const server = await fakeApiServer(t)
+  const place = server.place('Membership', membershipObject().metadata.name)
+  const kube = await opened(t, server)
+  // Another program requests that the cluster leaves, which no cache shows yet.
+  put(server, membershipObject({ phase: 'leaving', exposure: 'pods' }))
+  await kube.changeMembership({ exposure: 'exports' }, NEVER)
+  await kube.changeMembership({ accessDefault: 'deny' }, NEVER)
+  const { spec } = membershipObject({ phase: 'leaving', exposure: 'exports', accessDefault: 'deny' })
+  t.strictSame(server.objects.get(place)?.['spec'], spec)
+})
+
 t.test('whoever takes them from the Membership again, or refuses them, is asked once', async (t) => {
   const server = await fakeApiServer(t)
   const kube = await opened(t, server)
@@ -79,4 +91,50 @@ t.test('what cannot be a mark ends it at the start', async (t) => {
     name: 'UserError',
     message: /^SEALANE_OBJECT_LABELS "team=net": expected a JSON object of strings/,
   })
+})
+
+t.test('what the installation says about the choice of gateways', async (t) => {
+  const read = (replace: string, nodes = '') =>
+    readGatewayChoice({ SEALANE_REPLACE_GATEWAYS: replace, SEALANE_GATEWAY_NODES: nodes })
+  t.same(readGatewayChoice({}), { replaces: true, fillsUp: false, nodeSelector: {} })
+  t.same(read(''), { replaces: true, fillsUp: false, nodeSelector: {} })
+  t.same(read('never'), { replaces: false, fillsUp: false, nodeSelector: {} })
+  const nodes = '{"node-role.kubernetes.io/edge":"","topology.kubernetes.io/zone":"a"}'
+  t.same(read('missing', nodes), { replaces: true, fillsUp: true, nodeSelector: JSON.parse(nodes) as object })
+  for (const [replace, selector, problem] of [
+    ['always', '', /^SEALANE_REPLACE_GATEWAYS "always": expected missing or never, or nothing$/],
+    ['', '[]', /^SEALANE_GATEWAY_NODES "\[\]": expected a JSON object of strings/],
+    ['', '{"a":1}', /^SEALANE_GATEWAY_NODES: value of a: expected a string/],
+    ['', '{"no key":"x"}', /^SEALANE_GATEWAY_NODES: "no key": expected the key of a label/],
+    ['', '{"a":"no value"}', /^SEALANE_GATEWAY_NODES: "a": expected a label's value/],
+  ] as const) {
+    t.throws(() => read(replace, selector), { message: problem }, `${replace} ${selector}`)
+  }
+})
+
+t.test('the join token of another tool is read, and never written', async (t) => {
+  const server = await fakeApiServer(t)
+  const { identity } = await opened(t, server)
+  t.equal(await identity.token(), undefined)
+  const place = { namespace: 'sealane-system', name: 'sealane-join-token' }
+  const resource = { resource: 'v1/secrets', apiVersion: 'v1', kind: 'Secret' }
+  const data = { token: Buffer.from('SEALANE-given').toString('base64') }
+  server.objects.put({ ...resource, ...place }, { apiVersion: 'v1', kind: 'Secret', metadata: place, data })
+  t.equal(await identity.token(), 'SEALANE-given')
+  t.equal(writes(server), 0)
+})
+
+t.test('of pods, those of the node are watched', async (t) => {
+  const server = await fakeApiServer(t)
+  const access = { kubeconfig: server.kubeconfig, namespace: 'sealane-system' }
+  const deps = { clock: new SystemClock(), logger: new CapturingLogger(), metrics: undefined }
+  const init = { access, settings: '', components: ['routeagent'], node: 'worker-1', signal: NEVER, env: {} }
+  const { api } = await openKubeSite(deps, init)
+  t.teardown(() => api.close())
+  await api.cache('Pod').whenSynced(AbortSignal.timeout(5000))
+  const lists = server.requests.filter((line) => line.includes('/pods'))
+  t.ok(
+    lists.length > 0 &&
+      lists.every((line) => decodeURIComponent(line).includes('fieldSelector=spec.nodeName=worker-1')),
+  )
 })

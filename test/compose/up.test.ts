@@ -1,15 +1,18 @@
 /** `sealane up` in a joined site: it starts, fails to start, and stops. The test does not touch the kernel. */
 import { once } from 'node:events'
 import { createSocket } from 'node:dgram'
+import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { componentsOf } from '../../compose/site/run-site.ts'
 import { parseSiteFile } from '../../kubeapi/files/site-file.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { FakeApiServer } from '../support/fake-api-server.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
-import { runCli, spawnCli, spawnServing, startCli } from '../cli/run-cli.ts'
+import { type CliResult, runCli, spawnCli, spawnServing, startCli } from '../cli/run-cli.ts'
 import { SiteFolder, siteYaml } from '../cli/site-folder.ts'
 
 async function joinedSite(t: Test, spec = ''): Promise<SiteFolder> {
@@ -96,6 +99,31 @@ t.test('the broker is not there when the agent starts: it says so, and its repli
   t.same(await once(agent, 'close'), [0, null])
 })
 
+t.test('the site file was edited to something wrong: a part starts with what was valid last', async (t) => {
+  const site = await joinedSite(t)
+  const good = site.read('site.yaml')
+  const bad = (rest = ''): void =>
+    site.write('site.yaml', siteYaml('milano', `  gateways: [{ node: gw, publicAddress: 192.0.2 }]\n${rest}`))
+  const starts = async (): Promise<void> => {
+    const port = await freePort()
+    const up = ['up', '--site', site.file, '--node', 'gw', '--component', 'agent', '--status-listen', `:${port}`]
+    const running = startCli([...up, '--log-level', 'silent'])
+    await eventually(async () => (await fetch(`http://127.0.0.1:${port}/readyz`)).ok)
+    running.stop()
+    t.same(await running.result, { code: 0, stdout: '', stderr: '' })
+  }
+  bad()
+  await starts()
+  t.notOk(site.has('state/site.yaml'), 'one row is wrong: it starts, and keeps nothing')
+  site.write('site.yaml', good)
+  await starts()
+  t.equal(site.read('state/site.yaml'), good)
+  bad('  openHostPorts: [tcp]\n')
+  await starts()
+  t.equal(site.read('state/site.yaml'), good)
+  t.match(await runCli(['show', 'services', '--site', site.file]), { code: 1, stderr: /:7:41: spec.gateways\[0\]/ })
+})
+
 t.test('the port of dns is taken', async (t) => {
   const socket = createSocket('udp4').bind(0, '127.0.0.1')
   await once(socket, 'listening')
@@ -112,6 +140,7 @@ t.test('the port of dns is taken', async (t) => {
 
 t.test('dns without a place to listen', async (t) => {
   const site = await joinedSite(t)
+  site.write('site.yaml', siteYaml('milano'))
   const up = ['up', '--site', site.file, '--node', 'gw', '--component', 'dns', '--log-level', 'silent']
   const { code, stderr } = await runCli([...up, '--status-listen', ':0'])
   t.equal(stderr, `sealane: spec.dns.listen of ${site.file}: expected at least one address:port such as 10.42.0.1:53\n`)
@@ -124,7 +153,24 @@ t.test('a dry run prints what would be applied, and applies nothing', { skip: no
   t.same({ code, stderr }, { code: 0, stderr: '' })
   t.match(stdout, '# NodeNotUsable: Node w1 does not exist\n')
   t.match(stdout, '# nft -f -\nadd table ip sealane_node\n')
-  t.same(site.objects(), ['Cluster/_/milano.json', 'Membership/_/self.json'], 'no RouteAgent object either')
+  const own = ['Cluster/_/milano.json', 'Membership/_/self.json', 'Node/_/gw@user.json']
+  t.same(site.objects(), own, 'no RouteAgent object either')
+})
+
+t.test('a dry run of an example before it joins and before anything runs', { skip: notRoot }, async (t) => {
+  const folder = temporaryFolder(t)
+  cpSync(join(import.meta.dirname, '../../examples/three-sites/milano'), folder, { recursive: true })
+  const dry = (node: string): Promise<CliResult> =>
+    spawnCli(['up', '--site', join(folder, 'site.yaml'), '--node', node, '--dry-run'])
+  const { code, stdout, stderr } = await dry('gw')
+  t.same({ code, stderr }, { code: 0, stderr: '' })
+  t.match(stdout, /^# this site has not joined: /)
+  for (const text of ['table ip sealane_gateway', 'table ip sealane_node', 'rule add', 'sealane0'])
+    t.match(stdout, text)
+  const site = join(folder, 'site.yaml')
+  writeFileSync(site, readFileSync(site, 'utf8').replaceAll(/ +lane: \d\n/g, ''))
+  t.match(await dry('gw2'), { code: 0, stdout: /sealane0/ }, 'any lane: the first that is free')
+  t.notOk(existsSync(join(folder, 'state', 'objects', 'Cluster')), 'no object of Sealane is written')
 })
 
 t.test('where the DNS of a site listens opens nothing to other clusters', { skip: notRoot }, async (t) => {

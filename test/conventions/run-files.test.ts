@@ -100,6 +100,22 @@ const BATCHES: readonly (readonly (readonly [source: string, counts: string, fau
     ],
     [`throw new Error('it cannot be read')`, '1 failed', /^it failed beside others/],
     [`t.setTimeout(200); t.test('a', () => new Promise(() => setInterval(() => {}, 1e6)))`, '1 failed', /^it failed/],
+    // An error that nothing catches ends the test that runs, and no other one.
+    [
+      `t.test('a', () => new Promise(() => setTimeout(() => { throw new Error('late') }, 1))); t.test('b', async (t) => t.ok(true))`,
+      '1 passed, 1 failed',
+      /^it failed/,
+    ],
+    [
+      `t.test('a', async (t) => t.test('b', () => new Promise(() => void Promise.reject(new Error('lost')))))`,
+      '1 failed',
+      /^it failed/,
+    ],
+    [
+      `t.ok(true); setTimeout(() => { throw new Error('between tests') }, 1); t.test('a', () => new Promise((end) => setTimeout(end, 50)))`,
+      '1 failed',
+      /^it failed/,
+    ],
     // A top-level call such as t.teardown() belongs to its own file, even while the process loads the next one.
     [`t.teardown(() => console.error('over')); t.test('a', async (t) => t.ok(true))`, '1 passed', undefined],
     // An open server does not delay the other files.

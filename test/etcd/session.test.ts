@@ -87,3 +87,30 @@ t.test('stopped at any moment, it ends', async (t) => {
   }
   t.pass('ten times')
 })
+
+t.test('a replica of an earlier release is known before members are served', async (t) => {
+  const { store } = connect(t, cluster, { prefix: '/session/offers' })
+  const put = (value: string) =>
+    store.client.put(store.keys.replica('earlier'), Buffer.from(value), {
+      action: 'a test',
+      signal: AbortSignal.timeout(8000),
+    })
+  await put('{"members":[],"version":"0.0.9"}')
+  let changes = 0
+  const session = new ReplicaSession({
+    ...{ store, id: 'later', clock: new SystemClock(), logger: new CapturingLogger() },
+    says: { keepsToOffers: true },
+    onOffers: () => void (changes += 1),
+  })
+  t.notOk(session.keepToOffers(), 'not known yet')
+  const ended = new AbortController()
+  const running = session.run(ended.signal)
+  t.teardown(() => (ended.abort(new Error('stopped')), running))
+  await session.whenListed(AbortSignal.timeout(8000))
+  t.same([session.keepToOffers(), changes], [false, 0], 'it would give records to all')
+  await put('{"members":[],"keepsToOffers":true}')
+  await eventually(() => session.keepToOffers(), { ...AT_ONCE, say: 'it has been upgraded' })
+  t.equal(changes, 1)
+  await put('{"members":[]}')
+  await eventually(() => !session.keepToOffers() && changes === 2, { ...AT_ONCE, say: 'and rolled back' })
+})

@@ -9,12 +9,17 @@ import {
   NOW,
   condition,
   factSet,
+  healthyObjects,
   healthyReports,
   importedSlice,
   lease,
 } from '../support/objects/member-facts.ts'
 import type { ConditionReason } from '../../model/reasons/reasons.ts'
 import { DOWN, type Loose, SILENCE, brokenMember, changeLinks, linesOf } from './broken-member.ts'
+
+function trafficPolicy(name: string, ...conditions: readonly object[]) {
+  return { metadata: { name, namespace: 'shop' }, spec: {}, status: { conditions } }
+}
 
 /** From a name to the broken objects and the expected lines. */
 const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: readonly string[]]>> = {
@@ -190,6 +195,56 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     }),
     ['degraded WorkerNodeSilent Node w0'],
   ],
+  'a network card whose fault could not be avoided': [
+    brokenMember((at) => {
+      const worker = at('RouteAgent').find(({ metadata }) => metadata.name === 'w0')
+      if (worker === undefined) return
+      worker.status.conditions = [condition('ChecksumOffload', 'Unknown', 'ChecksumOffloadNotSwitched', 'no ethtool')]
+      worker.status['silentNodes'] = ['gw0', 'gw1']
+    }),
+    ['degraded ChecksumOffloadNotSwitched Node w0 (GatewayNodeSilent ×2)'],
+  ],
+  'a network card whose fault was avoided': [
+    brokenMember((at) => {
+      for (const { status } of at('RouteAgent'))
+        status.conditions = [condition('ChecksumOffload', 'False', 'ChecksumOffloadFault', 'off: vmxnet3')]
+    }),
+    [],
+  ],
+  'a node with another port of the overlay': [
+    brokenMember((at) => {
+      for (const { metadata, status } of at('RouteAgent')) {
+        status['overlayPort'] = metadata.name === 'w0' ? 4811 : 4810
+        if (metadata.name === 'w0') status['silentNodes'] = ['gw0', 'gw1']
+      }
+    }),
+    ['degraded OverlayPortDiffers Node w0 (GatewayNodeSilent ×2)'],
+  ],
+  'a node of an earlier release, which tells no port, where another one was chosen': [
+    brokenMember((at) => {
+      for (const { metadata, status } of at('RouteAgent')) {
+        status['underlay'] = ['192.168.7.0/24']
+        if (metadata.name !== 'w0') status['overlayPort'] = 4811
+      }
+    }),
+    ['degraded OverlayPortDiffers Node w0'],
+  ],
+  'one port of the overlay, told by some nodes': [
+    brokenMember((at) => {
+      for (const { metadata, status } of at('RouteAgent')) if (metadata.name !== 'w0') status['overlayPort'] = 4811
+    }),
+    [],
+  ],
+  'half of the nodes with another port of the overlay': [
+    brokenMember(
+      (at) => {
+        for (const { metadata, status } of at('RouteAgent'))
+          status['overlayPort'] = metadata.name.startsWith('gw') ? 4811 : 4812
+      },
+      { gateways: 2, workers: 2 },
+    ),
+    ['gw0', 'gw1', 'w0', 'w1'].map((name) => `degraded OverlayPortDiffers Node ${name}`),
+  ],
   'a worker that has never heard its gateway nodes': [
     brokenMember((at) => {
       const worker = at('RouteAgent').find(({ metadata }) => metadata.name === 'w0')
@@ -248,6 +303,13 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     }),
     ['down DoesNotAnswer Cluster milano'],
   ],
+  'pods got addresses of a new network': [
+    brokenMember((at) => {
+      const [own] = at('Cluster')
+      own?.status.conditions.push(condition('PodAddresses', 'False', 'PodsOutsideRanges', 'pod shop/a has 10.50.0.5'))
+    }),
+    ['degraded PodsOutsideRanges Cluster milano'],
+  ],
   'a part was removed': [
     brokenMember((at) => void at('DaemonSet').pop()),
     ['degraded PartMissing DaemonSet sealane-system/sealane-routeagent'],
@@ -268,6 +330,47 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
       if (membership !== undefined) membership.spec['phase'] = 'leaving'
     }),
     ['notice LeavingClusterset Membership self'],
+  ],
+  'a member that joined before there was a choice of what it exposes': [
+    brokenMember((at) => {
+      const [membership] = at('Membership')
+      if (membership !== undefined) delete membership.spec['exposure']
+    }),
+    ['notice AllPodsExposed Membership self'],
+  ],
+  'a cluster, this cluster and a service are drained': [
+    brokenMember((at) => {
+      for (const { metadata, spec } of at('Cluster')) if (metadata.name !== 'tokyo') spec['drained'] = true
+      const [exported] = at('ServiceExport')
+      Object.assign(exported?.metadata ?? {}, { annotations: { 'sealane.io/drain': 'true' } })
+    }),
+    [
+      'notice ClusterDrained Cluster milano',
+      'notice ClusterDrained Cluster paris',
+      'notice ServiceDrained ServiceExport shop/web0',
+    ],
+  ],
+  'traffic policies: valid, not valid, and not looked at yet': [
+    {
+      ...healthyObjects(),
+      TrafficPolicy: [
+        trafficPolicy('good', condition('Valid', 'True', 'TrafficPolicyInForce')),
+        trafficPolicy('new'),
+        trafficPolicy('wrong', condition('Valid', 'False', 'TrafficPolicyInvalid', 'spec.order: 9 tiers')),
+        trafficPolicy('later', condition('Valid', 'False', 'OfALaterRelease' as never)),
+      ],
+      ClusterTrafficPolicy: [
+        {
+          metadata: { name: 'default' },
+          status: { conditions: [condition('Valid', 'False', 'TrafficPolicyInvalid')] },
+        },
+      ],
+    },
+    [
+      'degraded TrafficPolicyInvalid ClusterTrafficPolicy default',
+      'degraded TrafficPolicyInvalid TrafficPolicy shop/later',
+      'degraded TrafficPolicyInvalid TrafficPolicy shop/wrong',
+    ],
   ],
   'the own Cluster object was deleted': [
     brokenMember((at) => void at('Cluster').shift()),
@@ -299,6 +402,30 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
       'degraded AddressOutsidePods ServiceExport shop/web0 (ImportsWithoutBackends ×1)',
       'notice HostnameTooLong ServiceExport shop/web1',
     ],
+  ],
+  'backends of a site whose checks fail, in two slices of one service': [
+    brokenMember(
+      (at) => {
+        const backend = (address: string, up: boolean) => ({ address, up, since: '2026-01-01T00:00:00Z', message: 'm' })
+        const slice = (name: string, service: string, ...backends: object[]) => ({
+          metadata: { name, namespace: 'shop', labels: { 'kubernetes.io/service-name': service } },
+          endpoints: [],
+          status: { check: 'tcp', backends },
+        })
+        at('EndpointSlice').push(
+          slice('web9-ipv4', 'web9', backend('10.42.0.1', false), backend('10.42.0.2', true)) as never,
+          slice('web9-ipv6', 'web9', backend('fd00::1', false)) as never,
+          slice('well-ipv4', 'well', backend('10.42.0.3', true)) as never,
+        )
+        for (const one of at('EndpointSlice')) {
+          if (!one.metadata.name.startsWith('web0-') || one.metadata.labels === undefined) continue
+          Object.assign(one, { endpoints: [] })
+        }
+        at('EndpointSlice').push(slice('web0-ipv4', 'web0', backend('10.42.0.4', false)) as never)
+      },
+      { services: 3 },
+    ),
+    ['degraded BackendDown Service shop/web0 (ImportsWithoutBackends ×1)', 'degraded BackendDown Service shop/web9'],
   ],
   'exports of every kind': [
     brokenMember(

@@ -10,10 +10,11 @@ import {
   NOW,
   condition,
   factSet,
+  copyOf,
   healthyObjects,
   healthyReports,
 } from '../support/objects/member-facts.ts'
-import { DOWN, brokenMember, changeLinks, linesOf } from './broken-member.ts'
+import { DOWN, type Loose, brokenMember, changeLinks, linesOf } from './broken-member.ts'
 
 const DEVICES = [
   { name: 'cni0', addresses: ['10.42.1.1'] },
@@ -88,6 +89,12 @@ t.test('all places of a machine that drop packets are one problem, and its text 
   )
 })
 
+t.test('a backend that does not reach itself is said with the command, and is no fault of the member', async (t) => {
+  const cut = { cutOffFromSelf: [{ address: '10.42.1.5', command: 'bridge link set dev veth1 hairpin on' }] }
+  t.same(said('host', [host([], cut)]), ['notice HairpinOff Node gw0'])
+  t.same(said('host', [host([], { cutOffFromSelf: [] })]), [])
+})
+
 t.test('firewalls of a worker that does not hear its gateway nodes', async (t) => {
   const cut = brokenMember((at) => {
     const worker = at('RouteAgent').find(({ metadata }) => metadata.name === 'w0')
@@ -106,6 +113,15 @@ t.test('firewalls of a worker that does not hear its gateway nodes', async (t) =
   const output = [chain('output', 'accept'), rule('output', dport(4810), { drop: null })]
   t.same(said('host', [host(output, worker)], cut), [`${cause} (NodesCutOff ×1)`], 'what is sent')
   t.same(said('host', [host(input, worker)]), [], 'while all answer, nothing is dropped')
+  const elsewhere = copyOf(cut)
+  for (const one of (elsewhere.RouteAgent ?? []) as Loose[]) one.status['overlayPort'] = 51_900
+  const ofChosen = [chain('input', 'accept'), rule('input', dport(51_900), { drop: null })]
+  t.same(said('host', [host(ofChosen, worker)], elsewhere), [`${cause} (NodesCutOff ×1)`], 'a chosen port')
+  t.same(
+    said('host', [host(input, worker)], elsewhere),
+    ['down NodesCutOff Cluster milano'],
+    'not the default one then',
+  )
   t.same(said('host', [host([chain('forward', 'drop')], worker)]), [cause], 'policy of what is handed on')
   t.same(
     said('host', [host(input, { node: 'gw1', devices })], cut),
@@ -133,6 +149,23 @@ t.test('kernels and what runs out', async (t) => {
     [{ sysctls: { 'net/ipv4/conf/all/rp_filter': '1', 'net/ipv4/conf/sealane0/rp_filter': '2' } }, []],
     [{ firewall: { tables: ['ip filter'], chains: [] } }, ['degraded KernelTableMissing Node gw0']],
     [{ connections: { used: 100, limit: 100 } }, ['down ConnectionTableFull Node gw0']],
+    ...[
+      ['6.18.3-arch1-1', true, true],
+      ['6.18.23', true, true],
+      ['6.18.24', true, false],
+      ['6.19.0-rc5', true, true],
+      ['6.19.13-200.fc44.x86_64', true, true],
+      ['6.19.14', true, false],
+      ['6.18.3', false, false],
+      ['6.12.40', true, false],
+      ['6.1.0-25-amd64', true, false],
+      ['7.0.1', true, false],
+      ['', true, false],
+      ['constructor', true, false],
+    ].map(([release, avx2, isFaulty]): [object, string[]] => [
+      { kernel: { release, avx2 } },
+      isFaulty === true ? ['notice KernelSetFault Node gw0'] : [],
+    ]),
     [{ disks: [{ path: '/state', used: 98, limit: 100 }] }, ['degraded DiskFull Node gw0']],
     [{ disks: [{ path: '/state', used: 90, limit: 100 }], connections: { used: 9, limit: 100 } }, []],
   ]

@@ -1,7 +1,9 @@
 /** The candidate addresses that a gateway publishes, and which of them other gateways accept: one row per situation. */
+import fc from 'fast-check'
 import t from 'tap'
 import { type LinkState, linkKey } from '../../gateway/cable/cable-driver.ts'
-import { isBehindNat, planCandidates } from '../../gateway/reach/plan-candidates.ts'
+import { checkAnswer, isBehindNat, linkPort, planCandidates, rangesOfOwn } from '../../gateway/reach/plan-candidates.ts'
+import type { GatewayLaneConfig } from '../../gateway/world/config.ts'
 import { planLanes } from './support/wireguard-plans.ts'
 import { planStatus } from '../../gateway/status/plan-status.ts'
 import type { GatewayWorld } from '../../gateway/world/gateway-world.ts'
@@ -238,6 +240,111 @@ function facing(
     ...(row.observed === undefined ? {} : { observedAddress: row.observed }),
   }
 }
+
+t.test('ports: inner ones where this node is itself, outer ones elsewhere', async (t) => {
+  const nodes = withAddresses(['InternalIP', '192.0.2.10'], ['ExternalIP', '198.51.100.9'])
+  const facts = { ...world({ own: MILANO, nodes, clusters: [MILANO] }), observedAddress: '203.0.113.1' }
+  const published = (lane: Partial<GatewayLaneConfig>, more: Partial<GatewayWorld> = {}) =>
+    planCandidates({ ...facts, ...more }, { lane: 2, port: 4502, ...lane }).map(
+      ({ kind, address, port }) => `${kind} ${address}:${port}`,
+    )
+  t.strictSame(published({ port: 51822 }), [
+    'public 198.51.100.9:51822',
+    'private 192.0.2.10:51822',
+    'observed 203.0.113.1:51822',
+  ])
+  t.strictSame(published({ publicPort: 60000, publicAddress: '203.0.113.7' }), [
+    'public 203.0.113.7:60002',
+    'public 198.51.100.9:60002',
+    'private 192.0.2.10:4502',
+    'observed 203.0.113.1:60002',
+  ])
+  const addresses = [...facts.addresses, { device: 'eth1', address: '198.51.100.9/24' }]
+  t.strictSame(published({ publicPort: 60000 }, { addresses }).slice(0, 1), ['public 198.51.100.9:4502'])
+  t.strictSame(linkPort({ stated: 60002, of: 2, from: 5 }), 60005, 'every release computes the port for its number')
+})
+
+t.test('a public name: the addresses that it resolved to', async (t) => {
+  const facts = world({ own: MILANO, nodes: NODES, clusters: [MILANO] })
+  const lane = { lane: 0, port: 4500, publicAddress: 'gw.example.org' }
+  const published = (name: string, ...addresses: string[]) =>
+    planCandidates({ ...facts, publicName: { name, addresses, isAsked: true } }, lane).map((one) => one.address)
+  t.strictSame(
+    planCandidates(facts, lane).map((one) => one.address),
+    ['192.0.2.10'],
+    'not asked yet',
+  )
+  t.strictSame(published('gw.example.org', '203.0.113.7', '203.0.113.8'), ['203.0.113.7', '203.0.113.8', '192.0.2.10'])
+  t.strictSame(published('other.example.org', '203.0.113.7'), ['192.0.2.10'], 'those of another name')
+  t.strictSame(published('gw.example.org', '10.42.0.9', '244.0.0.1', '246.0.1.0', '127.0.0.1'), ['192.0.2.10'])
+  const inside = planCandidates(
+    { ...facts, publicName: { name: 'gw.example.org', addresses: ['192.0.2.10'], isAsked: true } },
+    lane,
+  )
+  t.strictSame(inside, [{ kind: 'private', address: '192.0.2.10', port: 4500 }], 'as it resolves inside a cloud')
+})
+
+t.test('answers for a public name', async (t) => {
+  const ranges = rangesOfOwn(MILANO)
+  const rows: readonly (readonly [answer: readonly string[], used: readonly string[], problem?: string])[] = [
+    [['203.0.113.7'], ['203.0.113.7']],
+    [
+      ['203.0.113.10', '203.0.113.9', '203.0.113.9', '2001:db8::1'],
+      ['203.0.113.9', '203.0.113.10'],
+    ],
+    [[], [], 'PublicNameUnresolved gw.example has no address'],
+    [['2001:db8::1'], [], 'PublicNameUnusable gw.example has addresses that others cannot call: 2001:db8::1 (IPv6)'],
+    [
+      ['127.0.0.1', '203.0.113.7', '10.42.0.9'],
+      ['203.0.113.7'],
+      'PublicNameUnusable gw.example has addresses that others cannot call: 127.0.0.1 (loopback), 10.42.0.9 (inside the lanes)',
+    ],
+    [
+      ['0.0.0.0', '169.254.169.254', '224.0.0.1', '255.255.255.255', 'x\u0000y'],
+      [],
+      'PublicNameUnusable gw.example has addresses that others cannot call: ',
+    ],
+  ]
+  for (const [answer, used, wanted = ''] of rows) {
+    const { addresses, problem } = checkAnswer('gw.example', answer, ranges)
+    t.strictSame(addresses, used)
+    const said = problem === undefined ? '' : `${problem.reason} ${problem.message}`
+    t.ok(wanted === '' ? said === '' : said.startsWith(wanted), `${answer.join()}: ${said}`)
+    t.notMatch(said, /[^\x20-\x7e]/)
+  }
+  const many = Array.from({ length: 10_000 }, (_, i) => `203.${i >> 8}.${i & 255}.7`)
+  const found = checkAnswer('gw.example', many, ranges)
+  t.strictSame(found.addresses, ['203.0.0.7', '203.0.1.7', '203.0.2.7', '203.0.3.7'])
+  t.match(found.problem, { message: 'gw.example has 10000 addresses: expected at most 4, the lowest are used' })
+  t.strictSame(checkAnswer('gw.example', many.toReversed(), ranges), found, 'in any order')
+  fc.assert(
+    fc.property(fc.array(fc.oneof(fc.ipV4(), fc.ipV6(), fc.string()), { maxLength: 20 }), (answer) => {
+      const { addresses, problem } = checkAnswer('gw.example', answer, ranges)
+      t.ok(addresses.length <= 4 && addresses.every((one) => answer.includes(one)))
+      t.ok(addresses.length > 0 || problem !== undefined, 'nothing is used without a word')
+      t.ok((problem?.message ?? '').length < 500)
+    }),
+  )
+})
+
+t.test('gateways of this cluster behind one public address', async (t) => {
+  const at = (name: string, ...annotations: readonly string[]): Node => {
+    const keys = ['sealane.io/public-address', 'sealane.io/public-port']
+    const stated = Object.fromEntries(annotations.map((value, i) => [keys[i] ?? '', value]))
+    const one = node(name, '192.0.2.10')
+    return { ...one, metadata: { ...one.metadata, labels: { 'sealane.io/gateway': 'true' }, annotations: stated } }
+  }
+  const published = (own: Node, ...others: Node[]) =>
+    planLanes(world({ own: MILANO, nodes: [own, ...others], clusters: [MILANO] }))
+      .refusals.filter(({ reason }) => reason === 'PublicPortsOverlap')
+      .map(({ message }) => message)
+  const own = at('gw', 'gw.example.org', '51820')
+  t.strictSame(published(own, at('b', 'gw.example.org', '51828'), at('c', 'other.example.org', '51820'), at('d')), [])
+  t.strictSame(published(own, at('b', 'gw.example.org', '51827')), [
+    'the public address gw.example.org leads to node b too, on ports 51827 to 51834; this node states 51820 to 51827',
+  ])
+  t.strictSame(published(at('gw', '203.0.113.1'), at('b', '203.0.113.1')), [], 'an address that moves with the gateway')
+})
 
 t.test('candidates of others', async (t) => {
   for (const row of REMOTE_ROWS) {

@@ -11,7 +11,7 @@ import type { Node } from '../../model/objects.ts'
 import { routeAgent } from '../routeagent/support/site.ts'
 import { membership } from './support/netns-sites.ts'
 import { HOME, MILANO, NAT, PARIS, PARIS_GW, Stage } from './support/stage.ts'
-import { DUAL_MILANO, DUAL_PARIS, node } from './support/worlds.ts'
+import { DUAL_MILANO, DUAL_PARIS, endpoint, node } from './support/worlds.ts'
 
 t.test('from the first start to the last day', async (t) => {
   const stage = new Stage(t)
@@ -351,6 +351,12 @@ t.test('where the pods of another node are is one element; the table stays', asy
     element('add', '10.42.1.0/24'),
     `${element('delete', '10.42.1.0/24')}\n${element('add', '10.42.7.0/26')}`,
   ])
+
+  stage.put(PARIS, PARIS_GW)
+  const isTracked = (): boolean => stage.nft.toString().includes('iifname sealane-vx ip saddr @elsewhere ')
+  await stage.until(isTracked, 'the only gateway tracks calls of pods whose node is not known')
+  stage.put(endpoint('milano', 'worker', 1, []))
+  await stage.until(() => !isTracked(), 'one of two gateways does not')
 })
 
 t.test('labels that another process is to put on its objects come once, though nothing else differs', async (t) => {

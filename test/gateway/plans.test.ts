@@ -135,6 +135,16 @@ t.test('the nft table', async (t) => {
   }
 })
 
+t.test('calls of pods whose node is not known are tracked where all answers come by this node', async (t) => {
+  const passing = (facts: WorldFacts): string[] =>
+    [...formatNft(planGateway(overlapping(facts)).nft, 'ip').matchAll(/iifname sealane-vx (.*) notrack/g)].map(
+      ([, match = '']) => match,
+    )
+  const remotes = 'ip daddr { 244.1.0.0/16, 244.2.0.0/16 }'
+  t.strictSame(passing({ isOnlyGateway: true }), [`ip saddr @elsewhere ${remotes}`], 'one gateway')
+  t.strictSame(passing({}), [remotes], 'several: nothing of other nodes is tracked')
+})
+
 const UP: GatewayWorld['health'] = new Map([
   ['0/paris', { state: 'up', sinceMs: UPTIME - 6000 }],
   ['1/paris', { state: 'up', sinceMs: UPTIME - 6000 }],

@@ -7,6 +7,7 @@ import { readMemberIdentity } from '../../protocol/membership/member-files.ts'
 import { fingerprint, readCertificate } from '../../protocol/identity/certificates.ts'
 import { createCa, createCsr, issueMemberCertificate } from '../../protocol/identity/x509.ts'
 import { runCli } from '../cli/run-cli.ts'
+import { nodeYaml } from '../cli/site-folder.ts'
 import { FileSite } from '../kubeapi/files/file-site.ts'
 import { eventually } from '../support/eventually.ts'
 import { attack } from './support/attack.ts'
@@ -17,7 +18,11 @@ const JOINING = `
 apiVersion: sealane.io/v1alpha1
 kind: Site
 metadata: { name: milano }
-spec: { podCIDRs: [10.42.0.0/16], serviceCIDRs: [10.43.0.0/16], gateways: [{ node: gw, lane: 0 }] }
+spec:
+  podCIDRs: [10.42.0.0/16]
+  serviceCIDRs: [10.43.0.0/16]
+  gateways: [{ node: gw, lane: 0 }]
+  dns: { listen: ['10.42.0.1:53'] }
 `
 
 await attack('broker-renewal', async (t) => {
@@ -129,6 +134,7 @@ await attack('broker-join-answer', async (t) => {
   const site = new FileSite(t)
   const file = join(site.folder, 'site.yaml')
   writeFileSync(file, JOINING)
+  writeFileSync(join(site.folder, 'objects', 'nodes.yaml'), nodeYaml('gw', '192.168.1.1'))
   for (const [name, joined] of Object.entries(bad)) {
     broker.joined = joined
     const { code, stderr } = await runCli(['join', '--site', file, '--token', broker.token()])

@@ -1,7 +1,7 @@
 /** Forged packets to the overlay of a node, and to the node itself. */
 import t, { type Test } from 'tap'
 import { parseCounters } from '../../kernel/nft/nft-text.ts'
-import { nodeDropCounter } from '../../routeagent/balance/drop-counts.ts'
+import { nodeDropCounter } from '../../routeagent/world/drop-counts.ts'
 import { here } from '../routeagent/support/datapath.ts'
 import { countArrivals } from '../gateway/support/arrivals.ts'
 import { pings } from '../gateway/support/pod-programs.ts'

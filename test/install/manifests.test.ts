@@ -17,7 +17,7 @@ import { STATUS_PORTS } from '../../install/values/names.ts'
 import { NODE_ADDRESSES } from '../../install/workloads/pod.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../install/values/install-values.ts'
 import { noteOf } from '../../scripts/chart-values.ts'
-import { METRICS_VALUES, manifestFiles } from '../../scripts/manifest-files.ts'
+import { GENERATED_FOLDERS, METRICS_VALUES, manifestFiles } from '../../scripts/manifest-files.ts'
 import { ROOT, sourceFiles } from '../support/source-tree.ts'
 import { PLAIN_SITE_SOURCES } from './plain-site-sources.ts'
 
@@ -85,7 +85,7 @@ t.test('manifests/ is what npm run manifests writes', async (t) => {
   for (const [path, text] of files) {
     t.equal(read(path), text, `${path}: run npm run manifests`)
   }
-  for (const folder of ['base', 'broker', 'broker-replicas', 'chart', 'crds', 'metrics', 'monitoring']) {
+  for (const folder of GENERATED_FOLDERS) {
     for (const name of readdirSync(join(ROOT, 'manifests', folder), { recursive: true, encoding: 'utf8' })) {
       if (/\.(ya?ml|json|txt)$/.test(name)) t.ok(files.has(join(folder, name)), `${folder}/${name} is generated`)
     }
@@ -141,6 +141,26 @@ t.test('pods that need no power have none', async (t) => {
   }
 })
 
+t.test('each part has the priority class of the values, and none if that is empty', async (t) => {
+  for (const [say, want] of [
+    ['net-critical', 'net-critical'],
+    ['', undefined],
+  ] as const) {
+    const values = structuredClone(DEFAULT_VALUES) as unknown as Record<string, { priorityClassName: string }>
+    for (const part of [...MEMBER, 'broker', 'etcd']) Object.assign(values[part] ?? {}, { priorityClassName: say })
+    const own = values as unknown as InstallValues
+    const forms = [own, { ...own, broker: { ...own.broker, store: 'etcd' }, etcd: { ...own.etcd, enabled: true } }]
+    const all = [...planMember(own), ...forms.flatMap((form) => planBroker(form))].flatMap(({ objects }) => objects)
+    const pods = all
+      .filter(({ kind }) => /^(Deployment|DaemonSet|StatefulSet)$/.test(kind))
+      .map((object) => {
+        const { template } = object['spec'] as { readonly template: { readonly spec: Partial<PodSpec> } }
+        return template.spec.priorityClassName
+      })
+    t.strictSame(pods, Array(MEMBER.length + 3).fill(want), `"${say}"`)
+  }
+})
+
 t.test('a gateway that is stopped ends before it is killed, however slow all is', async (t) => {
   const { terminationGracePeriodSeconds } = podOf('gateway')
   const goingMs = Math.max(HAND_OVER_MS, LAST_MS + DRAIN_LEAD_MS)
@@ -166,7 +186,7 @@ const WRITE = ['create', 'patch', 'delete']
 
 /** The kinds that each component applies and removes; of ClusterProperties it writes two, by their names. */
 const WRITTEN: Readonly<Record<(typeof MEMBER)[number], readonly string[]>> = {
-  agent: ['EndpointSlice', 'ServiceImport', 'Cluster', 'Endpoint', 'Lease', 'Membership'],
+  agent: ['EndpointSlice', 'ServiceImport', 'Cluster', 'Endpoint', 'Lease', 'Membership', 'Service'],
   gateway: ['Endpoint', 'Gateway'],
   routeagent: ['RouteAgent'],
   dns: [],
@@ -204,6 +224,10 @@ const RESOURCES: Readonly<Record<string, string>> = {
   Endpoint: 'sealane.io/endpoints',
   Gateway: 'sealane.io/gateways',
   RouteAgent: 'sealane.io/routeagents',
+  AccessPolicy: 'sealane.io/accesspolicies',
+  ClusterAccessPolicy: 'sealane.io/clusteraccesspolicies',
+  TrafficPolicy: 'sealane.io/trafficpolicies',
+  ClusterTrafficPolicy: 'sealane.io/clustertrafficpolicies',
   Membership: 'sealane.io/memberships',
   ClusterProperty: 'about.k8s.io/clusterproperties',
   Lease: 'coordination.k8s.io/leases',

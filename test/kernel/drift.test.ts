@@ -52,6 +52,7 @@ t.test('notifications of nftables', async (t) => {
   }
   const rows = [
     ['a chain of ours went', 0xa05, named(2, 'sealane_node'), 'structure'],
+    ['our table went', 0xa02, named(2, 'sealane_node'), 'gone'],
     ['an element of ours came', 0xa0c, named(2, 'sealane_node'), 'elements'],
     ['a table of the other family', 0xa02, named(10, 'sealane_node'), undefined],
     ["somebody else's table", 0xa02, named(2, 'sealane_nodes'), undefined],

@@ -2,7 +2,10 @@
 import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
+import { corefileWrites } from './policies/corefile-writes.ts'
 import { companyRules } from './policies/company-rules.ts'
+import { serviceImport } from './policies/stolen-objects.ts'
+import { derivedService } from './policies/derived-service.ts'
 import { demandedLabels } from './policies/demanded-labels.ts'
 import { privilegedPods } from './policies/privileged-pods.ts'
 import { CRDS, applyCrds, planeWithShop } from './support/apply-manifests.ts'
@@ -23,7 +26,7 @@ const SYSTEM = 'sealane-system'
 const eventuallyRefused = refusedWithin(60_000)
 
 t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false }, async (t) => {
-  const cluster = await planeWithShop(t)
+  const cluster = await planeWithShop(t, '10.43.0.0/16,fd00:43::/112')
   const { api } = cluster
   await applyCrds(api)
   const site = 'apiVersion: sealane.io/v1alpha1\nkind: Site\n'
@@ -48,9 +51,42 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     await api.delete(path('theirs'))
   })
 
+  await t.test('without its settings and its Membership, the agent is refused, and nobody else is', async (t) => {
+    const agent = await cluster.apiAs({ serviceAccount: { namespace: SYSTEM, name: 'sealane-agent' } })
+    t.teardown(() => agent.close())
+    const settings = objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'sealane-site')!
+    await api.delete(pathOf(settings))
+    const slices = '/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices'
+    const imports = '/apis/multicluster.x-k8s.io/v1beta1/namespaces/shop/serviceimports'
+    const nothing = /no params found for policy binding/
+    const own = serviceImport('own', { 'app.kubernetes.io/managed-by': 'sealane' })
+    await eventuallyRefused(
+      t,
+      () => agent.apply(`${slices}/web-roma-2`, slice('web-roma-2', 'agent.sealane.io')),
+      nothing,
+      'a slice',
+    )
+    await eventuallyRefused(t, () => agent.apply(`${imports}/own`, own), nothing, 'an import')
+    for (const value of ['1', '2']) {
+      const labels = { 'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io', value }
+      await api.apply(`${slices}/theirs`, { ...sliceObject({ name: 'theirs', labels }, { endpoints: [] }) })
+      await api.apply(`${imports}/theirs`, serviceImport('theirs', { value }))
+    }
+    await api.delete(`${slices}/theirs`)
+    await api.delete(`${imports}/theirs`)
+    await api.apply(pathOf(settings), settings)
+  })
+
   await t.test('what the rules of a company refuse is named before anything is installed', (t) =>
     companyRules(t, api, cluster.kubeconfig),
   )
+
+  await t.test('a derived Service is written, kept, repaired and removed', async (t) => {
+    const kubeconfig = await cluster.kubeconfigFor({ serviceAccount: { namespace: SYSTEM, name: 'sealane-agent' } })
+    await member(api, {})
+    await derivedService(t, { api, kubeconfig })
+    await leaves(api)
+  })
 
   await t.test('where a company demands a label on all objects, imports still arrive', async (t) => {
     const account = { serviceAccount: { namespace: SYSTEM, name: 'sealane-agent' } }
@@ -60,6 +96,8 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     await demandedLabels(t, { api, agent, kubeconfig, membership: MEMBERSHIP })
     await leaves(api)
   })
+
+  await t.test('the agent writes its own block to a Corefile', (t) => corefileWrites(t, cluster))
 
   await t.test('who is privileged in our namespace', (t) => privilegedPods(t, api))
 
@@ -186,6 +224,38 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     t.strictSame(now.labels, { zone: 'b' })
     t.match(now.annotations, { other: 'free', 'sealane.io/public-address': '192.0.2.10' })
     await api.delete(n4)
+  })
+
+  await t.test('the agent makes a node a gateway, and changes nothing else of it', async (t) => {
+    const n5 = '/api/v1/nodes/n5'
+    const agent = await cluster.apiAs({ serviceAccount: { namespace: SYSTEM, name: 'sealane-agent' } })
+    t.teardown(() => agent.close())
+    const metadata = { name: 'n5', labels: { zone: 'a' }, annotations: { other: 'kept' } }
+    await api.post('/api/v1/nodes', nodeObject('n5', { metadata }))
+    await api.merge(`${n5}/status`, { status: { addresses: [{ type: 'ExternalIP', address: '198.51.100.7' }] } })
+    const set = (change: object) => (): Promise<unknown> => agent.merge(n5, change)
+    const labels = (change: object): object => ({ metadata: { labels: change } })
+    const annotations = (change: object): object => ({ metadata: { annotations: change } })
+    const only = /the agent changes only label sealane.io\/gateway and annotations/
+    await eventuallyRefused(t, set(labels({ zone: 'b' })), only, 'another label')
+    await t.rejects(set(labels({ zone: null }))(), only, 'takes one away')
+    await t.rejects(set(annotations({ other: 'mine' }))(), only, 'another annotation')
+    await t.rejects(set({ spec: { unschedulable: true } })(), only, 'a cordon')
+    await t.rejects(set({ spec: { taints: [{ key: 'a', effect: 'NoExecute' }] } })(), only, 'a taint')
+    await t.rejects(set({ metadata: { finalizers: ['sealane.io/x'] } })(), only, 'a finalizer')
+    await t.rejects(set(labels({ 'sealane.io/gateway': '0' }))(), /sets label sealane.io\/gateway to true/, 'a lane')
+    const by = /sets annotation sealane.io\/gateway-chosen-by to agent only/
+    await t.rejects(set(annotations({ 'sealane.io/gateway-chosen-by': 'join' }))(), by)
+    const address = /sets annotation sealane.io\/public-address to an ExternalIP of the Node only/
+    await t.rejects(set(annotations({ 'sealane.io/public-address': '192.0.2.66' }))(), address)
+    const chosen = { 'sealane.io/gateway-chosen-by': 'agent', 'sealane.io/public-address': '198.51.100.7' }
+    await set({ metadata: { labels: { 'sealane.io/gateway': 'true' }, annotations: chosen } })()
+    const { metadata: now } = await api.get(n5)
+    t.strictSame(now.labels, { zone: 'a', 'sealane.io/gateway': 'true' })
+    t.match(now.annotations, { ...chosen, other: 'kept' })
+    await t.rejects(set(labels({ 'sealane.io/gateway': null }))(), /changes no other one/, 'takes a gateway away')
+    await t.rejects(agent.delete(n5), /forbidden/i, 'deletes')
+    await api.delete(n5)
   })
 
   await t.test('a Membership stays until this cluster leaves', async (t) => {

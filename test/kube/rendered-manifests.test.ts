@@ -11,26 +11,27 @@ import { objectMarksEnv } from '../../install/values/marks.ts'
 import { dashboardConfigMaps } from '../../install/monitoring/all-dashboards.ts'
 import { prometheusRule } from '../../install/monitoring/rule-file.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../install/values/install-values.ts'
-import { METRICS_VALUES, REPLICAS_VALUES } from '../../scripts/manifest-files.ts'
+import { KEPT_BY_HELM, METRICS_VALUES, REPLICAS_VALUES } from '../../scripts/manifest-files.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { HEALTH_ROWS, healthScripts } from './support/argocd-health.ts'
-import { buildGoModule, goVersion } from './support/build-programs.ts'
+import { goVersion } from './support/build-programs.ts'
 import { MANIFESTS, brokerObjects, memberObjects, sorted } from './support/installed-objects.ts'
 import type { KubeObject } from './support/kube-request.ts'
+import { renderPrograms } from './support/render-programs.ts'
 
 t.setTimeout(1_800_000)
 
 t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? false }, async (t) => {
-  const { render } = await buildGoModule(join(import.meta.dirname, 'render'))
+  const { render } = await renderPrograms()
   const run = async (...args: string[]): Promise<KubeObject[]> => {
-    const { stdout } = await promisify(execFile)(render ?? '', args, { maxBuffer: 64 << 20 })
+    const { stdout } = await promisify(execFile)(render, args, { maxBuffer: 64 << 20 })
     return sorted(JSON.parse(stdout) as unknown[])
   }
   const helm = async (values?: object): Promise<KubeObject[]> => {
-    if (values === undefined) return run('helm', join(MANIFESTS, 'chart'))
+    if (values === undefined) return asElsewhere(await run('helm', join(MANIFESTS, 'chart')))
     const file = join(temporaryFolder(t), 'values.yaml')
     writeFileSync(file, formatYaml(values))
-    return run('helm', join(MANIFESTS, 'chart'), file)
+    return asElsewhere(await run('helm', join(MANIFESTS, 'chart'), file))
   }
 
   await t.test('with default values', async (t) => {
@@ -63,6 +64,12 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
         `kustomize, ${folder} with monitoring`,
       )
     }
+    const openshift: InstallValues = { ...DEFAULT_VALUES, platform: { openshift: true, seLinuxOptions: {} } }
+    t.same(
+      await run('kustomize', withComponent(t, 'base', 'openshift')),
+      memberObjects(openshift),
+      'kustomize, OpenShift',
+    )
     t.same(await helm(), sorted([...ALL_CRDS, ...memberObjects()]), 'helm')
   })
 
@@ -116,7 +123,7 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
   await t.test("Argo CD's health scripts", async (t) => {
     const scripts = healthScripts()
     const questions = HEALTH_ROWS.map(({ kind, object }) => ({ script: scripts.get(kind) ?? kind, object }))
-    const asked = promisify(execFile)(render ?? '', ['health'])
+    const asked = promisify(execFile)(render, ['health'])
     asked.child.stdin?.end(JSON.stringify(questions))
     const answers = JSON.parse((await asked).stdout) as { status: string; message: string }[]
     for (const [i, { kind, want }] of HEALTH_ROWS.entries()) {
@@ -149,6 +156,19 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
     t.same(facts([SERVICE_EXPORT, SERVICE_IMPORT]), facts(await run('mcs')))
   })
 })
+/** Only the chart says which objects Helm keeps: all namespaces. */
+function asElsewhere(objects: readonly KubeObject[]): KubeObject[] {
+  const changed = objects.map((object) => {
+    if (object.kind !== 'Namespace') return object
+    const { annotations = {}, ...metadata } = object.metadata
+    const [key = '', value] = Object.entries(KEPT_BY_HELM)[0] ?? []
+    const { [key]: said, ...rest } = annotations
+    if (said !== value) throw new Error(`Helm would remove Namespace ${metadata.name}`)
+    return { ...object, metadata: { ...metadata, annotations: rest } }
+  })
+  return sorted(changed)
+}
+
 function noGo(): string | undefined {
   return goVersion() === undefined ? 'needs Go to build the renderers' : undefined
 }
@@ -168,6 +188,7 @@ function otherValues(): InstallValues {
     resources: { requests: { cpu: '1', memory: '64Mi' }, limits: { memory: '1Gi' } },
     nodeSelector: { 'disk type': 'fast "one"' },
     tolerations: [{ key: 'a', operator: 'Equal' as const, value: 'b', effect: 'NoSchedule' }],
+    priorityClassName: 'net-critical',
   }
   const site = 'apiVersion: sealane.io/v1alpha1\nkind: Site # "quoted" {{ not a template }}\n\n'
   return {
@@ -179,6 +200,7 @@ function otherValues(): InstallValues {
       annotations: { 'example.org/why': 'a: "b" <c> $(NODE_NAME) {{ not a template }}' },
     },
     pods: { labels: { 'example.org/tier': 'pod' }, annotations: { 'example.org/scan': 'on' } },
+    platform: { openshift: true, seLinuxOptions: { type: 'spc_t' } },
     member: {
       enabled: true,
       namespace: 'net',
@@ -188,9 +210,9 @@ function otherValues(): InstallValues {
       networkPolicies: false,
       criticalPodsQuota: true,
     },
-    agent: { replicas: 3, ...pods },
+    agent: { replicas: 3, proxySecret: 'corporate-proxy', ...pods },
     dns: { replicas: 1, clusterIP: '10.43.0.11', ...pods },
-    gateway: { userSpaceWireguard: false, statusListen: 'node', ...pods },
+    gateway: { userSpaceWireguard: false, statusListen: 'node', replace: 'never', ...pods },
     routeagent: { statusListen: 'node', ...pods },
     metrics: {
       open: true,

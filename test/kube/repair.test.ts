@@ -189,6 +189,7 @@ async function namesOf({ api }: { readonly api: KubeRequest }, plural: string): 
     .join(' ')
 }
 
+/** Those without which a member cannot work. */
 const OWN_CRDS = ['clusters', 'endpoints', 'gateways', 'memberships', 'routeagents'] as const
 
 async function deletedCrds(t: Test, world: World): Promise<void> {
@@ -200,7 +201,10 @@ async function deletedCrds(t: Test, world: World): Promise<void> {
   const crds = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
   for (const one of OWN_CRDS) await plane.api.delete(`${crds}/${one}.sealane.io`)
   await eventually(
-    async () => (await plane.api.list(crds)).every(({ metadata }) => !metadata.name.endsWith('.sealane.io')),
+    async () => {
+      const left = new Set((await plane.api.list(crds)).map(({ metadata }) => metadata.name))
+      return OWN_CRDS.every((one) => !left.has(`${one}.sealane.io`))
+    },
     {
       deadlineMs: 60_000,
       say: 'the CRDs are gone',
@@ -230,7 +234,9 @@ async function deletedSecret(t: Test, world: World): Promise<void> {
   const pods = await partsOf(world.third)
   await api.delete(SECRET)
   const done = await joinThird(world)
-  t.match(done.stderr, /^Secret sealane-system\/sealane-identity was missing: an empty one was created for the agent$/m)
+  // The agent restores it by itself, if it is faster than the join.
+  const isMade = done.stderr.includes('Secret sealane-system/sealane-identity was missing: an empty one was created')
+  t.comment(isMade ? 'the join made an empty one' : 'the agent was faster')
   isJoined(t, done, 'the identity is back')
   t.strictSame((await api.get<{ data: object }>(SECRET)).data, data, 'it is the same')
   t.strictSame(await partsOf(world.third), pods, 'no part was started anew')

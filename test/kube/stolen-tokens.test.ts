@@ -70,6 +70,48 @@ async function stolen(cluster: ControlPlane): Promise<void> {
     await t.rejects(agent.merge(path, { metadata: { labels } }), refusal, 'merged later')
     await t.rejects(agent.merge(path, { metadata: { labels: { 'kubernetes.io/service-name': '' } } }), refusal, 'empty')
     await agent.delete(path)
+    const derived = { 'sealane.io/derived': 'true', 'multicluster.kubernetes.io/service-name': '' }
+    const asDerived = slice('kube-system', 'kube-dns-evil-1', { ...labels, ...derived })
+    await t.rejects(agent.apply(`${path}${DRY}`, asDerived), refusal, 'as a derived one')
+  })
+
+  await attack('token-agent-services', async (t) => {
+    const refusal = /the agent writes only Services (with label|whose names end with|of type ClusterIP)/
+    const labels = { 'sealane.io/derived': 'true', 'app.kubernetes.io/managed-by': 'sealane' }
+    const of = (name: string, spec: object = {}, marks: Readonly<Record<string, string>> = labels): Json => ({
+      ...{ apiVersion: 'v1', kind: 'Service', metadata: { name, labels: marks } },
+      spec: { type: 'ClusterIP', ports: [{ port: 80, protocol: 'TCP' }], ...spec },
+    })
+    const at = (name: string): string => `/api/v1/namespaces/shop/services/${name}`
+    await api.apply(at('theirs'), of('theirs', {}, {}))
+    const made =
+      (name: string, spec: object = {}, marks = labels as Readonly<Record<string, string>>) =>
+      (): Promise<unknown> =>
+        agent.apply(`${at(name)}${DRY}`, of(name, spec, marks))
+    await eventuallyRefused(t, made('x-clusterset', {}, {}), refusal, 'without the label')
+    await t.rejects(made('theirs')(), refusal, 'taken over')
+    await t.rejects(agent.delete(at('theirs')), refusal, 'deleted')
+    await t.rejects(made('web')(), refusal, 'a name that nobody consented to')
+    await t.rejects(made('x-clusterset', { selector: { app: 'x' } })(), refusal, 'a selector')
+    await t.rejects(made('x-clusterset', { externalIPs: ['192.0.2.1'] })(), refusal, 'an external address')
+    await t.rejects(made('x-clusterset', { type: 'NodePort' })(), refusal, 'another type')
+    await eventually(made('x-clusterset'), { deadlineMs: 30_000, say: 'policies know the site file' })
+    const slices = `${SLICES}/shop/endpointslices/web-global-paris-1`
+    const marks = { ...labels, 'kubernetes.io/service-name': 'web-global' }
+    const cluster = {
+      'multicluster.kubernetes.io/source-cluster': 'paris',
+      'multicluster.kubernetes.io/service-name': '',
+    }
+    const sliced = (): Promise<unknown> =>
+      agent.apply(`${slices}${DRY}`, slice('shop', 'web-global-paris-1', { ...marks, ...cluster }))
+    await t.rejects(made('web-global')(), refusal, 'before the Namespace consents')
+    await t.rejects(sliced(), /label kubernetes.io\/service-name/, 'nor its endpoints')
+    const annotations = { 'sealane.io/derived-service': '*-global' }
+    await api.merge('/api/v1/namespaces/shop', { metadata: { annotations } })
+    await eventually(made('web-global'), { deadlineMs: 30_000, say: 'the Namespace consents' })
+    await eventually(sliced, { deadlineMs: 30_000, say: 'and to its endpoints' })
+    await t.rejects(made('-global')(), /Invalid value|whose names end with/, 'nothing in the place of *')
+    await t.rejects(agent.merge('/api/v1/namespaces/shop', { metadata: { annotations } }), FORBIDDEN, 'by itself')
   })
 
   await attack('token-agent-foreign-slices', async (t) => {
@@ -264,6 +306,8 @@ async function stolen(cluster: ControlPlane): Promise<void> {
 
   await attack('token-beyond-its-work', async (t) => {
     const node = { ...nodeObject('n1') }
+    // The agent may patch a Node, and a policy limits that.
+    await api.apply('/api/v1/nodes/n8', { ...nodeObject('n8') })
     for (const part of PARTS) {
       const name = `sealane-${part}`
       const token = part === 'gateway' || part === 'routeagent' ? await onNode('n1', name) : await account(name)
@@ -364,12 +408,14 @@ function beyond(
     'a pod': () => as.post(`/api/v1/namespaces/${SYSTEM}/pods${DRY}`, pod),
     'a command in a pod': () => as.post(`/api/v1/namespaces/${SYSTEM}/pods/x/exec?command=id`, {}),
     'the node': () => as.apply(`/api/v1/nodes/n1${DRY}`, node),
-    'the gateway label': () => as.merge('/api/v1/nodes/n1', { metadata: { labels: { 'sealane.io/gateway': '0' } } }),
+    'the gateway label': () => as.merge('/api/v1/nodes/n8', { metadata: { labels: { 'sealane.io/gateway': '0' } } }),
     "the cluster's DNS": () => as.apply(`/api/v1/namespaces/kube-system/configmaps/coredns${DRY}`, config),
     'our policies': () =>
       as.delete('/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/sealane-agent-slices'),
     'the site file': () => as.merge(`/api/v1/namespaces/${SYSTEM}/configmaps/sealane-site`, { data: {} }),
-    'a Service': () => as.merge('/api/v1/namespaces/kube-system/services/kube-dns', { spec: {} }),
+    ...(part === 'agent'
+      ? {}
+      : { 'a Service': () => as.merge('/api/v1/namespaces/kube-system/services/kube-dns', { spec: {} }) }),
     ...(part === 'agent' ? {} : { 'a Membership': () => as.merge(`${OURS}/memberships/self`, { spec: {} }) }),
     ...(part === 'agent' ? {} : { 'a Cluster': () => as.delete(`${OURS}/clusters/paris`) }),
     ...(part === 'gateway' || part === 'agent' ? {} : { 'an Endpoint': () => as.delete(`${OURS}/endpoints/x`) }),

@@ -1,7 +1,15 @@
 /** The Membership that a join leaves behind. */
 import t from 'tap'
-import { type JoinAnswer, addressNotes, joinedMembership } from '../../model/membership.ts'
+import {
+  type AccessOfMember,
+  type JoinAnswer,
+  type MembershipAround,
+  addressNotes,
+  joinedMembership,
+} from '../../model/membership.ts'
 import { parseClusterId } from '../../model/ids.ts'
+import type { Membership } from '../../model/objects.ts'
+import { membershipObject } from '../support/objects/cluster-objects.ts'
 
 const ANSWER: JoinAnswer = {
   clusterset: 'demo',
@@ -18,5 +26,45 @@ t.test('what the broker says of addresses is kept, a line each, and can do nothi
     const membership = joinedMembership(id, { ...ANSWER, ...none })
     t.equal(membership.metadata.annotations, undefined, 'nothing to say')
     t.same(addressNotes(membership), [])
+  }
+})
+
+/** Its exports are closed until the broker states the default. */
+const NEW = { exposure: 'exports', accessDefault: 'deny' } as const
+
+t.test('what a join says about access', async (t) => {
+  const before = (change: Partial<Membership['spec']>): Membership =>
+    membershipObject({ clusterset: 'demo', accessDefault: undefined, ...change } as never)
+  const rows: readonly [string, MembershipAround, AccessOfMember][] = [
+    ['a new member', {}, NEW],
+    ['a new member whose configuration says so', { exposure: 'pods' }, { ...NEW, exposure: 'pods' }],
+    ['one of before there was a choice', { before: before({}) }, {}],
+    ['one of before that now says so', { before: before({}), exposure: 'exports' }, { exposure: 'exports' }],
+    [
+      'what the broker stated stays',
+      { before: before({ exposure: 'nothing', accessDefault: 'deny' }) },
+      { exposure: 'nothing', accessDefault: 'deny' },
+    ],
+    ['one of another clusterset', { before: before({ clusterset: 'other', accessDefault: 'allow' }) }, NEW],
+    [
+      'a lost one',
+      { kept: { clusterset: 'demo', exposure: 'pods', accessDefault: 'deny' } },
+      { exposure: 'pods', accessDefault: 'deny' },
+    ],
+    ['a lost one of before there was a choice', { kept: { clusterset: 'demo' } }, {}],
+    ['a lost one of another clusterset', { kept: { clusterset: 'other', exposure: 'pods' } }, NEW],
+    [
+      'what is there counts, not what was kept',
+      {
+        before: before({ exposure: 'nothing' }),
+        kept: { clusterset: 'demo', exposure: 'pods', accessDefault: 'allow' },
+      },
+      { exposure: 'nothing' },
+    ],
+    ['one that has left', { before: before({ phase: 'leaving', exposure: 'pods' }) }, NEW],
+  ]
+  for (const [title, around, want] of rows) {
+    const { exposure, accessDefault } = joinedMembership(parseClusterId('paris'), ANSWER, around).spec
+    t.same({ exposure, accessDefault }, { exposure: undefined, accessDefault: undefined, ...want }, title)
   }
 })

@@ -210,7 +210,7 @@ function admitted(record: StoredRecord): string | undefined {
 
 /** What the importer leaves out: the whole record, or a part of it. */
 function leftOut(record: StoredRecord): string[] {
-  const problem = recordProblem(record, [])
+  const problem = recordProblem(record, {})
   if (problem !== undefined) return [problem.message]
   const { body } = record
   const spec = { podCIDRs: ['10.42.0.0/16', 'fd42::/48'], serviceCIDRs: [], globalCIDRs: [], labels: {} }
@@ -282,6 +282,24 @@ const WHOLE: Readonly<Record<'ServiceExport' | 'EndpointSlice' | 'Endpoint' | 'C
       ipFamilies: ['IPv4'],
       exportedLabels: { a: 'b' },
       exportedAnnotations: { a: 'b' },
+      offeredTo: [
+        {
+          clusters: ['tokyo' as ClusterId],
+          namespaces: {
+            names: ['shop'],
+            selectors: [{ matchLabels: { a: 'b' }, matchExpressions: [{ key: 'a', operator: 'In', values: ['b'] }] }],
+          },
+        },
+      ],
+      clusterSelectors: [
+        {
+          propertySelector: {
+            matchProperties: { 'region.sealane.io': '@SameAsImporter@' },
+            matchExpressions: [{ key: 'zone.sealane.io', operator: 'In', values: ['a b'] }],
+          },
+        },
+      ],
+      drained: true,
     },
     EndpointSlice: {
       kind: 'EndpointSlice',
@@ -299,6 +317,7 @@ const WHOLE: Readonly<Record<'ServiceExport' | 'EndpointSlice' | 'Endpoint' | 'C
           conditions: { ready: true, serving: true, terminating: false },
         },
       ],
+      offeredTo: ['tokyo' as ClusterId],
     },
     Endpoint: {
       kind: 'Endpoint',
@@ -321,6 +340,7 @@ const WHOLE: Readonly<Record<'ServiceExport' | 'EndpointSlice' | 'Endpoint' | 'C
         serviceCIDRs: ['198.18.0.0/24'],
         globalCIDRs: ['244.1.0.0/16'],
         labels: { a: 'b' },
+        properties: { 'region.sealane.io': 'eu west' },
       },
     },
     ClusterSetIP: { kind: 'ClusterSetIP', ips: ['245.0.0.7'] },
@@ -360,7 +380,7 @@ function mutationsOf(form: AnyForm, path: readonly (string | number)[] = []): Mu
       return [
         one(() => Object.fromEntries(Array.from({ length: form.mostRead + 1 }, (_, i) => [`k${i}`, 'v'])), true),
         one(
-          () => Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`k${i}`, 'v'.repeat(4000)])),
+          () => Object.fromEntries(Array.from({ length: 90 }, (_, i) => [`k${i}`, 'v'.repeat(4000)])),
           form.value.most < 4000,
         ),
         one(() => ({ 'a b': 'c' }), false),

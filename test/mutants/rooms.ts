@@ -58,7 +58,10 @@ export const ROOMS: readonly Room[] = [
   },
   {
     name: 'routeagent/balance',
-    files: ['routeagent/balance/{plan-*,address-family,balance-elements,node-table}.ts'],
+    files: [
+      'routeagent/{access,balance}/{plan-*,access-chains,balance-elements,node-table}.ts',
+      'routeagent/world/address-family.ts',
+    ],
   },
   {
     name: 'routeagent/routes',

@@ -5,9 +5,18 @@ import { once } from 'node:events'
 import { type AddressInfo, type Socket, connect, createServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { Conntrack } from '../../kernel/conntrack/ctnetlink.ts'
+import type { TranslatedFlow } from '../../kernel/conntrack/connection-table.ts'
+import { parsePrefix } from '../../model/values/ip.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { type ConnectionStage, connectionsCompliance } from '../compliance/connections.ts'
+import {
+  type ConnectionStage,
+  type FlowStage,
+  connectionsCompliance,
+  flowsCompliance,
+  flowText,
+  flowsOf,
+} from '../compliance/connections.ts'
 import { eventually } from '../support/eventually.ts'
 import { inPrivateNetns } from '../support/netns.ts'
 
@@ -26,9 +35,9 @@ const RULES = `table ip t {
 /** The datagrams are no burst: the kernel treats UDP as a lasting conversation after two seconds. */
 const SAY_AGAIN_MS = 20
 /** The timeouts of connections that have ended or are silent. */
+const UDP_TIMEOUTS = ['udp_timeout', 'udp_timeout_stream']
 const ENDING = [
-  'udp_timeout',
-  'udp_timeout_stream',
+  ...UDP_TIMEOUTS,
   'tcp_timeout_close',
   'tcp_timeout_close_wait',
   'tcp_timeout_fin_wait',
@@ -40,6 +49,22 @@ const ENDING = [
 const sh = (line: string): void => {
   const [tool = '', ...args] = line.split(' ')
   execFileSync(tool, args)
+}
+
+const FLOW_RULES = `table inet flows {
+  map to4 { type ipv4_addr . inet_service : ipv4_addr . inet_service; }
+  map to6 { type ipv6_addr . inet_service : ipv6_addr . inet_service; }
+  chain calls {
+    type nat hook output priority -101;
+    meta l4proto udp dnat ip to ip daddr . udp dport map @to4
+    meta l4proto udp dnat ip6 to ip6 daddr . udp dport map @to6
+  }
+}`
+
+function end(text: string): { readonly family: 'udp4' | 'udp6'; readonly address: string; readonly port: number } {
+  const colon = text.lastIndexOf(':')
+  const address = text.slice(0, colon).replaceAll(/[[\]]/g, '')
+  return { family: address.includes(':') ? 'udp6' : 'udp4', address, port: Number(text.slice(colon + 1)) }
 }
 
 class Loopback implements ConnectionStage {
@@ -103,10 +128,51 @@ class Loopback implements ConnectionStage {
   }
 }
 
+/** Sends one datagram for each flow. The translation is a map, which gets an element for each called address. */
+class Datagrams implements FlowStage {
+  readonly table = new Conntrack({ clock: new SystemClock() })
+  #translated = ''
+
+  static make(t: Test): Promise<Datagrams> {
+    const stage = new Datagrams()
+    // One datagram each; the flows have to last as long as the test.
+    for (const state of UDP_TIMEOUTS) sh(`sysctl -qw net.netfilter.nf_conntrack_${state}=60`)
+    execFileSync('nft', ['-f', '-'], { input: FLOW_RULES })
+    t.teardown(async () => {
+      for (const family of [4, 6] as const) await stage.table.forget(await flowsOf(stage.table, family))
+      sh('nft delete table inet flows')
+      for (const state of UDP_TIMEOUTS) sh(`sysctl -qw net.netfilter.nf_conntrack_${state}=1`)
+    })
+    return Promise.resolve(stage)
+  }
+
+  async begin(client: string, called: string, server: string): Promise<void> {
+    const [from, to, by] = [end(client), end(called), end(server)]
+    if (called !== server) {
+      const map = to.family === 'udp6' ? 'to6' : 'to4'
+      const element = `${to.address} . ${to.port} : ${by.address} . ${by.port}`
+      const input = `flush map inet flows ${map}; add element inet flows ${map} { ${element} }`
+      if (this.#translated !== input) execFileSync('nft', ['-f', '-'], { input })
+      this.#translated = input
+    }
+    const socket = createSocket(from.family)
+    socket.on('error', () => undefined)
+    await once(socket.bind(from.port, from.address), 'listening')
+    await new Promise((resolve) => socket.send('hello', to.port, to.address, resolve))
+    const isThere = async (): Promise<boolean> => {
+      const flows = await flowsOf(this.table, to.family === 'udp6' ? 6 : 4)
+      return !to.address.startsWith('245.') || flows.some((flow) => flowText(flow) === `${client} ${called} ${server}`)
+    }
+    await eventually(isThere, { say: `${client} ${called} ${server}` })
+    socket.close()
+  }
+}
+
 inPrivateNetns(t, import.meta.url, () => {
   for (const address of [CALLER, '10.60.0.5', '10.60.0.6', '10.60.0.7', SILENT])
     sh(`ip address add ${address}/32 dev lo`)
-  sh('ip route add local 245.0.0.7 dev lo')
+  for (const route of ['245.0.0.7', '245.0.0.8', 'fd53:ea1a:4e00::f500:7']) sh(`ip route add local ${route} dev lo`)
+  for (const address of ['fd42::5', 'fd60::5']) sh(`ip address add ${address}/128 dev lo nodad`)
   execFileSync('nft', ['-f', '-'], { input: RULES })
   // A UDP conversation has no end that can be seen, and closed TCP connections stay listed for minutes.
   for (const state of ENDING) sh(`sysctl -qw net.netfilter.nf_conntrack_${state}=1`)
@@ -115,6 +181,35 @@ inPrivateNetns(t, import.meta.url, () => {
     const stage = new Loopback()
     t.teardown(() => stage.end())
     return Promise.resolve(stage)
+  })
+
+  flowsCompliance(t, (t) => Datagrams.make(t))
+
+  t.test('TCP connections without an answer are listed apart from others, and forgotten', async (t) => {
+    const stage = new Loopback()
+    t.teardown(() => stage.end())
+    const list = async (prefix: string, state: 'answered' | 'unanswered'): Promise<TranslatedFlow[]> => {
+      const found: TranslatedFlow[] = []
+      const { whole } = await stage.table.calls({ called: parsePrefix(prefix), state, limit: 100 }, (c) =>
+        found.push(c),
+      )
+      t.ok(whole)
+      return found
+    }
+    await stage.open('tcp', '245.0.0.7')
+    await stage.disturb()
+    await eventually(async () => (await list(`${SILENT}/32`, 'unanswered')).length === 1, { say: 'its SYN is listed' })
+    t.match(await list('245.0.0.0/16', 'answered'), [
+      { protocol: 'TCP', called: { address: '245.0.0.7' }, server: { address: '10.60.0.7' }, zone: 0 },
+    ])
+    t.strictSame(await list('245.0.0.0/16', 'unanswered'), [])
+    t.strictSame(await list(`${SILENT}/32`, 'answered'), [])
+    t.strictSame(await list('fd42::/64', 'unanswered'), [], 'nor is there any of the other family')
+    const silent = await list(`${SILENT}/32`, 'unanswered')
+    t.match(silent, [{ protocol: 'TCP', client: { address: CALLER }, called: { address: SILENT, port: 9 } }])
+    t.equal(await stage.table.forget(silent), 1)
+    t.equal(await stage.table.forget(silent), 0)
+    t.equal((await list('245.0.0.0/16', 'answered')).length, 1, 'the other one goes on')
   })
 
   t.test('a listing has a deadline', async (t) => {

@@ -126,6 +126,15 @@ inPrivateNetns(t, import.meta.url, () => {
       { priority: 7310, table: 7310, inputDevice: 'sealane0' },
       { priority: 7312, table: 7312 },
       { priority: 7399, table: 7311, exceptMark: 0x1073 },
+      { priority: 7399, table: 0, action: 'blackhole', inputDevice: 'sealane0', withoutMark: 0x2000 },
+      {
+        priority: 7399,
+        table: 0,
+        action: 'blackhole',
+        inputDevice: 'sl-vx',
+        destination: '10.42.0.0/16',
+        withoutMark: 0x2000,
+      },
       { family: 6, priority: 7310, table: 7310, inputDevice: 'sealane0' },
       { family: 6, priority: 7399, table: 7311, exceptMark: 0x1073 },
     ] as const

@@ -1,6 +1,6 @@
 /**
  * A worker and two gateway nodes with real routeagents: a gateway node that is cut off, or whose overlay is blocked,
- * gets no more traffic from the worker; one whose process hangs still does.
+ * gets no more traffic from the worker; one whose process hangs still does. The overlay has a chosen port.
  *
  *   worker (this namespace) eth0 192.168.7.11 ── [ br0 ] ── eth0 192.168.7.1 [ gw-a ], eth0 192.168.7.2 [ gw-b ]
  */
@@ -9,7 +9,7 @@ import t, { type Test } from 'tap'
 import { runCommand } from '../../kernel/run-command.ts'
 import { ProcSysctl } from '../../kernel/tuning/proc-sysctl.ts'
 import type { KubeObject } from '../../model/objects.ts'
-import { NodeProcess } from '../routeagent/support/node-process.ts'
+import { NodeProcess, type NodeProcessInit } from '../routeagent/support/node-process.ts'
 import { type Site, here, ip, kernelDump, startRouteAgent } from '../routeagent/support/datapath.ts'
 import { NODES, cluster, endpoint, gateway, membership } from '../routeagent/support/site.ts'
 import { eventually } from '../support/eventually.ts'
@@ -18,6 +18,7 @@ import { withWays } from '../support/route-ways.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const PARIS = '244.1.0.0/16'
+const PORT = 4811
 const DEADLINE = { deadlineMs: 30_000 } as const
 
 inPrivateNetns(t, import.meta.url, () => {
@@ -37,17 +38,18 @@ inPrivateNetns(t, import.meta.url, () => {
           await attach(network, 'gw-b', b, '192.168.7.2')
           const before = await kernelDump()
           const folder = temporaryFolder(t)
-          const gateways = [new NodeProcess({ node: 'gw-a', netns: a, folder: join(folder, 'a') })]
-          gateways.push(new NodeProcess({ node: 'gw-b', netns: b, folder: join(folder, 'b') }))
+          const gateways = [new NodeProcess({ node: 'gw-a', netns: a, folder: join(folder, 'a'), overlayPort: PORT })]
+          gateways.push(new NodeProcess({ node: 'gw-b', netns: b, folder: join(folder, 'b'), overlayPort: PORT }))
           t.teardown(() => Promise.all(gateways.map((one) => one.stop())))
           for (const one of gateways) one.put(...objects())
-          const site = startRouteAgent(t, objects())
+          const site = startRouteAgent(t, objects(), { overlayPort: PORT })
           await bothAnswer(site)
           t.equal(await via(), 'gw-a gw-b')
           await cutOff(t, network)
           await blocked(t, b)
           await hangs(t, site, gateways[0]!)
           await allBlocked(t, site)
+          await otherPort(t, gateways, { node: 'gw-a', netns: a, folder: join(folder, 'a') })
           site.api.put(membership('leaving'))
           await site.ended
           t.equal(await kernelDump(), before, 'leaving leaves nothing behind')
@@ -112,7 +114,7 @@ async function cutOff(t: Test, network: Netns): Promise<void> {
 }
 
 async function blocked(t: Test, gateway: Netns): Promise<void> {
-  const table = 'table ip block { chain i { type filter hook prerouting priority -400; udp dport 4810 drop; }; }'
+  const table = `table ip block { chain i { type filter hook prerouting priority -400; udp dport ${PORT} drop; }; }`
   await gateway.exec('nft', ['-f', '-'], { input: table })
   await eventually(async () => (await via()) === 'gw-a', { ...DEADLINE, say: 'the overlay to one gateway is blocked' })
   t.pass('a node to which the overlay alone is blocked is left')
@@ -138,7 +140,7 @@ async function hangs(t: Test, site: Site, gateway: NodeProcess): Promise<void> {
 
 /** A firewall of the worker blocks all answers, and the routes stay as they are. */
 async function allBlocked(t: Test, site: Site): Promise<void> {
-  const table = 'table ip block { chain i { type filter hook prerouting priority -400; udp dport 4810 drop; }; }'
+  const table = `table ip block { chain i { type filter hook prerouting priority -400; udp dport ${PORT} drop; }; }`
   const says = (): string => {
     const status = site.api.get('RouteAgent', 'worker')?.status
     return `${status?.reached} ${status?.conditions?.[0]?.reason}`
@@ -149,4 +151,18 @@ async function allBlocked(t: Test, site: Site): Promise<void> {
   t.equal(await via(), 'gw-a gw-b', 'and both gateway nodes stay')
   await here('nft', 'delete table ip block')
   await eventually(() => says() === '1/1 NodesAnswer', { ...DEADLINE, say: 'they answer again' })
+}
+
+/** The device of a node with another port neither hears nor reaches the others, and is replaced when the port is mended. */
+async function otherPort(t: Test, gateways: NodeProcess[], init: Omit<NodeProcessInit, 'overlayPort'>): Promise<void> {
+  const restart = async (overlayPort: number): Promise<void> => {
+    await gateways[0]?.stop()
+    gateways[0] = new NodeProcess({ ...init, overlayPort })
+    gateways[0].put(...objects())
+  }
+  await restart(PORT + 1)
+  await eventually(async () => (await via()) === 'gw-b', { ...DEADLINE, say: 'a gateway with another port is left' })
+  t.match(await init.netns.exec('ip', ['-d', 'link', 'show', 'sealane-vx']), new RegExp(`dstport ${PORT + 1}`))
+  await restart(PORT)
+  await eventually(async () => (await via()) === 'gw-a gw-b', { ...DEADLINE, say: 'it is used again' })
 }

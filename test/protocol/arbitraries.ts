@@ -16,6 +16,45 @@ const labelKey = fc.oneof(
 const labels = fc.dictionary(labelKey, words, { maxKeys: 5 })
 const maybe = { requiredKeys: [] as [] }
 
+const ids = fc.array(name, { maxLength: 4 })
+const selector = fc.record(
+  {
+    matchLabels: labels,
+    matchExpressions: fc.array(
+      fc.record(
+        {
+          key: labelKey,
+          operator: fc.constantFrom('In' as const, 'NotIn' as const, 'Exists' as const, 'DoesNotExist' as const),
+          values: fc.array(words, { maxLength: 3 }),
+        },
+        { requiredKeys: ['key', 'operator'] },
+      ),
+      { maxLength: 3 },
+    ),
+  },
+  maybe,
+)
+const offer = fc.array(
+  fc.record(
+    { clusters: ids, namespaces: fc.record({ names: ids, selectors: fc.array(selector, { maxLength: 2 }) }) },
+    { requiredKeys: ['clusters'] },
+  ),
+  { maxLength: 3 },
+)
+
+const clusterSelectors = fc.array(
+  fc.record(
+    {
+      propertySelector: selector.map(({ matchLabels, ...rest }) => ({
+        ...rest,
+        ...(matchLabels === undefined ? {} : { matchProperties: matchLabels }),
+      })),
+    },
+    maybe,
+  ),
+  { maxLength: 3 },
+)
+
 const serviceExport = fc.record(
   {
     kind: fc.constant('ServiceExport' as const),
@@ -32,6 +71,9 @@ const serviceExport = fc.record(
     ipFamilies: fc.array(family, { maxLength: 2 }),
     exportedLabels: labels,
     exportedAnnotations: labels,
+    offeredTo: offer,
+    clusterSelectors,
+    drained: fc.boolean(),
   },
   {
     requiredKeys: [
@@ -65,13 +107,17 @@ const endpoint = fc.record(
   { requiredKeys: ['addresses'] },
 )
 
-const endpointSlice = fc.record({
-  kind: fc.constant('EndpointSlice' as const),
-  service: name,
-  addressType: family,
-  ports: fc.array(fc.record({ name: words, protocol, port, appProtocol: words }, maybe), { maxLength: 5 }),
-  endpoints: fc.array(endpoint, { maxLength: 10 }),
-})
+const endpointSlice = fc.record(
+  {
+    kind: fc.constant('EndpointSlice' as const),
+    service: name,
+    addressType: family,
+    ports: fc.array(fc.record({ name: words, protocol, port, appProtocol: words }, maybe), { maxLength: 5 }),
+    endpoints: fc.array(endpoint, { maxLength: 10 }),
+    offeredTo: ids,
+  },
+  { requiredKeys: ['kind', 'service', 'addressType', 'ports', 'endpoints'] },
+)
 
 const publicKey = fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Buffer.from(bytes).toString('base64'))
 
@@ -99,14 +145,18 @@ const laneEndpoint = fc.record({ kind: fc.constant('Endpoint' as const), spec: l
 
 const cluster = fc.record({
   kind: fc.constant('Cluster' as const),
-  spec: fc.record({
-    id: name,
-    index: fc.nat(0xffff),
-    podCIDRs: fc.array(address, { maxLength: 3 }),
-    serviceCIDRs: fc.array(address, { maxLength: 3 }),
-    globalCIDRs: fc.array(address, { maxLength: 3 }),
-    labels,
-  }),
+  spec: fc.record(
+    {
+      id: name,
+      index: fc.nat(0xffff),
+      podCIDRs: fc.array(address, { maxLength: 3 }),
+      serviceCIDRs: fc.array(address, { maxLength: 3 }),
+      globalCIDRs: fc.array(address, { maxLength: 3 }),
+      labels,
+      properties: labels,
+    },
+    { requiredKeys: ['id', 'index', 'podCIDRs', 'serviceCIDRs', 'globalCIDRs', 'labels'] },
+  ),
 })
 
 const clusterSetIp = fc.record({ kind: fc.constant('ClusterSetIP' as const), ips: fc.array(address, { maxLength: 2 }) })

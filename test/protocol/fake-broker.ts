@@ -36,6 +36,8 @@ export class FakeBroker implements BrokerApi {
   readonly statuses: MemberStatus[] = []
   /** False: the broker is of an earlier release and does not accept statuses. */
   takesStatus = true
+  /** False: the broker is of an earlier release and gives all records to all members. */
+  keepsToOffers = true
   /** The epoch for which the broker asks each member what it still holds. */
   asksHeld: string | undefined
   readonly held: StoredRecord[] = []
@@ -132,7 +134,9 @@ export class FakeBroker implements BrokerApi {
       const same = Buffer.from(setHash([...own.values()].map(storedContentHash))).equals(message.setHash)
       if (same) this.#completed(peer)
       const asks = this.asksHeld === undefined ? {} : { asksHeld: this.asksHeld }
-      reply({ t: same ? 'inSync' : 'sendDigest', ...(this.takesStatus ? { takesStatus: true } : {}), ...asks })
+      const offers = this.keepsToOffers ? { keepsToOffers: true as const } : {}
+      const status = this.takesStatus ? { takesStatus: true as const } : {}
+      reply({ t: same ? 'inSync' : 'sendDigest', ...status, ...offers, ...asks })
       return
     }
     if (message.t === 'digest') {

@@ -161,6 +161,52 @@ t.test('publish: refusals are told once and not repeated', async (t) => {
   await stop()
 })
 
+t.test('publish: a broker of an earlier release is given nothing that is not for all members', async (t) => {
+  const api = new FakeBroker()
+  const link = inMemoryBroker(api, milano)
+  const { session, refused, stop } = publish(() => link.connect())
+  const open = slice('web-1')
+  const narrow: MemberRecord = {
+    ...slice('web-2'),
+    body: { ...slice('web-2').body, offeredTo: [] } as MemberRecord['body'],
+  }
+  session.setDesired(byKey(open, slice('web-2')))
+  await session.whenSettled(signal)
+  t.equal(session.keepsToOffers, true)
+  taken(api)
+
+  api.keepsToOffers = false
+  link.cut()
+  link.mend()
+  await eventually(() => session.keepsToOffers === false, { say: 'the other release' })
+  await session.whenSettled(signal)
+  session.setDesired(byKey(open, narrow))
+  await session.whenSettled(signal)
+  t.notOk(taken(api).includes('put web-2'))
+  t.equal(held(api), wanted(byKey(open)), 'the record for all is removed')
+  t.same(
+    [session.recordState('EndpointSlice/shop/web-2').t, refused.map(({ reason }) => reason)],
+    ['refused', ['OffersNotSupported']],
+  )
+  session.retryRefused()
+  await session.whenSettled(signal)
+  t.equal(held(api), wanted(byKey(open)))
+
+  link.cut()
+  link.mend()
+  await eventually(() => taken(api).includes('declare'), { say: 'another stream' })
+  await session.whenSettled(signal)
+  t.equal(held(api), wanted(byKey(open)), 'also when the set is declared')
+
+  api.keepsToOffers = true
+  link.cut()
+  link.mend()
+  await eventually(() => session.keepsToOffers === true, { say: 'this release' })
+  await session.whenSettled(signal)
+  t.equal(held(api), wanted(byKey(open, narrow)))
+  await stop()
+})
+
 t.test('publish: a large set goes through a small window, in digest parts', async (t) => {
   const api = new FakeBroker()
   const link = inMemoryBroker(api, milano)

@@ -128,8 +128,18 @@ t.test('each call bears the mark of its process, which the broker knows as a has
     t.equal(markHashOf([text]), undefined, `${text.slice(0, 40)} is no mark`)
 })
 
+t.test('an expired certificate may renew itself, and nothing else', async (t) => {
+  const client = site.client(await member(by, 'milano', 48 * 3600_000))
+  const before = site.api.peers.length
+  await client.renew(Buffer.from('csr'), signal)
+  t.equal(site.api.peers.length, before + 1)
+  t.match(site.api.peers.at(-1), { cluster: 'milano' })
+  for (const call of [() => client.leave(signal), () => firstWatched(client), () => readReplies(client)])
+    t.match(await failure(call()), { problem: 'expired' })
+  t.equal(site.api.peers.length, before + 1)
+})
+
 t.test('certificates that are not good enough, and why', async (t) => {
-  const expired = await member(by, 'milano', 48 * 3600_000)
   const early = await member(by, 'milano', -24 * 3600_000)
   const stranger = await member(other, 'milano')
   const namesake = await member(await authority('demo'), 'milano')
@@ -140,7 +150,12 @@ t.test('certificates that are not good enough, and why', async (t) => {
       problem: 'missing',
       want: 'this call needs the certificate that a cluster gets by joining; the caller sent none',
     },
-    { say: 'expired', identity: expired, problem: 'expired', want: 'the certificate expired at TIME' },
+    {
+      say: 'expired, of another CA',
+      identity: await member(await authority('demo'), 'milano', 48 * 3600_000),
+      problem: 'untrusted',
+      want: "the certificate was not issued by this broker's CA",
+    },
     {
       say: 'from the future',
       identity: early,

@@ -100,7 +100,8 @@ t.test('an affinity of clients looks at their IPv6 addresses', async (t) => {
   const sticky = serviceImport('sticky', `${VIP}9`, { sessionAffinity: 'ClientIP' })
   const slices = [slice6('sticky', 'paris', ['fd00:20:42::9'])]
   const text = describeRouteAgentPlan({ ...world(), imports: [sticky], slices })
-  t.match(text, 'add rule ip6 sealane_node client-64 jhash ip6 saddr mod 64 seed 0x5ea1a9e vmap { 0 : goto slot-0, 1 :')
+  const drawn = 'ip6 daddr . meta l4proto . th dport . jhash ip6 saddr mod 64 seed 0x5ea1a9e'
+  t.match(text, `add rule ip6 sealane_node client-64-0 ip6 daddr set ${drawn} map @slots`)
 })
 
 /** The stage of an endpoint's life; see slice(). */

@@ -6,6 +6,7 @@ import { FakeNft } from '../../kernel/fake/fake-nft.ts'
 import { type TracePacket, type TraceResult, traceNft } from '../../kernel/fake/fake-nft-tracer.ts'
 import type { OpenPort } from '../../model/addresses/address-port.ts'
 import { nodeChange, nodeNftWorld, planTable } from '../../routeagent/balance/plan-node-table.ts'
+import type { KernelFacts } from '../../routeagent/world/node-world.ts'
 import { overlayContext } from '../../routeagent/balance/plan-overlay-guard.ts'
 import { NODES, WORKER_FACTS, WORKER_LINKS, cluster, dualStack, endpoint, routeWorld } from './support/site.ts'
 
@@ -57,6 +58,39 @@ t.test('the overlay port', async (t) => {
   )
   t.notOk(traceNft(nft, 'prerouting', forwarded).packet.notrack, 'which is tracked like any')
   t.ok(traceNft(nft, 'prerouting', OUTER).packet.notrack, 'the overlay is not')
+})
+
+t.test('a chosen port, and the present device with another one', async (t) => {
+  const tableWith = async (links: KernelFacts['links']): Promise<FakeNft> => {
+    const nft = new FakeNft({ family: 'ip' })
+    const world = routeWorld({ ...DUAL, overlayPort: 4811, facts: { ...WORKER_FACTS, links } })
+    await nft.run(planTable(nodeNftWorld(world, 4), new Map()).statements)
+    return nft
+  }
+  const outcomeOf = (nft: FakeNft, change: Partial<TracePacket>): string =>
+    traceNft(nft, 'input', { ...OUTER, ...change }).verdict
+  const stranger = { saddr: '192.168.7.99' }
+  const chosen = await tableWith(WORKER_LINKS)
+  t.equal(outcomeOf(chosen, { dport: 4811 }), 'accept')
+  t.equal(outcomeOf(chosen, { ...stranger, dport: 4811 }), 'drop')
+  t.equal(outcomeOf(chosen, stranger), 'accept', 'the default port is no longer ours')
+  t.ok(traceNft(chosen, 'prerouting', { ...OUTER, dport: 4811 }).packet.notrack)
+  const device = {
+    name: 'sealane-vx',
+    index: 9,
+    kind: 'vxlan',
+    mtu: 1450,
+    up: true,
+    mac: '',
+    vni: 7300,
+    local: '',
+  } as const
+  const during = await tableWith([...WORKER_LINKS, { ...device, port: 4810 }])
+  for (const dport of [4810, 4811]) {
+    t.equal(outcomeOf(during, { ...stranger, dport }), 'drop', `${dport}, until the device is replaced`)
+    t.equal(outcomeOf(during, { dport }), 'accept')
+  }
+  t.equal(String(await tableWith([...WORKER_LINKS, { ...device, port: 4811 }])), String(chosen))
 })
 
 t.test(

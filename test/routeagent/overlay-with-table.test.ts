@@ -3,6 +3,7 @@ import t from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
 import { eventually } from '../support/eventually.ts'
+import { membershipObject } from '../support/objects/cluster-objects.ts'
 import { Machine } from './support/machine.ts'
 import { membership, node } from './support/site.ts'
 
@@ -20,6 +21,34 @@ t.test('a node that cannot have its table has no overlay, and says why', async (
   await machine.ready()
   await eventually(() => failure() === '', { say: 'and no longer' })
   t.match(machine.kernel(), 'sealane-vx')
+})
+
+t.test('a node that does not expose all pods has no overlay without the rules that close it', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  machine.api.put(membershipObject({ exposure: 'exports' }))
+  const addRule = machine.routes.addRule.bind(machine.routes)
+  machine.routes.addRule = (rule, ...rest) =>
+    rule.action === 'blackhole'
+      ? Promise.reject(new KernelError('EPERM', 'ip rule', 'not now'))
+      : addRule(rule, ...rest)
+  const run = machine.start(t)
+  await eventually(() => machine.status.notReady().join().includes('not now'), { say: 'it says why' })
+  t.notMatch(machine.routes.toString(), 'ip link add sealane-vx')
+  machine.routes.addRule = addRule
+  await machine.ready()
+  t.match(machine.routes.toString(), 'ip link add sealane-vx')
+  const drops = (): number => machine.routes.toString().split('blackhole').length - 1
+  t.equal(drops(), 1)
+  const deleteLink = machine.routes.deleteLink.bind(machine.routes)
+  const atDeletion: number[] = []
+  machine.routes.deleteLink = (...init) => {
+    atDeletion.push(drops())
+    return deleteLink(...init)
+  }
+  machine.api.put(membershipObject({ phase: 'leaving', exposure: 'exports' }))
+  await run.ended
+  t.strictSame([atDeletion, machine.kernel()], [[1], machine.before], 'they go after the device, and nothing stays')
 })
 
 t.test('after a restart without its Node the overlay goes on, and so do those who may use it', async (t) => {
@@ -56,4 +85,35 @@ t.test('an overlay that cannot be taken out keeps the tables that say who may us
   await run.ended
   t.equal(tables.map((names) => names.join()).join(' '), Array(3).fill(NFT_TABLE_NODE).join(' '))
   t.equal(machine.kernel(), machine.before, 'and both go in the end')
+})
+
+t.test('another port is guarded before a device has it, and the old one until none has it', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  const first = machine.start(t)
+  await machine.ready()
+  await first.stop()
+  const guarded = (): string =>
+    /udp dport (\d+|\{[^}]*\}) counter name dropped-overlay-stranger/.exec(String(machine.nft))?.[1] ?? ''
+  t.equal(guarded(), '4810')
+  const steps: string[] = []
+  const deleteLink = machine.routes.deleteLink.bind(machine.routes)
+  const addLink = machine.routes.addLink.bind(machine.routes)
+  machine.routes.deleteLink = async (...args) => {
+    steps.push(`delete: ${guarded()}`)
+    await deleteLink(...args)
+  }
+  machine.routes.addLink = async (...args) => {
+    steps.push(`add: ${guarded()}`)
+    await addLink(...args)
+  }
+  const second = machine.start(t, machine.api, 4811)
+  await machine.ready()
+  await eventually(() => guarded() === '4811', { say: 'only the new port is guarded' })
+  t.strictSame(steps, ['delete: { 4810, 4811 }', 'add: { 4810, 4811 }'])
+  t.match(machine.kernel(), 'dstport 4811')
+  t.notMatch(machine.kernel(), '4810')
+  const reported = (): number | undefined => machine.api.cache('RouteAgent').get('worker')?.status?.overlayPort
+  await eventually(() => reported() === 4811, { say: 'the RouteAgent tells it' })
+  await second.stop()
 })

@@ -100,14 +100,14 @@ t.test('brokers stop in turn under traffic', { timeout: 240_000 }, async (t) => 
 })
 
 /**
- * Each member calls again every 1.5 s over TLS: a hundred of them took half of a processor. Some are between two
- * connections.
+ * Each member calls again every 3 s over TLS, at most eight calls a second in all, because the handshakes of thirty a
+ * second filled a slow processor. MOST is less than all, because some members are between two connections.
  */
-const MEMBERS = 48
-const MOST = 43
+const MEMBERS = 24
+const MOST = 20
 
-t.test('48 members, and one broker that is started again', { timeout: 240_000 }, async (t) => {
-  const brokers = await Replicas.start(t, { connectionAgeMs: 1500, drainMs: 500 })
+t.test('24 members, and one broker that is started again', { timeout: 240_000 }, async (t) => {
+  const brokers = await Replicas.start(t, { connectionAgeMs: 3000, drainMs: 500 })
   const members: Member[] = []
   for (let i = 0; i < MEMBERS; i += 1) members.push(await brokers.join(`m${i}`))
   const stop = new AbortController()
@@ -131,7 +131,7 @@ t.test('48 members, and one broker that is started again', { timeout: 240_000 },
   const shares = (): readonly number[] => brokers.shares(members)
   const isSpread = (): boolean => {
     const now = shares()
-    return now.reduce((sum, one) => sum + one, 0) >= MOST && now.every((one) => one >= 6 && one <= 28)
+    return now.reduce((sum, one) => sum + one, 0) >= MOST && now.every((one) => one >= 3 && one <= 15)
   }
   await eventually(isSpread, { ...LONG, say: 'members are spread' })
   await brokers.stop(1)

@@ -45,6 +45,7 @@ export async function backupOf(stateDir: string, file: string): Promise<void> {
 export interface BrokerStore {
   readonly create: BrokerAdmin['createToken']
   readonly rekey: BrokerAdmin['rekey']
+  readonly drain: BrokerAdmin['drain']
   readonly list: BrokerAdmin['tokens']
   readonly revoke: (id: string) => ReturnType<BrokerAdmin['revokeToken']>
   readonly members: BrokerAdmin['members']
@@ -63,6 +64,7 @@ export async function openBrokerStore(stateDir: string, clock: Clock): Promise<B
   return {
     create: (init) => as((admin) => admin.createToken(init)),
     rekey: (init) => as((admin) => admin.rekey(init)),
+    drain: (init) => as((admin) => admin.drain(init)),
     list: () => as((admin) => admin.tokens()),
     revoke: (id) => as((admin) => admin.revokeToken({ id })),
     members: () => as((admin) => admin.members()),

@@ -2,8 +2,9 @@
  * Programs of the product as users run them, and programs of tests, compiled into few files like dist/. A start from
  * sources takes three times the processor time.
  */
-import { spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import {
   existsSync,
   mkdirSync,
@@ -110,17 +111,19 @@ function removeUnused(): void {
 
 /**
  * Builds dist/ if bin/sealane would not run it because a source or package is newer. This happens before the tests, so
- * that they start what users start. Throws with the compiler's message.
+ * that they start what users start. Throws an Error with the compiler's message.
  */
-export function buildProduct(): Promise<void> {
-  if (isBuilt()) return Promise.resolve()
+export async function buildProduct(): Promise<void> {
+  if (isBuilt()) return
   mkdirSync(join(ROOT, 'node_modules/.cache'), { recursive: true })
   // Two builds at once would remove each other's folder.
   const build = [join(ROOT, 'node_modules/.cache/build.lock'), process.execPath, join(ROOT, 'scripts/build.ts')]
-  const { status, stderr, error } = spawnSync('flock', build, { encoding: 'utf8' })
-  if (error !== undefined) return Promise.reject(error)
-  if (status !== 0) return Promise.reject(new Error(`the product does not compile:\n${stderr}`))
-  return Promise.resolve()
+  // The runner goes on meanwhile, because it gives other tiers their next files.
+  const child = spawn('flock', build, { stdio: ['ignore', 'ignore', 'pipe'] })
+  let errors = ''
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (errors += text))
+  const [status] = (await once(child, 'close')) as [number | null]
+  if (status !== 0) throw new Error(`the product does not compile:\n${errors}`)
 }
 
 /** Whether dist/ is up to date by the rule of bin/sealane. */

@@ -317,7 +317,10 @@ export class FakeApiServer {
       resources: served.map(([resource, kind]) => ({
         name: resource.split('/').at(-1),
         kind,
-        namespaced: !/^(Namespace|Node|Cluster|ClusterProperty|Endpoint|Gateway|RouteAgent|Membership)$/.test(kind),
+        namespaced:
+          !/^(Namespace|Node|Cluster(Property|AccessPolicy|TrafficPolicy)?|Endpoint|Gateway|RouteAgent|Membership)$/.test(
+            kind,
+          ),
       })),
     }
   }

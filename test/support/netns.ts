@@ -90,7 +90,7 @@ export function inPrivateNetns(t: Test, fileUrl: string, tests: () => void | Pro
   const args = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc', 'sh', '-c', init, 'sh']
   t.spawn(
     'unshare',
-    [...args, process.execPath, fileURLToPath(fileUrl)],
+    [...args, process.execPath, ...process.execArgv, fileURLToPath(fileUrl)],
     { env: { ...process.env, [INSIDE]: '1' } },
     'in a private network namespace',
   )

@@ -18,7 +18,7 @@ import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { namespaceObject } from '../../support/objects/service-objects.ts'
-import { service, serviceExport } from '../site.ts'
+import { ALLOWS_ALL, service, serviceExport } from '../site.ts'
 import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 
 const COUNT = 200
@@ -62,6 +62,7 @@ async function manyExports() {
   const plan = planExports({
     cluster: 'milano',
     podPrefixes: [parsePrefix('10.42.0.0/16')],
+    access: ALLOWS_ALL,
     exports: api.cache('ServiceExport').list(),
     services: api.cache('Service').list(),
     slices: [],
@@ -96,7 +97,7 @@ t.test('what is left out of an export has a condition of its own', async (t) => 
   const said = (notes: PlannedExport['notes'], before: readonly Condition[] = []): unknown => {
     const object = { ...serviceExport('default', 'web'), status: { conditions: before } }
     const valid = { type: 'Valid', status: 'True', reason: 'Valid', message: '' } as const
-    const records = { records: [], exported: undefined, recordKeys: ['ServiceExport/default/web'] }
+    const records = { records: [], exported: undefined, offered: undefined, recordKeys: ['ServiceExport/default/web'] }
     const stored = { answered: true, state: () => ({ t: 'stored' }) as const }
     const found = planConditions({ object, valid, notes, ...records }, stored)
     t.match(found.find(({ type }) => type === 'Ready')?.status, 'True')
@@ -129,6 +130,7 @@ t.test('a namespace that the broker does not allow has a reason of its own', asy
     valid,
     records: [],
     exported: undefined,
+    offered: undefined,
     recordKeys: ['ServiceExport/default/web'],
     notes: [],
   }

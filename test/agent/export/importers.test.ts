@@ -1,5 +1,10 @@
 import t from 'tap'
-import { type ImportersInput, importedCondition, planImporters } from '../../../agent/export/importers.ts'
+import {
+  type ImportersInput,
+  importedCondition,
+  planImportedBy,
+  planImporters,
+} from '../../../agent/export/importers.ts'
 import type { MemberStatus, NotImported, NotImportedReason } from '../../../model/member-status.ts'
 
 function reported(...notImported: NotImported[]): MemberStatus {
@@ -127,4 +132,74 @@ t.test('findings about namespaces from which nothing is exported are not kept', 
   })
   t.equal(findings.size, 0)
   t.end()
+})
+
+t.test('members that it is not offered to do not count', async (t) => {
+  const imported = (
+    offered: readonly string[] | undefined,
+    statuses: Record<string, MemberStatus | undefined>,
+  ): string => {
+    const heard = Object.entries(statuses).flatMap(([id, one]) => (one === undefined ? [] : [[id, one] as const]))
+    const importers = planImporters({
+      own: 'c1',
+      members: Object.keys(statuses),
+      expired: new Set(),
+      statuses: new Map(heard),
+      unheardSince: new Map(),
+      namespaces: new Set(['shop']),
+    })
+    const { status, reason, message } = importedCondition('shop/web', importers, 100, offered)
+    return `${status}/${reason}: ${message}`
+  }
+  const nobody = 'Unknown/OfferedToNobody: access policies offer it to no other member'
+  const rows: readonly [string, readonly string[] | undefined, Record<string, MemberStatus | undefined>, string][] = [
+    ['all', undefined, { c2: ALL, c3: ALL }, 'True/Imported: imported by c2, c3'],
+    ['one of two', ['c3'], { c2: ALL, c3: ALL }, 'True/Imported: imported by c3'],
+    ['one that cannot', ['c2'], { c2: ALL, c3: MISSING }, 'True/Imported: imported by c2'],
+    ['a silent one', ['c3'], { c2: undefined, c3: ALL }, 'True/Imported: imported by c3'],
+    ['nobody', [], { c2: ALL, c3: MISSING, c4: undefined }, nobody],
+    ['no member', ['lima'], { c2: ALL }, nobody],
+    ['no other member', [], {}, 'Unknown/NoOtherMember: the clusterset has no other member'],
+  ]
+  for (const [name, offered, statuses, want] of rows) t.equal(imported(offered, statuses), want, name)
+})
+
+t.test('who imports each export: bounded, and only who is known to', async (t) => {
+  const many = Array.from({ length: 20 }, (_, i) => `m${String(i).padStart(2, '0')}`)
+  const statuses = new Map<string, MemberStatus>(many.map((id) => [id, ALL]))
+  statuses.set('c2', MISSING)
+  statuses.set('c3', { notImported: [], leftOut: 1 })
+  const members = ['c1', 'c2', 'c3', 'c4', ...many]
+  const importers = planImporters({
+    own: 'c1',
+    ...{
+      members,
+      statuses,
+      expired: new Set(),
+      unheardSince: new Map([['m00', 50]]),
+      namespaces: new Set(['shop', 'other']),
+    },
+  })
+  const all = (keys: readonly string[], settled = keys) => ({
+    importers,
+    settled: new Map(settled.map((key) => [key as never, 100])),
+    exports: new Map(keys.map((key) => [key as never, { offered: { clusters: offered[key] as never } }])),
+    before: [],
+  })
+  const offered: Record<string, readonly string[] | undefined> = {
+    'other/db': ['c2', 'c3', 'c4', 'lima'],
+    'shop/db': [],
+  }
+  const keys = ['shop/web', 'other/db', 'shop/db', 'other/api']
+  const rows = planImportedBy(all(keys))
+  t.same(rows, [
+    { namespace: 'other', name: 'api', clusters: ['c2', ...many.slice(1, 16)], more: 4 },
+    { namespace: 'other', name: 'db', clusters: ['c2'] },
+    { namespace: 'shop', name: 'web', clusters: many.slice(1, 17), more: 3 },
+  ])
+  const services = Array.from({ length: 300 }, (_, i) => `shop/s${i}`)
+  t.equal(planImportedBy(all(services)).length, 256)
+  t.same(planImportedBy(all([])), [])
+  const before = [...rows, { namespace: 'shop', name: 'gone', clusters: ['c2'] }]
+  t.same(planImportedBy({ ...all(keys, []), before }), rows, 'a new process removes nothing but what is not exported')
 })

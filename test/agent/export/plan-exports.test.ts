@@ -2,18 +2,40 @@ import t from 'tap'
 import { planConditions } from '../../../agent/publish/plan-conditions.ts'
 import { type ExportWorld, newExportMemory, planExports } from '../../../agent/export/plan-exports.ts'
 import { parsePrefix } from '../../../model/values/ip.ts'
+import { checkMemberRecord } from '../../../protocol/codec/records-codec.ts'
 import type { Service, ServiceExport } from '../../../model/objects.ts'
 import type { EndpointSliceBody, ServiceExportBody } from '../../../model/records.ts'
 import { endpointObject } from '../../support/objects/cluster-objects.ts'
-import { service, serviceExport, slice } from '../site.ts'
+import { ALLOWS_ALL, service, serviceExport, slice } from '../site.ts'
 
 const WORLD: ExportWorld = {
   cluster: 'milano',
   podPrefixes: [parsePrefix('10.42.0.0/16')],
+  access: ALLOWS_ALL,
   exports: [serviceExport('shop', 'web')],
   services: [service('shop', 'web')],
   slices: [slice('shop', 'web', '10.42.0.5')],
   endpoints: [],
+}
+
+/** A derived Service of an import of the same name. */
+const DERIVED = {
+  labels: {
+    'sealane.io/derived': 'true',
+    'sealane.io/derived-from': 'web',
+    'app.kubernetes.io/managed-by': 'sealane',
+  },
+  ownerReferences: [
+    { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceImport', name: 'web', uid: 'uid-web' },
+  ],
+}
+
+type Selector = NonNullable<
+  NonNullable<NonNullable<ServiceExport['spec']>['clusterSelectors']>[number]['propertySelector']
+>
+
+function selecting(propertySelector: Selector): ServiceExport {
+  return { ...serviceExport('shop', 'web'), spec: { clusterSelectors: [{ propertySelector }] } }
 }
 
 t.test('which exports are valid', async (t) => {
@@ -26,6 +48,33 @@ t.test('which exports are valid', async (t) => {
       'ExternalName',
       { services: [service('shop', 'web', { type: 'ExternalName' })] },
       'False InvalidServiceType Service shop/web is of type ExternalName, which cannot be exported',
+    ],
+    [
+      'derived from an import',
+      {
+        services: [
+          {
+            ...service('shop', 'web'),
+            metadata: {
+              ...{ name: 'web', namespace: 'shop' },
+              ...DERIVED,
+            },
+          },
+        ],
+      },
+      'False DerivedServiceNotExported Service shop/web is derived from an import, whose clusters export it themselves',
+    ],
+    [
+      'derived, and taken over by a user',
+      {
+        services: [
+          {
+            ...service('shop', 'web', { selector: { app: 'web' } }),
+            metadata: { ...{ name: 'web', namespace: 'shop' }, ...DERIVED },
+          },
+        ],
+      },
+      'True Valid Service shop/web can be exported',
     ],
     [
       'NodePort',
@@ -57,6 +106,37 @@ t.test('which exports are valid', async (t) => {
       'False NoService Service shop/web does not exist',
     ],
     [
+      'selectors of clusters',
+      { exports: [selecting({ matchProperties: { 'region.sealane.io': '@SameAsImporter@' } })] },
+      'True Valid Service shop/web can be exported',
+    ],
+    [
+      'a selector that names nothing',
+      { exports: [selecting({})] },
+      'False InvalidClusterSelector spec.clusterSelectors[0].propertySelector: "": expected at least one entry in matchProperties or matchExpressions',
+    ],
+    [
+      'selectors of a headless service',
+      {
+        exports: [selecting({ matchProperties: { a: 'b' } })],
+        services: [service('shop', 'web', { clusterIP: 'None' })],
+      },
+      'False InvalidServiceType spec.clusterSelectors: the service is headless: expected none, or a service with a cluster IP',
+    ],
+    [
+      'a guarded namespace, about which the broker decides',
+      { exports: [serviceExport('kube-system', 'web')], services: [service('kube-system', 'web')] },
+      'True Valid Service kube-system/web can be exported',
+    ],
+    [
+      'an excluded one',
+      {
+        ...{ exports: [serviceExport('kube-system', 'web')], services: [service('kube-system', 'web')] },
+        access: { ...WORLD.access, namespaces: { excluded: ['kube-system'] } },
+      },
+      'False NamespaceNotAllowed Service kube-system/web is not exported: namespace kube-system is among the excludedNamespaces of this cluster; allowedNamespaces of the site file may name it',
+    ],
+    [
       'a name of two labels',
       { exports: [serviceExport('shop', 'web.v2')], services: [service('shop', 'web.v2')] },
       'False NoService Service shop/web.v2 cannot have a DNS name: "web.v2": expected 1 to 63 of a-z, 0-9 and -',
@@ -66,6 +146,60 @@ t.test('which exports are valid', async (t) => {
     const [planned] = [...planExports({ ...WORLD, ...change }).exports.values()]
     t.equal(`${planned?.valid.status} ${planned?.valid.reason} ${planned?.valid.message}`, want, name)
     t.equal((planned?.records.length ?? 0) > 0, want.startsWith('True'), `${name}: published or not`)
+  }
+})
+
+t.test('a service that is too large says so, with both numbers', async (t) => {
+  const ports = (count: number, name = 'p'): NonNullable<NonNullable<Service['spec']>['ports']> =>
+    Array.from({ length: count }, (_, i) => ({ name: `${name}${i}`, port: i + 1 }))
+  const labelled = (spec: NonNullable<ServiceExport['spec']>): Partial<ExportWorld> => ({
+    exports: [{ ...serviceExport('shop', 'web'), spec }],
+  })
+  const addresses = Array.from({ length: 100 }, (_, i) => `10.42.1.${i + 1}`)
+  const busy = { ...slice('shop', 'web', ''), endpoints: Array.from({ length: 21 }, () => ({ addresses })) }
+  const pairs = (count: number): Record<string, string> =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, 'v']))
+  const rows: [change: Partial<ExportWorld>, want: string | RegExp][] = [
+    [{ services: [service('shop', 'web', { ports: ports(20_000) })] }, ''],
+    [
+      { services: [service('shop', 'web', { ports: ports(20_001) })] },
+      'it has 20001 ports, and an export carries at most 20000',
+    ],
+    [
+      { services: [service('shop', 'web', { ports: ports(12_000, 'x'.repeat(50)) })] },
+      /^its export takes \d+ bytes with 12000 ports, and a record has at most 524288$/,
+    ],
+    [labelled({ exportedLabels: pairs(100), exportedAnnotations: pairs(100) }), ''],
+    [labelled({ exportedLabels: pairs(101) }), 'it has 101 exported labels, and an export carries at most 100'],
+    [
+      labelled({ exportedAnnotations: pairs(101) }),
+      'it has 101 exported annotations, and an export carries at most 100',
+    ],
+    [labelled({ exportedAnnotations: { a: 'x'.repeat(262_143) } }), ''],
+    [
+      labelled({ exportedAnnotations: { a: 'é'.repeat(131_072) } }),
+      'it has 262145 bytes of exported annotations, and an export carries at most 262144',
+    ],
+    [{ slices: [busy] }, 'it has 2100 addresses in EndpointSlice web-1, and an export carries at most 2000'],
+  ]
+  for (const [change, want] of rows) {
+    const plan = planExports({ ...WORLD, ...change })
+    const [planned] = [...plan.exports.values()]
+    const { status, reason, message = '' } = planned?.valid ?? {}
+    const title = 'Service shop/web is too large to be exported: '
+    if (want === '') {
+      t.equal(`${status} ${reason}`, 'True Valid')
+      for (const record of plan.records.values()) checkMemberRecord(record)
+      continue
+    }
+    t.equal(`${status} ${reason}`, 'False ServiceTooLarge')
+    t.match(message.replace(title, ''), want)
+    t.equal(plan.records.size, 0, 'nothing is published')
+    const conditions = planConditions(planned!, { answered: true, state: () => ({ t: 'pending' }) })
+    t.strictSame(
+      conditions.slice(0, 2).map((one) => `${one.type} ${one.status} ${one.reason}`),
+      ['Valid False ServiceTooLarge', 'Ready False Pending'],
+    )
   }
 })
 
@@ -109,6 +243,26 @@ t.test('the record of an export', async (t) => {
       exportedAnnotations: { note: 'x' },
     },
   })
+})
+
+t.test('selectors and drain travel with the record', async (t) => {
+  const published = (exported: ServiceExport): unknown[] => {
+    const [planned] = [...planExports({ ...WORLD, exports: [exported] }).exports.values()]
+    const { clusterSelectors, drained } = planned!.exported!.body
+    return [clusterSelectors, drained, planned!.notes.map(({ message }) => message).join()]
+  }
+  const annotated = (value: string): ServiceExport => {
+    const metadata = { name: 'web', namespace: 'shop', annotations: { 'sealane.io/drain': value } }
+    return { ...serviceExport('shop', 'web'), metadata }
+  }
+  const propertySelector = { matchProperties: { 'zone.sealane.io': 'a' } }
+  t.same(published(serviceExport('shop', 'web')), [undefined, undefined, ''])
+  t.same(published(selecting(propertySelector)), [[{ propertySelector }], undefined, ''])
+  t.same(published({ ...serviceExport('shop', 'web'), spec: { clusterSelectors: [] } }), [undefined, undefined, ''])
+  t.same(published(annotated('true')), [undefined, true, ''])
+  t.same(published(annotated('false')), [undefined, undefined, ''])
+  const note = 'annotation sealane.io/drain: "yes": expected "true" or "false"; it is not drained'
+  t.same(published(annotated('yes')), [undefined, undefined, note])
 })
 
 t.test('type and families where the Service says little', async (t) => {

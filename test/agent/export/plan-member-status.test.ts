@@ -26,7 +26,7 @@ function status(
     view: basis.view,
     exported: exported && new Set(exported),
     namespaces: all.namespaces,
-    allowedNamespaces: allowed,
+    lists: { allowed, excluded: ['bank'] },
     clusters: basis.clusters,
     members: basis.view.clusters,
     problems: new Map(problems),
@@ -112,6 +112,8 @@ t.test('it is bounded, and what holds for more comes first', (t) => {
 
 t.test('namespaces whose records were not asked for are missing by the word of the broker', (t) => {
   const exported = ['shop', 'blue', 'kube-system']
+  t.equal(show(status([], { exported: ['bank'] })), 'bank/@ NamespaceNotAllowed')
+  t.equal(show(status([], { exported: ['bank'], allowed: ['bank'] })), 'bank/@ NamespaceMissing')
   t.equal(show(status([], { exported })), 'blue/@ NamespaceMissing, kube-system/@ NamespaceNotAllowed')
   const allowed = ['kube-system']
   t.equal(show(status([], { exported, allowed })), 'blue/@ NamespaceMissing, kube-system/@ NamespaceMissing')

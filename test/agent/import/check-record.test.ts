@@ -88,10 +88,16 @@ t.test('bad records are left out, with a reason, and only they', async (t) => {
   t.same(
     planImports(
       world([bad({ namespace: 'kube-system' }, body)]),
-      newImportMemory({ allowedNamespaces: ['kube-system'] }),
+      newImportMemory({ allowedNamespaces: ['kube-system'], excludedNamespaces: ['kube-system'] }),
     ).dropped,
     [],
     'allowed',
+  )
+  const excluding = newImportMemory({ allowedNamespaces: [], excludedNamespaces: ['bank'] })
+  t.match(
+    planImports(world([bad({ namespace: 'bank' }, body)]), excluding).dropped,
+    [{ reason: 'NamespaceNotAllowed', message: 'namespace "bank" is among the excludedNamespaces of this cluster' }],
+    'excluded',
   )
 })
 
@@ -133,7 +139,7 @@ t.test('what the broker admits no importer leaves out: else the owner would beli
         if (admitRecord({ namespace, name: 'web', body }, context) !== undefined) return true
         admitted += 1
         const one = record('milano', 'web', body)
-        return recordProblem({ ...one, key: { ...one.key, namespace } }, []) === undefined
+        return recordProblem({ ...one, key: { ...one.key, namespace } }, {}) === undefined
       },
     ),
     { numRuns: 2000 },
@@ -152,16 +158,16 @@ t.test('ids that are reserved: left out, unless the cluster is here from before'
     },
   })
   for (const id of ['broker', 'constructor', 'kube-system', 'sealane-x']) {
-    t.strictSame(recordProblem(record(id), []), {
+    t.strictSame(recordProblem(record(id), {}), {
       reason: 'ClusterIdReserved',
       message: `cluster id "${id}" is reserved`,
     })
     t.equal(
-      recordProblem(record(id), [], (known) => known === id),
+      recordProblem(record(id), {}, (known) => known === id),
       undefined,
     )
   }
-  t.equal(recordProblem(record('milano'), []), undefined)
+  t.equal(recordProblem(record('milano'), {}), undefined)
 })
 
 t.test('how many connections a member says that it has open', (t) => {
@@ -180,7 +186,7 @@ t.test('how many connections a member says that it has open', (t) => {
     [{ count: 1 }, /^openConnections atLeast: expected/],
   ]
   for (const [reported, want] of rows) {
-    const found = recordProblem(status(reported), [], () => true)
+    const found = recordProblem(status(reported), {}, () => true)
     if (want === undefined) t.equal(found, undefined, JSON.stringify(reported))
     else t.match(found, { reason: 'InvalidValue', message: want }, JSON.stringify(reported))
   }

@@ -55,6 +55,11 @@ t.test('writes only what differs, endpoints first', async (t) => {
   log()
   await writer.apply(keyed(imported('a', 81)), NEVER)
   t.same(log(), ['apply ServiceImport a'], 'an edit is undone')
+  const asked = { ...imported('a', 81).metadata, annotations: { 'sealane.io/derived-service': 'a-clusterset' } }
+  await api.apply({ ...imported('a', 81), metadata: asked })
+  log()
+  await writer.apply(keyed(imported('a', 81)), NEVER)
+  t.same(log(), [], 'what a user asks for stays')
 })
 
 t.test('addresses are given up before another cluster gets them', async (t) => {
@@ -171,6 +176,32 @@ t.test('while the cache lags behind nothing is written twice; what vanishes is w
   t.equal(await round(), 2, 'it was removed meanwhile')
   await clock.advance(30_000)
   t.equal(await round(), 3, 'it never came to be seen')
+})
+
+t.test('selectors that the API drops are written once; where it keeps them, they are missed', async (t) => {
+  const { api, writer, log, clock } = await setup()
+  const clusterSelectors = [{ propertySelector: { matchProperties: { 'zone.sealane.io': 'a' } } }]
+  const selecting = (name: string): ServiceImport => importObject({ name }, { clusterSelectors })
+  const apply = api.apply.bind(api)
+  const pruned = (object: KubeObject): Promise<void> => apply(importObject({ name: object.metadata.name }))
+  api.apply = pruned
+  await writer.apply(keyed(selecting('a')), NEVER)
+  t.same(log(), ['apply ServiceImport a'])
+  for (let i = 0; i < 3; i += 1) {
+    await clock.advance(60_000)
+    await pruned({ ...selecting('a'), metadata: { name: 'a', namespace: 'shop' } })
+    log()
+    await writer.apply(keyed(selecting('a')), NEVER)
+    t.same(log(), [], 'no write more')
+  }
+  api.apply = apply
+  await writer.apply(keyed(selecting('a'), selecting('b')), NEVER)
+  t.same(log(), ['apply ServiceImport b'])
+  await writer.apply(keyed(selecting('b')), NEVER)
+  await pruned(selecting('b'))
+  log()
+  await writer.apply(keyed(selecting('a'), selecting('b')), NEVER)
+  t.same(log(), ['apply ServiceImport a', 'apply ServiceImport b'], 'this API keeps them')
 })
 
 t.test('what comes and goes before the answer to its write arrives is written again', async (t) => {

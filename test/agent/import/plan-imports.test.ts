@@ -17,6 +17,12 @@ import {
   PUBLIC_KEY,
 } from '../import-fixtures.ts'
 
+t.test('an exporter orders no Service here', async (t) => {
+  const asks = { 'sealane.io/derived-service': 'kube-dns-clusterset', kept: 'x' }
+  const { objects } = plan([MILANO, IP, exported('milano', { exportedAnnotations: asks })])
+  t.same(objects.get('ServiceImport/shop/web')?.metadata.annotations, { kept: 'x' })
+})
+
 t.test('what becomes of records', async (t) => {
   const rows: [name: string, records: StoredRecord[], want: string[]][] = [
     ['nothing', [], []],

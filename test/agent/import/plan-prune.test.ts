@@ -25,6 +25,10 @@ t.test('pruning', async (t) => {
       slice('f', labels('flat')),
       slice('t', labels('tokyo')),
       slice('user', {}),
+      slice('derived', {
+        ...labels('milano'),
+        ...{ 'sealane.io/derived': 'true', 'app.kubernetes.io/managed-by': 'sealane' },
+      }),
       slice('foreign', labels('milano', 'other')),
     ],
     clusters: [object('tokyo'), object('milano'), object('flat')],

@@ -149,6 +149,52 @@ t.test('what was given stays, and what is kept for those who left is spared', as
   )
 })
 
+t.test('a translated cluster that is renumbered: another block only if it overlaps again', async (t) => {
+  const blocks = { '10.42.0.0/16': '244.1.0.0/16' }
+  const other = claims('a', ['10.42.0.0/16'], { translated: true, blocks: { '10.42.0.0/16': '244.0.0.0/16' } })
+  const moved = (...podCIDRs: string[]): AddressClaims => claims('b', podCIDRs, { translated: true, blocks })
+  const kept = 'b flat 10.42.0.0/16→244.1.0.0/16'
+  const rows: [string, AddressClaims[], string[]][] = [
+    ['overlaps nobody', [other, moved('10.77.0.0/16')], [kept]],
+    ['overlaps nobody, with IPv6', [other, moved('fd00::/64', '10.77.0.0/16')], [kept]],
+    ['several new ranges', [other, moved('10.77.0.0/16', '10.78.0.0/16')], [kept]],
+    ['overlaps again', [other, moved('10.42.8.0/24')], ['b 10.42.0.0/16→244.1.0.0/16, 10.42.8.0/24→244.2.0.0/24']],
+    [
+      'one of the old ranges stays: its connections stay',
+      [other, moved('10.42.0.0/16', '10.77.0.0/16')],
+      ['b 10.42.0.0/16→244.1.0.0/16, 10.77.0.0/16→244.2.0.0/16'],
+    ],
+    ['no pods over IPv4 at all', [other, moved('fd00::/64')], []],
+    ['one that has left is not touched', [other, { ...moved('10.77.0.0/16'), departed: true }], []],
+  ]
+  for (const [name, clusters, want] of rows) t.same(show(clusters), want, name)
+  const [flat] = planAddresses([other, moved('10.77.0.0/16')], RANGE).values()
+  const back = claims('b', ['10.42.0.0/16'], flat ?? {})
+  t.same(show([other, back]), ['b 10.42.0.0/16→244.1.0.0/16'], 'it returns to the block that it had')
+})
+
+t.test('for any renumbering: a second plan changes nothing, and no two share an address', async () => {
+  const cidr = fc.integer({ min: 0, max: 5 }).map((n) => `10.${n}.0.0/16`)
+  const members = fc.array(fc.tuple(cidr, cidr), { minLength: 1, maxLength: 6 })
+  fc.assert(
+    fc.property(members, (list) => {
+      const start = list.map(([first], i) => claims(`c${i}`, [first]))
+      const joined = start.map((one) => ({ ...one, ...planAddresses(start, RANGE).get(one.id) }))
+      const moved = joined.map((one, i) => ({ ...one, podCIDRs: [list[i]?.[1] ?? ''] }))
+      const plan = planAddresses(moved, RANGE)
+      const after = moved.map((one) => ({ ...one, ...plan.get(one.id) }))
+      const seen = after.map((one) =>
+        (one.translated ? globalCIDRs(one) : one.podCIDRs).map((text) => parsePrefix(text)),
+      )
+      return (
+        planAddresses(after, RANGE).size === 0 &&
+        seen.every((own, i) => seen.every((its, j) => i === j || !own.some((a) => its.some((b) => overlaps(a, b)))))
+      )
+    }),
+    { numRuns: 200 },
+  )
+})
+
 t.test('the global CIDR of an IPv6 CIDR is the CIDR itself', async (t) => {
   const row = { podCIDRs: ['fd00::/64', '10.42.0.0/16'], blocks: { '10.42.0.0/16': '244.1.0.0/16' } }
   t.same(globalCIDRs({ ...row, translated: true }), ['fd00::/64', '244.1.0.0/16'])

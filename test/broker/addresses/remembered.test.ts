@@ -86,7 +86,7 @@ function decision({ cluster, facts }: Step): JoinDecision {
     ...{ cluster, facts, allowedCIDRs: [], keyHash: cluster },
     certificate: { ...terms, issuedAtMs: 0 },
     handedOut: { ...terms, bundle: [] },
-    ...{ entitled: true, connected: false, membersLimit: 100 },
+    ...{ entitled: true, connected: false, membersLimit: 100, renewalGraceMs: 0 },
   }
 }
 

@@ -124,8 +124,8 @@ t.test('every refusal names the field and the reason', async (t) => {
       'ports[1].port: TCP 80 is the port of ports[0] as well',
     ],
     [
-      anExport({ ports: Array.from({ length: 101 }, (_, i) => ({ name: `p${i}`, protocol: 'TCP', port: i + 1 })) }),
-      'ports: has 101 entries: expected 0 to 100',
+      anExport({ ports: Array.from({ length: 20_001 }, (_, i) => ({ name: `p${i}`, protocol: 'TCP', port: i + 1 })) }),
+      'ports: has 20001 entries: expected 0 to 20000',
     ],
     [
       anExport({ sessionAffinity: 'ClientIP', sessionAffinityTimeoutSeconds: 90_000 }),
@@ -143,8 +143,13 @@ t.test('every refusal names the field and the reason', async (t) => {
       'ports[0].appProtocol: "HTTP 2": expected a Kubernetes qualified name such as example.org/name',
     ],
     [
-      anExport({ exportedAnnotations: { a: 'x'.repeat(70_000) } }),
-      'exportedAnnotations: has 70001 characters: expected at most 65536',
+      anExport({ exportedAnnotations: { a: 'x'.repeat(262_144) } }),
+      'exportedAnnotations: has 262145 bytes: expected at most 262144',
+    ],
+    [
+      // The API server counts bytes.
+      anExport({ exportedAnnotations: { a: 'é'.repeat(131_072) } }),
+      'exportedAnnotations: has 262145 bytes: expected at most 262144',
     ],
     [
       aSlice({ addresses: ['127.0.0.1'] }),

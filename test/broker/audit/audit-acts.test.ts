@@ -200,11 +200,15 @@ t.test('what operators do beside the broker', async (t) => {
   await harness.lines()
   await t.rejects(tokens.evict({ cluster: 'roma', force: false }))
   await tokens.rekey({ cluster: 'milano' })
+  await tokens.drain({ cluster: 'milano', drained: true })
+  await tokens.drain({ cluster: 'milano', drained: false })
   await tokens.evict({ cluster: 'milano', force: true })
   await tokens.evict({ cluster: 'milano', force: true })
   t.same(await acted(), [
     'cluster.evict refused MemberUnknown roma',
     'cluster.rekey ok milano',
+    'cluster.drain ok milano',
+    'cluster.undrain ok milano',
     'cluster.evict ok milano',
     'cluster.evict ok milano',
   ])

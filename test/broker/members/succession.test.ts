@@ -121,6 +121,59 @@ t.test('an earlier copy ends nothing: it is refused, and the owner goes on', asy
   t.equal(kept.show(third, 3 * HOUR), 'inUse')
 })
 
+t.test('after its end, the certificate in use and a renewal of it can still be renewed, no other can', (t) => {
+  const grace = 30 * DAY
+  const kept = new Kept(member(first))
+  const [b1, b2] = [certificate('b1', HOUR, 'a1'), certificate('b2', 2 * HOUR, 'b1')]
+  kept.show(b1, HOUR)
+  kept.show(b2, 2 * HOUR)
+  const end = b2.expiresAtMs
+  const lost = certificate('b3', 18 * HOUR, 'b2')
+  const table: readonly [shown: CertificatePeer, atMs: number, graceMs: number, want: string][] = [
+    [b2, end, 0, 'expired'],
+    [b2, end, grace, 'inUse'],
+    [b2, end + grace - 1, grace, 'inUse'],
+    [b2, end + grace, grace, 'expired'],
+    [lost, end + 20 * DAY, grace, 'firstUse'],
+    [lost, end + 20 * DAY, 0, 'expired'],
+    [b1, end, grace, 'superseded'],
+    [first, end, grace, 'superseded'],
+    [certificate('x1', HOUR, 'a1'), 20 * DAY, grace, 'superseded'],
+    [certificate('y1', -HOUR, 'y0'), 10 * DAY, grace, 'foreign'],
+  ]
+  for (const [shown, atMs, graceMs, want] of table)
+    t.equal(certificateValidity(kept.row, shown, atMs, graceMs).t, want, `${shown.serial} at ${atMs / HOUR} h`)
+  for (const change of [{ rekeyedAtMs: 5 }, { forkedAtMs: 5 }])
+    t.notOk(mayBeUsed(certificateValidity({ ...kept.row, ...change }, b2, end, grace)), Object.keys(change).join())
+  t.end()
+})
+
+t.test('whoever shows expired certificates for weeks, the one in use stays renewable', (t) => {
+  const shown = fc.record({
+    serial: fc.constantFrom('a1', 'b1', 'b2', 'x1', 'x2'),
+    renews: fc.option(fc.constantFrom('a1', 'b1', 'x1'), { nil: undefined }),
+    process: fc.option(fc.constantFrom('owner', 'thief', 'cover'), { nil: undefined }),
+    atMs: fc.integer({ min: 2 * DAY, max: 29 * DAY }),
+  })
+  fc.assert(
+    fc.property(fc.array(shown, { maxLength: 30 }), (uses) => {
+      let row = new Kept(member(first)).row
+      const kept = new Kept(row)
+      kept.by('owner', first, 0)
+      kept.by('owner', certificate('b1', HOUR, 'a1'), HOUR)
+      kept.by('owner', certificate('b2', 2 * HOUR, 'b1'), 2 * HOUR)
+      row = kept.row
+      for (const { serial, renews, process, atMs } of uses) {
+        const peer = { ...certificate(serial, HOUR, renews), ...(process === undefined ? {} : { process }) }
+        const validity = certificateValidity(row, peer, atMs, 30 * DAY)
+        if ('row' in validity) row = validity.row ?? row
+      }
+      return mayBeUsed(certificateValidity(row, certificate('b2', 2 * HOUR, 'b1'), 29 * DAY, 30 * DAY))
+    }),
+  )
+  t.end()
+})
+
 const second = certificate('a2', HOUR, 'a1')
 
 t.test('a thief renews first while the owner is away: neither goes on once the owner is back', async (t) => {

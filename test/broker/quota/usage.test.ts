@@ -27,7 +27,7 @@ function join(tx: Transaction, cluster: ClusterId): void {
   const certificate = { serial: '01', expiresAtMs: 1e15 }
   const join = {
     ...{ cluster, certificate, facts: facts([range], { serviceCIDRs: [] }), allowedCIDRs: [], keyHash: '' },
-    ...{ entitled: true, connected: false, membersLimit: 9 },
+    ...{ entitled: true, connected: false, membersLimit: 9, renewalGraceMs: 0 },
     handedOut: { ...certificate, authority: '', bundle: [] },
   }
   joinMember(tx, join, contextOf(cluster))

@@ -144,7 +144,8 @@ t.test('whatever was given away since the backup is where it was', async (t) => 
     }),
     { numRuns: 300 },
   )
-  t.ok(returns > 20, `${returns} members came back that the backup did not know`)
+  // Some twenty to sixty of them, by chance.
+  t.ok(returns > 3, `${returns} members came back that the backup did not know`)
 })
 
 const step = (t: BrokerStep['t'], member: number, variant = 2): BrokerStep => ({ t, member, name: 0, variant })
@@ -186,7 +187,7 @@ t.test('nobody gets a number that may be in use, until members have said', async
   const join = (nowMs: number) =>
     log.transact((tx) => {
       const certificate = { serial: '77', expiresAtMs: nowMs + 1000 }
-      const more = { entitled: false, connected: false, membersLimit: 100, keyHash: '' }
+      const more = { entitled: false, connected: false, membersLimit: 100, renewalGraceMs: 0, keyHash: '' }
       const decision = {
         cluster: 'new' as ClusterId,
         facts: facts(['10.77.0.0/16']),

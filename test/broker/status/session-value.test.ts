@@ -4,9 +4,15 @@ import t from 'tap'
 import { formatSession, parseSession } from '../../../broker/store/etcd/replica-session.ts'
 
 t.test('what is written is read', (t) => {
-  const value = { members: ['c1', 'c2', 'c3'], host: 'sealane-broker-0', version: '0.2.0' }
+  const value = {
+    members: ['c1', 'c2', 'c3'],
+    host: 'sealane-broker-0',
+    version: '0.2.0',
+    keepsToOffers: true,
+  } as const
   t.strictSame(parseSession(formatSession(value)), value)
   t.strictSame(parseSession(Buffer.from('{"members":["c1"]}')), { members: ['c1'] }, 'of an earlier release')
+  t.strictSame(parseSession(Buffer.from('{"members":["c1"],"keepsToOffers":1}')), { members: ['c1'] }, 'no such word')
   t.strictSame(parseSession(Buffer.from('{"members":["c1"],"more":{}}')), { members: ['c1'] }, 'of a later one')
   t.end()
 })

@@ -75,6 +75,7 @@ async function take(log: RecordLog, step: BrokerStep, settings: typeof SETTINGS,
           entitled: true,
           connected: false,
           membersLimit: 100,
+          renewalGraceMs: 0,
         }
         joinMember(tx, join, context)
         keepEvent(tx, { act: 'join', result: 'ok', who: { kind: 'joining', cluster }, subject: cluster }, nowMs)

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Broker } from '../../../broker/broker.ts'
 import type { AuditSink } from '../../../broker/audit/audit-sink.ts'
+import type { Replicas } from '../../../broker/members/contact.ts'
 import { AuditTrail } from '../../../broker/audit/audit-trail.ts'
 import { CertificateAuthority } from '../../../broker/identity/certificate-authority.ts'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
@@ -65,6 +66,8 @@ export interface HarnessInit {
   readonly keepRemoved?: number
   /** The sink of the audit log; without it, the broker has none. */
   readonly auditSink?: AuditSink
+  /** The other brokers of the store; without them, the broker is the only one. */
+  readonly replicas?: Replicas
 }
 
 export async function startBroker(t: Test, init: HarnessInit = {}): Promise<Harness> {
@@ -88,7 +91,8 @@ export async function startBroker(t: Test, init: HarnessInit = {}): Promise<Harn
   const registry = createMetrics('broker')
   const metrics = brokerMetrics(registry)
   const audit = new AuditTrail({ log, clock, logger, metrics, sink: init.auditSink })
-  const broker = new Broker({ log, authority, clock, logger, metrics, audit }, config)
+  const others = init.replicas === undefined ? {} : { replicas: init.replicas }
+  const broker = new Broker({ log, authority, clock, logger, metrics, audit, ...others }, config)
   const tokens = await openBrokerStore(stateDir, clock)
   const stop = async (): Promise<void> => {
     broker.close()
@@ -272,6 +276,10 @@ export class Watcher {
     }
     if (message.t === 'authorities') {
       this.lines.push(`authorities ${message.bundle.length}`)
+      return
+    }
+    if (message.t === 'access') {
+      this.lines.push(`access ${message.accessDefault}`)
       return
     }
     if (message.t === 'contact') {

@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
-import { EVERYBODY } from '../../../broker/sessions/authorization.ts'
 import { type ExportedMessage, NamespaceIndex } from '../../../broker/sessions/exported-namespaces.ts'
 import { parseRecordKey } from '../../../broker/store/rows.ts'
 import { aSlice, anExport } from '../support/harness.ts'
@@ -27,7 +26,7 @@ t.test('three listeners, each hearing at its own times, know where something is 
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 60 }), fc.nat(20), async (steps, late) => {
       const log = openMemoryLog({ keepRemoved: 3 })
-      const create = (): NamespaceIndex => new NamespaceIndex(log, EVERYBODY)
+      const create = (): NamespaceIndex => new NamespaceIndex(log)
       let index: NamespaceIndex | undefined
       const listeners = [0, 1, 2].map(() => ({ names: new Set<string>(), at: undefined as number | undefined }))
       const look = (listener: (typeof listeners)[number] | undefined): void => {
@@ -72,16 +71,34 @@ t.test('three listeners, each hearing at its own times, know where something is 
   t.pass('all of them')
 })
 
-t.test('what an audience may not see is in no list', async (t) => {
+t.test('what is offered to some members only is in the list of these members alone', async (t) => {
   const log = openMemoryLog()
-  for (const namespace of ['open', 'secret'])
-    await log.transact((tx) =>
-      tx.put('record', `milano/ServiceExport/${namespace}/a`, { createdAtMs: 1, body: anExport('a').body }),
-    )
-  const index = new NamespaceIndex(log, { maySee: ({ namespace }) => namespace !== 'secret' })
-  t.same(index.exportedSince(undefined), [{ t: 'exportedNamespaces', whole: true, added: ['open'], removed: [] }])
-  t.same(index.keys(index.namesOf(undefined, true)), ['milano/ServiceExport/open/a'])
-  t.same(index.keys(index.namesOf(new Set(['secret']), true)), [])
+  const index = new NamespaceIndex(log)
+  const put = (namespace: string, readers?: readonly string[]): Promise<unknown> =>
+    log.transact((tx) => {
+      const value = { createdAtMs: 1, body: anExport('a').body, ...(readers === undefined ? {} : { readers }) }
+      tx.put('record', `milano/ServiceExport/${namespace}/a`, value)
+    })
+  await put('open')
+  await put('secret', ['paris'])
+  const followed = (member: string) => {
+    const state = { at: undefined as number | undefined, own: undefined as ReadonlySet<string> | undefined }
+    let names: ReadonlySet<string> = new Set()
+    return () => {
+      names = heard(names, index.exportedFor(member, state))
+      return [...names].sort().join()
+    }
+  }
+  const [milano, paris, tokyo] = [followed('milano'), followed('paris'), followed('tokyo')]
+  t.same([milano(), paris(), tokyo()], ['open,secret', 'open,secret', 'open'])
+  await put('open', ['tokyo'])
+  t.same([milano(), paris(), tokyo()], ['open,secret', 'secret', 'open'])
+  await put('secret')
+  t.same([milano(), paris(), tokyo()], ['open,secret', 'secret', 'open,secret'])
+  t.same(index.exportedSince(undefined), [{ t: 'exportedNamespaces', whole: true, added: ['secret'], removed: [] }])
+  t.ok(index.isPublic({ cluster: 'milano', namespace: 'secret', name: 'a' }))
+  t.notOk(index.isPublic({ cluster: 'milano', namespace: 'open', name: 'a' }))
+  t.notOk(index.isPublic({ cluster: '', namespace: 'open', name: '' }))
 })
 
 t.test('a broker that has begun anew tells those who come back what has changed since', async (t) => {
@@ -93,7 +110,7 @@ t.test('a broker that has begun anew tells those who come back what has changed 
   const since = log.revision
   await log.transact((tx) => tx.remove('record', 'milano/ServiceExport/blue/a'))
   await put('void')
-  const index = new NamespaceIndex(log, EVERYBODY)
+  const index = new NamespaceIndex(log)
   const want = { t: 'exportedNamespaces', whole: false, added: ['void'], removed: ['blue'] }
   t.same(index.exportedSince(since), [want])
   t.equal(index.exportedSince(since)[0], index.exportedSince(since)[0], 'one object for all')

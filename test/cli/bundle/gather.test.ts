@@ -21,6 +21,7 @@ const LINES = CARRIERS.join('\n')
 /** Starts a healthy site with a secret in every text that a user may write. */
 async function plantedSite(t: Test): Promise<SiteFolder> {
   const site = new SiteFolder(t)
+  site.remove('objects/nodes.yaml')
   const init = { objects: site.path('objects'), state: site.path('state') }
   const api = new FileApi({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
   const all = Object.entries(healthyObjects({ kubernetes: false })).filter(([kind]) => kind !== 'Lease')

@@ -22,6 +22,7 @@ import type { Cluster, Gateway } from '../../../model/objects.ts'
 import {
   HEALTHY_BROKER,
   NOW,
+  condition,
   factSet,
   healthyObjects,
   healthyReports,
@@ -211,6 +212,7 @@ t.test('checks say of the facts in a bundle what they said of the facts', async 
     metadata: { name: 'deny', namespace: 'shop' },
     spec: { podSelector: { matchLabels: { app: 'web' } }, policyTypes: ['Ingress'] },
   }
+  const notValid = condition('Valid', 'False', 'TrafficPolicyInvalid', 'spec.order: 9 tiers')
   const service = {
     metadata: { name: 'web0', namespace: 'shop' },
     spec: { selector: { app: 'web' }, ports: [{ port: 80, targetPort: 'http' }] },
@@ -244,6 +246,14 @@ t.test('checks say of the facts in a bundle what they said of the facts', async 
       }),
     ],
     ['policies', factSet({ ...healthy, NetworkPolicy: [policy], Service: [service] })],
+    [
+      'traffic policies',
+      factSet({
+        ...healthy,
+        TrafficPolicy: [{ metadata: { name: 'web', namespace: 'shop' }, status: { conditions: [notValid] } }],
+        ClusterTrafficPolicy: [{ metadata: { name: 'default' }, status: { conditions: [notValid] } }],
+      }),
+    ],
     [
       'broker away',
       factSet(

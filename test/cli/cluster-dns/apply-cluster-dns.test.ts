@@ -4,7 +4,7 @@ import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { refOf, titleOf, type ObjectRef } from '../../../kubeapi/kube/kinds.ts'
 import type { ClusterDnsClient, DnsObject } from '../../../cli/cluster-dns/dns-change.ts'
 import { planClusterDns } from '../../../cli/cluster-dns/plan-cluster-dns.ts'
-import { KUBEADM, SUBMARINER } from './corefiles.ts'
+import { KUBEADM, SUBMARINER } from '../../support/corefiles.ts'
 import { configMap } from './objects.ts'
 
 const OPTIONS = { domain: 'clusterset.local', forwardTo: '10.43.0.99' }

@@ -8,10 +8,10 @@ import {
   type DnsObject,
   findObject,
 } from '../../../cli/cluster-dns/dns-change.ts'
-import { parseCorefile } from '../../../cli/cluster-dns/corefile.ts'
-import { addForwardBlock, formatForwardBlock } from '../../../cli/cluster-dns/corefile-edit.ts'
+import { parseCorefile } from '../../../model/cluster-dns/parse-corefile.ts'
+import { addForwardBlock, formatForwardBlock } from '../../../model/cluster-dns/forward-block.ts'
 import { planClusterDns, planClusterDnsRemoval } from '../../../cli/cluster-dns/plan-cluster-dns.ts'
-import { AKS, K3S, KUBEADM, NODE_LOCAL, RKE2, SUBMARINER, arbitraryCorefile } from './corefiles.ts'
+import { AKS, K3S, KUBEADM, NODE_LOCAL, RKE2, SUBMARINER, arbitraryCorefile } from '../../support/corefiles.ts'
 import { chartConfig, configMap, coreDnsWorkload, openshiftDns } from './objects.ts'
 
 const OPTIONS = { domain: 'clusterset.local', forwardTo: '10.43.0.99' }
@@ -110,7 +110,7 @@ t.test('CoreDNS with a Corefile of its own', async (t) => {
     ])
   })
 
-  await t.test('with NodeLocal DNSCache both are told, or neither', async (t) => {
+  await t.test('with NodeLocal DNSCache both forward the zone, or neither', async (t) => {
     const present = [
       configMap('coredns', { Corefile: KUBEADM }),
       configMap('nodelocaldns', { Corefile: NODE_LOCAL }),
@@ -269,16 +269,15 @@ t.test('RKE2', async (t) => {
     const taken = configMap('rke2-coredns-rke2-coredns', { Corefile: SUBMARINER })
     t.match(said(planClusterDns('rke2', [taken], OPTIONS)), [/^conflict: /])
     const nodeLocal = configMap('node-local-dns', { Corefile: NODE_LOCAL })
-    t.match(planClusterDns('rke2', [rendered, nodeLocal], OPTIONS).notes, [
-      /nodelocal.extraClusterDomains: \[clusterset.local\]/,
-    ])
+    const expected = [{ kind: 'cache', advice: [/nodelocal.extraClusterDomains: \[clusterset.local\]/] }]
+    t.match(planClusterDns('rke2', [rendered, nodeLocal], OPTIONS).problems, expected)
     const values = 'nodelocal: {enabled: true}\n'
     const first = planClusterDns('rke2', [rendered, nodeLocal, chartConfig(values)], OPTIONS)
     const again = planClusterDns('rke2', apply([rendered, nodeLocal, chartConfig(values)], first), OPTIONS)
     t.same(again.changes, [])
-    t.match(again.notes, [/NodeLocal DNSCache is on/], 'said until it has been done')
+    t.match(again.problems, expected, 'said until it has been done')
     const done = chartConfig('nodelocal: {enabled: true, extraClusterDomains: [clusterset.local]}\n')
-    t.same(planClusterDns('rke2', [rendered, nodeLocal, done], OPTIONS).notes, [])
+    t.same(planClusterDns('rke2', [rendered, nodeLocal, done], OPTIONS).problems, [])
   })
 })
 

@@ -126,7 +126,7 @@ t.test('servers of names, each by itself', async (t) => {
   const server = await fakeApiServer(t)
   const { port } = await startDns(t, new MemoryApi())
   const [silent, closed] = [await silentServer(t), `127.0.0.1:${await freePort()}`]
-  const { facts, code } = await look(
+  const { facts, code, stdout } = await look(
     server,
     ...['--dns', `ours=127.0.0.1:${port}`, '--dns', `cluster=${silent}`, '--dns', `cluster=${closed}`],
   )
@@ -137,6 +137,7 @@ t.test('servers of names, each by itself', async (t) => {
     { kind: 'dns-answer', items: [{ server: closed, role: 'cluster', result: 'unreachable' }] },
   ])
   t.strictSame(server.requests, [], 'nobody asks the API server')
+  t.type((JSON.parse(stdout) as { resolvConf?: string }).resolvConf, 'string', 'the resolver of the pod')
 })
 
 t.test('words that it does not take', async (t) => {

@@ -123,6 +123,20 @@ t.test('the agent that acts is asked once, about the broker and each server that
   ])
 })
 
+t.test('the resolver of the pod, which a pod of an earlier release does not report', async (t) => {
+  const resolv = (more: object) =>
+    probe(admin(() => done(JSON.stringify({ ...(JSON.parse(GOOD) as object), ...more }))))
+  const kinds = async (more: object) =>
+    (await resolv(more)).filter((one) => one.t === 'probe' && one.kind === 'resolver')
+  t.match(await kinds({ resolvConf: 'search a\n' }), [
+    { items: [{ place: 'pod', name: 'pod sealane-agent-b', text: 'search a\n' }] },
+  ])
+  t.same(await kinds({}), [])
+  t.same(await kinds({ resolvConf: ['x'] }), [])
+  const [long] = await kinds({ resolvConf: 'x'.repeat(100_000) })
+  t.ok(JSON.stringify(long).length < 10_000, 'a pod cannot fill the memory')
+})
+
 t.test('which pod', async (t) => {
   const rows: readonly (readonly [pods: readonly ManifestObject[], holder: string, pod: string | undefined])[] = [
     [[agent('b'), agent('a')], '', 'a'],

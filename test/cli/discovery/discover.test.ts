@@ -36,13 +36,19 @@ const ROWS: readonly (readonly [
   pods: string,
   services: string,
 ])[] = [
+  ['aks-kubenet', 'aks', 'kubenet', 'iptables', '10.244.0.0/16', '10.0.0.0/16'],
   ['aks-node-subnet', 'aks', 'azure', 'iptables', '10.224.0.0/16', '10.0.0.0/16'],
   ['aks-overlay', 'aks', 'azure', 'iptables', '10.244.0.0/16', '10.0.0.0/16'],
   ['calico-ebpf', 'kubeadm', 'calico', '-', '192.168.0.0/16', '10.96.0.0/12'],
+  ['calico-vpp', 'kubeadm', 'calico', 'nftables', '192.168.0.0/16', '10.96.0.0/12'],
   ['cilium-mesh-eni', 'eks', 'cilium', 'none', '-', '172.20.0.0/16'],
+  ['cilium-multi-pool', 'kubeadm', 'cilium', '-', '10.10.0.0/16 10.20.0.0/16', '10.96.0.0/12'],
   ['eks-auto-mode', 'eks', 'aws-vpc', '-', '10.30.0.0/16', '172.20.0.0/16'],
+  ['eks-cilium-eni', 'eks', 'cilium', 'none', '10.20.0.0/18', '172.20.0.0/16'],
+  ['eks-custom-networking', 'eks', 'aws-vpc', '-', '100.64.0.0/16', '-'],
   ['eks-vpc-cni', 'eks', 'aws-vpc', 'iptables', '10.20.0.0/16', '172.20.0.0/16'],
   ['gke', 'gke', 'gke', 'iptables', '10.4.0.0/14', '34.118.224.0/20'],
+  ['gke-autopilot', 'gke', 'gke', 'none', '10.4.8.0/26', '34.118.224.0/20'],
   ['gke-dataplane-v2', 'gke', 'gke', 'none', '10.4.2.0/24', '34.118.224.0/20'],
   ['k3s', 'k3s', 'flannel', 'ipvs', '10.42.0.0/16', '10.43.0.0/16'],
   ['kind', 'kind', 'kindnet', 'iptables', '10.244.0.0/16', '10.96.0.0/16'],
@@ -62,6 +68,7 @@ const ROWS: readonly (readonly [
   ['kubeadm-flannel', 'kubeadm', 'flannel', 'iptables', '10.244.0.0/16', '10.96.0.0/12'],
   ['kubeadm-kube-router', 'kubeadm', 'kube-router', 'ipvs', '10.244.0.0/16', '10.96.0.0/12'],
   ['kubeadm-weave', 'kubeadm', 'weave', 'iptables', '10.32.0.0/12', '10.96.0.0/12'],
+  ['openshift-cilium', 'openshift', 'cilium', 'none', '10.128.0.0/14', '172.30.0.0/16'],
   ['openshift-ovn', 'openshift', 'ovn-kubernetes', 'none', '10.128.0.0/14', '172.30.0.0/16'],
   ['rke2-canal', 'rke2', 'canal', 'iptables', '10.42.0.0/16', '10.43.0.0/16'],
 ]
@@ -80,6 +87,13 @@ for (const [name, ...wanted] of ROWS) {
     t.same(found.obstacles, [])
   })
 }
+
+t.test('OpenShift SDN, whose last release has a Kubernetes that is too old', async (t) => {
+  const found = discover(fixture('openshift-sdn'))
+  t.same([found.distribution.value, found.cni?.value.name], ['openshift', 'openshift-sdn'])
+  t.same([found.podCIDRs?.value, found.serviceCIDRs?.value], [['10.128.0.0/14'], ['172.30.0.0/16']])
+  t.match(found.obstacles, [/^Kubernetes v1\.29\.14\+7cf4c05 is too old/])
+})
 
 t.test('the same answers with less to read', async (t) => {
   const noServiceCidr = discover(without('kubeadm-flannel', ({ kind }) => kind === 'ServiceCIDR')).serviceCIDRs
@@ -126,6 +140,47 @@ t.test('networks that collide', async (t) => {
     'pod CIDR 244.10.0.0/16 overlaps service CIDR 244.10.128.0/20',
     '244.10.0.0/16 overlaps 244.0.0.0/8, which Sealane uses itself',
     '244.10.128.0/20 overlaps 244.0.0.0/8, which Sealane uses itself',
+  ])
+})
+
+t.test('pods in class E: each of our ranges is warned of, and the rest of class E is not', async (t) => {
+  const pods = { '240': [], '246': ['246.10.0.0/16 overlaps 246.0.0.0/8, which Sealane uses itself'] }
+  for (const [name, warnings] of Object.entries(pods)) {
+    const found = discover(fixture(`gke-class-e-${name}`))
+    t.same(found.podCIDRs?.value, [`${name}.10.0.0/16`])
+    t.same(found.warnings, warnings)
+  }
+  const rows: readonly (readonly [pods: string, services: string, ...ranges: string[]])[] = [
+    ['240.0.0.0/8', '241.0.0.0/20'],
+    ['243.255.0.0/16', '247.0.0.0/16'],
+    ['244.255.255.0/24', '245.1.0.0/20', '244.0.0.0/8'],
+    ['245.1.0.0/16', '245.0.255.0/24', '245.0.0.0/16'],
+    ['10.0.0.0/16', '246.255.0.0/20', '246.0.0.0/8'],
+    ['240.0.0.0/4', '10.96.0.0/16', '244.0.0.0/8', '245.0.0.0/16', '246.0.0.0/8'],
+    ['fd00::/56', 'fd53:ea1a:4e00::/108', 'fd53:ea1a:4e00::/96'],
+  ]
+  for (const [podSubnet, serviceSubnet, ...ranges] of rows) {
+    const text = `networking: {podSubnet: "${podSubnet}", serviceSubnet: "${serviceSubnet}"}`
+    const { warnings } = discover(withObjects(configMap('kubeadm-config', { ClusterConfiguration: text })))
+    const said = warnings.map((warning) => /overlaps (\S+), which Sealane uses itself/.exec(warning)?.[1])
+    t.same(said, ranges, text)
+  }
+})
+
+t.test('nodes in ranges of ours', async (t) => {
+  const node = (name: string, ...addresses: string[]): Raw => ({
+    ...nodeObject(name, { status: { addresses: addresses.map((address) => ({ type: 'InternalIP', address })) } }),
+  })
+  const warned = (...nodes: Raw[]): readonly string[] =>
+    discover(withObjects(...nodes)).warnings.filter((text) => text.includes('Sealane uses itself'))
+  t.same(warned(node('a', '240.1.2.3'), node('b', 'somewhere'), node('c')), [])
+  t.same(warned(node('a', '246.1.2.3', 'fd53:ea1a:4e00::1')), [
+    'nodes have addresses in 246.0.0.0/8, which Sealane uses itself: a 246.1.2.3',
+    'nodes have addresses in fd53:ea1a:4e00::/96, which Sealane uses itself: a fd53:ea1a:4e00::1',
+  ])
+  const many = Array.from({ length: 5 }, (_, i) => node(`n${i}`, `245.0.0.${i}`))
+  t.same(warned(...many), [
+    'nodes have addresses in 245.0.0.0/16, which Sealane uses itself: n0 245.0.0.0, n1 245.0.0.1, n2 245.0.0.2 and 2 more',
   ])
 })
 

@@ -82,7 +82,7 @@ t.test('kubeconfigs that lead nowhere', async (t) => {
   const away = server.kubeconfigAt('https://127.0.0.1:1')
   t.equal(
     await said(away),
-    'context "fake" of FILE: discover authorization.k8s.io/v1: the API server at https://127.0.0.1:1 is unreachable: ' +
+    'context "fake" of FILE: discover security.openshift.io/v1: the API server at https://127.0.0.1:1 is unreachable: ' +
       'connect ECONNREFUSED 127.0.0.1:1; check that the address in the kubeconfig is correct and can be reached from here',
   )
 })

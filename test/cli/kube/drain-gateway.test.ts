@@ -1,6 +1,7 @@
 /** Draining a gateway of a real cluster and ending the drain, as the command observes them. */
 import t from 'tap'
 import { drainGateway, undrainGateway } from '../../../cli/cluster/drain-gateway.ts'
+import { drainService } from '../../../cli/cluster/drain-service.ts'
 import type { ManifestObject } from '../../../install/values/manifest.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
@@ -115,4 +116,23 @@ t.test('and comes back', async (t) => {
   t.equal(said, '  changed   Node a  (sealane.io/drain-)\n')
   t.equal(await undrainGateway(admin, 'a', init), 'a is not drained', 'a second time')
   await t.rejects(undrainGateway(admin, 'z', init), { message: 'Node z: this cluster has no such Node' })
+})
+
+t.test('one service of a cluster: the annotation of its ServiceExport, beside others', async (t) => {
+  const ref = { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', namespace: 'shop', name: 'web' }
+  const annotations = { note: 'kept' }
+  const exported: ManifestObject = { ...ref, metadata: { name: 'web', namespace: 'shop', annotations } }
+  const other: ManifestObject = { ...exported, metadata: { ...exported.metadata, namespace: 'test' } }
+  const admin = new MemoryAdmin([exported, other])
+  const { signal } = new AbortController()
+  const mark = (drained: boolean, name = 'web') => drainService(admin, { namespace: 'shop', name, drained, signal })
+  t.equal(await mark(true), true)
+  t.same((await admin.get(ref))?.metadata.annotations, { note: 'kept', 'sealane.io/drain': 'true' })
+  t.equal(await mark(true), false)
+  t.same((await admin.get({ ...ref, namespace: 'test' }))?.metadata.annotations, annotations)
+  t.equal(await mark(false), true)
+  t.same((await admin.get(ref))?.metadata.annotations, annotations)
+  t.equal(await mark(false), false)
+  t.strictSame(admin.done, ['merge ServiceExport shop/web', 'merge ServiceExport shop/web'])
+  await t.rejects(mark(true, 'none'), { message: /service shop\/none is not exported/ })
 })

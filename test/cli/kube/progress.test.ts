@@ -262,6 +262,7 @@ t.test('a DaemonSet is waited for on nodes that are ready', async (t) => {
       new MemoryAdmin([
         ...[node('w1', 'True'), node('w2', 'True'), node('w3', 'Unknown'), node('w4', 'False')],
         node('w5', 'False'),
+        { ...node('f1', 'True'), spec: { taints: [{ key: 'eks.amazonaws.com/compute-type', value: 'fargate' }] } },
         revision('a', 9, 'old'),
         revision('b', 10, 'new'),
         { apiVersion: 'apps/v1', kind: 'DaemonSet', metadata: { name: owner.name, namespace: NAMESPACE }, status },
@@ -289,6 +290,11 @@ t.test('a DaemonSet is waited for on nodes that are ready', async (t) => {
     await look(dead, { on: 'w4', ready: false }, { on: 'w5', ready: false }),
     'gateway: gateway 0 of 1 ready; node w3 is not ready; node w4 is not ready; node w5 is not ready',
     'what runs nowhere is not done',
+  )
+  t.equal(
+    await look({ on: 'w1' }, { on: 'w2' }, { on: 'f1', ready: false, pending: true }),
+    'done; node f1 is a virtual node (EKS Fargate)',
+    'on a virtual node a pod waits for ever',
   )
   t.equal(
     await look({ on: 'w1' }, { on: 'w2' }),

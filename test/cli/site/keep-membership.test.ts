@@ -73,7 +73,27 @@ t.test('one that nobody knows any more, from what the identity keeps', async (t)
   const ranges = { globalRange: '244.0.0.0/8', clustersetIpRange: '245.0.0.0/16' }
   const kept = await start(t, { ...parts, 'broker.json': JSON.stringify({ ...broker, ...ranges }) })
   await kept.clock.advance(5000)
-  t.strictSame(kept.world.made, [spec('joined')])
+  t.strictSame(
+    kept.world.made,
+    [{ ...spec('joined'), exposure: 'exports', accessDefault: 'deny' }],
+    'it exposes no more than a new one',
+  )
+  const rows = [
+    ['what it said', { clusterset: 'demo', exposure: 'pods', accessDefault: 'deny' }, ['pods', 'deny']],
+    ['one of before there was a choice', { clusterset: 'demo' }, [undefined, undefined]],
+    ['another clusterset', { clusterset: 'other', exposure: 'pods', accessDefault: 'allow' }, ['exports', 'deny']],
+    ['an unknown word', { clusterset: 'demo', exposure: 'all' }, ['exports', 'deny']],
+  ] as const
+  for (const [title, access, want] of rows) {
+    const whole = { ...parts, 'broker.json': JSON.stringify({ ...broker, ...ranges }) }
+    const again = await start(t, { ...whole, 'access.json': JSON.stringify(access) })
+    await again.clock.advance(5000)
+    t.strictSame(
+      again.world.made.map(({ exposure, accessDefault }) => [exposure, accessDefault]),
+      [want],
+      title,
+    )
+  }
 })
 
 t.test('who leaves, and who never joined, has none', async (t) => {

@@ -26,7 +26,7 @@ async function member(t: Test): Promise<Member> {
   const init = { objects: site.path('objects'), state: site.path('state') }
   const api = new FileApi({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
   t.teardown(() => api.close())
-  return { broker, site, api, leave: (...more) => runCli(['leave', '--site', site.file, ...more]) }
+  return { broker, site, api, leave: (...more) => runCli(['leave', '--yes', '--site', site.file, ...more]) }
 }
 
 const gateway: KubeObject = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'gw' } }
@@ -150,7 +150,7 @@ t.test('a damaged identity', async (t) => {
 t.test('interrupted while it waits', async (t) => {
   const { site, api, leave } = await member(t)
   await api.apply(gateway)
-  const running = startCli(['leave', '--site', site.file])
+  const running = startCli(['leave', '--yes', '--site', site.file])
   const memberships = api.cache('Membership')
   await eventually(() => memberships.get('self')?.spec.phase === 'leaving')
   running.stop()

@@ -50,7 +50,7 @@ t.test('a healthy cluster: only reads, and each kind once', async (t) => {
     'it writes nothing',
   )
   const lists = server.requests.filter((line) => line.includes('limit='))
-  t.equal(lists.length, 14)
+  t.equal(lists.length, 16)
   t.equal(new Set(lists).size, lists.length)
   t.same(await status(server).then((again) => again.lines), [], 'and again')
 })

@@ -18,7 +18,7 @@ const deny = (namespace: string, name = 'deny'): object => ({
   spec: { podSelector: {}, policyTypes: ['Ingress'] },
 })
 const service = (name: string, namespace = 'shop'): object =>
-  serviceObject({ name, namespace }, { selector: { app: name }, ports: [{ port: 80 }] } as object)
+  serviceObject({ name, namespace }, { selector: { app: name }, ports: [{ port: 80 }] })
 
 function objects(...policies: readonly object[]): ObjectsByKind {
   const { NetworkPolicy: own = [], ...others } = healthyObjects()

@@ -3,8 +3,12 @@ import { createServer } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { parse as parseYaml, parseAllDocuments } from 'yaml'
+import { FileApi } from '../../../kubeapi/files/file-api.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../../support/eventually.ts'
 import { HEALTHY_BROKER } from '../../support/objects/member-facts.ts'
+import { LoopbackBroker } from '../loopback-broker.ts'
 import { runCli, startCli } from '../run-cli.ts'
 import { SiteFolder } from '../site-folder.ts'
 import { cutOff, siteWith } from './site-with.ts'
@@ -69,8 +73,9 @@ t.test('JSON and YAML are one document, with the same fields', async (t) => {
   const [a, b] = [JSON.parse(json.stdout) as Record<string, unknown>, parseYaml(yaml.stdout) as Record<string, unknown>]
   t.same(Object.keys(a).sort(), Object.keys(b).sort())
   t.same(Object.keys(a), [
-    ...['format', 'health', 'takenAt', 'target', 'cluster', 'clusterset', 'phase', 'versions', 'broker', 'gateways'],
-    ...['clusters', 'links', 'clusterDns', 'exports', 'imports', 'problems'],
+    ...['format', 'health', 'takenAt', 'target', 'cluster', 'clusterset', 'phase', 'exposure'],
+    ...['versions', 'broker', 'nodes'],
+    ...['gateways', 'clusters', 'links', 'clusterDns', 'exports', 'imports', 'problems'],
   ])
   t.match(a, { format: 1, health: 'down', cluster: 'milano', target: 'site milano' })
   t.match(a['problems'], [{ reason: 'ClusterCutOff', consequences: [{ reason: 'LaneProbeTimeout', count: 4 }] }])
@@ -161,3 +166,86 @@ t.test('--watch goes on until it is interrupted, and ends with what it saw last'
     if (format === 'yaml') for (const one of parseAllDocuments(stdout)) t.match(one.toJS(), { health: 'down' })
   }
 })
+
+t.test('a site that has joined and on which nothing was started: that comes first, in words of a site', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const site = new SiteFolder(t, 'milano', '  gateways: [{ node: gw1 }]\n')
+  for (const verb of ['status', 'diagnose']) {
+    const { stdout } = await runCli([verb, '--site', site.file, '--ask', '127.0.0.1:1'])
+    t.match(stdout, /NoMembership, .*\n {2}seen: {2}this site has not joined .*\n(.*\n)*? {2}to do: Join: /, verb)
+  }
+  t.equal((await runCli(['join', '--site', site.file, '--token', await broker.token()])).code, 0)
+  for (const verb of ['status', 'diagnose']) {
+    const { code, stdout } = await runCli([verb, '--site', site.file, '--ask', '127.0.0.1:1'])
+    t.equal(code, 2, verb)
+    const [first = ''] = stdout.split('\n').filter((line) => /^(down|degraded|notice): /.test(line))
+    t.equal(first, 'down: SiteNotStarted, Cluster milano', stdout)
+    t.match(stdout, 'start `sealane up` on gw1, then on the other nodes')
+    t.equal(stdout.match(/^(down|degraded): /gm)?.length, 1, 'everything else follows from it')
+    t.notMatch(stdout, /kubectl|pods?\b|label/, 'words of a site')
+  }
+})
+
+t.test('what is exposed: named, and all pods are a notice that fails nothing', async (t) => {
+  const rows: readonly [exposure: string | undefined, line: string][] = [
+    ['exports', 'exposed      exported services'],
+    ['nothing', 'exposed      nothing'],
+    ['pods', 'exposed      all pods'],
+    [undefined, 'exposed      all pods'],
+  ]
+  for (const [exposure, line] of rows) {
+    const site = await siteWith(t, (object) => {
+      if (object.kind !== 'Membership') return object
+      const { exposure: _before, ...spec } = object.spec
+      return { ...object, spec: { ...spec, ...(exposure === undefined ? {} : { exposure }) } } as typeof object
+    })
+    const at = await page(t, { text: JSON.stringify(AGENT) })
+    const { code, stdout } = await runCli(['status', '--site', site.file, '--ask', at])
+    t.equal(code, 0, String(exposure))
+    t.match(stdout, `${line}\n`)
+    const notice =
+      /notice: AllPodsExposed, Membership self\n.*all members may call all pods.*\n.*sealane join --expose exports/
+    t.equal(notice.test(stdout), line.endsWith('all pods'), stdout)
+  }
+})
+
+t.test(
+  'what is drained is a notice, a traffic policy that is not valid a problem; a gathered file says both',
+  async (t) => {
+    const site = await siteWith(t, (object) =>
+      object.kind === 'Cluster' && object.metadata.name === 'paris'
+        ? { ...object, spec: { ...object.spec, drained: true } }
+        : object,
+    )
+    const at = await page(t, { text: JSON.stringify(AGENT) })
+    const args = ['--site', site.file, '--ask', at]
+    const drained = await runCli(['status', ...args])
+    t.match(drained, {
+      code: 0,
+      stdout: /notice: ClusterDrained, Cluster paris\n.*it gets no new connections while others/,
+    })
+    const policy = {
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'TrafficPolicy',
+      metadata: { name: 'web', namespace: 'shop' },
+      spec: { order: [{ local: {} }] },
+    }
+    site.write('objects/policy.yaml', JSON.stringify(policy))
+    const init = { objects: site.path('objects'), state: site.path('state') }
+    const api = new FileApi({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
+    const policies = api.cache('TrafficPolicy')
+    const signal = new AbortController().signal
+    await policies.whenSynced(signal)
+    const read = policies.get('web', 'shop')
+    const message = 'spec.order: "9 tiers": expected at most 8'
+    const valid = { type: 'Valid', status: 'False', reason: 'TrafficPolicyInvalid', message } as const
+    const conditions = [{ ...valid, lastTransitionTime: new Date().toISOString() }]
+    if (read !== undefined) await api.applyStatus({ ...read, status: { conditions } })
+    await api.close()
+    const line = /degraded: TrafficPolicyInvalid, TrafficPolicy shop\/web.*\n.*spec.order: "9 tiers"/
+    t.match(await runCli(['status', ...args]), { code: 1, stdout: line })
+    const file = site.path('bundle.tar.gz')
+    t.equal((await runCli(['gather', ...args, '-o', file])).code, 0)
+    t.match(await runCli(['status', '--bundle', file]), { code: 1, stdout: line })
+  },
+)

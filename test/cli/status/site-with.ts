@@ -14,6 +14,7 @@ export async function siteWith(
   objects: ObjectsByKind = healthyObjects({ kubernetes: false }),
 ): Promise<SiteFolder> {
   const site = new SiteFolder(t)
+  site.remove('objects/nodes.yaml')
   const init = { objects: site.path('objects'), state: site.path('state') }
   const api = new FileApi({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
   const all = Object.entries(objects).filter(([kind]) => kind !== 'Lease')

@@ -1,6 +1,11 @@
 import t from 'tap'
+import { answer } from '../../../dns/zone/answer.ts'
 import { MAX_HOSTS, type ServiceIndex, serviceEntry } from '../../../dns/zone/service-index.ts'
+import { formatAnswer } from '../../../dns/zone/zone-text.ts'
+import { TYPE_A, TYPE_SRV } from '../../../dns/message/wire.ts'
+import { parseDnsName } from '../../../model/dns-name.ts'
 import { serviceKey } from '../../../model/ids.ts'
+import type { TrafficPolicy } from '../../../model/objects.ts'
 import { LABEL_SERVICE_NAME } from '../../../model/spec-constants.ts'
 import { clusterObject } from '../../support/objects/cluster-objects.ts'
 import { internalIps, nodeObject } from '../../support/objects/node-objects.ts'
@@ -222,4 +227,48 @@ t.test('10,000 services: a change costs its own service', async (t) => {
   t.equal(index.service('shop', 's-1'), kept, 'the others are not built anew')
   t.equal(addresses(index, 's-2'), '245.1.0.1')
   t.equal(serviceKey('shop', 's-2'), 'shop/s-2')
+})
+
+t.test('answers about a headless service follow a policy that says so', async (t) => {
+  const api = workedExamples()
+  const index = await syncedIndex(api)
+  for (const kind of ['TrafficPolicy', 'ClusterTrafficPolicy', 'Cluster'] as const)
+    await api.cache(kind).whenSynced(AbortSignal.timeout(5000))
+  const touched: string[] = []
+  index.onServiceChange((key) => touched.push(key))
+  const policy = (spec: TrafficPolicy['spec']): void =>
+    api.put({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'TrafficPolicy',
+      metadata: { namespace: 'shop', name: 'p', uid: 'p' },
+      spec: { targetRefs: [{ name: 'db' }], ...spec },
+    })
+  const ask = (text: string, type: number): string => {
+    const name = parseDnsName(text)
+    if (name.kind === 'malformed' || name.kind === 'notOurs') throw new Error(`${text} is ${name.kind}`)
+    return formatAnswer(answer(index, { name, type }, 0))
+  }
+  const db = 'db.shop.svc.clusterset.local.'
+  const all = '10.1.0.5 10.1.0.6 10.2.0.9'
+  const order = [{ local: {} }, { any: {} }]
+  policy({ order })
+  t.equal(addresses(index, 'db'), all, 'it does not say so')
+  t.same(touched, [])
+  policy({ order, headless: 'follow' })
+  t.equal(addresses(index, 'db'), '10.2.0.9', 'this cluster alone')
+  t.same(touched, ['shop/db'])
+  t.equal(ask(`_pg._tcp.${db}`, TYPE_SRV), `_pg._tcp.${db} 5 IN SRV 0 100 5432 db-0.west.${db}`)
+  t.equal(ask(`db-0.east.${db}`, TYPE_A), `db-0.east.${db} 5 IN A 10.1.0.5`, 'each pod keeps its own name')
+  api.put(slice('db', 'west', [{ addresses: ['10.2.0.9'], conditions: { ready: false } }]))
+  t.equal(addresses(index, 'db'), '10.1.0.5 10.1.0.6', 'the next tier')
+  api.put(slice('db', 'west', [{ addresses: ['10.2.0.9'] }]))
+  api.put(clusterObject({ id: 'west', drained: true }))
+  t.equal(addresses(index, 'db'), '10.1.0.5 10.1.0.6', 'this cluster is drained')
+  policy({ order: [{ clusters: ['south'] }], whenNoneReady: 'refuse', headless: 'follow' })
+  t.equal(addresses(index, 'db'), '', 'refused')
+  t.match(ask(db, TYPE_A), /^; NODATA/)
+  t.equal(ask(`db-0.east.${db}`, TYPE_A), `db-0.east.${db} 5 IN A 10.1.0.5`)
+  t.equal(addresses(index, 'raw'), '10.1.0.8', 'another service')
+  api.drop('TrafficPolicy', 'p', 'shop')
+  t.equal(addresses(index, 'db'), all, 'without a policy')
 })

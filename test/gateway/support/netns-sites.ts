@@ -14,6 +14,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Cluster, Gateway, KubeObject, Kind } from '../../../model/objects.ts'
+import type { Exposure } from '../../../model/access/access.ts'
 import type { OpenPort } from '../../../model/addresses/address-port.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type Netns, withNetns } from '../../support/netns.ts'
@@ -34,6 +35,8 @@ export interface SiteInit {
   readonly lane: { readonly lane: number; readonly publicAddress?: string }
   readonly observedAddress?: string
   readonly openPorts?: readonly OpenPort[]
+  /** Membership.spec.exposure. Absent: as of a member that never stated it. */
+  readonly exposure?: Exposure
 }
 
 export interface Site {
@@ -260,15 +263,16 @@ function siteObjects({ init }: Site): KubeObject[] {
     return [`${pods}.${subnet}.0/24`, ...(pods6 === undefined ? [] : [`${pods6}:${subnet}::/64`])]
   }
   return [
-    membership(init.cluster.spec.id, 'joined'),
+    membership(init.cluster.spec.id, 'joined', init.exposure),
     init.cluster,
     node('gw', init.address, ...podCIDRs(0)),
     node('worker', `${init.address}9`, ...podCIDRs(1)),
   ]
 }
 
-export function membership(clusterId: string, phase: 'joined' | 'leaving'): KubeObject {
-  return membershipObject({ clusterId, phase, clusterset: 'test' })
+export function membership(clusterId: string, phase: 'joined' | 'leaving', exposure?: Exposure): KubeObject {
+  const stated = exposure === undefined ? {} : { exposure }
+  return membershipObject({ clusterId, phase, clusterset: 'test', ...stated })
 }
 
 interface Running {

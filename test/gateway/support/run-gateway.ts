@@ -75,7 +75,7 @@ const deps = {
 }
 await runGateway(
   deps,
-  gatewayConfig({ node, version: 'test', stateDir, ...(JSON.parse(init) as { lanes: [] }) }),
+  gatewayConfig({ node, version: 'test', stateDir, failClosed: true, ...(JSON.parse(init) as { lanes: [] }) }),
   stopping.signal,
 )
 say({ left: true })

@@ -66,6 +66,8 @@ export class Stage {
   readonly before: string
   /** Whether the kernel has next-hop objects; set before start(). */
   grouped = false
+  /** Stands for the name servers. */
+  resolveName: (name: string) => Promise<readonly string[]> = () => Promise.reject(new Error('no name servers'))
   #stopping = new AbortController()
   #running: Promise<void> = Promise.resolve()
 
@@ -124,7 +126,10 @@ export class Stage {
   }
 
   #config(init: Partial<GatewayConfigInit>) {
-    return gatewayConfig({ node: 'gw', version: '1', stateDir: this.stateDir, lanes: [{ lane: 0 }], ...init })
+    return gatewayConfig({
+      ...{ node: 'gw', version: '1', stateDir: this.stateDir, lanes: [{ lane: 0 }], failClosed: true },
+      ...init,
+    })
   }
 
   #deps(): GatewayDeps {
@@ -143,6 +148,7 @@ export class Stage {
       api: this.objects,
       openProbeSocket: this.probes.openSocket,
       probeTcp: () => Promise.resolve(true),
+      resolveName: (name) => this.resolveName(name),
     }
   }
 

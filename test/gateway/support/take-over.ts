@@ -12,7 +12,13 @@ export interface TakeOverInit {
   readonly targets: readonly string[]
 }
 
-export async function takeOver({ process, site }: Running, { own, targets }: TakeOverInit): Promise<void> {
+/** A gateway: its process, its namespace, and the folder of its WireGuard sockets. */
+export interface TakenOver {
+  readonly process: { stop(signal: NodeJS.Signals): Promise<void> }
+  readonly site: Pick<Running['site'], 'gateway' | 'folder'>
+}
+
+export async function takeOver({ process, site }: TakenOver, { own, targets }: TakeOverInit): Promise<void> {
   const { gateway, folder } = site
   await process.stop('SIGKILL')
   await gateway.exec('nft', ['delete', 'table', 'ip', 'sealane_gateway'])

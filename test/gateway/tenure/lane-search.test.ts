@@ -174,6 +174,20 @@ t.test('a gateway is gone for 15 s: a standby takes its number, and it stands by
   t.equal(cluster.held, 'b=0 d=1 e=2', 'one that serves takes no second number')
 })
 
+t.test('a machine that stays takes a free number before a spot one, which takes what is left', async (t) => {
+  const cluster = new Cluster(t, 1)
+  cluster.label('b', 'true', { taints: [{ key: 'cloud.google.com/gke-spot', value: 'true', effect: 'NoSchedule' }] })
+  cluster.start('a', 'b', 'c')
+  await cluster.pass(10_000)
+  t.equal(cluster.held, 'a=0')
+  cluster.lose('a')
+  await cluster.pass(22_000)
+  t.equal(cluster.held, 'c=0')
+  cluster.lose('c')
+  await cluster.pass(22_000)
+  t.equal(cluster.held, 'b=0')
+})
+
 t.test('a cordon gives the number to a standby; without one it stays, and nobody is warned', async (t) => {
   const cluster = new Cluster(t, 2)
   cluster.start('a', 'b', 'c')

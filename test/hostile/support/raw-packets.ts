@@ -18,12 +18,16 @@ export const TCP = { syn: 0x02, rst: 0x04, ack: 0x10 } as const
 
 /** A frame that a VXLAN device of our number accepts on the node with this InternalIP, with UDP or TCP inside. */
 export function vxlanFrame(node: string, inner: InnerPacket): string {
+  return vxlanFrameOf(node, inner.to.includes(':') ? ipv6(inner) : ipv4(inner))
+}
+
+/** The same with these bytes inside, which begin with the header of an IPv4 or IPv6 packet. */
+export function vxlanFrameOf(node: string, packet: Buffer): string {
   const header = Buffer.from([8, 0, 0, 0, (7300 >> 16) & 0xff, (7300 >> 8) & 0xff, 7300 & 0xff, 0])
   const destination = Buffer.from([0x0a, 0x5e, ...node.split('.').map(Number)])
   const source = Buffer.from([2, 0, 0, 0, 0, 9])
-  const isIpv6 = inner.to.includes(':')
-  const type = Buffer.from(isIpv6 ? [0x86, 0xdd] : [0x08, 0x00])
-  return Buffer.concat([header, destination, source, type, isIpv6 ? ipv6(inner) : ipv4(inner)]).toString('hex')
+  const type = Buffer.from((packet[0] ?? 0) >> 4 === 6 ? [0x86, 0xdd] : [0x08, 0x00])
+  return Buffer.concat([header, destination, source, type, packet]).toString('hex')
 }
 
 export interface Datagram {
@@ -143,7 +147,8 @@ function tcp(flags: number): Buffer {
   return bytes
 }
 
-function groups(address: string): Buffer {
+/** The bytes of an IPv6 address. */
+export function groups(address: string): Buffer {
   const [left = '', right] = address.split('::')
   const read = (text: string): number[] => (text === '' ? [] : text.split(':').map((group) => parseInt(group, 16)))
   const [before, after] = [read(left), right === undefined ? [] : read(right)]
@@ -151,9 +156,10 @@ function groups(address: string): Buffer {
   return Buffer.from(all.flatMap((group) => [group >> 8, group & 0xff]))
 }
 
-function checksum(bytes: Buffer): number {
+/** RFC 1071. */
+export function checksum(bytes: Buffer): number {
   let sum = 0
-  for (let i = 0; i < bytes.length; i += 2) sum += bytes.readUInt16BE(i)
+  for (let i = 0; i < bytes.length; i += 2) sum += ((bytes[i] ?? 0) << 8) + (bytes[i + 1] ?? 0)
   while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16)
   return ~sum & 0xffff
 }

@@ -121,6 +121,7 @@ export class Victim {
       nodes,
       gateways: [],
       routeAgents: [],
+      overlayPort: 4810,
       facts: WORKER_FACTS,
       ...ranges,
     }

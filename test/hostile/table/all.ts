@@ -1,4 +1,5 @@
 /** Every attack and every fault that the tests try, by topic. */
+import { ACCESS } from './access.ts'
 import { ADMIN } from './admin.ts'
 import { AUTHORITY } from './authority.ts'
 import { BROKER } from './broker.ts'
@@ -10,6 +11,7 @@ import { NAMES } from './names.ts'
 import { RANGES } from './ranges.ts'
 import { RECORDS } from './records.ts'
 import type { AttackRow } from './row.ts'
+import { SITE_HUB } from './site-hub.ts'
 import { STRANGERS } from './strangers.ts'
 import { TOKENS } from './tokens.ts'
 
@@ -21,6 +23,7 @@ export interface AttackTable {
 export const ATTACKS: readonly AttackTable[] = [
   { title: 'Addresses that a member states', rows: RANGES },
   { title: 'Packets from lanes and pods', rows: DATA_PLANE },
+  { title: 'Past the access rules of a member', rows: ACCESS },
   { title: 'Keys, certificates and ids', rows: IDENTITY },
   { title: 'The certificate authority', rows: AUTHORITY },
   { title: 'Another clusterset at the same broker', rows: CLUSTERSETS },
@@ -29,6 +32,7 @@ export const ATTACKS: readonly AttackTable[] = [
   { title: 'Stolen tokens of parts', rows: TOKENS },
   { title: 'A stranger against the broker', rows: STRANGERS },
   { title: 'The admin service of the broker', rows: ADMIN },
+  { title: 'The hub of a plain site', rows: SITE_HUB },
   { title: 'Questions to the DNS server', rows: NAMES },
   { title: 'Faults', rows: FAULTS },
 ]

@@ -6,7 +6,15 @@ export const TOKENS: readonly AttackRow[] = [
     id: 'token-agent-kube-dns',
     tried: "With the agent's token, an EndpointSlice of ours that says it belongs to the Service kube-dns.",
     holds: "It is refused, made anew or changed later: kube-proxy never sends the cluster's DNS elsewhere.",
-    against: 'Policy `sealane-agent-slices`: no slice of the agent has label kubernetes.io/service-name.',
+    against:
+      'Policy `sealane-agent-slices`: slices of the agent have label kubernetes.io/service-name for derived Services only.',
+  },
+  {
+    id: 'token-agent-services',
+    tried: "Agent token: a user's Service is taken over and deleted, others made with names that nobody consented to.",
+    holds: 'Each is refused, also with a selector, an external address or another type.',
+    against:
+      'Policy `sealane-agent-services`: label, form and name of derived Services; the Namespace consents to names.',
   },
   {
     id: 'token-agent-foreign-slices',

@@ -11,6 +11,7 @@ import {
   LABEL_MCS_RELEASE,
   LABEL_MCS_REVISION,
   SERVICE_EXPORT,
+  SERVICE_IMPORT,
 } from '../../../install/crds/multicluster-crds.ts'
 import { CLUSTER, CRD_REVISION, LABEL_CRD_REVISION } from '../../../install/crds/sealane-crds.ts'
 import type { CrdVersion, CustomResourceDefinition } from '../../../install/crds/custom-resource.ts'
@@ -145,8 +146,11 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'ours, newer',
-    present: { ...CLUSTER, metadata: { ...CLUSTER.metadata, labels: { [LABEL_CRD_REVISION]: '13' } } },
-    want: `leave: the server's is newer: revision 13, ours is revision ${CRD_REVISION}`,
+    present: {
+      ...CLUSTER,
+      metadata: { ...CLUSTER.metadata, labels: { [LABEL_CRD_REVISION]: String(CRD_REVISION + 1) } },
+    },
+    want: `leave: the server's is newer: revision ${CRD_REVISION + 1}, ours is revision ${CRD_REVISION}`,
   },
 ]
 
@@ -170,7 +174,7 @@ t.test('what is decided for what is on the server', async (t) => {
 })
 
 /** The SHA-256 digest of all schemas of sealane.io, and the revision that it belongs to: both change together. */
-const SCHEMAS = { revision: 12, digest: 'f4064d751d680b29' }
+const SCHEMAS = { revision: 14, digest: '5eda08a4b15f1321' }
 
 t.test('who joined with older schemas gets the new ones: the revision was raised with them', async (t) => {
   const ours = ALL_CRDS.filter(({ spec }) => spec.group === 'sealane.io').map(({ spec }) => spec)
@@ -247,4 +251,15 @@ t.test('deciding twice is deciding once', async () => {
       return crd === undefined || planCrd(ours, crd).action === 'leave'
     }),
   )
+})
+
+t.test('the CRDs of the Multi-Cluster Services API have no field that its release lacks', async (t) => {
+  for (const crd of [SERVICE_EXPORT, SERVICE_IMPORT])
+    for (const { schema } of crd.spec.versions) {
+      const { spec, status } = schema?.openAPIV3Schema?.properties ?? {}
+      t.ok(Object.keys(spec?.properties ?? {}).length > 1 && Object.hasOwn(status?.properties ?? {}, 'conditions'))
+      t.equal(Object.hasOwn(spec?.properties ?? {}, 'clusterSelectors'), false, crd.metadata.name)
+      t.equal(Object.hasOwn(status?.properties ?? {}, 'clusterSelectorResults'), false, crd.metadata.name)
+      if (crd === SERVICE_EXPORT) t.equal(Object.hasOwn(status?.properties ?? {}, 'clusters'), false)
+    }
 })

@@ -6,7 +6,7 @@ import t from 'tap'
 import { planBroker } from '../../../install/plan-broker.ts'
 import { planMember } from '../../../install/plan-member.ts'
 import type { ManifestObject } from '../../../install/values/manifest.ts'
-import { isReservedKey, keyProblem, valueProblem } from '../../../install/values/marks.ts'
+import { LEFT_ALONE, injectionProblem, isReservedKey, keyProblem, valueProblem } from '../../../install/values/marks.ts'
 import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../install/values/install-values.ts'
 
@@ -62,6 +62,8 @@ t.test('what no mark was asked for is as it was', (t) => {
   t.end()
 })
 
+const MESHES = new Set([LEFT_ALONE.labels, LEFT_ALONE.annotations].flatMap((map) => Object.keys(map)))
+
 t.test('no mark of Sealane can be taken by one of the user', (t) => {
   const used = [...objectsOf(ALL), ...(ALL_CRDS as readonly unknown[] as readonly ManifestObject[])]
   const keys = used.flatMap((object) =>
@@ -71,7 +73,8 @@ t.test('no mark of Sealane can be taken by one of the user', (t) => {
   )
   for (const key of new Set(keys)) {
     t.ok(isReservedKey(key), `${key} is Sealane's`)
-    t.match(keyProblem(key), `expected another key than ${key}`)
+    const problem = MESHES.has(key) ? injectionProblem(key, 'taken') : keyProblem(key)
+    t.match(problem, MESHES.has(key) ? `expected ${key}=` : `expected another key than ${key}`)
   }
   // A values file may still contain such keys.
   const taken = Object.fromEntries([...new Set(keys)].map((key) => [key, 'taken']))
@@ -81,6 +84,19 @@ t.test('no mark of Sealane can be taken by one of the user', (t) => {
     if (template !== undefined) t.match(template.metadata.labels, selector?.matchLabels ?? {}, object.metadata.name)
     t.equal(object.metadata.labels?.['app.kubernetes.io/managed-by'], 'sealane')
   }
+  t.end()
+})
+
+t.test('a service mesh may be kept away once more, but not let in', (t) => {
+  for (const map of [LEFT_ALONE.labels, LEFT_ALONE.annotations]) {
+    for (const [key, value] of Object.entries(map)) {
+      t.strictSame([keyProblem(key), injectionProblem(key, value)], [undefined, undefined], `${key}=${value}`)
+      for (const other of ['true', 'enabled', 'ambient', '']) {
+        t.match(injectionProblem(key, other), `expected ${key}=${value}: a service mesh must not`)
+      }
+    }
+  }
+  t.equal(injectionProblem('team', 'enabled'), undefined)
   t.end()
 })
 

@@ -1,6 +1,13 @@
 /** Entries as the kernel lists them; test/netns/kernel-conntrack.test.ts has a real one. */
 import t from 'tap'
-import { decodeConnection, encodeListRequest } from '../../../kernel/conntrack/ctnetlink.ts'
+import {
+  decodeCall,
+  decodeConnection,
+  encodeCallsRequest,
+  encodeListRequest,
+  rangeOf,
+} from '../../../kernel/conntrack/ctnetlink-codec.ts'
+import { parsePrefix } from '../../../model/values/ip.ts'
 import { type Attribute, addressBytes, body, u8 } from '../../../kernel/route/rtnetlink-codec.ts'
 
 const ASSURED = 1 << 2
@@ -87,6 +94,44 @@ t.test('cut anywhere, it is none, and nothing is read beyond', (t) => {
   }
   t.end()
 })
+
+t.test('which entries are calls with an answer, and without', (t) => {
+  const range = rangeOf(parsePrefix('245.0.0.0/16'))
+  const SYN_SENT = 1
+  const rows: [name: string, entry: Entry, state: 'answered' | 'unanswered' | undefined][] = [
+    ['only a SYN', { status: 0, state: SYN_SENT }, 'unanswered'],
+    ['seen from the middle, and one direction only', { status: 0 }, undefined],
+    ['half open', { status: SEEN_REPLY, state: 2 }, 'answered'],
+    ['closed', { status: SEEN_REPLY | ASSURED, state: 7 }, 'answered'],
+    ['UDP', { protocol: UDP, status: 0, without: 4 }, undefined],
+    ['IPv6', { family: 10, status: 0, state: SYN_SENT }, undefined],
+    ['without a status', { state: SYN_SENT, without: 3 }, undefined],
+    ['without who answers', { status: 0, state: SYN_SENT, without: 2 }, undefined],
+  ]
+  for (const [name, one, state] of rows)
+    for (const asked of ['answered', 'unanswered'] as const) {
+      const found = decodeCall(withId(entry(one)), range, asked)
+      t.equal(found?.server.address, state === asked ? '10.60.0.7' : undefined, `${name}: ${asked}`)
+    }
+  const whole = withId(entry({ status: 0, state: SYN_SENT }))
+  t.equal(decodeCall(whole, rangeOf(parsePrefix('245.1.0.0/16')), 'unanswered'), undefined, 'another range')
+  for (let length = 0; length < whole.length; length += 1)
+    t.equal(decodeCall(whole.subarray(0, length), range, 'unanswered'), undefined, `${length} bytes`)
+  const asks = (state: 'answered' | 'unanswered'): string =>
+    Buffer.concat(encodeCallsRequest({ family: 4 }, state)).toString('hex')
+  t.match(asks('unanswered'), /080003000000000008001a0000000002$/)
+  t.match(asks('answered'), /080003000000000208001a0000000002$/)
+  t.end()
+})
+
+/** The id of an entry comes last. */
+function withId(data: Buffer): Buffer {
+  return Buffer.concat([
+    data,
+    Buffer.alloc(-data.length & 3),
+    ...body(Buffer.alloc(0), [[12, Buffer.from([0, 0, 0, 7])]]),
+  ])
+}
 
 t.test('asks for what is IPv4 and assured', (t) => {
   t.equal(Buffer.concat(encodeListRequest()).toString('hex'), '020000000800030000000004')

@@ -33,10 +33,39 @@ function tools(answers: Readonly<Record<string, readonly CommandResult[]>>): Run
 function look(t: Test, run: RunCommand): ReturnType<typeof lookAtHost> {
   const proc = temporaryFolder(t)
   mkdirSync(join(proc, 'sys/net/ipv4/conf/sealane0'), { recursive: true })
+  mkdirSync(join(proc, 'sys/kernel'))
+  writeFileSync(join(proc, 'sys/kernel/osrelease'), '6.18.3-arch1-1\n')
+  writeFileSync(join(proc, 'cpuinfo'), 'processor\t: 0\nflags\t\t: fpu avx avx2 sse\nbugs\t\t:\n')
   writeFileSync(join(proc, 'sys/net/ipv4/ip_forward'), '1\n')
   writeFileSync(join(proc, 'sys/net/ipv4/conf/sealane0/rp_filter'), '2\n')
   return lookAtHost({ folders: [], timeoutMs: 1000, run, proc }, new AbortController().signal)
 }
+
+t.test('a backend behind a bridge port without hairpin mode, where netfilter sees bridges', async (t) => {
+  const rows: readonly (readonly [netfilter: string, mode: string, backend: string, found: number])[] = [
+    ['1', '0', '10.42.1.5', 1],
+    ['0', '0', '10.42.1.5', 0],
+    ['1', '1', '10.42.1.5', 0],
+    ['1', '0', '10.42.1.6', 0],
+  ]
+  for (const [netfilter, mode, backend, count] of rows) {
+    const [proc, sys] = [temporaryFolder(t), temporaryFolder(t)]
+    for (const folder of ['sys/net/bridge', 'net']) mkdirSync(join(proc, folder), { recursive: true })
+    for (const folder of ['cni0/brif/veth1', 'veth1/brport']) mkdirSync(join(sys, folder), { recursive: true })
+    writeFileSync(join(proc, 'sys/net/bridge/bridge-nf-call-iptables'), `${netfilter}\n`)
+    writeFileSync(join(proc, 'net/arp'), '10.42.1.5 0x1 0x2 0a:00:00:00:00:05 * cni0\n')
+    writeFileSync(join(sys, 'cni0/brforward'), Buffer.from('0a000000000501000000000000000000', 'hex'))
+    writeFileSync(join(sys, 'veth1/brport/port_no'), '0x1\n')
+    writeFileSync(join(sys, 'veth1/brport/hairpin_mode'), `${mode}\n`)
+    writeFileSync(join(sys, 'veth1/ifindex'), '7\n')
+    const set = { nftables: [{ metainfo: {} }, { set: { name: 'hairpin', elem: [{ concat: [backend, backend] }] } }] }
+    const run = tools({ 'nft --json list set ip sealane_node hairpin': [ok(set)], 'nft --json --terse': [ok(RULES)] })
+    const init = { folders: [], timeoutMs: 1000, run, proc, netDevices: sys }
+    const { look: found } = await lookAtHost(init, new AbortController().signal)
+    const want = { address: '10.42.1.5', command: 'bridge link set dev veth1 hairpin on' }
+    t.same(found.cutOffFromSelf, Array(count).fill(want), [netfilter, mode, backend].join())
+  }
+})
 
 const DEVICE = 'ip -json address'
 const RULESET = 'nft --json'
@@ -55,6 +84,7 @@ t.test('devices that carry nothing, tables without a route', async (t) => {
   t.same(found.routes?.['7311'], ['10.52.0.0/16'])
   t.same(Object.values(found.routes ?? {}).flat(), ['10.52.0.0/16'], 'a table that is not there has none')
   t.equal(found.sysctls['net/ipv4/conf/sealane0/rp_filter'], '2')
+  t.strictSame(found.kernel, { release: '6.18.3-arch1-1', avx2: true })
   const here = await addressesHere({ run, timeoutMs: 1000, signal: new AbortController().signal })
   t.same(here, ['127.0.0.1', '::1', '10.42.1.1'])
 })

@@ -296,3 +296,15 @@ t.test('a plan without a table, and the removal of one', async (t) => {
     t.match(await stage.table(), /chain lone/, 'and it may return')
   }
 })
+
+t.test('what rules add to a map is no part of the plan, and stays', async (t) => {
+  const stage = new Stage('elements with the plan')
+  const type = { kind: 'map', key: 'ipv4_addr', value: 'ipv4_addr', size: 9, flags: ['dynamic'] } as const
+  const parts: readonly NftStatement[] = [...PARTS, { verb: 'add-map', table: TABLE, map: 'remembered', type }]
+  await stage.apply(ELEMENTS, { parts })
+  const elements = [{ key: '10.0.0.7', value: '10.9.0.1' }]
+  await stage.nft.run([{ verb: 'add-elements', table: TABLE, map: 'remembered', elements }])
+  await stage.apply(ELEMENTS, { looks: true, parts })
+  t.same(await stage.nft.elements(TABLE, 'remembered'), elements)
+  t.same(stage.repaired, [])
+})

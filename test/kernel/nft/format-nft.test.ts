@@ -34,6 +34,28 @@ t.test('each statement as nft reads it', (t) => {
       { verb: 'add-map', table, map: 'remote', type: { kind: 'set', key: 'ipv4_addr', flags: ['interval'] } },
       'add set ip sealane_node remote { type ipv4_addr; flags interval; }\n',
     ],
+    [
+      {
+        verb: 'add-map',
+        table,
+        map: 'slots',
+        type: {
+          ...SLOT,
+          key: `${SLOT.key} . integer`,
+          typeOf: { key: 'ip daddr . th dport . numgen random mod 2', value: 'ip daddr . th dport' },
+        },
+      },
+      'add map ip sealane_node slots { typeof ip daddr . th dport . numgen random mod 2 : ip daddr . th dport; }\n',
+    ],
+    [
+      {
+        verb: 'add-map',
+        table,
+        map: 'affinity',
+        type: { kind: 'map', key: 'ipv4_addr', value: 'mark', size: 9, flags: ['dynamic', 'timeout'] },
+      },
+      'add map ip sealane_node affinity { type ipv4_addr : mark; size 9; flags dynamic,timeout; }\n',
+    ],
     [{ verb: 'flush-map', table, map: 'remote', kind: 'set' }, 'flush set ip sealane_node remote\n'],
     [{ verb: 'delete-map', table, map: 'slot-0', kind: 'map' }, 'delete map ip sealane_node slot-0\n'],
     [

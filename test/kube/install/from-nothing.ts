@@ -59,7 +59,10 @@ async function firstCall(t: Test, world: World): Promise<void> {
   const dryAt = performance.now()
   const dryJoin = await sealane([...joinWords(member), '--dry-run'])
   t.match(dryJoin.stderr, /^ {2}\+ DaemonSet sealane-system\/sealane-gateway$/m)
-  t.match(dryJoin.stderr, /^ {2}~ Node c2n1\n {6}metadata.labels\["sealane.io\/gateway"\]: \(none\) -> "true"$/m)
+  t.match(
+    dryJoin.stderr,
+    /^ {2}~ Node c2n1\n.*gateway-chosen-by"\]: \(none\) -> "join"\n {6}metadata.labels\["sealane.io\/gateway"\]: \(none\) -> "true"$/m,
+  )
   t.match(dryJoin.stderr, /^ {2}~ ConfigMap kube-system\/coredns .*\n {6}data.Corefile:\n {8}\+ # sealane begin$/m)
   t.equal(dryJoin.stdout, 'nothing was changed\n')
   t.strictSame(
@@ -107,7 +110,7 @@ async function members(t: Test, { hub }: World): Promise<void> {
   const refused = await trySealane(['cluster', 'evict', 'c2', ...hub.at])
   t.equal(refused.code, 1)
   t.equal(
-    times(refused.stderr).replace(/context .* says/, 'HUB says'),
+    times(refused.stderr).replace(/context .* answered/, 'HUB answered'),
     'sealane: the broker of HUB answered: cluster "c2" has been in contact with this broker since TIME: ' +
       'run "sealane leave" there, or evict it anyway with --force\nreason: MemberInContact\n',
   )
@@ -228,7 +231,7 @@ async function brokenPart(t: Test, world: World): Promise<void> {
     'what is broken is named',
   )
   const forced = await sealane(['leave', '--yes', ...member.at, '--timeout', '30s', '--force'])
-  t.match(forced.stderr, /mended {4}DaemonSet sealane-system\/sealane-routeagent/)
+  t.match(forced.stderr, /repaired {2}DaemonSet sealane-system\/sealane-routeagent/)
   t.equal(forced.stdout, 'c2 has left the clusterset; Sealane is removed\n')
   t.comment(`leaving by force with a broken part: ${(forced.ms / 1000).toFixed(1)} s`)
   await isBare(t, member, directory)
@@ -279,11 +282,11 @@ async function uninstalling(t: Test, world: World): Promise<void> {
   await eventually(() => joinAgain(world, member), { deadlineMs: 60_000, intervalMs: 1000 })
   await answered(world)
   const there = await sealane(['uninstall', '--yes', ...member.at, '--crds'])
-  t.equal(there.stdout, 'c2 has left the clusterset; the CRDs are gone\n')
+  t.equal(there.stdout, 'c2 has left the clusterset; the CRDs were removed\n')
   await isBare(t, member, directory, 'gone')
   await sealane(['unexport', 'hello', '--namespace', 'demo', ...hub.at])
   const here = await sealane(['uninstall', '--yes', '--delete-data', ...hub.at, '--crds'])
-  t.equal(here.stdout, 'c1 has left the clusterset; the broker was removed; the CRDs are gone\n')
+  t.equal(here.stdout, 'c1 has left the clusterset; the broker was removed; the CRDs were removed\n')
   t.comment(`uninstalling: ${[there, here].map((done) => (done.ms / 1000).toFixed(1)).join(', ')} s`)
   await isBare(t, hub, directory, 'gone')
   const nothing = await sealane(['uninstall', '--yes', ...hub.at])

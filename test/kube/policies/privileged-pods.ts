@@ -93,6 +93,11 @@ export async function privilegedPods(t: Test, api: KubeRequest): Promise<void> {
   for (const [name, attempt, refusal] of refused) await t.rejects(attempt(), refusal, name)
   for (const part of ['agent', 'dns']) await made(templateOf('Deployment', part))()
   for (const part of ['gateway', 'routeagent']) await made(templateOf('DaemonSet', part), madeBy(part))()
+  const typed = (type: string): PodSpec => {
+    return { ...gateway, securityContext: { ...(gateway['securityContext'] as object), seLinuxOptions: { type } } }
+  }
+  await made(typed('spc_t'), madeBy('gateway'))()
+  await t.rejects(made(typed('super_t'), madeBy('gateway'))(), /type spc_t is allowed for/, 'a wider domain')
   t.pass('all parts are let in')
   await debugged(t, api, pod(plain))
   const policy = await api.get('/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/sealane-pods')

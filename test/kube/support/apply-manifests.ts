@@ -11,11 +11,11 @@ import type { KubeRequest } from './kube-request.ts'
 
 export const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 
-/** An API server without nodes, with a namespace `shop`; it is stopped with the test. */
-export async function planeWithShop(t: Test): Promise<ControlPlane> {
+/** An API server without nodes, with a namespace `shop`; it is stopped with the test. Cluster IPs are of IPv4. */
+export async function planeWithShop(t: Test, serviceCIDR = '10.43.0.0/16'): Promise<ControlPlane> {
   const directory = join(temporaryFolder(t), 'plane')
   mkdirSync(directory)
-  const cluster = await startControlPlane({ name: 'c1', directory, serviceCIDR: '10.43.0.0/16' })
+  const cluster = await startControlPlane({ name: 'c1', directory, serviceCIDR })
   t.teardown(() => cluster.stop())
   const shop = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } }
   await cluster.api.apply('/api/v1/namespaces/shop', shop)

@@ -2,11 +2,11 @@
  * Builds what the tests of this tier link from Go, before any test has begun: its first build may take ten minutes. As
  * a program it does so and ends.
  */
-import { join } from 'node:path'
 import { coreDnsMissing, coreDnsProgram } from '../coredns/run-coredns.ts'
-import { buildGoModule, goVersion } from './build-programs.ts'
+import { goVersion } from './build-programs.ts'
 import { kubePrograms } from './kube-programs.ts'
 import { kubeletPrograms } from './node.ts'
+import { renderPrograms } from './render-programs.ts'
 
 /** Throws with what the compiler says. Without Go there is nothing to build, and each test says what it lacks. */
 export async function buildAll(): Promise<void> {
@@ -14,7 +14,7 @@ export async function buildAll(): Promise<void> {
   if (goVersion() === undefined) return
   await kubeletPrograms()
   if (coreDnsMissing() === undefined) await coreDnsProgram()
-  await buildGoModule(join(import.meta.dirname, '../render'))
+  await renderPrograms()
 }
 
 if (import.meta.main) await buildAll()

@@ -23,6 +23,8 @@ import { eventually } from '../../support/eventually.ts'
 export interface BuildOptions {
   /** Flags for the linker, beside those that leave out symbols. */
   readonly ldflags?: readonly string[]
+  /** Main packages of other modules that go.mod names as `tool`. */
+  readonly tools?: readonly string[]
   /** Other names for a program, as hard links: for a program that does what it is called. */
   readonly names?: Readonly<Record<string, readonly string[]>>
 }
@@ -68,7 +70,7 @@ async function buildInto(target: string, folder: string, options: BuildOptions):
   removeOld(join(target, '..'), basename(folder))
   process.stderr.write(`building the programs of ${basename(folder)}; this takes minutes the first time\n`)
   const ldflags = ['-s', '-w', ...(options.ldflags ?? [])].join(' ')
-  const done = await runGo(folder, 'build', [`-ldflags=${ldflags}`, '-o', `${half}/`])
+  const done = await runGo(folder, 'build', [`-ldflags=${ldflags}`, '-o', `${half}/`, ...(options.tools ?? [])])
   if (done.code !== 0) throw new Error(`the Go module ${basename(folder)} does not build:\n${done.stderr.slice(-4000)}`)
   for (const [program, names] of Object.entries(options.names ?? {})) {
     for (const name of names) linkSync(join(half, program), join(half, name))

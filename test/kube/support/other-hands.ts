@@ -12,9 +12,9 @@ import { parseAllDocuments } from 'yaml'
 import { formatYaml } from '../../../kubeapi/yaml.ts'
 import { eventually } from '../../support/eventually.ts'
 import { pathOf } from './object-path.ts'
-import { buildGoModule } from './build-programs.ts'
 import { MANIFESTS } from './installed-objects.ts'
 import type { KubeObject, KubeRequest } from './kube-request.ts'
+import { renderPrograms } from './render-programs.ts'
 
 const APPLY = 'application/apply-patch+yaml'
 const STRATEGIC = 'application/strategic-merge-patch+json'
@@ -41,7 +41,7 @@ function messageOf(text: string): string {
 
 /** What `kubectl kustomize` makes of a kustomization in a folder. */
 export async function renderKustomization(folder: string): Promise<readonly KubeObject[]> {
-  const { render = '' } = await buildGoModule(join(import.meta.dirname, '..', 'render'))
+  const { render } = await renderPrograms()
   const { stdout } = await promisify(execFile)(render, ['kustomize', folder], { maxBuffer: 64 << 20 })
   return JSON.parse(stdout) as KubeObject[]
 }
@@ -57,7 +57,7 @@ export async function kubectlApplyFiles(api: KubeRequest, objects: readonly Kube
 
 /** The chart as Helm renders it, with Helm's labels on each object; CRDs come first, as they are. */
 export async function renderChart(directory: string, values: object): Promise<readonly KubeObject[]> {
-  const { render = '' } = await buildGoModule(join(import.meta.dirname, '..', 'render'))
+  const { render } = await renderPrograms()
   const file = join(directory, 'values.yaml')
   writeFileSync(file, formatYaml(values))
   const options = { maxBuffer: 64 << 20 }

@@ -81,11 +81,13 @@ export interface TestClustersInit {
   readonly maxGraceSeconds?: number
   /** What the image of Sealane has in its environment. */
   readonly environment?: Readonly<Record<string, string>>
+  /** A further name under which every node has the image of Sealane. */
+  readonly imageName?: string
 }
 
 /** Throws with the log of what failed, and leaves nothing behind. */
 export async function startClusters(init: TestClustersInit): Promise<TestClusters> {
-  const { directory, rows, maxGraceSeconds = 5, environment } = init
+  const { directory, rows, maxGraceSeconds = 5, environment, imageName = SEALANE_IMAGE } = init
   const underlay = makeUnderlay()
   const stops: (() => Promise<void>)[] = []
   const stop = async (): Promise<void> => {
@@ -95,7 +97,8 @@ export async function startClusters(init: TestClustersInit): Promise<TestCluster
   try {
     const etcd = await startEtcd({ directory: join(directory, 'etcd') })
     stops.push(() => etcd.stop())
-    const images = await testImages(environment)
+    const ours = await testImages(environment)
+    const images = { ...ours, ...(ours[SEALANE_IMAGE] === undefined ? {} : { [imageName]: ours[SEALANE_IMAGE] }) }
     const clusters = await Promise.all(
       rows.map((row, i) =>
         startCluster({

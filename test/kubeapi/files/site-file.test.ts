@@ -33,6 +33,7 @@ t.test('a whole site file', async (t) => {
     serviceCIDRs: ['10.43.0.0/16'],
     labels: { region: 'eu-south' },
     allowedNamespaces: [],
+    excludedNamespaces: [],
     gateways: [
       { node: 'gw', lane: 0, publicAddress: '192.0.2.10' },
       { node: 'gw2', lane: 1 },
@@ -42,6 +43,9 @@ t.test('a whole site file', async (t) => {
       { protocol: 'tcp', port: 9100 },
       { protocol: 'udp', port: 514 },
     ],
+    failClosed: false,
+    hub: { listen: [] },
+    overlay: { port: 4810, checksumOffload: 'auto' },
     dns: {
       listen: ['10.42.0.1:53'],
       upstreams: ['192.0.2.53:53', '[fd00::1]:5353', '[fd00::2]:53'],
@@ -58,6 +62,8 @@ t.test('only what is needed', async (t) => {
     serviceCIDRs: [],
     gateways: [],
     openHostPorts: [],
+    hub: { listen: [] },
+    overlay: { port: 4810, checksumOffload: 'auto' },
     dns: { listen: [], upstreams: [], forwardFor: [] },
   })
 })
@@ -78,6 +84,57 @@ t.test('how many gateways are active at once, of those without a number', async 
     ],
   ] as const) {
     t.throws(() => parseSiteFile('/s/site.yaml', site(spec)), { message })
+  }
+})
+
+t.test('lists of namespaces are no longer than a Membership carries', async (t) => {
+  const site = (field: string, count: number): string =>
+    `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec:\n  podCIDRs: [10.1.0.0/16]\n` +
+    `  ${field}: [${Array.from({ length: count }, (_, i) => `n${i}`).join(', ')}]\n`
+  for (const field of ['allowedNamespaces', 'excludedNamespaces'] as const) {
+    t.equal(parseSiteFile('/s/site.yaml', site(field, 256))[field].length, 256)
+    t.throws(() => parseSiteFile('/s/site.yaml', site(field, 257)), {
+      message: new RegExp(`site\\.yaml:6:\\d+: spec\\.${field}: expected at most 256 entries, got \\[`),
+    })
+  }
+})
+
+t.test('a gateway behind a router: a name, and ports inside and outside', async (t) => {
+  const site = (gateways: string): string =>
+    `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec: {podCIDRs: [10.1.0.0/16], gateways: [${gateways}]}\n`
+  const read = (gateways: string) => parseSiteFile('/s/site.yaml', site(gateways)).gateways
+  const calls = { publicAddress: 'gw.example.org', publicPort: 51820, listenPort: 60000 }
+  t.strictSame(read('{ node: gw, publicAddress: gw.example.org, publicPort: 51820, listenPort: 60000 }'), [
+    { node: 'gw', ...calls },
+  ])
+  const two = (a: string, b: string): string =>
+    `{ node: a, publicAddress: gw.example.org${a} }, { node: b, publicAddress: gw.example.org${b} }`
+  t.equal(read(two('', ', publicPort: 4508')).length, 2, 'eight ports each')
+  t.equal(read(two('', '')).length, 2, 'one may be on standby for the other')
+  const rows: readonly (readonly [gateways: string, want: string])[] = [
+    [
+      two(', publicPort: 51820', ', publicPort: 51827'),
+      'spec.gateways[1].publicPort: spec.gateways[0] has the same public address: expected a publicPort with 8 ports of its own, not 51827 to 51834',
+    ],
+    [
+      two(', publicPort: 4501', ''),
+      'spec.gateways[1].publicAddress: spec.gateways[0] has the same public address: expected a publicPort with 8 ports of its own, not 4500 to 4507',
+    ],
+    ['{ node: gw, publicPort: 65529 }', 'spec.gateways[0].publicPort: expected 1 to 65528, got 65529'],
+    ['{ node: gw, listenPort: "4500" }', 'spec.gateways[0].listenPort: expected'],
+    [
+      '{ node: gw, listenPort: 4805 }',
+      'spec.gateways[0].listenPort: expected ports that Sealane does not use itself: 4805 to 4812 contain 4810, for the overlay between nodes',
+    ],
+    [
+      '{ node: gw, publicAddress: 2001:db8::1 }',
+      'spec.gateways[0].publicAddress: expected an IPv4 address or a DNS name',
+    ],
+    ['{ node: gw, port: 51820 }', 'spec.gateways[0].port'],
+  ]
+  for (const [gateways, want] of rows) {
+    const said = await messageOf(() => parseSiteFile('/s/site.yaml', site(gateways)))
+    t.ok(said.includes(want), said)
   }
 })
 
@@ -160,8 +217,8 @@ t.test('mistakes, with place and reason', async (t) => {
     ['lane: 1', 'lane: 256', 'site.yaml:12:26: spec.gateways[1].lane: expected 0 to 7, got 256'],
     [
       '192.0.2.10',
-      'gw.example.org',
-      'site.yaml:11:43: spec.gateways[0].publicAddress: expected an IPv4 or IPv6 address such as 10.42.0.7, got "gw.example.org"',
+      'gw.example.org:51820',
+      'site.yaml:11:43: spec.gateways[0].publicAddress: expected an IPv4 address or a DNS name such as gw.example.org, got "gw.example.org:51820"',
     ],
     [
       '10.42.0.1:53',
@@ -229,4 +286,43 @@ t.test('no text makes it throw anything else', async () => {
     }),
     { numRuns: 500 },
   )
+})
+
+t.test('the port of the overlay', async (t) => {
+  const text = (overlay: string, more = ''): string =>
+    `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec:\n  podCIDRs: [10.1.0.0/16]\n  overlay: ${overlay}\n${more}`
+  const portOf = (overlay: string, more?: string): number =>
+    parseSiteFile('/s/site.yaml', text(overlay, more)).overlay.port
+  t.equal(portOf('{}'), 4810)
+  for (const setting of ['auto', 'on', 'off'])
+    t.equal(parseSiteFile('/s/site.yaml', text(`{ checksumOffload: ${setting} }`)).overlay.checksumOffload, setting)
+  for (const port of [1, 443, 4497, 4508, 4789, 8472, 65_535]) t.equal(portOf(`{ port: ${port} }`), port)
+  const dns = "  dns: { listen: ['10.1.0.1:5353'] }\n"
+  t.equal(portOf('{ port: 5353 }', `${dns}  kubernetes: {}\n`), 5353, 'in a cluster, dns has a network of its own')
+  const unused = 'expected a port that Sealane does not use itself'
+  const rows: readonly (readonly [overlay: string, want: string, more?: string])[] = [
+    ['{ port: 0 }', '6:20: spec.overlay.port: expected 1 to 65535, got 0'],
+    ['{ port: 65536 }', '6:20: spec.overlay.port: expected 1 to 65535, got 65536'],
+    ['{ port: "4811" }', '6:20: spec.overlay.port: expected 1 to 65535, got "4811"'],
+    ['{ prot: 4811 }', '6:20: spec.overlay.prot: no such field'],
+    ['{ checksumOffload: never }', '6:31: spec.overlay.checksumOffload: expected one of auto, on, off, got "never"'],
+    ['4811', '6:12: spec.overlay: expected a map, got 4811'],
+    ['{ port: 4498 }', `6:20: spec.overlay.port: ${unused}: 4498 is for probes between nodes, got 4498`],
+    ['{ port: 4499 }', `6:20: spec.overlay.port: ${unused}: 4499 is for probes inside lanes, got 4499`],
+    ['{ port: 4500 }', `6:20: spec.overlay.port: ${unused}: 4500 to 4507 are for lanes, got 4500`],
+    ['{ port: 4507 }', `6:20: spec.overlay.port: ${unused}: 4500 to 4507 are for lanes, got 4507`],
+    ['{ port: 5353 }', '6:20: spec.overlay.port: spec.dns.listen has 10.1.0.1:5353: expected another port', dns],
+    [
+      '{ port: 51822 }',
+      '7:38: spec.gateways[0].listenPort: expected ports that Sealane does not use itself: 51820 to 51827 contain 51822, for the overlay between nodes',
+      '  gateways: [{ node: gw, listenPort: 51820 }]\n',
+    ],
+  ]
+  for (const [overlay, want, more] of rows) {
+    t.equal(
+      (await failure(() => portOf(overlay, more))).message,
+      `site.yaml:${want}`.replace('site', '/s/site'),
+      overlay,
+    )
+  }
 })

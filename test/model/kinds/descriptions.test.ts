@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { z } from 'zod'
+import { ACCESS_POLICY_FIELDS, CLUSTER_ACCESS_POLICY_FIELDS } from '../../../model/kinds/access-policy.ts'
 import { CLUSTER_FIELDS } from '../../../model/kinds/cluster.ts'
 import { CLUSTER_PROPERTY_FIELDS } from '../../../model/kinds/cluster-property.ts'
 import { crdSchema } from '../../../model/kinds/crd-schema.ts'
@@ -20,8 +21,13 @@ import { ROUTE_AGENT_FIELDS } from '../../../model/kinds/route-agent.ts'
 import { SERVICE_FIELDS } from '../../../model/kinds/service.ts'
 import { SERVICE_EXPORT_FIELDS } from '../../../model/kinds/service-export.ts'
 import { SERVICE_IMPORT_FIELDS } from '../../../model/kinds/service-import.ts'
+import { CLUSTER_TRAFFIC_POLICY_FIELDS, TRAFFIC_POLICY_FIELDS } from '../../../model/kinds/traffic-policy.ts'
 
 const OWN: Readonly<Record<string, z.ZodObject>> = {
+  AccessPolicy: ACCESS_POLICY_FIELDS,
+  ClusterAccessPolicy: CLUSTER_ACCESS_POLICY_FIELDS,
+  TrafficPolicy: TRAFFIC_POLICY_FIELDS,
+  ClusterTrafficPolicy: CLUSTER_TRAFFIC_POLICY_FIELDS,
   Membership: MEMBERSHIP_FIELDS,
   Cluster: CLUSTER_FIELDS,
   Endpoint: ENDPOINT_FIELDS,

@@ -7,6 +7,7 @@ import {
   laneCandidates,
   standbys,
 } from '../../../model/lanes/gateway-node.ts'
+import { firstPortProblem, overlayPortProblem } from '../../../model/lanes/public-address.ts'
 import type { Node } from '../../../model/objects.ts'
 import { nodeObject } from '../../support/objects/node-objects.ts'
 
@@ -32,10 +33,27 @@ t.test('what it may not say', async (t) => {
     ['256', '', 'Node n1: label sealane.io/gateway "256": expected true, or the number of a lane, 0 to 7'],
     ['-1', '', 'Node n1: label sealane.io/gateway "-1": expected true, or the number of a lane, 0 to 7'],
     ['0', '127.0.0.1', 'Node n1: annotation sealane.io/public-address "127.0.0.1": it is loopback'],
+    ...[
+      'gw',
+      'gw_1.example.org',
+      'gw.example.org:51820',
+      '127.1',
+      'gw.example.0x7f',
+      'gw\n.example.org',
+      '..',
+      'ä.org',
+    ].map(
+      (address) =>
+        [
+          '0',
+          address,
+          `Node n1: annotation sealane.io/public-address ${JSON.stringify(address)}: expected an IPv4 address or a DNS name such as gw.example.org`,
+        ] as const,
+    ),
     [
       '0',
-      'gw.example.org',
-      'Node n1: annotation sealane.io/public-address "gw.example.org": expected an IPv4 or IPv6 address',
+      '2001:db8::1',
+      'Node n1: annotation sealane.io/public-address "2001:db8::1": lanes are called by IPv4: expected an IPv4 address or a DNS name such as gw.example.org',
     ],
   ] as const) {
     const annotations = address === '' ? undefined : { 'sealane.io/public-address': address }
@@ -44,6 +62,65 @@ t.test('what it may not say', async (t) => {
       new GatewayNodeError('n1', message.slice(9)),
     )
   }
+})
+
+t.test('a name and ports', async (t) => {
+  const label = (annotations: Record<string, string>) =>
+    gatewayLabel(node({ 'sealane.io/gateway': 'true' }, annotations))
+  for (const name of [
+    'gw.example.org',
+    'GW.Example.org',
+    'gw.example.org.',
+    '4.gw.example.org',
+    'xn--bcher-kva.example',
+  ]) {
+    t.strictSame(label({ 'sealane.io/public-address': name }), { lane: 'any', publicAddress: name })
+  }
+  t.strictSame(
+    label({
+      'sealane.io/public-address': 'gw.example.org',
+      'sealane.io/public-port': '60000',
+      'sealane.io/listen-port': '51820',
+    }),
+    { lane: 'any', publicAddress: 'gw.example.org', publicPort: 60000, listenPort: 51820 },
+  )
+  const first = 'expected the first of 8 ports, a whole number from 1 to 65528'
+  for (const text of ['', '0', '65529', '70000', '51820-51827', '1e3', ' 51820', '-1', '51820\n']) {
+    for (const key of ['sealane.io/public-port', 'sealane.io/listen-port']) {
+      t.throws(() => label({ [key]: text }), {
+        message: `Node n1: annotation ${key} ${JSON.stringify(text)}: ${first}`,
+      })
+    }
+  }
+  for (const [port, what] of [
+    ['4491', '4498, for probes between nodes'],
+    ['4499', '4499, for probes inside lanes'],
+    ['4810', '4810, for the overlay between nodes'],
+  ] as const) {
+    t.throws(() => label({ 'sealane.io/listen-port': port }), { message: new RegExp(`contain ${what}$`) })
+    t.strictSame(
+      label({ 'sealane.io/public-port': port }),
+      { lane: 'any', publicPort: Number(port) },
+      'outside it is free',
+    )
+  }
+  for (const port of ['4490', '4500', '4802', '4811', '65528', '1']) t.ok(label({ 'sealane.io/listen-port': port }))
+  const gateway = node({ 'sealane.io/gateway': 'true' }, { 'sealane.io/listen-port': '51820' })
+  t.match(gatewayProblem(gateway, 51_827)?.message, /51820 to 51827 contain 51827, for the overlay between nodes$/)
+  t.equal(gatewayProblem(gateway, 51_828), undefined)
+})
+
+t.test('no usable port of the overlay is one of the ports of a gateway', async () => {
+  const port = fc.integer({ min: -1, max: 0x1_0000 })
+  fc.assert(
+    fc.property(fc.oneof(port, fc.integer({ min: 4480, max: 4520 })), port, (overlay, first) => {
+      if (overlayPortProblem(overlay) !== undefined || firstPortProblem(first, 'listen', overlay) !== undefined) return
+      const lanes = Array.from({ length: 8 }, (_, lane) => first + lane)
+      const all = [overlay, 4498, 4499, ...lanes]
+      if (new Set(all).size !== all.length || Math.min(...all) < 1 || Math.max(...all) > 0xffff)
+        throw new Error(all.join())
+    }),
+  )
 })
 
 t.test('any text is a lane or a clear error', async () => {
@@ -83,4 +160,9 @@ t.test('a Node without an IPv4 InternalIP is no gateway, and nobody waits for it
   ]
   t.strictSame(standbys(nodes, new Set()), ['b'])
   t.strictSame(laneCandidates(nodes, 0), ['d'])
+  const spot = at('a', 'true', '192.0.2.1')
+  const labels = { ...spot.metadata.labels, 'karpenter.sh/capacity-type': 'spot' }
+  const metadata = { ...spot.metadata, labels, annotations: { 'sealane.io/public-address': '198.51.100.1' } }
+  const order = standbys([{ ...spot, metadata }, ...nodes, at('e', 'true', '192.0.2.5')], new Set())
+  t.strictSame(order, ['b', 'e', 'a'], 'a spot machine is last, also with a public address')
 })

@@ -316,3 +316,30 @@ t.test('exposedPorts joins by protocol and number', async (t) => {
     { ownName: 'http', mergedName: 'web', protocol: 'TCP', port: 80 },
   ])
 })
+
+t.test(
+  'KEP-5939: the oldest list of cluster selectors counts, and its order and content are compared whole',
+  async (t) => {
+    const region = { propertySelector: { matchProperties: { 'region.sealane.io': 'eu', a: 'b' } } }
+    const zone = { propertySelector: { matchExpressions: [{ key: 'zone.sealane.io', operator: 'Exists' as const }] } }
+    const same = { propertySelector: { matchProperties: { a: 'b', 'region.sealane.io': 'eu' } } }
+    const merge = (a: Partial<ServiceExportBody>, b: Partial<ServiceExportBody>): MergedService =>
+      mergeServices([exported('b', 2, b), exported('a', 1, a)])
+    const reasons = (merged: MergedService): string => merged.conflicts.get('b')?.reasons.join() ?? ''
+    const agreed = merge({ clusterSelectors: [region, zone] }, { clusterSelectors: [same, zone] })
+    t.equal(reasons(agreed), '')
+    t.same(agreed.spec.clusterSelectors, [region, zone])
+    const turned = merge({ clusterSelectors: [region, zone] }, { clusterSelectors: [zone, region] })
+    t.equal(reasons(turned), 'ClusterSelectorsConflict')
+    t.same(turned.spec.clusterSelectors, [region, zone])
+    t.equal(turned.conflicts.get('a'), turned.conflicts.get('b'), 'every export has it')
+    t.equal(reasons(merge({}, { clusterSelectors: [zone] })), 'ClusterSelectorsConflict')
+    t.equal(merge({}, { clusterSelectors: [zone] }).spec.clusterSelectors, undefined)
+    t.equal(reasons(merge({}, { clusterSelectors: [] })), '')
+    const headless = merge(
+      { type: 'Headless', clusterSelectors: [zone] },
+      { type: 'Headless', clusterSelectors: [zone] },
+    )
+    t.equal(headless.spec.clusterSelectors, undefined)
+  },
+)

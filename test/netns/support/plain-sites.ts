@@ -111,7 +111,7 @@ export class Machine {
   async lose(): Promise<void> {
     await ip(this.#internet, `link set ${this.#port} down`)
     const pids = await this.#internet.exec('ip', ['netns', 'pids', this.netns.name])
-    for (const pid of pids.split('\n').filter((line) => line !== '')) process.kill(Number(pid), 'SIGKILL')
+    for (const pid of pids.split('\n').filter((line) => line !== '')) killed(Number(pid))
     await this.ended()
   }
 
@@ -233,11 +233,18 @@ export class PlainSite {
     return [...this.machines.values()].map(({ name, said }) => `${name}:\n${said.slice(-3000)}`).join('\n')
   }
 
-  #write(): void {
+  /** A join asks for an address of dns. Most stories need none, and then their machines run no dns. */
+  writeFile(dns: string): void {
     const { name, pods, spec } = this.plan
-    mkdirSync(join(this.folder, 'objects'), { recursive: true })
     const header = `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: { name: ${name} }\nspec:\n`
-    writeFileSync(this.file, `${header}  podCIDRs: [${pods}.0.0/16]\n${spec}`)
+    const more = spec.includes('dns:') ? '' : dns
+    // These stories ping the machines' own addresses among the pods, which no export opens.
+    writeFileSync(this.file, `${header}  podCIDRs: [${pods}.0.0/16]\n  exposure: pods\n${more}${spec}`)
+  }
+
+  #write(): void {
+    mkdirSync(join(this.folder, 'objects'), { recursive: true })
+    this.writeFile("  dns: { listen: ['127.0.0.1:53'] }\n")
     const nodes = [...this.machines.values()].map(({ name: node, address, podAddress }) => {
       const range = podAddress.replace(/\d+$/, '0/24')
       const status = `{ addresses: [{ type: InternalIP, address: ${address} }] }`
@@ -301,6 +308,15 @@ export async function withPlainSites<T>(
   })
 }
 
+/** A child of one that was killed before may have ended by itself since it was listed. */
+function killed(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
+
 async function joinAll(broker: Machine, sites: readonly PlainSite[], state: string): Promise<void> {
   for (const site of sites) {
     const token = await eventually(() => broker.run(['token', 'create', '--state', state, '-o', 'json']), {
@@ -314,6 +330,7 @@ async function joinAll(broker: Machine, sites: readonly PlainSite[], state: stri
       intervalMs: 500,
       say: `${site.plan.name} joins`,
     })
+    site.writeFile('')
   }
 }
 

@@ -1,19 +1,27 @@
 /** Single runs of the balancing loop, where the order of events matters. */
 import t from 'tap'
+import type { ObjectCache } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { KernelError } from '../../../kernel/errors.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
+import { type Cluster, type Endpoint, MEMBERSHIP_NAME, type TrafficPolicy } from '../../../model/objects.ts'
 import { NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { BalanceLoop } from '../../../routeagent/balance/balance-loop.ts'
+import { BalancePlanner, SHARES_HOLD_MS, type Traffic } from '../../../routeagent/balance/plan-balancing.ts'
+import { TrafficReader } from '../../../routeagent/balance/read-traffic.ts'
 import { FactsReader } from '../../../routeagent/world/node-world.ts'
 import { routeAgentMetrics } from '../../../routeagent/world/metrics.ts'
 import { routeAgentCaches } from '../../../routeagent/world/read-world.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
-import { cluster, membership, node } from '../support/site.ts'
+import { accessPolicy, clusterAccessPolicy } from '../../support/objects/access-objects.ts'
+import { clusterObject, membershipObject } from '../../support/objects/cluster-objects.ts'
+import { exportObject } from '../../support/objects/service-objects.ts'
+import { ownSlice } from '../support/own-slice.ts'
+import { SERVICE_CONTEXT, cluster, endpoint, membership, node, serviceImport, slice } from '../support/site.ts'
 
 t.test('who fights for the table is put right each time, and told a bounded number of times', async (t) => {
   const { signal } = new AbortController()
@@ -51,19 +59,323 @@ t.test('a look at the machine that fails is repeated by the next run', async (t)
   t.equal(loop.notReady, undefined)
 })
 
-async function oneNode(signal: AbortSignal) {
+t.test('a Cluster whose status alone changes, and a heartbeat of an Endpoint, are no new world', async (t) => {
+  const { signal } = new AbortController()
+  const { api, loop, facts } = await oneNode(signal)
+  await api.cache('Endpoint').whenSynced(signal)
+  await loop.reconcile(signal)
+  let reads = 0
+  const read = facts.read.bind(facts)
+  facts.read = (until) => {
+    reads += 1
+    return read(until)
+  }
+  const milano = cluster('milano', 1, '244.0.0.0/16')
+  const gw = endpoint('milano', 'gw-a')
+  const rows: readonly [what: string, object: Cluster | Endpoint, want: number][] = [
+    ['importers', { ...milano, status: { importedBy: [{ namespace: 'shop', name: 'web', clusters: [] }] } }, 0],
+    ['the same again', milano, 0],
+    ['labels', clusterObject({ ...milano.spec, labels: { tier: 'gold' } }), 1],
+    ['another cluster', cluster('paris', 2, '244.1.0.0/16'), 1],
+    ['a gateway', gw, 1],
+    ['what it says', { ...gw, spec: { ...gw.spec, candidates: [] } }, 0],
+  ]
+  for (const [what, object, want] of rows) {
+    reads = 0
+    api.put(object)
+    await loop.reconcile(signal)
+    t.equal(reads, want, what)
+  }
+  reads = 0
+  api.drop('Endpoint', gw.metadata.name)
+  await loop.reconcile(signal)
+  t.equal(reads, 1, 'the gateway goes')
+})
+
+t.test('access rules that have not been read admit nothing, and replace no table', async (t) => {
+  const { signal } = new AbortController()
+  const admitted = (nft: FakeNft): Promise<string> =>
+    nft
+      .elements(NFT_TABLE_NODE, 'access')
+      .then((elements) => elements.map(({ key, value }) => `${key} ${value}`).join())
+  const web = '10.42.1.5 . tcp . 8080 goto all-members'
+  const first = await oneNode(signal, 'exports')
+  first.api.put(exportObject({ name: 'web' }))
+  first.api.put(ownSlice('web', ['10.42.1.5']))
+  first.policies.synced = false
+  await first.loop.reconcile(signal)
+  t.equal(await admitted(first.nft), '', 'a new table')
+  t.match(first.loop.notReady, 'first reading of policies')
+  first.policies.synced = true
+  first.api.put(accessPolicy('shop/other', { targetRefs: [{ name: 'other' }], from: [] }))
+  await first.loop.reconcile(signal)
+  t.equal(await admitted(first.nft), web, 'once they are read')
+  t.equal(first.loop.notReady, undefined)
+
+  first.api.put(accessPolicy('shop/broken', {} as never))
+  await first.loop.reconcile(signal)
+  t.equal(await admitted(first.nft), web, 'a policy that cannot be planned keeps what was enforced')
+  t.match(first.logger.lines.at(-1)?.message, /access rules cannot be planned/)
+
+  const second = await oneNode(signal, 'exports', first.nft)
+  second.policies.synced = false
+  await second.loop.reconcile(signal)
+  t.equal(await admitted(second.nft), web, 'the table of the process before stays')
+  t.match(second.loop.notReady, 'first reading of policies')
+  second.api.put(membership())
+  await second.loop.reconcile(signal)
+  t.equal(await admitted(second.nft), '', 'if all pods are exposed, none is read')
+  t.equal(second.loop.notReady, undefined)
+})
+
+t.test('with all pods exposed, egress that has not been read stays limited, unless the kind is unknown', async (t) => {
+  const { signal } = new AbortController()
+  const isLimited = (nft: FakeNft): boolean => nft.table(NFT_TABLE_NODE)?.chains.has('leave') === true
+  const policy = { ...clusterAccessPolicy('allow'), spec: { default: 'allow', egress: [] } } as const
+  const first = await oneNode(signal)
+  first.api.put(policy)
+  first.clusterPolicies.synced = false
+  await first.loop.reconcile(signal)
+  t.ok(isLimited(first.nft), 'a new table')
+  t.match(first.loop.notReady, 'first reading of clusterPolicies')
+  first.clusterPolicies.synced = true
+  await first.loop.reconcile(signal)
+  t.same([isLimited(first.nft), first.loop.notReady], [true, undefined], 'as the policy says')
+
+  const second = await oneNode(signal, undefined, first.nft)
+  second.clusterPolicies.synced = false
+  await second.loop.reconcile(signal)
+  t.ok(isLimited(second.nft), 'the table of the process before stays')
+  t.match(second.loop.notReady, 'first reading of clusterPolicies')
+  second.clusterPolicies.isUnserved = true
+  await second.loop.reconcile(signal)
+  t.same([isLimited(second.nft), second.loop.notReady], [false, undefined], 'no such kind, so nothing is limited')
+})
+
+t.test('new connections follow the traffic policies, drained clusters and what was before them', async (t) => {
+  const { signal } = new AbortController()
+  const { api, loop, nft, clock } = await oneNode(signal)
+  for (const [id, index] of [
+    ['paris', 1],
+    ['roma', 2],
+    ['tokyo', 3],
+  ] as const) {
+    api.put(withProperties(cluster(id, index + 1, `244.${index}.0.0/16`), { 'zone.sealane.io': id }))
+    for (const name of ['web', 'api']) api.put(slice(name, id, [`244.${index}.0.5`]))
+  }
+  api.put(serviceImport('web', '245.0.0.7'))
+  api.put(serviceImport('api', '245.0.0.8'))
+  const rounds: readonly (readonly [say: string, change: () => void, web: string, api?: string])[] = [
+    ['no policy: all alike', () => undefined, 'paris roma tokyo'],
+    ['one tier', () => api.put(trafficPolicy('one', ['web'], [{ clusters: ['paris'] }])), 'paris'],
+    ['the same again', () => api.put(trafficPolicy('one', ['web'], [{ clusters: ['paris'] }])), 'paris'],
+    ['a tier that nobody can serve: the next', () => api.put(slice('web', 'paris', [])), 'roma tokyo'],
+    [
+      'a policy of the namespace counts less',
+      () => api.put(trafficPolicy('all', [], [{ clusters: ['roma'] }])),
+      'roma tokyo',
+      'roma',
+    ],
+    ['it is back', () => api.put(slice('web', 'paris', ['244.1.0.5'])), 'paris', 'roma'],
+    [
+      'drained: what is outside the tiers',
+      () => api.put(drained(cluster('paris', 2, '244.1.0.0/16'))),
+      'roma tokyo',
+      'roma',
+    ],
+    ['an invalid policy changes nothing', () => api.put(trafficPolicy('one', ['web'], [{}])), 'roma tokyo', 'roma'],
+    ['undrained', () => api.put(cluster('paris', 2, '244.1.0.0/16')), 'paris', 'roma'],
+    ['the policy is gone', () => api.drop('TrafficPolicy', 'one', 'shop'), 'roma', 'roma'],
+    ['all policies are gone', () => api.drop('TrafficPolicy', 'all', 'shop'), 'paris roma tokyo'],
+  ]
+  for (const [say, change, web, other = 'paris roma tokyo'] of rounds) {
+    change()
+    await clock.advance(SHARES_HOLD_MS)
+    await loop.reconcile(signal)
+    const found = await clustersOf(nft)
+    t.same([found('245.0.0.7'), found('245.0.0.8')], [web, other], say)
+  }
+})
+
+t.test('policies that have not been read are waited for, and not for ever', async (t) => {
+  const { signal } = new AbortController()
+  const first = await oneNode(signal)
+  for (const { say, node, waitMs } of [
+    { say: 'no table yet', node: first, waitMs: 2000 },
+    { say: 'a table of the process before', node: await oneNode(signal, undefined, first.nft), waitMs: 10_000 },
+  ]) {
+    const { loop, clock, api, traffic } = node
+    traffic.synced = false
+    api.drop('Membership', MEMBERSHIP_NAME)
+    const running = new AbortController()
+    const stopped = loop.run(running.signal).catch(() => undefined)
+    // Not while something else keeps the node from starting.
+    await clock.advance(60_000)
+    t.match(loop.notReady, 'to join a clusterset', say)
+    api.put(membership())
+    await clock.advance(waitMs - 1)
+    t.match([loop.notReady, loop.isGuarding()], ['first reading of traffic policies', false], say)
+    await clock.advance(60)
+    t.same([loop.notReady, loop.isGuarding()], [undefined, true], `${say}: over, without another event`)
+    running.abort()
+    await stopped
+  }
+  const read = await oneNode(signal)
+  await read.loop.reconcile(signal)
+  t.same([read.loop.notReady, read.clock.pending('timer')], [undefined, []], 'all are read: nothing is waited for')
+})
+
+t.test('a change of a cluster plans only the services whose shares it may change', async (t) => {
+  const { signal } = new AbortController()
+  const { api, caches } = await oneNode(signal)
+  const reader = new TrafficReader(caches)
+  t.teardown(reader.follow(() => undefined))
+  const planner = new BalancePlanner(SERVICE_CONTEXT)
+  const paris = cluster('paris', 2, '244.1.0.0/16')
+  for (const object of [paris, cluster('roma', 3, '244.2.0.0/16')]) api.put(object)
+  for (const name of ['web', 'api', 'far', 'chosen']) {
+    const spec = name === 'chosen' ? { clusterSelectors: [{ properties: { matchExpressions: [] } }] } : {}
+    planner.setImport(serviceImport(name, `245.0.0.${7 + planner.ports().size}`, spec as object))
+    planner.setSlice(slice(name, name === 'far' ? 'roma' : 'paris', ['244.1.0.5']))
+  }
+  const planned: string[] = []
+  const setTraffic = planner.setTraffic.bind(planner)
+  planner.setTraffic = (divided, concerns) => {
+    setTraffic(divided && counting(divided, planned), concerns)
+  }
+  const plannedBy = (change: () => void): string => {
+    planned.length = 0
+    change()
+    reader.update(planner)
+    planner.takeChanges()
+    return planned.splice(0).sort().join(' ')
+  }
+  const put = (object: Cluster | TrafficPolicy) => (): void => {
+    api.put(object)
+  }
+  const rows: readonly (readonly [say: string, change: () => void, want: string])[] = [
+    ['the first time', () => undefined, 'api chosen far web'],
+    ['nothing', () => undefined, ''],
+    ['properties', put(withProperties(paris, { 'zone.sealane.io': 'x' })), 'chosen'],
+    ['drained', put(drained(paris)), 'api chosen web'],
+    ['the same again', put(drained(paris)), ''],
+    ['undrained', put(paris), 'api chosen web'],
+    ['a cluster that is drained when it goes', put(drained(paris)), 'api chosen web'],
+    ['it goes', () => api.drop('Cluster', 'paris'), 'api chosen web'],
+    ['it comes', put(paris), 'chosen'],
+    ['a policy', put(trafficPolicy('one', ['web'], [{ clusters: ['paris'] }])), 'web'],
+    ['properties, with a policy', put(withProperties(paris, { 'zone.sealane.io': 'x' })), 'chosen web'],
+    ['of another cluster', put(cluster('oslo', 4, '244.3.0.0/16')), 'chosen'],
+    ['of this cluster', put(withProperties(cluster('milano', 1, '244.0.0.0/16'), { a: 'b' })), 'chosen web'],
+    ['a tier by selector', put(trafficPolicy('one', ['far'], [BY_LABEL])), 'far web'],
+    ['labels of any cluster', put(cluster('lyon', 5, '244.4.0.0/16')), 'chosen far'],
+  ]
+  for (const [say, change, want] of rows) t.equal(plannedBy(change), want, say)
+})
+
+const BY_LABEL = { selector: { labels: { matchLabels: { a: 'b' } } } }
+
+function counting(traffic: Traffic, planned: string[]): Traffic {
+  return {
+    of(service, slices) {
+      planned.push(service.metadata.name)
+      return traffic.of(service, slices)
+    },
+  }
+}
+
+t.test('readiness that changes a thousand times a second changes shares ten times', async (t) => {
+  const { signal } = new AbortController()
+  const { api, loop, nft, clock } = await oneNode(signal)
+  api.put(cluster('paris', 2, '244.1.0.0/16'))
+  api.put(serviceImport('web', '245.0.0.7'))
+  api.put(slice('web', 'milano', ['10.42.1.5']))
+  api.put(slice('web', 'paris', ['244.1.0.5']))
+  api.put(trafficPolicy('one', ['web'], [{ clusters: ['paris', 'milano'], weights: { paris: 9, milano: 1 } }]))
+  const running = new AbortController()
+  const stopped = loop.run(running.signal).catch(() => undefined)
+  await clock.advance(1000)
+  let changed = 0
+  const run = nft.run.bind(nft)
+  nft.run = (statements, until) => {
+    if (JSON.stringify(statements).includes('245.0.0.7')) changed += 1
+    return run(statements, until)
+  }
+  for (let i = 0; i < 1000; i += 1) {
+    api.put(slice('web', 'paris', [i % 3 === 0 ? '244.1.0.5!' : '244.1.0.5']))
+    await clock.advance(1)
+  }
+  t.ok(changed >= 3 && changed <= 10, `${changed} changes`)
+  api.put(slice('web', 'paris', ['244.1.0.6']))
+  await clock.advance(200)
+  t.match(nft.toString(), '244.1.0.6', 'the last state comes without another event')
+  running.abort()
+  await stopped
+})
+
+/** Names the clusters to which new connections to an address go. */
+async function clustersOf(nft: FakeNft): Promise<(address: string) => string> {
+  const slots = await nft.elements(NFT_TABLE_NODE, 'slots')
+  const names = ['', 'paris', 'roma', 'tokyo']
+  return (address) => {
+    const targets = slots
+      .filter(({ key }) => key.startsWith(`${address} `))
+      .map(({ value = '' }) => value.split('.')[1])
+    return [...new Set(targets.map((index) => names[Number(index)]))].sort().join(' ')
+  }
+}
+
+function trafficPolicy(name: string, services: readonly string[], order: readonly object[]): TrafficPolicy {
+  const spec = { targetRefs: services.map((one) => ({ name: one })), order } as TrafficPolicy['spec']
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'TrafficPolicy',
+    metadata: { name, namespace: 'shop', uid: name },
+    spec,
+  }
+}
+
+function drained(object: Cluster): Cluster {
+  return { ...object, spec: { ...object.spec, drained: true } }
+}
+
+function withProperties(object: Cluster, properties: Record<string, string>): Cluster {
+  return { ...object, spec: { ...object.spec, properties } }
+}
+
+async function oneNode(signal: AbortSignal, exposure?: 'exports', nft = new FakeNft()) {
   const api = new MemoryApi()
-  for (const object of [membership(), node('worker', '192.168.7.11', '10.42.1.0/24')]) api.put(object)
+  api.put(exposure === undefined ? membership() : membershipObject({ exposure }))
+  api.put(node('worker', '192.168.7.11', '10.42.1.0/24'))
   api.put(cluster('milano', 1, '244.0.0.0/16'))
-  const caches = routeAgentCaches(api)
-  await caches.slices.whenSynced(signal)
+  const real = routeAgentCaches(api)
+  const { policies: own, clusterPolicies: whole, exports } = real.access
+  await Promise.all([real.slices, own, whole, exports].map((cache) => cache.whenSynced(signal)))
+  const [policies, clusterPolicies, traffic] = [gated(own), gated(whole), gated(real.traffic.policies)]
+  const caches = {
+    ...real,
+    access: { ...real.access, policies, clusterPolicies },
+    traffic: { ...real.traffic, policies: traffic },
+  }
   const routes = new FakeRouteTable({ links: [{ name: 'eth0' }] })
-  const nft = new FakeNft()
   const facts = new FactsReader({ routes, sysctl: new FakeSysctl({}) })
   const all = createMetrics('routeagent')
   const logger = new CapturingLogger()
-  const deps = { caches, nft, facts, clock: new FakeClock(), logger, metrics: routeAgentMetrics(all) }
+  const clock = new FakeClock()
+  const deps = { caches, nft, facts, clock, logger, metrics: routeAgentMetrics(all) }
   const loop = new BalanceLoop(deps, { node: 'worker' })
   loop.follow()
-  return { api, loop, nft, routes, facts, logger, metrics: all }
+  return { api, caches, clock, loop, policies, clusterPolicies, traffic, nft, routes, facts, logger, metrics: all }
+}
+
+/** The cache of which a test says whether it has been read. */
+function gated<T>(read: ObjectCache<T>) {
+  return {
+    synced: true,
+    isUnserved: false,
+    list: () => read.list(),
+    get: (name: string, namespace?: string) => read.get(name, namespace),
+    onChange: (listener: Parameters<typeof read.onChange>[0]) => read.onChange(listener),
+    whenSynced: (until: AbortSignal) => read.whenSynced(until),
+  }
 }

@@ -2,7 +2,7 @@
 import t from 'tap'
 import fc from 'fast-check'
 import { classifyAddress, containsAddress, formatAddress, parseAddress, prefixOf } from '../../../model/values/ip.ts'
-import { inRange, ipv4Number, ipv4Range, isUsableIpv4 } from '../../../routeagent/balance/address-family.ts'
+import { inRange, ipv4Number, ipv4Range, isUsableIpv4 } from '../../../routeagent/world/address-family.ts'
 
 const value = fc.oneof(
   fc.integer({ min: 0, max: 2 ** 32 - 1 }),

@@ -16,7 +16,7 @@ import {
   ipv6Groups,
   ipv6Network,
   isUsableIpv6,
-} from '../../../routeagent/balance/address-family.ts'
+} from '../../../routeagent/world/address-family.ts'
 
 // Groups of zeros are frequent in addresses, and RFC 5952 has rules for them.
 const group = fc.oneof(fc.constant(0), fc.constant(0), fc.constant(1), fc.integer({ min: 0, max: 0xffff }))

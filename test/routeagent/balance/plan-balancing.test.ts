@@ -1,37 +1,32 @@
 /** The incremental planner reaches the same result as one that starts from nothing. */
-import { deepStrictEqual } from 'node:assert/strict'
-import t from 'tap'
+import { deepStrictEqual, equal, ok } from 'node:assert/strict'
+import t, { type Test } from 'tap'
 import { elementStatements } from '../../../kernel/nft/apply-table.ts'
 import fc from 'fast-check'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import type { NftElement } from '../../../kernel/nft/nft-transaction.ts'
 import { NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'
 import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'
-import { SET_HAIRPIN, balanceElements, elementChanges, layout } from '../../../routeagent/balance/balance-elements.ts'
-import { addressFamily } from '../../../routeagent/balance/address-family.ts'
-import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'
-import { type NodeNftWorld, desiredElements, planTable } from '../../../routeagent/balance/plan-node-table.ts'
-import { SERVICE_CONTEXT, serviceImport, slice } from '../support/site.ts'
-
-const NFT_WORLD: NodeNftWorld = {
-  family: 4,
-  podCidrs: ['10.42.0.0/16'],
-  nodePodCidrs: ['10.42.1.0/24'],
-  localCidrs: ['10.42.1.0/24'],
-  remote: ['244.1.0.0/16'],
-  clustersetIpRange: '245.0.0.0/16',
-  bridgeHidesAnswers: false,
-  overlay: { local: '192.168.7.11', devices: ['eth0'] },
-  overlayNodes: ['192.168.7.1'],
-  otherGateways: undefined,
-  openPorts: [],
-}
+import { serviceKey } from '../../../model/ids.ts'
+import {
+  SET_HAIRPIN,
+  balanceElements,
+  drawsOfShares,
+  elementChanges,
+  layout,
+} from '../../../routeagent/balance/balance-elements.ts'
+import { addressFamily } from '../../../routeagent/world/address-family.ts'
+import { wholeShares } from '../../../routeagent/balance/plan-service.ts'
+import { BalancePlanner, SHARES_HOLD_MS, type Traffic } from '../../../routeagent/balance/plan-balancing.ts'
+import { desiredElements, planTable } from '../../../routeagent/balance/plan-node-table.ts'
+import { NFT_WORLD, SERVICE_CONTEXT, serviceImport, slice } from '../support/site.ts'
 
 type Step = (planner: BalancePlanner, world: SimpleWorld) => void
 /** The objects that the planner was given, by name. */
 class SimpleWorld {
   readonly imports = new Map<string, ServiceImport>()
   readonly slices = new Map<string, EndpointSlice>()
+  readonly weights = new Map<string, ReadonlyMap<string, number>>()
   context = SERVICE_CONTEXT
 }
 
@@ -57,8 +52,12 @@ const removeImport = services.map((name): Step => (planner, world) => {
 // A slice keeps its name when its label moves it to another service.
 const setSlice = fc
   .tuple(services, services, clusters, addresses)
-  .map(([name, service, clusterId, hosts]): Step => (planner, world) => {
-    const made = slice(service, clusterId, hosts)
+  .map(([name, service, clusterId, addresses]): Step => (planner, world) => {
+    // Tokyo has another port, and addresses of its own.
+    const isTokyo = clusterId === 'tokyo'
+    const hosts = isTokyo ? addresses.map((text) => text.replace(/^\d+\.\d+/, '244.3')) : addresses
+    const port = isTokyo ? 8081 : 8080
+    const made = slice(service, clusterId, hosts, [{ name: 'http', protocol: 'TCP', port }])
     const object = { ...made, metadata: { ...made.metadata, name: `${name}-${clusterId}` } }
     world.slices.set(object.metadata.name, object)
     planner.setSlice(object)
@@ -71,12 +70,31 @@ const setReachable = fc.option(fc.subarray(['milano', 'paris', 'tokyo'])).map((r
   world.context = { ...SERVICE_CONTEXT, reachable: reachable === null ? undefined : new Set(reachable) }
   planner.setContext(world.context)
 })
-const steps = fc.array(fc.oneof(setImport, setSlice, setSlice, removeImport, removeSlice, setReachable), {
-  maxLength: 12,
-})
+const setWeights = fc
+  .tuple(services, fc.option(fc.dictionary(clusters, fc.constantFrom(0, 1, 100, 3333, 5000, 9900))))
+  .map(([name, some]): Step => (planner, world) => {
+    const weights = some === null ? undefined : new Map(Object.entries(some))
+    if (weights === undefined) world.weights.delete(`shop/${name}`)
+    else world.weights.set(`shop/${name}`, weights)
+    planner.setTraffic(trafficOf(world.weights), ({ metadata }) => metadata.name === name)
+  })
+const steps = fc.array(
+  fc.oneof(setImport, setSlice, setSlice, removeImport, removeSlice, setReachable, setWeights, setWeights),
+  { maxLength: 12 },
+)
+
+function trafficOf(weights: ReadonlyMap<string, ReadonlyMap<string, number>>): Traffic {
+  return {
+    of({ metadata }) {
+      const clusterShares = weights.get(`${metadata.namespace}/${metadata.name}`)
+      return clusterShares && { clusterShares }
+    },
+  }
+}
 
 function fromNothing(world: SimpleWorld): BalancePlanner {
   const planner = new BalancePlanner(world.context)
+  planner.setTraffic(trafficOf(world.weights))
   planner.replaceAll([...world.imports.values()], [...world.slices.values()])
   planner.takeChanges()
   return planner
@@ -131,9 +149,9 @@ t.test('a change of one service touches only its own elements', async (t) => {
   planner.setSlice(slice('s2', 'paris', ['244.1.0.5', '244.1.0.9']))
   t.strictSame(elementChanges(planner.takeChanges()), [
     {
-      map: 'slot-1',
-      remove: ['245.0.0.2 . tcp . 80'],
-      add: [{ key: '245.0.0.2 . tcp . 80', value: '244.1.0.9 . 8080' }],
+      map: 'slots',
+      remove: ['245.0.0.2 . tcp . 80 . 1'],
+      add: [{ key: '245.0.0.2 . tcp . 80 . 1', value: '244.1.0.9' }],
     },
   ])
   planner.setSlice(slice('s2', 'paris', ['244.1.0.5', '244.1.0.9']))
@@ -141,11 +159,164 @@ t.test('a change of one service touches only its own elements', async (t) => {
   planner.removeSlice('shop', 's2-paris')
   t.strictSame(
     elementChanges(planner.takeChanges()).map((c) => `${c.map} -${c.remove.length} +${c.add.length}`),
-    ['no-backends -0 +1', 'services -1 +0', 'slot-0 -1 +0', 'slot-1 -1 +0'],
+    ['no-backends -0 +1', 'services -1 +0', 'slots -2 +0'],
   )
 })
 
-t.test('every port has one entry point and every slot it may draw', async () => {
+t.test('a change of weights touches the elements of that service only, and few of them', async (t) => {
+  const planner = new BalancePlanner(SERVICE_CONTEXT)
+  for (const i of [1, 2, 3]) {
+    planner.setImport(serviceImport(`s${i}`, `245.0.0.${i}`))
+    planner.setSlice(slice(`s${i}`, 'paris', ['244.1.0.5', '244.1.0.6']))
+    planner.setSlice(slice(`s${i}`, 'tokyo', ['244.2.0.5']))
+  }
+  planner.takeChanges()
+  const changed = (paris: number, tokyo: number): string[] => {
+    const weights = new Map([
+      ['paris', paris],
+      ['tokyo', tokyo],
+    ])
+    planner.setTraffic(trafficOf(new Map([['shop/s2', weights]])))
+    const changes = elementChanges(planner.takeChanges())
+    const touched = changes.flatMap(({ remove, add }) => [...remove, ...add.map((one) => one.key)])
+    t.ok(
+      touched.every((one) => one.startsWith('245.0.0.2 ')),
+      'no other service',
+    )
+    return changes.map((c) => `${c.map} -${c.remove.length} +${c.add.length}`)
+  }
+  t.strictSame(
+    changed(9900, 100),
+    ['draws-0 -0 +10', 'draws-1 -0 +10', 'services -1 +1', 'slots -1 +2'],
+    'a canary of 1 %',
+  )
+  t.strictSame(changed(9900, 100), [], 'the same again')
+  t.strictSame(changed(9000, 1000), ['draws-0 -1 +1', 'draws-1 -10 +0'], '10 %')
+  t.strictSame(changed(10_000, 0), ['draws-0 -10 +0', 'services -1 +1', 'slots -2 +0'], 'none')
+  t.strictSame(changed(9000, 1000), ['draws-0 -0 +10', 'services -1 +1', 'slots -0 +2'], 'and 10 % again')
+  t.strictSame(changed(0, 10_000), ['draws-0 -10 +0', 'services -1 +1', 'slots -4 +2'], '100 %')
+})
+
+t.test('a cluster that loses its share leaves the slots of the others as they are', async (t) => {
+  const planner = new BalancePlanner(SERVICE_CONTEXT)
+  planner.setImport(serviceImport('web', '245.0.0.7'))
+  for (const [i, id] of ['milano', 'paris', 'tokyo'].entries()) planner.setSlice(slice('web', id, [`244.${i}.0.5`]))
+  const slots = (milano: number, paris: number, tokyo: number): string[] => {
+    planner.setTraffic(trafficOf(new Map([['shop/web', new Map(Object.entries({ milano, paris, tokyo }))]])))
+    const changes = elementChanges(planner.takeChanges()).filter(({ map }) => map === 'slots')
+    return changes.flatMap(({ remove, add }) => [...remove, ...add.map(({ key, value }) => `${key} ${value}`)])
+  }
+  t.equal(slots(1000, 4000, 5000).length, 6)
+  t.strictSame(slots(0, 4000, 6000), ['245.0.0.7 . tcp . 80 . 0', '245.0.0.7 . tcp . 80 . 1'], 'its own go')
+  t.equal(slots(1000, 4000, 5000).length, 2, 'and come back')
+})
+
+t.test('shares of a service change at once, and not again too soon', async () => {
+  const step = fc.record({ afterMs: fc.integer({ min: 0, max: 60 }), flips: fc.subarray(['plain', 'shared', 'other']) })
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+      const planner = new BalancePlanner(SERVICE_CONTEXT)
+      const weights = new Map(['shared', 'other'].map((name) => [`shop/${name}`, new Map([['paris', 1]])]))
+      planner.setTraffic(trafficOf(weights))
+      const names = ['plain', 'shared', 'other']
+      const keyOf = (name: string): string => `245.0.0.${names.indexOf(name) + 1} . tcp . 80`
+      const isUp = new Map<string, boolean>()
+      const changedAt = new Map<string, number>()
+      for (const name of names) planner.setImport(serviceImport(name, keyOf(name).split(' ')[0] ?? ''))
+      planner.takeChanges()
+      let now = 0
+      const take = (): string[] => planner.takeChanges(now).map(({ key }) => key)
+      const isAsWanted = (name: string): boolean =>
+        (planner.ports().get(keyOf(name))?.slots.length === 1) === (isUp.get(name) ?? false)
+      for (const { afterMs, flips } of steps) {
+        now += afterMs
+        for (const name of flips) {
+          isUp.set(name, isUp.get(name) !== true)
+          planner.setSlice(slice(name, 'paris', isUp.get(name) === true ? ['244.1.0.5'] : []))
+        }
+        const changed = take()
+        ok(isAsWanted('plain'), 'a service without shares never waits')
+        for (const name of ['shared', 'other']) {
+          const since = now - (changedAt.get(name) ?? -Infinity)
+          ok(!changed.includes(keyOf(name)) || since >= SHARES_HOLD_MS, `again after ${since} ms`)
+          ok(isAsWanted(name) || (since < SHARES_HOLD_MS && planner.dueMs !== undefined), 'held for no reason')
+          if (changed.includes(keyOf(name))) changedAt.set(name, now)
+        }
+      }
+      for (let left = 3; left > 0 && planner.dueMs !== undefined; left -= 1) {
+        now = planner.dueMs
+        take()
+      }
+      equal(planner.dueMs, undefined)
+      return names.every(isAsWanted)
+    }),
+  )
+})
+
+t.test('a target that is left out touches its own service only, and only where a policy asks for it', async (t) => {
+  const planner = new BalancePlanner(SERVICE_CONTEXT)
+  for (const i of [1, 2]) {
+    planner.setImport(serviceImport(`s${i}`, `245.0.0.${i}`))
+    planner.setSlice(slice(`s${i}`, 'paris', ['244.1.0.5', '244.1.0.6', '244.1.0.7!']))
+  }
+  const [first, second] = [serviceKey('shop', 's1'), serviceKey('shop', 's2')]
+  const key = '245.0.0.1 . tcp . 80'
+  const out = new Set(['244.1.0.5 . 8080'])
+  planner.takeChanges()
+  t.equal(planner.setLeftOut(first, out), false, 'no policy')
+  t.equal(planner.watchedService(key), undefined)
+  planner.setTraffic({ of: ({ metadata: { name } }) => ({ passiveHealth: name === 's1' }) })
+  t.strictSame(planner.takeChanges(), [], 'a policy alone changes nothing')
+  t.strictSame([planner.watchedService(key), planner.watched.has(second)], [first, false])
+  t.strictSame(
+    [...planner.watchedPorts()].map(([port]) => port),
+    [key],
+  )
+  t.strictSame([...planner.ready(key)], ['244.1.0.5 . 8080', '244.1.0.6 . 8080'])
+  t.strictSame(
+    [planner.setLeftOut(first, out), planner.setLeftOut(first, out), planner.setLeftOut(second, out)],
+    [...[true, false, false]],
+  )
+  const changes = planner.takeChanges()
+  t.strictSame(
+    changes.map((one) => [one.key, one.after?.slots]),
+    [[key, ['244.1.0.6 . 8080']]],
+  )
+  t.strictSame([...planner.ready(key)], ['244.1.0.5 . 8080', '244.1.0.6 . 8080'], 'it still counts for the limit')
+  t.strictSame([...(planner.serving(key) ?? [])].length, 2, 'and connections to it go on')
+  planner.setSlice(slice('s1', 'paris', ['244.1.0.5']))
+  t.strictSame(planner.takeChanges()[0]?.after?.slots, ['244.1.0.5 . 8080'], 'it is the last one now')
+  t.strictSame(planner.leftOutServices(), [first])
+  planner.setTraffic(undefined)
+  planner.takeChanges()
+  t.strictSame([planner.watched.size, planner.leftOutServices()], [0, []], 'the policy is gone')
+})
+
+for (const sessionAffinity of ['None', 'ClientIP'] as const) {
+  t.test(`an endpoint of a large service that goes or comes costs a few elements: ${sessionAffinity}`, async (t) => {
+    await changesOfLargeService(t, sessionAffinity)
+  })
+}
+
+async function changesOfLargeService(t: Test, sessionAffinity: 'None' | 'ClientIP'): Promise<void> {
+  const hosts = Array.from({ length: 5000 }, (_, i) => `244.1.${1 + (i >> 8)}.${i & 255}`)
+  const planner = new BalancePlanner(SERVICE_CONTEXT)
+  planner.setImport(serviceImport('web', '245.0.0.7', { sessionAffinity }))
+  planner.setSlice(slice('web', 'paris', hosts))
+  planner.takeChanges()
+  const change = (...addresses: string[]): string[] => {
+    planner.setSlice(slice('web', 'paris', addresses))
+    const changes = elementChanges(planner.takeChanges())
+    const slots = planner.ports().get('245.0.0.7 . tcp . 80')?.slots ?? []
+    t.strictSame([...slots].sort(), addresses.map((address) => `${address} . 8080`).sort())
+    return changes.filter(({ map }) => map !== 'members').map((c) => `${c.map} -${c.remove.length} +${c.add.length}`)
+  }
+  t.strictSame(change(...hosts.slice(1)), ['services -1 +1', 'slots -2 +1'], 'the first goes')
+  t.strictSame(change(...hosts), ['services -1 +1', 'slots -0 +1'], 'and comes back')
+  t.strictSame(change('244.9.0.1', ...hosts.slice(1)), ['slots -1 +1'], 'another in its place')
+}
+
+t.test('the elements realise the plan: each backend is drawn as often as it should be', async () => {
   fc.assert(
     fc.property(steps, (list) => {
       const planner = new BalancePlanner(SERVICE_CONTEXT)
@@ -153,14 +324,66 @@ t.test('every port has one entry point and every slot it may draw', async () => 
       for (const step of list) step(planner, world)
       planner.takeChanges()
       const maps = balanceElements(planner.ports())
-      return [...planner.ports()].every(([key, plan]) => {
-        const slots = [...maps].filter(([map, elements]) => map.startsWith('slot-') && elements.has(key)).length
-        return (
-          slots === plan.slots.length &&
-          maps.get('services')?.has(key) === slots > 0 &&
-          maps.get('no-backends')?.has(key) === (slots === 0)
-        )
-      })
+      for (const [key, plan] of planner.ports()) {
+        const { slots, shares } = plan
+        equal(maps.get('services')?.has(key), slots.length > 0)
+        equal(maps.get('no-backends')?.has(key), slots.length === 0)
+        if (slots.length === 0) continue
+        const drawn = new Map<string, number>()
+        const sticky = plan.pick === 'client'
+        const walk = (chain: string | undefined, chance: number): void => {
+          const [, kind = '', count, at = '0', port] = /^\w+ (\w+)-(\d+)(?:-(\d+))?(?:-(\d+))?$/.exec(chain ?? '') ?? []
+          const isSlot = ['pick', 'mixed', 'client'].includes(kind)
+          const from = isSlot ? Number(at) * 65_536 : 0
+          for (let number = from; number < from + Number(count); number++) {
+            const place = `${key} . ${number}`
+            const each = chance / Number(count)
+            if (!isSlot) walk(maps.get(`draws-${at}`)?.get(place), each)
+            else {
+              const address = maps.get('slots')?.get(place) ?? 'none'
+              const member = maps.get('members')?.get(`${key} . ${address}`) ?? 'none'
+              const backend = kind === 'pick' ? `${address} . ${port}` : member
+              drawn.set(backend, (drawn.get(backend) ?? 0) + each)
+            }
+          }
+        }
+        const service = maps.get('services')?.get(key)
+        walk(sticky ? service?.replace(/sticky-\d+-/, '') : service, 1)
+        const parts = shares ?? [{ part: 0, size: slots.length, share: 1 }]
+        const total = parts.reduce((sum, { share }) => sum + share, 0)
+        const wanted = new Map<string, number>()
+        let at = 0
+        for (const { size, share } of parts) {
+          for (const target of slots.slice(at, at + size))
+            wanted.set(target, (wanted.get(target) ?? 0) + share / total / size)
+          at += size
+        }
+        deepStrictEqual([...drawn.keys()].sort(), [...wanted.keys()].sort())
+        for (const [target, chance] of wanted) ok(Math.abs((drawn.get(target) ?? 0) - chance) < 1e-9, target)
+      }
+      return true
+    }),
+  )
+})
+
+t.test('draws of many clusters are exact, and few', async () => {
+  fc.assert(
+    fc.property(fc.array(fc.integer({ min: 1, max: 9999 }), { minLength: 2, maxLength: 40 }), (weights) => {
+      const shares = wholeShares(weights, 1000).map((share, part) => ({ part, share }))
+      const total = shares.reduce((sum, { share }) => sum + share, 0)
+      const chances = new Map<number, number>()
+      let chance = 1
+      let elements = 0
+      for (const { count, parts, turn } of drawsOfShares(shares)) {
+        equal(parts.length, count)
+        ok(turn <= 2)
+        elements += count
+        for (const part of parts) if (part !== undefined) chances.set(part, (chances.get(part) ?? 0) + chance / count)
+        chance *= parts.filter((part) => part === undefined).length / count
+      }
+      equal(chance, 0)
+      for (const { part, share } of shares) ok(Math.abs((chances.get(part) ?? 0) - share / total) < 1e-9)
+      return elements <= 10 + 10 * Math.min(10, weights.length - 1) + 10 * Math.min(100, weights.length - 1)
     }),
   )
 })

@@ -181,10 +181,10 @@ t.test('a flip costs its own port and nothing else', async (t) => {
   t.equal(planner.takeChanges().length, 3)
   const steps: [say: string, addresses: string[], want: string[]][] = [
     ['elsewhere: nothing to do here', [HERE, FAR], []],
-    ['gone from here: dropped', [FAR], ['none-here -0 +1', 'services -1 +0', 'slot-0 -1 +0']],
+    ['gone from here: dropped', [FAR], ['none-here -0 +1', 'services -1 +0', 'slots -2 +0']],
     ['gone everywhere: refused', [], ['no-backends -0 +1', 'none-here -1 +0']],
     ['back elsewhere: dropped', [FAR], ['no-backends -1 +0', 'none-here -0 +1']],
-    ['back here', [HERE], ['none-here -1 +0', 'services -0 +1', 'slot-0 -0 +1']],
+    ['back here', [HERE], ['none-here -1 +0', 'services -0 +1', 'slots -0 +2']],
   ]
   for (const [say, addresses, want] of steps) {
     planner.setSlice(slice('s2', 'milano', addresses))

@@ -3,12 +3,13 @@ import fc from 'fast-check'
 import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'
 import {
   AFFINITY_SLOTS,
-  MAX_SLOTS,
+  MAX_SERVICE_SLOTS,
   type ServiceContext,
   clientSlots,
+  mostSlots,
   planService,
   randomSlots,
-  slotCounts,
+  wholeShares,
 } from '../../../routeagent/balance/plan-service.ts'
 import { SERVICE_CONTEXT, serviceImport, slice } from '../support/site.ts'
 
@@ -112,78 +113,281 @@ t.test('which backends a port leads to', async (t) => {
   for (const { say, got, want } of rows) t.strictSame(got, want, say)
 })
 
-const backends = (weights: readonly number[]) =>
-  weights.map((weight, i) => ({ target: `244.1.${i >> 8}.${i & 255} . 80`, weight }))
-const shares = (slots: readonly string[]): Map<string, number> => {
+const backends = (count: number): string[] => Array.from({ length: count }, (_, i) => `244.1.${i >> 8}.${i & 255} . 80`)
+const counted = (slots: readonly string[]): Map<string, number> => {
   const counts = new Map<string, number>()
   for (const slot of slots) counts.set(slot, (counts.get(slot) ?? 0) + 1)
   return counts
 }
 
-t.test('weights become slots', async (t) => {
-  t.strictSame(slotCounts([2, 4]), [1, 2])
-  t.strictSame(slotCounts([100, 50, 50]), [2, 1, 1])
-  t.equal(
-    slotCounts([1, 1000]).reduce((a, b) => a + b),
-    MAX_SLOTS,
-    'as nearly as 256 slots allow',
-  )
-  t.strictSame(slotCounts([1, 1000]), [1, 255])
-  t.strictSame(slotCounts([0.5, 0.5]), [128, 128])
+t.test('shares become whole numbers', async (t) => {
+  const rows: [weights: number[], steps: number, want: number[]][] = [
+    [[2, 4], 1000, [1, 2]],
+    [[5000, 5000], 1000, [1, 1]],
+    [[100, 1000, 8900], 1000, [10, 100, 890]],
+    [[1, 9999], 1000, [1, 999]],
+    [[1, 9999], 10, [1, 9]],
+    [[3334, 3333, 3333], 1000, [334, 333, 333]],
+    [[7], 1000, [1]],
+  ]
+  for (const [weights, steps, want] of rows) t.strictSame(wholeShares(weights, steps), want, weights.join(':'))
   fc.assert(
-    fc.property(fc.array(fc.integer({ min: 1, max: 1000 }), { minLength: 1, maxLength: 100 }), (weights) => {
-      const slots = randomSlots(backends(weights), 'worker')
-      const total = weights.reduce((a, b) => a + b, 0)
-      const counts = shares(slots)
-      return (
-        slots.length <= MAX_SLOTS &&
-        backends(weights).every(({ target, weight }) => {
-          const got = counts.get(target) ?? 0
-          // Each backend gets one slot before the rest is shared out by weight.
-          const ideal = (weight / total) * slots.length
-          return got >= 1 && Math.abs(got - ideal) <= 2 + weights.length * (weight / total)
-        })
-      )
+    fc.property(fc.array(fc.integer({ min: 1, max: 10_000 }), { minLength: 1, maxLength: 20 }), (weights) => {
+      const shares = wholeShares(weights, 1000)
+      const sum = shares.reduce((a, b) => a + b)
+      const total = weights.reduce((a, b) => a + b)
+      const isNear = shares.every((n, i) => n >= 1 && Math.abs(n / sum - (weights[i] ?? 0) / total) < 0.01)
+      const small = weights.every((w, i) => w / total > 0.05 || Math.abs((shares[i] ?? 0) / sum - w / total) < 0.002)
+      return (sum === 1000 || sum <= 10) && isNear && small
     }),
   )
 })
 
-t.test('more backends than slots: each node its own 256, together all of them', async (t) => {
-  const many = backends(new Array<number>(600).fill(1))
+t.test('clusters have shares', async (t) => {
+  const web = serviceImport('web', '245.0.0.7')
+  const parts = (
+    slices: readonly EndpointSlice[],
+    clusterShares: Record<string, number>,
+    spec: Partial<ServiceImport['spec']> = {},
+  ): string => {
+    const service = { ...web, spec: { ...web.spec, ...spec } }
+    const plans = planService(service, slices, SERVICE_CONTEXT, {
+      clusterShares: new Map(Object.entries(clusterShares)),
+    })
+    const { slots = [], shares, dropped } = plans.get('245.0.0.7 . tcp . 80') ?? {}
+    if (slots.length === 0) return dropped === true ? 'dropped' : 'refused'
+    const hosts = slots.map((target) => target.split(' ')[0])
+    let at = 0
+    const text = (shares ?? [{ part: 0, size: slots.length, share: 1 }]).map(
+      ({ part, size, share }) => `${part}: ${share} of ${hosts.slice(at, (at += size)).join()}`,
+    )
+    return text.join('; ')
+  }
+  const milano = (...addresses: string[]): EndpointSlice => slice('web', 'milano', addresses)
+  const paris = (...addresses: string[]): EndpointSlice => slice('web', 'paris', addresses)
+  const tokyo = slice('web', 'tokyo', ['244.2.0.5', '244.2.0.6'])
+  const all = [milano('10.42.0.5'), paris('244.1.0.5'), tokyo]
+  const everywhere = { milano: 100, paris: 1000, tokyo: 8900 }
+  const rows: [say: string, got: string, want: string][] = [
+    [
+      'each its share',
+      parts(all, everywhere),
+      '0: 10 of 10.42.0.5; 1: 100 of 244.1.0.5; 2: 890 of 244.2.0.5,244.2.0.6',
+    ],
+    [
+      'as the endpoints are: no draw',
+      parts(all, { milano: 2500, paris: 2500, tokyo: 5000 }),
+      '0: 1 of 10.42.0.5,244.1.0.5,244.2.0.5,244.2.0.6',
+    ],
+    ['share 0 gets nothing', parts(all, { milano: 0, paris: 0, tokyo: 1 }), '0: 1 of 244.2.0.5,244.2.0.6'],
+    ['nor does one without a share', parts(all, { paris: 10_000 }), '0: 1 of 244.1.0.5'],
+    [
+      'a part keeps its number while its neighbour has no endpoint',
+      parts([milano('10.42.0.5'), paris('244.1.0.5!'), tokyo], everywhere),
+      '0: 11 of 10.42.0.5; 2: 989 of 244.2.0.5,244.2.0.6',
+    ],
+    [
+      'and while its neighbour has share 0',
+      parts(all, { milano: 1000, paris: 0, tokyo: 9000 }),
+      '0: 1 of 10.42.0.5; 2: 9 of 244.2.0.5,244.2.0.6',
+    ],
+    [
+      'ready before terminating ones, whatever the shares',
+      parts([milano('10.42.0.5'), paris('244.1.0.5~')], { milano: 1, paris: 9999 }),
+      '0: 1 of 10.42.0.5',
+    ],
+    [
+      'only those with share 0 have endpoints: these',
+      parts([milano('10.42.0.5'), tokyo], { paris: 10_000 }),
+      '0: 1 of 10.42.0.5,244.2.0.5,244.2.0.6',
+    ],
+    ['all are 0: refused', parts(all, { milano: 0, paris: 0, tokyo: 0 }), 'refused'],
+    [
+      'near ones within each cluster',
+      parts(
+        [milano('10.42.0.5 in b', '10.42.0.6 in a'), paris('244.1.0.5 in b', '244.1.0.6 in c')],
+        { milano: 5000, paris: 5000 },
+        { trafficDistribution: 'PreferClose' },
+      ),
+      '0: 1 of 10.42.0.6; 1: 1 of 244.1.0.5,244.1.0.6',
+    ],
+    [
+      'this node alone',
+      parts(
+        [milano('10.42.0.5 on worker'), paris('244.1.0.5 on worker')],
+        { milano: 5000, paris: 5000 },
+        { internalTrafficPolicy: 'Local' },
+      ),
+      '0: 1 of 10.42.0.5',
+    ],
+  ]
+  for (const [say, got, want] of rows) t.equal(got, want, say)
+})
+
+t.test('clusters together have no more slots for clients than the service has', async (t) => {
+  for (const ports of [1, 400, 1000, 3000]) {
+    const service = serviceImport('web', '245.0.0.7', { ports: manyPorts(ports), sessionAffinity: 'ClientIP' })
+    const ids = ['milano', 'paris', 'rome', 'tokyo']
+    const slices = ids.map((id, i) => slice('web', id, [`244.${i}.0.5`, `244.${i}.0.6`], manyPorts(ports, 20_000)))
+    const clusterShares = new Map(ids.map((id, i) => [id, 100 * (i + 1)]))
+    const plans = [...planService(service, slices, SERVICE_CONTEXT, { clusterShares }).values()]
+    const sum = plans.reduce((all, { slots }) => all + slots.length, 0)
+    t.ok(sum <= MAX_SERVICE_SLOTS, `${ports} ports: ${sum} slots`)
+    t.ok(
+      plans.every(({ shares = [] }) => shares.length === 4 && shares.every(({ size }) => size > 0)),
+      'each cluster has some',
+    )
+  }
+})
+
+t.test('all endpoints are used, and if there are more than slots, each node uses its own', async (t) => {
+  t.equal(randomSlots(backends(5000), 'worker').length, 5000)
+  const web = planService(
+    serviceImport('web', '245.0.0.7'),
+    [slice('web', 'paris', manyAddresses(5000))],
+    SERVICE_CONTEXT,
+  )
+  t.equal(new Set(web.get('245.0.0.7 . tcp . 80')?.slots).size, 5000, 'a service of 5,000 endpoints')
+  const many = backends(600)
   const used = new Set<string>()
   for (let i = 0; i < 12; i++) {
-    const slots = randomSlots(many, `node-${i}`)
-    t.equal(new Set(slots).size, MAX_SLOTS)
-    t.strictSame(slots, randomSlots([...many], `node-${i}`), 'always the same ones')
+    const slots = randomSlots(many, `node-${i}`, 256)
+    t.equal(new Set(slots).size, 256)
+    t.strictSame(slots, randomSlots([...many], `node-${i}`, 256), 'always the same ones')
     slots.forEach((slot) => used.add(slot))
   }
   t.ok(used.size > 590, `${used.size} of 600 in use by 12 nodes`)
 })
 
-t.test('clients stick', async (t) => {
+t.test('how long a client keeps its backend', async (t) => {
+  const seconds = (spec: Partial<ServiceImport['spec']>): number | undefined =>
+    planService(serviceImport('web', '245.0.0.7', spec), [], SERVICE_CONTEXT).get('245.0.0.7 . tcp . 80')
+      ?.affinitySeconds
+  const after = (timeoutSeconds: number): Partial<ServiceImport['spec']> => ({
+    sessionAffinity: 'ClientIP',
+    sessionAffinityConfig: { clientIP: { timeoutSeconds } },
+  })
+  t.equal(seconds({}), undefined)
+  t.equal(seconds({ sessionAffinity: 'ClientIP' }), 10_800)
+  t.equal(seconds(after(7)), 7)
+  for (const odd of [0, -1, 86_401, 1.5, Number.NaN]) t.equal(seconds(after(odd)), 10_800, String(odd))
+})
+
+t.test('clients that are not remembered move as little as can be', async (t) => {
   t.strictSame(clientSlots([], 'n'), [])
   fc.assert(
     fc.property(fc.integer({ min: 2, max: 30 }), fc.nat(), (count, pick) => {
-      const all = backends(new Array<number>(count).fill(1))
+      const all = backends(count)
       const gone = all[pick % count]!
       const before = clientSlots(all, 'worker')
       const after = clientSlots(
         all.filter((b) => b !== gone),
         'worker',
       )
-      return (
-        before.length === AFFINITY_SLOTS && before.every((target, i) => target === gone.target || after[i] === target)
-      )
+      const others = before.filter((target) => target !== gone)
+      const moved = before.filter((target, i) => target !== gone && after[i] !== target)
+      const isServed = counted(before).size === count && counted(after).size === count - 1
+      return before.length === AFFINITY_SLOTS && isServed && moved.length <= Math.max(0, others.length * 0.2)
     }),
   )
-  const weighted = shares(clientSlots(backends([1, 3]), 'worker'))
-  t.ok((weighted.get('244.1.0.1 . 80') ?? 0) > (weighted.get('244.1.0.0 . 80') ?? 0), 'the heavier one has more')
-  const even = shares(clientSlots(backends(new Array<number>(100).fill(1)), 'worker'))
-  t.ok(even.size >= 85, `${even.size} of 100 backends have a slot`)
+  const even = counted(clientSlots(backends(100), 'worker'))
+  t.equal(even.size, 100, 'each of 100 backends has a slot')
+  t.equal(counted(clientSlots(backends(5000), 'worker')).size, 5000, 'many backends have one slot each')
   const ports = (port: number): string[] =>
-    clientSlots(
-      [`244.1.0.1 . ${port}`, `244.1.0.2 . ${port}`].map((target) => ({ target, weight: 1 })),
-      'n',
-    ).map((s) => s.split(' ')[0]!)
+    clientSlots([`244.1.0.1 . ${port}`, `244.1.0.2 . ${port}`], 'n').map((s) => s.split(' ')[0]!)
   t.strictSame(ports(80), ports(443), 'all ports of a service lead a client to the same pod')
+})
+
+/** A port of an import, and of a slice: named after its number. */
+const manyPorts = (count: number, offset = 0): { name: string; protocol: 'UDP'; port: number }[] =>
+  Array.from({ length: count }, (_, i) => ({ name: `p${i}`, protocol: 'UDP', port: i + 1 + offset }))
+const manyAddresses = (count: number): string[] => Array.from({ length: count }, (_, i) => `244.1.${i >> 8}.${i & 255}`)
+
+t.test('many ports: each is served, and the table of a node stays bounded', async (t) => {
+  const nodes = ['a', 'b', 'c', 'd', 'e', 'f']
+  const rows: [ports: number, endpoints: number, slots: number][] = [
+    [256, 300, 256],
+    [2000, 300, 32],
+    [20_000, 1000, 3],
+  ]
+  for (const [ports, endpoints, slots] of rows) {
+    t.equal(mostSlots(ports), slots)
+    for (const sessionAffinity of ['None', 'ClientIP'] as const) {
+      const service = serviceImport('web', '245.0.0.7', { ports: manyPorts(ports), sessionAffinity })
+      const slices = [slice('web', 'paris', manyAddresses(endpoints), manyPorts(ports, 20_000))]
+      const used = new Set<string>()
+      for (const node of ports > 2000 ? nodes.slice(0, 1) : nodes) {
+        const plans = planService(service, slices, { ...SERVICE_CONTEXT, node })
+        t.equal(plans.size, ports)
+        const sum = [...plans.values()].reduce((all, one) => all + one.slots.length, 0)
+        t.ok(sum <= MAX_SERVICE_SLOTS && sum > MAX_SERVICE_SLOTS / 2, `${ports} ports: ${sum} slots`)
+        const of = (port: number): string[] =>
+          (plans.get(`245.0.0.7 . udp . ${port}`)?.slots ?? []).map((target) => {
+            const [address = '', , targetPort] = target.split(' ')
+            t.equal(Number(targetPort), port + 20_000, 'its own target port')
+            return address
+          })
+        t.strictSame(of(1), of(ports), 'a client finds the same pod behind each port')
+        for (const address of of(1)) used.add(address)
+      }
+      if (ports === 2000 && sessionAffinity === 'None') t.ok(used.size > 32, 'nodes use backends of their own')
+    }
+  }
+})
+
+t.test('ports of slices with different port lists: as if each port were planned alone', async () => {
+  const names = ['a', 'b', 'c']
+  const somePorts = fc.uniqueArray(
+    fc.record({ name: fc.constantFrom(...names), port: fc.integer({ min: 1, max: 4 }) }),
+    { selector: ({ name }) => name, maxLength: 3 },
+  )
+  const someSlices = fc.array(
+    fc.record({
+      ports: somePorts,
+      addresses: fc.uniqueArray(fc.integer({ min: 1, max: 6 }), { maxLength: 4 }),
+      ends: fc.constantFrom('', '!', '~'),
+    }),
+    { maxLength: 5 },
+  )
+  fc.assert(
+    fc.property(someSlices, (made) => {
+      const slices = made.map(({ ports, addresses, ends }, i) => {
+        const endpoints = addresses.map((n) => `244.1.0.${n}${ends}`)
+        const one = slice(
+          'web',
+          'paris',
+          endpoints,
+          ports.map((port) => ({ ...port, protocol: 'TCP' as const })),
+        )
+        return { ...one, metadata: { ...one.metadata, name: `web-${i}` } }
+      })
+      const ports = names.map((name, i) => ({ name, protocol: 'TCP' as const, port: 80 + i }))
+      const together = planService(serviceImport('web', '245.0.0.7', { ports }), slices, SERVICE_CONTEXT)
+      return ports.every((port) => {
+        const key = `245.0.0.7 . tcp . ${port.port}`
+        const with_ = made.flatMap(({ ports: own, addresses, ends }) => {
+          const target = own.find(({ name }) => name === port.name)?.port
+          return target === undefined ? [] : addresses.map((n) => ({ target: `244.1.0.${n} . ${target}`, ends }))
+        })
+        const of = (ends: string): string[] => with_.filter((one) => one.ends === ends).map(({ target }) => target)
+        const expected = of('').length > 0 ? of('') : of('~')
+        const got = together.get(key)?.slots ?? []
+        return got.length === new Set(got).size && [...got].sort().join() === [...new Set(expected)].sort().join()
+      })
+    }),
+  )
+})
+
+t.test('a hostile member whose ports all have endpoints of other slices costs bounded work', async (t) => {
+  const ports = manyPorts(2000)
+  // Each port is in another selection of twelve slices, with 1,000 endpoints each.
+  const slices = Array.from({ length: 12 }, (_, bit) => {
+    const own = ports.filter((_port, i) => ((i + 1) >> bit) & 1)
+    const made = slice('web', 'paris', manyAddresses(1000), own)
+    return { ...made, metadata: { ...made.metadata, name: `web-${bit}` } }
+  })
+  const started = performance.now()
+  const plans = planService(serviceImport('web', '245.0.0.7', { ports }), slices, SERVICE_CONTEXT)
+  t.ok(performance.now() - started < 20_000, `${Math.round(performance.now() - started)} ms`)
+  t.equal([...plans.values()].filter(({ slots }) => slots.length > 0).length, 2000, 'and each port is served')
 })

@@ -8,7 +8,7 @@ import { serviceImport } from './site.ts'
 
 export interface BreakAndRepairInit {
   readonly nft: 'ip' | 'ip6'
-  /** A clusterset IP of a service with a backend in slot 7. */
+  /** A clusterset IP of a service with session affinity that has a slot 7. */
   readonly vip: string
   /** A clusterset IP that no service has yet, one for each of the first ten numbers. */
   readonly probe: (number: number) => string
@@ -33,7 +33,7 @@ export async function breakAndRepair(t: Test, site: Site, init: BreakAndRepairIn
   await look()
   const replaced = 'nft-table'
   t.strictSame(warnings(), [replaced], 'a chain that others emptied is found')
-  await here('nft', 'delete', 'element', nft, 'sealane_node', 'slot-7', `{ ${vip} . tcp . 80 }`)
+  await here('nft', 'delete', 'element', nft, 'sealane_node', 'slots', `{ ${vip} . tcp . 80 . 7 }`)
   await here('nft', 'add', 'element', nft, 'sealane_node', 'remote', `{ ${stranger} }`)
   await look()
   const all = [replaced, 'nft-elements']

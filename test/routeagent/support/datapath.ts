@@ -11,8 +11,11 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { NftSession } from '../../../kernel/nft/nft-session.ts'
+import { SysfsBridgePorts } from '../../../kernel/tuning/bridge-ports.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
 import { RtnetlinkNextHops } from '../../../kernel/route/rtnetlink-next-hops.ts'
+import { Conntrack } from '../../../kernel/conntrack/ctnetlink.ts'
+import { NetlinkPacketLog } from '../../../kernel/nflog/nflog.ts'
 import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
 import { runCommand } from '../../../kernel/run-command.ts'
 import type { KubeObject } from '../../../model/objects.ts'
@@ -37,8 +40,13 @@ export async function here(command: string, ...args: string[]): Promise<string> 
 
 export const ip = (text: string): Promise<string> => here('ip', ...text.split(' '))
 
+interface BridgeInit {
+  /** As CNIs set it, so that a pod may be balanced to itself. Sites without a CNI leave it off. */
+  readonly hairpin?: 'on' | 'off'
+}
+
 /** A bridge with a port for each pod, which is called `pod0`, `pod1` … here and eth0 in the pod. */
-export async function buildBridge(pods: readonly Netns[]): Promise<void> {
+export async function buildBridge(pods: readonly Netns[], { hairpin = 'on' }: BridgeInit = {}): Promise<void> {
   // The bridge has a fixed address, as CNIs set it; otherwise its address changes with the ports.
   await ip('link add cni0 address 02:00:00:00:00:01 type bridge')
   await ip('address add 10.42.1.1/24 dev cni0')
@@ -46,8 +54,7 @@ export async function buildBridge(pods: readonly Netns[]): Promise<void> {
   for (const [i, pod] of pods.entries()) {
     await ip(`link add pod${i} type veth peer name eth0 netns ${pod.name}`)
     await ip(`link set pod${i} master cni0 up`)
-    // CNIs set hairpin mode, so that a pod may be balanced to itself.
-    await here('bridge', 'link', 'set', 'dev', `pod${i}`, 'hairpin', 'on')
+    await here('bridge', 'link', 'set', 'dev', `pod${i}`, 'hairpin', hairpin)
     await pod.exec('ip', ['address', 'add', `10.42.1.${5 + i}/24`, 'dev', 'eth0'])
     await pod.exec('ip', ['link', 'set', 'eth0', 'up'])
     await pod.exec('ip', ['route', 'add', 'default', 'via', '10.42.1.1'])
@@ -80,14 +87,16 @@ export interface Site {
   readonly api: MemoryApi
   readonly status: StatusBoard
   readonly ended: Promise<void>
+  /** Ends the process; the kernel keeps what it has. */
+  stop(): Promise<void>
   readonly clock: LateClock
   readonly logger: CapturingLogger
   readonly metrics: Metrics
   /** How many runs the loop has completed. */
   runs(loop: string): Promise<number>
   /**
-   * The elements of all maps in the table of this family (the default is ip): `slot-0: 245.0.0.7 . tcp . 80 244.1.0.5 .
-   * 8080`.
+   * The elements of the maps that tests look at, in the table of this family (the default is ip). A slot is `slot-0:
+   * 245.0.0.7 . tcp . 80 244.1.0.5`.
    */
   elements(family?: 'ip' | 'ip6'): Promise<string[]>
 }
@@ -99,8 +108,23 @@ class LateClock extends SystemClock {
   }
 }
 
+/** The devices of this network namespace: /sys shows those of the process that mounted it. */
+export async function mountDevices(t: Test): Promise<string> {
+  const folder = temporaryFolder(t)
+  await here('mount', '-t', 'sysfs', 'sysfs', folder)
+  t.teardown(() => here('umount', folder))
+  return join(folder, 'class', 'net')
+}
+
+export interface RouteAgentInit {
+  readonly overlayPort?: number
+  /** Bridge ports are set as on a site without Kubernetes. They are found below this folder. */
+  readonly devices?: string
+}
+
 /** Starts the routeagent of the node `worker`, in a cluster that has these objects. */
-export function startRouteAgent(t: Test, objects: readonly KubeObject[]): Site {
+export function startRouteAgent(t: Test, objects: readonly KubeObject[], init: RouteAgentInit = {}): Site {
+  const { overlayPort, devices } = init
   const stateDir = temporaryFolder(t)
   const api = new MemoryApi()
   for (const object of objects) api.put(object)
@@ -113,8 +137,19 @@ export function startRouteAgent(t: Test, objects: readonly KubeObject[]): Site {
   const logger = new CapturingLogger()
   const stopping = new AbortController()
   const metrics = createMetrics('routeagent')
-  const deps = { api, nft, nft6, routes, nextHops, sysctl: new ProcSysctl(), clock, logger, metrics, status }
-  const ended = runRouteAgent(deps, { node: 'worker', stateDir }, stopping.signal).finally(() => {
+  const flows = new Conntrack({ clock })
+  const packetLog = new NetlinkPacketLog({ clock })
+  const bridgePorts = new SysfsBridgePorts(devices)
+  const kernel = { nft, nft6, routes, nextHops, sysctl: new ProcSysctl(), flows, packetLog, bridgePorts }
+  const deps = { api, ...kernel, clock, logger, metrics, status }
+  const config = {
+    node: 'worker',
+    stateDir,
+    failClosed: true,
+    setsHairpin: devices !== undefined,
+    ...(overlayPort === undefined ? {} : { overlayPort }),
+  }
+  const ended = runRouteAgent(deps, config, stopping.signal).finally(() => {
     nft.close()
     nft6.close()
     nextHops.close()
@@ -127,16 +162,21 @@ export function startRouteAgent(t: Test, objects: readonly KubeObject[]): Site {
   })
   const runs = (loop: string): Promise<number> => loopRuns(metrics, loop)
   const elements = (family = 'ip'): Promise<string[]> => elementsOf(family === 'ip' ? nft : nft6)
-  return { api, status, ended, clock, logger, metrics, runs, elements }
+  const stop = (): Promise<void> => {
+    stopping.abort()
+    return ended
+  }
+  return { api, status, ended, stop, clock, logger, metrics, runs, elements }
 }
 
 async function elementsOf(nft: NftSession): Promise<string[]> {
   const found: string[] = []
-  for (const map of ['no-backends', 'none-here', 'hairpin', 'slot-0', 'slot-1', 'slot-2', 'slot-63']) {
+  for (const map of ['no-backends', 'none-here', 'hairpin', 'members']) {
     const elements = await nft.elements('sealane_node', map).catch(() => [])
     found.push(...elements.map((e) => `${map}: ${e.key} ${e.value ?? ''}`))
   }
-  return found
+  const slots = await nft.elements('sealane_node', 'slots').catch(() => [])
+  return [...found, ...slots.map((e) => e.key.replace(/^(.*) \. (\d+)$/, `slot-$2: $1 ${e.value ?? ''} `))]
 }
 
 /** Waits until the elements match, and the routes are applied. */

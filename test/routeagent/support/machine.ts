@@ -5,9 +5,11 @@
 import type { Test } from 'tap'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
+import type { FakePacketLog } from '../../../kernel/fake/fake-packet-log.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
+import type { ChecksumOffload } from '../../../kernel/tuning/checksum-offload.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../../model/kernel-ids.ts'
 import type { KubeObject } from '../../../model/objects.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
@@ -49,6 +51,10 @@ export class Machine {
   readonly probes = new FakeProbes()
   /** The open connections that are counted; set before start(). */
   connections: FakeConnections | undefined
+  /** Logged packets; set before start(). */
+  packetLog: FakePacketLog | undefined
+  /** The network card; set before start(). */
+  checksumOffload: ChecksumOffload | undefined
   /** Whether the kernel has next-hop objects; set before start(). */
   grouped = false
   /** The addresses of machines that answer no TCP probe. */
@@ -73,7 +79,7 @@ export class Machine {
     return [this.routes.toString(), this.nft.toString(), this.nft6.toString(), ...forwarding].join('\n')
   }
 
-  start(t: Test, api = this.api): { stop(): Promise<void>; ended: Promise<void> } {
+  start(t: Test, api = this.api, overlayPort?: number): { stop(): Promise<void>; ended: Promise<void> } {
     const stopping = new AbortController()
     this.status = new StatusBoard()
     const { nft, nft6, routes, sysctl, logger, status } = this
@@ -84,10 +90,13 @@ export class Machine {
       if (answers) this.answered.add(address)
       return Promise.resolve(answers)
     }
-    const counted = this.connections === undefined ? {} : { connections: this.connections }
+    const counted = this.connections === undefined ? {} : { connections: this.connections, flows: this.connections }
     const openProbeSocket = this.probes.openSocket
     const devicePackets = (): Promise<undefined> => Promise.resolve(undefined)
     const probing = { openProbeSocket, devicePackets }
+    const { checksumOffload, packetLog } = this
+    const logged = packetLog === undefined ? {} : { packetLog }
+    const offload = checksumOffload === undefined ? {} : { checksumOffload }
     const nextHops = this.grouped ? { nextHops: routes.nextHops } : {}
     const deps = {
       api,
@@ -103,8 +112,12 @@ export class Machine {
       ...counted,
       ...probing,
       ...nextHops,
+      ...offload,
+      ...logged,
     }
-    const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3', stateDir: this.stateDir }, stopping.signal)
+    const port = overlayPort === undefined ? {} : { overlayPort }
+    const config = { node: 'worker', version: '1.2.3', stateDir: this.stateDir, failClosed: true, ...port }
+    const ended = runRouteAgent(deps, config, stopping.signal)
     const stop = (): Promise<void> => {
       stopping.abort(new Error('stopped by the test'))
       return ended
@@ -139,12 +152,9 @@ export class Machine {
   }
 
   async backends(vip: string): Promise<string[]> {
-    const found: string[] = []
-    for (const slot of ['slot-0', 'slot-1', 'slot-2']) {
-      const elements = await this.nft.elements(NFT_TABLE_NODE, slot).catch(() => [])
-      found.push(...elements.filter((e) => e.key.startsWith(`${vip} `)).map((e) => e.value ?? ''))
-    }
-    return found
+    const elements = await this.nft.elements(NFT_TABLE_NODE, 'slots').catch(() => [])
+    const ours = elements.filter((e) => e.key.startsWith(`${vip} `)).map((e) => e.value ?? '')
+    return [...new Set(ours)]
   }
 
   /** Waits until the address leads to these backends. */

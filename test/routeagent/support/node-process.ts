@@ -12,6 +12,8 @@ export interface NodeProcessInit {
   readonly node: string
   readonly netns: Netns
   readonly folder: string
+  /** The UDP port of the overlay. Absent: the default. */
+  readonly overlayPort?: number
   /** Lane numbers and public addresses. Absent: no gateway runs on the node. */
   readonly lanes?: readonly { readonly lane: number; readonly publicAddress?: string }[]
 }
@@ -22,7 +24,7 @@ export class NodeProcess {
   readonly #objects = new Map<string, KubeObject>()
   errors = ''
 
-  constructor({ node, netns, folder, lanes = [] }: NodeProcessInit) {
+  constructor({ node, netns, folder, lanes = [], overlayPort }: NodeProcessInit) {
     const sockets = join(folder, 'wireguard')
     for (const name of ['wireguard', 'state']) mkdirSync(join(folder, name), { recursive: true })
     const program = [process.execPath, compiledProgram(join(import.meta.dirname, 'run-node.ts'))]
@@ -30,7 +32,9 @@ export class NodeProcess {
     const inside = ['netns', 'exec', netns.name, ...withSockets(sockets, command)]
     // The program leads a session of its own, as a service does, because the kernel favours processes by session.
     const detached = process.env['SEALANE_TEST_FAVOURED'] === '1'
-    this.#child = spawn('ip', inside, { detached, stdio: ['pipe', 'pipe', 'pipe'] })
+    const port = overlayPort === undefined ? {} : { SEALANE_TEST_OVERLAY_PORT: String(overlayPort) }
+    const env = { ...process.env, ...port }
+    this.#child = spawn('ip', inside, { detached, env, stdio: ['pipe', 'pipe', 'pipe'] })
     // Reports of others are passed on until the test is over, also to a process that has just ended.
     this.#child.stdin?.on('error', () => undefined)
     this.#child.stderr?.on('data', (chunk: Buffer) => (this.errors += chunk.toString()))

@@ -4,7 +4,7 @@
  * loops (`{"wake": true}`); it prints on standard output what it writes (`{"object": …}`). Arguments: node, state
  * directory, lanes as JSON. With SEALANE_TEST_TUNED=1 it joins segments and spreads packets over processors as the
  * product does, for measurements. With SEALANE_TEST_FAVOURED=1 it raises its priority as the product does.
- * SEALANE_TEST_STATUS_MS is the interval of its reports.
+ * SEALANE_TEST_STATUS_MS is the interval of its reports, SEALANE_TEST_OVERLAY_PORT the UDP port of the overlay.
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -68,19 +68,28 @@ const common = {
 }
 const statusMs = process.env['SEALANE_TEST_STATUS_MS']
 const pace = statusMs === undefined ? {} : { statusMs: Number(statusMs) }
+const overlayPort = process.env['SEALANE_TEST_OVERLAY_PORT']
+const port = overlayPort === undefined ? {} : { overlayPort: Number(overlayPort) }
 const deps = (name: string) => ({ ...common, metrics: createMetrics(name), status: new StatusBoard() })
 const cable = new WireguardCable(
   { ...common, wireguard: new WgCommand({ routes, clock }) },
   { stateDir: join(stateDir, 'gateway') },
 )
 await Promise.all([
-  runRouteAgent(deps('routeagent'), { node, stateDir: join(stateDir, 'routeagent') }, stopping.signal),
+  runRouteAgent(
+    deps('routeagent'),
+    { node, stateDir: join(stateDir, 'routeagent'), failClosed: true, ...port },
+    stopping.signal,
+  ),
   ...(lanes.length === 0
     ? []
     : [
         runGateway(
           { ...deps('gateway'), cable },
-          gatewayConfig({ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes, ...pace }),
+          gatewayConfig({
+            ...{ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes, failClosed: true },
+            ...pace,
+          }),
           stopping.signal,
         ),
       ]),

@@ -15,6 +15,7 @@ import type {
 import { parsePrefix } from '../../../model/values/ip.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER, LABEL_ZONE } from '../../../model/spec-constants.ts'
 import type { KernelFacts, NodeRouteWorld } from '../../../routeagent/world/node-world.ts'
+import type { NodeNftWorld } from '../../../routeagent/balance/plan-node-table.ts'
 import type { ServiceContext } from '../../../routeagent/balance/plan-service.ts'
 import { clusterObject, endpointObject, membershipObject } from '../../support/objects/cluster-objects.ts'
 import {
@@ -53,6 +54,28 @@ export const SERVICE_CONTEXT: ServiceContext = {
   zone: 'a',
   clustersetIpRange: parsePrefix('245.0.0.0/16'),
   reachable: undefined,
+}
+
+/** What the table of that node depends on besides the services. */
+export const NFT_WORLD: NodeNftWorld = {
+  family: 4,
+  podCidrs: ['10.42.0.0/16'],
+  nodePodCidrs: ['10.42.1.0/24'],
+  localCidrs: ['10.42.1.0/24'],
+  remote: ['244.1.0.0/16'],
+  clustersetIpRange: '245.0.0.0/16',
+  bridgeHidesAnswers: false,
+  overlayPorts: [4810],
+  overlay: { local: '192.168.7.11', devices: ['eth0'] },
+  overlayNodes: ['192.168.7.1'],
+  otherGateways: undefined,
+  isOnlyGateway: false,
+  openPorts: [],
+  sampled: false,
+  exposure: 'pods',
+  ownPods: undefined,
+  callers: new Map(),
+  origins: [],
 }
 
 export function membership(phase: 'joined' | 'leaving' = 'joined'): Membership {
@@ -117,6 +140,7 @@ export function routeWorld(change: Partial<NodeRouteWorld> = {}): NodeRouteWorld
     routeAgents: [],
     globalRange: '244.0.0.0/8',
     clustersetIpRange: '245.0.0.0/16',
+    overlayPort: 4810,
     facts: WORKER_FACTS,
     ...change,
   }

@@ -5,6 +5,8 @@
  *                                 address"; IPv6 addresses are in brackets
  *   call tcp|udp ADDRESS PORT N   makes N connections or sockets, one after the other; prints a JSON array of answers
  *   hold ADDRESS PORT             keeps one TCP connection; sends a request for each line on standard input
+ *   flood ADDRESS PORT N          sends N datagrams as fast as it can
+ *   stream ADDRESS PORT           sends ten datagrams a second from one socket, and prints each answer, or error code
  */
 import { createSocket } from 'node:dgram'
 import { createServer, connect, isIPv6 } from 'node:net'
@@ -13,6 +15,8 @@ import { createInterface } from 'node:readline'
 const [mode = '', ...args] = process.argv.slice(2)
 if (mode === 'serve') for (const where of args) serve(where)
 else if (mode === 'hold') hold(args[0] ?? '', Number(args[1]))
+else if (mode === 'stream') stream(args[0] ?? '', Number(args[1]))
+else if (mode === 'flood') flood(args[0] ?? '', Number(args[1]), Number(args[2]))
 else {
   const ask = args[0] === 'udp' ? askUdp : askTcp
   const answers: string[] = []
@@ -61,6 +65,29 @@ function askUdp(address: string, port: number): Promise<string> {
     // The socket is connected, so that an ICMP error reaches the program. 3,000 bytes do not fit into any packet here.
     socket.connect(port, address, () => socket.send(Buffer.alloc(3000)))
   })
+}
+
+function flood(address: string, port: number, count: number): void {
+  const socket = createSocket('udp4')
+  let left = count
+  const sent = (): void => {
+    left -= 1
+    if (left === 0) socket.close()
+  }
+  for (let i = 0; i < count; i++) socket.send('hello', port, address, sent)
+}
+
+/** Never pauses, so that the kernel never forgets the flow by itself. */
+function stream(address: string, port: number): void {
+  const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4')
+  const say = (what: string | undefined): void => console.log(what ?? 'error')
+  socket.on('error', (error: NodeJS.ErrnoException) => say(error.code))
+  socket.on('message', (message) => say(message.toString().split(' ')[0]))
+  const send = (): void =>
+    socket.send('hello', (error: NodeJS.ErrnoException | null) => {
+      if (error !== null) say(error.code)
+    })
+  socket.connect(port, address, () => setInterval(send, 100))
 }
 
 function hold(address: string, port: number): void {

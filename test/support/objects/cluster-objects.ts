@@ -38,7 +38,7 @@ export function endpointObject(
   }
 }
 
-/** A Membership by which milano has joined, unless the spec says otherwise. */
+/** A Membership by which milano has joined, whose broker has stated the default, unless the spec says otherwise. */
 export function membershipObject(spec: Partial<Membership['spec']> = {}): Membership {
   return {
     apiVersion: 'sealane.io/v1alpha1',
@@ -50,6 +50,7 @@ export function membershipObject(spec: Partial<Membership['spec']> = {}): Member
       clusterset: 'demo',
       globalRange: '244.0.0.0/8',
       clustersetIpRange: '245.0.0.0/16',
+      accessDefault: 'allow',
       ...spec,
     },
   }

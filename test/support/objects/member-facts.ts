@@ -41,7 +41,7 @@ export function healthyObjects(init: HealthyInit = {}): ObjectsByKind {
   const names = Array.from({ length: services }, (_, i) => `web${i}`)
   const ready = { status: 'True', reason: 'KubeletReady', message: '', lastTransitionTime: '2026-11-20T00:00:00Z' }
   return {
-    Membership: [membershipObject({ clusterId: SELF })],
+    Membership: [membershipObject({ clusterId: SELF, exposure: 'exports' })],
     Cluster: [ownCluster(kubernetes), ...others.map((id, i) => otherCluster(id, i + 2))],
     Endpoint: [SELF, ...others].flatMap((cluster) =>
       lanes.map((lane) => endpointObject({ cluster, node: `gw${lane}`, lane })),

@@ -88,7 +88,7 @@ t.test('a certificate of a day is renewed after two thirds, and again', async (t
   t.ok(asked.length > inTime, 'also afterwards')
   t.match(
     renewal.problem(),
-    /^the certificate expired at 2026-01-02T\d\d:\d\d:\d\d.000Z; join again with a new token: connection refused$/,
+    /^the certificate expired at 2026-01-02T\d\d:\d\d:\d\d.000Z; it is renewed when the broker answers: connection refused$/,
   )
   t.match(logger.lines.at(-1), {
     level: 'error',
@@ -168,7 +168,7 @@ t.test('one that has ended: an identity that is stored in its place is used', as
   const since = new Date(clock.now() - HOUR).toISOString()
   t.equal(
     renewal.problem(),
-    `the certificate expired at ${since}; join again with a new token: the certificate expired`,
+    `the certificate expired at ${since}; it is renewed when the broker answers: the certificate expired`,
   )
   await writeMemberIdentity(directory, await made('paris', clock.now()))
   await clock.advance(5000)

@@ -48,6 +48,15 @@ t.test('plain clusters need nothing, whatever the data path', async (t) => {
   }
 })
 
+t.test('firewalls are to be opened for the port that the overlay has', async (t) => {
+  for (const name of ['openshift-ovn', 'gke', 'eks-vpc-cni', 'aks-overlay']) {
+    const text =
+      advice(discover(fixture(name)), { overlayPort: 51_900 }).find(({ id }) => id === 'open-ports')?.text ?? ''
+    t.match(text, 'UDP 51900', name)
+    t.notMatch(text, '4810', name)
+  }
+})
+
 t.test('Calico gets pools that give no addresses, by the API that it has', async (t) => {
   const row = (name: string) => advice(discover(fixture(name))).find(({ id }) => id === 'calico-pools')
   t.equal(

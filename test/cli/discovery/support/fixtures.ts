@@ -16,6 +16,10 @@ export const FIXTURES = readdirSync(FOLDER)
 export function fixture(name: string): ClusterSnapshot {
   const documents = parseAllDocuments(readFileSync(join(FOLDER, `${name}.yaml`), 'utf8'))
   const [header, ...objects] = Array.from(documents, (document): unknown => document.toJS())
-  const { version, crds, serviceProbes } = header as Pick<ClusterSnapshot, 'version' | 'crds' | 'serviceProbes'>
+  const {
+    version,
+    crds,
+    serviceProbes = [],
+  } = header as Pick<ClusterSnapshot, 'version' | 'crds'> & Partial<Pick<ClusterSnapshot, 'serviceProbes'>>
   return { version, crds, serviceProbes, objects, unread: [] }
 }

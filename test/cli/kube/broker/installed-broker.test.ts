@@ -41,6 +41,7 @@ const OWN: InstallValues = {
     resources: { requests: { cpu: '1' } },
     nodeSelector: { disk: 'ssd' },
     tolerations: [{ key: 'hub', operator: 'Exists' }],
+    priorityClassName: 'hub-critical',
   },
 }
 

@@ -80,6 +80,13 @@ t.test('what is known without asking', (t) => {
     ['a node that is down', question(LOCAL), [node('a', { images: [LOCAL] }), node('b', { ready: 'Unknown' })], [], []],
     ['a node of Windows', question(LOCAL), [node('a', { images: [LOCAL] }), node('b', { os: 'windows' })], [], []],
     [
+      'a virtual node',
+      question(LOCAL),
+      [node('a', { images: [LOCAL] }), node('b', { spec: { taints: [{ key: 'virtual-kubelet.io/provider' }] } })],
+      [],
+      [],
+    ],
+    [
       'never fetched',
       question(REMOTE, {}, 'Never'),
       [node('a')],

@@ -99,8 +99,10 @@ t.test('a dry run writes nothing and says everything', async (t) => {
     report: (change: Change) => void (said += describeChange(change, true)),
   }
   await applyObjects([{ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'a', namespace: 'b' } }], context)
-  await applyNodes([{ node: 'n1', labels: { 'sealane.io/gateway': '0' }, annotations: {} }], context)
-  t.equal(said, '  created   ConfigMap b/a\n  changed   Node n1  (sealane.io/gateway=0)\n')
+  const annotations = { 'sealane.io/public-port': null }
+  await applyNodes([{ node: 'n1', labels: { 'sealane.io/gateway': '0' }, annotations }], context)
+  const node = 'Node n1  (sealane.io/gateway=0 sealane.io/public-port-)'
+  t.equal(said, `  created   ConfigMap b/a\n  changed   ${node}\n`)
   t.strictSame(admin.done, ['apply ConfigMap b/a (dry)'])
 })
 

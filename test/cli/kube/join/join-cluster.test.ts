@@ -6,11 +6,13 @@ import t from 'tap'
 import type { RekeyingBroker } from '../../../../cli/cluster/identity-secret.ts'
 import type { JoinedCluster } from '../../../../cli/cluster/join-cluster.ts'
 import type { ManifestObject } from '../../../../install/values/manifest.ts'
+import type { ClusterTrafficPolicy } from '../../../../model/objects.ts'
+import { trafficPolicyProblem } from '../../../../model/services/traffic-policies.ts'
 import { DEFAULT_VALUES } from '../../../../install/values/install-values.ts'
 import { createJoinToken } from '../../../../protocol/identity/token.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { failure } from '../../../support/failure.ts'
-import { KUBEADM } from '../../cluster-dns/corefiles.ts'
+import { KUBEADM } from '../../../support/corefiles.ts'
 import { configMap } from '../../cluster-dns/objects.ts'
 import type { InstallingAdmin } from '../../../support/installing-admin.ts'
 import { CARE, OURS, SYSTEM, cluster, gateway, join, node, secret, secretParts } from './joining.ts'
@@ -127,7 +129,7 @@ const START = new FakeClock().now()
 const DAY = 24 * 3_600_000
 const WHOLE = ['joined', 'all parts are ready']
 
-t.test('an identity that counts stands; one that has ended is made anew from the token', async (t) => {
+t.test('an identity that counts stands; one that has ended is replaced if there is a token', async (t) => {
   const there = [node('n1', 'True'), cluster('paris'), gateway()]
   const known = await join([...there, secret(await secretParts(START))])
   t.strictSame(known.reported, ['already joined as paris: the token is not used', ...WHOLE])
@@ -246,6 +248,51 @@ t.test('a change is shown, asked about, and made alone', async (t) => {
   t.strictSame(written(dry.admin), [], 'a dry run shows and asks nothing')
   t.match(dry.said, /^ {2}~ DaemonSet sealane-system\/sealane-gateway$/m)
   t.equal(questions.length, 2)
+})
+
+const DEFAULT_POLICY = { apiVersion: OURS, kind: 'ClusterTrafficPolicy', name: 'default' }
+
+t.test('--prefer-local: shown, written once, and a default of somebody else stays', async (t) => {
+  const near = { ...AGAIN, preferLocal: true }
+  const title = 'ClusterTrafficPolicy default'
+  const dry = await join(await earlier(), undefined, { ...near, dryRun: true })
+  t.match(dry.said, /^ {2}\+ ClusterTrafficPolicy default$/m)
+  t.strictSame(written(dry.admin), [])
+  const may = (admin: InstallingAdmin): void => void admin.denied.add('create clustertrafficpolicies')
+  t.match((await join(await earlier(), may, near)).outcome, { message: /may not create clustertrafficpolicies/ })
+  const first = await join(await earlier(), undefined, near)
+  t.strictSame(written(first.admin), [`apply ${title}`])
+  const policy = await first.admin.get(DEFAULT_POLICY)
+  const same = (property: string) => ({
+    selector: { properties: { matchProperties: { [property]: '@SameAsImporter@' } } },
+  })
+  const order = [{ local: {} }, same('zone.sealane.io'), same('region.sealane.io'), { any: {} }]
+  t.match(policy, { metadata: { labels: { 'app.kubernetes.io/managed-by': 'sealane' } }, spec: { order } })
+  t.equal(trafficPolicyProblem(policy as unknown as ClusterTrafficPolicy), undefined)
+  const objects = [...(await earlier()), policy as ManifestObject]
+  const again = await join(objects, undefined, near)
+  t.match(again.said, /^no changes: the installation is up to date$/m)
+  t.strictSame(written(again.admin), [])
+  const without = await join(objects, undefined, AGAIN)
+  t.strictSame(written(without.admin), [], 'a join without the flag leaves it as it is')
+  const old = { ...(policy as ManifestObject), spec: { order: [{ any: {} }] } }
+  const edited = await join([...(await earlier()), old], undefined, near)
+  t.strictSame(written(edited.admin), [], 'one that a user has edited stays')
+  t.match(
+    edited.said,
+    /^ClusterTrafficPolicy default is not as sealane join writes it[^]*^ {6}spec.order: .*any.* -> /m,
+  )
+  const own = { ...old, metadata: { name: 'default' } }
+  const stays = await join([...(await earlier()), own], undefined, near)
+  t.strictSame(written(stays.admin), [])
+  t.match(
+    stays.said,
+    /^ClusterTrafficPolicy default is not as sealane join writes it, and stays as it is; --prefer-local /m,
+  )
+  t.match(stays.said, /^ {6}spec.order: .*any.* -> .*local/m)
+  const alike = await join([...(await earlier()), { ...own, spec: { order } }], undefined, near)
+  t.strictSame(written(alike.admin), [])
+  t.notMatch(alike.said, /ClusterTrafficPolicy/)
 })
 
 t.test('what is missing is made anew, and a token in the place of a refused identity', async (t) => {

@@ -20,6 +20,8 @@ function otherValues(): InstallValues {
     resources: { requests: { cpu, memory: '64Mi' }, limits: { memory: '1Gi' } },
     nodeSelector: { disk: cpu },
     tolerations: [{ key: cpu, operator: 'Equal' as const, value: 'b', effect: 'NoSchedule' }],
+    // One part has none.
+    priorityClassName: cpu === '4' ? '' : `class-${cpu}`,
   })
   return {
     ...DEFAULT_VALUES,
@@ -42,9 +44,15 @@ function otherValues(): InstallValues {
       criticalPodsQuota: true,
     },
     metrics: { ...DEFAULT_VALUES.metrics, open: true },
-    agent: { ...DEFAULT_VALUES.agent, ...pod('1'), replicas: 3 },
+    agent: { ...DEFAULT_VALUES.agent, ...pod('1'), replicas: 3, proxySecret: 'corporate-proxy' },
     dns: { ...DEFAULT_VALUES.dns, ...pod('2'), replicas: 1, clusterIP: '10.43.0.11' },
-    gateway: { ...DEFAULT_VALUES.gateway, ...pod('3'), userSpaceWireguard: false, statusListen: 'node' },
+    gateway: {
+      ...DEFAULT_VALUES.gateway,
+      ...pod('3'),
+      userSpaceWireguard: false,
+      statusListen: 'node',
+      replace: 'never',
+    },
     routeagent: { ...DEFAULT_VALUES.routeagent, ...pod('4'), statusListen: 'node' },
   }
 }
@@ -61,7 +69,7 @@ const plain = (value: unknown): unknown =>
   JSON.parse(
     JSON.stringify(value, (key, inner: unknown) => {
       const mayBeEmpty = ['nodeSelector', 'tolerations', 'imagePullSecrets'].includes(key)
-      return mayBeEmpty && Object.keys(inner as object).length === 0 ? undefined : inner
+      return mayBeEmpty && Object.keys(inner ?? {}).length === 0 ? undefined : inner
     }),
   )
 
@@ -101,6 +109,25 @@ t.test('what an earlier release did not have comes; what was left out of this on
   t.end()
 })
 
+t.test('each choice of gateways is read back, and an unknown one is the default', (t) => {
+  for (const [replace, want] of [
+    ['gone', 'gone'],
+    ['missing', 'missing'],
+    ['never', 'never'],
+  ] as const) {
+    const live = liveOf(planned({ ...DEFAULT_VALUES, gateway: { ...DEFAULT_VALUES.gateway, replace } }))
+    const read = readInstalledValues(DEFAULT_VALUES, {}, live)
+    t.equal(read.parts.gateway.gateway.replace, want)
+    const agents = planInstalledMember(read, SITE, live).filter(({ metadata }) => metadata.name === 'sealane-agent')
+    t.equal(JSON.stringify(agents).includes('SEALANE_REPLACE_GATEWAYS'), want !== 'gone', want)
+    t.equal(JSON.stringify(agents).includes('"nodes"],"verbs":["patch"]'), want !== 'never', want)
+  }
+  const odd = JSON.stringify(planned(otherValues())).replaceAll('"value":"never"', '"value":"other"')
+  const live = liveOf(JSON.parse(odd) as ManifestObject[])
+  t.equal(readInstalledValues(DEFAULT_VALUES, {}, live).parts.gateway.gateway.replace, 'gone')
+  t.end()
+})
+
 t.test('where nothing stands, the defaults do', (t) => {
   const read = readInstalledValues(DEFAULT_VALUES, {}, new Map())
   t.equal(read.installed, false)
@@ -130,7 +157,7 @@ t.test('flags count for more than what stands; parts may differ, and one that is
   const read = readInstalledValues(DEFAULT_VALUES, {}, liveOf(mixed))
   t.equal(imageOf(read.parts.dns), 'registry.example.org:5000/net/sealane:tried')
   t.equal(imageOf(read.parts.gateway), 'registry.example.org:5000/net/sealane:own')
-  t.equal(read.parts.gateway.gateway, DEFAULT_VALUES.gateway)
+  t.strictSame(read.parts.gateway.gateway, { ...DEFAULT_VALUES.gateway, replace: 'never' }, 'the agent says it')
   const asked = { ...DEFAULT_VALUES, image: { ...DEFAULT_VALUES.image, tag: 'asked' } }
   const reported = readInstalledValues(asked, { image: 'localhost/sealane:asked' }, liveOf(mixed))
   for (const part of MEMBER_PARTS) {

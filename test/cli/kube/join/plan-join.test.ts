@@ -120,6 +120,57 @@ t.test('gateways: those that are asked for, else those that are labelled, else t
     { node: second.node, labels: {}, annotations: { 'sealane.io/public-address': '192.0.2.9' } },
     { node: best.node, labels: { 'sealane.io/gateway': 'true' }, annotations: {} },
   ])
+  const named = plan(labelled, {
+    gateways: [{ node: second.node, publicAddress: 'gw.example.org', publicPort: 51820 }],
+  })
+  t.strictSame(named.nodes, [
+    {
+      node: second.node,
+      labels: {},
+      annotations: { 'sealane.io/public-address': 'gw.example.org', 'sealane.io/public-port': '51820' },
+    },
+  ])
+})
+
+t.test('a spot machine that no join chose is not replaced: the join says how to hand it over', async (t) => {
+  const spot = { ...BARE, transient: 'label karpenter.sh/capacity-type=spot', node: 'g1', lane: 'any' as const }
+  const notes = (change: object, gateways: { node: string }[] = []): string =>
+    plan({ ...FLANNEL, gateways: { candidates: [{ ...spot, isChosen: false, ...change }], unfit: [] } }, { gateways })
+      .notes.filter((note) => note.includes('not replaced'))
+      .join()
+  t.equal(
+    notes({}),
+    'gateway g1 may be taken away at short notice (label karpenter.sh/capacity-type=spot), and is not replaced then, ' +
+      'because a user or an earlier release labelled it; to let the agent replace it: ' +
+      'kubectl annotate node g1 sealane.io/gateway-chosen-by=join',
+  )
+  t.equal(notes({ isChosen: true }), '')
+  t.equal(notes({ transient: undefined }), '')
+  t.equal(notes({ lane: 3 }), '', 'its number is the choice of a user')
+  t.equal(notes({}, [{ node: 'g1' }]), '', 'this user names it')
+})
+
+t.test('the port of a public address goes with it', async (t) => {
+  const old = { publicAddress: '192.0.2.1', statesPort: true }
+  const fit = {
+    ...FLANNEL,
+    gateways: { candidates: [{ ...BARE, ...old, annotated: true, node: 'g1', lane: 0 }], unfit: [] },
+  }
+  const away = { node: 'g1', lane: 0, why: 'cordoned', isAway: true, ...old }
+  const cordoned = { ...FLANNEL, gateways: { candidates: [], unfit: [away] } }
+  const rows: [say: string, publicAddress: string | undefined, publicPort: number | undefined, port: unknown][] = [
+    ['another address without a port', '192.0.2.9', undefined, null],
+    ['another address with a port', '192.0.2.9', 7000, '7000'],
+    ['the same address', '192.0.2.1', undefined, undefined],
+    ['no address', undefined, undefined, undefined],
+  ]
+  for (const [say, publicAddress, publicPort, port] of rows) {
+    const gateway = { node: 'g1', ...(publicAddress && { publicAddress }), ...(publicPort && { publicPort }) }
+    for (const found of [fit, cordoned]) {
+      const annotations = plan(found, { gateways: [gateway] }).nodes[0]?.annotations ?? {}
+      t.equal(annotations['sealane.io/public-port'], port, say)
+    }
+  }
 })
 
 interface Seen {
@@ -130,7 +181,7 @@ interface Seen {
 }
 
 const FLANNEL = discover(fixture('kubeadm-flannel'))
-const BARE = { publicAddress: undefined, annotated: false, zone: undefined, reasons: [] }
+const BARE = { publicAddress: undefined, annotated: false, zone: undefined, transient: undefined, reasons: [] }
 
 /** Returns a cluster with these nodes, the best gateway first. */
 function withNodes(...seen: readonly Seen[]): Discovery {
@@ -301,6 +352,46 @@ t.test('how many gateways are active stays as it is installed, and the site file
   t.equal(again(three, { activeGateways: 2 }).activeGateways, 2)
 })
 
+t.test('the port of the overlay: as installed, unless a flag says another one', async (t) => {
+  const found = discover(fixture('kubeadm-flannel'))
+  const again = (before: string, given: Partial<JoinOptions> = {}) => {
+    const config = plan(found).objects.find(({ metadata }) => metadata.name === 'sealane-site')
+    const live = new Map(
+      config === undefined ? [] : [[titleOf(refOf(config)), { ...config, data: { 'site.yaml': before } }]],
+    )
+    return planJoin(found, { ...NOTHING, ...given, clusterId: parseClusterId('c1') }, DEFAULT_VALUES, {
+      live,
+      asked: {},
+    })
+  }
+  const portOf = ({ site }: { readonly site: string }): number => parseSiteFile('site.yaml', site).overlay.port
+  const usual = plan(found)
+  t.notMatch(usual.site, /overlay/, 'an image of the last release reads the file of a usual join')
+  t.strictSame(usual.notes, [])
+  const chosen = plan(found, { overlayPort: 4811, allowedNamespaces: ['default'] })
+  t.equal(portOf(chosen), 4811)
+  t.strictSame(chosen.notes, [], 'nothing moves at the first join')
+  t.equal(again(chosen.site).site, chosen.site)
+  t.equal(again(chosen.site, { overlayPort: 4811 }).site, chosen.site)
+  const moved = again(chosen.site, { overlayPort: 4812 })
+  t.strictSame([portOf(moved), moved.overlayPort], [4812, 4812])
+  t.match(
+    moved.notes.join(),
+    /^the overlay moves from UDP 4811 to UDP 4812: open it between the nodes; .* until all routeagents/,
+  )
+  t.notMatch(again(chosen.site, { overlayPort: 4810 }).site, /overlay/)
+  t.equal(portOf(again(chosen.site, { labels: { a: 'b' } })), 4811, 'another change leaves it as it is')
+})
+
+t.test('flags for the port of the overlay that cannot be', async (t) => {
+  const parse = (port: string): number | undefined =>
+    addJoinKubeOptions(new Command()).parse(['--overlay-port', port], { from: 'user' }).opts<JoinKubeOptions>()
+      .overlayPort
+  t.equal(parse('4811'), 4811)
+  for (const port of ['', '0', '65536', '4810x', '-1', '1e3', '4498', '4499', '4500', '4507'])
+    t.throws(() => parse(port), { message: /^--overlay-port ".*": expected a / }, port)
+})
+
 t.test('GKE lets critical pods in by a quota', async (t) => {
   const quotas = (name: string): number =>
     plan(discover(fixture(name))).objects.filter(({ kind }) => kind === 'ResourceQuota').length
@@ -343,3 +434,30 @@ t.test('a second join without flags says what the first one said', (t) => {
   t.strictSame(labelsOf(less.site), { zone: 'b' }, 'a label taken away')
   t.end()
 })
+
+t.test('what is exposed: only stated if asked for, and kept by a second join', async (t) => {
+  const found = discover(fixture('kubeadm-flannel'))
+  const first = plan(found)
+  t.notMatch(first.site, /exposure/, 'the agent of a new member exposes exports')
+  t.same(first.notes.filter(isAboutPods), [])
+  const stated = (one: { readonly site: string }) => parseSiteFile('site.yaml', one.site).exposure
+  for (const exposure of ['pods', 'exports', 'nothing'] as const) {
+    const said = plan(found, { exposure })
+    t.equal(stated(said), exposure)
+    t.equal(said.notes.filter(isAboutPods).length, exposure === 'pods' ? 1 : 0, exposure)
+    const config = said.objects.find(({ metadata }) => metadata.name === 'sealane-site')
+    const live = new Map(config === undefined ? [] : [[titleOf(refOf(config)), config]])
+    const again = (given: Partial<JoinOptions>) =>
+      planJoin(found, { ...NOTHING, ...given, clusterId: parseClusterId('c1') }, DEFAULT_VALUES, { live, asked: {} })
+    t.equal(again({}).site, said.site)
+    t.equal(stated(again({ exposure: 'nothing' })), 'nothing')
+    t.equal(stated(again({ labels: { region: 'eu' } })), exposure)
+  }
+  const member = { ...found, earlier: { ...found.earlier, clusterId: 'c1' } }
+  t.equal(plan(member).notes.filter(isAboutPods).length, 1, 'a member of a release without the choice')
+  t.equal(plan(member, { exposure: 'exports' }).notes.filter(isAboutPods).length, 0)
+})
+
+function isAboutPods(note: string): boolean {
+  return note.includes('may call all pods')
+}

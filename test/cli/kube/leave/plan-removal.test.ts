@@ -12,6 +12,7 @@ const NOTHING: RemovalFacts = {
   exports: [],
   imports: 0,
   nodes: [],
+  hasPolicy: false,
   broker: undefined,
 }
 const MEMBER: RemovalFacts = {
@@ -85,6 +86,13 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly s
       OFFER,
     ],
     ['c2', 'c3'],
+  ],
+  [
+    'the policy of join --prefer-local',
+    { ...NOTHING, hasPolicy: true },
+    LEAVE,
+    [FIRST, '  the ClusterTrafficPolicy of join --prefer-local', '  kept: the CRDs'],
+    [],
   ],
   [
     'many names',

@@ -6,6 +6,7 @@ import {
   removeCrds,
   removeInstallation,
 } from '../../../../cli/cluster/leave/remove-installation.ts'
+import { PREFER_LOCAL } from '../../../../cli/cluster/prefer-local.ts'
 import { calicoPools } from '../../../../cli/discovery/advice/advice-cni.ts'
 import { discover } from '../../../../cli/discovery/discover.ts'
 import { ALL_CRDS } from '../../../../install/crds/all-crds.ts'
@@ -71,6 +72,49 @@ t.test('what was installed for Prometheus goes as well', async (t) => {
   t.equal((await member.list(PROMETHEUS, 'PodMonitor', {})).length, 4)
   await removeInstallation(member, discover(fixture('kubeadm-calico-vxlan')), INIT)
   t.strictSame(await member.list(PROMETHEUS, 'PodMonitor', {}), [])
+})
+
+t.test('the default policy of join --prefer-local goes, that of somebody else stays', async (t) => {
+  const type = { apiVersion: 'sealane.io/v1alpha1', kind: 'ClusterTrafficPolicy' }
+  const ours = PREFER_LOCAL as unknown as ManifestObject
+  for (const [policy, count] of [
+    [ours, 0],
+    [{ ...ours, metadata: { name: 'default' } }, 1],
+    [{ ...ours, spec: { order: [{ any: {} }] } }, 1],
+  ] as const) {
+    const admin = new MemoryAdmin([policy])
+    await removeInstallation(admin, discover(fixture('kubeadm-calico-vxlan')), INIT)
+    t.equal((await admin.list(type.apiVersion, type.kind, {})).length, count)
+  }
+})
+
+t.test('the ClusterProperties that the agent wrote go, those that a user wrote or edited stay', async (t) => {
+  const type = { apiVersion: 'about.k8s.io/v1beta1', kind: 'ClusterProperty' }
+  const property = (name: string, value: string, fromNodes?: string): ManifestObject => ({
+    ...type,
+    metadata: {
+      name,
+      labels: { 'app.kubernetes.io/managed-by': 'sealane' },
+      ...(fromNodes === undefined ? {} : { annotations: { 'sealane.io/from-nodes': fromNodes } }),
+    },
+    spec: { value },
+  })
+  const left = async (...objects: ManifestObject[]): Promise<string[]> => {
+    const admin = new MemoryAdmin(objects)
+    await removeInstallation(admin, discover(fixture('kubeadm-calico-vxlan')), INIT)
+    return (await admin.list(type.apiVersion, type.kind, {})).map(({ metadata }) => metadata.name).sort()
+  }
+  const both = [property('cluster.clusterset.k8s.io', 'milano'), property('clusterset.k8s.io', 'demo')]
+  const own = property('region.sealane.io', 'eu')
+  t.strictSame(
+    await left(...both, property('region.sealane.io', 'eu', 'eu'), property('zone.sealane.io', 'a', 'a')),
+    [],
+  )
+  t.strictSame(await left(own, property('zone.sealane.io', 'b', 'a'), property('x.example.org', 'x')), [
+    'region.sealane.io',
+    'x.example.org',
+    'zone.sealane.io',
+  ])
 })
 
 /** An API server in which a CRD exists until its objects are removed. */

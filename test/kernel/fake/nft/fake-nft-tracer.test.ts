@@ -199,3 +199,43 @@ t.test('IPv6: prefixes, ranges and types of ICMPv6', async (t) => {
     'sealane_node keep: ip6 saddr @remote snat ip6 to ip6 saddr',
   ])
 })
+
+t.test('a map of numbers, and one that rules add to', async (t) => {
+  const nft = new FakeNft()
+  const port = 'ipv4_addr . inet_proto . inet_service'
+  const drawn = 'ip daddr . meta l4proto . th dport . jhash ip saddr mod 2 seed 0x1 offset 7'
+  const client = 'ip saddr . ct original ip daddr'
+  const type = { kind: 'map', key: `${port} . integer`, value: 'ipv4_addr' } as const
+  const dynamic = {
+    kind: 'map',
+    key: 'ipv4_addr . ipv4_addr',
+    value: 'ipv4_addr',
+    size: 1,
+    flags: ['dynamic'],
+  } as const
+  const key = '245.0.0.7 . tcp . 80'
+  await nft.run([
+    { verb: 'add-table', table },
+    { verb: 'add-map', table, map: 'choices', type },
+    { verb: 'add-map', table, map: 'affinity', type: dynamic },
+    {
+      verb: 'add-elements',
+      table,
+      map: 'choices',
+      elements: [7, 8].map((number) => ({ key: `${key} . ${number}`, value: `244.1.0.${number}` })),
+    },
+    chain('balance', { type: 'nat', hook: 'prerouting', priority: -101 }),
+    rule('balance', 'ip saddr 10.42.7.9 delete @affinity { ip saddr . ip daddr : ip daddr }'),
+    rule('balance', 'ip daddr set ip saddr . ip daddr map @affinity accept'),
+    rule('balance', `ip daddr set ${drawn} map @choices`),
+    rule('balance', `update @affinity { ${client} timeout 60s : ip daddr } accept`),
+    rule('balance', 'ip daddr set ct original ip daddr'),
+  ])
+  const to = (draw: number, saddr = syn.saddr): string =>
+    traceNft(nft, 'prerouting', { ...syn, saddr }, { draw: () => draw }).packet.daddr
+  t.equal(to(1), '244.1.0.8', 'drawn from 7')
+  t.equal(to(0), '244.1.0.8', 'and remembered')
+  t.equal(to(0, '10.42.7.4'), '245.0.0.7', 'a full map ends the rule')
+  t.equal(nft.table(table)?.maps.get('affinity')?.elements.size, 1)
+  t.same(await nft.elements(table, 'affinity'), [{ key: '10.42.7.3 . 245.0.0.7', value: '244.1.0.8' }])
+})

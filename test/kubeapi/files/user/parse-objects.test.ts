@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { parseObjects } from '../../../../kubeapi/files/user/parse-objects.ts'
+import { unreadPolicies } from '../../../../kubeapi/files/user/unread-policies.ts'
 import { formatProblem } from '../../../../kubeapi/files/problem-board.ts'
 import { formatYaml, parseYaml } from '../../../../kubeapi/yaml.ts'
 import { MOST_GROWTH, growth, processorMs } from '../../../support/growth.ts'
@@ -20,6 +21,8 @@ function doc(kind: string, rest: string, apiVersion = 'v1'): string {
 
 const SLICE = 'discovery.k8s.io/v1'
 const MCS = 'multicluster.x-k8s.io'
+
+const SEALANE = 'apiVersion: sealane.io/v1alpha1\n'
 
 t.test('what is taken', async (t) => {
   const rows = [
@@ -74,6 +77,26 @@ t.test('what is refused, with place and reason', async (t) => {
     },
     { text: '{"apiVersion": "v1", "kind": "Serv', want: 'x.yaml:1:35: Missing closing "quote' },
     { text: 'a: 1\na: 2\n', want: 'x.yaml:2:1: Map keys must be unique' },
+    {
+      text: `${SEALANE}kind: AccessPolicy\nmetadata: {name: p, namespace: n}\nspec:\n  from:\n  - clusters:\n    # - paris\n`,
+      want: 'x.yaml:6:14: spec.from[0].clusters: expected a value, got nothing',
+    },
+    {
+      text: `${SEALANE}kind: ClusterAccessPolicy\nmetadata: {name: default}\nspec:\n  default: allow\n  egress:\n`,
+      want: 'x.yaml:6:10: spec.egress: expected a value, got nothing',
+    },
+    {
+      text: `${SEALANE}kind: TrafficPolicy\nmetadata: {name: p, namespace: n}\nspec:\n  order:\n  - local:\n`,
+      want: 'x.yaml:6:11: spec.order[0].local: expected a value, got nothing',
+    },
+    {
+      text: `${SEALANE}kind: TrafficPolicy\nmetadata: {name: p, namespace: n}\nspec:\n  order:\n  - {local: {}, any: {}}\n`,
+      want: 'x.yaml:6:5: spec.order[0]: expected exactly one of local, clusters, selector, any, got {"local":{},"any":{}}',
+    },
+    {
+      text: `${SEALANE}kind: ClusterTrafficPolicy\nmetadata: {name: default}\nspec:\n  order: [{any: {}, weights: {a: 10001}}]\n`,
+      want: 'x.yaml:5:34: spec.order[0].weights.a: expected 0 to 10000, got 10001',
+    },
     { text: 'just words\n', want: 'x.yaml:1:1: expected a Kubernetes object with apiVersion, kind and metadata' },
     { text: 'kind: Service\n', want: 'x.yaml:1:1: apiVersion: expected text, got nothing' },
     { text: 'apiVersion: v1\nkind: 5\n', want: 'x.yaml:2:7: kind: expected text, got something else' },
@@ -209,4 +232,60 @@ t.test('a map of many keys costs in proportion, and a key that comes twice is st
   t.same(read(`${doc('ConfigMap', 'data:\n')}${withKeys(3)}  k1: w\n`), ['x.yaml:8:3: Map keys must be unique'])
   t.same(read('a: {b: 1, c: 2, b: 3}\n'), ['x.yaml:1:17: Map keys must be unique'])
   t.throws(() => parseYaml('a: 1\na: 2\n'), /unique/)
+})
+
+t.test('which policies an invalid file may hold', async (t) => {
+  const head = (kind: string, more = '') => `apiVersion: sealane.io/v1alpha1\nkind: ${kind}\n${more}`
+  const shop = 'metadata: { name: a, namespace: shop }\n'
+  const broken = 'spec:\n  from: [\n'
+  const rows: readonly [title: string, text: string, want: readonly [string[] | 'any', string] | undefined][] = [
+    ['nothing', '', undefined],
+    ['a Service', 'apiVersion: v1\nkind: Service\nmetadata: { name: a }\nspec: { ports: 1 }\n', undefined],
+    ['a broken Service', 'apiVersion: v1\nkind: Service\nspec: [\n', undefined],
+    ['a wrong field', head('AccessPolicy', `${shop}spec: { form: [] }\n`), [['shop'], 'none']],
+    ['a field without a value', head('AccessPolicy', `${shop}spec: { from: [{ clusters: }] }\n`), [['shop'], 'none']],
+    ['no namespace', head('AccessPolicy', 'metadata: { name: a }\nspec: {}\n'), [['default'], 'none']],
+    ['no metadata', head('AccessPolicy'), ['any', 'none']],
+    ['a namespace that is none', head('AccessPolicy', 'metadata: { namespace: [shop] }\n'), ['any', 'none']],
+    ['no YAML', head('AccessPolicy', `${shop}${broken}`), ['any', 'none']],
+    ['no YAML, as JSON', '{"kind": "AccessPolicy", "metadata": {"namespace": "shop"}', ['any', 'none']],
+    ['no YAML, with a comment', `# kind: AccessPolicy\nkind: Service # kind: AccessPolicy\n${broken}`, undefined],
+    ['of another project', 'apiVersion: example.com/v1\nkind: AccessPolicy\nmetadata: { name: a }\n', undefined],
+    ['no apiVersion', `kind: AccessPolicy\n${shop}`, [['shop'], 'none']],
+    ['the default', head('ClusterAccessPolicy', 'spec: { default: denied }\n'), [[], 'default']],
+    ['egress', head('ClusterAccessPolicy', 'spec: { default: deny, egress: 1 }\n'), [[], 'egress']],
+    ['the default, no YAML', head('ClusterAccessPolicy', broken), [[], 'default']],
+    ['egress, no YAML', head('ClusterAccessPolicy', 'spec:\n  egress: [\n'), [[], 'egress']],
+    [
+      'a good one beside a bad object',
+      `${head('AccessPolicy', `${shop}spec: { from: [] }`)}\n---\n7\n`,
+      [['shop'], 'none'],
+    ],
+    ['a list', `apiVersion: v1\nkind: List\nitems: [{ kind: AccessPolicy, ${shop.trim()} }, 7]\n`, [['shop'], 'none']],
+    ['a typed list', `${head('AccessPolicyList')}items: [{ ${shop.trim()} }]\n`, [['shop'], 'none']],
+  ]
+  for (const [title, text, want] of rows) {
+    const found = unreadPolicies(text)
+    const namespaces = found?.namespaces === undefined ? 'any' : [...found.namespaces]
+    t.strictSame(found && [namespaces, found.ofCluster], want, title)
+  }
+  const part = fc.constantFrom(
+    'kind: A\n',
+    '{',
+    '[',
+    'metadata:\n',
+    '  namespace: shop\n',
+    '---\n',
+    '- ',
+    '&a *a\n',
+    '\t',
+  )
+  fc.assert(
+    fc.property(fc.array(part, { maxLength: 8 }), (parts) => {
+      const text = `kind: AccessPolicy\n${parts.join('')}`
+      return unreadPolicies(text) !== undefined
+    }),
+    { numRuns: 200 },
+  )
+  fc.assert(fc.property(fc.string(), (text) => unreadPolicies(text) === undefined))
 })

@@ -290,3 +290,92 @@ t.test('a file that is too large is not read', async (t) => {
     [`${site.path('large.yaml')}: 8.1 MiB: expected at most 8 MiB; split the file`],
   )
 })
+
+t.test('a policy that cannot be read closes what it may be about, until it is valid', async (t) => {
+  const site = new FileSite(t)
+  const exported = (namespace: string): string =>
+    `apiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ServiceExport\nmetadata: { name: web, namespace: ${namespace} }\n`
+  const policy = (from: string, namespace = 'shop'): string =>
+    `apiVersion: sealane.io/v1alpha1\nkind: AccessPolicy\nmetadata: { name: own, namespace: ${namespace} }\nspec: { from: ${from} }\n`
+  site.write('shop.yaml', exported('shop'))
+  site.write('till.yaml', exported('till'))
+  site.write('own.yaml', policy('all'))
+  site.write('service.yaml', serviceYaml('db', 'x'))
+  const read = async () => {
+    const api = site.open()
+    const policies = await synced(api, 'AccessPolicy')
+    const namespaces = await synced(api, 'Namespace')
+    const shown = (): string =>
+      policies
+        .list()
+        .map(({ metadata: { namespace, name } }) => `${namespace}/${name}`)
+        .join(' ')
+    return { api, shown, namespaces }
+  }
+  const { api, shown, namespaces } = await read()
+  t.equal(shown(), 'shop/unread-policy-file', 'from the start, and for no other reason')
+  const file = api.cache('AccessPolicy').get('unread-policy-file', 'shop')
+  t.equal(file?.metadata.annotations?.['sealane.io/unread-file'], site.path('own.yaml'))
+  t.match(site.warnings().join('\n'), /a policy cannot be read: .*own\.yaml/)
+  site.write('own.yaml', 'kind: AccessPolicy\nspec: [\n')
+  await eventually(() => shown() === 'shop/unread-policy-file till/unread-policy-file', { say: 'all exports' })
+  site.write('bank.yaml', exported('bank'))
+  await eventually(() => shown().startsWith('bank/unread-policy-file '), { say: 'later ones too' })
+  t.equal((await read()).shown(), shown(), 'another process sees the same')
+  site.write('own.yaml', policy('[]'))
+  await eventually(() => shown() === 'shop/own', { say: 'mended' })
+  site.write('own.yaml', policy('all'))
+  await eventually(() => api.problems().some(({ file: at }) => at.endsWith('own.yaml')), { say: 'invalid again' })
+  t.equal(shown(), 'shop/own', 'what was valid before stays in force')
+  site.write('else.yaml', policy('all', 'nowhere'))
+  await eventually(() => api.problems().some(({ file: at }) => at.endsWith('else.yaml')), { say: 'one more' })
+  t.equal(shown(), 'shop/own', 'a namespace without exports')
+  t.notOk(namespaces.get('nowhere'), 'which does not come to be')
+  site.write('calls.yaml', 'apiVersion: sealane.io/v1alpha1\nkind: ClusterAccessPolicy\nspec: { egress: 1 }\n')
+  const ofCluster = await synced(api, 'ClusterAccessPolicy')
+  await eventually(() => ofCluster.get('default')?.spec.egress?.length === 0, { say: 'calls of this cluster' })
+  t.equal(ofCluster.get('default')?.spec.default, 'deny')
+  rmSync(site.path('calls.yaml'))
+  await eventually(() => ofCluster.list().length === 0 && shown() === 'shop/own', { say: 'removed' })
+})
+
+t.test('a file whose text cannot be read closes all exports, unless it was valid before', async (t) => {
+  const site = new FileSite(t)
+  const policy =
+    'apiVersion: sealane.io/v1alpha1\nkind: AccessPolicy\nmetadata: { name: own, namespace: shop }\nspec: { from: [] }\n'
+  const folder = join(site.folder, 'x')
+  const large = '#'.padEnd(8 * 1024 * 1024 + 1, '#')
+  mkdirSync(folder)
+  site.write(
+    'shop.yaml',
+    'apiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ServiceExport\nmetadata: { name: web, namespace: shop }\n',
+  )
+  const file = site.path('own.yaml')
+  symlinkSync(folder, file)
+  symlinkSync(folder, site.path('notes.txt'))
+  const api = site.open()
+  const policies = await synced(api, 'AccessPolicy')
+  const shown = (): string | undefined =>
+    policies
+      .list()
+      .map(({ metadata: { name } }) => name)
+      .join(' ')
+  t.equal(shown(), 'unread-policy-file', 'from the start')
+  t.match(site.warnings().join('\n'), /a policy cannot be read: .*own\.yaml/)
+  rmSync(file)
+  await eventually(() => shown() === '', { say: 'gone, and a file of another sort does not count' })
+  writeFileSync(file, large)
+  await eventually(() => shown() === 'unread-policy-file', { say: 'too large' })
+  site.write('own.yaml', policy)
+  await eventually(() => shown() === 'own' && api.problems().length === 0, { say: 'mended' })
+  site.write('own.yaml', large)
+  await eventually(() => api.problems().length === 1, { say: 'unreadable again' })
+  await api.close()
+  const again = await synced(site.open(), 'AccessPolicy')
+  for (const cache of [policies, again])
+    t.same(
+      cache.list().map(({ metadata: { name } }) => name),
+      ['own'],
+      'what was valid before stays in force',
+    )
+})

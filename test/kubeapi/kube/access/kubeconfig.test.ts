@@ -106,11 +106,6 @@ t.test('the usual ways to log in', async (t) => {
         },
       },
     },
-    {
-      say: 'behind a proxy',
-      parts: { cluster: { 'proxy-url': 'http://proxy.example:3128' } },
-      want: { headers: { authorization: 'Bearer abc' }, agent: { keepAlive: false } },
-    },
   ]
   for (const { say, parts, want } of rows) {
     const access = await open({ kubeconfig: write(t, parts, folder) })
@@ -199,12 +194,136 @@ t.test('a credential plugin', async (t) => {
 
   const missing = write(t, { user: { exec: { command: 'no-such-plugin', installHint: 'get it from there' } } }, folder)
   await t.rejects(open({ kubeconfig: missing }).then(shown), {
-    message: 'credential plugin no-such-plugin: spawn no-such-plugin ENOENT (get it from there)',
+    message: 'credential plugin no-such-plugin: it is not installed, or not in PATH (get it from there)',
   })
   writeFileSync(plugin, '#!/bin/sh\necho "you are not logged in" >&2\nexit 1\n')
   await t.rejects(open({ kubeconfig: write(t, { user: { exec } }, folder) }).then(shown), {
     message: 'credential plugin ./plugin: you are not logged in',
   })
+})
+
+t.test('a credential plugin: what it is told, how long its answer counts, and what is wrong with it', async (t) => {
+  const folder = temporaryFolder(t)
+  const plugin = join(folder, 'plugin')
+  const clock = new FakeClock()
+  const says = (answer: string): void => {
+    writeFileSync(join(folder, 'answer'), answer)
+    writeFileSync(
+      plugin,
+      `#!/bin/sh\necho run >> ${folder}/runs\necho "$KUBERNETES_EXEC_INFO" > ${folder}/info\necho "$@" > ${folder}/args\ncat > ${folder}/stdin\ncat ${folder}/answer\n`,
+    )
+    chmodSync(plugin, 0o755)
+  }
+  const runs = (): number => readFileSync(join(folder, 'runs'), 'utf8').trim().split('\n').length
+  const v1 = 'client.authentication.k8s.io/v1'
+  const using = (exec: object, cluster: object = {}): Promise<ServerAccess> => {
+    const user = { exec: { apiVersion: v1, command: plugin, args: ['get-token', 'a b'], ...exec } }
+    return openAccess(clock, { env: {}, kubeconfig: write(t, { user, cluster }, folder) })
+  }
+  const answer = (status: object, more: object = {}): string =>
+    JSON.stringify({ apiVersion: v1, kind: 'ExecCredential', status, ...more })
+
+  writeFileSync(join(folder, 'ca.pem'), 'the ca')
+  const extensions = [{ name: 'client.authentication.k8s.io/exec', extension: { audience: 'x' } }]
+  const until = new Date(clock.now() + 60_000).toISOString()
+  says(answer({ token: 'one', expirationTimestamp: until }))
+  const access = await using(
+    { provideClusterInfo: true, interactiveMode: 'IfAvailable' },
+    { 'certificate-authority': 'ca.pem', extensions },
+  )
+  t.match((await shown(access)).headers, { authorization: 'Bearer one' })
+  t.same(JSON.parse(readFileSync(join(folder, 'info'), 'utf8')), {
+    apiVersion: v1,
+    kind: 'ExecCredential',
+    spec: {
+      interactive: false,
+      cluster: {
+        server: 'https://c1.example:6443',
+        'insecure-skip-tls-verify': false,
+        'certificate-authority-data': base64('the ca'),
+        config: { audience: 'x' },
+      },
+    },
+  })
+  t.equal(readFileSync(join(folder, 'args'), 'utf8'), 'get-token a b\n')
+  t.equal(readFileSync(join(folder, 'stdin'), 'utf8'), '')
+  await clock.advance(50_000)
+  await shown(access)
+  t.equal(runs(), 1, 'kept')
+  says(answer({ token: 'two' }))
+  await clock.advance(6000)
+  t.match((await shown(access)).headers, { authorization: 'Bearer two' }, 'just before it expires')
+  await clock.advance(10 * 24 * 3_600_000)
+  await shown(access)
+  t.equal(runs(), 2, 'without a time it does not expire')
+  access.forget()
+  says(answer({ clientCertificateData: 'CERT', clientKeyData: 'KEY' }))
+  t.match(await shown(access), { cert: 'CERT', key: 'KEY' }, 'after a refusal')
+
+  const v1beta1 = 'client.authentication.k8s.io/v1beta1'
+  says(answer({ token: 'beta' }, { apiVersion: v1beta1 }))
+  t.match((await shown(await using({ apiVersion: v1beta1 }))).headers, { authorization: 'Bearer beta' })
+  t.match(JSON.parse(readFileSync(join(folder, 'info'), 'utf8')), { apiVersion: v1beta1, spec: { interactive: false } })
+
+  const rows: readonly (readonly [answer: string, want: string])[] = [
+    ['', 'its answer is not JSON'],
+    ['[]', 'its answer is not an object'],
+    ['{"token":"secret"}', 'its answer has no status'],
+    [answer({}), 'its answer has no token and no certificate'],
+    [answer({ token: 7 }), 'its answer: status.token: expected a text'],
+    [answer({ token: 'sec\r\nret: x' }), 'its answer: status.token: expected printable ASCII: it is sent as a header'],
+    [
+      answer({ clientCertificateData: 'secret' }),
+      'its answer has a certificate without a key, or a key without a certificate',
+    ],
+    [answer({ token: 'secret' }, { kind: 'Pod' }), 'its answer is not an ExecCredential'],
+    [
+      answer({ token: 'secret' }, { apiVersion: v1beta1 }),
+      `its answer has another apiVersion than the kubeconfig: expected ${v1}`,
+    ],
+    [
+      answer({ token: 'secret', expirationTimestamp: 'soon' }),
+      'its answer: status.expirationTimestamp: expected an RFC 3339 time',
+    ],
+    ['x'.repeat(2 << 20), 'it wrote more than 1048576 bytes'],
+  ]
+  for (const [text, want] of rows) {
+    says(text)
+    t.equal(await messageOf(using({}).then(shown)), `credential plugin ${plugin}: ${want}`)
+  }
+  t.match(
+    await messageOf(using({ interactiveMode: 'Always' }).then(shown)),
+    /it wants a terminal \(interactiveMode Always\), and this process has none$/,
+  )
+  t.match(
+    await messageOf(using({ interactiveMode: 'Sometimes' }).then(shown)),
+    /expected Never, IfAvailable or Always$/,
+  )
+  t.match(await messageOf(using({ command: '' }).then(shown)), /the kubeconfig names no command$/)
+})
+
+t.test('the proxy of a context', async (t) => {
+  const folder = temporaryFolder(t)
+  const proxyOf = async (cluster: object, env: Record<string, string> = {}): Promise<string | undefined> =>
+    (await open({ kubeconfig: write(t, { cluster }, folder), env })).proxy?.title
+  t.equal(await proxyOf({}), undefined)
+  t.equal(await proxyOf({ 'proxy-url': 'socks5://ana:secret@proxy.example' }), 'socks5://proxy.example:1080')
+  const env = { HTTPS_PROXY: 'http://ana:secret@proxy.example:3128', NO_PROXY: '.corp.example' }
+  t.equal(await proxyOf({}, env), 'http://proxy.example:3128')
+  t.equal(await proxyOf({ server: 'https://api.corp.example:6443' }, env), undefined)
+  const both = { server: 'https://api.corp.example:6443', 'proxy-url': 'https://other.example' }
+  t.equal(await proxyOf(both, env), 'https://other.example:443', 'NO_PROXY is about the environment')
+  t.equal(await proxyOf({ server: 'https://127.0.0.1:6443' }, env), undefined)
+  const said = await messageOf(
+    open({ kubeconfig: write(t, { cluster: { 'proxy-url': 'ftp://ana:secret@x' } }, folder) }),
+  )
+  t.match(said, /context "c1": cluster\.proxy-url: expected the URL of a proxy/)
+  t.notMatch(said, 'secret')
+  const auth = { 'auth-provider': { name: 'oidc', config: { 'id-token': 'x.y.z' } } }
+  const oidc = await open({
+    kubeconfig: write(t, { user: auth, cluster: { 'proxy-url': 'http://proxy.example' } }, folder),
+  })
+  t.equal(oidc.proxy?.title, 'http://proxy.example:80', 'with every kind of login')
 })
 
 t.test('a credential plugin runs once for all who ask, and its failure is said', async (t) => {

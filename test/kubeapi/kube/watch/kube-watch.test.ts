@@ -152,12 +152,39 @@ t.test('a kind that nobody installed: not synced, told once, found when it comes
   const cache = api.cache('ServiceExport')
   await eventually(() => lists(server, 'serviceexports').length >= 2)
   t.equal(cache.synced, false)
+  await eventually(() => cache.isUnserved === true, { say: 'the list of kinds lacks it' })
   t.same(logger.messages('warn'), [
     'cannot watch ServiceExport objects: the API server does not know multicluster.x-k8s.io/v1beta1 serviceexports ' +
       '(is its CustomResourceDefinition installed?)',
   ])
   server.missing.clear()
   await cache.whenSynced(AbortSignal.timeout(10_000))
+  t.equal(cache.isUnserved, false)
+})
+
+t.test('a 404 of a proxy does not make a kind unknown', async (t) => {
+  const server = await fakeApiServer(t)
+  server.fault = ({ path }) => (path.includes('services') ? { status: 404, body: '404 page not found' } : undefined)
+  const { api } = await openFake(t, server)
+  const cache = api.cache('Service')
+  await eventually(() => lists(server).length >= 2)
+  t.same([cache.synced, cache.isUnserved], [false, false])
+})
+
+t.test('a kind that we may not read is unknown only if the list of kinds lacks it', async (t) => {
+  const server = await fakeApiServer(t)
+  const body = { kind: 'Status', reason: 'Forbidden', message: 'no right' }
+  server.fault = ({ path }) => (/service(exports|imports)/.test(path) ? { status: 403, body } : undefined)
+  server.missing.add('multicluster.x-k8s.io/v1beta1/serviceexports')
+  const { api } = await openFake(t, server)
+  const [missing, present] = [api.cache('ServiceExport'), api.cache('ServiceImport')]
+  await eventually(() => missing.isUnserved === true, {
+    say: 'no role names it, as after an upgrade of the image alone',
+  })
+  server.missing.clear()
+  await eventually(() => missing.isUnserved === false, { say: 'the kind comes without the right to read it' })
+  t.ok(lists(server, 'serviceimports').length >= 2)
+  for (const { synced, isUnserved } of [missing, present]) t.same([synced, isUnserved], [false, false], 'unread')
 })
 
 t.test('a kind that we may not read says so, with what the server said', async (t) => {
@@ -265,10 +292,11 @@ t.test('late events neither bring back what we removed nor undo what we wrote', 
 t.test('objects are kept slim', async (t) => {
   const server = await fakeApiServer(t)
   const big = 'x'.repeat(1000)
+  const users = { selector: { app: 'web' }, externalIPs: ['192.0.2.1'], ipFamilyPolicy: 'SingleStack' } as const
   const object = {
     ...service('web'),
     metadata: { name: 'web', namespace: 'shop', labels: { app: 'web' } },
-    spec: { ...service('web').spec, selector: { app: big }, loadBalancerClass: big },
+    spec: { ...service('web').spec, ...users, externalName: big, loadBalancerClass: big },
   }
   put(server, object)
   const { api } = await followed(t, server, 'Service')
@@ -278,7 +306,7 @@ t.test('objects are kept slim', async (t) => {
     apiVersion: 'v1',
     kind: 'Service',
     metadata: { labels: { app: 'web' } },
-    spec: { ports: [{ port: 80 }] },
+    spec: { ports: [{ port: 80 }], ...users },
   })
 })
 
@@ -312,7 +340,7 @@ t.test('a change of nothing that is kept is no change', async (t) => {
   const { api } = await followed(t, server, 'Service')
   let changes = 0
   api.cache('Service').onChange(() => (changes += 1))
-  put(server, { ...service('web'), spec: { ...service('web').spec, selector: { app: 'y' } } } as Service)
+  put(server, { ...service('web'), spec: { ...service('web').spec, loadBalancerClass: 'y' } } as Service)
   put(server, service('api'))
   await eventually(() => api.cache('Service').get('api', 'shop'))
   t.equal(changes, 2, 'the generation of a fake Service, and the other Service')

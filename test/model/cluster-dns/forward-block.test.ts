@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { CorefileError, parseCorefile } from '../../../cli/cluster-dns/corefile.ts'
+import { CorefileError, parseCorefile } from '../../../model/cluster-dns/parse-corefile.ts'
 import {
   type ForwardBlock,
   addForwardBlock,
@@ -8,8 +8,18 @@ import {
   reloadsItself,
   removeForwardBlock,
   topImports,
-} from '../../../cli/cluster-dns/corefile-edit.ts'
-import { AKS, ALL, K3S, KUBEADM, NODE_LOCAL, ODD, RKE2, SUBMARINER, arbitraryCorefile } from './corefiles.ts'
+} from '../../../model/cluster-dns/forward-block.ts'
+import {
+  AKS,
+  ALL,
+  K3S,
+  KUBEADM,
+  NODE_LOCAL,
+  ODD,
+  RKE2,
+  SUBMARINER,
+  arbitraryCorefile,
+} from '../../support/corefiles.ts'
 
 const BLOCK: ForwardBlock = { domain: 'clusterset.local', forwardTo: '10.43.0.99' }
 const OTHER: ForwardBlock = { domain: 'clusterset.local', forwardTo: '[fd00::99]:5353' }

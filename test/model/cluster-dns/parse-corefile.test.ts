@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { CorefileError, parseCorefile } from '../../../cli/cluster-dns/corefile.ts'
-import { ALL, arbitraryCorefile } from './corefiles.ts'
+import { CorefileError, parseCorefile } from '../../../model/cluster-dns/parse-corefile.ts'
+import { ALL, arbitraryCorefile } from '../../support/corefiles.ts'
 
 /** Returns the items of the top level: `names: plugin plugin`, `(snippet)`, `import pattern`. */
 function said(text: string): string[] {

@@ -1,0 +1,63 @@
+/** A record that is not offered to this cluster is not imported, whatever the broker sends. */
+import t from 'tap'
+import { recordProblem } from '../../../agent/import/check-record.ts'
+import { newImportMemory, planImports } from '../../../agent/import/plan-imports.ts'
+import type { ClusterId } from '../../../model/ids.ts'
+import type { ServiceExportBody } from '../../../model/records.ts'
+import { INIT, IP, MILANO, exported, sliceOf, world } from '../import-fixtures.ts'
+
+const to = (...ids: string[]) => ids as ClusterId[]
+
+t.test('an export and a slice are used by those whom they name', (t) => {
+  for (const [record, own, expected] of [
+    [exported('milano'), 'tokyo', undefined],
+    [exported('milano', { offeredTo: [{ clusters: to('tokyo') }] }), 'tokyo', undefined],
+    [exported('milano', { offeredTo: [{ clusters: to('paris') }] }), 'tokyo', 'NotOffered'],
+    [exported('milano', { offeredTo: [] }), 'tokyo', 'NotOffered'],
+    [exported('milano', { offeredTo: [] }), 'milano', undefined],
+    [exported('milano', { offeredTo: [] }), undefined, undefined],
+    [sliceOf('milano', '10.42.0.5', { offeredTo: to('paris', 'tokyo') }), 'tokyo', undefined],
+    [sliceOf('milano', '10.42.0.5', { offeredTo: to('paris') }), 'tokyo', 'NotOffered'],
+    [sliceOf('milano', '10.42.0.5', { offeredTo: [] }), 'milano', undefined],
+    [exported('milano', { offeredTo: [{ clusters: to('a b') }] }), 'tokyo', 'InvalidValue'],
+  ] as const)
+    t.equal(recordProblem(record, {}, undefined, own)?.reason, expected)
+  t.end()
+})
+
+t.test('namespaces that may call are written on the slices of their cluster', (t) => {
+  const memory = newImportMemory({ ...INIT, cluster: 'tokyo' })
+  const justFor = (...names: string[]) => [{ clusters: to('tokyo'), namespaces: { names, selectors: [] } }]
+  const callers = (...offeredTo: NonNullable<ServiceExportBody['offeredTo']>[]): unknown[] => {
+    const records = [exported('milano', { offeredTo: offeredTo[0] ?? [] }), sliceOf('milano', '10.42.0.5')]
+    const mine = [exported('tokyo', { offeredTo: justFor('shop') }), sliceOf('tokyo', '10.42.0.6')]
+    const { objects } = planImports(world([MILANO, IP, ...records, ...mine]), memory)
+    return [...objects.values()].flatMap(({ kind, metadata }) =>
+      kind === 'EndpointSlice' ? [metadata.annotations?.['sealane.io/callers']] : [],
+    )
+  }
+  t.same(callers([{ clusters: to('tokyo') }]), [undefined, undefined])
+  t.same(callers(justFor('shop', 'bank')), ['{"names":["bank","shop"],"selectors":[]}', undefined])
+  t.same(callers(justFor('shop')), ['{"names":["shop"],"selectors":[]}', undefined], 'and change with the offer')
+  t.same(callers([...justFor('shop'), { clusters: to('oslo') }]), ['{"names":["shop"],"selectors":[]}', undefined])
+  t.same(callers([...justFor('shop'), { clusters: to('tokyo', 'oslo') }]), [undefined, undefined], 'and all others')
+  t.end()
+})
+
+t.test('what its exporter drains is marked on the slices of its cluster, those of this cluster too', (t) => {
+  const memory = newImportMemory({ ...INIT, cluster: 'tokyo' })
+  const marks = (milano: boolean | undefined, tokyo: boolean | undefined): unknown[] => {
+    const export_ = (id: string, drained: boolean | undefined) => exported(id, drained === undefined ? {} : { drained })
+    const records = [export_('milano', milano), sliceOf('milano', '10.42.0.5')]
+    const mine = [export_('tokyo', tokyo), sliceOf('tokyo', '10.42.0.6')]
+    const { objects } = planImports(world([MILANO, IP, ...records, ...mine]), memory)
+    return [...objects.values()].flatMap(({ kind, metadata }) =>
+      kind === 'EndpointSlice' ? [metadata.annotations?.['sealane.io/drained']] : [],
+    )
+  }
+  t.same(marks(undefined, undefined), [undefined, undefined])
+  t.same(marks(true, undefined), ['true', undefined])
+  t.same(marks(false, true), [undefined, 'true'])
+  t.same(marks(undefined, undefined), [undefined, undefined], 'and no longer')
+  t.end()
+})

@@ -1,0 +1,142 @@
+/** Pods that appear outside the pod CIDRs of a running member: reported on its own Cluster, with the networks to add. */
+import fc from 'fast-check'
+import t from 'tap'
+import { newPodAddressMemory, planPodAddressStatus, podsOutsideRanges } from '../../agent/cluster/plan-pod-addresses.ts'
+import { planMemberReport } from '../../agent/publish/plan-member-report.ts'
+import { findCondition } from '../../model/conditions.ts'
+import type { EndpointSlice, Node } from '../../model/objects.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { eventually } from '../support/eventually.ts'
+import { clusterObject } from '../support/objects/cluster-objects.ts'
+import { Site } from './site.ts'
+import { FakeClusterset } from './fake-clusterset.ts'
+
+function slice(
+  name: string,
+  addresses: readonly string[],
+  change: { kind?: string; node?: string; labels?: Record<string, string> } = {},
+): EndpointSlice {
+  return {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: { name, namespace: 'shop', labels: { 'kubernetes.io/service-name': 'web', ...change.labels } },
+    addressType: addresses[0]?.includes(':') === true ? 'IPv6' : 'IPv4',
+    endpoints: addresses.map((address, i) => ({
+      addresses: [address],
+      nodeName: change.node ?? 'n1',
+      targetRef: { kind: change.kind ?? 'Pod', name: `${name}-${i}` },
+    })),
+    ports: [],
+  }
+}
+
+function node(name: string, address: string, labels: Record<string, string> = {}): Node {
+  return {
+    apiVersion: 'v1',
+    kind: 'Node',
+    metadata: { name, labels },
+    status: { addresses: [{ type: 'InternalIP', address }] },
+  }
+}
+
+const STATED = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.96.0.0/12'] }
+const NODES = [
+  node('n1', '192.168.1.1'),
+  node('w', '192.168.1.2', { 'kubernetes.io/os': 'windows' }),
+  node('v', '192.168.1.3', { type: 'virtual-kubelet' }),
+]
+
+function networks(...slices: readonly EndpointSlice[]): readonly string[] {
+  return podsOutsideRanges({ stated: STATED, nodes: NODES, slices }, newPodAddressMemory())?.networks ?? []
+}
+
+t.test('which endpoints are pods outside', async (t) => {
+  t.same(networks(slice('a', ['10.42.0.5'])), [])
+  t.same(networks(slice('a', ['10.42.0.5', '10.50.0.5'])), ['10.50.0.0/16'])
+  t.same(networks(slice('a', ['10.50.0.5']), slice('b', ['10.60.0.5'])), ['10.50.0.0/16', '10.60.0.0/16'])
+  t.same(networks(slice('a', ['192.168.1.1'])), [], 'on the host network')
+  t.same(networks(slice('a', ['10.50.0.5'], { node: 'w' })), [], 'on a Windows node')
+  t.same(networks(slice('a', ['10.50.0.5'], { node: 'v' })), [], 'on a virtual node')
+  t.same(networks(slice('a', ['10.50.0.5'], { kind: 'VirtualMachine' })), [], 'no pod')
+  t.same(networks(slice('a', ['10.50.0.5'], { labels: { 'multicluster.kubernetes.io/source-cluster': 'paris' } })), [])
+  t.same(networks(slice('a', ['fd00::5'])), [], 'a family that the cluster does not offer')
+  t.same(networks(slice('a', ['127.0.0.1', '169.254.0.9'])), [])
+})
+
+t.test('only a slice that has changed is looked at again', async (t) => {
+  const slices = Array.from({ length: 50 }, (_, i) => slice(`s${i}`, [`10.42.0.${i}`]))
+  const memory = newPodAddressMemory()
+  let reads = 0
+  const counted = slices.map(
+    (one) =>
+      new Proxy(one, {
+        get: (target, key) => ((reads += key === 'endpoints' ? 1 : 0), Reflect.get(target, key) as unknown),
+      }),
+  )
+  podsOutsideRanges({ stated: STATED, nodes: NODES, slices: counted }, memory)
+  t.equal(reads, 50)
+  podsOutsideRanges(
+    { stated: { ...STATED }, nodes: [...NODES], slices: [...counted, slice('new', ['10.42.1.1'])] },
+    memory,
+  )
+  t.equal(reads, 50)
+  const wide = { ...STATED, podCIDRs: ['10.42.0.0/17'] }
+  podsOutsideRanges({ stated: wide, nodes: NODES, slices: counted }, memory)
+  t.equal(reads, 100, 'other ranges')
+})
+
+t.test('the condition: its message stays through a rollout, and a healthy cluster has none', async (t) => {
+  const own = clusterObject({ id: 'paris', podCIDRs: STATED.podCIDRs })
+  const outside = (name: string, address: string) =>
+    podsOutsideRanges({ stated: STATED, nodes: NODES, slices: [slice(name, [address])] }, newPodAddressMemory())
+  t.equal(planPodAddressStatus(own, STATED, undefined, 0), undefined)
+  const changed = planPodAddressStatus(own, STATED, outside('a', '10.50.0.5'), 0)
+  t.match(findCondition(changed?.status?.conditions, 'PodAddresses'), {
+    status: 'False',
+    reason: 'PodsOutsideRanges',
+    message:
+      'pods have addresses in 10.50.0.0/16, outside the pod CIDRs 10.42.0.0/16: other clusters do not reach such pods; run sealane join again, with --pod-cidr 10.42.0.0/16 --pod-cidr 10.50.0.0/16',
+  })
+  if (changed === undefined) return
+  t.equal(planPodAddressStatus(changed, STATED, outside('b', '10.50.9.9'), 0), undefined, 'the same network')
+  t.match(
+    planPodAddressStatus(changed, STATED, outside('b', '10.51.9.9'), 0)?.status?.conditions?.[0]?.message,
+    '10.51.0.0/16',
+  )
+  const over = planPodAddressStatus(changed, STATED, undefined, 0)
+  t.match(over?.status?.conditions?.[0], { status: 'True', reason: 'PodsInsideRanges' })
+  const report = (cluster: typeof own) =>
+    planMemberReport({
+      ...{ own: 'paris', version: '1.0.0', gateways: [], routeAgents: [], exports: new Map(), conflicts: new Map() },
+      ...{ clusters: [cluster], notImported: [] },
+    }).problems
+  t.same(report(changed), [{ code: 'PodsOutsideRanges', severity: 'degraded', count: 1 }])
+  t.same(over && report(over), [])
+})
+
+t.test('an agent tells, and takes it back', async (t) => {
+  const clock = new FakeClock()
+  const site = new Site(new FakeClusterset(), { id: 'paris', podCIDR: '10.42.0.0/16', clock })
+  await site.join()
+  site.api.put(slice('web', ['10.50.0.5']))
+  site.start()
+  t.teardown(() => site.stop())
+  const said = (): string =>
+    findCondition(site.api.get('Cluster', 'paris')?.status?.conditions, 'PodAddresses')?.status ?? '-'
+  const until = (status: string) =>
+    eventually(async () => (await clock.advance(1000), said() === status), { intervalMs: 1 })
+  await until('False')
+  site.api.put(slice('web', ['10.42.0.5']))
+  await until('True')
+})
+
+t.test('whatever the slices hold: never thrown, never wide', async () => {
+  const text = fc.oneof(fc.ipV4(), fc.ipV6(), fc.string({ unit: 'binary' }))
+  fc.assert(
+    fc.property(fc.array(fc.array(text, { maxLength: 5 }), { maxLength: 20 }), (all) =>
+      networks(...all.map((addresses, i) => slice(`s${i}`, addresses))).every(
+        (cidr) => Number(cidr.split('/')[1]) >= 12,
+      ),
+    ),
+  )
+})

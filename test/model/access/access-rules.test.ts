@@ -1,0 +1,216 @@
+/** To whom an exporter offers its services: the policies of its cluster, the defaults, and the callers. */
+import fc from 'fast-check'
+import t from 'tap'
+import { AccessRules, type AccessWorld, exposureOf } from '../../../model/access/access-rules.ts'
+import { matchesLabels } from '../../../model/access/match-labels.ts'
+import { isOfferedTo, mayCall, offerProblem, offeredClusters } from '../../../model/access/offer.ts'
+import type { AccessPolicy, ClusterAccessPolicy, LabelSelector } from '../../../model/model.ts'
+
+type Spec = AccessPolicy['spec']
+
+function policy(name: string, spec: Spec, namespace = 'shop'): AccessPolicy {
+  return { apiVersion: 'sealane.io/v1alpha1', kind: 'AccessPolicy', metadata: { name, namespace }, spec }
+}
+
+function byDefault(value: 'allow' | 'deny', name = 'default'): ClusterAccessPolicy {
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'ClusterAccessPolicy',
+    metadata: { name },
+    spec: { default: value },
+  }
+}
+
+const LABELS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  milano: { region: 'south' },
+  paris: { region: 'west', tier: 'prod' },
+  oslo: { region: 'north', tier: 'prod' },
+  tokyo: { region: 'east' },
+}
+
+function world(change: Partial<AccessWorld> = {}): AccessWorld {
+  const clusters = Object.entries(LABELS).map(([id, labels]) => ({ spec: { id, labels } }))
+  const known = { clustersetDefault: 'allow', clusterPolicies: [], policies: [], clusters: clusters as never } as const
+  return { self: 'milano', ...known, ...change }
+}
+
+function clustersOf(change: Partial<AccessWorld>, name = 'web', namespace = 'shop'): readonly string[] | 'all' {
+  return offeredClusters(new AccessRules(world(change)).offerOf(namespace, name).offer) ?? 'all'
+}
+
+t.test('the default of the cluster and of the clusterset: the stricter one counts', async (t) => {
+  const rows: readonly [AccessWorld['clustersetDefault'], 'allow' | 'deny' | undefined, 'all' | 'none', string][] = [
+    [undefined, undefined, 'all', 'not-stated'],
+    [undefined, 'allow', 'all', 'cluster-default'],
+    ['allow', undefined, 'all', 'clusterset-default'],
+    ['deny', undefined, 'none', 'clusterset-default'],
+    ['deny', 'allow', 'none', 'clusterset-default'],
+    ['allow', 'deny', 'none', 'cluster-default'],
+    ['deny', 'deny', 'none', 'cluster-default'],
+    [undefined, 'deny', 'none', 'cluster-default'],
+    ['allow', 'allow', 'all', 'cluster-default'],
+    ['later' as never, 'allow', 'none', 'clusterset-default'],
+    ['allow', 'later' as never, 'none', 'cluster-default'],
+  ]
+  for (const [clustersetDefault, own, expected, cause] of rows) {
+    const clusterPolicies = own === undefined ? [] : [byDefault(own)]
+    const { offer, cause: found } = new AccessRules(world({ clustersetDefault, clusterPolicies })).offerOf(
+      'shop',
+      'web',
+    )
+    t.same([offer === undefined ? 'all' : offer.length === 0 ? 'none' : offer, found.by], [expected, cause])
+  }
+  t.equal(clustersOf({ clusterPolicies: [byDefault('deny', 'other')] }), 'all', 'only the one named default counts')
+})
+
+t.test('policies name callers', async (t) => {
+  const rows: readonly [string, Spec, readonly string[]][] = [
+    ['nobody', { from: [] }, []],
+    ['an empty entry', { from: [{}] }, ['oslo', 'paris', 'tokyo']],
+    ['ids', { from: [{ clusters: ['paris', 'paris'] }] }, ['paris']],
+    ['an id without a member', { from: [{ clusters: ['lima'] }] }, ['lima']],
+    ['itself', { from: [{ clusters: ['milano'] }] }, []],
+    ['labels', { from: [{ selector: { matchLabels: { tier: 'prod' } } }] }, ['oslo', 'paris']],
+    [
+      'ids and labels',
+      { from: [{ clusters: ['paris', 'tokyo'], selector: { matchLabels: { tier: 'prod' } } }] },
+      ['paris'],
+    ],
+    ['an id without a member, and labels', { from: [{ clusters: ['lima'], selector: {} }] }, []],
+    ['two entries', { from: [{ clusters: ['tokyo'] }, { clusters: ['oslo'] }] }, ['oslo', 'tokyo']],
+    ['another service', { targetRefs: [{ name: 'api' }], from: [] }, ['all']],
+    ['an empty list of services', { targetRefs: [], from: [{ clusters: ['oslo'] }] }, ['oslo']],
+    ['this service', { targetRefs: [{ name: 'api' }, { name: 'web' }], from: [{ clusters: ['oslo'] }] }, ['oslo']],
+    ['an unknown field of the spec', { from: [{}], later: true } as never, []],
+    ['an unknown field of an entry', { from: [{ clusters: ['oslo'], later: [] }] } as never, []],
+    ['an unknown kind of target', { targetRefs: [{ kind: 'Later', name: 'web' }], from: [{}] } as never, []],
+    ['an unknown field of a selector', { from: [{ selector: { later: {} } }] } as never, []],
+  ]
+  for (const [title, spec, expected] of rows) {
+    const found = clustersOf({ policies: [policy('p', spec)] })
+    t.same(found, expected[0] === 'all' ? 'all' : expected, title)
+  }
+  t.same(clustersOf({ policies: [policy('p', { from: [] }, 'other')] }), 'all', 'another namespace')
+})
+
+t.test('policies of one service add up, and replace the default', async (t) => {
+  const policies = [policy('b', { from: [{ clusters: ['oslo'] }] }), policy('a', { from: [] })]
+  const decided = new AccessRules(world({ policies, clusterPolicies: [byDefault('deny')] })).offerOf('shop', 'web')
+  t.same(decided.cause, { by: 'policies', names: ['a', 'b'] })
+  t.same(decided.offer, [{ clusters: ['oslo'] }])
+})
+
+t.test('namespaces of callers', async (t) => {
+  const policies = [
+    policy('a', { from: [{ clusters: ['oslo', 'paris'], namespaces: ['shop'] }] }),
+    policy('b', { from: [{ clusters: ['oslo'], namespaceSelector: { matchLabels: { team: 'x' } } }] }),
+    policy('c', { from: [{ clusters: ['tokyo'] }, { clusters: ['tokyo'], namespaces: ['one'] }] }),
+  ]
+  const { offer } = new AccessRules(world({ policies })).offerOf('shop', 'web')
+  t.same(offeredClusters(offer), ['oslo', 'paris', 'tokyo'])
+  t.equal(offerProblem(offer), undefined)
+  const rows: readonly [string, string, Record<string, string>, boolean][] = [
+    ['oslo', 'shop', {}, true],
+    ['oslo', 'other', {}, false],
+    ['oslo', 'other', { team: 'x' }, true],
+    ['paris', 'shop', {}, true],
+    ['paris', 'other', { team: 'x' }, false],
+    ['tokyo', 'any', {}, true],
+    ['lima', 'shop', { team: 'x' }, false],
+  ]
+  for (const [cluster, name, labels, expected] of rows)
+    t.equal(mayCall(offer, { cluster, namespace: { name, labels } }), expected, `${cluster}/${name}`)
+})
+
+t.test('label selectors as Kubernetes has them', async (t) => {
+  const labels = { a: '1', b: '' }
+  const one = (key: string, operator: string, values?: string[]): LabelSelector =>
+    ({ matchExpressions: [{ key, operator, ...(values === undefined ? {} : { values }) }] }) as LabelSelector
+  const rows: readonly [LabelSelector, boolean][] = [
+    [{}, true],
+    [{ matchLabels: { a: '1' } }, true],
+    [{ matchLabels: { a: '1', c: '1' } }, false],
+    [{ matchLabels: { toString: '1' } }, false],
+    [one('a', 'In', ['0', '1']), true],
+    [one('c', 'In', ['1']), false],
+    [one('a', 'NotIn', ['1']), false],
+    [one('c', 'NotIn', ['1']), true],
+    [one('c', 'NotIn'), false],
+    [one('b', 'Exists'), true],
+    [one('c', 'Exists'), false],
+    [one('c', 'DoesNotExist'), true],
+    [one('b', 'DoesNotExist'), false],
+    [one('a', 'Later', ['1']), false],
+  ]
+  for (const [selector, expected] of rows) t.equal(matchesLabels(selector, labels), expected, JSON.stringify(selector))
+})
+
+t.test('exposure', async (t) => {
+  const of = (exposure?: string) => exposureOf({ spec: exposure === undefined ? {} : { exposure } } as never)
+  t.same(
+    [exposureOf(undefined), of(), of('exports'), of('pods'), of('nothing'), of('later')],
+    ['pods', 'pods', 'exports', 'pods', 'nothing', 'exports'],
+  )
+})
+
+t.test('what other clusters send is limited', async (t) => {
+  t.match(offerProblem([{ clusters: ['no such/name'] as never }]), /"no such\/name": expected an RFC 1123 label/)
+  t.match(offerProblem(Array.from({ length: 300 }, () => ({ clusters: [] }))), /300 rules/)
+  t.match(offerProblem([{ clusters: Array.from({ length: 5000 }, (_, i) => `c${i}`) as never }]), /5000 cluster ids/)
+  const names = Array.from({ length: 300 }, (_, i) => `n${i}`)
+  t.match(offerProblem([{ clusters: [], namespaces: { names, selectors: [] } }]), /300 namespaces/)
+})
+
+const id = fc.constantFrom(...Object.keys(LABELS), 'lima')
+const namespace = fc.constantFrom('shop', 'one', 'two')
+const callers = fc.record(
+  {
+    clusters: fc.array(id, { maxLength: 3 }),
+    selector: fc.constantFrom<LabelSelector>({}, { matchLabels: { tier: 'prod' } }),
+    namespaces: fc.array(namespace, { maxLength: 2 }),
+  },
+  { requiredKeys: [] },
+)
+
+t.test('an offer covers a caller if and only if one entry of one policy does', async () => {
+  const arbitrary = fc.array(fc.array(callers, { maxLength: 3 }), { minLength: 1, maxLength: 3 })
+  fc.assert(
+    fc.property(arbitrary, id, namespace, (froms, cluster, name) => {
+      const policies = froms.map((from, i) => policy(`p${i}`, { from }))
+      const { offer } = new AccessRules(world({ policies })).offerOf('shop', 'web')
+      const expected =
+        cluster !== 'milano' &&
+        froms.flat().some(({ clusters, selector, namespaces }) => {
+          const known = LABELS[cluster]
+          if (clusters === undefined ? known === undefined : !clusters.includes(cluster)) return false
+          if (selector !== undefined && (known === undefined || !matchesLabels(selector, known))) return false
+          return namespaces?.includes(name) ?? true
+        })
+      const isCovered = mayCall(offer, { cluster, namespace: { name } })
+      return isCovered === expected && (!isCovered || isOfferedTo(offer, cluster)) && offerProblem(offer) === undefined
+    }),
+  )
+})
+
+t.test(
+  'namespaces that are not exported: those excluded and not allowed; of guarded ones the broker decides',
+  async (t) => {
+    const rows: readonly [string, AccessWorld['namespaces'], string | undefined][] = [
+      ['shop', undefined, undefined],
+      ['shop', { excluded: ['shop'] }, 'is among the excludedNamespaces of this cluster'],
+      ['shop', { excluded: ['shop', 'till'], allowed: ['shop'] }, undefined],
+      ['till', { excluded: ['shop'] }, undefined],
+      ['kube-system', {}, undefined],
+      ['kube-system', { excluded: ['kube-system'] }, 'is among the excludedNamespaces of this cluster'],
+      ['kube-system', { allowed: ['kube-system'] }, undefined],
+      ['kube-system', { excluded: ['kube-system'], allowed: ['kube-system'] }, undefined],
+      ['default', { allowed: ['kube-system'] }, undefined],
+    ]
+    const policies = ['shop', 'kube-system', 'default'].map((at) => policy('a', { from: [{}] }, at))
+    for (const [namespace, namespaces, why] of rows) {
+      const { offer, cause } = new AccessRules(world({ namespaces, policies })).offerOf(namespace, 'web')
+      t.same(cause.by === 'namespace' ? cause.why : undefined, why, `${namespace} ${JSON.stringify(namespaces)}`)
+      t.equal(offer?.length === 0, why !== undefined, 'no policy opens it')
+    }
+  },
+)

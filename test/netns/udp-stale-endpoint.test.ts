@@ -1,0 +1,140 @@
+/**
+ * A UDP client that never pauses (ten datagrams a second from one socket), and endpoints that go: after the change, the
+ * new endpoint answers on the same socket within two seconds, as with kube-proxy. Real routeagent, kernel and packets.
+ */
+import { spawn } from 'node:child_process'
+import { createInterface } from 'node:readline'
+import t, { type Test } from 'tap'
+import type { KubeObject } from '../../model/objects.ts'
+import {
+  type Site,
+  TALKER,
+  buildBridge,
+  buildGatewayNode,
+  ip,
+  here,
+  serving,
+  settled,
+  startRouteAgent,
+} from '../routeagent/support/datapath.ts'
+import {
+  cluster,
+  dualStack,
+  dualStackNode,
+  endpoint,
+  gateway,
+  membership,
+  node,
+  serviceImport,
+  slice,
+  slice6,
+} from '../routeagent/support/site.ts'
+import { IMPORT_PORTS, PORTS, VIP } from '../routeagent/support/vip-calls.ts'
+import { eventually } from '../support/eventually.ts'
+import { type Netns, inPrivateNetns, withNetns } from '../support/netns.ts'
+
+const VIP6 = 'fd53:ea1a:4e00::f500:7'
+const WEB = { 4: ['10.42.1.6', '10.42.1.7', '10.42.1.8'], 6: ['fd00:10:42:1::6', 'fd00:10:42:1::7', 'fd00:10:42:1::8'] }
+const SLICES = { 4: slice, 6: slice6 }
+/** The issue's bound. */
+const SOON_MS = 2000
+
+inPrivateNetns(t, import.meta.url, () => {
+  t.test('a client that never pauses', { timeout: 60_000 }, (t) =>
+    withNetns((client) =>
+      withNetns((web) =>
+        withNetns(async (far) => {
+          await build(client, web, far)
+          let site = startRouteAgent(t, objects())
+          await eventually(() => site.status.notReady().length === 0, { say: site.status.notReady().join('; ') })
+          for (const family of [4, 6] as const) await moves(t, site, client, family)
+          // Endpoints that leave while no routeagent runs.
+          const streams = [streamTo(t, client, VIP), streamTo(t, client, VIP6)]
+          for (const [i, family] of ([4, 6] as const).entries()) await answers(streams[i]!, WEB[family][2]!, 'before')
+          await site.stop()
+          const left = [slice('web', 'milano', [WEB[4][1]!], PORTS), slice6('web', 'milano', [WEB[6][1]!], PORTS)]
+          await answers(streams[0]!, WEB[4][2]!, 'without a routeagent, flows go on')
+          site = startRouteAgent(t, [...objects(), ...left])
+          for (const [i, family] of ([4, 6] as const).entries())
+            await answers(streams[i]!, WEB[family][1]!, `IPv${family} after the restart`, 10_000)
+        }),
+      ),
+    ),
+  )
+})
+
+async function build(client: Netns, web: Netns, far: Netns): Promise<void> {
+  const still = async (run: (...args: string[]) => Promise<unknown>): Promise<void> => {
+    for (const where of ['all', 'default']) await run('sysctl', '-qw', `net.ipv6.conf.${where}.accept_dad=0`)
+  }
+  await still(here)
+  for (const ns of [client, web, far]) await still((command, ...args) => ns.exec(command, args))
+  await buildBridge([client, web])
+  await buildGatewayNode(far)
+  await ip('address add fd00:10:42:1::1/64 dev cni0')
+  for (const [pod, addresses] of [
+    [client, ['fd00:10:42:1::5/64']],
+    [web, ['10.42.1.7/24', '10.42.1.8/24', ...WEB[6].map((address) => `${address}/64`)]],
+  ] as const) {
+    for (const address of addresses) await pod.exec('ip', ['address', 'add', address, 'dev', 'eth0'])
+    await pod.exec('ip', ['-6', 'route', 'add', 'default', 'via', 'fd00:10:42:1::1'])
+  }
+  const served = [...WEB[4].map((address) => `${address}:8080`), ...WEB[6].map((address) => `[${address}]:8080`)]
+  await serving(web.spawn(process.execPath, [TALKER, 'serve', ...served]))
+}
+
+function objects(): KubeObject[] {
+  return [
+    membership(),
+    dualStackNode(node('gw', '192.168.7.1', '10.42.0.0/24'), 'fd00:10:42::/64'),
+    dualStackNode(node('worker', '192.168.7.11', '10.42.1.0/24'), 'fd00:10:42:1::/64'),
+    dualStack(cluster('milano', 1, '244.0.0.0/16'), 'fd00:10:42::/56'),
+    dualStack(cluster('paris', 2, '244.1.0.0/16'), 'fd00:20:42::/56'),
+    endpoint('milano', 'gw'),
+    gateway('gw', { paris: 'up' }, 1400),
+    serviceImport('web', VIP, { ips: [VIP, VIP6], ports: IMPORT_PORTS }),
+  ]
+}
+
+interface Stream {
+  /** What came last: the address that answered, or an error code. */
+  last: string
+}
+
+function streamTo(t: Test, client: Netns, address: string): Stream {
+  const args = ['netns', 'exec', client.name, process.execPath, TALKER, 'stream', address, '80']
+  const child = spawn('ip', args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.teardown(() => void child.kill())
+  const stream = { last: '' }
+  createInterface({ input: child.stdout }).on('line', (line) => (stream.last = line))
+  return stream
+}
+
+async function answers(stream: Stream, want: string, say: string, deadlineMs = 5000): Promise<void> {
+  stream.last = ''
+  await eventually(() => stream.last === want, { say: `${say}: ${want}, not ${stream.last}`, deadlineMs })
+}
+
+async function moves(t: Test, site: Site, client: Netns, family: 4 | 6): Promise<void> {
+  const [web0 = '', web1 = '', web2 = ''] = WEB[family]
+  const nft = family === 4 ? 'ip' : 'ip6'
+  const put = (...addresses: string[]): void => site.api.put(SLICES[family]('web', 'milano', addresses, PORTS))
+  put(web0)
+  await settled(site, new RegExp(`slot-0: \\S+ . udp . 80 ${web0}`), nft)
+  const stream = streamTo(t, client, family === 4 ? VIP : VIP6)
+  await answers(stream, web0, 'at first')
+  const steps: readonly (readonly [addresses: readonly string[], want: string, say: string])[] = [
+    [[web1], web1, 'web-0 is gone, web-1 is there'],
+    [[], 'ECONNREFUSED', 'none is left: refused'],
+    [[web2], web2, 'web-2 came later'],
+    [[web0, web2], web2, 'another one beside it moves nothing'],
+    [[web2], web2, 'nor does its end'],
+  ]
+  for (const [addresses, want, say] of steps) {
+    const started = performance.now()
+    put(...addresses)
+    await answers(stream, want, `IPv${family}: ${say}`)
+    const ms = Math.round(performance.now() - started)
+    t.ok(ms < SOON_MS, `IPv${family}: ${say}: ${ms} ms`)
+  }
+}

@@ -1,0 +1,183 @@
+/** UDP flows to what has gone. All drivers are fakes; test/netns/udp-stale-endpoint.test.ts has the packets. */
+import fc from 'fast-check'
+import t from 'tap'
+import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
+import type { TranslatedFlow } from '../../../kernel/conntrack/connection-table.ts'
+import { KernelError } from '../../../kernel/errors.ts'
+import { parsePrefix } from '../../../model/values/ip.ts'
+import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'
+import { staleness, takesTargets } from '../../../routeagent/balance/stale-flows.ts'
+import { eventually } from '../../support/eventually.ts'
+import { Machine } from '../support/machine.ts'
+import { SERVICE_CONTEXT, gateway, serviceImport, slice } from '../support/site.ts'
+
+const VIP = '245.0.0.7'
+const DNS = { name: 'dns', protocol: 'UDP', port: 53 } as const
+const TARGET = { ...DNS, port: 5353 }
+const ALL = parsePrefix('0.0.0.0/0')
+
+function flow(called: string, server: string): TranslatedFlow {
+  const end = (text: string): TranslatedFlow['client'] => {
+    const [address = '', port] = text.split(':')
+    return { address, port: Number(port) }
+  }
+  return { client: end('10.42.1.5:7000'), called: end(called), server: end(server), id: 1, zone: 0 }
+}
+
+t.test('which flows go to what has gone', async (t) => {
+  const web = serviceImport('web', VIP, { ports: [DNS] })
+  type Case = readonly [say: string, endpoints: readonly string[], server: string, isStale: boolean]
+  const rows: readonly Case[] = [
+    ['its endpoint is ready', ['244.1.0.5'], '244.1.0.5:5353', false],
+    ['its endpoint has left', ['244.1.0.6'], '244.1.0.5:5353', true],
+    ['none is left', [], '244.1.0.5:5353', true],
+    [
+      'its endpoint serves while it terminates, beside a ready one',
+      ['244.1.0.5~', '244.1.0.6'],
+      '244.1.0.5:5353',
+      false,
+    ],
+    ['its endpoint does not serve', ['244.1.0.5!', '244.1.0.6'], '244.1.0.5:5353', true],
+    ['its endpoint has another port now', ['244.1.0.5'], '244.1.0.5:5354', true],
+    ['it was never translated', ['244.1.0.5'], `${VIP}:53`, true],
+  ]
+  for (const [say, endpoints, server, isStale] of rows) {
+    const planner = new BalancePlanner(SERVICE_CONTEXT)
+    planner.replaceAll([web], [slice('web', 'paris', endpoints, [TARGET])])
+    planner.takeChanges()
+    t.equal(staleness(planner, new Set())(flow(`${VIP}:53`, server)), isStale, say)
+  }
+
+  const planner = new BalancePlanner({ ...SERVICE_CONTEXT, reachable: new Set(['paris']) })
+  const here = slice('web', 'milano', ['10.42.9.5 on other in b'], [TARGET])
+  const near = serviceImport('web', VIP, { ports: [DNS], internalTrafficPolicy: 'Local' })
+  planner.replaceAll([near], [slice('web', 'tokyo', ['244.2.0.5'], [TARGET]), here])
+  planner.takeChanges()
+  const isStale = staleness(planner, new Set())
+  t.equal(isStale(flow(`${VIP}:53`, '244.2.0.5:5353')), false, 'the cluster does not answer, and no other one serves')
+  planner.setSlice(slice('web', 'paris', ['244.1.0.5'], [TARGET]))
+  planner.takeChanges()
+  t.equal(staleness(planner, new Set())(flow(`${VIP}:53`, '244.2.0.5:5353')), true, 'another cluster serves')
+  t.equal(staleness(planner, new Set())(flow(`${VIP}:53`, '244.1.0.5:5353')), false, 'policies are about new flows')
+
+  const gone = new Set(['245.0.0.9 . udp . 53'])
+  t.equal(staleness(planner, gone)(flow('245.0.0.9:53', '244.1.0.5:5353')), true, 'its import was seen to go')
+  t.equal(staleness(planner, gone)(flow('245.0.0.9:54', '244.1.0.5:5353')), false, 'of another port nothing is known')
+  t.equal(staleness(planner, gone)(flow('245.0.0.8:53', '244.1.0.5:5353')), false, 'this process did not see it go')
+})
+
+t.test('a flow stays exactly if a served endpoint answers it', async () => {
+  const number = fc.integer({ min: 1, max: 6 })
+  fc.assert(
+    fc.property(fc.uniqueArray(number, { maxLength: 6 }), fc.array(number, { maxLength: 6 }), (served, flows) => {
+      const planner = new BalancePlanner(SERVICE_CONTEXT)
+      const endpoints = served.map((n) => `244.1.0.${n}`)
+      planner.replaceAll([serviceImport('web', VIP, { ports: [DNS] })], [slice('web', 'paris', endpoints, [TARGET])])
+      const changes = planner.takeChanges()
+      const isStale = staleness(planner, new Set())
+      const emptied = changes.map(({ key, after }) => ({ key, before: after, after: undefined }))
+      return (
+        flows.every((n) => isStale(flow(`${VIP}:53`, `244.1.0.${n}:5353`)) === !served.includes(n)) &&
+        !changes.some(takesTargets) &&
+        emptied.some(takesTargets) === served.length > 0
+      )
+    }),
+  )
+})
+
+t.test('a node forgets them at once, after a restart too, and nothing that it has not seen go', async (t) => {
+  const machine = new Machine(t)
+  const flows = new FakeConnections()
+  machine.connections = flows
+  machine.join()
+  const ports = [DNS, { name: 'http', protocol: 'TCP', port: 80 } as const]
+  machine.api.put(gateway('gw', { paris: 'up' }))
+  machine.api.put(serviceImport('web', VIP, { ports }))
+  machine.api.put(slice('web', 'paris', ['244.1.0.5', '244.1.0.6'], [TARGET]))
+  const servers = async (): Promise<string> => {
+    const found: string[] = []
+    const { scans } = flows
+    await flows.flows(ALL, 10_000, ({ called, server }) => found.push(`${called.address}>${server.address}`))
+    flows.scans = scans
+    return found.sort().join(' ')
+  }
+  const becomes = async (want: string, say: string): Promise<void> => {
+    await eventually(async () => (await servers()) === want, { say: `${say}: ${await servers()}` })
+  }
+  const open = (server: string, called = VIP): void =>
+    void flows.openFlow('10.42.1.5:7000', `${called}:53`, `${server}:5353`)
+
+  // While no process ran, 244.1.0.4 left, and the import of 245.0.0.9 too.
+  for (const server of ['244.1.0.4', '244.1.0.5', '244.1.0.6']) open(server)
+  open('244.1.0.9', '245.0.0.9')
+  open('8.8.8.8', '192.0.2.1')
+  let running = machine.start(t)
+  await machine.ready()
+  const others = '192.0.2.1>8.8.8.8 245.0.0.7>244.1.0.5 245.0.0.7>244.1.0.6 245.0.0.9>244.1.0.9'
+  await becomes(others, 'after the first plan')
+
+  machine.api.put(slice('web', 'paris', ['244.1.0.6'], [TARGET]))
+  await becomes('192.0.2.1>8.8.8.8 245.0.0.7>244.1.0.6 245.0.0.9>244.1.0.9', 'one left')
+  machine.api.put(slice('web', 'paris', [], [TARGET]))
+  await becomes('192.0.2.1>8.8.8.8 245.0.0.9>244.1.0.9', 'none is left')
+  t.match(await machine.metrics.text(), /^sealane_routeagent_flows_forgotten_total(\{.*\})? 3$/m)
+
+  machine.api.put(slice('web', 'paris', ['244.1.0.7'], [TARGET]))
+  await eventually(() => machine.nft.toString().includes('244.1.0.7'), { say: 'web-2 is in the table' })
+  open('244.1.0.7')
+  machine.api.drop('ServiceImport', 'web', 'shop')
+  await becomes('192.0.2.1>8.8.8.8 245.0.0.9>244.1.0.9', 'the import was seen to go')
+
+  // The kernel refuses: said once, tried again, and no other part depends on it.
+  machine.api.put(serviceImport('web', VIP, { ports }))
+  await eventually(() => machine.nft.toString().includes('244.1.0.7'), { say: 'the import is back' })
+  open('244.1.0.7')
+  flows.failure = new KernelError('EPERM', 'conntrack -L -p udp', 'not permitted')
+  machine.api.put(slice('web', 'paris', ['244.1.0.8'], [TARGET]))
+  const warned = (): number => machine.logger.messages('warn').filter((text) => text.includes('UDP flows')).length
+  await eventually(() => warned() === 1, { say: 'told' })
+  t.same(machine.status.notReady(), [])
+  flows.failure = undefined
+  await eventually(
+    async () => {
+      machine.clock.jump(1000)
+      return !(await servers()).includes('244.1.0.7')
+    },
+    { say: 'tried again' },
+  )
+  t.equal(warned(), 1)
+  await running.stop()
+
+  // A restart into a cluster whose API has not been read yet: nothing is removed.
+  machine.api.drop('Cluster', 'milano')
+  open('244.1.0.1')
+  running = machine.start(t)
+  await eventually(async () => /run_seconds_count\{.*stale-flows/.test(await machine.metrics.text()), {
+    say: 'it runs',
+  })
+  t.match(await servers(), /245\.0\.0\.7>244\.1\.0\.1/, 'old state removes nothing')
+  await running.stop()
+})
+
+t.test('5,000 endpoints that leave at once', async (t) => {
+  const machine = new Machine(t)
+  const flows = new FakeConnections()
+  machine.connections = flows
+  machine.join()
+  machine.api.put(gateway('gw', { paris: 'up' }))
+  const endpoints = Array.from({ length: 5000 }, (_, i) => `244.1.${i >> 8}.${i & 255}`)
+  machine.api.put(serviceImport('web', VIP, { ports: [DNS] }))
+  machine.api.put(slice('web', 'paris', endpoints, [TARGET]))
+  const running = machine.start(t)
+  await machine.ready()
+  for (const [i, server] of endpoints.entries())
+    for (const client of [1, 2, 3]) flows.openFlow(`10.42.1.${client}:${1024 + i}`, `${VIP}:53`, `${server}:5353`)
+  machine.api.put(slice('web', 'paris', ['244.9.0.1'], [TARGET]))
+  const left = async (): Promise<number> => {
+    let count = 0
+    await flows.flows(ALL, 100_000, () => (count += 1))
+    return count
+  }
+  await eventually(async () => (await left()) === 0, { say: '15,000 flows are gone, in several runs' })
+  await running.stop()
+})
