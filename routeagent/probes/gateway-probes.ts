@@ -2,7 +2,8 @@
  * Probes the gateway nodes over the overlay, and answers their probes. A gateway node that stops answering gets no
  * traffic from this node while another one is left. A gateway node probes all nodes, and forwards packets for a node
  * that does not answer to another gateway node. A node that has never answered is used as before, because a firewall
- * may drop the probes.
+ * may drop the probes. A gateway node that has never answered is used only while no other one answers: it may have been
+ * lost before this process started.
  */
 import { type MeasuredPeer, type OpenProbeSocket, type ProbedPeer, Prober } from '../../kernel/probing/probing.ts'
 import type { DevicePackets } from '../../kernel/tuning/tuning.ts'
@@ -38,6 +39,8 @@ export interface ProbedNodeState {
 /** Time until a node counts as unheard: it may be starting, or its process may be of an earlier release. */
 const UNHEARD_MS = 10_000
 const PROBING = { missesUntilSuspect: 4, downAfterMs: 1500, answersUntilUp: 2 }
+/** Time until a gateway that has never answered comes after those that answer. */
+const LATE_MS = PROBING.downAfterMs
 const LOOK_MS = 2000
 /** How long the overlay counts as busy after traffic. */
 const BUSY_MS = 10_000
@@ -57,8 +60,8 @@ export class GatewayProbes {
   #stop: () => void = () => undefined
   #seen: { readonly packets: number; readonly probes: number } | undefined
   #busyAtMs = -Infinity
-  /** At the last check: how many nodes were unheard, and what prevented the probes. */
-  #said = '0 '
+  /** At the last check: how many nodes were unheard, which gateways were late, and what prevented the probes. */
+  #said = '0  '
 
   constructor(deps: GatewayProbesDeps) {
     this.#deps = deps
@@ -79,6 +82,18 @@ export class GatewayProbes {
   /** Names of nodes that answered before and do not now. */
   silent(): ReadonlySet<string> {
     return new Set([...this.nodeStates()].filter(([, { state }]) => state === 'silent').map(([node]) => node))
+  }
+
+  /**
+   * Names of gateway nodes that have not answered this process for LATE_MS, while another one answers. They may work,
+   * so nothing is reported about them.
+   */
+  late(): ReadonlySet<string> {
+    const now = this.#deps.clock.monotonic()
+    const gateways = [...(this.#prober?.health() ?? [])].filter(([node]) => this.#nodes.get(node)?.isGateway === true)
+    if (!gateways.some(([, peer]) => this.#stateOf(peer) === 'answers')) return new Set()
+    const isLate = ({ state, sinceMs }: MeasuredPeer): boolean => state === 'connecting' && now - sinceMs >= LATE_MS
+    return new Set(gateways.filter(([, peer]) => isLate(peer)).map(([node]) => node))
   }
 
   /** The state of each probed node, by name. */
@@ -157,7 +172,7 @@ export class GatewayProbes {
   async #look(): Promise<void> {
     this.#count()
     const unheard = [...this.nodeStates().values()].filter(({ state }) => state === 'unheard').length
-    const said = `${unheard} ${this.problem()?.message ?? ''}`
+    const said = `${unheard} ${[...this.late()].join()} ${this.problem()?.message ?? ''}`
     if (said !== this.#said) this.#deps.onNodeState()
     this.#said = said
     const packets = await this.#deps.devicePackets(VXLAN_DEVICE)

@@ -3,7 +3,7 @@ import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
 import { FAMILIES } from '../../model/addresses/addresses.ts'
 import { CAPABILITY_DRAINING, MAX_LANE, lanesUp } from '../../model/lanes/lanes.ts'
 import { type Endpoint, type Gateway, WIREGUARD_OVERHEAD_IPV6 } from '../../model/model.ts'
-import { type OverlayNode, overlayGateway } from '../world/world.ts'
+import { type NodeRouteWorld, type OverlayNode, overlayGateway } from '../world/world.ts'
 
 export interface GatewayNode {
   readonly node: string
@@ -91,14 +91,19 @@ export function hopNumbers(
 const LANES = MAX_LANE + 1
 
 /**
- * Leaves out gateways that are silent for this node's probes, about to leave, or flapping, as long as another one is
- * left. A flapping gateway is better than a leaving one, and that is better than a silent one.
+ * Leaves out gateways that are silent for this node's probes, have never answered them, are about to leave, or flap, as
+ * long as another one is left. A flapping gateway is better than a leaving one, that is better than one that has never
+ * answered, and that is better than a silent one.
  */
-export function answering(gateways: readonly GatewayNode[], silent: ReadonlySet<string> = new Set()): GatewayNode[] {
-  const heard = gateways.filter(({ node }) => !silent.has(node))
+export function answering(
+  gateways: readonly GatewayNode[],
+  { silentNodes, lateGateways }: Pick<NodeRouteWorld, 'silentNodes' | 'lateGateways'>,
+): GatewayNode[] {
+  const maybe = gateways.filter(({ node }) => silentNodes?.has(node) !== true)
+  const heard = maybe.filter(({ node }) => lateGateways?.has(node) !== true)
   const stay = heard.filter(({ leaves }) => !leaves)
   const steady = stay.filter((one) => !one.flaps)
-  return [steady, stay, heard, [...gateways]].find((some) => some.length > 0) ?? []
+  return [steady, stay, heard, maybe, [...gateways]].find((some) => some.length > 0) ?? []
 }
 
 /** The smallest MTU of a lane over this underlay, used while no gateway has reported its MTU. */

@@ -223,7 +223,7 @@ type Mtus = Pick<RouteContext, 'underlayMtu' | 'overlayMtu'>
 function clusterPaths(world: NodeRouteWorld, { clusters }: ClusterValidation, mtus: Mtus): ClusterPath[] {
   const ownEndpoints = world.endpoints.filter((e) => e.spec.cluster === world.self)
   return clusters.map(({ id, index, prefixes }) => {
-    const gateways = answering(gatewaysTowards(id, ownEndpoints, world.gateways), world.silentNodes)
+    const gateways = answering(gatewaysTowards(id, ownEndpoints, world.gateways), world)
     return { cluster: id, index, prefixes, gateways, mtu: pathMtu(mtus, gateways) }
   })
 }

@@ -59,7 +59,7 @@ export interface RouteLoopDeps {
   /** The count for the status. Undefined if it is not known. */
   readonly openConnections: () => OpenConnections | undefined
   /** Which nodes no longer answer, and what to probe. */
-  readonly probes: Pick<GatewayProbes, 'silent' | 'setNodes' | 'nodeStates' | 'problem'>
+  readonly probes: Pick<GatewayProbes, 'silent' | 'late' | 'setNodes' | 'nodeStates' | 'problem'>
   /** Called after each plan. */
   readonly onPlan: () => void
 }
@@ -116,7 +116,11 @@ export class RouteLoop {
     // Routes depend on devices and addresses of other programs, so the facts are always read again here.
     this.#deps.facts.invalidate()
     const facts = await this.#deps.facts.read(signal)
-    const plan = planNodeRoutes({ ...withFacts(reading.world, facts), silentNodes: this.#deps.probes.silent() })
+    const { probes } = this.#deps
+    const plan = planNodeRoutes({
+      ...withFacts(reading.world, facts),
+      ...{ silentNodes: probes.silent(), lateGateways: probes.late() },
+    })
     this.plan = plan
     this.#deps.onPlan()
     this.#logPlan(plan)

@@ -52,6 +52,8 @@ export interface NodeRouteWorld {
   readonly failClosed?: boolean
   /** Nodes that no longer answer this node's probes over the overlay. Absent if none is known. */
   readonly silentNodes?: ReadonlySet<string>
+  /** Gateway nodes that have never answered them, while another one answers. Absent if there is none. */
+  readonly lateGateways?: ReadonlySet<string>
   /** This cluster has IPv6 pods, but this kernel has no IPv6: `clusters` contains only IPv4 for this cluster. */
   readonly ipv6LeftOut?: true
 }

@@ -62,19 +62,21 @@ t.test('silent gateways are left out as long as another one is left', async (t) 
     flaps: false,
     mtu: undefined,
   }))
-  const left = (silent: string[]): string =>
-    answering(all, new Set(silent))
+  const left = (silent: string[], late: string[] = []): string =>
+    answering(all, { silentNodes: new Set(silent), lateGateways: new Set(late) })
       .map((one) => one.node)
       .join('')
-  t.equal(answering(all).length, 3)
+  t.equal(answering(all, {}).length, 3)
   t.equal(left(['b']), 'ac')
   t.equal(left(['a', 'b']), 'c')
   t.equal(left(['a', 'b', 'c']), 'abc')
   t.equal(left(['x']), 'abc')
+  t.equal(left([], ['a']), 'bc', 'nor one that never answered')
+  t.equal(left(['b', 'c'], ['a']), 'a', 'which is better than a silent one')
   const [a, b, c] = all as [(typeof all)[0], (typeof all)[0], (typeof all)[0]]
   const flaps = { ...b, flaps: true }
   const used = (some: typeof all, silent: string[] = []): string =>
-    answering(some, new Set(silent))
+    answering(some, { silentNodes: new Set(silent) })
       .map((one) => one.node)
       .join('')
   t.equal(used([a, flaps, c]), 'ac', 'none that flaps')
