@@ -53,6 +53,8 @@ const STORIES: Readonly<Record<string, (t: Test, world: DualWorld) => Promise<vo
 
 async function podStory(t: Test, world: DualWorld): Promise<void> {
   const { c1, c2, pods } = world
+  // Pods of c1 are behind exported services. A cluster lets in nothing else.
+  await offer(c2, 'back', { ipFamilyPolicy: 'PreferDualStack', clusterIP: 'None' })
   for (const [here, there] of [
     [c1, c2],
     [c2, c1],
@@ -65,6 +67,7 @@ async function podStory(t: Test, world: DualWorld): Promise<void> {
       }
     }
   }
+  await unexportService(c2, 'shop', 'back')
 }
 
 async function importStory(t: Test, { c1, c2, sites }: DualWorld): Promise<void> {
