@@ -22,6 +22,8 @@ export interface TracePacket {
   readonly dport?: number
   /** Only for tcp: the first packet of a connection. */
   readonly syn?: boolean
+  /** Only for tcp: a reset. */
+  readonly rst?: boolean
   /** Only for icmp and icmpv6. */
   readonly icmpType?: number
   /** `new`, or a later packet of a known connection, or of none, which nat chains do not see. Default new. */
@@ -346,6 +348,8 @@ function select(text: RuleText, packet: TracePacket): string | undefined {
     if (text.take(protocol, 'dport')) return packet.l4proto === protocol ? packet.dport?.toString() : undefined
     if (text.take(protocol, 'sport')) return packet.l4proto === protocol ? packet.sport?.toString() : undefined
   }
+  if (text.take('tcp', 'flags', '&', 'rst'))
+    return packet.l4proto === 'tcp' ? (packet.rst === true ? '1' : '0') : undefined
   const hasMask = text.take('tcp', 'flags', '&', '(syn', '|', 'ack)')
   if (hasMask || text.take('tcp', 'flags')) return packet.l4proto === 'tcp' && packet.syn === true ? 'syn' : undefined
   for (const protocol of ['icmp', 'icmpv6'] as const) {

@@ -183,14 +183,21 @@ export class BalancePlanner {
     return taken
   }
 
-  /** The targets to which flows of a port may go on, by servingTargets(). Undefined if no import is known to have it. */
+  /**
+   * The targets to which flows of a port may go on, by servingTargets(), without those to which they are ended. Undefined
+   * if no import is known to have the port.
+   */
   serving(key: string): ReadonlySet<string> | undefined {
     const owner = this.#claims.get(key)?.[0]
     const service = owner === undefined ? undefined : this.#imports.get(owner)
     if (owner === undefined || service === undefined) return undefined
     const port = service.spec.ports.find((one) => key.endsWith(portKey('', one.protocol, one.port)))
     if (port === undefined) return undefined
-    return servingTargets(port, [...(this.#slices.get(owner)?.values() ?? [])], this.#context)
+    const serving = servingTargets(port, [...(this.#slices.get(owner)?.values() ?? [])], this.#context)
+    const { ended } = this.#ports.get(key) ?? {}
+    if (ended === undefined) return serving
+    const those = new Set(ended)
+    return new Set([...serving].filter((target) => !those.has(target)))
   }
 
   /** The services of which targets may be left out. */
@@ -334,6 +341,7 @@ export function samePlan(a: PortPlan | undefined, b: PortPlan | undefined): bool
   if (a.pick !== b.pick || a.dropped !== b.dropped || a.slots.length !== b.slots.length) return false
   if (a.affinitySeconds !== b.affinitySeconds || a.targetPort !== b.targetPort || !sameParts(a.shares, b.shares))
     return false
+  if ((a.ended ?? []).join() !== (b.ended ?? []).join()) return false
   return a.slots.every((slot, i) => slot === b.slots[i])
 }
 

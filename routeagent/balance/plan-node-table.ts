@@ -46,6 +46,7 @@ import {
   LocalBackends,
   MAP_SERVICES,
   NO_LAYOUT,
+  SET_ENDED,
   SET_HAIRPIN,
   SET_NONE_HERE,
   SET_NO_BACKENDS,
@@ -114,6 +115,8 @@ export interface NodeNftWorld {
   readonly sampled: boolean
   /** Endpoints that refuse connections are logged to NFLOG_GROUPS_REFUSALS. */
   readonly logsRefusals?: boolean
+  /** The kernel can end open connections (Linux 5.9). */
+  readonly endsConnections?: boolean
   /** If this node is a gateway: its pods and its own addresses in the pod networks, as elements. */
   readonly ownPods: readonly string[] | undefined
   /** The prefixes of each other cluster, as elements. */
@@ -250,12 +253,13 @@ const CHAINS: readonly ChainRow[] = [
   { chain: 'clamp-mss', base: { type: 'filter', hook: 'postrouting', priority: -150 } },
 ]
 
-function chainRows({ family }: AddressFamily, { logsRefusals }: NodeNftWorld): ChainRow[] {
+function chainRows({ family }: AddressFamily, { logsRefusals, endsConnections }: NodeNftWorld): ChainRow[] {
   return [
     { chain: 'refuse' },
     ...(family === 4 ? UNTRACKED : []),
     ...CHAINS,
     ...(logsRefusals === true ? [REFUSALS] : []),
+    ...(endsConnections === true ? ENDED : []),
   ]
 }
 
@@ -307,6 +311,7 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
   return [
     ...(family.family === 4 ? overlayRows(world) : []),
     ...(world.logsRefusals === true ? [refusalRow(world, ip)] : []),
+    ...(world.endsConnections === true ? endedRows(ip, range) : []),
     { chain: 'balance-forwarded', rule: balance },
     { chain: 'balance-local', rule: balance },
     {
@@ -340,6 +345,46 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
       rule: `tcp flags syn ${ip} daddr @${SET_REMOTE} tcp option maxseg size set rt mtu`,
       comment: 'segments that fit the lane',
     },
+  ]
+}
+
+const ENDED: readonly ChainRow[] = [
+  { chain: 'ended-forwarded', base: { type: 'filter', hook: 'prerouting', priority: -150 } },
+  { chain: 'ended-local', base: { type: 'filter', hook: 'output', priority: -150 } },
+]
+
+/**
+ * Ends open connections to endpoints of clusters that are drained now: the client hears a reset when it sends next, also
+ * when it acknowledges what the server sent. Connection tracking keeps the entry until then. Without it the kernel would
+ * take the next packet for a new connection in its middle and send it to another endpoint: over a lane, where the access
+ * rules of that cluster may drop it without a word. From 6.3 on, the kernel ends the entry with the reset. Resets
+ * of the client pass, so that a server which still sends hears of the end too. SCTP has no reset here; its client gets an
+ * ICMP error for each packet.
+ *
+ * The rules come before translation. A reset that is made later, for a packet from a bridge with netfilter, goes
+ * out by its port at once, from the address of the endpoint, and the client ignores it.
+ */
+function endedRows(ip: string, range: string): RuleRow[] {
+  // Packets of all other connections end with the first match.
+  const called = `${ip} daddr ${range} ct direction original`
+  const ended = `${ip} daddr . meta l4proto . th dport . ct reply ${ip} saddr @${SET_ENDED}`
+  const comment = 'the cluster is drained now'
+  return ENDED.flatMap(({ chain }) => [
+    { chain, rule: `${called} meta l4proto tcp tcp flags & rst == 0 ${ended} reject with tcp reset`, comment },
+    { chain, rule: `${called} meta l4proto sctp ${ended} reject`, comment },
+  ])
+}
+
+/** The statements of the rules that end connections, as a table for a check whether the kernel has them. */
+export function endedProbe(family: Family, range: Prefix): NftStatement[] {
+  const table = `${TABLE}_ended`
+  const { nft, type } = addressFamily(family)
+  const key = `${type} . inet_proto . inet_service . ${type}`
+  return [
+    { verb: 'add-table', table },
+    { verb: 'add-map', table, map: SET_ENDED, type: { kind: 'set', key } },
+    ...ENDED.map((row): NftStatement => ({ verb: 'add-chain', table, ...row })),
+    ...endedRows(nft, formatPrefix(range)).map((row): NftStatement => ({ verb: 'add-rule', table, ...row })),
   ]
 }
 

@@ -194,6 +194,8 @@ export interface PortPlan {
    * Only without slots: there are backends, but this node may use none of them. Connections are dropped, not refused.
    */
   readonly dropped?: true
+  /** Targets to which open connections are ended, in the form of the slots. None of them is a slot. */
+  readonly ended?: readonly string[]
 }
 
 /**
@@ -209,6 +211,8 @@ export interface ServiceTraffic {
   readonly affinitySeconds?: number
   /** Targets that refuse or do not answer are left out. */
   readonly passiveHealth?: boolean
+  /** Clusters to which open connections are ended, by endedClusters(). */
+  readonly ended?: ReadonlySet<string>
   /**
    * The TCP targets (`244.1.0.9 . 8080`) that count as not ready for this node, in the order in which they failed: at
    * most half of those of a port whose clusters have a share.
@@ -259,8 +263,9 @@ export function planService(
     family,
     place: context,
   })
+  const ended = new EndedTargets(slices, { ended: traffic.ended, most: mostSlots(ports.length), family, context })
   for (const port of ports) {
-    const plan = choices.plan(port)
+    const plan = ended.addTo(choices.plan(port), port)
     for (const address of addresses) plans.set(portKey(address, port.protocol, port.port), plan)
   }
   return plans
@@ -468,6 +473,62 @@ class BackendChoices {
       const target = this.#groups[index]?.targets.get(key)
       return (target === undefined ? undefined : leftOut.get(target))?.map((address) => `${address} . ${i}`) ?? []
     })
+  }
+}
+
+interface EndedInit {
+  readonly ended: ReadonlySet<string> | undefined
+  /** Most targets of each port. A hostile member may drain a service of many ports and endpoints. */
+  readonly most: number
+  readonly family: AddressFamily
+  readonly context: ServiceContext
+}
+
+/** The targets to which open connections are ended. */
+class EndedTargets {
+  /** Also those of clusters that do not answer, because a client waits for these in vain. */
+  readonly #groups: readonly SliceGroup[]
+  readonly #init: EndedInit
+
+  constructor(slices: readonly EndpointSlice[], init: EndedInit) {
+    const { ended, family, context } = init
+    const those =
+      ended === undefined || ended.size === 0
+        ? []
+        : slices.filter(({ metadata: { labels } }) => ended.has(labels?.[LABEL_SOURCE_CLUSTER] ?? ''))
+    this.#groups = groupSlices(those, family, { ...context, reachable: undefined })
+    this.#init = init
+  }
+
+  /** The plan with its ended targets, or the same one. A cluster of which the plan still uses a target has none. */
+  addTo(plan: PortPlan, port: ImportPort): PortPlan {
+    const byCluster = this.#targets(port)
+    if (byCluster.size === 0) return plan
+    const slots = new Set(plan.slots)
+    const clusters = [...byCluster.values()].filter((targets) => !targets.some((target) => slots.has(target)))
+    const ended = [...new Set(clusters.flat())].sort()
+    return ended.length === 0 ? plan : { ...plan, ended }
+  }
+
+  #targets(port: ImportPort): ReadonlyMap<string, readonly string[]> {
+    const key = targetKey(port.protocol, port.name)
+    const found = new Map<string, string[]>()
+    let left = this.#init.most
+    for (const { targets, slices } of this.#groups) {
+      const target = targets.get(key)
+      if (target === undefined) continue
+      for (const { slice, cluster } of slices) {
+        const those = found.get(cluster) ?? []
+        for (const text of (slice.endpoints ?? []).flatMap(({ addresses }) => addresses)) {
+          if (left === 0) break
+          left -= 1
+          const address = this.#init.family.podAddress(text)
+          if (address !== undefined) those.push(`${address} . ${target}`)
+        }
+        if (those.length > 0) found.set(cluster, those)
+      }
+    }
+    return found
   }
 }
 
