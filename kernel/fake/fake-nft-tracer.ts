@@ -355,6 +355,9 @@ function select(text: RuleText, packet: TracePacket): string | undefined {
   for (const protocol of ['icmp', 'icmpv6'] as const) {
     if (text.take(protocol, 'type')) return icmpType(packet, protocol)
   }
+  // A packet of the tracer is no error about another one.
+  if (text.take('icmp', 'code') || text.take('icmpv6', 'code') || text.take('ct', 'original', 'protocol'))
+    return undefined
   if (text.take('ct', 'original', 'proto-dst')) return (packet.originalDport ?? packet.dport)?.toString()
   if (text.take('ct', 'direction')) return packet.notrack === true ? undefined : (packet.ctDirection ?? 'original')
   if (text.take('ct', 'state')) return packet.notrack === true ? 'untracked' : (packet.ctState ?? 'new')

@@ -8,7 +8,7 @@ import {
   elementDiff,
   elementStatements,
 } from '../../kernel/nft/nft.ts'
-import { COPIED_BYTES } from '../../kernel/nflog/nflog.ts'
+import { COPIED_BYTES, COPIED_BYTES_OF_ERROR } from '../../kernel/nflog/nflog.ts'
 import type { Exposure } from '../../model/access/access.ts'
 import {
   type Family,
@@ -24,7 +24,14 @@ import {
   podPrefixes,
   withoutContained,
 } from '../../model/addresses/addresses.ts'
-import { LABEL_ZONE, NFLOG_GROUPS_REFUSALS, NFT_TABLE_NODE, type Node, VXLAN_DEVICE } from '../../model/model.ts'
+import {
+  LABEL_ZONE,
+  LANE_DEVICE_PREFIX,
+  NFLOG_GROUPS_REFUSALS,
+  NFT_TABLE_NODE,
+  type Node,
+  VXLAN_DEVICE,
+} from '../../model/model.ts'
 import { isOnlyGateway, usableClusters } from '../../model/lanes/lanes.ts'
 import {
   type AccessGroups,
@@ -265,6 +272,9 @@ function chainRows({ family }: AddressFamily, { logsRefusals, endsConnections }:
 
 // After connection tracking, and before the answer gets the address that was called.
 const REFUSALS: ChainRow = { chain: 'refusals', base: { type: 'filter', hook: 'prerouting', priority: -150 } }
+/** What the log says of the packet. */
+export const REFUSAL = 'refusal'
+export const UNREACHABLE = 'unreachable'
 /** Refusals a second. One of each endpoint is enough. */
 const REFUSALS_LIMIT = 'limit rate 100/second burst 100 packets'
 
@@ -272,28 +282,52 @@ const REFUSALS_LIMIT = 'limit rate 100/second burst 100 packets'
  * RFC 9293 section 3.10.7.1: the reset that answers a SYN has an acknowledgement, and sequence number 0. It has to come
  * in by the device by which its source is reached, so that a pod of this node cannot forge one of a remote endpoint.
  */
-function refusalRow(
+function refusalRows(
   { family, clustersetIpRange }: Pick<NodeNftWorld, 'family' | 'clustersetIpRange'>,
   ip: string,
-): RuleRow {
+): RuleRow[] {
   const isRefusal = 'tcp flags & (rst | ack) == rst | ack tcp sequence 0'
   const called = `ct direction reply ct original ${ip} daddr ${clustersetIpRange} fib saddr . iif oif exists`
-  const log = `log prefix "refusal" group ${NFLOG_GROUPS_REFUSALS[family]} snaplen ${COPIED_BYTES}`
-  return {
-    chain: REFUSALS.chain,
-    rule: `${isRefusal} ${called} ${REFUSALS_LIMIT} ${log}`,
-    comment: 'endpoints that refuse connections',
-  }
+  const log = `log prefix "${REFUSAL}" group ${NFLOG_GROUPS_REFUSALS[family]} snaplen ${COPIED_BYTES}`
+  return [
+    {
+      chain: REFUSALS.chain,
+      rule: `${isRefusal} ${called} ${REFUSALS_LIMIT} ${log}`,
+      comment: 'endpoints that refuse connections',
+    },
+    ...unreachableRows({ family, clustersetIpRange }, ip),
+  ]
+}
+
+/**
+ * ICMP errors about UDP. A closed port is reported by the endpoint itself, so the source has to come in by its device, as
+ * above; passive-health.ts compares it with the endpoint. That a host is unreachable is said by others, and believed
+ * only of what comes in by a lane or the overlay, where no pod of this node sends.
+ */
+function unreachableRows(
+  { family, clustersetIpRange }: Pick<NodeNftWorld, 'family' | 'clustersetIpRange'>,
+  ip: string,
+): RuleRow[] {
+  const [icmp, host, port] = family === 4 ? ['icmp', '1', '3'] : ['icmpv6', '{ 0, 3 }', '4']
+  const error = (code: string): string => `${icmp} type destination-unreachable ${icmp} code ${code}`
+  const about = `ct state related ct direction reply ct original protocol 17 ct original ${ip} daddr ${clustersetIpRange}`
+  const log = (prefix: string): string =>
+    `${REFUSALS_LIMIT} log prefix "${prefix}" group ${NFLOG_GROUPS_REFUSALS[family]} snaplen ${COPIED_BYTES_OF_ERROR}`
+  const row = (rule: string): RuleRow => ({ chain: REFUSALS.chain, rule, comment: 'endpoints without a UDP port' })
+  return [
+    row(`${error(port)} ${about} fib saddr . iif oif exists ${log(REFUSAL)}`),
+    row(`iifname "${LANE_DEVICE_PREFIX}*" ${error(host)} ${about} ${log(UNREACHABLE)}`),
+  ]
 }
 
 /** The statements of the rule that logs refusals, as a table for a check whether the kernel has them. */
 export function refusalProbe(family: Family, range: Prefix): NftStatement[] {
   const table = `${TABLE}_refusals`
-  const row = refusalRow({ family, clustersetIpRange: formatPrefix(range) }, addressFamily(family).nft)
+  const rows = refusalRows({ family, clustersetIpRange: formatPrefix(range) }, addressFamily(family).nft)
   return [
     { verb: 'add-table', table },
-    { verb: 'add-chain', table, chain: REFUSALS.chain },
-    { verb: 'add-rule', table, ...row },
+    { verb: 'add-chain', table, ...REFUSALS },
+    ...rows.map((row): NftStatement => ({ verb: 'add-rule', table, ...row })),
   ]
 }
 
@@ -310,7 +344,7 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
   const balance = `${ip} daddr ${range} ${port} vmap @${MAP_SERVICES}`
   return [
     ...(family.family === 4 ? overlayRows(world) : []),
-    ...(world.logsRefusals === true ? [refusalRow(world, ip)] : []),
+    ...(world.logsRefusals === true ? refusalRows(world, ip) : []),
     ...(world.endsConnections === true ? endedRows(ip, range) : []),
     { chain: 'balance-forwarded', rule: balance },
     { chain: 'balance-local', rule: balance },

@@ -214,7 +214,7 @@ export interface ServiceTraffic {
   /** Clusters to which open connections are ended, by endedClusters(). */
   readonly ended?: ReadonlySet<string>
   /**
-   * The TCP targets (`244.1.0.9 . 8080`) that count as not ready for this node, in the order in which they failed: at
+   * The targets, by watchedName(), that count as not ready for this node, in the order in which they failed: at
    * most half of those of a port whose clusters have a share.
    */
   readonly leftOut?: ReadonlySet<string>
@@ -273,13 +273,22 @@ export function planService(
 
 const MOST_CHAINS = 64
 
-/** The addresses of targets by their port, in the same order. */
-function addressesByPort(targets: ReadonlySet<string> | undefined): ReadonlyMap<number, readonly string[]> {
-  const found = new Map<number, string[]>()
+/** What follows the target in the name of one that is left out for UDP: its TCP port of that number may be well. */
+const UDP_MARK = ' . udp'
+
+/** The name of a target among those that are left out: `244.1.0.9 . 8080`, or `244.1.0.9 . 8080 . udp`. */
+export function watchedName(target: string, portKey: string): string {
+  return portKey.includes(' . udp . ') ? `${target}${UDP_MARK}` : target
+}
+
+/** The addresses of targets by their port (`8080` or `8080 . udp`), in the same order. */
+function addressesByPort(targets: ReadonlySet<string> | undefined): ReadonlyMap<string, readonly string[]> {
+  const found = new Map<string, string[]>()
   for (const target of targets ?? []) {
-    const [address = '', port] = target.split(' . ')
-    const those = found.get(Number(port))
-    if (those === undefined) found.set(Number(port), [address])
+    const [address = '', ...rest] = target.split(' . ')
+    const port = rest.join(' . ')
+    const those = found.get(port)
+    if (those === undefined) found.set(port, [address])
     else those.push(address)
   }
   return found
@@ -378,8 +387,8 @@ interface ChoiceInit {
   /** The service has so few ports that each may have a chain of its own in the table. */
   readonly fewPorts: boolean
   readonly clusterShares: ClusterShares | undefined
-  /** Addresses that are left out, by target port. */
-  readonly leftOut: ReadonlyMap<number, readonly string[]>
+  /** Addresses that are left out, by addressesByPort(). */
+  readonly leftOut: ReadonlyMap<string, readonly string[]>
   readonly family: AddressFamily
   readonly place: ServiceContext
 }
@@ -428,7 +437,7 @@ class BackendChoices {
     const { pick, affinitySeconds } = this.#init
     const key = targetKey(port.protocol, port.name)
     const serving = this.#serving.get(key) ?? []
-    const { parts, elsewhere } = this.#choice(serving, port.protocol === 'TCP' ? key : undefined)
+    const { parts, elsewhere } = this.#choice(serving, port.protocol === 'SCTP' ? undefined : port)
     const shares: ShareOfSlots[] = []
     const slots: string[] = []
     for (const { part, share, slots: some } of parts) {
@@ -449,8 +458,8 @@ class BackendChoices {
     }
   }
 
-  /** `watched`: the key of the port if targets may be left out. */
-  #choice(serving: readonly number[], watched: string | undefined): Choice {
+  /** `watched`: the port if targets may be left out. */
+  #choice(serving: readonly number[], watched: ImportPort | undefined): Choice {
     const out = watched === undefined ? [] : this.#leftOut(serving, watched)
     const signature = [serving.join(), ...out].join(';')
     const known = this.#known.get(signature)
@@ -466,12 +475,17 @@ class BackendChoices {
   }
 
   /** What is left out, as `address . index of the group` in `serving`: in each group, what failed first comes first. */
-  #leftOut(serving: readonly number[], key: string): readonly string[] {
+  #leftOut(serving: readonly number[], port: ImportPort): readonly string[] {
     const { leftOut } = this.#init
     if (leftOut.size === 0) return []
+    const key = targetKey(port.protocol, port.name)
+    const mark = port.protocol === 'UDP' ? UDP_MARK : ''
     return serving.flatMap((index, i) => {
       const target = this.#groups[index]?.targets.get(key)
-      return (target === undefined ? undefined : leftOut.get(target))?.map((address) => `${address} . ${i}`) ?? []
+      return (
+        (target === undefined ? undefined : leftOut.get(`${target}${mark}`))?.map((address) => `${address} . ${i}`) ??
+        []
+      )
     })
   }
 }
