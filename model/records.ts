@@ -54,6 +54,8 @@ export interface ServiceExportBody {
   readonly clusterSelectors?: readonly ClusterSelector[]
   /** Its importers give it nothing new while another cluster is ready. Absent: it is not drained. */
   readonly drained?: boolean
+  /** Only with `drained`: importers end open connections too. */
+  readonly drainedNow?: boolean
 }
 
 export interface PublishedEndpoint extends Omit<SliceEndpoint, 'targetRef'> {

@@ -23,7 +23,7 @@ import {
 } from '../../model/model.ts'
 import { type Problem, problem as toProblem } from '../../model/reasons/reasons.ts'
 import { RECORD_FORMS, addressIn, textProblem } from '../../model/grammar/grammar.ts'
-import { ANNOTATION_DRAIN, podKey } from '../../model/services/services.ts'
+import { ANNOTATION_DRAIN, drainOf, podKey } from '../../model/services/services.ts'
 
 /**
  * A message about what is left out of an export and why. `reason` is set if status and `diagnose` use a code for it.
@@ -50,6 +50,7 @@ export function exportBody(
   const timeout = spec.sessionAffinityConfig?.clientIP?.timeoutSeconds
   const sticky = spec.sessionAffinity === 'ClientIP'
   const selectors = object.spec?.clusterSelectors ?? []
+  const drain = drainOf(object)
   return {
     kind: 'ServiceExport',
     uid: object.metadata.uid ?? object.metadata.creationTimestamp ?? 'none',
@@ -63,7 +64,8 @@ export function exportBody(
     exportedLabels: object.spec?.exportedLabels ?? {},
     exportedAnnotations: object.spec?.exportedAnnotations ?? {},
     ...(selectors.length === 0 ? {} : { clusterSelectors: selectors }),
-    ...(object.metadata.annotations?.[ANNOTATION_DRAIN] === 'true' ? { drained: true } : {}),
+    ...(drain === undefined ? {} : { drained: true }),
+    ...(drain === 'now' ? { drainedNow: true } : {}),
   }
 }
 
@@ -73,11 +75,11 @@ export function exportType({ spec }: Service): ServiceImportType {
 }
 
 /** A note on an annotation that says neither that the export is drained nor that it is not. */
-export function drainNote({ metadata }: ServiceExport): LeftOutNote | undefined {
-  const value = metadata.annotations?.[ANNOTATION_DRAIN]
-  if (value === undefined || value === 'true' || value === 'false') return undefined
+export function drainNote(object: ServiceExport): LeftOutNote | undefined {
+  const value = object.metadata.annotations?.[ANNOTATION_DRAIN]
+  if (value === undefined || value === 'false' || drainOf(object) !== undefined) return undefined
   const shown = JSON.stringify(value.slice(0, 100))
-  return { message: `annotation ${ANNOTATION_DRAIN}: ${shown}: expected "true" or "false"; it is not drained` }
+  return { message: `annotation ${ANNOTATION_DRAIN}: ${shown}: expected "true", "now" or "false"; it is not drained` }
 }
 
 export interface SlicePlace {

@@ -43,6 +43,8 @@ import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import {
   ANNOTATION_DERIVED_SERVICE,
   ANNOTATION_DRAINED,
+  ANNOTATION_DRAINED_NOW,
+  type Drain,
   ANNOTATION_PODS,
   type ClusterCandidate,
   type ConflictFinding,
@@ -208,14 +210,15 @@ function planSlices(
   const received = input.facts.slices.filter(({ key }) => key.cluster === cluster)
   const exposed = JSON.stringify(exposure.ports)
   const callers = isOwn ? undefined : callersText(exported.body.offeredTo, input.own)
-  const drained = exported.body.drained === true
+  const { drained = false, drainedNow = false } = exported.body
+  const drain: Drain | undefined = drained ? (drainedNow ? 'now' : 'open connections go on') : undefined
   const bodies = (isOwn ? input.ownSlices : undefined) ?? received.map(({ key, body }) => ({ name: key.name, body }))
   return bodies.flatMap(({ name, body }) => {
     // DNS would give addresses that no pod here can use.
     if (!exposure.families.includes(body.addressType)) return []
     const inside = isOwn ? input.ownPods : (spec?.podCIDRs ?? [])
-    const source = { key: input.key, cluster, name, body, inside, callers, drained, spec: isOwn ? undefined : spec }
-    const inputs = [body, source.spec, inside, callers, drained, exposed, exposure.type]
+    const source = { key: input.key, cluster, name, body, inside, callers, drain, spec: isOwn ? undefined : spec }
+    const inputs = [body, source.spec, inside, callers, drain, exposed, exposure.type]
     const planned = memo.get(`${cluster}/${name}`, inputs, () => {
       const left: Dropped[] = []
       return { slice: importedSlice(source, exposure, left), dropped: left }
@@ -239,8 +242,8 @@ interface SliceSource {
   readonly inside: readonly string[]
   /** The namespaces of this cluster that may call. Undefined: all. */
   readonly callers: string | undefined
-  /** Whether its exporter drains the service. */
-  readonly drained: boolean
+  /** How its exporter drains the service. Undefined: it does not. */
+  readonly drain: Drain | undefined
 }
 
 interface Translation {
@@ -274,7 +277,8 @@ function importedSlice(
   const annotations = {
     ...(pods === undefined ? {} : { [ANNOTATION_PODS]: pods }),
     ...(source.callers === undefined ? {} : { [ANNOTATION_CALLERS]: source.callers }),
-    ...(source.drained ? { [ANNOTATION_DRAINED]: 'true' } : {}),
+    ...(source.drain === undefined ? {} : { [ANNOTATION_DRAINED]: 'true' }),
+    ...(source.drain === 'now' ? { [ANNOTATION_DRAINED_NOW]: 'true' } : {}),
   }
   return {
     apiVersion: 'discovery.k8s.io/v1',

@@ -65,7 +65,11 @@ export function removeClusterRecord(tx: Transaction, cluster: string): void {
   tx.remove('record', clusterRecordKey(cluster))
 }
 
-function specOf(id: string, { facts, index, translated, blocks, drained }: MemberRow, yields: boolean): ClusterSpec {
+function specOf(
+  id: string,
+  { facts, index, translated, blocks, drained, drainedNow }: MemberRow,
+  yields: boolean,
+): ClusterSpec {
   const carried = yields ? ipv4Among : (texts: readonly string[]) => texts
   const podCIDRs = carried(facts.podCIDRs)
   const serviceCIDRs = carried(facts.serviceCIDRs)
@@ -75,6 +79,7 @@ function specOf(id: string, { facts, index, translated, blocks, drained }: Membe
     ...{ id, index, podCIDRs, serviceCIDRs, globalCIDRs: given, labels },
     ...(properties === undefined ? {} : { properties }),
     ...(drained === true ? { drained } : {}),
+    ...(drainedNow === true ? { drainedNow } : {}),
   }
 }
 

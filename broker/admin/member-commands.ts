@@ -8,6 +8,7 @@ import type {
   Answer,
   AnswerInit,
   DrainInit,
+  DrainResult,
   EvictInit,
   Eviction,
   MadeToken,
@@ -188,15 +189,17 @@ export class MemberCommands {
   }
 
   /** Throws as drainMember() does. */
-  async drain(init: DrainInit): Promise<{ readonly changed: boolean }> {
-    const command = { act: init.drained ? 'cluster.drain' : 'cluster.undrain', subject: init.cluster } as const
+  async drain(init: DrainInit): Promise<DrainResult> {
+    const now = init.drained && init.now === true ? { now: true as const } : {}
+    const act = init.drained ? 'cluster.drain' : 'cluster.undrain'
+    const command = { act, subject: init.cluster, details: now } as const
     const changed = await auditedCommand(
       this.#audited,
       command,
       (tx) => drainMember(tx, init),
-      (done) => ({ details: { repeated: !done } }),
+      (done) => ({ details: { ...now, repeated: !done } }),
     )
-    return { changed }
+    return { changed, ...now }
   }
 
   /** Throws as changeQuota() does. */

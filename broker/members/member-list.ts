@@ -51,7 +51,7 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
       ...(openConnections === undefined ? {} : { openConnections }),
       ...(reported === undefined ? {} : { reported }),
     }
-    const drain = value.drained === true && isLive(value) ? { drained: true as const } : {}
+    const drain = isLive(value) ? drainFields(value) : {}
     return { id: key, ...contact, ...drain, records, quota, ...addresses, ...report }
   })
 }
@@ -84,18 +84,27 @@ export function evictMember(
   return { id, evictedAtMs: nowMs, repeated: false }
 }
 
+/** What a row says of the drain of a member, for a row, a record or a summary of it. */
+function drainFields({ drained, drainedNow }: Pick<MemberRow, 'drained' | 'drainedNow'>): DrainFields {
+  if (drained !== true) return {}
+  return { drained, ...(drainedNow === true ? { drainedNow } : {}) }
+}
+
+type DrainFields = Pick<MemberRow, 'drained' | 'drainedNow'>
+
 /**
  * Says to all members that this one is drained, or is no longer. Returns false if it was so before. Throws RefusedError
  * (FailedPrecondition) if there is no such member, InvalidNameError if the id is invalid.
  */
-export function drainMember(tx: Transaction, { cluster, drained }: DrainInit): boolean {
+export function drainMember(tx: Transaction, { cluster, drained, now = false }: DrainInit): boolean {
   const id = parseClusterId(cluster, 'cluster')
   const row = tx.get('member', id)
   if (!isLive(row))
     throw refuse('MemberUnknown', `cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
-  if ((row.drained === true) === drained) return false
-  const { drained: _before, ...rest } = row
-  tx.put('member', id, drained ? { ...rest, drained } : rest)
+  const wanted = drainFields(drained ? { drained, ...(now ? { drainedNow: true } : {}) } : {})
+  if (row.drained === wanted.drained && row.drainedNow === wanted.drainedNow) return false
+  const { drained: _before, drainedNow: _how, ...rest } = row
+  tx.put('member', id, { ...rest, ...wanted })
   const members = membersOf(tx)
   writeClusterRecords(tx, members, ipv6NotCarried(tx, members))
   return true

@@ -113,6 +113,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     ...(same?.forkedAtMs === undefined ? {} : { forkedAtMs: same.forkedAtMs }),
     ...(old?.quota === undefined ? {} : { quota: old.quota }),
     ...(old?.drained === true ? { drained: old.drained } : {}),
+    ...(old?.drainedNow === true ? { drainedNow: old.drainedNow } : {}),
     // Ranges that wait, and the answer of the operator, outlast a join that no operator approved.
     ...(isLive(old) && old.changed !== undefined && join.accepted !== true ? { changed: old.changed } : {}),
     ...(join.approve === true || (isLive(old) && old.approve === true) ? { approve: true } : {}),

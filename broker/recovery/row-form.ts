@@ -118,6 +118,7 @@ const member = object({
   misuse: optional(object({ atMs: time, serial: text, address: text })),
   quota: optional(object(quota)),
   drained: optional(flag),
+  drainedNow: optional(flag),
   changed: optional(
     object({
       ...{ podCIDRs: texts, serviceCIDRs: texts, neededCIDRs: optional(texts), sinceMs: time, renumbers: texts },

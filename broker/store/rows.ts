@@ -154,6 +154,8 @@ export interface MemberRow {
   readonly quota?: Partial<MemberQuota>
   /** An operator drains the cluster. It stays drained when it joins again. */
   readonly drained?: true
+  /** Only with `drained`: open connections are ended too. */
+  readonly drainedNow?: true
   readonly departedAtMs?: number
   readonly departure?: 'left' | 'evicted'
 }

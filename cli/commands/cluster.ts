@@ -1,6 +1,7 @@
 /** `sealane cluster …`, on the broker's host, whether or not the broker runs, or for a broker in a cluster. */
 import type { Command } from 'commander'
 import type { MemberSummary, WaitingSummary } from '../../protocol/admin/admin.ts'
+import type { DrainServiceInit } from '../cluster/drain-service.ts'
 import { QUOTA_FIELDS, type QuotaField, isDnsLabel, isReservedId, parseClusterId } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import {
@@ -157,8 +158,8 @@ function addList(cluster: Command, context: CommandContext): void {
     })
 }
 
-function stateCell({ state, misuse, rekeyedAtMs, forkedAtMs, drained }: MemberSummary): string {
-  if (drained === true) return `${state}, drained`
+function stateCell({ state, misuse, rekeyedAtMs, forkedAtMs, drained, drainedNow }: MemberSummary): string {
+  if (drained === true) return `${state}, drained${drainedNow === true ? ' now' : ''}`
   if (forkedAtMs !== undefined && rekeyedAtMs === undefined) return `${state}, identity forked`
   if (rekeyedAtMs !== undefined) return `${state}, gets a new identity`
   return misuse === undefined ? state : `${state}, identity stolen`
@@ -185,6 +186,7 @@ interface UndrainOptions extends CommonOptions {
 
 interface DrainOptions extends UndrainOptions {
   readonly wait: number
+  readonly now?: boolean
 }
 
 interface NamedService {
@@ -214,17 +216,25 @@ function addDrain(cluster: Command, context: CommandContext): void {
       .addOption(clustersetOption())
       .addOption(lookTimeoutOption())
       .addOption(outputOption())
-  named('drain', 'Sends no new connections to a cluster while others are ready. Open connections continue.')
+  named(
+    'drain',
+    'Sends no new connections to a cluster while others are ready. Open connections continue without --now.',
+  )
+    .option('--now', 'also end open connections through clusterset IPs of which another cluster takes the calls')
     .addOption(durationOption('--wait', 'how long to wait until its pods have no connections with other clusters', 0))
-    .action(async (given: string | undefined, { wait, ...options }: DrainOptions, command: Command) => {
+    .action(async (given: string | undefined, { wait, now = false, ...options }: DrainOptions, command: Command) => {
       const subject = drainSubject(given, options.service, command)
-      if (typeof subject !== 'string') return markService(subject, true, { options, command, context })
+      if (typeof subject !== 'string')
+        return markService(subject, { drained: true, now }, { options, command, context })
       const id = subject
       const kube = targetToChange(command, context)
       const limits = { ...options, kube, timeout: options.timeout + wait }
       await withBroker(limits, context, async (broker) => {
-        const { changed } = await broker.drain({ cluster: id, drained: true })
-        const text = changed ? `cluster ${id} is drained\n` : `cluster ${id} was already drained: nothing was changed\n`
+        const { changed, now: ends } = await broker.drain({ cluster: id, drained: true, ...(now ? { now } : {}) })
+        const how = ends === true ? 'drained now' : 'drained'
+        const text = changed ? `cluster ${id} is ${how}\n` : `cluster ${id} was already ${how}: nothing was changed\n`
+        if (now && ends !== true)
+          output.remark('this broker does not know --now: open connections continue; upgrade it first\n')
         const { SystemClock } = await import('../../reconcile/clock.ts')
         const { connectionsOf } = await import('../cluster/await-drained.ts')
         const look = async (): Promise<MemberSummary | undefined> =>
@@ -233,14 +243,19 @@ function addDrain(cluster: Command, context: CommandContext): void {
           ...{ timeoutMs: wait, clock: new SystemClock(), signal },
           say: (line) => output.remark(line),
         })
-        await printOne(output, options.output, { id, drained: true, changed, openConnections }, text)
+        await printOne(
+          output,
+          options.output,
+          { id, drained: true, ...(ends === true ? { now: true } : {}), changed, openConnections },
+          text,
+        )
         output.remark(`${sentence}\n`)
       })
     })
   named('undrain', 'Sends new connections to a drained cluster again.').action(
     async (given: string | undefined, options: UndrainOptions, command: Command) => {
       const id = drainSubject(given, options.service, command)
-      if (typeof id !== 'string') return markService(id, false, { options, command, context })
+      if (typeof id !== 'string') return markService(id, { drained: false, now: false }, { options, command, context })
       const kube = targetToChange(command, context)
       const { changed } = await withBroker({ ...options, kube }, context, (broker) =>
         broker.drain({ cluster: id, drained: false }),
@@ -287,7 +302,7 @@ interface MarkInit {
 
 async function markService(
   { namespace, name }: NamedService,
-  drained: boolean,
+  { drained, now }: Pick<DrainServiceInit, 'drained' | 'now'>,
   { options, command, context }: MarkInit,
 ): Promise<void> {
   const { output } = context
@@ -296,17 +311,20 @@ async function markService(
   const target = { kube: targetToChange(command, context), site: options.site }
   const changed = await withinTime(context.signal, options.timeout, (signal) =>
     withTarget(target, { ...context, signal }, (site) =>
-      drainService(site.admin ?? siteAdmin(site), { namespace, name, drained, signal }),
+      drainService(site.admin ?? siteAdmin(site), { namespace, name, drained, now, signal }),
     ),
   )
   const service = `${namespace}/${name}`
+  const how = now ? 'drained now' : 'drained'
   const texts = drained
-    ? { changed: 'is drained', same: 'was already drained: nothing was changed' }
+    ? { changed: `is ${how}`, same: `was already ${how}: nothing was changed` }
     : { changed: 'gets new connections again', same: 'is not drained' }
   const text = `service ${service} ${changed ? texts.changed : texts.same}\n`
-  await printOne(output, options.output, { service, drained, changed }, text)
+  await printOne(output, options.output, { service, drained, ...(now ? { now } : {}), changed }, text)
   if (drained && changed)
-    output.remark(`open connections continue; in an importing cluster: sealane show traffic ${service}\n`)
+    output.remark(
+      `open connections ${now ? 'are ended' : 'continue'}; in an importing cluster: sealane show traffic ${service}\n`,
+    )
 }
 
 function addEvict(cluster: Command, context: CommandContext): void {

@@ -1,24 +1,23 @@
 /** Checks where calls go: what is drained, and the traffic policies that are not valid. */
 import { findCondition } from '../../model/model.ts'
 import { firstReason, knownReason } from '../../model/reasons/reasons.ts'
-import { ANNOTATION_DRAIN } from '../../model/services/services.ts'
+import { drainOf } from '../../model/services/services.ts'
 import { type FactObjects, type Finding, type Seen, type World, seenAt, seenSubject } from '../facts/facts.ts'
 
 /** Names the drained members, and the services that this cluster drains. Nobody should forget to end that. */
 export function drained({ objects, self }: World): readonly Finding[] {
   const clusters = (objects.Cluster ?? []).filter(({ object }) => object.spec.drained === true)
-  const services = (objects.ServiceExport ?? []).filter(
-    ({ object }) => object.metadata.annotations?.[ANNOTATION_DRAIN] === 'true',
-  )
+  const services = (objects.ServiceExport ?? []).filter(({ object }) => drainOf(object) !== undefined)
   const rest = 'gets no new connections while others are ready'
+  const ended = (isNow: boolean): string => (isNow ? '; open ones are ended' : '')
   return [
     ...clusters.map((one): Finding => {
       const subject = { kind: 'Cluster', name: one.object.spec.id }
-      const seen = `${one.object.spec.id === self ? 'this cluster' : 'the cluster'} is drained: it ${rest}`
+      const seen = `${one.object.spec.id === self ? 'this cluster' : 'the cluster'} is drained: it ${rest}${ended(one.object.spec.drainedNow === true)}`
       return { reason: 'ClusterDrained', severity: 'notice', subject, seen, ...seenAt(one) }
     }),
     ...services.map((one): Finding => {
-      const seen = `this cluster drains the service: it ${rest} of them`
+      const seen = `this cluster drains the service: it ${rest} of them${ended(drainOf(one.object) === 'now')}`
       return {
         reason: 'ServiceDrained',
         severity: 'notice',

@@ -22,6 +22,8 @@ export interface TracePacket {
   readonly dport?: number
   /** Only for tcp: the first packet of a connection. */
   readonly syn?: boolean
+  /** Only for tcp: a reset. */
+  readonly rst?: boolean
   /** Only for icmp and icmpv6. */
   readonly icmpType?: number
   /** `new`, or a later packet of a known connection, or of none, which nat chains do not see. Default new. */
@@ -346,11 +348,16 @@ function select(text: RuleText, packet: TracePacket): string | undefined {
     if (text.take(protocol, 'dport')) return packet.l4proto === protocol ? packet.dport?.toString() : undefined
     if (text.take(protocol, 'sport')) return packet.l4proto === protocol ? packet.sport?.toString() : undefined
   }
+  if (text.take('tcp', 'flags', '&', 'rst'))
+    return packet.l4proto === 'tcp' ? (packet.rst === true ? '1' : '0') : undefined
   const hasMask = text.take('tcp', 'flags', '&', '(syn', '|', 'ack)')
   if (hasMask || text.take('tcp', 'flags')) return packet.l4proto === 'tcp' && packet.syn === true ? 'syn' : undefined
   for (const protocol of ['icmp', 'icmpv6'] as const) {
     if (text.take(protocol, 'type')) return icmpType(packet, protocol)
   }
+  // A packet of the tracer is no error about another one.
+  if (text.take('icmp', 'code') || text.take('icmpv6', 'code') || text.take('ct', 'original', 'protocol'))
+    return undefined
   if (text.take('ct', 'original', 'proto-dst')) return (packet.originalDport ?? packet.dport)?.toString()
   if (text.take('ct', 'direction')) return packet.notrack === true ? undefined : (packet.ctDirection ?? 'original')
   if (text.take('ct', 'state')) return packet.notrack === true ? 'untracked' : (packet.ctState ?? 'new')

@@ -21,11 +21,13 @@ const NFULA_PREFIX = 10
 
 /** Enough for the headers of IPv6 and of the protocol; the content of a packet is not read. */
 export const COPIED_BYTES = 64
+/** Enough for those of an ICMP error and of the packet that it is about. */
+export const COPIED_BYTES_OF_ERROR = 128
 
-/** Requests the packets of a group, each as soon as it is logged, and of each only the first COPIED_BYTES. */
+/** Requests the packets of a group, each as soon as it is logged, and of each what the rule says: 128 bytes at most. */
 export function encodeFollowRequest(group: number): Uint8Array[] {
   const mode = Buffer.alloc(6)
-  mode.writeUInt32BE(COPIED_BYTES)
+  mode.writeUInt32BE(COPIED_BYTES_OF_ERROR)
   mode.writeUInt8(COPY_PACKET, 4)
   const threshold = Buffer.alloc(4)
   threshold.writeUInt32BE(1)
@@ -63,7 +65,9 @@ function readIpv4(packet: Buffer): Headers | undefined {
   if (packet.length < 20 || length < 20) return undefined
   const isLater = (packet.readUInt16BE(6) & 0x1fff) !== 0
   const ends = { source: ipv4Text(packet, 12), destination: ipv4Text(packet, 16) }
-  return { ...ends, ...transport(packet, packet.readUInt8(9), isLater ? Infinity : length) }
+  const protocol = packet.readUInt8(9)
+  const about = protocol === ICMP && !isLater ? readError(packet, length, isIcmpError) : {}
+  return { ...ends, ...transport(packet, protocol, isLater ? Infinity : length), ...about }
 }
 
 const HOP_BY_HOP = 0
@@ -83,7 +87,24 @@ function readIpv6(packet: Buffer): Headers | undefined {
     if (isLater) return { ...ends, ...transport(packet, protocol, Infinity) }
     at += isFragment ? 8 : 8 * (packet.readUInt8(at + 1) + 1)
   }
-  return { ...ends, ...transport(packet, protocol, at) }
+  const about = protocol === ICMPV6 ? readError(packet, at, isIcmpv6Error) : {}
+  return { ...ends, ...transport(packet, protocol, at), ...about }
+}
+
+const ICMP = 1
+const ICMPV6 = 58
+/** Unreachable, redirect, time exceeded, and a bad field (RFC 792). */
+const isIcmpError = (type: number): boolean => [3, 5, 11, 12].includes(type)
+/** RFC 4443 section 2.1 */
+const isIcmpv6Error = (type: number): boolean => type < 128
+
+/** An error has 8 octets of its own, and then the packet that it is about. */
+function readError(packet: Buffer, at: number, isError: (type: number) => boolean): Pick<Headers, 'about'> {
+  if (packet.length < at + 8 || !isError(packet.readUInt8(at))) return {}
+  const inner = readHeaders(packet.subarray(at + 8))
+  if (inner === undefined) return {}
+  const { destination, protocol, port } = inner
+  return { about: { destination, protocol, ...(port === undefined ? {} : { port }) } }
 }
 
 /** `at`: where the header of the protocol begins. */

@@ -13,6 +13,8 @@ export interface LoggedPacket {
   readonly port?: number
   /** Where there is a destination port. */
   readonly sourcePort?: number
+  /** Of an ICMP error: the packet that it is about. Absent if that is not complete. */
+  readonly about?: Pick<LoggedPacket, 'destination' | 'protocol' | 'port'>
 }
 
 export interface PacketLog {

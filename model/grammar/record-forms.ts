@@ -278,6 +278,7 @@ const serviceExport = group<ServiceExportBody>({
   offeredTo: optional(offer),
   clusterSelectors: optional(list(clusterSelector, 0, MAX_CLUSTER_SELECTORS)),
   drained: optional(flag),
+  drainedNow: optional(flag),
 })
 
 const slicePort = group<EndpointPort>({
@@ -348,6 +349,7 @@ const clusterSpec = group<ClusterBody['spec']>({
   globalCIDRs: cidrs,
   labels: clusterLabels,
   drained: optional(flag),
+  drainedNow: optional(flag),
   properties: optional(
     pairs({
       ...{ most: MAX_CLUSTER_PROPERTIES, mostRead: MAX_CLUSTER_PROPERTIES, key: propertyName, value: propertyValue },

@@ -29,6 +29,9 @@ const SPEC = map(
     ),
     labels: textMap('Labels of the cluster, such as its region or zone.', { maxProperties: MAX_CLUSTER_LABELS }),
     drained: flag('The cluster gets no new connections while another one is ready: an operator drains it.').optional(),
+    drainedNow: flag(
+      'With drained: open connections to it are ended too, as long as another cluster is ready.',
+    ).optional(),
     /** Absent: from a member or a broker of an earlier release. */
     properties: textMap('ClusterProperties of the cluster, such as its region and zone.', {
       maxProperties: MAX_CLUSTER_PROPERTIES,

@@ -37,6 +37,8 @@ export interface ExportingCluster extends SelectableCluster {
   readonly allowed?: boolean
   /** What is drained. Absent: nothing. */
   readonly drained?: 'cluster' | 'service' | undefined
+  /** With `drained`: open connections are ended too. */
+  readonly endsConnections?: boolean
 }
 
 export interface SharesInput {
@@ -274,8 +276,9 @@ function reasonOf(
   const ready = `${cluster.ready} of ${cluster.total} ready`
   if (cluster.allowed === false) return ['CallsNotAllowed', 'its access policies do not let this cluster call']
   if (!cluster.reachable) return ['ClusterNotReached', `no packets reach it; ${ready}`]
-  if (cluster.drained === 'cluster') return ['ClusterDrained', 'the cluster is drained']
-  if (cluster.drained === 'service') return ['ServiceDrained', 'its exporter drains the service']
+  const ended = cluster.endsConnections === true ? '; open connections are ended' : ''
+  if (cluster.drained === 'cluster') return ['ClusterDrained', `the cluster is drained${ended}`]
+  if (cluster.drained === 'service') return ['ServiceDrained', `its exporter drains the service${ended}`]
   if (!isSelected) return ['NotSelected', 'the cluster selectors choose others']
   if (tier === undefined) return ['InNoTier', 'no tier of the policy has it']
   if (!isOpen) return ['WeightZero', 'its weight is 0']

@@ -6,6 +6,7 @@ import {
   type Cluster,
   type EndpointSlice,
   LABEL_SOURCE_CLUSTER,
+  type ObjectMeta,
   type ServiceImport,
   type SliceEndpoint,
 } from '../model.ts'
@@ -13,10 +14,24 @@ import { believedProperties } from './cluster-properties.ts'
 import { type ExportingCluster, type SelectableCluster, type SharesPlan, planShares } from './plan-shares.ts'
 import type { AnyTrafficPolicy, TrafficPolicies } from './traffic-policies.ts'
 
-/** On a ServiceExport, "true": importers give the service of this cluster nothing new while another one is ready. */
+/**
+ * On a ServiceExport, "true": importers give the service of this cluster nothing new while another one is ready. "now":
+ * they end open connections too.
+ */
 export const ANNOTATION_DRAIN = 'sealane.io/drain'
 /** On the EndpointSlices of a cluster that drains this service: "true". */
 export const ANNOTATION_DRAINED = 'sealane.io/drained'
+/** Beside ANNOTATION_DRAINED, because readers of an earlier release know only "true" there: "true" for a drain "now". */
+export const ANNOTATION_DRAINED_NOW = 'sealane.io/drained-now'
+
+/** How the exporter of a service drains it. */
+export type Drain = 'open connections go on' | 'now'
+
+/** Undefined: it is not drained, or the annotation says neither. */
+export function drainOf(object: { readonly metadata: Pick<ObjectMeta, 'annotations'> }): Drain | undefined {
+  const value = object.metadata.annotations?.[ANNOTATION_DRAIN]
+  return value === 'now' ? 'now' : value === 'true' ? 'open connections go on' : undefined
+}
 
 /** Each world is another object: what follows from it is kept for as long as it is used. */
 export interface SharesWorld {
@@ -56,6 +71,34 @@ export function sharesOfService(
 
 function isDrained({ metadata: { annotations } }: EndpointSlice): boolean {
   return annotations?.[ANNOTATION_DRAINED] === 'true'
+}
+
+function isDrainedNow(slice: EndpointSlice): boolean {
+  return isDrained(slice) && slice.metadata.annotations?.[ANNOTATION_DRAINED_NOW] === 'true'
+}
+
+function isClusterDrainedNow({ clusters }: SharesWorld, id: string): boolean {
+  const spec = clusters.get(id)?.spec
+  return spec?.drained === true && spec.drainedNow === true
+}
+
+/**
+ * The clusters to whose endpoints open connections are ended: they are drained now, and have no share. One that has a
+ * share is the last that is ready: a client whose connection ended would only call it again.
+ */
+export function endedClusters(
+  { shares }: Pick<SharesPlan, 'shares'>,
+  slices: readonly EndpointSlice[],
+  world: SharesWorld,
+): ReadonlySet<string> {
+  const marked = new Set(
+    slices.flatMap((slice) => (isDrainedNow(slice) ? (slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? []) : [])),
+  )
+  return new Set(
+    shares.flatMap(({ cluster, share }) =>
+      share === 0 && (marked.has(cluster) || isClusterDrainedNow(world, cluster)) ? [cluster] : [],
+    ),
+  )
 }
 
 /** Like sharesOfService(), and where all ready endpoints count alike, the shares that follow from that. For people. */
@@ -99,7 +142,7 @@ function exportersOf(
   const of = (cluster: string): Counted => {
     const known = found.get(cluster)
     if (known !== undefined) return known
-    const fresh = { ready: new Set<string>(), all: new Set<string>(), drained: false }
+    const fresh = { ready: new Set<string>(), all: new Set<string>(), drained: false, drainedNow: false }
     found.set(cluster, fresh)
     return fresh
   }
@@ -109,14 +152,16 @@ function exportersOf(
     if (cluster === undefined) continue
     const counted = of(cluster)
     if (isDrained(slice)) counted.drained = true
+    if (isDrainedNow(slice)) counted.drainedNow = true
     for (const endpoint of slice.endpoints ?? []) count(counted, endpoint)
   }
-  return [...found].map(([id, { ready, all, drained }]) => ({
+  return [...found].map(([id, { ready, all, drained, drainedNow }]) => ({
     ...selectable(id, world),
     ready: ready.size,
     total: all.size,
     reachable: world.reachable === undefined || world.reachable.has(id),
     drained: world.clusters.get(id)?.spec.drained === true ? 'cluster' : drained ? 'service' : undefined,
+    endsConnections: drainedNow || isClusterDrainedNow(world, id),
   }))
 }
 
@@ -124,6 +169,7 @@ interface Counted {
   readonly ready: Set<string>
   readonly all: Set<string>
   drained: boolean
+  drainedNow: boolean
 }
 
 function count({ ready, all }: Counted, { addresses, conditions }: SliceEndpoint): void {

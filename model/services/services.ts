@@ -82,8 +82,12 @@ export {
 export {
   ANNOTATION_DRAIN,
   ANNOTATION_DRAINED,
+  ANNOTATION_DRAINED_NOW,
+  type Drain,
   type ServiceShares,
   type SharesWorld,
+  drainOf,
+  endedClusters,
   sharesOfService,
   statedShares,
 } from './service-shares.ts'

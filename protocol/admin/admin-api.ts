@@ -20,8 +20,8 @@ export interface BrokerAdmin {
   members(): Promise<readonly MemberSummary[]>
   /** Withdraws the records of a member and refuses its certificates. */
   evict(init: EvictInit): Promise<Eviction>
-  /** Importers give a drained member no new connections while another is ready. `changed`: false if it was so before. */
-  drain(init: DrainInit): Promise<{ readonly changed: boolean }>
+  /** Importers give a drained member no new connections while another is ready. */
+  drain(init: DrainInit): Promise<DrainResult>
   /** Makes a token with which this member gets a new identity. Its earlier certificates are refused from now on. */
   rekey(init: RekeyInit): Promise<MadeToken>
   /** `changed`: false if the limits were the same before. */
@@ -121,6 +121,8 @@ export interface MemberSummary {
   readonly misuse?: Misuse
   /** It gets no new connections while another cluster is ready. */
   readonly drained?: true
+  /** Only with `drained`: open connections to it are ended too. */
+  readonly drainedNow?: true
   /** Members that it does not reach, because it states Service addresses over their pods. One sentence each. */
   readonly clashes?: readonly string[]
   /** Number of records that it publishes. */
@@ -160,6 +162,15 @@ export interface DrainInit {
   readonly cluster: string
   /** False ends the drain. */
   readonly drained: boolean
+  /** Only with `drained`: importers end open connections too. */
+  readonly now?: boolean | undefined
+}
+
+export interface DrainResult {
+  /** False if it was so before. */
+  readonly changed: boolean
+  /** Open connections are ended too. Absent: they go on. A broker of an earlier release never says it. */
+  readonly now?: true
 }
 
 export interface EvictInit {

@@ -36,7 +36,7 @@ const REQUESTS: { readonly [M in AdminMethod]: z.ZodType<AdminRequest<M>> } = {
   revokeToken: z.object({ id: text }),
   members: none,
   evict: z.object({ cluster: text, force: z.boolean() }),
-  drain: z.object({ cluster: text, drained: z.boolean() }),
+  drain: z.object({ cluster: text, drained: z.boolean(), now: z.boolean().optional() }),
   rekey: z.object({ cluster: text, ttlMs: amount.optional() }),
   changeQuota: z.object({
     cluster: text,

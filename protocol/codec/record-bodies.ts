@@ -112,6 +112,7 @@ function serviceExportToWire(body: ServiceExportBody): wire.ServiceExport {
     offeredTo: body.offeredTo === undefined ? undefined : { rules: body.offeredTo.map(ruleToWire) },
     clusterSelectors: body.clusterSelectors && { selectors: body.clusterSelectors.map(clusterSelectorToWire) },
     drained: body.drained,
+    drainedNow: body.drainedNow,
   }
 }
 
@@ -154,6 +155,7 @@ function serviceExportFromWire(body: wire.ServiceExport, field: string): Service
         ),
     ),
     ...optional('drained', body.drained),
+    ...optional('drainedNow', body.drainedNow),
   }
 }
 
@@ -375,6 +377,7 @@ function clusterToWire({ spec }: ClusterBody): wire.Cluster {
     globalCidrs: [...spec.globalCIDRs],
     labels: recordToPairs(spec.labels),
     drained: spec.drained,
+    drainedNow: spec.drainedNow,
     properties: spec.properties && { pairs: recordToPairs(spec.properties) },
   }
 }
@@ -390,6 +393,7 @@ function clusterFromWire(body: wire.Cluster, field: string): ClusterBody {
       globalCIDRs: textsOf(CLUSTER.globalCIDRs, body.globalCidrs, `${field}.globalCIDRs`),
       labels: pairsToRecord(CLUSTER.labels, body.labels, `${field}.labels`),
       ...(body.drained === true ? { drained: true } : {}),
+      ...(body.drainedNow === true ? { drainedNow: true } : {}),
       ...optional(
         'properties',
         body.properties && pairsToRecord(CLUSTER.properties, body.properties.pairs, `${field}.properties`),

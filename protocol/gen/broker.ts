@@ -446,7 +446,11 @@ export interface ServiceExport {
     | ClusterSelectors
     | undefined;
   /** Absent: from an earlier release, or not drained. */
-  drained?: boolean | undefined;
+  drained?:
+    | boolean
+    | undefined;
+  /** Only with `drained`: open connections are ended too. A reader of an earlier release lets them go on. */
+  drainedNow?: boolean | undefined;
 }
 
 export interface ClusterSelectors {
@@ -573,6 +577,10 @@ export interface Cluster {
   labels: Pair[];
   /** Absent if the cluster is not drained. */
   drained?:
+    | boolean
+    | undefined;
+  /** As in ServiceExport. */
+  drainedNow?:
     | boolean
     | undefined;
   /** Absent: from an earlier release. */
@@ -4186,6 +4194,7 @@ function createBaseServiceExport(): ServiceExport {
     offeredTo: undefined,
     clusterSelectors: undefined,
     drained: undefined,
+    drainedNow: undefined,
   };
 }
 
@@ -4229,6 +4238,9 @@ export const ServiceExport: MessageFns<ServiceExport> = {
     }
     if (message.drained !== undefined) {
       writer.uint32(416).bool(message.drained);
+    }
+    if (message.drainedNow !== undefined) {
+      writer.uint32(424).bool(message.drainedNow);
     }
     return writer;
   },
@@ -4348,6 +4360,14 @@ export const ServiceExport: MessageFns<ServiceExport> = {
             }
 
             message.drained = reader.bool();
+            continue;
+          }
+          case 53: {
+            if (tag !== 424) {
+              break;
+            }
+
+            message.drainedNow = reader.bool();
             continue;
           }
         }
@@ -5549,6 +5569,7 @@ function createBaseCluster(): Cluster {
     globalCidrs: [],
     labels: [],
     drained: undefined,
+    drainedNow: undefined,
     properties: undefined,
   };
 }
@@ -5575,6 +5596,9 @@ export const Cluster: MessageFns<Cluster> = {
     }
     if (message.drained !== undefined) {
       writer.uint32(416).bool(message.drained);
+    }
+    if (message.drainedNow !== undefined) {
+      writer.uint32(424).bool(message.drainedNow);
     }
     if (message.properties !== undefined) {
       ClusterProperties.encode(message.properties, writer.uint32(410).fork()).join();
@@ -5649,6 +5673,14 @@ export const Cluster: MessageFns<Cluster> = {
             }
 
             message.drained = reader.bool();
+            continue;
+          }
+          case 53: {
+            if (tag !== 424) {
+              break;
+            }
+
+            message.drainedNow = reader.bool();
             continue;
           }
           case 51: {

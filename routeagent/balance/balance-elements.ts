@@ -11,6 +11,7 @@
  *   draws-T         : PORT . number → goto pick-N-P-TARGET or mixed-N-P, or the next draw, which is ten times as fine
  *   no-backends     : PORT of services without backends: refused
  *   none-here       : PORT of services that only other nodes may use: dropped
+ *   ended           : PORT . backend address whose open connections are ended
  *
  * With session affinity, draws are by the client's address, in client-N-P and hash-N-T; see stickyRules(). FIRST is the
  * name of one of these two. No map leads there, because older kernels check all of the table again for each element of a
@@ -34,6 +35,7 @@ const MAP_MEMBERS = 'members'
 const MAP_AFFINITY = 'affinity'
 export const SET_NO_BACKENDS = 'no-backends'
 export const SET_NONE_HERE = 'none-here'
+export const SET_ENDED = 'ended'
 
 /** Clients and ports whose backend is remembered. If there are more, those that come later go by the hash alone. */
 const MAX_REMEMBERED = 65_536
@@ -79,6 +81,7 @@ export function balanceMaps(family: AddressFamily): NftStatement[] {
     ],
     [SET_NO_BACKENDS, { kind: 'set', key: port }],
     [SET_NONE_HERE, { kind: 'set', key: port }],
+    [SET_ENDED, { kind: 'set', key: `${port} . ${type}` }],
   ]
   return maps.map(([map, type]) => ({ verb: 'add-map', table: TABLE, map, type }))
 }
@@ -96,7 +99,7 @@ function portKeyType({ type }: AddressFamily): string {
 export function balanceElements(ports: ReadonlyMap<string, PortPlan>): ElementMaps {
   const names = [MAP_SERVICES, MAP_SLOTS, ...MAPS_DRAWS, MAP_MEMBERS]
   const maps = new Map<string, Map<string, string | undefined>>()
-  for (const name of [...names, SET_NO_BACKENDS, SET_NONE_HERE]) maps.set(name, new Map())
+  for (const name of [...names, SET_NO_BACKENDS, SET_NONE_HERE, SET_ENDED]) maps.set(name, new Map())
   for (const [port, plan] of ports) {
     for (const { map, key, value } of portElements(port, plan)) maps.get(map)?.set(key, value)
   }
@@ -141,9 +144,15 @@ interface PlacedElement {
 
 function portElements(port: string, plan: PortPlan): PlacedElement[] {
   const { slots, pick, dropped } = plan
+  // UDP flows that are ended are forgotten instead (stale-flows.ts).
+  const ended = port.includes(' . udp . ') ? [] : (plan.ended ?? [])
+  const found = [...new Set(ended.map(addressOf))].map((address): PlacedElement => ({
+    map: SET_ENDED,
+    key: `${port} . ${address}`,
+    value: undefined,
+  }))
   if (slots.length === 0)
-    return [{ map: dropped === true ? SET_NONE_HERE : SET_NO_BACKENDS, key: port, value: undefined }]
-  const found: PlacedElement[] = []
+    return [...found, { map: dropped === true ? SET_NONE_HERE : SET_NO_BACKENDS, key: port, value: undefined }]
   const chain = pick === 'client' ? stickyName(plan) : firstChain(plan)
   found.push({ map: MAP_SERVICES, key: port, value: `goto ${chain}` })
   if (pick === 'client' || plan.targetPort === undefined) {

@@ -27,9 +27,9 @@ import {
   withFacts,
 } from '../world/world.ts'
 import { AccessReader, type PlannedAccess } from '../access/access.ts'
-import { changesRoutes } from '../routes/routes.ts'
+import { changesRoutes, clustersetRange } from '../routes/routes.ts'
 import { BalancePlanner, type PortChange } from './plan-balancing.ts'
-import { type NodeNftWorld, accessSite, nodeNftWorld, serviceContext } from './plan-node-table.ts'
+import { type NodeNftWorld, accessSite, endedProbe, nodeNftWorld, serviceContext } from './plan-node-table.ts'
 import { overlayContext } from './plan-overlay-guard.ts'
 import { NodeTable } from './node-table.ts'
 import { PassiveHealthLoop } from './passive-health.ts'
@@ -72,6 +72,8 @@ export class BalanceLoop {
   readonly #accessReader: AccessReader
   #lastCheckMs = 0
   #worldChanged = true
+  /** Whether the kernel can end open connections. Undefined: not checked yet. */
+  #endsConnections: boolean | undefined
   /** There are no pods of the family, and no table. */
   #resting = false
   /** Cancels the run that takes changes which are held. */
@@ -275,6 +277,7 @@ export class BalanceLoop {
         this.notReady = `waiting until Node ${this.#config.node} has an InternalIP of this machine`
         return false
       }
+      if (isPlanned) await this.#checkEnding(world, signal)
       this.#planner = isPlanned ? this.#updatePlanner(world, checking) : undefined
       this.#world = isPlanned ? this.#nftWorld(world) : undefined
     } catch (error) {
@@ -283,6 +286,20 @@ export class BalanceLoop {
       throw error
     }
     return true
+  }
+
+  // A rule that the kernel does not have would make it refuse the whole table.
+  async #checkEnding(world: NodeRouteWorld, signal: AbortSignal): Promise<void> {
+    if (this.#endsConnections !== undefined) return
+    const { nft, logger } = this.#deps
+    try {
+      await nft.check(endedProbe(this.#family.family, clustersetRange(world, this.#family.family)), signal)
+      this.#endsConnections = true
+    } catch (error) {
+      signal.throwIfAborted()
+      this.#endsConnections = false
+      logger.info('a drain with --now ends no open TCP connections', { why: messageOf(error) })
+    }
   }
 
   // After a restart the content of an existing table is not known. A new table without this node's Node would stop all
@@ -321,6 +338,7 @@ export class BalanceLoop {
     const now: NodeNftWorld = {
       ...nodeNftWorld(world, this.#family.family, this.#config.openPorts, this.#deps.samples?.isFollowing()),
       ...(this.#passiveHealth?.isFollowing === true ? { logsRefusals: true } : {}),
+      ...(this.#endsConnections === true ? { endsConnections: true } : {}),
     }
     const before = this.#table.world
     if (now.overlay !== undefined || before?.overlay === undefined) return now

@@ -3,8 +3,8 @@
  * policy asks for it. plan-passive-health.ts decides what is left out, and the planner gives it nothing new.
  *
  * A connection without an answer is in the kernel's list as such, which is read at an interval. The kernel forgets a
- * connection at once that is refused, so a rule of the node's table logs the resets that answer a SYN. Only TCP is
- * watched: a UDP server need not answer, and connection tracking does not keep ICMP errors.
+ * connection at once that is refused, so a rule of the node's table logs the resets that answer a SYN. A UDP server need
+ * not answer, so of UDP only the ICMP errors count, which rules log too. Only time clears such a target.
  *
  * A target that does not answer one client may answer others, if a NetworkPolicy drops the packets of the one. So the
  * answered connections of each target with a call that waits are read too: while there are new ones, it is not left out.
@@ -13,7 +13,7 @@
  * another one. Connections that were answered stay.
  */
 import type { FlowTable, TranslatedFlow } from '../../kernel/conntrack/conntrack.ts'
-import type { PacketLog } from '../../kernel/nflog/nflog.ts'
+import type { LoggedPacket, PacketLog } from '../../kernel/nflog/nflog.ts'
 import type { Nft } from '../../kernel/nft/nft.ts'
 import type { Family } from '../../model/addresses/addresses.ts'
 import { NFLOG_GROUPS_REFUSALS, type ServiceKey } from '../../model/model.ts'
@@ -30,8 +30,8 @@ import {
   UNANSWERED_MS,
   nextReadingMs,
 } from './plan-passive-health.ts'
-import { refusalProbe } from './plan-node-table.ts'
-import { portKey } from './plan-service.ts'
+import { UNREACHABLE, refusalProbe } from './plan-node-table.ts'
+import { portKey, watchedName } from './plan-service.ts'
 
 /** How often the answered connections are read while a target is on probation. */
 const ANSWERS_EACH_MS = 1000
@@ -77,6 +77,7 @@ export interface PassiveHealthInit {
 interface Failure {
   /** The port that was called, as the plan has it. */
   readonly key: string
+  /** By watchedName(). */
   readonly target: string
   readonly outcome: FailureOutcome
 }
@@ -99,8 +100,8 @@ export class PassiveHealthLoop {
   #health = new PassiveHealth()
   /** When a connection without an answer was first seen. */
   #seen = new Map<string, number>()
-  /** Targets that have refused since the last reading. */
-  readonly #refusals = new Set<string>()
+  /** Targets that have refused since the last reading, by watchedName(). */
+  readonly #refusals = new Map<string, FailureOutcome>()
   /** By service and target: the answered connections that are older than its probation. */
   readonly #earlier = new Map<string, Set<number> | undefined>()
   #answers = new RecentAnswers()
@@ -253,12 +254,15 @@ export class PassiveHealthLoop {
     if (this.#refusals.size === 0) return
     const failures: Failure[] = []
     for (const [key, , { slots }] of reading.plan.watchedPorts()) {
-      if (!key.includes(' . tcp . ')) continue
-      for (const target of new Set(slots))
-        if (this.#refusals.has(target)) failures.push({ key, target, outcome: 'refused' })
+      if (key.includes(' . sctp . ')) continue
+      for (const slot of new Set(slots)) {
+        const target = watchedName(slot, key)
+        const outcome = this.#refusals.get(target)
+        if (outcome !== undefined) failures.push({ key, target, outcome })
+      }
     }
     this.#refusals.clear()
-    for (const { target } of this.#take(reading, failures)) this.#refusals.add(target)
+    for (const { target, outcome } of this.#take(reading, failures)) this.#refusals.set(target, outcome)
   }
 
   /** Takes failures in this order, and returns those for which the reading has no room. */
@@ -393,7 +397,7 @@ export class PassiveHealthLoop {
       await nft.check(refusalProbe(family, plan.range), signal)
       this.#stopFollowing = await packetLog.follow(
         NFLOG_GROUPS_REFUSALS[family],
-        ({ source, sourcePort }) => this.#refused(`${source} . ${sourcePort}`),
+        (packet) => this.#refused(packet),
         signal,
       )
       this.#init.onFollowing()
@@ -403,8 +407,13 @@ export class PassiveHealthLoop {
     }
   }
 
-  #refused(target: string): void {
-    if (this.#refusals.size < MAX_REFUSALS) this.#refusals.add(target)
+  #refused({ prefix, protocol, source, sourcePort, about }: LoggedPacket): void {
+    if (this.#refusals.size >= MAX_REFUSALS) return
+    if (protocol === 'tcp') this.#refusals.set(`${source} . ${sourcePort}`, 'refused')
+    if (about?.protocol !== 'udp' || about.port === undefined) return
+    const target = watchedName(`${about.destination} . ${about.port}`, ' . udp . ')
+    if (prefix === UNREACHABLE) this.#refusals.set(target, 'unanswered')
+    else if (source === about.destination) this.#refusals.set(target, 'refused')
   }
 
   #say({ service, target, outcome, forMs }: Ejection): void {

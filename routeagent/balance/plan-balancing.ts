@@ -19,6 +19,7 @@ import {
   portKey,
   readyTargets,
   servingTargets,
+  watchedName,
 } from './plan-service.ts'
 
 /** One port of one service whose plan has changed. */
@@ -183,14 +184,25 @@ export class BalancePlanner {
     return taken
   }
 
-  /** The targets to which flows of a port may go on, by servingTargets(). Undefined if no import is known to have it. */
+  /**
+   * The targets to which flows of a port may go on, by servingTargets(), without those to which they are ended and those
+   * that are left out. Undefined if no import is known to have the port.
+   */
   serving(key: string): ReadonlySet<string> | undefined {
     const owner = this.#claims.get(key)?.[0]
     const service = owner === undefined ? undefined : this.#imports.get(owner)
     if (owner === undefined || service === undefined) return undefined
     const port = service.spec.ports.find((one) => key.endsWith(portKey('', one.protocol, one.port)))
     if (port === undefined) return undefined
-    return servingTargets(port, [...(this.#slices.get(owner)?.values() ?? [])], this.#context)
+    const serving = servingTargets(port, [...(this.#slices.get(owner)?.values() ?? [])], this.#context)
+    const { ended = [], slots = [] } = this.#ports.get(key) ?? {}
+    const leftOut = this.#watched.get(owner) ?? NO_TARGETS
+    if (ended.length === 0 && leftOut.size === 0) return serving
+    const those = new Set(ended)
+    const used = new Set(slots)
+    // What refuses is left by its flows too, unless the limit keeps it in use.
+    const isLeft = (target: string): boolean => leftOut.has(watchedName(target, key)) && !used.has(target)
+    return new Set([...serving].filter((target) => !those.has(target) && !isLeft(target)))
   }
 
   /** The services of which targets may be left out. */
@@ -211,7 +223,7 @@ export class BalancePlanner {
         if (this.#claims.get(key)?.[0] === service) yield [key, service, plan]
   }
 
-  /** The ready targets of a port, by readyTargets(). Empty if no import is known to have the port. */
+  /** The ready targets of a port, by readyTargets(), with their watchedName(). Empty if no import is known to have the port. */
   ready(key: string): ReadonlySet<string> {
     const owner = this.#claims.get(key)?.[0]
     const service = owner === undefined ? undefined : this.#imports.get(owner)
@@ -219,10 +231,11 @@ export class BalancePlanner {
     if (owner === undefined || service === undefined || port === undefined) return new Set()
     const slices = [...(this.#slices.get(owner)?.values() ?? [])]
     const clusterShares = this.#traffic?.of(service, slices)?.clusterShares
-    return readyTargets(service, port, slices, {
+    const found = readyTargets(service, port, slices, {
       ...this.#context,
       ...(clusterShares === undefined ? {} : { clusterShares }),
     })
+    return new Set([...found].map((target) => watchedName(target, key)))
   }
 
   /** The services of which targets are left out. */
@@ -334,6 +347,7 @@ export function samePlan(a: PortPlan | undefined, b: PortPlan | undefined): bool
   if (a.pick !== b.pick || a.dropped !== b.dropped || a.slots.length !== b.slots.length) return false
   if (a.affinitySeconds !== b.affinitySeconds || a.targetPort !== b.targetPort || !sameParts(a.shares, b.shares))
     return false
+  if ((a.ended ?? []).join() !== (b.ended ?? []).join()) return false
   return a.slots.every((slot, i) => slot === b.slots[i])
 }
 

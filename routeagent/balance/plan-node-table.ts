@@ -8,7 +8,7 @@ import {
   elementDiff,
   elementStatements,
 } from '../../kernel/nft/nft.ts'
-import { COPIED_BYTES } from '../../kernel/nflog/nflog.ts'
+import { COPIED_BYTES, COPIED_BYTES_OF_ERROR } from '../../kernel/nflog/nflog.ts'
 import type { Exposure } from '../../model/access/access.ts'
 import {
   type Family,
@@ -24,7 +24,14 @@ import {
   podPrefixes,
   withoutContained,
 } from '../../model/addresses/addresses.ts'
-import { LABEL_ZONE, NFLOG_GROUPS_REFUSALS, NFT_TABLE_NODE, type Node, VXLAN_DEVICE } from '../../model/model.ts'
+import {
+  LABEL_ZONE,
+  LANE_DEVICE_PREFIX,
+  NFLOG_GROUPS_REFUSALS,
+  NFT_TABLE_NODE,
+  type Node,
+  VXLAN_DEVICE,
+} from '../../model/model.ts'
 import { isOnlyGateway, usableClusters } from '../../model/lanes/lanes.ts'
 import {
   type AccessGroups,
@@ -46,6 +53,7 @@ import {
   LocalBackends,
   MAP_SERVICES,
   NO_LAYOUT,
+  SET_ENDED,
   SET_HAIRPIN,
   SET_NONE_HERE,
   SET_NO_BACKENDS,
@@ -114,6 +122,8 @@ export interface NodeNftWorld {
   readonly sampled: boolean
   /** Endpoints that refuse connections are logged to NFLOG_GROUPS_REFUSALS. */
   readonly logsRefusals?: boolean
+  /** The kernel can end open connections (Linux 5.9). */
+  readonly endsConnections?: boolean
   /** If this node is a gateway: its pods and its own addresses in the pod networks, as elements. */
   readonly ownPods: readonly string[] | undefined
   /** The prefixes of each other cluster, as elements. */
@@ -250,17 +260,21 @@ const CHAINS: readonly ChainRow[] = [
   { chain: 'clamp-mss', base: { type: 'filter', hook: 'postrouting', priority: -150 } },
 ]
 
-function chainRows({ family }: AddressFamily, { logsRefusals }: NodeNftWorld): ChainRow[] {
+function chainRows({ family }: AddressFamily, { logsRefusals, endsConnections }: NodeNftWorld): ChainRow[] {
   return [
     { chain: 'refuse' },
     ...(family === 4 ? UNTRACKED : []),
     ...CHAINS,
     ...(logsRefusals === true ? [REFUSALS] : []),
+    ...(endsConnections === true ? ENDED : []),
   ]
 }
 
 // After connection tracking, and before the answer gets the address that was called.
 const REFUSALS: ChainRow = { chain: 'refusals', base: { type: 'filter', hook: 'prerouting', priority: -150 } }
+/** What the log says of the packet. */
+export const REFUSAL = 'refusal'
+export const UNREACHABLE = 'unreachable'
 /** Refusals a second. One of each endpoint is enough. */
 const REFUSALS_LIMIT = 'limit rate 100/second burst 100 packets'
 
@@ -268,28 +282,52 @@ const REFUSALS_LIMIT = 'limit rate 100/second burst 100 packets'
  * RFC 9293 section 3.10.7.1: the reset that answers a SYN has an acknowledgement, and sequence number 0. It has to come
  * in by the device by which its source is reached, so that a pod of this node cannot forge one of a remote endpoint.
  */
-function refusalRow(
+function refusalRows(
   { family, clustersetIpRange }: Pick<NodeNftWorld, 'family' | 'clustersetIpRange'>,
   ip: string,
-): RuleRow {
+): RuleRow[] {
   const isRefusal = 'tcp flags & (rst | ack) == rst | ack tcp sequence 0'
   const called = `ct direction reply ct original ${ip} daddr ${clustersetIpRange} fib saddr . iif oif exists`
-  const log = `log prefix "refusal" group ${NFLOG_GROUPS_REFUSALS[family]} snaplen ${COPIED_BYTES}`
-  return {
-    chain: REFUSALS.chain,
-    rule: `${isRefusal} ${called} ${REFUSALS_LIMIT} ${log}`,
-    comment: 'endpoints that refuse connections',
-  }
+  const log = `log prefix "${REFUSAL}" group ${NFLOG_GROUPS_REFUSALS[family]} snaplen ${COPIED_BYTES}`
+  return [
+    {
+      chain: REFUSALS.chain,
+      rule: `${isRefusal} ${called} ${REFUSALS_LIMIT} ${log}`,
+      comment: 'endpoints that refuse connections',
+    },
+    ...unreachableRows({ family, clustersetIpRange }, ip),
+  ]
+}
+
+/**
+ * ICMP errors about UDP. A closed port is reported by the endpoint itself, so the source has to come in by its device, as
+ * above; passive-health.ts compares it with the endpoint. That a host is unreachable is said by others, and believed
+ * only of what comes in by a lane or the overlay, where no pod of this node sends.
+ */
+function unreachableRows(
+  { family, clustersetIpRange }: Pick<NodeNftWorld, 'family' | 'clustersetIpRange'>,
+  ip: string,
+): RuleRow[] {
+  const [icmp, host, port] = family === 4 ? ['icmp', '1', '3'] : ['icmpv6', '{ 0, 3 }', '4']
+  const error = (code: string): string => `${icmp} type destination-unreachable ${icmp} code ${code}`
+  const about = `ct state related ct direction reply ct original protocol 17 ct original ${ip} daddr ${clustersetIpRange}`
+  const log = (prefix: string): string =>
+    `${REFUSALS_LIMIT} log prefix "${prefix}" group ${NFLOG_GROUPS_REFUSALS[family]} snaplen ${COPIED_BYTES_OF_ERROR}`
+  const row = (rule: string): RuleRow => ({ chain: REFUSALS.chain, rule, comment: 'endpoints without a UDP port' })
+  return [
+    row(`${error(port)} ${about} fib saddr . iif oif exists ${log(REFUSAL)}`),
+    row(`iifname "${LANE_DEVICE_PREFIX}*" ${error(host)} ${about} ${log(UNREACHABLE)}`),
+  ]
 }
 
 /** The statements of the rule that logs refusals, as a table for a check whether the kernel has them. */
 export function refusalProbe(family: Family, range: Prefix): NftStatement[] {
   const table = `${TABLE}_refusals`
-  const row = refusalRow({ family, clustersetIpRange: formatPrefix(range) }, addressFamily(family).nft)
+  const rows = refusalRows({ family, clustersetIpRange: formatPrefix(range) }, addressFamily(family).nft)
   return [
     { verb: 'add-table', table },
-    { verb: 'add-chain', table, chain: REFUSALS.chain },
-    { verb: 'add-rule', table, ...row },
+    { verb: 'add-chain', table, ...REFUSALS },
+    ...rows.map((row): NftStatement => ({ verb: 'add-rule', table, ...row })),
   ]
 }
 
@@ -306,7 +344,8 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
   const balance = `${ip} daddr ${range} ${port} vmap @${MAP_SERVICES}`
   return [
     ...(family.family === 4 ? overlayRows(world) : []),
-    ...(world.logsRefusals === true ? [refusalRow(world, ip)] : []),
+    ...(world.logsRefusals === true ? refusalRows(world, ip) : []),
+    ...(world.endsConnections === true ? endedRows(ip, range) : []),
     { chain: 'balance-forwarded', rule: balance },
     { chain: 'balance-local', rule: balance },
     {
@@ -340,6 +379,46 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
       rule: `tcp flags syn ${ip} daddr @${SET_REMOTE} tcp option maxseg size set rt mtu`,
       comment: 'segments that fit the lane',
     },
+  ]
+}
+
+const ENDED: readonly ChainRow[] = [
+  { chain: 'ended-forwarded', base: { type: 'filter', hook: 'prerouting', priority: -150 } },
+  { chain: 'ended-local', base: { type: 'filter', hook: 'output', priority: -150 } },
+]
+
+/**
+ * Ends open connections to endpoints of clusters that are drained now: the client hears a reset when it sends next, also
+ * when it acknowledges what the server sent. Connection tracking keeps the entry until then. Without it the kernel would
+ * take the next packet for a new connection in its middle and send it to another endpoint: over a lane, where the access
+ * rules of that cluster may drop it without a word. From 6.3 on, the kernel ends the entry with the reset. Resets
+ * of the client pass, so that a server which still sends hears of the end too. SCTP has no reset here; its client gets an
+ * ICMP error for each packet.
+ *
+ * The rules come before translation. A reset that is made later, for a packet from a bridge with netfilter, goes
+ * out by its port at once, from the address of the endpoint, and the client ignores it.
+ */
+function endedRows(ip: string, range: string): RuleRow[] {
+  // Packets of all other connections end with the first match.
+  const called = `${ip} daddr ${range} ct direction original`
+  const ended = `${ip} daddr . meta l4proto . th dport . ct reply ${ip} saddr @${SET_ENDED}`
+  const comment = 'the cluster is drained now'
+  return ENDED.flatMap(({ chain }) => [
+    { chain, rule: `${called} meta l4proto tcp tcp flags & rst == 0 ${ended} reject with tcp reset`, comment },
+    { chain, rule: `${called} meta l4proto sctp ${ended} reject`, comment },
+  ])
+}
+
+/** The statements of the rules that end connections, as a table for a check whether the kernel has them. */
+export function endedProbe(family: Family, range: Prefix): NftStatement[] {
+  const table = `${TABLE}_ended`
+  const { nft, type } = addressFamily(family)
+  const key = `${type} . inet_proto . inet_service . ${type}`
+  return [
+    { verb: 'add-table', table },
+    { verb: 'add-map', table, map: SET_ENDED, type: { kind: 'set', key } },
+    ...ENDED.map((row): NftStatement => ({ verb: 'add-chain', table, ...row })),
+    ...endedRows(nft, formatPrefix(range)).map((row): NftStatement => ({ verb: 'add-rule', table, ...row })),
   ]
 }
 

@@ -194,6 +194,8 @@ export interface PortPlan {
    * Only without slots: there are backends, but this node may use none of them. Connections are dropped, not refused.
    */
   readonly dropped?: true
+  /** Targets to which open connections are ended, in the form of the slots. None of them is a slot. */
+  readonly ended?: readonly string[]
 }
 
 /**
@@ -209,8 +211,10 @@ export interface ServiceTraffic {
   readonly affinitySeconds?: number
   /** Targets that refuse or do not answer are left out. */
   readonly passiveHealth?: boolean
+  /** Clusters to which open connections are ended, by endedClusters(). */
+  readonly ended?: ReadonlySet<string>
   /**
-   * The TCP targets (`244.1.0.9 . 8080`) that count as not ready for this node, in the order in which they failed: at
+   * The targets, by watchedName(), that count as not ready for this node, in the order in which they failed: at
    * most half of those of a port whose clusters have a share.
    */
   readonly leftOut?: ReadonlySet<string>
@@ -259,8 +263,9 @@ export function planService(
     family,
     place: context,
   })
+  const ended = new EndedTargets(slices, { ended: traffic.ended, most: mostSlots(ports.length), family, context })
   for (const port of ports) {
-    const plan = choices.plan(port)
+    const plan = ended.addTo(choices.plan(port), port)
     for (const address of addresses) plans.set(portKey(address, port.protocol, port.port), plan)
   }
   return plans
@@ -268,13 +273,22 @@ export function planService(
 
 const MOST_CHAINS = 64
 
-/** The addresses of targets by their port, in the same order. */
-function addressesByPort(targets: ReadonlySet<string> | undefined): ReadonlyMap<number, readonly string[]> {
-  const found = new Map<number, string[]>()
+/** What follows the target in the name of one that is left out for UDP: its TCP port of that number may be well. */
+const UDP_MARK = ' . udp'
+
+/** The name of a target among those that are left out: `244.1.0.9 . 8080`, or `244.1.0.9 . 8080 . udp`. */
+export function watchedName(target: string, portKey: string): string {
+  return portKey.includes(' . udp . ') ? `${target}${UDP_MARK}` : target
+}
+
+/** The addresses of targets by their port (`8080` or `8080 . udp`), in the same order. */
+function addressesByPort(targets: ReadonlySet<string> | undefined): ReadonlyMap<string, readonly string[]> {
+  const found = new Map<string, string[]>()
   for (const target of targets ?? []) {
-    const [address = '', port] = target.split(' . ')
-    const those = found.get(Number(port))
-    if (those === undefined) found.set(Number(port), [address])
+    const [address = '', ...rest] = target.split(' . ')
+    const port = rest.join(' . ')
+    const those = found.get(port)
+    if (those === undefined) found.set(port, [address])
     else those.push(address)
   }
   return found
@@ -373,8 +387,8 @@ interface ChoiceInit {
   /** The service has so few ports that each may have a chain of its own in the table. */
   readonly fewPorts: boolean
   readonly clusterShares: ClusterShares | undefined
-  /** Addresses that are left out, by target port. */
-  readonly leftOut: ReadonlyMap<number, readonly string[]>
+  /** Addresses that are left out, by addressesByPort(). */
+  readonly leftOut: ReadonlyMap<string, readonly string[]>
   readonly family: AddressFamily
   readonly place: ServiceContext
 }
@@ -423,7 +437,7 @@ class BackendChoices {
     const { pick, affinitySeconds } = this.#init
     const key = targetKey(port.protocol, port.name)
     const serving = this.#serving.get(key) ?? []
-    const { parts, elsewhere } = this.#choice(serving, port.protocol === 'TCP' ? key : undefined)
+    const { parts, elsewhere } = this.#choice(serving, port.protocol === 'SCTP' ? undefined : port)
     const shares: ShareOfSlots[] = []
     const slots: string[] = []
     for (const { part, share, slots: some } of parts) {
@@ -444,8 +458,8 @@ class BackendChoices {
     }
   }
 
-  /** `watched`: the key of the port if targets may be left out. */
-  #choice(serving: readonly number[], watched: string | undefined): Choice {
+  /** `watched`: the port if targets may be left out. */
+  #choice(serving: readonly number[], watched: ImportPort | undefined): Choice {
     const out = watched === undefined ? [] : this.#leftOut(serving, watched)
     const signature = [serving.join(), ...out].join(';')
     const known = this.#known.get(signature)
@@ -461,13 +475,74 @@ class BackendChoices {
   }
 
   /** What is left out, as `address . index of the group` in `serving`: in each group, what failed first comes first. */
-  #leftOut(serving: readonly number[], key: string): readonly string[] {
+  #leftOut(serving: readonly number[], port: ImportPort): readonly string[] {
     const { leftOut } = this.#init
     if (leftOut.size === 0) return []
+    const key = targetKey(port.protocol, port.name)
+    const mark = port.protocol === 'UDP' ? UDP_MARK : ''
     return serving.flatMap((index, i) => {
       const target = this.#groups[index]?.targets.get(key)
-      return (target === undefined ? undefined : leftOut.get(target))?.map((address) => `${address} . ${i}`) ?? []
+      return (
+        (target === undefined ? undefined : leftOut.get(`${target}${mark}`))?.map((address) => `${address} . ${i}`) ??
+        []
+      )
     })
+  }
+}
+
+interface EndedInit {
+  readonly ended: ReadonlySet<string> | undefined
+  /** Most targets of each port. A hostile member may drain a service of many ports and endpoints. */
+  readonly most: number
+  readonly family: AddressFamily
+  readonly context: ServiceContext
+}
+
+/** The targets to which open connections are ended. */
+class EndedTargets {
+  /** Also those of clusters that do not answer, because a client waits for these in vain. */
+  readonly #groups: readonly SliceGroup[]
+  readonly #init: EndedInit
+
+  constructor(slices: readonly EndpointSlice[], init: EndedInit) {
+    const { ended, family, context } = init
+    const those =
+      ended === undefined || ended.size === 0
+        ? []
+        : slices.filter(({ metadata: { labels } }) => ended.has(labels?.[LABEL_SOURCE_CLUSTER] ?? ''))
+    this.#groups = groupSlices(those, family, { ...context, reachable: undefined })
+    this.#init = init
+  }
+
+  /** The plan with its ended targets, or the same one. A cluster of which the plan still uses a target has none. */
+  addTo(plan: PortPlan, port: ImportPort): PortPlan {
+    const byCluster = this.#targets(port)
+    if (byCluster.size === 0) return plan
+    const slots = new Set(plan.slots)
+    const clusters = [...byCluster.values()].filter((targets) => !targets.some((target) => slots.has(target)))
+    const ended = [...new Set(clusters.flat())].sort()
+    return ended.length === 0 ? plan : { ...plan, ended }
+  }
+
+  #targets(port: ImportPort): ReadonlyMap<string, readonly string[]> {
+    const key = targetKey(port.protocol, port.name)
+    const found = new Map<string, string[]>()
+    let left = this.#init.most
+    for (const { targets, slices } of this.#groups) {
+      const target = targets.get(key)
+      if (target === undefined) continue
+      for (const { slice, cluster } of slices) {
+        const those = found.get(cluster) ?? []
+        for (const text of (slice.endpoints ?? []).flatMap(({ addresses }) => addresses)) {
+          if (left === 0) break
+          left -= 1
+          const address = this.#init.family.podAddress(text)
+          if (address !== undefined) those.push(`${address} . ${target}`)
+        }
+        if (those.length > 0) found.set(cluster, those)
+      }
+    }
+    return found
   }
 }
 

@@ -7,7 +7,13 @@ import {
   type ServiceImport,
   type TrafficPolicy,
 } from '../../model/model.ts'
-import { type GoodPolicies, type SharesWorld, TrafficPolicies, sharesOfService } from '../../model/services/services.ts'
+import {
+  type GoodPolicies,
+  type SharesWorld,
+  TrafficPolicies,
+  endedClusters,
+  sharesOfService,
+} from '../../model/services/services.ts'
 import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { RouteAgentCaches } from '../world/world.ts'
@@ -186,10 +192,12 @@ class PolicyTraffic implements Traffic {
     const shares = sharesOfService(service, slices, this.world)
     if (shares === undefined) return undefined
     const affinitySeconds = shares.policy?.spec.sessionAffinity?.clientIP.timeoutSeconds
+    const ended = endedClusters(shares, slices, this.world)
     return {
       clusterShares: new Map(shares.shares.map(({ cluster, share }) => [cluster, share])),
       ...(affinitySeconds === undefined ? {} : { affinitySeconds }),
       ...(shares.policy?.spec.passiveHealth === undefined ? {} : { passiveHealth: true }),
+      ...(ended.size === 0 ? {} : { ended }),
     }
   }
 }
@@ -217,8 +225,8 @@ function isNews<T extends Specified>(change: ObjectChange<T>): boolean {
 function changesShares(change: ObjectChange<Cluster>): boolean {
   if (change.type !== 'set' || change.previous === undefined) return true
   const [now, before] = [change.object.spec, change.previous.spec]
-  const facts = ({ drained, labels, properties }: Cluster['spec']): string =>
-    JSON.stringify([drained === true, labels, properties ?? {}])
+  const facts = ({ drained, drainedNow, labels, properties }: Cluster['spec']): string =>
+    JSON.stringify([drained === true, drainedNow === true, labels, properties ?? {}])
   return facts(now) !== facts(before)
 }
 

@@ -2,7 +2,8 @@
  * Forgets UDP flows to what has gone. The kernel translates all datagrams of a flow like its first one, for as long as
  * the client goes on sending, so a client that never pauses would call an endpoint for ever that has left. As kube-proxy
  * does, the node removes the entries of its own clusterset IPs whose endpoint no longer serves, also where none is left.
- * TCP and SCTP end by themselves: their endpoints answer with a reset or an abort, or not at all.
+ * TCP and SCTP end by themselves: their endpoints answer with a reset or an abort, or not at all. So it is with UDP
+ * flows to clusters that are drained now; plan-node-table.ts ends those of TCP and SCTP.
  *
  * The kernel is compared with the plan: after each change in which a UDP port lost a target, once more a moment later for
  * datagrams that were under way, and at an interval. So entries of endpoints that left while no process ran are found
@@ -59,7 +60,8 @@ function isUdp(key: string): boolean {
 export function takesTargets({ key, before, after }: PortChange): boolean {
   if (before === undefined || !isUdp(key)) return false
   const left = new Set(after?.slots)
-  return before.slots.some((target) => !left.has(target))
+  const ended = new Set(before.ended)
+  return before.slots.some((target) => !left.has(target)) || (after?.ended ?? []).some((target) => !ended.has(target))
 }
 
 export interface StaleFlowDeps {

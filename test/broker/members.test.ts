@@ -188,15 +188,16 @@ t.test('a token of many uses does not bring back who was evicted; a new one does
 
 t.test('members learn that one is drained, also after it was evicted and joined again', async (t) => {
   const harness = await startBroker(t)
-  const drain = (cluster: string, drained: boolean): Promise<{ readonly changed: boolean }> =>
-    harness.tokens.drain({ cluster, drained })
+  const drain = (cluster: string, drained: boolean, now?: boolean): Promise<{ readonly changed: boolean }> =>
+    harness.tokens.drain({ cluster, drained, now })
   const drained = async (): Promise<Record<string, unknown>> => {
     await harness.log.refresh()
     return Object.fromEntries(
-      ['milano', 'paris', 'tokyo'].map((name) => {
+      ['milano', 'paris', 'tokyo'].map((name): [string, unknown] => {
         const key = recordKeyText({ cluster: name as ClusterId, kind: 'Cluster', namespace: '', name })
         const body = harness.log.get('record', key)?.body
-        return [name, body?.kind === 'Cluster' ? body.spec.drained : 'no record']
+        if (body?.kind !== 'Cluster') return [name, 'no record']
+        return [name, body.spec.drainedNow === true ? [body.spec.drained, 'now'] : body.spec.drained]
       }),
     )
   }
@@ -214,6 +215,19 @@ t.test('members learn that one is drained, also after it was evicted and joined 
   t.match(await messageOf(drain('paris', false)), /^cluster "paris" is not a member: it left at /)
   await join_(harness, 'paris', { facts: facts(['10.77.0.0/16']) })
   t.same(await drained(), { milano: undefined, paris: true, tokyo: undefined }, 'maintenance goes on')
+  t.same(await drain('paris', true, true), { changed: true, now: true })
+  t.same(await drain('paris', true, true), { changed: false, now: true })
+  t.same(await drained(), { milano: undefined, paris: [true, 'now'], tokyo: undefined })
+  await harness.tokens.evict({ cluster: 'paris', force: true })
+  await join_(harness, 'paris', { facts: facts(['10.77.0.0/16']) })
+  t.same(await drained(), { milano: undefined, paris: [true, 'now'], tokyo: undefined }, 'of this kind too')
+  t.match(
+    (await harness.tokens.members()).find(({ id }) => id === 'paris'),
+    { drained: true, drainedNow: true },
+  )
+  t.same(await drain('paris', true), { changed: true }, 'connections go on again')
+  t.same(await drained(), { milano: undefined, paris: true, tokyo: undefined })
+  t.same(await drain('paris', true, true), { changed: true, now: true })
   t.same(await drain('paris', false), { changed: true })
   t.same(await drain('paris', false), { changed: false })
   t.same(await drained(), { milano: undefined, paris: undefined, tokyo: undefined })

@@ -102,6 +102,14 @@ t.test('drain and undrain, each twice', async (t) => {
     changed: true,
   })
   t.match((await cluster('list')).stdout, /paris +silent, drained /)
+  for (const stdout of [
+    'cluster paris is drained now\n',
+    'cluster paris was already drained now: nothing was changed\n',
+  ])
+    t.same(await cluster('drain', 'paris', '--now'), { code: 0, stdout, stderr: unknown })
+  t.match((await cluster('list')).stdout, /paris +silent, drained now /)
+  t.match(JSON.parse((await cluster('drain', 'paris', '--now', '-o', 'json')).stdout), { now: true, changed: false })
+  t.match(await cluster('drain', 'paris'), { code: 0, stdout: 'cluster paris is drained\n' })
   const waited = await cluster('drain', 'paris', '--wait', '1s')
   t.match(waited, { code: 1, stderr: /waited 1s for the connections of cluster paris to end/ })
   t.match(await cluster('drain', 'tokyo'), {
@@ -200,6 +208,16 @@ metadata:
     const marked = `${exported}  annotations:\n    sealane.io/drain: "true"\n`
     t.equal(site.read(file), verb === 'drain' ? marked : exported)
   }
+  const ended = 'open connections are ended; in an importing cluster: sealane show traffic shop/web\n'
+  const now = [
+    ['service shop/web is drained now\n', ended],
+    ['service shop/web was already drained now: nothing was changed\n', ''],
+  ] as const
+  for (const [stdout, stderr] of now)
+    t.same(await cluster('drain', '--service', 'shop/web', '--now'), { code: 0, stdout, stderr })
+  t.match(site.read(file), /sealane.io\/drain: "?now/)
+  t.match(await cluster('drain', '--service', 'shop/web'), { stdout: 'service shop/web is drained\n' })
+  t.match(await cluster('undrain', '--service', 'shop/web'), { stdout: /gets new connections again/ })
   const json = await cluster('drain', '--service', 'shop/web', '-o', 'json')
   t.same(JSON.parse(json.stdout), { service: 'shop/web', drained: true, changed: true })
   site.write(file, `${exported}  annotations: { sealane.io/drain: 'false' }\n`)

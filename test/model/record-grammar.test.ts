@@ -300,6 +300,7 @@ const WHOLE: Readonly<Record<'ServiceExport' | 'EndpointSlice' | 'Endpoint' | 'C
         },
       ],
       drained: true,
+      drainedNow: true,
     },
     EndpointSlice: {
       kind: 'EndpointSlice',

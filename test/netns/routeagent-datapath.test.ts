@@ -276,6 +276,15 @@ async function leavesOut(
     ['EndpointDoesNotAnswer', 'EndpointRefuses'],
   )
   await fails('')
+  await balancedTo(site, VIP, [live])
+  await far.exec('nft', [`add rule ip failing in ip daddr ${dead} udp dport 8080 reject`])
+  const udp = async (): Promise<boolean> => (await calls.fromPod('udp', 4)).includes('ECONNREFUSED')
+  await eventually(udp, { say: 'a datagram is refused', deadlineMs: 15_000 })
+  const gone = async (): Promise<boolean> =>
+    !(await site.elements()).some((one) => one.includes(' . udp . ') && one.includes(` ${dead} `))
+  await eventually(gone, { say: 'UDP leaves it' })
+  t.strictSame(backends(await calls.fromPod('udp', 12)), new Set([live]), 'UDP: the other one answers')
+  await fails('')
   site.api.drop('TrafficPolicy', 'web', 'shop')
   await balancedTo(site, VIP, FAR)
 }

@@ -11,6 +11,7 @@ import {
   TALKER,
   buildBridge,
   buildGatewayNode,
+  call,
   ip,
   here,
   serving,
@@ -29,12 +30,14 @@ import {
   slice,
   slice6,
 } from '../routeagent/support/site.ts'
-import { IMPORT_PORTS, PORTS, VIP } from '../routeagent/support/vip-calls.ts'
+import { IMPORT_PORTS, PORTS, VIP, holdConnection } from '../routeagent/support/vip-calls.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Netns, inPrivateNetns, withNetns } from '../support/netns.ts'
 
 const VIP6 = 'fd53:ea1a:4e00::f500:7'
 const WEB = { 4: ['10.42.1.6', '10.42.1.7', '10.42.1.8'], 6: ['fd00:10:42:1::6', 'fd00:10:42:1::7', 'fd00:10:42:1::8'] }
+/** Pods of paris, on the gateway node. */
+const FAR = { 4: '244.1.0.5', 6: 'fd00:20:42::5' }
 const SLICES = { 4: slice, 6: slice6 }
 /** The issue's bound. */
 const SOON_MS = 2000
@@ -48,6 +51,7 @@ inPrivateNetns(t, import.meta.url, () => {
           let site = startRouteAgent(t, objects())
           await eventually(() => site.status.notReady().length === 0, { say: site.status.notReady().join('; ') })
           for (const family of [4, 6] as const) await moves(t, site, client, family)
+          for (const family of [4, 6] as const) await endsNow(t, site, client, family)
           // Endpoints that leave while no routeagent runs.
           const streams = [streamTo(t, client, VIP), streamTo(t, client, VIP6)]
           for (const [i, family] of ([4, 6] as const).entries()) await answers(streams[i]!, WEB[family][2]!, 'before')
@@ -80,6 +84,13 @@ async function build(client: Netns, web: Netns, far: Netns): Promise<void> {
     await pod.exec('ip', ['-6', 'route', 'add', 'default', 'via', 'fd00:10:42:1::1'])
   }
   const served = [...WEB[4].map((address) => `${address}:8080`), ...WEB[6].map((address) => `[${address}]:8080`)]
+  const lines = [
+    '-6 neighbour replace fe80::5ea1:c0a8:70b lladdr 0a:5e:c0:a8:07:0b dev sealane-vx nud permanent',
+    '-6 route add fd00:10:42:1::/64 via fe80::5ea1:c0a8:70b dev sealane-vx onlink',
+    `address add ${FAR[6]}/128 dev lo`,
+  ]
+  for (const line of lines) await far.exec('ip', line.split(' '))
+  await serving(far.spawn(process.execPath, [TALKER, 'serve', `${FAR[4]}:8080`, `[${FAR[6]}]:8080`]))
   await serving(web.spawn(process.execPath, [TALKER, 'serve', ...served]))
 }
 
@@ -94,6 +105,50 @@ function objects(): KubeObject[] {
     gateway('gw', { paris: 'up' }, 1400),
     serviceImport('web', VIP, { ips: [VIP, VIP6], ports: IMPORT_PORTS }),
   ]
+}
+
+/** A drain, and a drain now, of the only cluster and of one of two, with a TCP connection and a UDP flow to it. */
+async function endsNow(t: Test, site: Site, client: Netns, family: 4 | 6): Promise<void> {
+  const [web0 = ''] = WEB[family]
+  const far = FAR[family]
+  const [nft, vip] = family === 4 ? (['ip', VIP] as const) : (['ip6', VIP6] as const)
+  const put = (paris: KubeObject['metadata']['annotations'], ...milano: string[]): void => {
+    const drained = SLICES[family]('web', 'paris', [far], PORTS)
+    site.api.put({ ...drained, metadata: { ...drained.metadata, annotations: paris ?? {} } })
+    site.api.put(SLICES[family]('web', 'milano', milano, PORTS))
+  }
+  const soft = { 'sealane.io/drained': 'true' }
+  const now = { ...soft, 'sealane.io/drained-now': 'true' }
+  const to = (pod: string): RegExp => new RegExp(`slot-0: \\S+ . tcp . 80 ${pod}`)
+  put({})
+  await settled(site, to(far), nft)
+  const stream = streamTo(t, client, vip)
+  await answers(stream, far, 'at first')
+  const held = holdConnection(client, vip)
+  const asked = async (say: string): Promise<void> => {
+    t.match(await held.ask(), `${far} `, `IPv${family}: ${say}`)
+  }
+  await asked('at first')
+  put(now)
+  await settled(site, to(far), nft)
+  await asked('it is the last one: the connection goes on')
+  put(soft, web0)
+  await settled(site, to(web0), nft)
+  await asked('drained: it goes on')
+  await answers(stream, far, 'drained: the flow goes on')
+  const started = performance.now()
+  put(now, web0)
+  await answers(stream, web0, 'drained now: the flow moves')
+  t.ok(performance.now() - started < SOON_MS)
+  await settled(site, new RegExp(`ended: \\S+ . tcp . 80 . ${far}`), nft)
+  const sent = performance.now()
+  t.equal(await held.ask(), 'ECONNRESET', `IPv${family}: the client hears it when it sends`)
+  const ms = Math.round(performance.now() - sent)
+  t.ok(ms < SOON_MS, `after ${ms} ms`)
+  t.match(await call(client, 'tcp', { address: vip, port: 80, count: 1 }), [`${web0} `], 'a new one goes elsewhere')
+  held.end()
+  put(soft, WEB[family][2] ?? '')
+  site.api.drop('EndpointSlice', SLICES[family]('web', 'paris', []).metadata.name, 'shop')
 }
 
 interface Stream {

@@ -74,6 +74,7 @@ const serviceExport = fc.record(
     offeredTo: offer,
     clusterSelectors,
     drained: fc.boolean(),
+    drainedNow: fc.boolean(),
   },
   {
     requiredKeys: [

@@ -248,8 +248,12 @@ t.test('the record of an export', async (t) => {
 t.test('selectors and drain travel with the record', async (t) => {
   const published = (exported: ServiceExport): unknown[] => {
     const [planned] = [...planExports({ ...WORLD, exports: [exported] }).exports.values()]
-    const { clusterSelectors, drained } = planned!.exported!.body
-    return [clusterSelectors, drained, planned!.notes.map(({ message }) => message).join()]
+    const { clusterSelectors, drained, drainedNow } = planned!.exported!.body
+    return [
+      clusterSelectors,
+      drainedNow === true ? [drained, 'now'] : drained,
+      planned!.notes.map(({ message }) => message).join(),
+    ]
   }
   const annotated = (value: string): ServiceExport => {
     const metadata = { name: 'web', namespace: 'shop', annotations: { 'sealane.io/drain': value } }
@@ -260,8 +264,9 @@ t.test('selectors and drain travel with the record', async (t) => {
   t.same(published(selecting(propertySelector)), [[{ propertySelector }], undefined, ''])
   t.same(published({ ...serviceExport('shop', 'web'), spec: { clusterSelectors: [] } }), [undefined, undefined, ''])
   t.same(published(annotated('true')), [undefined, true, ''])
+  t.same(published(annotated('now')), [undefined, [true, 'now'], ''], 'importers of earlier releases read drained')
   t.same(published(annotated('false')), [undefined, undefined, ''])
-  const note = 'annotation sealane.io/drain: "yes": expected "true" or "false"; it is not drained'
+  const note = 'annotation sealane.io/drain: "yes": expected "true", "now" or "false"; it is not drained'
   t.same(published(annotated('yes')), [undefined, undefined, note])
 })
 

@@ -44,20 +44,33 @@ t.test('namespaces that may call are written on the slices of their cluster', (t
   t.end()
 })
 
+function drainMarks(annotations: Readonly<Record<string, string>> | undefined): string | undefined {
+  const now = annotations?.['sealane.io/drained-now']
+  const drained = annotations?.['sealane.io/drained']
+  return now === undefined ? drained : `${drained}, now ${now}`
+}
+
 t.test('what its exporter drains is marked on the slices of its cluster, those of this cluster too', (t) => {
   const memory = newImportMemory({ ...INIT, cluster: 'tokyo' })
-  const marks = (milano: boolean | undefined, tokyo: boolean | undefined): unknown[] => {
-    const export_ = (id: string, drained: boolean | undefined) => exported(id, drained === undefined ? {} : { drained })
+  type Drain = boolean | undefined | 'now'
+  const marks = (milano: Drain, tokyo: Drain): unknown[] => {
+    const export_ = (id: string, drain: Drain) =>
+      exported(
+        id,
+        drain === undefined ? {} : drain === 'now' ? { drained: true, drainedNow: true } : { drained: drain },
+      )
     const records = [export_('milano', milano), sliceOf('milano', '10.42.0.5')]
     const mine = [export_('tokyo', tokyo), sliceOf('tokyo', '10.42.0.6')]
     const { objects } = planImports(world([MILANO, IP, ...records, ...mine]), memory)
     return [...objects.values()].flatMap(({ kind, metadata }) =>
-      kind === 'EndpointSlice' ? [metadata.annotations?.['sealane.io/drained']] : [],
+      kind === 'EndpointSlice' ? [drainMarks(metadata.annotations)] : [],
     )
   }
   t.same(marks(undefined, undefined), [undefined, undefined])
   t.same(marks(true, undefined), ['true', undefined])
   t.same(marks(false, true), [undefined, 'true'])
+  t.same(marks('now', true), ['true, now true', 'true'], 'readers of earlier releases find what they know')
+  t.same(marks(true, 'now'), ['true', 'true, now true'])
   t.same(marks(undefined, undefined), [undefined, undefined], 'and no longer')
   t.end()
 })

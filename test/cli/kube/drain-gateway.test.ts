@@ -125,7 +125,8 @@ t.test('one service of a cluster: the annotation of its ServiceExport, beside ot
   const other: ManifestObject = { ...exported, metadata: { ...exported.metadata, namespace: 'test' } }
   const admin = new MemoryAdmin([exported, other])
   const { signal } = new AbortController()
-  const mark = (drained: boolean, name = 'web') => drainService(admin, { namespace: 'shop', name, drained, signal })
+  const mark = (drained: boolean, name = 'web') =>
+    drainService(admin, { namespace: 'shop', name, drained, now: false, signal })
   t.equal(await mark(true), true)
   t.same((await admin.get(ref))?.metadata.annotations, { note: 'kept', 'sealane.io/drain': 'true' })
   t.equal(await mark(true), false)

@@ -59,9 +59,22 @@ t.test('headers', async (t) => {
   for (const [what, packet, want] of rows) t.same(readHeaders(packet), want, what)
 })
 
+t.test('the packet that an ICMP error is about', async (t) => {
+  const inner = ipv4(17, PORTS)
+  const error = (type: number, about: Buffer): Buffer => ipv4(1, [type, 3, 0, 0, 0, 0, 0, 0, ...about])
+  const about = { destination: ENDS4.destination, protocol: 'udp', port: 8080 }
+  t.same(readHeaders(error(3, inner)), { ...ENDS4, protocol: 'icmp', about })
+  t.same(readHeaders(error(8, inner)), { ...ENDS4, protocol: 'icmp' }, 'an echo request is about nothing')
+  t.same(readHeaders(error(3, inner.subarray(0, 19))), { ...ENDS4, protocol: 'icmp' }, 'cut off')
+  t.same(readHeaders(error(3, inner.subarray(0, 20))), {
+    ...{ ...ENDS4, protocol: 'icmp' },
+    about: { destination: ENDS4.destination, protocol: 'udp' },
+  })
+})
+
 t.test('any octets', async (t) => {
   fc.assert(
-    fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
+    fc.property(fc.uint8Array({ maxLength: 128 }), (bytes) => {
       const found = readHeaders(Buffer.from(bytes))
       return found === undefined || found.port === undefined || (found.port >= 0 && found.port <= 65535)
     }),
@@ -87,6 +100,6 @@ t.test('messages', async (t) => {
   t.equal(decodeLogged(message([[10, Buffer.from('x\0')]]), GROUP), undefined, 'without the packet')
   t.equal(
     Buffer.concat(encodeFollowRequest(GROUP)).toString('hex'),
-    '00001c8e05000100010000000a00020000000040020000000800050000000001',
+    '00001c8e05000100010000000a00020000000080020000000800050000000001',
   )
 })

@@ -4,9 +4,16 @@ import type { ObjectCache } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { KernelError } from '../../../kernel/errors.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
+import { type TracePacket, traceNft } from '../../../kernel/fake/fake-nft-tracer.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
-import { type Cluster, type Endpoint, MEMBERSHIP_NAME, type TrafficPolicy } from '../../../model/objects.ts'
+import {
+  type Cluster,
+  type Endpoint,
+  type EndpointSlice,
+  MEMBERSHIP_NAME,
+  type TrafficPolicy,
+} from '../../../model/objects.ts'
 import { NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { BalanceLoop } from '../../../routeagent/balance/balance-loop.ts'
@@ -197,6 +204,77 @@ t.test('new connections follow the traffic policies, drained clusters and what w
   }
 })
 
+t.test(
+  'open connections to a cluster, or a service of it, that is drained now are ended while another one serves',
+  async (t) => {
+    const { signal } = new AbortController()
+    const { api, loop, nft, clock } = await oneNode(signal)
+    const paris = cluster('paris', 2, '244.1.0.0/16')
+    const [http, sctp, udp] = [
+      { name: 'http', protocol: 'TCP', port: 80 } as const,
+      { name: 'sctp', protocol: 'SCTP', port: 81 } as const,
+      { name: 'udp', protocol: 'UDP', port: 82 } as const,
+    ]
+    const ports = [http, sctp, udp]
+    const of = (id: string, address: string, annotations = {}): EndpointSlice => {
+      const made = slice('web', id, [address], ports)
+      return { ...made, metadata: { ...made.metadata, annotations } }
+    }
+    for (const object of [paris, cluster('roma', 3, '244.2.0.0/16'), serviceImport('web', '245.0.0.7', { ports })])
+      api.put(object)
+    api.put(of('paris', '244.1.0.5'))
+    api.put(of('roma', '244.2.0.5'))
+    const marks = { 'sealane.io/drained': 'true', 'sealane.io/drained-now': 'true' }
+    const both = '245.0.0.7 . sctp . 81 . 244.1.0.5 245.0.0.7 . tcp . 80 . 244.1.0.5'
+    const rounds: readonly (readonly [say: string, change: () => void, want: string])[] = [
+      ['nothing is drained', () => undefined, ''],
+      ['drained', () => api.put(drained(paris)), ''],
+      ['drained now; UDP flows are forgotten instead', () => api.put(drainedNow(paris)), both],
+      ['it is the last one that is ready', () => api.put(of('roma', '244.2.0.5!')), ''],
+      ['not any more', () => api.put(of('roma', '244.2.0.5')), both],
+      ['undrained', () => api.put(paris), ''],
+      ['the exporter drains the service now', () => api.put(of('paris', '244.1.0.5', marks)), both],
+      [
+        'the second mark alone says nothing',
+        () => api.put(of('paris', '244.1.0.5', { 'sealane.io/drained-now': 'true' })),
+        '',
+      ],
+    ]
+    const open = {
+      iif: 'pod0',
+      saddr: '10.42.1.5',
+      sport: 7000,
+      daddr: '245.0.0.7',
+      ctState: 'established',
+    } as const
+    const answer = (
+      packet: Pick<TracePacket, 'l4proto' | 'dport' | 'replySaddr'> & Partial<Pick<TracePacket, 'daddr' | 'rst'>>,
+    ): string => {
+      const ends = (['prerouting', 'output'] as const).map((hook) => {
+        // The fake does not translate later packets, so those of the node itself are refused further on.
+        const { answer = 'accept' } = traceNft(nft, hook, { ...open, ...packet })
+        return answer === 'host-unreachable' ? 'accept' : answer
+      })
+      return [...new Set(ends)].join(' or ')
+    }
+    for (const [say, change, want] of rounds) {
+      change()
+      await clock.advance(SHARES_HOLD_MS)
+      await loop.reconcile(signal)
+      const found = (await nft.elements(NFT_TABLE_NODE, 'ended', signal)).map(({ key }) => key)
+      t.equal(found.sort().join(' '), want, say)
+      const isEnded = want !== ''
+      const tcp = { replySaddr: '244.1.0.5', l4proto: 'tcp', dport: 80 } as const
+      t.equal(answer(tcp), isEnded ? 'tcp reset' : 'accept', `TCP: ${say}`)
+      t.equal(answer({ ...tcp, rst: true }), 'accept', 'the server hears the reset of the client')
+      t.equal(answer({ ...tcp, replySaddr: '244.2.0.5' }), 'accept', 'the other endpoint')
+      t.equal(answer({ ...tcp, l4proto: 'sctp', dport: 81 }), isEnded ? 'port-unreachable' : 'accept', `SCTP: ${say}`)
+      t.equal(answer({ ...tcp, l4proto: 'udp', dport: 82 }), 'accept', 'UDP')
+      t.equal(answer({ ...tcp, daddr: '244.1.0.5' }), 'accept', 'not called through the clusterset IP')
+    }
+  },
+)
+
 t.test('policies that have not been read are waited for, and not for ever', async (t) => {
   const { signal } = new AbortController()
   const first = await oneNode(signal)
@@ -259,6 +337,7 @@ t.test('a change of a cluster plans only the services whose shares it may change
     ['properties', put(withProperties(paris, { 'zone.sealane.io': 'x' })), 'chosen'],
     ['drained', put(drained(paris)), 'api chosen web'],
     ['the same again', put(drained(paris)), ''],
+    ['drained now', put(drainedNow(paris)), 'api chosen web'],
     ['undrained', put(paris), 'api chosen web'],
     ['a cluster that is drained when it goes', put(drained(paris)), 'api chosen web'],
     ['it goes', () => api.drop('Cluster', 'paris'), 'api chosen web'],
@@ -337,6 +416,10 @@ function trafficPolicy(name: string, services: readonly string[], order: readonl
 
 function drained(object: Cluster): Cluster {
   return { ...object, spec: { ...object.spec, drained: true } }
+}
+
+function drainedNow(object: Cluster): Cluster {
+  return { ...object, spec: { ...object.spec, drained: true, drainedNow: true } }
 }
 
 function withProperties(object: Cluster, properties: Record<string, string>): Cluster {

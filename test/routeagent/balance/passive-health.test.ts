@@ -9,7 +9,7 @@ import { FakePacketLog } from '../../../kernel/fake/fake-packet-log.ts'
 import type { LoggedPacket } from '../../../kernel/nflog/packet-log.ts'
 import { KernelError } from '../../../kernel/errors.ts'
 import { type ServiceKey, serviceKey } from '../../../model/ids.ts'
-import { NFLOG_GROUPS_REFUSALS } from '../../../model/kernel-ids.ts'
+import { NFLOG_GROUPS_REFUSALS, NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'
 import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'
 import {
   FIRST_MS,
@@ -449,6 +449,72 @@ class CountingPlanner extends BalancePlanner {
 const refusal = (source: string): LoggedPacket => {
   return { prefix: 'refusal', source, sourcePort: 8080, destination: '10.42.1.5', port: 7000, protocol: 'tcp' }
 }
+
+/** An ICMP error about a datagram to UDP port 8080 of `target`. */
+const icmpError = (prefix: 'refusal' | 'unreachable', source: string, target: string): LoggedPacket => {
+  const about = { destination: target, protocol: 'udp', port: 8080 }
+  return { prefix, source, destination: '10.42.1.5', protocol: 'icmp', about }
+}
+
+t.test('UDP endpoints are left out by ICMP errors, and their flows move', async (t) => {
+  const machine = new Machine(t)
+  const flows = (machine.connections = new FakeConnections())
+  const packetLog = (machine.packetLog = new FakePacketLog())
+  machine.join()
+  const both = (port: number) =>
+    [
+      { name: 'http', protocol: 'TCP', port },
+      { name: 'dns', protocol: 'UDP', port },
+    ] as const
+  const all = ['244.1.0.5', '244.1.0.6', '244.1.0.7', '244.1.0.8']
+  machine.api.put(gateway('gw', { paris: 'up' }))
+  machine.api.put(serviceImport('web', VIP, { ports: both(80) }))
+  machine.api.put(slice('web', 'paris', all, both(8080)))
+  const metadata = { name: 'web', namespace: 'shop', uid: 'web-1', creationTimestamp: '2026-11-29T00:00:00Z' }
+  machine.api.put({ apiVersion: 'sealane.io/v1alpha1', kind: 'TrafficPolicy', metadata, spec: { passiveHealth: {} } })
+  const running = machine.start(t)
+  await machine.ready()
+  await eventually(() => machine.nft.toString().includes('log prefix "unreachable"'), { say: 'errors are logged' })
+  const served = async (): Promise<string> => {
+    const slots = await machine.nft.elements(NFT_TABLE_NODE, 'slots')
+    const udp = slots
+      .filter(({ key }) => key.includes(' . udp . '))
+      .map(({ value = '' }) => value.replace('244.1.0.', ''))
+    return [...new Set(udp)].sort().join()
+  }
+  const becomes = (want: string, say: string): Promise<unknown> =>
+    eventually(async () => (await served()) === want, { say: `${say}: ${want}` })
+  await becomes('5,6,7,8', 'at first')
+  const servers: string[] = []
+  const open = async (): Promise<number> => {
+    servers.length = 0
+    await flows.flows(SERVICE_CONTEXT.clustersetIpRange, 100, ({ server }) => servers.push(server.address))
+    return servers.length
+  }
+  for (const server of ['244.1.0.5', '244.1.0.6']) flows.openFlow('10.42.1.5:7000', `${VIP}:80`, `${server}:8080`)
+  const log = (packet: LoggedPacket): boolean => packetLog.log(NFLOG_GROUPS_REFUSALS[4], packet)
+  log(icmpError('refusal', '10.42.1.5', '244.1.0.8'))
+  log(icmpError('refusal', '244.1.0.5', '244.1.0.5'))
+  await becomes('6,7,8', 'it refuses; what another one says of a port does not count')
+  await eventually(async () => (await open()) === 1, { say: 'its flow is forgotten' })
+  t.same(servers, ['244.1.0.6'])
+  t.same(await machine.backends(VIP), all, 'its TCP port serves')
+  log(icmpError('unreachable', '192.168.7.1', '244.1.0.6'))
+  await becomes('7,8', 'its host is not reached, says a gateway')
+  log(icmpError('refusal', '244.1.0.7', '244.1.0.7'))
+  const text = await machine.metrics.text()
+  t.match(text, /endpoint_ejections_total\{.*EndpointRefuses.*\} 1$/m)
+  t.match(text, /endpoint_ejections_total\{.*EndpointDoesNotAnswer.*\} 1$/m)
+  machine.clock.jump(1000)
+  await becomes('7,8', 'half of them stay')
+  machine.clock.jump(FIRST_MS)
+  await becomes('5,6,7,8', 'the time is over')
+  log(icmpError('refusal', '244.1.0.5', '244.1.0.5'))
+  await becomes('6,7,8', 'again')
+  const last = machine.logger.lines.filter(({ message }) => message === 'endpoint left out').at(-1)
+  t.match(last, { fields: { endpoint: '244.1.0.5 . 8080 . udp', seconds: 20, reason: 'EndpointRefuses' } })
+  await running.stop()
+})
 
 /** Has an entry end when the unanswered ones have been read. */
 class ReadConnections extends FakeConnections {

@@ -76,25 +76,29 @@ const setWeights = fc
     const weights = some === null ? undefined : new Map(Object.entries(some))
     if (weights === undefined) world.weights.delete(`shop/${name}`)
     else world.weights.set(`shop/${name}`, weights)
-    planner.setTraffic(trafficOf(world.weights), ({ metadata }) => metadata.name === name)
+    planner.setTraffic(trafficOf(world.weights, true), ({ metadata }) => metadata.name === name)
   })
 const steps = fc.array(
   fc.oneof(setImport, setSlice, setSlice, removeImport, removeSlice, setReachable, setWeights, setWeights),
   { maxLength: 12 },
 )
 
-function trafficOf(weights: ReadonlyMap<string, ReadonlyMap<string, number>>): Traffic {
+/** `ends`: open connections to clusters with share 0 are ended. */
+function trafficOf(weights: ReadonlyMap<string, ReadonlyMap<string, number>>, ends = false): Traffic {
   return {
     of({ metadata }) {
       const clusterShares = weights.get(`${metadata.namespace}/${metadata.name}`)
-      return clusterShares && { clusterShares }
+      const ended = new Set(
+        [...(clusterShares ?? [])].flatMap(([cluster, share]) => (ends && share === 0 ? [cluster] : [])),
+      )
+      return clusterShares && { clusterShares, ended }
     },
   }
 }
 
 function fromNothing(world: SimpleWorld): BalancePlanner {
   const planner = new BalancePlanner(world.context)
-  planner.setTraffic(trafficOf(world.weights))
+  planner.setTraffic(trafficOf(world.weights, true))
   planner.replaceAll([...world.imports.values()], [...world.slices.values()])
   planner.takeChanges()
   return planner

@@ -224,6 +224,61 @@ t.test('clusters have shares', async (t) => {
   for (const [say, got, want] of rows) t.equal(got, want, say)
 })
 
+t.test('open connections to clusters that are drained now', async (t) => {
+  const web = serviceImport('web', '245.0.0.7')
+  const milano = (...addresses: string[]): EndpointSlice => slice('web', 'milano', addresses)
+  const paris = (...addresses: string[]): EndpointSlice => slice('web', 'paris', addresses)
+  type Case = readonly [
+    say: string,
+    slices: readonly EndpointSlice[],
+    shares: Record<string, number>,
+    ended: readonly string[],
+    want: string | undefined,
+  ]
+  const away = { milano: 10_000, paris: 0 }
+  const rows: readonly Case[] = [
+    ['none is drained now', [milano('10.42.0.5'), paris('244.1.0.5')], away, [], undefined],
+    ['all of its endpoints', [milano('10.42.0.5'), paris('244.1.0.6', '244.1.0.5')], away, ['paris'], '5,6'],
+    ['ready or not', [milano('10.42.0.5'), paris('244.1.0.5!', '244.1.0.6~')], away, ['paris'], '5,6'],
+    [
+      'a cluster that this node does not reach',
+      [milano('10.42.0.5'), slice('web', 'oslo', ['244.9.0.5'])],
+      { milano: 10_000 },
+      ['oslo'],
+      '5',
+    ],
+    [
+      'the one that has a share has no endpoint: it still serves',
+      [milano(), paris('244.1.0.5', '244.1.0.6')],
+      away,
+      ['paris'],
+      undefined,
+    ],
+    [
+      'also where zones choose among its endpoints',
+      [milano(), paris('244.1.0.5 in a', '244.1.0.6 in b')],
+      away,
+      ['paris'],
+      undefined,
+    ],
+    ['calls are refused', [paris('244.1.0.5')], { paris: 0 }, ['paris'], '5'],
+    ['it has gone', [milano('10.42.0.5')], away, ['paris'], undefined],
+  ]
+  const context = { ...SERVICE_CONTEXT, reachable: new Set(['milano', 'paris']) }
+  for (const [say, slices, shares, ended, want] of rows) {
+    const service = { ...web, spec: { ...web.spec, trafficDistribution: 'PreferClose' } }
+    const traffic = { clusterShares: new Map(Object.entries(shares)), ended: new Set(ended) }
+    const plan = planService(service, slices, context, traffic).get('245.0.0.7 . tcp . 80')
+    t.equal(plan?.ended?.map((target) => target.replace(/^.*\.(\d+) \. 8080$/, '$1')).join(), want, say)
+  }
+  const ports = Array.from({ length: 20_000 }, (_, i) => ({ name: `p${i}`, protocol: 'TCP' as const, port: i + 1 }))
+  const many = paris(...Array.from({ length: 1000 }, (_, i) => `244.1.${i >> 8}.${i & 255}`))
+  const traffic = { clusterShares: new Map([['paris', 0]]), ended: new Set(['paris']) }
+  const wide = planService({ ...web, spec: { ...web.spec, ports } }, [{ ...many, ports }], context, traffic)
+  const all = [...wide.values()].reduce((sum, { ended = [] }) => sum + ended.length, 0)
+  t.ok(all > 0 && all <= MAX_SERVICE_SLOTS, `a hostile member gets ${all} elements`)
+})
+
 t.test('clusters together have no more slots for clients than the service has', async (t) => {
   for (const ports of [1, 400, 1000, 3000]) {
     const service = serviceImport('web', '245.0.0.7', { ports: manyPorts(ports), sessionAffinity: 'ClientIP' })

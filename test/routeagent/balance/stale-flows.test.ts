@@ -60,6 +60,14 @@ t.test('which flows go to what has gone', async (t) => {
   t.equal(staleness(planner, new Set())(flow(`${VIP}:53`, '244.2.0.5:5353')), true, 'another cluster serves')
   t.equal(staleness(planner, new Set())(flow(`${VIP}:53`, '244.1.0.5:5353')), false, 'policies are about new flows')
 
+  planner.setSlice(slice('web', 'roma', ['244.3.0.5'], [TARGET]))
+  planner.setContext(SERVICE_CONTEXT)
+  planner.setTraffic({ of: () => ({ clusterShares: new Map([['roma', 1]]), ended: new Set(['paris']) }) })
+  const changes = planner.takeChanges()
+  t.ok(changes.some(takesTargets), 'a drain now takes targets')
+  t.equal(staleness(planner, new Set())(flow(`${VIP}:53`, '244.1.0.5:5353')), true, 'its cluster is drained now')
+  t.equal(staleness(planner, new Set())(flow(`${VIP}:53`, '244.3.0.5:5353')), false, 'and this one is not')
+
   const gone = new Set(['245.0.0.9 . udp . 53'])
   t.equal(staleness(planner, gone)(flow('245.0.0.9:53', '244.1.0.5:5353')), true, 'its import was seen to go')
   t.equal(staleness(planner, gone)(flow('245.0.0.9:54', '244.1.0.5:5353')), false, 'of another port nothing is known')

@@ -171,7 +171,7 @@ export function startRouteAgent(t: Test, objects: readonly KubeObject[], init: R
 
 async function elementsOf(nft: NftSession): Promise<string[]> {
   const found: string[] = []
-  for (const map of ['no-backends', 'none-here', 'hairpin', 'members']) {
+  for (const map of ['no-backends', 'none-here', 'hairpin', 'members', 'ended']) {
     const elements = await nft.elements('sealane_node', map).catch(() => [])
     found.push(...elements.map((e) => `${map}: ${e.key} ${e.value ?? ''}`))
   }
