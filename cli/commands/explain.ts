@@ -119,14 +119,14 @@ async function sideHere(
   const target = { kube: targetToSee(command, context, site), site }
   const { progressOn } = await import('../status/probes/progress.ts')
   const closer = machines ? { closer: { progress: progressOn(context.output) } } : {}
-  const init = { ...target, pages: await pagesToAsk(ask), timeoutMs: options.timeout, ...closer }
+  const init = { ...target, pages: await pagesToAsk(ask), timeoutMs: options.timeout, quick: !machines, ...closer }
   return sideOf(init, { ...question, ...options }, context)
 }
 
 /** The members of the called end. Of each, only what it knows alone is used. */
 function sidesThere({ to }: Question, options: ExplainOptions, context: CommandContext): Promise<PathSide>[] {
   const { toContext = [], toSite = [], toBundle = [], kubeconfig, timeout: timeoutMs } = options
-  const base = { pages: [], timeoutMs }
+  const base = { pages: [], timeoutMs, quick: true }
   const asked = { from: undefined, to, timeout: timeoutMs }
   const ofConfig = kubeconfig === undefined ? {} : { kubeconfig }
   return [

@@ -80,12 +80,12 @@ export class MemberView {
 
   constructor({ facts, objects = {} }: PathSide, isFar: boolean) {
     this.world = worldOf(readFacts(facts))
-    this.objects = objects
+    this.objects = named(objects)
     this.self = this.world.self ?? '-'
     this.#isFar = isFar
-    this.hasAddresses = objects.EndpointSlice !== undefined
+    this.hasAddresses = this.objects.EndpointSlice !== undefined
     for (const finding of memberFindings(this.world)) this.add(finding)
-    for (const slice of objects.EndpointSlice ?? sparseSlices(this.world)) this.#keep(slice)
+    for (const slice of this.objects.EndpointSlice ?? sparseSlices(this.world)) this.#keep(slice)
   }
 
   /** Adds what only a comparison of members shows. */
@@ -193,6 +193,19 @@ export class MemberView {
         return false
     }
   }
+}
+
+/** The objects that have a name. The content of each is checked where it is used. */
+function named(objects: PathObjects): PathObjects {
+  const kept = Object.entries(objects).flatMap(([kind, items]: [string, unknown]) => {
+    return Array.isArray(items) ? [[kind, items.filter(hasName)] as const] : []
+  })
+  return Object.fromEntries(kept)
+}
+
+function hasName(item: unknown): boolean {
+  const { metadata } = (item ?? {}) as { readonly metadata?: { readonly name?: unknown } | null }
+  return typeof metadata?.name === 'string'
 }
 
 /** `gw0 lane 0 to paris lane 1`, or `milano and paris` for what a comparison shows. */

@@ -303,7 +303,7 @@ export function farNodeStep(trip: Trip, way: Way, direction: 'forward' | 'return
     evidence: 'observed',
     source: 'the objects of the other member',
     ageSeconds: view.ageOf(view.world.takenAt),
-    next: `sealane diagnose lanes, at ${cluster}`,
+    next: `sealane diagnose lanes (at ${cluster})`,
   } as const
   if (node === undefined) {
     return {
@@ -376,7 +376,7 @@ export function farPodStep(trip: Trip, way: Way): StepDraft {
     ...{ ...base, object: `pod ${own ?? 'of the service'}`, decision: 'passes' },
     message: 'no NetworkPolicy that can be read keeps the packet out',
     ...{ evidence: 'computed', source: 'the objects of the other member', ageSeconds: view.ageOf(view.world.takenAt) },
-    next: `sealane diagnose services, at ${cluster}`,
+    next: `sealane diagnose services (at ${cluster})`,
   }
   const called = service ?? ownService(view, own)
   return settled(draft, view, called === undefined ? {} : { service: called })

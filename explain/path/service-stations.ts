@@ -206,7 +206,9 @@ export function accessStep(trip: Trip, { cluster }: Way): StepDraft {
   if (decisive === undefined) {
     return { ...base, decision: 'passes', message: `${caller.title} may call ${title} in ${cluster}`, notes }
   }
-  return { ...base, cluster: decisive.cluster ?? here.self, ...decisive, notes }
+  const { cluster: decider = here.self } = decisive
+  const next = decider === here.self ? base.next : `${base.next} (at ${decider})`
+  return { ...base, next, cluster: decider, ...decisive, notes }
 }
 
 type Answer = Pick<StepDraft, 'decision' | 'message' | 'reason'> & { readonly cluster?: string }

@@ -43,17 +43,23 @@ function ofNode(kind: string): boolean {
 }
 
 function caused(draft: StepDraft, findings: readonly Finding[], view: MemberView): Partial<StepDraft> {
-  const root = rootOf(findings, view.world.atSite)
+  const compared = findings.filter(isOfBothEnds)
+  const root = rootOf(compared.length > 0 ? compared : findings, view.world.atSite)
   if (root === undefined) return {}
   const { kind, name, namespace } = root.subject
   const object = `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
   return {
     reason: root.reason,
-    message: draft.decision === 'fails' ? `${draft.message}: ${root.seen}` : root.seen,
+    message: draft.decision === 'fails' && draft.station !== 'link' ? `${draft.message}: ${root.seen}` : root.seen,
     object,
     source: root.source,
     ageSeconds: view.ageOf(root.at),
   }
+}
+
+/** What both ends of a link show together is closer to the cause than what one of them shows. */
+function isOfBothEnds({ subject: { kind, name } }: Finding): boolean {
+  return kind === 'Link' && name.includes(' and ')
 }
 
 function noteText({ reason, seen }: Finding): string {
