@@ -1,7 +1,6 @@
 /** `sealane explain`: the way of one call, from the name to the backend and back, and where it ends. */
 import { type Command, Option } from 'commander'
-import { type PathFrom, type PathTo, parseFrom, parseTo } from '../../explain/path/path.ts'
-import type { PathSide } from '../../explain/path/path.ts'
+import { type PathFrom, type PathSide, type PathTo, parseFrom, parseTo } from '../../explain/path/path.ts'
 import { ExitWith, UserError } from '../../runtime/runtime.ts'
 import {
   type CommandContext,
@@ -19,7 +18,7 @@ import {
   targetToSee,
   throwingUsageErrors,
 } from '../context/context.ts'
-import { EXIT_UNKNOWN } from '../status/status.ts'
+import { EXIT_UNKNOWN, type MemberInit } from '../status/status.ts'
 import { pagesOption, pagesToAsk, unknownError } from './status.ts'
 
 interface ExplainOptions extends TargetOptions {
@@ -137,7 +136,7 @@ function sidesThere({ to }: Question, options: ExplainOptions, context: CommandC
 }
 
 async function sideOf(
-  init: Parameters<typeof import('../status/open-member.ts').openMember>[0],
+  init: MemberInit,
   { from, to, timeout: timeoutMs }: Pick<ExplainOptions, 'timeout'> & { from: PathFrom | undefined; to: PathTo },
   context: CommandContext,
 ): Promise<PathSide> {

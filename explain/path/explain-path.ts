@@ -1,5 +1,5 @@
 /** Explains one call from its caller to the called pod and back, station by station. Pure, and never throws. */
-import { type ServiceShares } from '../../model/services/services.ts'
+import type { ServiceShares } from '../../model/services/services.ts'
 import { pairFindings } from '../explain.ts'
 import type { Outcome, PathExplanation, PathStep, PathWay } from './document.ts'
 import { MemberView, type PathSide } from './member-view.ts'
@@ -210,8 +210,7 @@ function guardedStep(here: MemberView, step: () => StepDraft | undefined): StepD
 }
 
 /** A step that facts of this kind do not allow to decide: it is unknown, not wrong. */
-function failedStep({ self, world, ...view }: MemberView, error: unknown): StepDraft {
-  void view
+function failedStep({ self, world }: MemberView, error: unknown): StepDraft {
   return {
     ...{ direction: 'forward', station: 'caller', cluster: self, component: 'this command', object: 'facts' },
     ...{ decision: 'unknown', reason: 'NotReadable', message: String(error) },

@@ -106,7 +106,8 @@ export class MemberView {
     const key = serviceKey(namespace, name)
     const known = this.#slices.get(key)
     if (known === undefined) this.#slices.set(key, [slice])
-    else known.push(slice)
+    // A slice may be read twice, by either of its labels.
+    else if (!known.some(({ metadata }) => metadata.name === slice.metadata.name)) known.push(slice)
   }
 
   /** Imported slices of a service, or with `own` those of the Service itself. */
@@ -125,7 +126,7 @@ export class MemberView {
   }
 
   seen<K extends FactKind>(kind: K): readonly Seen<FactObjects[K]>[] | undefined {
-    return this.world.objects[kind] as readonly Seen<FactObjects[K]>[] | undefined
+    return this.world.objects[kind]
   }
 
   find<K extends FactKind>(kind: K, name: string, namespace?: string): Seen<FactObjects[K]> | undefined {

@@ -69,6 +69,13 @@ t.test('a site: reachable as far as it knows, cut off, and wrong questions', asy
   const well = await explain(site.file, 'w0', 'db.shop:5432')
   t.match(well, { code: 3, stdout: /^UNDETERMINED: w0 to db.shop:5432\n/ })
   t.match(well.stdout, /could not be asked:\n {2}node of the pod in paris/)
+  const far = Object.entries({
+    ...memberObjects('paris'),
+    EndpointSlice: [...(pathObjects('paris').EndpointSlice ?? [])],
+  })
+  const paris = await siteWith(t, undefined, Object.fromEntries(far.filter(([kind]) => kind in atSite)))
+  const both = await explain(site.file, 'w0', 'db.shop:5432', '--to-site', paris.file)
+  t.match(both, { code: 0, stdout: /^REACHABLE: w0 to db.shop:5432\nall steps pass, there and back\n/ }, both.stdout)
   const cut = await siteWith(t, cutOff, atSite)
   const lost = await explain(cut.file, 'w0', 'db.shop:5432')
   t.match(lost, {

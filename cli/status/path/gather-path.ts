@@ -33,15 +33,14 @@ export async function gatherPath(
   const lists = listsOf(scope)
   const [facts, ...found] = await Promise.all([set, ...lists.map((list) => listed(opened, list, scope))])
   const later = await Promise.all(laterLists(facts, scope).map((list) => listed(opened, list, scope)))
-  const objects: Partial<Record<PathKind, readonly object[]>> = {}
-  const silent: Fact[] = []
-  for (const { kind, items, unanswered } of [...found, ...later]) {
-    if (items === undefined) silent.push(...unanswered)
-    else objects[kind] = [...(objects[kind] ?? []), ...items]
-  }
   // A kind of which one of several lists is missing is not known.
-  for (const fact of silent) if (fact.t === 'unanswered') delete objects[fact.what as PathKind]
-  return { facts: { ...facts, facts: [...facts.facts, ...silent] }, objects: objects as PathObjects }
+  const silent = [...found, ...later].flatMap(({ unanswered }) => unanswered)
+  const isMissing = new Set([...found, ...later].flatMap(({ kind, items }) => (items === undefined ? [kind] : [])))
+  const known = Map.groupBy([...found, ...later], ({ kind }) => kind)
+  const objects = Object.fromEntries(
+    [...known].flatMap(([kind, all]) => (isMissing.has(kind) ? [] : [[kind, all.flatMap(({ items = [] }) => items)]])),
+  )
+  return { facts: { ...facts, facts: [...facts.facts, ...silent] }, objects }
 }
 
 /** The folder of a site is small, and read already. */

@@ -71,7 +71,7 @@ const unimported = (reason: ReasonCode, type: 'Valid' | 'Ready' = 'Valid'): TwoI
   here: (at) => void (at('ServiceImport').length = 0),
   there: (at) => {
     const [one] = at('ServiceExport')
-    if (one !== undefined) one.status.conditions = [condition(type, 'False', reason as never, 'as the message says')]
+    if (one !== undefined) one.status.conditions = [condition(type, 'False', reason, 'as the message says')]
   },
 })
 

@@ -16,7 +16,7 @@ t.test('it arrives, across two translations', async (t) => {
 const ONLY_TOKYO: AccessPolicy = {
   ...{ apiVersion: 'sealane.io/v1alpha1', kind: 'AccessPolicy', metadata: { name: 'few', namespace: 'shop' } },
   spec: { from: [{ clusters: ['tokyo'] }] },
-} as AccessPolicy
+}
 
 t.test('the exporter does not offer it', async (t) => {
   const found = explained({

@@ -4,7 +4,7 @@ import { explainPath } from '../../../explain/path/explain-path.ts'
 import type { PathExplanation } from '../../../explain/path/document.ts'
 import type { PathObjects, PathSide } from '../../../explain/path/member-view.ts'
 import { parseFrom, parseTo } from '../../../explain/path/path-ends.ts'
-import type { AccessPolicy, EndpointSlice } from '../../../model/objects.ts'
+import type { AccessPolicy, EndpointSlice, Pod } from '../../../model/objects.ts'
 import { type ObjectsByKind, SELF, copyOf, factSet, healthyObjects } from '../../support/objects/member-facts.ts'
 import { importObject, namespaceObject, exportObject, sliceObject } from '../../support/objects/service-objects.ts'
 import type { Loose } from '../broken-member.ts'
@@ -73,10 +73,13 @@ export function pathObjects(id: typeof SELF | 'paris', policies: readonly Access
     { name: 'db-1', labels: { 'kubernetes.io/service-name': 'db' } },
     { endpoints: [{ addresses: ['10.42.2.5'], nodeName: 'w0' }], ports: [{ port: 5433, protocol: 'TCP' }] },
   )
-  const pod = {
-    ...{ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'front-0', namespace: 'shop' } },
-    ...{ spec: { nodeName: 'w0' }, status: { phase: 'Running', podIP: '10.42.2.7' } },
-  } as const
+  const pod: Pod = {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'front-0', namespace: 'shop' },
+    spec: { nodeName: 'w0' },
+    status: { phase: 'Running', podIP: '10.42.2.7' },
+  }
   return {
     EndpointSlice: id === SELF ? [importedSlice()] : [importedSlice(), own],
     ...{ Service: [], Pod: id === SELF ? [pod] : [], Namespace: [namespaceObject('shop')] },
@@ -99,7 +102,7 @@ export interface TwoInit {
 
 /** Explains the call of front-0 to db.shop, unless the init says otherwise. */
 export function explained(init: TwoInit = {}): PathExplanation {
-  const { from = 'shop/front-0', to = 'db.shop:5432', here, there, facts = (set) => set, asks = true } = init
+  const { from = 'shop/front-0', to = 'db.shop:5432', here, there, facts = (set: FactSet): FactSet => set, asks = true } = init
   const own = changed(memberObjects(SELF), here)
   const far = changed(memberObjects('paris'), there)
   const sides: readonly PathSide[] = [{ facts: factSet(far), objects: init.farObjects ?? pathObjects('paris') }]
