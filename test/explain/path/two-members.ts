@@ -102,7 +102,14 @@ export interface TwoInit {
 
 /** Explains the call of front-0 to db.shop, unless the init says otherwise. */
 export function explained(init: TwoInit = {}): PathExplanation {
-  const { from = 'shop/front-0', to = 'db.shop:5432', here, there, facts = (set: FactSet): FactSet => set, asks = true } = init
+  const {
+    from = 'shop/front-0',
+    to = 'db.shop:5432',
+    here,
+    there,
+    facts = (set: FactSet): FactSet => set,
+    asks = true,
+  } = init
   const own = changed(memberObjects(SELF), here)
   const far = changed(memberObjects('paris'), there)
   const sides: readonly PathSide[] = [{ facts: factSet(far), objects: init.farObjects ?? pathObjects('paris') }]
