@@ -5,6 +5,7 @@ import {
   addBrokerCommand,
   addClusterCommand,
   addDiagnoseCommand,
+  addExplainCommand,
   addExportCommands,
   addGatewayCommand,
   addGatherCommand,
@@ -57,6 +58,7 @@ export function buildProgram(
   addServiceCommand(program, context)
   addStatusCommand(program, context)
   addDiagnoseCommand(program, context)
+  addExplainCommand(program, context)
   addGatherCommand(program, context)
   addMembersCommand(program, context)
   addMachineCommand(program, context)

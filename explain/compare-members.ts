@@ -130,7 +130,8 @@ function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
 
-function pairFindings(a: World, b: World): readonly Finding[] {
+/** What only the facts of both members show. */
+export function pairFindings(a: World, b: World): readonly Finding[] {
   const [one, other] = [a, b].map(({ objects }) => objects.Membership?.[0]?.object.spec.clusterset)
   if (a.self === b.self) return [differ('MemberTwice', a, b, `both are ${a.self ?? '-'}`)]
   if (one !== other)

@@ -198,15 +198,20 @@ export interface Diagnosis {
  */
 export function diagnoseMember(facts: unknown, only?: Area): Diagnosis {
   const world = worldOf(readFacts(facts))
-  const areas = Object.entries(CHECKS) as [Area, readonly Check[]][]
-  const findings = areas.flatMap(([area, checks]) =>
-    checks.flatMap((check) => findingsOf(check, world).map((finding) => ({ ...finding, area }))),
-  )
+  const findings = memberFindings(world)
   const problems = rankFindings(whileStarting(world, whileNotStarted(world, findings)), world.atSite).filter(
     ({ areas: parts }) => only === undefined || parts.includes(only),
   )
   const severity = worst(problems.map((problem) => problem.severity)) ?? 'notice'
   return { health: severity === 'notice' ? 'healthy' : severity, overview: overviewOf(world), problems }
+}
+
+/** What all checks find, before causes are known. Never throws. */
+export function memberFindings(world: World): readonly Finding[] {
+  const areas = Object.entries(CHECKS) as [Area, readonly Check[]][]
+  return areas.flatMap(([area, checks]) =>
+    checks.flatMap((check) => findingsOf(check, world).map((finding) => ({ ...finding, area }))),
+  )
 }
 
 /** Runs one check. A bug in it must not hide the findings of the others. */

@@ -42,6 +42,9 @@ export type ZoneName =
 
 export type DnsName = ZoneName | { readonly kind: 'notOurs' } | { readonly kind: 'malformed'; readonly reason: string }
 
+/** How long a resolver may keep an answer, in seconds. */
+export const DNS_TTL_SECONDS = 5
+
 /** RFC 1035 section 2.3.4, for the text form without the final dot. */
 export const MAX_DNS_NAME_LENGTH = 253
 const MAX_DNS_LABEL_LENGTH = 63

@@ -29,6 +29,7 @@ export {
   setConditions,
 } from './conditions.ts'
 export {
+  DNS_TTL_SECONDS,
   MAX_DNS_NAME_LENGTH,
   type ZoneName,
   dashedAddress,

@@ -1,6 +1,8 @@
 /** Opens the cluster or site that a command examines, and gathers facts about it, once or repeatedly. */
 import type { Area, FactSet } from '../../explain/facts/facts.ts'
 import { selectorLabels } from '../../install/values/values.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import type { DynamicClient } from '../../kubeapi/kube/kube.ts'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { UserError } from '../../runtime/runtime.ts'
@@ -33,34 +35,40 @@ export interface CloserLook {
 
 type Gather = () => Promise<FactSet>
 
+/** What was opened, for questions that facts do not answer. */
+export type OpenedMember =
+  | { readonly t: 'site'; readonly api: ClusterApi }
+  | { readonly t: 'kube'; readonly dynamic: Pick<DynamicClient, 'listPicked'>; readonly title: string }
+
+type Work<T> = (gather: Gather, opened: OpenedMember) => Promise<T>
+
 /** Loads only the driver that is needed. Throws UserError if the target cannot be examined. */
-export async function openMember<T>(
-  init: MemberInit,
-  context: CommandContext,
-  work: (gather: Gather) => Promise<T>,
-): Promise<T> {
+export async function openMember<T>(init: MemberInit, context: CommandContext, work: Work<T>): Promise<T> {
   return init.kube === undefined ? openSiteMember(init, context, work) : openKubeMember(init.kube, init, context, work)
 }
 
 async function openSiteMember<T>(
   { site, pages, timeoutMs, closer }: MemberInit,
   context: CommandContext,
-  work: (gather: Gather) => Promise<T>,
+  work: Work<T>,
 ): Promise<T> {
   const { withSite } = await import('../context/open-site.ts')
   const { siteFacts } = await import('./site-facts.ts')
   const { signal } = context
   return withSite(site, { ...context, anyNode: true }, ({ api, config }) =>
-    work(async () => {
-      const facts = siteFacts(api, { file: config.file, pages, timeoutMs, signal })
-      const title = `site ${config.name}`
-      if (closer === undefined) return gatherFacts(title, () => facts)
-      const { siteProbes } = await import('./probes/site-probes.ts')
-      const { area, progress } = closer
-      const probes = siteProbes(api, { config, area, progress, signal })
-      const all = Promise.all([progress.follow('objects and status pages', facts), probes])
-      return gatherFacts(title, async () => (await all).flat())
-    }),
+    work(
+      async () => {
+        const facts = siteFacts(api, { file: config.file, pages, timeoutMs, signal })
+        const title = `site ${config.name}`
+        if (closer === undefined) return gatherFacts(title, () => facts)
+        const { siteProbes } = await import('./probes/site-probes.ts')
+        const { area, progress } = closer
+        const probes = siteProbes(api, { config, area, progress, signal })
+        const all = Promise.all([progress.follow('objects and status pages', facts), probes])
+        return gatherFacts(title, async () => (await all).flat())
+      },
+      { t: 'site', api },
+    ),
   )
 }
 
@@ -68,26 +76,29 @@ async function openKubeMember<T>(
   target: KubeTarget,
   { timeoutMs, closer, quick = false }: MemberInit,
   context: CommandContext,
-  work: (gather: Gather) => Promise<T>,
+  work: Work<T>,
 ): Promise<T> {
   const { withAdmin } = await import('../context/with-admin.ts')
   const { kubeFacts } = await import('./kube-facts.ts')
   return withAdmin(target, new SystemClock(), context, async ({ api, admin }) => {
     await checkInstalled(admin, target, timeoutMs, context.signal)
     const init = { title: admin.title, timeoutMs, signal: context.signal }
-    return work(async () => {
-      const facts = kubeFacts(api.dynamic, { ...init, asksAgentFirst: quick })
-      if (closer === undefined) return gatherFacts(admin.title, () => facts)
-      const { networkProbes } = await import('./probes/network-probes.ts')
-      const { definitionProbes } = await import('./probes/definition-probes.ts')
-      const { podProbes } = await import('./probes/pod-probes.ts')
-      const { area, progress } = closer
-      const probe = { area, progress, signal: context.signal }
-      const definitions = definitionProbes(api.dynamic, { ...probe, title: admin.title })
-      const probes = [podProbes(admin, probe), networkProbes(admin, probe), definitions]
-      const all = Promise.all([progress.follow('objects and status pages', facts), ...probes])
-      return gatherFacts(admin.title, async () => (await all).flat())
-    })
+    return work(
+      async () => {
+        const facts = kubeFacts(api.dynamic, { ...init, asksAgentFirst: quick })
+        if (closer === undefined) return gatherFacts(admin.title, () => facts)
+        const { networkProbes } = await import('./probes/network-probes.ts')
+        const { definitionProbes } = await import('./probes/definition-probes.ts')
+        const { podProbes } = await import('./probes/pod-probes.ts')
+        const { area, progress } = closer
+        const probe = { area, progress, signal: context.signal }
+        const definitions = definitionProbes(api.dynamic, { ...probe, title: admin.title })
+        const probes = [podProbes(admin, probe), networkProbes(admin, probe), definitions]
+        const all = Promise.all([progress.follow('objects and status pages', facts), ...probes])
+        return gatherFacts(admin.title, async () => (await all).flat())
+      },
+      { t: 'kube', dynamic: api.dynamic, title: admin.title },
+    )
   })
 }
 

@@ -5,6 +5,7 @@
 import {
   CLUSTERSET_NAME_SERVER,
   CLUSTERSET_ZONE,
+  DNS_TTL_SECONDS,
   MCS_DNS_SCHEMA_VERSION,
   type ZoneName,
   formatZoneName,
@@ -16,7 +17,7 @@ const FIRST_TRANSFER_TYPE = 251
 const LAST_TRANSFER_TYPE = 254
 
 /** In seconds. Short, so that neither positive nor negative answers outlive a change for long. */
-export const TTL_SECONDS = 5
+export const TTL_SECONDS = DNS_TTL_SECONDS
 const SOA_TIMERS = { refresh: 7200, retry: 1800, expire: 86_400, minimum: TTL_SECONDS } as const
 const ZONE = `${CLUSTERSET_ZONE}.`
 const NAME_SERVER = `${CLUSTERSET_NAME_SERVER}.`

@@ -215,6 +215,21 @@ const DIAGNOSE = ['output of the command'] as const
 
 /** Reasons found by probing more than objects: kernels and servers, from several ends. */
 export const PROBE_REASONS = {
+  NameUnknown: {
+    means: 'This cluster imports no service of the name that `sealane explain` was asked for.',
+    todo: 'Check the name with `sealane show services`. If it is exported, run `sealane explain` with `--to-context`.',
+    shows: ['output of the command'],
+  },
+  PortUnknown: {
+    means: 'The service has no port of the number and protocol that `sealane explain` was asked for.',
+    todo: 'Name one of its ports; `/udp` after the port if it is UDP.',
+    shows: ['output of the command'],
+  },
+  FarSideNotAsked: {
+    means: 'Only the other cluster knows what `sealane explain` cannot say here.',
+    todo: 'Run it again with `--to-context` or `--to-site`.',
+    shows: ['output of the command'],
+  },
   FirewallDrops: {
     means: 'A firewall on the node drops packets that Sealane needs.',
     todo: 'Allow these packets in that table and chain. No table of Sealane can undo a drop.',

@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { knownReason } from '../../model/reasons/reasons.ts'
+import { explainDocument, explainSchema } from '../../scripts/documents/explain-document.ts'
 import { ALL_FAILURES } from '../../scripts/documents/failures.ts'
 import { troubleshootingDocument } from '../../scripts/documents/troubleshooting-document.ts'
 import { PORT_TAKEN, ROUNDS } from '../netns/support/site-faults.ts'
@@ -44,4 +45,9 @@ t.test('every fault that is made at sites is in the table', async (t) => {
 t.test('docs/troubleshooting.md is written from it', async (t) => {
   const text = readFileSync(join(ROOT, 'docs/troubleshooting.md'), 'utf8')
   t.equal(troubleshootingDocument(text), text, 'npm run docs:troubleshooting')
+})
+
+t.test('docs/explain.md and its schema are written from the list of codes on a way', async (t) => {
+  t.equal(readFileSync(join(ROOT, 'docs/explain.md'), 'utf8'), explainDocument(), 'npm run docs:explain')
+  t.equal(readFileSync(join(ROOT, 'docs/schemas/explain.json'), 'utf8'), explainSchema(), 'npm run docs:explain')
 })

@@ -59,6 +59,10 @@ const ALSO_AT: Readonly<Record<string, { readonly packages: readonly string[]; r
     packages: ['zod'],
     why: 'facts are checked where they are read, and explain/ imports no driver',
   },
+  'explain/path/': {
+    packages: ['zod'],
+    why: 'type and published schema of what explain answers follow from one description',
+  },
   'protocol/admin/': {
     packages: ['zod'],
     why: 'requests of operators are checked where they arrive',

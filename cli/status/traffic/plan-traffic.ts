@@ -2,40 +2,25 @@
  * Where the calls of this cluster go, for `sealane show traffic`: by the functions that balancing uses, from the same
  * objects. Pure.
  */
-import { checkRemoteClusters, underlayAddresses } from '../../../model/addresses/addresses.ts'
-import { usableClusters } from '../../../model/lanes/lanes.ts'
+import { type SharesObjects, ofOneFamily, sharesWorld } from '../../../explain/path/path.ts'
 import {
-  type Cluster,
-  type ClusterTrafficPolicy,
   type EndpointSlice,
-  type Gateway,
   LABEL_SERVICE_NAME,
-  type Membership,
-  type Node,
   type ServiceImport,
   type ServiceKey,
-  type TrafficPolicy,
   serviceKey,
 } from '../../../model/model.ts'
 import {
   type AnyTrafficPolicy,
   type ClusterShare,
-  type SharesWorld,
-  TrafficPolicies,
   statedShares,
   trafficPolicyProblem,
 } from '../../../model/services/services.ts'
 
 /** The objects of this cluster that decide. */
-export interface TrafficObjects {
-  readonly membership: Membership
-  readonly clusters: readonly Cluster[]
+export interface TrafficObjects extends SharesObjects {
   readonly imports: readonly ServiceImport[]
   readonly slices: readonly EndpointSlice[]
-  readonly gateways: readonly Gateway[]
-  readonly nodes: readonly Node[]
-  readonly policies: readonly TrafficPolicy[]
-  readonly clusterPolicies: readonly ClusterTrafficPolicy[]
 }
 
 /** The share of one cluster in the calls to one service, as programs get it. `share` is in 1/10,000. */
@@ -65,21 +50,6 @@ export function trafficRows(
     })
 }
 
-function sharesWorld(objects: TrafficObjects): SharesWorld {
-  const { membership, clusters, gateways, nodes, policies, clusterPolicies } = objects
-  const { clusterId: self, clusterset } = membership.spec
-  const own = clusters.find(({ spec }) => spec.id === self)
-  // What a single node needs outside the lanes is known there only. It refuses members too.
-  const validation = own && checkRemoteClusters({ own, clusters, underlay: underlayAddresses(nodes) })
-  return {
-    ...{ self, clusterset },
-    clusters: new Map(clusters.map((cluster) => [cluster.spec.id, cluster])),
-    reachable: usableClusters(self, gateways, validation),
-    policies: new TrafficPolicies({ policies, clusterPolicies }),
-  }
-}
-
-/** Slices of IPv4; of a service that has none, those of IPv6. Otherwise the pods with both would count twice. */
 function slicesByService(slices: readonly EndpointSlice[]): ReadonlyMap<ServiceKey, readonly EndpointSlice[]> {
   const all = new Map<ServiceKey, EndpointSlice[]>()
   for (const slice of slices) {
@@ -91,11 +61,7 @@ function slicesByService(slices: readonly EndpointSlice[]): ReadonlyMap<ServiceK
     if (known === undefined) all.set(key, [slice])
     else known.push(slice)
   }
-  for (const [key, both] of all) {
-    const ofIpv4 = both.filter(({ addressType }) => addressType === 'IPv4')
-    if (ofIpv4.length > 0) all.set(key, ofIpv4)
-  }
-  return all
+  return new Map([...all].map(([key, both]) => [key, ofOneFamily(both)]))
 }
 
 /** `12.5 %`: percent with at most two decimals, as shares are in 1/10,000. */

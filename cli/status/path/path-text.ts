@@ -1,0 +1,70 @@
+/** How `sealane explain` reads at a terminal. Pure; its texts are printable already. */
+import type { PathExplanation, PathStep } from '../../../explain/path/path.ts'
+import { type Column, renderTable } from '../../context/context.ts'
+
+/** 2 would be wrong usage elsewhere; here, as for `status`, a question that could not be put ends with 3. */
+export const PATH_EXIT_CODES = { REACHABLE: 0, UNREACHABLE: 1, AMBIGUOUS: 2, UNDETERMINED: 3 } as const
+
+const COLUMNS: readonly Column<PathStep>[] = [
+  { title: 'STEP', cell: ({ seq }) => String(seq), align: 'right' },
+  { title: 'STATION', cell: ({ direction, station }) => (direction === 'return' ? `${station} (back)` : station) },
+  { title: 'CLUSTER', cell: ({ cluster }) => cluster },
+  { title: 'NODE', cell: ({ node = '-' }) => node },
+  { title: 'DECISION', cell: ({ decision }) => decision },
+  { title: 'REASON', cell: ({ reason = '-' }) => reason },
+  { title: 'MESSAGE', cell: (step) => step.message },
+]
+
+/** `wide` shows also the packets, notes and ages of steps that pass. */
+export function pathText(path: PathExplanation, wide: boolean): string {
+  const { outcome, from, to, message, steps, notAsked, next, waysLeftOut, failing, ways } = path
+  const code = failing?.reason === undefined ? '' : ` (${failing.reason})`
+  const table = renderTable(COLUMNS, steps)
+  const lines = [
+    `${outcome}: ${from} to ${to}${code}`,
+    message,
+    '',
+    table.trimEnd(),
+    ...detailLines(steps, wide),
+    ...(ways.length > 1 || waysLeftOut > 0 ? ['', ...wayLines(path)] : []),
+    ...(notAsked.length === 0 ? [] : ['', 'could not be asked:', ...notAsked.map((one) => `  ${one}`)]),
+    ...(next === undefined || outcome === 'REACHABLE' ? [] : ['', `next: ${next}`]),
+  ]
+  return `${lines.join('\n')}\n`
+}
+
+function detailLines(steps: readonly PathStep[], wide: boolean): readonly string[] {
+  const lines = steps.flatMap((step) => {
+    const { seq, decision, notes, source, ageSeconds, evidence, station } = step
+    const shown = wide || decision !== 'passes' || station === 'shares' || station === 'backends'
+    const packet = packetText(step)
+    return [
+      ...(packet === '' ? [] : [`  ${seq}: ${packet}`]),
+      ...(shown ? notes.map((note) => `  ${seq}: ${note}`) : []),
+      ...(wide ? [`  ${seq}: ${evidence}, ${source}, ${ageSeconds} s ago`] : []),
+    ]
+  })
+  return lines.length === 0 ? [] : ['', ...lines]
+}
+
+/** A packet that a step rewrites. */
+function packetText({ input, output }: PathStep): string {
+  if (input === undefined || output === undefined) return ''
+  const [before, after] = [tupleText(input), tupleText(output)]
+  return before === after ? '' : `${before} becomes ${after}`
+}
+
+function tupleText({ protocol, source = '?', destination = '?', port }: NonNullable<PathStep['input']>): string {
+  const bracketed = destination.includes(':') && port !== undefined ? `[${destination}]` : destination
+  return `${protocol} ${source} > ${bracketed}${port === undefined ? '' : `:${port}`}`
+}
+
+function wayLines({ ways, waysLeftOut }: PathExplanation): readonly string[] {
+  return [
+    ...ways.map(({ cluster, share, outcome, failing }) => {
+      const part = share === undefined ? '' : ` (${share / 100} %)`
+      return `way to ${cluster}${part}: ${outcome}${failing === undefined ? '' : ` at step ${failing.seq}`}`
+    }),
+    ...(waysLeftOut === 0 ? [] : [`and ${waysLeftOut} more ways`]),
+  ]
+}

@@ -1,0 +1,300 @@
+/** Explains one call from its caller to the called pod and back, station by station. Pure, and never throws. */
+import type { ServiceShares } from '../../model/services/services.ts'
+import { pairFindings } from '../explain.ts'
+import type { Outcome, PathExplanation, PathStep, PathWay } from './document.ts'
+import { MemberView, type PathSide } from './member-view.ts'
+import {
+  backHomeSteps,
+  balanceStep,
+  farGatewayStep,
+  farNodeStep,
+  farPodStep,
+  gatewayStep,
+  linkBackStep,
+  linkStep,
+  nodeStep,
+  wayLinks,
+} from './packet-stations.ts'
+import { type PathFrom, type PathTo, fromText, toText } from './path-ends.ts'
+import {
+  accessStep,
+  backendsOf,
+  backendsStep,
+  callerStep,
+  nameStep,
+  sharesOf,
+  sharesStep,
+  whyNotImported,
+} from './service-stations.ts'
+import { type StepDraft, boundedStep, clean } from './station.ts'
+import { type Trip, type Way, type WrongQuestion, callerOf, isOwn, isSameAddress, ownerOf } from './trip.ts'
+
+/** More clusters with a share of a call are counted, not explained. */
+const MOST_WAYS = 4
+const MOST_NOT_ASKED = 10
+
+export interface PathQuestion {
+  readonly from: PathFrom
+  readonly to: PathTo
+}
+
+export interface PathSides {
+  /** The member of the caller. */
+  readonly here: PathSide
+  /** Other members that were asked, in any order. */
+  readonly far?: readonly PathSide[]
+}
+
+/** A question about something that is not there gives a WrongQuestion. */
+export function explainPath(question: PathQuestion, sides: PathSides): PathExplanation | WrongQuestion {
+  const here = new MemberView(sides.here, false)
+  const far = new Map((sides.far ?? []).map((side) => new MemberView(side, true)).map((view) => [view.self, view]))
+  for (const view of far.values()) {
+    for (const finding of guarded(() => pairFindings(here.world, view.world), [])) here.add(finding)
+  }
+  try {
+    const caller = callerOf(question.from, here)
+    if ('wrong' in caller) return caller
+    const trip = tripOf(question, { here, far, caller })
+    return 'wrong' in trip ? trip : answered(question, trip)
+  } catch (error) {
+    // An address in the facts that no parser takes ends here: what it is part of is not known.
+    return documentOf(question, here, { common: [failedStep(here, error)], ways: [], left: 0 })
+  }
+}
+
+function guarded<T>(work: () => T, otherwise: T): T {
+  try {
+    return work()
+  } catch {
+    return otherwise
+  }
+}
+
+type Ends = Pick<Trip, 'here' | 'far' | 'caller'>
+
+function tripOf({ to }: PathQuestion, ends: Ends): Trip | WrongQuestion {
+  const { here, caller } = ends
+  const imports = here.seen('ServiceImport') ?? []
+  if (to.what === 'service') {
+    const imported = imports.find(
+      ({ object: { metadata } }) => metadata.namespace === to.namespace && metadata.name === to.name,
+    )
+    const virtual =
+      imported === undefined || to.host !== undefined ? undefined : virtualOf(imported.object.spec.ips, caller.address)
+    return { ...ends, to, service: { namespace: to.namespace, name: to.name }, imported, virtual }
+  }
+  const imported = imports.find(({ object }) => object.spec.ips?.some((ip) => isSameAddress(ip, to.address)) === true)
+  if (imported !== undefined) {
+    const { namespace = '', name } = imported.object.metadata
+    return { ...ends, to, service: { namespace, name }, imported, virtual: to.address }
+  }
+  if (isOwn(to.address, here)) {
+    const hint = 'name an address or a service of another cluster'
+    return { wrong: `${to.address}: an address of this cluster, within which Sealane carries nothing`, hint }
+  }
+  if (here.seen('Cluster') !== undefined && ownerOf(to.address, here) === undefined) {
+    return { wrong: `${to.address}: no member has this address`, hint: 'see: sealane show clusters' }
+  }
+  return { ...ends, to }
+}
+
+/** The clusterset IP of the caller's family. */
+function virtualOf(ips: readonly string[] | undefined, caller: string | undefined): string | undefined {
+  const isIpv6 = caller?.includes(':') === true
+  return ips?.find((ip) => ip.includes(':') === isIpv6) ?? ips?.[0]
+}
+
+interface Found {
+  readonly common: readonly StepDraft[]
+  readonly ways: readonly { readonly way: Way; readonly steps: readonly StepDraft[] }[]
+  readonly left: number
+}
+
+function answered(question: PathQuestion, trip: Trip): PathExplanation {
+  const { here, service, imported, to } = trip
+  const common: StepDraft[] = []
+  const take = (step: () => StepDraft | undefined): boolean => {
+    const found = guardedStep(here, step)
+    if (found !== undefined) common.push(found)
+    return found?.decision === 'fails'
+  }
+  const end = (ways: Found['ways'], left = 0): PathExplanation => documentOf(question, here, { common, ways, left })
+  if (take(() => callerStep(trip))) return end([])
+  const why = service === undefined || imported !== undefined ? undefined : whyNotImported(trip, service)
+  const isAccessWhy = why?.reason === 'CallsNotAllowed'
+  if (to.what === 'service' && take(() => nameStep(trip, isAccessWhy, why))) return end([])
+  if (service !== undefined && imported === undefined) {
+    const exporter = [...trip.far.keys()][0]
+    if (isAccessWhy && exporter !== undefined) take(() => accessStep(trip, { cluster: exporter, backends: [] }))
+    return end([])
+  }
+  const shares = guarded(() => sharesOf(trip), undefined)
+  if (service !== undefined && to.what === 'service' && to.host !== undefined) {
+    return end([wayOf(trip, to.host.cluster, shares)])
+  }
+  if (service !== undefined) {
+    if (shares === undefined) {
+      common.push(failedStep(here, 'the shares of the clusters cannot be computed from these facts'))
+      return end([])
+    }
+    if (take(() => sharesStep(trip, shares))) return end([])
+    const called = shares.shares.filter(({ share }) => share > 0)
+    const wanted = called.length > 0 ? called : shares.shares
+    const sorted = [...wanted].sort((a, b) => b.share - a.share)
+    if (sorted.length === 0) {
+      take(() => backendsStep(trip, { cluster: '-', backends: [] }, shares))
+      return end([])
+    }
+    const ways = sorted.slice(0, MOST_WAYS).map(({ cluster, share }) => wayOf(trip, cluster, shares, share))
+    return end(ways, Math.max(0, sorted.length - MOST_WAYS))
+  }
+  const owner = to.what === 'address' ? ownerOf(to.address, here) : undefined
+  if (owner === undefined) common.push(failedStep(here, 'the members could not be read'))
+  return end(owner === undefined ? [] : [wayOf(trip, owner, undefined)])
+}
+
+/** The steps of one way, up to the first that fails. */
+function wayOf(trip: Trip, cluster: string, shares: ServiceShares | undefined, share?: number): Found['ways'][number] {
+  const { here } = trip
+  const backends = guarded(() => backendsOf(trip, cluster), [])
+  const way: Way = { cluster, backends, ...(share === undefined ? {} : { share }) }
+  const isHere = cluster === here.self
+  const links = guarded(() => wayLinks(trip, way), { gateways: undefined, links: [], up: [] })
+  const stations: readonly (() => StepDraft | undefined | readonly StepDraft[])[] = [
+    () => accessStep(trip, way),
+    () => backendsStep(trip, way, shares),
+    () => balanceStep(trip, way),
+    ...(isHere
+      ? []
+      : [
+          () => nodeStep(trip, way, links),
+          () => gatewayStep(trip, way, links),
+          () => linkStep(trip, way, links),
+          () => farGatewayStep(trip, way),
+          () => farNodeStep(trip, way, 'forward'),
+        ]),
+    () => farPodStep(trip, way),
+    ...(isHere
+      ? []
+      : [
+          () => farNodeStep(trip, way, 'return'),
+          () => farGatewayStep(trip, way, 'return'),
+          () => linkBackStep(trip, way, links),
+          () => backHomeSteps(trip, way, links),
+        ]),
+  ]
+  const steps: StepDraft[] = []
+  for (const station of stations) {
+    for (const step of [guardedSteps(here, station)].flat()) {
+      steps.push({ ...step, way: cluster })
+      if (step.decision === 'fails') return { way, steps }
+    }
+  }
+  return { way, steps }
+}
+
+function guardedSteps(
+  here: MemberView,
+  station: () => StepDraft | undefined | readonly StepDraft[],
+): readonly StepDraft[] {
+  try {
+    return [station() ?? []].flat()
+  } catch (error) {
+    return [failedStep(here, error)]
+  }
+}
+
+function guardedStep(here: MemberView, step: () => StepDraft | undefined): StepDraft | undefined {
+  return guardedSteps(here, step)[0]
+}
+
+/** A step that facts of this kind do not allow to decide: it is unknown, not wrong. */
+function failedStep({ self, world }: MemberView, error: unknown): StepDraft {
+  return {
+    ...{ direction: 'forward', station: 'caller', cluster: self, component: 'this command', object: 'facts' },
+    ...{ decision: 'unknown', reason: 'NotReadable', message: String(error) },
+    ...{ evidence: 'computed', source: 'this command', ageSeconds: 0 },
+    ...(world.target === '' ? {} : { notes: [world.target] }),
+  }
+}
+
+function outcomeOf(steps: readonly Pick<StepDraft, 'decision'>[]): Outcome {
+  const has = (decision: StepDraft['decision']): boolean => steps.some((step) => step.decision === decision)
+  if (has('fails')) return 'UNREACHABLE'
+  if (has('unknown')) return 'UNDETERMINED'
+  return has('partly') ? 'AMBIGUOUS' : 'REACHABLE'
+}
+
+/** Some ways that pass and some that do not are ambiguous: it depends on the connection. */
+function together(common: Outcome, ways: readonly Outcome[]): Outcome {
+  if (common === 'UNREACHABLE' || (ways.length > 0 && ways.every((one) => one === 'UNREACHABLE'))) return 'UNREACHABLE'
+  if (ways.includes('UNREACHABLE')) return 'AMBIGUOUS'
+  const all = [common, ...ways]
+  if (all.includes('UNDETERMINED')) return 'UNDETERMINED'
+  return all.includes('AMBIGUOUS') ? 'AMBIGUOUS' : 'REACHABLE'
+}
+
+function documentOf({ from, to }: PathQuestion, here: MemberView, { common, ways, left }: Found): PathExplanation {
+  const steps: PathStep[] = []
+  const add = (drafts: readonly StepDraft[]): PathStep[] => {
+    const added = drafts.map((draft, i) => boundedStep(draft, steps.length + i + 1))
+    steps.push(...added)
+    return added
+  }
+  const first = add(common)
+  const listed = ways.map(({ way, steps: drafts }): PathWay => {
+    const own = add(drafts)
+    const { cluster, share } = way
+    const failing = failingOf(own)
+    return {
+      ...{ cluster: clean(cluster), outcome: outcomeOf(own) },
+      ...(share === undefined ? {} : { share }),
+      ...(failing === undefined ? {} : { failing }),
+    }
+  })
+  const outcome = together(
+    outcomeOf(first),
+    listed.map((one) => one.outcome),
+  )
+  const failing = outcome === 'UNREACHABLE' ? failingOf(steps) : undefined
+  const decisive = steps.find(({ decision }) => decision === WORST[outcome])
+  return {
+    format: 1,
+    takenAt: clean(here.world.takenAt),
+    ...{ from: fromText(from), to: toText(to), outcome },
+    message: messageOf(outcome, decisive),
+    ...(failing === undefined ? {} : { failing }),
+    ...(decisive?.next === undefined ? {} : { next: decisive.next }),
+    ...{ ways: listed, waysLeftOut: left, steps, notAsked: notAsked(steps, here) },
+  }
+}
+
+const WORST = { REACHABLE: undefined, AMBIGUOUS: 'partly', UNDETERMINED: 'unknown', UNREACHABLE: 'fails' } as const
+
+function failingOf(steps: readonly PathStep[]): NonNullable<PathExplanation['failing']> | undefined {
+  const found = steps.find(({ decision }) => decision === 'fails')
+  if (found === undefined) return undefined
+  const { seq, station, reason, message } = found
+  return { ...{ seq, station, message }, ...(reason === undefined ? {} : { reason }) }
+}
+
+function messageOf(outcome: Outcome, step: PathStep | undefined): string {
+  if (outcome === 'REACHABLE') return 'all steps pass, there and back'
+  if (step === undefined) return 'some ways pass and others end: it depends on the connection'
+  const { seq, station, message } = step
+  const how = {
+    AMBIGUOUS: 'some packets end',
+    UNDETERMINED: 'what is known passes; it is not known',
+    UNREACHABLE: 'packets end',
+  }
+  return `${how[outcome]} at step ${seq}, ${station}: ${message}`
+}
+
+function notAsked(steps: readonly PathStep[], { world }: MemberView): string[] {
+  const unknown = steps.flatMap(({ decision, object, cluster, message }) =>
+    decision === 'unknown' ? [`${object} (${cluster}): ${message}`] : [],
+  )
+  const questions = world.unanswered.map(({ what, message }) => clean(`${what}: ${message}`))
+  return [...new Set([...unknown, ...questions].map(clean))].slice(0, MOST_NOT_ASKED)
+}

@@ -1,0 +1,459 @@
+/** Before a packet leaves: the name, the shares of clusters, who may call, and the backends. Pure. */
+import {
+  AccessRules,
+  callersOf,
+  choosesNamespace,
+  egressRules,
+  exposureOf,
+  isOfferedTo,
+  mayCall,
+} from '../../model/access/access.ts'
+import { addressIn, familyName, parseAddress } from '../../model/addresses/addresses.ts'
+import {
+  DNS_TTL_SECONDS,
+  type EndpointSlice,
+  LABEL_K8S_SERVICE_NAME,
+  LABEL_SOURCE_CLUSTER,
+  type NamespaceChoice,
+  findCondition,
+  namespaceLists,
+} from '../../model/model.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import { type ServiceShares, statedShares } from '../../model/services/services.ts'
+import { named } from '../facts/facts.ts'
+import type { MemberView } from './member-view.ts'
+import { toText } from './path-ends.ts'
+import { ofOneFamily, sharesWorld } from './shares.ts'
+import { type StepBase, type StepDraft, settled } from './station.ts'
+import { type Backend, type Trip, type Way, isSameAddress, ownOf } from './trip.ts'
+
+type Service = NonNullable<Trip['service']>
+
+export function callerStep(trip: Trip): StepDraft {
+  const { here, caller } = trip
+  const { title, address, node, namespace, source, at } = caller
+  const draft: StepDraft = {
+    ...{ direction: 'forward', station: 'caller', cluster: here.self, component: 'kubernetes', object: title },
+    ...(node === undefined ? {} : { node }),
+    decision: address === undefined ? 'unknown' : 'passes',
+    message: address === undefined ? `${title} has no known address` : `${title} has ${address}`,
+    ...{ evidence: 'configured', source, ageSeconds: here.ageOf(at), next: 'sealane show clusters' },
+  }
+  return settled(draft, here, { namespace: namespace ?? undefined, nodes: node === undefined ? [] : [node] })
+}
+
+/** What DNS answers. The name of a service that is not imported does not exist; why, a later station may say. */
+export function nameStep(trip: Trip, isAccessWhy: boolean, why: Why | undefined): StepDraft {
+  const { here, to, imported } = trip
+  const base: StepBase = {
+    ...{ direction: 'forward', station: 'name', cluster: here.self, component: 'dns', object: toText(to) },
+    ...{ evidence: 'computed', source: 'the objects of this cluster', ageSeconds: here.ageOf(here.world.takenAt) },
+    next: 'sealane diagnose dns',
+  }
+  const scope = trip.service === undefined ? {} : { service: trip.service }
+  if (imported === undefined) {
+    const known = here.seen('ServiceImport')
+    if (known === undefined) {
+      const message = here.unansweredOf('ServiceImport') ?? 'ServiceImports could not be read'
+      return { ...base, decision: 'unknown', reason: 'NotAnswered', message }
+    }
+    const message = `NXDOMAIN: this cluster imports no service of the name${why === undefined ? '' : `; ${why.message}`}`
+    const reason = why?.reason ?? 'NameUnknown'
+    return {
+      ...base,
+      decision: isAccessWhy ? 'follows' : 'fails',
+      reason,
+      message,
+      next: 'sealane show services',
+    }
+  }
+  const { object, source, at } = imported
+  const answers = answersOf(trip)
+  const isHeadless = object.spec.type === 'Headless'
+  const rest = { object: `ServiceImport ${object.metadata.namespace ?? ''}/${object.metadata.name}`, source }
+  const age = here.ageOf(at)
+  if (isHeadless && !here.hasAddresses) {
+    const message = 'the addresses of its pods are not among the facts'
+    return { ...base, ...rest, ageSeconds: age, decision: 'unknown', message }
+  }
+  const text = isHeadless
+    ? 'headless: each ready pod of a cluster with a share'
+    : 'clusterset IP, the same in all clusters'
+  const draft: StepDraft =
+    answers.length === 0
+      ? { ...base, ...rest, ageSeconds: age, decision: 'follows', message: 'NXDOMAIN: no pod of the name is ready' }
+      : {
+          ...{ ...base, ...rest, ageSeconds: age, decision: 'passes' },
+          message: `${named(answers, 8)} for ${DNS_TTL_SECONDS} s (${text})`,
+        }
+  return settled(draft, here, scope)
+}
+
+export interface Why {
+  readonly reason: ReasonCode
+  readonly message: string
+}
+
+/** Why this cluster does not import the service, as far as the exporter or the own namespaces say it. */
+export function whyNotImported({ here, far }: Trip, service: Service): Why | undefined {
+  for (const view of far.values()) {
+    const found = view.find('ServiceExport', service.name, service.namespace)
+    if (found === undefined) continue
+    const conditions = found.object.status?.conditions
+    const bad = [findCondition(conditions, 'Valid'), findCondition(conditions, 'Ready')].find(
+      (one) => one?.status === 'False',
+    )
+    const causes = view.findingsAt('name', { service }).why.filter(({ subject }) => subject.kind === 'ServiceExport')
+    if (bad !== undefined && causes[0] !== undefined) {
+      return { reason: causes[0].reason, message: `${view.self} does not export it: ${causes[0].seen}` }
+    }
+    const refusal = offerProblem(view, service, here.self, undefined)
+    if (refusal !== undefined) return { ...refusal, reason: 'CallsNotAllowed' }
+    const [cause] = causes
+    if (cause !== undefined) return { reason: cause.reason, message: `${view.self}: ${cause.seen}` }
+    if (isMissing(here, service.namespace)) return namespaceMissing(service)
+    return { reason: 'ImportsMissing', message: `${view.self} exports it, and this cluster does not import it` }
+  }
+  return isMissing(here, service.namespace) ? namespaceMissing(service) : undefined
+}
+
+function isMissing({ objects }: MemberView, namespace: string): boolean {
+  return objects.Namespace !== undefined && !objects.Namespace.some(({ metadata }) => metadata.name === namespace)
+}
+
+function namespaceMissing({ namespace }: Service): Why {
+  return { reason: 'NamespaceMissing', message: `namespace ${namespace} does not exist in this cluster` }
+}
+
+/** Addresses that DNS answers, of any family. */
+function answersOf(trip: Trip): readonly string[] {
+  const { imported, here, to } = trip
+  if (imported === undefined || trip.service === undefined) return []
+  const { type, ips = [] } = imported.object.spec
+  if (type !== 'Headless') return ips
+  const host = to.what === 'service' ? to.host : undefined
+  return here.slicesOf(trip.service).flatMap(({ metadata, endpoints = [] }) =>
+    endpoints.flatMap(({ addresses, conditions, hostname }) => {
+      const isIt =
+        host === undefined || (hostname === host.hostname && metadata.labels?.[LABEL_SOURCE_CLUSTER] === host.cluster)
+      return isIt && conditions?.ready !== false ? addresses : []
+    }),
+  )
+}
+
+/** The shares as balancing has them. Undefined if the membership or the service is not known. */
+export function sharesOf(trip: Trip): ServiceShares | undefined {
+  const { here, imported, service } = trip
+  const membership = here.list('Membership')?.[0]
+  if (membership === undefined || imported === undefined || service === undefined) return undefined
+  const world = sharesWorld({
+    membership,
+    clusters: here.list('Cluster') ?? [],
+    gateways: here.list('Gateway') ?? [],
+    nodes: here.list('Node') ?? [],
+    policies: here.objects.TrafficPolicy ?? [],
+    clusterPolicies: here.objects.ClusterTrafficPolicy ?? [],
+  })
+  return statedShares(imported.object, ofOneFamily(here.slicesOf(service)), world)
+}
+
+/** Reasons for a share of 0 whose cause is at a later station. */
+const LATER: readonly ReasonCode[] = ['ClusterNotReached', 'NoReadyEndpoint', 'CallsNotAllowed', 'NoneReadyRefused']
+
+export function sharesStep(trip: Trip, { shares, refused, policy }: ServiceShares): StepDraft {
+  const { here, service } = trip
+  const texts = shares.map(
+    ({ cluster, share, reason, message }) => `${cluster} ${share / 100} %: ${reason}, ${message}`,
+  )
+  const isLater = shares.length === 0 || shares.some(({ reason }) => LATER.includes(reason))
+  const by = policy === undefined ? 'no policy counts' : `${policy.kind} ${policy.metadata.name}`
+  const couldNot =
+    here.objects.TrafficPolicy === undefined ? ['TrafficPolicies could not be read: none is counted'] : []
+  const [first] = shares
+  const draft: StepDraft = {
+    ...{ direction: 'forward', station: 'shares', cluster: here.self, component: 'routeagent' },
+    object: policy === undefined ? `ServiceImport ${service?.namespace ?? ''}/${service?.name ?? ''}` : by,
+    decision: refused ? (isLater ? 'follows' : 'fails') : couldNot.length > 0 ? 'unknown' : 'passes',
+    ...(refused && first !== undefined ? { reason: first.reason } : {}),
+    message: refused
+      ? `no cluster gets calls (${by})`
+      : `${shares.filter(({ share }) => share > 0).length} of ${shares.length} clusters get calls (${by})`,
+    notes: [...couldNot, ...texts],
+    ...{ evidence: 'computed', source: 'the objects of this cluster', ageSeconds: here.ageOf(here.world.takenAt) },
+    next: `sealane show traffic ${service?.namespace ?? ''}/${service?.name ?? ''}`,
+  }
+  return settled(draft, here, service === undefined ? {} : { service })
+}
+
+/** Whether the caller may: by the egress of its own cluster, by what the exporter offers, and by its exposure. */
+export function accessStep(trip: Trip, { cluster }: Way): StepDraft {
+  const { here, caller, service } = trip
+  const isHere = cluster === here.self
+  const title = service === undefined ? toText(trip.to) : `${service.name}.${service.namespace}`
+  const place = caller.namespace === null ? '' : `/${caller.namespace ?? 'NAMESPACE'}`
+  const base: StepBase = {
+    ...{ direction: 'forward', station: 'access', cluster: here.self, component: 'routeagent', object: title },
+    ...{ evidence: 'computed', source: 'the objects of this cluster', ageSeconds: here.ageOf(here.world.takenAt) },
+    next: `sealane access check ${here.self}${place} ${title}`,
+  }
+  if (isHere)
+    return { ...base, decision: 'passes', message: 'both are in this cluster, within which Sealane limits nothing' }
+  const answers = [egressAnswer(trip, cluster), offerAnswer(trip, cluster), exporterAnswer(trip, cluster)]
+  const refusal = answers.find((one) => one.decision === 'fails')
+  const open = answers.find((one) => one.decision === 'unknown')
+  const decisive = refusal ?? open
+  const notes = answers.filter((one) => one !== decisive).map(({ message }) => message)
+  if (decisive === undefined) {
+    return { ...base, decision: 'passes', message: `${caller.title} may call ${title} in ${cluster}`, notes }
+  }
+  const { cluster: decider = here.self } = decisive
+  const next = decider === here.self ? base.next : `${base.next} (at ${decider})`
+  return { ...base, next, cluster: decider, ...decisive, notes }
+}
+
+type Answer = Pick<StepDraft, 'decision' | 'message' | 'reason'> & { readonly cluster?: string }
+
+function egressAnswer({ here, caller }: Trip, cluster: string): Answer {
+  const { ClusterAccessPolicy: policies } = here.objects
+  if (policies === undefined) {
+    if (here.world.atSite) return { decision: 'passes', message: 'a site has no namespaces that egress limits' }
+    const message = here.unansweredOf('ClusterAccessPolicy') ?? 'ClusterAccessPolicy is not among the facts'
+    return { decision: 'unknown', reason: 'NotAnswered', message }
+  }
+  const choice = egressRules(policies, here.list('Cluster') ?? [])?.to(cluster)
+  const by = 'spec.egress of the ClusterAccessPolicy'
+  return choiceAnswer(here, caller.namespace, choice, { by, reason: 'access-egress' })
+}
+
+/** What the exporter offers travels with its slices. */
+function offerAnswer({ here, caller, service, to }: Trip, cluster: string): Answer {
+  const slices = service === undefined ? slicesAt(here, to, cluster) : slicesFrom(here, service, cluster)
+  if (slices.length === 0) {
+    return { decision: 'passes', message: `no record of ${cluster} says to whom it is offered` }
+  }
+  const choices = slices.map(callersOf)
+  if (choices.includes(undefined)) return { decision: 'passes', message: `${cluster} offers it to all namespaces here` }
+  const answers = choices.map((choice) =>
+    choiceAnswer(here, caller.namespace, choice, { by: `the offer of ${cluster}`, reason: 'access-namespace' }),
+  )
+  return answers.find(({ decision }) => decision !== 'fails') ?? answers[0] ?? { decision: 'passes', message: '' }
+}
+
+function choiceAnswer(
+  here: MemberView,
+  namespace: string | null | undefined,
+  choice: NamespaceChoice | undefined,
+  { by, reason }: { readonly by: string; readonly reason: ReasonCode },
+): Answer {
+  if (choice === undefined) return { decision: 'passes', message: `${by} limits no namespace` }
+  if (namespace === undefined)
+    return { decision: 'unknown', reason, message: `${by} names namespaces, and that of the caller is not known` }
+  if (namespace === null)
+    return { decision: 'fails', reason, message: `${by} lets in namespaces, and the caller is a node` }
+  const labels = here.objects.Namespace?.find(({ metadata }) => metadata.name === namespace)?.metadata.labels
+  if (choosesNamespace(choice, { name: namespace, labels }))
+    return { decision: 'passes', message: `${by} names ${namespace}` }
+  if (labels === undefined && here.objects.Namespace === undefined && choice.selectors.length > 0) {
+    return {
+      decision: 'unknown',
+      reason,
+      message: `${by} chooses by labels, and those of namespace ${namespace} are not known`,
+    }
+  }
+  return { decision: 'fails', reason, message: `${by} does not name namespace ${namespace}` }
+}
+
+/** What the exporter itself enforces: known here by its records alone, unless it was asked. */
+function exporterAnswer({ here, far, caller, service, to }: Trip, cluster: string): Answer {
+  const view = far.get(cluster)
+  if (view === undefined) {
+    if (service !== undefined || slicesAt(here, to, cluster).length > 0) {
+      return { decision: 'passes', message: `${cluster} was not asked; what it offers is in its records` }
+    }
+    const message = `whether ${cluster} exposes all its pods is known there only`
+    return { decision: 'unknown', reason: 'FarSideNotAsked', message, cluster }
+  }
+  const exposure = exposureOf(view.list('Membership')?.[0])
+  if (exposure === 'pods') return { decision: 'passes', message: `${cluster} exposes all its pods` }
+  const called = service ?? serviceAt(view, to)
+  if (called === undefined) {
+    const message = `${toText(to)} belongs to no exported service of ${cluster}`
+    return { decision: 'fails', reason: 'access-not-exported', message, cluster }
+  }
+  const labels = here.objects.Namespace?.find(({ metadata }) => metadata.name === caller.namespace)?.metadata.labels
+  const place =
+    caller.namespace === undefined || caller.namespace === null
+      ? undefined
+      : { name: caller.namespace, ...(labels === undefined ? {} : { labels }) }
+  const problem = offerProblem(view, called, here.self, place)
+  if (problem === undefined) return { decision: 'passes', message: `${cluster} lets it in` }
+  return { decision: problem.reason === 'NotAnswered' ? 'unknown' : 'fails', ...problem, cluster }
+}
+
+/** Why the exporter does not let in the cluster, or its namespace if that is given. */
+function offerProblem(
+  view: MemberView,
+  { namespace, name }: Service,
+  from: string,
+  place: { readonly name: string; readonly labels?: Readonly<Record<string, string>> } | undefined,
+): Why | undefined {
+  const { AccessPolicy: policies, ClusterAccessPolicy: clusterPolicies } = view.objects
+  const membership = view.list('Membership')?.[0]
+  if (membership === undefined || policies === undefined || clusterPolicies === undefined) {
+    return { reason: 'NotAnswered', message: `the access policies of ${view.self} are not among the facts` }
+  }
+  if (exposureOf(membership) === 'nothing')
+    return { reason: 'CallsNotAllowed', message: `${view.self} exposes nothing` }
+  const rules = new AccessRules({
+    self: view.self,
+    clustersetDefault: membership.spec.accessDefault,
+    namespaces: namespaceLists(membership),
+    ...{ clusterPolicies, policies, clusters: view.list('Cluster') ?? [] },
+  })
+  const { offer, cause } = rules.offerOf(namespace, name)
+  const by = cause.by === 'policies' ? `AccessPolicy ${named(cause.names)}` : `its ${cause.by}`
+  if (!isOfferedTo(offer, from)) {
+    return { reason: 'CallsNotAllowed', message: `${view.self} does not offer ${name}.${namespace} to ${from} (${by})` }
+  }
+  if (place === undefined || mayCall(offer, { cluster: from, namespace: place })) return undefined
+  const message = `${view.self} does not offer ${name}.${namespace} to namespace ${place.name} of ${from} (${by})`
+  return { reason: 'access-not-offered', message }
+}
+
+function slicesFrom(view: MemberView, service: Service, cluster: string): EndpointSlice[] {
+  return view.slicesOf(service).filter(({ metadata }) => metadata.labels?.[LABEL_SOURCE_CLUSTER] === cluster)
+}
+
+/** Imported slices with the called address and port. */
+function slicesAt(view: MemberView, to: Trip['to'], cluster: string): EndpointSlice[] {
+  if (to.what !== 'address') return []
+  return [...view.slices()].flat().filter((slice) => {
+    return slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] === cluster && hasBackend(slice, to.address, to.port)
+  })
+}
+
+/** The exported service of the asked member with the address, in the way that other clusters name it. */
+function serviceAt(view: MemberView, to: Trip['to']): Service | undefined {
+  if (to.what !== 'address') return undefined
+  const address = ownOf(to.address, view.self, view)
+  for (const slices of view.slices()) {
+    for (const slice of slices) {
+      const { namespace = '', labels = {} } = slice.metadata
+      const name = labels[LABEL_K8S_SERVICE_NAME]
+      if (name === undefined || LABEL_SOURCE_CLUSTER in labels || !hasBackend(slice, address, to.port)) continue
+      if (view.find('ServiceExport', name, namespace) !== undefined) return { namespace, name }
+    }
+  }
+  return undefined
+}
+
+function hasBackend({ endpoints = [], ports = [] }: EndpointSlice, address: string, port: number | undefined): boolean {
+  if (port !== undefined && !ports.some((one) => one.port === port)) return false
+  return endpoints.some(({ addresses }) => addresses.some((one) => isSameAddress(one, address)))
+}
+
+/** The ready backends of one cluster, and why the others are left out. */
+export function backendsOf(trip: Trip, cluster: string): readonly Backend[] {
+  const { service, here, to } = trip
+  if (to.what === 'address' && service === undefined) return [{ address: to.address, port: to.port }]
+  if (service === undefined) return []
+  const port = portName(trip)
+  return familySlices(trip, slicesFrom(here, service, cluster)).flatMap(({ endpoints = [], ports = [] }) => {
+    const target = ports.find((one) => port === undefined || one.name === port.name || ports.length === 1)?.port
+    return endpoints.flatMap(({ addresses, conditions, hostname }) => {
+      const isHost = to.what !== 'service' || to.host === undefined || hostname === to.host.hostname
+      const known = here.hasAddresses ? addresses : addresses.map(() => '')
+      return isHost && conditions?.ready !== false ? known.map((address) => ({ address, port: target })) : []
+    })
+  })
+}
+
+/** The slices of the family that the caller uses. */
+function familySlices({ virtual, caller }: Trip, slices: EndpointSlice[]): readonly EndpointSlice[] {
+  const address = virtual ?? caller.address
+  if (address === undefined || addressIn(address, 'IPv4') === undefined) {
+    const wanted = address === undefined ? undefined : familyName(parseAddress(address).family)
+    return wanted === undefined ? ofOneFamily(slices) : slices.filter(({ addressType }) => addressType === wanted)
+  }
+  return ofOneFamily(slices)
+}
+
+function portName({ imported, to }: Trip): { readonly name: string | undefined } | undefined {
+  const found = imported?.object.spec.ports.find((one) => one.port === to.port)
+  return found === undefined ? undefined : { name: found.name }
+}
+
+export function backendsStep(trip: Trip, way: Way, shares: ServiceShares | undefined): StepDraft {
+  const { here, service, imported, to } = trip
+  const { cluster, backends } = way
+  const base: StepBase = {
+    ...{ direction: 'forward', station: 'backends', cluster, component: 'agent', evidence: 'configured' },
+    ...{
+      source: imported?.source ?? 'the objects of this cluster',
+      ageSeconds: here.ageOf(imported?.at ?? here.world.takenAt),
+    },
+    object:
+      service === undefined ? toText(to) : `EndpointSlices of ${service.namespace}/${service.name} from ${cluster}`,
+    next: service === undefined ? 'sealane show clusters' : `sealane show traffic ${service.namespace}/${service.name}`,
+  }
+  if (service === undefined)
+    return { ...base, decision: 'passes', message: `${toText(to)} is an address of ${cluster}` }
+  const ports = imported?.object.spec.ports ?? []
+  const isPort =
+    to.port === undefined ||
+    ports.length === 0 ||
+    ports.some((one) => one.port === to.port && one.protocol.toLowerCase() === to.protocol)
+  if (!isPort) {
+    const texts = ports.map(({ port, protocol }) => `${protocol} ${port}`)
+    return {
+      ...base,
+      decision: 'fails',
+      reason: 'PortUnknown',
+      message: `port ${to.protocol} ${to.port ?? ''} is none of ${named(texts)}`,
+    }
+  }
+  const slices = ofOneFamily(slicesFrom(here, service, cluster))
+  const all = slices.flatMap(({ endpoints = [] }) => endpoints)
+  const left = all.filter(({ conditions }) => conditions?.ready === false)
+  const notes = [
+    ...left
+      .slice(0, 5)
+      .map(
+        ({ addresses, conditions }) =>
+          `${addresses[0] ?? '-'} is left out: ${conditions?.terminating === true ? 'it terminates' : 'its cluster says that it is not ready'}`,
+      ),
+    ...(left.length > 5 ? [`${left.length - 5} more are left out: not ready`] : []),
+    ...(shares?.policy?.spec.passiveHealth === undefined
+      ? []
+      : ['nodes leave out endpoints that refuse or do not answer: see the log of the routeagent']),
+  ]
+  const scope = { service }
+  const count = `${backends.length} of ${all.length} pods ready in ${cluster}`
+  if (backends.length > 0)
+    return settled(
+      {
+        ...base,
+        decision: 'passes',
+        message: here.hasAddresses
+          ? `${count}: ${named(
+              backends.map(({ address }) => address),
+              4,
+            )}`
+          : count,
+        notes,
+      },
+      here,
+      scope,
+    )
+  const isCalled = (way.share ?? 0) > 0
+  const draft: StepDraft = {
+    ...base,
+    decision: isCalled ? 'partly' : 'fails',
+    reason: 'NoReadyEndpoint',
+    message: count,
+    notes,
+  }
+  const view = trip.far.get(cluster)
+  const found = view === undefined ? draft : settled(draft, view, scope)
+  return found.reason === 'NoReadyEndpoint' ? settled(found, here, scope) : found
+}
