@@ -28,7 +28,7 @@ import {
   openKubeApi,
 } from '../../kubeapi/kube/kube.ts'
 import { GATEWAY_NODES, REPLACE_GATEWAYS, REPLACE_MISSING, REPLACE_NEVER } from '../../install/workloads/workloads.ts'
-import type { ElectionTiming } from '../../model/lanes/lanes.ts'
+import { type ElectionTiming, LABEL_GATEWAY } from '../../model/lanes/lanes.ts'
 import {
   APP_MANAGED_BY_SEALANE,
   LABEL_APP_MANAGED_BY,
@@ -204,7 +204,9 @@ export function readGatewayChoice(
     const problem = isQualifiedName(key) ? valueProblem('labels', value) : 'expected the key of a label'
     if (problem !== undefined) throw new UserError(`${GATEWAY_NODES}: ${shown(key)}: ${problem}`)
   })
-  return { replaces: text !== REPLACE_NEVER, fillsUp: text === REPLACE_MISSING, nodeSelector }
+  // The agent itself gives a node this label, so a candidate cannot have it yet.
+  const { [LABEL_GATEWAY]: _chosen, ...candidates } = nodeSelector
+  return { replaces: text !== REPLACE_NEVER, fillsUp: text === REPLACE_MISSING, nodeSelector: candidates }
 }
 
 /**

@@ -101,6 +101,7 @@ t.test('what the installation says about the choice of gateways', async (t) => {
   t.same(read('never'), { replaces: false, fillsUp: false, nodeSelector: {} })
   const nodes = '{"node-role.kubernetes.io/edge":"","topology.kubernetes.io/zone":"a"}'
   t.same(read('missing', nodes), { replaces: true, fillsUp: true, nodeSelector: JSON.parse(nodes) as object })
+  t.same(read('', '{"sealane.io/gateway":"true","a":"b"}').nodeSelector, { a: 'b' }, 'a candidate lacks our own label')
   for (const [replace, selector, problem] of [
     ['always', '', /^SEALANE_REPLACE_GATEWAYS "always": expected missing or never, or nothing$/],
     ['', '[]', /^SEALANE_GATEWAY_NODES "\[\]": expected a JSON object of strings/],

@@ -129,9 +129,11 @@ async function byHand(t: Test, place: InstallTarget): Promise<void> {
     'deployments/sealane-dns',
     container('dns', { resources: { requests: { cpu: '60m' } }, imagePullPolicy: 'Never' }),
   )
-  await patch('daemonsets/sealane-gateway', {
-    spec: { template: { spec: { nodeSelector: { 'sealane.io/gateway': 'true' } } } },
+  // Not of the gateways: their node selector rightly changes the agent, which chooses their nodes.
+  await patch('deployments/sealane-dns', {
+    spec: { template: { spec: { nodeSelector: { 'kubernetes.io/os': 'linux' } } } },
   })
+  await patch('daemonsets/sealane-gateway', { spec: { template: { metadata: { annotations: { note: 'ours' } } } } })
   await patch('daemonsets/sealane-routeagent', { spec: { template: { metadata: { annotations: { note: 'ours' } } } } })
   const registry = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'registry' }, type: 'Opaque' }
   await api.apply(`/api/v1/namespaces/${SYSTEM}/secrets/registry`, registry)
