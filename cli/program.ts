@@ -2,6 +2,7 @@
 import { Command } from 'commander'
 import {
   addAccessCommand,
+  addBenchmarkCommand,
   addBrokerCommand,
   addClusterCommand,
   addDiagnoseCommand,
@@ -12,6 +13,7 @@ import {
   addLeaveCommand,
   addMachineCommand,
   addMembersCommand,
+  addProbeCommand,
   addServiceCommand,
   addShowCommand,
   addSiteCommand,
@@ -20,6 +22,7 @@ import {
   addTokenCommand,
   addUninstallCommand,
   addUpCommand,
+  addVerifyCommand,
   addVersionCommand,
 } from './commands/commands.ts'
 import { sealaneVersion } from '../runtime/runtime.ts'
@@ -57,6 +60,9 @@ export function buildProgram(
   addServiceCommand(program, context)
   addStatusCommand(program, context)
   addDiagnoseCommand(program, context)
+  addVerifyCommand(program, context)
+  addBenchmarkCommand(program, context)
+  addProbeCommand(program, context)
   addGatherCommand(program, context)
   addMembersCommand(program, context)
   addMachineCommand(program, context)

@@ -53,3 +53,4 @@ export {
   trafficRows,
 } from './traffic/plan-traffic.ts'
 export { EXIT_CODES, EXIT_UNKNOWN, EXPOSED, statusDocument, statusScreen } from './status-screen.ts'
+export { PROBE_COMMAND } from './verify/probe-wire.ts'
