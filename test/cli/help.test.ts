@@ -61,6 +61,8 @@ const COMMANDS = [
   'service list',
   'status',
   'diagnose',
+  'verify',
+  'benchmark',
   'gather',
   'members',
   'show',

@@ -41,6 +41,7 @@ export interface MemberFacts {
   readonly gateways: readonly string[]
   readonly image: ProbeImage
   readonly knowsPolicies: boolean
+  readonly isOpenShift: boolean
 }
 
 const SEALANE = 'sealane.io/v1alpha1'
@@ -67,13 +68,14 @@ export async function readMember(
       hint: 'see what is missing: sealane status',
     })
   }
-  const [gateways, knowsPolicies, own] = await Promise.all([
+  const [gateways, knowsPolicies, isOpenShift, own] = await Promise.all([
     admin.list(SEALANE, 'Gateway', {}, signal),
     admin.knows({ apiVersion: SEALANE, kind: 'AccessPolicy' }, signal),
+    admin.knows({ apiVersion: 'security.openshift.io/v1', kind: 'SecurityContextConstraints' }, signal),
     image === undefined ? installedImage(admin, signal) : { name: image, pullPolicy: 'IfNotPresent' },
   ])
   return {
-    ...{ id, cluster, knowsPolicies, image: own },
+    ...{ id, cluster, knowsPolicies, isOpenShift, image: own },
     exposure: exposureOf(membership),
     families: podFamilies(cluster.spec),
     gateways: gateways.map(({ metadata }) => metadata.name).sort(),
@@ -261,6 +263,7 @@ export class KubeMember {
           : { namespace: SYSTEM_NAMESPACE, pod: await this.#nodeAgent(signal), container: 'routeagent' }
       const command = ['sealane', PROBE_COMMAND, 'call', '--run', run, JSON.stringify(call)]
       const { status, stdout, stderr } = await admin.exec({ ...place, command, timeoutMs: budgetMs(call) }, signal)
+      signal.throwIfAborted()
       if (status === 0) return readResult<Call['op']>(call.op, stdout)
       return failedCall('other', `the command in pod ${place.pod} ended with ${status}: ${stderr.trim()}`)
     } catch (error) {

@@ -48,6 +48,8 @@ export interface ObjectsInit {
   readonly image: ProbeImage
   readonly families: readonly ('IPv4' | 'IPv6')[]
   readonly roles: readonly Role[]
+  /** OpenShift gives each namespace user ids of its own, and refuses others. */
+  readonly isOpenShift: boolean
   /** Whether the Services are exported. */
   readonly exports: boolean
   /** Whether the cluster knows AccessPolicy. */
@@ -90,6 +92,9 @@ function namespaceObject(init: ObjectsInit): ManifestObject {
   return { apiVersion: 'v1', kind: 'Namespace', metadata: own }
 }
 
+/** The user of the image. */
+const USER = 65_532
+
 function podObject(role: Role, init: ObjectsInit): ManifestObject {
   const { run, member, image, lastsSeconds } = init
   const name = POD_NAMES[role]
@@ -106,8 +111,11 @@ function podObject(role: Role, init: ObjectsInit): ManifestObject {
       terminationGracePeriodSeconds: 1,
       automountServiceAccountToken: false,
       enableServiceLinks: false,
-      // No user id: OpenShift gives one to each namespace, and the image names one that is not root.
-      securityContext: { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } },
+      securityContext: {
+        runAsNonRoot: true,
+        ...(init.isOpenShift ? {} : { runAsUser: USER, runAsGroup: USER }),
+        seccompProfile: { type: 'RuntimeDefault' },
+      },
       ...placement(role, init),
       containers: [
         {
