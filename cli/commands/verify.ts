@@ -21,10 +21,16 @@ import {
   targetToChange,
   throwingUsageErrors,
 } from '../context/context.ts'
-import { EXIT_CODES, EXIT_UNKNOWN, PROBE_COMMAND } from '../status/status.ts'
-import type { Caller } from '../status/verify/run-verify.ts'
-import type { ProbeAdmin } from '../status/verify/kube-member.ts'
-import type { SessionInit, SessionNames, UserService } from '../status/verify/verify-session.ts'
+import {
+  type ProbeCaller,
+  EXIT_CODES,
+  EXIT_UNKNOWN,
+  PROBE_COMMAND,
+  type ProbeAdmin,
+  type SessionInit,
+  type SessionNames,
+  type UserService,
+} from '../status/status.ts'
 import { unknownError } from './status.ts'
 
 interface EndOptions extends TargetOptions {
@@ -156,7 +162,7 @@ function parseService(text: string): { namespace: string; name: string } {
 /** What a run works on: two clusters, or a site and a cluster. */
 type Ends =
   | { readonly kind: 'clusters'; readonly admins: readonly [ProbeAdmin, ProbeAdmin] }
-  | { readonly kind: 'site'; readonly caller: Caller; readonly admin: ProbeAdmin }
+  | { readonly kind: 'site'; readonly caller: ProbeCaller; readonly admin: ProbeAdmin }
 
 /** Opens both ends for `work`. Throws UserError if one is missing. */
 async function withEnds<T>(
@@ -193,7 +199,10 @@ async function withSiteCaller<T>(
   { run, namespace }: SessionNames,
   { clock, timeoutMs }: SessionInit,
   context: CommandContext,
-  work: (caller: Caller, services: (of: { namespace: string; name: string }) => Promise<UserService>) => Promise<T>,
+  work: (
+    caller: ProbeCaller,
+    services: (of: { namespace: string; name: string }) => Promise<UserService>,
+  ) => Promise<T>,
 ): Promise<T> {
   const { withSite } = await import('../context/open-site.ts')
   const { siteCaller } = await import('../status/verify/site-caller.ts')
@@ -212,7 +221,7 @@ async function withSiteCaller<T>(
     return work(caller, (of) => {
       const found = imports.get(of.name, of.namespace)
       if (found === undefined) throw new UserError(`--service ${of.namespace}/${of.name}: this site does not import it`)
-      const { ips = [], ports = [] } = found.spec ?? {}
+      const { ips = [], ports } = found.spec
       const exporters = (found.status?.clusters ?? []).map((one) => one.cluster)
       return Promise.resolve({ ...of, ips, ports, exporters })
     })

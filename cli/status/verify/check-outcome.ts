@@ -52,13 +52,13 @@ export function rowOf(
 }
 
 const FAILURE_REASONS: Readonly<Record<ProbeFailure, ReasonCode>> = {
-  refused: 'VerifyRefused',
-  closed: 'VerifyRefused',
+  refused: 'VerifyNotAnswered',
+  closed: 'VerifyNotAnswered',
   timeout: 'VerifyNotAnswered',
   unreachable: 'VerifyNotAnswered',
   'no-name': 'VerifyNameUnresolved',
   foreign: 'VerifyForeignAnswer',
-  other: 'VerifyPodSilent',
+  other: 'VerifyPodFailed',
 }
 
 export function failureOutcome({ failure, message }: FailedCall): Outcome {
@@ -70,7 +70,7 @@ export function answerOutcome(result: ProbeResult<'hello'>, member: string): Out
   if (!result.ok) return failureOutcome(result)
   const { member: by, ms } = result.value
   if (by !== member) return { measured: `${by} answered`, reason: 'VerifyForeignAnswer' }
-  return { measured: `${msText(ms)}` }
+  return { measured: msText(ms) }
 }
 
 /** Failures that show that the other side lets nothing in. Those of the caller's own side show nothing. */
@@ -117,7 +117,7 @@ export function datagramOutcome({ passed }: ProbeResults['datagrams'], family: F
   const whole = Math.max(0, ...passed.filter((one) => one <= ONE_PACKET))
   if (whole < LEAST_DATAGRAM) {
     const measured = largest === 0 ? 'none passed' : `${largest} octets, but not ${LEAST_DATAGRAM}`
-    return { measured, reason: 'VerifySmallDatagrams' }
+    return { measured, reason: 'VerifyDamaged' }
   }
   const mtu = whole + (family === 4 ? 28 : 48)
   return { measured: `largest ${largest} octets; unfragmented ${whole}, which is an MTU of ${mtu} or a little more` }

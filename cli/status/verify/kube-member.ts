@@ -154,7 +154,7 @@ export class KubeMember {
     return serviceNames(this.letter)
   }
 
-  /** Applies the objects and waits until the pods run. Throws UserError with VerifyPodNotStarted after the time limit. */
+  /** Applies the objects and waits until the pods run. Throws UserError with VerifyPodFailed after the time limit. */
   async prepare(
     caller: string,
     wanted: {
@@ -202,13 +202,13 @@ export class KubeMember {
       const pod = (await admin.get({ apiVersion: 'v1', kind: 'Pod', namespace, name }, signal)) as PodState | undefined
       const status = pod?.status
       const isReady = status?.conditions?.some((one) => one.type === 'Ready' && one.status === 'True') === true
-      if (pod !== undefined && isReady && (status?.podIPs?.length ?? 0) > 0) {
+      if (pod !== undefined && isReady && (status.podIPs?.length ?? 0) > 0) {
         this.#pods.set(role, pod)
         return
       }
       if (clock.monotonic() >= deadline || status?.phase === 'Failed') {
         throw new UserError(`${admin.title}: Pod ${namespace}/${name} does not run: ${whyNot(pod)}`, {
-          reason: 'VerifyPodNotStarted',
+          reason: 'VerifyPodFailed',
         })
       }
       await clock.sleep(LOOK_EVERY_MS, signal)

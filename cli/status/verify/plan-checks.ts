@@ -58,7 +58,7 @@ export function planChecks(init: PlanInit): readonly PlannedCheck[] {
   const { exposure, families } = init
   if (exposure === 'nothing') {
     const why = 'the called member exposes nothing'
-    return [{ check: 'import', expects: 'answer', skip: { reason: 'VerifyNotPossible', why } }]
+    return [{ check: 'import', expects: 'answer', skip: { reason: 'VerifySkipped', why } }]
   }
   const each = (check: CheckName, rest: Partial<PlannedCheck> = {}): readonly PlannedCheck[] =>
     families.map((family) => ({ check, family, expects: 'answer', after: 'import', ...rest }))
@@ -85,7 +85,7 @@ export function planChecks(init: PlanInit): readonly PlannedCheck[] {
 type Skip = Pick<PlannedCheck, 'skip'>
 
 function notPossible(why: string): Skip {
-  return { skip: { reason: 'VerifyNotPossible', why } }
+  return { skip: { reason: 'VerifySkipped', why } }
 }
 
 function searchSkip({ caller }: PlanInit): Skip {
@@ -101,7 +101,7 @@ function policySkip({ knowsPolicies }: PlanInit): Skip {
 }
 
 function failoverSkip({ failover, gateways }: PlanInit): Skip {
-  if (!failover) return { skip: { reason: 'VerifyNotAsked', why: '--failover drains a gateway' } }
+  if (!failover) return { skip: { reason: 'VerifySkipped', why: '--failover drains a gateway' } }
   return gateways > 1 ? {} : { skip: { reason: 'OneGatewayOnly', why: 'the called member has one active gateway' } }
 }
 

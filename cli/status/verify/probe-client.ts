@@ -325,9 +325,9 @@ async function latency({ to, count }: Extract<ProbeCall, { op: 'latency' }>, ini
         const began = init.clock.monotonic()
         socket.write(PING)
         for (let got = 0; got < PING.length;) {
-          const { done = false, value } = await parts.next()
-          if (done) throw closed()
-          got += (value as Buffer).length
+          const next = await parts.next()
+          if (next.done === true) throw closed()
+          got += next.value.length
         }
         times.push(init.clock.monotonic() - began)
       }

@@ -5,6 +5,7 @@
 import { type Socket as UdpSocket, createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { type Server, type Socket, createServer } from 'node:net'
+import { type Clock, SystemClock } from '../../../reconcile/reconcile.ts'
 import {
   type HelloAnswer,
   MOST_LINE,
@@ -26,6 +27,7 @@ export interface ProbeServerInit {
   readonly ports: readonly number[]
   /** `::` and all of IPv4 if undefined, or all of IPv4 on a machine without IPv6. */
   readonly host?: string
+  readonly clock?: Clock
 }
 
 export interface ProbeServer {
@@ -35,8 +37,10 @@ export interface ProbeServer {
 }
 
 const MOST_CONNECTIONS = 256
-/** A connection that sends and receives nothing for this time is closed. */
-const IDLE_MS = 15_000
+/** A connection must have sent its request by then. */
+const REQUEST_MS = 5000
+/** No call takes longer (MOST_SECONDS). */
+const LIFE_MS = 90_000
 
 /** Rejects if a port is in use. */
 export async function serveProbe(init: ProbeServerInit): Promise<ProbeServer> {
@@ -73,7 +77,9 @@ async function listenTcp(port: number, init: ProbeServerInit, sockets: Set<Socke
 }
 
 function serveConnection(socket: Socket, init: ProbeServerInit): void {
-  socket.setTimeout(IDLE_MS, () => socket.destroy())
+  const { clock = new SystemClock() } = init
+  let cancel = clock.setTimer(REQUEST_MS, () => socket.destroy())
+  socket.once('close', () => cancel())
   socket.on('error', () => socket.destroy())
   let head = Buffer.alloc(0)
   const read = (part: Buffer): void => {
@@ -82,6 +88,8 @@ function serveConnection(socket: Socket, init: ProbeServerInit): void {
     if (end < 0 && head.length <= MOST_LINE) return
     socket.off('data', read)
     const request = end < 0 ? undefined : parseTcpRequest(head.subarray(0, end).toString('latin1'), init.run)
+    cancel()
+    cancel = clock.setTimer(LIFE_MS, () => socket.destroy())
     if (request === undefined) socket.destroy()
     else answer(socket, request, head.subarray(end + 1), init)
   }
@@ -94,11 +102,13 @@ function answer(socket: Socket, request: TcpRequest, rest: Buffer, init: ProbeSe
       socket.end(`${helloText(init.run, answerTo(init, socket.remoteAddress))}\n`)
       return
     case 'ping':
-      return echo(socket, rest, Number.MAX_SAFE_INTEGER)
+      echo(socket, rest, Number.MAX_SAFE_INTEGER)
+      return
     case 'bulk':
-      return echo(socket, rest, request.bytes)
+      echo(socket, rest, request.bytes)
+      return
     case 'sink':
-      return count(socket, rest)
+      count(socket, rest)
   }
 }
 

@@ -239,7 +239,7 @@ export function parseCall(text: string): ProbeCall {
 }
 
 function badField(field: string, value: unknown, expected: string): UserError {
-  const shown = fitText(JSON.stringify(value) ?? 'nothing', 100)
+  const shown = fitText(value === undefined ? 'nothing' : JSON.stringify(value), 100)
   return new UserError(`call: ${field} ${shown}: expected ${expected}`, { exitCode: 2 })
 }
 

@@ -34,7 +34,7 @@ import {
 } from './probe-wire.ts'
 
 /** Where calls come from. */
-export interface Caller {
+export interface ProbeCaller {
   readonly id: string
   readonly kind: 'cluster' | 'site'
   readonly families: readonly ('IPv4' | 'IPv6')[]
@@ -47,7 +47,7 @@ export interface Caller {
   sources(family: Family): readonly string[] | undefined
 }
 
-export function clusterCaller(member: KubeMember): Caller {
+export function clusterCaller(member: KubeMember): ProbeCaller {
   return {
     ...{ id: member.id, kind: 'cluster', families: member.facts.families },
     call: (from, call, signal) => member.call(from, call, signal),
@@ -79,7 +79,11 @@ export interface VerifyInit extends VerifyOptions {
 }
 
 /** All checks of one direction. Rejects only with the signal's reason. */
-export async function verifyWay(caller: Caller, server: KubeMember, init: VerifyInit): Promise<readonly CheckRow[]> {
+export async function verifyWay(
+  caller: ProbeCaller,
+  server: KubeMember,
+  init: VerifyInit,
+): Promise<readonly CheckRow[]> {
   return new Way(caller, server, init).run()
 }
 
@@ -93,14 +97,14 @@ const UNDRAIN_MS = 15_000
 const STEADY_MS = 50
 
 class Way {
-  readonly #caller: Caller
+  readonly #caller: ProbeCaller
   readonly #server: KubeMember
   readonly #init: VerifyInit
   readonly #way: string
   readonly #rows: CheckRow[] = []
   #ips: readonly string[] = []
 
-  constructor(caller: Caller, server: KubeMember, init: VerifyInit) {
+  constructor(caller: ProbeCaller, server: KubeMember, init: VerifyInit) {
     this.#caller = caller
     this.#server = server
     this.#init = init
@@ -136,7 +140,7 @@ class Way {
     if (skip !== undefined) return { measured: skip.why, reason: skip.reason }
     const before = this.#rows.filter(({ check }) => check === after)
     const lacking = before.find((row) => row.result !== 'pass' && (row.family ?? family) === (family ?? row.family))
-    return lacking && { measured: `${checkText(lacking)} has not passed`, reason: 'VerifyNotShown' }
+    return lacking && { measured: `${checkText(lacking)} has not passed`, reason: 'VerifySkipped' }
   }
 
   #check({ check, family = 4, expects }: PlannedCheck): Promise<Outcome> {
@@ -272,7 +276,7 @@ class Way {
   async #failover(to: Target): Promise<Outcome> {
     const { failover, signal, say } = this.#init
     const [node] = this.#server.facts.gateways
-    if (failover === undefined || node === undefined) return { measured: 'no gateway', reason: 'VerifyNotPossible' }
+    if (failover === undefined || node === undefined) return { measured: 'no gateway', reason: 'VerifySkipped' }
     const call = { op: 'steady', to, seconds: FAILOVER_SECONDS, intervalMs: STEADY_MS } as const
     const calls = this.#caller.call('pod', call, signal)
     calls.catch(() => undefined)

@@ -5,7 +5,7 @@ import type { Cluster } from '../../../model/model.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import { callProbe } from './probe-client.ts'
 import type { ProbeCall } from './probe-wire.ts'
-import type { Caller } from './run-verify.ts'
+import type { ProbeCaller } from './run-verify.ts'
 
 export interface SiteCallerInit {
   readonly id: string
@@ -23,10 +23,10 @@ export interface SiteCallerInit {
 
 const LOOK_EVERY_MS = 500
 
-export function siteCaller(init: SiteCallerInit): Caller {
+export function siteCaller(init: SiteCallerInit): ProbeCaller {
   const { id, cluster, run, clock, namespace, timeoutMs, addresses = machineAddresses() } = init
   const dns = dnsServerOf(init.dnsListen)
-  const call: Caller['call'] = (_from, one: ProbeCall, signal) => callProbe(one, { run, clock, signal }) as never
+  const call: ProbeCaller['call'] = (_from, one: ProbeCall, signal) => callProbe(one, { run, clock, signal }) as never
   return {
     ...{ id, kind: 'site', call },
     families: cluster === undefined ? ['IPv4'] : podFamilies(cluster.spec),

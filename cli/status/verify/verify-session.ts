@@ -11,7 +11,7 @@ import { KubeMember, type MemberFacts, type ProbeAdmin, readMember } from './kub
 import type { CheckName } from './plan-checks.ts'
 import type { Role } from './plan-objects.ts'
 import { PROBE_PORT, type Family, type Target } from './probe-wire.ts'
-import { type Caller, type Drain, type VerifyOptions, clusterCaller, verifyWay } from './run-verify.ts'
+import { type ProbeCaller, type Drain, type VerifyOptions, clusterCaller, verifyWay } from './run-verify.ts'
 
 export interface SessionInit {
   readonly clock: Clock
@@ -135,7 +135,7 @@ export function verifyClusters(
 
 /** Checks the direction from a site to a cluster. */
 export function verifyFromSite(
-  caller: Caller,
+  caller: ProbeCaller,
   admin: ProbeAdmin,
   options: Omit<VerifyOptions, 'namespace'>,
   names: SessionNames,
@@ -154,7 +154,7 @@ export function verifyFromSite(
 }
 
 function leftOut(check: CheckName, way: string, why: string): CheckRow {
-  return rowOf({ check, isSkipped: true }, way, { measured: why, reason: 'VerifyNotPossible' }, 0)
+  return rowOf({ check, isSkipped: true }, way, { measured: why, reason: 'VerifySkipped' }, 0)
 }
 
 /** An imported service of the user. */
@@ -168,7 +168,7 @@ export interface UserService {
 
 /** Checks an exported service of the user from a site: its name, and whether its TCP ports accept a connection. */
 export async function verifyService(
-  caller: Caller,
+  caller: ProbeCaller,
   service: UserService,
   { clock, signal, say }: Pick<SessionInit, 'clock' | 'signal' | 'say'>,
 ): Promise<readonly CheckRow[]> {
@@ -240,7 +240,7 @@ export function benchmarkClusters(
 
 /** Measures from a site to a cluster. */
 export function benchmarkFromSite(
-  caller: Caller,
+  caller: ProbeCaller,
   admin: ProbeAdmin,
   options: BenchmarkOptions,
   names: SessionNames,
@@ -254,7 +254,7 @@ export function benchmarkFromSite(
 }
 
 async function measured(
-  caller: Caller,
+  caller: ProbeCaller,
   server: KubeMember,
   options: BenchmarkOptions,
   init: SessionInit,
@@ -272,7 +272,7 @@ async function measured(
   return runBenchmark({ way, to }, { ...options, ...init, call: podCalls(caller) })
 }
 
-function podCalls(caller: Caller): Parameters<typeof runBenchmark>[1]['call'] {
+function podCalls(caller: ProbeCaller): Parameters<typeof runBenchmark>[1]['call'] {
   return (call, signal) => caller.call('pod', call, signal)
 }
 

@@ -25,9 +25,9 @@ const RUN = '0123456789abcdef'
 
 async function server(t: Test): Promise<Target> {
   const init = { run: RUN, member: 'c2', pod: 'sealane-probe-server', ports: [0, 0], host: '127.0.0.1' }
-  const { ports, close } = await serveProbe(init)
-  t.teardown(close)
-  return { host: '127.0.0.1', port: ports[0] ?? 0, family: 4 }
+  const served = await serveProbe(init)
+  t.teardown(() => served.close())
+  return { host: '127.0.0.1', port: served.ports[0] ?? 0, family: 4 }
 }
 
 function call<Call extends ProbeCall>(one: Call, run = RUN): Promise<ProbeResult<Call['op']>> {

@@ -7,7 +7,7 @@ import type { ClusterAdmin } from '../../../cli/context/cluster-admin.ts'
 import { msText } from '../../../cli/status/verify/check-outcome.ts'
 import { PROBE_LABEL, PROBE_LABEL_VALUE, UNTIL_ANNOTATION } from '../../../cli/status/verify/plan-objects.ts'
 import type { ProbeCall, ProbeResult } from '../../../cli/status/verify/probe-wire.ts'
-import type { Caller, Drain } from '../../../cli/status/verify/run-verify.ts'
+import type { ProbeCaller, Drain } from '../../../cli/status/verify/run-verify.ts'
 import {
   type SessionInit,
   benchmarkClusters,
@@ -19,6 +19,7 @@ import {
 import type { CommandResult, PodCommand } from '../../../kubeapi/kube/http/pod-exec.ts'
 import type { ObjectRef } from '../../../kubeapi/kube/kinds.ts'
 import type { ManifestObject } from '../../../install/values/manifest.ts'
+import { messageOf } from '../../../runtime/errors.ts'
 import { FastClock } from '../../support/fast-clock.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
 
@@ -241,10 +242,10 @@ t.test('what fails is named', async (t) => {
       .map(({ check, reason }) => `${check} ${reason}`),
     [
       'udp VerifyNotAnswered',
-      'large-udp VerifyNotShown',
+      'large-udp VerifySkipped',
       'pod-to-pod VerifyAnswered',
       'throughput VerifySlow',
-      'failover VerifyNotAsked',
+      'failover VerifySkipped',
     ],
   )
 })
@@ -259,7 +260,7 @@ t.test('members that expose all pods, or nothing', async (t) => {
   const none = await verifyClusters(pair({ exposure: 'nothing' }), { seconds: 1 }, sessionNames(all), all)
   t.same(
     none.map(({ check, result, reason }) => [check, result, reason]),
-    Array.from({ length: 2 }, () => ['import', 'skip', 'VerifyNotPossible']),
+    Array.from({ length: 2 }, () => ['import', 'skip', 'VerifySkipped']),
   )
 })
 
@@ -302,7 +303,7 @@ t.test('an interrupt at any step leaves nothing', async (t) => {
     const own = session({ signal: stop.signal })
     const ended = await verifyClusters(members, { seconds: 1 }, sessionNames(own), own).then(
       () => 'done',
-      (error: Error) => error.message,
+      (error: unknown) => messageOf(error),
     )
     // The last call ends the run anyway.
     if (at < steps) t.equal(ended, 'interrupted', `step ${at}`)
@@ -368,7 +369,7 @@ t.test('who cannot take part', async (t) => {
   t.same(await a.probeObjects(), [])
 })
 
-const SITE_CALLS: Caller['call'] = (_from, call: ProbeCall) => {
+const SITE_CALLS: ProbeCaller['call'] = (_from, call: ProbeCall) => {
   const isRefused = call.op === 'connect' && call.to.port === 81
   const result: ProbeResult = isRefused
     ? { ok: false, failure: 'refused', message: 'no' }
@@ -380,7 +381,7 @@ const SITE_CALLS: Caller['call'] = (_from, call: ProbeCall) => {
   return Promise.resolve(result as never)
 }
 
-const SITE: Caller = {
+const SITE: ProbeCaller = {
   id: 's1',
   kind: 'site',
   families: ['IPv4'],
@@ -413,9 +414,9 @@ t.test('a service of the user from a site', async (t) => {
   t.same(
     rows.map(({ check, result, reason = '' }) => `${check} ${result} ${reason}`),
     [
-      ...['import pass ', 'name pass ', 'tcp pass ', 'tcp fail VerifyRefused'],
+      ...['import pass ', 'name pass ', 'tcp pass ', 'tcp fail VerifyNotAnswered'],
       ...['udp', 'large-tcp', 'large-udp', 'source', 'throughput', 'policy-refused'].map(
-        (one) => `${one} skip VerifyNotPossible`,
+        (one) => `${one} skip VerifySkipped`,
       ),
     ],
   )
