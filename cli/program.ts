@@ -2,6 +2,7 @@
 import { Command } from 'commander'
 import {
   addAccessCommand,
+  addBenchmarkCommand,
   addBrokerCommand,
   addClusterCommand,
   addDiagnoseCommand,
@@ -13,6 +14,7 @@ import {
   addLeaveCommand,
   addMachineCommand,
   addMembersCommand,
+  addProbeCommand,
   addServiceCommand,
   addShowCommand,
   addSiteCommand,
@@ -21,6 +23,7 @@ import {
   addTokenCommand,
   addUninstallCommand,
   addUpCommand,
+  addVerifyCommand,
   addVersionCommand,
 } from './commands/commands.ts'
 import { sealaneVersion } from '../runtime/runtime.ts'
@@ -59,6 +62,9 @@ export function buildProgram(
   addStatusCommand(program, context)
   addDiagnoseCommand(program, context)
   addExplainCommand(program, context)
+  addVerifyCommand(program, context)
+  addBenchmarkCommand(program, context)
+  addProbeCommand(program, context)
   addGatherCommand(program, context)
   addMembersCommand(program, context)
   addMachineCommand(program, context)

@@ -53,3 +53,7 @@ export {
   trafficRows,
 } from './traffic/plan-traffic.ts'
 export { EXIT_CODES, EXIT_UNKNOWN, EXPOSED, statusDocument, statusScreen } from './status-screen.ts'
+export type { ProbeAdmin } from './verify/kube-member.ts'
+export { PROBE_COMMAND } from './verify/probe-wire.ts'
+export type { ProbeCaller } from './verify/run-verify.ts'
+export type { SessionInit, SessionNames, UserService } from './verify/verify-session.ts'

@@ -12,6 +12,7 @@ import type { ReasonRow, RefusalCode } from './reason-row.ts'
 import { RECORD_REASONS } from './record-reasons.ts'
 import { SERVICE_REASONS } from './service-reasons.ts'
 import { TRAFFIC_REASONS } from './traffic-reasons.ts'
+import { VERIFY_REASONS } from './verify-reasons.ts'
 
 export type { RefusalCode } from './reason-row.ts'
 
@@ -27,6 +28,7 @@ export const REASON_PARTS = {
   'API servers and the store': ACCESS_REASONS,
   'A member as a whole': HEALTH_REASONS,
   'Found by a closer look': PROBE_REASONS,
+  'Found by verify': VERIFY_REASONS,
 } as const
 
 const REASONS = {
@@ -40,6 +42,7 @@ const REASONS = {
   ...ACCESS_REASONS,
   ...HEALTH_REASONS,
   ...PROBE_REASONS,
+  ...VERIFY_REASONS,
 } as const
 
 export type ReasonCode = keyof typeof REASONS

@@ -62,6 +62,8 @@ const COMMANDS = [
   'status',
   'diagnose',
   'explain',
+  'verify',
+  'benchmark',
   'gather',
   'members',
   'show',

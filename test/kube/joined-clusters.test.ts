@@ -8,6 +8,7 @@ import { agentTakeover } from './joined/agent-takeover.ts'
 import { MARK_FLAGS, demandedMarks } from './joined/demanded-marks.ts'
 import { exporterInformed } from './joined/exporter-informed.ts'
 import { mcsStandard } from './joined/mcs-standard.ts'
+import { verified } from './joined/verified.ts'
 import { type JoinedClusters, startJoinedClusters } from './support/joined-clusters.ts'
 import { removeNamespaces } from './support/remove-namespaces.ts'
 import { type Story, chosenStories } from './support/stories.ts'
@@ -28,6 +29,7 @@ const STORIES: Readonly<Record<string, NamespacedStory>> = {
   'exporter-informed': { run: exporterInformed, namespaces: ['store', 'monitoring'] },
   'mcs-standard': { run: mcsStandard, namespaces: ['shop', 'kinds', 'north'] },
   'demanded-marks': { run: demandedMarks, namespaces: ['marked'] },
+  verified: { run: verified, namespaces: [] },
   'agent-takeover': { run: agentTakeover, namespaces: ['demo'] },
 }
 

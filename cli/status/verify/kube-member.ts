@@ -1,0 +1,386 @@
+/** One cluster of a run: its facts, its probe objects, and calls from its pods and nodes by `pods/exec`. */
+import { type ManifestObject, objectName, selectorLabels } from '../../../install/values/values.ts'
+import { type Exposure, exposureOf } from '../../../model/access/access.ts'
+import { podFamilies, prefixPairs, toGlobalText } from '../../../model/addresses/addresses.ts'
+import {
+  type Cluster,
+  type Membership,
+  SYSTEM_NAMESPACE,
+  guardedNamespace,
+  parseClusterId,
+} from '../../../model/model.ts'
+import type { Clock } from '../../../reconcile/reconcile.ts'
+import { UserError, messageOf } from '../../../runtime/runtime.ts'
+import type { ClusterAdmin } from '../../context/context.ts'
+import {
+  CONTAINER,
+  DRAINED_ANNOTATION,
+  type Letter,
+  POD_NAMES,
+  PROBE_KINDS,
+  PROBE_LABEL,
+  PROBE_LABEL_VALUE,
+  type ProbeImage,
+  type Remains,
+  type Role,
+  planObjects,
+  planSweep,
+  policyObject,
+  serviceNames,
+} from './plan-objects.ts'
+import { type Family, PROBE_COMMAND, type ProbeCall, type ProbeResult, failedCall, readResult } from './probe-wire.ts'
+
+/** What a run asks of a cluster. */
+export type ProbeAdmin = Pick<ClusterAdmin, 'title' | 'get' | 'list' | 'apply' | 'merge' | 'remove' | 'exec' | 'knows'>
+
+export interface MemberFacts {
+  readonly id: string
+  readonly cluster: Cluster
+  readonly exposure: Exposure
+  readonly families: readonly ('IPv4' | 'IPv6')[]
+  readonly gateways: readonly string[]
+  readonly image: ProbeImage
+  readonly knowsPolicies: boolean
+  readonly isOpenShift: boolean
+}
+
+const SEALANE = 'sealane.io/v1alpha1'
+const MCS = 'multicluster.x-k8s.io/v1beta1'
+
+/** Throws UserError if the cluster is no member, and KubeError. */
+export async function readMember(
+  admin: ProbeAdmin,
+  image: string | undefined,
+  signal: AbortSignal,
+): Promise<MemberFacts> {
+  const get = (kind: string, name: string): Promise<ManifestObject | undefined> =>
+    admin.get({ apiVersion: SEALANE, kind, name }, signal)
+  const membership = (await get('Membership', 'self')) as unknown as Membership | undefined
+  if (membership === undefined) {
+    throw new UserError(`${admin.title}: this cluster is no member of a clusterset`, {
+      hint: 'join it first: sealane join --help',
+    })
+  }
+  const id = parseClusterId(membership.spec.clusterId)
+  const cluster = (await get('Cluster', id)) as unknown as Cluster | undefined
+  if (cluster === undefined) {
+    throw new UserError(`${admin.title}: it has no Cluster object ${id} yet`, {
+      hint: 'see what is missing: sealane status',
+    })
+  }
+  const [gateways, knowsPolicies, isOpenShift, own] = await Promise.all([
+    admin.list(SEALANE, 'Gateway', {}, signal),
+    admin.knows({ apiVersion: SEALANE, kind: 'AccessPolicy' }, signal),
+    admin.knows({ apiVersion: 'security.openshift.io/v1', kind: 'SecurityContextConstraints' }, signal),
+    image === undefined ? installedImage(admin, signal) : { name: image, pullPolicy: 'IfNotPresent' },
+  ])
+  return {
+    ...{ id, cluster, knowsPolicies, isOpenShift, image: own },
+    exposure: exposureOf(membership),
+    families: podFamilies(cluster.spec),
+    gateways: gateways.map(({ metadata }) => metadata.name).sort(),
+  }
+}
+
+/** The image of the agent there: the nodes can get it, or have it. */
+async function installedImage(admin: ProbeAdmin, signal: AbortSignal): Promise<ProbeImage> {
+  const ref = { apiVersion: 'apps/v1', kind: 'Deployment', namespace: SYSTEM_NAMESPACE, name: objectName('agent') }
+  const { spec } = ((await admin.get(ref, signal)) ?? {}) as {
+    spec?: { template?: { spec?: { containers?: readonly { image?: string; imagePullPolicy?: string }[] } } }
+  }
+  const [{ image, imagePullPolicy = 'IfNotPresent' } = {}] = spec?.template?.spec?.containers ?? []
+  if (image === undefined) {
+    throw new UserError(`${admin.title}: there is no Deployment ${ref.name} whose image the probes could use`, {
+      hint: 'name an image: --image NAME',
+    })
+  }
+  return { name: image, pullPolicy: imagePullPolicy }
+}
+
+export interface MemberInit {
+  readonly admin: ProbeAdmin
+  readonly facts: MemberFacts
+  readonly letter: Letter
+  readonly clock: Clock
+  readonly run: string
+  readonly namespace: string
+  readonly makesNamespace: boolean
+  /** Time until pods run and imports are there. */
+  readonly timeoutMs: number
+  readonly until: string
+  readonly lastsSeconds: number
+  readonly say: (text: string) => void
+  /** Ends the drain of a Node that a killed run left behind. */
+  readonly undrain?: (admin: ProbeAdmin, node: string, signal: AbortSignal) => Promise<unknown>
+}
+
+interface PodState {
+  readonly spec?: { readonly nodeName?: string }
+  readonly status?: {
+    readonly phase?: string
+    readonly podIPs?: readonly { readonly ip: string }[]
+    readonly conditions?: readonly { readonly type: string; readonly status: string; readonly message?: string }[]
+    readonly containerStatuses?: readonly {
+      readonly state?: { readonly waiting?: { readonly reason?: string; readonly message?: string } }
+    }[]
+  }
+}
+
+const LOOK_EVERY_MS = 300
+
+export class KubeMember {
+  readonly facts: MemberFacts
+  readonly letter: Letter
+  readonly #init: MemberInit
+  readonly #applied: ManifestObject[] = []
+  readonly #pods = new Map<Role, PodState>()
+  #nodePod: string | undefined
+
+  constructor(init: MemberInit) {
+    this.#init = init
+    this.facts = init.facts
+    this.letter = init.letter
+  }
+
+  get id(): string {
+    return this.facts.id
+  }
+
+  get admin(): ProbeAdmin {
+    return this.#init.admin
+  }
+
+  get names() {
+    return serviceNames(this.letter)
+  }
+
+  /** Applies the objects and waits until the pods run. Throws UserError with VerifyPodFailed after the time limit. */
+  async prepare(
+    caller: string,
+    wanted: {
+      readonly roles: readonly Role[]
+      readonly exports: boolean
+      readonly nodes?: Partial<Record<Role, string>>
+    },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { facts, admin } = this.#init
+    await this.#checkNamespace(signal)
+    const { nodes = {}, ...rest } = wanted
+    for (const object of planObjects({ ...this.#init, ...facts, ...rest, nodes, member: facts.id, caller })) {
+      signal.throwIfAborted()
+      // Noted first: a request that is interrupted may have been carried out.
+      this.#applied.push(object)
+      await admin.apply(object, { dryRun: false }, signal)
+    }
+    for (const role of wanted.roles) await this.#untilRunning(role, signal)
+  }
+
+  async #checkNamespace(signal: AbortSignal): Promise<void> {
+    const { admin, namespace, makesNamespace } = this.#init
+    const guard = guardedNamespace(namespace)
+    if (guard !== undefined) throw new UserError(`--namespace ${namespace} ${guard}: expected one of yours`)
+    if (makesNamespace) return
+    if ((await admin.get({ apiVersion: 'v1', kind: 'Namespace', name: namespace }, signal)) === undefined) {
+      throw new UserError(`--namespace ${namespace}: not found in ${admin.title}`, {
+        hint: 'create it in both clusters, or leave the flag out',
+      })
+    }
+    const others = { namespace, labelSelector: `${PROBE_LABEL}=${PROBE_LABEL_VALUE}` }
+    if ((await admin.list('v1', 'Pod', others, signal)).length > 0) {
+      throw new UserError(`${admin.title}: another run uses namespace ${namespace}`, {
+        hint: 'wait for its end, or leave --namespace out',
+      })
+    }
+  }
+
+  async #untilRunning(role: Role, signal: AbortSignal): Promise<void> {
+    const { admin, clock, namespace, timeoutMs } = this.#init
+    const name = POD_NAMES[role]
+    const deadline = clock.monotonic() + timeoutMs
+    for (;;) {
+      const pod = (await admin.get({ apiVersion: 'v1', kind: 'Pod', namespace, name }, signal)) as PodState | undefined
+      const status = pod?.status
+      const isReady = status?.conditions?.some((one) => one.type === 'Ready' && one.status === 'True') === true
+      if (pod !== undefined && isReady && (status.podIPs?.length ?? 0) > 0) {
+        this.#pods.set(role, pod)
+        return
+      }
+      if (clock.monotonic() >= deadline || status?.phase === 'Failed') {
+        throw new UserError(`${admin.title}: Pod ${namespace}/${name} does not run: ${whyNot(pod)}`, {
+          reason: 'VerifyPodFailed',
+        })
+      }
+      await clock.sleep(LOOK_EVERY_MS, signal)
+    }
+  }
+
+  /** The addresses of a pod as other members see them. Undefined if the addresses cannot be mapped one to one. */
+  addresses(role: Role, family: Family): readonly string[] | undefined {
+    const all = (this.#pods.get(role)?.status?.podIPs ?? []).map(({ ip }) => ip)
+    try {
+      const pairs = prefixPairs(this.facts.cluster.spec)
+      return all.filter((ip) => ip.includes(':') === (family === 6)).map((ip) => toGlobalText(pairs, ip))
+    } catch {
+      return undefined
+    }
+  }
+
+  /** The addresses of a pod in its own cluster. */
+  localAddresses(role: Role): readonly string[] {
+    return (this.#pods.get(role)?.status?.podIPs ?? []).map(({ ip }) => ip)
+  }
+
+  /**
+   * The clusterset IPs of the imported service, once `exporter` is among its clusters; empty for a headless one.
+   * Undefined after the time limit.
+   */
+  async imported(service: string, exporter: string, signal: AbortSignal): Promise<readonly string[] | undefined> {
+    const { admin, clock, namespace, timeoutMs } = this.#init
+    const deadline = clock.monotonic() + timeoutMs
+    const ref = { apiVersion: MCS, kind: 'ServiceImport', namespace, name: service }
+    for (;;) {
+      const found = (await admin.get(ref, signal)) as ImportShape | undefined
+      const isFrom = found?.status?.clusters?.some(({ cluster }) => cluster === exporter) === true
+      const ips = found?.spec?.ips ?? []
+      if (isFrom && (found.spec?.type === 'Headless' || ips.length > 0)) return ips
+      if (clock.monotonic() >= deadline) return undefined
+      await clock.sleep(LOOK_EVERY_MS, signal)
+    }
+  }
+
+  /** Makes a call from the client pod, or from the network of its node. Rejects only with the signal's reason. */
+  async call<Call extends ProbeCall>(
+    from: 'pod' | 'node',
+    call: Call,
+    signal: AbortSignal,
+  ): Promise<ProbeResult<Call['op']>> {
+    const { admin, run, namespace } = this.#init
+    try {
+      const place =
+        from === 'pod'
+          ? { namespace, pod: POD_NAMES.client, container: CONTAINER }
+          : { namespace: SYSTEM_NAMESPACE, pod: await this.#nodeAgent(signal), container: 'routeagent' }
+      const command = ['sealane', PROBE_COMMAND, 'call', '--run', run, JSON.stringify(call)]
+      const { status, stdout, stderr } = await admin.exec({ ...place, command, timeoutMs: budgetMs(call) }, signal)
+      signal.throwIfAborted()
+      if (status === 0) return readResult<Call['op']>(call.op, stdout)
+      return failedCall('other', `the command in pod ${place.pod} ended with ${status}: ${stderr.trim()}`)
+    } catch (error) {
+      signal.throwIfAborted()
+      return failedCall('other', messageOf(error))
+    }
+  }
+
+  /** The route agent of the client's node; it shares the network of the node. */
+  async #nodeAgent(signal: AbortSignal): Promise<string> {
+    if (this.#nodePod !== undefined) return this.#nodePod
+    const labelSelector = Object.entries(selectorLabels('routeagent'))
+      .map((pair) => pair.join('='))
+      .join(',')
+    const scope = { namespace: SYSTEM_NAMESPACE, labelSelector }
+    const pods = await this.#init.admin.list('v1', 'Pod', scope, signal)
+    const running = pods.filter((pod) => (pod as PodState).status?.phase === 'Running')
+    const node = this.#pods.get('client')?.spec?.nodeName
+    const found = running.find((pod) => (pod as PodState).spec?.nodeName === node) ?? running[0]
+    if (found === undefined) throw new Error('no route agent runs')
+    this.#nodePod = found.metadata.name
+    return this.#nodePod
+  }
+
+  /** Offers the Services to these members alone. */
+  async offerTo(callers: readonly string[], signal: AbortSignal): Promise<void> {
+    await this.#init.admin.apply(policyObject(this.#init, callers), { dryRun: false }, signal)
+  }
+
+  /** Notes which Node is drained, so that a later run ends it if this one is killed. */
+  async noteDrained(node: string | null, signal: AbortSignal): Promise<void> {
+    const ref = { apiVersion: 'v1', kind: 'Service', namespace: this.#init.namespace, name: this.names.balanced }
+    await this.#init.admin.merge(ref, { metadata: { annotations: { [DRAINED_ANNOTATION]: node } } }, signal)
+  }
+
+  /** Removes what earlier runs left behind that were killed. Returns how many objects that were. */
+  async sweep(signal: AbortSignal): Promise<number> {
+    const { admin, clock, undrain } = this.#init
+    const { objects, drained } = await this.#remains(clock.now(), signal)
+    for (const node of drained) await undrain?.(admin, node, signal)
+    await this.#remove(objects, signal)
+    return objects.length
+  }
+
+  async #remains(nowMs: number, signal: AbortSignal): Promise<Remains> {
+    const { admin } = this.#init
+    const labelSelector = `${PROBE_LABEL}=${PROBE_LABEL_VALUE}`
+    const lists = PROBE_KINDS.map(({ apiVersion, kind }) => admin.list(apiVersion, kind, { labelSelector }, signal))
+    return planSweep((await Promise.all(lists)).flat(), nowMs)
+  }
+
+  /** Removes all objects of this run, each as far as it goes. Throws the errors together. */
+  async close(signal: AbortSignal): Promise<void> {
+    const { makesNamespace } = this.#init
+    // The namespace takes everything in it along. Exports go first, so that the other member hears of it early.
+    const last = makesNamespace ? ['ServiceExport', 'Namespace'] : undefined
+    await this.#remove(
+      this.#applied.filter(({ kind }) => last?.includes(kind) ?? true),
+      signal,
+    )
+  }
+
+  async #remove(objects: readonly ManifestObject[], signal: AbortSignal): Promise<void> {
+    const { admin } = this.#init
+    const failed: unknown[] = []
+    const order = PROBE_KINDS.map(({ kind }): string => kind)
+    for (const { apiVersion, kind, metadata } of [...objects].sort(
+      (a, b) => order.indexOf(a.kind) - order.indexOf(b.kind),
+    )) {
+      const { name, namespace } = metadata
+      await admin
+        .remove({ apiVersion, kind, name, ...(namespace === undefined ? {} : { namespace }) }, signal)
+        .catch((error: unknown) => failed.push(error))
+    }
+    if (failed.length > 0) throw new AggregateError(failed, `${admin.title}: ${messageOf(failed[0])}`)
+  }
+}
+
+interface ImportShape {
+  readonly spec?: { readonly type?: string; readonly ips?: readonly string[] }
+  readonly status?: { readonly clusters?: readonly { readonly cluster: string }[] }
+}
+
+function whyNot(pod: PodState | undefined): string {
+  if (pod === undefined) return 'it does not exist'
+  const waiting = pod.status?.containerStatuses?.map(({ state }) => state?.waiting).find((one) => one !== undefined)
+  const condition = pod.status?.conditions?.find(({ status, message }) => status !== 'True' && message !== undefined)
+  return (
+    [waiting?.reason, waiting?.message ?? condition?.message]
+      .filter((one) => one !== undefined)
+      .join(': ')
+      .slice(0, 300) ||
+    (pod.status?.phase ?? 'Pending')
+  )
+}
+
+const START_MS = 10_000
+
+/** How long a call may take with the start of its process. */
+export function budgetMs(call: ProbeCall): number {
+  switch (call.op) {
+    case 'resolve':
+      return START_MS + 20_000
+    case 'hello':
+      return START_MS + call.tries * call.timeoutMs
+    case 'connect':
+    case 'bulk':
+      return START_MS + call.timeoutMs
+    case 'datagrams':
+      return START_MS + 4000 * call.sizes.length
+    case 'throughput':
+      return START_MS + 1000 * call.seconds + 12_000
+    case 'latency':
+      return START_MS + 6000 + 50 * call.count
+    case 'loss':
+      return START_MS + 8000 + 2 * call.count * call.intervalMs
+    case 'steady':
+      return START_MS + 1000 * call.seconds + 8000
+  }
+}

@@ -1,0 +1,281 @@
+/**
+ * A whole run of `sealane verify` or `sealane benchmark`: sweeps the remains of killed runs, prepares both ends, works,
+ * and removes everything, also after an interrupt.
+ */
+import { randomBytes } from 'node:crypto'
+import type { Clock } from '../../../reconcile/reconcile.ts'
+import { UserError, formatDuration, messageOf } from '../../../runtime/runtime.ts'
+import { type Benchmark, runBenchmark } from './benchmark.ts'
+import { type CheckRow, type Outcome, failureOutcome, msText, nameOutcome, rowOf } from './check-outcome.ts'
+import { KubeMember, type MemberFacts, type ProbeAdmin, readMember } from './kube-member.ts'
+import type { CheckName } from './plan-checks.ts'
+import type { Role } from './plan-objects.ts'
+import { PROBE_PORT, type Family, type Target } from './probe-wire.ts'
+import { type ProbeCaller, type Drain, type VerifyOptions, clusterCaller, verifyWay } from './run-verify.ts'
+
+export interface SessionInit {
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+  /** The namespace to use in both clusters. Undefined: each run makes its own, and removes it. */
+  readonly namespace?: string
+  /** The image of the probe pods. Undefined: that of the agent in each cluster. */
+  readonly image?: string
+  /** How long to wait for pods and imports. */
+  readonly timeoutMs: number
+  readonly drain?: Drain
+  /** By chance, if undefined. */
+  readonly run?: string
+}
+
+export interface SessionNames {
+  readonly run: string
+  readonly namespace: string
+}
+
+/** Kubelets end the pods of a killed command after this time, and the next run removes what is left. */
+const LASTS_SECONDS = 1200
+const CLEAN_MS = 60_000
+
+export function sessionNames({ run = randomBytes(8).toString('hex'), namespace }: SessionInit): SessionNames {
+  return { run, namespace: namespace ?? `sealane-verify-${run.slice(0, 8)}` }
+}
+
+/** One end of a run, with what is made there. */
+interface End {
+  readonly admin: ProbeAdmin
+  readonly roles: readonly Role[]
+  readonly exports: boolean
+  readonly nodes?: Partial<Record<Role, string>>
+}
+
+/**
+ * Prepares the ends for `work`, whose first argument are the members in the order of `ends`. Throws UserError if a
+ * member cannot take part, and the signal's reason after an interrupt.
+ */
+async function withMembers<T>(
+  ends: readonly End[],
+  caller: string | undefined,
+  names: SessionNames,
+  init: SessionInit,
+  work: (members: readonly KubeMember[]) => Promise<T>,
+): Promise<T> {
+  const { clock, signal, say, drain, image, timeoutMs } = init
+  const facts = await Promise.all(ends.map(({ admin }) => readMember(admin, image, signal)))
+  checkTwoMembers(facts, caller)
+  const until = new Date(clock.now() + 1000 * LASTS_SECONDS).toISOString()
+  const members = ends.map(({ admin }, i) => {
+    const own = facts[i] as MemberFacts
+    return new KubeMember({
+      ...{ admin, facts: own, clock, timeoutMs, until, say, ...names },
+      letter: i === 0 ? 'a' : 'b',
+      makesNamespace: init.namespace === undefined,
+      lastsSeconds: LASTS_SECONDS,
+      ...(drain === undefined ? {} : { undrain: (at, node, by) => drain.undrain(at, node, by) }),
+    })
+  })
+  try {
+    for (const member of members) {
+      const swept = await member.sweep(signal)
+      if (swept > 0) say(`${member.id}: removed ${swept} objects of a run that was killed\n`)
+    }
+    say(
+      `makes probe pods in namespace ${names.namespace}; they end by themselves after ${formatDuration(1000 * LASTS_SECONDS)}\n`,
+    )
+    // All settle before anything is removed: a late request must not make an object after that.
+    const prepared = await Promise.allSettled(
+      members.map((member, i) => {
+        const other = facts.find(({ id }) => id !== member.id)?.id ?? caller ?? member.id
+        return member.prepare(other, ends[i] as End, signal)
+      }),
+    )
+    const failed = prepared.find(({ status }) => status === 'rejected') as PromiseRejectedResult | undefined
+    if (failed !== undefined) throw failed.reason
+    return await work(members)
+  } finally {
+    await cleanUp(members, say)
+  }
+}
+
+/** Uses a signal of its own, because that of the command may have been aborted. */
+async function cleanUp(members: readonly KubeMember[], say: (text: string) => void): Promise<void> {
+  const limited = AbortSignal.timeout(CLEAN_MS)
+  const done = await Promise.allSettled(members.map((member) => member.close(limited)))
+  for (const one of done) {
+    if (one.status === 'rejected') say(`not removed: ${messageOf(one.reason)}; the next run removes it\n`)
+  }
+}
+
+function checkTwoMembers(facts: readonly MemberFacts[], caller: string | undefined): void {
+  const ids = [...(caller === undefined ? [] : [caller]), ...facts.map(({ id }) => id)]
+  const [first, second] = ids
+  if (first !== second) return
+  throw new UserError(`both ends are member ${first ?? ''}: expected two members`, {
+    exitCode: 2,
+    hint: 'name the other cluster with --to-context',
+  })
+}
+
+const BOTH: readonly Role[] = ['client', 'server']
+
+/** Checks both directions between two clusters. */
+export function verifyClusters(
+  admins: readonly [ProbeAdmin, ProbeAdmin],
+  options: Omit<VerifyOptions, 'namespace'>,
+  names: SessionNames,
+  init: SessionInit,
+): Promise<readonly CheckRow[]> {
+  const ends = admins.map((admin) => ({ admin, roles: BOTH, exports: true }))
+  return withMembers(ends, undefined, names, init, async ([a, b]) => {
+    if (a === undefined || b === undefined) return []
+    const all = { ...options, ...init, namespace: names.namespace }
+    return [...(await verifyWay(clusterCaller(a), b, all)), ...(await verifyWay(clusterCaller(b), a, all))]
+  })
+}
+
+/** Checks the direction from a site to a cluster. */
+export function verifyFromSite(
+  caller: ProbeCaller,
+  admin: ProbeAdmin,
+  options: Omit<VerifyOptions, 'namespace'>,
+  names: SessionNames,
+  init: SessionInit,
+): Promise<readonly CheckRow[]> {
+  const ends: readonly End[] = [{ admin, roles: ['server'], exports: true }]
+  return withMembers(ends, caller.id, names, init, async ([server]) => {
+    if (server === undefined) return []
+    const rows = await verifyWay(caller, server, { ...options, ...init, namespace: names.namespace })
+    const back = `${server.id} → ${caller.id}`
+    return [
+      ...rows,
+      leftOut('import', back, 'a site has no probe pods: export a service there, and call it from a pod'),
+    ]
+  })
+}
+
+function leftOut(check: CheckName, way: string, why: string): CheckRow {
+  return rowOf({ check, isSkipped: true }, way, { measured: why, reason: 'VerifySkipped' }, 0)
+}
+
+/** An imported service of the user. */
+export interface UserService {
+  readonly namespace: string
+  readonly name: string
+  readonly exporters: readonly string[]
+  readonly ips: readonly string[]
+  readonly ports: readonly { readonly port: number; readonly protocol?: string | undefined }[]
+}
+
+/** Checks an exported service of the user from a site: its name, and whether its TCP ports accept a connection. */
+export async function verifyService(
+  caller: ProbeCaller,
+  service: UserService,
+  { clock, signal, say }: Pick<SessionInit, 'clock' | 'signal' | 'say'>,
+): Promise<readonly CheckRow[]> {
+  const { namespace, name, ips, ports, exporters } = service
+  const way = `${caller.id} → ${namespace}/${name}`
+  const full = `${name}.${namespace}.svc.clusterset.local`
+  const dns = caller.dns === undefined ? {} : { dns: caller.dns }
+  const rows: CheckRow[] = []
+  const add = async (check: CheckName, family: Family | undefined, work: () => Promise<Outcome>): Promise<void> => {
+    const began = clock.monotonic()
+    const outcome = await work()
+    const planned = { check, isSkipped: false, ...(family === undefined ? {} : { family }) }
+    const row = rowOf(planned, way, outcome, clock.monotonic() - began)
+    rows.push(row)
+    say(`${way}  ${check}: ${row.result}, ${row.measured}\n`)
+  }
+  await add('import', undefined, () => Promise.resolve({ measured: `exported by ${exporters.join(', ')}` }))
+  for (const family of caller.families.map((one): Family => (one === 'IPv4' ? 4 : 6))) {
+    if (ips.length > 0 && !ips.some((ip) => ip.includes(':') === (family === 6))) continue
+    await add('name', family, async () => {
+      const result = await caller.call('pod', { op: 'resolve', name: full, ...dns }, signal)
+      return result.ok ? nameOutcome(result.value.addresses, ips, family) : failureOutcome(result)
+    })
+    for (const { port, protocol = 'TCP' } of ports) {
+      if (protocol !== 'TCP') continue
+      await add('tcp', family, async () => {
+        const to: Target = { host: full, port, family, ...dns }
+        const result = await caller.call('pod', { op: 'connect', to, timeoutMs: 5000 }, signal)
+        return result.ok ? { measured: `port ${port}: ${msText(result.value.ms)}` } : failureOutcome(result)
+      })
+    }
+  }
+  const why = 'a service of yours answers in its own way: --to-context makes a probe server'
+  const others: readonly CheckName[] = ['udp', 'large-tcp', 'large-udp', 'source', 'throughput', 'policy-refused']
+  return [...rows, ...others.map((check) => leftOut(check, way, why))]
+}
+
+export interface BenchmarkOptions {
+  readonly seconds: number
+  readonly pings: number
+  /** The Nodes of the two ends. */
+  readonly node?: string
+  readonly toNode?: string
+}
+
+/** Measures from the first cluster to the second, and inside the first. */
+export function benchmarkClusters(
+  [from, to]: readonly [ProbeAdmin, ProbeAdmin],
+  options: BenchmarkOptions,
+  names: SessionNames,
+  init: SessionInit,
+): Promise<readonly Benchmark[]> {
+  const { node, toNode } = options
+  const ends: readonly End[] = [
+    { admin: from, roles: BOTH, exports: false, ...(node === undefined ? {} : { nodes: { client: node } }) },
+    { admin: to, roles: ['server'], exports: true, ...(toNode === undefined ? {} : { nodes: { server: toNode } }) },
+  ]
+  return withMembers(ends, undefined, names, init, async ([a, b]) => {
+    if (a === undefined || b === undefined) return []
+    const caller = clusterCaller(a)
+    const across = await measured(caller, b, options, init)
+    const [inside] = a.localAddresses('server')
+    if (inside === undefined) return [across]
+    const near = { host: inside, port: PROBE_PORT, family: familyOf(inside) }
+    const call = { ...options, ...init, call: podCalls(caller) }
+    return [across, await runBenchmark({ way: `inside ${a.id}`, to: near }, call)]
+  })
+}
+
+/** Measures from a site to a cluster. */
+export function benchmarkFromSite(
+  caller: ProbeCaller,
+  admin: ProbeAdmin,
+  options: BenchmarkOptions,
+  names: SessionNames,
+  init: SessionInit,
+): Promise<readonly Benchmark[]> {
+  const nodes = options.toNode === undefined ? {} : { nodes: { server: options.toNode } }
+  const ends: readonly End[] = [{ admin, roles: ['server'], exports: true, ...nodes }]
+  return withMembers(ends, caller.id, names, init, async ([server]) =>
+    server === undefined ? [] : [await measured(caller, server, options, init)],
+  )
+}
+
+async function measured(
+  caller: ProbeCaller,
+  server: KubeMember,
+  options: BenchmarkOptions,
+  init: SessionInit,
+): Promise<Benchmark> {
+  const way = `${caller.id} → ${server.id}`
+  const service = server.names.balanced
+  const [ip] = (await caller.imported(service, server.id, init.signal)) ?? []
+  if (ip === undefined) {
+    throw new UserError(`${caller.id} has not imported ${service} within ${formatDuration(init.timeoutMs)}`, {
+      reason: 'VerifyNotImported',
+      hint: 'run sealane verify, which shows why',
+    })
+  }
+  const to = { host: ip, port: PROBE_PORT, family: familyOf(ip) }
+  return runBenchmark({ way, to }, { ...options, ...init, call: podCalls(caller) })
+}
+
+function podCalls(caller: ProbeCaller): Parameters<typeof runBenchmark>[1]['call'] {
+  return (call, signal) => caller.call('pod', call, signal)
+}
+
+function familyOf(address: string): Family {
+  return address.includes(':') ? 6 : 4
+}

@@ -1,0 +1,435 @@
+/**
+ * Whole runs on two clusters in memory, whose pods a fake plays: the rows of each kind of member, and that nothing is
+ * left, wherever the run is interrupted.
+ */
+import t, { type Test } from 'tap'
+import type { ClusterAdmin } from '../../../cli/context/cluster-admin.ts'
+import { msText } from '../../../cli/status/verify/check-outcome.ts'
+import { PROBE_LABEL, PROBE_LABEL_VALUE, UNTIL_ANNOTATION } from '../../../cli/status/verify/plan-objects.ts'
+import type { ProbeCall, ProbeResult } from '../../../cli/status/verify/probe-wire.ts'
+import type { ProbeCaller, Drain } from '../../../cli/status/verify/run-verify.ts'
+import {
+  type SessionInit,
+  benchmarkClusters,
+  sessionNames,
+  verifyClusters,
+  verifyFromSite,
+  verifyService,
+} from '../../../cli/status/verify/verify-session.ts'
+import type { CommandResult, PodCommand } from '../../../kubeapi/kube/http/pod-exec.ts'
+import type { ObjectRef } from '../../../kubeapi/kube/kinds.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
+import { messageOf } from '../../../runtime/errors.ts'
+import { FastClock } from '../../support/fast-clock.ts'
+import { MemoryAdmin } from '../../support/memory-admin.ts'
+
+const RUN = '0123456789abcdef'
+const SEALANE = 'sealane.io/v1alpha1'
+
+interface ClusterRow {
+  readonly id: string
+  readonly exposure?: 'exports' | 'pods' | 'nothing'
+  readonly pod: string
+  readonly ip: string
+}
+
+/** A member whose controllers and pods answer at once. */
+class FakeMember extends MemoryAdmin {
+  readonly row: ClusterRow
+  other: FakeMember | undefined
+  /** Called before each request that changes something, with how many there were. */
+  before: (count: number) => void = () => undefined
+  /** Changes the answer to a call. */
+  spoil: (call: ProbeCall, result: ProbeResult) => ProbeResult = (_call, result) => result
+  #count = 0
+
+  constructor(row: ClusterRow) {
+    super([
+      object(SEALANE, 'Membership', 'self', { clusterId: row.id, exposure: row.exposure ?? 'exports' }),
+      object(SEALANE, 'Cluster', row.id, { id: row.id, index: 1, podCIDRs: ['10.40.0.0/13'], globalCIDRs: [] }),
+      object(SEALANE, 'Gateway', 'gw1', {}),
+      object(SEALANE, 'Gateway', 'gw2', {}),
+      {
+        ...object('apps/v1', 'Deployment', 'sealane-agent', {
+          template: { spec: { containers: [{ image: 'sealane:1', imagePullPolicy: 'Never' }] } },
+        }),
+        metadata: { name: 'sealane-agent', namespace: 'sealane-system' },
+      },
+      {
+        ...object('v1', 'Pod', 'sealane-routeagent-x', { nodeName: 'n1' }),
+        metadata: {
+          name: 'sealane-routeagent-x',
+          namespace: 'sealane-system',
+          labels: { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': 'routeagent' },
+        },
+        status: { phase: 'Running' },
+      },
+    ])
+    this.row = row
+    this.run = (command) => this.#play(command)
+  }
+
+  override async apply(given: ManifestObject, options: { readonly dryRun: boolean }) {
+    this.#step()
+    const status =
+      given.kind === 'Pod'
+        ? { spec: { ...(given['spec'] as object), nodeName: 'n1' }, status: podStatus(this.row.pod) }
+        : {}
+    const result = await super.apply({ ...given, ...status }, options)
+    if (given.kind === 'ServiceExport') this.#exported(given.metadata)
+    return result
+  }
+
+  override async merge(ref: ObjectRef, patch: unknown): Promise<void> {
+    this.#step()
+    await super.merge(ref, patch)
+  }
+
+  /** A namespace takes everything in it along. */
+  override async remove(ref: ObjectRef): Promise<boolean> {
+    if (ref.kind === 'Namespace') {
+      for (const one of await this.probeObjects()) {
+        if (one.metadata.namespace === ref.name) await super.remove({ ...one, ...one.metadata })
+      }
+    }
+    return super.remove(ref)
+  }
+
+  async probeObjects(): Promise<readonly ManifestObject[]> {
+    const kinds = [
+      ['v1', 'Namespace'],
+      ['v1', 'Pod'],
+      ['v1', 'Service'],
+      ['multicluster.x-k8s.io/v1beta1', 'ServiceExport'],
+      [SEALANE, 'AccessPolicy'],
+    ] as const
+    const labelSelector = `${PROBE_LABEL}=${PROBE_LABEL_VALUE}`
+    return (await Promise.all(kinds.map(([version, kind]) => this.list(version, kind, { labelSelector })))).flat()
+  }
+
+  #step(): void {
+    this.#count += 1
+    this.before(this.#count)
+  }
+
+  #exported({ name, namespace = '' }: ManifestObject['metadata']): void {
+    if (this.row.exposure === 'nothing') return
+    const spec = name.endsWith('headless')
+      ? { type: 'Headless', ports: [] }
+      : { type: 'ClusterSetIP', ips: [this.row.ip], ports: [] }
+    const made = object('multicluster.x-k8s.io/v1beta1', 'ServiceImport', name, spec)
+    const status = { clusters: [{ cluster: this.row.id }] }
+    this.other?.put({ ...made, metadata: { name, namespace }, status })
+  }
+
+  async #play({ command }: PodCommand): Promise<CommandResult> {
+    this.#step()
+    const call = JSON.parse(command.at(-1) ?? '') as ProbeCall
+    const result = this.spoil(call, await this.#answer(call))
+    return { status: 0, stdout: JSON.stringify(result), stderr: '' }
+  }
+
+  async #answer(call: ProbeCall): Promise<ProbeResult> {
+    const { other, row } = this
+    if (other === undefined) throw new Error('there is no other member')
+    const silent = { ok: false, failure: 'timeout', message: 'no answer' } as const
+    const offered = (await other.list(SEALANE, 'AccessPolicy', {})).some(({ spec }) => {
+      return (spec as { readonly from: readonly unknown[] }).from.length > 0
+    })
+    switch (call.op) {
+      case 'resolve':
+        return {
+          ok: true,
+          value: { addresses: [other.row.ip], srv: [{ name: call.name, port: 7203 }], before: [], ndots: 1 },
+        }
+      case 'hello': {
+        const isHidden = call.to.port === 7204
+        if (isHidden ? other.row.exposure !== 'pods' : !offered) return silent
+        return { ok: true, value: { member: other.row.id, pod: 'sealane-probe-server', from: row.pod, ms: 1 } }
+      }
+      case 'connect':
+        return { ok: true, value: { ms: 1 } }
+      case 'bulk':
+        return { ok: true, value: { ms: 10, bytes: call.bytes, isSame: true } }
+      case 'datagrams':
+        return { ok: true, value: { passed: call.sizes } }
+      case 'throughput':
+        return { ok: true, value: { ms: 1000, bytes: 125_000_000 } }
+      case 'latency':
+        return { ok: true, value: { p50: 1, p99: 2, p999: 3, count: call.count } }
+      case 'loss':
+        return { ok: true, value: { sent: call.count, lost: 0, jitterMs: 0.1 } }
+      case 'steady':
+        return { ok: true, value: { sent: 500, lost: 0, longestMs: 20 } }
+    }
+  }
+}
+
+function object(apiVersion: string, kind: string, name: string, spec: object): ManifestObject {
+  return { apiVersion, kind, metadata: { name }, spec }
+}
+
+function podStatus(ip: string): object {
+  return { phase: 'Running', podIPs: [{ ip }], conditions: [{ type: 'Ready', status: 'True' }] }
+}
+
+function pair(rows: Partial<ClusterRow> = {}): readonly [FakeMember, FakeMember] {
+  const one = new FakeMember({ id: 'c1', pod: '10.42.0.9', ip: '245.0.0.5', ...rows })
+  const two = new FakeMember({ id: 'c2', pod: '10.44.0.9', ip: '245.0.0.6', ...rows, ...other(rows) })
+  one.other = two
+  two.other = one
+  return [one, two]
+}
+
+const other = ({ exposure }: Partial<ClusterRow>): Partial<ClusterRow> => (exposure === undefined ? {} : { exposure })
+
+function session(more: Partial<SessionInit> = {}): SessionInit & { readonly said: string[] } {
+  const said: string[] = []
+  const say = (text: string): void => void said.push(text)
+  const signal = new AbortController().signal
+  return { clock: new FastClock(100), signal, say, timeoutMs: 2000, run: RUN, said, ...more }
+}
+
+async function nothingIsLeft(t: Test, members: readonly FakeMember[], why: string): Promise<void> {
+  for (const member of members) t.same(await member.probeObjects(), [], `${why}: nothing is left in ${member.row.id}`)
+}
+
+t.test('both directions, and everything is removed', async (t) => {
+  const members = pair()
+  const init = session()
+  const rows = await verifyClusters(members, { seconds: 1 }, sessionNames(init), init)
+  t.same(
+    rows.filter(({ result }) => result === 'fail'),
+    [],
+  )
+  const of = (way: string): readonly string[] =>
+    rows.filter((row) => row.way === way).map(({ check, result }) => `${check} ${result}`)
+  t.same(of('c1 → c2'), of('c2 → c1'))
+  t.same(of('c1 → c2'), [
+    ...['import', 'name', 'srv', 'search', 'tcp', 'udp', 'headless', 'large-tcp', 'large-udp', 'source'].map(
+      (one) => `${one} pass`,
+    ),
+    ...[
+      'pod-to-pod pass',
+      'node-to-pod pass',
+      'throughput pass',
+      'failover skip',
+      'policy-allowed pass',
+      'policy-refused pass',
+    ],
+  ])
+  await nothingIsLeft(t, members, 'after the run')
+  const node = members[0].done.filter((one) =>
+    one.startsWith('exec sealane-system/sealane-routeagent-x routeagent: sealane probe call'),
+  )
+  t.equal(node.length, 1, 'a node calls by the route agent')
+})
+
+t.test('what fails is named', async (t) => {
+  const [one, two] = pair()
+  one.spoil = (call, result) => {
+    if (call.op === 'hello' && call.to.port === 7204) {
+      return { ok: true, value: { member: 'c2', pod: 'p', from: '10.42.0.9', ms: 1 } }
+    }
+    if (call.op === 'hello' && call.protocol === 'udp') return { ok: false, failure: 'timeout', message: 'x' }
+    return result
+  }
+  const init = session()
+  const rows = await verifyClusters([one, two], { seconds: 1, leastBits: 2e9 }, sessionNames(init), init)
+  t.same(
+    rows
+      .filter(({ way, result }) => way === 'c1 → c2' && result !== 'pass')
+      .map(({ check, reason }) => `${check} ${reason}`),
+    [
+      'udp VerifyNotAnswered',
+      'large-udp VerifySkipped',
+      'pod-to-pod VerifyAnswered',
+      'throughput VerifySlow',
+      'failover VerifySkipped',
+    ],
+  )
+})
+
+t.test('members that expose all pods, or nothing', async (t) => {
+  const all = session()
+  const pods = await verifyClusters(pair({ exposure: 'pods' }), { seconds: 1 }, sessionNames(all), all)
+  t.match(
+    pods.find(({ check }) => check === 'pod-to-pod'),
+    { result: 'pass', measured: msText(1) },
+  )
+  const none = await verifyClusters(pair({ exposure: 'nothing' }), { seconds: 1 }, sessionNames(all), all)
+  t.same(
+    none.map(({ check, result, reason }) => [check, result, reason]),
+    Array.from({ length: 2 }, () => ['import', 'skip', 'VerifySkipped']),
+  )
+})
+
+t.test('a gateway is drained and taken back, also when the drain fails', async (t) => {
+  for (const fails of [false, true]) {
+    const done: string[] = []
+    const drain: Drain = {
+      drain: (_admin, node) => {
+        done.push(`drain ${node}`)
+        return fails ? Promise.reject(new Error('it is the only one')) : Promise.resolve()
+      },
+      undrain: (_admin, node) => Promise.resolve(done.push(`undrain ${node}`)),
+    }
+    const members = pair()
+    const init = session({ drain })
+    const rows = await verifyClusters(members, { seconds: 1, failover: drain }, sessionNames(init), init)
+    t.same(done, ['drain gw1', 'undrain gw1', 'drain gw1', 'undrain gw1'])
+    t.equal(rows.find(({ check }) => check === 'failover')?.result, fails ? 'fail' : 'pass')
+    await nothingIsLeft(t, members, 'after a drain')
+  }
+})
+
+t.test('an interrupt at any step leaves nothing', async (t) => {
+  const dry = pair()
+  let steps = 0
+  for (const member of dry) member.before = () => (steps += 1)
+  const init = session()
+  await verifyClusters(dry, { seconds: 1 }, sessionNames(init), init)
+  t.ok(steps > 40, `${steps} steps`)
+  for (let at = 1; at <= steps; at += 1) {
+    const stop = new AbortController()
+    const members = pair()
+    let count = 0
+    for (const member of members) {
+      member.before = () => {
+        count += 1
+        if (count === at) stop.abort(new Error('interrupted'))
+      }
+    }
+    const own = session({ signal: stop.signal })
+    const ended = await verifyClusters(members, { seconds: 1 }, sessionNames(own), own).then(
+      () => 'done',
+      (error: unknown) => messageOf(error),
+    )
+    // The last call ends the run anyway.
+    if (at < steps) t.equal(ended, 'interrupted', `step ${at}`)
+    const left = await Promise.all(members.map((member) => member.probeObjects()))
+    if (left.flat().length > 0) t.same(left.flat(), [], `step ${at}`)
+  }
+})
+
+t.test('in a namespace of the user, which stays, and beside which nothing is removed', async (t) => {
+  const members = pair()
+  for (const member of members) {
+    member.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    member.put({ apiVersion: 'v1', kind: 'Service', metadata: { name: 'web', namespace: 'shop' } })
+  }
+  const init = session({ namespace: 'shop' })
+  await verifyClusters(members, { seconds: 1 }, sessionNames(init), init)
+  await nothingIsLeft(t, members, 'in a namespace of the user')
+  for (const member of members) {
+    t.ok(await member.get({ apiVersion: 'v1', kind: 'Namespace', name: 'shop' }))
+    t.ok(await member.get({ apiVersion: 'v1', kind: 'Service', name: 'web', namespace: 'shop' }))
+  }
+  for (const [namespace, text] of [
+    ['nowhere', /--namespace nowhere: not found/],
+    ['kube-system', /--namespace kube-system is a system namespace/],
+  ] as const) {
+    const own = session({ namespace })
+    await t.rejects(verifyClusters(pair(), { seconds: 1 }, sessionNames(own), own), { message: text })
+  }
+})
+
+t.test('the remains of a killed run are removed, and its drain ends', async (t) => {
+  const members = pair()
+  const old = {
+    name: 'sealane-probe-a',
+    namespace: 'shop',
+    labels: { [PROBE_LABEL]: PROBE_LABEL_VALUE },
+    annotations: { [UNTIL_ANNOTATION]: '2020-01-01T00:00:00Z', 'sealane.io/probe-drained-node': 'gw2' },
+  }
+  members[0].put({ apiVersion: 'v1', kind: 'Service', metadata: old })
+  const undrained: string[] = []
+  const drain: Drain = {
+    drain: () => Promise.resolve(),
+    undrain: (_admin: Pick<ClusterAdmin, 'title'>, node: string) => Promise.resolve(undrained.push(node)),
+  }
+  const init = session({ drain })
+  await verifyClusters(members, { seconds: 1 }, sessionNames(init), init)
+  t.same(undrained, ['gw2'])
+  await nothingIsLeft(t, members, 'after a sweep')
+  t.match(init.said.join(''), 'c1: removed 1 objects of a run that was killed')
+})
+
+t.test('who cannot take part', async (t) => {
+  const [one] = pair()
+  const init = session()
+  await t.rejects(verifyClusters([one, one], { seconds: 1 }, sessionNames(init), init), {
+    message: 'both ends are member c1: expected two members',
+  })
+  const [a, b] = pair()
+  await b.remove({ apiVersion: SEALANE, kind: 'Membership', name: 'self' })
+  await t.rejects(verifyClusters([a, b], { seconds: 1 }, sessionNames(init), init), {
+    message: /this cluster is no member of a clusterset/,
+  })
+  t.same(await a.probeObjects(), [])
+})
+
+const SITE_CALLS: ProbeCaller['call'] = (_from, call: ProbeCall) => {
+  const isRefused = call.op === 'connect' && call.to.port === 81
+  const result: ProbeResult = isRefused
+    ? { ok: false, failure: 'refused', message: 'no' }
+    : call.op === 'resolve'
+      ? { ok: true, value: { addresses: ['245.0.0.6'], srv: [{ name: 'x', port: 7203 }], before: [], ndots: 1 } }
+      : call.op === 'connect'
+        ? { ok: true, value: { ms: 1 } }
+        : { ok: false, failure: 'timeout', message: 'silent' }
+  return Promise.resolve(result as never)
+}
+
+const SITE: ProbeCaller = {
+  id: 's1',
+  kind: 'site',
+  families: ['IPv4'],
+  call: SITE_CALLS,
+  imported: () => Promise.resolve(['245.0.0.6']),
+  sources: () => undefined,
+}
+
+t.test('from a site to a cluster, and what a site cannot show', async (t) => {
+  const [, two] = pair()
+  const init = session()
+  const rows = await verifyFromSite(SITE, two, { seconds: 1 }, sessionNames(init), init)
+  const of = (check: string): string => {
+    return rows
+      .filter((row) => row.check === check)
+      .map(({ way, result }) => `${way} ${result}`)
+      .join()
+  }
+  t.equal(of('import'), 's1 → c2 pass,c2 → s1 skip')
+  t.equal(of('node-to-pod'), 's1 → c2 skip')
+  t.equal(of('tcp'), 's1 → c2 fail')
+  t.notMatch(two.done.join(), 'sealane-probe-client', 'no pod calls')
+  t.same(await two.probeObjects(), [])
+})
+
+t.test('a service of the user from a site', async (t) => {
+  const ports = [{ port: 80 }, { port: 81 }, { port: 53, protocol: 'UDP' }]
+  const service = { namespace: 'shop', name: 'web', exporters: ['c2'], ips: ['245.0.0.6'], ports }
+  const rows = await verifyService(SITE, service, session())
+  t.same(
+    rows.map(({ check, result, reason = '' }) => `${check} ${result} ${reason}`),
+    [
+      ...['import pass ', 'name pass ', 'tcp pass ', 'tcp fail VerifyNotAnswered'],
+      ...['udp', 'large-tcp', 'large-udp', 'source', 'throughput', 'policy-refused'].map(
+        (one) => `${one} skip VerifySkipped`,
+      ),
+    ],
+  )
+})
+
+t.test('the benchmark measures across and inside', async (t) => {
+  const members = pair()
+  const init = session()
+  const all = await benchmarkClusters(members, { seconds: 1, pings: 10, node: 'n7' }, sessionNames(init), init)
+  t.match(all, [
+    { way: 'c1 → c2', oneStream: 1e9, eightStreams: 1e9, latency: { p999: 3 }, loss: { share: 0 }, failed: [] },
+    { way: 'inside c1', oneStream: 1e9 },
+  ])
+  t.match(init.said.join(''), 'inside c1: latency of 10 round trips')
+  await nothingIsLeft(t, members, 'after a benchmark')
+})
