@@ -6,6 +6,7 @@ import {
   addClusterCommand,
   addDiagnoseCommand,
   addExportCommands,
+  addFlowsCommand,
   addGatewayCommand,
   addGatherCommand,
   addJoinCommand,
@@ -18,6 +19,7 @@ import {
   addSiteNodeCommands,
   addStatusCommand,
   addTokenCommand,
+  addTopCommand,
   addUninstallCommand,
   addUpCommand,
   addVersionCommand,
@@ -62,6 +64,8 @@ export function buildProgram(
   addMachineCommand(program, context)
   addShowCommand(program, context)
   addAccessCommand(program, context)
+  addTopCommand(program, context)
+  addFlowsCommand(program, context)
   addVersionCommand(program, context)
   return program
 }

@@ -16,16 +16,19 @@ const NFULA_CFG_QTHRESH = 5
 const BIND = 1
 const COPY_PACKET = 2
 
+const NFULA_TIMESTAMP = 3
 const NFULA_PAYLOAD = 9
 const NFULA_PREFIX = 10
 
 /** Enough for the headers of IPv6 and of the protocol; the content of a packet is not read. */
 export const COPIED_BYTES = 64
+/** The same for rules that log ICMP errors, with the headers of what these are about. No rule gets more. */
+export const COPIED_WITH_ERRORS = 128
 
-/** Requests the packets of a group, each as soon as it is logged, and of each only the first COPIED_BYTES. */
+/** Requests the packets of a group, each as soon as it is logged, and of each what its rule says (`snaplen`). */
 export function encodeFollowRequest(group: number): Uint8Array[] {
   const mode = Buffer.alloc(6)
-  mode.writeUInt32BE(COPIED_BYTES)
+  mode.writeUInt32BE(COPIED_WITH_ERRORS)
   mode.writeUInt8(COPY_PACKET, 4)
   const threshold = Buffer.alloc(4)
   threshold.writeUInt32BE(1)
@@ -43,10 +46,22 @@ export function decodeLogged(data: Buffer, group: number): LoggedPacket | undefi
   const payload = found.get(NFULA_PAYLOAD)
   const prefix = found.get(NFULA_PREFIX)
   const headers = payload === undefined ? undefined : readHeaders(payload)
-  return headers === undefined ? undefined : { prefix: prefix === undefined ? '' : readCString(prefix), ...headers }
+  if (headers === undefined) return undefined
+  const atMs = readTime(found.get(NFULA_TIMESTAMP))
+  return {
+    prefix: prefix === undefined ? '' : readCString(prefix),
+    ...headers,
+    ...(atMs === undefined ? {} : { atMs }),
+  }
 }
 
-type Headers = Omit<LoggedPacket, 'prefix'>
+/** Seconds and microseconds, each 64 bits. */
+function readTime(data: Buffer | undefined): number | undefined {
+  if (data?.length !== 16) return undefined
+  return Number(data.readBigUInt64BE(0)) * 1000 + Number(data.readBigUInt64BE(8)) / 1000
+}
+
+type Headers = Omit<LoggedPacket, 'prefix' | 'atMs'>
 
 /** Reads the headers of an IP packet, which may be cut off anywhere. Undefined if its addresses are not complete. */
 export function readHeaders(packet: Buffer): Headers | undefined {
@@ -86,9 +101,23 @@ function readIpv6(packet: Buffer): Headers | undefined {
   return { ...ends, ...transport(packet, protocol, at) }
 }
 
+/** The protocols of ICMP, with the type of destination unreachable. */
+const UNREACHABLE: Readonly<Record<number, number>> = { 1: 3, 58: 1 }
+const ICMP_HEAD_BYTES = 8
+
 /** `at`: where the header of the protocol begins. */
-function transport(packet: Buffer, number: number, at: number): Pick<Headers, 'protocol' | 'port' | 'sourcePort'> {
+function transport(
+  packet: Buffer,
+  number: number,
+  at: number,
+): Pick<Headers, 'protocol' | 'port' | 'sourcePort' | 'about'> {
   const protocol = NAMES[number] ?? String(number)
+  if (packet.length > at + ICMP_HEAD_BYTES && packet.readUInt8(at) === UNREACHABLE[number]) {
+    const about = readHeaders(packet.subarray(at + ICMP_HEAD_BYTES))
+    if (about === undefined) return { protocol }
+    const { about: _, ...innermost } = about
+    return { protocol, about: innermost }
+  }
   return WITH_PORTS.has(number) && packet.length >= at + 4
     ? { protocol, sourcePort: packet.readUInt16BE(at), port: packet.readUInt16BE(at + 2) }
     : { protocol }

@@ -13,6 +13,10 @@ export interface LoggedPacket {
   readonly port?: number
   /** Where there is a destination port. */
   readonly sourcePort?: number
+  /** When the kernel saw it: milliseconds since 1970, exact to the microsecond. Absent where the kernel does not say. */
+  readonly atMs?: number
+  /** The packet that an ICMP error (destination unreachable) is about, as far as the copied part has it. */
+  readonly about?: Omit<LoggedPacket, 'prefix' | 'atMs' | 'about'>
 }
 
 export interface PacketLog {

@@ -52,6 +52,22 @@ t.test('headers', async (t) => {
       ipv6(44, [17, 0, 0, 1, 0, 0, 0, 1], PORTS),
       { ...ENDS6, protocol: 'udp', sourcePort: 40_000, port: 8080 },
     ],
+    [
+      'what an ICMP error is about',
+      ipv4(1, [3, 3, 0, 0, 0, 0, 0, 0, ...ipv4(17, PORTS)]),
+      { ...ENDS4, protocol: 'icmp', about: { ...ENDS4, protocol: 'udp', sourcePort: 40_000, port: 8080 } },
+    ],
+    [
+      'an error about an error',
+      ipv4(1, [3, 3, 0, 0, 0, 0, 0, 0, ...ipv4(1, [3, 3, 0, 0, 0, 0, 0, 0, ...ipv4(17, PORTS)])]),
+      { ...ENDS4, protocol: 'icmp', about: { ...ENDS4, protocol: 'icmp' } },
+    ],
+    [
+      'what an ICMPv6 error is about',
+      ipv6(58, [1, 4, 0, 0, 0, 0, 0, 0], [...ipv6(17, PORTS)]),
+      { ...ENDS6, protocol: 'icmpv6', about: { ...ENDS6, protocol: 'udp', sourcePort: 40_000, port: 8080 } },
+    ],
+    ['an ICMP error that is cut off', ipv4(1, [3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0]), { ...ENDS4, protocol: 'icmp' }],
     ['an IPv6 later part', ipv6(44, [17, 0, 0, 9, 0, 0, 0, 1], PORTS), { ...ENDS6, protocol: 'udp' }],
     ['headers beyond the copy', ipv6(0, [6, 255, 0, 0, 0, 0, 0, 0], PORTS), { ...ENDS6, protocol: 'tcp' }],
     ['cut off in IPv6 addresses', ipv6(6).subarray(0, 39), undefined],
@@ -87,6 +103,6 @@ t.test('messages', async (t) => {
   t.equal(decodeLogged(message([[10, Buffer.from('x\0')]]), GROUP), undefined, 'without the packet')
   t.equal(
     Buffer.concat(encodeFollowRequest(GROUP)).toString('hex'),
-    '00001c8e05000100010000000a00020000000040020000000800050000000001',
+    '00001c8e05000100010000000a00020000000080020000000800050000000001',
   )
 })
