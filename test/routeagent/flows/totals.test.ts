@@ -14,10 +14,10 @@ import { FlowReadings, FlowTotals } from '../../../routeagent/flows/plan-totals.
 import { counts } from '../support/flow-counts.ts'
 
 const CALL = '10.42.1.5 . 245.0.0.7 . 244.1.0.5'
-const FIELDS = {
+const FIELDS: Readonly<Record<FlowSet, keyof FlowCounts>> = {
   ...{ opened: 'opened', answered: 'answered', refused: 'refused', unanswered: 'unanswered' },
   ...{ sent: 'sentBytes', received: 'receivedBytes' },
-} as const
+}
 const NEVER = (): boolean => false
 
 t.test('growth', async (t) => {
