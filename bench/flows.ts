@@ -145,10 +145,10 @@ async function countCalls(): Promise<Counted> {
     readMs += ownCpuMs() - before
   }
   const ended = callsOfChild()
-  let isRunning = true
-  void ended.then(() => (isRunning = false))
+  const ending = new AbortController()
+  void ended.then(() => ending.abort())
   let dueMs = performance.now() + READ_EACH_MS
-  while (isRunning) {
+  while (!ending.signal.aborted) {
     await Promise.race([ended, sleep(100)])
     if (performance.now() < dueMs) continue
     dueMs += READ_EACH_MS
