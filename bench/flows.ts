@@ -19,7 +19,7 @@ import { NftCommand } from '../kernel/nft/nft-command.ts'
 import { runCommand } from '../kernel/run-command.ts'
 import { NFT_TABLE_FLOWS } from '../model/kernel-ids.ts'
 import { READ_EACH_MS } from '../routeagent/flows/flow-loop.ts'
-import { planFlowsTable } from '../routeagent/flows/plan-flows-table.ts'
+import { FLOW_SETS, planFlowsTable } from '../routeagent/flows/plan-flows-table.ts'
 import { FlowReadings, FlowTotals } from '../routeagent/flows/plan-totals.ts'
 import { addressFamily } from '../routeagent/world/address-family.ts'
 import { progress, round } from './figures.ts'
@@ -137,7 +137,7 @@ async function countCalls(): Promise<Counted> {
   let [counted, readMs] = [0, 0]
   const read = async (): Promise<void> => {
     const before = ownCpuMs()
-    const { calls } = readings.take(await nft.counts(NFT_TABLE_FLOWS, signal), () => false)
+    const { calls } = readings.take(await nft.counts(NFT_TABLE_FLOWS, FLOW_SETS, signal), () => false)
     for (const { called, counts } of calls) {
       counted += counts.opened
       totals.add({ way: 'out', namespace: 'shop', service: called, cluster: 'paris' }, counts, performance.now())

@@ -62,13 +62,16 @@ export class FakeNft implements Nft {
     return attempt(signal, () => new Map(this.#need(table, 'counters').counters))
   }
 
-  counts(table: string, signal?: AbortSignal): Promise<TableCounts> {
+  counts(table: string, sets: readonly string[], signal?: AbortSignal): Promise<TableCounts> {
     return attempt(signal, () => {
       const { counters, maps } = this.#need(table, 'counts')
-      const sets = [...maps.values()].flatMap(({ name, type, counted }) =>
-        type.kind === 'set' ? [[name, [...counted].map(([key, of]) => ({ key, ...of }))] as const] : [],
-      )
-      return { counters: new Map(counters), sets: new Map(sets) }
+      const read = sets.map((name) => {
+        const map = maps.get(name)
+        if (map?.type.kind !== 'set')
+          throw new KernelError('ENOENT', `nft list set ${this.family} ${table} ${name}`, 'no such set')
+        return [name, [...map.counted].map(([key, of]) => ({ key, ...of }))] as const
+      })
+      return { counters: new Map(counters), sets: new Map(read) }
     })
   }
 

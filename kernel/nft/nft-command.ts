@@ -65,8 +65,10 @@ export class NftCommand implements Nft {
     return parseCounters(await this.#list(['list', 'counters', 'table', this.family, table], signal))
   }
 
-  async counts(table: string, signal?: AbortSignal): Promise<TableCounts> {
-    return parseCounts(await this.#list(['list', 'table', this.family, table], signal))
+  async counts(table: string, sets: readonly string[], signal?: AbortSignal): Promise<TableCounts> {
+    const texts = [await this.#list(['list', 'counters', 'table', this.family, table], signal)]
+    for (const set of sets) texts.push(await this.#list(['list', 'set', this.family, table, set], signal))
+    return parseCounts(texts.join(''))
   }
 
   async elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]> {

@@ -211,7 +211,7 @@ export function parseCounters(listing: string): ReadonlyMap<string, number> {
   return new Map([...found].map(([, name = '', packets]) => [name, Number(packets)]))
 }
 
-/** Returns what a table has counted, from the output of `nft list table` with its counts. */
+/** Returns what a table has counted, from the outputs of `nft list counters` and `nft list set`, or `nft list table`. */
 export function parseCounts(listing: string): TableCounts {
   const sets = new Map<string, readonly CountedElement[]>()
   // The content of a set begins after its name, and ends with the first closing brace behind its elements.

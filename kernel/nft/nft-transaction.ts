@@ -101,8 +101,11 @@ export interface Nft {
    * exist.
    */
   counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>>
-  /** Returns what all counters and all sets of a table have counted. Throws KernelError ENOENT. */
-  counts(table: string, signal?: AbortSignal): Promise<TableCounts>
+  /**
+   * Returns what all counters and these sets of a table have counted. Throws KernelError ENOENT. Other sets are not read,
+   * because they may be large.
+   */
+  counts(table: string, sets: readonly string[], signal?: AbortSignal): Promise<TableCounts>
   /** Returns the elements of a map or set. Throws KernelError ENOENT. */
   elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]>
   /**

@@ -55,7 +55,14 @@ import {
 } from '../world/world.ts'
 import { CallParties } from './call-parties.ts'
 import { CallSamples } from './call-samples.ts'
-import { type FlowsTable, SAMPLES_A_SECOND, fixedStatements, flowElements, planFlowsTable } from './plan-flows-table.ts'
+import {
+  FLOW_SETS,
+  type FlowsTable,
+  SAMPLES_A_SECOND,
+  fixedStatements,
+  flowElements,
+  planFlowsTable,
+} from './plan-flows-table.ts'
 import { FlowReadings, FlowTotals, RECENT_SECONDS } from './plan-totals.ts'
 
 export const READ_EACH_MS = 10_000
@@ -236,7 +243,7 @@ export class FlowLoop {
     const { clock, metrics } = this.#deps
     let counts
     try {
-      counts = await nft.counts(NFT_TABLE_FLOWS, signal)
+      counts = await nft.counts(NFT_TABLE_FLOWS, FLOW_SETS, signal)
     } catch (error) {
       table.sent = undefined
       if (!isNotFound(error)) throw error

@@ -174,7 +174,7 @@ async function namedCounters(t: Test, fresh: Fresh): Promise<void> {
     ],
     'made again it is the same',
   )
-  await t.rejects(nft.counts('sealane_none'), { code: 'ENOENT' })
+  await t.rejects(nft.counts('sealane_none', []), { code: 'ENOENT' })
   const key = { kind: 'set', key: 'inet_service', flags: ['dynamic', 'timeout'], size: 16 } as const
   await nft.run([
     { verb: 'add-map', table, map: 'calls', type: key },
@@ -182,7 +182,8 @@ async function namedCounters(t: Test, fresh: Fresh): Promise<void> {
     { verb: 'add-map', table, map: 'plain', type: { kind: 'set', key: 'inet_service' } },
     add('plain', { key: '80' }),
   ])
-  const { counters, sets } = await nft.counts(table)
+  const { counters, sets } = await nft.counts(table, ['calls', 'plain'])
+  await t.rejects(nft.counts(table, ['none']), { code: 'ENOENT' })
   t.same([...counters].sort(), [...(await nft.counters(table))].sort(), 'with all counters')
   t.same(
     [...sets].sort(),
