@@ -8,6 +8,7 @@ import {
   addDiagnoseCommand,
   addExplainCommand,
   addExportCommands,
+  addFlowsCommand,
   addGatewayCommand,
   addGatherCommand,
   addJoinCommand,
@@ -21,6 +22,7 @@ import {
   addSiteNodeCommands,
   addStatusCommand,
   addTokenCommand,
+  addTopCommand,
   addUninstallCommand,
   addUpCommand,
   addVerifyCommand,
@@ -70,6 +72,8 @@ export function buildProgram(
   addMachineCommand(program, context)
   addShowCommand(program, context)
   addAccessCommand(program, context)
+  addTopCommand(program, context)
+  addFlowsCommand(program, context)
   addVersionCommand(program, context)
   return program
 }

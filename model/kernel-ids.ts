@@ -44,6 +44,12 @@ export const NFLOG_GROUP = 7310
 /** The groups to which it logs refusals of endpoints, if a traffic policy asks for passive health, by address family. */
 export const NFLOG_GROUPS_REFUSALS = { 4: 7311, 6: 7312 } as const
 
+/** The tables that count the calls of a node, one of each family. Nothing else depends on them. */
+export const NFT_TABLE_FLOWS = 'sealane_flows'
+
+/** The group to which these tables log samples of calls and of their answers. */
+export const NFLOG_GROUP_FLOWS = 7313
+
 /** The rtnetlink protocol number on all our routes and rules. */
 export const ROUTE_PROTOCOL = 173
 

@@ -31,6 +31,7 @@ import {
   type EndpointSlice,
   type OpenConnections,
   type ServiceImport,
+  NFT_TABLE_FLOWS,
   NFT_TABLE_NODE,
   VXLAN_DEVICE,
 } from '../model/model.ts'
@@ -51,6 +52,7 @@ import {
   serviceContext,
 } from './balance/balance.ts'
 import { ConnectionLoop } from './count-connections.ts'
+import { FlowLoop } from './flows/flows.ts'
 import { GatewayProbes } from './probes/probes.ts'
 import {
   type NodeRoutePlan,
@@ -98,6 +100,8 @@ export interface RouteAgentDeps extends ComponentDeps {
   readonly flows?: FlowTable
   /** Absent: refused packets are counted, but not sampled. */
   readonly packetLog?: PacketLog
+  /** Absent: calls are not counted. */
+  readonly countsCalls?: true
   /** Absent: default gateways and name servers are not known. */
   readonly machineNetwork?: () => Promise<MachineNetwork>
   /** Absent: the real TCP probe. */
@@ -173,9 +177,13 @@ export async function runRouteAgent(
     ),
   ]
 
+  const flowLoops =
+    deps.countsCalls === true ? [new FlowLoop({ ...parts, nfts: [deps.nft, deps.nft6] }, config)] : []
+
   deps.status.readiness('routes', () => routes.notReady)
   deps.status.readiness('balance', () => balancing.map(({ notReady }) => notReady).find((why) => why !== undefined))
   deps.status.detail('denied', () => denied[0]?.list() ?? [])
+  deps.status.detail('flows', () => ({ ...flowLoops[0]?.page(), denied: denied[0]?.list() ?? [] }))
   deps.status.plan('routeagent', () => describeNow(caches, facts, config, logger))
 
   const leaving = watchLeaving(deps.api)
@@ -202,7 +210,7 @@ export async function runRouteAgent(
     }),
   ]
   const until = AbortSignal.any([signal, leaving.signal])
-  await Promise.all([heard, routes, ...balancing, ...counting, ...hairpin, ...denied].map((loop) => loop.run(until)))
+  await Promise.all([heard, routes, ...balancing, ...counting, ...hairpin, ...denied, ...flowLoops].map((loop) => loop.run(until)))
   for (const stop of stops) stop()
   if (leaving.signal.aborted) await tearDown(deps, config, signal)
 }
@@ -287,6 +295,7 @@ export async function cleanRouteAgentNode(
   const { bridgePorts } = deps
   if (bridgePorts !== undefined)
     await round.attempt(() => restoreHairpin({ ...deps, bridgePorts }, hairpinRecord(config)))
+  for (const nft of [deps.nft, deps.nft6]) await round.attempt(() => removeTable(nft, NFT_TABLE_FLOWS, signal))
   // The overlay always needs the tables that decide who may use it.
   const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
   for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6])

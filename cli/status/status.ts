@@ -29,6 +29,18 @@ export {
   parseAskedServer,
 } from './probes/machine-command.ts'
 export { type DeniedRow, readDenied } from './access/read-denied.ts'
+export { type NodeFlows, readFlows } from './flows/read-flows.ts'
+export {
+  FLOW_GROUPS,
+  FLOW_ORDERS,
+  type FlowFilter,
+  type FlowGroup,
+  type FlowOrder,
+  type TopRow,
+  flowLines,
+  newLines,
+  topRows,
+} from './flows/plan-flows.ts'
 export { nodePages } from './probes/node-pages.ts'
 export { SILENT_PROGRESS, progressOn } from './probes/progress.ts'
 export { siteProbes } from './probes/site-probes.ts'

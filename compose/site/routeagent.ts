@@ -27,7 +27,7 @@ export function run(
     heartbeatMs,
   }
   return withKernel((kernel) =>
-    runRouteAgent({ ...deps, ...kernel, api, machineNetwork: readMachineNetwork }, config, signal),
+    runRouteAgent({ ...deps, ...kernel, api, machineNetwork: readMachineNetwork, countsCalls: true }, config, signal),
   )
 }
 

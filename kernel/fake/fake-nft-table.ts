@@ -34,6 +34,8 @@ export interface FakeNftMap {
   readonly name: string
   readonly type: NftMapType
   readonly elements: Map<string, string | undefined>
+  /** What rules have counted for elements. */
+  readonly counted: Map<string, { readonly packets: number; readonly bytes: number }>
 }
 
 export interface FakeNftTable {

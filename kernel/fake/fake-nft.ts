@@ -4,7 +4,15 @@
  * (EEXIST), removal of chains and maps in use (EBUSY), a jump to a base chain (EOPNOTSUPP). Rules are kept as text.
  */
 import { KernelError } from '../kernel.ts'
-import { type Nft, type NftElement, type NftFamily, type NftStatement, formatStatement } from '../nft/nft.ts'
+import {
+  type CountedElement,
+  type Nft,
+  type NftElement,
+  type NftFamily,
+  type NftStatement,
+  type TableCounts,
+  formatStatement,
+} from '../nft/nft.ts'
 import { type FakeNftTable, printTable } from './fake-nft-table.ts'
 import { applyStatement, type Undo } from './fake-nft-apply.ts'
 
@@ -52,6 +60,27 @@ export class FakeNft implements Nft {
 
   counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>> {
     return attempt(signal, () => new Map(this.#need(table, 'counters').counters))
+  }
+
+  counts(table: string, sets: readonly string[], signal?: AbortSignal): Promise<TableCounts> {
+    return attempt(signal, () => {
+      const { counters, maps } = this.#need(table, 'counts')
+      const read = sets.map((name) => {
+        const map = maps.get(name)
+        if (map?.type.kind !== 'set')
+          throw new KernelError('ENOENT', `nft list set ${this.family} ${table} ${name}`, 'no such set')
+        return [name, [...map.counted].map(([key, of]) => ({ key, ...of }))] as const
+      })
+      return { counters: new Map(counters), sets: new Map(read) }
+    })
+  }
+
+  /** Counts as a rule does that updates an element: `update @set { … counter }`. */
+  countElement(table: string, set: string, { key, packets, bytes }: CountedElement): void {
+    const map = this.#need(table, 'set').maps.get(set)
+    if (map === undefined) throw new KernelError('ENOENT', `nft list set ${this.family} ${table} ${set}`, 'no such set')
+    const before = map.counted.get(key) ?? { packets: 0, bytes: 0 }
+    map.counted.set(key, { packets: before.packets + packets, bytes: before.bytes + bytes })
   }
 
   elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]> {

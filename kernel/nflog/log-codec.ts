@@ -16,6 +16,7 @@ const NFULA_CFG_QTHRESH = 5
 const BIND = 1
 const COPY_PACKET = 2
 
+const NFULA_TIMESTAMP = 3
 const NFULA_PAYLOAD = 9
 const NFULA_PREFIX = 10
 
@@ -45,10 +46,22 @@ export function decodeLogged(data: Buffer, group: number): LoggedPacket | undefi
   const payload = found.get(NFULA_PAYLOAD)
   const prefix = found.get(NFULA_PREFIX)
   const headers = payload === undefined ? undefined : readHeaders(payload)
-  return headers === undefined ? undefined : { prefix: prefix === undefined ? '' : readCString(prefix), ...headers }
+  if (headers === undefined) return undefined
+  const atMs = readTime(found.get(NFULA_TIMESTAMP))
+  return {
+    prefix: prefix === undefined ? '' : readCString(prefix),
+    ...headers,
+    ...(atMs === undefined ? {} : { atMs }),
+  }
 }
 
-type Headers = Omit<LoggedPacket, 'prefix'>
+/** Seconds and microseconds, each 64 bits. */
+function readTime(data: Buffer | undefined): number | undefined {
+  if (data?.length !== 16) return undefined
+  return Number(data.readBigUInt64BE(0)) * 1000 + Number(data.readBigUInt64BE(8)) / 1000
+}
+
+type Headers = Omit<LoggedPacket, 'prefix' | 'atMs'>
 
 /** Reads the headers of an IP packet, which may be cut off anywhere. Undefined if its addresses are not complete. */
 export function readHeaders(packet: Buffer): Headers | undefined {
@@ -103,8 +116,8 @@ function readError(packet: Buffer, at: number, isError: (type: number) => boolea
   if (packet.length < at + 8 || !isError(packet.readUInt8(at))) return {}
   const inner = readHeaders(packet.subarray(at + 8))
   if (inner === undefined) return {}
-  const { destination, protocol, port } = inner
-  return { about: { destination, protocol, ...(port === undefined ? {} : { port }) } }
+  const { about: _, ...about } = inner
+  return { about }
 }
 
 /** `at`: where the header of the protocol begins. */

@@ -13,8 +13,10 @@ export interface LoggedPacket {
   readonly port?: number
   /** Where there is a destination port. */
   readonly sourcePort?: number
-  /** Of an ICMP error: the packet that it is about. Absent if that is not complete. */
-  readonly about?: Pick<LoggedPacket, 'destination' | 'protocol' | 'port'>
+  /** When the kernel saw it: milliseconds since 1970, exact to the microsecond. Absent where the kernel does not say. */
+  readonly atMs?: number
+  /** Of an ICMP error: the packet that it is about. Absent if its addresses are not complete. */
+  readonly about?: Omit<LoggedPacket, 'prefix' | 'atMs' | 'about'>
 }
 
 export interface PacketLog {

@@ -4,8 +4,8 @@
  */
 import { type Clock, SystemClock } from '../../reconcile/reconcile.ts'
 import { KernelError, type KernelErrorCode, type RunCommand, isNotFound, runCommand } from '../kernel.ts'
-import { formatNft, parseCounters, parseElements } from './nft-text.ts'
-import type { Nft, NftElement, NftFamily, NftStatement } from './nft-transaction.ts'
+import { formatNft, parseCounters, parseCounts, parseElements } from './nft-text.ts'
+import type { Nft, NftElement, NftFamily, NftStatement, TableCounts } from './nft-transaction.ts'
 import { NftWatch } from './nft-watch.ts'
 
 export interface NftCommandInit {
@@ -63,6 +63,12 @@ export class NftCommand implements Nft {
 
   async counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>> {
     return parseCounters(await this.#list(['list', 'counters', 'table', this.family, table], signal))
+  }
+
+  async counts(table: string, sets: readonly string[], signal?: AbortSignal): Promise<TableCounts> {
+    const texts = [await this.#list(['list', 'counters', 'table', this.family, table], signal)]
+    for (const set of sets) texts.push(await this.#list(['list', 'set', this.family, table, set], signal))
+    return parseCounts(texts.join(''))
   }
 
   async elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]> {

@@ -4,7 +4,15 @@
  * end its statement and begin another.
  */
 import { KernelError } from '../kernel.ts'
-import type { NftBaseChain, NftElement, NftFamily, NftMapType, NftStatement } from './nft-transaction.ts'
+import type {
+  CountedElement,
+  NftBaseChain,
+  NftElement,
+  NftFamily,
+  NftMapType,
+  NftStatement,
+  TableCounts,
+} from './nft-transaction.ts'
 
 /**
  * Keywords of the nft language (1.0.6), which cannot be names of chains, maps or tables. `nft --check` refuses them,
@@ -108,9 +116,9 @@ export function formatMapType(type: NftMapType): string {
 
 function formatTypes({ key, value, typeOf }: NftMapType): string {
   if (typeOf === undefined) return `type ${key}${value === undefined ? '' : ` : ${value}`}`
-  for (const text of [typeOf.key, typeOf.value])
+  for (const text of [typeOf.key, typeOf.value ?? typeOf.key])
     if (!TYPE_EXPRESSION.test(text)) throw invalid('type expression', text, 'expressions joined by " . "')
-  return `typeof ${typeOf.key} : ${typeOf.value}`
+  return `typeof ${typeOf.key}${typeOf.value === undefined ? '' : ` : ${typeOf.value}`}`
 }
 
 function checkSize(size: number): number {
@@ -201,4 +209,28 @@ export function parseElements(listing: string): readonly NftElement[] {
 export function parseCounters(listing: string): ReadonlyMap<string, number> {
   const found = listing.matchAll(/\bcounter (\S+) \{\s+packets (\d+) bytes \d+/g)
   return new Map([...found].map(([, name = '', packets]) => [name, Number(packets)]))
+}
+
+/** Returns what a table has counted, from the outputs of `nft list counters` and `nft list set`, or `nft list table`. */
+export function parseCounts(listing: string): TableCounts {
+  const sets = new Map<string, readonly CountedElement[]>()
+  // The content of a set begins after its name, and ends with the first closing brace behind its elements.
+  for (const [head, name = ''] of listing.matchAll(/^\tset (\S+) \{$/gm)) {
+    const from = listing.indexOf(`${head}\n`)
+    const end = listing.indexOf('\n\t}', from)
+    const elements = listing.indexOf('elements = {', from)
+    sets.set(name, elements < 0 || elements > end ? [] : countedElements(listing.slice(elements + 12, end)))
+  }
+  return { counters: parseCounters(listing), sets }
+}
+
+const COUNTED = /^\s*(\S+(?: \. \S+)*)(?= ).*? counter packets (\d+) bytes (\d+)/
+
+function countedElements(body: string): readonly CountedElement[] {
+  const found: CountedElement[] = []
+  for (const part of body.split(',')) {
+    const [, key, packets, bytes] = COUNTED.exec(part) ?? []
+    if (key !== undefined) found.push({ key, packets: Number(packets), bytes: Number(bytes) })
+  }
+  return found
 }

@@ -22,7 +22,7 @@ export interface NftMapType {
    * Key and value as expressions, if a part of them has no type with a name: `ip daddr . numgen random mod 2`. The kernel
    * then gets these, and `key` and `value` only name the parts.
    */
-  readonly typeOf?: { readonly key: string; readonly value: string }
+  readonly typeOf?: { readonly key: string; readonly value?: string }
   /** `dynamic`: rules add elements, which are no part of a plan. */
   readonly flags?: readonly ('interval' | 'timeout' | 'dynamic')[]
   /** Most elements. Absent: no limit. */
@@ -34,6 +34,22 @@ export interface NftElement {
   readonly key: string
   /** In the form that nft prints: `244.1.0.9 . 8080`, `goto pick-2`; absent in a set. */
   readonly value?: string
+}
+
+/** An element of a set whose rules count packets: `update @calls { ip saddr counter }`. */
+export interface CountedElement {
+  /** As NftElement.key. */
+  readonly key: string
+  readonly packets: number
+  readonly bytes: number
+}
+
+/** What the rules of a table have counted. */
+export interface TableCounts {
+  /** Packets by named counter. */
+  readonly counters: ReadonlyMap<string, number>
+  /** By set. Elements without a counter are left out. */
+  readonly sets: ReadonlyMap<string, readonly CountedElement[]>
 }
 
 /** One statement. It names no family: the Nft that runs it has one. */
@@ -85,6 +101,11 @@ export interface Nft {
    * exist.
    */
   counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>>
+  /**
+   * Returns what all counters and these sets of a table have counted. Throws KernelError ENOENT. Other sets are not read,
+   * because they may be large.
+   */
+  counts(table: string, sets: readonly string[], signal?: AbortSignal): Promise<TableCounts>
   /** Returns the elements of a map or set. Throws KernelError ENOENT. */
   elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]>
   /**

@@ -13,4 +13,13 @@ export { DroppedPackets } from './dropped-packets.ts'
 export { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, openPortMatches, refusingRules } from './host-guard.ts'
 export { NftSession } from './nft-session.ts'
 export { formatBase, formatMapType, formatNft, formatRule, formatStatement, parseElements } from './nft-text.ts'
-export type { Nft, NftBaseChain, NftElement, NftFamily, NftMapType, NftStatement } from './nft-transaction.ts'
+export type {
+  CountedElement,
+  Nft,
+  NftBaseChain,
+  NftElement,
+  NftFamily,
+  NftMapType,
+  NftStatement,
+  TableCounts,
+} from './nft-transaction.ts'

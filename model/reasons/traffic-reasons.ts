@@ -6,6 +6,7 @@ const POLICY = [...OF_NAMESPACE, 'condition Valid of ClusterTrafficPolicy'] as c
 /** `sealane status` and `diagnose` say it too. */
 const OUTPUT = 'output of the command'
 const SHARE = ['status of TrafficPolicy', 'status of ClusterTrafficPolicy'] as const
+const CALLS = [OUTPUT] as const
 const LEFT_OUT = [
   'metric sealane_routeagent_endpoints_left_out',
   'metric sealane_routeagent_endpoint_ejections_total',
@@ -140,6 +141,26 @@ export const TRAFFIC_REASONS = {
       'An endpoint does not answer connections, and the traffic policy has `passiveHealth`: it gets no new ones for a while.',
     todo: 'Look at the node of the endpoint, then at network policies and firewalls on the way.',
     shows: LEFT_OUT,
+  },
+  CallRefused: {
+    means: 'The server refused the call by a reset, or an ICMP error came back.',
+    todo: 'Look whether a program listens at the port, and at network policies that reject.',
+    shows: CALLS,
+  },
+  CallUnanswered: {
+    means: 'The call had no answer within ten seconds.',
+    todo: 'Look at the node of the endpoint, then at network policies and firewalls on the way.',
+    shows: CALLS,
+  },
+  CallWithoutEndpoint: {
+    means: 'The service has no endpoint that this node may use, so the node refused the call.',
+    todo: 'Run `sealane show traffic` for the service.',
+    shows: CALLS,
+  },
+  CallsNotCounted: {
+    means: 'The kernel refuses the table that counts calls. Calls work as before.',
+    todo: 'Read the message; `sealane diagnose` says which kernel features are missing.',
+    shows: ['log of the routeagent', OUTPUT],
   },
   EndpointHealthNotSeen: {
     means: 'The routeagent cannot read connection tracking, so `passiveHealth` of traffic policies does nothing.',

@@ -23,6 +23,10 @@ export interface RouteAgentMetrics {
   readonly callsMoved: Counter
   readonly endpointsLeftOut: LeftOutEndpoints
   readonly endpointEjections: Counter
+  readonly calls: Counter
+  readonly callBytes: Counter
+  readonly callsUncounted: Counter
+  readonly connectSeconds: Histogram
 }
 
 export interface PortCounts {
@@ -162,6 +166,26 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
       name: 'sealane_routeagent_endpoint_ejections_total',
       help: 'How often an endpoint was left out because it refuses or does not answer',
       labels: ['reason'],
+    }),
+    calls: metrics.counter({
+      name: 'sealane_routeagent_calls_total',
+      help: "Calls of this node's pods and programs to services and other clusters by outcome: opened counts all, the others those that ended so; at most 20 services and 20 clusters have labels of their own",
+      labels: ['service', 'cluster', 'outcome'],
+    }),
+    callBytes: metrics.counter({
+      name: 'sealane_routeagent_call_bytes_total',
+      help: 'Octets of the IP packets of these calls, sent by the caller or received by it',
+      labels: ['cluster', 'way'],
+    }),
+    callsUncounted: metrics.counter({
+      name: 'sealane_routeagent_calls_uncounted_total',
+      help: "Calls for which the kernel's table had no room, so that only their number is known",
+    }),
+    connectSeconds: metrics.histogram({
+      name: 'sealane_routeagent_connect_seconds',
+      help: 'Time from SYN to SYN-ACK of a sample of these calls',
+      labels: ['cluster'],
+      buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3],
     }),
     podRangesCut: metrics.gauge({
       name: 'sealane_routeagent_pod_ranges_cut',

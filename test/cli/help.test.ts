@@ -79,6 +79,8 @@ const COMMANDS = [
   'access',
   'access check',
   'access default',
+  'top',
+  'flows',
   'version',
 ]
 
@@ -121,7 +123,7 @@ t.test('each has help with an example that parses', async (t) => {
       )
     }
     const readers =
-      /^(show |status|diagnose|explain|gather|members|broker (status|verify|ca status|clusterset list)|token list|cluster list|cluster waiting|access (check|default)|version)/
+      /^(show |status|diagnose|explain|gather|members|broker (status|verify|ca status|clusterset list)|token list|cluster list|cluster waiting|access (check|default)|top|flows|version)/
     const looks = readers.test(name)
     t.equal(stdout.includes('~/.kube/config'), looks, `${name}: where it looks`)
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []

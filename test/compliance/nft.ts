@@ -174,6 +174,25 @@ async function namedCounters(t: Test, fresh: Fresh): Promise<void> {
     ],
     'made again it is the same',
   )
+  await t.rejects(nft.counts('sealane_none', []), { code: 'ENOENT' })
+  const key = { kind: 'set', key: 'inet_service', flags: ['dynamic', 'timeout'], size: 16 } as const
+  await nft.run([
+    { verb: 'add-map', table, map: 'calls', type: key },
+    rule('a', 'update @calls { tcp dport timeout 15m counter }'),
+    { verb: 'add-map', table, map: 'plain', type: { kind: 'set', key: 'inet_service' } },
+    add('plain', { key: '80' }),
+  ])
+  const { counters, sets } = await nft.counts(table, ['calls', 'plain'])
+  await t.rejects(nft.counts(table, ['none']), { code: 'ENOENT' })
+  t.same([...counters].sort(), [...(await nft.counters(table))].sort(), 'with all counters')
+  t.same(
+    [...sets].sort(),
+    [
+      ['calls', []],
+      ['plain', []],
+    ],
+    'elements without a counter are none',
+  )
   t.notMatch(await nft.listTable(table), 'packets', 'a listing does not change with the traffic')
   await t.rejects(nft.run([counter('no name')]), { code: 'EINVAL' })
 }

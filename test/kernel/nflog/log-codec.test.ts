@@ -52,24 +52,37 @@ t.test('headers', async (t) => {
       ipv6(44, [17, 0, 0, 1, 0, 0, 0, 1], PORTS),
       { ...ENDS6, protocol: 'udp', sourcePort: 40_000, port: 8080 },
     ],
+    [
+      'what an ICMP error is about',
+      ipv4(1, [3, 3, 0, 0, 0, 0, 0, 0, ...ipv4(17, PORTS)]),
+      { ...ENDS4, protocol: 'icmp', about: { ...ENDS4, protocol: 'udp', sourcePort: 40_000, port: 8080 } },
+    ],
+    [
+      'an error about an error',
+      ipv4(1, [3, 3, 0, 0, 0, 0, 0, 0, ...ipv4(1, [3, 3, 0, 0, 0, 0, 0, 0, ...ipv4(17, PORTS)])]),
+      { ...ENDS4, protocol: 'icmp', about: { ...ENDS4, protocol: 'icmp' } },
+    ],
+    [
+      'what an ICMPv6 error is about',
+      ipv6(58, [1, 4, 0, 0, 0, 0, 0, 0], [...ipv6(17, PORTS)]),
+      { ...ENDS6, protocol: 'icmpv6', about: { ...ENDS6, protocol: 'udp', sourcePort: 40_000, port: 8080 } },
+    ],
+    [
+      'an echo request is about nothing',
+      ipv4(1, [8, 0, 0, 0, 0, 0, 0, 0, ...ipv4(17, PORTS)]),
+      { ...ENDS4, protocol: 'icmp' },
+    ],
+    [
+      'an ICMP error that is cut off before the ports',
+      ipv4(1, [3, 3, 0, 0, 0, 0, 0, 0, ...ipv4(17, PORTS).subarray(0, 20)]),
+      { ...ENDS4, protocol: 'icmp', about: { ...ENDS4, protocol: 'udp' } },
+    ],
+    ['an ICMP error that is cut off', ipv4(1, [3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0]), { ...ENDS4, protocol: 'icmp' }],
     ['an IPv6 later part', ipv6(44, [17, 0, 0, 9, 0, 0, 0, 1], PORTS), { ...ENDS6, protocol: 'udp' }],
     ['headers beyond the copy', ipv6(0, [6, 255, 0, 0, 0, 0, 0, 0], PORTS), { ...ENDS6, protocol: 'tcp' }],
     ['cut off in IPv6 addresses', ipv6(6).subarray(0, 39), undefined],
   ]
   for (const [what, packet, want] of rows) t.same(readHeaders(packet), want, what)
-})
-
-t.test('the packet that an ICMP error is about', async (t) => {
-  const inner = ipv4(17, PORTS)
-  const error = (type: number, about: Buffer): Buffer => ipv4(1, [type, 3, 0, 0, 0, 0, 0, 0, ...about])
-  const about = { destination: ENDS4.destination, protocol: 'udp', port: 8080 }
-  t.same(readHeaders(error(3, inner)), { ...ENDS4, protocol: 'icmp', about })
-  t.same(readHeaders(error(8, inner)), { ...ENDS4, protocol: 'icmp' }, 'an echo request is about nothing')
-  t.same(readHeaders(error(3, inner.subarray(0, 19))), { ...ENDS4, protocol: 'icmp' }, 'cut off')
-  t.same(readHeaders(error(3, inner.subarray(0, 20))), {
-    ...{ ...ENDS4, protocol: 'icmp' },
-    about: { destination: ENDS4.destination, protocol: 'udp' },
-  })
 })
 
 t.test('any octets', async (t) => {

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { KernelError } from '../../../kernel/errors.ts'
-import { formatNft, parseElements } from '../../../kernel/nft/nft-text.ts'
+import { formatNft, parseCounts, parseElements } from '../../../kernel/nft/nft-text.ts'
 import type { NftElement, NftStatement } from '../../../kernel/nft/nft-transaction.ts'
 import { formatAddress } from '../../../model/values/ip.ts'
 import { MOST_GROWTH, growth, processorMs } from '../../support/growth.ts'
@@ -229,4 +229,56 @@ t.test('many elements are printed in a time in proportion', async (t) => {
     return processorMs(() => formatNft([{ verb: 'add-elements', table, map: 'slot-0', elements }], 'ip'))
   })
   t.ok(times < MOST_GROWTH, `four times as many take ${times.toFixed(1)} times as long`)
+})
+
+const COUNTED = `table ip sealane_flows {
+	counter all-opened {
+		packets 16 bytes 12832
+	}
+
+	set opened {
+		type ipv4_addr . ipv4_addr
+		size 16384
+		flags dynamic,timeout
+		elements = { 10.42.1.5 . 245.0.0.7 counter packets 12 bytes 12592 timeout 15m expires 14m52s812ms,
+			     10.42.1.6 . 245.0.0.7 timeout 15m expires 1s counter packets 2 bytes 120,
+			     10.42.1.7 . 245.0.0.7 timeout 15m expires 1s }
+	}
+
+	set none {
+		typeof ct id
+		flags dynamic,timeout
+	}
+
+	chain opened {
+		update @opened { ip saddr timeout 15m counter }
+	}
+}
+`
+
+t.test('what a table has counted', async (t) => {
+  const { counters, sets } = parseCounts(COUNTED)
+  t.same([...counters], [['all-opened', 16]])
+  t.same(
+    [...sets],
+    [
+      [
+        'opened',
+        [
+          { key: '10.42.1.5 . 245.0.0.7', packets: 12, bytes: 12_592 },
+          { key: '10.42.1.6 . 245.0.0.7', packets: 2, bytes: 120 },
+        ],
+      ],
+      ['none', []],
+    ],
+  )
+  const cuts = fc.tuple(fc.nat(COUNTED.length), fc.nat(COUNTED.length), fc.string())
+  fc.assert(
+    fc.property(cuts, ([from, to, text]) => {
+      const { sets: found } = parseCounts(`${COUNTED.slice(0, from)}${text}${COUNTED.slice(to)}`)
+      return [...found.values()]
+        .flat()
+        .every(({ packets, bytes }) => Number.isInteger(packets) && Number.isInteger(bytes))
+    }),
+  )
 })

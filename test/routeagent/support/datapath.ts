@@ -120,11 +120,12 @@ export interface RouteAgentInit {
   readonly overlayPort?: number
   /** Bridge ports are set as on a site without Kubernetes. They are found below this folder. */
   readonly devices?: string
+  readonly countsCalls?: true
 }
 
 /** Starts the routeagent of the node `worker`, in a cluster that has these objects. */
 export function startRouteAgent(t: Test, objects: readonly KubeObject[], init: RouteAgentInit = {}): Site {
-  const { overlayPort, devices } = init
+  const { overlayPort, devices, countsCalls } = init
   const stateDir = temporaryFolder(t)
   const api = new MemoryApi()
   for (const object of objects) api.put(object)
@@ -141,7 +142,8 @@ export function startRouteAgent(t: Test, objects: readonly KubeObject[], init: R
   const packetLog = new NetlinkPacketLog({ clock })
   const bridgePorts = new SysfsBridgePorts(devices)
   const kernel = { nft, nft6, routes, nextHops, sysctl: new ProcSysctl(), flows, packetLog, bridgePorts }
-  const deps = { api, ...kernel, clock, logger, metrics, status }
+  const counting = countsCalls === undefined ? {} : { countsCalls }
+  const deps = { api, ...kernel, ...counting, clock, logger, metrics, status }
   const config = {
     node: 'worker',
     stateDir,

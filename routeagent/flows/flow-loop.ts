@@ -1,0 +1,321 @@
+/**
+ * Counts the calls of this node's pods to services and to other clusters, and the calls of other clusters to these pods.
+ * The kernel counts in tables of its own (plan-flows-table.ts), which are read every READ_EACH_MS, and sooner while
+ * somebody looks. Nothing depends on these tables: without them calls go on.
+ */
+import {
+  type Nft,
+  type NftStatement,
+  elementDiff,
+  elementStatements,
+  formatNft,
+  removeTable,
+} from '../../kernel/nft/nft.ts'
+import type { PacketLog } from '../../kernel/nflog/nflog.ts'
+import { isNotFound } from '../../kernel/kernel.ts'
+import {
+  type Family,
+  type Prefix,
+  addressBits,
+  aggregate,
+  formatAddress,
+  formatPrefix,
+  ofFamily,
+  plannedFamilies,
+  podPrefixes,
+  withoutContained,
+} from '../../model/addresses/addresses.ts'
+import {
+  type FlowCounts,
+  type FlowPage,
+  type FlowParties,
+  MAX_FLOW_ROWS,
+  NFLOG_GROUP_FLOWS,
+  NFT_TABLE_FLOWS,
+  NO_FLOWS,
+} from '../../model/model.ts'
+import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { clusterValidation, clustersetRange } from '../routes/routes.ts'
+import {
+  type FactsReader,
+  LOOP_TIMING,
+  type NodeRouteWorld,
+  RESYNC_MS,
+  type RouteAgentCaches,
+  type RouteAgentConfig,
+  type RouteAgentMetrics,
+  addressFamily,
+  loopDeps,
+  ownCluster,
+  rangesOfNode,
+  readWorld,
+  withFacts,
+} from '../world/world.ts'
+import { CallParties } from './call-parties.ts'
+import { CallSamples } from './call-samples.ts'
+import {
+  FLOW_SETS,
+  type FlowsTable,
+  SAMPLES_A_SECOND,
+  fixedStatements,
+  flowElements,
+  planFlowsTable,
+} from './plan-flows-table.ts'
+import { FlowReadings, FlowTotals, RECENT_SECONDS } from './plan-totals.ts'
+
+export const READ_EACH_MS = 10_000
+/** While somebody looks at the page. */
+const READ_SOON_MS = 1000
+/** Reading may take one part in so many of the time. */
+const REST = 200
+/** Services, and clusters, that have labels of their own in metrics. The first that are called get them. */
+export const MAX_LABELS = 20
+const OTHER = 'other'
+
+export interface FlowLoopDeps {
+  readonly caches: RouteAgentCaches
+  /** One for each family. */
+  readonly nfts: readonly Nft[]
+  /** Absent: calls are counted, but not sampled. */
+  readonly packetLog?: PacketLog
+  readonly facts: FactsReader
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: RouteAgentMetrics
+}
+
+/** The table of one family. */
+interface Table {
+  readonly nft: Nft
+  readonly readings: FlowReadings
+  /** Undefined: what the kernel has is not known. */
+  sent: { readonly fixed: string; readonly table: FlowsTable } | undefined
+}
+
+export class FlowLoop {
+  readonly #deps: FlowLoopDeps
+  readonly #config: Pick<RouteAgentConfig, 'node' | 'overlayPort'>
+  readonly #loop: ReconcileLoop
+  readonly #tables: readonly Table[]
+  readonly #totals = new FlowTotals()
+  readonly #parties: CallParties
+  readonly #samples: CallSamples
+  readonly #since: string
+  readonly #services = new Set<string>()
+  readonly #clusters = new Set<string>()
+  #dueMs = -Infinity
+  #triedMs = -Infinity
+  #stopFollowing: (() => void) | undefined
+  #unsampled: string | undefined
+  #uncounted: string | undefined
+
+  constructor(deps: FlowLoopDeps, config: Pick<RouteAgentConfig, 'node' | 'overlayPort'>) {
+    this.#deps = deps
+    this.#config = config
+    this.#tables = deps.nfts.map((nft) => ({ nft, readings: new FlowReadings(), sent: undefined }))
+    this.#parties = new CallParties(deps.caches, config.node)
+    this.#samples = new CallSamples(deps.clock, this.#parties, (parties, ms) => this.#timed(parties, ms))
+    this.#since = new Date(deps.clock.now()).toISOString()
+    const timing = { ...LOOP_TIMING, resyncMs: READ_EACH_MS }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'flows'), timing, (signal) => this.#round(signal))
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const stop = this.#parties.follow()
+    await this.#loop.run(signal)
+    stop()
+    this.#stopFollowing?.()
+    this.#stopFollowing = undefined
+  }
+
+  /** What is known now. Makes the next reading come soon, for whoever looks again. */
+  page(): FlowPage {
+    const { clock } = this.#deps
+    const nowMs = clock.monotonic()
+    if (nowMs - this.#triedMs >= READ_SOON_MS) this.#loop.poke()
+    this.#samples.expire()
+    const problem = this.#uncounted ?? this.#unsampled
+    const { rows, rest } = this.#totals.rows(nowMs)
+    return {
+      since: this.#since,
+      recentSeconds: RECENT_SECONDS,
+      rows: rows.slice(0, MAX_FLOW_ROWS),
+      rest,
+      lines: this.#samples.lines,
+      sampled: SAMPLES_A_SECOND,
+      ...(problem === undefined ? {} : { problem }),
+    }
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#deps
+    const startedMs = clock.monotonic()
+    if (startedMs < this.#dueMs) return
+    const tables = await this.#plan(signal)
+    if (tables === undefined) return
+    this.#triedMs = startedMs
+    try {
+      if (tables.length > 0) await this.#follow(signal)
+      for (const { table, wanted } of tables) {
+        if (table.sent !== undefined) await this.#read(table, signal)
+        await this.#apply(table, { ...wanted, isSampled: this.#stopFollowing !== undefined }, signal)
+      }
+      for (const table of this.#tables.filter((one) => tables.every((other) => other.table !== one)))
+        await this.#remove(table, signal)
+      this.#uncounted = undefined
+      this.#totals.trim(startedMs)
+      this.#dueMs = clock.monotonic() + Math.min(REST * (clock.monotonic() - startedMs), 10 * READ_EACH_MS)
+    } catch (error) {
+      this.#failed(error, signal)
+      this.#dueMs = clock.monotonic() + RESYNC_MS
+    }
+    this.#samples.expire()
+  }
+
+  /** The tables that are wanted now. Undefined while not everything has been read: what there is stays. */
+  async #plan(
+    signal: AbortSignal,
+  ): Promise<readonly { readonly table: Table; readonly wanted: FlowsTable }[] | undefined> {
+    const { caches, facts } = this.#deps
+    const reading = readWorld(caches, this.#config)
+    if (!reading.ok) return undefined
+    const world = withFacts(reading.world, await facts.read(signal))
+    const { clusters } = clusterValidation(world)
+    if (clusters.length === 0 && caches.imports.list().length === 0) return []
+    const planned = plannedFamilies(ownCluster(world))
+    return this.#tables.flatMap((table) => {
+      const family = table.nft.family === 'ip' ? 4 : 6
+      return planned.includes(family) ? [{ table, wanted: this.#wanted(world, family) }] : []
+    })
+  }
+
+  #wanted(world: NodeRouteWorld, family: Family): FlowsTable {
+    const { networks, ranges } = rangesOfNode(world, family, Infinity)
+    const range = clustersetRange(world, family)
+    const { clusters } = clusterValidation(world)
+    this.#parties.setRanges({
+      family: addressFamily(family),
+      self: world.self,
+      clustersetIpRange: range,
+      podCidrs: podPrefixes(ownCluster(world), family),
+      clusters: new Map(clusters.map(({ id, prefixes }) => [id, elementTexts(ofFamily(prefixes, family))])),
+    })
+    return {
+      family: addressFamily(family),
+      clustersetIpRange: formatPrefix(range),
+      ownPods: elementTexts(aggregate([...networks, ...ranges])),
+      remote: elementTexts(clusters.flatMap(({ prefixes }) => ofFamily(prefixes, family))),
+      isSampled: false,
+    }
+  }
+
+  async #apply(table: Table, wanted: FlowsTable, signal: AbortSignal): Promise<void> {
+    const { sent, nft } = table
+    const fixed = formatNft(fixedStatements(wanted), nft.family)
+    let statements: readonly NftStatement[]
+    if (sent?.fixed === fixed) {
+      statements = elementStatements(NFT_TABLE_FLOWS, elementDiff(flowElements(sent.table), flowElements(wanted)))
+    } else {
+      statements = planFlowsTable(wanted)
+    }
+    if (statements.length === 0) return
+    table.sent = undefined
+    try {
+      await nft.run(statements, signal)
+    } catch (error) {
+      signal.throwIfAborted()
+      if (!wanted.isSampled) throw error
+      // The kernel may be without logs.
+      this.#stopFollowing?.()
+      this.#stopFollowing = undefined
+      this.#unsampled = messageOf(error)
+      await this.#apply(table, { ...wanted, isSampled: false }, signal)
+      return
+    }
+    if (sent?.fixed !== fixed) table.readings.replaced()
+    table.sent = { fixed, table: wanted }
+  }
+
+  async #read(table: Table, signal: AbortSignal): Promise<void> {
+    const { nft, readings } = table
+    const { clock, metrics } = this.#deps
+    let counts
+    try {
+      counts = await nft.counts(NFT_TABLE_FLOWS, FLOW_SETS, signal)
+    } catch (error) {
+      table.sent = undefined
+      if (!isNotFound(error)) throw error
+      return
+    }
+    const atMs = clock.monotonic()
+    const { calls, uncounted } = readings.take(counts, (call) => this.#parties.hasNoEndpoint(call))
+    for (const { counts: part, ...call } of calls) {
+      const parties = this.#parties.of(call)
+      this.#totals.add(parties, part, atMs)
+      this.#count(parties, part)
+    }
+    if (uncounted === 0) return
+    metrics.callsUncounted.inc({}, uncounted)
+    this.#totals.addRest({ ...NO_FLOWS, opened: uncounted }, atMs)
+  }
+
+  async #remove(table: Table, signal: AbortSignal): Promise<void> {
+    if (table.sent === undefined) return
+    await removeTable(table.nft, NFT_TABLE_FLOWS, signal)
+    table.sent = undefined
+    table.readings.replaced()
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    const { packetLog } = this.#deps
+    if (packetLog === undefined || this.#stopFollowing !== undefined || this.#unsampled !== undefined) return
+    try {
+      this.#stopFollowing = await packetLog.follow(NFLOG_GROUP_FLOWS, (packet) => this.#samples.take(packet), signal)
+    } catch (error) {
+      signal.throwIfAborted()
+      this.#unsampled = messageOf(error)
+      this.#deps.logger.info('calls are counted, but not sampled', { why: this.#unsampled })
+    }
+  }
+
+  #count({ way, service, cluster }: FlowParties, counts: FlowCounts): void {
+    if (way === 'in') return
+    const labels = { service: label(this.#services, service), cluster: label(this.#clusters, cluster) }
+    const { calls, callBytes } = this.#deps.metrics
+    for (const outcome of ['opened', 'answered', 'refused', 'unanswered'] as const)
+      if (counts[outcome] > 0) calls.inc({ ...labels, outcome }, counts[outcome])
+    if (counts.sentBytes > 0) callBytes.inc({ cluster: labels.cluster, way: 'sent' }, counts.sentBytes)
+    if (counts.receivedBytes > 0) callBytes.inc({ cluster: labels.cluster, way: 'received' }, counts.receivedBytes)
+  }
+
+  #timed(parties: FlowParties, ms: number): void {
+    this.#totals.addTime(parties, ms)
+    if (parties.way === 'out')
+      this.#deps.metrics.connectSeconds.observe(ms / 1000, { cluster: label(this.#clusters, parties.cluster) })
+  }
+
+  #failed(error: unknown, signal: AbortSignal): void {
+    signal.throwIfAborted()
+    for (const table of this.#tables) table.sent = undefined
+    const why = messageOf(error)
+    if (why !== this.#uncounted) this.#deps.logger.warn('calls are not counted', { reason: 'CallsNotCounted', why })
+    this.#uncounted = why
+  }
+}
+
+/** A label stays with who has it: the counts of a label that others took over would fall. */
+function label(taken: Set<string>, name: string | undefined): string {
+  if (name === undefined) return 'unknown'
+  if (!taken.has(name) && taken.size >= MAX_LABELS) return OTHER
+  taken.add(name)
+  return name
+}
+
+/** In the form that nft prints: a single address has no prefix length. */
+function elementTexts(prefixes: readonly Prefix[]): string[] {
+  return withoutContained(prefixes).map((prefix) =>
+    prefix.length === addressBits(prefix.family) ? formatAddress(prefix) : formatPrefix(prefix),
+  )
+}

@@ -1,0 +1,145 @@
+/**
+ * Calls of a pod and to a pod, with packets, as the kernel counts and samples them: the worker and the gateway node of
+ * test/routeagent/support/datapath.ts, where the gateway node stands in for pods of paris.
+ */
+import t, { type Test } from 'tap'
+import type { FlowPage, FlowRow } from '../../model/flow-counts.ts'
+import type { KubeObject } from '../../model/objects.ts'
+import {
+  type Site,
+  TALKER,
+  buildBridge,
+  buildGatewayNode,
+  call,
+  here,
+  serving,
+  settled,
+  startRouteAgent,
+} from '../routeagent/support/datapath.ts'
+import { ownSlice } from '../routeagent/support/own-slice.ts'
+import { podObject } from '../routeagent/support/pod-object.ts'
+import { cluster, endpoint, gateway, membership, node, serviceImport, slice } from '../routeagent/support/site.ts'
+import { eventually } from '../support/eventually.ts'
+import { type Netns, inPrivateNetns, withNetns } from '../support/netns.ts'
+
+const WEB = '10.42.1.5'
+const [PARIS, DEEP] = ['244.1.0.5', '244.1.0.6'] as const
+const [FAR_IP, EMPTY_IP] = ['245.0.0.7', '245.0.0.8'] as const
+const PORTS = [
+  { name: 'http', protocol: 'TCP', port: 8080 },
+  { name: 'closed', protocol: 'TCP', port: 8081 },
+  { name: 'silent', protocol: 'TCP', port: 8082 },
+  { name: 'udp', protocol: 'UDP', port: 8080 },
+  { name: 'udp-closed', protocol: 'UDP', port: 8081 },
+] as const
+const OBJECTS: readonly KubeObject[] = [
+  membership(),
+  node('gw', '192.168.7.1', '10.42.0.0/24'),
+  node('worker', '192.168.7.11', '10.42.1.0/24'),
+  cluster('milano', 1, '244.0.0.0/16'),
+  cluster('paris', 2, '244.1.0.0/16'),
+  endpoint('milano', 'gw'),
+  gateway('gw', { paris: 'up' }, 1400),
+  serviceImport('far', FAR_IP, { ports: [...PORTS] }),
+  slice('far', 'paris', [PARIS], [...PORTS]),
+  serviceImport('empty', EMPTY_IP),
+  slice('deep', 'paris', [DEEP], [...PORTS]),
+  podObject('shop/web', WEB),
+  ownSlice('web', [WEB], [{ name: 'http', protocol: 'TCP', port: 80 }]),
+]
+
+inPrivateNetns(t, import.meta.url, () => {
+  t.test('calls are counted', { timeout: 80_000 }, (t) => withNetns((web) => withNetns((far) => story(t, web, far))))
+})
+
+async function story(t: Test, web: Netns, far: Netns): Promise<void> {
+  await buildBridge([web])
+  await buildGatewayNode(far)
+  await serving(far.spawn(process.execPath, [TALKER, 'serve', `${PARIS}:8080`, `${DEEP}:8080`]))
+  await serving(web.spawn(process.execPath, [TALKER, 'serve', `${WEB}:80`]))
+  await far.exec('nft', ['add table ip t; add chain ip t in { type filter hook input priority 0; }'])
+  await far.exec('nft', ['add rule ip t in tcp dport 8082 drop'])
+  const site = startRouteAgent(t, OBJECTS, { countsCalls: true })
+  await settled(site, /slot-0: 245.0.0.7/)
+  await eventually(async () => (await here('nft', 'list', 'tables')).includes('ip sealane_flows'), { say: 'a table' })
+  await eventually(() => page(site).problem === undefined, { say: 'calls are sampled' })
+
+  const to = (ns: Netns, kind: 'tcp' | 'udp', address: string, port: number, count: number) =>
+    call(ns, kind, { address, port, count })
+  t.equal((await to(web, 'tcp', FAR_IP, 8080, 5))[0], `${PARIS} ${WEB}`)
+  t.equal((await to(web, 'udp', FAR_IP, 8080, 3))[0], `${PARIS} ${WEB}`)
+  t.strictSame(await to(web, 'tcp', FAR_IP, 8081, 2), ['ECONNREFUSED', 'ECONNREFUSED'])
+  t.strictSame(await to(web, 'udp', FAR_IP, 8081, 1), ['ECONNREFUSED'])
+  t.strictSame(await to(web, 'tcp', FAR_IP, 8082, 1), ['timeout'])
+  t.strictSame(await to(web, 'tcp', EMPTY_IP, 80, 1), ['ECONNREFUSED'])
+  t.equal((await to(web, 'tcp', DEEP, 8080, 1))[0], `${DEEP} ${WEB}`)
+  t.equal((await to(far, 'tcp', WEB, 80, 2))[0]?.split(' ')[0], WEB)
+
+  const isCounted = (): boolean => rowOf(site, 'far')?.total.unanswered === 1
+  await eventually(isCounted, { say: 'all are counted' })
+  const row = rowOf(site, 'far')
+  const { sentBytes = 0, receivedBytes = 0, ...counts } = row?.total ?? {}
+  t.match(row, { way: 'out', namespace: 'shop', cluster: 'paris' })
+  t.same(counts, { opened: 12, answered: 8, refused: 3, unanswered: 1 })
+  t.ok(sentBytes > 9000 && receivedBytes > 500, `${sentBytes} octets sent, ${receivedBytes} received`)
+  t.equal(
+    row?.times.reduce((sum, n) => sum + n),
+    5,
+    'connect times of TCP',
+  )
+  t.match(rowOf(site, 'empty'), { namespace: 'shop', cluster: undefined, total: { opened: 1, refused: 1 } })
+  t.match(rowOf(site, 'deep'), { namespace: 'shop', cluster: 'paris', total: { opened: 1, answered: 1 } })
+  t.match(rowOf(site, 'web'), { way: 'in', namespace: undefined, cluster: 'paris', total: { opened: 2, answered: 2 } })
+  t.equal(page(site).rest.total.opened, 0)
+  sampled(t, page(site))
+  t.match(
+    await site.metrics.text(),
+    /sealane_routeagent_calls_total\{[^}]*service="shop\/far",cluster="paris",outcome="refused"[^}]*\} 3/,
+  )
+
+  await here('nft', 'delete table ip sealane_flows')
+  await eventually(async () => (page(site), (await here('nft', 'list', 'tables')).includes('ip sealane_flows')), {
+    say: 'the table is back',
+  })
+  await to(web, 'tcp', FAR_IP, 8080, 1)
+  await eventually(() => (page(site), rowOf(site, 'far')?.total.opened === 13), { say: 'and counting goes on' })
+  site.api.put(membership('leaving'))
+  await site.ended
+  t.notMatch(await here('nft', 'list', 'tables'), /sealane/, 'leaving leaves nothing behind')
+}
+
+function sampled(t: Test, { lines }: FlowPage): void {
+  const found = (port: number, outcome: string) =>
+    lines.filter(({ port: at, outcome: one, to }) => at === port && one === outcome && to.address === PARIS)
+  const answered = found(8080, 'answered')
+  t.equal(answered.length, 8)
+  t.match(answered[0], {
+    from: { address: WEB, namespace: 'shop', pod: 'web' },
+    to: { address: PARIS, service: 'shop/far', cluster: 'paris' },
+  })
+  t.ok(answered.every(({ ms = -1 }) => ms >= 0 && ms < 1000))
+  t.match(found(8081, 'refused'), [
+    { protocol: 'tcp', reason: 'CallRefused' },
+    { protocol: 'tcp' },
+    { protocol: 'udp' },
+  ])
+  t.match(found(8082, 'unanswered'), [{ protocol: 'tcp', reason: 'CallUnanswered' }])
+  t.match(
+    lines.find(({ to }) => to.address === EMPTY_IP),
+    { outcome: 'refused', reason: 'CallWithoutEndpoint', to: { service: 'shop/empty' } },
+  )
+  t.match(
+    lines.find(({ to }) => to.address === WEB),
+    { outcome: 'answered', from: { cluster: 'paris' }, to: { service: 'shop/web' } },
+  )
+}
+
+/** Time passes for the process, so that it reads at once. */
+function page(site: Site): FlowPage {
+  site.clock.lateMs += 5000
+  return site.status.detailOf('flows')?.() as FlowPage
+}
+
+function rowOf(site: Site, service: string): FlowRow | undefined {
+  return page(site).rows.find((row) => row.service === `shop/${service}`)
+}
