@@ -452,7 +452,7 @@ const refusal = (source: string): LoggedPacket => {
 
 /** An ICMP error about a datagram to UDP port 8080 of `target`. */
 const icmpError = (prefix: 'refusal' | 'unreachable', source: string, target: string): LoggedPacket => {
-  const about = { destination: target, protocol: 'udp', port: 8080 }
+  const about = { source: '10.42.1.5', destination: target, protocol: 'udp', port: 8080 }
   return { prefix, source, destination: '10.42.1.5', protocol: 'icmp', about }
 }
 
