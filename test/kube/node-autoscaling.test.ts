@@ -33,7 +33,7 @@ t.test('thirty nodes come and go, calls go on', { skip: kubeletMissing() ?? fals
   let before: string = second.name
   let last: LateNode | undefined
   for (let i = 1; i <= MACHINES; i += 1) {
-    const next = await added(world, i)
+    const next = await added(world, i, last)
     await replaced(t, world, before, next.name)
     if (last === undefined) await lost(world, before)
     else await last.remove()
@@ -52,10 +52,11 @@ t.test('thirty nodes come and go, calls go on', { skip: kubeletMissing() ?? fals
   await last?.remove()
 })
 
-async function added({ clusters, directory }: NodeWorld, i: number): Promise<LateNode> {
+async function added({ clusters, directory }: NodeWorld, i: number, last: LateNode | undefined): Promise<LateNode> {
   const [, cluster] = clusters.clusters
   if (cluster === undefined) throw new Error('no second cluster')
-  return addNode({ clusters, cluster, name: `c2m${i}`, address: `192.0.2.${60 + i}`, directory })
+  const late = last === undefined ? [] : [last]
+  return addNode({ clusters, cluster, name: `c2m${i}`, address: `192.0.2.${60 + i}`, directory, late })
 }
 
 /** The node gets the taint, and another one takes its place before it goes. */

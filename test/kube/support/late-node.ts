@@ -14,6 +14,8 @@ export interface LateNodeInit {
   readonly address: string
   /** The one that the clusters were started in. */
   readonly directory: string
+  /** Nodes that came late before it and are still there. */
+  readonly late?: readonly KubeNode[]
 }
 
 export interface LateNode extends KubeNode {
@@ -22,7 +24,8 @@ export interface LateNode extends KubeNode {
 }
 
 /** Waits until it is Ready and pods of all nodes reach each other. */
-export async function addNode({ clusters, cluster, name, address, directory }: LateNodeInit): Promise<LateNode> {
+export async function addNode(init: LateNodeInit): Promise<LateNode> {
+  const { clusters, cluster, name, address, directory, late = [] } = init
   const { plane, row, nodes } = cluster
   const { underlay } = clusters
   const netns = underlay.addNode(name, `${address}/24`)
@@ -41,7 +44,8 @@ export async function addNode({ clusters, cluster, name, address, directory }: L
   const proxy = await startKubeProxy({ cluster: plane, node: name, netns, directory: own, podCIDR: row.podCIDR })
   await actAsCni(plane, row.podCIDR, [{ name, netns, addresses: [address] }], underlay)
   const range = await podRange(cluster, name)
-  for (const other of nodes) {
+  for (const other of [...nodes, ...late]) {
+    if ((await plane.api.find(`/api/v1/nodes/${other.name}`)) === undefined) continue
     underlay.route(other.name, range, address)
     underlay.route(name, await podRange(cluster, other.name), other.address)
   }
