@@ -360,7 +360,7 @@ function whyNot(pod: PodState | undefined): string {
   )
 }
 
-const START_MS = 10_000
+const START_MS = 30_000
 
 /** How long a call may take with the start of its process. */
 export function budgetMs(call: ProbeCall): number {
