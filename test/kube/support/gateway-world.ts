@@ -7,11 +7,12 @@ import type { Test } from 'tap'
 import type { Gateway } from '../../../model/objects.ts'
 import { eventually } from '../../support/eventually.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { type Site, helloDeployment, openForCalls, openNamespace, readyPods } from './callers.ts'
+import { type Site, helloDeployment, helloService, openForCalls, openNamespace, readyPods } from './callers.ts'
 import { joinClusters } from './joined-clusters.ts'
 import type { Json, KubeObject } from './kube-request.ts'
 import type { KubeNode } from './node.ts'
 import { type RapidCalls, type RapidReport, callRapidly } from './rapid-calls.ts'
+import { exportService } from './service-imports.ts'
 import { type ClusterRow, type TestCluster, type TestClusters, startClusters } from './two-clusters.ts'
 
 const ROWS: readonly ClusterRow[] = [
@@ -57,6 +58,9 @@ export async function startGatewayWorld(t: Test, flags: readonly string[] = []):
     (line) => t.comment(line),
     (cluster) => (cluster === 'c2' ? flags : []),
   )
+  // A cluster lets in nothing but what it exports. The calls go to the pod itself.
+  await c2.api.apply('/api/v1/namespaces/demo/services/hello', helloService('hello'))
+  await exportService(c2, 'demo', 'hello')
   const calls = await Promise.all([c1, c3].map((site) => callRapidly(site, 'demo', hello)))
   return { underlay: clusters.underlay, c2, c3, nodes: clusters.clusters[1]?.nodes ?? [], calls }
 }
