@@ -84,13 +84,15 @@ function isClusterDrainedNow({ clusters }: SharesWorld, id: string): boolean {
 
 /**
  * The clusters to whose endpoints open connections are ended: they are drained now, and have no share. One that has a
- * share is the last that is ready: a client whose connection ended would only call it again.
+ * share is the last that is ready: a client whose connection ended would only call it again. If no cluster has a share,
+ * none is ended: the last one may be out of reach for a moment only.
  */
 export function endedClusters(
   { shares }: Pick<SharesPlan, 'shares'>,
   slices: readonly EndpointSlice[],
   world: SharesWorld,
 ): ReadonlySet<string> {
+  if (!shares.some(({ share }) => share > 0)) return new Set()
   const marked = new Set(
     slices.flatMap((slice) => (isDrainedNow(slice) ? (slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? []) : [])),
   )
