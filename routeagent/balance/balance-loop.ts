@@ -29,7 +29,15 @@ import {
 import { AccessReader, type PlannedAccess } from '../access/access.ts'
 import { changesRoutes, clustersetRange } from '../routes/routes.ts'
 import { BalancePlanner, type PortChange } from './plan-balancing.ts'
-import { type NodeNftWorld, accessSite, endedProbe, nodeNftWorld, serviceContext } from './plan-node-table.ts'
+import {
+  type NodeNftWorld,
+  type Reporters,
+  accessSite,
+  endedProbe,
+  nodeNftWorld,
+  reporters,
+  serviceContext,
+} from './plan-node-table.ts'
 import { overlayContext } from './plan-overlay-guard.ts'
 import { NodeTable } from './node-table.ts'
 import { PassiveHealthLoop } from './passive-health.ts'
@@ -69,6 +77,8 @@ export class BalanceLoop {
   #planner: BalancePlanner | undefined
   readonly #traffic: TrafficReader
   #world: NodeNftWorld | undefined
+  /** Who may report unreachable hosts, in the world with these origins. */
+  #reporters: { readonly origins: NodeNftWorld['origins']; readonly of: Reporters } | undefined
   readonly #accessReader: AccessReader
   #lastCheckMs = 0
   #worldChanged = true
@@ -107,6 +117,7 @@ export class BalanceLoop {
               family: this.#family.family,
               name: this.#family.family === 4 ? 'passive-health' : 'passive-health-ipv6',
               plan: () => this.#flowPlan(),
+              reporters: () => this.#reportersNow(),
               onChange: () => this.poke(),
               onFollowing: () => this.factsChanged(),
             },
@@ -136,6 +147,13 @@ export class BalanceLoop {
   /** The prefixes of each other cluster, of the family. */
   callers(): NodeNftWorld['callers'] | undefined {
     return this.#world?.callers
+  }
+
+  #reportersNow(): Reporters | undefined {
+    const origins = this.#world?.origins
+    if (origins === undefined) return undefined
+    if (this.#reporters?.origins !== origins) this.#reporters = { origins, of: reporters(origins) }
+    return this.#reporters.of
   }
 
   /** The addresses of backends on this node, as the kernel's table has them. Undefined while there is none. */
