@@ -8,12 +8,14 @@ const NOW = { 'sealane.io/drained': 'true', 'sealane.io/drained-now': 'true' }
 
 t.test('open connections are ended only while another cluster takes the calls', (t) => {
   const paris = cluster('paris', 2, '244.1.0.0/16')
-  type Drain = 'cluster' | 'cluster now' | 'service now'
+  type Drain = 'cluster' | 'cluster now' | 'service now' | 'cluster, its slices say now' | 'slices alone say now'
   type Case = readonly [say: string, drain: Drain, roma: string, reachable: readonly string[], want: string]
   const rows: readonly Case[] = [
     ['drained only', 'cluster', '244.2.0.5', ['paris', 'roma'], ''],
     ['the cluster', 'cluster now', '244.2.0.5', ['paris', 'roma'], 'paris'],
     ['the service', 'service now', '244.2.0.5', ['paris', 'roma'], 'paris'],
+    ['the CRD of an earlier release', 'cluster, its slices say now', '244.2.0.5', ['paris', 'roma'], 'paris'],
+    ['a mark of a drain that is over', 'slices alone say now', '244.2.0.5', ['paris', 'roma'], ''],
     ['out of reach: a client waits in vain', 'cluster now', '244.2.0.5', ['roma'], 'paris'],
     ['the last one that is ready', 'cluster now', '244.2.0.5!', ['paris', 'roma'], ''],
     ['the last one, while its link fails for a moment', 'cluster now', '244.2.0.5!', [], ''],
@@ -23,7 +25,8 @@ t.test('open connections are ended only while another cluster takes the calls', 
   for (const [say, drain, roma, reachable, want] of rows) {
     const spec = drain.startsWith('cluster') ? { ...paris.spec, drained: true } : paris.spec
     const now = drain === 'cluster now' ? { ...spec, drainedNow: true } : spec
-    const annotations = drain === 'service now' ? NOW : {}
+    const mark = drain.endsWith('say now') ? { 'sealane.io/drained-now': 'true' } : {}
+    const annotations = drain === 'service now' ? NOW : mark
     const marked = slice('web', 'paris', ['244.1.0.5'])
     const slices: EndpointSlice[] = [
       { ...marked, metadata: { ...marked.metadata, annotations } },
