@@ -43,8 +43,8 @@ t.test('open connections are ended only while another cluster takes the calls', 
     const shares = sharesOfService(serviceImport('web', '245.0.0.7'), slices, world)
     const ended = shares === undefined ? [] : [...endedClusters(shares, slices, world)]
     t.equal(ended.join(), want, say)
-    const told = shares?.shares.find(({ cluster: id }) => id === 'paris')?.message ?? ''
-    t.equal(told.includes('are ended'), want !== '' && reachable.includes('paris'), `${say}: "${told}"`)
+    const message = shares?.shares.find(({ cluster: id }) => id === 'paris')?.message ?? ''
+    t.equal(message.includes('are ended'), want !== '' && reachable.includes('paris'), `${say}: "${message}"`)
   }
   t.end()
 })
