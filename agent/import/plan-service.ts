@@ -212,13 +212,24 @@ function planSlices(
   const callers = isOwn ? undefined : callersText(exported.body.offeredTo, input.own)
   const { drained = false, drainedNow = false } = exported.body
   const drain: Drain | undefined = drained ? (drainedNow ? 'now' : 'open connections go on') : undefined
+  const clusterNow = spec?.drained === true && spec.drainedNow === true
   const bodies = (isOwn ? input.ownSlices : undefined) ?? received.map(({ key, body }) => ({ name: key.name, body }))
   return bodies.flatMap(({ name, body }) => {
     // DNS would give addresses that no pod here can use.
     if (!exposure.families.includes(body.addressType)) return []
     const inside = isOwn ? input.ownPods : (spec?.podCIDRs ?? [])
-    const source = { key: input.key, cluster, name, body, inside, callers, drain, spec: isOwn ? undefined : spec }
-    const inputs = [body, source.spec, inside, callers, drain, exposed, exposure.type]
+    const source = {
+      key: input.key,
+      cluster,
+      name,
+      body,
+      inside,
+      callers,
+      drain,
+      clusterNow,
+      spec: isOwn ? undefined : spec,
+    }
+    const inputs = [body, source.spec, inside, callers, drain, clusterNow, exposed, exposure.type]
     const planned = memo.get(`${cluster}/${name}`, inputs, () => {
       const left: Dropped[] = []
       return { slice: importedSlice(source, exposure, left), dropped: left }
@@ -244,6 +255,8 @@ interface SliceSource {
   readonly callers: string | undefined
   /** How its exporter drains the service. Undefined: it does not. */
   readonly drain: Drain | undefined
+  /** The whole cluster is drained now. A CRD of an earlier release does not keep this in the Cluster. */
+  readonly clusterNow: boolean
 }
 
 interface Translation {
@@ -278,7 +291,7 @@ function importedSlice(
     ...(pods === undefined ? {} : { [ANNOTATION_PODS]: pods }),
     ...(source.callers === undefined ? {} : { [ANNOTATION_CALLERS]: source.callers }),
     ...(source.drain === undefined ? {} : { [ANNOTATION_DRAINED]: 'true' }),
-    ...(source.drain === 'now' ? { [ANNOTATION_DRAINED_NOW]: 'true' } : {}),
+    ...(source.drain === 'now' || source.clusterNow ? { [ANNOTATION_DRAINED_NOW]: 'true' } : {}),
   }
   return {
     apiVersion: 'discovery.k8s.io/v1',

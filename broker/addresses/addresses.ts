@@ -32,5 +32,12 @@ export {
   widened,
   withRanges,
 } from './changed-ranges.ts'
-export { clusterRecordKey, clusterSpec, removeClusterRecord, writeClusterRecords } from './cluster-records.ts'
+export {
+  clusterRecordKey,
+  clusterSpec,
+  drainFields,
+  removeClusterRecord,
+  withoutOldDrain,
+  writeClusterRecords,
+} from './cluster-records.ts'
 export { candidateRanges, ipv4Ranges } from './stated-ranges.ts'

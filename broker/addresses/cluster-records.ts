@@ -78,9 +78,26 @@ function specOf(
   return {
     ...{ id, index, podCIDRs, serviceCIDRs, globalCIDRs: given, labels },
     ...(properties === undefined ? {} : { properties }),
-    ...(drained === true ? { drained } : {}),
-    ...(drainedNow === true ? { drainedNow } : {}),
+    ...drainFields({ drained, drainedNow }),
   }
+}
+
+type DrainFields = Pick<MemberRow, 'drained' | 'drainedNow'>
+
+/**
+ * What a row says of the drain of a member, for a row, a record or a summary of it. A replica of an earlier release ends
+ * a drain without removing drainedNow from the row, so alone it says nothing.
+ */
+export function drainFields({ drained, drainedNow }: DrainFields): DrainFields {
+  if (drained !== true) return {}
+  return { drained, ...(drainedNow === true ? { drainedNow } : {}) }
+}
+
+/** The row without what a drain that is over has left in it, or the same one. */
+export function withoutOldDrain(row: MemberRow): MemberRow {
+  if (row.drained === true || row.drainedNow === undefined) return row
+  const { drainedNow: _, ...rest } = row
+  return rest
 }
 
 function writeRecord(

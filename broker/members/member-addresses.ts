@@ -17,6 +17,7 @@ import {
   neededByAll,
   orderClaims,
   planAddresses,
+  withoutOldDrain,
   withoutRoom,
   writeClusterRecords,
 } from '../addresses/addresses.ts'
@@ -86,8 +87,9 @@ function planMembers(tx: Transaction, members: Members, { before, context, spare
   const overlapping = addressOverlaps(claims, needed)
   const plan = planAddresses(claims, context.rules.globalRange, needed, spared, overlapping)
   const now = new Map(members)
-  for (const [id, member] of members) {
+  for (const [id, stored] of members) {
     const added = plan.get(id)
+    const member = withoutOldDrain(stored)
     if (member === before.get(id) && added === undefined) continue
     const row = { ...member, ...added }
     now.set(id, row)

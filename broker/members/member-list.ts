@@ -6,6 +6,7 @@ import { type WriteContext, quotaAndUse, quote, statusOf } from '../records/reco
 import {
   clashText,
   clusterSpec,
+  drainFields,
   globalCIDRs,
   ipv6NotCarried,
   membersOf,
@@ -83,14 +84,6 @@ export function evictMember(
   departMember(tx, 'evicted', { cluster: id, rules, nowMs })
   return { id, evictedAtMs: nowMs, repeated: false }
 }
-
-/** What a row says of the drain of a member, for a row, a record or a summary of it. */
-function drainFields({ drained, drainedNow }: Pick<MemberRow, 'drained' | 'drainedNow'>): DrainFields {
-  if (drained !== true) return {}
-  return { drained, ...(drainedNow === true ? { drainedNow } : {}) }
-}
-
-type DrainFields = Pick<MemberRow, 'drained' | 'drainedNow'>
 
 /**
  * Says to all members that this one is drained, or is no longer. Returns false if it was so before. Throws RefusedError

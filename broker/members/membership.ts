@@ -10,6 +10,7 @@ import { MEMBER_VALIDITY_MS } from '../../protocol/identity/identity.ts'
 import {
   awaitedIndexes,
   clusterSpec,
+  drainFields,
   ipv6NotCarried,
   isAskedAbout,
   membersOf,
@@ -112,8 +113,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     ...(same?.superseded === undefined ? {} : { superseded: same.superseded }),
     ...(same?.forkedAtMs === undefined ? {} : { forkedAtMs: same.forkedAtMs }),
     ...(old?.quota === undefined ? {} : { quota: old.quota }),
-    ...(old?.drained === true ? { drained: old.drained } : {}),
-    ...(old?.drainedNow === true ? { drainedNow: old.drainedNow } : {}),
+    ...(old === undefined ? {} : drainFields(old)),
     // Ranges that wait, and the answer of the operator, outlast a join that no operator approved.
     ...(isLive(old) && old.changed !== undefined && join.accepted !== true ? { changed: old.changed } : {}),
     ...(join.approve === true || (isLive(old) && old.approve === true) ? { approve: true } : {}),

@@ -42,6 +42,8 @@ export interface TranslatedFlow {
   readonly zone: number
   /** Absent: UDP. */
   readonly protocol?: 'TCP'
+  /** Of an established TCP connection: for at least so long no packet of it has come. Absent: not known. */
+  readonly idleSeconds?: number
 }
 
 /**

@@ -33,6 +33,7 @@ const CTA_TUPLE_ORIG = 1
 const CTA_TUPLE_REPLY = 2
 const CTA_STATUS = 3
 const CTA_PROTOINFO = 4
+const CTA_TIMEOUT = 7
 const CTA_ID = 12
 const CTA_ZONE = 18
 const CTA_FILTER = 25
@@ -141,8 +142,16 @@ function onlyOf(protocol: number): readonly Attribute[] {
   ]
 }
 
-/** The flow of a TCP entry in this state whose client called an address in the range; undefined for another entry. */
-export function decodeCall(data: Buffer, called: Range, state: CallState): TranslatedFlow | undefined {
+/**
+ * The flow of a TCP entry in this state whose client called an address in the range; undefined for another entry.
+ * `lastsSeconds`: how long an entry of an established connection lasts after each packet. Undefined: not known.
+ */
+export function decodeCall(
+  data: Buffer,
+  called: Range,
+  state: CallState,
+  lastsSeconds?: number,
+): TranslatedFlow | undefined {
   if (data.length < NFGENMSG_BYTES) return undefined
   const entry = { data, from: NFGENMSG_BYTES, to: data.length }
   const status = readBe32(find(entry, CTA_STATUS))
@@ -150,7 +159,17 @@ export function decodeCall(data: Buffer, called: Range, state: CallState): Trans
   // An entry that the kernel made in the middle of a connection, after a restart, says nothing about the server.
   if (state === 'unanswered' && tcpState(entry) !== TCP_SYN_SENT) return undefined
   const flow = decodeFlow(data, called, TCP)
-  return flow === undefined ? undefined : { ...flow, protocol: 'TCP' }
+  if (flow === undefined) return undefined
+  const idleSeconds =
+    state === 'answered' && tcpState(entry) === TCP_ESTABLISHED ? idleFor(entry, lastsSeconds) : undefined
+  return { ...flow, protocol: 'TCP', ...(idleSeconds === undefined ? {} : { idleSeconds }) }
+}
+
+// With data that is not acknowledged, the kernel gives an entry less time. It then seems to be idle for long.
+function idleFor(entry: Span, lastsSeconds: number | undefined): number | undefined {
+  const leftSeconds = readBe32(find(entry, CTA_TIMEOUT))
+  if (leftSeconds === undefined || lastsSeconds === undefined) return undefined
+  return Math.max(0, lastsSeconds - leftSeconds)
 }
 
 /** The flow of an entry whose client called an address in the range; undefined for another entry. */

@@ -3,6 +3,7 @@
  * arrive: request() of the package keeps a whole listing in memory, and there may be millions of entries. The kernel
  * writes the next part only when one is read, so closing the socket ends the listing.
  */
+import { readFileSync } from 'node:fs'
 import { Protocol, RawNetlinkSocket, formatMessage, parseError, parseMessages } from 'netlink'
 import type { Prefix } from '../../model/addresses/addresses.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -97,8 +98,9 @@ export class Conntrack implements ConnectionTable, FlowTable {
   ): Promise<ConnectionScan> {
     const operation = `conntrack -L -p tcp -f ipv${called.family}`
     const range = rangeOf(called)
+    const lastsSeconds = establishedSeconds()
     const reader = new ListReader(operation, limit, (data) => {
-      const call = decodeCall(data, range, state)
+      const call = decodeCall(data, range, state, lastsSeconds)
       if (call !== undefined) visit(call)
     })
     return this.#exchange(operation, signal, {
@@ -223,6 +225,17 @@ class RemovalReader {
       else if (errno !== 0) throw errnoError(DELETE, errno)
       if (seq === this.#count) return this.#count - this.#missing
     }
+    return undefined
+  }
+}
+
+/** How long an entry of an established TCP connection lasts. Undefined: the kernel does not say. */
+function establishedSeconds(): number | undefined {
+  try {
+    // At once, because another thread may be in another network namespace.
+    const text = readFileSync('/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established', 'utf8').trim()
+    return /^\d{1,10}$/.test(text) ? Number(text) : undefined
+  } catch {
     return undefined
   }
 }

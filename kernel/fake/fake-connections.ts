@@ -17,6 +17,8 @@ export class FakeConnections implements ConnectionTable, FlowTable {
   readonly #flows = new Map<number, TranslatedFlow>()
   readonly #calls = new Map<number, TranslatedFlow & { readonly state: CallState }>()
   #lastId = 0
+  /** TranslatedFlow.idleSeconds of answered calls, by client: `10.42.1.5:7000`. */
+  readonly idleSeconds = new Map<string, number>()
   /** If set, all calls throw this error. */
   failure: KernelError | undefined
   scans = 0
@@ -55,7 +57,10 @@ export class FakeConnections implements ConnectionTable, FlowTable {
       const address = parseAddress(call.called.address)
       return call.state === state && address.family === called.family && containsAddress(called, address)
     })
-    for (const { state: _, ...call } of found.slice(0, limit)) visit(call)
+    for (const { state: _, ...call } of found.slice(0, limit)) {
+      const idleSeconds = this.idleSeconds.get(`${call.client.address}:${call.client.port}`)
+      visit(idleSeconds === undefined ? call : { ...call, idleSeconds })
+    }
     return { whole: found.length <= limit }
   }
 

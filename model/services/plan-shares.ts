@@ -276,13 +276,14 @@ function reasonOf(
   const ready = `${cluster.ready} of ${cluster.total} ready`
   if (cluster.allowed === false) return ['CallsNotAllowed', 'its access policies do not let this cluster call']
   if (!cluster.reachable) return ['ClusterNotReached', `no packets reach it; ${ready}`]
-  const ended = cluster.endsConnections === true ? '; open connections are ended' : ''
+  const isRefused = fallback?.[0] === 'NoneReadyRefused'
+  const ended = cluster.endsConnections === true && !isRefused ? '; open connections are ended' : ''
   if (cluster.drained === 'cluster') return ['ClusterDrained', `the cluster is drained${ended}`]
   if (cluster.drained === 'service') return ['ServiceDrained', `its exporter drains the service${ended}`]
   if (!isSelected) return ['NotSelected', 'the cluster selectors choose others']
   if (tier === undefined) return ['InNoTier', 'no tier of the policy has it']
   if (!isOpen) return ['WeightZero', 'its weight is 0']
-  if (!canServe) return fallback?.[0] === 'NoneReadyRefused' ? fallback : ['NoReadyEndpoint', ready]
+  if (!canServe) return fallback !== undefined && isRefused ? fallback : ['NoReadyEndpoint', ready]
   const load = states[tier]?.load ?? 0
   if (load === 0) return ['TierIdle', 'an earlier tier keeps all calls']
   const earlier = states.slice(0, tier).map((one, i) => `tier ${i} has ${one.ready} of ${one.total} ready`)

@@ -21,7 +21,11 @@ import type { AnyTrafficPolicy, TrafficPolicies } from './traffic-policies.ts'
 export const ANNOTATION_DRAIN = 'sealane.io/drain'
 /** On the EndpointSlices of a cluster that drains this service: "true". */
 export const ANNOTATION_DRAINED = 'sealane.io/drained'
-/** Beside ANNOTATION_DRAINED, because readers of an earlier release know only "true" there: "true" for a drain "now". */
+/**
+ * "true" for a drain "now": beside ANNOTATION_DRAINED, because readers of an earlier release know only "true" there, and
+ * on all EndpointSlices of a cluster that is drained now, because a CRD of an earlier release drops Cluster.drainedNow.
+ * Without either drain it says nothing.
+ */
 export const ANNOTATION_DRAINED_NOW = 'sealane.io/drained-now'
 
 /** How the exporter of a service drains it. */
@@ -73,8 +77,11 @@ function isDrained({ metadata: { annotations } }: EndpointSlice): boolean {
   return annotations?.[ANNOTATION_DRAINED] === 'true'
 }
 
-function isDrainedNow(slice: EndpointSlice): boolean {
-  return isDrained(slice) && slice.metadata.annotations?.[ANNOTATION_DRAINED_NOW] === 'true'
+/** Whether the exporter drains the service, or the whole cluster is drained, so that open connections are ended. */
+function isDrainedNow(slice: EndpointSlice, { clusters }: SharesWorld): boolean {
+  const { labels, annotations } = slice.metadata
+  if (annotations?.[ANNOTATION_DRAINED_NOW] !== 'true') return false
+  return isDrained(slice) || clusters.get(labels?.[LABEL_SOURCE_CLUSTER] ?? '')?.spec.drained === true
 }
 
 function isClusterDrainedNow({ clusters }: SharesWorld, id: string): boolean {
@@ -84,15 +91,19 @@ function isClusterDrainedNow({ clusters }: SharesWorld, id: string): boolean {
 
 /**
  * The clusters to whose endpoints open connections are ended: they are drained now, and have no share. One that has a
- * share is the last that is ready: a client whose connection ended would only call it again.
+ * share is the last that is ready: a client whose connection ended would only call it again. If no cluster has a share,
+ * none is ended: the last one may be out of reach for a moment only.
  */
 export function endedClusters(
   { shares }: Pick<SharesPlan, 'shares'>,
   slices: readonly EndpointSlice[],
   world: SharesWorld,
 ): ReadonlySet<string> {
+  if (!shares.some(({ share }) => share > 0)) return new Set()
   const marked = new Set(
-    slices.flatMap((slice) => (isDrainedNow(slice) ? (slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? []) : [])),
+    slices.flatMap((slice) =>
+      isDrainedNow(slice, world) ? (slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? []) : [],
+    ),
   )
   return new Set(
     shares.flatMap(({ cluster, share }) =>
@@ -152,7 +163,7 @@ function exportersOf(
     if (cluster === undefined) continue
     const counted = of(cluster)
     if (isDrained(slice)) counted.drained = true
-    if (isDrainedNow(slice)) counted.drainedNow = true
+    if (isDrainedNow(slice, world)) counted.drainedNow = true
     for (const endpoint of slice.endpoints ?? []) count(counted, endpoint)
   }
   return [...found].map(([id, { ready, all, drained, drainedNow }]) => ({

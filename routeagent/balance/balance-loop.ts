@@ -4,8 +4,9 @@
  * While the cluster has no pods of the family, there is no table.
  */
 import type { FlowTable } from '../../kernel/conntrack/conntrack.ts'
+import { KernelError } from '../../kernel/kernel.ts'
 import type { PacketLog } from '../../kernel/nflog/nflog.ts'
-import type { Nft } from '../../kernel/nft/nft.ts'
+import type { Nft, NftStatement } from '../../kernel/nft/nft.ts'
 import { plannedFamilies } from '../../model/addresses/addresses.ts'
 import { MEMBERSHIP_NAME, NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/model.ts'
 import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
@@ -29,9 +30,17 @@ import {
 import { AccessReader, type PlannedAccess } from '../access/access.ts'
 import { changesRoutes, clustersetRange } from '../routes/routes.ts'
 import { BalancePlanner, type PortChange } from './plan-balancing.ts'
-import { type NodeNftWorld, accessSite, endedProbe, nodeNftWorld, serviceContext } from './plan-node-table.ts'
+import {
+  type NodeNftWorld,
+  type Reporters,
+  accessSite,
+  endedProbe,
+  nodeNftWorld,
+  reporters,
+  serviceContext,
+} from './plan-node-table.ts'
 import { overlayContext } from './plan-overlay-guard.ts'
-import { NodeTable } from './node-table.ts'
+import { NodeTable, type WantedTable } from './node-table.ts'
 import { PassiveHealthLoop } from './passive-health.ts'
 import { TrafficReader } from './read-traffic.ts'
 import { StaleFlowLoop } from './stale-flows.ts'
@@ -69,11 +78,12 @@ export class BalanceLoop {
   #planner: BalancePlanner | undefined
   readonly #traffic: TrafficReader
   #world: NodeNftWorld | undefined
+  /** Who may report unreachable hosts, in the world with these origins. */
+  #reporters: { readonly origins: NodeNftWorld['origins']; readonly of: Reporters } | undefined
   readonly #accessReader: AccessReader
   #lastCheckMs = 0
   #worldChanged = true
-  /** Whether the kernel can end open connections. Undefined: not checked yet. */
-  #endsConnections: boolean | undefined
+  readonly #ending: EndingCheck
   /** There are no pods of the family, and no table. */
   #resting = false
   /** Cancels the run that takes changes which are held. */
@@ -89,6 +99,7 @@ export class BalanceLoop {
     this.#deps = deps
     this.#config = init
     this.#table = new NodeTable(deps)
+    this.#ending = new EndingCheck(deps)
     this.#family = addressFamily(deps.nft.family === 'ip' ? 4 : 6)
     this.#traffic = new TrafficReader(deps.caches, deps.clock)
     this.#accessReader = new AccessReader(deps.caches, this.#family, deps.logger)
@@ -107,6 +118,7 @@ export class BalanceLoop {
               family: this.#family.family,
               name: this.#family.family === 4 ? 'passive-health' : 'passive-health-ipv6',
               plan: () => this.#flowPlan(),
+              reporters: () => this.#reportersNow(),
               onChange: () => this.poke(),
               onFollowing: () => this.factsChanged(),
             },
@@ -136,6 +148,13 @@ export class BalanceLoop {
   /** The prefixes of each other cluster, of the family. */
   callers(): NodeNftWorld['callers'] | undefined {
     return this.#world?.callers
+  }
+
+  #reportersNow(): Reporters | undefined {
+    const origins = this.#world?.origins
+    if (origins === undefined) return undefined
+    if (this.#reporters?.origins !== origins) this.#reporters = { origins, of: reporters(origins) }
+    return this.#reporters.of
   }
 
   /** The addresses of backends on this node, as the kernel's table has them. Undefined while there is none. */
@@ -228,7 +247,7 @@ export class BalanceLoop {
     this.#staleFlows?.planned(changes)
     this.#passiveHealth?.planned()
     try {
-      await this.#table.apply({ world, planner, changes, access }, checking, signal)
+      await this.#apply({ world, planner, changes, access }, checking, signal)
     } catch (error) {
       this.failure = messageOf(error)
       this.notReady &&= this.failure
@@ -242,6 +261,19 @@ export class BalanceLoop {
     if (checking) this.#lastCheckMs = started
     this.notReady = this.#waitingForAccess(world.exposure)
     if (changes.length > 0) this.#countPorts(planner)
+  }
+
+  async #apply(wanted: WantedTable, checking: boolean, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#table.apply(wanted, checking, signal)
+      if (wanted.world.endsConnections === true) this.#ending.accepted()
+    } catch (error) {
+      if (wanted.world.endsConnections !== true || !this.#ending.mayBeRefused(error)) throw error
+      const { endsConnections: _, ...world } = wanted.world
+      await this.#table.apply({ ...wanted, world }, checking, signal)
+      this.#ending.refused(error)
+      this.#world = world
+    }
   }
 
   #takeChanges(planner: BalancePlanner): readonly PortChange[] {
@@ -277,7 +309,7 @@ export class BalanceLoop {
         this.notReady = `waiting until Node ${this.#config.node} has an InternalIP of this machine`
         return false
       }
-      if (isPlanned) await this.#checkEnding(world, signal)
+      if (isPlanned) await this.#ending.check(endedProbe(family, clustersetRange(world, family)), signal)
       this.#planner = isPlanned ? this.#updatePlanner(world, checking) : undefined
       this.#world = isPlanned ? this.#nftWorld(world) : undefined
     } catch (error) {
@@ -286,20 +318,6 @@ export class BalanceLoop {
       throw error
     }
     return true
-  }
-
-  // A rule that the kernel does not have would make it refuse the whole table.
-  async #checkEnding(world: NodeRouteWorld, signal: AbortSignal): Promise<void> {
-    if (this.#endsConnections !== undefined) return
-    const { nft, logger } = this.#deps
-    try {
-      await nft.check(endedProbe(this.#family.family, clustersetRange(world, this.#family.family)), signal)
-      this.#endsConnections = true
-    } catch (error) {
-      signal.throwIfAborted()
-      this.#endsConnections = false
-      logger.info('a drain with --now ends no open TCP connections', { why: messageOf(error) })
-    }
   }
 
   // After a restart the content of an existing table is not known. A new table without this node's Node would stop all
@@ -338,7 +356,7 @@ export class BalanceLoop {
     const now: NodeNftWorld = {
       ...nodeNftWorld(world, this.#family.family, this.#config.openPorts, this.#deps.samples?.isFollowing()),
       ...(this.#passiveHealth?.isFollowing === true ? { logsRefusals: true } : {}),
-      ...(this.#endsConnections === true ? { endsConnections: true } : {}),
+      ...(this.#ending.isPossible ? { endsConnections: true } : {}),
     }
     const before = this.#table.world
     if (now.overlay !== undefined || before?.overlay === undefined) return now
@@ -370,5 +388,70 @@ export class BalanceLoop {
     await this.#table.remove(signal)
     this.#deps.metrics.servicePorts.set(this.#family.family, { served: 0, refused: 0, dropped: 0 })
     this.#resting = true
+  }
+}
+
+/** What the kernel says where it does not have a rule. Other errors may pass. */
+const LACKING: ReadonlySet<string> = new Set(['EOPNOTSUPP', 'EINVAL', 'ENOENT'])
+
+function isLacking(error: unknown): error is KernelError {
+  return error instanceof KernelError && LACKING.has(error.code)
+}
+
+/**
+ * Whether the kernel has the rules that end open connections (Linux 5.9). If not, it would refuse the whole table. A
+ * check finds that out; before 5.10 it does not look at hooks (commit c0391b6ab810), so from 5.6 on only the first table
+ * with the rules does.
+ */
+class EndingCheck {
+  readonly #deps: Pick<BalanceLoopDeps, 'nft' | 'clock' | 'logger'>
+  #state: 'unknown' | 'checked' | 'accepted' | 'lacking' = 'unknown'
+  #againMs = -Infinity
+  #why: string | undefined
+
+  constructor(deps: Pick<BalanceLoopDeps, 'nft' | 'clock' | 'logger'>) {
+    this.#deps = deps
+  }
+
+  get isPossible(): boolean {
+    return this.#state === 'checked' || this.#state === 'accepted'
+  }
+
+  /** Asks the kernel, if its answer is not known. After an error that may pass, once in RESYNC_MS. */
+  async check(probe: readonly NftStatement[], signal: AbortSignal): Promise<void> {
+    const { nft, clock } = this.#deps
+    if (this.#state !== 'unknown' || clock.monotonic() < this.#againMs) return
+    try {
+      await nft.check(probe, signal)
+      this.#state = 'checked'
+    } catch (error) {
+      signal.throwIfAborted()
+      // The loop's own interval may be slightly early.
+      this.#againMs = clock.monotonic() + 0.9 * RESYNC_MS
+      if (isLacking(error)) this.#state = 'lacking'
+      this.#say(error)
+    }
+  }
+
+  /** The kernel has taken a table with the rules. */
+  accepted(): void {
+    this.#state = 'accepted'
+  }
+
+  /** Whether a table may have been refused for the rules. */
+  mayBeRefused(error: unknown): boolean {
+    return this.#state === 'checked' && isLacking(error)
+  }
+
+  /** The kernel has refused a table with the rules, and taken one without them. */
+  refused(error: unknown): void {
+    this.#state = 'lacking'
+    this.#say(error)
+  }
+
+  #say(error: unknown): void {
+    const why = messageOf(error)
+    if (why !== this.#why) this.#deps.logger.info('a drain with --now ends no open TCP connections', { why })
+    this.#why = why
   }
 }

@@ -30,7 +30,7 @@ import {
   UNANSWERED_MS,
   nextReadingMs,
 } from './plan-passive-health.ts'
-import { UNREACHABLE, refusalProbe } from './plan-node-table.ts'
+import { type Reporters, UNREACHABLE, refusalProbe } from './plan-node-table.ts'
 import { portKey, watchedName } from './plan-service.ts'
 
 /** How often the answered connections are read while a target is on probation. */
@@ -68,6 +68,8 @@ export interface PassiveHealthInit {
   readonly name: string
   /** What the kernel's table was made from. Undefined while there is none, or while it may be old. */
   readonly plan: () => BalancePlanner | undefined
+  /** Who may report that a host is unreachable. Undefined while that is not known; then nobody may. */
+  readonly reporters: () => Reporters | undefined
   /** Called when other targets are left out. */
   readonly onChange: () => void
   /** Called when the rules may log refusals, or no longer. */
@@ -412,8 +414,9 @@ export class PassiveHealthLoop {
     if (protocol === 'tcp') this.#refusals.set(`${source} . ${sourcePort}`, 'refused')
     if (about?.protocol !== 'udp' || about.port === undefined) return
     const target = watchedName(`${about.destination} . ${about.port}`, ' . udp . ')
-    if (prefix === UNREACHABLE) this.#refusals.set(target, 'unanswered')
-    else if (source === about.destination) this.#refusals.set(target, 'refused')
+    if (prefix === UNREACHABLE) {
+      if (this.#init.reporters()?.(source, about.destination) === true) this.#refusals.set(target, 'unanswered')
+    } else if (source === about.destination) this.#refusals.set(target, 'refused')
   }
 
   #say({ service, target, outcome, forMs }: Ejection): void {

@@ -11,15 +11,18 @@ import {
 import { COPIED_BYTES, COPIED_BYTES_OF_ERROR } from '../../kernel/nflog/nflog.ts'
 import type { Exposure } from '../../model/access/access.ts'
 import {
+  type Address,
   type Family,
   type OpenPort,
   type Prefix,
   addressBits,
   aggregate,
+  containsAddress,
   formatAddress,
   formatPrefix,
   lanePrefix,
   ofFamily,
+  parseAddress,
   parsePrefix,
   podPrefixes,
   withoutContained,
@@ -302,7 +305,7 @@ function refusalRows(
 /**
  * ICMP errors about UDP. A closed port is reported by the endpoint itself, so the source has to come in by its device, as
  * above; passive-health.ts compares it with the endpoint. That a host is unreachable is said by others, and believed
- * only of what comes in by a lane or the overlay, where no pod of this node sends.
+ * only of what comes in by a lane or the overlay, where no pod of this node sends, and only if reporters() says so.
  */
 function unreachableRows(
   { family, clustersetIpRange }: Pick<NodeNftWorld, 'family' | 'clustersetIpRange'>,
@@ -318,6 +321,35 @@ function unreachableRows(
     row(`${error(port)} ${about} fib saddr . iif oif exists ${log(REFUSAL)}`),
     row(`iifname "${LANE_DEVICE_PREFIX}*" ${error(host)} ${about} ${log(UNREACHABLE)}`),
   ]
+}
+
+/** Whether this source may report that a host is unreachable. Addresses in the form that nft prints. */
+export type Reporters = (source: string, host: string) => boolean
+
+/**
+ * A node of this cluster may report of each host, and another cluster only of its own hosts: else one member could take
+ * the endpoints of another one away (design rule 11). The source of what came by a lane is proven to be in the prefixes
+ * or lanes of its cluster, so what is in none of them is of this cluster.
+ */
+export function reporters(origins: readonly Origin[]): Reporters {
+  const known = origins.map(({ prefixes, lanes }) => ({
+    hosts: prefixes.map(parseElement),
+    all: [...prefixes, ...(lanes === undefined ? [] : [lanes])].map(parseElement),
+  }))
+  const isIn = (prefixes: readonly Prefix[], address: Address): boolean =>
+    prefixes.some((prefix) => prefix.family === address.family && containsAddress(prefix, address))
+  return (source, host) => {
+    const [from, to] = [parseAddress(source), parseAddress(host)]
+    const senders = known.filter(({ all }) => isIn(all, from))
+    return senders.every(({ hosts }) => isIn(hosts, to))
+  }
+}
+
+/** An element as elementTexts() gives it. */
+function parseElement(text: string): Prefix {
+  if (text.includes('/')) return parsePrefix(text)
+  const address = parseAddress(text)
+  return { ...address, length: addressBits(address.family) }
 }
 
 /** The statements of the rule that logs refusals, as a table for a check whether the kernel has them. */

@@ -498,24 +498,35 @@ interface EndedInit {
   readonly context: ServiceContext
 }
 
+/** Some of the addresses in a group of slices: enough for any one port. */
+interface EndedGroup extends Pick<SliceGroup, 'targets'> {
+  readonly clusters: ReadonlyMap<string, readonly string[]>
+}
+
 /** The targets to which open connections are ended. */
 class EndedTargets {
   /** Also those of clusters that do not answer, because a client waits for these in vain. */
-  readonly #groups: readonly SliceGroup[]
-  readonly #init: EndedInit
+  readonly #groups: readonly EndedGroup[]
+  readonly #most: number
 
-  constructor(slices: readonly EndpointSlice[], init: EndedInit) {
-    const { ended, family, context } = init
+  constructor(slices: readonly EndpointSlice[], { ended, most, family, context }: EndedInit) {
     const those =
       ended === undefined || ended.size === 0
         ? []
         : slices.filter(({ metadata: { labels } }) => ended.has(labels?.[LABEL_SOURCE_CLUSTER] ?? ''))
-    this.#groups = groupSlices(those, family, { ...context, reachable: undefined })
-    this.#init = init
+    this.#groups = groupSlices(those, family, { ...context, reachable: undefined }).map((group) => ({
+      targets: group.targets,
+      clusters: someAddresses(group, family, most),
+    }))
+    this.#most = most
   }
 
-  /** The plan with its ended targets, or the same one. A cluster of which the plan still uses a target has none. */
+  /**
+   * The plan with its ended targets, or the same one. A cluster of which the plan still uses a target has none. If
+   * nothing takes new calls of the port here, none are ended: a client could only call the same endpoint again.
+   */
   addTo(plan: PortPlan, port: ImportPort): PortPlan {
+    if (plan.slots.length === 0) return plan
     const byCluster = this.#targets(port)
     if (byCluster.size === 0) return plan
     const slots = new Set(plan.slots)
@@ -527,23 +538,45 @@ class EndedTargets {
   #targets(port: ImportPort): ReadonlyMap<string, readonly string[]> {
     const key = targetKey(port.protocol, port.name)
     const found = new Map<string, string[]>()
-    let left = this.#init.most
-    for (const { targets, slices } of this.#groups) {
+    let left = this.#most
+    for (const { targets, clusters } of this.#groups) {
       const target = targets.get(key)
       if (target === undefined) continue
-      for (const { slice, cluster } of slices) {
+      for (const [cluster, addresses] of clusters) {
+        if (left === 0) return found
+        const some = addresses.slice(0, left)
+        left -= some.length
         const those = found.get(cluster) ?? []
-        for (const text of (slice.endpoints ?? []).flatMap(({ addresses }) => addresses)) {
-          if (left === 0) break
-          left -= 1
-          const address = this.#init.family.podAddress(text)
-          if (address !== undefined) those.push(`${address} . ${target}`)
-        }
-        if (those.length > 0) found.set(cluster, those)
+        for (const address of some) those.push(`${address} . ${target}`)
+        found.set(cluster, those)
       }
     }
     return found
   }
+}
+
+/** At most `most` usable addresses of the group, by cluster. A cluster without one is left out. */
+function someAddresses(
+  { slices }: SliceGroup,
+  family: AddressFamily,
+  most: number,
+): ReadonlyMap<string, readonly string[]> {
+  const found = new Map<string, string[]>()
+  let left = most
+  for (const { slice, cluster } of slices) {
+    for (const { addresses } of slice.endpoints ?? []) {
+      for (const text of addresses) {
+        if (left === 0) return found
+        const address = family.podAddress(text)
+        if (address === undefined) continue
+        left -= 1
+        const those = found.get(cluster)
+        if (those === undefined) found.set(cluster, [address])
+        else those.push(address)
+      }
+    }
+  }
+  return found
 }
 
 interface Candidate {

@@ -5,6 +5,11 @@
  * TCP and SCTP end by themselves: their endpoints answer with a reset or an abort, or not at all. So it is with UDP
  * flows to clusters that are drained now; plan-node-table.ts ends those of TCP and SCTP.
  *
+ * Before Linux 6.3, a TCP entry stays for days after the reset that ended its connection, and a client that uses the port
+ * again is reset too. So this removes entries whose connection has been ended: packets came after the drain, and none
+ * since. One without a packet since the drain stays: its client still has to hear the reset, and without the entry
+ * the kernel would send its next packet to another endpoint, in the middle of a connection.
+ *
  * The kernel is compared with the plan: after each change in which a UDP port lost a target, once more a moment later for
  * datagrams that were under way, and at an interval. So entries of endpoints that left while no process ran are found
  * too. A port that no import is known to have, and that this process has not seen go, keeps its
@@ -24,6 +29,13 @@ const MAX_ENTRIES_READ = 1_000_000
 const MAX_FORGOTTEN = 10_000
 /** A datagram that was translated before the change is listed after this time. */
 const AGAIN_MS = 1000
+
+/** How long after a drain, and how often from then on, entries of ended TCP connections are looked for. */
+const ENDED_EACH_MS = 60_000
+/** A client that has sent nothing for so long has heard the reset. */
+const QUIET_SECONDS = 30
+/** Targets and ports to which TCP connections are ended. Entries of more stay until their time is over. */
+const MAX_ENDED = 200_000
 
 /** Ports that went while this process watched. More are not remembered: their flows end with their clients. */
 const MAX_GONE = 100_000
@@ -64,6 +76,37 @@ export function takesTargets({ key, before, after }: PortChange): boolean {
   return before.slots.some((target) => !left.has(target)) || (after?.ended ?? []).some((target) => !ended.has(target))
 }
 
+/** Since when TCP connections to targets are ended, by port key and target. */
+export class EndedSince {
+  readonly #sinceMs = new Map<string, number>()
+
+  /** When the first of them was ended. Infinity if there are none. */
+  get firstMs(): number {
+    return this.#sinceMs.values().next().value ?? Infinity
+  }
+
+  /** Takes changes of the plan, and the monotonic time. */
+  take(changes: readonly PortChange[], nowMs: number): void {
+    for (const { key, before, after } of changes) {
+      if (!key.includes(' . tcp . ')) continue
+      const now = new Set(after?.ended)
+      for (const target of before?.ended ?? []) if (!now.has(target)) this.#sinceMs.delete(`${key} ${target}`)
+      for (const target of now) {
+        const id = `${key} ${target}`
+        if (!this.#sinceMs.has(id) && this.#sinceMs.size < MAX_ENDED) this.#sinceMs.set(id, nowMs)
+      }
+    }
+  }
+
+  /** Whether a reset has ended the connection of this entry. */
+  hasEnded({ called, server, idleSeconds }: TranslatedFlow, nowMs: number): boolean {
+    if (idleSeconds === undefined || idleSeconds < QUIET_SECONDS) return false
+    const key = portKey(called.address, 'TCP', called.port)
+    const sinceMs = this.#sinceMs.get(`${key} ${server.address} . ${server.port}`)
+    return sinceMs !== undefined && nowMs - sinceMs >= ENDED_EACH_MS && idleSeconds * 1000 < nowMs - sinceMs
+  }
+}
+
 export interface StaleFlowDeps {
   readonly flows: FlowTable
   readonly clock: Clock
@@ -76,6 +119,8 @@ export class StaleFlowLoop {
   readonly #plan: () => FlowPlan | undefined
   readonly #loop: ReconcileLoop
   readonly #gone = new Set<string>()
+  readonly #ended = new EndedSince()
+  #endedAtMs = -Infinity
   #due = true
   #stopAgain: (() => void) | undefined
   #failure: string | undefined
@@ -93,6 +138,7 @@ export class StaleFlowLoop {
       if (after !== undefined) this.#gone.delete(key)
       else if (before !== undefined && isUdp(key) && this.#gone.size < MAX_GONE) this.#gone.add(key)
     }
+    this.#ended.take(changes, this.#deps.clock.monotonic())
     this.#due ||= changes.some(takesTargets)
   }
 
@@ -118,8 +164,10 @@ export class StaleFlowLoop {
     const plan = this.#plan()
     if (plan === undefined) return
     const gone = new Set(this.#gone)
-    if (gone.size === 0 && ![...plan.ports().keys()].some(isUdp)) return
+    const hasFlows = gone.size > 0 || [...plan.ports().keys()].some(isUdp)
     try {
+      await this.#forgetEnded(plan, signal)
+      if (!hasFlows) return
       const { forgotten, more } = await this.#forget(plan, gone, signal)
       this.#failure = undefined
       this.#deps.metrics.flowsForgotten.inc({}, forgotten)
@@ -130,13 +178,27 @@ export class StaleFlowLoop {
       signal.throwIfAborted()
       const why = messageOf(error)
       if (why !== this.#failure) {
-        this.#deps.logger.warn('UDP flows to endpoints that have gone cannot be removed', {
+        this.#deps.logger.warn('flows to endpoints that have gone cannot be removed', {
           reason: 'FlowsNotForgotten',
           why,
         })
       }
       this.#failure = why
     }
+  }
+
+  async #forgetEnded({ range }: FlowPlan, signal: AbortSignal): Promise<void> {
+    const { flows, clock, logger } = this.#deps
+    const nowMs = clock.monotonic()
+    if (nowMs - Math.max(this.#ended.firstMs, this.#endedAtMs) < ENDED_EACH_MS) return
+    this.#endedAtMs = nowMs
+    const ended: TranslatedFlow[] = []
+    const visit = (call: TranslatedFlow): void => {
+      if (ended.length < MAX_FORGOTTEN && this.#ended.hasEnded(call, nowMs)) ended.push(call)
+    }
+    await flows.calls({ called: range, state: 'answered', limit: MAX_ENTRIES_READ }, visit, signal)
+    const forgotten = ended.length === 0 ? 0 : await flows.forget(ended, signal)
+    if (forgotten > 0) logger.info('entries of TCP connections that were ended were removed', { flows: forgotten })
   }
 
   async #forget(

@@ -5,6 +5,7 @@ import type { ClusterId } from '../../model/ids.ts'
 import { recordKeyText } from '../../model/records.ts'
 import type { ClusterFacts, Peer } from '../../protocol/broker-api.ts'
 import { clusterSpec } from '../../broker/addresses/addresses.ts'
+import type { MemberRow } from '../../broker/store/rows.ts'
 import { failure, messageOf } from '../support/failure.ts'
 import { MOST_GROWTH, growth, processorMs } from '../support/growth.ts'
 import { type Harness, Publisher, Watcher, aSlice, anExport, facts, join_, startBroker } from './support/harness.ts'
@@ -232,6 +233,46 @@ t.test('members learn that one is drained, also after it was evicted and joined 
   t.same(await drain('paris', false), { changed: false })
   t.same(await drained(), { milano: undefined, paris: undefined, tokyo: undefined })
 })
+
+t.test(
+  'a drain that a replica of an earlier release has ended is over, and does not come back with another one',
+  async (t) => {
+    const harness = await startBroker(t)
+    await join_(harness, 'paris')
+    const row = async (): Promise<MemberRow> => {
+      await harness.log.refresh()
+      const found = harness.log.get('member', 'paris')
+      if (found === undefined) throw new Error('no such member')
+      return found
+    }
+    const spec = (): unknown => {
+      const { drained, drainedNow } = clusterSpec(harness.log, 'paris') ?? {}
+      return [drained, drainedNow]
+    }
+    // Such a replica keeps what it does not know of the row.
+    const earlier = async (change: (rest: MemberRow) => MemberRow): Promise<void> => {
+      const { drained: _, ...rest } = await row()
+      await harness.log.transact((tx) => tx.put('member', 'paris', change(rest)))
+    }
+    await harness.tokens.drain({ cluster: 'paris', drained: true, now: true })
+    await harness.log.refresh()
+    t.same(spec(), [true, true])
+    await earlier((rest) => rest)
+    await join_(harness, 'roma')
+    t.match(await row(), { drained: undefined, drainedNow: undefined })
+    t.same(spec(), [undefined, undefined], 'drainedNow alone is in no record')
+    await earlier((rest) => ({ ...rest, drained: true }))
+    await join_(harness, 'oslo')
+    await harness.log.refresh()
+    t.same(spec(), [true, undefined], 'open connections go on')
+
+    await harness.tokens.drain({ cluster: 'paris', drained: true, now: true })
+    await earlier((rest) => rest)
+    await harness.tokens.evict({ cluster: 'paris', force: true })
+    await join_(harness, 'paris')
+    t.equal((await row()).drainedNow, undefined, 'nor does it come back with the member')
+  },
+)
 
 t.test('the ClusterProperties that a member states are in its record, if they are well-formed', async (t) => {
   const harness = await startBroker(t)

@@ -202,6 +202,8 @@ inPrivateNetns(t, import.meta.url, () => {
     t.match(await list('245.0.0.0/16', 'answered'), [
       { protocol: 'TCP', called: { address: '245.0.0.7' }, server: { address: '10.60.0.7' }, zone: 0 },
     ])
+    const [call] = await list('245.0.0.0/16', 'answered')
+    t.ok((call?.idleSeconds ?? Infinity) < 60, 'its packets have come of late')
     t.strictSame(await list('245.0.0.0/16', 'unanswered'), [])
     t.strictSame(await list(`${SILENT}/32`, 'answered'), [])
     t.strictSame(await list('fd42::/64', 'unanswered'), [], 'nor is there any of the other family')

@@ -3,8 +3,9 @@ import t from 'tap'
 import { recordProblem } from '../../../agent/import/check-record.ts'
 import { newImportMemory, planImports } from '../../../agent/import/plan-imports.ts'
 import type { ClusterId } from '../../../model/ids.ts'
+import type { ClusterSpec } from '../../../model/objects.ts'
 import type { ServiceExportBody } from '../../../model/records.ts'
-import { INIT, IP, MILANO, exported, sliceOf, world } from '../import-fixtures.ts'
+import { INIT, IP, MILANO, OWN, exported, record, sliceOf, world } from '../import-fixtures.ts'
 
 const to = (...ids: string[]) => ids as ClusterId[]
 
@@ -49,6 +50,33 @@ function drainMarks(annotations: Readonly<Record<string, string>> | undefined): 
   const drained = annotations?.['sealane.io/drained']
   return now === undefined ? drained : `${drained}, now ${now}`
 }
+
+t.test(
+  'the slices of a cluster that is drained now say so: a CRD of an earlier release drops it from the Cluster',
+  (t) => {
+    const memory = newImportMemory({ ...INIT, cluster: 'tokyo' })
+    const marks = (milano: Partial<ClusterSpec>, tokyo: Partial<ClusterSpec> = {}): unknown[] => {
+      const members = [MILANO, record('tokyo', 'tokyo', { kind: 'Cluster', spec: OWN })].map((one, i) => {
+        const change = i === 0 ? milano : tokyo
+        return one.body.kind === 'Cluster'
+          ? { ...one, body: { ...one.body, spec: { ...one.body.spec, ...change } } }
+          : one
+      })
+      const services = ['milano', 'tokyo'].flatMap((id) => [exported(id), sliceOf(id, '10.42.0.5')])
+      const { objects } = planImports(world([...members, IP, ...services]), memory)
+      return [...objects.values()].flatMap(({ kind, metadata }) =>
+        kind === 'EndpointSlice' ? [drainMarks(metadata.annotations)] : [],
+      )
+    }
+    const now = { drained: true, drainedNow: true }
+    t.same(marks({}), [undefined, undefined])
+    t.same(marks({ drained: true }), [undefined, undefined])
+    t.same(marks(now), ['undefined, now true', undefined])
+    t.same(marks({}, now), [undefined, 'undefined, now true'], 'this cluster')
+    t.same(marks({ drainedNow: true }), [undefined, undefined], 'and no longer')
+    t.end()
+  },
+)
 
 t.test('what its exporter drains is marked on the slices of its cluster, those of this cluster too', (t) => {
   const memory = newImportMemory({ ...INIT, cluster: 'tokyo' })

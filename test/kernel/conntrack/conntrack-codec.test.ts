@@ -113,6 +113,13 @@ t.test('which entries are calls with an answer, and without', (t) => {
       const found = decodeCall(withId(entry(one)), range, asked)
       t.equal(found?.server.address, state === asked ? '10.60.0.7' : undefined, `${name}: ${asked}`)
     }
+  const idle = (one: Entry, lastsSeconds?: number): number | undefined =>
+    decodeCall(withId(entry({ status: SEEN_REPLY, ...one })), range, 'answered', lastsSeconds)?.idleSeconds
+  t.equal(idle({}, 100), 91, 'each packet renews the time that is left')
+  t.equal(idle({}, 5), 0, 'the kernel gave another time meanwhile')
+  t.equal(idle({}), undefined, 'not known how long entries last')
+  t.equal(idle({ without: 7 }, 100), undefined, 'not known how long is left')
+  t.equal(idle({ state: 4 }, 100), undefined, 'it is closing, which has a time of its own')
   const whole = withId(entry({ status: 0, state: SYN_SENT }))
   t.equal(decodeCall(whole, rangeOf(parsePrefix('245.1.0.0/16')), 'unanswered'), undefined, 'another range')
   for (let length = 0; length < whole.length; length += 1)

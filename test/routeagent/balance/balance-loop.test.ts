@@ -5,6 +5,7 @@ import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { KernelError } from '../../../kernel/errors.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { type TracePacket, traceNft } from '../../../kernel/fake/fake-nft-tracer.ts'
+import type { NftStatement } from '../../../kernel/nft/nft-transaction.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
 import {
@@ -20,6 +21,7 @@ import { BalanceLoop } from '../../../routeagent/balance/balance-loop.ts'
 import { BalancePlanner, SHARES_HOLD_MS, type Traffic } from '../../../routeagent/balance/plan-balancing.ts'
 import { TrafficReader } from '../../../routeagent/balance/read-traffic.ts'
 import { FactsReader } from '../../../routeagent/world/node-world.ts'
+import { RESYNC_MS } from '../../../routeagent/world/world.ts'
 import { routeAgentMetrics } from '../../../routeagent/world/metrics.ts'
 import { routeAgentCaches } from '../../../routeagent/world/read-world.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -274,6 +276,79 @@ t.test(
     }
   },
 )
+
+t.test('a kernel that cannot end open connections gets a table without such rules', async (t) => {
+  const { signal } = new AbortController()
+  const hasEnding = (nft: FakeNft): boolean => nft.table(NFT_TABLE_NODE)?.chains.has('ended-forwarded') === true
+  const unsupported = (): KernelError => new KernelError('EOPNOTSUPP', 'nft -f -', 'Operation not supported')
+  const ends = (statements: readonly NftStatement[]): boolean =>
+    statements.some((one) => one.verb === 'add-rule' && one.chain.startsWith('ended-') && one.rule.includes('reject'))
+  const said = (logger: CapturingLogger): number =>
+    logger.messages('info').filter((line) => line === 'a drain with --now ends no open TCP connections').length
+
+  await t.test('the check says so', async (t) => {
+    const { loop, nft, logger, clock } = await oneNode(signal)
+    let checks = 0
+    nft.check = (statements) => {
+      if (ends(statements)) checks += 1
+      return Promise.reject(unsupported())
+    }
+    for (let i = 0; i < 3; i += 1) {
+      await loop.reconcile(signal)
+      await clock.advance(RESYNC_MS)
+    }
+    t.same([hasEnding(nft), checks, said(logger)], [false, 1, 1])
+  })
+
+  await t.test('the check accepts rules that the transaction does not (Linux 5.6 to 5.8)', async (t) => {
+    const { loop, nft, logger, clock } = await oneNode(signal)
+    const run = nft.run.bind(nft)
+    let refused = 0
+    nft.run = (statements, until) => {
+      if (!ends(statements)) return run(statements, until)
+      refused += 1
+      return Promise.reject(unsupported())
+    }
+    await loop.reconcile(signal)
+    t.ok(nft.tableNames().includes(NFT_TABLE_NODE), 'the table is there all the same')
+    t.equal(loop.failure, undefined)
+    for (let i = 0; i < 3; i += 1) {
+      await clock.advance(RESYNC_MS)
+      await loop.reconcile(signal)
+    }
+    t.same([hasEnding(nft), refused, said(logger)], [false, 1, 1], 'it was tried once')
+    t.equal(nft.accepted.length, 1, 'and the table is replaced no more')
+  })
+
+  await t.test('the check fails for another reason, and is repeated', async (t) => {
+    const { loop, nft, logger, clock } = await oneNode(signal)
+    const check = nft.check.bind(nft)
+    nft.check = () => Promise.reject(new KernelError('TIMEOUT', 'nft --check -f -', 'no answer'))
+    for (let i = 0; i < 2; i += 1) {
+      await loop.reconcile(signal)
+      t.equal(hasEnding(nft), false)
+      await clock.advance(RESYNC_MS)
+    }
+    t.equal(said(logger), 1)
+    nft.check = check
+    await loop.reconcile(signal)
+    t.equal(hasEnding(nft), true, 'the kernel can')
+  })
+
+  await t.test('a table that is refused for another reason says nothing about it', async (t) => {
+    const { loop, nft, clock } = await oneNode(signal)
+    nft.failNext(new KernelError('EBUSY', 'nft -f -', 'not now'))
+    await t.rejects(loop.reconcile(signal), { code: 'EBUSY' })
+    await loop.reconcile(signal)
+    t.equal(hasEnding(nft), true)
+    await nft.interfere([{ verb: 'delete-table', table: NFT_TABLE_NODE }])
+    nft.failNext(new KernelError('ENOENT', 'nft -f -', 'no such table'))
+    await clock.advance(RESYNC_MS)
+    await t.rejects(loop.reconcile(signal), { code: 'ENOENT' })
+    await loop.reconcile(signal)
+    t.equal(hasEnding(nft), true, 'it was accepted before')
+  })
+})
 
 t.test('policies that have not been read are waited for, and not for ever', async (t) => {
   const { signal } = new AbortController()

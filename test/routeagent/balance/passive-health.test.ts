@@ -25,6 +25,7 @@ import {
   nextReadingMs,
 } from '../../../routeagent/balance/plan-passive-health.ts'
 import { PassiveHealthLoop } from '../../../routeagent/balance/passive-health.ts'
+import { reporters } from '../../../routeagent/balance/plan-node-table.ts'
 import { planService } from '../../../routeagent/balance/plan-service.ts'
 import { routeAgentMetrics } from '../../../routeagent/world/metrics.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -33,7 +34,7 @@ import { eventually } from '../../support/eventually.ts'
 import { JumpingClock } from '../../support/jumping-clock.ts'
 import { loopRuns } from '../support/loop-runs.ts'
 import { Machine } from '../support/machine.ts'
-import { SERVICE_CONTEXT, gateway, serviceImport, slice } from '../support/site.ts'
+import { SERVICE_CONTEXT, cluster, gateway, serviceImport, slice } from '../support/site.ts'
 
 const WEB = serviceKey('shop', 'web')
 const VIP = '245.0.0.7'
@@ -405,6 +406,7 @@ t.test('when very many fail at once, a reading takes some, and asks once for eac
       name: 'passive-health',
       plan: () => planner,
       onChange: () => out.push([planner.leftOutCount, planner.asked]),
+      reporters: () => undefined,
       onFollowing: () => undefined,
     },
   )
@@ -467,6 +469,7 @@ t.test('UDP endpoints are left out by ICMP errors, and their flows move', async 
       { name: 'dns', protocol: 'UDP', port },
     ] as const
   const all = ['244.1.0.5', '244.1.0.6', '244.1.0.7', '244.1.0.8']
+  machine.api.put(cluster('roma', 3, '244.2.0.0/16'))
   machine.api.put(gateway('gw', { paris: 'up' }))
   machine.api.put(serviceImport('web', VIP, { ports: both(80) }))
   machine.api.put(slice('web', 'paris', all, both(8080)))
@@ -499,14 +502,19 @@ t.test('UDP endpoints are left out by ICMP errors, and their flows move', async 
   await eventually(async () => (await open()) === 1, { say: 'its flow is forgotten' })
   t.same(servers, ['244.1.0.6'])
   t.same(await machine.backends(VIP), all, 'its TCP port serves')
-  log(icmpError('unreachable', '192.168.7.1', '244.1.0.6'))
-  await becomes('7,8', 'its host is not reached, says a gateway')
+  for (const [source, target] of [
+    ['244.2.0.9', '244.1.0.6'],
+    ['246.0.3.0', '244.1.0.7'],
+  ] as const)
+    log(icmpError('unreachable', source, target))
+  log(icmpError('unreachable', '192.168.7.1', '244.1.0.8'))
+  await becomes('6,7', 'its host is not reached, says a gateway; what another member says of it does not count')
   log(icmpError('refusal', '244.1.0.7', '244.1.0.7'))
   const text = await machine.metrics.text()
   t.match(text, /endpoint_ejections_total\{.*EndpointRefuses.*\} 1$/m)
   t.match(text, /endpoint_ejections_total\{.*EndpointDoesNotAnswer.*\} 1$/m)
   machine.clock.jump(1000)
-  await becomes('7,8', 'half of them stay')
+  await becomes('6,7', 'half of them stay')
   machine.clock.jump(FIRST_MS)
   await becomes('5,6,7,8', 'the time is over')
   log(icmpError('refusal', '244.1.0.5', '244.1.0.5'))
@@ -514,6 +522,27 @@ t.test('UDP endpoints are left out by ICMP errors, and their flows move', async 
   const last = machine.logger.lines.filter(({ message }) => message === 'endpoint left out').at(-1)
   t.match(last, { fields: { endpoint: '244.1.0.5 . 8080 . udp', seconds: 20, reason: 'EndpointRefuses' } })
   await running.stop()
+})
+
+t.test('who may report that a host is unreachable', async (t) => {
+  const paris = { index: 2, prefixes: ['244.1.0.0/16', '10.9.0.7'], lanes: '246.0.2.0/24' }
+  const roma = { index: 3, prefixes: ['244.2.0.0/16'], lanes: '246.0.3.0/24' }
+  const wide = [
+    { index: 2, prefixes: ['fd42:1::/48'] },
+    { index: 3, prefixes: ['fd42:2::/48'] },
+  ]
+  const rows: readonly (readonly [say: string, source: string, host: string, want: boolean])[] = [
+    ['a node of this cluster', '192.168.7.1', '244.1.0.6', true],
+    ['its own gateway', '246.0.2.1', '244.1.0.6', true],
+    ['an address among its pods', '244.1.0.1', '10.9.0.7', true],
+    ['a gateway of another cluster', '246.0.3.1', '244.1.0.6', false],
+    ['a pod of another cluster', '244.2.0.1', '10.9.0.7', false],
+    ['another cluster, of a pod of this one', '244.2.0.1', '10.42.1.6', false],
+    ['IPv6: a node of this cluster', 'fd00::1', 'fd42:1::6', true],
+    ['IPv6: its own', 'fd42:1::1', 'fd42:1::6', true],
+    ['IPv6: another', 'fd42:2::1', 'fd42:1::6', false],
+  ]
+  for (const [say, source, host, want] of rows) t.equal(reporters([paris, roma, ...wide])(source, host), want, say)
 })
 
 /** Has an entry end when the unanswered ones have been read. */

@@ -1,6 +1,6 @@
 import t from 'tap'
 import fc from 'fast-check'
-import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'
+import type { EndpointSlice, ServiceImport, SliceEndpoint } from '../../../model/objects.ts'
 import {
   AFFINITY_SLOTS,
   MAX_SERVICE_SLOTS,
@@ -261,7 +261,8 @@ t.test('open connections to clusters that are drained now', async (t) => {
       ['paris'],
       undefined,
     ],
-    ['calls are refused', [paris('244.1.0.5')], { paris: 0 }, ['paris'], '5'],
+    ['calls are refused: nothing takes its place', [paris('244.1.0.5')], { paris: 0 }, ['paris'], undefined],
+    ['the other one has no endpoint', [milano(), paris('244.1.0.5!')], away, ['paris'], undefined],
     ['it has gone', [milano('10.42.0.5')], away, ['paris'], undefined],
   ]
   const context = { ...SERVICE_CONTEXT, reachable: new Set(['milano', 'paris']) }
@@ -271,12 +272,48 @@ t.test('open connections to clusters that are drained now', async (t) => {
     const plan = planService(service, slices, context, traffic).get('245.0.0.7 . tcp . 80')
     t.equal(plan?.ended?.map((target) => target.replace(/^.*\.(\d+) \. 8080$/, '$1')).join(), want, say)
   }
-  const ports = Array.from({ length: 20_000 }, (_, i) => ({ name: `p${i}`, protocol: 'TCP' as const, port: i + 1 }))
-  const many = paris(...Array.from({ length: 1000 }, (_, i) => `244.1.${i >> 8}.${i & 255}`))
-  const traffic = { clusterShares: new Map([['paris', 0]]), ended: new Set(['paris']) }
-  const wide = planService({ ...web, spec: { ...web.spec, ports } }, [{ ...many, ports }], context, traffic)
-  const all = [...wide.values()].reduce((sum, { ended = [] }) => sum + ended.length, 0)
-  t.ok(all > 0 && all <= MAX_SERVICE_SLOTS, `a hostile member gets ${all} elements`)
+  const local = { ...web, spec: { ...web.spec, internalTrafficPolicy: 'Local' } }
+  const elsewhere = [milano('10.42.0.5 on other'), paris('244.1.0.5')]
+  const traffic = { clusterShares: new Map(Object.entries(away)), ended: new Set(['paris']) }
+  const [plan] = planService(local, elsewhere, context, traffic).values()
+  t.match(plan, { dropped: true, ended: undefined }, 'no endpoint that this node may use takes its place')
+})
+
+const [MANY_SLICES, MANY_ENDPOINTS] = [20, 100]
+
+t.test('a hostile member with many ports and endpoints that drains them now makes bounded work', (t) => {
+  const web = serviceImport('web', '245.0.0.7')
+  const ports = Array.from({ length: 4000 }, (_, i) => ({ name: `p${i}`, protocol: 'TCP' as const, port: i + 1 }))
+  let read = 0
+  const counted = (addresses: readonly string[]): SliceEndpoint => ({
+    get addresses() {
+      read += 1
+      return addresses
+    },
+  })
+  const address = (i: number, j: number): string => `244.1.${i}.${j % 250}`
+  type Case = readonly [say: string, ports: (slice: number) => typeof ports, address: (i: number, j: number) => string]
+  const rows: readonly Case[] = [
+    ['alike in all slices', () => ports, address],
+    ['all slices different', (i) => [...ports.slice(0, 1000), { name: `own${i}`, protocol: 'TCP', port: 1 }], address],
+    ['no usable address', () => ports, () => 'none'],
+  ]
+  for (const [say, portsOf, addressOf] of rows) {
+    const endpoints = (i: number): SliceEndpoint[] =>
+      Array.from({ length: MANY_ENDPOINTS }, (_, j) => counted([addressOf(i, j)]))
+    const many = Array.from({ length: MANY_SLICES }, (_, i) => ({
+      ...slice('web', 'paris', [], portsOf(i)),
+      endpoints: endpoints(i),
+    }))
+    const slices = [slice('web', 'milano', ['10.42.0.5'], ports), ...many]
+    const traffic = { clusterShares: new Map([['milano', 10_000]]), ended: new Set(['paris']) }
+    read = 0
+    const wide = planService({ ...web, spec: { ...web.spec, ports } }, slices, SERVICE_CONTEXT, traffic)
+    t.ok(read <= 3 * MANY_SLICES * MANY_ENDPOINTS, `${say}: ${read} reads of endpoints`)
+    const all = [...wide.values()].reduce((sum, { ended = [] }) => sum + ended.length, 0)
+    t.ok(all <= MAX_SERVICE_SLOTS && all > 0 === (addressOf === address), `${say}: ${all} elements`)
+  }
+  t.end()
 })
 
 t.test('clusters together have no more slots for clients than the service has', async (t) => {

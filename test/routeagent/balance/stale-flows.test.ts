@@ -6,7 +6,11 @@ import type { TranslatedFlow } from '../../../kernel/conntrack/connection-table.
 import { KernelError } from '../../../kernel/errors.ts'
 import { parsePrefix } from '../../../model/values/ip.ts'
 import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'
-import { staleness, takesTargets } from '../../../routeagent/balance/stale-flows.ts'
+import { StaleFlowLoop, staleness, takesTargets } from '../../../routeagent/balance/stale-flows.ts'
+import { routeAgentMetrics } from '../../../routeagent/world/metrics.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { eventually } from '../../support/eventually.ts'
 import { Machine } from '../support/machine.ts'
 import { SERVICE_CONTEXT, gateway, serviceImport, slice } from '../support/site.ts'
@@ -62,6 +66,8 @@ t.test('which flows go to what has gone', async (t) => {
 
   planner.setSlice(slice('web', 'roma', ['244.3.0.5'], [TARGET]))
   planner.setContext(SERVICE_CONTEXT)
+  planner.setImport(serviceImport('web', VIP, { ports: [DNS] }))
+  planner.takeChanges()
   planner.setTraffic({ of: () => ({ clusterShares: new Map([['roma', 1]]), ended: new Set(['paris']) }) })
   const changes = planner.takeChanges()
   t.ok(changes.some(takesTargets), 'a drain now takes targets')
@@ -72,6 +78,63 @@ t.test('which flows go to what has gone', async (t) => {
   t.equal(staleness(planner, gone)(flow('245.0.0.9:53', '244.1.0.5:5353')), true, 'its import was seen to go')
   t.equal(staleness(planner, gone)(flow('245.0.0.9:54', '244.1.0.5:5353')), false, 'of another port nothing is known')
   t.equal(staleness(planner, gone)(flow('245.0.0.8:53', '244.1.0.5:5353')), false, 'this process did not see it go')
+})
+
+t.test('entries of TCP connections that a drain has ended are forgotten, and those of others are not', async (t) => {
+  const http = { name: 'http', protocol: 'TCP', port: 80 } as const
+  const clock = new FakeClock()
+  const flows = new FakeConnections()
+  const planner = new BalancePlanner({ ...SERVICE_CONTEXT, reachable: undefined })
+  const [key, target] = [`${VIP} . tcp . 80`, '244.1.0.5 . 8080']
+  planner.replaceAll(
+    [serviceImport('web', VIP, { ports: [http] })],
+    [slice('web', 'paris', ['244.1.0.5']), slice('web', 'roma', ['244.3.0.5'])],
+  )
+  const deps = { flows, clock, logger: new CapturingLogger() }
+  const metrics = routeAgentMetrics(createMetrics('routeagent'))
+  const loop = new StaleFlowLoop({ ...deps, metrics }, 'stale-flows', () => planner)
+  const replan = (ended: readonly string[]): void => {
+    planner.setTraffic({ of: () => ({ clusterShares: new Map([['roma', 1]]), ended: new Set(ended) }) })
+    const changes = planner.takeChanges()
+    t.same(changes.at(-1)?.key, key)
+    t.same(planner.ports().get(key)?.ended, ended.length === 0 ? undefined : [target])
+    loop.planned(changes)
+    loop.applied()
+  }
+  const open = (port: number, server: string, idleSeconds?: number): void => {
+    flows.openCall(`10.42.1.5:${port}`, `${VIP}:80`, `${server}:8080`, 'answered')
+    if (idleSeconds !== undefined) flows.idleSeconds.set(`10.42.1.5:${port}`, idleSeconds)
+  }
+  const left = async (): Promise<string> => {
+    const ports: number[] = []
+    const init = { called: ALL, state: 'answered', limit: 100 } as const
+    await flows.calls(init, ({ client }) => ports.push(client.port))
+    return ports.join()
+  }
+  const stopping = new AbortController()
+  const running = loop.run(stopping.signal).catch(() => undefined)
+  replan([])
+  await clock.advance(90_000)
+  replan(['paris'])
+  // As they are one minute after the drain.
+  open(1, '244.1.0.5', 50) // it was reset 10 s after the drain
+  open(2, '244.1.0.5', 65) // its client has sent nothing since
+  open(3, '244.1.0.5', 5) // the server sends still
+  open(4, '244.1.0.5') // not known
+  open(5, '244.3.0.5', 50) // another cluster
+  await clock.advance(30_000)
+  t.equal(await left(), '1,2,3,4,5', 'not at once: packets of the client may be under way')
+  await clock.advance(32_000)
+  t.equal(await left(), '2,3,4,5')
+  for (const port of [2, 3]) flows.idleSeconds.set(`10.42.1.5:${port}`, 40)
+  await clock.advance(60_000)
+  t.equal(await left(), '4,5', 'they have heard it meanwhile')
+  open(6, '244.1.0.5', 50)
+  replan([])
+  await clock.advance(300_000)
+  t.equal(await left(), '4,5,6', 'the drain is over')
+  stopping.abort()
+  await running
 })
 
 t.test('a flow stays exactly if a served endpoint answers it', async () => {
@@ -142,7 +205,8 @@ t.test('a node forgets them at once, after a restart too, and nothing that it ha
   open('244.1.0.7')
   flows.failure = new KernelError('EPERM', 'conntrack -L -p udp', 'not permitted')
   machine.api.put(slice('web', 'paris', ['244.1.0.8'], [TARGET]))
-  const warned = (): number => machine.logger.messages('warn').filter((text) => text.includes('UDP flows')).length
+  const warned = (): number =>
+    machine.logger.messages('warn').filter((text) => text.includes('flows to endpoints')).length
   await eventually(() => warned() === 1, { say: 'told' })
   t.same(machine.status.notReady(), [])
   flows.failure = undefined
