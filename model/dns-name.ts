@@ -165,6 +165,15 @@ export function endpointHostname(endpoint: Pick<SliceEndpoint, 'hostname' | 'add
   return addresses[0] === undefined ? undefined : dashedAddress(addresses[0])
 }
 
+/**
+ * Returns the DNS label of one address of an imported endpoint: what its exporter published as hostname, else the
+ * address with '-' for '.' and ':'.
+ */
+export function importedHostname({ hostname }: Pick<SliceEndpoint, 'hostname'>, address: string): string {
+  const label = hostname?.toLowerCase()
+  return label !== undefined && isDnsLabel(label) ? label : dashedAddress(address)
+}
+
 /** Writes `10.1.0.8` as `10-1-0-8`. A label neither begins nor ends with '-', so `fd00::` becomes `fd00--0`. */
 export function dashedAddress(text: string): string {
   const dashed = text.toLowerCase().replaceAll(/[.:]/g, '-')

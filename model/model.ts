@@ -36,6 +36,7 @@ export {
   endpointHostname,
   excessNameLength,
   formatZoneName,
+  importedHostname,
   parseDnsName,
 } from './dns-name.ts'
 export {

@@ -129,9 +129,15 @@ function sidesThere({ to }: Question, options: ExplainOptions, context: CommandC
   const asked = { from: undefined, to, timeout: timeoutMs }
   const ofConfig = kubeconfig === undefined ? {} : { kubeconfig }
   return [
-    ...toContext.map((name) => sideOf({ ...base, kube: { ...ofConfig, context: name }, site: '' }, asked, context)),
-    ...toSite.map((site) => sideOf({ ...base, kube: undefined, site }, asked, context)),
-    ...toBundle.map(sideOfBundle),
+    ...toContext.map(async (name) => ({
+      ...(await sideOf({ ...base, kube: { ...ofConfig, context: name }, site: '' }, asked, context)),
+      title: `--to-context ${name}`,
+    })),
+    ...toSite.map(async (site) => ({
+      ...(await sideOf({ ...base, kube: undefined, site }, asked, context)),
+      title: `--to-site ${site}`,
+    })),
+    ...toBundle.map(async (file) => ({ ...(await sideOfBundle(file)), title: `--to-bundle ${file}` })),
   ]
 }
 

@@ -26,8 +26,8 @@ import {
   type ServiceImport,
   type ServiceKey,
   type SliceEndpoint,
-  dashedAddress,
   formatZoneName,
+  importedHostname,
   isDnsLabel,
   serviceKey,
 } from '../../model/model.ts'
@@ -118,7 +118,7 @@ function addEndpoint(hosts: Map<string, HostParts>, { cluster, endpoint, ports, 
   // discovery.k8s.io/v1: unknown readiness counts as ready.
   if (endpoint.conditions?.ready === false) return
   for (const address of endpoint.addresses.flatMap((text) => usableAddress(text))) {
-    const hostname = hostnameOf(endpoint, address.text)
+    const hostname = importedHostname(endpoint, address.text)
     const key = `${hostname}.${cluster}`
     const host = hosts.get(key) ?? { cluster, hostname, pod, a: [], aaaa: [], ports: [] }
     hosts.set(key, host)
@@ -126,11 +126,6 @@ function addEndpoint(hosts: Map<string, HostParts>, { cluster, endpoint, ports, 
     if (!list.includes(address.text)) list.push(address.text)
     host.ports = unitedPorts(host.ports, ports)
   }
-}
-
-function hostnameOf(endpoint: SliceEndpoint, address: string): string {
-  const hostname = endpoint.hostname?.toLowerCase()
-  return hostname !== undefined && isDnsLabel(hostname) ? hostname : dashedAddress(address)
 }
 
 /**

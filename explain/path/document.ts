@@ -61,6 +61,7 @@ const step = z
     source: text.describe('Where the fact comes from.'),
     ageSeconds: count.describe('Age of the fact when the answer was made.'),
     next: text.describe('The command to run if this step is not as expected.').optional(),
+    nextAt: text.describe('Id of the cluster in which to run it; absent if that is the one of the caller.').optional(),
   })
   .describe('One step of the way.')
 
@@ -85,9 +86,21 @@ export const PATH_DOCUMENT = z
     message: text,
     failing: failing.optional().describe('The first step that fails; present exactly if the outcome is UNREACHABLE.'),
     next: text.describe('The command to run next.').optional(),
+    nextAt: text.describe('Id of the cluster in which to run it; absent if that is the one of the caller.').optional(),
     ways: z.array(way).describe('One for each cluster that may get the call, the largest share first.'),
-    waysLeftOut: count.describe('Number of further clusters that may get the call; their ways are not listed.'),
+    waysLeftOut: count.describe(
+      'Number of further clusters that may get the call. Their ways count in the outcome, and are not listed.',
+    ),
     steps: z.array(step),
+    asked: z
+      .array(
+        z.object({
+          option: text.describe('The option that named it.').optional(),
+          cluster: text.describe('Its id; - if it could not be read.'),
+          isOnWay: z.boolean().describe('False: no step is in it, and the answer does not depend on it.'),
+        }),
+      )
+      .describe('The other members that were asked.'),
     notAsked: z.array(text).describe('What could not be asked.'),
   })
   .describe('Answer of sealane explain.')

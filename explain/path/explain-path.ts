@@ -21,16 +21,31 @@ import {
   backendsOf,
   backendsStep,
   callerStep,
+  hasLaterCause,
   nameStep,
+  offeredFamilies,
+  refusedStep,
   sharesOf,
   sharesStep,
   whyNotImported,
 } from './service-stations.ts'
 import { type StepDraft, boundedStep, clean } from './station.ts'
-import { type Trip, type Way, type WrongQuestion, callerOf, isOwn, isSameAddress, ownerOf } from './trip.ts'
+import {
+  type Trip,
+  type Way,
+  type WrongQuestion,
+  callerOf,
+  callingBy,
+  familiesOf,
+  familyOfCall,
+  isOwn,
+  isSameAddress,
+  ownerOf,
+} from './trip.ts'
 
-/** More clusters with a share of a call are counted, not explained. */
+/** All ways are explained. Of more than these, the document has those that end before those that arrive. */
 const MOST_WAYS = 4
+const MOST_ASKED = 20
 const MOST_NOT_ASKED = 10
 
 export interface PathQuestion {
@@ -48,7 +63,12 @@ export interface PathSides {
 /** A question about something that is not there gives a WrongQuestion. */
 export function explainPath(question: PathQuestion, sides: PathSides): PathExplanation | WrongQuestion {
   const here = new MemberView(sides.here, false)
-  const far = new Map((sides.far ?? []).map((side) => new MemberView(side, true)).map((view) => [view.self, view]))
+  const asked = (sides.far ?? []).map((side) => ({ title: side.title, view: new MemberView(side, true) }))
+  for (const { title, view } of asked) {
+    const wrong = guarded(() => wrongSide(here, view, title), undefined)
+    if (wrong !== undefined) return wrong
+  }
+  const far = new Map(asked.map(({ view }) => [view.self, view]))
   for (const view of far.values()) {
     for (const finding of guarded(() => pairFindings(here.world, view.world), [])) here.add(finding)
   }
@@ -56,11 +76,34 @@ export function explainPath(question: PathQuestion, sides: PathSides): PathExpla
     const caller = callerOf(question.from, here)
     if ('wrong' in caller) return caller
     const trip = tripOf(question, { here, far, caller })
-    return 'wrong' in trip ? trip : answered(question, trip)
+    if ('wrong' in trip) return trip
+    return documentOf(question, { here, asked }, answered(trip))
   } catch (error) {
     // An address in the facts that no parser takes ends here: what it is part of is not known.
-    return documentOf(question, here, { common: [failedStep(here, error)], ways: [], left: 0 })
+    return documentOf(question, { here, asked }, { common: [failedStep(here, error)], ways: [] })
   }
+}
+
+interface Asked {
+  /** The option that named the member. */
+  readonly title: string | undefined
+  readonly view: MemberView
+}
+
+/** A member that was asked as the called side, and cannot be. */
+function wrongSide(here: MemberView, view: MemberView, title: string | undefined): WrongQuestion | undefined {
+  const name = title === undefined ? '' : `${title}: `
+  const hint = 'name the member that is called; see: sealane show clusters'
+  const own = here.list('Membership')?.[0]?.spec
+  const its = view.list('Membership')
+  if (its === undefined || own === undefined) return undefined
+  const [membership] = its
+  if (membership === undefined) return { wrong: `${name}has not joined a clusterset`, hint }
+  const { clusterset } = membership.spec
+  if (view.self === here.self) return { wrong: `${name}is ${clean(view.self)}, where the caller is`, hint }
+  const isKnown = here.seen('Cluster') === undefined || here.cluster(view.self) !== undefined
+  if (isKnown && clusterset === own.clusterset) return undefined
+  return { wrong: `${name}${clean(view.self)} is no member of clusterset ${clean(own.clusterset)}`, hint }
 }
 
 function guarded<T>(work: () => T, otherwise: T): T {
@@ -74,20 +117,21 @@ function guarded<T>(work: () => T, otherwise: T): T {
 type Ends = Pick<Trip, 'here' | 'far' | 'caller'>
 
 function tripOf({ to }: PathQuestion, ends: Ends): Trip | WrongQuestion {
-  const { here, caller } = ends
+  const { here } = ends
   const imports = here.seen('ServiceImport') ?? []
   if (to.what === 'service') {
     const imported = imports.find(
       ({ object: { metadata } }) => metadata.namespace === to.namespace && metadata.name === to.name,
     )
-    const virtual =
-      imported === undefined || to.host !== undefined ? undefined : virtualOf(imported.object.spec.ips, caller.address)
-    return { ...ends, to, service: { namespace: to.namespace, name: to.name }, imported, virtual }
+    const trip = { ...ends, to, service: { namespace: to.namespace, name: to.name }, imported }
+    const called = byFamily(trip)
+    const virtual = to.host === undefined ? virtualOf(imported?.object.spec.ips, called) : undefined
+    return { ...called, virtual }
   }
   const imported = imports.find(({ object }) => object.spec.ips?.some((ip) => isSameAddress(ip, to.address)) === true)
   if (imported !== undefined) {
     const { namespace = '', name } = imported.object.metadata
-    return { ...ends, to, service: { namespace, name }, imported, virtual: to.address }
+    return byFamily({ ...ends, to, service: { namespace, name }, imported, virtual: to.address })
   }
   if (isOwn(to.address, here)) {
     const hint = 'name an address or a service of another cluster'
@@ -96,22 +140,26 @@ function tripOf({ to }: PathQuestion, ends: Ends): Trip | WrongQuestion {
   if (here.seen('Cluster') !== undefined && ownerOf(to.address, here) === undefined) {
     return { wrong: `${to.address}: no member has this address`, hint: 'see: sealane show clusters' }
   }
-  return { ...ends, to }
+  return byFamily({ ...ends, to })
 }
 
-/** The clusterset IP of the caller's family. */
-function virtualOf(ips: readonly string[] | undefined, caller: string | undefined): string | undefined {
-  const isIpv6 = caller?.includes(':') === true
-  return ips?.find((ip) => ip.includes(':') === isIpv6) ?? ips?.[0]
+/** The trip by one address family, which both ends have. */
+function byFamily(trip: Trip): Trip {
+  const found = familyOfCall(trip.caller, offeredFamilies(trip))
+  return { ...trip, ...found, caller: callingBy(trip.caller, found.family) }
+}
+
+/** The clusterset IP of the family of the call. */
+function virtualOf(ips: readonly string[] | undefined, { family }: Trip): string | undefined {
+  return ips?.find((ip) => family !== undefined && familiesOf([ip]).includes(family))
 }
 
 interface Found {
   readonly common: readonly StepDraft[]
   readonly ways: readonly { readonly way: Way; readonly steps: readonly StepDraft[] }[]
-  readonly left: number
 }
 
-function answered(question: PathQuestion, trip: Trip): PathExplanation {
+function answered(trip: Trip): Found {
   const { here, service, imported, to } = trip
   const common: StepDraft[] = []
   const take = (step: () => StepDraft | undefined): boolean => {
@@ -119,14 +167,12 @@ function answered(question: PathQuestion, trip: Trip): PathExplanation {
     if (found !== undefined) common.push(found)
     return found?.decision === 'fails'
   }
-  const end = (ways: Found['ways'], left = 0): PathExplanation => documentOf(question, here, { common, ways, left })
+  const end = (ways: Found['ways']): Found => ({ common, ways })
   if (take(() => callerStep(trip))) return end([])
   const why = service === undefined || imported !== undefined ? undefined : whyNotImported(trip, service)
-  const isAccessWhy = why?.reason === 'CallsNotAllowed'
-  if (to.what === 'service' && take(() => nameStep(trip, isAccessWhy, why))) return end([])
+  if (to.what === 'service' && take(() => nameStep(trip, why))) return end([])
   if (service !== undefined && imported === undefined) {
-    const exporter = [...trip.far.keys()][0]
-    if (isAccessWhy && exporter !== undefined) take(() => accessStep(trip, { cluster: exporter, backends: [] }))
+    if (why?.isRefusal === true) take(() => refusedStep(trip, why))
     return end([])
   }
   const shares = guarded(() => sharesOf(trip), undefined)
@@ -140,14 +186,14 @@ function answered(question: PathQuestion, trip: Trip): PathExplanation {
     }
     if (take(() => sharesStep(trip, shares))) return end([])
     const called = shares.shares.filter(({ share }) => share > 0)
-    const wanted = called.length > 0 ? called : shares.shares
+    // Of clusters without calls, those that a later station explains.
+    const wanted = called.length > 0 ? called : shares.shares.filter(hasLaterCause)
     const sorted = [...wanted].sort((a, b) => b.share - a.share)
     if (sorted.length === 0) {
       take(() => backendsStep(trip, { cluster: '-', backends: [] }, shares))
       return end([])
     }
-    const ways = sorted.slice(0, MOST_WAYS).map(({ cluster, share }) => wayOf(trip, cluster, shares, share))
-    return end(ways, Math.max(0, sorted.length - MOST_WAYS))
+    return end(sorted.map(({ cluster, share }) => wayOf(trip, cluster, shares, share)))
   }
   const owner = to.what === 'address' ? ownerOf(to.address, here) : undefined
   if (owner === undefined) common.push(failedStep(here, 'the members could not be read'))
@@ -191,7 +237,19 @@ function wayOf(trip: Trip, cluster: string, shares: ServiceShares | undefined, s
       if (step.decision === 'fails') return { way, steps }
     }
   }
-  return { way, steps }
+  return { way, steps: endedAtEffect(steps, false) }
+}
+
+function isCause({ decision }: StepDraft): boolean {
+  return decision === 'fails' || decision === 'unknown'
+}
+
+/** An effect whose cause no later step is counts as the end, and what follows it is left out. */
+function endedAtEffect(steps: readonly StepDraft[], isCausedLater: boolean): readonly StepDraft[] {
+  const at = steps.findIndex(
+    ({ decision }, i) => decision === 'follows' && !isCausedLater && !steps.slice(i + 1).some(isCause),
+  )
+  return at < 0 ? steps : steps.slice(0, at + 1).map((step, i) => (i === at ? { ...step, decision: 'fails' } : step))
 }
 
 function guardedSteps(
@@ -227,7 +285,12 @@ function outcomeOf(steps: readonly Pick<StepDraft, 'decision'>[]): Outcome {
 }
 
 /** Some ways that pass and some that do not are ambiguous: it depends on the connection. */
-function together(common: Outcome, ways: readonly Outcome[]): Outcome {
+function together(first: readonly Pick<StepDraft, 'decision'>[], ways: readonly Outcome[]): Outcome {
+  const common = outcomeOf(first)
+  // An effect before the ways part is one of all calls, and a way that ends is its cause.
+  if (first.some(({ decision }) => decision === 'follows')) {
+    return common === 'UNREACHABLE' || ways.includes('UNREACHABLE') ? 'UNREACHABLE' : 'UNDETERMINED'
+  }
   if (common === 'UNREACHABLE' || (ways.length > 0 && ways.every((one) => one === 'UNREACHABLE'))) return 'UNREACHABLE'
   if (ways.includes('UNREACHABLE')) return 'AMBIGUOUS'
   const all = [common, ...ways]
@@ -235,7 +298,19 @@ function together(common: Outcome, ways: readonly Outcome[]): Outcome {
   return all.includes('AMBIGUOUS') ? 'AMBIGUOUS' : 'REACHABLE'
 }
 
-function documentOf({ from, to }: PathQuestion, here: MemberView, { common, ways, left }: Found): PathExplanation {
+interface Members {
+  readonly here: MemberView
+  readonly asked: readonly Asked[]
+}
+
+function documentOf({ from, to }: PathQuestion, { here, asked }: Members, found: Found): PathExplanation {
+  const common = endedAtEffect(
+    found.common,
+    found.ways.some((one) => one.steps.some(isCause)),
+  )
+  const isEnded = common.some(({ decision }) => decision === 'fails')
+  const all = isEnded ? [] : found.ways
+  const ways = shownWays(all)
   const steps: PathStep[] = []
   const add = (drafts: readonly StepDraft[]): PathStep[] => {
     const added = drafts.map((draft, i) => boundedStep(draft, steps.length + i + 1))
@@ -254,8 +329,8 @@ function documentOf({ from, to }: PathQuestion, here: MemberView, { common, ways
     }
   })
   const outcome = together(
-    outcomeOf(first),
-    listed.map((one) => one.outcome),
+    first,
+    all.map((one) => outcomeOf(one.steps)),
   )
   const failing = outcome === 'UNREACHABLE' ? failingOf(steps) : undefined
   const decisive = steps.find(({ decision }) => decision === WORST[outcome])
@@ -266,9 +341,26 @@ function documentOf({ from, to }: PathQuestion, here: MemberView, { common, ways
     message: messageOf(outcome, decisive),
     ...(failing === undefined ? {} : { failing }),
     ...(decisive?.next === undefined ? {} : { next: decisive.next }),
-    ...{ ways: listed, waysLeftOut: left, steps, notAsked: notAsked(steps, here) },
+    ...(decisive?.next === undefined || decisive.nextAt === undefined ? {} : { nextAt: decisive.nextAt }),
+    ...{ ways: listed, waysLeftOut: all.length - ways.length, steps },
+    asked: asked.slice(0, MOST_ASKED).map(({ title, view: { self } }) => ({
+      ...(title === undefined ? {} : { option: clean(title) }),
+      cluster: clean(self),
+      isOnWay: steps.some(({ cluster }) => cluster === clean(self)),
+    })),
+    notAsked: notAsked(steps, here),
   }
 }
+
+/** The ways of the document, the largest share first. */
+function shownWays(ways: Found['ways']): Found['ways'] {
+  if (ways.length <= MOST_WAYS) return ways
+  const rank = (way: Found['ways'][number]): number => BAD_FIRST.indexOf(outcomeOf(way.steps))
+  const shown = new Set([...ways].sort((a, b) => rank(a) - rank(b)).slice(0, MOST_WAYS))
+  return ways.filter((way) => shown.has(way))
+}
+
+const BAD_FIRST: readonly Outcome[] = ['UNREACHABLE', 'UNDETERMINED', 'AMBIGUOUS', 'REACHABLE']
 
 const WORST = { REACHABLE: undefined, AMBIGUOUS: 'partly', UNDETERMINED: 'unknown', UNREACHABLE: 'fails' } as const
 

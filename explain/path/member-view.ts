@@ -45,6 +45,8 @@ export interface PathObjects {
 
 /** A member as a command gathered it. */
 export interface PathSide {
+  /** What the command calls it, such as `--to-context paris`. */
+  readonly title?: string
   /** A FactSet, or the parsed content of a file. */
   readonly facts: unknown
   readonly objects?: PathObjects

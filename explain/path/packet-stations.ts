@@ -8,7 +8,7 @@ import type { MemberView, Scope } from './member-view.ts'
 import { type StepBase, type StepDraft, settled } from './station.ts'
 import { type Backend, type Trip, type Way, globalOf, nodeOf, ownOf, tupleOf } from './trip.ts'
 
-/** The first backend stands for all of its way. */
+/** The first backend, as the example of a packet. Where backends differ, the station looks at all of them. */
 function backendOf({ backends }: Way): Backend | undefined {
   const [first] = backends
   return first?.address === '' ? undefined : first
@@ -124,7 +124,7 @@ export function gatewayStep(trip: Trip, way: Way, { gateways = [], up, links }: 
   const input = outgoing(trip, way)
   const source = globalOf(caller.address, here.self, here)
   const output = { ...input, ...(source === undefined ? {} : { source }) }
-  const isSame = source === caller.address
+  const isSame = caller.address === undefined ? !isTranslated(here) : source === caller.address
   const base: StepBase = {
     ...{ direction: 'forward', station: 'gateway', cluster: here.self, component: 'gateway', evidence: 'computed' },
     ...(nodes.length === 0 ? {} : { node: named(nodes) }),
@@ -137,9 +137,15 @@ export function gatewayStep(trip: Trip, way: Way, { gateways = [], up, links }: 
   }
   const message = isSame
     ? 'the addresses of this cluster are unique: nothing is rewritten'
-    : `the gateway rewrites the source to its global address ${source ?? ''}, one to one`
+    : `the gateway rewrites the source to its global address${source === undefined ? '' : ` ${source}`}, one to one`
   const draft: StepDraft = { ...base, decision: 'passes', message }
   return links.length > 0 && up.length === 0 ? draft : settled(draft, here, scope)
+}
+
+/** Whether the gateways of this cluster give its pods global addresses. */
+function isTranslated(here: MemberView): boolean {
+  const own = here.cluster(here.self)
+  return own !== undefined && prefixPairs(own.object.spec).length > 0
 }
 
 const MOST_BUCKETS = 6
@@ -251,7 +257,7 @@ export function farGatewayStep(trip: Trip, way: Way, direction: 'forward' | 'ret
   const port = trip.virtual === undefined ? trip.to.port : backend?.port
   const outside = tupleOf(trip, { source, destination: backend?.address, port })
   const inside = tupleOf(trip, { source, destination: own, port })
-  const isTranslated = record !== undefined && prefixPairs(record.object.spec).length > 0
+  const hasPairs = record !== undefined && prefixPairs(record.object.spec).length > 0
   const nodes = view === undefined ? [] : [...new Set(linksBack(view, here.self).map(({ node }) => node))]
   const ends = direction === 'forward' ? { input: outside, output: inside } : answered(inside, outside)
   const draft: StepDraft = {
@@ -259,7 +265,7 @@ export function farGatewayStep(trip: Trip, way: Way, direction: 'forward' | 'ret
     ...(nodes.length === 0 ? {} : { node: named(nodes) }),
     ...ends,
     decision: 'passes',
-    message: isTranslated
+    message: hasPairs
       ? `the gateway of ${cluster} rewrites ${direction === 'forward' ? 'the destination to the own' : 'the source to the global'} address of the pod, one to one`
       : `the addresses of ${cluster} are unique: nothing is rewritten`,
     ...{
@@ -296,53 +302,106 @@ export function farNodeStep(trip: Trip, way: Way, direction: 'forward' | 'return
   const view = far.get(cluster)
   const base = { direction, station: 'far-node', cluster, component: 'routeagent' } as const
   if (view === undefined) return notAsked(trip, base, `node of the pod in ${cluster}`)
-  const backend = backendOf(way)
-  const own = backend === undefined ? undefined : ownOf(backend.address, cluster, view)
-  const node = own === undefined ? undefined : podNode(trip, view, own)
+  const own = ownAddresses(way, view)
+  const { nodes, homeless } = podNodes(trip, view, own)
   const at = {
     evidence: 'observed',
     source: 'the objects of the other member',
     ageSeconds: view.ageOf(view.world.takenAt),
-    next: `sealane diagnose lanes (at ${cluster})`,
+    ...{ next: 'sealane diagnose lanes', nextAt: cluster },
   } as const
-  if (node === undefined) {
-    return {
-      ...base,
-      ...at,
-      object: own ?? cluster,
-      decision: 'unknown',
-      message: `the node of ${own ?? 'the pod'} is not known`,
-    }
+  const [first] = nodes
+  if (first === undefined) {
+    const [pod] = own
+    const message = `the node of ${pod ?? 'the pod'} is not known`
+    return { ...base, ...at, object: pod ?? cluster, decision: 'unknown', message }
   }
-  const agent = view.find('RouteAgent', node)
-  const scope = { cluster: here.self, nodes: [node] }
-  const rest = { ...base, ...at, node, object: `RouteAgent ${node}`, source: agent?.source ?? at.source } as const
-  if (agent?.object.status === undefined) {
-    const message = `no routeagent reports on ${node}`
-    return settled({ ...rest, decision: 'fails', reason: 'RouteAgentMissing', message }, view, scope)
+  const ways = nodes.map((node) => farNodeWay(here, view, node))
+  const bad = ways.filter(({ problem }) => problem !== undefined)
+  const shown = bad[0] ?? ways[0]
+  const node = named(nodes, MOST_NODES_NAMED)
+  const agent = shown?.agent
+  const rest = {
+    ...base,
+    ...at,
+    node,
+    object: `RouteAgent ${shown?.node ?? first}`,
+    source: agent?.source ?? at.source,
   }
-  const gateways = agent.object.status.clusters.find((one) => one.cluster === here.self)?.gateways ?? []
-  if (gateways.length === 0) {
-    const message = `${node} has no route to ${here.self} by any gateway`
-    return settled({ ...rest, decision: 'fails', reason: 'NodesCutOff', message }, view, scope)
+  if (shown?.problem !== undefined) {
+    const isAll = bad.length === nodes.length && homeless === 0
+    const [reason, message] = shown.problem
+    const scope = { cluster: here.self, nodes: bad.map((one) => one.node) }
+    const others = isAll ? '' : `; ${bad.length} of ${nodes.length} nodes with pods are like this`
+    const found = settled({ ...rest, decision: 'fails', reason, message }, view, scope)
+    return { ...found, decision: isAll ? 'fails' : 'partly', message: `${found.message}${others}` }
   }
-  const [input, output] = [tupleOf(trip, { destination: own }), tupleOf(trip, { destination: own })]
-  const message =
-    direction === 'forward' ? `${node} hands the packet to the pod` : `answers leave by ${named(gateways)}`
-  return settled(
-    { ...rest, ...(direction === 'forward' ? { input, output } : {}), decision: 'passes', message },
-    view,
-    scope,
-  )
+  if (homeless > 0) {
+    const message = `the nodes of ${homeless} of ${own.length} pods are not known`
+    return { ...rest, decision: 'unknown', message }
+  }
+  const tuple = tupleOf(trip, { destination: own[0] })
+  const gateways = [...new Set(ways.flatMap((one) => one.gateways))]
+  const draft: StepDraft = {
+    ...rest,
+    ...(direction === 'forward' ? { input: tuple, output: tuple } : {}),
+    decision: 'passes',
+    message: direction === 'forward' ? `${node} hands the packet to the pod` : `answers leave by ${named(gateways)}`,
+  }
+  return settled(draft, view, { cluster: here.self, nodes })
 }
 
-function podNode({ service }: Trip, view: MemberView, address: string): string | undefined {
-  const slices = service === undefined ? [...view.slices()].flat() : view.slicesOf(service, true)
-  for (const { endpoints = [] } of slices) {
-    const found = endpoints.find(({ addresses }) => addresses.includes(address))
-    if (found?.nodeName !== undefined) return found.nodeName
+const MOST_NODES_NAMED = 4
+
+interface FarNodeWay {
+  readonly node: string
+  readonly agent: ReturnType<typeof routeAgentOf>
+  readonly gateways: readonly string[]
+  readonly problem?: readonly ['RouteAgentMissing' | 'NodesCutOff', string]
+}
+
+function routeAgentOf(view: MemberView, node: string) {
+  return view.find('RouteAgent', node)
+}
+
+function farNodeWay(here: MemberView, view: MemberView, node: string): FarNodeWay {
+  const agent = routeAgentOf(view, node)
+  if (agent?.object.status === undefined) {
+    return { node, agent, gateways: [], problem: ['RouteAgentMissing', `no routeagent reports on ${node}`] }
   }
-  return isAddress(address) ? nodeOf(address, view) : undefined
+  const gateways = agent.object.status.clusters.find((one) => one.cluster === here.self)?.gateways ?? []
+  if (gateways.length > 0) return { node, agent, gateways }
+  return { node, agent, gateways, problem: ['NodesCutOff', `${node} has no route to ${here.self} by any gateway`] }
+}
+
+/** The addresses that the backends of a way have in their own cluster. */
+function ownAddresses({ backends, cluster }: Way, view: MemberView): readonly string[] {
+  return backends.flatMap(({ address }) => (address === '' ? [] : [ownOf(address, cluster, view)]))
+}
+
+/** More pods that no slice gives a node are not looked for among the ranges of nodes. */
+const MOST_LOOKED_FOR = 100
+
+/** The nodes of pods, sorted, and the number of pods whose node is not known. */
+function podNodes(
+  { service }: Trip,
+  view: MemberView,
+  addresses: readonly string[],
+): { readonly nodes: readonly string[]; readonly homeless: number } {
+  const slices = service === undefined ? [...view.slices()].flat() : view.slicesOf(service, true)
+  const known = new Map<string, string>()
+  for (const { endpoints = [] } of slices) {
+    for (const { nodeName, addresses: all } of endpoints) {
+      if (nodeName !== undefined) for (const one of all) known.set(one, nodeName)
+    }
+  }
+  const missing = addresses.filter((one) => !known.has(one) && isAddress(one)).slice(0, MOST_LOOKED_FOR)
+  for (const one of missing) {
+    const node = nodeOf(one, view)
+    if (node !== undefined) known.set(one, node)
+  }
+  const nodes = [...new Set(addresses.flatMap((one) => known.get(one) ?? []))].sort()
+  return { nodes, homeless: addresses.filter((one) => !known.has(one)).length }
 }
 
 function notAsked(
@@ -352,9 +411,8 @@ function notAsked(
 ): StepDraft {
   return {
     ...{ ...base, object, decision: 'unknown', reason: 'FarSideNotAsked' },
-    message: `only ${base.cluster} knows: it could not be asked`,
+    message: `only ${base.cluster} knows: it was not asked (--to-context, --to-site)`,
     ...{ evidence: 'configured', source: 'the records of this cluster', ageSeconds: here.ageOf(here.world.takenAt) },
-    next: 'run it again with --to-context or --to-site',
   }
 }
 
@@ -376,7 +434,7 @@ export function farPodStep(trip: Trip, way: Way): StepDraft {
     ...{ ...base, object: `pod ${own ?? 'of the service'}`, decision: 'passes' },
     message: 'no NetworkPolicy that can be read keeps the packet out',
     ...{ evidence: 'computed', source: 'the objects of the other member', ageSeconds: view.ageOf(view.world.takenAt) },
-    next: `sealane diagnose services (at ${cluster})`,
+    ...{ next: 'sealane diagnose services', nextAt: cluster },
   }
   const called = service ?? ownService(view, own)
   return settled(draft, view, called === undefined ? {} : { service: called })
@@ -420,6 +478,7 @@ export function backHomeSteps(trip: Trip, way: Way, { gateways, up }: WayLinks):
   const { here, caller, virtual, to } = trip
   const nodes = gateways ?? [...new Set(up.map(({ node }) => node))]
   const source = globalOf(caller.address, here.self, here)
+  const isSame = caller.address === undefined ? !isTranslated(here) : source === caller.address
   const backend = backendOf(way)
   const at = {
     evidence: 'computed',
@@ -441,7 +500,7 @@ export function backHomeSteps(trip: Trip, way: Way, { gateways, up }: WayLinks):
     ...(nodes.length === 0 ? {} : { node: named(nodes) }),
     ...answered(outside, inside),
     decision: 'passes',
-    message: source === caller.address ? 'nothing is rewritten' : 'the gateway gives the caller its own address again',
+    message: isSame ? 'nothing is rewritten' : 'the gateway gives the caller its own address again',
   }
   const isRewritten = virtual !== undefined
   const home: StepDraft = {

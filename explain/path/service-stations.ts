@@ -8,42 +8,71 @@ import {
   isOfferedTo,
   mayCall,
 } from '../../model/access/access.ts'
-import { addressIn, familyName, parseAddress } from '../../model/addresses/addresses.ts'
+import type { FamilyName } from '../../model/addresses/addresses.ts'
 import {
   DNS_TTL_SECONDS,
   type EndpointSlice,
   LABEL_K8S_SERVICE_NAME,
   LABEL_SOURCE_CLUSTER,
   type NamespaceChoice,
+  type SliceEndpoint,
   findCondition,
+  importedHostname,
   namespaceLists,
 } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import { type ServiceShares, statedShares } from '../../model/services/services.ts'
+import { type ServiceShares, type SharesWorld, statedShares, weightsOf } from '../../model/services/services.ts'
 import { named } from '../facts/facts.ts'
 import type { MemberView } from './member-view.ts'
-import { toText } from './path-ends.ts'
-import { ofOneFamily, sharesWorld } from './shares.ts'
-import { type StepBase, type StepDraft, settled } from './station.ts'
-import { type Backend, type Trip, type Way, isSameAddress, ownOf } from './trip.ts'
+import { type CalledPort, type DnsHost, toText } from './path-ends.ts'
+import { sharesWorld } from './shares.ts'
+import { type StepBase, type StepDraft, commandText, settled } from './station.ts'
+import { type Backend, type Trip, type Way, familiesOf, isSameAddress, ofCall, ownOf } from './trip.ts'
 
 type Service = NonNullable<Trip['service']>
 
 export function callerStep(trip: Trip): StepDraft {
-  const { here, caller } = trip
-  const { title, address, node, namespace, source, at } = caller
-  const draft: StepDraft = {
+  const { here, caller, lacking } = trip
+  const { title, address, node, namespace, source, at, without } = caller
+  const base: StepBase = {
     ...{ direction: 'forward', station: 'caller', cluster: here.self, component: 'kubernetes', object: title },
     ...(node === undefined ? {} : { node }),
-    decision: address === undefined ? 'unknown' : 'passes',
-    message: address === undefined ? `${title} has no known address` : `${title} has ${address}`,
     ...{ evidence: 'configured', source, ageSeconds: here.ageOf(at), next: 'sealane show clusters' },
+  }
+  if (lacking !== undefined) {
+    const message = `${title} has no ${named(lacking)} address, and ${toText(trip.to)} is called by no other family`
+    return { ...base, decision: 'fails', reason: 'IPFamilyNotSupported', message }
+  }
+  const unknown = without ?? 'has no known address'
+  const draft: StepDraft = {
+    ...base,
+    decision: address === undefined && without === undefined ? 'unknown' : 'passes',
+    message: `${title} ${address === undefined ? unknown : `has ${address}`}`,
+    notes: otherFamilies(trip),
   }
   return settled(draft, here, { namespace: namespace ?? undefined, nodes: node === undefined ? [] : [node] })
 }
 
+/** One family is explained, and a caller with both may use the other one. */
+function otherFamilies(trip: Trip): readonly string[] {
+  const { family, caller } = trip
+  const offered = offeredFamilies(trip)
+  const others = (caller.families ?? []).filter((one) => one !== family && offered.includes(one))
+  return others.map((one) => `this is about ${family ?? ''}: for ${one}, explain FROM or TO by its ${one} address`)
+}
+
+/** The families by which the called end can be called, in the order of its import. Empty if they are not known. */
+export function offeredFamilies({ here, to, imported, service }: Trip): readonly FamilyName[] {
+  if (to.what === 'address') return familiesOf([to.address])
+  if (imported === undefined || service === undefined) return []
+  const { type, ips = [] } = imported.object.spec
+  if (type !== 'Headless') return familiesOf(ips)
+  const all = here.hasAddresses ? endpointsOf(here, service, to.host) : []
+  return familiesOf(all.map(({ address }) => address)).toSorted()
+}
+
 /** What DNS answers. The name of a service that is not imported does not exist; why, a later station may say. */
-export function nameStep(trip: Trip, isAccessWhy: boolean, why: Why | undefined): StepDraft {
+export function nameStep(trip: Trip, why: WhyNot | undefined): StepDraft {
   const { here, to, imported } = trip
   const base: StepBase = {
     ...{ direction: 'forward', station: 'name', cluster: here.self, component: 'dns', object: toText(to) },
@@ -59,17 +88,16 @@ export function nameStep(trip: Trip, isAccessWhy: boolean, why: Why | undefined)
     }
     const message = `NXDOMAIN: this cluster imports no service of the name${why === undefined ? '' : `; ${why.message}`}`
     const reason = why?.reason ?? 'NameUnknown'
-    return {
-      ...base,
-      decision: isAccessWhy ? 'follows' : 'fails',
-      reason,
-      message,
-      next: 'sealane show services',
-    }
+    const decision = why?.isRefusal === true ? 'follows' : 'fails'
+    return { ...base, decision, reason, message, next: 'sealane show services' }
   }
   const { object, source, at } = imported
   const answers = answersOf(trip)
   const isHeadless = object.spec.type === 'Headless'
+  if (!isHeadless && to.what === 'service' && to.host !== undefined) {
+    const message = `NXDOMAIN: ${to.name}.${to.namespace} is not headless, and no name of it has a pod`
+    return { ...base, source, decision: 'fails', reason: 'NameUnknown', message, next: 'sealane show services' }
+  }
   const rest = { object: `ServiceImport ${object.metadata.namespace ?? ''}/${object.metadata.name}`, source }
   const age = here.ageOf(at)
   if (isHeadless && !here.hasAddresses) {
@@ -94,27 +122,55 @@ export interface Why {
   readonly message: string
 }
 
-/** Why this cluster does not import the service, as far as the exporter or the own namespaces say it. */
-export function whyNotImported({ here, far }: Trip, service: Service): Why | undefined {
-  for (const view of far.values()) {
-    const found = view.find('ServiceExport', service.name, service.namespace)
-    if (found === undefined) continue
-    const conditions = found.object.status?.conditions
-    const bad = [findCondition(conditions, 'Valid'), findCondition(conditions, 'Ready')].find(
-      (one) => one?.status === 'False',
-    )
-    const causes = view.findingsAt('name', { service }).why.filter(({ subject }) => subject.kind === 'ServiceExport')
-    if (bad !== undefined && causes[0] !== undefined) {
-      return { reason: causes[0].reason, message: `${view.self} does not export it: ${causes[0].seen}` }
-    }
-    const refusal = offerProblem(view, service, here.self, undefined)
-    if (refusal !== undefined) return { ...refusal, reason: 'CallsNotAllowed' }
-    const [cause] = causes
-    if (cause !== undefined) return { reason: cause.reason, message: `${view.self}: ${cause.seen}` }
-    if (isMissing(here, service.namespace)) return namespaceMissing(service)
-    return { reason: 'ImportsMissing', message: `${view.self} exports it, and this cluster does not import it` }
+/** Why a service is not imported. */
+export interface WhyNot extends Why {
+  /** The member that is the reason. Absent: this one. */
+  readonly cluster?: string
+  /** Its access policies keep this cluster out. */
+  readonly isRefusal?: true
+}
+
+/**
+ * Why this cluster does not import the service, as far as the exporters or the own namespaces say it. An exporter that
+ * offers it comes before those that do not: it alone would be enough.
+ */
+export function whyNotImported({ here, far }: Trip, service: Service): WhyNot | undefined {
+  const all = [...far.values()].flatMap((view) => whyNotFrom(view, here, service) ?? [])
+  const missing = isMissing(here, service.namespace) ? namespaceMissing(service) : undefined
+  const offering = all.find(({ isOffered }) => isOffered)?.why
+  return (offering === undefined ? undefined : (missing ?? offering)) ?? all[0]?.why ?? missing
+}
+
+interface FromExporter {
+  readonly isOffered: boolean
+  readonly why: WhyNot
+}
+
+/** Undefined if the member does not export it. */
+function whyNotFrom(view: MemberView, here: MemberView, service: Service): FromExporter | undefined {
+  const found = view.find('ServiceExport', service.name, service.namespace)
+  if (found === undefined) return undefined
+  const cluster = view.self
+  const conditions = found.object.status?.conditions
+  const bad = [findCondition(conditions, 'Valid'), findCondition(conditions, 'Ready')].find(
+    (one) => one?.status === 'False',
+  )
+  const [cause] = view.findingsAt('name', { service }).why.filter(({ subject }) => subject.kind === 'ServiceExport')
+  if (bad !== undefined && cause !== undefined) {
+    const message = `${cluster} does not export it: ${cause.seen}`
+    return { isOffered: false, why: { reason: cause.reason, message, cluster } }
   }
-  return isMissing(here, service.namespace) ? namespaceMissing(service) : undefined
+  const refusal = offerProblem(view, service, here.self, undefined)
+  if (refusal !== undefined && refusal.reason !== 'NotAnswered') {
+    return { isOffered: false, why: { ...refusal, cluster, isRefusal: true } }
+  }
+  if (cause !== undefined) {
+    return { isOffered: true, why: { reason: cause.reason, message: `${cluster}: ${cause.seen}`, cluster } }
+  }
+  // That the name does not exist is certain; whether it is offered is not.
+  if (refusal !== undefined) return { isOffered: false, why: { ...refusal, reason: 'NameUnknown', cluster } }
+  const message = `${cluster} exports it, and this cluster does not import it`
+  return { isOffered: true, why: { reason: 'ImportsMissing', message, cluster } }
 }
 
 function isMissing({ objects }: MemberView, namespace: string): boolean {
@@ -125,28 +181,61 @@ function namespaceMissing({ namespace }: Service): Why {
   return { reason: 'NamespaceMissing', message: `namespace ${namespace} does not exist in this cluster` }
 }
 
-/** Addresses that DNS answers, of any family. */
+/**
+ * Addresses that DNS answers, of any family. About a headless service, those of clusters that packets reach, and where
+ * a policy says so, of clusters with a share; the names of single pods are answered without one.
+ */
 function answersOf(trip: Trip): readonly string[] {
-  const { imported, here, to } = trip
-  if (imported === undefined || trip.service === undefined) return []
+  const { imported, here, to, service } = trip
+  if (imported === undefined || service === undefined) return []
   const { type, ips = [] } = imported.object.spec
   if (type !== 'Headless') return ips
   const host = to.what === 'service' ? to.host : undefined
-  return here.slicesOf(trip.service).flatMap(({ metadata, endpoints = [] }) =>
-    endpoints.flatMap(({ addresses, conditions, hostname }) => {
-      const isIt =
-        host === undefined || (hostname === host.hostname && metadata.labels?.[LABEL_SOURCE_CLUSTER] === host.cluster)
-      return isIt && conditions?.ready !== false ? addresses : []
-    }),
-  )
+  const world = worldOfShares(here)
+  const plan = world && statedShares(imported.object, here.slicesOf(service), world)
+  const chosen = plan?.policy?.spec.headless === 'follow' && host === undefined ? weightsOf(plan) : undefined
+  return endpointsOf(here, service, host).flatMap(({ cluster, address, isReady }) => {
+    const isAnswered = world?.reachable?.has(cluster) !== false && chosen?.has(cluster) !== false
+    return isReady && isAnswered ? [address] : []
+  })
+}
+
+interface ImportedEndpoint {
+  readonly cluster: string
+  readonly address: string
+  readonly isReady: boolean
+}
+
+/** The imported endpoints of a service, or of one of its hosts. */
+function endpointsOf(here: MemberView, service: Service, host: DnsHost | undefined): readonly ImportedEndpoint[] {
+  return here.slicesOf(service).flatMap(({ metadata, endpoints = [] }) => {
+    const cluster = metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? ''
+    if (host !== undefined && host.cluster !== cluster) return []
+    return endpoints.flatMap((endpoint) => {
+      const isReady = endpoint.conditions?.ready !== false
+      return endpoint.addresses.flatMap((address) =>
+        isOfHost(endpoint, address, host) ? [{ cluster, address, isReady }] : [],
+      )
+    })
+  })
+}
+
+function isOfHost(endpoint: SliceEndpoint, address: string, host: DnsHost | undefined): boolean {
+  return host === undefined || importedHostname(endpoint, address) === host.hostname
 }
 
 /** The shares as balancing has them. Undefined if the membership or the service is not known. */
 export function sharesOf(trip: Trip): ServiceShares | undefined {
   const { here, imported, service } = trip
+  if (imported === undefined || service === undefined) return undefined
+  const world = worldOfShares(here)
+  return world && statedShares(imported.object, ofCall(trip, here.slicesOf(service)), world)
+}
+
+function worldOfShares(here: MemberView): SharesWorld | undefined {
   const membership = here.list('Membership')?.[0]
-  if (membership === undefined || imported === undefined || service === undefined) return undefined
-  const world = sharesWorld({
+  if (membership === undefined) return undefined
+  return sharesWorld({
     membership,
     clusters: here.list('Cluster') ?? [],
     gateways: here.list('Gateway') ?? [],
@@ -154,35 +243,44 @@ export function sharesOf(trip: Trip): ServiceShares | undefined {
     policies: here.objects.TrafficPolicy ?? [],
     clusterPolicies: here.objects.ClusterTrafficPolicy ?? [],
   })
-  return statedShares(imported.object, ofOneFamily(here.slicesOf(service)), world)
 }
 
 /** Reasons for a share of 0 whose cause is at a later station. */
 const LATER: readonly ReasonCode[] = ['ClusterNotReached', 'NoReadyEndpoint', 'CallsNotAllowed', 'NoneReadyRefused']
+
+/** Whether a later station is the cause that no calls go to the cluster. */
+export function hasLaterCause({ reason }: ServiceShares['shares'][number]): boolean {
+  return LATER.includes(reason)
+}
 
 export function sharesStep(trip: Trip, { shares, refused, policy }: ServiceShares): StepDraft {
   const { here, service } = trip
   const texts = shares.map(
     ({ cluster, share, reason, message }) => `${cluster} ${share / 100} %: ${reason}, ${message}`,
   )
-  const isLater = shares.length === 0 || shares.some(({ reason }) => LATER.includes(reason))
+  // One cluster that could be called, and is not, is the decision of this station.
+  const decisive = shares.find((one) => !hasLaterCause(one))
   const by = policy === undefined ? 'no policy counts' : `${policy.kind} ${policy.metadata.name}`
   const couldNot =
     here.objects.TrafficPolicy === undefined ? ['TrafficPolicies could not be read: none is counted'] : []
-  const [first] = shares
+  const first = shares.find(({ reason }) => reason === 'NoneReadyRefused') ?? decisive ?? shares[0]
   const draft: StepDraft = {
     ...{ direction: 'forward', station: 'shares', cluster: here.self, component: 'routeagent' },
     object: policy === undefined ? `ServiceImport ${service?.namespace ?? ''}/${service?.name ?? ''}` : by,
-    decision: refused ? (isLater ? 'follows' : 'fails') : couldNot.length > 0 ? 'unknown' : 'passes',
+    decision: refused ? (decisive === undefined ? 'follows' : 'fails') : couldNot.length > 0 ? 'unknown' : 'passes',
     ...(refused && first !== undefined ? { reason: first.reason } : {}),
     message: refused
       ? `no cluster gets calls (${by})`
       : `${shares.filter(({ share }) => share > 0).length} of ${shares.length} clusters get calls (${by})`,
     notes: [...couldNot, ...texts],
     ...{ evidence: 'computed', source: 'the objects of this cluster', ageSeconds: here.ageOf(here.world.takenAt) },
-    next: `sealane show traffic ${service?.namespace ?? ''}/${service?.name ?? ''}`,
+    next: trafficCommand(service),
   }
   return settled(draft, here, service === undefined ? {} : { service })
+}
+
+function trafficCommand(service: Trip['service']): string | undefined {
+  return service && commandText('show traffic', `${service.namespace}/${service.name}`)
 }
 
 /** Whether the caller may: by the egress of its own cluster, by what the exporter offers, and by its exposure. */
@@ -190,12 +288,7 @@ export function accessStep(trip: Trip, { cluster }: Way): StepDraft {
   const { here, caller, service } = trip
   const isHere = cluster === here.self
   const title = service === undefined ? toText(trip.to) : `${service.name}.${service.namespace}`
-  const place = caller.namespace === null ? '' : `/${caller.namespace ?? 'NAMESPACE'}`
-  const base: StepBase = {
-    ...{ direction: 'forward', station: 'access', cluster: here.self, component: 'routeagent', object: title },
-    ...{ evidence: 'computed', source: 'the objects of this cluster', ageSeconds: here.ageOf(here.world.takenAt) },
-    next: `sealane access check ${here.self}${place} ${title}`,
-  }
+  const base = accessBase(trip)
   if (isHere)
     return { ...base, decision: 'passes', message: 'both are in this cluster, within which Sealane limits nothing' }
   const answers = [egressAnswer(trip, cluster), offerAnswer(trip, cluster), exporterAnswer(trip, cluster)]
@@ -207,11 +300,52 @@ export function accessStep(trip: Trip, { cluster }: Way): StepDraft {
     return { ...base, decision: 'passes', message: `${caller.title} may call ${title} in ${cluster}`, notes }
   }
   const { cluster: decider = here.self } = decisive
-  const next = decider === here.self ? base.next : `${base.next} (at ${decider})`
-  return { ...base, next, cluster: decider, ...decisive, notes }
+  const { service: called, ...found } = decisive
+  return { ...base, ...found, ...accessCommand(trip, decider, called ?? service), cluster: decider, notes }
 }
 
-type Answer = Pick<StepDraft, 'decision' | 'message' | 'reason'> & { readonly cluster?: string }
+/** The exporter does not offer the service to this cluster, which is why the name does not exist. */
+export function refusedStep(trip: Trip, { reason, message, cluster = trip.here.self }: WhyNot): StepDraft {
+  const at = accessCommand(trip, cluster, trip.service)
+  const view = trip.far.get(cluster)
+  const isOpen = exposureOf(view?.list('Membership')?.[0]) === 'pods'
+  const notes = isOpen ? [`${cluster} exposes all its pods: they answer at their addresses`] : []
+  return { ...accessBase(trip), ...at, cluster, decision: 'fails', reason, message, notes }
+}
+
+function accessBase(trip: Trip): StepBase {
+  const { here, service } = trip
+  return {
+    ...{ direction: 'forward', station: 'access', cluster: here.self, component: 'routeagent' },
+    object: service === undefined ? toText(trip.to) : `${service.name}.${service.namespace}`,
+    ...{ evidence: 'computed', source: 'the objects of this cluster', ageSeconds: here.ageOf(here.world.takenAt) },
+    ...accessCommand(trip, here.self, service),
+  }
+}
+
+/**
+ * The command that says the same at the member that decides. It takes a service, and at the exporter also the own
+ * address of a pod with a port, which it takes as one of TCP.
+ */
+function accessCommand(trip: Trip, decider: string, service: Trip['service']): Pick<StepDraft, 'next' | 'nextAt'> {
+  const { here, caller, to } = trip
+  const isHere = decider === here.self
+  const at = isHere ? {} : { nextAt: decider }
+  const from = typeof caller.namespace === 'string' ? `${here.self}/${caller.namespace}` : here.self
+  if (service !== undefined)
+    return { next: commandText('access check', from, `${service.name}.${service.namespace}`), ...at }
+  if (isHere) return {}
+  if (to.what !== 'address' || to.port === undefined || to.protocol !== 'tcp')
+    return { next: commandText('show access'), ...at }
+  const own = toText({ ...to, address: ownOf(to.address, decider, here) })
+  return { next: commandText('access check', from, own), ...at }
+}
+
+type Answer = Pick<StepDraft, 'decision' | 'message' | 'reason'> & {
+  readonly cluster?: string
+  /** The service that the called address belongs to. */
+  readonly service?: Service
+}
 
 function egressAnswer({ here, caller }: Trip, cluster: string): Answer {
   const { ClusterAccessPolicy: policies } = here.objects
@@ -287,7 +421,7 @@ function exporterAnswer({ here, far, caller, service, to }: Trip, cluster: strin
       : { name: caller.namespace, ...(labels === undefined ? {} : { labels }) }
   const problem = offerProblem(view, called, here.self, place)
   if (problem === undefined) return { decision: 'passes', message: `${cluster} lets it in` }
-  return { decision: problem.reason === 'NotAnswered' ? 'unknown' : 'fails', ...problem, cluster }
+  return { decision: problem.reason === 'NotAnswered' ? 'unknown' : 'fails', ...problem, cluster, service: called }
 }
 
 /** Why the exporter does not let in the cluster, or its namespace if that is given. */
@@ -328,7 +462,7 @@ function slicesFrom(view: MemberView, service: Service, cluster: string): Endpoi
 function slicesAt(view: MemberView, to: Trip['to'], cluster: string): EndpointSlice[] {
   if (to.what !== 'address') return []
   return [...view.slices()].flat().filter((slice) => {
-    return slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] === cluster && hasBackend(slice, to.address, to.port)
+    return slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] === cluster && hasBackend(slice, to.address, to)
   })
 }
 
@@ -340,16 +474,21 @@ function serviceAt(view: MemberView, to: Trip['to']): Service | undefined {
     for (const slice of slices) {
       const { namespace = '', labels = {} } = slice.metadata
       const name = labels[LABEL_K8S_SERVICE_NAME]
-      if (name === undefined || LABEL_SOURCE_CLUSTER in labels || !hasBackend(slice, address, to.port)) continue
+      if (name === undefined || LABEL_SOURCE_CLUSTER in labels || !hasBackend(slice, address, to)) continue
       if (view.find('ServiceExport', name, namespace) !== undefined) return { namespace, name }
     }
   }
   return undefined
 }
 
-function hasBackend({ endpoints = [], ports = [] }: EndpointSlice, address: string, port: number | undefined): boolean {
-  if (port !== undefined && !ports.some((one) => one.port === port)) return false
+function hasBackend({ endpoints = [], ports = [] }: EndpointSlice, address: string, to: CalledPort): boolean {
+  if (to.port !== undefined && !ports.some((one) => one.port === to.port && isBy(one, to))) return false
   return endpoints.some(({ addresses }) => addresses.some((one) => isSameAddress(one, address)))
+}
+
+/** A port without a protocol is one of TCP (discovery.k8s.io/v1). */
+function isBy({ protocol = 'TCP' }: { readonly protocol?: string | undefined }, to: CalledPort): boolean {
+  return protocol.toLowerCase() === to.protocol
 }
 
 /** The ready backends of one cluster, and why the others are left out. */
@@ -357,29 +496,22 @@ export function backendsOf(trip: Trip, cluster: string): readonly Backend[] {
   const { service, here, to } = trip
   if (to.what === 'address' && service === undefined) return [{ address: to.address, port: to.port }]
   if (service === undefined) return []
+  const host = to.what === 'service' ? to.host : undefined
   const port = portName(trip)
-  return familySlices(trip, slicesFrom(here, service, cluster)).flatMap(({ endpoints = [], ports = [] }) => {
-    const target = ports.find((one) => port === undefined || one.name === port.name || ports.length === 1)?.port
-    return endpoints.flatMap(({ addresses, conditions, hostname }) => {
-      const isHost = to.what !== 'service' || to.host === undefined || hostname === to.host.hostname
-      const known = here.hasAddresses ? addresses : addresses.map(() => '')
-      return isHost && conditions?.ready !== false ? known.map((address) => ({ address, port: target })) : []
+  return ofCall(trip, slicesFrom(here, service, cluster)).flatMap(({ endpoints = [], ports = [] }) => {
+    const ofProtocol = port === undefined ? ports : ports.filter((one) => isBy(one, to))
+    const isOnly = ofProtocol.length === 1
+    const target = ofProtocol.find((one) => port === undefined || one.name === port.name || isOnly)?.port
+    return endpoints.flatMap((endpoint) => {
+      if (endpoint.conditions?.ready === false) return []
+      const known = endpoint.addresses.filter((address) => isOfHost(endpoint, address, host))
+      return known.map((address) => ({ address: here.hasAddresses ? address : '', port: target }))
     })
   })
 }
 
-/** The slices of the family that the caller uses. */
-function familySlices({ virtual, caller }: Trip, slices: EndpointSlice[]): readonly EndpointSlice[] {
-  const address = virtual ?? caller.address
-  if (address === undefined || addressIn(address, 'IPv4') === undefined) {
-    const wanted = address === undefined ? undefined : familyName(parseAddress(address).family)
-    return wanted === undefined ? ofOneFamily(slices) : slices.filter(({ addressType }) => addressType === wanted)
-  }
-  return ofOneFamily(slices)
-}
-
 function portName({ imported, to }: Trip): { readonly name: string | undefined } | undefined {
-  const found = imported?.object.spec.ports.find((one) => one.port === to.port)
+  const found = imported?.object.spec.ports.find((one) => one.port === to.port && isBy(one, to))
   return found === undefined ? undefined : { name: found.name }
 }
 
@@ -394,15 +526,13 @@ export function backendsStep(trip: Trip, way: Way, shares: ServiceShares | undef
     },
     object:
       service === undefined ? toText(to) : `EndpointSlices of ${service.namespace}/${service.name} from ${cluster}`,
-    next: service === undefined ? 'sealane show clusters' : `sealane show traffic ${service.namespace}/${service.name}`,
+    next: service === undefined ? 'sealane show clusters' : trafficCommand(service),
   }
   if (service === undefined)
     return { ...base, decision: 'passes', message: `${toText(to)} is an address of ${cluster}` }
   const ports = imported?.object.spec.ports ?? []
   const isPort =
-    to.port === undefined ||
-    ports.length === 0 ||
-    ports.some((one) => one.port === to.port && one.protocol.toLowerCase() === to.protocol)
+    to.port === undefined || ports.length === 0 || ports.some((one) => one.port === to.port && isBy(one, to))
   if (!isPort) {
     const texts = ports.map(({ port, protocol }) => `${protocol} ${port}`)
     return {
@@ -412,7 +542,7 @@ export function backendsStep(trip: Trip, way: Way, shares: ServiceShares | undef
       message: `port ${to.protocol} ${to.port ?? ''} is none of ${named(texts)}`,
     }
   }
-  const slices = ofOneFamily(slicesFrom(here, service, cluster))
+  const slices = ofCall(trip, slicesFrom(here, service, cluster))
   const all = slices.flatMap(({ endpoints = [] }) => endpoints)
   const left = all.filter(({ conditions }) => conditions?.ready === false)
   const notes = [
@@ -445,7 +575,8 @@ export function backendsStep(trip: Trip, way: Way, shares: ServiceShares | undef
       here,
       scope,
     )
-  const isCalled = (way.share ?? 0) > 0
+  // Where no tier has a ready endpoint, those that still serve are called.
+  const isCalled = (way.share ?? 0) > 0 && all.length > 0
   const draft: StepDraft = {
     ...base,
     decision: isCalled ? 'partly' : 'fails',

@@ -1,5 +1,6 @@
 /** One station of a way: what it decides by itself, together with what `diagnose` finds about its objects. Pure. */
-import { fitText, printable } from '../../model/model.ts'
+import { InvalidAddressError, parseAddressPort } from '../../model/addresses/addresses.ts'
+import { fitText, isDnsLabel, printable } from '../../model/model.ts'
 import type { Finding } from '../facts/facts.ts'
 import type { PacketTuple, PathStep } from './document.ts'
 import { type MemberView, type Scope, rootOf } from './member-view.ts'
@@ -9,6 +10,24 @@ export type StepDraft = Omit<PathStep, 'seq' | 'notes'> & { readonly notes?: rea
 
 /** What all results of one station share. */
 export type StepBase = Omit<StepDraft, 'decision' | 'message'>
+
+/**
+ * A command that people copy into a shell. Names of objects may be any text in a bundle: undefined if one of them is
+ * neither made of DNS labels nor an address with a port.
+ */
+export function commandText(verb: string, ...names: readonly string[]): string | undefined {
+  return names.every(isPlainName) ? ['sealane', verb, ...names].join(' ') : undefined
+}
+
+function isPlainName(text: string): boolean {
+  if (text.split(/[./]/).every(isDnsLabel)) return true
+  try {
+    return parseAddressPort(text, 'name').port > 0
+  } catch (error) {
+    if (error instanceof InvalidAddressError) return false
+    throw error
+  }
+}
 
 const MAX_NOTES = 8
 const MAX_TEXT = 400

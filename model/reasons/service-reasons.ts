@@ -259,7 +259,7 @@ export const SERVICE_REASONS = {
   IPFamilyNotSupported: {
     means: 'The service has no address of an IP family that pods of the importing cluster use.',
     todo: 'Give the exported Service a family that both clusters have.',
-    shows: [...NOT_IMPORTED, 'condition Ready of ServiceImport', 'event on ServiceImport'],
+    shows: [...NOT_IMPORTED, 'condition Ready of ServiceImport', 'event on ServiceImport', 'output of the command'],
   },
   ImportRefused: {
     means: 'The API server of the importing cluster refuses the ServiceImport.',

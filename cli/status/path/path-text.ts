@@ -17,7 +17,7 @@ const COLUMNS: readonly Column<PathStep>[] = [
 
 /** `wide` shows also the packets, notes and ages of steps that pass. */
 export function pathText(path: PathExplanation, wide: boolean): string {
-  const { outcome, from, to, message, steps, notAsked, next, waysLeftOut, failing, ways } = path
+  const { outcome, from, to, message, steps, notAsked, next, nextAt, waysLeftOut, failing, ways, asked } = path
   const code = failing?.reason === undefined ? '' : ` (${failing.reason})`
   const table = renderTable(COLUMNS, steps)
   const lines = [
@@ -27,10 +27,18 @@ export function pathText(path: PathExplanation, wide: boolean): string {
     table.trimEnd(),
     ...detailLines(steps, wide),
     ...(ways.length > 1 || waysLeftOut > 0 ? ['', ...wayLines(path)] : []),
+    ...(asked.length === 0 ? [] : ['', ...asked.map(askedText)]),
     ...(notAsked.length === 0 ? [] : ['', 'could not be asked:', ...notAsked.map((one) => `  ${one}`)]),
-    ...(next === undefined || outcome === 'REACHABLE' ? [] : ['', `next: ${next}`]),
+    ...(next === undefined || outcome === 'REACHABLE'
+      ? []
+      : ['', `next${nextAt === undefined ? '' : ` (in ${nextAt})`}: ${next}`]),
   ]
   return `${lines.join('\n')}\n`
+}
+
+function askedText({ option, cluster, isOnWay }: PathExplanation['asked'][number]): string {
+  const by = option === undefined ? '' : ` (${option})`
+  return `asked: ${cluster}${by}${isOnWay ? '' : ', which is on no way of this call'}`
 }
 
 function detailLines(steps: readonly PathStep[], wide: boolean): readonly string[] {

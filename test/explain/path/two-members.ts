@@ -33,7 +33,7 @@ export function memberObjects(id: typeof SELF | 'paris'): ObjectsByKind {
   }
   for (const [i, agent] of ((own.RouteAgent ?? []) as Loose[]).entries())
     agent.status['podRanges'] = [`10.42.${i}.0/24`]
-  own.ServiceImport = [{ ...IMPORT, status: { clusters: [{ cluster: 'paris' }] } }]
+  own.ServiceImport = [{ ...copyOf(IMPORT), status: { clusters: [{ cluster: 'paris' }] } }]
   own.ServiceExport = id === SELF ? [] : [{ ...exportObject({ name: 'db' }), status: { conditions: copyOf(EXPORTED) } }]
   own.Service = []
   own.EndpointSlice = [importedSlice()]
