@@ -88,6 +88,8 @@ t.test('table, JUnit and exit codes', async (t) => {
   equalsGolden(t, verifyText(report), 'verify/table.txt')
   equalsGolden(t, verifyJunit(report), 'verify/junit.xml')
   t.equal(healthOf(ROWS.filter(({ result }) => result !== 'fail')), 'healthy', 'what is left out is no failure')
+  t.equal(healthOf(ROWS.filter(({ result }) => result === 'skip')), 'unknown', 'nothing was shown')
+  t.equal(healthOf([row('import', { measured: '' })]), 'unknown', 'an import is no call')
   t.equal(healthOf([row('throughput', { measured: '', reason: 'VerifySlow' })]), 'degraded')
 })
 
@@ -97,7 +99,7 @@ t.test('the screen of the benchmark', async (t) => {
       way: 'c1 → c2',
       oneStream: 900e6,
       eightStreams: 2.4e9,
-      latency: { p50: 0.8, p99: 2.5, p999: 11 },
+      latency: { p50: 0.8, p99: 2.5, p999: 11, count: 650, asked: 2000 },
       loss: { share: 0.001, jitterMs: 0.12 },
       failed: [],
     },
