@@ -4,10 +4,13 @@
  */
 import { runProcess } from '../runtime/runtime.ts'
 
-// The reader may close the pipe before all is written, as in `sealane show services | head -1`.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error
-})
+// The reader may close the pipe before all is written, as in `sealane show services | head -1`, and a terminal may be
+// closed (EIO) while the command still removes what it has made.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE' && error.code !== 'EIO') throw error
+  })
+}
 
 await runProcess('sealane', async (signal) => {
   // The program is loaded only after the signal handlers are installed. In a pod this is process 1, for which the

@@ -8,13 +8,14 @@ export interface RunProcessInit {
   /** Exits at once, on a second signal; process.exit by default. */
   readonly exitNow?: (code: number) => void
   /** The source of signals; the process by default. */
-  readonly signals?: Pick<NodeJS.EventEmitter, 'on' | 'off'>
+  readonly signals?: Pick<NodeJS.EventEmitter, 'on' | 'off' | 'listenerCount'>
 }
 
-const SIGNALS = { SIGTERM: 15, SIGINT: 2 } as const
+const SIGNALS = { SIGTERM: 15, SIGINT: 2, SIGHUP: 1 } as const
 
 /**
- * Runs `build` until it resolves. SIGTERM and SIGINT abort its signal; a second one exits at once with 128 + number.
+ * Runs `build` until it resolves. SIGTERM, SIGINT and SIGHUP abort its signal; a second SIGTERM or SIGINT exits at once
+ * with 128 + number. SIGHUP does nothing while `build` itself listens for it, as a server does that opens its logs again.
  * Sets and returns process.exitCode: 0 done or stopped by a signal, 1 failed, 2 wrong usage, or the code of ExitWith.
  */
 export async function runProcess(
@@ -26,6 +27,10 @@ export async function runProcess(
   const stop = new AbortController()
   const handlers = Object.entries(SIGNALS).map(([signal, number]) => {
     const handler = (): void => {
+      if (signal === 'SIGHUP' && (stop.signal.aborted || signals.listenerCount(signal) > 1)) {
+        // A closed terminal sends several: the kernel sends one, and the shell another.
+        return
+      }
       if (stop.signal.aborted) exitNow(128 + number)
       else stop.abort(new StoppedError(signal))
     }

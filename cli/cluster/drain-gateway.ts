@@ -16,6 +16,8 @@ export interface DrainInit {
   readonly clock: Clock
   readonly signal: AbortSignal
   readonly say: (text: string) => void
+  /** Awaited before the label is set, which is not done if the Node has it. If it rejects, the label is not set. */
+  readonly beforeMark?: () => Promise<void>
   /** How to add a gateway, for messages. By default as in a Kubernetes cluster. */
   readonly addGateway?: string
   /** The flags that select the site, for the commands that messages recommend: ` --site site.yaml`. */
@@ -37,7 +39,10 @@ export async function drainGateway(admin: Admin, name: string, init: DrainInit):
       hint: `first add a gateway: ${addGateway}; or use --force, which marks it while it still carries traffic`,
     })
   }
-  if (!isMarked) await mark(admin, name, 'true', init)
+  if (!isMarked) {
+    await init.beforeMark?.()
+    await mark(admin, name, 'true', init)
+  }
   await waitUntil(() => stillCarries(admin, name, signal), {
     ...init,
     what: 'the gateway to be drained',

@@ -4,7 +4,7 @@
  */
 import { type Command, Option } from 'commander'
 import { isDnsLabel } from '../../model/model.ts'
-import { ExitWith, UserError } from '../../runtime/runtime.ts'
+import { ExitWith, UserError, messageOf } from '../../runtime/runtime.ts'
 import {
   type CommandContext,
   type KubeTarget,
@@ -26,6 +26,7 @@ import {
   EXIT_CODES,
   EXIT_UNKNOWN,
   PROBE_COMMAND,
+  type Drain,
   type ProbeAdmin,
   type SessionInit,
   type SessionNames,
@@ -52,7 +53,7 @@ interface VerifyCommandOptions extends EndOptions {
 
 const VERIFY_TEXT =
   'Checks calls between two members with probe pods, which it removes at the end: names, TCP, UDP, long transfers, ' +
-  'source addresses, policies. The exit codes are those of status.'
+  'source addresses, policies. The exit codes are those of status; 3 also means that no call was made.'
 
 /** `sealane verify`: real checks between two members, from nothing to a table. */
 export function addVerifyCommand(program: Command, context: CommandContext): void {
@@ -80,6 +81,8 @@ export function addVerifyCommand(program: Command, context: CommandContext): voi
         const code = await verify(options, context, command)
         if (code !== 0) throw new ExitWith(code)
       } catch (error) {
+        // An interrupt is no success: the checks have not passed.
+        if (error === context.signal.reason) throw new ExitWith(EXIT_UNKNOWN)
         throw unknownError(error)
       }
     })
@@ -94,7 +97,7 @@ interface BenchmarkCommandOptions extends EndOptions {
 
 const BENCHMARK_TEXT =
   'Measures throughput, latency, loss and jitter between two members with probe pods, and inside the calling cluster ' +
-  'in the same run.'
+  'in the same run. Exit codes: 0 all was measured, 1 something was not, 2 wrong usage.'
 
 /** `sealane benchmark`: figures of calls between two members, with those inside one beside them. */
 export function addBenchmarkCommand(program: Command, context: CommandContext): void {
@@ -109,7 +112,14 @@ export function addBenchmarkCommand(program: Command, context: CommandContext): 
         .default(2000),
     )
     .addOption(outputOption())
-    .action(async (options: BenchmarkCommandOptions) => benchmark(options, context, command))
+    .action(async (options: BenchmarkCommandOptions) => {
+      try {
+        if (!(await benchmark(options, context, command))) throw new ExitWith(1)
+      } catch (error) {
+        if (error === context.signal.reason) throw new ExitWith(1)
+        throw error
+      }
+    })
 }
 
 function addEnds(command: Command): Command {
@@ -238,8 +248,8 @@ async function sessionOf(
   const clock = new SystemClock()
   const say = (text: string): void => output.remark(text)
   const drain = {
-    drain: (admin: ProbeAdmin, node: string, by: AbortSignal) =>
-      drainGateway(admin, node, { clock, say, signal: by, timeoutMs: 20_000, force: false }),
+    drain: (admin: ProbeAdmin, node: string, by: Parameters<Drain['drain']>[2]) =>
+      drainGateway(admin, node, { clock, say, ...by, timeoutMs: 20_000, force: false }),
     undrain: (admin: ProbeAdmin, node: string, by: AbortSignal) => undrainGateway(admin, node, { say, signal: by }),
   }
   const init = {
@@ -254,6 +264,7 @@ async function verify(options: VerifyCommandOptions, context: CommandContext, co
   const { verifyClusters, verifyFromSite, verifyService } = await import('../status/verify/verify-session.ts')
   const { verifyJunit, verifyReport, verifyText } = await import('../status/verify/verify-report.ts')
   const { service, minThroughput, seconds, failover, junit, output: format } = options
+  if (junit !== undefined) await checkWritable(junit)
   const session = await sessionOf(options, context)
   const { names, init } = session
   const { drain } = init
@@ -274,15 +285,41 @@ async function verify(options: VerifyCommandOptions, context: CommandContext, co
         )
   const members = [...new Set(rows.flatMap(({ way }) => way.split(' → ')))].sort()
   const report = verifyReport(rows, { ...names, members })
+  await printOne(context.output, format, report, verifyText(report))
   if (junit !== undefined) {
     const { writeFile } = await import('node:fs/promises')
-    await writeFile(junit, verifyJunit(report))
+    await writeFile(junit, verifyJunit(report)).catch((error: unknown) => {
+      throw notWritten(junit, error)
+    })
   }
-  await printOne(context.output, format, report, verifyText(report))
-  return EXIT_CODES[report.health]
+  return report.health === 'unknown' ? EXIT_UNKNOWN : EXIT_CODES[report.health]
 }
 
-async function benchmark(options: BenchmarkCommandOptions, context: CommandContext, command: Command): Promise<void> {
+/** Throws UserError before a run of minutes whose result would be lost. Leaves no file behind that was not there. */
+async function checkWritable(file: string): Promise<void> {
+  const { open, rm, stat } = await import('node:fs/promises')
+  const isNew = await stat(file).then(
+    () => false,
+    () => true,
+  )
+  try {
+    await (await open(file, 'a')).close()
+    if (isNew) await rm(file)
+  } catch (error) {
+    throw notWritten(file, error)
+  }
+}
+
+function notWritten(file: string, cause: unknown): UserError {
+  return new UserError(`--junit ${quoted(file)} cannot be written: ${messageOf(cause)}`, { cause })
+}
+
+/** True if everything was measured. */
+async function benchmark(
+  options: BenchmarkCommandOptions,
+  context: CommandContext,
+  command: Command,
+): Promise<boolean> {
   const { benchmarkClusters, benchmarkFromSite } = await import('../status/verify/verify-session.ts')
   const { benchmarkText } = await import('../status/verify/benchmark.ts')
   const session = await sessionOf(options, context)
@@ -293,6 +330,7 @@ async function benchmark(options: BenchmarkCommandOptions, context: CommandConte
       : benchmarkClusters(ends.admins, options, names, init),
   )
   await printOne(context.output, options.output, { items: all }, benchmarkText(all))
+  return all.every(({ failed }) => failed.length === 0)
 }
 
 interface ServeOptions {
@@ -331,15 +369,22 @@ export function addProbeCommand(program: Command, context: CommandContext): void
       }
     })
   throwingUsageErrors(probe.command('call'))
-    .description('Makes one call, and prints its result as JSON for verify.')
-    .argument('<call>', 'the call as JSON')
+    .description('Makes calls at the same time, and prints the result of each as a line of JSON for verify.')
+    .argument('<calls...>', 'the calls as JSON')
     .requiredOption('--run <id>', 'the run')
-    .action(async (text: string, { run }: { readonly run: string }) => {
-      const { parseCall } = await import('../status/verify/probe-wire.ts')
+    .action(async (texts: readonly string[], { run }: { readonly run: string }) => {
+      const { MOST_CALLS, parseCall } = await import('../status/verify/probe-wire.ts')
       const { callProbe } = await import('../status/verify/probe-client.ts')
       await checkRun(run)
-      const result = await callProbe(parseCall(text), { run, signal: context.signal })
-      context.output.answer(`${JSON.stringify(result)}\n`)
+      if (texts.length > MOST_CALLS) {
+        throw new UserError(`calls: ${texts.length}: expected at most ${MOST_CALLS}`, { exitCode: 2 })
+      }
+      const { signal } = context
+      const results = await Promise.all(texts.map(parseCall).map((call) => callProbe(call, { run, signal })))
+      context.output.answer(results.map((result) => `${JSON.stringify(result)}\n`).join(''))
+      // The resolver of the machine cannot be interrupted. It would keep the process, and verify waits for its end.
+      const isHeld = results.some((result) => !result.ok && result.failure === 'no-name')
+      if (isHeld) setTimeout(() => process.exit(0), 100).unref()
     })
 }
 

@@ -49,6 +49,11 @@ export const VERIFY_REASONS = {
     todo: 'Run `sealane benchmark`.',
     shows: OUTPUT,
   },
+  VerifyDrainFailed: {
+    means: 'A gateway could not be drained.',
+    todo: 'Read the row: you may lack rights on Nodes and Gateways.',
+    shows: OUTPUT,
+  },
   VerifyCallsLost: {
     means: 'A drain lost calls.',
     todo: 'Run `sealane status` in both.',

@@ -82,6 +82,22 @@ t.test('a signal stops the run, which is no failure; a second one exits at once'
   t.equal(await failing.done, 1, 'a failure while stopping is one')
 })
 
+t.test('a closed terminal stops the run, however many signals it sends', async (t) => {
+  const run = start(untilStopped)
+  run.signals.emit('SIGHUP')
+  run.signals.emit('SIGHUP')
+  t.equal(await run.done, 0)
+  t.same(run.exits, [])
+  const server = start(untilStopped)
+  const opened: string[] = []
+  server.signals.on('SIGHUP', () => opened.push('logs'))
+  server.signals.emit('SIGHUP')
+  t.same(opened, ['logs'])
+  server.signals.emit('SIGTERM')
+  t.equal(await server.done, 0)
+  t.same(server.exits, [], 'SIGHUP was for the server itself')
+})
+
 t.test('a real process ends with 0 on SIGTERM', async (t) => {
   const code = `
     import { runProcess } from ${JSON.stringify(new URL('../../runtime/run-process.ts', import.meta.url).href)}

@@ -15,8 +15,14 @@ export interface Benchmark {
   /** Bits per second with one stream, and with eight. */
   readonly oneStream?: number
   readonly eightStreams?: number
-  /** Round trips in milliseconds. */
-  readonly latency?: { readonly p50: number; readonly p99: number; readonly p999: number }
+  /** Round trips in milliseconds, how many were made, and how many were asked for. */
+  readonly latency?: {
+    readonly p50: number
+    readonly p99: number
+    readonly p999: number
+    readonly count: number
+    readonly asked: number
+  }
   /** UDP: lost datagrams as a share from 0 to 1, and the mean difference of round trips. */
   readonly loss?: { readonly share: number; readonly jitterMs: number }
   /** What could not be measured, and why. */
@@ -57,7 +63,7 @@ export async function runBenchmark({ way, to }: BenchmarkWay, init: BenchmarkIni
     way,
     ...(one === undefined ? {} : { oneStream: Math.round(bitsPerSecond(one)) }),
     ...(eight === undefined ? {} : { eightStreams: Math.round(bitsPerSecond(eight)) }),
-    ...(latency === undefined ? {} : { latency: { p50: latency.p50, p99: latency.p99, p999: latency.p999 } }),
+    ...(latency === undefined ? {} : { latency: { ...latency, asked: pings } }),
     ...(lost === undefined ? {} : { loss: { share: lost.lost / lost.sent, jitterMs: lost.jitterMs } }),
     failed,
   }
@@ -81,6 +87,7 @@ const COLUMNS: readonly Column<Benchmark>[] = [
   { title: 'P50', align: 'right', cell: ({ latency }) => (latency === undefined ? NONE : msText(latency.p50)) },
   { title: 'P99', align: 'right', cell: ({ latency }) => (latency === undefined ? NONE : msText(latency.p99)) },
   { title: 'P99.9', align: 'right', cell: ({ latency }) => (latency === undefined ? NONE : msText(latency.p999)) },
+  { title: 'ROUND TRIPS', align: 'right', cell: ({ latency }) => (latency === undefined ? NONE : tripsText(latency)) },
   {
     title: 'LOSS',
     align: 'right',
@@ -88,6 +95,11 @@ const COLUMNS: readonly Column<Benchmark>[] = [
   },
   { title: 'JITTER', align: 'right', cell: ({ loss }) => (loss === undefined ? NONE : msText(loss.jitterMs)) },
 ]
+
+/** Fewer than asked for were made where they take long. */
+function tripsText({ count, asked }: NonNullable<Benchmark['latency']>): string {
+  return count === asked ? `${count}` : `${count} of ${asked}`
+}
 
 /** The table, a plot of throughput and latency, and what could not be measured. */
 export function benchmarkText(all: readonly Benchmark[]): string {

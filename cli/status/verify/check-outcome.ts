@@ -29,6 +29,8 @@ export interface CheckRow {
 export interface Outcome {
   readonly measured: string
   readonly reason?: ReasonCode
+  /** Whether the check could not be made, which is no failure. */
+  readonly isSkipped?: boolean
 }
 
 const MOST_MEASURED = 160
@@ -41,8 +43,9 @@ export function rowOf(
 ): CheckRow {
   const { check, family, isSkipped } = planned
   const { measured, reason } = outcome
+  const isLeftOut = isSkipped || outcome.isSkipped === true
   return {
-    ...{ check, way, result: isSkipped ? 'skip' : reason === undefined ? 'pass' : 'fail' },
+    ...{ check, way, result: isLeftOut ? 'skip' : reason === undefined ? 'pass' : 'fail' },
     ...(family === undefined ? {} : { family }),
     severity: CHECKS[check],
     measured: fitText(printable(measured), MOST_MEASURED),
@@ -80,6 +83,12 @@ const KEPT_OUT: ReadonlySet<ProbeFailure> = new Set<ProbeFailure>(['refused', 't
 export function refusalOutcome(result: ProbeResult<'hello' | 'connect'>): Outcome {
   if (result.ok) return { measured: 'answered', reason: 'VerifyAnswered' }
   return KEPT_OUT.has(result.failure) ? { measured: `no answer (${result.failure})` } : failureOutcome(result)
+}
+
+/** Calls that went on until one was not answered. */
+export function refusedOutcome({ failure }: ProbeResults['refused']): Outcome {
+  if (failure === undefined) return { measured: 'answered', reason: 'VerifyAnswered' }
+  return refusalOutcome({ ok: false, failure, message: '' })
 }
 
 export function nameOutcome(found: readonly string[], wanted: readonly string[], family: Family): Outcome {
@@ -155,8 +164,12 @@ export function msText(ms: number): string {
   return ms < 10 ? `${ms.toFixed(2)} ms` : ms < 1000 ? `${ms.toFixed(0)} ms` : `${(ms / 1000).toFixed(1)} s`
 }
 
-/** Exit codes of `status`: 0 all passed, 1 only lesser checks failed, 2 others failed. */
-export function healthOf(rows: readonly CheckRow[]): 'healthy' | CheckSeverity {
+/**
+ * Exit codes of `status`: 0 all passed, 1 only lesser checks failed, 2 others failed, 3 for `unknown`: nothing failed,
+ * but no call was made that shows anything. An import is no call.
+ */
+export function healthOf(rows: readonly CheckRow[]): 'healthy' | 'unknown' | CheckSeverity {
   const failed = rows.filter(({ result }) => result === 'fail').map(({ severity }) => severity)
-  return failed.includes('down') ? 'down' : failed.includes('degraded') ? 'degraded' : 'healthy'
+  if (failed.length > 0) return failed.includes('down') ? 'down' : 'degraded'
+  return rows.some(({ check, result }) => result === 'pass' && check !== 'import') ? 'healthy' : 'unknown'
 }

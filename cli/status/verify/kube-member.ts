@@ -2,16 +2,22 @@
 import { type ManifestObject, objectName, selectorLabels } from '../../../install/values/values.ts'
 import { type Exposure, exposureOf } from '../../../model/access/access.ts'
 import { podFamilies, prefixPairs, toGlobalText } from '../../../model/addresses/addresses.ts'
+import { LABEL_DRAIN, LABEL_GATEWAY } from '../../../model/lanes/lanes.ts'
 import {
+  CONDITION_DRAINED,
   type Cluster,
+  type Gateway,
   type Membership,
   SYSTEM_NAMESPACE,
+  findCondition,
   guardedNamespace,
+  isDnsSubdomain,
   parseClusterId,
+  printable,
 } from '../../../model/model.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import { UserError, messageOf } from '../../../runtime/runtime.ts'
-import type { ClusterAdmin } from '../../context/context.ts'
+import { type ClusterAdmin, shellWord } from '../../context/context.ts'
 import {
   CONTAINER,
   DRAINED_ANNOTATION,
@@ -23,21 +29,36 @@ import {
   type ProbeImage,
   type Remains,
   type Role,
+  RUN_LABEL,
+  UNTIL_ANNOTATION,
   planObjects,
   planSweep,
   policyObject,
   serviceNames,
 } from './plan-objects.ts'
-import { type Family, PROBE_COMMAND, type ProbeCall, type ProbeResult, failedCall, readResult } from './probe-wire.ts'
+import {
+  type Family,
+  MOST_CALLS,
+  LATENCY_MS,
+  PROBE_COMMAND,
+  type ProbeCall,
+  type ProbeResult,
+  failedCall,
+  readResult,
+} from './probe-wire.ts'
 
 /** What a run asks of a cluster. */
-export type ProbeAdmin = Pick<ClusterAdmin, 'title' | 'get' | 'list' | 'apply' | 'merge' | 'remove' | 'exec' | 'knows'>
+export type ProbeAdmin = Pick<
+  ClusterAdmin,
+  'title' | 'contextName' | 'get' | 'list' | 'apply' | 'merge' | 'remove' | 'exec' | 'knows'
+>
 
 export interface MemberFacts {
   readonly id: string
   readonly cluster: Cluster
   readonly exposure: Exposure
   readonly families: readonly ('IPv4' | 'IPv6')[]
+  /** The active gateways that are not drained. */
   readonly gateways: readonly string[]
   readonly image: ProbeImage
   readonly knowsPolicies: boolean
@@ -69,32 +90,59 @@ export async function readMember(
     })
   }
   const [gateways, knowsPolicies, isOpenShift, own] = await Promise.all([
-    admin.list(SEALANE, 'Gateway', {}, signal),
+    activeGateways(admin, signal),
     admin.knows({ apiVersion: SEALANE, kind: 'AccessPolicy' }, signal),
     admin.knows({ apiVersion: 'security.openshift.io/v1', kind: 'SecurityContextConstraints' }, signal),
-    image === undefined ? installedImage(admin, signal) : { name: image, pullPolicy: 'IfNotPresent' },
+    probeImage(admin, image, signal),
   ])
   return {
     ...{ id, cluster, knowsPolicies, isOpenShift, image: own },
     exposure: exposureOf(membership),
     families: podFamilies(cluster.spec),
-    gateways: gateways.map(({ metadata }) => metadata.name).sort(),
+    gateways,
   }
 }
 
-/** The image of the agent there: the nodes can get it, or have it. */
-async function installedImage(admin: ProbeAdmin, signal: AbortSignal): Promise<ProbeImage> {
+/** The names of the active gateways that are not drained, sorted. */
+async function activeGateways(admin: ProbeAdmin, signal: AbortSignal): Promise<readonly string[]> {
+  const all = (await admin.list(SEALANE, 'Gateway', {}, signal)) as unknown as readonly Gateway[]
+  const active = all.filter(({ status }) => findCondition(status?.conditions, CONDITION_DRAINED) === undefined)
+  return active.map(({ metadata }) => metadata.name).sort()
+}
+
+/** The named image, or that of the agent there: the nodes can get it, or have it. */
+async function probeImage(admin: ProbeAdmin, named: string | undefined, signal: AbortSignal): Promise<ProbeImage> {
   const ref = { apiVersion: 'apps/v1', kind: 'Deployment', namespace: SYSTEM_NAMESPACE, name: objectName('agent') }
-  const { spec } = ((await admin.get(ref, signal)) ?? {}) as {
-    spec?: { template?: { spec?: { containers?: readonly { image?: string; imagePullPolicy?: string }[] } } }
-  }
-  const [{ image, imagePullPolicy = 'IfNotPresent' } = {}] = spec?.template?.spec?.containers ?? []
+  const found = await admin.get(ref, signal).catch((error: unknown) => {
+    // A named image can do without the Secrets of the agent.
+    if (named === undefined) throw error
+    signal.throwIfAborted()
+    return undefined
+  })
+  const { containers, imagePullSecrets = [] } = (found as AgentShape | undefined)?.spec?.template?.spec ?? {}
+  const names = imagePullSecrets.map(({ name = '' }) => name).filter((one) => isDnsSubdomain(one))
+  const pullSecrets = names.slice(0, MOST_SECRETS)
+  if (named !== undefined) return { name: named, pullPolicy: 'IfNotPresent', pullSecrets }
+  const [{ image, imagePullPolicy = 'IfNotPresent' } = {}] = containers ?? []
   if (image === undefined) {
     throw new UserError(`${admin.title}: there is no Deployment ${ref.name} whose image the probes could use`, {
       hint: 'name an image: --image NAME',
     })
   }
-  return { name: image, pullPolicy: imagePullPolicy }
+  return { name: image, pullPolicy: imagePullPolicy, pullSecrets }
+}
+
+const MOST_SECRETS = 8
+
+interface AgentShape {
+  readonly spec?: {
+    readonly template?: {
+      readonly spec?: {
+        readonly containers?: readonly { readonly image?: string; readonly imagePullPolicy?: string }[]
+        readonly imagePullSecrets?: readonly { readonly name?: string }[]
+      }
+    }
+  }
 }
 
 export interface MemberInit {
@@ -110,7 +158,7 @@ export interface MemberInit {
   readonly until: string
   readonly lastsSeconds: number
   readonly say: (text: string) => void
-  /** Ends the drain of a Node that a killed run left behind. */
+  /** Ends the drain of a Node. */
   readonly undrain?: (admin: ProbeAdmin, node: string, signal: AbortSignal) => Promise<unknown>
 }
 
@@ -127,6 +175,15 @@ interface PodState {
 }
 
 const LOOK_EVERY_MS = 300
+/** So long for the end of a drain, which must also come after an interrupt. */
+const UNDRAIN_MS = 15_000
+
+/** A call that waits for those of the same moment. */
+interface WaitingCall {
+  readonly call: ProbeCall
+  readonly answer: (result: ProbeResult) => void
+  readonly fail: (error: unknown) => void
+}
 
 export class KubeMember {
   readonly facts: MemberFacts
@@ -134,7 +191,10 @@ export class KubeMember {
   readonly #init: MemberInit
   readonly #applied: ManifestObject[] = []
   readonly #pods = new Map<Role, PodState>()
+  readonly #waiting = { pod: [] as WaitingCall[], node: [] as WaitingCall[] }
   #nodePod: string | undefined
+  /** The Node that this run has drained and could not take back. */
+  #stillDrained: string | undefined
 
   constructor(init: MemberInit) {
     this.#init = init
@@ -187,9 +247,12 @@ export class KubeMember {
       })
     }
     const others = { namespace, labelSelector: `${PROBE_LABEL}=${PROBE_LABEL_VALUE}` }
-    if ((await admin.list('v1', 'Pod', others, signal)).length > 0) {
+    const [pod] = await admin.list('v1', 'Pod', others, signal)
+    if (pod !== undefined) {
+      const end = Date.parse(pod.metadata.annotations?.[UNTIL_ANNOTATION] ?? '')
+      const until = Number.isNaN(end) ? '' : `, which is at ${new Date(end).toISOString()} at the latest`
       throw new UserError(`${admin.title}: another run uses namespace ${namespace}`, {
-        hint: 'wait for its end, or leave --namespace out',
+        hint: `wait for its end${until}, or leave --namespace out`,
       })
     }
   }
@@ -207,12 +270,27 @@ export class KubeMember {
         return
       }
       if (clock.monotonic() >= deadline || status?.phase === 'Failed') {
+        const hint = this.#pullHint(pod)
         throw new UserError(`${admin.title}: Pod ${namespace}/${name} does not run: ${whyNot(pod)}`, {
           reason: 'VerifyPodFailed',
+          ...(hint === undefined ? {} : { hint }),
         })
       }
       await clock.sleep(LOOK_EVERY_MS, signal)
     }
+  }
+
+  /** What to do about an image that could not be pulled, if the agent pulls it with Secrets. */
+  #pullHint(pod: PodState | undefined): string | undefined {
+    const { namespace, makesNamespace, facts } = this.#init
+    const isPulled = pod?.status?.containerStatuses?.some(({ state }) => {
+      return /ImagePull/.test(state?.waiting?.reason ?? '')
+    })
+    const secrets = facts.image.pullSecrets.join(', ')
+    if (isPulled !== true || secrets === '') return undefined
+    return makesNamespace
+      ? `the agent pulls images with Secret ${secrets}: use --namespace with a namespace that has it`
+      : `the agent pulls images with Secret ${secrets}: see whether namespace ${namespace} has it`
   }
 
   /** The addresses of a pod as other members see them. Undefined if the addresses cannot be mapped one to one. */
@@ -249,26 +327,59 @@ export class KubeMember {
     }
   }
 
-  /** Makes a call from the client pod, or from the network of its node. Rejects only with the signal's reason. */
-  async call<Call extends ProbeCall>(
+  /**
+   * Makes a call from the client pod, or from the network of its node. Calls of the same moment are made at once by one
+   * process, because its start takes longer than most calls. Rejects only with the signal's reason.
+   */
+  call<Call extends ProbeCall>(
     from: 'pod' | 'node',
     call: Call,
     signal: AbortSignal,
   ): Promise<ProbeResult<Call['op']>> {
+    const { promise, resolve, reject } = Promise.withResolvers<ProbeResult>()
+    const waiting = this.#waiting[from]
+    if (waiting.push({ call, answer: resolve, fail: reject }) === 1) {
+      queueMicrotask(() => {
+        const all = waiting.splice(0)
+        for (let i = 0; i < all.length; i += MOST_CALLS) void this.#together(from, all.slice(i, i + MOST_CALLS), signal)
+      })
+    }
+    return promise as Promise<ProbeResult<Call['op']>>
+  }
+
+  /** Answers all of them. */
+  async #together(from: 'pod' | 'node', all: readonly WaitingCall[], signal: AbortSignal): Promise<void> {
+    try {
+      const results = await this.#made(
+        from,
+        all.map(({ call }) => call),
+        signal,
+      )
+      for (const [i, { answer }] of all.entries()) answer(results[i] ?? failedCall('other', 'there is no result'))
+    } catch (error) {
+      for (const { fail } of all) fail(error)
+    }
+  }
+
+  async #made(from: 'pod' | 'node', calls: readonly ProbeCall[], signal: AbortSignal): Promise<readonly ProbeResult[]> {
     const { admin, run, namespace } = this.#init
     try {
       const place =
         from === 'pod'
           ? { namespace, pod: POD_NAMES.client, container: CONTAINER }
           : { namespace: SYSTEM_NAMESPACE, pod: await this.#nodeAgent(signal), container: 'routeagent' }
-      const command = ['sealane', PROBE_COMMAND, 'call', '--run', run, JSON.stringify(call)]
-      const { status, stdout, stderr } = await admin.exec({ ...place, command, timeoutMs: budgetMs(call) }, signal)
+      const words = calls.map((one) => JSON.stringify(one))
+      const command = ['sealane', PROBE_COMMAND, 'call', '--run', run, ...words]
+      const timeoutMs = Math.max(...calls.map(budgetMs))
+      const { status, stdout, stderr } = await admin.exec({ ...place, command, timeoutMs }, signal)
       signal.throwIfAborted()
-      if (status === 0) return readResult<Call['op']>(call.op, stdout)
-      return failedCall('other', `the command in pod ${place.pod} ended with ${status}: ${stderr.trim()}`)
+      const lines = stdout.split('\n')
+      if (status === 0) return calls.map(({ op }, i) => readResult(op, lines[i] ?? ''))
+      const failed = failedCall('other', `the command in pod ${place.pod} ended with ${status}: ${stderr.trim()}`)
+      return calls.map(() => failed)
     } catch (error) {
       signal.throwIfAborted()
-      return failedCall('other', messageOf(error))
+      return calls.map(() => failedCall('other', messageOf(error)))
     }
   }
 
@@ -293,19 +404,73 @@ export class KubeMember {
     await this.#init.admin.apply(policyObject(this.#init, callers), { dryRun: false }, signal)
   }
 
+  /**
+   * A gateway to drain: neither it nor another one is drained already, which whoever drained it would lose. Undefined
+   * if there are no two such gateways. Throws KubeError.
+   */
+  async freeGateway(signal: AbortSignal): Promise<string | undefined> {
+    const { admin } = this.#init
+    const names = await activeGateways(admin, signal)
+    const nodes = await Promise.all(names.map((name) => admin.get({ apiVersion: 'v1', kind: 'Node', name }, signal)))
+    const free = nodes.filter((node) => node !== undefined && node.metadata.labels?.[LABEL_DRAIN] === undefined)
+    return free.length > 1 ? free[0]?.metadata.name : undefined
+  }
+
+  /** Ends the drain that this run has begun, also after an interrupt. If that fails: false, and close() keeps the note. */
+  async takeBack(node: string): Promise<boolean> {
+    const limited = AbortSignal.timeout(UNDRAIN_MS)
+    const isTakenBack = await this.#endDrain(node, limited)
+    if (isTakenBack) await this.noteDrained(null, limited).catch(() => undefined)
+    else this.#stillDrained = node
+    return isTakenBack
+  }
+
+  /** False if the Node is still drained; then the user reads how to end that. */
+  async #endDrain(node: string, signal: AbortSignal): Promise<boolean> {
+    const { admin, undrain, say } = this.#init
+    try {
+      const labels = (await admin.get({ apiVersion: 'v1', kind: 'Node', name: node }, signal))?.metadata.labels
+      const isDrained = labels?.[LABEL_DRAIN] !== undefined && labels[LABEL_GATEWAY] !== undefined
+      if (isDrained) await undrain?.(admin, node, signal)
+      return true
+    } catch (error) {
+      say(`${this.id}: gateway ${printable(node)} stays drained: ${messageOf(error)}\n`)
+      say(`  to end that: sealane gateway undrain ${shellWord(printable(node))}${this.#flags}\n`)
+      return false
+    }
+  }
+
+  get #flags(): string {
+    const { contextName } = this.#init.admin
+    return contextName === undefined ? '' : ` --context ${shellWord(contextName)}`
+  }
+
   /** Notes which Node is drained, so that a later run ends it if this one is killed. */
   async noteDrained(node: string | null, signal: AbortSignal): Promise<void> {
     const ref = { apiVersion: 'v1', kind: 'Service', namespace: this.#init.namespace, name: this.names.balanced }
     await this.#init.admin.merge(ref, { metadata: { annotations: { [DRAINED_ANNOTATION]: node } } }, signal)
   }
 
-  /** Removes what earlier runs left behind that were killed. Returns how many objects that were. */
+  /**
+   * Removes what earlier runs left behind that were killed, as far as that is possible: it must not keep this run from
+   * its work. Returns how many objects that were.
+   */
   async sweep(signal: AbortSignal): Promise<number> {
-    const { admin, clock, undrain } = this.#init
+    const { clock, say } = this.#init
     const { objects, drained } = await this.#remains(clock.now(), signal)
-    for (const node of drained) await undrain?.(admin, node, signal)
-    await this.#remove(objects, signal)
-    return objects.length
+    const kept = new Set<string>()
+    for (const node of drained) {
+      if (!(await this.#endDrain(node, signal))) kept.add(node)
+      signal.throwIfAborted()
+    }
+    const over = withoutNotes(objects, kept)
+    try {
+      await this.#remove(over, signal)
+    } catch (error) {
+      signal.throwIfAborted()
+      say(`${this.id}: not all is removed of a run that was killed: ${messageOf(error)}\n`)
+    }
+    return over.length
   }
 
   async #remains(nowMs: number, signal: AbortSignal): Promise<Remains> {
@@ -318,12 +483,51 @@ export class KubeMember {
   /** Removes all objects of this run, each as far as it goes. Throws the errors together. */
   async close(signal: AbortSignal): Promise<void> {
     const { makesNamespace } = this.#init
+    if (this.#stillDrained !== undefined) {
+      await this.#keepNote(signal)
+      return
+    }
     // The namespace takes everything in it along. Exports go first, so that the other member hears of it early.
     const last = makesNamespace ? ['ServiceExport', 'Namespace'] : undefined
     await this.#remove(
       this.#applied.filter(({ kind }) => last?.includes(kind) ?? true),
       signal,
     )
+  }
+
+  /** Removes all but the Service that names the drained Node, with its namespace: the next run starts with it. */
+  async #keepNote(signal: AbortSignal): Promise<void> {
+    const { admin, clock, namespace, say } = this.#init
+    const isNote = ({ kind, metadata }: ManifestObject): boolean => {
+      return kind === 'Namespace' || (kind === 'Service' && metadata.name === this.names.balanced)
+    }
+    await this.#remove(
+      this.#applied.filter((one) => !isNote(one)),
+      signal,
+    )
+    const patch = { metadata: { annotations: { [UNTIL_ANNOTATION]: new Date(clock.now()).toISOString() } } }
+    for (const { apiVersion, kind, metadata } of this.#applied.filter(isNote)) {
+      const { name, namespace: inside } = metadata
+      await admin.merge(
+        { apiVersion, kind, name, ...(inside === undefined ? {} : { namespace: inside }) },
+        patch,
+        signal,
+      )
+    }
+    say(`${this.id}: Service ${namespace}/${this.names.balanced} stays, for the next run to undrain the gateway\n`)
+  }
+
+  /** What to do if close() has failed: when another run removes the objects, and the commands that do it now. */
+  get leftText(): string {
+    const { makesNamespace, namespace, run, until, admin, facts } = this.#init
+    const context = admin.contextName === undefined ? '' : ` --context ${shellWord(admin.contextName)}`
+    const kinds = ['serviceexports', ...(facts.knowsPolicies ? ['accesspolicies'] : []), 'services', 'pods'].join(',')
+    const what = makesNamespace ? `namespace ${namespace}` : `${kinds} -n ${namespace} -l ${RUN_LABEL}=${run}`
+    const node = this.#stillDrained
+    return [
+      `  a run after ${until} removes it; to do it now: kubectl${context} delete ${what}\n`,
+      ...(node === undefined ? [] : [`  first: sealane gateway undrain ${shellWord(node)}${this.#flags}\n`]),
+    ].join('')
   }
 
   async #remove(objects: readonly ManifestObject[], signal: AbortSignal): Promise<void> {
@@ -340,6 +544,13 @@ export class KubeMember {
     }
     if (failed.length > 0) throw new AggregateError(failed, `${admin.title}: ${messageOf(failed[0])}`)
   }
+}
+
+/** Without the Services that note these Nodes, and without the namespaces around them. */
+function withoutNotes(objects: readonly ManifestObject[], nodes: ReadonlySet<string>): readonly ManifestObject[] {
+  const notes = objects.filter(({ metadata }) => nodes.has(metadata.annotations?.[DRAINED_ANNOTATION] ?? ''))
+  const around = new Set(notes.map(({ metadata }) => metadata.namespace))
+  return objects.filter((one) => !notes.includes(one) && !(one.kind === 'Namespace' && around.has(one.metadata.name)))
 }
 
 interface ImportShape {
@@ -369,6 +580,8 @@ export function budgetMs(call: ProbeCall): number {
       return START_MS + 20_000
     case 'hello':
       return START_MS + call.tries * call.timeoutMs
+    case 'refused':
+      return START_MS + call.limitMs + 2 * call.timeoutMs
     case 'connect':
     case 'bulk':
       return START_MS + call.timeoutMs
@@ -377,7 +590,7 @@ export function budgetMs(call: ProbeCall): number {
     case 'throughput':
       return START_MS + 1000 * call.seconds + 12_000
     case 'latency':
-      return START_MS + 6000 + 50 * call.count
+      return START_MS + LATENCY_MS + 6000
     case 'loss':
       return START_MS + 8000 + 2 * call.count * call.intervalMs
     case 'steady':

@@ -34,6 +34,8 @@ export function serviceNames(letter: Letter): ServiceNames {
 export interface ProbeImage {
   readonly name: string
   readonly pullPolicy: string
+  /** The Secrets with which the agent pulls it, in the agent's own namespace. */
+  readonly pullSecrets: readonly string[]
 }
 
 export interface ObjectsInit {
@@ -96,7 +98,9 @@ function namespaceObject(init: ObjectsInit): ManifestObject {
 const USER = 65_532
 
 function podObject(role: Role, init: ObjectsInit): ManifestObject {
-  const { run, member, image, lastsSeconds } = init
+  const { run, member, image, lastsSeconds, makesNamespace } = init
+  // A namespace of the run's own has no Secrets.
+  const secrets = makesNamespace ? [] : image.pullSecrets
   const name = POD_NAMES[role]
   const own = metadata(name, init, { [ROLE_LABEL]: role, ...LEFT_ALONE.labels })
   const ports = [PROBE_PORT, HIDDEN_PORT].flatMap((port) => ['--port', String(port)])
@@ -117,12 +121,15 @@ function podObject(role: Role, init: ObjectsInit): ManifestObject {
         seccompProfile: { type: 'RuntimeDefault' },
       },
       ...placement(role, init),
+      ...(secrets.length === 0 ? {} : { imagePullSecrets: secrets.map((one) => ({ name: one })) }),
       containers: [
         {
           name: CONTAINER,
           image: image.name,
           imagePullPolicy: image.pullPolicy,
           args: [PROBE_COMMAND, 'serve', '--run', run, '--member', member, '--pod', name, ...ports],
+          // Calls come only after the program listens.
+          readinessProbe: { tcpSocket: { port: PROBE_PORT }, periodSeconds: 1 },
           resources: {
             requests: { cpu: '20m', memory: '96Mi' },
             // A limit of processor time would be what a throughput call measures.

@@ -14,6 +14,7 @@ import {
   type FailedCall,
   HELLO_DATAGRAM,
   type HelloAnswer,
+  LATENCY_MS,
   MOST_ADDRESSES,
   MOST_LINE,
   type ProbeCall,
@@ -45,6 +46,9 @@ const PING_MS = 5000
 const DATAGRAM_MS = 1000
 const DATAGRAM_TRIES = 3
 const CHUNK = Buffer.alloc(65_536, 0x2e)
+const REFUSED_EVERY_MS = 200
+/** So long for a name with its SRV records and search domains. */
+const RESOLVE_MS = 15_000
 /** After the last octet of a throughput call was sent, so long for the answer. */
 const LAST_MS = 10_000
 
@@ -69,6 +73,8 @@ function made(call: ProbeCall, init: Init): Promise<ProbeResults[ProbeOp]> {
       return resolveName(call, init)
     case 'hello':
       return hello(call, init)
+    case 'refused':
+      return refused(call, init)
     case 'connect':
       return connectOnly(call, init)
     case 'bulk':
@@ -107,7 +113,7 @@ function failureOf(error: unknown): FailedCall {
   return failedCall(failure, messageOf(error))
 }
 
-/** Runs `work` with a signal that also ends after `ms`. Throws ProbeError `timeout` then. */
+/** Runs `work` with a signal that also ends after `ms`. Throws ProbeError `timeout` or `no-name` then. */
 async function within<T>(ms: number, { signal, clock }: Init, work: (limited: AbortSignal) => Promise<T>): Promise<T> {
   const late = new AbortController()
   const cancel = clock.setTimer(ms, () => late.abort(new ProbeError('timeout', `no answer within ${ms} ms`)))
@@ -117,7 +123,8 @@ async function within<T>(ms: number, { signal, clock }: Init, work: (limited: Ab
     return await work(limited)
   } catch (error) {
     signal.throwIfAborted()
-    throw late.signal.aborted ? late.signal.reason : error
+    const isName = error instanceof ProbeError && error.failure === 'no-name'
+    throw late.signal.aborted && !isName ? late.signal.reason : error
   } finally {
     cancel()
   }
@@ -125,18 +132,45 @@ async function within<T>(ms: number, { signal, clock }: Init, work: (limited: Ab
 
 // Names
 
-async function addressOf({ host, family, dns }: Target): Promise<string> {
+/** Throws ProbeError `no-name` if the name has no address before the signal ends. */
+async function addressOf({ host, family, dns }: Target, signal: AbortSignal): Promise<string> {
   if (isIP(host) !== 0) return host
-  if (dns === undefined) return (await lookup(host, { family })).address
-  const [first] = await withServer(dns, (one) => addressesOf(one, host, family))
+  const first = await unlessSilent(host, signal, async () => {
+    // The resolver of the machine takes no signal, and waits for each server and search domain in turn.
+    if (dns === undefined) return (await lookup(host, { family })).address
+    return (await withServer(dns, signal, (one) => addressesOf(one, host, family)))[0]
+  })
   if (first === undefined) throw new ProbeError('no-name', `${host}: no address of IPv${family}`)
   return first
 }
 
-async function withServer<T>(dns: string | undefined, work: (resolver: Resolver) => Promise<T>): Promise<T> {
+/** Does not wait for `work` beyond the signal. Throws ProbeError `no-name` then. */
+async function unlessSilent<T>(name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  const { promise: silent, reject } = Promise.withResolvers<never>()
+  const onAbort = (): void => reject(new ProbeError('no-name', `${name}: the resolver does not answer`))
+  signal.addEventListener('abort', onAbort, { once: true })
+  if (signal.aborted) onAbort()
+  try {
+    return await Promise.race([silent, work()])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+}
+
+async function withServer<T>(
+  dns: string | undefined,
+  signal: AbortSignal,
+  work: (resolver: Resolver) => Promise<T>,
+): Promise<T> {
   const resolver = new Resolver({ timeout: 1500, tries: 2 })
   if (dns !== undefined) resolver.setServers([dns])
-  return work(resolver)
+  const onAbort = (): void => resolver.cancel()
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    return await work(resolver)
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
 }
 
 /** Empty if the name has no address of the family. */
@@ -150,13 +184,19 @@ async function addressesOf(resolver: Resolver, name: string, family: 4 | 6): Pro
   }
 }
 
-async function resolveName(
+function resolveName(call: Extract<ProbeCall, { op: 'resolve' }>, init: Init): Promise<ProbeResults['resolve']> {
+  return within(RESOLVE_MS, init, (signal) =>
+    unlessSilent(call.name, signal, () => resolved(call, { ...init, signal })),
+  )
+}
+
+async function resolved(
   { name, srv, dns }: Extract<ProbeCall, { op: 'resolve' }>,
-  { resolvConf = '/etc/resolv.conf' }: Init,
+  { resolvConf = '/etc/resolv.conf', signal }: Init,
 ): Promise<ProbeResults['resolve']> {
   const text = dns === undefined ? await readFile(resolvConf, 'utf8').catch(() => '') : ''
   const settings = parseResolvConf(text.slice(0, 8192))
-  return withServer(dns, async (resolver) => {
+  return withServer(dns, signal, async (resolver) => {
     const both = async (one: string): Promise<string[]> =>
       (await Promise.all([addressesOf(resolver, one, 4), addressesOf(resolver, one, 6)])).flat()
     const addresses = await both(name)
@@ -177,7 +217,7 @@ async function resolveName(
 // TCP
 
 async function connected({ to, signal }: { readonly to: Target; readonly signal: AbortSignal }): Promise<Socket> {
-  const host = await addressOf(to)
+  const host = await addressOf(to, signal)
   signal.throwIfAborted()
   return new Promise((resolve, reject) => {
     const socket = connect({ host, port: to.port, allowHalfOpen: true, noDelay: true })
@@ -255,6 +295,19 @@ async function helloUdp(to: Target, init: Init): Promise<HelloAnswer> {
   return said
 }
 
+async function refused(call: Extract<ProbeCall, { op: 'refused' }>, init: Init): Promise<ProbeResults['refused']> {
+  const { to, timeoutMs, limitMs } = call
+  const began = init.clock.monotonic()
+  for (;;) {
+    const once = { op: 'hello', protocol: 'tcp', to, tries: 1, timeoutMs } as const
+    const result = await callProbe(once, init)
+    const ms = init.clock.monotonic() - began
+    if (!result.ok) return { ms, failure: result.failure }
+    if (ms >= limitMs) return { ms }
+    await init.clock.sleep(REFUSED_EVERY_MS, init.signal)
+  }
+}
+
 async function connectOnly({ to, timeoutMs }: Extract<ProbeCall, { op: 'connect' }>, init: Init) {
   const began = init.clock.monotonic()
   const socket = await within(timeoutMs, init, (signal) => connected({ to, signal }))
@@ -318,10 +371,11 @@ const PING = Buffer.alloc(32, 0x2e)
 
 async function latency({ to, count }: Extract<ProbeCall, { op: 'latency' }>, init: Init) {
   const times: number[] = []
-  await within(PING_MS + 50 * count, init, (signal) =>
+  const until = init.clock.monotonic() + LATENCY_MS
+  await within(LATENCY_MS + PING_MS, init, (signal) =>
     withConnection(to, { op: 'ping', bytes: 0 }, { ...init, signal }, async (socket) => {
       const parts = (socket as AsyncIterable<Buffer>)[Symbol.asyncIterator]()
-      while (times.length < count) {
+      while (times.length < count && init.clock.monotonic() < until) {
         const began = init.clock.monotonic()
         socket.write(PING)
         for (let got = 0; got < PING.length;) {
@@ -378,7 +432,7 @@ async function withSocket<T>(
   { signal }: Pick<Init, 'signal'>,
   work: (send: (data: Buffer) => Promise<void>, onData: (receive: Receive) => void) => Promise<T>,
 ): Promise<T> {
-  const host = await addressOf(to)
+  const host = await addressOf(to, signal)
   const socket = createSocket(isIP(host) === 6 ? 'udp6' : 'udp4')
   const failed = new Promise<never>((_resolve, reject) => {
     socket.on('error', reject)

@@ -21,6 +21,10 @@ export const MOST_COUNT = 20_000
 export const MOST_SIZES = 16
 export const MOST_ADDRESSES = 16
 export const MOST_TRIES = 10
+/** So long for the round trips of a latency call. The server keeps a connection for longer. */
+export const LATENCY_MS = 30_000
+/** The calls of one command line. */
+export const MOST_CALLS = 32
 /** The maximum length of a request line of TCP, and of the answer to `hello`. */
 export const MOST_LINE = 512
 /** A `hello` over UDP is at least this long, so that its answer is never longer than the request. */
@@ -47,6 +51,8 @@ export type ProbeCall =
       readonly tries: number
       readonly timeoutMs: number
     }
+  /** Calls again and again until a call is not answered within `timeoutMs`, or until `limitMs` are over. */
+  | { readonly op: 'refused'; readonly to: Target; readonly timeoutMs: number; readonly limitMs: number }
   | { readonly op: 'connect'; readonly to: Target; readonly timeoutMs: number }
   | { readonly op: 'bulk'; readonly to: Target; readonly bytes: number; readonly timeoutMs: number }
   | { readonly op: 'datagrams'; readonly to: Target; readonly sizes: readonly number[] }
@@ -85,12 +91,14 @@ export interface ProbeResults {
     readonly ndots: number
   }
   readonly hello: HelloAnswer & { readonly ms: number }
+  /** How the last call failed. Without it, that call was answered. */
+  readonly refused: { readonly ms: number; readonly failure?: ProbeFailure }
   readonly connect: { readonly ms: number }
   readonly bulk: { readonly ms: number; readonly bytes: number; readonly isSame: boolean }
   /** The sizes that came back whole, in octets of UDP payload. */
   readonly datagrams: { readonly passed: readonly number[] }
   readonly throughput: { readonly ms: number; readonly bytes: number }
-  /** Round trips in milliseconds. */
+  /** Round trips in milliseconds, and how many there were: fewer than asked for if they take long. */
   readonly latency: { readonly p50: number; readonly p99: number; readonly p999: number; readonly count: number }
   readonly loss: { readonly sent: number; readonly lost: number; readonly jitterMs: number }
   readonly steady: { readonly sent: number; readonly lost: number; readonly longestMs: number }
@@ -272,6 +280,7 @@ const CALLS: Readonly<Record<ProbeOp, Readonly<Record<string, Shape>>>> = {
     protocol: { is: (value) => value === 'tcp' || value === 'udp', expected: 'tcp or udp' },
     ...{ to: TO, tries: number(MOST_TRIES), timeoutMs: TIMEOUT },
   },
+  refused: { to: TO, timeoutMs: TIMEOUT, limitMs: TIMEOUT },
   connect: { to: TO, timeoutMs: TIMEOUT },
   bulk: { to: TO, bytes: number(MOST_BULK_BYTES), timeoutMs: TIMEOUT },
   datagrams: {
@@ -347,6 +356,7 @@ const RESULTS: Readonly<Record<ProbeOp, (value: Fields) => boolean>> = {
     typeof from === 'string' &&
     isIP(from) !== 0 &&
     isMeasure(ms),
+  refused: ({ ms, failure }) => isMeasure(ms) && (failure === undefined || FAILURES.some((one) => one === failure)),
   connect: ({ ms }) => isMeasure(ms),
   bulk: ({ ms, bytes, isSame }) => isMeasure(ms) && isCount(bytes, MOST_BULK_BYTES) && typeof isSame === 'boolean',
   datagrams: ({ passed }) => isListOf(passed, MOST_SIZES, (one) => isCount(one, MOST_DATAGRAM)),

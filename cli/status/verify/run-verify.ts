@@ -3,7 +3,7 @@
  * everything in any case. Who calls is a cluster with pods, or a site with this machine.
  */
 import type { Clock } from '../../../reconcile/reconcile.ts'
-import { messageOf } from '../../../runtime/runtime.ts'
+import { messageOf, reasonOf } from '../../../runtime/runtime.ts'
 import {
   type CheckRow,
   type Outcome,
@@ -13,6 +13,7 @@ import {
   failureOutcome,
   nameOutcome,
   refusalOutcome,
+  refusedOutcome,
   rowOf,
   searchOutcome,
   sourceOutcome,
@@ -56,9 +57,15 @@ export function clusterCaller(member: KubeMember): ProbeCaller {
   }
 }
 
+export interface DrainInit {
+  readonly signal: AbortSignal
+  /** Awaited before the Node is marked, which is not done if it was marked already. */
+  readonly beforeMark: () => Promise<void>
+}
+
 /** Drains a gateway and takes it back. */
 export interface Drain {
-  drain(admin: ProbeAdmin, node: string, signal: AbortSignal): Promise<unknown>
+  drain(admin: ProbeAdmin, node: string, init: DrainInit): Promise<unknown>
   undrain(admin: ProbeAdmin, node: string, signal: AbortSignal): Promise<unknown>
 }
 
@@ -78,14 +85,35 @@ export interface VerifyInit extends VerifyOptions {
   readonly say: (text: string) => void
 }
 
-/** All checks of one direction. Rejects only with the signal's reason. */
-export async function verifyWay(
-  caller: ProbeCaller,
-  server: KubeMember,
+/**
+ * All checks of some directions, which run at the same time but for those that measure or drain. Rejects only with the
+ * signal's reason, and after all calls have ended.
+ */
+export async function verifyWays(
+  ends: readonly (readonly [caller: ProbeCaller, server: KubeMember])[],
   init: VerifyInit,
 ): Promise<readonly CheckRow[]> {
-  return new Way(caller, server, init).run()
+  const ways = ends.map(([caller, server]) => new Way(caller, server, init))
+  await allOf(ways.map((way) => way.call()))
+  for (const way of ways) await way.measure()
+  await allOf(ways.map((way) => way.refuse()))
+  return ways.flatMap((way) => way.rows)
 }
+
+/** Rejects only after all have ended. */
+async function allOf(work: readonly Promise<void>[]): Promise<void> {
+  const failed = (await Promise.allSettled(work)).find(({ status }) => status === 'rejected')
+  if (failed !== undefined) throw (failed as PromiseRejectedResult).reason
+}
+
+/** The checks of a stage run at the same time, and build on those of the stages before. */
+const STAGES: readonly (readonly CheckName[])[] = [
+  ['import'],
+  ['name', 'srv', 'search', 'tcp', 'udp', 'headless', 'node-to-pod'],
+  ['large-tcp', 'large-udp', 'source', 'pod-to-pod', 'policy-allowed'],
+]
+/** What a throughput call takes, other calls lack; and a drain moves the calls of both directions. */
+const MEASURES: readonly CheckName[] = ['throughput', 'failover']
 
 const CALL_MS = 3000
 const TRIES = 3
@@ -93,7 +121,6 @@ const TRIES = 3
 const REFUSAL_MS = 2000
 const POLICY_MS = 45_000
 const FAILOVER_SECONDS = 25
-const UNDRAIN_MS = 15_000
 const STEADY_MS = 50
 
 class Way {
@@ -101,44 +128,63 @@ class Way {
   readonly #server: KubeMember
   readonly #init: VerifyInit
   readonly #way: string
-  readonly #rows: CheckRow[] = []
+  readonly #plan: readonly PlannedCheck[]
+  readonly #rows = new Map<PlannedCheck, CheckRow>()
   #ips: readonly string[] = []
+  #resolved: Promise<ProbeResult<'resolve'>> | undefined
 
   constructor(caller: ProbeCaller, server: KubeMember, init: VerifyInit) {
     this.#caller = caller
     this.#server = server
     this.#init = init
     this.#way = `${caller.id} → ${server.id}`
-  }
-
-  async run(): Promise<readonly CheckRow[]> {
-    const { clock, failover, say, signal } = this.#init
-    const { facts } = this.#server
-    const names = this.#caller.families.filter((one) => facts.families.includes(one))
-    const plan = planChecks({
-      caller: this.#caller.kind,
+    const { facts } = server
+    const names = caller.families.filter((one) => facts.families.includes(one))
+    this.#plan = planChecks({
+      caller: caller.kind,
       exposure: facts.exposure,
       families: names.map((one) => (one === 'IPv4' ? 4 : 6)),
-      failover: failover !== undefined,
+      failover: init.failover !== undefined,
       gateways: facts.gateways.length,
       knowsPolicies: facts.knowsPolicies,
     })
-    for (const planned of plan) {
-      signal.throwIfAborted()
-      const began = clock.monotonic()
-      const left = this.#leftOut(planned)
-      const outcome = left ?? (await this.#check(planned))
-      const row = rowOf({ ...planned, isSkipped: left !== undefined }, this.#way, outcome, clock.monotonic() - began)
-      this.#rows.push(row)
-      say(`${this.#way}  ${checkText(row)}: ${row.result === 'fail' ? 'FAILED' : row.result}, ${row.measured}\n`)
+  }
+
+  /** In the order of the plan. */
+  get rows(): readonly CheckRow[] {
+    return this.#plan.flatMap((planned) => this.#rows.get(planned) ?? [])
+  }
+
+  async call(): Promise<void> {
+    for (const stage of STAGES) {
+      await allOf(this.#plan.filter(({ check }) => stage.includes(check)).map((planned) => this.#run(planned)))
     }
-    return this.#rows
+  }
+
+  async measure(): Promise<void> {
+    for (const planned of this.#plan.filter(({ check }) => MEASURES.includes(check))) await this.#run(planned)
+  }
+
+  /** What takes something away comes last. */
+  async refuse(): Promise<void> {
+    for (const planned of this.#plan.filter((one) => !this.#rows.has(one))) await this.#run(planned)
+  }
+
+  async #run(planned: PlannedCheck): Promise<void> {
+    const { clock, say, signal } = this.#init
+    signal.throwIfAborted()
+    const began = clock.monotonic()
+    const left = this.#leftOut(planned)
+    const outcome = left ?? (await this.#check(planned))
+    const row = rowOf({ ...planned, isSkipped: left !== undefined }, this.#way, outcome, clock.monotonic() - began)
+    this.#rows.set(planned, row)
+    say(`${this.#way}  ${checkText(row)}: ${row.result === 'fail' ? 'FAILED' : row.result}, ${row.measured}\n`)
   }
 
   /** Why a check is left out: by plan, or because what it builds on has not passed. Undefined if it is made. */
   #leftOut({ after, family, skip }: PlannedCheck): Outcome | undefined {
     if (skip !== undefined) return { measured: skip.why, reason: skip.reason }
-    const before = this.#rows.filter(({ check }) => check === after)
+    const before = this.rows.filter(({ check }) => check === after)
     const lacking = before.find((row) => row.result !== 'pass' && (row.family ?? family) === (family ?? row.family))
     return lacking && { measured: `${checkText(lacking)} has not passed`, reason: 'VerifySkipped' }
   }
@@ -197,8 +243,9 @@ class Way {
     const { clock, signal } = this.#init
     const { balanced, headless } = this.#server.names
     const began = clock.monotonic()
-    const ips = await this.#caller.imported(balanced, this.#server.id, signal)
-    const others = ips === undefined ? undefined : await this.#caller.imported(headless, this.#server.id, signal)
+    const [ips, others] = await Promise.all(
+      [balanced, headless].map((one) => this.#caller.imported(one, this.#server.id, signal)),
+    )
     if (ips === undefined || others === undefined) {
       return { measured: `${ips === undefined ? balanced : headless} is missing`, reason: 'VerifyNotImported' }
     }
@@ -206,12 +253,14 @@ class Way {
     return { measured: `${ips.join(', ')} after ${msText(clock.monotonic() - began)}` }
   }
 
-  /** The name of the balanced service, and the SRV records of its TCP port. */
-  #resolve(read: (value: ProbeResults['resolve']) => Outcome): Promise<Outcome> {
+  /** The name of the balanced service, and the SRV records of its TCP port: one call for several checks. */
+  async #resolve(read: (value: ProbeResults['resolve']) => Outcome): Promise<Outcome> {
     const { dns } = this.#caller
     const name = this.#name('balanced')
     const call = { op: 'resolve', name, srv: `_probe._tcp.${name}`, ...(dns === undefined ? {} : { dns }) } as const
-    return this.#value(call, read)
+    this.#resolved ??= this.#caller.call('pod', call, this.#init.signal)
+    const result = await this.#resolved
+    return result.ok ? read(result.value) : failureOutcome(result)
   }
 
   #hello(from: 'pod' | 'node', protocol: 'tcp' | 'udp', to: Target): Promise<ProbeResult<'hello'>> {
@@ -258,45 +307,67 @@ class Way {
   async #refusedByPolicy(): Promise<Outcome> {
     const { clock, signal } = this.#init
     const family = this.#first()
+    const goesOn = (to: Target): Promise<Outcome> => {
+      return this.#value({ op: 'refused', to, timeoutMs: REFUSAL_MS, limitMs: POLICY_MS }, refusedOutcome)
+    }
     await this.#server.offerTo([], signal)
     const began = clock.monotonic()
-    let seen: Outcome
-    do {
-      seen = await this.#refused(this.#target(this.#ipOf(family), family))
+    const { exposure } = this.#server.facts
+    const isKeptOut = exposure === 'exports' && this.#server.addresses('server', family)?.[0] !== undefined
+    const all = await Promise.all([
+      goesOn(this.#target(this.#ipOf(family), family)),
       // Only the exporter keeps out who calls the pod itself: the caller has no rule for that.
-      if (seen.reason === undefined && this.#server.facts.exposure === 'exports') {
-        seen = await this.#toPod(family, PROBE_PORT, (to) => this.#refused(to))
-      }
-    } while (seen.reason === 'VerifyAnswered' && clock.monotonic() - began < POLICY_MS)
-    if (seen.reason !== undefined) return seen
-    return { measured: `${seen.measured} ${msText(clock.monotonic() - began)} after the offer was taken back` }
+      ...(isKeptOut ? [this.#toPod(family, PROBE_PORT, goesOn)] : []),
+    ])
+    const [first] = all
+    const failed = all.find(({ reason }) => reason !== undefined)
+    if (failed !== undefined || first === undefined) return failed ?? { measured: '' }
+    return { measured: `${first.measured} ${msText(clock.monotonic() - began)} after the offer was taken back` }
   }
 
   /** Calls all the time while one gateway is drained and taken back. */
   async #failover(to: Target): Promise<Outcome> {
     const { failover, signal, say } = this.#init
-    const [node] = this.#server.facts.gateways
-    if (failover === undefined || node === undefined) return { measured: 'no gateway', reason: 'VerifySkipped' }
+    let node: string | undefined
+    try {
+      node = await this.#server.freeGateway(signal)
+    } catch (error) {
+      signal.throwIfAborted()
+      return drainTrouble(error)
+    }
+    if (failover === undefined || node === undefined) {
+      const measured = 'the called member has no two gateways that are not drained'
+      return { measured, reason: 'OneGatewayOnly', isSkipped: true }
+    }
     const call = { op: 'steady', to, seconds: FAILOVER_SECONDS, intervalMs: STEADY_MS } as const
     const calls = this.#caller.call('pod', call, signal)
     calls.catch(() => undefined)
-    let trouble: string | undefined
-    try {
+    const marked = { isOurs: false, isTakenBack: true }
+    let trouble: Outcome | undefined
+    const beforeMark = async (): Promise<void> => {
       await this.#server.noteDrained(node, signal)
+      marked.isOurs = true
+    }
+    try {
       say(`${this.#way}  drains gateway ${node}\n`)
-      await failover.drain(this.#server.admin, node, signal)
+      await failover.drain(this.#server.admin, node, { signal, beforeMark })
     } catch (error) {
       signal.throwIfAborted()
-      trouble = messageOf(error)
+      trouble = drainTrouble(error)
     } finally {
-      const last = AbortSignal.timeout(UNDRAIN_MS)
-      await failover.undrain(this.#server.admin, node, last)
-      await this.#server.noteDrained(null, last)
+      // A drain that somebody else has begun meanwhile is not of this run.
+      if (marked.isOurs) marked.isTakenBack = await this.#server.takeBack(node)
     }
     const result = await calls
-    if (trouble !== undefined) return { measured: trouble, reason: 'OneGatewayOnly' }
+    if (!marked.isTakenBack) return { measured: `gateway ${node} stays drained`, reason: 'VerifyDrainFailed' }
+    if (trouble !== undefined) return trouble
+    if (!marked.isOurs) return { measured: `${node} was drained already`, reason: 'VerifySkipped', isSkipped: true }
     return result.ok ? steadyOutcome(result.value) : failureOutcome(result)
   }
+}
+
+function drainTrouble(error: unknown): Outcome {
+  return { measured: messageOf(error), reason: reasonOf(error) ?? 'VerifyDrainFailed' }
 }
 
 export function checkText({ check, family }: Pick<CheckRow, 'check' | 'family'>): string {

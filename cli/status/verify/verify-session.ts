@@ -11,7 +11,7 @@ import { KubeMember, type MemberFacts, type ProbeAdmin, readMember } from './kub
 import type { CheckName } from './plan-checks.ts'
 import type { Role } from './plan-objects.ts'
 import { PROBE_PORT, type Family, type Target } from './probe-wire.ts'
-import { type ProbeCaller, type Drain, type VerifyOptions, clusterCaller, verifyWay } from './run-verify.ts'
+import { type ProbeCaller, type Drain, type VerifyOptions, clusterCaller, verifyWays } from './run-verify.ts'
 
 export interface SessionInit {
   readonly clock: Clock
@@ -33,7 +33,7 @@ export interface SessionNames {
   readonly namespace: string
 }
 
-/** Kubelets end the pods of a killed command after this time, and the next run removes what is left. */
+/** Kubelets end the pods of a killed command after this time, and a run after that removes what is left. */
 const LASTS_SECONDS = 1200
 const CLEAN_MS = 60_000
 
@@ -79,9 +79,7 @@ async function withMembers<T>(
       const swept = await member.sweep(signal)
       if (swept > 0) say(`${member.id}: removed ${swept} objects of a run that was killed\n`)
     }
-    say(
-      `makes probe pods in namespace ${names.namespace}; they end by themselves after ${formatDuration(1000 * LASTS_SECONDS)}\n`,
-    )
+    say(`makes probe pods in namespace ${names.namespace}; they end by themselves at ${until} at the latest\n`)
     // All settle before anything is removed: a late request must not make an object after that.
     const prepared = await Promise.allSettled(
       members.map((member, i) => {
@@ -101,8 +99,8 @@ async function withMembers<T>(
 async function cleanUp(members: readonly KubeMember[], say: (text: string) => void): Promise<void> {
   const limited = AbortSignal.timeout(CLEAN_MS)
   const done = await Promise.allSettled(members.map((member) => member.close(limited)))
-  for (const one of done) {
-    if (one.status === 'rejected') say(`not removed: ${messageOf(one.reason)}; the next run removes it\n`)
+  for (const [i, one] of done.entries()) {
+    if (one.status === 'rejected') say(`not removed: ${messageOf(one.reason)}\n${members[i]?.leftText ?? ''}`)
   }
 }
 
@@ -128,8 +126,9 @@ export function verifyClusters(
   const ends = admins.map((admin) => ({ admin, roles: BOTH, exports: true }))
   return withMembers(ends, undefined, names, init, async ([a, b]) => {
     if (a === undefined || b === undefined) return []
-    const all = { ...options, ...init, namespace: names.namespace }
-    return [...(await verifyWay(clusterCaller(a), b, all)), ...(await verifyWay(clusterCaller(b), a, all))]
+    const [one, two] = [clusterCaller(a), clusterCaller(b)]
+    const both = [[one, b] as const, [two, a] as const]
+    return verifyWays(both, { ...options, ...init, namespace: names.namespace })
   })
 }
 
@@ -144,7 +143,7 @@ export function verifyFromSite(
   const ends: readonly End[] = [{ admin, roles: ['server'], exports: true }]
   return withMembers(ends, caller.id, names, init, async ([server]) => {
     if (server === undefined) return []
-    const rows = await verifyWay(caller, server, { ...options, ...init, namespace: names.namespace })
+    const rows = await verifyWays([[caller, server]], { ...options, ...init, namespace: names.namespace })
     const back = `${server.id} → ${caller.id}`
     return [
       ...rows,
@@ -186,11 +185,15 @@ export async function verifyService(
     say(`${way}  ${check}: ${row.result}, ${row.measured}\n`)
   }
   await add('import', undefined, () => Promise.resolve({ measured: `exported by ${exporters.join(', ')}` }))
+  const resolved = await caller.call('pod', { op: 'resolve', name: full, ...dns }, signal)
+  // The addresses of a headless service are those of its pods, which DNS alone has.
+  const known = ips.length === 0 && resolved.ok ? resolved.value.addresses : ips
   for (const family of caller.families.map((one): Family => (one === 'IPv4' ? 4 : 6))) {
-    if (ips.length > 0 && !ips.some((ip) => ip.includes(':') === (family === 6))) continue
-    await add('name', family, async () => {
-      const result = await caller.call('pod', { op: 'resolve', name: full, ...dns }, signal)
-      return result.ok ? nameOutcome(result.value.addresses, ips, family) : failureOutcome(result)
+    if (known.length > 0 && !known.some((ip) => ip.includes(':') === (family === 6))) continue
+    await add('name', family, () => {
+      return Promise.resolve(
+        resolved.ok ? nameOutcome(resolved.value.addresses, ips, family) : failureOutcome(resolved),
+      )
     })
     for (const { port, protocol = 'TCP' } of ports) {
       if (protocol !== 'TCP') continue

@@ -72,7 +72,7 @@ const OBJECTS: ObjectsInit = {
   letter: 'b',
   member: 'c2',
   caller: 'c1',
-  image: { name: 'registry.example/sealane:1', pullPolicy: 'IfNotPresent' },
+  image: { name: 'registry.example/sealane:1', pullPolicy: 'IfNotPresent', pullSecrets: [] },
   families: ['IPv4', 'IPv6'],
   roles: ['client', 'server'],
   exports: true,

@@ -19,6 +19,7 @@ import {
   readResult,
   tcpRequestLine,
 } from '../../../cli/status/verify/probe-wire.ts'
+import { FastClock } from '../../support/fast-clock.ts'
 import { runCli, startCli } from '../run-cli.ts'
 
 const RUN = '0123456789abcdef'
@@ -72,6 +73,48 @@ t.test('calls that fail say how', async (t) => {
   t.teardown(() => stranger.close())
   const at = { ...to, port: (stranger.address() as AddressInfo).port }
   t.match(await call({ ...hello, to: at }), { ok: false, failure: 'foreign' })
+})
+
+t.test('long round trips: as many as half a minute allows', async (t) => {
+  const to = await server(t)
+  const init = { run: RUN, signal: new AbortController().signal, clock: new FastClock(500) }
+  const result = await callProbe({ op: 'latency', to, count: 20_000 }, init)
+  t.match(result, { ok: true })
+  t.ok(result.ok && result.value.count > 0 && result.value.count < 20_000, JSON.stringify(result))
+})
+
+t.test('calls go on until one is refused', async (t) => {
+  let left = 2
+  const inner = await server(t)
+  const gate = createServer((socket) => {
+    left -= 1
+    if (left < 0) socket.destroy()
+    else socket.pipe(connect(inner.port, '127.0.0.1')).pipe(socket)
+    socket.on('error', () => undefined)
+  })
+  gate.listen(0, '127.0.0.1')
+  await once(gate, 'listening')
+  t.teardown(() => gate.close())
+  const to = { ...inner, port: (gate.address() as AddressInfo).port }
+  const said = await call({ op: 'refused', to, timeoutMs: 5000, limitMs: 60_000 })
+  t.match(said, { ok: true, value: { failure: 'closed' } })
+  t.equal(left, -1)
+  const open = await call({ op: 'refused', to: inner, timeoutMs: 5000, limitMs: 1 })
+  t.ok(open.ok && open.value.failure === undefined, 'still answered')
+})
+
+t.test('a resolver that is silent is the failure of the name', async (t) => {
+  const silent = createSocket('udp4')
+  silent.bind(0, '127.0.0.1')
+  await once(silent, 'listening')
+  t.teardown(() => silent.close())
+  const dns = `127.0.0.1:${silent.address().port}`
+  const to = { host: 'web.shop.svc.clusterset.local', port: 1, family: 4, dns } as const
+  for (const protocol of ['tcp', 'udp'] as const) {
+    const said = await call({ op: 'hello', protocol, to, tries: 1, timeoutMs: 50 })
+    t.match(said, { ok: false, failure: 'no-name', message: /the resolver does not answer/ }, protocol)
+  }
+  t.match(await call({ op: 'connect', to, timeoutMs: 50 }), { ok: false, failure: 'no-name' })
 })
 
 async function freePort(): Promise<number> {
@@ -143,6 +186,8 @@ t.test('the hidden command prints the result', async (t) => {
   const { code, stdout } = await runCli(['probe', 'call', '--run', RUN, text])
   t.equal(code, 0)
   t.match(readResult('connect', stdout), { ok: true })
+  const two = await runCli(['probe', 'call', '--run', RUN, text, text])
+  t.equal(two.stdout.trim().split('\n').length, 2, 'a line for each call')
   const bad = await runCli(['probe', 'call', '--run', RUN, '{"op":"bulk","bytes":99999999}'])
   t.match(bad.stderr, /call: to nothing: expected host, port, family 4 or 6, and perhaps dns/)
   t.match((await runCli(['probe', 'call', '--run', 'x', text])).stderr, /--run "x": expected 16 hexadecimal digits/)

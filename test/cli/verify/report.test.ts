@@ -1,4 +1,5 @@
 /** The outcome of each result, and the table, the JUnit file and the screen of the benchmark. */
+import { join } from 'node:path'
 import t from 'tap'
 import { type Benchmark, benchmarkText, plot } from '../../../cli/status/verify/benchmark.ts'
 import {
@@ -21,6 +22,8 @@ import {
 import { FAILURES, failedCall } from '../../../cli/status/verify/probe-wire.ts'
 import { verifyJunit, verifyReport, verifyText } from '../../../cli/status/verify/verify-report.ts'
 import { equalsGolden } from '../../support/golden.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { runCli } from '../run-cli.ts'
 
 const hello = (member: string) => ({ ok: true, value: { member, pod: 'p', from: '10.42.0.9', ms: 1.234 } }) as const
 
@@ -88,6 +91,8 @@ t.test('table, JUnit and exit codes', async (t) => {
   equalsGolden(t, verifyText(report), 'verify/table.txt')
   equalsGolden(t, verifyJunit(report), 'verify/junit.xml')
   t.equal(healthOf(ROWS.filter(({ result }) => result !== 'fail')), 'healthy', 'what is left out is no failure')
+  t.equal(healthOf(ROWS.filter(({ result }) => result === 'skip')), 'unknown', 'nothing was shown')
+  t.equal(healthOf([row('import', { measured: '' })]), 'unknown', 'an import is no call')
   t.equal(healthOf([row('throughput', { measured: '', reason: 'VerifySlow' })]), 'degraded')
 })
 
@@ -97,7 +102,7 @@ t.test('the screen of the benchmark', async (t) => {
       way: 'c1 → c2',
       oneStream: 900e6,
       eightStreams: 2.4e9,
-      latency: { p50: 0.8, p99: 2.5, p999: 11 },
+      latency: { p50: 0.8, p99: 2.5, p999: 11, count: 650, asked: 2000 },
       loss: { share: 0.001, jitterMs: 0.12 },
       failed: [],
     },
@@ -105,4 +110,11 @@ t.test('the screen of the benchmark', async (t) => {
   ]
   equalsGolden(t, benchmarkText(all), 'verify/benchmark.txt')
   t.equal(plot([{ label: 'a', value: 0, shown: '-' }]), 'a  -\n')
+})
+
+t.test('a JUnit file that cannot be written is an error before the run', async (t) => {
+  const file = join(temporaryFolder(t), 'missing', 'verify.xml')
+  const { code, stderr } = await runCli(['verify', '--context', 'c1', '--to-context', 'c2', '--junit', file])
+  t.equal(code, 3)
+  t.match(stderr, /--junit ".*verify.xml" cannot be written: ENOENT/)
 })

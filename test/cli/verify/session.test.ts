@@ -19,6 +19,8 @@ import {
 import type { CommandResult, PodCommand } from '../../../kubeapi/kube/http/pod-exec.ts'
 import type { ObjectRef } from '../../../kubeapi/kube/kinds.ts'
 import type { ManifestObject } from '../../../install/values/manifest.ts'
+import { LABEL_DRAIN, LABEL_GATEWAY } from '../../../model/lanes/lanes.ts'
+import { drainGateway, undrainGateway } from '../../../cli/cluster/drain-gateway.ts'
 import { messageOf } from '../../../runtime/errors.ts'
 import { FastClock } from '../../support/fast-clock.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
@@ -39,6 +41,7 @@ class FakeMember extends MemoryAdmin {
   other: FakeMember | undefined
   /** Called before each request that changes something, with how many there were. */
   before: (count: number) => void = () => undefined
+  podStatus: object | undefined
   /** Changes the answer to a call. */
   spoil: (call: ProbeCall, result: ProbeResult) => ProbeResult = (_call, result) => result
   #count = 0
@@ -49,6 +52,8 @@ class FakeMember extends MemoryAdmin {
       object(SEALANE, 'Cluster', row.id, { id: row.id, index: 1, podCIDRs: ['10.40.0.0/13'], globalCIDRs: [] }),
       object(SEALANE, 'Gateway', 'gw1', {}),
       object(SEALANE, 'Gateway', 'gw2', {}),
+      gatewayNode('gw1'),
+      gatewayNode('gw2'),
       {
         ...object('apps/v1', 'Deployment', 'sealane-agent', {
           template: { spec: { containers: [{ image: 'sealane:1', imagePullPolicy: 'Never' }] } },
@@ -73,7 +78,7 @@ class FakeMember extends MemoryAdmin {
     this.#step()
     const status =
       given.kind === 'Pod'
-        ? { spec: { ...(given['spec'] as object), nodeName: 'n1' }, status: podStatus(this.row.pod) }
+        ? { spec: { ...(given['spec'] as object), nodeName: 'n1' }, status: this.podStatus ?? podStatus(this.row.pod) }
         : {}
     const result = await super.apply({ ...given, ...status }, options)
     if (given.kind === 'ServiceExport') this.#exported(given.metadata)
@@ -124,9 +129,9 @@ class FakeMember extends MemoryAdmin {
 
   async #play({ command }: PodCommand): Promise<CommandResult> {
     this.#step()
-    const call = JSON.parse(command.at(-1) ?? '') as ProbeCall
-    const result = this.spoil(call, await this.#answer(call))
-    return { status: 0, stdout: JSON.stringify(result), stderr: '' }
+    const calls = command.slice(command.indexOf('--run') + 2).map((one) => JSON.parse(one) as ProbeCall)
+    const results = await Promise.all(calls.map(async (call) => this.spoil(call, await this.#answer(call))))
+    return { status: 0, stdout: results.map((one) => `${JSON.stringify(one)}\n`).join(''), stderr: '' }
   }
 
   async #answer(call: ProbeCall): Promise<ProbeResult> {
@@ -147,6 +152,8 @@ class FakeMember extends MemoryAdmin {
         if (isHidden ? other.row.exposure !== 'pods' : !offered) return silent
         return { ok: true, value: { member: other.row.id, pod: 'sealane-probe-server', from: row.pod, ms: 1 } }
       }
+      case 'refused':
+        return { ok: true, value: offered ? { ms: 45_000 } : { ms: 1, failure: 'timeout' } }
       case 'connect':
         return { ok: true, value: { ms: 1 } }
       case 'bulk':
@@ -167,6 +174,34 @@ class FakeMember extends MemoryAdmin {
 
 function object(apiVersion: string, kind: string, name: string, spec: object): ManifestObject {
   return { apiVersion, kind, metadata: { name }, spec }
+}
+
+function gatewayNode(name: string, labels: Readonly<Record<string, string>> = {}): ManifestObject {
+  return { apiVersion: 'v1', kind: 'Node', metadata: { name, labels: { [LABEL_GATEWAY]: 'true', ...labels } } }
+}
+
+/** Drains and takes back as the commands do. */
+const REAL: Drain = {
+  drain: (admin, node, init) =>
+    drainGateway(admin, node, { clock: new FastClock(100), say: () => undefined, ...init, ...DRAIN_LIMITS }),
+  undrain: (admin, node, signal) => undrainGateway(admin, node, { say: () => undefined, signal }),
+}
+const DRAIN_LIMITS = { timeoutMs: 1000, force: false }
+
+/** Sets the condition that the gateway itself sets after the label, and takes it back. */
+function obeys(member: FakeMember): void {
+  const merge = member.merge.bind(member)
+  member.merge = async (ref, patch) => {
+    await merge(ref, patch)
+    if (ref.kind !== 'Node') return
+    const isDrained = (await member.get(ref))?.metadata.labels?.[LABEL_DRAIN] !== undefined
+    const conditions = isDrained ? [{ type: 'Drained', status: 'True' }] : []
+    member.put({ ...object(SEALANE, 'Gateway', ref.name, {}), status: { conditions } })
+  }
+}
+
+async function labelOf(member: FakeMember, name: string): Promise<string | undefined> {
+  return (await member.get({ apiVersion: 'v1', kind: 'Node', name }))?.metadata.labels?.[LABEL_DRAIN]
 }
 
 function podStatus(ip: string): object {
@@ -268,19 +303,113 @@ t.test('a gateway is drained and taken back, also when the drain fails', async (
   for (const fails of [false, true]) {
     const done: string[] = []
     const drain: Drain = {
-      drain: (_admin, node) => {
+      drain: async (admin, node, init) => {
         done.push(`drain ${node}`)
-        return fails ? Promise.reject(new Error('it is the only one')) : Promise.resolve()
+        await REAL.drain(admin, node, init)
+        if (fails) throw new Error('it is the only one')
       },
-      undrain: (_admin, node) => Promise.resolve(done.push(`undrain ${node}`)),
+      undrain: (admin, node, signal) => {
+        done.push(`undrain ${node}`)
+        return REAL.undrain(admin, node, signal)
+      },
     }
     const members = pair()
+    for (const member of members) obeys(member)
     const init = session({ drain })
     const rows = await verifyClusters(members, { seconds: 1, failover: drain }, sessionNames(init), init)
     t.same(done, ['drain gw1', 'undrain gw1', 'drain gw1', 'undrain gw1'])
-    t.equal(rows.find(({ check }) => check === 'failover')?.result, fails ? 'fail' : 'pass')
+    const row = rows.find(({ check }) => check === 'failover')
+    t.match(row, fails ? { result: 'fail', reason: 'VerifyDrainFailed' } : { result: 'pass' })
     await nothingIsLeft(t, members, 'after a drain')
+    for (const member of members) t.equal(await labelOf(member, 'gw1'), undefined, 'the label is gone')
   }
+})
+
+t.test('a gateway that an operator has drained stays drained', async (t) => {
+  const run = async (drained: readonly string[], gateways: readonly string[]) => {
+    const members = pair()
+    for (const member of members) {
+      obeys(member)
+      for (const name of gateways) {
+        member.put(object(SEALANE, 'Gateway', name, {}))
+        member.put(gatewayNode(name, drained.includes(name) ? { [LABEL_DRAIN]: 'true' } : {}))
+      }
+    }
+    const init = session({ drain: REAL })
+    const rows = await verifyClusters(members, { seconds: 1, failover: REAL }, sessionNames(init), init)
+    for (const member of members) {
+      for (const name of drained) t.equal(await labelOf(member, name), 'true', `${name} stays drained`)
+    }
+    return { row: rows.find(({ check }) => check === 'failover'), said: init.said.join('') }
+  }
+  const three = await run(['gw1'], ['gw1', 'gw2', 'gw3'])
+  t.equal(three.row?.result, 'pass')
+  t.match(three.said, 'drains gateway gw2')
+  t.match((await run(['gw1'], ['gw1', 'gw2'])).row, { result: 'skip', reason: 'OneGatewayOnly' })
+})
+
+t.test('a drain that somebody else begins meanwhile is not ended', async (t) => {
+  const members = pair()
+  const drain: Drain = {
+    ...REAL,
+    drain: async (admin, node, init) => {
+      await admin.merge({ apiVersion: 'v1', kind: 'Node', name: node }, marked('true'), init.signal)
+      await REAL.drain(admin, node, init)
+    },
+  }
+  for (const member of members) obeys(member)
+  const init = session({ drain })
+  const rows = await verifyClusters(members, { seconds: 1, failover: drain }, sessionNames(init), init)
+  t.match(
+    rows.find(({ check }) => check === 'failover'),
+    { result: 'skip', measured: 'gw1 was drained already' },
+  )
+  t.equal(await labelOf(members[1], 'gw1'), 'true')
+})
+
+const marked = (value: string | null) => ({ metadata: { labels: { [LABEL_DRAIN]: value } } })
+
+t.test('a drain that cannot be ended is named, and the next run ends it', async (t) => {
+  const members = pair()
+  for (const member of members) obeys(member)
+  const broken: Drain = { ...REAL, undrain: () => Promise.reject(new Error('the server is gone')) }
+  const init = session({ drain: broken })
+  const rows = await verifyClusters(members, { seconds: 1, failover: broken }, sessionNames(init), init)
+  t.match(
+    rows.find(({ check }) => check === 'failover'),
+    { result: 'fail', reason: 'VerifyDrainFailed', measured: 'gateway gw1 stays drained' },
+  )
+  t.match(init.said.join(''), 'sealane gateway undrain gw1 --context c1')
+  t.equal(await labelOf(members[1], 'gw1'), 'true')
+  for (const member of members) {
+    t.same((await member.probeObjects()).map(({ kind }) => kind).sort(), ['Namespace', 'Service'], 'the note stays')
+  }
+  // The drain cannot be ended yet: the run works, and the note stays.
+  const second = session({ drain: broken, run: 'f'.repeat(16) })
+  await verifyClusters(members, { seconds: 1 }, sessionNames(second), second)
+  for (const member of members) t.equal((await member.probeObjects()).length, 2)
+  const last = session({ drain: REAL, run: 'e'.repeat(16) })
+  await verifyClusters(members, { seconds: 1 }, sessionNames(last), last)
+  t.equal(await labelOf(members[1], 'gw1'), undefined)
+  await nothingIsLeft(t, members, 'after the last run')
+})
+
+t.test('without the right to see nodes, the drain fails for that reason and nothing is undrained', async (t) => {
+  const members = pair()
+  const undrained: string[] = []
+  const drain: Drain = { ...REAL, undrain: (_admin, node) => Promise.resolve(undrained.push(node)) }
+  for (const member of members) {
+    const get = member.get.bind(member)
+    member.get = (ref) => (ref.kind === 'Node' ? Promise.reject(new Error('403 Forbidden')) : get(ref))
+  }
+  const init = session({ drain })
+  const rows = await verifyClusters(members, { seconds: 1, failover: drain }, sessionNames(init), init)
+  t.match(
+    rows.find(({ check }) => check === 'failover'),
+    { result: 'fail', reason: 'VerifyDrainFailed', measured: '403 Forbidden' },
+  )
+  t.same(undrained, [])
+  await nothingIsLeft(t, members, 'after the drain that was not made')
 })
 
 t.test('an interrupt at any step leaves nothing', async (t) => {
@@ -289,7 +418,7 @@ t.test('an interrupt at any step leaves nothing', async (t) => {
   for (const member of dry) member.before = () => (steps += 1)
   const init = session()
   await verifyClusters(dry, { seconds: 1 }, sessionNames(init), init)
-  t.ok(steps > 40, `${steps} steps`)
+  t.ok(steps > 24, `${steps} steps`)
   for (let at = 1; at <= steps; at += 1) {
     const stop = new AbortController()
     const members = pair()
@@ -343,6 +472,9 @@ t.test('the remains of a killed run are removed, and its drain ends', async (t) 
     annotations: { [UNTIL_ANNOTATION]: '2020-01-01T00:00:00Z', 'sealane.io/probe-drained-node': 'gw2' },
   }
   members[0].put({ apiVersion: 'v1', kind: 'Service', metadata: old })
+  const gone = { ...old, name: 'other', annotations: { ...old.annotations, 'sealane.io/probe-drained-node': 'gw9' } }
+  members[0].put({ apiVersion: 'v1', kind: 'Service', metadata: gone })
+  members[0].put(gatewayNode('gw2', { [LABEL_DRAIN]: 'true' }))
   const undrained: string[] = []
   const drain: Drain = {
     drain: () => Promise.resolve(),
@@ -352,7 +484,63 @@ t.test('the remains of a killed run are removed, and its drain ends', async (t) 
   await verifyClusters(members, { seconds: 1 }, sessionNames(init), init)
   t.same(undrained, ['gw2'])
   await nothingIsLeft(t, members, 'after a sweep')
-  t.match(init.said.join(''), 'c1: removed 1 objects of a run that was killed')
+  t.match(init.said.join(''), 'c1: removed 2 objects of a run that was killed')
+})
+
+t.test('what could not be removed is named with the commands and the time', async (t) => {
+  for (const [namespace, command] of [
+    [undefined, 'kubectl --context c1 delete namespace sealane-verify-01234567\n'],
+    [
+      'shop',
+      'kubectl --context c1 delete serviceexports,accesspolicies,services,pods -n shop ' +
+        `-l sealane.io/probe-run=${RUN}\n`,
+    ],
+  ] as const) {
+    const members = pair()
+    for (const member of members) member.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    members[0].remove = () => Promise.reject(new Error('no answer'))
+    const init = session(namespace === undefined ? {} : { namespace })
+    await verifyClusters(members, { seconds: 1 }, sessionNames(init), init)
+    t.match(init.said.join(''), `removes it; to do it now: ${command}`)
+    t.match(init.said.join(''), /a run after \d{4}-[\dT:.-]+Z removes it/)
+    if (namespace === undefined) continue
+    const again = session({ namespace, run: 'f'.repeat(16) })
+    await t.rejects(verifyClusters(members, { seconds: 1 }, sessionNames(again), again), {
+      message: /another run uses namespace shop/,
+      hint: /wait for its end, which is at \d{4}-[\dT:.-]+Z at the latest/,
+    })
+  }
+})
+
+t.test('an image that only the Secrets of the agent pull', async (t) => {
+  for (const namespace of [undefined, 'shop']) {
+    const members = pair()
+    for (const member of members) {
+      member.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+      member.put({
+        ...object('apps/v1', 'Deployment', 'sealane-agent', {
+          template: { spec: { containers: [{ image: 'sealane:1' }], imagePullSecrets: [{ name: 'mirror' }] } },
+        }),
+        metadata: { name: 'sealane-agent', namespace: 'sealane-system' },
+      })
+    }
+    const waiting = { reason: 'ImagePullBackOff', message: 'no basic auth' }
+    members[0].podStatus = { phase: 'Pending', containerStatuses: [{ state: { waiting } }] }
+    const pods: ManifestObject[] = []
+    const apply = members[0].apply.bind(members[0])
+    members[0].apply = (given, options) => {
+      if (given.kind === 'Pod') pods.push(given)
+      return apply(given, options)
+    }
+    const init = session(namespace === undefined ? {} : { namespace })
+    await t.rejects(verifyClusters(members, { seconds: 1 }, sessionNames(init), init), {
+      reason: 'VerifyPodFailed',
+      message: /ImagePullBackOff: no basic auth/,
+      hint: namespace === undefined ? /Secret mirror: use --namespace/ : /see whether namespace shop has it/,
+    })
+    const named = pods.map(({ spec }) => (spec as { readonly imagePullSecrets?: unknown }).imagePullSecrets)
+    t.same(named[0], namespace === undefined ? undefined : [{ name: 'mirror' }])
+  }
 })
 
 t.test('who cannot take part', async (t) => {
@@ -422,12 +610,39 @@ t.test('a service of the user from a site', async (t) => {
   )
 })
 
+t.test('a headless service has the families of its pods', async (t) => {
+  const service = { namespace: 'shop', name: 'db', exporters: ['c2'], ips: [], ports: [{ port: 80 }] }
+  const dual: ProbeCaller = { ...SITE, families: ['IPv4', 'IPv6'] }
+  const rows = await verifyService(dual, service, session())
+  t.same(
+    rows
+      .filter(({ result }) => result !== 'skip')
+      .map(({ check, family = '-', result }) => `${check} ${family} ${result}`),
+    ['import - pass', 'name 4 pass', 'tcp 4 pass'],
+  )
+})
+
+t.test('the calls of a moment are made by one process', async (t) => {
+  const members = pair()
+  const init = session()
+  await verifyClusters(members, { seconds: 1 }, sessionNames(init), init)
+  const started = members[0].done.filter((one) => one.startsWith('exec ') && one.includes('sealane-probe-client'))
+  t.equal(started.length, 4, 'names and calls, long calls, throughput, refusals')
+})
+
 t.test('the benchmark measures across and inside', async (t) => {
   const members = pair()
   const init = session()
   const all = await benchmarkClusters(members, { seconds: 1, pings: 10, node: 'n7' }, sessionNames(init), init)
   t.match(all, [
-    { way: 'c1 → c2', oneStream: 1e9, eightStreams: 1e9, latency: { p999: 3 }, loss: { share: 0 }, failed: [] },
+    {
+      way: 'c1 → c2',
+      oneStream: 1e9,
+      eightStreams: 1e9,
+      latency: { p999: 3, count: 10, asked: 10 },
+      loss: { share: 0 },
+      failed: [],
+    },
     { way: 'inside c1', oneStream: 1e9 },
   ])
   t.match(init.said.join(''), 'inside c1: latency of 10 round trips')
