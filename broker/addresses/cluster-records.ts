@@ -65,11 +65,8 @@ export function removeClusterRecord(tx: Transaction, cluster: string): void {
   tx.remove('record', clusterRecordKey(cluster))
 }
 
-function specOf(
-  id: string,
-  { facts, index, translated, blocks, drained, drainedNow }: MemberRow,
-  yields: boolean,
-): ClusterSpec {
+function specOf(id: string, row: MemberRow, yields: boolean): ClusterSpec {
+  const { facts, index, translated, blocks } = row
   const carried = yields ? ipv4Among : (texts: readonly string[]) => texts
   const podCIDRs = carried(facts.podCIDRs)
   const serviceCIDRs = carried(facts.serviceCIDRs)
@@ -78,7 +75,7 @@ function specOf(
   return {
     ...{ id, index, podCIDRs, serviceCIDRs, globalCIDRs: given, labels },
     ...(properties === undefined ? {} : { properties }),
-    ...drainFields({ drained, drainedNow }),
+    ...drainFields(row),
   }
 }
 

@@ -35,7 +35,7 @@ t.test('open connections are ended only while another cluster takes the calls', 
     const world: SharesWorld = {
       ...{ self: 'milano', clusterset: undefined, reachable: new Set(reachable) },
       clusters: new Map([
-        ['paris', { spec: now }],
+        ['paris', { ...paris, spec: now }],
         ['roma', cluster('roma', 3, '244.2.0.0/16')],
       ]),
       policies: new TrafficPolicies({ policies: [], clusterPolicies: [] }),
