@@ -36,8 +36,8 @@ const withMembers =
     at('ServiceImport')[0]!.status['clusters'] = ['paris', ...ids].map((cluster) => ({ cluster })) as never
     const copied = (all: readonly object[]): object[] =>
       [...all].flatMap((one) => [one, ...ids.map((cluster) => ({ ...one, cluster }))])
-    for (const { status } of at('Gateway')) status.connections = copied(status.connections as object[]) as never
-    for (const { status } of at('RouteAgent')) status['clusters'] = copied(status['clusters'] as object[]) as never
+    for (const { status } of at('Gateway')) status.connections = copied(status.connections) as never
+    for (const { status } of at('RouteAgent')) status['clusters'] = copied(status['clusters']) as never
   }
 
 const IPV6_PODS: EndpointSlice = sliceOf('paris', {
@@ -71,7 +71,7 @@ function traffic(spec: Partial<TrafficPolicy['spec']>): TrafficPolicy {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'TrafficPolicy',
     metadata,
-    spec: { targetRefs: [], ...spec } as never,
+    spec: { targetRefs: [], ...spec },
   }
 }
 const TARGET = { targetRefs: [{ group: 'multicluster.x-k8s.io', kind: 'ServiceImport', name: 'db' }] } as object
