@@ -215,6 +215,7 @@ export class FlowLoop {
         await this.#remove(table, signal)
       if (isChecked) this.#checkMs = startedMs + Math.max(RESYNC_MS, REST * (clock.monotonic() - startedMs))
       this.#uncounted = undefined
+      if (this.#stopFollowing !== undefined) this.#unsampled = undefined
       this.#totals.trim(startedMs)
       this.#dueMs = clock.monotonic() + Math.min(REST * (clock.monotonic() - startedMs), MOST_PAUSE_MS)
     } catch (error) {
