@@ -12,6 +12,7 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import { cpus } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -19,7 +20,7 @@ import { NftCommand } from '../kernel/nft/nft-command.ts'
 import { runCommand } from '../kernel/run-command.ts'
 import { NFT_TABLE_FLOWS } from '../model/kernel-ids.ts'
 import { READ_EACH_MS } from '../routeagent/flows/flow-loop.ts'
-import { FLOW_SETS, planFlowsTable } from '../routeagent/flows/plan-flows-table.ts'
+import { ALL_SETS, planFlowsTable } from '../routeagent/flows/plan-flows-table.ts'
 import { FlowReadings, FlowTotals } from '../routeagent/flows/plan-totals.ts'
 import { addressFamily } from '../routeagent/world/address-family.ts'
 import { progress, round } from './figures.ts'
@@ -132,12 +133,12 @@ interface Counted {
 async function countCalls(): Promise<Counted> {
   const nft = new NftCommand()
   const table = { family: addressFamily(4), clustersetIpRange: '245.0.0.0/16', ownPods: [], remote: [] }
-  await nft.run(planFlowsTable({ ...table, isSampled: false }))
+  await nft.run(planFlowsTable({ ...table, isSampled: false, cpus: cpus().length }))
   const [readings, totals] = [new FlowReadings(), new FlowTotals()]
   let [counted, readMs] = [0, 0]
   const read = async (): Promise<void> => {
     const before = ownCpuMs()
-    const { calls } = readings.take(await nft.counts(NFT_TABLE_FLOWS, FLOW_SETS, signal), () => false)
+    const { calls } = readings.take(await nft.counts(NFT_TABLE_FLOWS, ALL_SETS, signal), () => false)
     for (const { called, counts } of calls) {
       counted += counts.opened
       totals.add({ way: 'out', namespace: 'shop', service: called, cluster: 'paris' }, counts, performance.now())

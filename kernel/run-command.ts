@@ -22,6 +22,8 @@ const MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 export interface CommandOptions {
   /** Standard input of the tool. */
   readonly input?: string
+  /** Variables of the tool's environment, besides those of toolEnvironment(). */
+  readonly env?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal | undefined
   readonly timeoutMs?: number
 }
@@ -48,8 +50,8 @@ export function toolEnvironment(): NodeJS.ProcessEnv {
  * TIMEOUT, EINTR (aborted) or UNKNOWN (killed, too much output).
  */
 export const runCommand: RunCommand = async (tool, args, options = {}) => {
-  const { input, signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options
-  const init = { env: toolEnvironment(), timeoutMs, maxOutputBytes: MAX_OUTPUT_BYTES, signal }
+  const { input, env, signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options
+  const init = { env: { ...toolEnvironment(), ...env }, timeoutMs, maxOutputBytes: MAX_OUTPUT_BYTES, signal }
   try {
     const { code, stdout, stderr } = await runProgram(tool, args, input === undefined ? init : { ...init, input })
     return { code, stdout: stdout.toString('utf8'), stderr: stderr.toString('utf8') }

@@ -23,6 +23,7 @@ import {
   type DevicePackets,
   type ReceiveCoalescing,
   type Sysctl,
+  possibleCpus,
   readDevicePackets,
 } from '../kernel/tuning/tuning.ts'
 import { type ClusterApi, HeardGateways, watchLeaving } from '../kubeapi/kubeapi.ts'
@@ -164,6 +165,7 @@ export async function runRouteAgent(
       : [
           new DeniedSamples({
             ...{ clock: deps.clock, logger, packetLog, nfts: [deps.nft, deps.nft6], slices: caches.slices },
+            podAt: (address) => flowLoops[0]?.podAt(address),
             callers: (family) => balancing[family === 4 ? 0 : 1]?.callers(),
             onFollowing: () => balancing.forEach((balance) => balance.factsChanged()),
           }),
@@ -178,7 +180,9 @@ export async function runRouteAgent(
   ]
 
   const flowLoops =
-    deps.countsCalls === true ? [new FlowLoop({ ...parts, nfts: [deps.nft, deps.nft6] }, config)] : []
+    deps.countsCalls === true
+      ? [new FlowLoop({ ...parts, nfts: [deps.nft, deps.nft6], cpus: possibleCpus() }, config)]
+      : []
 
   deps.status.readiness('routes', () => routes.notReady)
   deps.status.readiness('balance', () => balancing.map(({ notReady }) => notReady).find((why) => why !== undefined))
@@ -210,7 +214,9 @@ export async function runRouteAgent(
     }),
   ]
   const until = AbortSignal.any([signal, leaving.signal])
-  await Promise.all([heard, routes, ...balancing, ...counting, ...hairpin, ...denied, ...flowLoops].map((loop) => loop.run(until)))
+  await Promise.all(
+    [heard, routes, ...balancing, ...counting, ...hairpin, ...denied, ...flowLoops].map((loop) => loop.run(until)),
+  )
   for (const stop of stops) stop()
   if (leaving.signal.aborted) await tearDown(deps, config, signal)
 }

@@ -64,8 +64,9 @@ export function addShowDenied(show: Command, context: CommandContext): void {
     })
 }
 
-function endText({ cluster, address, service, pod }: DeniedRow['from']): string {
-  return [cluster, address, service, pod].filter((one) => one !== undefined).join(' ')
+function endText({ cluster, address, namespace, service, pod }: DeniedRow['from']): string {
+  const place = service === undefined && namespace !== undefined && pod !== undefined ? `${namespace}/${pod}` : pod
+  return [cluster, address, service, place].filter((one) => one !== undefined).join(' ')
 }
 
 async function deniedHere(given: readonly string[] | undefined, signal: AbortSignal): Promise<readonly DeniedRow[]> {
@@ -96,11 +97,9 @@ async function deniedAtNodes(
   { output }: CommandContext,
   signal: AbortSignal,
 ): Promise<readonly DeniedRow[]> {
-  const { inRouteAgents } = await import('../status/probes/pod-probes.ts')
-  const answers = await inRouteAgents(admin, ['sealane', 'show', 'denied', '-o', 'json'], signal)
-  return answers.flatMap((answer) => {
-    if (answer.ok) return readDenied(answer.stdout).map((row) => ({ ...row, node: answer.node }))
-    output.remark(`node ${answer.node}: ${answer.why}\n`)
-    return []
-  })
+  const { readFromRouteAgents } = await import('../status/probes/pod-probes.ts')
+  const command = ['sealane', 'show', 'denied', '-o', 'json']
+  const remark = (text: string): void => output.remark(text)
+  const read = await readFromRouteAgents(admin, { command, read: readDenied, remark }, signal)
+  return read.flatMap(({ node, value }) => value.map((row) => ({ ...row, node })))
 }

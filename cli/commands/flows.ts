@@ -154,8 +154,8 @@ export function addFlowsCommand(program: Command, context: CommandContext): void
 }
 
 function endText({ cluster, namespace, pod, address, service }: Line['from']): string {
-  const where = namespace === undefined ? undefined : pod === undefined ? namespace : `${namespace}/${pod}`
-  return [cluster, where, address, service].filter((one) => one !== undefined).join(' ')
+  const where = [namespace, pod].filter((one) => one !== undefined).join('/')
+  return [cluster, where === '' ? undefined : where, address, service].filter((one) => one !== undefined).join(' ')
 }
 
 function lookOptions(command: Command): Command {
@@ -214,16 +214,13 @@ async function pagesHere(given: readonly string[] | undefined, signal: AbortSign
 /** Nodes that give no answer are remarks. */
 async function pagesOfNodes(target: KubeTarget, context: CommandContext): Promise<readonly NodeFlows[]> {
   const { withAdmin } = await import('../context/with-admin.ts')
-  const { inRouteAgents } = await import('../status/probes/pod-probes.ts')
-  const words = ['sealane', 'top', 'services', '--page']
-  const answers = await withAdmin(target, new SystemClock(), context, ({ admin }) =>
-    inRouteAgents(admin, words, context.signal),
+  const { readFromRouteAgents } = await import('../status/probes/pod-probes.ts')
+  const command = ['sealane', 'top', 'services', '--page']
+  const remark = (text: string): void => context.output.remark(text)
+  const read = await withAdmin(target, new SystemClock(), context, ({ admin }) =>
+    readFromRouteAgents(admin, { command, read: readFlows, remark }, context.signal),
   )
-  return answers.flatMap((answer) => {
-    if (answer.ok) return [{ ...readFlows(answer.stdout), node: answer.node }]
-    context.output.remark(`node ${answer.node}: ${answer.why}\n`)
-    return []
-  })
+  return read.map(({ node, value }) => ({ ...value, node }))
 }
 
 /** Throws UserError. */

@@ -58,20 +58,29 @@ export class FakeNft implements Nft {
     })
   }
 
+  structure(table: string, signal?: AbortSignal): Promise<string | undefined> {
+    return attempt(signal, () => {
+      const found = this.#tables.get(table)
+      if (found === undefined) return undefined
+      const maps = new Map([...found.maps].map(([name, map]) => [name, { ...map, elements: new Map() }]))
+      return printTable({ ...found, maps }, this.family)
+    })
+  }
+
   counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>> {
     return attempt(signal, () => new Map(this.#need(table, 'counters').counters))
   }
 
   counts(table: string, sets: readonly string[], signal?: AbortSignal): Promise<TableCounts> {
     return attempt(signal, () => {
-      const { counters, maps } = this.#need(table, 'counts')
+      const { maps } = this.#need(table, 'counts')
       const read = sets.map((name) => {
         const map = maps.get(name)
         if (map?.type.kind !== 'set')
           throw new KernelError('ENOENT', `nft list set ${this.family} ${table} ${name}`, 'no such set')
         return [name, [...map.counted].map(([key, of]) => ({ key, ...of }))] as const
       })
-      return { counters: new Map(counters), sets: new Map(read) }
+      return { sets: new Map(read) }
     })
   }
 

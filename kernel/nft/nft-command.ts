@@ -2,11 +2,15 @@
  * Drives nftables through its command: `nft -f -` changes, `nft list` reads. nftables documents the command and keeps
  * it stable, unlike its netlink messages.
  */
+import { setImmediate } from 'node:timers/promises'
 import { type Clock, SystemClock } from '../../reconcile/reconcile.ts'
 import { KernelError, type KernelErrorCode, type RunCommand, isNotFound, runCommand } from '../kernel.ts'
-import { formatNft, parseCounters, parseCounts, parseElements } from './nft-text.ts'
+import { countsInSlices, formatNft, parseCounters, parseElements } from './nft-text.ts'
 import type { Nft, NftElement, NftFamily, NftStatement, TableCounts } from './nft-transaction.ts'
 import { NftWatch } from './nft-watch.ts'
+
+/** Of `nft -i`, which would write its history to HOME. */
+export const INTERACTIVE = { HOME: '/dev/null', TERM: 'dumb' }
 
 export interface NftCommandInit {
   /** Default ip. */
@@ -52,6 +56,13 @@ export class NftCommand implements Nft {
     return names.filter((name) => name !== '' && name.startsWith(prefix)).sort()
   }
 
+  async structure(table: string, signal?: AbortSignal): Promise<string | undefined> {
+    // Before 1.0.7, `nft -t list table` reads all elements and only does not print them.
+    const text = await this.#list(['-s', '-t', 'list', 'ruleset', this.family], signal)
+    const from = `\n${text}`.indexOf(`\ntable ${this.family} ${table} {\n`)
+    return from < 0 ? undefined : text.slice(from, text.indexOf('\n}\n', from) + 3)
+  }
+
   async listTable(table: string, signal?: AbortSignal): Promise<string | undefined> {
     try {
       return await this.#list(['-s', 'list', 'table', this.family, table], signal)
@@ -66,9 +77,29 @@ export class NftCommand implements Nft {
   }
 
   async counts(table: string, sets: readonly string[], signal?: AbortSignal): Promise<TableCounts> {
-    const texts = [await this.#list(['list', 'counters', 'table', this.family, table], signal)]
-    for (const set of sets) texts.push(await this.#list(['list', 'set', this.family, table, set], signal))
-    return parseCounts(texts.join(''))
+    const commands = sets.map((set) => ['list', 'set', this.family, table, set])
+    const steps = countsInSlices(await this.#listAll(commands, signal))
+    let step = steps.next()
+    while (step.done !== true) {
+      // Others of this process run in between.
+      await setImmediate()
+      step = steps.next()
+    }
+    return step.value
+  }
+
+  /**
+   * In one process, because starting one takes longer than such a listing. `nft -f` lists a single thing only; with -i
+   * each line is a command of its own. Some builds of the tool have no -i.
+   */
+  async #listAll(commands: readonly (readonly string[])[], signal: AbortSignal | undefined): Promise<string> {
+    const input = commands.map((words) => `${words.join(' ')}\n`).join('')
+    const init = { input, env: INTERACTIVE, signal, timeoutMs: this.#timeoutMs }
+    const { code, stdout, stderr } = await this.#run('nft', ['-i'], init)
+    if (code === 0 && !/\berror\b/i.test(stderr)) return stdout
+    const texts: string[] = []
+    for (const words of commands) texts.push(await this.#list(words, signal))
+    return texts.join('')
   }
 
   async elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]> {

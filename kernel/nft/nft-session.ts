@@ -11,7 +11,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { type Clock, SerialQueue, SystemClock } from '../../reconcile/reconcile.ts'
 import { KernelError, toolEnvironment } from '../kernel.ts'
 import { formatStatement } from './nft-text.ts'
-import { NftCommand, type NftCommandInit } from './nft-command.ts'
+import { INTERACTIVE, NftCommand, type NftCommandInit } from './nft-command.ts'
 import type { NftFamily, NftStatement } from './nft-transaction.ts'
 
 export type NftSessionInit = NftCommandInit
@@ -89,8 +89,7 @@ class Conversation {
 
   constructor(clock: Clock) {
     this.#clock = clock
-    // Otherwise the tool would write its history to HOME.
-    const env = { ...toolEnvironment(), HOME: '/dev/null', TERM: 'dumb' }
+    const env = { ...toolEnvironment(), ...INTERACTIVE }
     this.#child = spawn('nft', ['-i'], { env, stdio: 'pipe' })
     for (const stream of [this.#child.stdin, this.#child.stdout, this.#child.stderr]) {
       stream.on('error', () => undefined)

@@ -211,24 +211,36 @@ export function parseCounters(listing: string): ReadonlyMap<string, number> {
   return new Map([...found].map(([, name = '', packets]) => [name, Number(packets)]))
 }
 
-/** Returns what a table has counted, from the outputs of `nft list counters` and `nft list set`, or `nft list table`. */
+/** Returns what sets of a table have counted, from the outputs of `nft list set`, or that of `nft list table`. */
 export function parseCounts(listing: string): TableCounts {
+  const steps = countsInSlices(listing)
+  let step = steps.next()
+  while (step.done !== true) step = steps.next()
+  return step.value
+}
+
+/** Elements that are parsed without a break. */
+const SLICE = 1000
+
+/** As parseCounts(). Yields now and then, so that a caller may let others run. */
+export function* countsInSlices(listing: string): Generator<undefined, TableCounts> {
   const sets = new Map<string, readonly CountedElement[]>()
   // The content of a set begins after its name, and ends with the first closing brace behind its elements.
   for (const [head, name = ''] of listing.matchAll(/^\tset (\S+) \{$/gm)) {
     const from = listing.indexOf(`${head}\n`)
     const end = listing.indexOf('\n\t}', from)
     const elements = listing.indexOf('elements = {', from)
-    sets.set(name, elements < 0 || elements > end ? [] : countedElements(listing.slice(elements + 12, end)))
+    sets.set(name, elements < 0 || elements > end ? [] : yield* countedElements(listing.slice(elements + 12, end)))
   }
-  return { counters: parseCounters(listing), sets }
+  return { sets }
 }
 
 const COUNTED = /^\s*(\S+(?: \. \S+)*)(?= ).*? counter packets (\d+) bytes (\d+)/
 
-function countedElements(body: string): readonly CountedElement[] {
+function* countedElements(body: string): Generator<undefined, readonly CountedElement[]> {
   const found: CountedElement[] = []
-  for (const part of body.split(',')) {
+  for (const [i, part] of body.split(',').entries()) {
+    if (i % SLICE === SLICE - 1) yield undefined
     const [, key, packets, bytes] = COUNTED.exec(part) ?? []
     if (key !== undefined) found.push({ key, packets: Number(packets), bytes: Number(bytes) })
   }

@@ -44,10 +44,8 @@ export interface CountedElement {
   readonly bytes: number
 }
 
-/** What the rules of a table have counted. */
+/** What the rules of a table have counted for elements. */
 export interface TableCounts {
-  /** Packets by named counter. */
-  readonly counters: ReadonlyMap<string, number>
   /** By set. Elements without a counter are left out. */
   readonly sets: ReadonlyMap<string, readonly CountedElement[]>
 }
@@ -96,14 +94,16 @@ export interface Nft {
   tables(prefix: string, signal?: AbortSignal): Promise<readonly string[]>
   /** Returns `nft list table FAMILY NAME` without handles and counters. Undefined if the table does not exist. */
   listTable(table: string, signal?: AbortSignal): Promise<string | undefined>
+  /** As listTable(), but without the elements of sets and maps. They are not read either. */
+  structure(table: string, signal?: AbortSignal): Promise<string | undefined>
   /**
    * Returns the packets that each named counter has counted, by name. Throws KernelError ENOENT if the table does not
    * exist.
    */
   counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>>
   /**
-   * Returns what all counters and these sets of a table have counted. Throws KernelError ENOENT. Other sets are not read,
-   * because they may be large.
+   * Returns what these sets of a table have counted. Throws KernelError ENOENT. Other sets are not read, because they may
+   * be large; named counters are not either, because nft then reads the elements of all sets of all tables.
    */
   counts(table: string, sets: readonly string[], signal?: AbortSignal): Promise<TableCounts>
   /** Returns the elements of a map or set. Throws KernelError ENOENT. */

@@ -7,7 +7,7 @@ export {
   type OffloadPlan,
   planOffload,
 } from './checksum-offload.ts'
-export { type DevicePackets, readDevicePackets } from './device-packets.ts'
+export { type DevicePackets, possibleCpus, readDevicePackets } from './device-packets.ts'
 export { type DeviceSetting, deviceSettings, ensureDeviceSettings } from './device-settings.ts'
 export { ensureForwarding, restoreForwarding } from './ip-forwarding.ts'
 export { type PacketSteering, SysfsPacketSteering } from './packet-steering.ts'

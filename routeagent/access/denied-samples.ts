@@ -17,6 +17,8 @@ export interface SampledEnd {
   readonly address: string
   /** The other cluster that has the address. */
   readonly cluster?: string
+  /** The namespace of a pod of this cluster. */
+  readonly namespace?: string
   /** `namespace/name`, where an endpoint of this cluster has the address. */
   readonly service?: string
   /** Its name. */
@@ -49,6 +51,8 @@ export interface DeniedSamplesDeps {
   readonly logger: Pick<Logger, 'info'>
   /** Prefixes of each other cluster, of the family. */
   readonly callers: (family: 4 | 6) => ReadonlyMap<string, readonly string[]> | undefined
+  /** The pod of this node that has the address. Absent: only endpoints of services are known. */
+  readonly podAt?: (address: string) => Required<Pick<SampledEnd, 'namespace' | 'pod'>> | undefined
   /** Called when the rules may log from now on. */
   readonly onFollowing: () => void
 }
@@ -116,8 +120,10 @@ export class DeniedSamples {
     const { clock, logger } = this.#deps
     const { source, destination, protocol, port } = packet
     const [caller, called] = [this.#clusterOf(source), this.#clusterOf(destination)]
-    const ownAt = (address: string, at?: number) =>
-      endpointAt(this.#deps.slices.list(), { address, protocol, port: at })
+    const ownAt = (address: string, at?: number) => ({
+      ...endpointAt(this.#deps.slices.list(), { address, protocol, port: at }),
+      ...this.#deps.podAt?.(address),
+    })
     const sample: DeniedSample = {
       at: new Date(clock.now()).toISOString(),
       reason,
@@ -160,9 +166,9 @@ function endpointAt(
     protocol,
     port,
   }: { readonly address: string; readonly protocol: string; readonly port: number | undefined },
-): Pick<SampledEnd, 'service' | 'pod'> {
+): Pick<SampledEnd, 'namespace' | 'service' | 'pod'> {
   const family = addressFamily(familyOf(address))
-  let found: Pick<SampledEnd, 'service' | 'pod'> = {}
+  let found: Pick<SampledEnd, 'namespace' | 'service' | 'pod'> = {}
   for (const { metadata, addressType, endpoints, ports } of slices) {
     const { namespace = '', labels = {} } = metadata
     const name = labels[LABEL_K8S_SERVICE_NAME]
@@ -173,7 +179,8 @@ function endpointAt(
     if (endpoint === undefined) continue
     const { targetRef } = endpoint
     const pod = targetRef?.kind === 'Pod' && targetRef.name !== undefined ? { pod: targetRef.name } : {}
-    const said = { service: `${namespace}/${name}`, ...pod }
+    // The pods of a Service are in its namespace.
+    const said = { namespace, service: `${namespace}/${name}`, ...pod }
     if (ports?.some((one) => one.port === port && (one.protocol ?? 'TCP').toLowerCase() === protocol) === true)
       return said
     if (found.service === undefined) found = said

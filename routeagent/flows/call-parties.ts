@@ -1,14 +1,24 @@
 /** Says who the ends of a call are: pods of this node, services, clusters. */
+import type { ObjectCache } from '../../kubeapi/kubeapi.ts'
 import {
   type EndpointSlice,
   type FlowEndpoint,
   type FlowParties,
+  type KubeObject,
   LABEL_K8S_SERVICE_NAME,
   LABEL_SERVICE_NAME,
   LABEL_SOURCE_CLUSTER,
   type Pod,
+  type ServiceImport,
 } from '../../model/model.ts'
-import { type Prefix, familyOf, parsePrefix } from '../../model/addresses/addresses.ts'
+import {
+  type Prefix,
+  comparePrefixes,
+  familyOf,
+  parseAddress,
+  parsePrefix,
+  prefixSize,
+} from '../../model/addresses/addresses.ts'
 import { type AddressFamily, type RouteAgentCaches, addressFamily } from '../world/world.ts'
 import type { CallAddresses } from './plan-totals.ts'
 
@@ -23,50 +33,46 @@ export interface CallRanges {
   readonly clusters: ReadonlyMap<string, readonly string[]>
 }
 
-interface NamedPod {
-  readonly namespace: string
-  readonly pod: string
-}
-
-/** Services by address. Undefined: several services have an endpoint there. */
-type Services = ReadonlyMap<string, string | undefined>
-
 interface Ranges {
   readonly init: CallRanges
   readonly isService: (address: string) => boolean
   readonly isOwn: (address: string) => boolean
-  readonly clusters: readonly (readonly [id: string, has: (address: string) => boolean])[]
+  readonly clusterOf: (address: string) => string | undefined
 }
 
 export type PartyCaches = Pick<RouteAgentCaches, 'imports' | 'slices' | 'callers'>
 
 export class CallParties {
   readonly #caches: PartyCaches
-  readonly #node: string
   readonly #ranges = new Map<4 | 6, Ranges>()
-  #pods: ReadonlyMap<string, NamedPod> | undefined
-  #imports: ReadonlyMap<string, string> | undefined
-  #services: { readonly own: Services; readonly remote: Services } | undefined
+  readonly #pods: NamesByAddress<Pod>
+  readonly #imports = new NamesByAddress<ServiceImport>(({ metadata, spec }) => [nameOf(metadata), spec.ips ?? []])
+  /** Services of this cluster, and of others. */
+  readonly #own = new NamesByAddress<EndpointSlice>((slice) => serviceOf(slice, LABEL_K8S_SERVICE_NAME))
+  readonly #remote = new NamesByAddress<EndpointSlice>((slice) => serviceOf(slice, LABEL_SERVICE_NAME))
 
   /** Reads pods of this node only. */
   constructor(caches: PartyCaches, node: string) {
     this.#caches = caches
-    this.#node = node
+    this.#pods = new NamesByAddress((pod) => [nameOf(pod.metadata), podAddresses(pod, node)])
   }
 
   /** Watches the caches, and starts that of pods. Returns the function that ends this. */
   follow(): () => void {
     const { imports, slices, callers } = this.#caches
     const stops = [
-      imports.onChange(() => {
-        this.#imports = undefined
-        this.#services = undefined
-      }),
-      slices.onChange(() => (this.#services = undefined)),
-      callers.pods.onChange(() => (this.#pods = undefined)),
+      this.#imports.follow(imports),
+      this.#own.follow(slices),
+      this.#remote.follow(slices),
+      this.#pods.follow(callers.pods.open()),
     ]
-    callers.pods.open()
     return () => stops.forEach((stop) => stop())
+  }
+
+  /** The pod of this node that has the address. */
+  podAt(address: string): { readonly namespace: string; readonly pod: string } | undefined {
+    const [namespace, pod] = this.#pods.at(address).at(-1)?.split('/') ?? []
+    return namespace === undefined || pod === undefined ? undefined : { namespace, pod }
   }
 
   setRanges(init: CallRanges): void {
@@ -75,7 +81,9 @@ export class CallParties {
       init,
       isService: family.within([clustersetIpRange]),
       isOwn: family.within(podCidrs),
-      clusters: [...clusters].map(([id, prefixes]) => [id, family.within(prefixes.map((text) => parsePrefix(text)))]),
+      clusterOf: ownersOf(
+        [...clusters].flatMap(([id, prefixes]) => prefixes.map((text) => ({ id, prefix: parsePrefix(text) }))),
+      ),
     })
   }
 
@@ -88,13 +96,16 @@ export class CallParties {
     const caller = this.#clusterOf(client)
     const isService = this.#rangesOf(called)?.isService(called) === true
     if (caller !== undefined && !isService) {
-      const service = this.#servicesNow().own.get(server)
+      const service = this.#ownService(server)
       return { way: 'in', cluster: caller, ...(service === undefined ? {} : { service }) }
     }
-    const namespace = this.#podsNow().get(client)?.namespace
-    const { own, remote } = this.#servicesNow()
+    const namespace = this.podAt(client)?.namespace
     const place = this.#clusterOf(server)
-    const service = isService ? this.#importsNow().get(called) : (place === undefined ? own : remote).get(server)
+    const service = isService
+      ? this.#imports.at(called).at(-1)
+      : place === undefined
+        ? this.#ownService(server)
+        : only(this.#remote.at(server))
     const cluster = place ?? this.#ownCluster(server)
     return {
       way: 'out',
@@ -107,7 +118,7 @@ export class CallParties {
   /** The ends of a call, for a line. `to` has the address that was called. */
   ends(call: CallAddresses): { readonly from: FlowEndpoint; readonly to: FlowEndpoint } {
     const { way, cluster, service, namespace } = this.of(call)
-    const pod = this.#podsNow().get(call.client)
+    const pod = this.podAt(call.client)
     const named = { ...(service === undefined ? {} : { service }) }
     const ofCluster = { ...(cluster === undefined ? {} : { cluster }) }
     if (way === 'in') return { from: { address: call.client, ...ofCluster }, to: { address: call.called, ...named } }
@@ -124,7 +135,7 @@ export class CallParties {
   }
 
   #clusterOf(address: string): string | undefined {
-    return this.#rangesOf(address)?.clusters.find(([, has]) => has(address))?.[0]
+    return this.#rangesOf(address)?.clusterOf(address)
   }
 
   #ownCluster(address: string): string | undefined {
@@ -132,69 +143,132 @@ export class CallParties {
     return ranges?.isOwn(address) === true ? ranges.init.self : undefined
   }
 
-  #podsNow(): ReadonlyMap<string, NamedPod> {
-    this.#pods ??= podsByAddress(this.#caches.callers.pods.open().list(), this.#node)
-    return this.#pods
+  /** A pod may be of several services, of which those count that the clusterset has. */
+  #ownService(address: string): string | undefined {
+    const all = this.#own.at(address)
+    const imported = all.filter((service) => {
+      const [namespace = '', name = ''] = service.split('/')
+      return this.#caches.imports.get(name, namespace) !== undefined
+    })
+    return only(imported.length > 0 ? imported : all)
+  }
+}
+
+type Named = readonly [name: string, addresses: readonly string[]]
+
+/** Most names of one address, however many objects claim it. */
+const MOST_NAMES = 16
+
+/** Finds objects by address. Takes up what changes object by object: slices change all the time. */
+class NamesByAddress<T extends KubeObject> {
+  readonly #read: (object: T) => Named | undefined
+  /** Names by address, one for each object that has it. */
+  readonly #names = new Map<string, readonly string[]>()
+  readonly #objects = new Map<string, Named>()
+  /** Undefined: it is up to date. */
+  #unread: Pick<ObjectCache<T>, 'list'> | undefined
+
+  /** `read` gives undefined for objects that do not count. */
+  constructor(read: (object: T) => Named | undefined) {
+    this.#read = read
   }
 
-  #importsNow(): ReadonlyMap<string, string> {
-    this.#imports ??= new Map(
-      this.#caches.imports.list().flatMap(({ metadata: { namespace = '', name }, spec }) =>
-        (spec.ips ?? []).flatMap((text) => {
-          const address = canonical(text)
-          return address === undefined ? [] : [[address, `${namespace}/${name}`] as const]
-        }),
-      ),
-    )
-    return this.#imports
+  follow(cache: Pick<ObjectCache<T>, 'list' | 'onChange'>): () => void {
+    this.#unread = cache
+    return cache.onChange((change) => {
+      if (change === undefined) this.#unread = cache
+      if (change === undefined || this.#unread !== undefined) return
+      this.#set(change.object, change.type === 'set')
+    })
   }
 
-  #servicesNow(): { readonly own: Services; readonly remote: Services } {
-    const { slices, imports } = this.#caches
-    this.#services ??= servicesByAddress(slices.list(), (name, namespace) => imports.get(name, namespace) !== undefined)
-    return this.#services
+  /** The names of those that have the address. */
+  at(address: string): readonly string[] {
+    const cache = this.#unread
+    this.#unread = undefined
+    if (cache !== undefined) {
+      this.#names.clear()
+      this.#objects.clear()
+      for (const object of cache.list()) this.#set(object, true)
+    }
+    return this.#names.get(address) ?? []
   }
+
+  #set(object: T, isThere: boolean): void {
+    const key = nameOf(object.metadata)
+    const before = this.#objects.get(key)
+    this.#objects.delete(key)
+    for (const address of before?.[1] ?? []) {
+      const names = this.#names.get(address) ?? []
+      const at = names.indexOf(before?.[0] ?? '')
+      if (names.length <= 1) this.#names.delete(address)
+      else if (at >= 0) this.#names.set(address, names.toSpliced(at, 1))
+    }
+    const now = isThere ? this.#read(object) : undefined
+    if (now === undefined) return
+    const [name, texts] = now
+    const addresses = [...new Set(texts.flatMap((text) => canonical(text) ?? []))].filter((address) => {
+      const names = this.#names.get(address) ?? []
+      if (names.length < MOST_NAMES) this.#names.set(address, [...names, name])
+      return names.length < MOST_NAMES
+    })
+    if (addresses.length > 0) this.#objects.set(key, [name, addresses])
+  }
+}
+
+function nameOf({ namespace = '', name }: KubeObject['metadata']): string {
+  return `${namespace}/${name}`
+}
+
+/** Undefined for slices of Services without this label: those of other clusters have the other one. */
+function serviceOf({ metadata, endpoints }: EndpointSlice, label: string): Named | undefined {
+  const { namespace = '', labels = {} } = metadata
+  const isRemote = labels[LABEL_SOURCE_CLUSTER] !== undefined
+  const name = labels[label]
+  if (name === undefined || isRemote !== (label === LABEL_SERVICE_NAME)) return undefined
+  return [`${namespace}/${name}`, (endpoints ?? []).flatMap(({ addresses }) => addresses)]
+}
+
+/** Pods on the host network have the address of the node, and those that have ended may have lost theirs to others. */
+function podAddresses({ spec, status }: Pod, node: string): readonly string[] {
+  if ((spec?.nodeName ?? node) !== node || spec?.hostNetwork === true) return []
+  if (status?.phase === 'Succeeded' || status?.phase === 'Failed') return []
+  return [...(status?.podIPs?.map(({ ip }) => ip) ?? []), ...(status?.podIP === undefined ? [] : [status.podIP])]
+}
+
+/** The one name. Undefined if there is none, or if there are several. */
+function only(names: readonly string[]): string | undefined {
+  const [first] = names
+  return names.every((name) => name === first) ? first : undefined
 }
 
 function canonical(text: string): string | undefined {
   return addressFamily(4).canonical(text) ?? addressFamily(6).canonical(text)
 }
 
-/** Pods on the host network have the address of the node, and those that have ended may have lost theirs to others. */
-function podsByAddress(pods: readonly Pod[], node: string): ReadonlyMap<string, NamedPod> {
-  const found = new Map<string, NamedPod>()
-  for (const { metadata, spec, status } of pods) {
-    if ((spec?.nodeName ?? node) !== node || spec?.hostNetwork === true) continue
-    if (status?.phase === 'Succeeded' || status?.phase === 'Failed') continue
-    for (const text of [...(status?.podIPs?.map(({ ip }) => ip) ?? []), status?.podIP ?? '']) {
-      const address = canonical(text)
-      if (address !== undefined) found.set(address, { namespace: metadata.namespace ?? '', pod: metadata.name })
-    }
-  }
-  return found
+interface Owned {
+  readonly id: string
+  readonly prefix: Prefix
 }
 
-/** A pod may be of several services, of which those count that the clusterset has. */
-function servicesByAddress(
-  slices: readonly EndpointSlice[],
-  isImported: (name: string, namespace: string) => boolean,
-): { readonly own: Services; readonly remote: Services } {
-  const [own, ownOthers, remote] = [1, 2, 3].map(() => new Map<string, string | undefined>()) as [Known, Known, Known]
-  for (const { metadata, endpoints } of slices) {
-    const { namespace = '', labels = {} } = metadata
-    const isRemote = labels[LABEL_SOURCE_CLUSTER] !== undefined
-    const name = labels[isRemote ? LABEL_SERVICE_NAME : LABEL_K8S_SERVICE_NAME]
-    if (name === undefined) continue
-    const service = `${namespace}/${name}`
-    const places = isRemote ? remote : isImported(name, namespace) ? own : ownOthers
-    for (const text of (endpoints ?? []).flatMap(({ addresses }) => addresses)) {
-      const address = canonical(text)
-      if (address === undefined) continue
-      const isOther = places.has(address) && places.get(address) !== service
-      places.set(address, isOther ? undefined : service)
-    }
+/** Finds whose an address is, by a search that takes as long as the logarithm of the number of prefixes. */
+function ownersOf(owned: readonly Owned[]): (address: string) => string | undefined {
+  const sorted = [...owned].sort((a, b) => comparePrefixes(a.prefix, b.prefix))
+  // A prefix that another contains begins before the end of that one.
+  const outer: { readonly id: string; readonly from: bigint; readonly end: bigint }[] = []
+  for (const { id, prefix } of sorted) {
+    const end = prefix.value + prefixSize(prefix)
+    if (end > (outer.at(-1)?.end ?? -1n)) outer.push({ id, from: prefix.value, end })
   }
-  return { own: new Map([...ownOthers, ...own]), remote }
+  return (text) => {
+    const { value } = parseAddress(text)
+    let [low, high] = [0, outer.length]
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if ((outer[middle]?.from ?? 0n) <= value) low = middle + 1
+      else high = middle
+    }
+    const found = outer[low - 1]
+    return found !== undefined && value < found.end ? found.id : undefined
+  }
 }
-
-type Known = Map<string, string | undefined>

@@ -3,6 +3,7 @@
  * The kernel counts in tables of its own (plan-flows-table.ts), which are read every READ_EACH_MS, and sooner while
  * somebody looks. Nothing depends on these tables: without them calls go on.
  */
+import { setImmediate } from 'node:timers/promises'
 import {
   type Nft,
   type NftStatement,
@@ -12,10 +13,11 @@ import {
   removeTable,
 } from '../../kernel/nft/nft.ts'
 import type { PacketLog } from '../../kernel/nflog/nflog.ts'
-import { isNotFound } from '../../kernel/kernel.ts'
+import { KernelError, type KernelErrorCode, isNotFound } from '../../kernel/kernel.ts'
 import {
   type Family,
   type Prefix,
+  type RemoteCluster,
   addressBits,
   aggregate,
   formatAddress,
@@ -40,6 +42,7 @@ import { messageOf } from '../../runtime/runtime.ts'
 import { clusterValidation, clustersetRange } from '../routes/routes.ts'
 import {
   type FactsReader,
+  type KernelFacts,
   LOOP_TIMING,
   type NodeRouteWorld,
   RESYNC_MS,
@@ -47,6 +50,7 @@ import {
   type RouteAgentConfig,
   type RouteAgentMetrics,
   addressFamily,
+  changesSpec,
   loopDeps,
   ownCluster,
   rangesOfNode,
@@ -56,8 +60,9 @@ import {
 import { CallParties } from './call-parties.ts'
 import { CallSamples } from './call-samples.ts'
 import {
-  FLOW_SETS,
+  ALL_SETS,
   type FlowsTable,
+  IDLE_MINUTES,
   SAMPLES_A_SECOND,
   fixedStatements,
   flowElements,
@@ -70,6 +75,12 @@ export const READ_EACH_MS = 10_000
 const READ_SOON_MS = 1000
 /** Reading may take one part in so many of the time. */
 const REST = 200
+/** The longest pause nonetheless: the kernel forgets what is idle, and what was not read by then is lost. */
+const MOST_PAUSE_MS = (IDLE_MINUTES * 60_000 * 2) / 3
+/** Calls whose ends are looked up without a break. */
+const SLICE = 500
+/** Errors that come again however often it is tried: the kernel, or the tool, does not know what the rules use. */
+const LASTING: readonly KernelErrorCode[] = ['EOPNOTSUPP', 'EINVAL', 'ENOENT']
 /** Services, and clusters, that have labels of their own in metrics. The first that are called get them. */
 export const MAX_LABELS = 20
 const OTHER = 'other'
@@ -84,6 +95,8 @@ export interface FlowLoopDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: RouteAgentMetrics
+  /** CPUs that the kernel may have, on which the memory of the tables depends. */
+  readonly cpus: number
 }
 
 /** The table of one family. */
@@ -91,7 +104,22 @@ interface Table {
   readonly nft: Nft
   readonly readings: FlowReadings
   /** Undefined: what the kernel has is not known. */
-  sent: { readonly fixed: string; readonly table: FlowsTable } | undefined
+  sent: Sent | undefined
+  /** This process has made sure that there is none. */
+  isGone: boolean
+}
+
+interface Sent {
+  readonly fixed: string
+  readonly table: FlowsTable
+  /** As the kernel listed it, without elements. Undefined: not listed yet. */
+  structure: string | undefined
+}
+
+/** What the tables depend on, as it was when they were last planned. */
+interface Planned {
+  readonly facts: KernelFacts
+  readonly tables: readonly { readonly table: Table; readonly wanted: FlowsTable }[]
 }
 
 export class FlowLoop {
@@ -107,14 +135,17 @@ export class FlowLoop {
   readonly #clusters = new Set<string>()
   #dueMs = -Infinity
   #triedMs = -Infinity
+  #checkMs = -Infinity
+  #planned: Planned | undefined
   #stopFollowing: (() => void) | undefined
-  #unsampled: string | undefined
+  /** Why nothing is sampled, and when that is tried again. */
+  #unsampled: { readonly why: string; readonly againMs: number } | undefined
   #uncounted: string | undefined
 
   constructor(deps: FlowLoopDeps, config: Pick<RouteAgentConfig, 'node' | 'overlayPort'>) {
     this.#deps = deps
     this.#config = config
-    this.#tables = deps.nfts.map((nft) => ({ nft, readings: new FlowReadings(), sent: undefined }))
+    this.#tables = deps.nfts.map((nft) => ({ nft, readings: new FlowReadings(), sent: undefined, isGone: false }))
     this.#parties = new CallParties(deps.caches, config.node)
     this.#samples = new CallSamples(deps.clock, this.#parties, (parties, ms) => this.#timed(parties, ms))
     this.#since = new Date(deps.clock.now()).toISOString()
@@ -123,11 +154,27 @@ export class FlowLoop {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const stop = this.#parties.follow()
+    const { memberships, nodes, clusters, imports } = this.#deps.caches
+    const stops = [
+      this.#parties.follow(),
+      ...[memberships, nodes].map((cache) => cache.onChange(() => (this.#planned = undefined))),
+      clusters.onChange((change) => {
+        if (changesSpec(change)) this.#planned = undefined
+      }),
+      // The first and the last one decide whether there are tables.
+      imports.onChange(() => {
+        if (imports.list().length < 2) this.#planned = undefined
+      }),
+    ]
     await this.#loop.run(signal)
-    stop()
+    for (const stop of stops) stop()
     this.#stopFollowing?.()
     this.#stopFollowing = undefined
+  }
+
+  /** The pod of this node that has the address. */
+  podAt(address: string): ReturnType<CallParties['podAt']> {
+    return this.#parties.podAt(address)
   }
 
   /** What is known now. Makes the next reading come soon, for whoever looks again. */
@@ -136,7 +183,7 @@ export class FlowLoop {
     const nowMs = clock.monotonic()
     if (nowMs - this.#triedMs >= READ_SOON_MS) this.#loop.poke()
     this.#samples.expire()
-    const problem = this.#uncounted ?? this.#unsampled
+    const problem = this.#uncounted ?? this.#unsampled?.why
     const { rows, rest } = this.#totals.rows(nowMs)
     return {
       since: this.#since,
@@ -158,15 +205,19 @@ export class FlowLoop {
     this.#triedMs = startedMs
     try {
       if (tables.length > 0) await this.#follow(signal)
+      const isChecked = startedMs >= this.#checkMs
       for (const { table, wanted } of tables) {
         if (table.sent !== undefined) await this.#read(table, signal)
+        if (isChecked) await this.#check(table, signal)
         await this.#apply(table, { ...wanted, isSampled: this.#stopFollowing !== undefined }, signal)
       }
       for (const table of this.#tables.filter((one) => tables.every((other) => other.table !== one)))
         await this.#remove(table, signal)
+      if (isChecked) this.#checkMs = startedMs + Math.max(RESYNC_MS, REST * (clock.monotonic() - startedMs))
       this.#uncounted = undefined
+      if (this.#stopFollowing !== undefined) this.#unsampled = undefined
       this.#totals.trim(startedMs)
-      this.#dueMs = clock.monotonic() + Math.min(REST * (clock.monotonic() - startedMs), 10 * READ_EACH_MS)
+      this.#dueMs = clock.monotonic() + Math.min(REST * (clock.monotonic() - startedMs), MOST_PAUSE_MS)
     } catch (error) {
       this.#failed(error, signal)
       this.#dueMs = clock.monotonic() + RESYNC_MS
@@ -181,33 +232,39 @@ export class FlowLoop {
     const { caches, facts } = this.#deps
     const reading = readWorld(caches, this.#config)
     if (!reading.ok) return undefined
-    const world = withFacts(reading.world, await facts.read(signal))
+    const known = await facts.read(signal)
+    if (this.#planned?.facts === known) return this.#planned.tables
+    const world = withFacts(reading.world, known)
     const { clusters } = clusterValidation(world)
-    if (clusters.length === 0 && caches.imports.list().length === 0) return []
-    const planned = plannedFamilies(ownCluster(world))
-    return this.#tables.flatMap((table) => {
+    const isWanted = clusters.length > 0 || caches.imports.list().length > 0
+    const planned = isWanted ? plannedFamilies(ownCluster(world)) : []
+    const tables = this.#tables.flatMap((table) => {
       const family = table.nft.family === 'ip' ? 4 : 6
-      return planned.includes(family) ? [{ table, wanted: this.#wanted(world, family) }] : []
+      return planned.includes(family) ? [{ table, wanted: this.#wanted(world, family, clusters) }] : []
     })
+    this.#planned = { facts: known, tables }
+    return tables
   }
 
-  #wanted(world: NodeRouteWorld, family: Family): FlowsTable {
+  #wanted(world: NodeRouteWorld, family: Family, clusters: readonly RemoteCluster[]): FlowsTable {
     const { networks, ranges } = rangesOfNode(world, family, Infinity)
     const range = clustersetRange(world, family)
-    const { clusters } = clusterValidation(world)
     this.#parties.setRanges({
       family: addressFamily(family),
       self: world.self,
       clustersetIpRange: range,
       podCidrs: podPrefixes(ownCluster(world), family),
-      clusters: new Map(clusters.map(({ id, prefixes }) => [id, elementTexts(ofFamily(prefixes, family))])),
+      clusters: new Map(clusters.map(({ id, prefixes }) => [id, ofFamily(prefixes, family).map(formatPrefix)])),
     })
     return {
       family: addressFamily(family),
       clustersetIpRange: formatPrefix(range),
       ownPods: elementTexts(aggregate([...networks, ...ranges])),
-      remote: elementTexts(clusters.flatMap(({ prefixes }) => ofFamily(prefixes, family))),
+      remote: elementTexts(
+        aggregate(clusters.flatMap(({ prefixes }) => prefixes).filter((one) => one.family === family)),
+      ),
       isSampled: false,
+      cpus: this.#deps.cpus,
     }
   }
 
@@ -222,6 +279,7 @@ export class FlowLoop {
     }
     if (statements.length === 0) return
     table.sent = undefined
+    table.isGone = false
     try {
       await nft.run(statements, signal)
     } catch (error) {
@@ -230,12 +288,42 @@ export class FlowLoop {
       // The kernel may be without logs.
       this.#stopFollowing?.()
       this.#stopFollowing = undefined
-      this.#unsampled = messageOf(error)
+      this.#notSampled(error)
       await this.#apply(table, { ...wanted, isSampled: false }, signal)
       return
     }
     if (sent?.fixed !== fixed) table.readings.replaced()
-    table.sent = { fixed, table: wanted }
+    table.sent = { fixed, table: wanted, structure: sent?.fixed === fixed ? sent.structure : undefined }
+    if (table.sent.structure === undefined) await this.#check(table, signal)
+  }
+
+  /** Another program may have emptied or changed the table. It is then made again by #apply(). */
+  async #check(table: Table, signal: AbortSignal): Promise<void> {
+    const { sent } = table
+    if (sent === undefined) return
+    try {
+      if (await this.#isAsSent(table, sent, signal)) return
+    } catch (error) {
+      signal.throwIfAborted()
+      // Other programs may have so many tables that they cannot be listed. Calls are counted all the same.
+      this.#deps.logger.debug('the table that counts calls cannot be checked', { why: messageOf(error) })
+      return
+    }
+    this.#deps.logger.warn('another program changed the table that counts calls; it is made again', {
+      table: NFT_TABLE_FLOWS,
+    })
+    table.sent = undefined
+  }
+
+  async #isAsSent({ nft }: Table, sent: Sent, signal: AbortSignal): Promise<boolean> {
+    const structure = await nft.structure(NFT_TABLE_FLOWS, signal)
+    if (structure === undefined || (sent.structure ?? structure) !== structure) return false
+    sent.structure = structure
+    for (const [set, wanted] of flowElements(sent.table)) {
+      const found = await nft.elements(NFT_TABLE_FLOWS, set, signal)
+      if (found.length !== wanted.size || found.some(({ key }) => !wanted.has(key))) return false
+    }
+    return true
   }
 
   async #read(table: Table, signal: AbortSignal): Promise<void> {
@@ -243,15 +331,22 @@ export class FlowLoop {
     const { clock, metrics } = this.#deps
     let counts
     try {
-      counts = await nft.counts(NFT_TABLE_FLOWS, FLOW_SETS, signal)
+      counts = await nft.counts(NFT_TABLE_FLOWS, ALL_SETS, signal)
     } catch (error) {
       table.sent = undefined
       if (!isNotFound(error)) throw error
       return
     }
     const atMs = clock.monotonic()
-    const { calls, uncounted } = readings.take(counts, (call) => this.#parties.hasNoEndpoint(call))
-    for (const { counts: part, ...call } of calls) {
+    const steps = readings.takeInSlices(counts, (call) => this.#parties.hasNoEndpoint(call))
+    let step = steps.next()
+    while (step.done !== true) {
+      await setImmediate()
+      step = steps.next()
+    }
+    const { calls, uncounted } = step.value
+    for (const [i, { counts: part, ...call }] of calls.entries()) {
+      if (i % SLICE === SLICE - 1) await setImmediate()
       const parties = this.#parties.of(call)
       this.#totals.add(parties, part, atMs)
       this.#count(parties, part)
@@ -262,22 +357,31 @@ export class FlowLoop {
   }
 
   async #remove(table: Table, signal: AbortSignal): Promise<void> {
-    if (table.sent === undefined) return
+    // An earlier process may have left one.
+    if (table.isGone) return
     await removeTable(table.nft, NFT_TABLE_FLOWS, signal)
     table.sent = undefined
+    table.isGone = true
     table.readings.replaced()
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
     const { packetLog } = this.#deps
-    if (packetLog === undefined || this.#stopFollowing !== undefined || this.#unsampled !== undefined) return
+    if (packetLog === undefined || this.#stopFollowing !== undefined) return
+    if (this.#deps.clock.monotonic() < (this.#unsampled?.againMs ?? -Infinity)) return
     try {
       this.#stopFollowing = await packetLog.follow(NFLOG_GROUP_FLOWS, (packet) => this.#samples.take(packet), signal)
     } catch (error) {
       signal.throwIfAborted()
-      this.#unsampled = messageOf(error)
-      this.#deps.logger.info('calls are counted, but not sampled', { why: this.#unsampled })
+      this.#notSampled(error)
     }
+  }
+
+  #notSampled(error: unknown): void {
+    const isLasting = error instanceof KernelError && LASTING.includes(error.code)
+    const why = messageOf(error)
+    if (why !== this.#unsampled?.why) this.#deps.logger.info('calls are counted, but not sampled', { why })
+    this.#unsampled = { why, againMs: isLasting ? Infinity : this.#deps.clock.monotonic() + RESYNC_MS }
   }
 
   #count({ way, service, cluster }: FlowParties, counts: FlowCounts): void {

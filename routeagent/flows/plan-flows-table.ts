@@ -1,14 +1,16 @@
 /**
  * Plans table sealane_flows of one family, which counts the calls of a node and refuses none. Pure.
  *
- *   forwarded: called by a clusterset IP ─► count; by a lane or the overlay ─► lane: own pods and other clusters ─► count
- *   sent, received: calls of programs of this node by a clusterset IP ─► count
+ *   forwarded: called by a clusterset IP ─► count; by a lane or the overlay ─► lane: to other clusters ─► count,
+ *              from other clusters ─► in-count
+ *   from-node, to-node: calls of programs of this node by a clusterset IP ─► count
  *   count: first packet ─► opened; first answer ─► answered; reset or ICMP error instead ─► refused
- *          a packet of the caller before any answer, but not the first ─► unanswered; all: octets
+ *          a packet of the caller before any answer, but not the first ─► unanswered; all others ─► sent, received
  *
- * Elements are counted by client, called address and server, and disappear when they are idle. The kernel does the work
- * for each call: reading events of connection tracking would take ten times as long, and a queue that is full ends the
- * process (kernel/route/netlink-socket.ts).
+ * A packet updates one set, so that a short call costs little. Calls from other clusters have sets of their own: however
+ * many callers a member makes up, the calls of this node are counted. Elements are counted by client, called address and
+ * server, and disappear when they are idle. The kernel does the work for each call: reading events of connection
+ * tracking would take ten times as long, and a queue that is full ends the process (kernel/route/netlink-socket.ts).
  */
 import {
   type ElementMaps,
@@ -23,18 +25,34 @@ import type { AddressFamily } from '../world/world.ts'
 
 const TABLE = NFT_TABLE_FLOWS
 
-/** The sets whose elements count. */
+/** What is counted: packets and octets. */
 export const FLOW_SETS = ['opened', 'answered', 'refused', 'unanswered', 'sent', 'received'] as const
 export type FlowSet = (typeof FLOW_SETS)[number]
-/** All calls, also those for which a set has no room. */
-export const COUNTER_ALL = 'all-opened'
+/** The sets of the kernel that count it: calls from here, and calls from other clusters. */
+export function setNames(set: FlowSet): readonly [out: string, into: string] {
+  return [set, `in-${set}`]
+}
+/** Calls for which a set has no room. It has one element. */
+export const SET_UNCOUNTED = 'uncounted'
+/** The sets that are read. Reading a named counter makes nft read all elements of all tables first. */
+export const ALL_SETS: readonly string[] = [...FLOW_SETS.flatMap(setNames), SET_UNCOUNTED]
 
-/** Elements of each set. They take about 150 octets each. */
-export const MAX_ELEMENTS = 16_384
+/** Kernel memory for the elements of one family that count. */
+const MAX_OCTETS = 24 << 20
+/** Of an element, without its counter: key, times and hash table. */
+const ELEMENT_OCTETS = 160
+/** An element has a counter for each CPU that the kernel may have. */
+const COUNTER_OCTETS = 16
+const MOST_ELEMENTS = 8192
+/** Calls from other clusters have so many times fewer. */
+const IN_PART = 4
 /** UDP flows that wait for their first answer. */
 const MAX_WAITING = 32_768
-const IDLE = '15m'
-const UDP_ANSWERS = '3m'
+/** When the kernel forgets an element. */
+export const IDLE_MINUTES = 15
+const IDLE = `${IDLE_MINUTES}m`
+/** The kernel itself forgets a UDP flow without an answer after 30 seconds. */
+const UDP_ANSWERS = '1m'
 /** Calls a second of each family of which samples are made. */
 export const SAMPLES_A_SECOND = 20
 /** How long the answer of a sample is awaited. */
@@ -55,6 +73,14 @@ export interface FlowsTable {
   readonly remote: readonly string[]
   /** Samples are logged to NFLOG_GROUP_FLOWS. */
   readonly isSampled: boolean
+  /** CPUs that the kernel may have. */
+  readonly cpus: number
+}
+
+/** Elements of each set of calls from here, so that all together take at most MAX_OCTETS. */
+export function elementsFor(cpus: number): number {
+  const octets = (ELEMENT_OCTETS + COUNTER_OCTETS * cpus) * FLOW_SETS.length * (1 + 1 / IN_PART)
+  return Math.max(256, Math.min(MOST_ELEMENTS, Math.floor(MAX_OCTETS / octets)))
 }
 
 /** Creates or replaces the table in one transaction. */
@@ -79,28 +105,24 @@ export function flowElements({ ownPods, remote }: Pick<FlowsTable, 'ownPods' | '
 }
 
 /** Everything except the elements. */
-export function fixedStatements({ family, clustersetIpRange: range, isSampled }: FlowsTable): NftStatement[] {
+export function fixedStatements(table: FlowsTable): NftStatement[] {
+  const { family, clustersetIpRange: range } = table
   const { nft: ip, type } = family
-  const parties = `ct original ${ip} saddr . ct original ${ip} daddr . ct reply ${ip} saddr`
-  const update = (set: FlowSet): string => `update @${set} { ${parties} timeout ${IDLE} counter }`
-  const log = (prefix: string): string =>
-    `log prefix "${prefix}" group ${NFLOG_GROUP_FLOWS} snaplen ${COPIED_BYTES_OF_ERROR}`
-  const ending = (set: 'answered' | 'refused'): string[] => [
-    update(set),
-    ...(isSampled ? [`ct id @${SET_SAMPLED} delete @${SET_SAMPLED} { ct id } ${log(set)}`] : []),
-  ]
-  const answersUdp = `ct id @${SET_WAITING} delete @${SET_WAITING} { ct id }`
-  const error =
-    family.family === 4
-      ? 'meta l4proto icmp icmp type destination-unreachable icmp code != frag-needed'
-      : 'meta l4proto ipv6-icmp icmpv6 type destination-unreachable'
+  const size = elementsFor(table.cpus)
+  const lanes = `${LANE_DEVICE_PREFIX}*`
   return [
-    { verb: 'add-counter', table: TABLE, counter: COUNTER_ALL },
-    ...FLOW_SETS.map((map): NftStatement => ({
+    {
+      ...{ verb: 'add-map', table: TABLE, map: SET_UNCOUNTED },
+      type: { kind: 'set', key: 'ct_dir', typeOf: { key: 'ct direction' }, size: 2, flags: ['dynamic'] },
+    },
+    ...FLOW_SETS.flatMap(setNames).map((map, i): NftStatement => ({
       verb: 'add-map',
       table: TABLE,
       map,
-      type: { kind: 'set', key: `${type} . ${type} . ${type}`, size: MAX_ELEMENTS, flags: ['dynamic', 'timeout'] },
+      type: {
+        ...{ kind: 'set', key: `${type} . ${type} . ${type}`, flags: ['dynamic', 'timeout'] },
+        size: i % 2 === 0 ? size : Math.floor(size / IN_PART),
+      },
     })),
     ...[SET_WAITING, SET_AGAIN, SET_SAMPLED].map((map): NftStatement => ({
       verb: 'add-map',
@@ -118,49 +140,21 @@ export function fixedStatements({ family, clustersetIpRange: range, isSampled }:
       map,
       type: { kind: 'set', key: type, flags: ['interval'] },
     })),
-    ...chain('opened', [
-      // A set without room ends the rule, after the counter.
-      `counter name ${COUNTER_ALL} ${update('opened')}`,
-      `meta l4proto udp add @${SET_WAITING} { ct id timeout ${UDP_ANSWERS} }`,
-      ...(isSampled
-        ? [
-            `limit rate ${SAMPLES_A_SECOND}/second burst ${SAMPLES_A_SECOND} packets ` +
-              `add @${SET_SAMPLED} { ct id timeout ${SAMPLE_MS / 1000}s } ${log('opened')}`,
-          ]
-        : []),
-    ]),
-    ...chain('answered', ending('answered')),
-    ...chain('refused', ending('refused')),
-    ...chain('unreachable', [
-      `${answersUdp} goto refused`,
-      'ct original protocol tcp ct status & seen-reply == 0x0 goto refused',
-    ]),
-    ...chain('count', [
-      // A SYN that is sent again has an entry already.
-      'ct state new ct status & confirmed == 0x0 meta l4proto { tcp, udp } jump opened',
-      // A client that has no answer sends its first packet again, TCP after a second. Each call is counted once.
-      `ct state new ct status & (confirmed | seen-reply) == confirmed ct id != @${SET_AGAIN} ` +
-        `add @${SET_AGAIN} { ct id timeout ${UDP_ANSWERS} } ${update('unanswered')}`,
-      `ct direction original ${update('sent')}`,
-      'ct direction original return',
-      update('received'),
-      'tcp flags & (syn | ack) == syn | ack goto answered',
-      // RFC 9293 section 3.10.7.1: the reset that answers a SYN.
-      'tcp flags & (rst | ack) == rst | ack tcp sequence 0 goto refused',
-      `meta l4proto udp ${answersUdp} goto answered`,
-      `ct state related ${error} goto unreachable`,
+    ...countingChains(table, ''),
+    ...countingChains(table, 'in-'),
+    // What another cluster sends to a clusterset IP is no call of this node.
+    ...chain('service', [
+      `iifname "${lanes}" ct direction original return`,
+      `oifname "${lanes}" ct direction reply return`,
+      'goto count',
     ]),
     ...chain('lane', [
       `ct original ${ip} saddr @${SET_OWN_PODS} ct original ${ip} daddr @${SET_REMOTE} goto count`,
-      `ct original ${ip} saddr @${SET_REMOTE} ct reply ${ip} saddr @${SET_OWN_PODS} goto count`,
+      `ct original ${ip} saddr @${SET_REMOTE} ct reply ${ip} saddr @${SET_OWN_PODS} goto in-count`,
     ]),
     ...chain(
       'forwarded',
-      [
-        `ct original ${ip} daddr ${range} goto count`,
-        `oifname "${LANE_DEVICE_PREFIX}*" goto lane`,
-        `iifname "${LANE_DEVICE_PREFIX}*" goto lane`,
-      ],
+      [`ct original ${ip} daddr ${range} goto service`, `oifname "${lanes}" goto lane`, `iifname "${lanes}" goto lane`],
       // Before our guard refuses what has no endpoint.
       { type: 'filter', hook: 'forward', priority: -150 },
     ),
@@ -171,6 +165,67 @@ export function fixedStatements({ family, clustersetIpRange: range, isSampled }:
     ...chain('to-node', [`ct original ${ip} daddr ${range} goto count`], {
       ...{ type: 'filter', hook: 'input', priority: -50 },
     }),
+  ]
+}
+
+/** `way`: what the names of the chains and of their sets begin with. */
+function countingChains({ family, isSampled }: FlowsTable, way: '' | 'in-'): NftStatement[] {
+  const ip = family.nft
+  const parties = `ct original ${ip} saddr . ct original ${ip} daddr . ct reply ${ip} saddr`
+  const update = (set: FlowSet): string => `update @${way}${set} { ${parties} timeout ${IDLE} counter }`
+  const log = (prefix: string): string =>
+    `log prefix "${prefix}" group ${NFLOG_GROUP_FLOWS} snaplen ${COPIED_BYTES_OF_ERROR}`
+  const ending = (set: 'answered' | 'refused'): string[] => [
+    update(set),
+    ...(isSampled ? [`ct id @${SET_SAMPLED} delete @${SET_SAMPLED} { ct id } ${log(set)}`] : []),
+  ]
+  const answersUdp = `ct id @${SET_WAITING} delete @${SET_WAITING} { ct id }`
+  const error =
+    family.family === 4
+      ? 'meta l4proto icmp icmp type destination-unreachable icmp code != frag-needed'
+      : 'meta l4proto ipv6-icmp icmpv6 type destination-unreachable'
+  return [
+    ...chain(`${way}began`, [
+      `meta l4proto udp add @${SET_WAITING} { ct id timeout ${UDP_ANSWERS} }`,
+      ...(isSampled
+        ? [
+            `limit rate ${SAMPLES_A_SECOND}/second burst ${SAMPLES_A_SECOND} packets ` +
+              `add @${SET_SAMPLED} { ct id timeout ${SAMPLE_MS / 1000}s } ${log('opened')}`,
+          ]
+        : []),
+    ]),
+    ...chain(`${way}opened`, [
+      // A set without room ends the rule.
+      `${update('opened')} goto ${way}began`,
+      `update @${SET_UNCOUNTED} { ct direction counter } goto ${way}began`,
+    ]),
+    ...chain(`${way}answered`, ending('answered')),
+    ...chain(`${way}refused`, ending('refused')),
+    ...chain(`${way}unanswered`, [update('unanswered')]),
+    ...chain(`${way}sent`, [update('sent')]),
+    ...chain(`${way}unreachable`, [
+      `${answersUdp} goto ${way}refused`,
+      `ct original protocol tcp ct status & seen-reply == 0x0 goto ${way}refused`,
+      update('received'),
+    ]),
+    ...chain(`${way}begins`, [
+      // A SYN that is sent again has an entry already.
+      `ct status & confirmed == 0x0 meta l4proto { tcp, udp } goto ${way}opened`,
+      // A client that has no answer sends its first packet again, TCP after a second. Each call is counted once.
+      `ct status & (confirmed | seen-reply) == confirmed ct id != @${SET_AGAIN} ` +
+        `add @${SET_AGAIN} { ct id timeout ${UDP_ANSWERS} } goto ${way}unanswered`,
+      update('sent'),
+    ]),
+    ...chain(`${way}count`, [
+      `ct state new goto ${way}begins`,
+      `ct direction original goto ${way}sent`,
+      `tcp flags & (syn | ack) == syn | ack goto ${way}answered`,
+      // RFC 9293 section 3.10.7.1: the reset that answers a SYN.
+      `tcp flags & (rst | ack) == rst | ack tcp sequence 0 goto ${way}refused`,
+      `meta l4proto udp ${answersUdp} goto ${way}answered`,
+      `ct state related ${error} goto ${way}unreachable`,
+      update('received'),
+    ]),
   ]
 }
 

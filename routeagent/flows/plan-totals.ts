@@ -13,7 +13,7 @@ import {
   connectTimeBucket,
   CONNECT_TIMES_MS,
 } from '../../model/model.ts'
-import { COUNTER_ALL, FLOW_SETS, type FlowSet } from './plan-flows-table.ts'
+import { FLOW_SETS, type FlowSet, SET_UNCOUNTED, setNames } from './plan-flows-table.ts'
 
 /** The three addresses of a call, in the form that nft prints. */
 export interface CallAddresses {
@@ -33,6 +33,11 @@ export interface Growth {
   readonly uncounted: number
 }
 
+/** At the end of the key of a call from another cluster, behind the three addresses. */
+const INTO = ' . in'
+/** Calls that are taken without a break. */
+const SLICE = 1000
+
 type Read = Readonly<Record<FlowSet, readonly [packets: number, bytes: number]>>
 
 const UNREAD = [0, 0] as const
@@ -48,28 +53,41 @@ const NOTHING_READ: Read = {
 /** Finds what has been counted since the reading before. */
 export class FlowReadings {
   #known = new Map<string, Read>()
-  #all = 0
+  #uncounted = 0
 
   /** The table is a new one, and its counts begin at 0. */
   replaced(): void {
     this.#known = new Map()
-    this.#all = 0
+    this.#uncounted = 0
   }
 
   /** `noEndpoint`: whether a call was refused because its service has no endpoint. */
   take(counts: TableCounts, noEndpoint: (call: CallAddresses) => boolean): Growth {
+    const steps = this.takeInSlices(counts, noEndpoint)
+    let step = steps.next()
+    while (step.done !== true) step = steps.next()
+    return step.value
+  }
+
+  /** As take(). Yields now and then, so that a caller may let others run. */
+  *takeInSlices(counts: TableCounts, noEndpoint: (call: CallAddresses) => boolean): Generator<undefined, Growth> {
     const found = new Map<string, Partial<Record<FlowSet, readonly [number, number]>>>()
     for (const set of FLOW_SETS) {
-      for (const { key, packets, bytes } of counts.sets.get(set) ?? []) {
-        const those = found.get(key)
-        if (those === undefined) found.set(key, { [set]: [packets, bytes] })
-        else those[set] = [packets, bytes]
+      for (const [into, name] of setNames(set).entries()) {
+        for (const { key: addresses, packets, bytes } of counts.sets.get(name) ?? []) {
+          // A call is either from here or from another cluster.
+          const key = into === 0 ? addresses : `${addresses}${INTO}`
+          const those = found.get(key)
+          if (those === undefined) found.set(key, { [set]: [packets, bytes] })
+          else those[set] = [packets, bytes]
+        }
+        yield undefined
       }
     }
     const known = new Map<string, Read>()
     const calls: CallGrowth[] = []
-    let opened = 0
     for (const [key, sets] of found) {
+      if (known.size % SLICE === SLICE - 1) yield undefined
       const [client = '', called = '', server = ''] = key.split(' . ')
       const before = this.#known.get(key)
       const read = { ...NOTHING_READ, ...sets }
@@ -77,21 +95,21 @@ export class FlowReadings {
       const grown = (set: FlowSet, at: 0 | 1): number => growth(before?.[set][at] ?? 0, read[set][at])
       const addresses = { client, called, server }
       const newly = grown('opened', 0)
-      opened += newly
       const part: FlowCounts = {
         opened: newly,
         answered: grown('answered', 0),
         refused: grown('refused', 0) + (noEndpoint(addresses) ? newly : 0),
         unanswered: grown('unanswered', 0),
-        sentBytes: grown('sent', 1),
-        receivedBytes: grown('received', 1),
+        // A packet is counted by one set.
+        sentBytes: grown('opened', 1) + grown('unanswered', 1) + grown('sent', 1),
+        receivedBytes: grown('answered', 1) + grown('refused', 1) + grown('received', 1),
       }
       if (Object.values(part).some((n) => n > 0)) calls.push({ ...addresses, counts: part })
     }
     this.#known = known
-    const now = counts.counters.get(COUNTER_ALL) ?? 0
-    const uncounted = Math.max(0, growth(this.#all, now) - opened)
-    this.#all = now
+    const now = (counts.sets.get(SET_UNCOUNTED) ?? []).reduce((sum, { packets }) => sum + packets, 0)
+    const uncounted = growth(this.#uncounted, now)
+    this.#uncounted = now
     return { calls, uncounted }
   }
 }

@@ -86,7 +86,10 @@ export interface RouteAgentCaches {
   readonly slices: ObjectCache<EndpointSlice>
   /** Opened only by nodes that serve lanes: each node has one such object, and each may change with every pod. */
   readonly routeAgents: LazyInformer<RouteAgent>
-  /** Opened only where some namespaces may call what others may not. Pods: at least those of this node. */
+  /**
+   * Opened where some namespaces may call what others may not, and where calls are counted, which names the callers.
+   * Pods: at least those of this node.
+   */
   readonly callers: CallerCaches
   /** The world does not wait for them, because a cluster may lack their kinds: routes do not depend on them. */
   readonly access: AccessCaches

@@ -44,7 +44,12 @@ const DENIED = {
   ...{ at: '2026-11-30T00:00:02.000Z', reason: 'access-not-exported', protocol: 'tcp', port: 22 },
   ...{ from: { address: '244.1.0.9', cluster: 'paris' }, to: { address: '10.42.1.5' } },
 }
-const TEXT = JSON.stringify({ ...PAGE, denied: [DENIED] })
+const CLOSED = {
+  ...{ at: '2026-11-30T00:00:02.500Z', reason: 'access-egress', protocol: 'tcp', port: 23 },
+  from: { address: '10.42.1.7', namespace: 'bank', pod: 'job-1' },
+  to: { address: '244.1.0.9', cluster: 'paris' },
+}
+const TEXT = JSON.stringify({ ...PAGE, denied: [DENIED, CLOSED] })
 
 async function pageOf(t: Test, body: string): Promise<string> {
   const server = createServer(
@@ -72,9 +77,15 @@ t.test('what the commands print', async (t) => {
       /shop\/web-1 10\.42\.1\.5 +paris 244\.1\.0\.5 shop\/web +tcp 8080 +answered +2\.5 +-\n[^]*denied +- +access-not-exported\n[^]*refused +- +CallRefused\n/,
     ],
     ['said to be samples', ['flows'], 0, /samples: at most 20 calls a second of each node/],
-    ['of a namespace', ['flows', '--from', 'bank', '-o', 'json'], 0, /"items": \[\s+\{\s+"at": "2026-11-30T00:00:03/],
+    ['of a namespace', ['flows', '--from', 'bank', '-o', 'json'], 0, /"items": \[[^]*"at": "2026-11-30T00:00:03/],
     ['to a service', ['flows', '--to', 'web', '-o', 'json'], 0, /"ms": 2\.5\s+\}\s+\]/],
     ['denied', ['flows', '--denied', '-o', 'json'], 0, /"items": \[\s+\{\s+"at": "2026-11-30T00:00:02[^]*\}\s+\]/],
+    [
+      'denied to a namespace',
+      ['flows', '--denied', '--from', 'bank'],
+      0,
+      /bank\/job-1 10\.42\.1\.7 +paris[^\n]*denied/,
+    ],
     ['of a cluster', ['flows', '--cluster', 'rome', '-o', 'json'], 0, /"items": \[\]/],
     ['a service that is none', ['flows', '--to', 'a/b/c'], 2, /--to "a\/b\/c": expected NAMESPACE\/NAME or NAME/],
   ]

@@ -4,6 +4,7 @@ import { UserError } from '../../../runtime/runtime.ts'
 export interface DeniedEnd {
   readonly address: string
   readonly cluster?: string
+  readonly namespace?: string
   readonly service?: string
   readonly pod?: string
 }
@@ -52,6 +53,7 @@ function endOf(address: string, fields: Readonly<Record<string, unknown>>): Deni
   return {
     address,
     ...given('cluster', shortText(fields['cluster'])),
+    ...given('namespace', shortText(fields['namespace'])),
     ...given('service', shortText(fields['service'])),
     ...given('pod', shortText(fields['pod'])),
   }

@@ -102,38 +102,57 @@ function probeNode(admin: Admin, { node, pod }: NodePod, signal: AbortSignal): P
   return askFor({ what: `Host ${node}`, source, needed: false, ms: MS, right, ask }, signal)
 }
 
-export type PodAnswer =
-  | { readonly ok: true; readonly node: string; readonly stdout: string }
-  | { readonly ok: false; readonly node: string; readonly why: string }
+export interface PodReading<T> {
+  readonly command: readonly string[]
+  /** Reads the output of the command. What it throws is the remark about its node. */
+  readonly read: (stdout: string) => T
+  /** Takes a line about each node that gives no answer, and about those that were left out. */
+  readonly remark: (line: string) => void
+}
 
-/** Runs a command in the pod of each route agent, on at most MOST_NODES nodes. Rejects if pods cannot be listed. */
-export async function inRouteAgents(
+interface NodeValue<T> {
+  readonly node: string
+  readonly value: T
+}
+
+/**
+ * Runs a command in the pod of each route agent, on at most MOST_NODES nodes. Rejects if pods cannot be listed, and with
+ * the signal's reason.
+ */
+export async function readFromRouteAgents<T>(
   admin: Admin,
-  command: readonly string[],
+  { command, read, remark }: PodReading<T>,
   signal: AbortSignal,
-): Promise<readonly PodAnswer[]> {
-  const waiting = (await nodePods(admin, signal)).slice(0, MOST_NODES)
-  const found: PodAnswer[] = []
-  const run = async ({ node, pod }: NodePod): Promise<PodAnswer> => {
+): Promise<readonly NodeValue<T>[]> {
+  const pods = await nodePods(admin, signal)
+  const waiting = pods.slice(0, MOST_NODES)
+  const found: NodeValue<T>[] = []
+  const run = async ({ node, pod }: NodePod): Promise<void> => {
     try {
       const place = { namespace: SYSTEM_NAMESPACE, pod, container: CONTAINER, command, timeoutMs: MS }
       const { status, stdout, stderr } = await admin.exec(place, signal)
-      return status === 0 ? { ok: true, node, stdout } : { ok: false, node, why: stderr.trim().slice(0, 300) }
+      if (status === 0) found.push({ node, value: read(stdout) })
+      else remark(`node ${node}: ${stderr.trim().slice(0, 300)}\n`)
     } catch (error) {
       signal.throwIfAborted()
-      return { ok: false, node, why: messageOf(error) }
+      remark(`node ${node}: ${messageOf(error)}\n`)
     }
   }
   const work = async (): Promise<void> => {
-    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) found.push(await run(next))
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) await run(next)
   }
   await Promise.all(Array.from({ length: AT_ONCE }, work))
+  if (pods.length > MOST_NODES) remark(`${notAsked(pods.slice(MOST_NODES), 'asked')}\n`)
   return found
+}
+
+function notAsked(pods: readonly NodePod[], what: string): string {
+  return `${pods.length} nodes were not ${what}, because the limit is ${MOST_NODES}: ${pods[0]?.node ?? ''} and those after it`
 }
 
 function leftOut(pods: readonly NodePod[]): readonly UnansweredFact[] {
   if (pods.length === 0) return []
-  const message = `${pods.length} nodes were not examined, because the limit is ${MOST_NODES}: ${pods[0]?.node ?? ''} and those after it`
+  const message = notAsked(pods, 'examined')
   const at = new Date().toISOString()
   return [
     { t: 'unanswered', what: 'Host others', source: 'diagnose', at, needed: false, reason: 'NotAnswered', message },

@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { SILENT_PROGRESS } from '../../../cli/status/probes/progress.ts'
-import { podProbes } from '../../../cli/status/probes/pod-probes.ts'
+import { podProbes, readFromRouteAgents } from '../../../cli/status/probes/pod-probes.ts'
 import type { ClusterAdmin } from '../../../cli/context/cluster-admin.ts'
 import type { Area } from '../../../explain/facts/finding.ts'
 import type { ManifestObject } from '../../../install/values/manifest.ts'
@@ -206,4 +206,36 @@ t.test('whatever a pod says, facts come of it that are about its node', async ()
       )
     }),
   )
+})
+
+t.test('answers of a command: each node has its own failure, and none is left out in silence', async (t) => {
+  const answers: Readonly<Record<string, Exec>> = {
+    n00: () => done('7'),
+    n01: () => done('of another release'),
+    n02: () => done('', 2, 'unknown command\n'),
+    n03: () => Promise.reject(new ClusterApiError('Forbidden', 'pods "ra-3" is forbidden')),
+  }
+  const many = Array.from({ length: 45 }, (_, i) => `n${String(i).padStart(2, '0')}`).map((node) => pod(node, node))
+  const remarks: string[] = []
+  const read = (text: string): number => {
+    if (!/^\d+$/.test(text)) throw new Error('expected a number')
+    return Number(text)
+  }
+  const reading = { command: ['sealane', 'x'], read, remark: (line: string) => remarks.push(line) }
+  const found = await readFromRouteAgents(
+    admin(many, (command) => (answers[command.pod] ?? (() => done('1')))(command)),
+    reading,
+    new AbortController().signal,
+  )
+  t.equal(found.length, 37)
+  t.same(
+    found.find(({ node }) => node === 'n00'),
+    { node: 'n00', value: 7 },
+  )
+  t.same(remarks.sort(), [
+    '5 nodes were not asked, because the limit is 40: n40 and those after it\n',
+    'node n01: expected a number\n',
+    'node n02: unknown command\n',
+    'node n03: pods "ra-3" is forbidden\n',
+  ])
 })

@@ -25,6 +25,7 @@ function start(t: Test, packetLog = new FakePacketLog()) {
   let begun = 0
   const samples = new DeniedSamples({
     ...{ packetLog, slices, clock, logger, nfts: [new FakeNft(), new FakeNft({ family: 'ip6' })] },
+    podAt: (address) => (address === '10.42.1.7' ? { namespace: 'bank', pod: 'job-1' } : undefined),
     callers: (family) => (family === 4 ? callers : undefined),
     onFollowing: () => (begun += 1),
   })
@@ -56,6 +57,7 @@ t.test('who called whom, at which port, and why', async (t) => {
   log({ prefix: 'of another program' })
   log({ source: 'fd42::9', destination: 'fd42:1::5', port: 443 })
   log({ prefix: 'access-egress', source: '10.42.1.5', destination: '244.1.0.9' })
+  log({ prefix: 'access-egress', source: '10.42.1.7', destination: '244.1.0.9' })
   const at = new Date(clock.now()).toISOString()
   const reason = 'access-not-exported'
   t.same(samples.list(), [
@@ -63,7 +65,7 @@ t.test('who called whom, at which port, and why', async (t) => {
       at,
       reason,
       from: { address: '244.1.0.9', cluster: 'paris' },
-      to: { address: '10.42.1.5', service: 'shop/web' },
+      to: { address: '10.42.1.5', namespace: 'shop', service: 'shop/web' },
       protocol: 'tcp',
       port: 80,
     },
@@ -71,10 +73,18 @@ t.test('who called whom, at which port, and why', async (t) => {
     { at, reason, from: { address: 'fd42::9' }, to: { address: 'fd42:1::5' }, protocol: 'tcp', port: 443 },
     {
       ...{ at, reason: 'access-egress', protocol: 'tcp', port: 80 },
-      ...{ from: { address: '10.42.1.5', service: 'shop/other' }, to: { address: '244.1.0.9', cluster: 'paris' } },
+      ...{
+        from: { address: '10.42.1.5', namespace: 'shop', service: 'shop/other' },
+        to: { address: '244.1.0.9', cluster: 'paris' },
+      },
+    },
+    {
+      ...{ at, reason: 'access-egress', protocol: 'tcp', port: 80 },
+      from: { address: '10.42.1.7', namespace: 'bank', pod: 'job-1' },
+      to: { address: '244.1.0.9', cluster: 'paris' },
     },
   ])
-  t.equal(logger.lines.length, 4, 'one line for each')
+  t.equal(logger.lines.length, 5, 'one line for each')
   await stop()
   t.notOk(samples.isFollowing)
   t.notOk(log({}), 'the group is free')

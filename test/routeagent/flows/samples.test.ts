@@ -1,4 +1,5 @@
 /** Lines and connect times of sampled calls, and who their ends are. What the kernel logs: test/netns/flows.test.ts. */
+import fc from 'fast-check'
 import t from 'tap'
 import { LiveCache } from '../../../kubeapi/driver/kind-store.ts'
 import { objectKey } from '../../../kubeapi/driver/object-key.ts'
@@ -10,6 +11,7 @@ import { CallParties } from '../../../routeagent/flows/call-parties.ts'
 import { CallSamples, MAX_FLOW_LINES } from '../../../routeagent/flows/call-samples.ts'
 import { addressFamily } from '../../../routeagent/world/address-family.ts'
 import { LazyInformer } from '../../../routeagent/world/read-world.ts'
+import { growth, processorMs } from '../../support/growth.ts'
 import { ownSlice } from '../support/own-slice.ts'
 import { podObject } from '../support/pod-object.ts'
 import { serviceImport, slice } from '../support/site.ts'
@@ -20,7 +22,14 @@ function cacheOf<T extends KubeObject>(objects: readonly T[]): LiveCache<T> {
   return cache
 }
 
-function parties(): CallParties {
+const SLICES = cacheOf<EndpointSlice>([
+  slice('far', 'paris', ['244.1.0.5', '244.1.0.9']),
+  slice('other', 'paris', ['244.1.0.9']),
+  ownSlice('far', ['10.42.1.5']),
+  ownSlice('plain', ['10.42.1.5', '10.42.1.8']),
+])
+
+function parties(slices = SLICES): CallParties {
   const pods = [
     podObject('shop/web', '10.42.1.5'),
     podObject('bank/gone', '10.42.1.6', { phase: 'Succeeded' }),
@@ -30,12 +39,7 @@ function parties(): CallParties {
   const made = new CallParties(
     {
       imports: cacheOf<ServiceImport>([serviceImport('far', '245.0.0.7'), serviceImport('empty', '245.0.0.8')]),
-      slices: cacheOf<EndpointSlice>([
-        slice('far', 'paris', ['244.1.0.5', '244.1.0.9']),
-        slice('other', 'paris', ['244.1.0.9']),
-        ownSlice('far', ['10.42.1.5']),
-        ownSlice('plain', ['10.42.1.5', '10.42.1.8']),
-      ]),
+      slices,
       callers: {
         pods: new LazyInformer(() => cacheOf<Pod>(pods)),
         namespaces: new LazyInformer(() => cacheOf<Namespace>([])),
@@ -167,4 +171,71 @@ t.test('bounds', async (t) => {
   made.expire()
   t.equal(made.lines.length, MAX_FLOW_LINES)
   t.equal(made.lines.at(-1)?.number, 600, 'what has no room is not awaited')
+})
+
+t.test('services that change', async (t) => {
+  const slices = cacheOf<EndpointSlice>([slice('far', 'paris', ['244.1.0.5']), slice('other', 'paris', ['244.1.0.6'])])
+  let listed = 0
+  const list = slices.list.bind(slices)
+  slices.list = () => {
+    listed += 1
+    return list()
+  }
+  const of = parties(slices)
+  const serviceAt = (address: string) => of.of({ client: '10.42.1.5', called: address, server: address }).service
+  t.equal(serviceAt('244.1.0.5'), 'shop/far')
+  const after = listed
+  const put = (object: EndpointSlice) =>
+    slices.replace(objectKey(object.metadata.name, object.metadata.namespace), object)
+  for (let i = 7; i < 100; i += 1) {
+    put(slice('far', 'paris', [`244.1.0.${i}`]))
+    t.equal(serviceAt(`244.1.0.${i}`), 'shop/far')
+    t.equal(serviceAt(`244.1.0.${i - 1}`), i === 7 ? 'shop/other' : undefined)
+  }
+  put(slice('far', 'paris', ['244.1.0.6']))
+  t.equal(serviceAt('244.1.0.6'), undefined, 'several services')
+  const { metadata } = slice('far', 'paris', [])
+  slices.replace(objectKey(metadata.name, metadata.namespace), undefined)
+  t.equal(serviceAt('244.1.0.6'), 'shop/other')
+  t.equal(listed, after, 'a change reads one slice, not all')
+})
+
+const CLIENTS = Array.from({ length: 5000 }, (_, i) => `100.${i % 64}.${i >> 6}.9`)
+
+function ranged(prefixes: readonly (readonly [id: string, prefix: string])[]): CallParties {
+  const of = parties()
+  of.setRanges({
+    family: addressFamily(4),
+    self: 'milano',
+    clustersetIpRange: parsePrefix('245.0.0.0/16'),
+    podCidrs: [parsePrefix('10.42.0.0/16')],
+    clusters: new Map(prefixes.map(([id, prefix]) => [id, [prefix]])),
+  })
+  return of
+}
+
+t.test('whose an address is', async () => {
+  const octet = fc.integer({ min: 0, max: 255 })
+  const prefix = fc.record({ a: octet, b: octet, length: fc.constantFrom(8, 16) })
+  fc.assert(
+    fc.property(fc.array(prefix), octet, octet, (all, a, b) => {
+      const texts = all.map(({ a, b, length }) => `${a}.${length === 8 ? 0 : b}.0.0/${length}`)
+      const of = ranged(texts.map((text) => [text, text]))
+      const found = of.of({ client: `${a}.${b}.1.1`, called: '10.42.1.8', server: '10.42.1.8' }).cluster
+      const [wide, narrow] = [`${a}.0.0.0/8`, `${a}.${b}.0.0/16`].map((text) =>
+        texts.includes(text) ? text : undefined,
+      )
+      return found === (wide ?? narrow ?? 'milano')
+    }),
+  )
+})
+
+t.test('the time to find it grows less than the number of clusters', async (t) => {
+  const times = await growth(1200, (size) => {
+    const of = ranged(Array.from({ length: size }, (_, i) => [`c${i}`, `${101 + (i >> 8)}.${i & 255}.0.0/16`]))
+    return processorMs(() => {
+      for (const client of CLIENTS) of.of({ client, called: '10.42.1.8', server: '10.42.1.8' })
+    })
+  })
+  t.ok(times < 2, `four times as many take ${times.toFixed(1)} times as long`)
 })

@@ -6,39 +6,48 @@ import {
   type FlowCounts,
   MAX_FLOW_ROWS,
   NO_FLOWS,
+  addFlows,
   connectTimeBucket,
   connectTimeQuantile,
 } from '../../../model/flow-counts.ts'
-import { COUNTER_ALL, FLOW_SETS, type FlowSet } from '../../../routeagent/flows/plan-flows-table.ts'
+import { FLOW_SETS, type FlowSet, elementsFor } from '../../../routeagent/flows/plan-flows-table.ts'
 import { FlowReadings, FlowTotals } from '../../../routeagent/flows/plan-totals.ts'
 import { counts } from '../support/flow-counts.ts'
 
 const CALL = '10.42.1.5 . 245.0.0.7 . 244.1.0.5'
-const FIELDS: Readonly<Record<FlowSet, keyof FlowCounts>> = {
-  ...{ opened: 'opened', answered: 'answered', refused: 'refused', unanswered: 'unanswered' },
-  ...{ sent: 'sentBytes', received: 'receivedBytes' },
+/** Each packet is counted by one set. */
+const OCTETS: Readonly<Record<'sentBytes' | 'receivedBytes', readonly FlowSet[]>> = {
+  sentBytes: ['opened', 'unanswered', 'sent'],
+  receivedBytes: ['answered', 'refused', 'received'],
 }
+const OUTCOMES = ['opened', 'answered', 'refused', 'unanswered'] as const
 const NEVER = (): boolean => false
 
 t.test('growth', async (t) => {
   const readings = new FlowReadings()
-  const take = (sets: Parameters<typeof counts>[0], all: number) => readings.take(counts(sets, all), NEVER)
-  const first = take({ opened: { [CALL]: [3, 180] }, sent: { [CALL]: [9, 900] }, received: { [CALL]: [6, 600] } }, 5)
+  const take = (sets: Parameters<typeof counts>[0], uncounted = 0) => readings.take(counts(sets, uncounted), NEVER)
+  const first = take({ opened: { [CALL]: [3, 180] }, sent: { [CALL]: [9, 900] }, received: { [CALL]: [6, 600] } }, 2)
   t.match(first.calls, [{ client: '10.42.1.5', called: '245.0.0.7', server: '244.1.0.5' }])
-  t.match(first.calls[0]?.counts, { opened: 3, sentBytes: 900, receivedBytes: 600 })
+  t.match(first.calls[0]?.counts, { opened: 3, sentBytes: 1080, receivedBytes: 600 })
   t.equal(first.uncounted, 2, 'there was no room for two')
   t.same(
-    take({ opened: { [CALL]: [3, 180] }, sent: { [CALL]: [9, 900] }, received: { [CALL]: [6, 600] } }, 5).calls,
+    take({ opened: { [CALL]: [3, 180] }, sent: { [CALL]: [9, 900] }, received: { [CALL]: [6, 600] } }, 2).calls,
     [],
   )
-  t.equal(take({ opened: { [CALL]: [1, 60] } }, 6).calls[0]?.counts.opened, 1, 'an element that came again')
+  t.equal(take({ opened: { [CALL]: [1, 60] } }, 2).calls[0]?.counts.opened, 1, 'an element that came again')
   readings.replaced()
-  const again = take({ opened: { [CALL]: [4, 60] } }, 4)
+  const again = take({ opened: { [CALL]: [4, 60] } })
   t.equal(again.calls[0]?.counts.opened, 4, 'a new table')
   t.equal(again.uncounted, 0)
-  t.same(take({}, 4).calls, [], 'the kernel has dropped what was idle')
-  t.match(take({ unanswered: { [CALL]: [1, 60] } }, 4).calls, [{ counts: { opened: 0, unanswered: 1 } }])
-  const empty = new FlowReadings().take(counts({ opened: { [CALL]: [2, 0] } }, 2), () => true)
+  t.same(take({}).calls, [], 'the kernel has dropped what was idle')
+  t.match(take({ unanswered: { [CALL]: [1, 60] } }).calls, [{ counts: { opened: 0, unanswered: 1, sentBytes: 60 } }])
+  const both = take({ opened: { [CALL]: [2, 60] }, 'in-opened': { [CALL]: [5, 60] } }).calls
+  t.same(
+    both.map(({ client, server, counts: { opened } }) => [client, server, opened]),
+    [2, 5].map((n) => ['10.42.1.5', '244.1.0.5', n]),
+    'calls from other clusters have sets of their own',
+  )
+  const empty = new FlowReadings().take(counts({ opened: { [CALL]: [2, 0] } }), () => true)
   t.match(empty.calls[0]?.counts, { opened: 2, refused: 2 }, 'no endpoint')
 })
 
@@ -48,16 +57,16 @@ t.test('nothing is counted twice, and nothing is lost', async () => {
     fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
       const readings = new FlowReadings()
       const so = new Map<FlowSet, number>()
-      const sum = new Map<FlowSet, number>()
+      let sum = NO_FLOWS
       for (const { set, more, again } of steps) {
         so.set(set, (so.get(set) ?? 0) + more)
         if (!again) continue
-        const sets = Object.fromEntries([...so].map(([name, n]) => [name, { [CALL]: [n, n] as const }]))
-        const { calls, uncounted } = readings.take(counts(sets, so.get('opened') ?? 0), NEVER)
-        if (uncounted > 0) return false
-        for (const { counts: part } of calls)
-          for (const name of FLOW_SETS) sum.set(name, (sum.get(name) ?? 0) + part[FIELDS[name]])
-        if (FLOW_SETS.some((name) => (sum.get(name) ?? 0) !== (so.get(name) ?? 0))) return false
+        const sets = Object.fromEntries([...so].map(([name, n]) => [name, { [CALL]: [n, 10 * n] as const }]))
+        for (const { counts: part } of readings.take(counts(sets), NEVER).calls) sum = addFlows(sum, part)
+        const packets = (of: readonly FlowSet[]) => of.reduce((all, name) => all + (so.get(name) ?? 0), 0)
+        if (OUTCOMES.some((name) => sum[name] !== packets([name]))) return false
+        if (sum.sentBytes !== 10 * packets(OCTETS.sentBytes)) return false
+        if (sum.receivedBytes !== 10 * packets(OCTETS.receivedBytes)) return false
       }
       return true
     }),
@@ -69,7 +78,7 @@ t.test('a set with anything in it', async () => {
   fc.assert(
     fc.property(fc.array(element), (elements) => {
       const sets = new Map<FlowSet, typeof elements>([['opened', elements]])
-      const { calls } = new FlowReadings().take({ counters: new Map([[COUNTER_ALL, 1]]), sets }, NEVER)
+      const { calls } = new FlowReadings().take({ sets }, NEVER)
       return calls.length <= elements.length
     }),
   )
@@ -129,4 +138,12 @@ t.test('quantiles', async (t) => {
       )
     }),
   )
+})
+
+t.test('memory of the kernel', async (t) => {
+  t.equal(elementsFor(2), 8192)
+  for (const cpus of [1, 16, 128, 256]) {
+    const octets = elementsFor(cpus) * 7.5 * (160 + 16 * cpus)
+    t.ok(octets <= 24 << 20, `${cpus} CPUs: ${octets} octets`)
+  }
 })
