@@ -41,6 +41,10 @@ const CLUSTER: readonly SystemPackage[] = [
   // What the pods of the conformance suite call, and how a test reaches into a network namespace.
   { name: 'socat', command: 'socat' },
   { name: 'netcat-openbsd', command: 'nc' },
+  // An ingress that knows only Services.
+  { name: 'haproxy', command: 'haproxy' },
+  // What sends packets to an engine of NetworkPolicies on kernels without nft's own `queue`.
+  { name: 'iptables', command: 'iptables' },
 ]
 
 const IMAGE: readonly SystemPackage[] = [

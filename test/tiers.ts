@@ -72,7 +72,7 @@ const LONG = [
 
 /** Files that stand in for a cluster in the kube tier: their own tests run if they have changed. */
 const RIG =
-  /^test\/(test-kubelet\/|kube\/(cmd|coredns|render|conformance|support)\/|kube\/(go\.|run-conformance)|support\/netns)/
+  /^test\/(test-kubelet\/|kube\/(cmd|coredns|network-policies|render|conformance|support)\/|kube\/(go\.|run-conformance)|support\/netns)/
 
 /** The shares are of nearly equal length, with two files at once: seven to ten minutes each. */
 const KUBE_TURNS: readonly Turns[] = [

@@ -7,6 +7,8 @@ import { inZone, same } from './mcs/expect.ts'
 import { type Call, type Site, lookUp } from './support/callers.ts'
 import { type Family, seenBy } from './support/dual-hello.ts'
 import { type DualWorld, answerOf, importShape, offer, startDualWorld } from './support/dual-world.ts'
+import { networkPolicyRecipes } from './network-policies/recipes.ts'
+import { engineImage } from './network-policies/run-engine.ts'
 import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { findImport } from './support/service-imports.ts'
 import type { ClusterRow } from './support/two-clusters.ts'
@@ -24,13 +26,14 @@ const ROWS: readonly ClusterRow[] = [
 const BOTH = { ipFamilyPolicy: 'PreferDualStack' }
 
 t.test('one family overlaps', { skip: kubeletMissing() ?? false, timeout: 600_000 }, async (t) => {
-  const world = await startDualWorld(t, { rows: ROWS, services: { web: BOTH } })
+  const world = await startDualWorld(t, { rows: ROWS, services: { web: BOTH }, images: await engineImage() })
   const [, , c3] = world.sites
   if (c3 === undefined) throw new Error('there is no third cluster')
   await t.test('IPv4 is translated, IPv6 is not', (t) => translated(t, world))
   await t.test('IPv6 of the later cluster stays at home', (t) => atHome(t, world, c3))
   await t.test('what is of IPv6 alone is not there, and says so', (t) => sixAlone(t, world, c3))
   await t.test('what the later cluster exports is reached by IPv4', (t) => fromThird(t, world, c3))
+  await t.test('recipes of NetworkPolicies', (t) => networkPolicyRecipes(t, world, c3))
   const { lanes, bare, bareKinds } = world.wire()
   t.ok(lanes > 100, `all that was called went through lanes: ${lanes} packets`)
   t.same({ bare, bareKinds }, { bare: 0, bareKinds: [] }, 'and no packet with an address of a pod')

@@ -12,7 +12,7 @@ const DOWNLOADS = ['kube/conformance']
  * Programs of other projects, linked with a main of a hundred lines. Vet would read all of Kubernetes for them, which
  * takes five minutes of processor time; the compiler reads them, and the whole tier runs them.
  */
-const LINKS = ['kube', 'kube/coredns', 'kube/render']
+const LINKS = ['kube', 'kube/coredns', 'kube/network-policies', 'kube/render']
 const noGo = goVersion() === undefined ? 'needs Go' : false
 
 t.setTimeout(1_200_000)
@@ -26,12 +26,12 @@ const modules = files
 
 t.test('the Go modules are found', async (t) => {
   const names = modules.map((folder) => relative(TESTS, folder))
-  t.strictSame(names, ['kube', 'kube/coredns', 'kube/render', 'test-kubelet'])
+  t.strictSame(names, ['kube', 'kube/coredns', 'kube/network-policies', 'kube/render', 'test-kubelet'])
 })
 
 t.test('what the modules share has one version, and is compiled once', async (t) => {
   const kube = versionsIn('kube')
-  for (const name of ['kube/coredns', 'kube/render', 'test-kubelet']) {
+  for (const name of ['kube/coredns', 'kube/network-policies', 'kube/render', 'test-kubelet']) {
     const replaced = [...readFileSync(join(TESTS, name, 'go.mod'), 'utf8').matchAll(/^\t(\S+) => \1 (\S+)$/gm)]
     t.ok(replaced.length > 4, `${name} replaces some`)
     for (const [, module = '', version] of replaced) t.equal(version, kube.get(module), `${name}: ${module}`)

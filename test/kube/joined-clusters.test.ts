@@ -6,6 +6,7 @@ import t from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { agentTakeover } from './joined/agent-takeover.ts'
 import { MARK_FLAGS, demandedMarks } from './joined/demanded-marks.ts'
+import { derivedIngress } from './joined/derived-ingress.ts'
 import { exporterInformed } from './joined/exporter-informed.ts'
 import { mcsStandard } from './joined/mcs-standard.ts'
 import { verified } from './joined/verified.ts'
@@ -29,6 +30,7 @@ const STORIES: Readonly<Record<string, NamespacedStory>> = {
   'exporter-informed': { run: exporterInformed, namespaces: ['store', 'monitoring'] },
   'mcs-standard': { run: mcsStandard, namespaces: ['shop', 'kinds', 'north'] },
   'demanded-marks': { run: demandedMarks, namespaces: ['marked'] },
+  'derived-ingress': { run: derivedIngress, namespaces: ['store'] },
   verified: { run: verified, namespaces: [] },
   'agent-takeover': { run: agentTakeover, namespaces: ['demo'] },
 }

@@ -3,6 +3,7 @@
  * a program it does so and ends.
  */
 import { coreDnsMissing, coreDnsProgram } from '../coredns/run-coredns.ts'
+import { engineProgram } from '../network-policies/run-engine.ts'
 import { goVersion } from './build-programs.ts'
 import { kubePrograms } from './kube-programs.ts'
 import { kubeletPrograms } from './node.ts'
@@ -14,6 +15,7 @@ export async function buildAll(): Promise<void> {
   if (goVersion() === undefined) return
   await kubeletPrograms()
   if (coreDnsMissing() === undefined) await coreDnsProgram()
+  await engineProgram()
   await renderPrograms()
 }
 

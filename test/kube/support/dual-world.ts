@@ -8,6 +8,7 @@ import { type Both, type Family, dualPods, dualTemplate } from './dual-hello.ts'
 import { joinClusters } from './joined-clusters.ts'
 import type { Json } from './kube-request.ts'
 import { dumpNode } from './node-dump.ts'
+import type { Image } from './node.ts'
 import { awaitImport, exportService, findImport, importedSlices } from './service-imports.ts'
 import { type ClusterRow, type TestClusters, startClusters } from './two-clusters.ts'
 import { type WireCounts, watchWire } from './wire-watch.ts'
@@ -39,12 +40,14 @@ export interface DualWorldInit {
   readonly rows: readonly ClusterRow[]
   /** Exported from the first cluster, each with the spec of its Service. */
   readonly services: Readonly<Record<string, Json>>
+  /** What every node can run besides. */
+  readonly images?: Readonly<Record<string, Image>>
 }
 
 /** Starts and joins them, and waits until every service is imported everywhere. Everything ends with the test. */
-export async function startDualWorld(t: Test, { rows, services }: DualWorldInit): Promise<DualWorld> {
+export async function startDualWorld(t: Test, { rows, services, images = {} }: DualWorldInit): Promise<DualWorld> {
   const directory = temporaryFolder(t)
-  const clusters = await startClusters({ directory, rows })
+  const clusters = await startClusters({ directory, rows, images })
   t.teardown(() => clusters.stop())
   const sites = clusters.clusters.map(({ row, plane }) => ({
     name: row.name,

@@ -61,10 +61,11 @@ export interface KubeNode {
   stop(): Promise<void>
 }
 
-/** Images of the conformance suite and a pause: all are this machine's own programs. */
+/** Images of the conformance suite, a pause, and an ingress: all are this machine's own programs. */
 export const IMAGES: Readonly<Record<string, Image>> = {
   'alpine/socat:1.7.4.4': { root: 'host', entrypoint: ['socat'] },
   'nicolaka/netshoot:v0.15': { root: 'host', cmd: ['sleep', 'infinity'] },
+  'haproxy:2.6': { root: 'host', entrypoint: ['haproxy', '-W', '-db'] },
   'host:pause': { root: 'host', cmd: ['sleep', 'infinity'] },
 }
 

@@ -83,11 +83,13 @@ export interface TestClustersInit {
   readonly environment?: Readonly<Record<string, string>>
   /** A further name under which every node has the image of Sealane. */
   readonly imageName?: string
+  /** What every node can run besides. */
+  readonly images?: Readonly<Record<string, Image>>
 }
 
 /** Throws with the log of what failed, and leaves nothing behind. */
 export async function startClusters(init: TestClustersInit): Promise<TestClusters> {
-  const { directory, rows, maxGraceSeconds = 5, environment, imageName = SEALANE_IMAGE } = init
+  const { directory, rows, maxGraceSeconds = 5, environment, imageName = SEALANE_IMAGE, images: more } = init
   const underlay = makeUnderlay()
   const stops: (() => Promise<void>)[] = []
   const stop = async (): Promise<void> => {
@@ -98,7 +100,11 @@ export async function startClusters(init: TestClustersInit): Promise<TestCluster
     const etcd = await startEtcd({ directory: join(directory, 'etcd') })
     stops.push(() => etcd.stop())
     const ours = await testImages(environment)
-    const images = { ...ours, ...(ours[SEALANE_IMAGE] === undefined ? {} : { [imageName]: ours[SEALANE_IMAGE] }) }
+    const images = {
+      ...ours,
+      ...(ours[SEALANE_IMAGE] === undefined ? {} : { [imageName]: ours[SEALANE_IMAGE] }),
+      ...more,
+    }
     const clusters = await Promise.all(
       rows.map((row, i) =>
         startCluster({
