@@ -384,7 +384,7 @@ export function addProbeCommand(program: Command, context: CommandContext): void
       context.output.answer(results.map((result) => `${JSON.stringify(result)}\n`).join(''))
       // The resolver of the machine cannot be interrupted. It would keep the process, and verify waits for its end.
       const isHeld = results.some((result) => !result.ok && result.failure === 'no-name')
-      if (isHeld) setTimeout(() => process.exit(0), 100).unref()
+      if (isHeld) process.stdout.write('', () => process.exit(0))
     })
 }
 

@@ -84,7 +84,7 @@ export function explainPath(question: PathQuestion, sides: PathSides): PathExpla
   }
 }
 
-interface Asked {
+interface AskedMember {
   /** The option that named the member. */
   readonly title: string | undefined
   readonly view: MemberView
@@ -300,7 +300,7 @@ function together(first: readonly Pick<StepDraft, 'decision'>[], ways: readonly 
 
 interface Members {
   readonly here: MemberView
-  readonly asked: readonly Asked[]
+  readonly asked: readonly AskedMember[]
 }
 
 function documentOf({ from, to }: PathQuestion, { here, asked }: Members, found: Found): PathExplanation {

@@ -309,7 +309,7 @@ export class FlowLoop {
       this.#deps.logger.debug('the table that counts calls cannot be checked', { why: messageOf(error) })
       return
     }
-    this.#deps.logger.warn('another program changed the table that counts calls; it is made again', {
+    this.#deps.logger.info('another program changed the table that counts calls; it is made again', {
       table: NFT_TABLE_FLOWS,
     })
     table.sent = undefined
