@@ -44,13 +44,13 @@ function copy(text: string): void {
 
 function follow(): Events {
   const opened = new browser.EventSource('/api/events')
-  const hear = (): void => {
+  const onSign = (): void => {
     heardAt = clock.now()
     model.lostSince.value = undefined
   }
-  opened.addEventListener('beat', hear)
+  opened.addEventListener('beat', onSign)
   opened.addEventListener('sections', ({ data = '{}' }) => {
-    hear()
+    onSign()
     takeSections(model, JSON.parse(data) as Partial<ConsoleState>)
   })
   opened.addEventListener('error', () => (model.lostSince.value ??= heardAt))

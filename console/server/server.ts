@@ -3,17 +3,16 @@
  * answers only pages of its own origin.
  */
 import { randomBytes } from 'node:crypto'
+import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { extname, join, resolve } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { createServer, createServerOverTls } from '../../runtime/http/http.ts'
 import { type HostPort, UserError, formatHostPort, messageOf } from '../../runtime/runtime.ts'
 import type { ConsoleState } from '../state/state.ts'
 import { type Admission, COOKIE, LOGIN_PATH, admit, isLoopback, isSameSecret } from './admission.ts'
 import { EventStreams, type StreamLimits } from './event-streams.ts'
-import type { PageFiles } from './page-files.ts'
-
-export { type PageFile, type PageFiles, readPageFiles } from './page-files.ts'
 
 export interface ConsoleServerInit {
   /** With port 0 the kernel chooses a port. */
@@ -225,4 +224,43 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString()
+}
+
+// The files of the built page, in memory: what is not in this list is not served.
+
+export interface PageFile {
+  readonly type: string
+  readonly body: Buffer
+}
+
+/** By path: `/` and `/assets/page-x1y2.js`. */
+export type PageFiles = ReadonlyMap<string, PageFile>
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+}
+
+/** In dist/, all files are one folder below it; a checkout that runs its sources has it at its root. */
+const FOLDERS = ['../console-page', '../../dist/console-page']
+
+/** Throws UserError if the page was not built. */
+export function readPageFiles(folders: readonly string[] = FOLDERS): PageFiles {
+  const folder = folders
+    .map((name) => resolve(import.meta.dirname, name))
+    .find((path) => existsSync(join(path, 'index.html')))
+  if (folder === undefined) {
+    throw new UserError('the page of the console is not built', { hint: 'build it: npm run build' })
+  }
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+  return new Map(
+    names.flatMap((name): readonly (readonly [string, PageFile])[] => {
+      const type = TYPES[extname(name)]
+      if (type === undefined) return []
+      const path = name === 'index.html' ? '/' : `/${name.replaceAll('\\', '/')}`
+      return [[path, { type, body: readFileSync(join(folder, name)) }]]
+    }),
+  )
 }

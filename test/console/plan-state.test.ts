@@ -130,11 +130,14 @@ for (const [what, text] of Object.entries(HOSTILE)) {
 
 t.test('a section has a limit, and says how many it leaves out', async (t) => {
   const value = Array.from({ length: 5000 }, (_, i) => ({ ...DENIED, at: String(i).padStart(6, '0') }))
-  const others = Array.from({ length: 1200 }, (_, i) => `m${i}`)
-  const state = stateOf({ others, gateways: 1, services: 2500, input: { denied: { t: 'known', at: NOW, value } } })
+  const others = Array.from({ length: 1100 }, (_, i) => `m${i}`)
+  const state = stateOf({ others: ['paris'], services: 2100, input: { denied: { t: 'known', at: NOW, value } } })
+  const { clusters } = stateOf({ others, gateways: 1, services: 0 })
   t.same([state.denied.rows.length, state.denied.more], [200, 4800])
   t.equal(state.denied.rows[0]?.at, '004999', 'the latest are kept')
-  for (const { rows, more } of [state.clusters, state.services]) t.ok(rows.length > 0 && more > 0)
+  t.equal(clusters.rows.length + clusters.more, 1101)
+  t.equal(state.services.rows.length + state.services.more, 2100)
+  for (const { rows, more } of [clusters, state.services]) t.ok(rows.length > 900 && more > 0)
   t.ok(JSON.stringify(state).length < MAX_STATE)
 })
 

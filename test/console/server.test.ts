@@ -36,7 +36,7 @@ interface Answer {
   readonly body: string
 }
 
-interface Asked {
+interface RequestInit {
   readonly method?: string
   readonly headers?: Record<string, string>
   readonly body?: string
@@ -45,7 +45,7 @@ interface Asked {
 async function ask(
   { url }: ConsoleServer,
   path: string,
-  { method = 'GET', headers = {}, body }: Asked = {},
+  { method = 'GET', headers = {}, body }: RequestInit = {},
 ): Promise<Answer> {
   const asked = request(new URL(path, url), { method, headers, agent: false })
   asked.end(body)
