@@ -24,6 +24,8 @@ export interface ConsoleInit extends Omit<ConsoleServerInit, 'clock'> {
   readonly onOpen: (url: string) => void
 }
 
+const LONG_MS = 3_600_000
+
 /**
  * Serves until the signal aborts. The first look comes before anything is served. Throws what that look throws, and
  * UserError if the address cannot be used.
@@ -36,10 +38,9 @@ export async function runConsole(init: ConsoleInit, signal: AbortSignal): Promis
     server.publish(state)
     onOpen(server.url)
     const { everyMs } = source
-    while (!signal.aborted) {
-      // A file never changes: the server alone goes on.
-      await unlessAborted(clock.sleep(everyMs ?? 3_600_000, signal), signal)
-      if (signal.aborted || everyMs === undefined) continue
+    // A file never changes: then the server alone goes on.
+    while (await unlessAborted(clock.sleep(everyMs ?? LONG_MS, signal), signal)) {
+      if (everyMs === undefined) continue
       state = await looked(source, state, clock, signal)
       server.publish(state)
     }

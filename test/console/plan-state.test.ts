@@ -33,7 +33,7 @@ t.test('a healthy member, as the page gets it', async (t) => {
   const [web] = state.services.rows
   t.equal(web?.policy, 'TrafficPolicy near')
   t.same(
-    web.shares.map(({ cluster, share }) => [cluster, share]),
+    web?.shares.map(({ cluster, share }) => [cluster, share]),
     [
       ['milano', 10_000],
       ['paris', 0],
@@ -92,7 +92,6 @@ const HOSTILE: Readonly<Record<string, string>> = {
 
 /** More than any section may have, with its commands and notes. */
 const MAX_STATE = 8 << 20
-// eslint-disable-next-line no-control-regex
 const STEERING = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/
 
 function textsOf(value: unknown): string[] {
