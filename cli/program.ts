@@ -5,6 +5,7 @@ import {
   addBenchmarkCommand,
   addBrokerCommand,
   addClusterCommand,
+  addConsoleCommand,
   addDiagnoseCommand,
   addExplainCommand,
   addExportCommands,
@@ -62,6 +63,7 @@ export function buildProgram(
   addExportCommands(program, context)
   addServiceCommand(program, context)
   addStatusCommand(program, context)
+  addConsoleCommand(program, context)
   addDiagnoseCommand(program, context)
   addExplainCommand(program, context)
   addVerifyCommand(program, context)

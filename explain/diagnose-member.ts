@@ -197,7 +197,11 @@ export interface Diagnosis {
  * not concern this area are left out. Never throws.
  */
 export function diagnoseMember(facts: unknown, only?: Area): Diagnosis {
-  const world = worldOf(readFacts(facts))
+  return diagnoseWorld(worldOf(readFacts(facts)), only)
+}
+
+/** The same for facts that were read already. */
+export function diagnoseWorld(world: World, only?: Area): Diagnosis {
   const findings = memberFindings(world)
   const problems = rankFindings(whileStarting(world, whileNotStarted(world, findings)), world.atSite).filter(
     ({ areas: parts }) => only === undefined || parts.includes(only),

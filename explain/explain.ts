@@ -1,4 +1,4 @@
 /** Finds the problems of a member or between members, and gives an overview. */
 export { type Comparison, compareMembers, pairFindings } from './compare-members.ts'
-export { type Diagnosis, diagnoseMember, memberFindings } from './diagnose-member.ts'
+export { type Diagnosis, diagnoseMember, diagnoseWorld, memberFindings } from './diagnose-member.ts'
 export type { ClusterOverview, GatewayOverview, LinkOverview, Overview } from './overview.ts'

@@ -5,7 +5,7 @@
  */
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { compileProduct } from './compile-product.ts'
+import { addPage, compileProduct } from './compile-product.ts'
 
 const root = join(import.meta.dirname, '..')
 const work = join(root, 'node_modules', '.cache', 'sealane-build')
@@ -13,7 +13,7 @@ const [fresh, old, dist] = [join(work, 'fresh'), join(work, 'old'), join(root, '
 
 rmSync(work, { recursive: true, force: true })
 mkdirSync(work, { recursive: true })
-if (compileProduct(fresh)) takePlace()
+if (compileProduct(fresh) && addPage(fresh)) takePlace()
 else process.exitCode = 1
 
 function takePlace(): void {

@@ -1,4 +1,5 @@
 /** From sources to JavaScript: dist/ of a checkout, and what the image has. */
+import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { type BuildOptions, buildSync } from 'esbuild'
@@ -76,6 +77,27 @@ export function compileProgram(folder: string, entry: string): readonly string[]
   return inputs
 }
 
+/** The packages that end up in the page of the console. */
+const PAGE_PACKAGES = ['preact', '@preact/signals', '@preact/signals-core']
+/** The folder of the page in the product. */
+export const PAGE_FOLDER = 'console-page'
+
+/** Adds the page of the console to a compiled product. False when it does not compile: why is printed. */
+export function addPage(product: string): boolean {
+  const folder = resolve(root, product)
+  try {
+    execFileSync(process.execPath, [join(root, 'scripts', 'build-page.ts'), join(folder, PAGE_FOLDER)], {
+      stdio: ['ignore', 'ignore', 'inherit'],
+    })
+  } catch {
+    return false
+  }
+  const file = join(folder, 'third-party-licenses.txt')
+  const inputs = PAGE_PACKAGES.map((name) => `node_modules/${name}`)
+  writeFileSync(file, `${readFileSync(file, 'utf8')}${SEPARATOR}${licenses(inputs)}`)
+  return true
+}
+
 /** Every file of the product is one folder below the package.json that is written beside it. */
 function withOwnPackage(text: string): string {
   return text.replace(/ from '(?:\.\.\/)+package\.json'/, " from '../package.json'")
@@ -98,6 +120,8 @@ function readProject(folder: string): Project {
   return JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Project
 }
 
+const SEPARATOR = `\n${'-'.repeat(80)}\n`
+
 /** Of each package that is in it: its name and version, and the text that has to go along. */
 function licenses(inputs: readonly string[]): string {
   const folders = inputs.flatMap((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path) ?? [])
@@ -108,5 +132,5 @@ function licenses(inputs: readonly string[]): string {
     const texts = files.map((file) => readFileSync(join(folder, file), 'utf8').trim())
     return `${name} ${version}: ${license}\n\n${texts.join('\n\n')}\n`
   })
-  return parts.join(`\n${'-'.repeat(80)}\n`)
+  return parts.join(SEPARATOR)
 }

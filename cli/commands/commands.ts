@@ -2,6 +2,7 @@
 export { addAccessCommand } from './access.ts'
 export { addBrokerCommand } from './broker.ts'
 export { addClusterCommand } from './cluster.ts'
+export { addConsoleCommand } from './console.ts'
 export { addDiagnoseCommand, addGatherCommand, addMachineCommand } from './diagnose.ts'
 export { addExplainCommand } from './explain.ts'
 export { addFlowsCommand, addTopCommand } from './flows.ts'

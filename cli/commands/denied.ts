@@ -69,7 +69,11 @@ function endText({ cluster, address, namespace, service, pod }: DeniedRow['from'
   return [cluster, address, service, place].filter((one) => one !== undefined).join(' ')
 }
 
-async function deniedHere(given: readonly string[] | undefined, signal: AbortSignal): Promise<readonly DeniedRow[]> {
+/** Asks the route agent on this machine. Throws UserError if none answers. */
+export async function deniedHere(
+  given: readonly string[] | undefined,
+  signal: AbortSignal,
+): Promise<readonly DeniedRow[]> {
   const { textOfPage } = await import('../status/ask.ts')
   const { STATUS_PORTS } = await import('../../install/values/values.ts')
   // Pages of other parts have no samples, and one process of all parts has one page for them.

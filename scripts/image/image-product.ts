@@ -13,7 +13,7 @@ import {
   symlinkSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { compileProduct } from '../compile-product.ts'
+import { addPage, compileProduct } from '../compile-product.ts'
 import { run } from './image-tools.ts'
 
 const checkout = join(import.meta.dirname, '..', '..')
@@ -37,6 +37,7 @@ export function addProduct(root: string, architecture: string, work: string, lay
   for (const name of ['package.json', 'package-lock.json']) copyFileSync(join(checkout, name), join(home, name))
   cpSync(join(checkout, 'bin'), join(home, 'bin'), { recursive: true })
   if (!compileProduct(join(home, 'dist'))) throw new Error('the sources do not compile')
+  if (!addPage(join(home, 'dist'))) throw new Error('the page of the console does not compile')
   addNpmPackages(home, NPM_CPUS[architecture] ?? architecture)
   addNode(home, NPM_CPUS[architecture] ?? architecture, work)
   rmSync(join(home, 'package-lock.json'))

@@ -60,6 +60,7 @@ const COMMANDS = [
   'service remove',
   'service list',
   'status',
+  'console',
   'diagnose',
   'explain',
   'verify',
@@ -123,7 +124,7 @@ t.test('each has help with an example that parses', async (t) => {
       )
     }
     const readers =
-      /^(show |status|diagnose|explain|gather|members|broker (status|verify|ca status|clusterset list)|token list|cluster list|cluster waiting|access (check|default)|top|flows|version)/
+      /^(show |status|console|diagnose|explain|gather|members|broker (status|verify|ca status|clusterset list)|token list|cluster list|cluster waiting|access (check|default)|top|flows|version)/
     const looks = readers.test(name)
     t.equal(stdout.includes('~/.kube/config'), looks, `${name}: where it looks`)
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []

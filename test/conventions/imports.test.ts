@@ -20,6 +20,7 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   gateway: ['model', 'kubeapi', 'kernel', 'reconcile', 'runtime'],
   routeagent: ['model', 'kubeapi', 'kernel', 'reconcile', 'runtime'],
   dns: ['model', 'kubeapi', 'reconcile', 'runtime'],
+  console: ['model', 'kubeapi', 'explain', 'reconcile', 'runtime'],
   cli: ['model', 'protocol', 'kubeapi', 'install', 'explain', 'reconcile', 'runtime', 'compose'],
   compose: [...FOUNDATIONS, ...COMPONENTS],
 }
@@ -33,6 +34,7 @@ const WHY: Readonly<Record<string, string>> = {
   gateway: 'a gateway must work while the broker is away: no protocol',
   routeagent: 'a routeagent must work while the broker is away: no protocol',
   dns: 'dns answers from the local API alone: no protocol, no kernel',
+  console: 'the console shows what others find out: no protocol, no kernel',
   cli: 'the command line starts components by compose/ only',
 }
 
@@ -50,6 +52,8 @@ const PACKAGE_HOME: Readonly<Record<string, string>> = {
   ws: 'kubeapi',
   zod: 'kubeapi',
   commander: 'cli',
+  preact: 'console',
+  '@preact/signals': 'console',
   'ipaddr.js': 'model',
 }
 

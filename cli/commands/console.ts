@@ -1,0 +1,163 @@
+/** `sealane console`: a page about this cluster or site, for browsers on this machine unless a token lets others in. */
+import { execFile } from 'node:child_process'
+import { open } from 'node:fs/promises'
+import { type Command, Option } from 'commander'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { type HostPort, UserError, messageOf, parseHostPort } from '../../runtime/runtime.ts'
+import {
+  type CommandContext,
+  type KubeTarget,
+  LOCAL_SITE,
+  type TargetOptions,
+  addTargetOptions,
+  durationOption,
+  envOf,
+  lookTimeoutOption,
+  parsed,
+  seenOtherwise,
+  shellWord,
+  subcommand,
+  targetFlags,
+  targetToSee,
+} from '../context/context.ts'
+import { deniedHere } from './denied.ts'
+import { pagesOption, pagesToAsk } from './status.ts'
+import type { ConsoleSource, FactsInit } from '../status/console/console-source.ts'
+
+const TEXT =
+  'Serves a page about this cluster or site and opens it in the browser: problems, clusters, links, services with ' +
+  'shares, refused packets. It shows what you may read and changes nothing. Ends with Ctrl-C.'
+const STANDARD_LISTEN = '127.0.0.1:9480'
+const MAX_TOKEN = 1024
+const MIN_TOKEN = 16
+const MAX_PEM = 1 << 20
+
+interface ConsoleOptions extends TargetOptions {
+  readonly bundle?: string
+  readonly listen: HostPort
+  readonly tokenFile?: string
+  readonly tlsCert?: string
+  readonly tlsKey?: string
+  readonly browser: boolean
+  readonly ask?: readonly string[]
+  readonly interval: number
+  readonly timeout: number
+}
+
+/** Adds `sealane console`. */
+export function addConsoleCommand(program: Command, context: CommandContext): void {
+  const command = subcommand(program, 'console', TEXT, 'sealane console --context c1')
+  addTargetOptions(command, seenOtherwise(LOCAL_SITE))
+    .addOption(
+      new Option('--bundle <file>', 'show a file written by "sealane gather" instead of the live state').conflicts([
+        ...['context', 'kubeconfig', 'site', 'ask'],
+      ]),
+    )
+    .addOption(
+      new Option('--listen <host:port>', 'address of the page; port 0: any; other than loopback needs --token-file')
+        .argParser(parsed((text) => parseHostPort(text, '--listen', true)))
+        .default(parseHostPort(STANDARD_LISTEN), STANDARD_LISTEN),
+    )
+    .option('--token-file <file>', `file with the token that the page asks for, at least ${MIN_TOKEN} characters`)
+    .option('--tls-cert <file>', 'certificate of the page, as PEM; with --tls-key')
+    .option('--tls-key <file>', 'private key of the certificate, as PEM')
+    .option('--no-browser', 'print the address only')
+    .addOption(pagesOption())
+    .addOption(durationOption('--interval', 'time between two looks', 2000, { minMs: 1000, maxMs: 3_600_000 }))
+    .addOption(lookTimeoutOption(5000))
+    .action(async (options: ConsoleOptions) => {
+      const { readPageFiles, runConsole } = await import('../../compose/console/console.ts')
+      const isStandard = command.getOptionValueSource('listen') !== 'cli'
+      const access = await readAccess(options)
+      const page = readPageFiles()
+      const kube = options.bundle === undefined ? targetToSee(command, context, options.site) : undefined
+      await withSource(kube, options, context, (source) =>
+        runConsole(
+          {
+            ...{ source, page, listen: options.listen, anyPort: isStandard, ...access },
+            onOpen: (url) => {
+              context.output.answer(`${url}\n`)
+              if (options.browser) openBrowser(url, context)
+            },
+          },
+          context.signal,
+        ),
+      )
+    })
+}
+
+interface PageAccess {
+  readonly token?: string
+  readonly tls?: { readonly cert: Buffer; readonly key: Buffer }
+}
+
+/** Throws UserError. */
+async function readAccess({ tokenFile, tlsCert, tlsKey }: ConsoleOptions): Promise<PageAccess> {
+  if ((tlsCert === undefined) !== (tlsKey === undefined)) {
+    throw new UserError('--tls-cert and --tls-key: expected both, or neither', { exitCode: 2 })
+  }
+  const token = tokenFile === undefined ? undefined : await readToken(tokenFile)
+  return {
+    ...(token === undefined ? {} : { token }),
+    ...(tlsCert === undefined || tlsKey === undefined
+      ? {}
+      : {
+          tls: {
+            cert: await readShort('--tls-cert', tlsCert, MAX_PEM),
+            key: await readShort('--tls-key', tlsKey, MAX_PEM),
+          },
+        }),
+  }
+}
+
+async function readToken(file: string): Promise<string> {
+  const token = (await readShort('--token-file', file, MAX_TOKEN)).toString().trim()
+  if (/^[\x21-\x7e]+$/.test(token) && token.length >= MIN_TOKEN) return token
+  throw new UserError(`--token-file ${file}: expected one word of at least ${MIN_TOKEN} characters`, {
+    hint: `make one: head -c 24 /dev/urandom | base64 > ${shellWord(file)}`,
+  })
+}
+
+async function readShort(flag: string, file: string, most: number): Promise<Buffer> {
+  try {
+    await using handle = await open(file, 'r')
+    const { bytesRead, buffer } = await handle.read(Buffer.alloc(most + 1), 0, most + 1)
+    if (bytesRead > most) throw new Error(`expected at most ${most} bytes`)
+    return buffer.subarray(0, bytesRead)
+  } catch (cause) {
+    throw new UserError(`${flag} ${file}: ${messageOf(cause)}`, { cause })
+  }
+}
+
+async function withSource(
+  kube: KubeTarget | undefined,
+  { bundle, site, ask, interval, timeout: timeoutMs }: ConsoleOptions,
+  context: CommandContext,
+  work: (source: ConsoleSource) => Promise<void>,
+): Promise<void> {
+  const sources = await import('../status/console/console-source.ts')
+  if (bundle !== undefined) {
+    const { readBundle } = await import('../bundle/read-bundle.ts')
+    const flags = `--bundle ${shellWord(bundle)}`
+    return work(sources.bundleSource(await readBundle(bundle), flags))
+  }
+  const init: FactsInit = { everyMs: interval, timeoutMs, clock: new SystemClock(), pages: await pagesToAsk(ask) }
+  if (kube !== undefined) {
+    const { contextNames } = await import('../../kubeapi/kube/kubeconfig.ts')
+    const { current } = contextNames({ ...kube, env: envOf(context) })
+    return sources.withKubeSource(kube, { ...init, flags: targetFlags(kube, current) }, context, work)
+  }
+  const flags = `--site ${shellWord(site)}`
+  const denied = (signal: AbortSignal): ReturnType<typeof deniedHere> => deniedHere(ask, signal)
+  return work(sources.siteSource(site, { ...init, flags, denied }, context))
+}
+
+/** Without a display, and where no program opens pages, the printed address has to do. */
+function openBrowser(url: string, context: CommandContext): void {
+  const env = envOf(context)
+  if ((env['DISPLAY'] ?? '') === '' && (env['WAYLAND_DISPLAY'] ?? '') === '') return
+  execFile('xdg-open', [url], { env: { ...env }, timeout: 10_000 }, (error) => {
+    if (error !== null && !context.signal.aborted)
+      context.output.remark('no browser could be opened: open the address\n')
+  })
+}

@@ -1,0 +1,2 @@
+/** The console for the command line, which starts components by this folder alone. */
+export { type Answer, type ConsoleFacts, type SharesFacts, readPageFiles, runConsole } from '../../console/console.ts'

@@ -1,0 +1,109 @@
+/**
+ * Server-sent events of all open pages: each gets the sections that have changed since it last got any. A page that does
+ * not read holds what it was sent last and nothing else; after a while it is dropped.
+ */
+import type { ServerResponse } from 'node:http'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { type ConsoleState, SECTIONS, type SectionName } from '../state/state.ts'
+
+export interface StreamLimits {
+  readonly clients: number
+  /** The least time between two sendings to all. */
+  readonly everyMs: number
+  /** How often a page hears that the server lives. */
+  readonly beatMs: number
+  /** How long a client may leave unread what it was sent. */
+  readonly unreadMs: number
+}
+
+interface Client {
+  readonly response: ServerResponse
+  /** The text of each section that it has. */
+  readonly has: Map<SectionName, string>
+  /** Set while it has not read: since when, by the monotonic clock. */
+  unreadSince?: number
+}
+
+export class EventStreams {
+  readonly #clock: Clock
+  readonly #limits: StreamLimits
+  readonly #clients = new Set<Client>()
+  #texts: ReadonlyMap<SectionName, string> = new Map()
+  #sentAt = -Infinity
+  #cancelLater: (() => void) | undefined
+  #cancelBeat: (() => void) | undefined
+
+  constructor(clock: Clock, limits: StreamLimits) {
+    this.#clock = clock
+    this.#limits = limits
+  }
+
+  get size(): number {
+    return this.#clients.size
+  }
+
+  /** False if there are too many clients: then the caller answers. */
+  add(response: ServerResponse): boolean {
+    if (this.#clients.size >= this.#limits.clients) return false
+    const client: Client = { response, has: new Map() }
+    this.#clients.add(client)
+    response.once('close', () => this.#remove(client))
+    response.writeHead(200, { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
+    response.flushHeaders()
+    this.#send(client)
+    this.#cancelBeat ??= this.#clock.setTimer(this.#limits.beatMs, () => this.#beat())
+    return true
+  }
+
+  publish(state: ConsoleState): void {
+    this.#texts = new Map(SECTIONS.map((name) => [name, JSON.stringify(state[name])]))
+    if (this.#cancelLater !== undefined) return
+    const waitMs = this.#sentAt + this.#limits.everyMs - this.#clock.monotonic()
+    if (waitMs <= 0) this.#sendAll()
+    else this.#cancelLater = this.#clock.setTimer(waitMs, () => this.#sendAll())
+  }
+
+  close(): void {
+    this.#cancelLater?.()
+    this.#cancelBeat?.()
+    for (const { response } of this.#clients) response.destroy()
+  }
+
+  #sendAll(): void {
+    this.#cancelLater = undefined
+    this.#sentAt = this.#clock.monotonic()
+    for (const client of this.#clients) this.#send(client)
+  }
+
+  #send(client: Client): void {
+    if (client.unreadSince !== undefined) return
+    const changed = [...this.#texts].filter(([name, text]) => client.has.get(name) !== text)
+    if (changed.length === 0) return
+    for (const [name, text] of changed) client.has.set(name, text)
+    const body = changed.map(([name, text]) => `"${name}":${text}`).join(',')
+    this.#write(client, `event: sections\ndata: {${body}}\n\n`)
+  }
+
+  #write(client: Client, text: string): void {
+    if (client.response.write(text)) return
+    client.unreadSince = this.#clock.monotonic()
+    client.response.once('drain', () => {
+      delete client.unreadSince
+      this.#send(client)
+    })
+  }
+
+  #beat(): void {
+    const now = this.#clock.monotonic()
+    for (const client of this.#clients) {
+      if (client.unreadSince === undefined) this.#write(client, `event: beat\ndata: {}\n\n`)
+      else if (now - client.unreadSince >= this.#limits.unreadMs) client.response.destroy()
+    }
+    this.#cancelBeat =
+      this.#clients.size === 0 ? undefined : this.#clock.setTimer(this.#limits.beatMs, () => this.#beat())
+  }
+
+  #remove(client: Client): void {
+    this.#clients.delete(client)
+  }
+}

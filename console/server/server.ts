@@ -1,0 +1,266 @@
+/**
+ * The HTTP server of the console: the files of the page, one snapshot, and a stream of what changes. It reads only, and
+ * answers only pages of its own origin.
+ */
+import { randomBytes } from 'node:crypto'
+import { existsSync, readFileSync, readdirSync } from 'node:fs'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { extname, join, resolve } from 'node:path'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { createServer, createServerOverTls } from '../../runtime/http/http.ts'
+import { type HostPort, UserError, formatHostPort, messageOf } from '../../runtime/runtime.ts'
+import type { ConsoleState } from '../state/state.ts'
+import { type Admission, COOKIE, LOGIN_PATH, admit, isLoopback, isSameSecret } from './admission.ts'
+import { EventStreams, type StreamLimits } from './event-streams.ts'
+
+export interface ConsoleServerInit {
+  /** With port 0 the kernel chooses a port. */
+  readonly listen: HostPort
+  readonly page: PageFiles
+  readonly clock: Clock
+  /** Asked from every caller. Without it only loopback is allowed. */
+  readonly token?: string | undefined
+  readonly tls?: { readonly cert: Buffer; readonly key: Buffer } | undefined
+  readonly limits?: Partial<ConsoleLimits>
+}
+
+export interface ConsoleLimits extends StreamLimits {
+  readonly connections: number
+  /** From a request until the client has received the last octet of an answer that ends. */
+  readonly answerMs: number
+  /** Between two attempts to log in, of all clients together. */
+  readonly loginMs: number
+}
+
+const LIMITS: ConsoleLimits = {
+  ...{ clients: 32, everyMs: 250, beatMs: 5000, unreadMs: 10_000 },
+  ...{ connections: 128, answerMs: 10_000, loginMs: 1000 },
+}
+const MAX_HEADER_BYTES = 8 * 1024
+const MAX_LOGIN_BYTES = 4096
+const TEXT = 'text/plain; charset=utf-8'
+
+/** No other host, no script but ours, no frame of another page. */
+const HEADERS = {
+  'content-security-policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'cache-control': 'no-store',
+} as const
+
+export interface ConsoleServer {
+  /** `http://127.0.0.1:9480/` */
+  readonly url: string
+  publish(state: ConsoleState): void
+  close(): Promise<void>
+}
+
+/**
+ * Resolves once the server listens. Throws UserError for another address than loopback without a token, and if the
+ * address cannot be used.
+ */
+export async function serveConsolePage(init: ConsoleServerInit): Promise<ConsoleServer> {
+  const { listen, page, clock, token, tls } = init
+  if (!isLoopback(listen.host) && token === undefined) {
+    throw new UserError(`--listen ${formatHostPort(listen)}: other machines can reach this address`, {
+      hint: 'name a file with a token: --token-file FILE; or listen on loopback',
+    })
+  }
+  const limits = { ...LIMITS, ...init.limits }
+  const streams = new EventStreams(clock, limits)
+  const scheme = tls === undefined ? 'http' : 'https'
+  const session = randomBytes(32).toString('base64url')
+  let port = listen.port
+  let state: ConsoleState | undefined
+  let loginAt = -Infinity
+
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const { method = '', url = '', headers } = request
+    const path = url.split('?', 1)[0] ?? ''
+    for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value)
+    const admission = admit({ method, path, headers }, { scheme, host: listen.host, port, token, session })
+    if (admission.t === 'answer' && path === '/api/events') {
+      if (streams.add(response)) return
+      reply(response, 503, `${limits.clients} pages are open already: close one\n`, { 'retry-after': '10' })
+      return
+    }
+    // Socket timeouts restart with every octet that the client receives.
+    const done = new AbortController()
+    response.once('close', () => done.abort())
+    void clock.sleep(limits.answerMs, done.signal).then(
+      () => void response.destroy(),
+      () => undefined,
+    )
+    if (admission.t === 'refused') refuse(response, admission)
+    else if (admission.t === 'login') await login(request, response)
+    else answerFile(response, path)
+  }
+
+  const answerFile = (response: ServerResponse, path: string): void => {
+    if (path === '/api/state') {
+      if (state === undefined) reply(response, 503, 'no facts yet\n', { 'retry-after': '1' })
+      else reply(response, 200, JSON.stringify(state), { 'content-type': 'application/json' })
+      return
+    }
+    const file = page.get(path)
+    if (file === undefined) reply(response, 404, 'try /, /api/state or /api/events\n')
+    else reply(response, 200, file.body, { 'content-type': file.type })
+  }
+
+  const login = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const body = await bodyOf(request)
+    const now = clock.monotonic()
+    if (now - loginAt < limits.loginMs) {
+      reply(response, 429, 'too many attempts: try again in a moment\n', { 'retry-after': '1' })
+      return
+    }
+    loginAt = now
+    const given = new URLSearchParams(body).get('token') ?? ''
+    if (token === undefined || !isSameSecret(given, token)) {
+      refuse(response, { t: 'refused', code: 401, text: 'this is not the token of --token-file', asks: true })
+      return
+    }
+    const secure = tls === undefined ? '' : '; Secure'
+    const cookie = `${COOKIE}=${session}; Path=/; HttpOnly; SameSite=Strict${secure}`
+    reply(response, 303, '', { location: '/', 'set-cookie': cookie })
+  }
+
+  const listener = (request: IncomingMessage, response: ServerResponse): void => {
+    answer(request, response).catch(() => response.destroy())
+  }
+  const options = {
+    headersTimeout: limits.answerMs,
+    requestTimeout: limits.answerMs,
+    keepAliveTimeout: 5000,
+    connectionsCheckingInterval: 1000,
+    maxHeaderSize: MAX_HEADER_BYTES,
+  }
+  const server = tls === undefined ? createServer(options, listener) : tlsServer({ ...options, ...tls }, listener)
+  server.maxConnections = limits.connections
+  await listening(server, listen)
+  const bound = server.address() as AddressInfo
+  port = bound.port
+  return {
+    url: `${scheme}://${formatHostPort({ host: listen.host, port })}/`,
+    publish: (next) => {
+      state = next
+      streams.publish(next)
+    },
+    close: () =>
+      new Promise((resolve) => {
+        streams.close()
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
+
+/** Throws UserError for a certificate or key that cannot be used. */
+function tlsServer(...[options, listener]: Parameters<typeof createServerOverTls>): Server {
+  try {
+    return createServerOverTls(options, listener)
+  } catch (cause) {
+    throw new UserError(`--tls-cert and --tls-key: ${messageOf(cause)}`, {
+      hint: 'expected a certificate and its private key, both as PEM',
+      cause,
+    })
+  }
+}
+
+/** An address in use keeps its code, so that a caller can choose another port. */
+export class AddressInUseError extends UserError {}
+
+function listening(server: Server, { host, port }: HostPort): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (cause: NodeJS.ErrnoException) => {
+      const place = `--listen ${formatHostPort({ host, port })}`
+      if (cause.code === 'EADDRINUSE') {
+        const hint = 'use another port, or port 0 for any'
+        reject(new AddressInUseError(`${place}: another process uses the port`, { hint, cause }))
+      } else reject(new UserError(`${place}: ${cause.message}`, { cause }))
+    })
+    server.listen({ host, port, exclusive: true }, resolve)
+  })
+}
+
+type Headers = Readonly<Record<string, string>>
+
+function reply(response: ServerResponse, code: number, body: string | Buffer, headers: Headers = {}): void {
+  response.writeHead(code, { 'content-type': TEXT, ...headers })
+  response.end(body)
+}
+
+function refuse(response: ServerResponse, { code, text, asks }: Extract<Admission, { t: 'refused' }>): void {
+  // The rest of the request is not read.
+  const close = { connection: 'close' }
+  if (asks !== true) reply(response, code, `${text}\n`, close)
+  else reply(response, code, loginPage(text), { ...close, 'content-type': 'text/html; charset=utf-8' })
+}
+
+/** `text` is one of our own. */
+function loginPage(text: string): string {
+  return `<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Sealane: log in</title>
+<main><h1>Sealane console</h1><p role="alert">${text}</p>
+<form method="post" action="${LOGIN_PATH}"><label>Token
+<input name="token" type="password" autocomplete="current-password" required autofocus></label>
+<button>Log in</button></form></main></html>
+`
+}
+
+/** Rejects for a body that is too long. */
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > MAX_LOGIN_BYTES) throw new Error('the body is too long')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString()
+}
+
+// The files of the built page, in memory: what is not in this list is not served.
+
+export interface PageFile {
+  readonly type: string
+  readonly body: Buffer
+}
+
+/** By path: `/` and `/assets/page-x1y2.js`. */
+export type PageFiles = ReadonlyMap<string, PageFile>
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+}
+
+/** In dist/, all files are one folder below it; a checkout that runs its sources has it at its root. */
+const FOLDERS = ['../console-page', '../../dist/console-page']
+
+/** Throws UserError if the page was not built. */
+export function readPageFiles(folders: readonly string[] = FOLDERS): PageFiles {
+  const folder = folders
+    .map((name) => resolve(import.meta.dirname, name))
+    .find((path) => existsSync(join(path, 'index.html')))
+  if (folder === undefined) {
+    throw new UserError('the page of the console is not built', { hint: 'build it: npm run build' })
+  }
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+  return new Map(
+    names.flatMap((name): readonly (readonly [string, PageFile])[] => {
+      const type = TYPES[extname(name)]
+      if (type === undefined) return []
+      const path = name === 'index.html' ? '/' : `/${name.replaceAll('\\', '/')}`
+      return [[path, { type, body: readFileSync(join(folder, name)) }]]
+    }),
+  )
+}

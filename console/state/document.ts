@@ -1,0 +1,158 @@
+/** The document that the console serves: what the page shows, section by section. Every text in it is printable. */
+
+/** All sections, in the order of the page. `times` has no place on it: it says from when the others are. */
+export const SECTIONS = ['about', 'times', 'problems', 'clusters', 'gateways', 'links', 'services', 'denied'] as const
+export type SectionName = (typeof SECTIONS)[number]
+
+/** The rows of one section. */
+export interface Section<T> {
+  /** The command that shows the same. */
+  readonly command: string
+  readonly rows: readonly T[]
+  /** The number of rows that are left out, because a section has a limit. */
+  readonly more: number
+  /** What is not shown, and why. */
+  readonly note?: string
+}
+
+export interface ConsoleState {
+  readonly format: 1
+  readonly about: About
+  readonly times: Times
+  readonly problems: Section<ProblemRow>
+  readonly clusters: Section<ClusterCard>
+  readonly gateways: Section<GatewayRow>
+  readonly links: Section<LinkRow>
+  readonly services: Section<ServiceRow>
+  readonly denied: Section<DeniedRow>
+}
+
+export interface About {
+  readonly target: string
+  /** Absent before the cluster has joined. */
+  readonly cluster?: string
+  readonly clusterset?: string
+  readonly health: 'healthy' | 'degraded' | 'down'
+  /** False if the facts are those of a file. */
+  readonly live: boolean
+  readonly command: string
+  readonly counts: {
+    readonly problems: number
+    readonly clustersReached: number
+    readonly clusters: number
+    readonly linksUp: number
+    readonly links: number
+    readonly services: number
+  }
+  /** Set while the facts cannot be renewed: since when (RFC 3339), and why. */
+  readonly failing?: { readonly since: string; readonly why: string }
+}
+
+/** RFC 3339 times of the facts. Absent: these were not read. */
+export interface Times {
+  readonly facts: string
+  readonly shares?: string
+  readonly denied?: string
+}
+
+export interface ProblemRow {
+  readonly severity: 'down' | 'degraded' | 'notice'
+  readonly reason: string
+  readonly subject: string
+  readonly seen: string
+  readonly source: string
+  readonly since?: string
+  readonly mend: string
+  /** What follows from it: `LinkDown ×3 (gw0 lane 0 to paris lane 0, …)`. */
+  readonly consequences: readonly string[]
+  /** Commands that mend it or look closer. */
+  readonly commands: readonly string[]
+}
+
+export interface ClusterCard {
+  readonly cluster: string
+  /** `here`: the cluster whose facts these are. */
+  readonly state: 'here' | 'reached' | 'cut off' | 'unknown'
+  /** Since when it is connected, or is not. */
+  readonly since?: string
+  readonly contact: 'heard' | 'silent' | 'unknown'
+  readonly linksUp: number
+  readonly links: number
+  readonly rttMs?: number
+  readonly loss?: number
+  readonly mtu?: number
+  readonly podCIDRs: readonly string[]
+  readonly globalCIDRs: readonly string[]
+  /** `region=eu`. */
+  readonly labels: readonly string[]
+}
+
+export interface GatewayRow {
+  readonly node: string
+  readonly state: 'reporting' | 'silent' | 'starting'
+  readonly since?: string
+  readonly lane?: number
+  readonly version?: string
+  readonly linksUp: number
+  readonly links: number
+}
+
+export interface LinkRow {
+  readonly node: string
+  readonly lane: number
+  readonly cluster: string
+  readonly remoteLane: number
+  readonly state: 'up' | 'connecting' | 'down'
+  /** When this console saw the state change. Absent: it has not changed since this console started. */
+  readonly since?: string
+  /** What makes the link, such as `kernel` for WireGuard in the kernel. */
+  readonly cable?: string
+  readonly way?: 'direct' | 'NAT'
+  readonly address?: string
+  readonly rttMs?: number
+  readonly loss?: number
+  readonly mtu?: number
+  readonly message: string
+}
+
+export interface ServiceRow {
+  readonly namespace: string
+  readonly name: string
+  /** `own`: this cluster exports it and does not import it. */
+  readonly state: 'usable' | 'without backends' | 'cut off' | 'unknown' | 'own'
+  readonly type?: string
+  readonly ips: readonly string[]
+  readonly exporters: readonly string[]
+  readonly moreExporters: number
+  /** How the export of this cluster fares. Absent: it exports none. */
+  readonly exported?: 'exported' | 'pending' | 'failed'
+  /** Members that import what this cluster exports. */
+  readonly importers: readonly string[]
+  readonly moreImporters: number
+  readonly ready?: number
+  readonly policy?: string
+  readonly shares: readonly ShareCell[]
+  readonly moreShares: number
+}
+
+export interface ShareCell {
+  readonly cluster: string
+  /** In 1/10,000. */
+  readonly share: number
+  readonly ready: number
+  readonly total: number
+  readonly tier?: number
+  readonly weight?: number
+  readonly reason: string
+  readonly message: string
+}
+
+export interface DeniedRow {
+  readonly at: string
+  readonly node?: string
+  readonly from: string
+  readonly to: string
+  readonly protocol: string
+  readonly port?: number
+  readonly reason: string
+}

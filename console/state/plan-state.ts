@@ -1,0 +1,471 @@
+/**
+ * What the console shows, from the facts that `sealane status` gathers. Names, labels and messages come from other
+ * members: each text is cut and made printable, each list has a limit, and only the fields that are named here get out.
+ */
+import {
+  CONDITION_CONNECTED,
+  CONDITION_READY,
+  type ClusterTrafficPolicy,
+  type EndpointSlice,
+  LABEL_SERVICE_NAME,
+  type ServiceImport,
+  type TrafficPolicy,
+  findCondition,
+  fitText,
+  printable,
+} from '../../model/model.ts'
+import { statedShares } from '../../model/services/services.ts'
+import { remoteLaneOf } from '../../model/lanes/lanes.ts'
+import { type Diagnosis, type LinkOverview, diagnoseWorld } from '../../explain/explain.ts'
+import {
+  type ImportState,
+  type RankedFinding,
+  type World,
+  hasAllBackends,
+  importStates,
+  readFacts,
+  subjectText,
+  worldOf,
+} from '../../explain/facts/facts.ts'
+import { ofOneFamily, sharesWorld } from '../../explain/path/path.ts'
+import type {
+  About,
+  ClusterCard,
+  ConsoleState,
+  DeniedRow,
+  GatewayRow,
+  LinkRow,
+  ProblemRow,
+  Section,
+  ServiceRow,
+  ShareCell,
+} from './document.ts'
+
+/** The answer to a question that facts do not contain. */
+export type Answer<T> =
+  { readonly t: 'known'; readonly at: string; readonly value: T } | { readonly t: 'none'; readonly why: string }
+
+/** Whole objects that divide calls, besides those of the facts. */
+export interface SharesFacts {
+  /** Slices of imported services. */
+  readonly slices: readonly EndpointSlice[]
+  readonly policies: readonly TrafficPolicy[]
+  readonly clusterPolicies: readonly ClusterTrafficPolicy[]
+}
+
+interface DeniedEnd {
+  readonly address: string
+  readonly cluster?: string
+  readonly service?: string
+  readonly pod?: string
+}
+
+/** One refused packet, as `sealane show denied` reads it. */
+export interface DeniedFact {
+  readonly at: string
+  readonly node?: string
+  readonly reason: string
+  readonly from: DeniedEnd
+  readonly to: DeniedEnd
+  readonly protocol: string
+  readonly port?: number
+}
+
+export interface ConsoleFacts {
+  /** A FactSet, or the parsed content of a file. */
+  readonly facts: unknown
+  /** The flags that name the same target in a command: `--context c1`. */
+  readonly flags: string
+  /** False if the facts are those of a file. */
+  readonly live: boolean
+  readonly shares: Answer<SharesFacts>
+  readonly denied: Answer<readonly DeniedFact[]>
+}
+
+/** The largest number of rows of each section. */
+const MOST = { problems: 100, clusters: 1000, gateways: 500, links: 2000, services: 2000, denied: 200 } as const
+/** The characters that the rows of one section have as JSON. */
+const MAX_SECTION = 1 << 20
+const MAX_NAME = 128
+const MAX_MESSAGE = 400
+/** Of a list in a row. */
+const MOST_ITEMS = 16
+const MOST_LABELS = 8
+
+/** Never throws. `before` is the state of the look before: from it follows when a link has changed. */
+export function planState(input: ConsoleFacts, before?: ConsoleState): ConsoleState {
+  const world = worldOf(readFacts(input.facts))
+  const diagnosis = diagnoseWorld(world)
+  const commands = commandsFor(input)
+  const { services, all } = servicesOf(world, input.shares, commands.services)
+  return {
+    format: 1,
+    about: aboutOf(input, diagnosis, all),
+    times: {
+      facts: clipped(world.takenAt),
+      ...(input.shares.t === 'known' ? { shares: clipped(input.shares.at) } : {}),
+      ...(input.denied.t === 'known' ? { denied: clipped(input.denied.at) } : {}),
+    },
+    problems: section(commands.problems, diagnosis.problems, MOST.problems, (one) => problemRow(one, input)),
+    clusters: clustersOf(world, diagnosis, commands.clusters),
+    gateways: gatewaysOf(world, diagnosis, commands.gateways),
+    links: linksOf(world, diagnosis, commands.links, before),
+    services,
+    denied: deniedOf(input.denied, commands.denied),
+  }
+}
+
+/** The last state, while no facts can be had. `since` is an RFC 3339 time. */
+export function withFailure(state: ConsoleState, since: string, why: string): ConsoleState {
+  return { ...state, about: { ...state.about, failing: { since: clipped(since), why: clipped(why, MAX_MESSAGE) } } }
+}
+
+type Commands = Readonly<Record<keyof typeof MOST, string>>
+
+/** A bundle is shown by `status` and `diagnose` alone. */
+function commandsFor({ flags, live }: ConsoleFacts): Commands {
+  const of = (words: string): string => clipped(`sealane ${words} ${flags}`, MAX_MESSAGE)
+  const wide = of('status -o wide')
+  if (!live) {
+    const services = of('diagnose services')
+    return { problems: of('status'), clusters: wide, gateways: wide, links: wide, services, denied: services }
+  }
+  return {
+    problems: of('status'),
+    clusters: wide,
+    gateways: of('show gateways'),
+    links: of('show connections'),
+    services: of('show traffic'),
+    denied: of('show denied'),
+  }
+}
+
+function aboutOf({ flags, live }: ConsoleFacts, { health, overview, problems }: Diagnosis, services: number): About {
+  const { cluster, clusterset, clusters, links } = overview
+  return {
+    target: clipped(overview.target),
+    ...(cluster === undefined ? {} : { cluster: clipped(cluster) }),
+    ...(clusterset === undefined ? {} : { clusterset: clipped(clusterset) }),
+    health,
+    live,
+    command: clipped(`sealane status ${flags}`, MAX_MESSAGE),
+    counts: {
+      problems: problems.length,
+      clustersReached: clusters.filter(({ state }) => state === 'reached').length,
+      clusters: clusters.length,
+      linksUp: links.filter(({ state }) => state === 'up').length,
+      links: links.length,
+      services,
+    },
+  }
+}
+
+function problemRow(found: RankedFinding, { flags }: Pick<ConsoleFacts, 'flags'>): ProblemRow {
+  const { severity, reason, subject, seen, source, since, mend, areas, consequences } = found
+  const [area = ''] = areas
+  const closer = `sealane diagnose ${area} ${flags}`.replace('  ', ' ')
+  return {
+    severity,
+    reason: clipped(reason),
+    subject: clipped(subjectText(subject), MAX_MESSAGE),
+    seen: clipped(seen, MAX_MESSAGE),
+    source: clipped(source),
+    ...(since === undefined ? {} : { since: clipped(since) }),
+    mend: clipped(mend, MAX_MESSAGE),
+    consequences: consequences
+      .slice(0, MOST_ITEMS)
+      .map((one) =>
+        clipped(`${one.reason} ×${one.count} (${one.examples[0] ?? ''}${one.count > 1 ? ', …' : ''})`, MAX_MESSAGE),
+      ),
+    commands: [...commandsIn(mend).map((command) => withFlags(command, flags)), closer]
+      .slice(0, 3)
+      .map((command) => clipped(command, MAX_MESSAGE)),
+  }
+}
+
+/** The table of reasons does not know the target. Other commands are for other machines, or have flags of their own. */
+function withFlags(command: string, flags: string): string {
+  return /^sealane (show|status|diagnose)\b(?!.* --)/.test(command) ? `${command} ${flags}` : command
+}
+
+/** The commands that the table of reasons names: `sealane broker verify`. */
+function commandsIn(mend: string): readonly string[] {
+  return [...mend.matchAll(/`((?:sealane|kubectl) [^`]+)`/g)].flatMap(([, command]) => command ?? [])
+}
+
+function clustersOf(world: World, { overview }: Diagnosis, command: string): Section<ClusterCard> {
+  const objects = new Map(world.objects.Cluster?.map(({ object }) => [object.spec.id, object]))
+  const facts = (id: string): Pick<ClusterCard, 'since' | 'podCIDRs' | 'globalCIDRs' | 'labels'> => {
+    const object = objects.get(id)
+    const since = findCondition(object?.status?.conditions, CONDITION_CONNECTED)?.lastTransitionTime
+    return {
+      ...(typeof since === 'string' && since !== '' ? { since: clipped(since) } : {}),
+      podCIDRs: listed(object?.spec.podCIDRs),
+      globalCIDRs: listed(object?.spec.globalCIDRs),
+      labels: Object.entries(object?.spec.labels ?? {})
+        .slice(0, MOST_LABELS)
+        .map(([key, value]) => `${clipped(key)}=${clipped(value)}`),
+    }
+  }
+  const up = overview.links.filter(({ state }) => state === 'up').length
+  const own: readonly ClusterCard[] =
+    world.self === undefined
+      ? []
+      : [
+          {
+            ...facts(world.self),
+            ...{ cluster: clipped(world.self), state: 'here', links: overview.links.length, linksUp: up },
+            contact: { connected: 'heard', away: 'silent', unknown: 'unknown' }[overview.broker.state] as 'heard',
+          },
+        ]
+  const others = (world.others ?? []).flatMap((id, i): readonly ClusterCard[] => {
+    const row = overview.clusters[i]
+    if (row === undefined) return []
+    const { state, contact, linksUp, links, rttMs, loss, mtu } = row
+    return [{ ...facts(id), cluster: clipped(id), state, contact, linksUp, links, ...numbers({ rttMs, loss, mtu }) }]
+  })
+  return section(command, [...own, ...others.sort(byState)], MOST.clusters, (card) => card)
+}
+
+const CLUSTER_RANK = { 'cut off': 0, unknown: 1, reached: 2, here: 3 } as const
+
+/** Clusters that are not reached come first. */
+function byState(a: ClusterCard, b: ClusterCard): number {
+  return CLUSTER_RANK[a.state] - CLUSTER_RANK[b.state] || compare(a.cluster, b.cluster)
+}
+
+function gatewaysOf({ objects }: World, { overview }: Diagnosis, command: string): Section<GatewayRow> {
+  return section(command, objects.Gateway ?? [], MOST.gateways, ({ object: { status } }, i) => {
+    const { node = '', state = 'starting', lane, linksUp = 0, links = 0 } = overview.gateways[i] ?? {}
+    const ready = findCondition(status?.conditions, CONDITION_READY)?.lastTransitionTime
+    const since = state === 'silent' ? status?.heartbeatTime : ready
+    return {
+      node: clipped(node),
+      state,
+      ...(typeof since === 'string' && since !== '' ? { since: clipped(since) } : {}),
+      ...(lane === undefined ? {} : { lane }),
+      ...(status === undefined ? {} : { version: clipped(status.version) }),
+      ...{ linksUp, links },
+    }
+  })
+}
+
+const LINK_RANK = { down: 0, connecting: 1, up: 2 } as const
+
+function linksOf(world: World, diagnosis: Diagnosis, command: string, before?: ConsoleState): Section<LinkRow> {
+  const known = new Map(before?.links.rows.map((row) => [linkKey(row), row]))
+  const { links } = diagnosis.overview
+  const all = world.links
+    .map(({ gateway, connection }, i) => ({ row: links[i], cable: cableOf(gateway.object.status, connection) }))
+    .flatMap(({ row, cable }) => (row === undefined ? [] : [linkRow(row, cable)]))
+    .map((row): LinkRow => {
+      const earlier = known.get(linkKey(row))
+      const since = earlier?.state === row.state ? earlier.since : clipped(world.takenAt)
+      return before === undefined || since === undefined ? row : { ...row, since }
+    })
+  const sorted = all.sort((a, b) => LINK_RANK[a.state] - LINK_RANK[b.state] || compare(linkKey(a), linkKey(b)))
+  return section(command, sorted, MOST.links, (row) => row)
+}
+
+type GatewayStatus = World['links'][number]['gateway']['object']['status']
+
+function cableOf(status: GatewayStatus, connection: World['links'][number]['connection']): string | undefined {
+  const remote = remoteLaneOf(connection)
+  const own = status?.lanes.find(({ lane, remoteLane = lane }) => lane === connection.lane && remoteLane === remote)
+  return own?.driver
+}
+
+function linkRow(link: LinkOverview, cable: string | undefined): LinkRow {
+  const { node, lane, cluster, remoteLane, state, usingAddress, usingNat, rttMs, loss, mtu, message } = link
+  return {
+    ...{ node: clipped(node), lane, cluster: clipped(cluster), remoteLane, state },
+    ...(cable === undefined ? {} : { cable: clipped(cable) }),
+    ...(usingAddress === undefined
+      ? {}
+      : { way: usingNat ? ('NAT' as const) : ('direct' as const), address: clipped(usingAddress) }),
+    ...numbers({ rttMs, loss, mtu }),
+    message: clipped(message, MAX_MESSAGE),
+  }
+}
+
+function linkKey({ node, lane, cluster, remoteLane }: LinkRow): string {
+  return `${cluster} ${remoteLane} ${node} ${lane}`
+}
+
+interface PlannedServices {
+  readonly services: Section<ServiceRow>
+  readonly all: number
+}
+
+const SERVICE_RANK = { 'cut off': 0, 'without backends': 1, unknown: 2, usable: 3, own: 4 } as const
+
+/** Services that cannot be called come first. */
+function servicesOf(world: World, shares: Answer<SharesFacts>, command: string): PlannedServices {
+  const states = new Map(importStates(world).map((one) => [keyOf(one.service.object.metadata), one]))
+  const own = world.objects.Cluster?.find(({ object }) => object.spec.id === world.self)?.object
+  const importers = new Map(own?.status?.importedBy?.map((one) => [`${one.namespace}/${one.name}`, one]))
+  const divide = divisionOf(world, shares)
+  const exports_ = new Map(world.objects.ServiceExport?.map(({ object }) => [keyOf(object.metadata), object]))
+  const imports = new Map(world.objects.ServiceImport?.map(({ object }) => [keyOf(object.metadata), object]))
+  const isAll = hasAllBackends(world)
+  const keys = [...new Set([...imports.keys(), ...exports_.keys()])]
+  const stateOf = (key: string): ServiceRow['state'] => {
+    const service = imports.get(key)
+    if (service === undefined) return 'own'
+    const state = states.get(key)
+    if (state !== undefined) return importStateOf(state)
+    return isAll && (service.status?.clusters ?? []).length > 0 ? 'usable' : 'unknown'
+  }
+  const ranked = keys.map((key) => ({ key, state: stateOf(key) }))
+  ranked.sort((a, b) => SERVICE_RANK[a.state] - SERVICE_RANK[b.state] || compare(a.key, b.key))
+  const services = section(command, ranked, MOST.services, ({ key, state }): ServiceRow => {
+    const service = imports.get(key)
+    const exported = exports_.get(key)
+    const { namespace = '', name = '' } = (service ?? exported)?.metadata ?? {}
+    const exporters = (service?.status?.clusters ?? []).map(({ cluster }) => cluster)
+    const by = importers.get(key)
+    const { shares: divided, policy } = divide.of(key, service)
+    const ready = states.get(key)?.ready
+    return {
+      ...{ namespace: clipped(namespace), name: clipped(name), state },
+      ...(service === undefined ? {} : { type: clipped(service.spec.type) }),
+      ips: listed(service?.spec.ips),
+      exporters: listed(exporters),
+      moreExporters: Math.max(0, exporters.length - MOST_ITEMS),
+      ...(exported === undefined ? {} : { exported: exportStateOf(exported.status?.conditions) }),
+      importers: listed(by?.clusters),
+      moreImporters: Math.max(0, (by?.clusters.length ?? 0) - MOST_ITEMS) + (by?.more ?? 0),
+      ...numbers({ ready }),
+      ...(policy === undefined ? {} : { policy: `${policy.kind} ${clipped(policy.metadata.name)}` }),
+      shares: divided.slice(0, MOST_ITEMS).map(shareCell),
+      moreShares: Math.max(0, divided.length - MOST_ITEMS),
+    }
+  })
+  const note = divide.why === undefined ? {} : { note: clipped(divide.why, MAX_MESSAGE) }
+  return { services: { ...services, ...note }, all: keys.length }
+}
+
+type Divided = Pick<ReturnType<typeof statedShares>, 'shares' | 'policy'>
+
+interface Division {
+  readonly of: (key: string, service: ServiceImport | undefined) => Divided
+  /** Why there are no shares. */
+  readonly why?: string
+}
+
+const UNDIVIDED: Divided = { shares: [], policy: undefined }
+
+/** By the function that balancing asks, as `sealane show traffic` does. */
+function divisionOf({ objects }: World, shares: Answer<SharesFacts>): Division {
+  if (shares.t === 'none') return { of: () => UNDIVIDED, why: shares.why }
+  const list = <T>(all: readonly { readonly object: T }[] | undefined): readonly T[] =>
+    (all ?? []).map(({ object }) => object)
+  const [membership] = list(objects.Membership)
+  if (membership === undefined) return { of: () => UNDIVIDED, why: 'shares: no membership is known' }
+  const { slices, policies, clusterPolicies } = shares.value
+  try {
+    const [clusters, gateways, nodes] = [list(objects.Cluster), list(objects.Gateway), list(objects.Node)]
+    const world = sharesWorld({ membership, clusters, gateways, nodes, policies, clusterPolicies })
+    const byService = Map.groupBy(slices, ({ metadata: { namespace = '', labels = {} } }) => {
+      return keyOf({ namespace, name: labels[LABEL_SERVICE_NAME] ?? '' })
+    })
+    const divide = (key: string, service: ServiceImport): Divided =>
+      statedShares(service, ofOneFamily(byService.get(key) ?? []), world)
+    return { of: (key, service) => (service === undefined ? UNDIVIDED : orUndivided(() => divide(key, service))) }
+  } catch (error) {
+    return { of: () => UNDIVIDED, why: `shares: an object cannot be read: ${String(error)}` }
+  }
+}
+
+/** Whole objects are checked where they are used: a malformed one has no shares, and the others have. */
+function orUndivided(divide: () => Divided): Divided {
+  try {
+    return divide()
+  } catch {
+    return UNDIVIDED
+  }
+}
+
+function importStateOf({ usable, isReached }: ImportState): ServiceRow['state'] {
+  if (usable > 0) return 'usable'
+  return isReached ? 'without backends' : 'cut off'
+}
+
+function exportStateOf(conditions: Parameters<typeof findCondition>[0]): NonNullable<ServiceRow['exported']> {
+  if (findCondition(conditions, 'Valid')?.status === 'False') return 'failed'
+  const ready = findCondition(conditions, CONDITION_READY)
+  if (ready?.status === 'True') return 'exported'
+  return ready === undefined || ready.reason === 'Pending' ? 'pending' : 'failed'
+}
+
+function shareCell({ cluster, share, ready, total, tier, weight, reason, message }: ShareCell): ShareCell {
+  return {
+    cluster: clipped(cluster),
+    ...{ share, ready, total },
+    ...numbers({ tier, weight }),
+    reason: clipped(reason),
+    message: clipped(message),
+  }
+}
+
+function deniedOf(denied: Answer<readonly DeniedFact[]>, command: string): Section<DeniedRow> {
+  if (denied.t === 'none') return { command, rows: [], more: 0, note: clipped(denied.why, MAX_MESSAGE) }
+  const latest = [...denied.value].sort((a, b) => compare(b.at, a.at))
+  return section(command, latest, MOST.denied, ({ at, node, from, to, protocol, port, reason }) => ({
+    at: clipped(at),
+    ...(node === undefined ? {} : { node: clipped(node) }),
+    // What no member has sent has no cluster at either end.
+    from: endText(to.cluster === undefined ? { cluster: '(no member)', ...from } : from),
+    to: endText(to),
+    protocol: clipped(protocol),
+    ...numbers({ port }),
+    reason: clipped(reason),
+  }))
+}
+
+function endText({ cluster, address, service, pod }: DeniedEnd): string {
+  const parts = [cluster, address, service, pod].filter((one) => one !== undefined)
+  return clipped(parts.join(' '), MAX_MESSAGE)
+}
+
+/** Takes rows until there are `most`, or until they fill the section. */
+function section<T, R>(
+  command: string,
+  items: readonly T[],
+  most: number,
+  rowOf: (item: T, index: number) => R,
+): Section<R> {
+  const rows: R[] = []
+  let left = MAX_SECTION
+  for (const [i, item] of items.entries()) {
+    if (i >= most) break
+    const row = rowOf(item, i)
+    left -= JSON.stringify(row).length
+    if (left < 0) break
+    rows.push(row)
+  }
+  return { command, rows, more: items.length - rows.length }
+}
+
+/** The cut comes first: a text may have megabytes. */
+function clipped(text: string, max = MAX_NAME): string {
+  return printable(fitText(text, max))
+}
+
+function listed(texts: readonly string[] | null | undefined): readonly string[] {
+  return (texts ?? []).slice(0, MOST_ITEMS).map((text) => clipped(text))
+}
+
+/** Without those that are not known. */
+function numbers<K extends string>(values: Readonly<Record<K, number | undefined>>): { readonly [key in K]?: number } {
+  const known = Object.entries<number | undefined>(values).filter(([, value]) => value !== undefined)
+  return Object.fromEntries(known) as { readonly [key in K]?: number }
+}
+
+function keyOf({ namespace = '', name }: { readonly namespace?: string | undefined; readonly name: string }): string {
+  return `${namespace}/${name}`
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}

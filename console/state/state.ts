@@ -1,0 +1,24 @@
+/** The public interface of this room: what the console shows, as a function of facts. */
+export {
+  type About,
+  type ClusterCard,
+  type ConsoleState,
+  type DeniedRow,
+  type GatewayRow,
+  type LinkRow,
+  type ProblemRow,
+  SECTIONS,
+  type Section,
+  type SectionName,
+  type ServiceRow,
+  type ShareCell,
+  type Times,
+} from './document.ts'
+export {
+  type Answer,
+  type ConsoleFacts,
+  type DeniedFact,
+  type SharesFacts,
+  planState,
+  withFailure,
+} from './plan-state.ts'

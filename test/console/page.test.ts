@@ -1,0 +1,119 @@
+/** The page without a browser: what a person reads, and that nothing of a member becomes HTML. */
+import { h } from 'preact'
+import { renderToString } from 'preact-render-to-string'
+import t from 'tap'
+import { Page, agoText, createModel, matches, summaryOf, takeSections } from '../../console/page/page.ts'
+import type { ConsoleState } from '../../console/state/state.ts'
+import { DOWN, changeLinks } from '../explain/broken-member.ts'
+import { equalsGolden } from '../support/golden.ts'
+import { NOW } from '../support/objects/member-facts.ts'
+import { sharesFrom, stateOf } from './support/console-facts.ts'
+
+const AT = Date.parse(NOW) + 5000
+
+function pageOf(
+  state: Partial<ConsoleState>,
+  change: (model: ReturnType<typeof createModel>) => void = () => undefined,
+) {
+  const model = createModel(AT, () => undefined)
+  takeSections(model, state)
+  change(model)
+  return renderToString(h(Page, { model }))
+}
+
+/** A text as a person reads it. */
+function wordsOf(html: string): string {
+  const text = html
+    .replaceAll(/<(\/?(p|li|tr|h\d|section|header|div|nav|table|ul)\b[^>]*)>/g, '\n')
+    .replaceAll(/<\/?(th|td|button|code|time|label)\b[^>]*>/g, ' ')
+  const plain = text
+    .replaceAll(/<[^>]+>/g, '')
+    .replaceAll('&lt;', '<')
+    .replaceAll('&amp;', '&')
+  return `${plain
+    .split('\n')
+    .map((line) => line.replaceAll(/\s+/g, ' ').trim())
+    .filter((line) => line !== '')
+    .join('\n')}\n`
+}
+
+const BROKEN = stateOf({
+  change: (at) => changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN),
+  input: { shares: sharesFrom() },
+})
+
+t.test('before there are facts', async (t) => {
+  t.match(wordsOf(pageOf({})), /Waiting for facts\./)
+})
+
+t.test('a dead link as a person reads it', async (t) => {
+  equalsGolden(t, wordsOf(pageOf(BROKEN)), 'console/broken.txt')
+})
+
+t.test('what a member says stays a text', async (t) => {
+  const evil = '<img src=x onerror=alert(1)>"\'</script>'
+  const state = stateOf({
+    change: (at) => {
+      changeLinks(at, () => true, { ...DOWN, message: evil })
+      Object.assign(at('Cluster')[1]!.spec, { labels: { a: evil } })
+      for (const one of at('ServiceImport')) one.metadata.name = evil
+    },
+    input: { flags: `--context ${evil}` },
+  })
+  const html = pageOf(state)
+  t.notMatch(html, /<img|<script|<\/script/i)
+  t.match(html, /&lt;img src=x/)
+})
+
+t.test('reading aids', async (t) => {
+  const html = pageOf(BROKEN)
+  for (const id of ['problems', 'clusters', 'gateways', 'links', 'services', 'denied']) {
+    t.match(html, new RegExp(`<section id="${id}" aria-labelledby="${id}-title"`), id)
+    t.match(html, new RegExp(`<h2 id="${id}-title">`), id)
+    t.match(html, new RegExp(`<a href="#${id}">`), id)
+  }
+  t.match(html, /<a class="skip" href="#main">/)
+  t.match(html, /aria-live="polite"/)
+  t.notMatch(html, /style="|onclick|javascript:/i, 'the policy lets none in')
+  const badges = [...html.matchAll(/<span class="badge [a-z]+"><span aria-hidden="true">[^<]*<\/span>([^<]*)</g)]
+  t.ok(badges.length > 15 && badges.every(([, word = '']) => word.length > 1), 'each sign has a word')
+  for (const [tag] of html.matchAll(/<button[^>]*>/g)) t.match(tag, /type="button"/)
+})
+
+t.test('the filter, and long lists', async (t) => {
+  const only = wordsOf(pageOf(BROKEN, (model) => (model.filter.value = ' PARIS ')))
+  t.match(only, /Clusters \(1 of 3\)/)
+  t.notMatch(only, /gw0 lane 0 tokyo/)
+  t.match(wordsOf(pageOf(BROKEN, (model) => (model.filter.value = 'nothing'))), /Nothing matches the filter\./)
+  const many = stateOf({ services: 300 })
+  t.match(wordsOf(pageOf(many)), /Show all 300/)
+  t.notMatch(wordsOf(pageOf(many, (model) => (model.open.value = new Set(['services'])))), /Show all 300/)
+  t.ok(matches({ a: [{ b: 'Milano' }], c: 7 }, 'milano') && matches({ c: 7 }, '7'))
+  t.notOk(matches({ secretKey: 'a' }, 'secret'), 'by what a row says, not by its fields')
+})
+
+t.test('a server that is away, facts that are old, a browser without clipboard', async (t) => {
+  const lost = wordsOf(pageOf(BROKEN, (model) => (model.lostSince.value = AT)))
+  t.match(lost, /the console does not answer since 2026-11-25 12:00:05 UTC: what you see is from before/)
+  const failing = { ...BROKEN, about: { ...BROKEN.about, failing: { since: NOW, why: 'no API server' } } }
+  t.match(wordsOf(pageOf(failing)), /no new facts since 2026-11-25 12:00:00 UTC, 5 s ago : no API server/)
+  const model = createModel(AT, undefined)
+  takeSections(model, BROKEN)
+  t.notMatch(renderToString(h(Page, { model })), /Copy/)
+  t.match(pageOf(BROKEN), /aria-label="Copy: sealane show connections --context c1"/)
+})
+
+t.test('words', async (t) => {
+  const rows: readonly [number, string][] = [
+    [0, '0 s ago'],
+    [119, '119 s ago'],
+    [120, '2 min ago'],
+    [7200, '2 h ago'],
+    [172_800, '2 days ago'],
+  ]
+  for (const [seconds, text] of rows) t.equal(agoText(seconds), text)
+  t.equal(summaryOf(stateOf().about), 'healthy, 0 problems, 2 of 2 clusters reached, 8 of 8 links up')
+  const model = createModel(AT, undefined)
+  takeSections(model, JSON.parse('{"later":1,"__proto__":{"about":2}}') as Partial<ConsoleState>)
+  t.equal(model.sections.about.value, undefined, 'sections of a later release are left out')
+})

@@ -1,0 +1,175 @@
+/** What the console shows: each section from facts, bounded and printable whatever a member says. */
+import fc from 'fast-check'
+import t from 'tap'
+import type { DeniedFact } from '../../console/console.ts'
+import { type ConsoleState, planState, withFailure } from '../../console/state/state.ts'
+import { DOWN, changeLinks } from '../explain/broken-member.ts'
+import { SECRETS } from '../cli/bundle/planted-secrets.ts'
+import { equalsGolden } from '../support/golden.ts'
+import { NOW } from '../support/objects/member-facts.ts'
+import { type Change, consoleFacts, sharesFrom, stateOf } from './support/console-facts.ts'
+
+const DENIED: DeniedFact = {
+  at: '2026-11-25T11:59:00.000Z',
+  reason: 'access-not-exported',
+  from: { address: '244.1.0.9', cluster: 'paris' },
+  to: { address: '10.42.1.5', service: 'shop/web' },
+  protocol: 'tcp',
+  port: 8081,
+}
+
+t.test('a healthy member, as the page gets it', async (t) => {
+  const policy = {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'TrafficPolicy',
+    metadata: { name: 'near', namespace: 'shop' },
+    spec: { targetRefs: [{ name: 'web0' }], order: [{ local: {} }, { any: {} }] },
+  } as const
+  const denied = { t: 'known', at: NOW, value: [DENIED] } as const
+  const change: Change = (at) => at('ServiceImport').forEach(({ spec }) => (spec['type'] = 'ClusterSetIP'))
+  const state = stateOf({ change, input: { denied, shares: sharesFrom({}, { policies: [policy] }) } })
+  equalsGolden(t, `${JSON.stringify(state, undefined, 1)}\n`, 'console/healthy.json')
+  t.equal(state.about.health, 'healthy')
+  const [web] = state.services.rows
+  t.equal(web?.policy, 'TrafficPolicy near')
+  t.same(
+    web?.shares.map(({ cluster, share }) => [cluster, share]),
+    [
+      ['milano', 10_000],
+      ['paris', 0],
+      ['tokyo', 0],
+    ],
+  )
+})
+
+t.test('a broken member: what is broken comes first, each with a command', async (t) => {
+  const state = stateOf({ change: (at) => changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN) })
+  equalsGolden(t, `${JSON.stringify(state, undefined, 1)}\n`, 'console/broken.json')
+  t.equal(state.about.health, 'down')
+  t.same(
+    state.clusters.rows.map(({ cluster, state: is }) => `${cluster} ${is}`),
+    ['milano here', 'paris cut off', 'tokyo reached'],
+  )
+  t.equal(state.links.rows[0]?.state, 'down')
+  for (const { commands } of state.problems.rows) t.match(commands.at(-1), /^sealane diagnose \w+ --context c1$/)
+})
+
+t.test('a link says since when it is as it is, once the console saw it change', async (t) => {
+  const before = stateOf()
+  t.ok(before.links.rows.every(({ since }) => since === undefined))
+  const down = stateOf({ change: (at) => changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN) }, before)
+  t.same(
+    [...new Set(down.links.rows.map(({ cluster, since }) => `${cluster} ${since ?? '-'}`))],
+    ['paris 2026-11-25T12:00:00Z', 'tokyo -'],
+  )
+  const facts = consoleFacts({ change: (at) => changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN) })
+  const later = { ...(facts.facts as object), takenAt: '2026-11-25T12:00:01Z' }
+  t.equal(planState({ ...facts, facts: later }, down).links.rows[0]?.since, '2026-11-25T12:00:00Z')
+})
+
+t.test('facts that are no longer renewed', async (t) => {
+  const state = withFailure(stateOf(), '2026-11-25T12:00:05Z', 'the API server\u001b[2J is away')
+  t.same(state.about.failing, { since: '2026-11-25T12:00:05Z', why: 'the API server?[2J is away' })
+})
+
+t.test('a file: other commands, and what it does not have', async (t) => {
+  const { about, links, denied } = stateOf({ input: { live: false, flags: '--bundle f.tar.gz' } })
+  t.equal(about.live, false)
+  t.equal(links.command, 'sealane status -o wide --bundle f.tar.gz')
+  t.equal(denied.command, 'sealane diagnose services --bundle f.tar.gz')
+  t.equal(denied.note, 'no samples here')
+})
+
+const HOSTILE: Readonly<Record<string, string>> = {
+  html: '<img src=x onerror=alert(1)>',
+  script: '</script><script>alert(1)</script>',
+  ansi: '\u001b[2J\u001b]0;owned\u0007',
+  'right to left': 'web\u202egnp.\u2066exe\u200f',
+  lines: 'a\r\nb\u2028c\u0085d\u0000',
+  surrogate: 'x\ud800',
+  long: 'n'.repeat(10 << 20),
+}
+
+/** More than any section may have, with its commands and notes. */
+const MAX_STATE = 8 << 20
+const STEERING = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/
+
+function textsOf(value: unknown): string[] {
+  if (typeof value === 'string') return [value]
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsOf) : []
+}
+
+function isSafe(state: ConsoleState): boolean {
+  const texts = textsOf(state)
+  return texts.every((text) => text.length <= 400 && !STEERING.test(text))
+}
+
+for (const [what, text] of Object.entries(HOSTILE)) {
+  t.test(`a hostile member: ${what}`, async (t) => {
+    const state = stateOf({
+      change: (at) => {
+        const [, other] = at('Cluster')
+        if (other !== undefined) Object.assign(other.spec, { id: text, labels: { [text]: text } })
+        changeLinks(at, ({ cluster }) => cluster === 'paris', { ...DOWN, message: text, usingAddress: text })
+        for (const service of at('ServiceImport')) service.metadata.name = text
+        for (const service of at('ServiceExport')) service.metadata.name = text
+        for (const slice of at('EndpointSlice')) Object.assign(slice.metadata, { labels: { [text]: text } })
+      },
+      input: {
+        denied: { t: 'known', at: text, value: [{ ...DENIED, reason: text, to: { address: text, pod: text } }] },
+        shares: { t: 'known', at: text, value: { slices: [{}] as never, policies: [], clusterPolicies: [] } },
+        flags: `--context ${text}`,
+      },
+    })
+    t.ok(isSafe(state), 'every text is short and printable')
+    t.ok(JSON.stringify(state).length < 200_000)
+    t.ok(state.clusters.rows.length > 0, 'the others are still shown')
+  })
+}
+
+t.test('a section has a limit, and says how many it leaves out', async (t) => {
+  const value = Array.from({ length: 5000 }, (_, i) => ({ ...DENIED, at: String(i).padStart(6, '0') }))
+  const others = Array.from({ length: 1100 }, (_, i) => `m${i}`)
+  const state = stateOf({ others: ['paris'], services: 2100, input: { denied: { t: 'known', at: NOW, value } } })
+  const { clusters } = stateOf({ others, gateways: 1, services: 0 })
+  t.same([state.denied.rows.length, state.denied.more], [200, 4800])
+  t.equal(state.denied.rows[0]?.at, '004999', 'the latest are kept')
+  t.equal(clusters.rows.length + clusters.more, 1101)
+  t.equal(state.services.rows.length + state.services.more, 2100)
+  for (const { rows, more } of [clusters, state.services]) t.ok(rows.length > 900 && more > 0)
+  t.ok(JSON.stringify(state).length < MAX_STATE)
+})
+
+t.test('secrets that others wrote into objects stay there', async (t) => {
+  const state = stateOf({
+    change: (at) => {
+      for (const kind of ['Cluster', 'Gateway', 'ServiceImport', 'ServiceExport', 'Node', 'Membership'] as const) {
+        for (const object of at(kind)) {
+          Object.assign(object.metadata, { annotations: { note: SECRETS.join(' ') }, uid: SECRETS[0] })
+          Object.assign(object, { data: SECRETS, spec: { ...object.spec, secret: SECRETS } })
+        }
+      }
+      for (const pod of at('Pod'))
+        Object.assign(pod.spec, { env: SECRETS, containers: [{ image: 'a', args: SECRETS }] })
+      for (const endpoint of at('Endpoint')) Object.assign(endpoint.spec, { token: SECRETS })
+    },
+  })
+  const text = JSON.stringify(state)
+  for (const secret of SECRETS) t.notOk(text.includes(secret), secret.slice(0, 12))
+  t.notMatch(text, /publicKey/)
+})
+
+t.test('never throws, and every text is safe, whatever the facts are', async (t) => {
+  const shares = fc.oneof(
+    fc.constant({ t: 'none', why: 'x' } as const),
+    fc.anything().map((value) => ({ t: 'known', at: '', value: { slices: [value], policies: [value] } })),
+  )
+  fc.assert(
+    fc.property(fc.anything(), shares, (facts, answer) => {
+      const input = { ...consoleFacts(), facts, shares: answer as never }
+      return isSafe(planState(input))
+    }),
+    { numRuns: 200 },
+  )
+  t.pass('200 runs')
+})
