@@ -15,8 +15,10 @@ import {
   type ServiceShares,
   type SharesWorld,
   type TrafficWorld,
+  type KeptVersion,
   sharesOfService,
   trafficNotes,
+  versionToKeep,
 } from '../../model/services/services.ts'
 import { MAX_REPORTED_SERVICES, MAX_REPORTED_SHARES } from '../../model/values/values.ts'
 import { canonicalJson } from '../../protocol/codec/codec.ts'
@@ -26,13 +28,17 @@ type Status = NonNullable<AnyTrafficPolicy['status']>
 export type ReportedShares = Pick<Status, 'services' | 'servicesLeftOut'>
 type ReportedService = NonNullable<Status['services']>[number]
 
-/**
- * Takes all policies of this cluster, and what each reports about shares, by objectKeyText(); one that is missing
- * reports nothing. Gives those whose status differs, with the new one.
- */
+export interface StatusWorld extends TrafficWorld {
+  /** What each policy reports about shares, by objectKeyText(). One that is missing reports nothing. */
+  readonly reports: ReadonlyMap<string, ReportedShares>
+  /** What this process has written into `inForce`, by objectKeyText(): an API of an earlier release drops it each time. */
+  readonly kept?: ReadonlyMap<string, KeptVersion>
+}
+
+/** Takes all policies of this cluster. Gives those whose status differs, with the new one. */
 export function planTrafficStatuses(
   policies: readonly AnyTrafficPolicy[],
-  world: TrafficWorld & { readonly reports: ReadonlyMap<string, ReportedShares> },
+  world: StatusWorld,
   nowMs: number,
 ): AnyTrafficPolicy[] {
   return policies.flatMap((policy) => {
@@ -41,18 +47,29 @@ export function planTrafficStatuses(
     const wanted = generation === undefined ? finding : { ...finding, observedGeneration: generation }
     const before = policy.status?.conditions ?? []
     const conditions = setCondition(before, wanted, nowMs)
-    const { services, servicesLeftOut } = policy.status ?? {}
-    const report = world.reports.get(objectKeyText(policy)) ?? {}
-    const shown = [{ services, servicesLeftOut }, report].map(canonicalJson)
-    const isSame = conditions === before && shown[0] === shown[1]
-    return isSame ? [] : [{ ...policy, status: { conditions, ...report } }]
+    const key = objectKeyText(policy)
+    const { services, servicesLeftOut, inForce = world.kept?.get(key) } = policy.status ?? {}
+    const report = world.reports.get(key) ?? {}
+    const counts = world.policies.good.get(key)
+    const kept = counts && versionToKeep(counts)
+    const shown = [
+      { services, servicesLeftOut, inForce },
+      { ...report, inForce: kept },
+    ].map(canonicalJson)
+    if (conditions === before && shown[0] === shown[1]) return []
+    const status = { conditions, ...report, ...(kept === undefined ? {} : { inForce: kept }) }
+    return [{ ...policy, status }]
   })
 }
 
 /** A policy that is not valid leaves in force what it said before. All else is in force as written, and reported. */
 function findingOf(policy: AnyTrafficPolicy, world: TrafficWorld): ConditionFinding {
   const { problem, notes } = trafficNotes(policy, world)
-  if (problem !== undefined) return { type: 'Valid', status: 'False', reason: 'TrafficPolicyInvalid', message: problem }
+  if (problem !== undefined) {
+    const { generation } = world.policies.good.get(objectKeyText(policy))?.metadata ?? {}
+    const message = generation === undefined ? problem : `${problem}; generation ${generation} stays in force`
+    return { type: 'Valid', status: 'False', reason: 'TrafficPolicyInvalid', message }
+  }
   const [first, ...more] = notes.map(([reason]) => reason)
   if (first === undefined) return { type: 'Valid', status: 'True', reason: 'TrafficPolicyInForce', message: '' }
   const message = notes.map(([, text]) => text).join('; ')

@@ -6,7 +6,12 @@ import type { ClusterApi, HeardGateways } from '../../kubeapi/kubeapi.ts'
 import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '../../model/addresses/addresses.ts'
 import { usableClusters } from '../../model/lanes/lanes.ts'
 import { type Cluster, MEMBERSHIP_NAME, objectKeyText, serviceKey } from '../../model/model.ts'
-import { type AnyTrafficPolicy, type GoodPolicies, TrafficPolicies } from '../../model/services/services.ts'
+import {
+  type AnyTrafficPolicy,
+  type GoodPolicies,
+  type KeptVersion,
+  TrafficPolicies,
+} from '../../model/services/services.ts'
 import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import { type LoopParts, type MirrorWriter, loopDeps } from '../loop/loop.ts'
 import { type ReportedShares, planTrafficStatuses, reportShares } from './plan-traffic-conditions.ts'
@@ -50,6 +55,7 @@ export class TrafficPolicyLoop {
   #reported = ''
   #isStale = true
   readonly #written = new Map<string, Written>()
+  readonly #kept = new Map<string, KeptVersion>()
 
   constructor(deps: TrafficPolicyLoopDeps, { own, loop }: TrafficPolicyLoopInit) {
     this.#deps = deps
@@ -95,6 +101,7 @@ export class TrafficPolicyLoop {
     const world = {
       policies: inForce,
       reports: this.#reports,
+      kept: this.#kept,
       members: new Set([this.#own, ...members.map(({ spec }) => spec.id)]),
       imports: new Map(
         imports.map(({ metadata, spec }) => [serviceKey(metadata.namespace ?? '', metadata.name), spec.type] as const),
@@ -111,11 +118,17 @@ export class TrafficPolicyLoop {
     const failures = await writer.applyStatuses(due, signal)
     const failure = failures.find(({ code }) => code !== 'NotFound')
     if (failure !== undefined) throw failure
+    for (const policy of due) {
+      const kept = policy.status?.inForce
+      if (kept === undefined) this.#kept.delete(objectKeyText(policy))
+      else this.#kept.set(objectKeyText(policy), kept)
+    }
   }
 
   #forget(policies: readonly AnyTrafficPolicy[]): void {
     const present = new Set(policies.map(objectKeyText))
-    for (const key of this.#written.keys()) if (!present.has(key)) this.#written.delete(key)
+    for (const known of [this.#written, this.#kept])
+      for (const key of known.keys()) if (!present.has(key)) known.delete(key)
   }
 
   /** A policy that a user has changed is not made to wait. */

@@ -6,7 +6,7 @@ import type { Command } from 'commander'
 import { withBroker } from '../broker/broker.ts'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { type AccessDefault, exposureOf, isOfferedTo } from '../../model/access/access.ts'
-import { type Kind, MEMBERSHIP_NAME, type Offer, isDnsLabel, parseDnsLabel } from '../../model/model.ts'
+import { type Kind, MEMBERSHIP_NAME, type Offer, isDnsLabel } from '../../model/model.ts'
 import { ExitWith, UserError } from '../../runtime/runtime.ts'
 import {
   type CommandContext,
@@ -14,8 +14,10 @@ import {
   LOCAL_BROKER,
   LOCAL_SITE,
   type OutputFormat,
+  type ShowOptions,
   type TargetOptions,
   addKubeOptions,
+  addShowOptions,
   addTargetOptions,
   clustersetOption,
   confirm,
@@ -68,10 +70,6 @@ interface LookOptions extends TargetOptions {
   readonly timeout: number
 }
 
-interface ShowOptions extends LookOptions {
-  readonly namespace?: string
-}
-
 const SHOW_TEXT =
   'Shows to whom each exported service of this cluster or site is offered, which members import it, and by which rule; for a member, what it may call here.'
 
@@ -83,39 +81,31 @@ export function addShowAccess(show: Command, context: CommandContext): void {
     'a service such as web or web.shop, or the id of a member (default: all services)',
     parsed(parseSubject),
   )
-  addTargetOptions(command, seenOtherwise(LOCAL_SITE))
-    .option(
-      '-n, --namespace <name>',
-      'show only this namespace (default: all)',
-      parsed((text: string) => parseDnsLabel(text, '--namespace')),
-    )
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
-    .action(async (subject: Subject | undefined, options: ShowOptions) => {
-      const { output: format, namespace } = options
-      const objects = await look(command, options, context, KINDS)
-      const isKnown = (id: string): boolean => objects.clusters.some(({ spec }) => spec.id === id)
-      const cluster = subject?.namespace === undefined && isKnown(subject?.name ?? '') ? subject?.name : undefined
-      const isIt = (place: string, name: string, offer: Offer): boolean => {
-        if (namespace !== undefined && place !== namespace) return false
-        if (cluster !== undefined) return cluster === objects.membership.spec.clusterId || isOfferedTo(offer, cluster)
-        return subject === undefined || (name === subject.name && (subject.namespace ?? place) === place)
-      }
-      const rows = accessRows(objects, isIt)
-      if (rows.length === 0 && subject !== undefined && cluster === undefined) throw unknownSubject(subject)
-      const isTable = format === 'table' || format === 'wide'
-      const most = format === 'table' ? undefined : Infinity
-      await printItems(output, format, format === 'table' ? rows.slice(0, MOST_ROWS) : rows, [
-        { title: 'NAMESPACE', cell: (row) => row.namespace },
-        { title: 'NAME', cell: (row) => row.name },
-        { title: 'OFFERED TO', cell: (row) => offeredText(row, most) },
-        { title: 'IMPORTED BY', cell: (row) => importersText(row, most) },
-        { title: 'RULE', cell: (row) => causeText(row.cause, most) },
-      ])
-      if (!isTable) return
-      if (format === 'table' && rows.length > MOST_ROWS) output.remark(`and ${rows.length - MOST_ROWS} more: -o wide\n`)
-      output.remark(remarkText(objects))
-    })
+  addShowOptions(command).action(async (subject: Subject | undefined, options: ShowOptions) => {
+    const { output: format, namespace } = options
+    const objects = await look(command, options, context, KINDS)
+    const isKnown = (id: string): boolean => objects.clusters.some(({ spec }) => spec.id === id)
+    const cluster = subject?.namespace === undefined && isKnown(subject?.name ?? '') ? subject?.name : undefined
+    const isIt = (place: string, name: string, offer: Offer): boolean => {
+      if (namespace !== undefined && place !== namespace) return false
+      if (cluster !== undefined) return cluster === objects.membership.spec.clusterId || isOfferedTo(offer, cluster)
+      return subject === undefined || (name === subject.name && (subject.namespace ?? place) === place)
+    }
+    const rows = accessRows(objects, isIt)
+    if (rows.length === 0 && subject !== undefined && cluster === undefined) throw unknownSubject(subject)
+    const isTable = format === 'table' || format === 'wide'
+    const most = format === 'table' ? undefined : Infinity
+    await printItems(output, format, format === 'table' ? rows.slice(0, MOST_ROWS) : rows, [
+      { title: 'NAMESPACE', cell: (row) => row.namespace },
+      { title: 'NAME', cell: (row) => row.name },
+      { title: 'OFFERED TO', cell: (row) => offeredText(row, most) },
+      { title: 'IMPORTED BY', cell: (row) => importersText(row, most) },
+      { title: 'RULE', cell: (row) => causeText(row.cause, most) },
+    ])
+    if (!isTable) return
+    if (format === 'table' && rows.length > MOST_ROWS) output.remark(`and ${rows.length - MOST_ROWS} more: -o wide\n`)
+    output.remark(remarkText(objects))
+  })
 }
 
 interface Subject {

@@ -10,23 +10,16 @@ import {
   type ServiceExport,
   type ServiceImport,
   findCondition,
-  parseDnsLabel,
 } from '../../model/model.ts'
 import { remoteLaneOf } from '../../model/lanes/lanes.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import {
   type Column,
   type CommandContext,
-  LOCAL_SITE,
-  type OutputFormat,
+  type ShowOptions,
   type Target,
-  type TargetOptions,
-  addTargetOptions,
-  lookTimeoutOption,
-  outputOption,
-  parsed,
+  addShowOptions,
   printItems,
-  seenOtherwise,
   subcommand,
   targetFlags,
   targetToSee,
@@ -225,51 +218,30 @@ export function addShowCommand(program: Command, context: CommandContext): void 
   addShowDenied(show, context)
 }
 
-interface ShowOptions extends TargetOptions {
-  readonly output: OutputFormat
-  readonly timeout: number
-  readonly namespace?: string
-}
-
 function addView<T>(show: Command, context: CommandContext, name: string, view: View<T>): void {
   const example = `sealane show ${name} --site site.yaml -o json`
-  const command = addTargetOptions(subcommand(show, name, view.description, example), seenOtherwise(LOCAL_SITE))
-  addNamespaceOptions(command, view.namespaceOf !== undefined)
-  command
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
-    .action(async (options: ShowOptions) => {
-      const { site, namespace, timeout, output: format } = options
-      const target = { kube: targetToSee(command, context, site), site }
-      await withinTime(context.signal, timeout, (signal) =>
-        withView(target, { ...context, signal }, view, async (rows) => {
-          const wanted = rows.filter((row) => isWanted(view, row, namespace))
-          await printItems(context.output, format, wanted, view.columns)
-          const note = view.note?.(rows)
-          if (note !== undefined) context.output.remark(`${note}\n`)
-        }),
-      )
-    })
+  const command = subcommand(show, name, view.description, example)
+  const inNamespaces = view.namespaceOf !== undefined
+  const none = 'has no effect: these have no namespace'
+  const all = new Option('-A, --all-namespaces', inNamespaces ? 'show all namespaces, as without -n' : none)
+  addShowOptions(command, { ...(inNamespaces ? {} : { namespace: none }), more: [all.conflicts('namespace')] })
+  command.action(async (options: ShowOptions) => {
+    const { site, namespace, timeout, output: format } = options
+    const target = { kube: targetToSee(command, context, site), site }
+    await withinTime(context.signal, timeout, (signal) =>
+      withView(target, { ...context, signal }, view, async (rows) => {
+        const wanted = rows.filter((row) => isWanted(view, row, namespace))
+        await printItems(context.output, format, wanted, view.columns)
+        const note = view.note?.(rows)
+        if (note !== undefined) context.output.remark(`${note}\n`)
+      }),
+    )
+  })
 }
 
 /** Items without a namespace are always shown, so that --namespace can be used with every view. */
 function isWanted<T>({ namespaceOf }: View<T>, row: T, namespace: string | undefined): boolean {
   return namespace === undefined || namespaceOf === undefined || namespaceOf(row) === namespace
-}
-
-function addNamespaceOptions(command: Command, inNamespaces: boolean): void {
-  const all = 'has no effect: these have no namespace'
-  command
-    .option(
-      '-n, --namespace <name>',
-      inNamespaces ? 'show only this namespace (default: all)' : all,
-      parsed((text: string) => parseDnsLabel(text, '--namespace')),
-    )
-    .addOption(
-      new Option('-A, --all-namespaces', inNamespaces ? 'show all namespaces, as without -n' : all).conflicts(
-        'namespace',
-      ),
-    )
 }
 
 /** Objects that cannot be read are reported after the rest is shown. */

@@ -1,23 +1,18 @@
 /** `sealane show traffic`: which exporting cluster gets which share of the calls of this cluster or site, and why. */
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
-import { type Kind, MEMBERSHIP_NAME, isDnsLabel, parseDnsLabel } from '../../model/model.ts'
+import { type Kind, MEMBERSHIP_NAME, isDnsLabel } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import {
   type Column,
   type CommandContext,
   type KubeTarget,
-  LOCAL_SITE,
-  type OutputFormat,
-  type TargetOptions,
-  addTargetOptions,
+  type ShowOptions,
+  addShowOptions,
   kubeTarget,
-  lookTimeoutOption,
-  outputOption,
   parsed,
   printItems,
   quoted,
-  seenOtherwise,
   subcommand,
   targetFlags,
   targetToSee,
@@ -47,11 +42,8 @@ const KINDS = [
 /** The maximum of a table that is not wide. `-o json` has all rows. */
 const MOST_ROWS = 200
 
-interface ShowOptions extends TargetOptions {
-  readonly namespace?: string
+interface TrafficOptions extends ShowOptions {
   readonly watch: boolean
-  readonly output: OutputFormat
-  readonly timeout: number
 }
 
 /** A service as people name it. Without a namespace: those of this name in all namespaces. */
@@ -82,40 +74,33 @@ export function addShowTraffic(show: Command, context: CommandContext): void {
     'a service as NAMESPACE/NAME or NAME (default: all)',
     parsed(parseServiceName),
   )
-  addTargetOptions(command, seenOtherwise(LOCAL_SITE))
-    .option(
-      '-n, --namespace <name>',
-      'show only this namespace (default: all)',
-      parsed((text: string) => parseDnsLabel(text, '--namespace')),
-    )
-    .option('--watch', 'look every two seconds until interrupted, and print again what has changed', false)
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
-    .action(async (service: NamedService | undefined, options: ShowOptions) => {
-      const { namespace = service?.namespace, watch } = options
-      if (service?.namespace !== undefined && service.namespace !== namespace) {
-        const text = `${service.namespace}/${service.name}: expected namespace ${namespace ?? ''}, as in --namespace`
-        throw new UserError(text, { exitCode: 2, hint: 'see: sealane show traffic --help' })
-      }
-      const isWanted = (place: string, name: string): boolean =>
-        (namespace === undefined || place === namespace) && (service === undefined || service.name === name)
-      let before: string | undefined
-      const look = async (kube: KubeTarget | undefined): Promise<void> => {
-        const objects = await readObjects({ ...options, kube }, context)
-        const rows = trafficRows(objects, isWanted)
-        if (rows.length === 0 && service !== undefined && !watch) throw unknownService({ ...service, namespace })
-        const remarks = invalidPolicies(objects)
-        const all = JSON.stringify([rows, remarks])
-        if (all === before) return
-        before = all
-        await print(rows, remarks, options, context)
-      }
-      const target = targetToSee(command, context, options.site)
-      await look(target)
-      // The name of the selected cluster is printed once.
-      const again = target && (kubeTarget(target) ?? {})
-      if (watch) await lookAgain(context, () => look(again))
-    })
+  const text = 'look every two seconds until interrupted, and print again what has changed'
+  addShowOptions(command, { more: [new Option('--watch', text).default(false)] })
+  command.action(async (service: NamedService | undefined, options: TrafficOptions) => {
+    const { namespace = service?.namespace, watch } = options
+    if (service?.namespace !== undefined && service.namespace !== namespace) {
+      const text = `${service.namespace}/${service.name}: expected namespace ${namespace ?? ''}, as in --namespace`
+      throw new UserError(text, { exitCode: 2, hint: 'see: sealane show traffic --help' })
+    }
+    const isWanted = (place: string, name: string): boolean =>
+      (namespace === undefined || place === namespace) && (service === undefined || service.name === name)
+    let before: string | undefined
+    const look = async (kube: KubeTarget | undefined): Promise<void> => {
+      const objects = await readObjects({ ...options, kube }, context)
+      const rows = trafficRows(objects, isWanted)
+      if (rows.length === 0 && service !== undefined && !watch) throw unknownService({ ...service, namespace })
+      const remarks = invalidPolicies(objects)
+      const all = JSON.stringify([rows, remarks])
+      if (all === before) return
+      before = all
+      await print(rows, remarks, options, context)
+    }
+    const target = targetToSee(command, context, options.site)
+    await look(target)
+    // The name of the selected cluster is printed once.
+    const again = target && (kubeTarget(target) ?? {})
+    if (watch) await lookAgain(context, () => look(again))
+  })
 }
 
 /** Parses `NAMESPACE/NAME` or `NAME`. Throws UserError. */
@@ -145,7 +130,7 @@ function unknownService({
 async function print(
   rows: readonly TrafficRow[],
   remarks: readonly string[],
-  { output: format, watch }: ShowOptions,
+  { output: format, watch }: TrafficOptions,
   context: CommandContext,
 ): Promise<void> {
   const { output } = context

@@ -5,8 +5,11 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Command, Option } from 'commander'
+import { parseDnsLabel } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
-import { type CommandContext, siteOption } from './command-context.ts'
+import { type CommandContext, outputOption, parsed, siteOption } from './command-context.ts'
+import type { OutputFormat } from './output.ts'
+import { lookTimeoutOption } from './timeout.ts'
 
 export interface TargetOptions {
   readonly site: string
@@ -24,6 +27,31 @@ export interface KubeTarget {
 
 export function addTargetOptions(command: Command, otherwise = LOCAL_SITE): Command {
   return addKubeOptions(command.addOption(siteOption()), otherwise)
+}
+
+/** What addShowOptions() adds. */
+export interface ShowOptions extends TargetOptions {
+  readonly namespace?: string
+  readonly output: OutputFormat
+  /** Milliseconds. */
+  readonly timeout: number
+}
+
+interface ShowOptionsInit {
+  /** What `--namespace` does. */
+  readonly namespace?: string
+  /** Options of this command alone. */
+  readonly more?: readonly Option[]
+}
+
+/** The options of a command that shows a list: where it looks, which namespace it shows, how long it waits, and the format. */
+export function addShowOptions(command: Command, init: ShowOptionsInit = {}): Command {
+  const { namespace = 'show only this namespace (default: all)', more = [] } = init
+  addTargetOptions(command, seenOtherwise(LOCAL_SITE))
+  const chosen = new Option('-n, --namespace <name>', namespace)
+  chosen.argParser(parsed((text: string) => parseDnsLabel(text, '--namespace')))
+  for (const option of [chosen, ...more, lookTimeoutOption(), outputOption()]) command.addOption(option)
+  return command
 }
 
 /** The flags that locate a site or a broker on this machine. */

@@ -3,11 +3,12 @@
  * says `headless: follow`. All of them for any other service.
  */
 import type { ClusterApi, ObjectChange } from '../../kubeapi/kubeapi.ts'
-import { type Cluster, type EndpointSlice, MEMBERSHIP_NAME, type ServiceImport } from '../../model/model.ts'
+import { type EndpointSlice, MEMBERSHIP_NAME, type ServiceImport } from '../../model/model.ts'
 import {
   type AnyTrafficPolicy,
   type SharesWorld,
   TrafficPolicies,
+  changesShares,
   sharesOfService,
   weightsOf,
 } from '../../model/services/services.ts'
@@ -47,16 +48,16 @@ export class HeadlessShares {
       changed((service) => isFollowing(this.#world.policies, service))
     }
     const onPolicy = (change: ObjectChange<AnyTrafficPolicy> | undefined): void => {
-      if (isNews(change, ({ spec, metadata }) => [spec, metadata.uid])) readPolicies()
+      if (changesShares(change)) readPolicies()
     }
     const stops = [
       named.onChange(onPolicy),
       defaults.onChange(onPolicy),
       clusters.onChange((change) => {
-        if (isNews(change, selectable)) readMembers()
+        if (changesShares(change)) readMembers()
       }),
       memberships.onChange((change) => {
-        if (isNews(change, ({ spec }) => spec.clusterset)) readMembers()
+        if (changesShares(change)) readMembers()
       }),
     ]
     readPolicies()
@@ -81,15 +82,4 @@ export class HeadlessShares {
 function isFollowing(policies: TrafficPolicies, { spec, metadata }: ServiceImport): boolean {
   if (spec.type !== 'Headless') return false
   return policies.policyFor(metadata.namespace ?? '', metadata.name)?.spec.headless === 'follow'
-}
-
-/** What shares depend on: many other fields of a Cluster change more often. */
-function selectable({ spec: { drained, labels, properties } }: Cluster): unknown {
-  return [drained === true, labels, properties]
-}
-
-/** Whether the part of the object differs; a status alone is no news. Undefined means that anything may have changed. */
-function isNews<T>(change: ObjectChange<T> | undefined, part: (object: T) => unknown): boolean {
-  if (change?.type !== 'set' || change.previous === undefined) return true
-  return JSON.stringify(part(change.object)) !== JSON.stringify(part(change.previous))
 }

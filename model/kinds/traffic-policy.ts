@@ -93,61 +93,64 @@ const SHARE = map(
   'The share of one cluster.',
 )
 
-const STATUS = map(
+const SERVICE = map(
   {
-    conditions: CONDITIONS.optional(),
-    services: list(
+    namespace: text('Namespace of the service.'),
+    name: text('Name of the service.'),
+    shares: list(SHARE, 'Shares by cluster; they add up to 10000, or to 0 if calls are refused.', MAX_REPORTED_SHARES),
+    leftOut: anyInteger('int32', 'Clusters that are not listed.').optional(),
+  },
+  'One service.',
+)
+
+const statusWith = <T extends z.ZodType>(spec: T) =>
+  map(
+    {
+      conditions: CONDITIONS.optional(),
+      services: list(SERVICE, 'Services that the policy counts for.', MAX_REPORTED_SERVICES).optional(),
+      servicesLeftOut: anyInteger('int32', 'Services that are not listed.').optional(),
+      inForce: map(
+        {
+          uid: text('The metadata.uid of the policy that said it.'),
+          generation: anyInteger('int64', 'The metadata.generation that said it.', 0),
+          spec,
+        },
+        'The latest valid version. It counts while the present spec is not valid, also for parts that start then.',
+      ).optional(),
+    },
+    'Whether the policy is in force, and who gets which share. Written by the agent.',
+  ).optional()
+
+const SPEC = map(
+  {
+    targetRefs: list(
       map(
         {
-          namespace: text('Namespace of the service.'),
-          name: text('Name of the service.'),
-          shares: list(
-            SHARE,
-            'Shares by cluster; they add up to 10000, or to 0 if calls are refused.',
-            MAX_REPORTED_SHARES,
-          ),
-          leftOut: anyInteger('int32', 'Clusters that are not listed.').optional(),
+          group: text('multicluster.x-k8s.io, if it is set.').optional(),
+          kind: choice(['ServiceImport'], 'ServiceImport.').optional(),
+          name: text('Name of the ServiceImport.', { minLength: 1, maxLength: 63 }),
         },
-        'One service.',
+        'One ServiceImport of this namespace.',
       ),
-      'Services that the policy counts for.',
-      MAX_REPORTED_SERVICES,
+      'The services of this policy. All services of the namespace if absent or empty.',
+      MAX_POLICY_ENTRIES,
     ).optional(),
-    servicesLeftOut: anyInteger('int32', 'Services that are not listed.').optional(),
+    ...RULES,
   },
-  'Whether the policy is in force, and who gets which share. Written by the agent.',
-).optional()
+  'The services, and where their calls go.',
+)
+const CLUSTER_SPEC = map(RULES, 'Where calls go.')
 
 /** How the calls to the services of one namespace are divided. The most specific policy counts, whole. */
 export const TRAFFIC_POLICY_FIELDS = object(
   'Divides calls of this cluster to imported services of its namespace over the exporting clusters. The most specific policy counts, whole.',
-  {
-    spec: map(
-      {
-        targetRefs: list(
-          map(
-            {
-              group: text('multicluster.x-k8s.io, if it is set.').optional(),
-              kind: choice(['ServiceImport'], 'ServiceImport.').optional(),
-              name: text('Name of the ServiceImport.', { minLength: 1, maxLength: 63 }),
-            },
-            'One ServiceImport of this namespace.',
-          ),
-          'The services of this policy. All services of the namespace if absent or empty.',
-          MAX_POLICY_ENTRIES,
-        ).optional(),
-        ...RULES,
-      },
-      'The services, and where their calls go.',
-    ),
-    status: STATUS,
-  },
+  { spec: SPEC, status: statusWith(SPEC) },
 )
 
 /** The default of a cluster. Cluster-scoped, one object named "default". */
 export const CLUSTER_TRAFFIC_POLICY_FIELDS = object(
   'Divides calls of this cluster to services without a TrafficPolicy. There is one object, named default.',
-  { spec: map(RULES, 'Where calls go.'), status: STATUS },
+  { spec: CLUSTER_SPEC, status: statusWith(CLUSTER_SPEC) },
   { 'x-kubernetes-validations': [{ rule: "self.metadata.name == 'default'", message: 'metadata.name is default' }] },
 )
 

@@ -6,6 +6,7 @@ import type { z } from 'zod'
 import {
   BACKEND_HEALTH,
   CLUSTER_FIELDS,
+  CLUSTER_TRAFFIC_POLICY_FIELDS,
   ENDPOINT_FIELDS,
   ENDPOINT_SLICE_FIELDS,
   GATEWAY_FIELDS,
@@ -13,6 +14,7 @@ import {
   ROUTE_AGENT_FIELDS,
   SERVICE_EXPORT_FIELDS,
   SERVICE_IMPORT_FIELDS,
+  TRAFFIC_POLICY_FIELDS,
   loose,
 } from '../kinds/kinds.ts'
 import type { Kind } from '../model.ts'
@@ -34,4 +36,6 @@ export const STATUS_SHAPES: Readonly<Partial<Record<Kind, z.ZodType>>> = {
   Cluster: loose(CLUSTER_FIELDS).shape.status,
   Gateway: loose(GATEWAY_FIELDS).shape.status,
   RouteAgent: loose(ROUTE_AGENT_FIELDS).shape.status,
+  TrafficPolicy: loose(TRAFFIC_POLICY_FIELDS).shape.status,
+  ClusterTrafficPolicy: loose(CLUSTER_TRAFFIC_POLICY_FIELDS).shape.status,
 }

@@ -6,13 +6,14 @@ import {
   type Cluster,
   type EndpointSlice,
   LABEL_SOURCE_CLUSTER,
+  type Membership,
   type ObjectMeta,
   type ServiceImport,
   type SliceEndpoint,
 } from '../model.ts'
 import { believedProperties } from './cluster-properties.ts'
 import { type ExportingCluster, type SelectableCluster, type SharesPlan, planShares } from './plan-shares.ts'
-import type { AnyTrafficPolicy, TrafficPolicies } from './traffic-policies.ts'
+import { type AnyTrafficPolicy, type TrafficPolicies, policyInForce, trafficPolicyProblem } from './traffic-policies.ts'
 
 /**
  * On a ServiceExport, "true": importers give the service of this cluster nothing new while another one is ready. "now":
@@ -47,6 +48,32 @@ export interface SharesWorld {
   /** Clusters that answer. Undefined while that is not known; then all count. */
   readonly reachable: ReadonlySet<string> | undefined
   readonly policies: TrafficPolicies
+}
+
+type WorldObject = AnyTrafficPolicy | Cluster | Membership
+
+/** A change of one object of the world, as the local API reports it. */
+export type SharesChange =
+  | { readonly type: 'set'; readonly object: WorldObject; readonly previous: WorldObject | undefined }
+  | { readonly type: 'removed'; readonly object: WorldObject }
+
+/**
+ * Whether a change may change shares: many other fields change more often, such as those of a status. Undefined means
+ * that anything may have changed.
+ */
+export function changesShares(change: SharesChange | undefined): boolean {
+  if (change?.type !== 'set' || change.previous === undefined) return true
+  return JSON.stringify(decidingPart(change.object)) !== JSON.stringify(decidingPart(change.previous))
+}
+
+function decidingPart(object: WorldObject): readonly unknown[] {
+  if (object.kind === 'Membership') return [object.spec.clusterset]
+  if (object.kind === 'Cluster') {
+    const { drained, drainedNow, labels, properties = {} } = object.spec
+    return [drained === true, drainedNow === true, labels, properties]
+  }
+  // A process that has seen a later version than the status keeps follows that one until the policy is valid again.
+  return [object.metadata.uid, trafficPolicyProblem(object) === undefined, policyInForce(object)?.spec]
 }
 
 export interface ServiceShares extends SharesPlan {

@@ -73,11 +73,14 @@ export {
 export {
   type AnyTrafficPolicy,
   type GoodPolicies,
+  type KeptVersion,
   TrafficPolicies,
   type TrafficNotes,
   type TrafficWorld,
+  policyInForce,
   trafficNotes,
   trafficPolicyProblem,
+  versionToKeep,
 } from './traffic-policies.ts'
 export {
   ANNOTATION_DRAIN,
@@ -85,7 +88,9 @@ export {
   ANNOTATION_DRAINED_NOW,
   type Drain,
   type ServiceShares,
+  type SharesChange,
   type SharesWorld,
+  changesShares,
   drainOf,
   endedClusters,
   sharesOfService,

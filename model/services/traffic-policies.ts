@@ -13,12 +13,12 @@ import {
   serviceKey,
 } from '../model.ts'
 import type { ReasonCode } from '../reasons/reasons.ts'
-import { MAX_AFFINITY_SECONDS, MAX_TRAFFIC_TIERS, MAX_TRAFFIC_WEIGHT } from '../values/values.ts'
+import { MAX_AFFINITY_SECONDS, MAX_KEPT_SPEC_LENGTH, MAX_TRAFFIC_TIERS, MAX_TRAFFIC_WEIGHT } from '../values/values.ts'
 import { labelRequirements, propertySelectorProblem, requirementProblem } from './cluster-selection.ts'
 
 export type AnyTrafficPolicy = TrafficPolicy | ClusterTrafficPolicy
 
-/** The valid policies, by objectKeyText(). */
+/** What is in force of each policy, by objectKeyText(). */
 export type GoodPolicies = ReadonlyMap<string, AnyTrafficPolicy>
 
 export interface TrafficPoliciesInit {
@@ -47,9 +47,8 @@ export class TrafficPolicies {
     const good = new Map<string, AnyTrafficPolicy>()
     for (const policy of [...policies, ...clusterPolicies]) {
       const key = objectKeyText(policy)
-      const last = before.get(key)
-      if (trafficPolicyProblem(policy) === undefined) good.set(key, policy)
-      else if (last !== undefined && last.metadata.uid === policy.metadata.uid) good.set(key, last)
+      const counts = policyInForce(policy, before.get(key))
+      if (counts !== undefined) good.set(key, counts)
     }
     this.good = good
     const inForce = [...good.values()].sort(byAge)
@@ -83,6 +82,43 @@ export class TrafficPolicies {
         : names.flatMap((name) => this.#named.get(serviceKey(namespace, name)) ?? [])
     return [...new Set(same)].filter(({ metadata }) => metadata.name !== policy.metadata.name).sort(byAge)
   }
+}
+
+/**
+ * What is in force of a policy: the policy itself if it is valid, else its latest valid version. That is `last`, which
+ * this process has seen, or the one that the agent has written into the status of the object, whichever is newer. A
+ * version of another object of this name never counts. Undefined: nothing is in force.
+ */
+export function policyInForce(policy: AnyTrafficPolicy, last?: AnyTrafficPolicy): AnyTrafficPolicy | undefined {
+  if (trafficPolicyProblem(policy) === undefined) return policy
+  const seen = last?.metadata.uid === policy.metadata.uid ? last : undefined
+  const kept = keptVersion(policy)
+  if (kept === undefined || seen === undefined) return seen ?? kept
+  const { generation: seenAt = Infinity } = seen.metadata
+  return (kept.metadata.generation ?? 0) > seenAt ? kept : seen
+}
+
+/** The version in the status, if it is an earlier one of this object, and valid by the rules of this release. */
+function keptVersion(policy: AnyTrafficPolicy): AnyTrafficPolicy | undefined {
+  const { metadata, status } = policy
+  const kept = status?.inForce
+  if (kept === undefined || kept.uid !== metadata.uid || kept.generation >= (metadata.generation ?? 0)) return undefined
+  const { generation, spec } = kept
+  const version = { ...policy, metadata: { ...metadata, generation }, spec } as AnyTrafficPolicy
+  return trafficPolicyProblem(version) === undefined ? version : undefined
+}
+
+export type KeptVersion = NonNullable<NonNullable<AnyTrafficPolicy['status']>['inForce']>
+
+/**
+ * What the status of a policy keeps of the version in force, for parts that start while the policy is not valid.
+ * Undefined for an object without uid or generation, and for a spec that is too long to be kept twice: then nothing is
+ * kept, since an earlier version must not come back.
+ */
+export function versionToKeep({ metadata, spec }: AnyTrafficPolicy): KeptVersion | undefined {
+  const { uid, generation } = metadata
+  if (uid === undefined || generation === undefined) return undefined
+  return JSON.stringify(spec).length > MAX_KEPT_SPEC_LENGTH ? undefined : { uid, generation, spec }
 }
 
 /** What the condition of a policy depends on, besides the policy. */

@@ -81,6 +81,8 @@ export const MAX_TRAFFIC_WEIGHT = 10_000
 /** Ours: the most services in the status of a traffic policy, and the most clusters of each. The rest is counted. */
 export const MAX_REPORTED_SERVICES = 32
 export const MAX_REPORTED_SHARES = 32
+/** Ours: the most characters, as JSON, of the spec that the status of a traffic policy keeps. */
+export const MAX_KEPT_SPEC_LENGTH = 65_536
 
 /** Ours. The most candidates of an Endpoint, its most capabilities, and the characters of one. */
 export const MAX_CANDIDATES = 16

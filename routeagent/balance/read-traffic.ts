@@ -6,12 +6,15 @@ import {
   type EndpointSlice,
   type ServiceImport,
   type TrafficPolicy,
+  objectKeyText,
 } from '../../model/model.ts'
 import {
   type GoodPolicies,
   type SharesWorld,
   TrafficPolicies,
+  changesShares,
   endedClusters,
+  policyInForce,
   sharesOfService,
 } from '../../model/services/services.ts'
 import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
@@ -93,12 +96,12 @@ export class TrafficReader {
           onAll()
           return
         }
-        if (!isNews(change)) return
-        for (const one of concernedBy(change)) this.#concerned.add(one)
+        if (!changesShares(change)) return
+        for (const one of this.#concernedBy(change)) this.#concerned.add(one)
         poke()
       }),
       traffic.clusterPolicies.onChange((change) => {
-        if (change === undefined || isNews(change)) onAll()
+        if (changesShares(change)) onAll()
       }),
       clusters.onChange((change) => {
         if (change === undefined) onAll()
@@ -109,7 +112,7 @@ export class TrafficReader {
         }
       }),
       memberships.onChange((change) => {
-        if (change?.type !== 'set' || change.previous?.spec.clusterset !== change.object.spec.clusterset) onAll()
+        if (changesShares(change)) onAll()
       }),
     ]
     return () => {
@@ -135,6 +138,18 @@ export class TrafficReader {
     this.#allChanged = false
     this.#concerned.clear()
     this.#clusters.clear()
+  }
+
+  /** The services of what was in force of a policy, and of what now is, or the whole namespace (`NAMESPACE/`). */
+  #concernedBy(change: ObjectChange<TrafficPolicy>): readonly string[] {
+    const before = this.#good.get(objectKeyText(change.object))
+    const now = change.type === 'set' ? policyInForce(change.object, before) : undefined
+    return [before, now].flatMap((policy) => {
+      if (policy?.kind !== 'TrafficPolicy') return []
+      const { namespace = '' } = policy.metadata
+      const refs = policy.spec.targetRefs ?? []
+      return refs.length === 0 ? [`${namespace}/`] : refs.map(({ name }) => `${namespace}/${name}`)
+    })
   }
 
   /** Whether the shares of a service may depend on what has changed. */
@@ -200,34 +215,6 @@ class PolicyTraffic implements Traffic {
       ...(ended.size === 0 ? {} : { ended }),
     }
   }
-}
-
-/** The services of a policy as it is and as it was, or the whole namespace (`NAMESPACE/`). */
-function concernedBy(change: ObjectChange<TrafficPolicy>): readonly string[] {
-  const before = change.type === 'set' && change.previous !== undefined ? [change.previous] : []
-  return [change.object, ...before].flatMap(({ metadata: { namespace = '' }, spec }) => {
-    const refs = spec.targetRefs ?? []
-    return refs.length === 0 ? [`${namespace}/`] : refs.map(({ name }) => `${namespace}/${name}`)
-  })
-}
-
-interface Specified {
-  readonly spec: unknown
-  readonly metadata: { readonly generation?: number | undefined; readonly uid?: string | undefined }
-}
-
-function isNews<T extends Specified>(change: ObjectChange<T>): boolean {
-  if (change.type !== 'set' || change.previous === undefined) return true
-  const { object, previous } = change
-  return object.metadata.uid !== previous.metadata.uid || JSON.stringify(object.spec) !== JSON.stringify(previous.spec)
-}
-
-function changesShares(change: ObjectChange<Cluster>): boolean {
-  if (change.type !== 'set' || change.previous === undefined) return true
-  const [now, before] = [change.object.spec, change.previous.spec]
-  const facts = ({ drained, drainedNow, labels, properties }: Cluster['spec']): string =>
-    JSON.stringify([drained === true, drainedNow === true, labels, properties ?? {}])
-  return facts(now) !== facts(before)
 }
 
 function isOrWasDrained(change: ObjectChange<Cluster>): boolean {

@@ -156,6 +156,11 @@ t.test('a policy that is not valid is named, and does not count', async (t) => {
   t.same(invalidPolicies(objects), [
     'TrafficPolicy shop/wrong is not valid, and not counted here: spec.spillBelowPercent: 101: expected 0 to 100',
   ])
+  const kept = { uid: 'w', generation: 2, spec: { order: [{ clusters: ['paris'] }] } }
+  const metadata = { ...wrong.metadata, uid: 'w', generation: 3 }
+  const later = world({ policies: [{ ...wrong, metadata, status: { inForce: kept } }] })
+  t.match(lines(later)[2], /^paris .* 100 % .* TrafficPolicy wrong$/, 'but for the version that its status keeps')
+  t.match(invalidPolicies(later), [/^TrafficPolicy shop\/wrong is not valid, and its generation 2 counts: spec/])
   t.same(invalidPolicies(world({ policies: [CANARY], clusterPolicies: [DEFAULT] })), [])
 })
 

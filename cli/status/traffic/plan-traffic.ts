@@ -13,6 +13,7 @@ import {
 import {
   type AnyTrafficPolicy,
   type ClusterShare,
+  policyInForce,
   statedShares,
   trafficPolicyProblem,
 } from '../../../model/services/services.ts'
@@ -74,13 +75,15 @@ export function policyText({ policy }: TrafficRow): string {
   return policy === undefined ? '-' : `${policy.kind} ${policy.name}`
 }
 
-/** What the rows do not say: the policies that are not valid. A node that knew an earlier version follows that one. */
+/** What the rows do not say: the policies that are not valid, and what counts of them. */
 export function invalidPolicies({ policies, clusterPolicies }: TrafficObjects): readonly string[] {
   return [...policies, ...clusterPolicies].flatMap((policy) => {
     const problem = trafficPolicyProblem(policy)
     if (problem === undefined) return []
     const { namespace, name } = policy.metadata
     const title = [...(namespace === undefined ? [] : [namespace]), name].join('/')
-    return [`${policy.kind} ${title} is not valid, and not counted here: ${problem}`]
+    const { generation } = policyInForce(policy)?.metadata ?? {}
+    const counts = generation === undefined ? 'and not counted here' : `and its generation ${generation} counts`
+    return [`${policy.kind} ${title} is not valid, ${counts}: ${problem}`]
   })
 }

@@ -297,6 +297,66 @@ t.test('the shares that a policy reports: each service, its clusters and why, wi
 })
 
 t.test(
+  'the status keeps the version in force: an agent that starts while the policy is not valid follows it',
+  async (t) => {
+    const [api, clock, logger] = [new MemoryApi(), new FakeClock(), new CapturingLogger()]
+    const parts = { api, clock, logger, metrics: agentMetrics(createMetrics('agent')) }
+    const { loop } = agentConfig('unused')
+    const init = { own: 'milano', loop }
+    const pass = async (ms: number): Promise<void> => {
+      for (let i = 0; i < ms; i += 100) await clock.advance(100)
+    }
+    /** What an agent does that runs for a while. */
+    const run = async (ms = 1000): Promise<void> => {
+      const [gateways, writer] = [new HeardGateways(parts), new MirrorWriter(parts)]
+      const stop = new AbortController()
+      const ended = new TrafficPolicyLoop({ ...parts, writer, gateways }, init).run(stop.signal)
+      await pass(ms)
+      stop.abort()
+      await ended
+    }
+    const status = () => api.get('TrafficPolicy', 'p', 'shop')?.status
+    const writes = (): number => api.writes.filter(({ kind }) => kind === 'TrafficPolicy').length
+    const put = (...order: NonNullable<Rules['order']>): void => api.put(trafficPolicy('p', { order }))
+    for (const [i, id] of ['milano', 'oslo', 'paris'].entries())
+      api.put(clusterObject({ id, index: i, podCIDRs: [`10.${i}.0.0/16`] }))
+    api.put(imported('web', 'oslo paris'))
+    for (const id of ['oslo', 'paris']) api.put(sliceFrom(id, 'web', 2))
+    put({ clusters: ['paris'] })
+    await run()
+    const good = { order: [{ clusters: ['paris'] }] }
+    t.same(status()?.inForce, { uid: 'p', generation: 1, spec: good })
+    const wrong = { clusters: ['oslo'], weights: { oslo: 0 } }
+    put(wrong)
+    for (const say of ['the first that starts', 'and the next']) {
+      await run(40_000)
+      t.same(status()?.inForce, { uid: 'p', generation: 1, spec: good }, say)
+      t.match(status()?.conditions, [{ status: 'False', message: /expected .*; generation 1 stays in force$/ }], say)
+      t.match(status()?.services?.[0]?.shares, [
+        { cluster: 'oslo', share: 0 },
+        { cluster: 'paris', share: 10_000 },
+      ])
+    }
+    t.equal(writes(), 2, 'one write for each generation')
+    api.drop('TrafficPolicy', 'p', 'shop')
+    api.put(trafficPolicy('p', { order: [wrong] }, 'q'))
+    await run()
+    t.match([status()?.conditions?.[0]?.status, status()?.inForce, status()?.services], ['False', undefined, undefined])
+    api.drop('TrafficPolicy', 'p', 'shop')
+    const applyStatus = api.applyStatus.bind(api)
+    // As an API server does whose CRD has no such field.
+    api.applyStatus = (object) => {
+      const { inForce: _dropped, ...kept } = (object as TrafficPolicy).status ?? {}
+      return applyStatus({ ...object, status: kept } as TrafficPolicy)
+    }
+    put({ any: {} })
+    const before = writes()
+    await run(120_000)
+    t.equal(writes() - before, 1, 'what an API of an earlier release drops is not written again and again')
+  },
+)
+
+t.test(
   'readiness that flips: a status is written at most once in 5 s, and not at all if all is as before',
   async (t) => {
     const [api, clock, logger] = [new MemoryApi(), new FakeClock(), new CapturingLogger()]

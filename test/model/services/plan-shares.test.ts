@@ -11,7 +11,16 @@ import {
   planShares,
   weightsOf,
 } from '../../../model/services/plan-shares.ts'
-import { TrafficPolicies, trafficNotes, trafficPolicyProblem } from '../../../model/services/traffic-policies.ts'
+import { type SharesChange, changesShares } from '../../../model/services/service-shares.ts'
+import {
+  type AnyTrafficPolicy,
+  TrafficPolicies,
+  policyInForce,
+  trafficNotes,
+  trafficPolicyProblem,
+  versionToKeep,
+} from '../../../model/services/traffic-policies.ts'
+import { clusterObject, membershipObject } from '../../support/objects/cluster-objects.ts'
 
 const REGION = 'region.sealane.io'
 const IMPORTER = { id: 'milano', properties: { [REGION]: 'eu' }, labels: { env: 'prod' } }
@@ -432,6 +441,91 @@ t.test('what is not valid, by field, value and what was expected', async (t) => 
   t.match(trafficPolicyProblem(clusterPolicy('other')), /metadata\.name: "other": expected default/)
   t.match(trafficPolicyProblem(clusterPolicy('default', targets('web'))), /^spec\.targetRefs/)
 })
+
+/** A version of a policy: `spill` above 100 is not valid. `kept`: what its status keeps. */
+function version(generation: number, spill: number, kept?: AnyTrafficPolicy, uid = 'p-1'): TrafficPolicy {
+  const { metadata, ...rest } = policy('p', { spillBelowPercent: spill })
+  const inForce = kept && versionToKeep(kept)
+  const status = inForce === undefined ? {} : { status: { inForce } }
+  return { ...rest, metadata: { ...metadata, uid, generation }, ...status }
+}
+
+t.test('what the status keeps counts while the policy is not valid, and only then', async (t) => {
+  const kept = version(3, 30)
+  const rows: readonly (readonly [say: string, TrafficPolicy, last: TrafficPolicy | undefined, number | undefined])[] =
+    [
+      ['a valid policy counts itself', version(4, 40, kept), undefined, 40],
+      ['a process that starts', version(4, 101, kept), undefined, 30],
+      ['one that has seen a later version', version(5, 101, kept), version(4, 40), 40],
+      ['one that has missed the later version', version(5, 101, kept), version(2, 20), 30],
+      ['another object of this name', version(4, 101, kept, 'p-2'), undefined, undefined],
+      ['that was seen too', version(4, 101, kept, 'p-2'), version(3, 30), undefined],
+      ['a version that is not older', version(3, 101, kept), undefined, undefined],
+      ['one that this release finds not valid', version(4, 101, version(3, 102)), undefined, undefined],
+      ['nothing is kept', version(4, 101), undefined, undefined],
+    ]
+  for (const [say, one, last, want] of rows) t.equal(policyInForce(one, last)?.spec.spillBelowPercent, want, say)
+  const policies = new TrafficPolicies({ policies: [version(4, 101, kept)], clusterPolicies: [] })
+  t.match(policies.policyFor('shop', 'web'), { metadata: { generation: 3 }, spec: { spillBelowPercent: 30 } })
+  const long = { ...kept, spec: { targetRefs: Array.from({ length: 2000 }, () => ({ name: 'x'.repeat(60) })) } }
+  t.equal(versionToKeep(long), undefined, 'too long')
+  t.equal(versionToKeep(policy('p', {})), undefined, 'without a generation')
+})
+
+t.test('whatever is restarted when: the latest valid version counts, and none comes back', async () => {
+  const step = fc.record({
+    spill: fc.constantFrom(10, 20, 30, 101),
+    isRestarted: fc.boolean(),
+    isWritten: fc.boolean(),
+  })
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 20 }), (steps) => {
+      let [kept, last, sure]: (AnyTrafficPolicy | undefined)[] = []
+      for (const [generation, { spill, isRestarted, isWritten }] of steps.entries()) {
+        if (isRestarted) last = undefined
+        const one = version(generation, spill, kept)
+        const counts = policyInForce(one, last)
+        const generations = [counts, last, sure].map((found) => found?.metadata.generation ?? -1)
+        // Nothing is lost that this process has seen, or that was written.
+        if (generations[0] !== Math.max(...generations)) return false
+        if (spill <= 100 ? counts !== one : counts !== undefined && trafficPolicyProblem(counts) !== undefined)
+          return false
+        last = counts
+        if (isWritten) kept = sure = counts
+      }
+      return true
+    }),
+  )
+})
+
+t.test('which changes may change shares', async (t) => {
+  const set = (object: Changed, previous: Changed): SharesChange => ({ type: 'set', object, previous })
+  const valid = version(1, 10)
+  const invalid = version(2, 101)
+  const oslo = clusterObject({ id: 'oslo' })
+  const seen = { ...oslo, status: { conditions: [] } }
+  const member = membershipObject()
+  const rows: readonly (readonly [string, SharesChange | undefined, boolean])[] = [
+    ['anything', undefined, true],
+    ['a new one', { type: 'set', object: valid, previous: undefined }, true],
+    ['one less', { type: 'removed', object: oslo }, true],
+    ['a status alone', set({ ...valid, status: { services: [] } }, valid), false],
+    ['what the status of a valid policy keeps', set(version(1, 10, valid), valid), false],
+    ['what the status of another keeps', set(version(2, 101, valid), invalid), true],
+    ['a spec', set(version(2, 20), valid), true],
+    ['the same again, made anew', set(version(1, 10, undefined, 'p-2'), valid), true],
+    ['valid again, as the status has it', set(version(3, 10, valid), version(2, 101, valid)), true],
+    ['the status of a Cluster', set(seen, oslo), false],
+    ['a drain', set(clusterObject({ id: 'oslo', drained: true }), oslo), true],
+    ['labels', set(clusterObject({ id: 'oslo', labels: { a: 'b' } }), oslo), true],
+    ['ranges', set(clusterObject({ id: 'oslo', podCIDRs: ['10.9.0.0/16'] }), oslo), false],
+    ['the same Membership', set({ ...member, metadata: { ...member.metadata, labels: { a: 'b' } } }, member), false],
+    ['another clusterset', set({ ...member, spec: { ...member.spec, clusterset: 'other' } }, member), true],
+  ]
+  for (const [say, change, want] of rows) t.equal(changesShares(change), want, say)
+})
+
+type Changed = SharesChange['object']
 
 t.test('what is said of a policy that is in force', async (t) => {
   const older = policy('older', { ...targets('web', 'db'), order: [{ ...ANY, weights: { milano: 0, paris: 0 } }] }, 5)

@@ -423,8 +423,48 @@ t.test('a change of a cluster plans only the services whose shares it may change
     ['of this cluster', put(withProperties(cluster('milano', 1, '244.0.0.0/16'), { a: 'b' })), 'chosen web'],
     ['a tier by selector', put(trafficPolicy('one', ['far'], [BY_LABEL])), 'far web'],
     ['labels of any cluster', put(cluster('lyon', 5, '244.4.0.0/16')), 'chosen far'],
+    ['not valid, about others', put(trafficPolicy('one', ['api'], [{}])), 'far'],
+    ['valid again, about those', put(trafficPolicy('one', ['api'], [{ clusters: ['paris'] }])), 'api far'],
   ]
   for (const [say, change, want] of rows) t.equal(plannedBy(change), want, say)
+})
+
+t.test('a route agent that starts while a policy is not valid follows the version that its status keeps', async (t) => {
+  const { signal } = new AbortController()
+  const { api, caches } = await oneNode(signal)
+  const planner = new BalancePlanner(SERVICE_CONTEXT)
+  for (const [i, id] of ['paris', 'roma'].entries()) api.put(cluster(id, 2 + i, `244.${1 + i}.0.0/16`))
+  for (const name of ['web', 'api']) {
+    planner.setImport(serviceImport(name, name === 'web' ? '245.0.0.7' : '245.0.0.8'))
+    for (const [i, id] of ['paris', 'roma'].entries()) planner.setSlice(slice(name, id, [`244.${1 + i}.0.5`]))
+  }
+  let traffic: Traffic | undefined
+  planner.setTraffic = (divided) => (traffic = divided)
+  const only = (reader: TrafficReader, name: string): string => {
+    reader.update(planner)
+    const slices = ['paris', 'roma'].map((id, i) => slice(name, id, [`244.${1 + i}.0.5`]))
+    const shares = traffic?.of(serviceImport(name, '245.0.0.7'), slices)?.clusterShares ?? new Map<string, number>()
+    return [...shares].flatMap(([id, share]) => (share > 0 ? [id] : [])).join(' ')
+  }
+  const follow = (): TrafficReader => {
+    const reader = new TrafficReader(caches)
+    t.teardown(reader.follow(() => undefined))
+    return reader
+  }
+  api.put(trafficPolicy('one', ['web'], [{ clusters: ['paris'] }]))
+  const old = follow()
+  t.equal(only(old, 'web'), 'paris')
+  api.put(trafficPolicy('one', ['api'], [{ clusters: ['roma'], weights: { roma: 0 } }]))
+  t.equal(only(old, 'web'), 'paris', 'the one that has seen it')
+  const young = follow()
+  t.equal(only(young, 'web'), '', 'one that starts, until the agent has said it')
+  const object = api.get('TrafficPolicy', 'one', 'shop')!
+  const { spec } = trafficPolicy('one', ['web'], [{ clusters: ['paris'] }])
+  await api.applyStatus({ ...object, status: { inForce: { uid: 'one', generation: 1, spec } } })
+  t.equal(only(young, 'web'), 'paris')
+  t.equal(only(follow(), 'web'), 'paris', 'one that starts later')
+  api.put(trafficPolicy('one', ['api'], [{ clusters: ['roma'] }]))
+  for (const reader of [old, young]) t.same([only(reader, 'web'), only(reader, 'api')], ['', 'roma'], 'valid again')
 })
 
 const BY_LABEL = { selector: { labels: { matchLabels: { a: 'b' } } } }
