@@ -206,18 +206,23 @@ export class FlowLoop {
     try {
       if (tables.length > 0) await this.#follow(signal)
       const isChecked = startedMs >= this.#checkMs
+      const tookMs = { reading: 0, checking: 0 }
       for (const { table, wanted } of tables) {
+        const beganMs = clock.monotonic()
         if (table.sent !== undefined) await this.#read(table, signal)
+        const readByMs = clock.monotonic()
+        tookMs.reading += readByMs - beganMs
         if (isChecked) await this.#check(table, signal)
+        tookMs.checking += clock.monotonic() - readByMs
         await this.#apply(table, { ...wanted, isSampled: this.#stopFollowing !== undefined }, signal)
       }
       for (const table of this.#tables.filter((one) => tables.every((other) => other.table !== one)))
         await this.#remove(table, signal)
-      if (isChecked) this.#checkMs = startedMs + Math.max(RESYNC_MS, REST * (clock.monotonic() - startedMs))
+      if (isChecked) this.#checkMs = startedMs + Math.max(RESYNC_MS, REST * tookMs.checking)
       this.#uncounted = undefined
       if (this.#stopFollowing !== undefined) this.#unsampled = undefined
       this.#totals.trim(startedMs)
-      this.#dueMs = clock.monotonic() + Math.min(REST * (clock.monotonic() - startedMs), MOST_PAUSE_MS)
+      this.#dueMs = clock.monotonic() + Math.min(REST * tookMs.reading, MOST_PAUSE_MS)
     } catch (error) {
       this.#failed(error, signal)
       this.#dueMs = clock.monotonic() + RESYNC_MS
@@ -309,9 +314,7 @@ export class FlowLoop {
       this.#deps.logger.debug('the table that counts calls cannot be checked', { why: messageOf(error) })
       return
     }
-    this.#deps.logger.warn('another program changed the table that counts calls; it is made again', {
-      table: NFT_TABLE_FLOWS,
-    })
+    this.#deps.logger.info('another program changed the table that counts calls; it is made again')
     table.sent = undefined
   }
 
