@@ -63,7 +63,7 @@ function start(t: Test, { nft = new FakeNft(), packetLog, others = true }: Start
         await clock.advance(READ_EACH_MS)
         return check()
       },
-      { say },
+      { say, intervalMs: 1 },
     )
   return { nft, nft6, clock, logger, loop, until }
 }
@@ -150,7 +150,7 @@ t.test('rules that the kernel refuses for now are tried again', async (t) => {
 })
 
 t.test('readings that take long are rare', async (t) => {
-  const { nft, clock, until } = start(t)
+  const { nft, clock, loop, until } = start(t)
   await until(() => hasTable(nft), 'a table')
   let readings = 0
   const counts = nft.counts.bind(nft)
@@ -163,4 +163,9 @@ t.test('readings that take long are rare', async (t) => {
   for (let passed = 0; passed < 390_000; passed += READ_EACH_MS) await clock.advance(READ_EACH_MS)
   t.equal(readings, 1, 'one part in 200 of the time')
   await until(() => readings === 2, 'the next one')
+  loop.page()
+  for (let passed = 0; passed < 10_000; passed += READ_EACH_MS) await clock.advance(READ_EACH_MS)
+  t.equal(readings, 2, 'not at once')
+  await until(() => readings === 3, 'sooner while somebody looks')
+  t.ok(clock.monotonic() < 600_000)
 })
