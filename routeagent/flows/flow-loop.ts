@@ -75,6 +75,8 @@ export const READ_EACH_MS = 10_000
 const READ_SOON_MS = 1000
 /** Reading may take one part in so many of the time. */
 const REST = 200
+/** While somebody looks at the page. */
+const REST_AWAITED = 20
 /** The longest pause nonetheless: the kernel forgets what is idle, and what was not read by then is lost. */
 const MOST_PAUSE_MS = (IDLE_MINUTES * 60_000 * 2) / 3
 /** Calls whose ends are looked up without a break. */
@@ -134,6 +136,10 @@ export class FlowLoop {
   readonly #services = new Set<string>()
   readonly #clusters = new Set<string>()
   #dueMs = -Infinity
+  /** Of the last round. */
+  #reading = { endMs: -Infinity, tookMs: 0 }
+  /** Somebody has looked at the page since then. */
+  #isAwaited = false
   #triedMs = -Infinity
   #checkMs = -Infinity
   #planned: Planned | undefined
@@ -181,6 +187,7 @@ export class FlowLoop {
   page(): FlowPage {
     const { clock } = this.#deps
     const nowMs = clock.monotonic()
+    this.#isAwaited = true
     if (nowMs - this.#triedMs >= READ_SOON_MS) this.#loop.poke()
     this.#samples.expire()
     const problem = this.#uncounted ?? this.#unsampled?.why
@@ -199,25 +206,33 @@ export class FlowLoop {
   async #round(signal: AbortSignal): Promise<void> {
     const { clock } = this.#deps
     const startedMs = clock.monotonic()
-    if (startedMs < this.#dueMs) return
+    const { endMs, tookMs } = this.#reading
+    const restMs = Math.min((this.#isAwaited ? REST_AWAITED : REST) * tookMs, MOST_PAUSE_MS)
+    if (startedMs < Math.max(this.#dueMs, endMs + restMs)) return
     const tables = await this.#plan(signal)
     if (tables === undefined) return
     this.#triedMs = startedMs
+    this.#isAwaited = false
     try {
       if (tables.length > 0) await this.#follow(signal)
       const isChecked = startedMs >= this.#checkMs
+      const took = { reading: 0, checking: 0 }
       for (const { table, wanted } of tables) {
+        const beganMs = clock.monotonic()
         if (table.sent !== undefined) await this.#read(table, signal)
+        const readByMs = clock.monotonic()
+        took.reading += readByMs - beganMs
         if (isChecked) await this.#check(table, signal)
+        took.checking += clock.monotonic() - readByMs
         await this.#apply(table, { ...wanted, isSampled: this.#stopFollowing !== undefined }, signal)
       }
       for (const table of this.#tables.filter((one) => tables.every((other) => other.table !== one)))
         await this.#remove(table, signal)
-      if (isChecked) this.#checkMs = startedMs + Math.max(RESYNC_MS, REST * (clock.monotonic() - startedMs))
+      if (isChecked) this.#checkMs = startedMs + Math.max(RESYNC_MS, REST * took.checking)
       this.#uncounted = undefined
       if (this.#stopFollowing !== undefined) this.#unsampled = undefined
       this.#totals.trim(startedMs)
-      this.#dueMs = clock.monotonic() + Math.min(REST * (clock.monotonic() - startedMs), MOST_PAUSE_MS)
+      this.#reading = { endMs: clock.monotonic(), tookMs: took.reading }
     } catch (error) {
       this.#failed(error, signal)
       this.#dueMs = clock.monotonic() + RESYNC_MS
@@ -309,9 +324,7 @@ export class FlowLoop {
       this.#deps.logger.debug('the table that counts calls cannot be checked', { why: messageOf(error) })
       return
     }
-    this.#deps.logger.info('another program changed the table that counts calls; it is made again', {
-      table: NFT_TABLE_FLOWS,
-    })
+    this.#deps.logger.info('another program changed the table that counts calls; it is made again')
     table.sent = undefined
   }
 

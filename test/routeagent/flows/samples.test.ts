@@ -216,7 +216,8 @@ function ranged(prefixes: readonly (readonly [id: string, prefix: string])[]): C
 
 t.test('whose an address is', async () => {
   const octet = fc.integer({ min: 0, max: 255 })
-  const prefix = fc.record({ a: octet, b: octet, length: fc.constantFrom(8, 16) })
+  // 10.0.0.0/8 has the server.
+  const prefix = fc.record({ a: octet.filter((n) => n !== 10), b: octet, length: fc.constantFrom(8, 16) })
   fc.assert(
     fc.property(fc.array(prefix), octet, octet, (all, a, b) => {
       const texts = all.map(({ a, b, length }) => `${a}.${length === 8 ? 0 : b}.0.0/${length}`)
