@@ -49,6 +49,14 @@ export async function runProcess(
   return code
 }
 
+/**
+ * Ends the process, with the exit code that is set, once stdout is written. For a process that work which cannot be
+ * interrupted (getaddrinfo) would keep alive.
+ */
+export function exitOnceWritten(): void {
+  process.stdout.write('', () => process.exit())
+}
+
 /** The abort reason of the signal that runProcess() passes to `build`. */
 export class StoppedError extends Error {
   constructor(signal: string) {

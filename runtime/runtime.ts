@@ -20,7 +20,7 @@ export {
 } from './flag-values.ts'
 export { type MachineNetwork, interfaceNetworks, nearAddresses, readMachineNetwork } from './machine-network.ts'
 export { calmHeap, favourProcess, favourStarted, openFiles, ownHeap } from './process-resources.ts'
-export { runProcess } from './run-process.ts'
+export { exitOnceWritten, runProcess } from './run-process.ts'
 export { ProgramError, runProgram } from './run-program.ts'
 export { probeTcp } from './tcp-probe.ts'
 export { sealaneVersion } from './version.ts'

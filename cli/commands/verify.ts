@@ -4,7 +4,7 @@
  */
 import { type Command, Option } from 'commander'
 import { isDnsLabel } from '../../model/model.ts'
-import { ExitWith, UserError, messageOf } from '../../runtime/runtime.ts'
+import { ExitWith, UserError, exitOnceWritten, messageOf } from '../../runtime/runtime.ts'
 import {
   type CommandContext,
   type KubeTarget,
@@ -384,7 +384,7 @@ export function addProbeCommand(program: Command, context: CommandContext): void
       context.output.answer(results.map((result) => `${JSON.stringify(result)}\n`).join(''))
       // The resolver of the machine cannot be interrupted. It would keep the process, and verify waits for its end.
       const isHeld = results.some((result) => !result.ok && result.failure === 'no-name')
-      if (isHeld) process.stdout.write('', () => process.exit(0))
+      if (isHeld) exitOnceWritten()
     })
 }
 

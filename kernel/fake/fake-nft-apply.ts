@@ -184,7 +184,12 @@ function addMap(table: FakeNftTable, statement: Of<'add-map'>, undo: Undo[]): vo
     if (formatMapType(existing.type) === formatMapType(statement.type)) return
     throw refuse('EEXIST', statement, 'it exists with another type')
   }
-  put(table.maps, statement.map, { name: statement.map, type: statement.type, elements: new Map(), counted: new Map() }, undo)
+  put(
+    table.maps,
+    statement.map,
+    { name: statement.map, type: statement.type, elements: new Map(), counted: new Map() },
+    undo,
+  )
 }
 
 function flushMap(table: FakeNftTable, map: FakeNftMap, undo: Undo[]): void {

@@ -319,9 +319,9 @@ class Way {
       // Only the exporter keeps out who calls the pod itself: the caller has no rule for that.
       ...(isKeptOut ? [this.#toPod(family, PROBE_PORT, goesOn)] : []),
     ])
-    const [first] = all
     const failed = all.find(({ reason }) => reason !== undefined)
-    if (failed !== undefined || first === undefined) return failed ?? { measured: '' }
+    if (failed !== undefined) return failed
+    const [first] = all
     return { measured: `${first.measured} ${msText(clock.monotonic() - began)} after the offer was taken back` }
   }
 
