@@ -63,7 +63,7 @@ export class KubeError extends ClusterApiError {
 
   /** Whether a retry may succeed. The same request gets an answer that is too large again. */
   get passing(): boolean {
-    if (this.reason === 'TooLarge') return false
+    if (this.reason === 'TooLarge' || this.code === 'Invalid') return false
     return this.status === 0 || this.status === 429 || this.status >= 500
   }
 }
@@ -135,8 +135,12 @@ export function noAnswer(asked: RequestLine, server: string, ms: number): KubeEr
 const REFUSED_FOR_NOW =
   /create not allowed while custom resource definition is terminating|no params found for policy binding with/
 
+/** Server-side apply refuses fields that the schema of a kind lacks with status 500. */
+const NOT_IN_SCHEMA = /: field not declared in schema/
+
 function codeOf(status: number, said: Status): ClusterApiErrorCode {
   if (status === 401) return 'Unauthorized'
+  if (NOT_IN_SCHEMA.test(said.message ?? '')) return 'Invalid'
   if (REFUSED_FOR_NOW.test(said.message ?? '')) return 'Unavailable'
   if (status === 403) {
     // A terminating namespace also ends by itself, and may be created again.

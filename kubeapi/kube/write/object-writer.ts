@@ -8,6 +8,7 @@ import type { ResourceClient } from '../resource-client.ts'
 import type { CachedObject } from '../kind-objects.ts'
 import { KIND_PLACES, kindPath } from '../kinds.ts'
 import { KubeError } from '../kube-error.ts'
+import { unknownFields, withoutFields } from './unknown-fields.ts'
 import {
   CONDITION_MANAGER,
   FIELD_MANAGER,
@@ -27,7 +28,10 @@ interface Equivalent {
 }
 
 const APPLY_PATCH = 'application/apply-patch+yaml'
+/** Without a field that closes something, such an object would say that it is open. */
+const WHOLE_OR_NOT: ReadonlySet<string> = new Set(['Membership'])
 const REMOVE_TRIES = 3
+const SCHEMA_TRIES = 4
 
 export class ObjectWriter {
   readonly #http: HttpClient
@@ -66,17 +70,19 @@ export class ObjectWriter {
     const uid = metadata.uid ?? known.uid
     const body = { apiVersion: KIND_PLACES[kind].apiVersion, kind, metadata: { name, namespace, uid }, status }
     try {
-      const answer = await this.#http.ask<RawObject>(
-        {
-          verb: 'apply status of',
-          title: titleOf(object),
-          method: 'PATCH',
-          path: kindPath(kind, namespace, name, 'status'),
-          query: { fieldManager: FIELD_MANAGER, force: true },
-          contentType: APPLY_PATCH,
-          body,
-        },
-        signal,
+      const answer = await asServed(body, (served) =>
+        this.#http.ask<RawObject>(
+          {
+            verb: 'apply status of',
+            title: titleOf(object),
+            method: 'PATCH',
+            path: kindPath(kind, namespace, name, 'status'),
+            query: { fieldManager: FIELD_MANAGER, force: true },
+            contentType: APPLY_PATCH,
+            body: served,
+          },
+          signal,
+        ),
       )
       this.#remember(memo, sent, client.note(answer.body).status)
     } catch (error) {
@@ -186,19 +192,22 @@ export class ObjectWriter {
     signal: AbortSignal,
   ): Promise<Reply<RawObject>> {
     const { kind, metadata } = object
-    const ask = (forced: boolean): Promise<Reply<RawObject>> =>
-      this.#http.ask<RawObject>(
-        {
-          verb: 'apply',
-          title: titleOf(object),
-          method: 'PATCH',
-          path: kindPath(kind, metadata.namespace, metadata.name),
-          query: { fieldManager: FIELD_MANAGER, force: forced },
-          contentType: APPLY_PATCH,
-          body,
-        },
-        signal,
-      )
+    const ask = (forced: boolean): Promise<Reply<RawObject>> => {
+      const send = (served: object): Promise<Reply<RawObject>> =>
+        this.#http.ask<RawObject>(
+          {
+            verb: 'apply',
+            title: titleOf(object),
+            method: 'PATCH',
+            path: kindPath(kind, metadata.namespace, metadata.name),
+            query: { fieldManager: FIELD_MANAGER, force: forced },
+            contentType: APPLY_PATCH,
+            body: served,
+          },
+          signal,
+        )
+      return WHOLE_OR_NOT.has(kind) ? send(body) : asServed(body, send)
+    }
     try {
       return await ask(force)
     } catch (error) {
@@ -257,6 +266,25 @@ interface ApplyBody {
  * Builds the request body: names, labels, annotations, owners and everything except the status. Our label marks the
  * owner.
  */
+/**
+ * Sends the object, and again without the fields that the server's schema lacks, if it names some. So objects of a newer
+ * release reach an API server whose CustomResourceDefinitions are older. A long message is cut, so it may take several
+ * times.
+ */
+async function asServed<T extends object, R>(body: T, send: (served: T) => Promise<R>): Promise<R> {
+  let served = body
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await send(served)
+    } catch (error) {
+      const fields = error instanceof KubeError && tries < SCHEMA_TRIES ? unknownFields(error.message) : []
+      const less = fields.length === 0 ? undefined : withoutFields(served, fields)
+      if (less === undefined) throw error
+      served = less
+    }
+  }
+}
+
 function applyBody(object: KubeObject, marks: ObjectMarks): ApplyBody {
   const { status: _status, metadata, ...rest } = object as KubeObject & { status?: unknown }
   const { name, namespace, labels, annotations, ownerReferences } = withObjectMarks(metadata, marks)

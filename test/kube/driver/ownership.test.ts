@@ -5,7 +5,7 @@
 import t from 'tap'
 import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
 import { kindPath } from '../../../kubeapi/kube/kinds.ts'
-import type { EndpointSlice, KubeObject, ServiceImport } from '../../../model/objects.ts'
+import type { Cluster, EndpointSlice, KubeObject, ServiceImport } from '../../../model/objects.ts'
 import { MAX_ZONE_HINTS } from '../../../model/spec-constants.ts'
 import { serviceExport, serviceImport } from '../../compliance/cluster-api.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -75,6 +75,35 @@ t.test('on a real API server', { skip: kubeProgramsMissing() ?? false }, async (
     await second.apply(slice(['10.0.0.2']))
     t.match((await server.get<EndpointSlice>(path)).endpoints, [{ addresses: ['10.0.0.2'], ...WHERE }])
     t.equal((await server.get<EndpointSlice>(path)).endpoints?.length, 1)
+  })
+
+  await t.test('a field that the schema of an earlier release lacks is left out', async (t) => {
+    const path = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusters.sealane.io'
+    const definition = await server.get<KubeObject>(path)
+    const text = JSON.stringify(definition)
+    const older = JSON.parse(text.replaceAll('"drained":', '"wasLater":')) as KubeObject
+    const { api } = await open(t, plane)
+    const spec = { id: 'paris', index: 2, podCIDRs: ['10.52.0.0/16'], serviceCIDRs: [], globalCIDRs: [], labels: {} }
+    const drained: Cluster = {
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Cluster',
+      metadata: { name: 'paris' },
+      spec: { ...spec, drained: true },
+    }
+    await server.raw('PUT', path, { body: older })
+    const isOld = async (): Promise<boolean> => {
+      await server.delete(kindPath('Cluster', undefined, 'paris'))
+      await api.apply(drained)
+      const found = await server.get<Cluster>(kindPath('Cluster', undefined, 'paris'))
+      return found.spec.id === 'paris' && found.spec.drained === undefined
+    }
+    await eventually(isOld, { deadlineMs: 30_000, say: 'the rest of the object is written' })
+    const before = await version(kindPath('Cluster', undefined, 'paris'))
+    await api.apply(drained)
+    t.equal(await version(kindPath('Cluster', undefined, 'paris')), before, 'and is not written for ever')
+    const { metadata } = await server.get<KubeObject>(path)
+    const again = { ...definition, metadata: { ...definition.metadata, resourceVersion: metadata.resourceVersion } }
+    t.equal((await server.raw('PUT', path, { body: again })).status, 200)
   })
 
   await t.test('someone edits, takes the label off, deletes: put right', async (t) => {

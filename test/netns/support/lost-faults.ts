@@ -77,7 +77,7 @@ const ROUTES: readonly Fault[] = [
     found: { 'paris/gw1': ['BrokerClockDiffers'] },
     inject: async ({ paris }) => {
       const gw1 = paris.machine('gw1')
-      const again = async (environment: NodeJS.ProcessEnv): Promise<void> => {
+      const again = async (environment: NodeJS.ProcessEnv, flags: readonly string[] = []): Promise<void> => {
         await kill(gw1)
         gw1.environment = environment
         paris.up('gw1')
@@ -160,14 +160,15 @@ const CLOCKS: readonly Fault[] = [
     name: 'a clock is two days off, and a certificate has ended',
     found: { 'roma/gw1': ['CertificateExpired'], 'paris/gw1': ['ClockDiffers'] },
     inject: async ({ broker, roma, startBroker }) => {
-      const again = async (environment: NodeJS.ProcessEnv): Promise<void> => {
+      const again = async (environment: NodeJS.ProcessEnv, flags: readonly string[] = []): Promise<void> => {
         await Promise.all([broker, roma.machine('gw1')].map((machine) => kill(machine)))
         broker.environment = environment
         roma.machine('gw1').environment = environment
-        startBroker()
+        startBroker(flags)
         roma.up('gw1')
       }
-      await again(clockAhead('2d'))
+      // With a grace time, the broker would renew the certificate at once.
+      await again(clockAhead('2d'), ['--renewal-grace', '0s'])
       return () => again({})
     },
   },

@@ -261,7 +261,8 @@ export interface PlainWorld {
   readonly internet: Netns
   readonly broker: Machine
   /** Starts the broker's process after it has ended. */
-  readonly startBroker: () => void
+  /** With flags besides those of its first start. */
+  readonly startBroker: (flags?: readonly string[]) => void
 }
 
 /** Builds the world in `folder` with a running broker and sites that have joined, and removes it after `story`. */
@@ -297,7 +298,7 @@ export async function withPlainSites<T>(
     const addresses = [broker.address, ...(secondAddress === undefined ? [] : [secondAddress])]
     const advertise = addresses.flatMap((address) => ['--advertise', `${address}:${BROKER.port}`])
     const serve = ['broker', 'serve', '--state', state, '--listen', `0.0.0.0:${BROKER.port}`, ...advertise]
-    const startBroker = (): void => broker.start(serve)
+    const startBroker = (flags: readonly string[] = []): void => broker.start([...serve, ...flags])
     try {
       startBroker()
       await joinAll(broker, sites, state)

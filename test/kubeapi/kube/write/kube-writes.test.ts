@@ -394,3 +394,27 @@ t.test('an event that is refused says so in plain words', async (t) => {
   const [line] = logger.lines.filter(({ message }) => message === 'cannot write an event')
   t.equal(line?.fields['why'], 'report on Cluster milano: the API server says: no (403)')
 })
+
+t.test('a field that the schema of an earlier release lacks is left out', async (t) => {
+  const server = await fakeApiServer(t)
+  const api = await synced(t, server)
+  const message =
+    'failed to create typed patch object (shop/web; x/v1, Kind=X): .spec.ports: field not declared in schema'
+  let refused = 0
+  server.fault = ({ method }) => {
+    if (method !== 'PATCH' || refused > 0) return undefined
+    refused += 1
+    return { status: 500, body: { kind: 'Status', status: 'Failure', message, code: 500 } }
+  }
+  await api.apply(serviceImport('web'))
+  t.equal(patches(server), 2)
+  t.notOk(Object.hasOwn(stored(server)?.['spec'] as object, 'ports'))
+  await api.apply(serviceImport('web'))
+  t.equal(patches(server), 2, 'and not written again')
+  server.fault = ({ method }) => {
+    const body = { kind: 'Status', status: 'Failure', message: message.replace('ports', 'nosuch'), code: 500 }
+    return method === 'PATCH' ? { status: 500, body } : undefined
+  }
+  await t.rejects(api.apply(serviceImport('other')), { code: 'Invalid', message: /\.spec\.nosuch: field not declared/ })
+  t.equal(patches(server), 3, 'it is not tried again')
+})
