@@ -249,13 +249,14 @@ export class BalanceLoop {
     try {
       await this.#apply({ world, planner, changes, access }, checking, signal)
     } catch (error) {
+      this.#staleFlows?.notApplied()
       this.failure = messageOf(error)
       this.notReady &&= this.failure
       throw error
     }
     this.failure = undefined
     this.#hasApplied = true
-    this.#staleFlows?.applied()
+    this.#staleFlows?.applied(this.#table.world?.endsConnections === true)
     this.#passiveHealth?.applied(planner)
     if (changes.length > 0) this.#deps.onBackends?.()
     if (checking) this.#lastCheckMs = started
@@ -385,6 +386,7 @@ export class BalanceLoop {
 
   /** The pods of the family are gone, or there never were any. An earlier run may have left a table. */
   async #rest(signal: AbortSignal): Promise<void> {
+    this.#staleFlows?.unplanned()
     await this.#table.remove(signal)
     this.#deps.metrics.servicePorts.set(this.#family.family, { served: 0, refused: 0, dropped: 0 })
     this.#resting = true

@@ -8,7 +8,8 @@
  * Before Linux 6.3, a TCP entry stays for days after the reset that ended its connection, and a client that uses the port
  * again is reset too. So this removes entries whose connection has been ended: packets came after the drain, and none
  * since. One without a packet since the drain stays: its client still has to hear the reset, and without the entry
- * the kernel would send its next packet to another endpoint, in the middle of a connection.
+ * the kernel would send its next packet to another endpoint, in the middle of a connection. So the drain counts from when
+ * the kernel took the rules that end connections, and where it has none, all entries stay.
  *
  * The kernel is compared with the plan: after each change in which a UDP port lost a target, once more a moment later for
  * datagrams that were under way, and at an interval. So entries of endpoints that left while no process ran are found
@@ -76,26 +77,51 @@ export function takesTargets({ key, before, after }: PortChange): boolean {
   return before.slots.some((target) => !left.has(target)) || (after?.ended ?? []).some((target) => !ended.has(target))
 }
 
-/** Since when TCP connections to targets are ended, by port key and target. */
+/** Since when the kernel ends TCP connections to targets, by port key and target. */
 export class EndedSince {
   readonly #sinceMs = new Map<string, number>()
+  /** Planned, while it is not known that the kernel ends connections to them. */
+  readonly #planned = new Set<string>()
 
   /** When the first of them was ended. Infinity if there are none. */
   get firstMs(): number {
     return this.#sinceMs.values().next().value ?? Infinity
   }
 
-  /** Takes changes of the plan, and the monotonic time. */
-  take(changes: readonly PortChange[], nowMs: number): void {
+  /** Takes changes of the plan, before they are applied. */
+  take(changes: readonly PortChange[]): void {
     for (const { key, before, after } of changes) {
       if (!key.includes(' . tcp . ')) continue
       const now = new Set(after?.ended)
-      for (const target of before?.ended ?? []) if (!now.has(target)) this.#sinceMs.delete(`${key} ${target}`)
+      for (const target of before?.ended ?? []) if (!now.has(target)) this.#remove(`${key} ${target}`)
       for (const target of now) {
         const id = `${key} ${target}`
-        if (!this.#sinceMs.has(id) && this.#sinceMs.size < MAX_ENDED) this.#sinceMs.set(id, nowMs)
+        if (!this.#sinceMs.has(id) && this.#sinceMs.size + this.#planned.size < MAX_ENDED) this.#planned.add(id)
       }
     }
+  }
+
+  /** The kernel ends connections to all that is planned, from this monotonic time on at the latest. */
+  start(nowMs: number): void {
+    for (const id of this.#planned) this.#sinceMs.set(id, nowMs)
+    this.#planned.clear()
+  }
+
+  /** The kernel ends no connections, or it is not known whether it does. */
+  stop(): void {
+    for (const id of this.#sinceMs.keys()) this.#planned.add(id)
+    this.#sinceMs.clear()
+  }
+
+  /** There is no plan any more. */
+  clear(): void {
+    this.#sinceMs.clear()
+    this.#planned.clear()
+  }
+
+  #remove(id: string): void {
+    this.#sinceMs.delete(id)
+    this.#planned.delete(id)
   }
 
   /** Whether a reset has ended the connection of this entry. */
@@ -138,16 +164,31 @@ export class StaleFlowLoop {
       if (after !== undefined) this.#gone.delete(key)
       else if (before !== undefined && isUdp(key) && this.#gone.size < MAX_GONE) this.#gone.add(key)
     }
-    this.#ended.take(changes, this.#deps.clock.monotonic())
+    this.#ended.take(changes)
     this.#due ||= changes.some(takesTargets)
   }
 
-  /** Called when the kernel's table is as planned. The first time, nothing is known about what came before. */
-  applied(): void {
+  /**
+   * Called when the kernel's table is as planned. The first time, nothing is known about what came before.
+   * `endsConnections`: the table has the rules that end connections.
+   */
+  applied(endsConnections: boolean): void {
+    if (endsConnections) this.#ended.start(this.#deps.clock.monotonic())
+    else this.#ended.stop()
     if (!this.#due) return
     this.#due = false
     this.#loop.poke()
     this.#again()
+  }
+
+  /** Called when the kernel has not taken the planned table. What table it has is then not known. */
+  notApplied(): void {
+    this.#ended.stop()
+  }
+
+  /** Called when there is no plan any more. The first changes of the next one say all that is in it. */
+  unplanned(): void {
+    this.#ended.clear()
   }
 
   async run(signal: AbortSignal): Promise<void> {

@@ -3,6 +3,7 @@ import t from 'tap'
 import type { ObjectCache } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { KernelError } from '../../../kernel/errors.ts'
+import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { type TracePacket, traceNft } from '../../../kernel/fake/fake-nft-tracer.ts'
 import type { NftStatement } from '../../../kernel/nft/nft-transaction.ts'
@@ -277,6 +278,82 @@ t.test(
   },
 )
 
+t.test('connections to a cluster that is drained now keep their entries while the kernel ends none', async (t) => {
+  const unsupported = new KernelError('EOPNOTSUPP', 'nft -f -', 'Operation not supported')
+  const ends = (statements: readonly NftStatement[]): boolean =>
+    statements.some((one) => one.verb === 'add-rule' && one.chain.startsWith('ended-'))
+  type Breaking = (nft: FakeNft) => () => void
+  const withCheck =
+    (error: KernelError): Breaking =>
+    (nft) => {
+      const check = nft.check.bind(nft)
+      nft.check = () => Promise.reject(error)
+      return () => void (nft.check = check)
+    }
+  const withRun =
+    (error: KernelError, refuses: (statements: readonly NftStatement[]) => boolean): Breaking =>
+    (nft) => {
+      const run = nft.run.bind(nft)
+      nft.run = (statements, until) => (refuses(statements) ? Promise.reject(error) : run(statements, until))
+      return () => void (nft.run = run)
+    }
+  const none: Breaking = () => () => undefined
+  interface Row {
+    readonly say: string
+    /** Before the first table. */
+    readonly atStart?: Breaking
+    /** With the drain. */
+    readonly atDrain?: Breaking
+    /** Whether it forgets the entry once all is mended. */
+    readonly mends: boolean
+  }
+  const rows: readonly Row[] = [
+    { say: 'the kernel lacks the rules', atStart: withCheck(unsupported), mends: false },
+    { say: 'it refuses the first table with the rules', atStart: withRun(unsupported, ends), mends: false },
+    { say: 'it is not known', atStart: withCheck(new KernelError('TIMEOUT', 'nft -f -', 'no answer')), mends: true },
+    {
+      say: 'it takes no changes',
+      atDrain: withRun(new KernelError('EBUSY', 'nft -f -', 'not now'), () => true),
+      mends: true,
+    },
+  ]
+  for (const { say, atStart = none, atDrain = none, mends } of rows) {
+    const stopping = new AbortController()
+    const { signal } = stopping
+    const nft = new FakeNft()
+    const flows = new FakeConnections()
+    const mendStart = atStart(nft)
+    const { api, loop, clock } = await oneNode(signal, undefined, nft, flows)
+    const entries = async (): Promise<number> => {
+      let count = 0
+      const called = { family: 4, value: 0n, length: 0 } as const
+      await flows.calls({ called, state: 'answered', limit: 10 }, () => (count += 1))
+      return count
+    }
+    const paris = cluster('paris', 2, '244.1.0.0/16')
+    for (const object of [paris, cluster('roma', 3, '244.2.0.0/16'), serviceImport('web', '245.0.0.7')]) api.put(object)
+    api.put(slice('web', 'paris', ['244.1.0.5']))
+    api.put(slice('web', 'roma', ['244.2.0.5']))
+    const running = loop.run(signal).catch(() => undefined)
+    await clock.advance(RESYNC_MS)
+    const mendDrain = atDrain(nft)
+    api.put(drainedNow(paris))
+    flows.openCall('10.42.1.5:7000', '245.0.0.7:80', '244.1.0.5:8080', 'answered')
+    // It had a packet after the drain, and goes on later.
+    flows.idleSeconds.set('10.42.1.5:7000', 40)
+    await clock.advance(300_000)
+    t.equal(await entries(), 1, say)
+    mendStart()
+    mendDrain()
+    await clock.advance(30_000)
+    t.equal(await entries(), 1, `${say}: its client may have sent nothing since the kernel ends connections`)
+    await clock.advance(300_000)
+    t.equal(await entries(), mends ? 0 : 1, `${say}: later`)
+    stopping.abort()
+    await running
+  }
+})
+
 t.test('a kernel that cannot end open connections gets a table without such rules', async (t) => {
   const { signal } = new AbortController()
   const hasEnding = (nft: FakeNft): boolean => nft.table(NFT_TABLE_NODE)?.chains.has('ended-forwarded') === true
@@ -541,7 +618,7 @@ function withProperties(object: Cluster, properties: Record<string, string>): Cl
   return { ...object, spec: { ...object.spec, properties } }
 }
 
-async function oneNode(signal: AbortSignal, exposure?: 'exports', nft = new FakeNft()) {
+async function oneNode(signal: AbortSignal, exposure?: 'exports', nft = new FakeNft(), flows?: FakeConnections) {
   const api = new MemoryApi()
   api.put(exposure === undefined ? membership() : membershipObject({ exposure }))
   api.put(node('worker', '192.168.7.11', '10.42.1.0/24'))
@@ -560,7 +637,8 @@ async function oneNode(signal: AbortSignal, exposure?: 'exports', nft = new Fake
   const all = createMetrics('routeagent')
   const logger = new CapturingLogger()
   const clock = new FakeClock()
-  const deps = { caches, nft, facts, clock, logger, metrics: routeAgentMetrics(all) }
+  const counted = flows === undefined ? {} : { flows }
+  const deps = { caches, nft, facts, clock, logger, metrics: routeAgentMetrics(all), ...counted }
   const loop = new BalanceLoop(deps, { node: 'worker' })
   loop.follow()
   return { api, caches, clock, loop, policies, clusterPolicies, traffic, nft, routes, facts, logger, metrics: all }

@@ -99,7 +99,7 @@ t.test('entries of TCP connections that a drain has ended are forgotten, and tho
     t.same(changes.at(-1)?.key, key)
     t.same(planner.ports().get(key)?.ended, ended.length === 0 ? undefined : [target])
     loop.planned(changes)
-    loop.applied()
+    loop.applied(true)
   }
   const open = (port: number, server: string, idleSeconds?: number): void => {
     flows.openCall(`10.42.1.5:${port}`, `${VIP}:80`, `${server}:8080`, 'answered')
@@ -133,6 +133,14 @@ t.test('entries of TCP connections that a drain has ended are forgotten, and tho
   replan([])
   await clock.advance(300_000)
   t.equal(await left(), '4,5,6', 'the drain is over')
+  replan(['paris'])
+  loop.unplanned()
+  planner.setTraffic({ of: () => undefined })
+  planner.takeChanges()
+  loop.planned([{ key, before: undefined, after: planner.ports().get(key) }])
+  loop.applied(true)
+  await clock.advance(300_000)
+  t.equal(await left(), '4,5,6', 'it was over before the first look at a new plan')
   stopping.abort()
   await running
 })
