@@ -77,7 +77,7 @@ const ROUTES: readonly Fault[] = [
     found: { 'paris/gw1': ['BrokerClockDiffers'] },
     inject: async ({ paris }) => {
       const gw1 = paris.machine('gw1')
-      const again = async (environment: NodeJS.ProcessEnv, flags: readonly string[] = []): Promise<void> => {
+      const again = async (environment: NodeJS.ProcessEnv): Promise<void> => {
         await kill(gw1)
         gw1.environment = environment
         paris.up('gw1')
