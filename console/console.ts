@@ -2,7 +2,7 @@
 import { type Clock, SystemClock, unlessAborted } from '../reconcile/reconcile.ts'
 import { messageOf } from '../runtime/runtime.ts'
 import { AddressInUseError, type ConsoleServer, type ConsoleServerInit, serveConsolePage } from './server/server.ts'
-import { type ConsoleFacts, type ConsoleState, planState, withFailure } from './state/state.ts'
+import { type ConsoleFacts, type PlannedState, planLook, withFailure } from './state/state.ts'
 
 export { type PageFiles, readPageFiles } from './server/server.ts'
 export type { Answer, ConsoleFacts, DeniedFact, SharesFacts } from './state/state.ts'
@@ -32,17 +32,17 @@ const LONG_MS = 3_600_000
  */
 export async function runConsole(init: ConsoleInit, signal: AbortSignal): Promise<void> {
   const { source, clock = new SystemClock(), onOpen } = init
-  let state = planState(await source.facts(signal))
+  let look = planLook(await source.facts(signal))
   const server = await open({ ...init, clock })
   try {
-    server.publish(state)
+    server.publish(look.state)
     onOpen(server.url)
     const { everyMs } = source
     // A file never changes: then the server alone goes on.
     while (await unlessAborted(clock.sleep(everyMs ?? LONG_MS, signal), signal)) {
       if (everyMs === undefined) continue
-      state = await looked(source, state, clock, signal)
-      server.publish(state)
+      look = await looked(source, look, clock, signal)
+      server.publish(look.state)
     }
   } finally {
     await server.close()
@@ -51,16 +51,16 @@ export async function runConsole(init: ConsoleInit, signal: AbortSignal): Promis
 
 async function looked(
   source: ConsoleSource,
-  before: ConsoleState,
+  before: PlannedState,
   clock: Clock,
   signal: AbortSignal,
-): Promise<ConsoleState> {
+): Promise<PlannedState> {
   try {
-    return planState(await source.facts(signal), before)
+    return planLook(await source.facts(signal), before)
   } catch (error) {
     if (signal.aborted) return before
-    const since = before.about.failing?.since ?? new Date(clock.now()).toISOString()
-    return withFailure(before, since, messageOf(error))
+    const since = before.state.about.failing?.since ?? new Date(clock.now()).toISOString()
+    return { ...before, state: withFailure(before.state, since, messageOf(error)) }
   }
 }
 

@@ -1,8 +1,8 @@
 /** `sealane console`: a page about this cluster or site, for browsers on this machine unless a token lets others in. */
-import { execFile } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { open } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
-import { SystemClock } from '../../reconcile/reconcile.ts'
+import { type Clock, SystemClock } from '../../reconcile/reconcile.ts'
 import { type HostPort, UserError, messageOf, parseHostPort } from '../../runtime/runtime.ts'
 import {
   type CommandContext,
@@ -152,12 +152,24 @@ async function withSource(
   return work(sources.siteSource(site, { ...init, flags, denied }, context))
 }
 
-/** Without a display, and where no program opens pages, the printed address has to do. */
-function openBrowser(url: string, context: CommandContext): void {
+/** A program that opens a page and fails does so at once. Later exits are those of a browser that a person closed. */
+const OPENING_MS = 2000
+
+/**
+ * Without a display, and where no program opens pages, the printed address has to do. The browser has a process group
+ * of its own: it outlives the console, and Ctrl-C does not reach it.
+ */
+export function openBrowser(url: string, context: CommandContext, clock: Clock = new SystemClock()): void {
   const env = envOf(context)
   if ((env['DISPLAY'] ?? '') === '' && (env['WAYLAND_DISPLAY'] ?? '') === '') return
-  execFile('xdg-open', [url], { env: { ...env }, timeout: 10_000 }, (error) => {
-    if (error !== null && !context.signal.aborted)
-      context.output.remark('no browser could be opened: open the address\n')
+  const began = clock.monotonic()
+  const remark = (): void => {
+    if (!context.signal.aborted) context.output.remark('no browser could be opened: open the address\n')
+  }
+  const opening = spawn('xdg-open', [url], { env: { ...env }, detached: true, stdio: 'ignore' })
+  opening.once('error', remark)
+  opening.once('exit', (code) => {
+    if (code !== 0 && clock.monotonic() - began < OPENING_MS) remark()
   })
+  opening.unref()
 }

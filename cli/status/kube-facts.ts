@@ -135,11 +135,15 @@ const ASKED_PARTS = { agent: STATUS_PORTS.agent, dns: STATUS_PORTS.dns } as cons
 /** The maximum number of pods of one part. Further ones report nothing new. */
 const MOST_PODS = 8
 
-/** Rejects if the API server does not answer at all, or does not accept the credentials. */
+/**
+ * Rejects if the API server does not answer at all, or does not accept the credentials. A reader that knows the API
+ * groups from an earlier look asks for lists alone: then it rejects if no list got an answer.
+ */
 export async function kubeFacts(reader: Reader, init: KubeFactsInit): Promise<readonly Fact[]> {
   const { signal, timeoutMs } = init
   await knowGroups(reader, signal)
   const source = `API server of ${init.title}`
+  const lists: Promise<readonly Fact[]>[] = []
   const ask = (kind: FactKind, namespace?: string): Promise<readonly Fact[]> => {
     const place = { ...PLACES[kind], ...(namespace === undefined ? {} : { namespace }) }
     const question: Question = {
@@ -150,7 +154,9 @@ export async function kubeFacts(reader: Reader, init: KubeFactsInit): Promise<re
       right: rightOf(place),
       ask: async (limited) => [objectsFact(kind, source, await listOf(reader, kind, place, limited))],
     }
-    return askFor(question, signal)
+    const list = askFor(question, signal)
+    lists.push(list)
+    return list
   }
   const began = performance.now()
   const [pods, exports, imports] = [ask('Pod'), ask('ServiceExport'), ask('ServiceImport')]
@@ -168,7 +174,17 @@ export async function kubeFacts(reader: Reader, init: KubeFactsInit): Promise<re
   const slices = Promise.resolve(first).then((facts) => {
     return facts !== undefined && isSureOfImports(facts.flat()) ? [] : ask('EndpointSlice')
   })
-  return (await Promise.all([pods, reports, exports, imports, policies, slices, ...others])).flat()
+  const facts = (await Promise.all([pods, reports, exports, imports, policies, slices, ...others])).flat()
+  const silent = (await Promise.all(lists)).flat().map(silenceOf)
+  if (silent[0] !== undefined && !silent.includes(undefined)) {
+    throw new ClusterApiError('Unavailable', `${source}: ${silent[0]}`)
+  }
+  return facts
+}
+
+/** Why there was no answer. A refusal is one. */
+function silenceOf(fact: Fact): string | undefined {
+  return fact.t === 'unanswered' && fact.reason === 'NotAnswered' ? fact.message : undefined
 }
 
 /** Decides this with the function that the checks use, because the report of an agent may contain anything. */

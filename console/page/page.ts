@@ -186,7 +186,10 @@ function Lost({ model }: Props): VNode | null {
 
 function AsOf({ model, at, live }: Props & { readonly at: keyof Times; readonly live: boolean }): VNode | null {
   const time = model.sections.times.value?.[at]
-  if (time === undefined) return null
+  return time === undefined ? null : h(ReadAt, { model, time, live })
+}
+
+function ReadAt({ model, time, live }: Props & { readonly time: string; readonly live: boolean }): VNode {
   return h('p', { class: 'soft' }, live ? 'as of ' : 'from a file of ', h(Since, { model, at: time }))
 }
 
@@ -272,6 +275,7 @@ interface ListProps<T> extends Props {
 function List<T>({ model, name, at = 'facts', none, draw }: ListProps<T>): VNode {
   const section = model.sections[name].value as Section<T> | undefined
   const live = model.sections.about.value?.live ?? true
+  const stale = section?.stale
   const filter = model.filter.value.trim().toLowerCase()
   const all = (section?.rows ?? []).filter((row) => filter === '' || matches(row, filter))
   const shown = model.open.value.has(name) ? all : all.slice(0, MOST_SHOWN)
@@ -281,18 +285,30 @@ function List<T>({ model, name, at = 'facts', none, draw }: ListProps<T>): VNode
     { class: 'head' },
     h('h2', { id: `${name}-title` }, TITLES[name], section === undefined ? '' : ` (${countText(all.length, total)})`),
     section === undefined ? null : h(Command, { model, command: section.command }),
-    h(AsOf, { model, at, live }),
+    stale === undefined
+      ? h(AsOf, { model, at, live })
+      : stale.at === undefined
+        ? null
+        : h(ReadAt, { model, time: stale.at, live }),
   )
   return h(
     'section',
     { id: name, 'aria-labelledby': `${name}-title` },
     head,
+    stale === undefined
+      ? null
+      : h(
+          'p',
+          {},
+          h(Badge, { state: 'unknown', word: stale.at === undefined ? 'incomplete' : 'not renewed' }),
+          `: ${stale.why}`,
+        ),
     section?.note === undefined ? null : h('p', { class: 'soft' }, section.note),
     section === undefined
       ? h('p', {}, 'Waiting for facts.')
       : shown.length > 0
         ? draw(shown)
-        : section.note === undefined
+        : section.note === undefined && stale === undefined
           ? h('p', {}, total > 0 ? 'Nothing matches the filter.' : none)
           : null,
     all.length > shown.length

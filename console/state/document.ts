@@ -13,6 +13,11 @@ export interface Section<T> {
   readonly more: number
   /** What is not shown, and why. */
   readonly note?: string
+  /**
+   * Why the rows could not be renewed at the time of the facts, and when they were read (RFC 3339). Without a time they
+   * never were read whole: the rows are what was read.
+   */
+  readonly stale?: { readonly at?: string; readonly why: string }
 }
 
 export interface ConsoleState {

@@ -56,6 +56,7 @@ export interface SharesFacts {
 interface DeniedEnd {
   readonly address: string
   readonly cluster?: string
+  readonly namespace?: string
   readonly service?: string
   readonly pod?: string
 }
@@ -92,26 +93,88 @@ const MAX_MESSAGE = 400
 const MOST_ITEMS = 16
 const MOST_LABELS = 8
 
-/** Never throws. `before` is the state of the look before: from it follows when a link has changed. */
-export function planState(input: ConsoleFacts, before?: ConsoleState): ConsoleState {
+/** What a look shows, and what the next one has to know of it. */
+export interface PlannedState {
+  readonly state: ConsoleState
+  /** Of the last look that read the links, also of those that the section has no place for. Undefined: none has. */
+  readonly links: LinkTimes | undefined
+}
+
+type LinkTimes = ReadonlyMap<string, Pick<LinkRow, 'state' | 'since'>>
+
+/**
+ * Never throws. From the look `before` follows when a link has changed. Its sections stay, with their age, where the
+ * API server did not answer the question for newer ones.
+ */
+export function planLook(input: ConsoleFacts, before?: PlannedState): PlannedState {
   const world = worldOf(readFacts(input.facts))
   const diagnosis = diagnoseWorld(world)
   const commands = commandsFor(input)
-  const { services, all } = servicesOf(world, input.shares, commands.services)
-  return {
+  const earlier = before?.state
+  const planned = servicesOf(world, input.shares, commands.services)
+  const rows = linkRows(world, diagnosis, before?.links)
+  const clusters = renewed(clustersOf(world, diagnosis, commands.clusters), 'clusters', world, earlier)
+  const gateways = renewed(gatewaysOf(world, diagnosis, commands.gateways), 'gateways', world, earlier)
+  const links = renewed(linksOf(rows, commands.links), 'links', world, earlier)
+  const services = renewed(planned.services, 'services', world, earlier)
+  const about = aboutOf(input, diagnosis, planned.all)
+  const state: ConsoleState = {
     format: 1,
-    about: aboutOf(input, diagnosis, all),
+    about: earlier === undefined ? about : aboutKept(about, earlier.about, { clusters, links, services }),
     times: {
       facts: clipped(world.takenAt),
       ...(input.shares.t === 'known' ? { shares: clipped(input.shares.at) } : {}),
       ...(input.denied.t === 'known' ? { denied: clipped(input.denied.at) } : {}),
     },
     problems: section(commands.problems, diagnosis.problems, MOST.problems, (one) => problemRow(one, input)),
-    clusters: clustersOf(world, diagnosis, commands.clusters),
-    gateways: gatewaysOf(world, diagnosis, commands.gateways),
-    links: linksOf(world, diagnosis, commands.links, before),
-    services,
+    ...{ clusters, gateways, links, services },
     denied: deniedOf(input.denied, commands.denied),
+  }
+  return { state, links: links.stale === undefined ? linkTimes(rows) : before?.links }
+}
+
+/** The kinds from which the rows of a section follow. */
+const READ_FROM = {
+  clusters: ['Membership', 'Cluster', 'Gateway'],
+  gateways: ['Gateway'],
+  links: ['Membership', 'Gateway'],
+  services: ['ServiceImport', 'ServiceExport', 'EndpointSlice'],
+} as const
+
+/** Without an answer for one of its kinds, a section keeps the rows that were read last. */
+function renewed<K extends keyof typeof READ_FROM>(
+  planned: ConsoleState[K],
+  name: K,
+  { unanswered }: World,
+  before: ConsoleState | undefined,
+): ConsoleState[K] {
+  const kinds: readonly string[] = READ_FROM[name]
+  const silent = unanswered.find(({ what, reason }) => reason === 'NotAnswered' && kinds.includes(what))
+  if (silent === undefined) return planned
+  const why = clipped(`${silent.what}: ${silent.message}`, MAX_MESSAGE)
+  const earlier = before?.[name]
+  const at = earlier?.stale === undefined ? before?.times.facts : earlier.stale.at
+  return earlier === undefined || at === undefined ? { ...planned, stale: { why } } : { ...earlier, stale: { at, why } }
+}
+
+/** The counts agree with the sections. */
+function aboutKept(
+  about: About,
+  before: About,
+  { clusters, links, services }: Pick<ConsoleState, 'clusters' | 'links' | 'services'>,
+): About {
+  const isKept = ({ stale }: Section<unknown>): boolean => stale?.at !== undefined
+  const { cluster, clusterset, counts } = before
+  return {
+    ...(isKept(clusters) && cluster !== undefined ? { cluster } : {}),
+    ...(isKept(clusters) && clusterset !== undefined ? { clusterset } : {}),
+    ...about,
+    counts: {
+      ...about.counts,
+      ...(isKept(clusters) ? { clustersReached: counts.clustersReached, clusters: counts.clusters } : {}),
+      ...(isKept(links) ? { linksUp: counts.linksUp, links: counts.links } : {}),
+      ...(isKept(services) ? { services: counts.services } : {}),
+    },
   }
 }
 
@@ -252,19 +315,25 @@ function gatewaysOf({ objects }: World, { overview }: Diagnosis, command: string
 
 const LINK_RANK = { down: 0, connecting: 1, up: 2 } as const
 
-function linksOf(world: World, diagnosis: Diagnosis, command: string, before?: ConsoleState): Section<LinkRow> {
-  const known = new Map(before?.links.rows.map((row) => [linkKey(row), row]))
+function linkRows(world: World, diagnosis: Diagnosis, known: LinkTimes | undefined): readonly LinkRow[] {
   const { links } = diagnosis.overview
   const all = world.links
     .map(({ gateway, connection }, i) => ({ row: links[i], cable: cableOf(gateway.object.status, connection) }))
     .flatMap(({ row, cable }) => (row === undefined ? [] : [linkRow(row, cable)]))
     .map((row): LinkRow => {
-      const earlier = known.get(linkKey(row))
+      const earlier = known?.get(linkKey(row))
       const since = earlier?.state === row.state ? earlier.since : clipped(world.takenAt)
-      return before === undefined || since === undefined ? row : { ...row, since }
+      return known === undefined || since === undefined ? row : { ...row, since }
     })
-  const sorted = all.sort((a, b) => LINK_RANK[a.state] - LINK_RANK[b.state] || compare(linkKey(a), linkKey(b)))
-  return section(command, sorted, MOST.links, (row) => row)
+  return all.sort((a, b) => LINK_RANK[a.state] - LINK_RANK[b.state] || compare(linkKey(a), linkKey(b)))
+}
+
+function linksOf(rows: readonly LinkRow[], command: string): Section<LinkRow> {
+  return section(command, rows, MOST.links, (row) => row)
+}
+
+function linkTimes(rows: readonly LinkRow[]): LinkTimes {
+  return new Map(rows.map((row) => [linkKey(row), row]))
 }
 
 type GatewayStatus = World['links'][number]['gateway']['object']['status']
@@ -423,8 +492,10 @@ function deniedOf(denied: Answer<readonly DeniedFact[]>, command: string): Secti
   }))
 }
 
-function endText({ cluster, address, service, pod }: DeniedEnd): string {
-  const parts = [cluster, address, service, pod].filter((one) => one !== undefined)
+/** The text of a service has its namespace already. */
+function endText({ cluster, address, namespace, service, pod }: DeniedEnd): string {
+  const place = service === undefined && namespace !== undefined && pod !== undefined ? `${namespace}/${pod}` : pod
+  const parts = [cluster, address, service, place].filter((one) => one !== undefined)
   return clipped(parts.join(' '), MAX_MESSAGE)
 }
 

@@ -19,6 +19,7 @@ export {
   type ConsoleFacts,
   type DeniedFact,
   type SharesFacts,
-  planState,
+  type PlannedState,
+  planLook,
   withFailure,
 } from './plan-state.ts'

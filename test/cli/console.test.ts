@@ -1,13 +1,17 @@
-/** `sealane console`: from facts to a page that answers, and wrong usage. */
-import { mkdirSync, writeFileSync } from 'node:fs'
+/** `sealane console`: from facts to a page that answers, its browser, and wrong usage. */
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { readPageFiles } from '../../console/server/server.ts'
-import { bundleSource } from '../../cli/status/console/console-source.ts'
-import { planState } from '../../console/state/state.ts'
+import { openBrowser } from '../../cli/commands/console.ts'
+import { type ConsoleSource, bundleSource, withKubeSource } from '../../cli/status/console/console-source.ts'
+import { planLook } from '../../console/state/state.ts'
+import { eventually } from '../support/eventually.ts'
+import { JumpingClock } from '../support/jumping-clock.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { factSet, healthyObjects } from '../support/objects/member-facts.ts'
 import { runCli } from './run-cli.ts'
+import { clusterWith, podsThatLooked } from './status/cluster-with.ts'
 
 t.test('wrong usage', async (t) => {
   const folder = temporaryFolder(t)
@@ -30,7 +34,7 @@ t.test('wrong usage', async (t) => {
 
 t.test('a file of facts', async (t) => {
   const { facts, everyMs } = bundleSource(factSet(healthyObjects()), '--bundle f')
-  const { about, services, denied } = planState(await facts(new AbortController().signal))
+  const { about, services, denied } = planLook(await facts(new AbortController().signal)).state
   t.same([about.live, about.health, everyMs], [false, 'healthy', undefined])
   t.match(services.note, /has no rules of policies/)
   t.match(denied.note, /has no refused packets/)
@@ -42,4 +46,90 @@ t.test('the files of the page', async (t) => {
   mkdirSync(join(folder, 'assets'))
   for (const name of ['index.html', 'assets/page.js', 'assets/page.js.map']) writeFileSync(join(folder, name), name)
   t.same([...readPageFiles([folder]).keys()].sort(), ['/', '/assets/page.js'])
+})
+
+/** Runs `work` with the source of a console of this cluster. */
+async function looking(
+  { kubeconfig }: { readonly kubeconfig: string },
+  clock: JumpingClock,
+  work: (look: () => ReturnType<ConsoleSource['facts']>) => Promise<void>,
+): Promise<void> {
+  const { signal } = new AbortController()
+  const output = { answer: () => undefined, remark: () => undefined }
+  const init = { flags: '--context c1', pages: [], timeoutMs: 400, everyMs: 2000, clock }
+  await withKubeSource({ kubeconfig }, init, { signal, output, env: {}, terminal: null }, ({ facts }) =>
+    work(() => facts(signal)),
+  )
+}
+
+t.test('an API server that goes away after the first look: the look fails, and the last state stays', async (t) => {
+  const server = await clusterWith(t)
+  await looking(server, new JumpingClock(), async (look) => {
+    const first = planLook(await look())
+    t.equal(first.state.clusters.rows.length, 3)
+    server.fault = () => 'hang'
+    await t.rejects(look(), /API server of .*: no answer within 400ms/)
+    server.fault = podsThatLooked()
+    const { state } = planLook(await look(), first)
+    t.same([...new Set(state.links.rows.map(({ since }) => since))], [undefined], 'no link has changed')
+  })
+})
+
+t.test('shares stay with their time while slices cannot be listed, and the next look asks again', async (t) => {
+  const server = await clusterWith(t)
+  const clock = new JumpingClock()
+  await looking(server, clock, async (look) => {
+    server.fault = podsThatLooked()
+    const { shares } = await look()
+    t.equal(shares.t, 'known')
+    clock.jump(31_000)
+    const forbidden = { status: 403, body: { kind: 'Status', code: 403, reason: 'Forbidden', message: 'no' } }
+    server.fault = (request) => (request.path.endsWith('/endpointslices') ? forbidden : podsThatLooked()(request))
+    t.same((await look()).shares, shares)
+    server.fault = podsThatLooked()
+    const next = (await look()).shares
+    t.ok(next.t === 'known' && shares.t === 'known' && next.at > shares.at, 'renewed at once')
+  })
+})
+
+/** Opens a browser that is this script. `remarks` grows. */
+function opened(t: Test, script: string | undefined): { folder: string; remarks: string[]; clock: JumpingClock } {
+  const folder = temporaryFolder(t)
+  const program = join(folder, 'xdg-open')
+  if (script !== undefined) {
+    writeFileSync(program, `#!/bin/sh\ncd ${folder}\ncat /proc/$$/stat > stat.new\nmv stat.new stat\n${script}\n`)
+    chmodSync(program, 0o755)
+  }
+  const remarks: string[] = []
+  const output = { answer: () => undefined, remark: (text: string) => void remarks.push(text) }
+  const env = { DISPLAY: ':0', PATH: script === undefined ? folder : `${folder}:/usr/bin:/bin` }
+  const clock = new JumpingClock()
+  openBrowser('http://127.0.0.1:1/', { signal: new AbortController().signal, output, env, terminal: null }, clock)
+  return { folder, remarks, clock }
+}
+
+/** The process and its group, by proc_pid_stat(5). */
+function groupOf(stat: string): readonly [pid: string, group: string] {
+  const [, , group = ''] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return [stat.slice(0, stat.indexOf(' ')), group]
+}
+
+t.test('the browser outlives the console, and only one that does not open is a remark', async (t) => {
+  const none = opened(t, undefined)
+  const failed = opened(t, 'exit 3')
+  for (const { remarks } of [none, failed]) {
+    await eventually(() => (remarks.length > 0 ? true : undefined))
+    t.same(remarks, ['no browser could be opened: open the address\n'])
+  }
+  const { folder, remarks, clock } = opened(t, 'while [ ! -e closed ]; do sleep 0.02; done\nexit 3')
+  const [pid, group] = await eventually(() => {
+    const file = join(folder, 'stat')
+    return existsSync(file) ? groupOf(readFileSync(file, 'utf8')) : undefined
+  })
+  t.equal(group, pid, 'Ctrl-C does not reach a group of its own')
+  t.not(group, groupOf(readFileSync('/proc/self/stat', 'utf8'))[1])
+  clock.jump(10_000)
+  writeFileSync(join(folder, 'closed'), '')
+  await eventually(() => (existsSync(`/proc/${pid}`) ? undefined : true))
+  t.same(remarks, [], 'a person closed it')
 })

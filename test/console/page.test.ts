@@ -2,8 +2,10 @@
 import { h } from 'preact'
 import { renderToString } from 'preact-render-to-string'
 import t from 'tap'
+import { type Browser, type Events, followServer } from '../../console/page/follow.ts'
 import { Page, agoText, createModel, matches, summaryOf, takeSections } from '../../console/page/page.ts'
 import type { ConsoleState } from '../../console/state/state.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { DOWN, changeLinks } from '../explain/broken-member.ts'
 import { equalsGolden } from '../support/golden.ts'
 import { NOW } from '../support/objects/member-facts.ts'
@@ -101,6 +103,52 @@ t.test('a server that is away, facts that are old, a browser without clipboard',
   takeSections(model, BROKEN)
   t.notMatch(renderToString(h(Page, { model })), /Copy/)
   t.match(pageOf(BROKEN), /aria-label="Copy: sealane show connections --context c1"/)
+})
+
+t.test('a section that was not renewed, and one that was never read whole', async (t) => {
+  const why = 'Gateway: no answer within 5s'
+  const kept = wordsOf(pageOf({ ...BROKEN, links: { ...BROKEN.links, stale: { at: '2026-11-25T11:59:00Z', why } } }))
+  t.match(kept, /2026-11-25 11:59:00 UTC, 65 s ago\s+\? not renewed: Gateway: no answer within 5s/)
+  const never = wordsOf(pageOf({ ...BROKEN, links: { ...BROKEN.links, rows: [], stale: { why } } }))
+  t.match(never, /Links \(0\)\nsealane [^\n]*\n\? incomplete: Gateway: no answer within 5s/)
+  t.notMatch(never, /No link/i)
+})
+
+t.test('a console that was started again: the page logs in, or follows it', async (t) => {
+  for (const [status, places, sources] of [
+    [401, ['/'], 1],
+    [200, [], 2],
+    [undefined, [], 2],
+  ] as const) {
+    const clock = new FakeClock()
+    const opened: { readyState: Events['readyState'] }[] = []
+    const [asked, went]: [string[], string[]] = [[], []]
+    class Source implements Events {
+      readyState = 0
+      constructor() {
+        opened.push(this)
+      }
+      addEventListener(): void {
+        // This server sends nothing.
+      }
+    }
+    const browser: Browser = {
+      ...{ document: { getElementById: () => null, title: '' }, navigator: {}, EventSource: Source },
+      location: { assign: (path) => void went.push(path) },
+      fetch: (path) => {
+        asked.push(path)
+        return status === undefined ? Promise.reject(new Error('away')) : Promise.resolve({ status })
+      },
+    }
+    const tick = followServer(createModel(clock.now(), undefined), browser, clock)
+    tick()
+    t.same(asked, [], 'it is open')
+    Object.assign(opened[0]!, { readyState: 2 })
+    tick()
+    tick()
+    await clock.advance(0)
+    t.same([asked, went, opened.length], [['/api/state'], places, sources], String(status))
+  }
 })
 
 t.test('words', async (t) => {

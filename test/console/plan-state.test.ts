@@ -2,12 +2,12 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { DeniedFact } from '../../console/console.ts'
-import { type ConsoleState, planState, withFailure } from '../../console/state/state.ts'
+import { type ConsoleState, planLook, withFailure } from '../../console/state/state.ts'
 import { DOWN, changeLinks } from '../explain/broken-member.ts'
 import { SECRETS } from '../cli/bundle/planted-secrets.ts'
 import { equalsGolden } from '../support/golden.ts'
 import { NOW } from '../support/objects/member-facts.ts'
-import { type Change, consoleFacts, sharesFrom, stateOf } from './support/console-facts.ts'
+import { type Change, consoleFacts, sharesFrom, stateOf, withSilent } from './support/console-facts.ts'
 
 const DENIED: DeniedFact = {
   at: '2026-11-25T11:59:00.000Z',
@@ -55,16 +55,69 @@ t.test('a broken member: what is broken comes first, each with a command', async
 })
 
 t.test('a link says since when it is as it is, once the console saw it change', async (t) => {
-  const before = stateOf()
-  t.ok(before.links.rows.every(({ since }) => since === undefined))
-  const down = stateOf({ change: (at) => changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN) }, before)
+  const before = planLook(consoleFacts())
+  t.ok(before.state.links.rows.every(({ since }) => since === undefined))
+  const facts = consoleFacts({ change: (at) => changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN) })
+  const down = planLook(facts, before)
   t.same(
-    [...new Set(down.links.rows.map(({ cluster, since }) => `${cluster} ${since ?? '-'}`))],
+    [...new Set(down.state.links.rows.map(({ cluster, since }) => `${cluster} ${since ?? '-'}`))],
     ['paris 2026-11-25T12:00:00Z', 'tokyo -'],
   )
-  const facts = consoleFacts({ change: (at) => changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN) })
   const later = { ...(facts.facts as object), takenAt: '2026-11-25T12:00:01Z' }
-  t.equal(planState({ ...facts, facts: later }, down).links.rows[0]?.since, '2026-11-25T12:00:00Z')
+  t.equal(planLook({ ...facts, facts: later }, down).state.links.rows[0]?.since, '2026-11-25T12:00:00Z')
+})
+
+t.test('a kind without an answer: its sections stay with their age, and no link changes', async (t) => {
+  const first = planLook(consoleFacts())
+  const [one, two] = ['2026-11-25T12:00:02Z', '2026-11-25T12:00:04Z']
+  const silent = planLook(withSilent(consoleFacts(), ['Gateway'], one), first)
+  const stale = { at: '2026-11-25T12:00:00Z', why: 'Gateway: no answer within 5s' }
+  const again = planLook(withSilent(consoleFacts(), ['Gateway'], two), silent)
+  for (const { state } of [silent, again]) {
+    for (const name of ['clusters', 'gateways', 'links'] as const) {
+      t.same(state[name], { ...first.state[name], stale }, name)
+    }
+    t.notOk('stale' in state.services)
+    t.same(state.about.counts, { ...first.state.about.counts, problems: state.about.counts.problems })
+    t.ok(state.problems.rows.some(({ reason }) => reason === 'NotAnswered'))
+  }
+  t.equal(again.state.times.facts, two)
+  const back = planLook(consoleFacts(), again).state
+  t.same(back, first.state)
+})
+
+t.test('a kind that was never read: no rows of another time, and no link that changed when it is', async (t) => {
+  const facts = withSilent(consoleFacts(), ['Gateway', 'Membership'])
+  const later = planLook(facts, planLook(facts))
+  t.same(later.state.links, { ...later.state.links, rows: [], stale: { why: later.state.links.stale?.why } })
+  t.ok(planLook(consoleFacts(), later).state.links.rows.every(({ since }) => since === undefined))
+})
+
+t.test('a Membership without an answer: the page keeps the name of the cluster', async (t) => {
+  const { state } = planLook(withSilent(consoleFacts(), ['Membership']), planLook(consoleFacts()))
+  t.equal(state.about.cluster, 'milano')
+})
+
+t.test('links beyond the limit of the section: one that comes into it has not changed', async (t) => {
+  const others = Array.from({ length: 600 }, (_, i) => `m${i}`)
+  const first = planLook(consoleFacts({ others, services: 0 }))
+  t.ok(first.state.links.more > 0)
+  const shown = new Set(first.state.links.rows.map(({ cluster }) => cluster))
+  const hidden = others.find((name) => !shown.has(name)) ?? ''
+  const fewer = planLook(consoleFacts({ others: [hidden], services: 0 }), first)
+  t.ok(fewer.state.links.rows.length > 0 && fewer.state.links.rows.every(({ since }) => since === undefined))
+})
+
+t.test('a refused packet names a pod with its namespace', async (t) => {
+  const value: readonly DeniedFact[] = [
+    { ...DENIED, to: { address: '10.42.1.5', namespace: 'shop', pod: 'web-0' } },
+    { ...DENIED, to: { address: '10.42.1.5', namespace: 'shop', service: 'shop/web', pod: 'web-0' } },
+  ]
+  const { denied } = stateOf({ input: { denied: { t: 'known', at: NOW, value } } })
+  t.same(
+    denied.rows.map(({ to }) => to),
+    ['10.42.1.5 shop/web-0', '10.42.1.5 shop/web web-0'],
+  )
 })
 
 t.test('facts that are no longer renewed', async (t) => {
@@ -167,7 +220,7 @@ t.test('never throws, and every text is safe, whatever the facts are', async (t)
   fc.assert(
     fc.property(fc.anything(), shares, (facts, answer) => {
       const input = { ...consoleFacts(), facts, shares: answer as never }
-      return isSafe(planState(input))
+      return isSafe(planLook(input).state)
     }),
     { numRuns: 200 },
   )

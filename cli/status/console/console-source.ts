@@ -70,10 +70,12 @@ export function withKubeSource(
     let kept: { readonly shares: Answer<SharesFacts>; readonly atMs: number } | undefined
     const sharesNow = async (signal: AbortSignal): Promise<Answer<SharesFacts>> => {
       const atMs = clock.monotonic()
-      if (kept === undefined || atMs - kept.atMs >= SHARES_EVERY_MS) {
-        kept = { shares: await sharesOf(opened, clock, timeoutMs, signal), atMs }
-      }
-      return kept.shares
+      if (kept !== undefined && atMs - kept.atMs < SHARES_EVERY_MS) return kept.shares
+      const shares = await sharesOf(opened, clock, timeoutMs, signal)
+      // Without an answer the last one stays, which says its time, and the next look asks again.
+      if (shares.t === 'none') return kept?.shares ?? shares
+      kept = { shares, atMs }
+      return shares
     }
     const facts = async (signal: AbortSignal): Promise<ConsoleFacts> => {
       const [set, shares] = await Promise.all([gather(), sharesNow(signal)])

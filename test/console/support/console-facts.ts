@@ -1,6 +1,7 @@
 /** Facts as the console takes them: of a healthy member unless a test changes them. */
 import type { ConsoleFacts, SharesFacts } from '../../../console/console.ts'
-import { type ConsoleState, planState } from '../../../console/state/state.ts'
+import { type ConsoleState, planLook } from '../../../console/state/state.ts'
+import type { Fact, FactKind, FactSet } from '../../../explain/facts/facts.ts'
 import { type HealthyInit, NOW, type ObjectsByKind, factSet } from '../../support/objects/member-facts.ts'
 import { type Loose, brokenMember } from '../../explain/broken-member.ts'
 
@@ -19,8 +20,19 @@ export function consoleFacts({ change = () => undefined, input = {}, ...init }: 
   return { facts, flags: '--context c1', live: true, shares: NO_SHARES, denied: NO_DENIED, ...input }
 }
 
-export function stateOf(init: FactsInit = {}, before?: ConsoleState): ConsoleState {
-  return planState(consoleFacts(init), before)
+export function stateOf(init: FactsInit = {}): ConsoleState {
+  return planLook(consoleFacts(init)).state
+}
+
+/** The facts of an API server that did not answer for these kinds. */
+export function withSilent(found: ConsoleFacts, kinds: readonly FactKind[], takenAt = NOW): ConsoleFacts {
+  const { facts, ...set } = found.facts as FactSet
+  const answered = facts.filter((fact) => fact.t !== 'objects' || !kinds.includes(fact.kind))
+  const silent = kinds.map((what): Fact => {
+    const message = 'no answer within 5s'
+    return { t: 'unanswered', what, source: 'c1', at: takenAt, needed: true, reason: 'NotAnswered', message }
+  })
+  return { ...found, facts: { ...set, takenAt, facts: [...answered, ...silent] } }
 }
 
 /** The slices of the facts as balancing reads them, with addresses. */

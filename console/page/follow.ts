@@ -1,0 +1,88 @@
+/** Follows the events of the server, and says when it does not answer. */
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { ConsoleState } from '../state/state.ts'
+import { type PageModel, summaryOf, takeSections } from './page.ts'
+
+/** What this page uses of a browser. The types of all that browsers have would count in every file of the project. */
+export interface Browser {
+  readonly document: { getElementById(id: string): object | null; title: string }
+  readonly navigator: { readonly clipboard?: { writeText(text: string): Promise<void> } }
+  readonly location: { assign(path: string): void }
+  readonly EventSource: new (path: string) => Events
+  fetch(path: string): Promise<{ readonly status: number; readonly body?: { cancel(): Promise<void> } | null }>
+}
+
+export interface Events {
+  addEventListener(name: string, call: (event: { readonly data?: string }) => void): void
+  /** 2: it does not try again. */
+  readonly readyState: number
+}
+
+const CLOSED = 2
+/** The server says every 5 s that it lives. */
+const SILENT_MS = 12_000
+/** After an answer other than a stream a browser gives up, and this page asks again. */
+const AGAIN_MS = 3000
+/** Screen readers are not interrupted more often. */
+const SAY_EVERY_MS = 10_000
+
+/** Returns what has to be called once a second. */
+export function followServer(model: PageModel, browser: Browser, clock: Clock): () => void {
+  let heardAt = clock.now()
+  let askedAt = -Infinity
+  let saidAt = -Infinity
+  let said = ''
+
+  const follow = (): Events => {
+    const opened = new browser.EventSource('/api/events')
+    const onSign = (): void => {
+      heardAt = clock.now()
+      model.lostSince.value = undefined
+    }
+    opened.addEventListener('beat', onSign)
+    opened.addEventListener('sections', ({ data = '{}' }) => {
+      onSign()
+      takeSections(model, JSON.parse(data) as Partial<ConsoleState>)
+    })
+    opened.addEventListener('error', () => (model.lostSince.value ??= heardAt))
+    return opened
+  }
+  let events = follow()
+
+  /** An event source does not say the status: a console that was started again does not know the cookie of before. */
+  const again = async (): Promise<void> => {
+    try {
+      const { status, body } = await browser.fetch('/api/state')
+      body?.cancel().catch(() => undefined)
+      if (status === 401) {
+        browser.location.assign('/')
+        return
+      }
+    } catch {
+      // It is away: the next event source says so too.
+    }
+    if (events.readyState === CLOSED) events = follow()
+  }
+
+  const announce = (now: number): void => {
+    const about = model.sections.about.value
+    if (about === undefined) return
+    const text = model.lostSince.value === undefined ? summaryOf(about) : 'the console does not answer'
+    browser.document.title = `${about.health}: ${about.cluster ?? 'Sealane'}`
+    if (text === said || now - saidAt < SAY_EVERY_MS) return
+    said = text
+    saidAt = now
+    model.announcement.value = text
+  }
+
+  return () => {
+    const now = clock.now()
+    model.now.value = now
+    if (now - heardAt > SILENT_MS) model.lostSince.value ??= heardAt
+    if (events.readyState === CLOSED && now - askedAt >= AGAIN_MS) {
+      askedAt = now
+      void again()
+    }
+    announce(now)
+  }
+}
