@@ -185,8 +185,8 @@ export class BalancePlanner {
   }
 
   /**
-   * The targets to which flows of a port may go on, by servingTargets(), without those to which they are ended and those
-   * that are left out. Undefined if no import is known to have the port.
+   * The targets to which flows of a port may go on, by servingTargets(), without those to which they are ended and, of
+   * UDP, those that are left out. Undefined if no import is known to have the port.
    */
   serving(key: string): ReadonlySet<string> | undefined {
     const owner = this.#claims.get(key)?.[0]
@@ -196,11 +196,11 @@ export class BalancePlanner {
     if (port === undefined) return undefined
     const serving = servingTargets(port, [...(this.#slices.get(owner)?.values() ?? [])], this.#context)
     const { ended = [], slots = [] } = this.#ports.get(key) ?? {}
-    const leftOut = this.#watched.get(owner) ?? NO_TARGETS
+    const leftOut = port.protocol === 'UDP' ? (this.#watched.get(owner) ?? NO_TARGETS) : NO_TARGETS
     if (ended.length === 0 && leftOut.size === 0) return serving
     const those = new Set(ended)
     const used = new Set(slots)
-    // What refuses is left by its flows too, unless the limit keeps it in use.
+    // Who refuses is left by its flows too, unless the limit keeps it in use.
     const isLeft = (target: string): boolean => leftOut.has(watchedName(target, key)) && !used.has(target)
     return new Set([...serving].filter((target) => !those.has(target) && !isLeft(target)))
   }
