@@ -4,17 +4,21 @@ import { createServer } from 'node:net'
 
 /**
  * The ports are below the range from which Linux assigns arbitrary ports (ip_local_port_range), so no other program
- * gets one of them by chance.
+ * gets one of them by chance. Processes of tests that run at once have parts of their own, and each takes its ports in
+ * turn: a port is free for a moment between this look and its server.
  */
 const LOWEST = 10_000
-const END = 30_000
-const TRIES = 100
+const PARTS = 200
+const PORTS = 100
+const TRIES = PORTS
+let next = randomInt(PORTS)
 
 /** A TCP port that is free on this address. */
 export async function freePort(address = '127.0.0.1'): Promise<number> {
   for (let left = TRIES; ; left -= 1) {
     try {
-      const port = randomInt(LOWEST, END)
+      next = (next + 1) % PORTS
+      const port = LOWEST + (process.pid % PARTS) * PORTS + next
       await listenOnce(port, address)
       return port
     } catch (error) {
