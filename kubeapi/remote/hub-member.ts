@@ -123,7 +123,8 @@ export class HubMember {
     await tree.changed()
     // It is older than this process: what has happened since is not known.
     if (this.#deps.takePromotion()) this.#deps.logger.warn('a promotion is ignored', { reason: 'PromotionIgnored' })
-    if (this.#init.stored?.acts === true && this.#members().length <= 2) this.#state = resumed(this.#state)
+    const { stored } = this.#init
+    if (stored !== undefined && this.#members().length <= 2) this.#state = resumed(this.#state, stored)
     const loops = [...this.#peers.keys()].flatMap((hub) => [this.#beat(hub, until), this.#feed(hub, until)])
     loops.push(this.#scan(until))
     try {

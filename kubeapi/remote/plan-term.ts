@@ -99,9 +99,12 @@ export function promoted(state: TermState): TermState {
   return acting({ ...state, term: state.term + 1, votedFor: state.own })
 }
 
-/** One of at most two hubs continues in the term in which it acted before a restart. */
-export function resumed(state: TermState): TermState {
-  return acting(state)
+/**
+ * One of at most two hubs continues in the term in which it acted before a restart, unless it has already heard from
+ * another one that acts: what it stored is older than that.
+ */
+export function resumed(state: TermState, { term, acts }: StoredTerm): TermState {
+  return acts && state.term === term && state.leader === undefined ? acting(state) : state
 }
 
 export function onVoteRequest(

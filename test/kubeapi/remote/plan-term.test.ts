@@ -197,7 +197,11 @@ t.test('one hub and two', async (t) => {
   const acting = promoted(second)
   t.notOk(isServing(acting, pair, 0), 'it first calls the other one')
   t.ok(isServing(onAnswer(acting, 'a', acting.term, undefined), pair, 0))
-  const back = resumed(startTerm('a', { term: 1, version: at(1, 9), acts: true }, 0))
+  const stored = { term: 1, version: at(1, 9), acts: true }
+  const back = resumed(startTerm('a', stored, 0), stored)
+  const heard = onLeader(startTerm('a', stored, 0), pair, { term: 2, hub: 'b' }, 0).state
+  t.equal(resumed(heard, stored).role.is, 'following', 'nor one that heard from another one while it started')
+  t.equal(resumed(startTerm('a', { ...stored, acts: false }, 0), { ...stored, acts: false }).role.is, 'following')
   t.notOk(isServing(back, pair, 0), 'nor does the first one serve before it has called')
   t.notOk(onLeader(acting, pair, { term: 1, hub: 'a' }, 0).accepted, 'a lower term is refused')
   t.equal(onAnswer(back, 'b', 1, { term: 2, version: at(2, 1), sentMs: 0 }).role.is, 'following')
