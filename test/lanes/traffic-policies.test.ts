@@ -121,7 +121,8 @@ async function scaleUp(t: Test, calls: Calls): Promise<void> {
     ]) {
       const most = 3 * fair * some.length
       const counts = Object.entries(Object.groupBy(some, ({ answer }) => answer)).map(([, of = []]) => of.length)
-      const by = say === 'all' ? 0 : 2 * Math.sqrt(most)
+      // Each call draws by itself: among thirty endpoints, one is always above three times its share of a few calls.
+      const by = 3 * Math.sqrt(most)
       t.ok(Math.max(...counts) <= most + by, `${ready} ready, ${say}: ${Math.max(...counts)} of ${some.length}`)
     }
     const all = seen.flat()
