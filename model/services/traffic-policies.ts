@@ -67,6 +67,7 @@ export class TrafficPolicies {
 
   /** The policy that counts for a service, whole: one that names it, one of its namespace, or the cluster's default. */
   policyFor(namespace: string, name: string): AnyTrafficPolicy | undefined {
+    if (this.#named.size === 0 && this.#ofNamespace.size === 0) return this.#default
     const [named] = this.#named.get(serviceKey(namespace, name)) ?? []
     const [ofNamespace] = this.#ofNamespace.get(namespace) ?? []
     return named ?? ofNamespace ?? this.#default

@@ -211,9 +211,8 @@ export class AccessPlanner {
 
   /** Ignores slices of other clusters and of the other family. */
   setSlice(slice: EndpointSlice): void {
-    const { namespace = '', name, labels = {} } = slice.metadata
-    const isOurs = slice.addressType === this.#family.slices && labels[LABEL_SOURCE_CLUSTER] === undefined
-    const service = isOurs ? labels[LABEL_K8S_SERVICE_NAME] : undefined
+    const { namespace = '', name } = slice.metadata
+    const service = this.#serviceOf(slice)
     const key = service === undefined ? undefined : serviceKey(namespace, service)
     const id = `${namespace}/${name}`
     const before = this.#serviceOfSlice.get(id)
@@ -225,6 +224,12 @@ export class AccessPlanner {
     slices.set(id, slice)
     this.#serviceOfSlice.set(id, key)
     this.#dirty.add(key)
+  }
+
+  /** Undefined: the slice is of another cluster, of the other family or of no Service. */
+  #serviceOf({ addressType, metadata: { labels } }: EndpointSlice): string | undefined {
+    const isOurs = addressType === this.#family.slices && labels?.[LABEL_SOURCE_CLUSTER] === undefined
+    return isOurs ? labels?.[LABEL_K8S_SERVICE_NAME] : undefined
   }
 
   removeSlice(namespace: string, name: string): void {
@@ -243,13 +248,15 @@ export class AccessPlanner {
     const exported = new Set(exports.map(({ metadata }) => serviceKey(metadata.namespace ?? '', metadata.name)))
     for (const [key, { metadata }] of this.#exports)
       if (!exported.has(key)) this.removeExport(metadata.namespace ?? '', metadata.name)
-    const ids = new Set(slices.map(({ metadata }) => `${metadata.namespace ?? ''}/${metadata.name}`))
+    // Most slices of a cluster may be of imported services.
+    const own = slices.filter((slice) => this.#serviceOf(slice) !== undefined)
+    const ids = new Set(own.map(({ metadata }) => `${metadata.namespace ?? ''}/${metadata.name}`))
     for (const id of this.#serviceOfSlice.keys()) {
       const slash = id.indexOf('/')
       if (!ids.has(id)) this.removeSlice(id.slice(0, slash), id.slice(slash + 1))
     }
     for (const object of exports) this.setExport(object)
-    for (const slice of slices) this.setSlice(slice)
+    for (const slice of own) this.setSlice(slice)
   }
 
   /**

@@ -100,9 +100,8 @@ export function balanceElements(ports: ReadonlyMap<string, PortPlan>): ElementMa
   const names = [MAP_SERVICES, MAP_SLOTS, ...MAPS_DRAWS, MAP_MEMBERS]
   const maps = new Map<string, Map<string, string | undefined>>()
   for (const name of [...names, SET_NO_BACKENDS, SET_NONE_HERE, SET_ENDED]) maps.set(name, new Map())
-  for (const [port, plan] of ports) {
-    for (const { map, key, value } of portElements(port, plan)) maps.get(map)?.set(key, value)
-  }
+  const add: AddElement = (map, key, value) => maps.get(map)?.set(key, value)
+  for (const [port, plan] of ports) eachElement(port, plan, add)
   return maps
 }
 
@@ -132,8 +131,10 @@ export function elementChanges(changes: readonly PortChange[]): ElementChange[] 
 }
 
 function byPlace(port: string, plan: PortPlan | undefined): ReadonlyMap<string, PlacedElement> {
-  const elements = plan === undefined ? [] : portElements(port, plan)
-  return new Map(elements.map((one) => [`${one.map} ${one.key}`, one]))
+  const found = new Map<string, PlacedElement>()
+  if (plan !== undefined)
+    eachElement(port, plan, (map, key, value) => found.set(`${map} ${key}`, { map, key, value }))
+  return found
 }
 
 interface PlacedElement {
@@ -142,36 +143,31 @@ interface PlacedElement {
   readonly value: string | undefined
 }
 
-function portElements(port: string, plan: PortPlan): PlacedElement[] {
-  const { slots, pick, dropped } = plan
+type AddElement = (map: string, key: string, value: string | undefined) => void
+
+/** Calls `add` for each element of a port. There are tens of thousands, so no list of them is made. */
+function eachElement(port: string, plan: PortPlan, add: AddElement): void {
+  const { slots, pick, dropped, ended } = plan
   // UDP flows that are ended are forgotten instead (stale-flows.ts).
-  const ended = port.includes(' . udp . ') ? [] : (plan.ended ?? [])
-  const found = [...new Set(ended.map(addressOf))].map((address): PlacedElement => ({
-    map: SET_ENDED,
-    key: `${port} . ${address}`,
-    value: undefined,
-  }))
-  if (slots.length === 0)
-    return [...found, { map: dropped === true ? SET_NONE_HERE : SET_NO_BACKENDS, key: port, value: undefined }]
-  const chain = pick === 'client' ? stickyName(plan) : firstChain(plan)
-  found.push({ map: MAP_SERVICES, key: port, value: `goto ${chain}` })
+  if (ended !== undefined && !port.includes(' . udp . '))
+    for (const address of new Set(ended.map(addressOf))) add(SET_ENDED, `${port} . ${address}`, undefined)
+  if (slots.length === 0) {
+    add(dropped === true ? SET_NONE_HERE : SET_NO_BACKENDS, port, undefined)
+    return
+  }
+  add(MAP_SERVICES, port, `goto ${pick === 'client' ? stickyName(plan) : firstChain(plan)}`)
   if (pick === 'client' || plan.targetPort === undefined) {
     // An address that has two ports is called at the last of them.
     for (const [address, value] of new Map(slots.map((target) => [addressOf(target), target])))
-      found.push({ map: MAP_MEMBERS, key: `${port} . ${address}`, value })
+      add(MAP_MEMBERS, `${port} . ${address}`, value)
   }
-  for (const { map, number, chain } of drawsOf(plan)) {
-    found.push({ map, key: `${port} . ${number}`, value: `goto ${chain}` })
-  }
+  for (const { map, number, chain } of drawsOf(plan)) add(map, `${port} . ${number}`, `goto ${chain}`)
   let at = 0
   for (const { part, size } of partsOf(plan)) {
-    for (let i = 0; i < Math.max(FEWEST, size); i++) {
-      const value = addressOf(slots[at + (i % size)] ?? '')
-      found.push({ map: MAP_SLOTS, key: `${port} . ${part * NUMBERS_OF_PART + i}`, value })
-    }
+    for (let i = 0; i < Math.max(FEWEST, size); i++)
+      add(MAP_SLOTS, `${port} . ${part * NUMBERS_OF_PART + i}`, addressOf(slots[at + (i % size)] ?? ''))
     at += size
   }
-  return found
 }
 
 function addressOf(target: string): string {

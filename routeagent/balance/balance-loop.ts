@@ -310,8 +310,10 @@ export class BalanceLoop {
         this.notReady = `waiting until Node ${this.#config.node} has an InternalIP of this machine`
         return false
       }
-      if (isPlanned) await this.#ending.check(endedProbe(family, clustersetRange(world, family)), signal)
-      this.#planner = isPlanned ? this.#updatePlanner(world, checking) : undefined
+      // The kernel answers while the services are read.
+      const checked = isPlanned ? this.#ending.check(endedProbe(family, clustersetRange(world, family)), signal) : undefined
+      const updated = Promise.resolve().then(() => (isPlanned ? this.#updatePlanner(world, checking) : undefined))
+      this.#planner = (await Promise.all([updated, checked]))[0]
       this.#world = isPlanned ? this.#nftWorld(world) : undefined
     } catch (error) {
       // Otherwise the next run would use the old world, or none, until the next full check.

@@ -127,17 +127,24 @@ export class BalancePlanner {
 
   /** Replaces all imports and slices by these lists. Cheap if nothing differs. */
   replaceAll(imports: readonly ServiceImport[], slices: readonly EndpointSlice[]): void {
-    const importKeys = new Set(imports.map((s) => serviceKey(s.metadata.namespace ?? '', s.metadata.name)))
-    for (const [key, service] of this.#imports) {
-      if (!importKeys.has(key)) this.removeImport(service.metadata.namespace ?? '', service.metadata.name)
-    }
-    const sliceIds = new Set(slices.map((s) => `${s.metadata.namespace ?? ''}/${s.metadata.name}`))
-    for (const id of this.#serviceOfSlice.keys()) {
-      const slash = id.indexOf('/')
-      if (!sliceIds.has(id)) this.removeSlice(id.slice(0, slash), id.slice(slash + 1))
-    }
+    if (this.#imports.size > 0) this.#removeOtherImports(imports)
+    if (this.#serviceOfSlice.size > 0) this.#removeOtherSlices(slices)
     for (const service of imports) this.setImport(service)
     for (const slice of slices) this.setSlice(slice)
+  }
+
+  #removeOtherImports(imports: readonly ServiceImport[]): void {
+    const kept = new Set(imports.map((s) => serviceKey(s.metadata.namespace ?? '', s.metadata.name)))
+    for (const [key, service] of this.#imports)
+      if (!kept.has(key)) this.removeImport(service.metadata.namespace ?? '', service.metadata.name)
+  }
+
+  #removeOtherSlices(slices: readonly EndpointSlice[]): void {
+    const kept = new Set(slices.map((s) => `${s.metadata.namespace ?? ''}/${s.metadata.name}`))
+    for (const id of this.#serviceOfSlice.keys()) {
+      const slash = id.indexOf('/')
+      if (!kept.has(id)) this.removeSlice(id.slice(0, slash), id.slice(slash + 1))
+    }
   }
 
   /**

@@ -122,7 +122,8 @@ export function wholeShares(weights: readonly number[], steps: number): number[]
 
 // Only the address is hashed, so that all ports of a service lead a client to the same pod.
 function addressOf(target: string): string {
-  return target.slice(0, target.indexOf(' '))
+  const end = target.indexOf(' ')
+  return end < 0 ? target : target.slice(0, end)
 }
 
 function gcd(a: number, b: number): number {
@@ -255,23 +256,29 @@ export function planService(
     rule: localityRule(service.spec),
     pick: affinity === undefined ? 'random' : 'client',
     most: mostSlots(ports.length),
-    shareSteps: shareSteps(ports.length, clusterShares),
+    shareSteps: clusterShares === undefined ? 1 : shareSteps(ports.length, clusterShares),
     affinitySeconds: affinity,
     fewPorts: ports.length <= MOST_CHAINS,
     clusterShares,
-    leftOut: addressesByPort(traffic.leftOut),
+    leftOut: traffic.leftOut === undefined ? NONE_BY_PORT : addressesByPort(traffic.leftOut),
     family,
     place: context,
   })
-  const ended = new EndedTargets(slices, { ended: traffic.ended, most: mostSlots(ports.length), family, context })
+  const ended =
+    traffic.ended === undefined || traffic.ended.size === 0
+      ? undefined
+      : new EndedTargets(slices, { ended: traffic.ended, most: mostSlots(ports.length), family, context })
   for (const port of ports) {
-    const plan = ended.addTo(choices.plan(port), port)
+    const planned = choices.plan(port)
+    const plan = ended?.addTo(planned, port) ?? planned
     for (const address of addresses) plans.set(portKey(address, port.protocol, port.port), plan)
   }
   return plans
 }
 
 const MOST_CHAINS = 64
+const NONE: ReadonlySet<string> = new Set()
+const NONE_BY_PORT: ReadonlyMap<string, readonly string[]> = new Map()
 
 /** What follows the target in the name of one that is left out for UDP: its TCP port of that number may be well. */
 const UDP_MARK = ' . udp'
@@ -282,9 +289,9 @@ export function watchedName(target: string, portKey: string): string {
 }
 
 /** The addresses of targets by their port (`8080` or `8080 . udp`), in the same order. */
-function addressesByPort(targets: ReadonlySet<string> | undefined): ReadonlyMap<string, readonly string[]> {
+function addressesByPort(targets: ReadonlySet<string>): ReadonlyMap<string, readonly string[]> {
   const found = new Map<string, string[]>()
-  for (const target of targets ?? []) {
+  for (const target of targets) {
     const [address = '', ...rest] = target.split(' . ')
     const port = rest.join(' . ')
     const those = found.get(port)
@@ -294,8 +301,9 @@ function addressesByPort(targets: ReadonlySet<string> | undefined): ReadonlyMap<
   return found
 }
 
-/** The port of `244.1.0.9 . 8080` and all others. */
-function commonPort(targets: readonly string[]): number | undefined {
+/** The port of `244.1.0.9 . 8080` and all others. Takes the ports of their groups of slices too. */
+function commonPort(ofGroups: readonly (number | undefined)[], targets: readonly string[]): number | undefined {
+  if (ofGroups.length === 1) return ofGroups[0]
   const portOf = (target: string): string => target.slice(target.lastIndexOf(' ') + 1)
   const [first] = targets
   if (first === undefined) return undefined
@@ -304,8 +312,8 @@ function commonPort(targets: readonly string[]): number | undefined {
 }
 
 /** The draws of a service are bounded like its slots: the more ports it has, the coarser are the shares. */
-function shareSteps(ports: number, clusterShares: ClusterShares | undefined): number {
-  const others = [...(clusterShares?.values() ?? [])].filter((share) => share > 0).length - 1
+function shareSteps(ports: number, clusterShares: ClusterShares): number {
+  const others = [...clusterShares.values()].filter((share) => share > 0).length - 1
   // Each cluster leaves one number in ten over to the next draw at most.
   const draws = (steps: number): number => 10 + (steps > 10 ? 10 * Math.min(10, others) : 0)
   const all = (steps: number): number => draws(steps) + (steps > 100 ? 10 * Math.min(100, others) : 0)
@@ -353,7 +361,10 @@ function groupSlices(
     const cluster = slice.metadata.labels?.[LABEL_SOURCE_CLUSTER]
     if (cluster === undefined || slice.addressType !== family.slices) continue
     if (context.reachable !== undefined && !context.reachable.has(cluster)) continue
-    const key = JSON.stringify((slice.ports ?? []).map(({ name, protocol, port }) => [name, protocol, port]))
+    const key =
+      slices.length === 1
+        ? ''
+        : JSON.stringify((slice.ports ?? []).map(({ name, protocol, port }) => [name, protocol, port]))
     let group = groups.get(key)
     if (group === undefined) groups.set(key, (group = { targets: targetPorts(slice), slices: [], endpoints: 0 }))
     group.slices.push({ slice, cluster })
@@ -395,6 +406,7 @@ interface ChoiceInit {
 
 /** The backends of ports that the same groups of slices have. */
 interface Choice {
+  readonly groups: readonly SliceGroup[]
   /** One part, or one for each cluster that has a share. */
   readonly parts: readonly ChoicePart[]
   /** There are backends, but this node may use none of them. */
@@ -402,7 +414,8 @@ interface Choice {
 }
 
 interface ChoicePart extends Omit<ShareOfSlots, 'size'> {
-  readonly slots: readonly { readonly address: string; readonly group: SliceGroup }[]
+  /** Each by inGroup(). */
+  readonly slots: readonly string[]
 }
 
 /**
@@ -437,17 +450,18 @@ class BackendChoices {
     const { pick, affinitySeconds } = this.#init
     const key = targetKey(port.protocol, port.name)
     const serving = this.#serving.get(key) ?? []
-    const { parts, elsewhere } = this.#choice(serving, port.protocol === 'SCTP' ? undefined : port)
+    const { groups, parts, elsewhere } = this.#choice(serving, port.protocol === 'SCTP' ? undefined : port)
+    const portsOfGroups = groups.map(({ targets }) => targets.get(key))
     const shares: ShareOfSlots[] = []
     const slots: string[] = []
     for (const { part, share, slots: some } of parts) {
-      const targets = some.map(({ address, group }) => `${address} . ${group.targets.get(key)}`)
+      const targets = some.map((slot) => `${addressOf(slot)} . ${portsOfGroups[groupOf(slot)]}`)
       // An endpoint may be in slices of two groups that have the same target port.
-      const unique = pick === 'random' && serving.length > 1 ? [...new Set(targets)] : targets
+      const unique = pick === 'random' && groups.length > 1 ? [...new Set(targets)] : targets
       shares.push({ part, size: unique.length, share })
       for (const target of unique) slots.push(target)
     }
-    const targetPort = this.#init.fewPorts ? commonPort(slots) : undefined
+    const targetPort = this.#init.fewPorts && slots.length > 0 ? commonPort(portsOfGroups, slots) : undefined
     return {
       pick,
       slots,
@@ -474,7 +488,7 @@ class BackendChoices {
     return choice
   }
 
-  /** What is left out, as `address . index of the group` in `serving`: in each group, what failed first comes first. */
+  /** What is left out, by inGroup() with the index in `serving`: in each group, what failed first comes first. */
   #leftOut(serving: readonly number[], port: ImportPort): readonly string[] {
     const { leftOut } = this.#init
     if (leftOut.size === 0) return []
@@ -483,15 +497,14 @@ class BackendChoices {
     return serving.flatMap((index, i) => {
       const target = this.#groups[index]?.targets.get(key)
       return (
-        (target === undefined ? undefined : leftOut.get(`${target}${mark}`))?.map((address) => `${address} . ${i}`) ??
-        []
+        (target === undefined ? undefined : leftOut.get(`${target}${mark}`))?.map((address) => inGroup(address, i)) ?? []
       )
     })
   }
 }
 
 interface EndedInit {
-  readonly ended: ReadonlySet<string> | undefined
+  readonly ended: ReadonlySet<string>
   /** Most targets of each port. A hostile member may drain a service of many ports and endpoints. */
   readonly most: number
   readonly family: AddressFamily
@@ -510,10 +523,7 @@ class EndedTargets {
   readonly #most: number
 
   constructor(slices: readonly EndpointSlice[], { ended, most, family, context }: EndedInit) {
-    const those =
-      ended === undefined || ended.size === 0
-        ? []
-        : slices.filter(({ metadata: { labels } }) => ended.has(labels?.[LABEL_SOURCE_CLUSTER] ?? ''))
+    const those = slices.filter(({ metadata: { labels } }) => ended.has(labels?.[LABEL_SOURCE_CLUSTER] ?? ''))
     this.#groups = groupSlices(those, family, { ...context, reachable: undefined }).map((group) => ({
       targets: group.targets,
       clusters: someAddresses(group, family, most),
@@ -579,8 +589,18 @@ function someAddresses(
   return found
 }
 
+/** An address with the index of its group of slices. Most services have one group, and no other text for it. */
+function inGroup(address: string, index: number): string {
+  return index === 0 ? address : `${address} . ${index}`
+}
+
+function groupOf(target: string): number {
+  const end = target.indexOf(' ')
+  return end < 0 ? 0 : Number(target.slice(end + 3))
+}
+
 interface Candidate {
-  /** `address . index of the group` */
+  /** By inGroup(). */
   readonly target: string
   readonly endpoint: SliceEndpoint
   readonly cluster: string
@@ -594,26 +614,24 @@ interface Candidate {
 function chooseBackends(groups: readonly SliceGroup[], init: ChoiceInit, leftOut: readonly string[]): Choice {
   const { rule, place, pick, most, clusterShares } = init
   const { ready: reported, lastResort } = candidates(groups, init.family)
+  // Most services have neither a policy nor a preference.
+  if (rule === ALL && clusterShares === undefined && leftOut.length === 0)
+    return together(groups, reported.length > 0 ? reported : lastResort, init)
   const near = (locality: Locality, from: readonly Candidate[]): readonly Candidate[] =>
     from.filter(({ endpoint, cluster }) => isNear(locality, endpoint, cluster, place))
   const limiting = (): readonly Candidate[] =>
     withShare(rule.kind === 'node' ? near('node', reported) : reported, clusterShares)
-  const out = leaveOut(leftOut.length === 0 ? new Set() : new Set(limiting().map(({ target }) => target)), leftOut)
+  const out = leftOut.length === 0 ? NONE : leaveOut(new Set(limiting().map(({ target }) => target)), leftOut)
   const ready = out.size === 0 ? reported : reported.filter(({ target }) => !out.has(target))
   const nearest = (from: readonly Candidate[], tier: readonly Candidate[]): readonly Candidate[] => {
     if (rule.kind === 'node') return near('node', from)
     const choices = tier === lastResort ? [] : rule.order.map((one) => near(one, from))
     return choices.find((some) => some.length > 0) ?? from
   }
-  const slots = (targets: readonly string[], atMost: number): ChoicePart['slots'] =>
-    (pick === 'client' ? clientSlots : randomSlots)(targets, place.node, atMost).map((target) => {
-      const [address = '', index] = target.split(' . ')
-      return { address, group: groups[Number(index)] as SliceGroup }
-    })
   const tiers = rule.kind === 'node' || ready.length === 0 ? [ready, lastResort] : [ready]
   const all = ready.length > 0 ? ready : lastResort
   if (clusterShares !== undefined && ![...clusterShares.values()].some((share) => share > 0))
-    return { parts: [], elsewhere: false }
+    return { groups, parts: [], elsewhere: false }
   const drawn =
     clusterShares &&
     tiers.map((tier) => byShare(tier, (some) => nearest(some, tier), clusterShares)).find((parts) => parts.length > 0)
@@ -621,23 +639,35 @@ function chooseBackends(groups: readonly SliceGroup[], init: ChoiceInit, leftOut
     const count = drawn.reduce((sum, { targets }) => sum + targets.length, 0)
     const shares = wholeSharesOf(drawn, count, init.shareSteps)
     if (shares === undefined) {
-      const together = drawn.flatMap(({ targets }) => targets).sort()
-      return { parts: [{ part: 0, share: 1, slots: slots([...new Set(together)], most) }], elsewhere: false }
+      const targets = drawn.flatMap((one) => one.targets)
+      return { groups, parts: [onePart(targets, init)], elsewhere: false }
     }
     const parts = drawn.map(({ part, targets }, i): ChoicePart => {
       const ofPart = Math.max(1, Math.floor((most * targets.length) / count))
       // Random slots are as many as backends, and those that the address of a client picks may be more.
       const atMost = pick === 'random' && count <= most ? most : ofPart
-      return { part, share: shares[i] ?? 1, slots: slots(targets, atMost) }
+      return { part, share: shares[i] ?? 1, slots: slotsOf(pick, targets, place.node, atMost) }
     })
-    return { parts, elsewhere: false }
+    return { groups, parts, elsewhere: false }
   }
   const chosen = tiers.map((tier) => nearest(tier, tier)).find((some) => some.length > 0) ?? []
-  const targets = [...new Set(chosen.map(({ target }) => target))].sort()
-  return {
-    parts: targets.length === 0 ? [] : [{ part: 0, share: 1, slots: slots(targets, most) }],
-    elsewhere: chosen.length === 0 && all.length > 0,
-  }
+  return { ...together(groups, chosen, init), elsewhere: chosen.length === 0 && all.length > 0 }
+}
+
+/** All of them alike. */
+function together(groups: readonly SliceGroup[], chosen: readonly Candidate[], init: ChoiceInit): Choice {
+  const targets = chosen.map(({ target }) => target)
+  return { groups, parts: targets.length === 0 ? [] : [onePart(targets, init)], elsewhere: false }
+}
+
+function onePart(targets: readonly string[], { pick, most, place }: ChoiceInit): ChoicePart {
+  const sorted = [...targets].sort()
+  const unique = sorted.filter((target, i) => target !== sorted[i - 1])
+  return { part: 0, share: 1, slots: slotsOf(pick, unique, place.node, most) }
+}
+
+function slotsOf(pick: PortPlan['pick'], targets: readonly string[], seed: string, most: number): readonly string[] {
+  return pick === 'client' ? clientSlots(targets, seed, most) : randomSlots(targets, seed, most)
 }
 
 interface ClusterPart {
@@ -709,7 +739,7 @@ function candidates(
         if (into === undefined) continue
         for (const text of endpoint.addresses) {
           const address = family.podAddress(text)
-          if (address !== undefined) into.push({ target: `${address} . ${index}`, endpoint, cluster })
+          if (address !== undefined) into.push({ target: inGroup(address, index), endpoint, cluster })
         }
       }
     }
