@@ -95,14 +95,23 @@ function portKeyType({ type }: AddressFamily): string {
   return `${type} . inet_proto . inet_service`
 }
 
-/** All elements of these ports. */
+/** All elements of these ports, by map and key. */
 export function balanceElements(ports: ReadonlyMap<string, PortPlan>): ElementMaps {
-  const names = [MAP_SERVICES, MAP_SLOTS, ...MAPS_DRAWS, MAP_MEMBERS]
-  const maps = new Map<string, Map<string, string | undefined>>()
-  for (const name of [...names, SET_NO_BACKENDS, SET_NONE_HERE, SET_ENDED]) maps.set(name, new Map())
-  const add: AddElement = (map, key, value) => maps.get(map)?.set(key, value)
+  const valueOf = ({ key, value }: NftElement): [string, string | undefined] => [key, value]
+  return new Map([...elementLists(ports)].map(([map, elements]) => [map, new Map(elements.map(valueOf))]))
+}
+
+/** The same for a table that has none of them yet. */
+export function allElements(ports: ReadonlyMap<string, PortPlan>): ElementChange[] {
+  return [...elementLists(ports)].map(([map, add]) => ({ map, remove: [], add }))
+}
+
+function elementLists(ports: ReadonlyMap<string, PortPlan>): ReadonlyMap<string, NftElement[]> {
+  const names = [MAP_SERVICES, MAP_SLOTS, ...MAPS_DRAWS, MAP_MEMBERS, SET_NO_BACKENDS, SET_NONE_HERE, SET_ENDED]
+  const lists = new Map(names.map((name): [string, NftElement[]] => [name, []]))
+  const add: AddElement = (map, key, value) => lists.get(map)?.push(value === undefined ? { key } : { key, value })
   for (const [port, plan] of ports) eachElement(port, plan, add)
-  return maps
+  return lists
 }
 
 /** The changes of each map, sorted by map name. */
@@ -132,8 +141,7 @@ export function elementChanges(changes: readonly PortChange[]): ElementChange[] 
 
 function byPlace(port: string, plan: PortPlan | undefined): ReadonlyMap<string, PlacedElement> {
   const found = new Map<string, PlacedElement>()
-  if (plan !== undefined)
-    eachElement(port, plan, (map, key, value) => found.set(`${map} ${key}`, { map, key, value }))
+  if (plan !== undefined) eachElement(port, plan, (map, key, value) => found.set(`${map} ${key}`, { map, key, value }))
   return found
 }
 
@@ -161,13 +169,26 @@ function eachElement(port: string, plan: PortPlan, add: AddElement): void {
     for (const [address, value] of new Map(slots.map((target) => [addressOf(target), target])))
       add(MAP_MEMBERS, `${port} . ${address}`, value)
   }
-  for (const { map, number, chain } of drawsOf(plan)) add(map, `${port} . ${number}`, `goto ${chain}`)
-  let at = 0
-  for (const { part, size } of partsOf(plan)) {
-    for (let i = 0; i < Math.max(FEWEST, size); i++)
-      add(MAP_SLOTS, `${port} . ${part * NUMBERS_OF_PART + i}`, addressOf(slots[at + (i % size)] ?? ''))
-    at += size
+  if (plan.shares === undefined) {
+    eachSlot(port, slots, { part: 0, from: 0, size: slots.length }, add)
+    return
   }
+  for (const { map, number, chain } of drawsOf(plan)) add(map, `${port} . ${number}`, `goto ${chain}`)
+  let from = 0
+  for (const { part, size } of plan.shares) {
+    eachSlot(port, slots, { part, from, size }, add)
+    from += size
+  }
+}
+
+function eachSlot(
+  port: string,
+  slots: readonly string[],
+  { part, from, size }: { readonly part: number; readonly from: number; readonly size: number },
+  add: AddElement,
+): void {
+  for (let i = 0; i < Math.max(FEWEST, size); i++)
+    add(MAP_SLOTS, `${port} . ${part * NUMBERS_OF_PART + i}`, addressOf(slots[from + (i % size)] ?? ''))
 }
 
 function addressOf(target: string): string {
@@ -249,11 +270,13 @@ function stickyName(plan: PortPlan): string {
 }
 
 function firstChain(plan: PortPlan): string {
-  const [draw] = plan.shares === undefined ? [] : drawsOfShares(plan.shares)
+  if (plan.shares === undefined) return slotChain(plan, { part: 0, size: plan.slots.length })
+  const [draw] = drawsOfShares(plan.shares)
   return draw === undefined ? slotChain(plan, partsOf(plan)[0] ?? { part: 0, size: 0 }) : drawChain(plan, draw)
 }
 
 function chainsOf(plan: PortPlan): readonly string[] {
+  if (plan.shares === undefined && plan.pick === 'random') return [firstChain(plan)]
   const chains = partsOf(plan).map((one) => slotChain(plan, one))
   if (plan.shares !== undefined) chains.push(...drawsOfShares(plan.shares).map((draw) => drawChain(plan, draw)))
   if (plan.pick === 'client') chains.push(stickyName(plan))

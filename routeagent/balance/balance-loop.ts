@@ -311,7 +311,9 @@ export class BalanceLoop {
         return false
       }
       // The kernel answers while the services are read.
-      const checked = isPlanned ? this.#ending.check(endedProbe(family, clustersetRange(world, family)), signal) : undefined
+      const checked = isPlanned
+        ? this.#ending.check(endedProbe(family, clustersetRange(world, family)), signal)
+        : undefined
       const updated = Promise.resolve().then(() => (isPlanned ? this.#updatePlanner(world, checking) : undefined))
       this.#planner = (await Promise.all([updated, checked]))[0]
       this.#world = isPlanned ? this.#nftWorld(world) : undefined

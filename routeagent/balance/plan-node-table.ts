@@ -61,6 +61,7 @@ import {
   SET_NONE_HERE,
   SET_NO_BACKENDS,
   type TableLayout,
+  allElements,
   balanceElements,
   balanceMaps,
   hairpinType,
@@ -511,13 +512,13 @@ export function planTable(
     world.localCidrs.map((text) => parsePrefix(text)),
     family,
   )
-  localBackends.apply([...ports].map(([key, after]) => ({ key, before: undefined, after })))
+  const hairpins = localBackends.apply([...ports].map(([key, after]) => ({ key, before: undefined, after })))
   const chains = layout(ports.values(), NO_LAYOUT, family)
-  const elements = new Map([
-    ...serviceElements(ports, localBackends),
-    ...nodeElements(world),
-    ...accessElements(access),
-  ])
+  const elements = [
+    ...allElements(ports),
+    hairpins,
+    ...elementDiff(new Map(), new Map([...nodeElements(world), ...accessElements(access)])),
+  ]
   const statements: NftStatement[] = [
     // "add" comes first, so that "delete" finds a table in any case.
     { verb: 'add-table', table: NFT_TABLE_NODE },
@@ -526,7 +527,7 @@ export function planTable(
     ...planNodeNft(world, access.calls.keepsOpen),
     ...chains.statements,
     ...accessStatements(world, access, new Set()),
-    ...elementStatements(NFT_TABLE_NODE, elementDiff(new Map(), elements)),
+    ...elementStatements(NFT_TABLE_NODE, elements),
   ]
   return { statements, layout: chains.result, localBackends }
 }
@@ -540,7 +541,8 @@ export function desiredElements(
 ): ElementMaps {
   const remote = new Map(world.remote.map((prefix) => [prefix, undefined]))
   return new Map([
-    ...serviceElements(ports, localBackends),
+    ...balanceElements(ports),
+    [SET_HAIRPIN, localBackends.elements()],
     ...nodeElements(world),
     ...accessElements(access),
     ...fixedElements(world),
@@ -572,8 +574,4 @@ export function serviceContext(world: NodeRouteWorld, family: Family): ServiceCo
 function zoneOf(node: Node | undefined): string | undefined {
   const zone = node?.metadata.labels?.[LABEL_ZONE]
   return zone === '' ? undefined : zone
-}
-
-function serviceElements(ports: ReadonlyMap<string, PortPlan>, localBackends: LocalBackends): ElementMaps {
-  return new Map([...balanceElements(ports), [SET_HAIRPIN, localBackends.elements()]])
 }

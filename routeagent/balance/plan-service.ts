@@ -361,14 +361,13 @@ function groupSlices(
     const cluster = slice.metadata.labels?.[LABEL_SOURCE_CLUSTER]
     if (cluster === undefined || slice.addressType !== family.slices) continue
     if (context.reachable !== undefined && !context.reachable.has(cluster)) continue
-    const key =
-      slices.length === 1
-        ? ''
-        : JSON.stringify((slice.ports ?? []).map(({ name, protocol, port }) => [name, protocol, port]))
+    const endpoints = slice.endpoints?.length ?? 0
+    if (slices.length === 1) return [{ targets: targetPorts(slice), slices: [{ slice, cluster }], endpoints }]
+    const key = JSON.stringify((slice.ports ?? []).map(({ name, protocol, port }) => [name, protocol, port]))
     let group = groups.get(key)
     if (group === undefined) groups.set(key, (group = { targets: targetPorts(slice), slices: [], endpoints: 0 }))
     group.slices.push({ slice, cluster })
-    group.endpoints += slice.endpoints?.length ?? 0
+    group.endpoints += endpoints
   }
   return [...groups.values()]
 }
@@ -497,7 +496,8 @@ class BackendChoices {
     return serving.flatMap((index, i) => {
       const target = this.#groups[index]?.targets.get(key)
       return (
-        (target === undefined ? undefined : leftOut.get(`${target}${mark}`))?.map((address) => inGroup(address, i)) ?? []
+        (target === undefined ? undefined : leftOut.get(`${target}${mark}`))?.map((address) => inGroup(address, i)) ??
+        []
       )
     })
   }
