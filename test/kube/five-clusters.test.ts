@@ -14,6 +14,7 @@ import { balanceLoad } from './support/load-balancer.ts'
 import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { exportService } from './support/service-imports.ts'
 import { type ClusterRow, type TestCluster, startClusters } from './support/two-clusters.ts'
+import { policyStory } from './traffic/policy-stories.ts'
 
 t.setTimeout(1_200_000)
 
@@ -54,6 +55,7 @@ t.test('five clusters', { skip: kubeletMissing() ?? false, timeout: 1_200_000 },
   await Promise.all(clusters.clusters.map(openCluster))
   const parts = [
     ['NodePort, and the hub is a member', nodePort],
+    ['traffic policies', policies],
     ['LoadBalancer, and the hub is no member', loadBalancer],
     ['LoadBalancer that hides who calls', hidingBalancer],
     ['ClusterIP, where its range is routed', clusterIp],
@@ -78,6 +80,18 @@ async function nodePort(t: Test, world: World): Promise<void> {
   t.strictSame(await reported(world, names), AT_HOME)
   t.match(await usedAddress(world, 'c1', 'c5'), /^192\.0\.2\.59:\d+ through NAT$/, 'c5 is where it called from')
   t.equal(await usedAddress(world, 'c5', 'c1'), '192.0.2.11:4500')
+}
+
+async function policies(t: Test, world: World): Promise<void> {
+  const hub = of(world, 'c1')
+  await policyStory(t, {
+    directory: world.directory,
+    hub: hub.plane.kubeconfig,
+    c1: siteOf(hub),
+    exporters: ['c2', 'c3', 'c4'].map((name) => siteOf(of(world, name))),
+    netnsOf: (name) => of(world, name).nodes[0]?.netns ?? '',
+    say: world.say,
+  })
 }
 
 /** The broker sees the callers' addresses: c5 is behind NAT, and the others are not. */

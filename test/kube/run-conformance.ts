@@ -1,7 +1,8 @@
 /**
- * `npm run test:conformance -- [--overlapping | --dual-stack] [--report FILE]`: the published suite of the
- * Multi-Cluster Services API on two real clusters that the command line has joined. It exits with 0 if every spec
- * passed, with 1 if one did not, and with 2 if the suite could not be run.
+ * `npm run test:conformance -- [--overlapping | --dual-stack] [--prefer-local] [--report FILE]`: the published suite of
+ * the Multi-Cluster Services API on two real clusters that the command line has joined. With --prefer-local, a default
+ * ClusterTrafficPolicy keeps calls near in both. It exits with 0 if every spec passed, with 1 if one did not, and with 2
+ * if the suite could not be run.
  */
 import {
   copyFileSync,
@@ -47,6 +48,7 @@ const GROUNDS = {
 
 interface ConformanceOptions {
   readonly context: ConformanceWorld
+  readonly joinFlags: readonly string[]
   readonly report: string
 }
 
@@ -54,17 +56,20 @@ function chosen(): ConformanceOptions {
   const options = {
     overlapping: { type: 'boolean', default: false },
     'dual-stack': { type: 'boolean', default: false },
+    'prefer-local': { type: 'boolean', default: false },
     report: { type: 'string' },
   } as const
   const { values } = parseArgs({ options, allowPositionals: false })
   const [asked = 'flat', more] = (['overlapping', 'dual-stack'] as const).filter((name) => values[name])
   if (more !== undefined) throw new Error(`--${more} stands beside --${asked}: expected one of them`)
   const context = GROUNDS[asked]
-  return { context, report: resolve(values.report ?? join(ROOT, 'build/conformance', context.report)) }
+  const joinFlags = values['prefer-local'] ? ['--prefer-local'] : []
+  const name = values['prefer-local'] ? context.report.replace('.yaml', '-prefer-local.yaml') : context.report
+  return { context, joinFlags, report: resolve(values.report ?? join(ROOT, 'build/conformance', name)) }
 }
 
 async function main(): Promise<number> {
-  const { context, report } = chosen()
+  const { context, joinFlags, report } = chosen()
   const missing = kubeletMissing()
   if (missing !== undefined) throw new Error(`this machine ${missing}`)
   const directory = realpathSync(mkdtempSync(join(tmpdir(), 'sealane-conformance-')))
@@ -73,7 +78,12 @@ async function main(): Promise<number> {
   const checkout = process.env['SEALANE_MCS_SUITE']
   say('building the suite')
   const suite = await suiteProgram({ directory, ...(checkout === undefined ? {} : { checkout }) })
-  const clusters = await startJoinedClusters({ directory: makeFolder(directory, 'clusters'), rows: context.rows, say })
+  const clusters = await startJoinedClusters({
+    directory: makeFolder(directory, 'clusters'),
+    rows: context.rows,
+    say,
+    joinFlags,
+  })
   try {
     say(`running ${suite.origin}`)
     const folder = makeFolder(directory, 'run')
