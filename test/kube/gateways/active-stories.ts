@@ -154,13 +154,13 @@ async function drained(t: Test, world: GatewayWorld): Promise<void> {
   const command = async (what: 'drain' | 'undrain', ...flags: string[]): Promise<string> =>
     (await sealane(['gateway', what, LOST, '--kubeconfig', c2.kubeconfig, ...flags])).stdout
   for (const time of ['first', 'second']) {
-    t.match(await command('drain', '--timeout', '120s'), `nothing flows over ${LOST} any more`, `drain, ${time} time`)
+    t.match(await command('drain', '--timeout', '120s'), `${LOST} carries no traffic`, `drain, ${time} time`)
   }
   t.equal(await upLanes(c2, LOST), 2, 'its links stay')
   const node = await c2.api.get<Node & KubeObject>(`/api/v1/nodes/${LOST}`)
   t.equal(node.metadata.labels?.[LABEL_DRAIN], 'true')
   noLeaseLapsed(t, await lossOf(t, world, 'drained by the command'))
-  t.match(await command('undrain'), 'takes traffic again')
+  t.match(await command('undrain'), 'can carry traffic again')
   t.match(await command('undrain'), 'is not drained', 'a second time')
   const drains = async (): Promise<boolean> => {
     const gateway = await c2.api.get<Gateway & KubeObject>(`/apis/sealane.io/v1alpha1/gateways/${LOST}`)
