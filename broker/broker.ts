@@ -35,6 +35,7 @@ import {
   Joining,
   MemberCounts,
   MemberWarnings,
+  OperatorWords,
   type Replicas,
   ReturningMembers,
   beginSettling,
@@ -108,6 +109,7 @@ export class Broker implements BrokerApi {
   readonly #ranges: AcceptedRanges
   readonly #stopCommits: () => void
   readonly #warnings: MemberWarnings
+  readonly #words: OperatorWords
   readonly #heard: HeardMembers
   readonly #counts: MemberCounts
   readonly #notes: ContactNotes
@@ -122,6 +124,7 @@ export class Broker implements BrokerApi {
     this.#use = new CertificateUse(deps)
     this.#returning = new ReturningMembers(deps, this.#rules)
     this.#warnings = new MemberWarnings(deps)
+    this.#words = new OperatorWords(deps)
     this.#ranges = new AcceptedRanges(deps, this.#rules)
     const isConnected = (cluster: ClusterId): boolean => this.#isConnected(cluster)
     this.#joining = new Joining({ ...deps, isConnected }, { ...init, rules: this.#rules })
@@ -381,7 +384,7 @@ export class Broker implements BrokerApi {
   }
 
   #onSettings(): void {
-    this.#hub.reportAccess(this.#deps.log.get('settings', SETTINGS_KEY)?.accessDefault)
+    this.#hub.reportAccess(this.#words.accessDefault)
   }
 
   #noteFollows({ cluster }: Peer, follows: boolean): void {
@@ -424,6 +427,7 @@ export class Broker implements BrokerApi {
   }
 
   #onCommit(changes: readonly Change[]): void {
+    this.#words.take(changes)
     const members = changes.flatMap(({ scope, key }) => (scope === 'member' ? [key as ClusterId] : []))
     for (const cluster of members) this.#endIfDeparted(cluster)
     this.#ranges.take(members)

@@ -56,6 +56,8 @@ export interface ServiceExportBody {
   readonly drained?: boolean
   /** Only with `drained`: importers end open connections too. */
   readonly drainedNow?: boolean
+  /** Only with `offeredTo`: TCP connections that are open outlast what it takes away, also where importers decide. */
+  readonly keepsOpen?: boolean
 }
 
 export interface PublishedEndpoint extends Omit<SliceEndpoint, 'targetRef'> {

@@ -1,5 +1,5 @@
 /** Plans what this cluster publishes from its own objects, and which of its exports are valid. Pure. */
-import { offerProblem } from '../../model/access/access.ts'
+import { keepsOpenConnections, offerProblem } from '../../model/access/access.ts'
 import type { Prefix } from '../../model/addresses/addresses.ts'
 import {
   type ConditionFinding,
@@ -177,6 +177,7 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
   const current = sortedByKey(world.exports).filter(({ metadata }) => metadata.deletionTimestamp === undefined)
   const offers = memory.offers.decide(world.cluster, world.access, current.map(keyOf))
   const isClosed = world.access.exposure === 'nothing'
+  const keepsOpen = keepsOpenConnections(world.access.clusterPolicies)
   for (const object of current) {
     const key = keyOf(object)
     const offered = offers.get(key)
@@ -186,9 +187,10 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
     // Compares metadata and spec, not the object: the agent writes the status, which must not look like a changed
     // export.
     const { podPrefixes, ipv6LeftOut, cluster } = world
-    const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster, offered, isClosed]
+    const policies = [offered, isClosed, keepsOpen]
+    const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster, ...policies]
     const planned = memo.get(key, inputs, () =>
-      planExport(world, memory, { object, service, own, offered }),
+      planExport(world, memory, { object, service, own, offered, keepsOpen }),
     ) as PlannedRecords
     exports.set(key, { object, ...planned })
     planned.records.forEach((record, i) => records.set(planned.recordKeys[i] ?? '', record))
@@ -202,6 +204,7 @@ interface ExportAtHand {
   readonly service: Service | undefined
   readonly own: readonly EndpointSlice[]
   readonly offered: ExportOffer
+  readonly keepsOpen: boolean
 }
 
 const NOT_PUBLISHED = { recordKeys: [], records: [], exported: undefined, offered: undefined, notes: [] } as const
@@ -209,7 +212,7 @@ const NOT_PUBLISHED = { recordKeys: [], records: [], exported: undefined, offere
 function planExport(
   world: ExportWorld,
   memory: ExportMemory,
-  { object, service, own, offered }: ExportAtHand,
+  { object, service, own, offered, keepsOpen }: ExportAtHand,
 ): PlannedRecords {
   const valid = validateExport(object, service, world.access)
   if (service === undefined || valid.status !== 'True') return { valid, ...NOT_PUBLISHED }
@@ -233,7 +236,8 @@ function planExport(
     memory.records.set(body, { offered, record })
     return record
   })
-  const exported = { body: offeredBody(exportBody(object, service, own), offered.offer), slices: published }
+  const body = offeredBody(exportBody(object, service, own), offered.offer)
+  const exported = { body: keepsOpen ? keptOpen(body) : body, slices: published }
   const records: MemberRecord[] = [{ namespace, name, body: exported.body }, ...published]
   const excess = describeExcess(exported, records)
   if (excess !== undefined) {
@@ -250,6 +254,12 @@ function offeredBody<T extends ServiceExportBody | EndpointSliceBody>(
   offeredTo: NonNullable<T['offeredTo']> | undefined,
 ): T {
   return offeredTo === undefined ? body : { ...body, offeredTo }
+}
+
+/** The nodes of the caller decide by namespaces, and no others have to know that open connections go on. */
+function keptOpen(body: ServiceExportBody): ServiceExportBody {
+  const isLimited = body.offeredTo?.some(({ namespaces }) => namespaces !== undefined) === true
+  return isLimited ? { ...body, keepsOpen: true } : body
 }
 
 /**

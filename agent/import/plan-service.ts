@@ -209,7 +209,7 @@ function planSlices(
   }
   const received = input.facts.slices.filter(({ key }) => key.cluster === cluster)
   const exposed = JSON.stringify(exposure.ports)
-  const callers = isOwn ? undefined : callersText(exported.body.offeredTo, input.own)
+  const callers = isOwn ? undefined : callersText(exported.body.offeredTo, input.own, exported.body.keepsOpen)
   const { drained = false, drainedNow = false } = exported.body
   const drain: Drain | undefined = drained ? (drainedNow ? 'now' : 'open connections go on') : undefined
   const clusterNow = spec?.drained === true && spec.drainedNow === true

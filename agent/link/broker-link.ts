@@ -108,12 +108,15 @@ export interface LinkState {
 }
 
 /** The default of the clusterset for exports without an AccessPolicy. */
+export type AccessWord = AccessDefault | 'none' | 'unknown'
+
 export interface StatedAccess {
   /**
-   * Undefined until a broker has answered this process; `none` if it states no default. Keeps its value while the
-   * broker is unreachable.
+   * The last default that a broker has stated to this process: one that states none takes nothing back. Without one,
+   * undefined until a broker has answered, `none` if no operator has set one, and `unknown` if the broker, or a replica
+   * of it, may be of a release that does not know it. Keeps its value while the broker is unreachable.
    */
-  get(): AccessDefault | 'none' | undefined
+  get(): AccessWord | undefined
   onChange(listener: () => void): () => void
 }
 

@@ -3,6 +3,7 @@
  */
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { AccessDefault } from '../../model/access/access.ts'
 import { nameHash } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { AddressBook, type BrokerClient, BrokerUnreachableError, type SilentMember } from '../../protocol/protocol.ts'
@@ -17,7 +18,15 @@ import { reasonOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import type { AgentConfig, AgentMetrics } from '../loop/loop.ts'
-import type { BrokerLink, ContactView, LinkState, Publisher, ReplicaView, StatedAccess } from './broker-link.ts'
+import type {
+  AccessWord,
+  BrokerLink,
+  ContactView,
+  LinkState,
+  Publisher,
+  ReplicaView,
+  StatedAccess,
+} from './broker-link.ts'
 import { CertificateRenewal, isAboutMember } from './certificate-renewal.ts'
 
 // Records since when the connection to the broker is live or not, and when the broker last sent a message.
@@ -134,6 +143,7 @@ class ProtocolLink implements BrokerLink {
     const watched = new Listeners<[readonly ReplicaChange[]]>()
     const exported = new Listeners()
     const stated = new Listeners()
+    const word = new HeardAccess()
     const connect = (): BrokerClient => this.#client
     const held = new HeldRecords(clock, replica)
     this.#deps = deps
@@ -141,7 +151,10 @@ class ProtocolLink implements BrokerLink {
     this.#life = new LinkLife(clock)
     this.#book = this.#bookOf(identity)
     this.#client = this.#open(identity)
-    const onChange = (keys: readonly string[] | undefined): void => published.call(keys)
+    const onChange = (keys: readonly string[] | undefined): void => {
+      published.call(keys)
+      if (word.take(this.#watch.accessDefault(), this.#publish.keepsToOffers)) stated.call()
+    }
     const onAsked = (epoch: string, ended: AbortSignal) => held.records(epoch, ended)
     const { cluster } = identity
     const members = (): number => replica.complete.size
@@ -163,7 +176,9 @@ class ProtocolLink implements BrokerLink {
       metrics,
       onChange: (changes) => watched.call(changes),
       onExported: () => exported.call(),
-      onAccessDefault: () => stated.call(),
+      onAccessDefault: () => {
+        if (word.take(this.#watch.accessDefault(), this.#publish.keepsToOffers)) stated.call()
+      },
       waitsForInterest: deps.followsInterest === true,
       onContact: (silent) => {
         contact.set(silent)
@@ -179,7 +194,7 @@ class ProtocolLink implements BrokerLink {
       },
     })
     this.contact = contact
-    this.access = { get: () => this.#watch.accessDefault(), onChange: (listener) => stated.add(listener) }
+    this.access = { get: () => word.latest, onChange: (listener) => stated.add(listener) }
     this.#renewal = new CertificateRenewal(
       {
         ...deps,
@@ -297,6 +312,28 @@ class ProtocolLink implements BrokerLink {
 /** Undefined if the cause has no reason code. */
 function noConnectionReason(error: Error | undefined): ReasonCode | undefined {
   return reasonOf(error) ?? (error instanceof BrokerUnreachableError ? 'BrokerSilent' : undefined)
+}
+
+/**
+ * What brokers have stated about access. A replica of a release before access policies states no default because it knows
+ * none, and another one may say `deny` in a moment. That all replicas know it is said by keepsToOffers, which came with
+ * it.
+ */
+export class HeardAccess {
+  #latest: AccessWord | undefined
+
+  get latest(): AccessWord | undefined {
+    return this.#latest
+  }
+
+  /** Takes what the sessions say. Returns whether the latest word is another one. */
+  take(word: AccessDefault | 'none' | undefined, keepsToOffers: boolean | undefined): boolean {
+    const before = this.#latest
+    if (word === 'allow' || word === 'deny') this.#latest = word
+    else if (word === 'none' && before !== 'allow' && before !== 'deny')
+      this.#latest = keepsToOffers === true ? 'none' : (before ?? 'unknown')
+    return this.#latest !== before
+  }
 }
 
 function publisherOf(session: PublishSession, listeners: Listeners<[readonly string[] | undefined]>): Publisher {

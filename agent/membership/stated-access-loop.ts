@@ -1,14 +1,14 @@
 /**
  * Keeps what the Membership says about access: what this cluster exposes, as its configuration states it, and the
  * default of the clusterset, as the broker states it. What nobody states stays. A join writes a provisional default,
- * which the answer of a broker that states none replaces by `allow`. One that was stated stays then, because a replica
- * of an earlier release states none either.
+ * which the answer of a broker that states none replaces by `allow`, if all its replicas know defaults. A replica of an
+ * earlier release states none either: then the provisional one stays, as does one that was stated.
  */
-import type { AccessDefault, Exposure } from '../../model/access/access.ts'
+import type { Exposure } from '../../model/access/access.ts'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { type AccessOfMember, MEMBERSHIP_NAME, type Membership } from '../../model/model.ts'
 import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
-import type { StatedAccess } from '../link/link.ts'
+import type { AccessWord, StatedAccess } from '../link/link.ts'
 import type { IdentityStore, KeptAccess } from '../../protocol/membership/membership.ts'
 import { type LoopParts, loopDeps } from '../loop/loop.ts'
 
@@ -78,7 +78,8 @@ export class StatedAccessLoop {
         logger.info('the Membership has what the configuration and the broker state about access', { ...change })
       this.#written = text
     }
-    const isProvisional = present.spec.accessDefault !== undefined && accessDefault === undefined && !wasStated
+    const isUnstated = accessDefault === undefined || accessDefault === 'unknown'
+    const isProvisional = present.spec.accessDefault !== undefined && isUnstated && !wasStated
     // What is kept counts as stated. Without it, a lost Membership is written as that of a new member.
     if (present.spec.phase === 'joined' && !isProvisional) await this.#keep({ ...present.spec, ...change }, kept)
   }
@@ -104,7 +105,7 @@ export class StatedAccessLoop {
 
 interface StatedValues {
   readonly exposure: Exposure | undefined
-  readonly accessDefault: AccessDefault | 'none' | undefined
+  readonly accessDefault: AccessWord | undefined
   /** Whether a broker has ever stated the default to this member. */
   readonly wasStated: boolean
   readonly allowedNamespaces?: readonly string[]
@@ -117,7 +118,8 @@ export function planStatedAccess({ spec }: Membership, wanted: StatedValues): Ac
   const { exposure } = wanted
   // An earlier replica states none, which must not open what a later one has closed.
   const byNone = wanted.wasStated ? (spec.accessDefault ?? 'allow') : 'allow'
-  const accessDefault = wanted.accessDefault === 'none' ? byNone : wanted.accessDefault
+  const word = wanted.accessDefault === 'unknown' ? undefined : wanted.accessDefault
+  const accessDefault = word === 'none' ? byNone : word
   const change = {
     ...(exposure === undefined || exposure === spec.exposure ? {} : { exposure }),
     ...(accessDefault === undefined || accessDefault === spec.accessDefault ? {} : { accessDefault }),

@@ -159,6 +159,7 @@ export class PublishLoop {
     if (stated === undefined || spec?.phase !== 'joined' || spec.accessDefault === 'allow') return false
     const word = stated.get()
     if (word === undefined) return true
+    // What is provisional may stay for long beside a replica of an earlier release, so it counts.
     if (word !== 'none' || spec.accessDefault === undefined) return false
     this.#answeredMs ??= clock.monotonic()
     const leftMs = STATED_MS - (clock.monotonic() - this.#answeredMs)

@@ -33,9 +33,12 @@ export {
   withRanges,
 } from './changed-ranges.ts'
 export {
+  asTheRowSays,
   clusterRecordKey,
   clusterSpec,
   drainFields,
+  isDrainUndone,
+  mendDrain,
   removeClusterRecord,
   withoutOldDrain,
   writeClusterRecords,

@@ -4,10 +4,11 @@
  */
 import { type ClusterId, type ClusterSpec, recordKeyText } from '../../model/model.ts'
 import { ipv4Among } from '../../model/addresses/addresses.ts'
+import { RECORD_FORMS } from '../../model/grammar/grammar.ts'
 import { canonicalJson } from '../../protocol/codec/codec.ts'
 import { globalCIDRs } from './allocation.ts'
 import type { Members } from './address-claims.ts'
-import { type LogView, type MemberRow, type Transaction, isLive } from '../store/store.ts'
+import { type LogView, type MemberRow, type RecordRow, type Transaction, isLive } from '../store/store.ts'
 
 export function clusterRecordKey(cluster: string): string {
   return recordKeyText({ cluster: cluster as ClusterId, kind: 'Cluster', namespace: '', name: cluster })
@@ -97,13 +98,60 @@ export function withoutOldDrain(row: MemberRow): MemberRow {
   return rest
 }
 
+/**
+ * A replica of an earlier release writes all Cluster records once a minute, and leaves out what it does not know of the
+ * rows. So the row says what the record says of the drain, whoever wrote the record last. Returns the record to give to
+ * members, which is the same one unless it lacks that. Pure.
+ */
+export function asTheRowSays(view: LogView, key: string, record: RecordRow): RecordRow {
+  const { body } = record
+  if (body.kind !== 'Cluster') return record
+  const row = view.get('member', body.spec.id)
+  if (!isLive(row) || key !== clusterRecordKey(body.spec.id) || isSameDrain(row, body.spec)) return record
+  const { drained: _before, drainedNow: _how, ...spec } = body.spec
+  return { ...record, body: { kind: 'Cluster', spec: { ...spec, ...drainFields(row) } } }
+}
+
+/** Whether a replica of an earlier release has left something of a drain behind, in the row or in the record. */
+export function isDrainUndone(view: LogView, cluster: string): boolean {
+  const row = view.get('member', cluster)
+  if (!isLive(row)) return false
+  const spec = clusterSpec(view, cluster)
+  return withoutOldDrain(row) !== row || (spec !== undefined && !isSameDrain(row, spec))
+}
+
+/** Writes the row and the record of this member as the row says, if they differ. Other fields stay. */
+export function mendDrain(tx: Transaction, cluster: string): void {
+  const row = tx.get('member', cluster)
+  if (!isLive(row)) return
+  const mended = withoutOldDrain(row)
+  if (mended !== row) tx.put('member', cluster, mended)
+  const key = clusterRecordKey(cluster)
+  const record = tx.get('record', key)
+  if (record === undefined) return
+  const said = asTheRowSays(tx, key, record)
+  if (said !== record) tx.put('record', key, said)
+}
+
+function isSameDrain(row: MemberRow, { drained = false, drainedNow = false }: ClusterSpec): boolean {
+  const said = drainFields(row)
+  return drained === (said.drained === true) && drainedNow === (said.drainedNow === true)
+}
+
+/** What a later release may have written into the record. Its replicas read it, so a write here keeps it. */
+function ofLaterReleases(spec: ClusterSpec | undefined): object {
+  return Object.fromEntries(Object.entries(spec ?? {}).filter(([name]) => !Object.hasOwn(FIELDS, name)))
+}
+
+const FIELDS = RECORD_FORMS.Cluster.fields.spec.fields
+
 function writeRecord(
   tx: Transaction,
   key: string,
   { spec, joinedAtMs }: { readonly spec: ClusterSpec; readonly joinedAtMs: number },
 ): void {
-  const body = { kind: 'Cluster', spec } as const
   const old = tx.get('record', key)
+  const body = { kind: 'Cluster', spec: { ...ofLaterReleases(specAt(tx, key)), ...spec } } as const
   if (old !== undefined && canonicalJson(old.body) === canonicalJson(body)) return
   tx.put('record', key, { createdAtMs: old?.createdAtMs ?? joinedAtMs, body })
 }

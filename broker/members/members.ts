@@ -15,6 +15,7 @@ export {
   noteIssued,
   pruneDeparted,
 } from './membership.ts'
+export { OperatorWords } from './operator-words.ts'
 export { ReturningMembers } from './returning-members.ts'
 export { askHeld, asksHeld, beginSettling, noteAnswered, pruneRestore, takeHeld } from './settling.ts'
 export {

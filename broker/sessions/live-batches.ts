@@ -6,6 +6,7 @@
 import type { RecordEvent, WatchMessage } from '../../protocol/protocol.ts'
 import { encodePut, encodeRecordEvent, encodeWatchMessage, pack } from '../../protocol/codec/codec.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
+import { asTheRowSays } from '../addresses/addresses.ts'
 import type { BrokerMetrics } from '../config/config.ts'
 import { type Change, type RecordLog, type Row, packedBody, parseRecordKey, storedRecord } from '../store/store.ts'
 import type { Readers, Sent } from './readers.ts'
@@ -122,7 +123,8 @@ export class LiveBatches {
     this.#metrics.encoded.inc()
     const { key, revision, value } = change
     const body = value === undefined ? undefined : packedBody(value)
-    if (value === undefined || body === undefined) return encodeRecordEvent(eventOf(change))
+    if (value === undefined) return encodeRecordEvent(eventOf(change))
+    if (body === undefined) return encodeRecordEvent(eventOf({ ...change, value: asTheRowSays(this.#log, key, value) }))
     return encodePut({ key: parseRecordKey(key), revision, createdAtMs: value.createdAtMs }, body)
   }
 

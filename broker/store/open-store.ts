@@ -73,17 +73,10 @@ export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise
   const wanted: SettingsRow = { clusterset, globalRange, clustersetIpRange, advertise, quota: limits.quota }
   await log.transact((tx) => {
     const stored = tx.get('settings', SETTINGS_KEY)
-    // Names are looked up later, and the lookup may fail today, so the earlier result is kept.
-    const { resolved, timeline, offers } = stored ?? {}
     // An operator may have changed it since, and a restart must not open what was closed.
     const accessDefault = stored?.accessDefault ?? config.defaultAccess
-    const kept: SettingsRow = {
-      ...wanted,
-      ...(resolved === undefined ? {} : { resolved }),
-      ...(accessDefault === undefined ? {} : { accessDefault }),
-      ...(offers === undefined ? {} : { offers }),
-      ...(timeline === undefined ? {} : { timeline }),
-    }
+    // All else stays, also what a later release has written: its replicas may run beside this one.
+    const kept: SettingsRow = { ...stored, ...wanted, ...(accessDefault === undefined ? {} : { accessDefault }) }
     if (JSON.stringify(stored) === JSON.stringify(kept)) return
     for (const field of FIXED) {
       if (stored !== undefined && stored[field] !== wanted[field]) {

@@ -5,6 +5,7 @@ import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import type { DynamicClient } from '../../kubeapi/kube/kube.ts'
 import { SYSTEM_NAMESPACE } from '../../model/model.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import {
   type ClusterAdmin,
@@ -15,6 +16,7 @@ import {
   withinTime,
 } from '../context/context.ts'
 import type { Progress } from './probes/progress.ts'
+import type { OpenSite } from '../context/open-site.ts'
 import { gatherFacts } from './ask.ts'
 
 export interface MemberInit extends Target {
@@ -55,22 +57,33 @@ async function openSiteMember<T>(
   const { withSite } = await import('../context/open-site.ts')
   const { siteFacts } = await import('./site-facts.ts')
   const { signal } = context
-  return withSite(site, { ...context, anyNode: true }, ({ api, config }) =>
-    work(
-      async () => {
-        const facts = siteFacts(api, { file: config.file, pages, timeoutMs, signal })
-        const title = `site ${config.name}`
-        if (closer === undefined) return gatherFacts(title, () => facts)
-        const { siteProbes } = await import('./probes/site-probes.ts')
-        const { area, progress } = closer
-        const probes = siteProbes(api, { config, area, progress, signal })
-        const all = Promise.all([progress.follow('objects and status pages', facts), probes])
-        return gatherFacts(title, async () => (await all).flat())
-      },
-      { t: 'site', api },
-    ),
-  )
+  const init = { ...context, anyNode: true }
+  const gather = async ({ api, config }: OpenSite): Promise<FactSet> => {
+    const facts = siteFacts(api, { file: config.file, pages, timeoutMs, signal })
+    const title = `site ${config.name}`
+    if (closer === undefined) return gatherFacts(title, () => facts)
+    const { siteProbes } = await import('./probes/site-probes.ts')
+    const { area, progress } = closer
+    const probes = siteProbes(api, { config, area, progress, signal })
+    const all = Promise.all([progress.follow('objects and status pages', facts), probes])
+    return gatherFacts(title, async () => (await all).flat())
+  }
+  return withSite(site, init, (opened) => {
+    // Files are read again for each look, so that what could not be read once, or was changed without a notice of the
+    // kernel, is shown as it is now. The first reading has printed the warnings.
+    const isOfFiles = opened.remote === undefined && opened.kube === undefined
+    let isFirst = true
+    const look = (): Promise<FactSet> => {
+      const again = isOfFiles && !isFirst
+      isFirst = false
+      return again ? withSite(site, { ...init, logger: QUIET }, gather) : gather(opened)
+    }
+    return work(look, { t: 'site', api: opened.api })
+  })
 }
+
+const nothing = (): void => undefined
+const QUIET: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => QUIET }
 
 async function openKubeMember<T>(
   target: KubeTarget,

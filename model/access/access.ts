@@ -24,6 +24,7 @@ export {
   callersOf,
   callersText,
   choosesNamespace,
+  keepsOpenCalls,
   togetherChosen,
 } from './callers.ts'
 export { EgressRules, egressRules, keepsOpenConnections } from './egress.ts'

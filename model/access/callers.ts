@@ -6,7 +6,10 @@ import type { EndpointSlice, LabelSelector, NamespaceChoice, Offer } from '../mo
 import { MAX_CALLERS_LENGTH } from '../values/values.ts'
 import { isUnderstoodSelector, matchesLabels } from './match-labels.ts'
 
-/** On imported slices: the namespaces of this cluster that may call, as JSON of a NamespaceChoice. Absent: all may. */
+/**
+ * On imported slices: the namespaces of this cluster that may call, as JSON of a NamespaceChoice, with `keepsOpen` if TCP
+ * connections that are open go on when it is narrowed. Absent: all may.
+ */
 export const ANNOTATION_CALLERS = 'sealane.io/callers'
 
 export const NO_NAMESPACE: NamespaceChoice = { names: [], selectors: [] }
@@ -54,23 +57,34 @@ export function callersIn(offer: Offer, cluster: string): NamespaceChoice | unde
 }
 
 /** The value of the annotation; undefined if all namespaces may call. What does not fit is cut: fewer may call. */
-export function callersText(offer: Offer, cluster: string): string | undefined {
+export function callersText(offer: Offer, cluster: string, keepsOpen = false): string | undefined {
   const choice = callersIn(offer, cluster)
   if (choice === undefined) return undefined
-  let left = MAX_CALLERS_LENGTH - JSON.stringify(NO_NAMESPACE).length
+  const kept = keepsOpen ? { keepsOpen } : {}
+  let left = MAX_CALLERS_LENGTH - JSON.stringify({ ...NO_NAMESPACE, ...kept }).length
   const fits = (part: unknown): boolean => (left -= JSON.stringify(part).length + 1) >= 0
-  return JSON.stringify({ names: choice.names.filter(fits), selectors: choice.selectors.filter(fits) })
+  return JSON.stringify({ names: choice.names.filter(fits), selectors: choice.selectors.filter(fits), ...kept })
+}
+
+/** Whether the exporter lets open TCP connections go on. A text that this release does not understand ends them. */
+export function keepsOpenCalls({ metadata }: Pick<EndpointSlice, 'metadata'>): boolean {
+  const value = parsed(metadata.annotations?.[ANNOTATION_CALLERS])
+  return isChoice(value) && (value as { readonly keepsOpen?: unknown }).keepsOpen === true
 }
 
 /** Undefined: all namespaces may call. A text that this release does not understand names none. */
 export function callersOf({ metadata }: Pick<EndpointSlice, 'metadata'>): NamespaceChoice | undefined {
   const text = metadata.annotations?.[ANNOTATION_CALLERS]
   if (text === undefined) return undefined
+  const value = parsed(text)
+  return isChoice(value) ? { names: value.names, selectors: value.selectors } : NO_NAMESPACE
+}
+
+function parsed(text: string | undefined): unknown {
   try {
-    const value: unknown = JSON.parse(text)
-    return isChoice(value) ? value : NO_NAMESPACE
+    return text === undefined ? undefined : JSON.parse(text)
   } catch {
-    return NO_NAMESPACE
+    return undefined
   }
 }
 

@@ -279,6 +279,7 @@ const serviceExport = group<ServiceExportBody>({
   clusterSelectors: optional(list(clusterSelector, 0, MAX_CLUSTER_SELECTORS)),
   drained: optional(flag),
   drainedNow: optional(flag),
+  keepsOpen: optional(flag),
 })
 
 const slicePort = group<EndpointPort>({

@@ -113,6 +113,7 @@ function serviceExportToWire(body: ServiceExportBody): wire.ServiceExport {
     clusterSelectors: body.clusterSelectors && { selectors: body.clusterSelectors.map(clusterSelectorToWire) },
     drained: body.drained,
     drainedNow: body.drainedNow,
+    keepsOpen: body.keepsOpen,
   }
 }
 
@@ -156,6 +157,7 @@ function serviceExportFromWire(body: wire.ServiceExport, field: string): Service
     ),
     ...optional('drained', body.drained),
     ...optional('drainedNow', body.drainedNow),
+    ...optional('keepsOpen', body.keepsOpen),
   }
 }
 

@@ -306,7 +306,7 @@ export interface WatchMessage_Reset {
   keepsToInterest?:
     | boolean
     | undefined;
-  /** As in Access. Absent: allow. */
+  /** As in Access. Absent: none is set, or the broker is of a release that knows none. */
   accessDefault?: string | undefined;
 }
 
@@ -450,7 +450,14 @@ export interface ServiceExport {
     | boolean
     | undefined;
   /** Only with `drained`: open connections are ended too. A reader of an earlier release lets them go on. */
-  drainedNow?: boolean | undefined;
+  drainedNow?:
+    | boolean
+    | undefined;
+  /**
+   * Only with `offered_to`: TCP connections that are open go on when it is narrowed. A reader of an earlier release ends
+   * those that it decides about.
+   */
+  keepsOpen?: boolean | undefined;
 }
 
 export interface ClusterSelectors {
@@ -4195,6 +4202,7 @@ function createBaseServiceExport(): ServiceExport {
     clusterSelectors: undefined,
     drained: undefined,
     drainedNow: undefined,
+    keepsOpen: undefined,
   };
 }
 
@@ -4241,6 +4249,9 @@ export const ServiceExport: MessageFns<ServiceExport> = {
     }
     if (message.drainedNow !== undefined) {
       writer.uint32(424).bool(message.drainedNow);
+    }
+    if (message.keepsOpen !== undefined) {
+      writer.uint32(432).bool(message.keepsOpen);
     }
     return writer;
   },
@@ -4368,6 +4379,14 @@ export const ServiceExport: MessageFns<ServiceExport> = {
             }
 
             message.drainedNow = reader.bool();
+            continue;
+          }
+          case 54: {
+            if (tag !== 432) {
+              break;
+            }
+
+            message.keepsOpen = reader.bool();
             continue;
           }
         }

@@ -6,8 +6,8 @@
  *                                     ─► leave ─► leave-first: @egress ─► leaves-…: @pods-…, else dropped
  *
  * Packets from lanes and the overlay are left out: the node of their pod has looked at them. Answers pass; each other
- * packet is looked up, so what is taken back ends at once. If connections are kept, what egress takes back does not end
- * those that are open; what an exporter takes back does.
+ * packet is looked up, so what is taken back ends at once. Who takes back says whether open connections are kept: for
+ * egress, this cluster does; for a service, its exporter, and its ports then have the chain kept-… before calls-….
  */
 import {
   type ElementChange,
@@ -19,7 +19,7 @@ import {
 import { LANE_DEVICE_PREFIX, type NamespaceChoice } from '../../model/model.ts'
 import type { AddressFamily } from '../world/world.ts'
 import { chain, droppedIn, keptRules, map } from './nft-parts.ts'
-import { type CallsPlan, callsChain, leavesChain } from './plan-calls.ts'
+import { type CallsPlan, callsChain, keptChain, leavesChain } from './plan-calls.ts'
 
 const MAP_LIMITED = 'limited'
 const MAP_EGRESS = 'egress'
@@ -49,6 +49,7 @@ export function callsStatements(
     return [
       map(setOf(name), { kind: 'set', key: type }),
       ...chain(callsChain(name), [ANSWER, isIn, dropped('access-namespace')]),
+      ...chain(keptChain(name), [ANSWER, ...keptRules(callsChain(name), 'return'), `goto ${callsChain(name)}`]),
       ...chain(leavesChain(name), [isIn, dropped('access-egress')]),
     ]
   })

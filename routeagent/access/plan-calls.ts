@@ -2,7 +2,13 @@
  * Plans what the pods of this node may call in other clusters: endpoints that are offered only to some namespaces, and
  * clusters that only some namespaces may call. A pod counts by its addresses. Pure.
  */
-import { type EgressRules, callersOf, choosesNamespace, togetherChosen } from '../../model/access/access.ts'
+import {
+  type EgressRules,
+  callersOf,
+  choosesNamespace,
+  keepsOpenCalls,
+  togetherChosen,
+} from '../../model/access/access.ts'
 import {
   type EndpointSlice,
   LABEL_SERVICE_NAME,
@@ -44,13 +50,25 @@ export function callsChain(group: string): string {
   return `calls-${group}`
 }
 
+/** The chain for calls of a group to services whose exporters let open connections go on. */
+export function keptChain(group: string): string {
+  return `kept-${group}`
+}
+
 /** The chain for calls of a group to clusters. */
 export function leavesChain(group: string): string {
   return `leaves-${group}`
 }
 
-/** The ports that not all namespaces may call, with those that may. */
-export type LimitedPorts = ReadonlyMap<string, NamespaceChoice>
+export interface LimitedPort {
+  /** The namespaces that may call. */
+  readonly choice: NamespaceChoice
+  /** TCP connections that are open go on. */
+  readonly keepsOpen: boolean
+}
+
+/** The ports that not all namespaces may call. */
+export type LimitedPorts = ReadonlyMap<string, LimitedPort>
 
 /** What earlier plans have read. Only for plans of the same family. */
 export type CallsMemo = WeakMap<EndpointSlice, readonly string[]>
@@ -71,21 +89,28 @@ export function limitedPorts(
   }
   const foreign = slices.filter((slice) => isForeign(slice, self))
   const choices = foreign.map(callersOf)
-  const found = new Map<string, NamespaceChoice[]>()
+  const found = new Map<string, LimitedPort[]>()
   for (const [i, slice] of foreign.entries()) {
     const choice = choices[i]
     if (choice === undefined) continue
+    const one: LimitedPort = { choice, keepsOpen: keepsOpenCalls(slice) }
     for (const key of read(slice)) {
       const known = found.get(key)
-      if (known === undefined) found.set(key, [choice])
-      else known.push(choice)
+      if (known === undefined) found.set(key, [one])
+      else known.push(one)
     }
   }
   if (found.size === 0) return new Map()
   for (const [i, slice] of foreign.entries()) {
     if (choices[i] === undefined) for (const key of read(slice)) found.delete(key)
   }
-  return new Map([...found].map(([key, all]) => [key, all.length === 1 && all[0] ? all[0] : togetherChosen(all)]))
+  return new Map([...found].map(([key, all]) => [key, all.length === 1 && all[0] ? all[0] : together(all)]))
+}
+
+/** What all of them let go on goes on. */
+function together(all: readonly LimitedPort[]): LimitedPort {
+  const keepsOpen = all.every((one) => one.keepsOpen)
+  return { choice: togetherChosen(all.map(({ choice }) => choice)), keepsOpen }
 }
 
 /** Whether the slice was imported from another cluster. */
@@ -135,7 +160,12 @@ export function planCalls(input: CallsInput): CallsPlan {
     return prefixes.map((prefix) => [prefix, target] as const)
   })
   return {
-    limited: new Map([...limited].map(([key, choice]) => [key, `goto ${callsChain(groupOf(choice))}`])),
+    limited: new Map(
+      [...limited].map(([key, { choice, keepsOpen: keeps }]) => {
+        const group = groupOf(choice)
+        return [key, `goto ${keeps ? keptChain(group) : callsChain(group)}`]
+      }),
+    ),
     egress: egress === undefined ? undefined : new Map(toClusters),
     groups,
     keepsOpen,

@@ -4,9 +4,11 @@
  */
 import t, { type Test } from 'tap'
 import { ClusterApiError, type ClusterApiErrorCode } from '../../kubeapi/cluster-api.ts'
+import { errorFromAnswer } from '../../kubeapi/kube/kube-error.ts'
+import { asServed } from '../../kubeapi/kube/write/unknown-fields.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
-import type { KubeObject, ServiceExport } from '../../model/objects.ts'
-import { namespaceObject } from '../support/objects/service-objects.ts'
+import type { KubeObject, ServiceExport, ServiceImport } from '../../model/objects.ts'
+import { importObject, namespaceObject } from '../support/objects/service-objects.ts'
 import { Site, service, serviceExport, slice } from './site.ts'
 import { FakeClusterset } from './fake-clusterset.ts'
 import { until, untilReported } from './until.ts'
@@ -237,30 +239,74 @@ for (const code of ['Conflict', 'Forbidden'] as const) {
   })
 }
 
-/** An API server whose CRD is older than some fields, and which drops them silently. */
-class OlderSchema extends MemoryApi {
-  statusWrites = 0
-  importWrites = 0
-  override async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
-    if (object.kind !== 'ServiceImport') return super.apply(object, signal)
-    this.importWrites += 1
-    const { clusterSelectors: _unknown, ...spec } = object.spec
-    await super.apply({ ...object, spec }, signal)
-  }
-  override async applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void> {
-    if (object.kind !== 'ServiceImport') return super.applyStatus(object, signal)
-    this.statusWrites += 1
-    const { endpointSliceObjects: _unknown, clusterSelectorResults: _later, ...status } = object.status ?? {}
-    await super.applyStatus({ ...object, status }, signal)
-  }
-}
-
 const SELECTORS: NonNullable<ServiceExport['spec']> = {
   clusterSelectors: [
     { propertySelector: { matchProperties: { 'zone.sealane.io': '@SameAsImporter@' } } },
     { propertySelector: { matchExpressions: [{ key: 'zone.sealane.io', operator: 'Exists' }] } },
   ],
 }
+
+/**
+ * An API server whose CRD of ServiceImports is older than some fields, behind the writer of the Kubernetes driver. As a
+ * real one does (kube/driver/ownership), it refuses the whole object for one such field, in the same words.
+ */
+class OlderSchema extends MemoryApi {
+  statusWrites = 0
+  importWrites = 0
+  refused = 0
+  /** The writer leaves out what the server names. Without it, the refusal reaches whoever writes. */
+  leavesOut = true
+
+  override async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
+    if (object.kind !== 'ServiceImport') return super.apply(object, signal)
+    this.importWrites += 1
+    await this.#serve(object, (served) => super.apply(served, signal))
+  }
+  override async applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void> {
+    if (object.kind !== 'ServiceImport') return super.applyStatus(object, signal)
+    this.statusWrites += 1
+    await this.#serve(object, (served) => super.applyStatus(served, signal))
+  }
+  #serve(object: ServiceImport, store: (served: ServiceImport) => Promise<void>): Promise<void> {
+    const send = (served: ServiceImport): Promise<void> => {
+      this.#refuse(served)
+      return store(served)
+    }
+    return this.leavesOut ? asServed(object, send) : send(object)
+  }
+  #refuse({ metadata: { namespace, name }, spec, status }: ServiceImport): void {
+    const unknown = [
+      ...['clusterSelectors'].filter((field) => field in spec).map((field) => `.spec.${field}`),
+      ...['clusterSelectorResults', 'endpointSliceObjects']
+        .filter((field) => field in (status ?? {}))
+        .map((field) => `.status.${field}`),
+    ]
+    if (unknown.length === 0) return
+    this.refused += 1
+    const lines = unknown.map((path) => `${path}: field not declared in schema`)
+    const all = lines.length === 1 ? lines.join('') : `errors:\n  ${lines.join('\n  ')}`
+    const object = `${namespace ?? ''}/${name}; multicluster.x-k8s.io/v1beta1, Kind=ServiceImport`
+    const message = `failed to create typed patch object (${object}): ${all}`
+    throw errorFromAnswer({ verb: 'apply', title: `ServiceImport ${namespace ?? ''}/${name}` }, 500, { message })
+  }
+}
+
+t.test('an API server with an older CRD refuses the whole object, and says for which fields', async (t) => {
+  const api = new OlderSchema()
+  api.put(namespaceObject('shop'))
+  const object: ServiceImport = {
+    ...importObject({ name: 'web', namespace: 'shop' }, { clusterSelectors: SELECTORS.clusterSelectors ?? [] }),
+    status: { endpointSliceObjects: 'Present' },
+  }
+  api.leavesOut = false
+  await t.rejects(api.apply(object), { code: 'Invalid', message: /: \.spec\.clusterSelectors: field not declared/ })
+  t.equal(api.get('ServiceImport', 'web', 'shop'), undefined, 'nothing of it is stored')
+  api.leavesOut = true
+  await api.apply(object)
+  const stored = api.get('ServiceImport', 'web', 'shop')
+  t.ok(stored !== undefined && !('clusterSelectors' in stored.spec), 'the writer of the driver sends the rest')
+  t.same([api.refused, api.importWrites], [2, 2])
+})
 
 t.test('a field that an older CRD does not know is not written for ever', async (t) => {
   const api = new OlderSchema()
@@ -278,6 +324,7 @@ t.test('a field that an older CRD does not know is not written for ever', async 
     await until(t, () => tokyo.slices().some((line) => line.includes(`.0.${i}(`)), true, 'more rounds')
   }
   t.same([api.statusWrites, api.importWrites], writes)
+  t.ok(api.refused > 0, 'the server has refused some of them')
 })
 
 t.test('cluster selectors: the import has them and what they match, whatever the state of the endpoints', async (t) => {

@@ -301,6 +301,7 @@ const WHOLE: Readonly<Record<'ServiceExport' | 'EndpointSlice' | 'Endpoint' | 'C
       ],
       drained: true,
       drainedNow: true,
+      keepsOpen: true,
     },
     EndpointSlice: {
       kind: 'EndpointSlice',

@@ -75,6 +75,7 @@ const serviceExport = fc.record(
     clusterSelectors,
     drained: fc.boolean(),
     drainedNow: fc.boolean(),
+    keepsOpen: fc.boolean(),
   },
   {
     requiredKeys: [

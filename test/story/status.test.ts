@@ -4,7 +4,7 @@
  */
 import t from 'tap'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
-import { runCli } from '../cli/run-cli.ts'
+import { runCli, startCli } from '../cli/run-cli.ts'
 import type { ConnectionState } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
 import { StorySite } from './site.ts'
@@ -40,12 +40,15 @@ interface StatusDocument {
 /** The status as a line: `2 ClusterCutOff paris (LaneProbeTimeout 1)`. */
 async function statusLine(site: StorySite, page: string): Promise<string> {
   const { code, stdout } = await runCli(['status', '--site', site.folder.file, '--ask', page, '-o', 'json'])
-  const { broker, problems } = JSON.parse(stdout) as StatusDocument
+  return `${code} ${lineOf(JSON.parse(stdout) as StatusDocument)}`
+}
+
+function lineOf({ broker, problems }: StatusDocument): string {
   const said = problems.map(({ reason, subject, consequences }) => {
     const below = consequences.map((one) => `${one.reason} ${one.count}`).sort()
     return `${reason} ${subject.name}${below.length === 0 ? '' : ` (${below.join(', ')})`}`
   })
-  return `${code} ${[`broker ${broker.state}`, ...said].join('; ')}`
+  return [`broker ${broker.state}`, ...said].join('; ')
 }
 
 t.test('status tells what is wrong with a site, and that it is well again', async (t) => {
@@ -97,4 +100,47 @@ t.test('status tells what is wrong with a site, and that it is well again', asyn
   await becomes(milano, '0 broker away; BrokerUnreached - (Pending 1)')
   await broker.start()
   for (const site of sites) await becomes(site, '0 broker connected')
+})
+
+t.test('status --watch at a site shows what changes while it runs', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const [milano, paris] = [await StorySite.join(t, 'milano', broker), await StorySite.join(t, 'paris', broker)]
+  await Promise.all([milano.start(), paris.start()])
+  const page = await milano.statusPage(t)
+  let link: ConnectionState = 'up'
+  await milano.tunnels({ paris: link })
+  const args = ['status', '--site', milano.folder.file, '--ask', page, '--watch', '-o', 'json']
+  const watching = startCli(args)
+  t.teardown(() => watching.stop())
+  const becomes = async (want: string, say: string): Promise<void> => {
+    let last = ''
+    const looked = async (): Promise<boolean> => {
+      // The gateway keeps writing its heartbeat.
+      await milano.tunnels({ paris: link })
+      const line = watching.answers().trim().split('\n').at(-1) ?? ''
+      last = line === '' ? '' : lineOf(JSON.parse(line) as StatusDocument)
+      return last === want
+    }
+    await eventually(looked, { deadlineMs: 20_000, intervalMs: 200 }).catch(() => undefined)
+    t.equal(last, want, say)
+  }
+  const well = 'broker connected'
+  await becomes(well, 'all is well')
+  link = 'down'
+  await becomes('broker connected; ClusterCutOff paris (LaneProbeTimeout 1)', 'the link dies')
+  link = 'up'
+  await becomes(well, 'it returns')
+  const file = 'state/objects/Gateway/_/ghost.json'
+  milano.folder.write(file, '{"kind":')
+  await becomes(`broker connected; NotReadable ${milano.folder.path(file)}`, 'a file of the state is damaged')
+  milano.folder.remove(file)
+  await becomes(well, 'it is gone')
+  await broker.stop()
+  await becomes('broker away; BrokerUnreached -', 'the broker is away')
+  await broker.start()
+  await becomes(well, 'and back')
+  watching.stop()
+  const { code, stderr } = await watching.result
+  t.equal(code, 0, 'it ends with what it saw last')
+  t.equal(stderr.split('\n').filter((line) => line.includes('ghost')).length, 1, 'one warning, however many looks')
 })

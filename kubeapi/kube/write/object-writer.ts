@@ -8,7 +8,7 @@ import type { ResourceClient } from '../resource-client.ts'
 import type { CachedObject } from '../kind-objects.ts'
 import { KIND_PLACES, kindPath } from '../kinds.ts'
 import { KubeError } from '../kube-error.ts'
-import { unknownFields, withoutFields } from './unknown-fields.ts'
+import { asServed } from './unknown-fields.ts'
 import {
   CONDITION_MANAGER,
   FIELD_MANAGER,
@@ -31,7 +31,6 @@ const APPLY_PATCH = 'application/apply-patch+yaml'
 /** Without a field that closes something, such an object would say that it is open. */
 const WHOLE_OR_NOT: ReadonlySet<string> = new Set(['Membership'])
 const REMOVE_TRIES = 3
-const SCHEMA_TRIES = 4
 
 export class ObjectWriter {
   readonly #http: HttpClient
@@ -266,25 +265,6 @@ interface ApplyBody {
  * Builds the request body: names, labels, annotations, owners and everything except the status. Our label marks the
  * owner.
  */
-/**
- * Sends the object, and again without the fields that the server's schema lacks, if it names some. So objects of a newer
- * release reach an API server whose CustomResourceDefinitions are older. A long message is cut, so it may take several
- * times.
- */
-async function asServed<T extends object, R>(body: T, send: (served: T) => Promise<R>): Promise<R> {
-  let served = body
-  for (let tries = 1; ; tries += 1) {
-    try {
-      return await send(served)
-    } catch (error) {
-      const fields = error instanceof KubeError && tries < SCHEMA_TRIES ? unknownFields(error.message) : []
-      const less = fields.length === 0 ? undefined : withoutFields(served, fields)
-      if (less === undefined) throw error
-      served = less
-    }
-  }
-}
-
 function applyBody(object: KubeObject, marks: ObjectMarks): ApplyBody {
   const { status: _status, metadata, ...rest } = object as KubeObject & { status?: unknown }
   const { name, namespace, labels, annotations, ownerReferences } = withObjectMarks(metadata, marks)

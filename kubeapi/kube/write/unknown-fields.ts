@@ -1,7 +1,8 @@
 /**
  * Fields that the server's schema of a kind lacks. After an upgrade by image alone the CustomResourceDefinitions are
- * those of the earlier release, and server-side apply refuses the whole object because of one new field. Pure.
+ * those of the earlier release, and server-side apply refuses the whole object because of one new field.
  */
+import { KubeError } from '../kube-error.ts'
 
 /** A step into an object (name of a field) or into a list (index, or the key fields of the element). */
 type Step = string | number | Readonly<Record<string, unknown>>
@@ -12,6 +13,26 @@ const PATHS = /(?:^|\s)((?:\.[^.[\]\s:]+|\[[^\]]*\])+): field not declared in sc
 /** What identifies an object, and the whole of its spec, is never left out. */
 const SHORTEST = 2
 const MOST_PATHS = 64
+const MOST_TRIES = 4
+
+/**
+ * Sends the object, and again without the fields that the server's schema lacks, if it names some. So objects of a newer
+ * release reach an API server whose CustomResourceDefinitions are older. A long message is cut, so it may take several
+ * times.
+ */
+export async function asServed<T extends object, R>(body: T, send: (served: T) => Promise<R>): Promise<R> {
+  let served = body
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await send(served)
+    } catch (error) {
+      const fields = error instanceof KubeError && tries < MOST_TRIES ? unknownFields(error.message) : []
+      const less = fields.length === 0 ? undefined : withoutFields(served, fields)
+      if (less === undefined) throw error
+      served = less
+    }
+  }
+}
 
 /** The paths that the message of a refused apply names, at most MOST_PATHS. Empty if it is about something else. */
 export function unknownFields(message: string): readonly string[] {

@@ -1,6 +1,7 @@
 /** A running member whose policies decide to whom its exports are offered: never wider than before, whatever starts. */
 import t, { type Test } from 'tap'
-import type { StatedAccess } from '../../../agent/link/broker-link.ts'
+import type { AccessWord, StatedAccess } from '../../../agent/link/broker-link.ts'
+import { HeardAccess } from '../../../agent/link/protocol-link.ts'
 import { planStatedAccess } from '../../../agent/membership/stated-access-loop.ts'
 import type { ObjectCache } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
@@ -156,7 +157,7 @@ t.test('a cluster that exposes nothing', async (t) => {
 
 t.test('what the broker states becomes the default of the Membership', async (t) => {
   type Default = AccessDefault | undefined
-  const rows: readonly [string, stated: Default | 'none', before: Default, want: Default, isNew?: true][] = [
+  const rows: readonly [string, stated: AccessWord | undefined, before: Default, want: Default, isNew?: true][] = [
     ['it has not answered', undefined, undefined, undefined],
     ['it states none', 'none', undefined, 'allow'],
     ['a replica of an earlier release states none', 'none', 'deny', 'deny'],
@@ -168,6 +169,10 @@ t.test('what the broker states becomes the default of the Membership', async (t)
     ['a new member that it has not answered', undefined, 'deny', 'deny', true],
     ['it states none to a new member', 'none', 'deny', 'allow', true],
     ['it denies a new member', 'deny', 'deny', 'deny', true],
+    ['a replica of an earlier release answers a new member', 'unknown', 'deny', 'deny', true],
+    ['it answers one that joined before there were defaults', 'unknown', undefined, undefined, true],
+    ['it answers where another replica denied', 'unknown', 'deny', 'deny'],
+    ['it answers where another replica allowed', 'unknown', 'allow', 'allow'],
   ]
   for (const [title, accessDefault, before, want, isNew = false] of rows) {
     const wasStated = !isNew
@@ -183,6 +188,108 @@ t.test('what the broker states becomes the default of the Membership', async (t)
       'a leave is not undone',
     )
   }
+})
+
+t.test(
+  'what brokers of two releases state, one after the other: the absence of a word takes nothing back',
+  async (t) => {
+    const fresh = 'unknown'
+    type Said = 'allow' | 'deny' | 'none' | undefined
+    const rows: readonly (readonly [said: readonly (readonly [Said, keepsToOffers?: boolean])[], want: unknown])[] = [
+      [[], undefined],
+      [[[undefined, true]], undefined],
+      [[['none']], fresh],
+      [[['none', false]], fresh],
+      [[['none', true]], 'none'],
+      [[['none'], ['none', false], ['none', true]], 'none'],
+      [
+        [
+          ['none', true],
+          ['none', false],
+        ],
+        'none',
+      ],
+      [
+        [
+          ['deny', true],
+          ['none', false],
+        ],
+        'deny',
+      ],
+      [
+        [
+          ['deny', true],
+          ['none', true],
+        ],
+        'deny',
+      ],
+      [
+        [
+          ['none', false],
+          ['deny', false],
+          ['none', false],
+        ],
+        'deny',
+      ],
+      [
+        [
+          ['deny', true],
+          ['allow', true],
+          ['none', false],
+        ],
+        'allow',
+      ],
+      [
+        [
+          ['allow', true],
+          ['none', false],
+          ['deny', true],
+        ],
+        'deny',
+      ],
+    ]
+    for (const [said, want] of rows) {
+      const heard = new HeardAccess()
+      for (const [word, keeps] of said) {
+        const before = heard.latest
+        t.equal(heard.take(word, keeps), heard.latest !== before, 'says whether it is another word')
+      }
+      t.equal(heard.latest, want, JSON.stringify(said))
+    }
+  },
+)
+
+t.test('a new member beside a replica of an earlier release stays closed until a later one has answered', async (t) => {
+  const secret = new MemorySecret(await identityParts('test', 'milano'))
+  const { set, site, declared } = await milano(t, { config: { identity: secretIdentity(secret) } })
+  const listeners = new Listeners()
+  const heard = new HeardAccess()
+  const access: StatedAccess = { get: () => heard.latest, onChange: (listener) => listeners.add(listener) }
+  const answer = (word: AccessDefault | 'none', keepsToOffers: boolean): void => {
+    if (heard.take(word, keepsToOffers)) listeners.call()
+  }
+  const found = (): unknown => site.api.get('Membership', 'self')?.spec.accessDefault
+  const kept = (): unknown =>
+    (JSON.parse(secret.content?.data['access.json'] ?? '{}') as { accessDefault?: unknown }).accessDefault
+  await site.api.apply(membershipObject({ clusterset: 'test', exposure: 'exports', accessDefault: 'deny' }))
+  site.start(Object.assign(set.link('milano'), { access }))
+  await until(t, () => site.conditions('shop', 'web').includes('Valid=True'), true, 'checked')
+  t.same(declared, [], 'nothing is published before an answer')
+  answer('none', false)
+  await until(t, () => declared.at(-1), '[]', 'an earlier release answers')
+  t.same([found(), kept()], ['deny', undefined], 'the provisional default stays, and does not count as stated')
+  answer('none', true)
+  await until(t, () => declared.at(-1), '"all"', 'all replicas know defaults, and none is set')
+  await until(t, found, 'allow', 'which is written')
+  answer('deny', true)
+  await until(t, () => declared.at(-1), '[]', 'an operator sets it')
+  answer('none', false)
+  const excluded = (): unknown => site.api.get('Membership', 'self')?.spec.excludedNamespaces
+  await site.api.apply(
+    membershipObject({ clusterset: 'test', exposure: 'exports', accessDefault: 'deny', excludedNamespaces: ['till'] }),
+  )
+  await until(t, excluded, [], 'the Membership was looked at again')
+  t.same([found(), declared.at(-1)], ['deny', '[]'], 'an earlier replica takes nothing back')
 })
 
 t.test('the lists of the site file become those of the Membership', async (t) => {

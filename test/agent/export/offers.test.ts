@@ -67,6 +67,26 @@ t.test('the records say to whom', async (t) => {
   for (const [name, change, want] of rows) t.equal(offeredBy(change), want, name)
 })
 
+t.test('an offer to namespaces says whether open connections outlast it, and no other one does', async (t) => {
+  const memory = newExportMemory()
+  const keeping = { ...clusterAccessPolicy('allow'), spec: { default: 'allow', keepOpenConnections: true } } as const
+  const to = (namespaces?: string[]) =>
+    accessPolicy('shop/a', { from: [{ clusters: ['oslo'], ...(namespaces === undefined ? {} : { namespaces }) }] })
+  const rows: readonly (readonly [string, Partial<ExportAccess>, keepsOpen: true | undefined])[] = [
+    ['it ends them', { policies: [to(['till'])] }, undefined],
+    ['it keeps them', { policies: [to(['till'])], clusterPolicies: [keeping] }, true],
+    ['to whole clusters: this cluster decides', { policies: [to()], clusterPolicies: [keeping] }, undefined],
+    ['to all', { clusterPolicies: [keeping] }, undefined],
+    ['it keeps them again', { policies: [to(['till'])], clusterPolicies: [keeping] }, true],
+    ['and ends them', { policies: [to(['till'])] }, undefined],
+  ]
+  for (const [what, change, want] of rows) {
+    const plan = planExports({ ...WORLD, access: { ...WORLD.access, ...change } }, memory)
+    const body = plan.records.get('ServiceExport/shop/web')?.body
+    t.equal(body?.kind === 'ServiceExport' ? body.keepsOpen : 'no record', want, what)
+  }
+})
+
 t.test('what does not change an offer changes no record', async (t) => {
   const memory = newExportMemory()
   const policies = [accessPolicy('shop/a', { from: [{ clusters: ['oslo'] }] })]

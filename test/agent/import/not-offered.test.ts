@@ -45,6 +45,22 @@ t.test('namespaces that may call are written on the slices of their cluster', (t
   t.end()
 })
 
+t.test('slices say whether their exporter lets open connections outlast its offer', (t) => {
+  const memory = newImportMemory({ ...INIT, cluster: 'tokyo' })
+  const offeredTo = [{ clusters: to('tokyo'), namespaces: { names: ['shop'], selectors: [] } }]
+  const callers = (change: Partial<ServiceExportBody>): unknown => {
+    const services = [exported('milano', { offeredTo, ...change }), sliceOf('milano', '10.42.0.5')]
+    const { objects } = planImports(world([MILANO, IP, ...services]), memory)
+    const [slice] = [...objects.values()].filter(({ kind }) => kind === 'EndpointSlice')
+    return slice?.metadata.annotations?.['sealane.io/callers']
+  }
+  const ends = '{"names":["shop"],"selectors":[]}'
+  t.equal(callers({}), ends)
+  t.equal(callers({ keepsOpen: true }), '{"names":["shop"],"selectors":[],"keepsOpen":true}')
+  t.equal(callers({ keepsOpen: false }), ends, 'and no longer')
+  t.end()
+})
+
 function drainMarks(annotations: Readonly<Record<string, string>> | undefined): string | undefined {
   const now = annotations?.['sealane.io/drained-now']
   const drained = annotations?.['sealane.io/drained']

@@ -7,6 +7,7 @@ import {
   callersOf,
   callersText,
   choosesNamespace,
+  keepsOpenCalls,
 } from '../../../model/access/callers.ts'
 import { egressRules, keepsOpenConnections } from '../../../model/access/egress.ts'
 import { mayCall } from '../../../model/access/offer.ts'
@@ -79,6 +80,34 @@ t.test('one text for what is equal, and a limited one', (t) => {
     'what is cut may not call',
   )
   t.equal(choosesNamespace({ names: [], selectors: [{}] }, { name: 'shop' }), false, 'labels that are not known')
+  t.end()
+})
+
+t.test('whether the exporter keeps open connections: only if its text says so, and no other may call by it', (t) => {
+  const offer = [{ clusters: ['milano'] as never, namespaces: { names: ['shop'], selectors: [] } }]
+  const kept = callersText(offer, 'milano', true)
+  const rows: readonly (readonly [text: string | undefined, keeps: boolean, may: string | undefined])[] = [
+    [kept, true, 'shop'],
+    [callersText(offer, 'milano'), false, 'shop'],
+    [callersText(undefined, 'milano', true), false, undefined],
+    ['{"names":["shop"],"selectors":[],"keepsOpen":"true"}', false, 'shop'],
+    ['{"names":["shop"],"keepsOpen":true}', false, ''],
+    ['{"keepsOpen":true}', false, ''],
+    ['{', false, ''],
+  ]
+  for (const [text, keeps, may] of rows) {
+    const annotations = text === undefined ? {} : { annotations: { [ANNOTATION_CALLERS]: text } }
+    t.equal(keepsOpenCalls({ metadata: { name: 's', ...annotations } }), keeps, text ?? 'none')
+    t.equal(written(text)?.names.join(), may, text ?? 'none')
+  }
+  const names = Array.from({ length: 256 }, (_, j) => `${j}-${'n'.repeat(50)}`)
+  const many = Array.from({ length: 9 }, (_, i) => ({
+    clusters: ['milano'] as never,
+    namespaces: { names: names.map((name) => `${i}${name}`), selectors: [] },
+  }))
+  const text = callersText(many, 'milano', true) ?? ''
+  t.ok(text.length <= MAX_CALLERS_LENGTH, `${text.length}`)
+  t.equal(keepsOpenCalls({ metadata: { name: 's', annotations: { [ANNOTATION_CALLERS]: text } } }), true, 'is not cut')
   t.end()
 })
 

@@ -109,9 +109,10 @@ function limitedSlice(
   addresses: readonly string[],
   offer: Offer,
   ports?: EndpointSlice['ports'],
+  keepsOpen = false,
 ) {
   const made = slice(name, from, addresses, ports)
-  const text = callersText(offer, 'milano')
+  const text = callersText(offer, 'milano', keepsOpen)
   const annotations = text === undefined ? {} : { annotations: { [ANNOTATION_CALLERS]: text } }
   return { ...made, metadata: { ...made.metadata, ...annotations } }
 }
@@ -246,6 +247,36 @@ t.test('egress that is taken back, where open connections are kept', async (t) =
   node.api.put(limitedSlice('web', 'paris', [PARIS], toMilano(['bank'])))
   await node.apply()
   t.equal(node.outcome('forward', open), 'namespace', 'what the exporter takes back ends')
+})
+
+t.test('a service that an exporter takes back, where it says whether open connections are kept', async (t) => {
+  const open = { ctState: 'established', syn: false } as const
+  const rows: readonly (readonly [what: string, keeps: readonly boolean[], may: string, want: string])[] = [
+    ['offered', [true], 'shop', 'passes passes passes passes'],
+    ['taken back', [true], 'bank', 'namespace passes namespace namespace'],
+    ['not kept any more', [false], 'bank', 'namespace namespace namespace namespace'],
+    ['kept again', [true], 'bank', 'namespace passes namespace namespace'],
+    [
+      'the port of two services, one of which does not keep',
+      [true, false],
+      'bank',
+      'namespace namespace namespace namespace',
+    ],
+    ['both keep', [true, true], 'bank', 'namespace passes namespace namespace'],
+    ['offered again', [true, true], 'shop', 'passes passes passes passes'],
+  ]
+  const ports = (['TCP', 'UDP'] as const).map((protocol) => ({ name: protocol.toLowerCase(), protocol, port: 8080 }))
+  const node = await nodeWith(podObject('shop/a', '10.42.1.5'))
+  for (const [what, keeps, may, want] of rows) {
+    const slices = keeps.map((one, i) => limitedSlice(`web-${i}`, 'paris', [PARIS], toMilano([may]), ports, one))
+    node.api.drop('EndpointSlice', slice('web-1', 'paris', [PARIS]).metadata.name, 'shop')
+    for (const one of slices) node.api.put(one)
+    await node.apply()
+    const packets = [{}, open, { ...open, l4proto: 'udp' }, { ...open, syn: true }] as const
+    t.equal(packets.map((packet) => node.outcome('forward', packet)).join(' '), want, what)
+    const answer = { ctState: 'established', ctDirection: 'reply', syn: false } as const
+    t.equal(node.outcome('forward', answer), 'passes', `${what}: answers`)
+  }
 })
 
 t.test('samples of what is refused, and no plan without a change', async (t) => {
