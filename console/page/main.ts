@@ -2,7 +2,8 @@
 import { h, render } from 'preact'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { type Browser, followServer } from './follow.ts'
-import { Page, createModel } from './page.ts'
+import { createModel } from './model.ts'
+import { Page } from './page.ts'
 
 const browser = globalThis as unknown as Browser
 const clock = new SystemClock()

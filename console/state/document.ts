@@ -81,6 +81,8 @@ export interface ClusterCard {
   /** Since when it is connected, or is not. */
   readonly since?: string
   readonly contact: 'heard' | 'silent' | 'unknown'
+  /** By its ClusterProperties. */
+  readonly region?: string
   readonly linksUp: number
   readonly links: number
   readonly rttMs?: number

@@ -8,11 +8,10 @@ import {
   type ClusterTrafficPolicy,
   type EndpointSlice,
   LABEL_SERVICE_NAME,
+  PROPERTY_REGION,
   type ServiceImport,
   type TrafficPolicy,
   findCondition,
-  fitText,
-  printable,
 } from '../../model/model.ts'
 import { statedShares } from '../../model/services/services.ts'
 import { remoteLaneOf } from '../../model/lanes/lanes.ts'
@@ -40,10 +39,20 @@ import type {
   ServiceRow,
   ShareCell,
 } from './document.ts'
-
-/** The answer to a question that facts do not contain. */
-export type Answer<T> =
-  { readonly t: 'known'; readonly at: string; readonly value: T } | { readonly t: 'none'; readonly why: string }
+import {
+  type Answer,
+  MAX_MESSAGE,
+  MOST_ITEMS,
+  type PacketEnd,
+  clipped,
+  compare,
+  endText,
+  keyOf,
+  listed,
+  numbers,
+  section,
+  withFlags,
+} from './plan-rows.ts'
 
 /** Whole objects that divide calls, besides those of the facts. */
 export interface SharesFacts {
@@ -53,21 +62,13 @@ export interface SharesFacts {
   readonly clusterPolicies: readonly ClusterTrafficPolicy[]
 }
 
-interface DeniedEnd {
-  readonly address: string
-  readonly cluster?: string
-  readonly namespace?: string
-  readonly service?: string
-  readonly pod?: string
-}
-
 /** One refused packet, as `sealane show denied` reads it. */
 export interface DeniedFact {
   readonly at: string
   readonly node?: string
   readonly reason: string
-  readonly from: DeniedEnd
-  readonly to: DeniedEnd
+  readonly from: PacketEnd
+  readonly to: PacketEnd
   readonly protocol: string
   readonly port?: number
 }
@@ -85,12 +86,6 @@ export interface ConsoleFacts {
 
 /** The largest number of rows of each section. */
 const MOST = { problems: 100, clusters: 1000, gateways: 500, links: 2000, services: 2000, denied: 200 } as const
-/** The characters that the rows of one section have as JSON. */
-const MAX_SECTION = 1 << 20
-const MAX_NAME = 128
-const MAX_MESSAGE = 400
-/** Of a list in a row. */
-const MOST_ITEMS = 16
 const MOST_LABELS = 8
 
 /** What a look shows, and what the next one has to know of it. */
@@ -246,11 +241,6 @@ function problemRow(found: RankedFinding, { flags }: Pick<ConsoleFacts, 'flags'>
   }
 }
 
-/** The table of reasons does not know the target. Other commands are for other machines, or have flags of their own. */
-function withFlags(command: string, flags: string): string {
-  return /^sealane (show|status|diagnose)\b(?!.* --)/.test(command) ? `${command} ${flags}` : command
-}
-
 /** The commands that the table of reasons names: `sealane broker verify`. */
 function commandsIn(mend: string): readonly string[] {
   return [...mend.matchAll(/`((?:sealane|kubectl) [^`]+)`/g)].flatMap(([, command]) => command ?? [])
@@ -258,11 +248,13 @@ function commandsIn(mend: string): readonly string[] {
 
 function clustersOf(world: World, { overview }: Diagnosis, command: string): Section<ClusterCard> {
   const objects = new Map(world.objects.Cluster?.map(({ object }) => [object.spec.id, object]))
-  const facts = (id: string): Pick<ClusterCard, 'since' | 'podCIDRs' | 'globalCIDRs' | 'labels'> => {
+  const facts = (id: string): Pick<ClusterCard, 'since' | 'region' | 'podCIDRs' | 'globalCIDRs' | 'labels'> => {
     const object = objects.get(id)
+    const region = object?.spec.properties?.[PROPERTY_REGION]
     const since = findCondition(object?.status?.conditions, CONDITION_CONNECTED)?.lastTransitionTime
     return {
       ...(typeof since === 'string' && since !== '' ? { since: clipped(since) } : {}),
+      ...(region === undefined || region === '' ? {} : { region: clipped(region) }),
       podCIDRs: listed(object?.spec.podCIDRs),
       globalCIDRs: listed(object?.spec.globalCIDRs),
       labels: Object.entries(object?.spec.labels ?? {})
@@ -490,53 +482,4 @@ function deniedOf(denied: Answer<readonly DeniedFact[]>, command: string): Secti
     ...numbers({ port }),
     reason: clipped(reason),
   }))
-}
-
-/** The text of a service has its namespace already. */
-function endText({ cluster, address, namespace, service, pod }: DeniedEnd): string {
-  const place = service === undefined && namespace !== undefined && pod !== undefined ? `${namespace}/${pod}` : pod
-  const parts = [cluster, address, service, place].filter((one) => one !== undefined)
-  return clipped(parts.join(' '), MAX_MESSAGE)
-}
-
-/** Takes rows until there are `most`, or until they fill the section. */
-function section<T, R>(
-  command: string,
-  items: readonly T[],
-  most: number,
-  rowOf: (item: T, index: number) => R,
-): Section<R> {
-  const rows: R[] = []
-  let left = MAX_SECTION
-  for (const [i, item] of items.entries()) {
-    if (i >= most) break
-    const row = rowOf(item, i)
-    left -= JSON.stringify(row).length
-    if (left < 0) break
-    rows.push(row)
-  }
-  return { command, rows, more: items.length - rows.length }
-}
-
-/** The cut comes first: a text may have megabytes. */
-function clipped(text: string, max = MAX_NAME): string {
-  return printable(fitText(text, max))
-}
-
-function listed(texts: readonly string[] | null | undefined): readonly string[] {
-  return (texts ?? []).slice(0, MOST_ITEMS).map((text) => clipped(text))
-}
-
-/** Without those that are not known. */
-function numbers<K extends string>(values: Readonly<Record<K, number | undefined>>): { readonly [key in K]?: number } {
-  const known = Object.entries<number | undefined>(values).filter(([, value]) => value !== undefined)
-  return Object.fromEntries(known) as { readonly [key in K]?: number }
-}
-
-function keyOf({ namespace = '', name }: { readonly namespace?: string | undefined; readonly name: string }): string {
-  return `${namespace}/${name}`
-}
-
-function compare(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0
 }

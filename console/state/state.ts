@@ -14,8 +14,8 @@ export {
   type ShareCell,
   type Times,
 } from './document.ts'
+export type { Answer } from './plan-rows.ts'
 export {
-  type Answer,
   type ConsoleFacts,
   type DeniedFact,
   type SharesFacts,

@@ -1,0 +1,79 @@
+/** What the page knows: the sections as the server sent them last, and what a person has chosen. */
+import { type Signal, signal } from '@preact/signals'
+import type {
+  About,
+  ClusterCard,
+  ConsoleState,
+  DeniedRow,
+  GatewayRow,
+  LinkRow,
+  ProblemRow,
+  Section,
+  ServiceRow,
+  Times,
+} from '../state/state.ts'
+
+type Rows = Omit<ConsoleState, 'format'>
+
+/** What the views read. Each section is a signal of its own, so that only what has changed is drawn again. */
+export interface PageModel {
+  readonly sections: { readonly [name in keyof Rows]: Signal<Rows[name] | undefined> }
+  readonly filter: Signal<string>
+  /** Milliseconds since 1970, by this machine's clock, once a second. */
+  readonly now: Signal<number>
+  /** Since when the server is silent. Undefined while it answers. */
+  readonly lostSince: Signal<number | undefined>
+  /** Read out by screen readers, at most every few seconds. */
+  readonly announcement: Signal<string>
+  /** The last command that was copied. */
+  readonly copied: Signal<string>
+  /** The sections of which all rows are shown. */
+  readonly open: Signal<ReadonlySet<string>>
+  /** Undefined where the browser gives a page no clipboard. */
+  readonly copy: ((text: string) => void) | undefined
+}
+
+export function createModel(now: number, copy: PageModel['copy']): PageModel {
+  return {
+    sections: {
+      about: signal<About | undefined>(undefined),
+      times: signal<Times | undefined>(undefined),
+      problems: signal<Section<ProblemRow> | undefined>(undefined),
+      clusters: signal<Section<ClusterCard> | undefined>(undefined),
+      gateways: signal<Section<GatewayRow> | undefined>(undefined),
+      links: signal<Section<LinkRow> | undefined>(undefined),
+      services: signal<Section<ServiceRow> | undefined>(undefined),
+      denied: signal<Section<DeniedRow> | undefined>(undefined),
+    },
+    filter: signal(''),
+    now: signal(now),
+    lostSince: signal<number | undefined>(undefined),
+    announcement: signal(''),
+    copied: signal(''),
+    open: signal<ReadonlySet<string>>(new Set()),
+    copy,
+  }
+}
+
+/** Takes what an event or a snapshot says. Sections of a later release are left out. */
+export function takeSections(model: PageModel, said: Partial<ConsoleState>): void {
+  const known = new Map<string, { value: unknown }>(Object.entries(model.sections))
+  for (const [name, value] of Object.entries(said)) {
+    const one = known.get(name)
+    if (one !== undefined) one.value = value
+  }
+}
+
+/** What a screen reader says about the whole. */
+export function summaryOf({ health, counts }: About): string {
+  const { problems, clustersReached, clusters, linksUp, links } = counts
+  const count = `${problems} problem${problems === 1 ? '' : 's'}`
+  return `${health}, ${count}, ${clustersReached} of ${clusters} clusters reached, ${linksUp} of ${links} links up`
+}
+
+/** Whether a row says the text, in whatever field. `filter` is in lower case. */
+export function matches(row: unknown, filter: string): boolean {
+  if (typeof row === 'string') return row.toLowerCase().includes(filter)
+  if (typeof row === 'number') return String(row).includes(filter)
+  return typeof row === 'object' && row !== null && Object.values(row).some((value) => matches(value, filter))
+}
