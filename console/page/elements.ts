@@ -12,12 +12,15 @@ export interface Props {
 export const TITLES = {
   problems: 'Problems',
   clusters: 'Clusters',
+  map: 'Map',
   gateways: 'Gateways',
   links: 'Links',
   services: 'Services',
   denied: 'Denied packets',
 } as const
-export type Listed = keyof typeof TITLES
+export type SectionId = keyof typeof TITLES
+/** The sections of the state that have rows. */
+export type RowsName = Exclude<keyof PageModel['sections'], 'about' | 'times'>
 
 export function AsOf({ model, at, live }: Props & { readonly at: keyof Times; readonly live: boolean }): VNode | null {
   const time = model.sections.times.value?.[at]
@@ -99,37 +102,66 @@ export function Command({ model, command }: Props & { readonly command: string }
 /** The most rows that are drawn before a person asks for all. */
 const MOST_SHOWN = 200
 
-interface ListProps<T> extends Props {
-  readonly name: Listed
-  readonly at?: keyof Times
+interface FrameProps extends Props {
+  readonly name: SectionId
+  /** Stands behind the title. */
+  readonly count?: string
+  readonly command?: string | undefined
+  /** How old the facts are. */
+  readonly age?: ComponentChildren
+}
+
+/** A section with its title, the command that shows the same, and the age of its facts. */
+export function Frame({ model, name, count, command, age, children }: FrameProps & Children): VNode {
+  return h(
+    'section',
+    { id: name, 'aria-labelledby': `${name}-title` },
+    h(
+      'div',
+      { class: 'head' },
+      h('h2', { id: `${name}-title` }, TITLES[name], count === undefined ? '' : ` (${count})`),
+      command === undefined ? null : h(Command, { model, command }),
+      age ?? null,
+    ),
+    children ?? null,
+  )
+}
+
+interface Children {
+  readonly children?: ComponentChildren
+}
+
+/** The rows that match the filter, and how many there are. */
+export interface Filtered<T> {
+  readonly section: Section<T> | undefined
+  readonly rows: readonly T[]
+  readonly count: string | undefined
+}
+
+export function filtered<T>(model: PageModel, name: RowsName): Filtered<T> {
+  const section = model.sections[name].value as Section<T> | undefined
+  const filter = model.filter.value.trim().toLowerCase()
+  const rows = (section?.rows ?? []).filter((row) => filter === '' || matches(row, filter))
+  return { section, rows, count: section === undefined ? undefined : countText(rows.length, section.rows.length) }
+}
+
+interface RowsProps<T> extends Props {
+  readonly name: RowsName
+  readonly found: Filtered<T>
+  /** What stands in place of rows where there are none. */
   readonly none: string
   /** Draws rows, after the filter. */
   readonly draw: (rows: readonly T[]) => VNode
 }
 
-export function List<T>({ model, name, at = 'facts', none, draw }: ListProps<T>): VNode {
-  const section = model.sections[name].value as Section<T> | undefined
-  const live = model.sections.about.value?.live ?? true
+/** The rows of a section of the state, with what is missing of them. */
+export function Rows<T>({ model, name, found: { section, rows: all }, none, draw }: RowsProps<T>): VNode {
   const stale = section?.stale
-  const filter = model.filter.value.trim().toLowerCase()
-  const all = (section?.rows ?? []).filter((row) => filter === '' || matches(row, filter))
   const shown = model.open.value.has(name) ? all : all.slice(0, MOST_SHOWN)
   const total = section?.rows.length ?? 0
-  const head = h(
-    'div',
-    { class: 'head' },
-    h('h2', { id: `${name}-title` }, TITLES[name], section === undefined ? '' : ` (${countText(all.length, total)})`),
-    section === undefined ? null : h(Command, { model, command: section.command }),
-    stale === undefined
-      ? h(AsOf, { model, at, live })
-      : stale.at === undefined
-        ? null
-        : h(ReadAt, { model, time: stale.at, live }),
-  )
   return h(
-    'section',
-    { id: name, 'aria-labelledby': `${name}-title` },
-    head,
+    'div',
+    {},
     stale === undefined
       ? null
       : h(
@@ -161,6 +193,30 @@ export function List<T>({ model, name, at = 'facts', none, draw }: ListProps<T>)
     section !== undefined && section.more > 0
       ? h('p', { class: 'soft' }, `and ${section.more} more that the console leaves out; see: ${section.command}`)
       : null,
+  )
+}
+
+interface ListProps<T> extends Omit<RowsProps<T>, 'found'> {
+  readonly name: RowsName & SectionId
+  readonly at?: keyof Times
+}
+
+/** A section of the page that is one section of the state. */
+export function List<T>({ model, name, at = 'facts', none, draw }: ListProps<T>): VNode {
+  const found = filtered<T>(model, name)
+  const live = model.sections.about.value?.live ?? true
+  const stale = found.section?.stale
+  const age =
+    stale === undefined
+      ? h(AsOf, { model, at, live })
+      : stale.at === undefined
+        ? null
+        : h(ReadAt, { model, time: stale.at, live })
+  const count = found.count === undefined ? {} : { count: found.count }
+  return h(
+    Frame,
+    { model, name, ...count, command: found.section?.command, age },
+    h(Rows<T>, { model, name, found, none, draw }),
   )
 }
 

@@ -1,18 +1,21 @@
 /** Starts the page in a browser. */
 import { h, render } from 'preact'
 import { SystemClock } from '../../reconcile/reconcile.ts'
+import { type Canvases, drawingRef } from './drawing.ts'
 import { type Browser, followServer } from './follow.ts'
 import { createModel } from './model.ts'
 import { Page } from './page.ts'
 
-const browser = globalThis as unknown as Browser
+const browser = globalThis as unknown as Browser & Canvases
 const clock = new SystemClock()
 /** A page that never ends needs no signal. */
 const { signal } = new AbortController()
 const TICK_MS = 1000
 
 const { clipboard } = browser.navigator
-const model = createModel(clock.now(), clipboard === undefined ? undefined : copy)
+const model = createModel(clock.now(), clipboard === undefined ? undefined : copy, (all) => ({
+  map: drawingRef(browser, async () => (await import('./map-canvas.ts')).mapDrawing(all, browser)),
+}))
 const tick = followServer(model, browser, clock)
 
 function copy(text: string): void {

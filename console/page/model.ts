@@ -12,6 +12,7 @@ import type {
   ServiceRow,
   Times,
 } from '../state/state.ts'
+import type { PlaceRef } from './drawing.ts'
 
 type Rows = Omit<ConsoleState, 'format'>
 
@@ -29,12 +30,24 @@ export interface PageModel {
   readonly copied: Signal<string>
   /** The sections of which all rows are shown. */
   readonly open: Signal<ReadonlySet<string>>
+  /** The regions of which the map shows each cluster. */
+  readonly regions: Signal<ReadonlySet<string>>
+  /** Undefined outside a browser: then tables alone say it. */
+  readonly drawings: Drawings | undefined
   /** Undefined where the browser gives a page no clipboard. */
   readonly copy: ((text: string) => void) | undefined
 }
 
-export function createModel(now: number, copy: PageModel['copy']): PageModel {
-  return {
+export interface Drawings {
+  readonly map: PlaceRef
+}
+
+export function createModel(
+  now: number,
+  copy: PageModel['copy'],
+  drawings?: (model: PageModel) => Drawings,
+): PageModel {
+  const model = {
     sections: {
       about: signal<About | undefined>(undefined),
       times: signal<Times | undefined>(undefined),
@@ -51,8 +64,11 @@ export function createModel(now: number, copy: PageModel['copy']): PageModel {
     announcement: signal(''),
     copied: signal(''),
     open: signal<ReadonlySet<string>>(new Set()),
+    regions: signal<ReadonlySet<string>>(new Set()),
+    drawings: undefined,
     copy,
   }
+  return drawings === undefined ? model : { ...model, drawings: drawings(model) }
 }
 
 /** Takes what an event or a snapshot says. Sections of a later release are left out. */

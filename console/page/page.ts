@@ -27,6 +27,7 @@ import {
   msText,
   percentText,
 } from './elements.ts'
+import { ClusterMap } from './map.ts'
 
 export { agoText } from './elements.ts'
 export { type PageModel, createModel, matches, summaryOf, takeSections } from './model.ts'
@@ -42,6 +43,7 @@ export function Page({ model }: Props): VNode {
       { id: 'main', tabIndex: -1 },
       h(Problems, { model }),
       h(Clusters, { model }),
+      h(ClusterMap, { model }),
       h(Gateways, { model }),
       h(Links, { model }),
       h(Services, { model }),
