@@ -5,8 +5,9 @@ import { type Canvases, drawingRef } from './drawing.ts'
 import { type Browser, followServer } from './follow.ts'
 import { createModel } from './model.ts'
 import { Page } from './page.ts'
+import { type Asking, askServer } from './path.ts'
 
-const browser = globalThis as unknown as Browser & Canvases
+const browser = globalThis as unknown as Browser & Canvases & Asking
 const clock = new SystemClock()
 /** A page that never ends needs no signal. */
 const { signal } = new AbortController()
@@ -14,7 +15,10 @@ const TICK_MS = 1000
 
 const { clipboard } = browser.navigator
 const model = createModel(clock.now(), clipboard === undefined ? undefined : copy, (all) => ({
-  map: drawingRef(browser, async () => (await import('./map-canvas.ts')).mapDrawing(all, browser)),
+  drawings: {
+    map: drawingRef(browser, async () => (await import('./map-canvas.ts')).mapDrawing(all, browser)),
+  },
+  explain: (from, to) => askServer(browser, from, to),
 }))
 const tick = followServer(model, browser, clock)
 

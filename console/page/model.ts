@@ -7,6 +7,7 @@ import type {
   DeniedRow,
   GatewayRow,
   LinkRow,
+  PathAnswer,
   ProblemRow,
   Section,
   ServiceRow,
@@ -32,6 +33,11 @@ export interface PageModel {
   readonly open: Signal<ReadonlySet<string>>
   /** The regions of which the map shows each cluster. */
   readonly regions: Signal<ReadonlySet<string>>
+  /** What a person wants to have explained, as it was typed. */
+  readonly ends: Signal<{ readonly from: string; readonly to: string }>
+  readonly path: Signal<PathAnswer | { readonly t: 'waiting' } | undefined>
+  /** Asks the server. Undefined outside a browser. Never rejects. */
+  readonly explain: ((from: string, to: string) => Promise<PathAnswer>) | undefined
   /** Undefined outside a browser: then tables alone say it. */
   readonly drawings: Drawings | undefined
   /** Undefined where the browser gives a page no clipboard. */
@@ -42,12 +48,15 @@ export interface Drawings {
   readonly map: PlaceRef
 }
 
+/** What only a browser can do. */
+export type BrowserParts = Pick<PageModel, 'drawings' | 'explain'>
+
 export function createModel(
   now: number,
   copy: PageModel['copy'],
-  drawings?: (model: PageModel) => Drawings,
+  parts: (model: PageModel) => BrowserParts = () => ({ drawings: undefined, explain: undefined }),
 ): PageModel {
-  const model = {
+  const model: PageModel = {
     sections: {
       about: signal<About | undefined>(undefined),
       times: signal<Times | undefined>(undefined),
@@ -65,10 +74,12 @@ export function createModel(
     copied: signal(''),
     open: signal<ReadonlySet<string>>(new Set()),
     regions: signal<ReadonlySet<string>>(new Set()),
-    drawings: undefined,
+    ends: signal({ from: '', to: '' }),
+    path: signal<PageModel['path']['value']>(undefined),
+    ...{ drawings: undefined, explain: undefined },
     copy,
   }
-  return drawings === undefined ? model : { ...model, drawings: drawings(model) }
+  return { ...model, ...parts(model) }
 }
 
 /** Takes what an event or a snapshot says. Sections of a later release are left out. */

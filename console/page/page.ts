@@ -28,6 +28,7 @@ import {
   percentText,
 } from './elements.ts'
 import { ClusterMap } from './map.ts'
+import { PathSection } from './path.ts'
 
 export { agoText } from './elements.ts'
 export { type PageModel, createModel, matches, summaryOf, takeSections } from './model.ts'
@@ -47,6 +48,7 @@ export function Page({ model }: Props): VNode {
       h(Gateways, { model }),
       h(Links, { model }),
       h(Services, { model }),
+      h(PathSection, { model }),
       h(Denied, { model }),
     ),
   )

@@ -16,6 +16,16 @@ export {
 } from './document.ts'
 export type { Answer } from './plan-rows.ts'
 export {
+  type ExplainedPath,
+  type PathAnswer,
+  type StepRow,
+  type WayRow,
+  type WrongAnswer,
+  failedPath,
+  planPath,
+  wrongPath,
+} from './plan-path.ts'
+export {
   type ConsoleFacts,
   type DeniedFact,
   type SharesFacts,

@@ -1,5 +1,6 @@
 /** Where the console has its facts from: a cluster, a site, or a file. It reads what `status` and `show traffic` read. */
 import type { Answer, ConsoleFacts, SharesFacts } from '../../../compose/console/console.ts'
+import type { PathFrom, PathSide, PathTo } from '../../../explain/path/path.ts'
 import { KIND_PLACES } from '../../../kubeapi/kube/kube.ts'
 import { LABEL_SOURCE_CLUSTER } from '../../../model/model.ts'
 import { type RawObject, slimObject } from '../../../model/schemas/schemas.ts'
@@ -8,11 +9,18 @@ import { messageOf } from '../../../runtime/runtime.ts'
 import { type CommandContext, type KubeTarget, withinTime } from '../../context/context.ts'
 import type { DeniedRow } from '../access/read-denied.ts'
 import { type OpenedMember, openMember } from '../open-member.ts'
+import { gatherPath } from '../path/gather-path.ts'
 
 /** As the console takes it. */
 export interface ConsoleSource {
   readonly facts: (signal: AbortSignal) => Promise<ConsoleFacts>
   readonly everyMs: number | undefined
+  readonly pathSide: (ends: PathEnds, signal: AbortSignal) => Promise<PathSide>
+}
+
+interface PathEnds {
+  readonly from: PathFrom
+  readonly to: PathTo
 }
 
 export interface FactsInit {
@@ -36,7 +44,7 @@ export function bundleSource(facts: unknown, flags: string): ConsoleSource {
   const shares = { t: 'none', why: 'A file of facts has no rules of policies, and so no shares.' } as const
   const denied = { t: 'none', why: 'A file of facts has no refused packets.' } as const
   const found: ConsoleFacts = { facts, flags, live: false, shares, denied }
-  return { facts: () => Promise.resolve(found), everyMs: undefined }
+  return { facts: () => Promise.resolve(found), everyMs: undefined, pathSide: () => Promise.resolve({ facts }) }
 }
 
 /** An open site does not see later changes, so each look opens it. */
@@ -46,15 +54,19 @@ export function siteSource(
   context: CommandContext,
 ): ConsoleSource {
   const { pages, timeoutMs, everyMs, clock } = init
+  const target = { kube: undefined, site, pages, timeoutMs, quick: true }
   const facts = (signal: AbortSignal): Promise<ConsoleFacts> => {
     const refused = deniedOf(() => withinTime(signal, timeoutMs, denied), clock)
-    const target = { kube: undefined, site, pages, timeoutMs, quick: true }
     return openMember(target, { ...context, signal }, async (gather, opened) => {
       const [set, shares] = await Promise.all([gather(), sharesOf(opened, clock, timeoutMs, signal)])
       return { facts: set, flags, live: true, shares, denied: await refused }
     })
   }
-  return { facts, everyMs }
+  const pathSide = (ends: PathEnds, signal: AbortSignal): Promise<PathSide> =>
+    openMember(target, { ...context, signal }, (gather, opened) =>
+      gatherPath(gather, opened, { ...ends, timeoutMs, signal }),
+    )
+  return { facts, everyMs, pathSide }
 }
 
 /** Opens the cluster once for all looks. */
@@ -81,7 +93,9 @@ export function withKubeSource(
       const [set, shares] = await Promise.all([gather(), sharesNow(signal)])
       return { facts: set, flags, live: true, shares, denied }
     }
-    return work({ facts, everyMs })
+    const pathSide = (ends: PathEnds, signal: AbortSignal): Promise<PathSide> =>
+      gatherPath(gather, opened, { ...ends, timeoutMs, signal })
+    return work({ facts, everyMs, pathSide })
   })
 }
 
