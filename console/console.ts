@@ -6,12 +6,15 @@ import { AddressInUseError, type ConsoleServer, type ConsoleServerInit, serveCon
 import { type ConsoleFacts, type PlannedState, planLook, planPath, withFailure } from './state/state.ts'
 
 export { type PageFiles, readPageFiles } from './server/server.ts'
-export type { Answer, ConsoleFacts, DeniedFact, SharesFacts } from './state/state.ts'
+export type { Answer, ConsoleFacts, DeniedFact, FlowsFacts, SharesFacts } from './state/state.ts'
 
 /** Where the facts come from. */
 export interface ConsoleSource {
-  /** Rejects if there is no answer: the page then shows the last facts, and since when they are old. */
-  readonly facts: (signal: AbortSignal) => Promise<ConsoleFacts>
+  /**
+   * `isSeen`: a page is open, so that what costs the cluster something is worth it. Rejects if there is no answer: the
+   * page then shows the last facts, and since when they are old.
+   */
+  readonly facts: (signal: AbortSignal, isSeen?: boolean) => Promise<ConsoleFacts>
   /** The time between two looks. Undefined: the facts never change, as those of a file. */
   readonly everyMs: number | undefined
   /** Gathers what `sealane explain` explains a call by. Undefined: the page explains none. */
@@ -45,7 +48,7 @@ export async function runConsole(init: ConsoleInit, signal: AbortSignal): Promis
     // A file never changes: then the server alone goes on.
     while (await unlessAborted(clock.sleep(everyMs ?? LONG_MS, signal), signal)) {
       if (everyMs === undefined) continue
-      look = await looked(source, look, clock, signal)
+      look = await looked({ source, isSeen: server.pages > 0, clock }, look, signal)
       server.publish(look.state)
     }
   } finally {
@@ -59,14 +62,19 @@ function explainerOf({ pathSide }: ConsoleSource, flags: string): ConsoleServerI
   return async (question, signal) => planPath(explainPath(question, { here: await pathSide(question, signal) }), flags)
 }
 
+interface Looking {
+  readonly source: ConsoleSource
+  readonly isSeen: boolean
+  readonly clock: Clock
+}
+
 async function looked(
-  source: ConsoleSource,
+  { source, isSeen, clock }: Looking,
   before: PlannedState,
-  clock: Clock,
   signal: AbortSignal,
 ): Promise<PlannedState> {
   try {
-    return planLook(await source.facts(signal), before)
+    return planLook(await source.facts(signal, isSeen), before)
   } catch (error) {
     if (signal.aborted) return before
     const since = before.state.about.failing?.since ?? new Date(clock.now()).toISOString()

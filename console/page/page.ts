@@ -5,6 +5,7 @@
 import { type VNode, h } from 'preact'
 import type {
   About,
+  CallsRow,
   ClusterCard,
   DeniedRow,
   GatewayRow,
@@ -27,6 +28,7 @@ import {
   msText,
   percentText,
 } from './elements.ts'
+import { Flows, rateText } from './flows.ts'
 import { ClusterMap } from './map.ts'
 import { PathSection } from './path.ts'
 
@@ -49,6 +51,7 @@ export function Page({ model }: Props): VNode {
       h(Links, { model }),
       h(Services, { model }),
       h(PathSection, { model }),
+      h(Flows, { model }),
       h(Denied, { model }),
     ),
   )
@@ -228,6 +231,8 @@ function Links({ model }: Props): VNode {
 }
 
 function Services({ model }: Props): VNode {
+  const calls = new Map(model.sections.calls.value?.rows.map((row) => [row.service, row]))
+  const callsOf = ({ namespace, name }: ServiceRow): CallsRow | undefined => calls.get(`${namespace}/${name}`)
   const columns: readonly Column<ServiceRow>[] = [
     { title: 'Service', cell: (row) => `${row.namespace}/${row.name}` },
     { title: 'State', cell: ({ state }) => h(Badge, { state, word: state === 'own' ? 'exported only' : state }) },
@@ -238,6 +243,8 @@ function Services({ model }: Props): VNode {
     },
     { title: 'Importers', cell: (row) => listText(row.importers, row.moreImporters) },
     { title: 'Shares', cell: (row) => h(Shares, { row }), class: 'wide' },
+    { title: 'Calls a second', cell: (row) => rateText(callsOf(row)?.callsPerSecond), class: 'number' },
+    { title: 'Errors', cell: (row) => errorsText(callsOf(row)), class: 'number' },
     { title: 'Policy', cell: (row) => row.policy ?? '-' },
     { title: 'Type', cell: (row) => row.type ?? '-' },
     { title: 'IP', cell: (row) => listText(row.ips, 0) },
@@ -245,6 +252,11 @@ function Services({ model }: Props): VNode {
   const draw = (rows: readonly ServiceRow[]): VNode =>
     h(Table<ServiceRow>, { caption: 'Services', columns, rows, keyOf: (row) => `${row.namespace}/${row.name}` })
   return h(List<ServiceRow>, { model, name: 'services', none: 'No service is exported or imported.', draw })
+}
+
+/** Of the last minute. */
+function errorsText(calls: CallsRow | undefined): string {
+  return calls === undefined ? '-' : String(calls.refused + calls.unanswered)
 }
 
 function Shares({ row: { shares, moreShares } }: { readonly row: ServiceRow }): VNode | string {

@@ -1,6 +1,6 @@
 /** One path explained: a person names two ends, and sees each step, the result, and the command to run next. */
 import { type VNode, h } from 'preact'
-import type { ExplainedPath, GatewayRow, PathAnswer, ServiceRow, StepRow, WayRow } from '../state/state.ts'
+import type { ExplainedPath, PathAnswer, StepRow, WayRow } from '../state/state.ts'
 import { Badge, Command, Frame, type Props, Since } from './elements.ts'
 import type { PageModel } from './model.ts'
 
@@ -42,8 +42,8 @@ export function PathSection({ model }: Props): VNode {
   const shown = model.path.value
   const example = model.sections.about.value?.command.replace(/^sealane status/, 'sealane explain FROM TO')
   const command = shown?.t === 'explained' ? shown.command : example
-  const gateways = (model.sections.gateways.value?.rows ?? []) as readonly GatewayRow[]
-  const services = (model.sections.services.value?.rows ?? []) as readonly ServiceRow[]
+  const gateways = model.sections.gateways.value?.rows ?? []
+  const services = model.sections.services.value?.rows ?? []
   return h(
     Frame,
     { model, name: 'path', command },

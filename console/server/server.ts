@@ -66,6 +66,8 @@ const HEADERS = {
 export interface ConsoleServer {
   /** `http://127.0.0.1:9480/` */
   readonly url: string
+  /** How many pages are open. */
+  readonly pages: number
   publish(state: ConsoleState): void
   close(): Promise<void>
 }
@@ -191,6 +193,9 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
   port = bound.port
   return {
     url: `${scheme}://${formatHostPort({ host: listen.host, port })}/`,
+    get pages() {
+      return streams.size
+    },
     publish: (next) => {
       state = next
       streams.publish(next)

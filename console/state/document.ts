@@ -1,7 +1,19 @@
 /** The document that the console serves: what the page shows, section by section. Every text in it is printable. */
 
 /** All sections, in the order of the page. `times` has no place on it: it says from when the others are. */
-export const SECTIONS = ['about', 'times', 'problems', 'clusters', 'gateways', 'links', 'services', 'denied'] as const
+export const SECTIONS = [
+  'about',
+  'times',
+  'problems',
+  'clusters',
+  'gateways',
+  'links',
+  'services',
+  'refusals',
+  'calls',
+  'flows',
+  'denied',
+] as const
 export type SectionName = (typeof SECTIONS)[number]
 
 /** The rows of one section. */
@@ -29,6 +41,12 @@ export interface ConsoleState {
   readonly gateways: Section<GatewayRow>
   readonly links: Section<LinkRow>
   readonly services: Section<ServiceRow>
+  /** Samples that were refused, by rule. */
+  readonly refusals: Section<RefusalRow>
+  /** Calls to each service. */
+  readonly calls: Section<CallsRow>
+  /** Samples of calls, the latest first. */
+  readonly flows: Section<FlowSample>
   readonly denied: Section<DeniedRow>
 }
 
@@ -57,6 +75,7 @@ export interface About {
 export interface Times {
   readonly facts: string
   readonly shares?: string
+  readonly flows?: string
   readonly denied?: string
 }
 
@@ -152,6 +171,42 @@ export interface ShareCell {
   readonly weight?: number
   readonly reason: string
   readonly message: string
+}
+
+export interface FlowSample {
+  readonly at: string
+  readonly node?: string
+  readonly outcome: 'answered' | 'refused' | 'unanswered' | 'denied'
+  readonly from: string
+  readonly to: string
+  readonly protocol: string
+  readonly port?: number
+  /** Until the first answer. */
+  readonly ms?: number
+  /** A reason code, unless it was answered. */
+  readonly reason?: string
+}
+
+/** What one rule refused, of the samples. */
+export interface RefusalRow {
+  readonly outcome: 'refused' | 'denied'
+  readonly reason: string
+  readonly count: number
+  readonly latest: string
+  /** Of the latest. */
+  readonly from: string
+  readonly to: string
+}
+
+export interface CallsRow {
+  readonly service: string
+  readonly callsPerSecond: number
+  readonly bytesPerSecond: number
+  /** In the last minute. */
+  readonly refused: number
+  readonly unanswered: number
+  readonly p50Ms?: number
+  readonly p99Ms?: number
 }
 
 export interface DeniedRow {

@@ -39,6 +39,7 @@ import type {
   ServiceRow,
   ShareCell,
 } from './document.ts'
+import { type FlowCommands, type FlowsFacts, planFlows } from './plan-flows.ts'
 import {
   type Answer,
   MAX_MESSAGE,
@@ -82,6 +83,8 @@ export interface ConsoleFacts {
   readonly live: boolean
   readonly shares: Answer<SharesFacts>
   readonly denied: Answer<readonly DeniedFact[]>
+  /** Undefined: no calls are read. */
+  readonly flows?: Answer<FlowsFacts>
 }
 
 /** The largest number of rows of each section. */
@@ -119,10 +122,11 @@ export function planLook(input: ConsoleFacts, before?: PlannedState): PlannedSta
     times: {
       facts: clipped(world.takenAt),
       ...(input.shares.t === 'known' ? { shares: clipped(input.shares.at) } : {}),
+      ...(input.flows?.t === 'known' ? { flows: clipped(input.flows.at) } : {}),
       ...(input.denied.t === 'known' ? { denied: clipped(input.denied.at) } : {}),
     },
     problems: section(commands.problems, diagnosis.problems, MOST.problems, (one) => problemRow(one, input)),
-    ...{ clusters, gateways, links, services },
+    ...{ clusters, gateways, links, services, ...planFlows(input.flows, commands) },
     denied: deniedOf(input.denied, commands.denied),
   }
   return { state, links: links.stale === undefined ? linkTimes(rows) : before?.links }
@@ -178,7 +182,7 @@ export function withFailure(state: ConsoleState, since: string, why: string): Co
   return { ...state, about: { ...state.about, failing: { since: clipped(since), why: clipped(why, MAX_MESSAGE) } } }
 }
 
-type Commands = Readonly<Record<keyof typeof MOST, string>>
+type Commands = Readonly<Record<keyof typeof MOST, string>> & FlowCommands
 
 /** A bundle is shown by `status` and `diagnose` alone. */
 function commandsFor({ flags, live }: ConsoleFacts): Commands {
@@ -186,7 +190,8 @@ function commandsFor({ flags, live }: ConsoleFacts): Commands {
   const wide = of('status -o wide')
   if (!live) {
     const services = of('diagnose services')
-    return { problems: of('status'), clusters: wide, gateways: wide, links: wide, services, denied: services }
+    const calls = { refusals: services, calls: services, flows: services, denied: services }
+    return { problems: of('status'), clusters: wide, gateways: wide, links: wide, services, ...calls }
   }
   return {
     problems: of('status'),
@@ -194,6 +199,9 @@ function commandsFor({ flags, live }: ConsoleFacts): Commands {
     gateways: of('show gateways'),
     links: of('show connections'),
     services: of('show traffic'),
+    refusals: of('flows --denied'),
+    calls: of('top services'),
+    flows: of('flows'),
     denied: of('show denied'),
   }
 }

@@ -1,12 +1,15 @@
 /** The public interface of this room: what the console shows, as a function of facts. */
 export {
   type About,
+  type CallsRow,
   type ClusterCard,
   type ConsoleState,
   type DeniedRow,
+  type FlowSample,
   type GatewayRow,
   type LinkRow,
   type ProblemRow,
+  type RefusalRow,
   SECTIONS,
   type Section,
   type SectionName,
@@ -14,6 +17,7 @@ export {
   type ShareCell,
   type Times,
 } from './document.ts'
+export type { CallsFact, FlowFact, FlowsFacts } from './plan-flows.ts'
 export type { Answer } from './plan-rows.ts'
 export {
   type ExplainedPath,
