@@ -19,6 +19,7 @@ export const TITLES = {
   path: 'Path',
   flows: 'Flows',
   denied: 'Denied packets',
+  charts: 'Charts',
 } as const
 export type SectionId = keyof typeof TITLES
 /** The sections of the state that have rows. */

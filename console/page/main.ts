@@ -17,6 +17,8 @@ const { clipboard } = browser.navigator
 const model = createModel(clock.now(), clipboard === undefined ? undefined : copy, (all) => ({
   drawings: {
     map: drawingRef(browser, async () => (await import('./map-canvas.ts')).mapDrawing(all, browser)),
+    link: drawingRef(browser, async () => (await import('./chart-canvas.ts')).linkDrawing(all, browser)),
+    calls: drawingRef(browser, async () => (await import('./chart-canvas.ts')).callsDrawing(all, browser)),
   },
   explain: (from, to) => askServer(browser, from, to),
 }))

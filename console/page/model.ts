@@ -17,6 +17,7 @@ import type {
   Times,
 } from '../state/state.ts'
 import type { PlaceRef } from './drawing.ts'
+import { type HistorySample, sampleOf, withSample } from './plan-history.ts'
 
 type Rows = Omit<ConsoleState, 'format'>
 
@@ -36,6 +37,12 @@ export interface PageModel {
   readonly open: Signal<ReadonlySet<string>>
   /** The regions of which the map shows each cluster. */
   readonly regions: Signal<ReadonlySet<string>>
+  /** Of the last ten minutes that the page was open. */
+  readonly history: Signal<readonly HistorySample[]>
+  /** When the calls of the last sample were read. */
+  readonly callsAt: Signal<string | undefined>
+  /** The link and the service of the charts. Absent: the first of its list. */
+  readonly charted: Signal<{ readonly link?: string; readonly service?: string }>
   /** What a person wants to have explained, as it was typed. */
   readonly ends: Signal<{ readonly from: string; readonly to: string }>
   readonly path: Signal<PathAnswer | { readonly t: 'waiting' } | undefined>
@@ -49,6 +56,8 @@ export interface PageModel {
 
 export interface Drawings {
   readonly map: PlaceRef
+  readonly link: PlaceRef
+  readonly calls: PlaceRef
 }
 
 /** What only a browser can do. */
@@ -80,6 +89,9 @@ export function createModel(
     copied: signal(''),
     open: signal<ReadonlySet<string>>(new Set()),
     regions: signal<ReadonlySet<string>>(new Set()),
+    history: signal<readonly HistorySample[]>([]),
+    callsAt: signal<string | undefined>(undefined),
+    charted: signal<PageModel['charted']['value']>({}),
     ends: signal({ from: '', to: '' }),
     path: signal<PageModel['path']['value']>(undefined),
     ...{ drawings: undefined, explain: undefined },
@@ -95,6 +107,19 @@ export function takeSections(model: PageModel, said: Partial<ConsoleState>): voi
     const one = known.get(name)
     if (one !== undefined) one.value = value
   }
+  if (said.times !== undefined) remember(model, said.times)
+}
+
+/** Each look has a time of its own. Calls are read less often in a cluster: each reading counts once. */
+function remember({ sections: { links, calls, about }, history, callsAt }: PageModel, times: Times): void {
+  if (about.value?.live !== true) return
+  const isNew = times.flows !== undefined && times.flows !== callsAt.value
+  const linksNow = links.value?.stale === undefined ? links.value?.rows : undefined
+  const sample = sampleOf(Date.parse(times.facts), linksNow, isNew ? calls.value?.rows : undefined)
+  const next = withSample(history.value, sample)
+  if (next === history.value) return
+  history.value = next
+  callsAt.value = times.flows
 }
 
 /** What a screen reader says about the whole. */

@@ -28,6 +28,7 @@ import {
   msText,
   percentText,
 } from './elements.ts'
+import { Charts } from './charts.ts'
 import { Flows, rateText } from './flows.ts'
 import { ClusterMap } from './map.ts'
 import { PathSection } from './path.ts'
@@ -53,6 +54,7 @@ export function Page({ model }: Props): VNode {
       h(PathSection, { model }),
       h(Flows, { model }),
       h(Denied, { model }),
+      h(Charts, { model }),
     ),
   )
 }
