@@ -8,6 +8,7 @@ import type {
   CallsRow,
   ClusterCard,
   DeniedRow,
+  EventRow,
   GatewayRow,
   LinkRow,
   ProblemRow,
@@ -55,6 +56,7 @@ export function Page({ model }: Props): VNode {
       h(Flows, { model }),
       h(Denied, { model }),
       h(Charts, { model }),
+      h(Events, { model }),
     ),
   )
 }
@@ -288,4 +290,17 @@ function Denied({ model }: Props): VNode {
   const draw = (rows: readonly DeniedRow[]): VNode =>
     h(Table<DeniedRow>, { caption: 'Samples of refused packets, the latest first', columns, rows, keyOf })
   return h(List<DeniedRow>, { model, name: 'denied', at: 'denied', none: 'No packet was refused.', draw })
+}
+
+function Events({ model }: Props): VNode {
+  const columns: readonly Column<EventRow>[] = [
+    { title: 'At', cell: ({ at }) => h(Since, { model, at }) },
+    { title: 'What', cell: (row) => row.kind },
+    { title: 'Change', cell: ({ change }) => h(Badge, { state: change }) },
+    { title: 'Subject', cell: (row) => row.subject, class: 'wide' },
+  ]
+  const keyOf = (row: EventRow): string => `${row.at} ${row.kind} ${row.change} ${row.subject}`
+  const draw = (rows: readonly EventRow[]): VNode =>
+    h(Table<EventRow>, { caption: 'What has changed, the latest first', columns, rows, keyOf })
+  return h(List<EventRow>, { model, name: 'events', none: '-', draw })
 }

@@ -13,6 +13,7 @@ export const SECTIONS = [
   'calls',
   'flows',
   'denied',
+  'events',
 ] as const
 export type SectionName = (typeof SECTIONS)[number]
 
@@ -48,6 +49,8 @@ export interface ConsoleState {
   /** Samples of calls, the latest first. */
   readonly flows: Section<FlowSample>
   readonly denied: Section<DeniedRow>
+  /** What has changed since the console started, the latest first. */
+  readonly events: Section<EventRow>
 }
 
 export interface About {
@@ -217,4 +220,14 @@ export interface DeniedRow {
   readonly protocol: string
   readonly port?: number
   readonly reason: string
+}
+
+/** Something that this console saw change. */
+export interface EventRow {
+  /** When the facts were taken that show it first. */
+  readonly at: string
+  readonly kind: 'problem' | 'gateway' | 'link' | 'import'
+  /** `begins`, `ends`, `appears`, `disappears`, `gone`, `more`, or the new state: `active`, `standby`, `up`, `down`. */
+  readonly change: string
+  readonly subject: string
 }

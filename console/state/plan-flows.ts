@@ -53,7 +53,7 @@ export function planFlows(answer: Answer<FlowsFacts> | undefined, commands: Flow
   const { lines, calls, sampled, problems } = answer.value
   const latest = [...lines].sort((a, b) => compare(b.at, a.at) || (b.number ?? 0) - (a.number ?? 0))
   const said = [...problems.slice(0, 5), ...(problems.length > 5 ? [`and ${problems.length - 5} more`] : [])]
-  const samples = `Samples: at most ${sampled} calls a second of each node.`
+  const samples = `${lines.length === 0 ? 'No calls. ' : ''}Samples: at most ${sampled} calls a second of each node.`
   const about = (text: string): string => clipped([text, ...said].filter((one) => one !== '').join(' '), MAX_MESSAGE)
   return {
     flows: { ...section(commands.flows, latest, MOST_FLOWS, flowSample), note: about(samples) },

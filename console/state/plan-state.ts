@@ -39,6 +39,7 @@ import type {
   ServiceRow,
   ShareCell,
 } from './document.ts'
+import { type SeenStates, eventsOf, planEvents, seenOf } from './plan-events.ts'
 import { type FlowCommands, type FlowsFacts, planFlows } from './plan-flows.ts'
 import {
   type Answer,
@@ -96,6 +97,10 @@ export interface PlannedState {
   readonly state: ConsoleState
   /** Of the last look that read the links, also of those that the section has no place for. Undefined: none has. */
   readonly links: LinkTimes | undefined
+  /** The time of the first look, RFC 3339. */
+  readonly startedAt: string
+  /** The states from which the next look derives events. */
+  readonly seen: SeenStates
 }
 
 type LinkTimes = ReadonlyMap<string, Pick<LinkRow, 'state' | 'since'>>
@@ -116,6 +121,11 @@ export function planLook(input: ConsoleFacts, before?: PlannedState): PlannedSta
   const links = renewed(linksOf(rows, commands.links), 'links', world, earlier)
   const services = renewed(planned.services, 'services', world, earlier)
   const about = aboutOf(input, diagnosis, planned.all)
+  const now = statesOf(world, diagnosis, rows, before?.seen)
+  const startedAt = before?.startedAt ?? world.takenAt
+  const events = eventsOf(planEvents(before?.seen, now, world.takenAt), earlier?.events, {
+    ...{ command: commands.events, since: input.live ? startedAt : undefined },
+  })
   const state: ConsoleState = {
     format: 1,
     about: earlier === undefined ? about : aboutKept(about, earlier.about, { clusters, links, services }),
@@ -128,8 +138,51 @@ export function planLook(input: ConsoleFacts, before?: PlannedState): PlannedSta
     problems: section(commands.problems, diagnosis.problems, MOST.problems, (one) => problemRow(one, input)),
     ...{ clusters, gateways, links, services, ...planFlows(input.flows, commands) },
     denied: deniedOf(input.denied, commands.denied),
+    events,
   }
-  return { state, links: links.stale === undefined ? linkTimes(rows) : before?.links }
+  return {
+    ...{ state, startedAt, seen: seenOf(now, before?.seen) },
+    links: links.stale === undefined ? linkTimes(rows) : before?.links,
+  }
+}
+
+/** Of those that are kept while kinds are not answered. */
+const MOST_PROBLEMS = 10_000
+
+/** States for which a kind was not read are absent. */
+function statesOf(
+  world: World,
+  { overview, problems }: Diagnosis,
+  links: readonly LinkRow[],
+  before: SeenStates | undefined,
+): SeenStates {
+  const isRead = (...kinds: readonly string[]): boolean =>
+    !world.unanswered.some(({ what, reason }) => reason === 'NotAnswered' && kinds.includes(what))
+  const gateways = (): ReadonlyMap<string, string> =>
+    new Map(overview.gateways.map(({ node, state, lane }) => [clipped(node), gatewayState(state, lane)]))
+  const imports = (): ReadonlyMap<string, string> =>
+    new Map(world.objects.ServiceImport?.map(({ object }) => [clipped(keyOf(object.metadata), MAX_MESSAGE), '']))
+  const found = problems.map(
+    ({ reason, subject, severity }) =>
+      [clipped(`${reason}: ${subjectText(subject)}`, MAX_MESSAGE), severity] as const,
+  )
+  // Without an answer for a kind its problems are not known, and so none of them has ended.
+  const isAll = !world.unanswered.some(({ reason }) => reason === 'NotAnswered')
+  const states = links.map((row) => {
+    return [`${row.node} lane ${row.lane} to ${row.cluster} lane ${row.remoteLane}`, row.state] as const
+  })
+  return {
+    ...(isRead(...READ_FROM.gateways) ? { gateways: gateways() } : {}),
+    ...(isRead(...READ_FROM.links) ? { links: new Map(states) } : {}),
+    ...(isRead('ServiceImport') ? { imports: imports() } : {}),
+    problems: new Map([...(isAll ? [] : (before?.problems ?? [])), ...found].slice(-MOST_PROBLEMS)),
+  }
+}
+
+/** A gateway without a lane waits for the end of another one. */
+function gatewayState(state: GatewayRow['state'], lane: number | undefined): string {
+  if (state !== 'reporting') return state
+  return lane === undefined ? 'standby' : 'active'
 }
 
 /** The kinds from which the rows of a section follow. */
@@ -182,7 +235,7 @@ export function withFailure(state: ConsoleState, since: string, why: string): Co
   return { ...state, about: { ...state.about, failing: { since: clipped(since), why: clipped(why, MAX_MESSAGE) } } }
 }
 
-type Commands = Readonly<Record<keyof typeof MOST, string>> & FlowCommands
+type Commands = Readonly<Record<keyof typeof MOST, string>> & FlowCommands & { readonly events: string }
 
 /** A bundle is shown by `status` and `diagnose` alone. */
 function commandsFor({ flags, live }: ConsoleFacts): Commands {
@@ -190,7 +243,7 @@ function commandsFor({ flags, live }: ConsoleFacts): Commands {
   const wide = of('status -o wide')
   if (!live) {
     const services = of('diagnose services')
-    const calls = { refusals: services, calls: services, flows: services, denied: services }
+    const calls = { refusals: services, calls: services, flows: services, denied: services, events: of('status') }
     return { problems: of('status'), clusters: wide, gateways: wide, links: wide, services, ...calls }
   }
   return {
@@ -203,6 +256,7 @@ function commandsFor({ flags, live }: ConsoleFacts): Commands {
     calls: of('top services'),
     flows: of('flows'),
     denied: of('show denied'),
+    events: `${of('status')} --watch`,
   }
 }
 

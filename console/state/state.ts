@@ -5,6 +5,7 @@ export {
   type ClusterCard,
   type ConsoleState,
   type DeniedRow,
+  type EventRow,
   type FlowSample,
   type GatewayRow,
   type LinkRow,
