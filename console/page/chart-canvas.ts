@@ -6,6 +6,10 @@ import type { PageModel } from './model.ts'
 import { KEPT_MS, type Series, callSeries, linkSeries } from './plan-history.ts'
 
 const HEIGHT = 200
+/** Has place for `1000 ms`. */
+const AXIS_WIDTH = 64
+/** The highest value stays below the edge. */
+const HEADROOM = 1.1
 
 interface Line {
   readonly label: string
@@ -21,7 +25,7 @@ interface Line {
 export function linkDrawing(model: PageModel, browser: Canvases): Draw {
   const lines: readonly Line[] = [
     { label: 'RTT', scale: 'ms', unit: ' ms', least: 1 },
-    { label: 'Loss', scale: '%', unit: ' %', least: 100, isSecond: true },
+    { label: 'Loss', scale: '%', unit: ' %', least: 110, isSecond: true },
   ]
   return chartDrawing(browser, lines, () => linkSeries(model.history.value, chartedLink(model)))
 }
@@ -62,7 +66,7 @@ function optionsFor(
 ): ChartOptions {
   const ticks = { stroke: faint, width: 1 }
   const axis = ({ scale, unit, isSecond = false }: Line): ChartAxis => ({
-    ...{ scale, side: isSecond ? 1 : 3, stroke: soft, ticks },
+    ...{ scale, side: isSecond ? 1 : 3, size: AXIS_WIDTH, stroke: soft, ticks },
     grid: isSecond ? { show: false } : { stroke: faint, width: 0.5 },
     values: (_, all) => all.map((one) => `${Number(one.toFixed(3))}${unit}`),
   })
@@ -72,7 +76,10 @@ function optionsFor(
     ...{ spanGaps: false, points: { show: false } },
   })
   const ranges = lines.map(({ scale, least }) => {
-    const range = (_: object, __: number | null, max: number | null): [number, number] => [0, Math.max(least, max ?? 0)]
+    const range = (_: object, __: number | null, max: number | null): [number, number] => [
+      0,
+      Math.max(least, (max ?? 0) * HEADROOM),
+    ]
     return [scale, { range }] as const
   })
   const last = (_: object, __: number | null, max: number | null): [number, number] => {
@@ -92,5 +99,5 @@ function optionsFor(
 
 /** The rest of the page is in UTC too. */
 function utcText(seconds: number): string {
-  return `${new Date(seconds * 1000).toISOString().slice(11, 19)}`
+  return new Date(seconds * 1000).toISOString().slice(11, 19)
 }

@@ -3,7 +3,7 @@ import { type VNode, h } from 'preact'
 import { Command, Frame, type Props, Table, clockText, msText } from './elements.ts'
 import { rateText } from './flows.ts'
 import type { PageModel } from './model.ts'
-import type { PlaceRef } from './drawing.ts'
+import type { SurfaceRef } from './drawing.ts'
 import { MOST_LINES, type Minute, callSeries, linkName, linkSeries, minutesOf } from './plan-history.ts'
 
 /** What the charts show: what a person has chosen, or else the first of the list. */
@@ -80,7 +80,7 @@ interface ChartProps extends Props {
   readonly minutes: readonly Minute[]
   readonly columns: readonly { readonly title: string; readonly text: (minute: Minute) => string }[]
   readonly onChoose: (name: string) => void
-  readonly drawing: PlaceRef | undefined
+  readonly drawing: SurfaceRef | undefined
 }
 
 /** A choice, a drawing, and a table by the minute that says the same. */
@@ -93,13 +93,14 @@ function Chart({ model, title, text, command, label, chosen, names, minutes, col
   )
   // What was chosen may be gone meanwhile, and its history is still here.
   const offered = [...new Set([...(chosen === '' ? [] : [chosen]), ...names.slice(0, MOST_LINES)])]
-  if (offered.length === 0) return h('div', {}, head, h('p', {}, `No ${label.toLowerCase()} to show.`))
+  if (offered.length === 0) return h('div', {}, head, h('p', {}, 'Nothing to show yet.'))
   const choice = h(
     'select',
     {
       value: chosen,
-      onChange: ({ currentTarget: { value } }: { readonly currentTarget: { readonly value: string } }) =>
-        void of.onChoose(value),
+      onChange: (event: { readonly currentTarget: { readonly value: string } }) => {
+        of.onChoose(event.currentTarget.value)
+      },
     },
     offered.map((name) => h('option', { value: name, selected: name === chosen, key: name }, name)),
   )

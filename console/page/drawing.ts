@@ -5,7 +5,7 @@
 import { effect } from '@preact/signals'
 
 /** The part of an element of the document that drawings use. */
-export interface Place {
+export interface Surface {
   readonly clientWidth: number
   id: string
   readonly style: { height: string }
@@ -19,7 +19,6 @@ export interface Canvases {
     addEventListener(name: 'change', call: () => void): void
     removeEventListener(name: 'change', call: () => void): void
   }
-  readonly devicePixelRatio: number
   readonly IntersectionObserver?: new (call: (seen: readonly Seen[]) => void, options: object) => Watcher
   readonly ResizeObserver?: new (call: () => void) => Watcher
 }
@@ -40,10 +39,10 @@ export interface Drawing {
   end(): void
 }
 
-export type Draw = (place: Place) => Drawing
+export type Draw = (place: Surface) => Drawing
 
 /** Given to an element: the element when it comes, null when it goes. */
-export type PlaceRef = (place: Place | null) => void
+export type SurfaceRef = (place: Surface | null) => void
 
 /** How far from the screen a drawing may be when its script is loaded. */
 const NEAR = { rootMargin: '200px' }
@@ -52,7 +51,7 @@ const NEAR = { rootMargin: '200px' }
  * Draws into an element as long as it is there: once it is near the screen, and again whenever signals, colours or its
  * width change. A script that cannot be loaded leaves the place empty: the table beside it stays.
  */
-export function drawingRef(browser: Canvases, load: () => Promise<Draw>): PlaceRef {
+export function drawingRef(browser: Canvases, load: () => Promise<Draw>): SurfaceRef {
   let end: () => void = () => undefined
   return (place) => {
     end()
@@ -60,13 +59,13 @@ export function drawingRef(browser: Canvases, load: () => Promise<Draw>): PlaceR
   }
 }
 
-function drawWhenNear(browser: Canvases, place: Place, load: () => Promise<Draw>): () => void {
+function drawWhenNear(browser: Canvases, place: Surface, load: () => Promise<Draw>): () => void {
   const ends: (() => void)[] = []
   let isOver = false
   const start = async (): Promise<void> => {
     const draw = await load()
-    // TypeScript does not see that the place may have gone meanwhile.
-    if (isOver as boolean) return
+    // The place may have gone meanwhile.
+    if (isOver) return
     ends.push(keepDrawn(browser, place, draw))
   }
   const begin = (): void => void start().catch(() => undefined)
@@ -87,7 +86,7 @@ function drawWhenNear(browser: Canvases, place: Place, load: () => Promise<Draw>
   }
 }
 
-function keepDrawn(browser: Canvases, place: Place, draw: Draw): () => void {
+function keepDrawn(browser: Canvases, place: Surface, draw: Draw): () => void {
   const drawing = draw(place)
   let stop = effect(() => drawing.update())
   const again = (): void => {

@@ -169,6 +169,13 @@ export function filtered<T>(model: PageModel, name: RowsName): Filtered<T> {
   return { section, rows, count: section === undefined ? undefined : countText(rows.length, section.rows.length) }
 }
 
+/** Says why rows are old, or were never read whole. */
+export function Incomplete({ stale }: { readonly stale: Section<unknown>['stale'] }): VNode | null {
+  if (stale === undefined) return null
+  const word = stale.at === undefined ? 'incomplete' : 'not renewed'
+  return h('p', {}, h(Badge, { state: 'unknown', word }), `: ${stale.why}`)
+}
+
 interface RowsProps<T> extends Props {
   readonly name: RowsName
   readonly found: Filtered<T>
@@ -186,14 +193,7 @@ export function Rows<T>({ model, name, found: { section, rows: all }, none, draw
   return h(
     'div',
     {},
-    stale === undefined
-      ? null
-      : h(
-          'p',
-          {},
-          h(Badge, { state: 'unknown', word: stale.at === undefined ? 'incomplete' : 'not renewed' }),
-          `: ${stale.why}`,
-        ),
+    h(Incomplete, { stale }),
     section?.note === undefined ? null : h('p', { class: 'soft' }, section.note),
     section === undefined
       ? h('p', {}, 'Waiting for facts.')

@@ -1,7 +1,19 @@
 /** Who calls whom: what is refused by which rule, calls a second of each service, and samples of calls. */
 import { type VNode, h } from 'preact'
 import type { CallsRow, FlowSample, RefusalRow } from '../state/state.ts'
-import { AsOf, Badge, type Column, Command, Frame, type Props, Rows, Since, Table, filtered, msText } from './elements.ts'
+import {
+  AsOf,
+  Badge,
+  type Column,
+  Command,
+  Frame,
+  type Props,
+  Rows,
+  Since,
+  Table,
+  filtered,
+  msText,
+} from './elements.ts'
 
 export function Flows({ model }: Props): VNode {
   const live = model.sections.about.value?.live ?? true
@@ -106,10 +118,5 @@ interface SubTitleProps extends Props {
 }
 
 function SubTitle({ model, title, command }: SubTitleProps): VNode {
-  return h(
-    'div',
-    { class: 'head' },
-    h('h3', {}, title),
-    command === undefined ? null : h(Command, { model, command }),
-  )
+  return h('div', { class: 'head' }, h('h3', {}, title), command === undefined ? null : h(Command, { model, command }))
 }

@@ -57,16 +57,24 @@ function classOf(state: MapNode['state']): string {
 }
 
 /** States differ by the kind of line too, and each text has a sign. */
-function styles([text = '', soft = '', card = '', line = '', good = '', warn = '', bad = '']: readonly string[]): readonly MapStyle[] {
+function styles([
+  text = '',
+  soft = '',
+  card = '',
+  line = '',
+  good = '',
+  warn = '',
+  bad = '',
+]: readonly string[]): readonly MapStyle[] {
   const lettering = { 'font-family': 'system-ui, sans-serif', color: text }
   return [
     {
       selector: 'node',
       style: {
         ...lettering,
-        ...{ shape: 'round-rectangle', width: 130, height: 40, 'background-color': card },
+        ...{ shape: 'round-rectangle', width: 132, height: 40, 'background-color': card },
         ...{ label: 'data(label)', 'text-wrap': 'wrap', 'text-valign': 'center', 'text-halign': 'center' },
-        ...{ 'font-size': 11, 'border-width': 1, 'border-color': line, 'border-style': 'solid' },
+        ...{ 'font-size': 10, 'border-width': 1, 'border-color': line, 'border-style': 'solid' },
       },
     },
     { selector: 'node.region', style: { 'border-width': 3, 'border-style': 'double' } },
@@ -78,6 +86,8 @@ function styles([text = '', soft = '', card = '', line = '', good = '', warn = '
       style: {
         ...lettering,
         ...{ 'curve-style': 'bezier', width: 2, label: 'data(label)', 'font-size': 10, 'text-rotation': 'autorotate' },
+        // A border of a node may have no point that meets a line exactly, which then would not be drawn.
+        ...{ 'source-endpoint': 'inside-to-node', 'target-endpoint': 'inside-to-node' },
         ...{ 'text-background-color': card, 'text-background-opacity': 1, 'text-background-padding': '2px' },
       },
     },

@@ -6,6 +6,7 @@ import {
   Badge,
   type Column,
   Frame,
+  Incomplete,
   type Props,
   Since,
   Table,
@@ -29,7 +30,9 @@ export function mapOf(model: PageModel): PlannedMap {
   const filter = model.filter.value.trim()
   // A filter that only a cluster or only its links match still leaves both ends of the links on the map.
   const all = filter === '' ? rows : withEnds(model, rows)
-  return planMap(all, model.regions.value)
+  const stale = model.sections.links.value?.stale
+  const areLinksKnown = stale === undefined || stale.at !== undefined
+  return planMap({ ...all, areLinksKnown }, model.regions.value)
 }
 
 interface MapInput {
@@ -54,11 +57,14 @@ export function toggleRegion(model: PageModel, region: string): void {
 
 export function ClusterMap({ model }: Props): VNode {
   const live = model.sections.about.value?.live ?? true
-  const command = model.sections.links.value?.command
-  const isKnown = model.sections.clusters.value !== undefined
+  const { clusters, links } = model.sections
+  const command = links.value?.command
+  const isKnown = clusters.value !== undefined
+  const stale = links.value?.stale ?? clusters.value?.stale
   return h(
     Frame,
     { model, name: 'map', command, age: h(AsOf, { model, at: 'facts', live }) },
+    h(Incomplete, { stale }),
     isKnown ? h(Drawn, { model }) : h('p', {}, 'Waiting for facts.'),
   )
 }
@@ -69,7 +75,10 @@ function Drawn({ model }: Props): VNode {
   const columns: readonly Column<MapRow>[] = [
     { title: 'From', cell: ({ from }) => from },
     { title: 'To', cell: (row) => h(FarEnd, { model, row }) },
-    { title: 'State', cell: ({ state, links }) => h(Badge, { state, word: links === 0 ? 'no link' : state }) },
+    {
+      title: 'State',
+      cell: ({ state, links }) => h(Badge, { state, word: state === 'down' && links === 0 ? 'without links' : state }),
+    },
     { title: 'Links up', cell: ({ up, links }) => `${up} of ${links}`, class: 'number' },
     { title: 'RTT', cell: ({ rttMs }) => msText(rttMs), class: 'number' },
     { title: 'Loss', cell: ({ loss }) => percentText(loss), class: 'number' },

@@ -1,5 +1,5 @@
 /** What the page knows: the sections as the server sent them last, and what a person has chosen. */
-import { type Signal, signal } from '@preact/signals'
+import { type Signal, batch, signal } from '@preact/signals'
 import type {
   About,
   CallsRow,
@@ -17,7 +17,7 @@ import type {
   ServiceRow,
   Times,
 } from '../state/state.ts'
-import type { PlaceRef } from './drawing.ts'
+import type { SurfaceRef } from './drawing.ts'
 import { type HistorySample, sampleOf, withSample } from './plan-history.ts'
 
 type Rows = Omit<ConsoleState, 'format'>
@@ -56,9 +56,9 @@ export interface PageModel {
 }
 
 export interface Drawings {
-  readonly map: PlaceRef
-  readonly link: PlaceRef
-  readonly calls: PlaceRef
+  readonly map: SurfaceRef
+  readonly link: SurfaceRef
+  readonly calls: SurfaceRef
 }
 
 /** What only a browser can do. */
@@ -105,11 +105,14 @@ export function createModel(
 /** Takes what an event or a snapshot says. Sections of a later release are left out. */
 export function takeSections(model: PageModel, said: Partial<ConsoleState>): void {
   const known = new Map<string, { value: unknown }>(Object.entries(model.sections))
-  for (const [name, value] of Object.entries(said)) {
-    const one = known.get(name)
-    if (one !== undefined) one.value = value
-  }
-  if (said.times !== undefined) remember(model, said.times)
+  const { times } = said
+  batch(() => {
+    for (const [name, value] of Object.entries(said)) {
+      const one = known.get(name)
+      if (one !== undefined) one.value = value
+    }
+    if (times !== undefined) remember(model, times)
+  })
 }
 
 /** Each look has a time of its own. Calls are read less often in a cluster: each reading counts once. */

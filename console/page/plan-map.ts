@@ -12,9 +12,9 @@ const MOST_OF_REGION = 30
 const MOST_GATEWAYS = 16
 /** Links of one pair of nodes that are drawn each on its own; more are one line. */
 const MOST_LINES = 4
-/** Above this number of lines, only those that are not up have a text. */
-const MOST_TEXTS = 24
-const MAX_LABEL = 24
+/** Above this number of lines their texts cover each other: then only those that are not up have one. */
+const MOST_TEXTS = 12
+const MAX_LABEL = 20
 const NO_REGION = 'no region'
 
 type Step = 'up' | 'connecting' | 'down'
@@ -44,7 +44,7 @@ export interface MapRow {
   /** Set where the row is about a region that can be opened or closed. */
   readonly region?: string
   readonly isOpen?: boolean
-  readonly state: Step
+  readonly state: Step | 'unknown'
   readonly up: number
   readonly links: number
   readonly rttMs?: number
@@ -65,6 +65,8 @@ export interface MapFacts {
   readonly clusters: readonly ClusterCard[]
   readonly gateways: readonly GatewayRow[]
   readonly links: readonly LinkRow[]
+  /** False: without a link it is not known whether there is one. */
+  readonly areLinksKnown?: boolean
 }
 
 /** One end of lines that is not this cluster: a cluster, or several. */
@@ -81,7 +83,10 @@ interface FarGroup {
 }
 
 /** `open` has the regions that a person opened. */
-export function planMap({ clusters, gateways, links }: MapFacts, open: ReadonlySet<string>): PlannedMap {
+export function planMap(
+  { clusters, gateways, links, areLinksKnown = true }: MapFacts,
+  open: ReadonlySet<string>,
+): PlannedMap {
   const others = clusters.filter(({ state }) => state !== 'here')
   const far = others.length > MOST_SEPARATE ? byRegion(others, open) : others.map((card, i) => separate(card, `c${i}`))
   const near = nearGroups(gateways, links)
@@ -97,13 +102,12 @@ export function planMap({ clusters, gateways, links }: MapFacts, open: ReadonlyS
   const hasTexts = drawn.length <= MOST_TEXTS
   const lines = drawn.map((line) => (hasTexts || line.state !== 'up' ? line : { ...line, label: '' }))
   const nodes = [
-    ...near.map(
-      ({ id, label, state }): MapNode => ({ id, what: 'gateway', label: nodeLabel(label, state), state }),
-    ),
+    ...near.map(({ id, label, state }): MapNode => ({ id, what: 'gateway', label: nodeLabel(label, state), state })),
     ...far.flatMap(({ node }) => node ?? []),
   ]
   const byCluster = Map.groupBy(links, ({ cluster }) => cluster)
-  const rows = far.flatMap((group) => rowsOf(group, byCluster))
+  const known = (row: MapRow): MapRow => (areLinksKnown || row.links > 0 ? row : { ...row, state: 'unknown' })
+  const rows = far.flatMap((group) => rowsOf(group, byCluster)).map(known)
   const up = links.filter(({ state }) => state === 'up').length
   const text =
     `${near.length} gateways, ${others.length} other clusters` +
@@ -173,10 +177,12 @@ function regionNode(id: string, title: string, cards: readonly ClusterCard[]): M
 /** Several links between two nodes are several lines, unless they are too many to see each. */
 function linesOf(from: string, to: string, links: readonly LinkRow[]): readonly MapLine[] {
   const line = (key: string, some: readonly LinkRow[]): MapLine => {
-    const { state, up, rttMs } = summed(some)
+    const { state, up, rttMs, loss = 0 } = summed(some)
     const count = some.length === 1 ? '' : `${up} of ${some.length}`
     const rtt = rttMs === undefined ? '' : `${rttMs.toFixed(1)} ms`
-    const words = [state === 'up' ? '' : state, count, state === 'down' ? '' : rtt].filter((one) => one !== '')
+    const lost = loss === 0 ? '' : `${Math.round(loss * 100)} % lost`
+    const quality = state === 'down' ? [] : [rtt, lost]
+    const words = [state === 'up' ? '' : state, count, ...quality].filter((one) => one !== '')
     return { id: `${from} ${to} ${key}`, from, to, state, label: `${signOf(state)} ${words.join(' ')}`.trim() }
   }
   return links.length > MOST_LINES ? [line('all', links)] : links.map((link, i) => line(String(i), [link]))
@@ -199,7 +205,9 @@ function rowsOf(
   })
 }
 
-type Sum = Omit<MapRow, 'key' | 'from' | 'to' | 'region' | 'isOpen'>
+interface Sum extends Omit<MapRow, 'key' | 'from' | 'to' | 'region' | 'isOpen' | 'state'> {
+  readonly state: Step
+}
 
 /** Without any link it is down. */
 function summed(links: readonly LinkRow[]): Sum {

@@ -36,3 +36,6 @@ export declare function signal<T>(value: T): Signal<T>
 
 /** Calls `run` at once, and whenever a signal that it read has changed, until what it gives is called. */
 export declare function effect(run: () => void): () => void
+
+/** Changes several signals; what reads them runs once, at the end. */
+export declare function batch(run: () => void): void

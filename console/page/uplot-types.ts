@@ -10,6 +10,7 @@ type Texts = (chart: object, values: readonly number[]) => readonly string[]
 export interface ChartAxis {
   readonly scale: string
   readonly side?: 1 | 3
+  readonly size?: number
   readonly stroke: string
   readonly grid: { readonly show?: boolean; readonly stroke?: string; readonly width?: number }
   readonly ticks: { readonly stroke: string; readonly width: number }

@@ -58,7 +58,10 @@ export function planFlows(answer: Answer<FlowsFacts> | undefined, commands: Flow
   return {
     flows: { ...section(commands.flows, latest, MOST_FLOWS, flowSample), note: about(samples) },
     refusals: section(commands.refusals, rulesOf(latest), MOST_RULES, (row) => row),
-    calls: { ...section(commands.calls, calls, MOST_CALLED, callsRow), ...(said.length === 0 ? {} : { note: about('') }) },
+    calls: {
+      ...section(commands.calls, calls, MOST_CALLED, callsRow),
+      ...(said.length === 0 ? {} : { note: about('') }),
+    },
   }
 }
 
@@ -80,7 +83,7 @@ function callsRow({ name, callsPerSecond, bytesPerSecond, recent, p50Ms, p99Ms }
 /** The rule is the reason code. The latest packet is the example. */
 function rulesOf(latest: readonly FlowFact[]): readonly RefusalRow[] {
   const refused = latest.slice(0, MOST_COUNTED).filter(({ outcome }) => outcome === 'denied' || outcome === 'refused')
-  const byRule = Map.groupBy(refused, ({ outcome, reason = '-' }) => `${outcome} ${reason}`)
+  const byRule = Map.groupBy(refused, ({ outcome, reason = '-' }) => `${outcome} ${clipped(reason)}`)
   const rows = [...byRule.values()].flatMap((some): readonly RefusalRow[] => {
     const [last] = some
     if (last === undefined) return []

@@ -72,9 +72,10 @@ export interface PacketEnd {
 
 /** The text of a service has its namespace already. */
 export function endText({ cluster, address, namespace, service, pod }: PacketEnd): string {
-  const place = service === undefined && namespace !== undefined && pod !== undefined ? `${namespace}/${pod}` : pod
-  const parts = [cluster, address, service, place].filter((one) => one !== undefined)
-  return clipped(parts.join(' '), MAX_MESSAGE)
+  const space = service === undefined && pod !== undefined ? namespace : undefined
+  const place = [space, pod].flatMap((one) => (one === undefined ? [] : [clipped(one)])).join('/')
+  const parts = [cluster, address, service].flatMap((one) => (one === undefined ? [] : [clipped(one)]))
+  return clipped([...parts, ...(place === '' ? [] : [place])].join(' '), MAX_MESSAGE)
 }
 
 /** Adds the flags that name the target. Other commands are for other machines, or have flags of their own. */

@@ -163,8 +163,7 @@ function statesOf(
   const imports = (): ReadonlyMap<string, string> =>
     new Map(world.objects.ServiceImport?.map(({ object }) => [clipped(keyOf(object.metadata), MAX_MESSAGE), '']))
   const found = problems.map(
-    ({ reason, subject, severity }) =>
-      [clipped(`${reason}: ${subjectText(subject)}`, MAX_MESSAGE), severity] as const,
+    ({ reason, subject, severity }) => [clipped(`${reason}: ${subjectText(subject)}`, MAX_MESSAGE), severity] as const,
   )
   // Without an answer for a kind its problems are not known, and so none of them has ended.
   const isAll = !world.unanswered.some(({ reason }) => reason === 'NotAnswered')
@@ -256,7 +255,7 @@ function commandsFor({ flags, live }: ConsoleFacts): Commands {
     calls: of('top services'),
     flows: of('flows'),
     denied: of('show denied'),
-    events: `${of('status')} --watch`,
+    events: of('status --watch'),
   }
 }
 

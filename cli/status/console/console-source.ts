@@ -121,11 +121,7 @@ export function withKubeSource(
  * Reads calls in the background, because a look does not wait for commands in pods, and only while a page is open: the
  * API server records each command. Without an answer the last one stays, which says its time.
  */
-function flowsReader(
-  opened: OpenedMember,
-  clock: Clock,
-  signal: AbortSignal,
-): (isSeen: boolean) => Answer<FlowsFacts> {
+function flowsReader(opened: OpenedMember, clock: Clock, signal: AbortSignal): (isSeen: boolean) => Answer<FlowsFacts> {
   let kept: Answer<FlowsFacts> = { t: 'none', why: NO_PAGE }
   let beganAt = -Infinity
   let isReading = false
