@@ -1,21 +1,27 @@
 /** The console: looks at a member at an interval and shows what it sees on a page, to browsers that may read it. */
 import { type Clock, SystemClock, unlessAborted } from '../reconcile/reconcile.ts'
 import { messageOf } from '../runtime/runtime.ts'
+import { type PathQuestion, type PathSide, explainPath } from '../explain/path/path.ts'
 import { AddressInUseError, type ConsoleServer, type ConsoleServerInit, serveConsolePage } from './server/server.ts'
-import { type ConsoleFacts, type PlannedState, planLook, withFailure } from './state/state.ts'
+import { type ConsoleFacts, type PlannedState, planLook, planPath, withFailure } from './state/state.ts'
 
 export { type PageFiles, readPageFiles } from './server/server.ts'
-export type { Answer, ConsoleFacts, DeniedFact, SharesFacts } from './state/state.ts'
+export type { Answer, ConsoleFacts, DeniedFact, FlowsFacts, SharesFacts } from './state/state.ts'
 
 /** Where the facts come from. */
 export interface ConsoleSource {
-  /** Rejects if there is no answer: the page then shows the last facts, and since when they are old. */
-  readonly facts: (signal: AbortSignal) => Promise<ConsoleFacts>
+  /**
+   * `isSeen`: a page is open, so that what costs the cluster something is worth it. Rejects if there is no answer: the
+   * page then shows the last facts, and since when they are old.
+   */
+  readonly facts: (signal: AbortSignal, isSeen?: boolean) => Promise<ConsoleFacts>
   /** The time between two looks. Undefined: the facts never change, as those of a file. */
   readonly everyMs: number | undefined
+  /** Gathers what `sealane explain` explains a call by. Undefined: the page explains none. */
+  readonly pathSide?: (question: PathQuestion, signal: AbortSignal) => Promise<PathSide>
 }
 
-export interface ConsoleInit extends Omit<ConsoleServerInit, 'clock'> {
+export interface ConsoleInit extends Omit<ConsoleServerInit, 'clock' | 'explain'> {
   readonly source: ConsoleSource
   /** If the port is in use, any other port is as good. */
   readonly anyPort?: boolean
@@ -32,8 +38,9 @@ const LONG_MS = 3_600_000
  */
 export async function runConsole(init: ConsoleInit, signal: AbortSignal): Promise<void> {
   const { source, clock = new SystemClock(), onOpen } = init
-  let look = planLook(await source.facts(signal))
-  const server = await open({ ...init, clock })
+  const first = await source.facts(signal)
+  let look = planLook(first)
+  const server = await open({ ...init, clock, explain: explainerOf(source, first.flags) })
   try {
     server.publish(look.state)
     onOpen(server.url)
@@ -41,7 +48,7 @@ export async function runConsole(init: ConsoleInit, signal: AbortSignal): Promis
     // A file never changes: then the server alone goes on.
     while (await unlessAborted(clock.sleep(everyMs ?? LONG_MS, signal), signal)) {
       if (everyMs === undefined) continue
-      look = await looked(source, look, clock, signal)
+      look = await looked({ source, isSeen: server.pages > 0, clock }, look, signal)
       server.publish(look.state)
     }
   } finally {
@@ -49,14 +56,25 @@ export async function runConsole(init: ConsoleInit, signal: AbortSignal): Promis
   }
 }
 
+/** By the function that `sealane explain` calls. */
+function explainerOf({ pathSide }: ConsoleSource, flags: string): ConsoleServerInit['explain'] {
+  if (pathSide === undefined) return undefined
+  return async (question, signal) => planPath(explainPath(question, { here: await pathSide(question, signal) }), flags)
+}
+
+interface Looking {
+  readonly source: ConsoleSource
+  readonly isSeen: boolean
+  readonly clock: Clock
+}
+
 async function looked(
-  source: ConsoleSource,
+  { source, isSeen, clock }: Looking,
   before: PlannedState,
-  clock: Clock,
   signal: AbortSignal,
 ): Promise<PlannedState> {
   try {
-    return planLook(await source.facts(signal), before)
+    return planLook(await source.facts(signal, isSeen), before)
   } catch (error) {
     if (signal.aborted) return before
     const since = before.state.about.failing?.since ?? new Date(clock.now()).toISOString()
@@ -64,7 +82,9 @@ async function looked(
   }
 }
 
-async function open(init: ConsoleInit & { readonly clock: Clock }): Promise<ConsoleServer> {
+type OpenInit = ConsoleInit & Pick<ConsoleServerInit, 'clock' | 'explain'>
+
+async function open(init: OpenInit): Promise<ConsoleServer> {
   try {
     return await serveConsolePage(init)
   } catch (error) {

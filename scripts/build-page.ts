@@ -2,16 +2,17 @@
  * Builds the page of the console: `node scripts/build-page.ts FOLDER`. A process of its own, because the rest of the
  * build does not wait for promises. The same sources give the same files.
  */
-import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { build } from 'vite'
 
 /** What a browser loads and compiles before a person sees anything. */
 const MAX_SCRIPT = 60_000
+/** What it loads when a person comes near a drawing, for each of them. */
+const MAX_LATER = 500_000
 
 const [folder] = process.argv.slice(2)
 if (folder === undefined) throw new Error('expected the folder for the page')
-await build({
+const built = await build({
   configFile: false,
   root: join(import.meta.dirname, '..', 'console', 'page'),
   base: '/',
@@ -28,6 +29,34 @@ await build({
   },
 })
 
-const scripts = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.js'))
-const bytes = scripts.reduce((sum, name) => sum + statSync(join(folder, name)).size, 0)
-if (bytes > MAX_SCRIPT) throw new Error(`the script of the page has ${bytes} bytes: at most ${MAX_SCRIPT}`)
+interface Chunk {
+  readonly fileName: string
+  readonly code: string
+  readonly isEntry: boolean
+  /** Files that it loads at once. */
+  readonly imports: readonly string[]
+}
+
+const outputs = (Array.isArray(built) ? built : [built]).flatMap((one) => ('output' in one ? one.output : []))
+const chunks = new Map(outputs.flatMap((one) => (one.type === 'chunk' ? [[one.fileName, one as Chunk] as const] : [])))
+
+/** A script with those that it loads at once. */
+function withImports(name: string, known = new Set<string>()): ReadonlySet<string> {
+  if (known.has(name)) return known
+  known.add(name)
+  for (const one of chunks.get(name)?.imports ?? []) withImports(one, known)
+  return known
+}
+
+function bytesOf(names: ReadonlySet<string>): number {
+  return [...names].reduce((sum, name) => sum + Buffer.byteLength(chunks.get(name)?.code ?? ''), 0)
+}
+
+const first = new Set([...chunks.values()].flatMap((one) => (one.isEntry ? [...withImports(one.fileName)] : [])))
+const bytes = bytesOf(first)
+if (first.size === 0) throw new Error('the page has no script')
+if (bytes > MAX_SCRIPT) throw new Error(`the first script of the page has ${bytes} bytes: at most ${MAX_SCRIPT}`)
+for (const name of chunks.keys()) {
+  const later = bytesOf(new Set([...withImports(name)].filter((one) => !first.has(one))))
+  if (later > MAX_LATER) throw new Error(`${name} has ${later} bytes with what it loads: at most ${MAX_LATER}`)
+}

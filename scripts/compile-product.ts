@@ -78,7 +78,7 @@ export function compileProgram(folder: string, entry: string): readonly string[]
 }
 
 /** The packages that end up in the page of the console. */
-const PAGE_PACKAGES = ['preact', '@preact/signals', '@preact/signals-core']
+const PAGE_PACKAGES = ['preact', '@preact/signals', '@preact/signals-core', 'cytoscape', 'uplot']
 /** The folder of the page in the product. */
 export const PAGE_FOLDER = 'console-page'
 

@@ -21,6 +21,7 @@ import {
   targetToSee,
 } from '../context/context.ts'
 import { deniedHere } from './denied.ts'
+import { flowsHere } from './flows.ts'
 import { pagesOption, pagesToAsk } from './status.ts'
 import type { ConsoleSource, FactsInit } from '../status/console/console-source.ts'
 
@@ -149,7 +150,8 @@ async function withSource(
   }
   const flags = `--site ${shellWord(site)}`
   const denied = (signal: AbortSignal): ReturnType<typeof deniedHere> => deniedHere(ask, signal)
-  return work(sources.siteSource(site, { ...init, flags, denied }, context))
+  const flows = (signal: AbortSignal): ReturnType<typeof flowsHere> => flowsHere(ask, signal)
+  return work(sources.siteSource(site, { ...init, flags, denied, flows }, context))
 }
 
 /** A program that opens a page and fails does so at once. Later exits are those of a browser that a person closed. */

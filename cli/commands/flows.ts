@@ -68,7 +68,7 @@ export function addTopCommand(program: Command, context: CommandContext): void {
     .addOption(new Option('--page').hideHelp())
   lookOptions(command).action(async (group: FlowGroup, options: TopOptions) => {
     if (options.page === true) {
-      const [page] = await withinTime(context.signal, options.timeout, (signal) => pagesHere(options.ask, signal))
+      const [page] = await withinTime(context.signal, options.timeout, (signal) => flowsHere(options.ask, signal))
       context.output.answer(`${JSON.stringify({ ...page, denied: [] })}\n`)
       return
     }
@@ -174,7 +174,7 @@ async function looking(
 ): Promise<void> {
   const look = async (target: KubeTarget | undefined): Promise<void> => {
     const pages = await withinTime(context.signal, timeout, (signal) =>
-      target === undefined ? pagesHere(ask, signal) : pagesOfNodes(target, { ...context, signal }),
+      target === undefined ? flowsHere(ask, signal) : pagesOfNodes(target, { ...context, signal }),
     )
     await show(pages)
   }
@@ -189,7 +189,11 @@ function remarkProblems(pages: readonly NodeFlows[], { output }: CommandContext)
     if (problem !== undefined) output.remark(`${node === undefined ? '' : `node ${node}: `}${problem}\n`)
 }
 
-async function pagesHere(given: readonly string[] | undefined, signal: AbortSignal): Promise<readonly NodeFlows[]> {
+/** Asks the route agent on this machine. Throws UserError if none answers. */
+export async function flowsHere(
+  given: readonly string[] | undefined,
+  signal: AbortSignal,
+): Promise<readonly NodeFlows[]> {
   const { textOfPage } = await import('../status/ask.ts')
   const { STATUS_PORTS } = await import('../../install/values/values.ts')
   // One process of all parts has one page for them.
@@ -214,13 +218,9 @@ async function pagesHere(given: readonly string[] | undefined, signal: AbortSign
 /** Nodes that give no answer are remarks. */
 async function pagesOfNodes(target: KubeTarget, context: CommandContext): Promise<readonly NodeFlows[]> {
   const { withAdmin } = await import('../context/with-admin.ts')
-  const { readFromRouteAgents } = await import('../status/probes/pod-probes.ts')
-  const command = ['sealane', 'top', 'services', '--page']
+  const { flowsOfNodes } = await import('../status/flows/flows-of-nodes.ts')
   const remark = (text: string): void => context.output.remark(text)
-  const read = await withAdmin(target, new SystemClock(), context, ({ admin }) =>
-    readFromRouteAgents(admin, { command, read: readFlows, remark }, context.signal),
-  )
-  return read.map(({ node, value }) => ({ ...value, node }))
+  return withAdmin(target, new SystemClock(), context, ({ admin }) => flowsOfNodes(admin, remark, context.signal))
 }
 
 /** Throws UserError. */

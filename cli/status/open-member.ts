@@ -40,7 +40,12 @@ type Gather = () => Promise<FactSet>
 /** What was opened, for questions that facts do not answer. */
 export type OpenedMember =
   | { readonly t: 'site'; readonly api: ClusterApi }
-  | { readonly t: 'kube'; readonly dynamic: Pick<DynamicClient, 'listPicked'>; readonly title: string }
+  | {
+      readonly t: 'kube'
+      readonly dynamic: Pick<DynamicClient, 'listPicked'>
+      readonly title: string
+      readonly admin: Pick<ClusterAdmin, 'title' | 'list' | 'exec'>
+    }
 
 type Work<T> = (gather: Gather, opened: OpenedMember) => Promise<T>
 
@@ -110,7 +115,7 @@ async function openKubeMember<T>(
         const all = Promise.all([progress.follow('objects and status pages', facts), ...probes])
         return gatherFacts(admin.title, async () => (await all).flat())
       },
-      { t: 'kube', dynamic: api.dynamic, title: admin.title },
+      { t: 'kube', dynamic: api.dynamic, title: admin.title, admin },
     )
   })
 }

@@ -1,7 +1,7 @@
 /** Follows the events of the server, and says when it does not answer. */
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { ConsoleState } from '../state/state.ts'
-import { type PageModel, summaryOf, takeSections } from './page.ts'
+import { type PageModel, summaryOf, takeSections } from './model.ts'
 
 /** What this page uses of a browser. The types of all that browsers have would count in every file of the project. */
 export interface Browser {

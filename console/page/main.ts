@@ -1,17 +1,27 @@
 /** Starts the page in a browser. */
 import { h, render } from 'preact'
 import { SystemClock } from '../../reconcile/reconcile.ts'
+import { type Canvases, drawingRef } from './drawing.ts'
 import { type Browser, followServer } from './follow.ts'
-import { Page, createModel } from './page.ts'
+import { createModel } from './model.ts'
+import { Page } from './page.ts'
+import { type Asking, askServer } from './path.ts'
 
-const browser = globalThis as unknown as Browser
+const browser = globalThis as unknown as Browser & Canvases & Asking
 const clock = new SystemClock()
 /** A page that never ends needs no signal. */
 const { signal } = new AbortController()
 const TICK_MS = 1000
 
 const { clipboard } = browser.navigator
-const model = createModel(clock.now(), clipboard === undefined ? undefined : copy)
+const model = createModel(clock.now(), clipboard === undefined ? undefined : copy, (all) => ({
+  drawings: {
+    map: drawingRef(browser, async () => (await import('./map-canvas.ts')).mapDrawing(all, browser)),
+    link: drawingRef(browser, async () => (await import('./chart-canvas.ts')).linkDrawing(all, browser)),
+    calls: drawingRef(browser, async () => (await import('./chart-canvas.ts')).callsDrawing(all, browser)),
+  },
+  explain: (from, to) => askServer(browser, from, to),
+}))
 const tick = followServer(model, browser, clock)
 
 function copy(text: string): void {

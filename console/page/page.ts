@@ -2,82 +2,40 @@
  * The views of the page: what a person sees of the state. Texts go into the document as texts, never as HTML; each state
  * has a sign and a word, so that nothing is said by colour alone.
  */
-import { type ComponentChildren, type VNode, h } from 'preact'
-import { type Signal, signal } from '@preact/signals'
+import { type VNode, h } from 'preact'
 import type {
   About,
+  CallsRow,
   ClusterCard,
-  ConsoleState,
   DeniedRow,
+  EventRow,
   GatewayRow,
   LinkRow,
   ProblemRow,
-  Section,
   ServiceRow,
-  Times,
 } from '../state/state.ts'
+import {
+  AsOf,
+  Badge,
+  type Column,
+  Command,
+  List,
+  type Props,
+  Since,
+  TITLES,
+  Table,
+  clockText,
+  listText,
+  msText,
+  percentText,
+} from './elements.ts'
+import { Charts } from './charts.ts'
+import { Flows, rateText } from './flows.ts'
+import { ClusterMap } from './map.ts'
+import { PathSection } from './path.ts'
 
-type Rows = Omit<ConsoleState, 'format'>
-
-/** What the views read. Each section is a signal of its own, so that only what has changed is drawn again. */
-export interface PageModel {
-  readonly sections: { readonly [name in keyof Rows]: Signal<Rows[name] | undefined> }
-  readonly filter: Signal<string>
-  /** Milliseconds since 1970, by this machine's clock, once a second. */
-  readonly now: Signal<number>
-  /** Since when the server is silent. Undefined while it answers. */
-  readonly lostSince: Signal<number | undefined>
-  /** Read out by screen readers, at most every few seconds. */
-  readonly announcement: Signal<string>
-  /** The last command that was copied. */
-  readonly copied: Signal<string>
-  /** The sections of which all rows are shown. */
-  readonly open: Signal<ReadonlySet<string>>
-  /** Undefined where the browser gives a page no clipboard. */
-  readonly copy: ((text: string) => void) | undefined
-}
-
-export function createModel(now: number, copy: PageModel['copy']): PageModel {
-  return {
-    sections: {
-      about: signal<About | undefined>(undefined),
-      times: signal<Times | undefined>(undefined),
-      problems: signal<Section<ProblemRow> | undefined>(undefined),
-      clusters: signal<Section<ClusterCard> | undefined>(undefined),
-      gateways: signal<Section<GatewayRow> | undefined>(undefined),
-      links: signal<Section<LinkRow> | undefined>(undefined),
-      services: signal<Section<ServiceRow> | undefined>(undefined),
-      denied: signal<Section<DeniedRow> | undefined>(undefined),
-    },
-    filter: signal(''),
-    now: signal(now),
-    lostSince: signal<number | undefined>(undefined),
-    announcement: signal(''),
-    copied: signal(''),
-    open: signal<ReadonlySet<string>>(new Set()),
-    copy,
-  }
-}
-
-/** Takes what an event or a snapshot says. Sections of a later release are left out. */
-export function takeSections(model: PageModel, said: Partial<ConsoleState>): void {
-  const known = new Map<string, { value: unknown }>(Object.entries(model.sections))
-  for (const [name, value] of Object.entries(said)) {
-    const one = known.get(name)
-    if (one !== undefined) one.value = value
-  }
-}
-
-/** What a screen reader says about the whole. */
-export function summaryOf({ health, counts }: About): string {
-  const { problems, clustersReached, clusters, linksUp, links } = counts
-  const count = `${problems} problem${problems === 1 ? '' : 's'}`
-  return `${health}, ${count}, ${clustersReached} of ${clusters} clusters reached, ${linksUp} of ${links} links up`
-}
-
-interface Props {
-  readonly model: PageModel
-}
+export { agoText } from './elements.ts'
+export { type PageModel, createModel, matches, summaryOf, takeSections } from './model.ts'
 
 export function Page({ model }: Props): VNode {
   return h(
@@ -90,23 +48,18 @@ export function Page({ model }: Props): VNode {
       { id: 'main', tabIndex: -1 },
       h(Problems, { model }),
       h(Clusters, { model }),
+      h(ClusterMap, { model }),
       h(Gateways, { model }),
       h(Links, { model }),
       h(Services, { model }),
+      h(PathSection, { model }),
+      h(Flows, { model }),
       h(Denied, { model }),
+      h(Charts, { model }),
+      h(Events, { model }),
     ),
   )
 }
-
-const TITLES = {
-  problems: 'Problems',
-  clusters: 'Clusters',
-  gateways: 'Gateways',
-  links: 'Links',
-  services: 'Services',
-  denied: 'Denied packets',
-} as const
-type Listed = keyof typeof TITLES
 
 function Head({ model }: Props): VNode {
   const about = model.sections.about.value
@@ -184,162 +137,6 @@ function Lost({ model }: Props): VNode | null {
   )
 }
 
-function AsOf({ model, at, live }: Props & { readonly at: keyof Times; readonly live: boolean }): VNode | null {
-  const time = model.sections.times.value?.[at]
-  return time === undefined ? null : h(ReadAt, { model, time, live })
-}
-
-function ReadAt({ model, time, live }: Props & { readonly time: string; readonly live: boolean }): VNode {
-  return h('p', { class: 'soft' }, live ? 'as of ' : 'from a file of ', h(Since, { model, at: time }))
-}
-
-/** A time, and how long ago it was. */
-function Since({ model, at }: Props & { readonly at: string }): VNode {
-  const ms = Date.parse(at)
-  if (Number.isNaN(ms)) return h('span', {}, '-')
-  const ago = agoText(Math.max(0, Math.floor((model.now.value - ms) / 1000)))
-  return h('time', { dateTime: at, title: at }, `${clockText(at)}, ${ago}`)
-}
-
-function clockText(at: string): string {
-  return `${at.slice(0, 10)} ${at.slice(11, 19)} UTC`
-}
-
-export function agoText(seconds: number): string {
-  if (seconds < 120) return `${seconds} s ago`
-  if (seconds < 7200) return `${Math.floor(seconds / 60)} min ago`
-  return seconds < 172_800 ? `${Math.floor(seconds / 3600)} h ago` : `${Math.floor(seconds / 86_400)} days ago`
-}
-
-const SIGNS: Readonly<Record<string, readonly [sign: string, colour: string]>> = {
-  healthy: ['●', 'good'],
-  up: ['●', 'good'],
-  reached: ['●', 'good'],
-  usable: ['●', 'good'],
-  reporting: ['●', 'good'],
-  heard: ['●', 'good'],
-  exported: ['●', 'good'],
-  here: ['■', 'good'],
-  own: ['■', 'good'],
-  notice: ['ℹ', 'soft'],
-  degraded: ['▲', 'warn'],
-  connecting: ['▲', 'warn'],
-  starting: ['▲', 'warn'],
-  pending: ['▲', 'warn'],
-  unknown: ['?', 'warn'],
-  down: ['✕', 'bad'],
-  silent: ['✕', 'bad'],
-  failed: ['✕', 'bad'],
-  'cut off': ['✕', 'bad'],
-  'without backends': ['✕', 'bad'],
-}
-
-function Badge({ state, word = state }: { readonly state: string; readonly word?: string }): VNode {
-  const [sign, colour] = SIGNS[state] ?? ['?', 'warn']
-  return h('span', { class: `badge ${colour}` }, h('span', { 'aria-hidden': 'true' }, `${sign} `), word)
-}
-
-function Command({ model, command }: Props & { readonly command: string }): VNode {
-  const { copy } = model
-  return h(
-    'span',
-    { class: 'command' },
-    h('code', {}, command),
-    copy === undefined
-      ? null
-      : h(
-          'button',
-          {
-            type: 'button',
-            'aria-label': `Copy: ${command}`,
-            onClick: () => {
-              copy(command)
-            },
-          },
-          model.copied.value === command ? 'Copied' : 'Copy',
-        ),
-  )
-}
-
-/** The most rows that are drawn before a person asks for all. */
-const MOST_SHOWN = 200
-
-interface ListProps<T> extends Props {
-  readonly name: Listed
-  readonly at?: keyof Times
-  readonly none: string
-  /** Draws rows, after the filter. */
-  readonly draw: (rows: readonly T[]) => VNode
-}
-
-function List<T>({ model, name, at = 'facts', none, draw }: ListProps<T>): VNode {
-  const section = model.sections[name].value as Section<T> | undefined
-  const live = model.sections.about.value?.live ?? true
-  const stale = section?.stale
-  const filter = model.filter.value.trim().toLowerCase()
-  const all = (section?.rows ?? []).filter((row) => filter === '' || matches(row, filter))
-  const shown = model.open.value.has(name) ? all : all.slice(0, MOST_SHOWN)
-  const total = section?.rows.length ?? 0
-  const head = h(
-    'div',
-    { class: 'head' },
-    h('h2', { id: `${name}-title` }, TITLES[name], section === undefined ? '' : ` (${countText(all.length, total)})`),
-    section === undefined ? null : h(Command, { model, command: section.command }),
-    stale === undefined
-      ? h(AsOf, { model, at, live })
-      : stale.at === undefined
-        ? null
-        : h(ReadAt, { model, time: stale.at, live }),
-  )
-  return h(
-    'section',
-    { id: name, 'aria-labelledby': `${name}-title` },
-    head,
-    stale === undefined
-      ? null
-      : h(
-          'p',
-          {},
-          h(Badge, { state: 'unknown', word: stale.at === undefined ? 'incomplete' : 'not renewed' }),
-          `: ${stale.why}`,
-        ),
-    section?.note === undefined ? null : h('p', { class: 'soft' }, section.note),
-    section === undefined
-      ? h('p', {}, 'Waiting for facts.')
-      : shown.length > 0
-        ? draw(shown)
-        : section.note === undefined && stale === undefined
-          ? h('p', {}, total > 0 ? 'Nothing matches the filter.' : none)
-          : null,
-    all.length > shown.length
-      ? h(
-          'button',
-          {
-            type: 'button',
-            onClick: () => {
-              model.open.value = new Set([...model.open.value, name])
-            },
-          },
-          `Show all ${all.length}`,
-        )
-      : null,
-    section !== undefined && section.more > 0
-      ? h('p', { class: 'soft' }, `and ${section.more} more that the console leaves out; see: ${section.command}`)
-      : null,
-  )
-}
-
-function countText(shown: number, all: number): string {
-  return shown === all ? String(all) : `${shown} of ${all}`
-}
-
-/** By what a row says, whatever the field. */
-export function matches(row: unknown, filter: string): boolean {
-  if (typeof row === 'string') return row.toLowerCase().includes(filter)
-  if (typeof row === 'number') return String(row).includes(filter)
-  return typeof row === 'object' && row !== null && Object.values(row).some((value) => matches(value, filter))
-}
-
 function Problems({ model }: Props): VNode {
   const draw = (rows: readonly ProblemRow[]): VNode =>
     h(
@@ -403,55 +200,6 @@ function qualityText({ rttMs, loss, mtu }: Pick<ClusterCard, 'rttMs' | 'loss' | 
   return parts.join('')
 }
 
-function msText(ms: number | undefined): string {
-  return ms === undefined ? '-' : `${ms.toFixed(1)} ms`
-}
-
-function percentText(share: number | undefined): string {
-  return share === undefined ? '-' : `${Math.round(share * 100)} %`
-}
-
-interface Column<T> {
-  readonly title: string
-  readonly cell: (row: T) => ComponentChildren
-  readonly class?: 'number' | 'wide'
-}
-
-interface TableProps<T> {
-  readonly caption: string
-  readonly columns: readonly Column<T>[]
-  readonly rows: readonly T[]
-  readonly keyOf: (row: T) => string
-}
-
-/** A narrow screen scrolls it: by keyboard too, therefore it takes the focus. */
-function Table<T>({ caption, columns, rows, keyOf }: TableProps<T>): VNode {
-  const head = columns.map(({ title, class: kind = '' }) => h('th', { scope: 'col', class: kind }, title))
-  return h(
-    'div',
-    { class: 'scroll', role: 'region', 'aria-label': caption, tabIndex: 0 },
-    h(
-      'table',
-      {},
-      h('caption', { class: 'said' }, caption),
-      h('thead', {}, h('tr', {}, head)),
-      h(
-        'tbody',
-        {},
-        rows.map((row) =>
-          h(
-            'tr',
-            { key: keyOf(row) },
-            columns.map(({ cell, class: kind = '' }, i) =>
-              i === 0 ? h('th', { scope: 'row', class: kind }, cell(row)) : h('td', { class: kind }, cell(row)),
-            ),
-          ),
-        ),
-      ),
-    ),
-  )
-}
-
 function Gateways({ model }: Props): VNode {
   const columns: readonly Column<GatewayRow>[] = [
     { title: 'Gateway', cell: (row) => row.node },
@@ -487,6 +235,8 @@ function Links({ model }: Props): VNode {
 }
 
 function Services({ model }: Props): VNode {
+  const calls = new Map(model.sections.calls.value?.rows.map((row) => [row.service, row]))
+  const callsOf = ({ namespace, name }: ServiceRow): CallsRow | undefined => calls.get(`${namespace}/${name}`)
   const columns: readonly Column<ServiceRow>[] = [
     { title: 'Service', cell: (row) => `${row.namespace}/${row.name}` },
     { title: 'State', cell: ({ state }) => h(Badge, { state, word: state === 'own' ? 'exported only' : state }) },
@@ -497,6 +247,8 @@ function Services({ model }: Props): VNode {
     },
     { title: 'Importers', cell: (row) => listText(row.importers, row.moreImporters) },
     { title: 'Shares', cell: (row) => h(Shares, { row }), class: 'wide' },
+    { title: 'Calls a second', cell: (row) => rateText(callsOf(row)?.callsPerSecond), class: 'number' },
+    { title: 'Errors', cell: (row) => errorsText(callsOf(row)), class: 'number' },
     { title: 'Policy', cell: (row) => row.policy ?? '-' },
     { title: 'Type', cell: (row) => row.type ?? '-' },
     { title: 'IP', cell: (row) => listText(row.ips, 0) },
@@ -506,9 +258,9 @@ function Services({ model }: Props): VNode {
   return h(List<ServiceRow>, { model, name: 'services', none: 'No service is exported or imported.', draw })
 }
 
-function listText(names: readonly string[], more: number): string {
-  if (names.length === 0) return '-'
-  return `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+/** Of the last minute. */
+function errorsText(calls: CallsRow | undefined): string {
+  return calls === undefined ? '-' : String(calls.refused + calls.unanswered)
 }
 
 function Shares({ row: { shares, moreShares } }: { readonly row: ServiceRow }): VNode | string {
@@ -538,4 +290,17 @@ function Denied({ model }: Props): VNode {
   const draw = (rows: readonly DeniedRow[]): VNode =>
     h(Table<DeniedRow>, { caption: 'Samples of refused packets, the latest first', columns, rows, keyOf })
   return h(List<DeniedRow>, { model, name: 'denied', at: 'denied', none: 'No packet was refused.', draw })
+}
+
+function Events({ model }: Props): VNode {
+  const columns: readonly Column<EventRow>[] = [
+    { title: 'At', cell: ({ at }) => h(Since, { model, at }) },
+    { title: 'What', cell: (row) => row.kind },
+    { title: 'Change', cell: ({ change }) => h(Badge, { state: change }) },
+    { title: 'Subject', cell: (row) => row.subject, class: 'wide' },
+  ]
+  const keyOf = (row: EventRow): string => `${row.at} ${row.kind} ${row.change} ${row.subject}`
+  const draw = (rows: readonly EventRow[]): VNode =>
+    h(Table<EventRow>, { caption: 'What has changed, the latest first', columns, rows, keyOf })
+  return h(List<EventRow>, { model, name: 'events', none: '-', draw })
 }

@@ -19,7 +19,11 @@ export interface ElementProps {
 }
 
 export declare function h(type: string, props: ElementProps, ...children: readonly ComponentChildren[]): VNode
-export declare function h<P>(type: Component<P>, props: P & { readonly key?: string }): VNode
+export declare function h<P>(
+  type: Component<P>,
+  props: P & { readonly key?: string },
+  ...children: readonly ComponentChildren[]
+): VNode
 
 /** Draws into an element of the document. */
 export declare function render(node: VNode, parent: object): void
@@ -29,3 +33,9 @@ export interface Signal<T> {
 }
 
 export declare function signal<T>(value: T): Signal<T>
+
+/** Calls `run` at once, and whenever a signal that it read has changed, until what it gives is called. */
+export declare function effect(run: () => void): () => void
+
+/** Changes several signals; what reads them runs once, at the end. */
+export declare function batch(run: () => void): void

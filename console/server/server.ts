@@ -10,7 +10,8 @@ import { extname, join, resolve } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { createServer, createServerOverTls } from '../../runtime/http/http.ts'
 import { type HostPort, UserError, formatHostPort, messageOf } from '../../runtime/runtime.ts'
-import type { ConsoleState } from '../state/state.ts'
+import { type PathQuestion, parseFrom, parseTo } from '../../explain/path/path.ts'
+import { type ConsoleState, type PathAnswer, type WrongAnswer, failedPath, wrongPath } from '../state/state.ts'
 import { type Admission, COOKIE, LOGIN_PATH, admit, isLoopback, isSameSecret } from './admission.ts'
 import { EventStreams, type StreamLimits } from './event-streams.ts'
 
@@ -23,6 +24,8 @@ export interface ConsoleServerInit {
   readonly token?: string | undefined
   readonly tls?: { readonly cert: Buffer; readonly key: Buffer } | undefined
   readonly limits?: Partial<ConsoleLimits>
+  /** Explains one call, by facts that are read for it. Undefined: the path is not there. */
+  readonly explain?: ((question: PathQuestion, signal: AbortSignal) => Promise<PathAnswer>) | undefined
 }
 
 export interface ConsoleLimits extends StreamLimits {
@@ -31,15 +34,21 @@ export interface ConsoleLimits extends StreamLimits {
   readonly answerMs: number
   /** Between two attempts to log in, of all clients together. */
   readonly loginMs: number
+  /** The same for an answer that is an explanation: its facts are read first. */
+  readonly explainMs: number
+  /** Between two explanations, of all clients together. Only one is made at a time. */
+  readonly explainEveryMs: number
 }
 
 const LIMITS: ConsoleLimits = {
   ...{ clients: 32, everyMs: 250, beatMs: 5000, unreadMs: 10_000 },
-  ...{ connections: 128, answerMs: 10_000, loginMs: 1000 },
+  ...{ connections: 128, answerMs: 10_000, loginMs: 1000, explainMs: 30_000, explainEveryMs: 500 },
 }
 const MAX_HEADER_BYTES = 8 * 1024
 const MAX_LOGIN_BYTES = 4096
 const TEXT = 'text/plain; charset=utf-8'
+const JSON_TYPE = { 'content-type': 'application/json' }
+const EXPLAIN_PATH = '/api/explain'
 
 /** No other host, no script but ours, no frame of another page. */
 const HEADERS = {
@@ -57,6 +66,8 @@ const HEADERS = {
 export interface ConsoleServer {
   /** `http://127.0.0.1:9480/` */
   readonly url: string
+  /** How many pages are open. */
+  readonly pages: number
   publish(state: ConsoleState): void
   close(): Promise<void>
 }
@@ -66,7 +77,7 @@ export interface ConsoleServer {
  * address cannot be used.
  */
 export async function serveConsolePage(init: ConsoleServerInit): Promise<ConsoleServer> {
-  const { listen, page, clock, token, tls } = init
+  const { listen, page, clock, token, tls, explain } = init
   if (!isLoopback(listen.host) && token === undefined) {
     throw new UserError(`--listen ${formatHostPort(listen)}: other machines can reach this address`, {
       hint: 'name a file with a token: --token-file FILE; or listen on loopback',
@@ -79,6 +90,8 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
   let port = listen.port
   let state: ConsoleState | undefined
   let loginAt = -Infinity
+  let explainedAt = -Infinity
+  let isExplaining = false
 
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const { method = '', url = '', headers } = request
@@ -93,24 +106,56 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
     // Socket timeouts restart with every octet that the client receives.
     const done = new AbortController()
     response.once('close', () => done.abort())
-    void clock.sleep(limits.answerMs, done.signal).then(
+    const isQuestion = admission.t === 'answer' && path === EXPLAIN_PATH && explain !== undefined
+    void clock.sleep(isQuestion ? limits.explainMs : limits.answerMs, done.signal).then(
       () => void response.destroy(),
       () => undefined,
     )
     if (admission.t === 'refused') refuse(response, admission)
     else if (admission.t === 'login') await login(request, response)
+    else if (isQuestion) await answerPath(url, response, explain, done.signal)
     else answerFile(response, path)
   }
 
   const answerFile = (response: ServerResponse, path: string): void => {
     if (path === '/api/state') {
       if (state === undefined) reply(response, 503, 'no facts yet\n', { 'retry-after': '1' })
-      else reply(response, 200, JSON.stringify(state), { 'content-type': 'application/json' })
+      else reply(response, 200, JSON.stringify(state), JSON_TYPE)
       return
     }
     const file = page.get(path)
-    if (file === undefined) reply(response, 404, 'try /, /api/state or /api/events\n')
+    if (file === undefined) reply(response, 404, 'try /, /api/state, /api/events or /api/explain?from=FROM&to=TO\n')
     else reply(response, 200, file.body, { 'content-type': file.type })
+  }
+
+  /** One at a time: each reads facts from the API server or the site. */
+  const answerPath = async (
+    url: string,
+    response: ServerResponse,
+    explainOne: NonNullable<ConsoleServerInit['explain']>,
+    signal: AbortSignal,
+  ): Promise<void> => {
+    const question = questionOf(url)
+    if ('t' in question) {
+      reply(response, 400, JSON.stringify(question), JSON_TYPE)
+      return
+    }
+    if (isExplaining || clock.monotonic() - explainedAt < limits.explainEveryMs) {
+      reply(response, 429, 'another path is being explained: try again in a moment\n', { 'retry-after': '1' })
+      return
+    }
+    isExplaining = true
+    try {
+      const found = await explainOne(question, signal)
+      reply(response, 200, JSON.stringify(found), JSON_TYPE)
+    } catch (error) {
+      // The client has gone, or the server closes.
+      if (signal.aborted) response.destroy()
+      else reply(response, 502, JSON.stringify(failedPath(messageOf(error))), JSON_TYPE)
+    } finally {
+      isExplaining = false
+      explainedAt = clock.monotonic()
+    }
   }
 
   const login = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -148,6 +193,9 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
   port = bound.port
   return {
     url: `${scheme}://${formatHostPort({ host: listen.host, port })}/`,
+    get pages() {
+      return streams.size
+    },
     publish: (next) => {
       state = next
       streams.publish(next)
@@ -158,6 +206,21 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
         server.close(() => resolve())
         server.closeAllConnections()
       }),
+  }
+}
+
+/** No end of a call is longer: a name of DNS has at most 253 characters. */
+const MAX_END = 320
+
+/** Takes the ends as `sealane explain` takes them, or says what is wrong with them. */
+function questionOf(url: string): PathQuestion | WrongAnswer {
+  const asked = new URLSearchParams(url.slice(url.indexOf('?') + 1))
+  const [from, to] = [asked.get('from') ?? '', asked.get('to') ?? '']
+  try {
+    if (from.length > MAX_END || to.length > MAX_END) throw new Error(`expected at most ${MAX_END} characters`)
+    return { from: parseFrom(from), to: parseTo(to) }
+  } catch (error) {
+    return wrongPath(messageOf(error), 'see: sealane explain --help')
   }
 }
 

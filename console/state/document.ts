@@ -1,7 +1,20 @@
 /** The document that the console serves: what the page shows, section by section. Every text in it is printable. */
 
 /** All sections, in the order of the page. `times` has no place on it: it says from when the others are. */
-export const SECTIONS = ['about', 'times', 'problems', 'clusters', 'gateways', 'links', 'services', 'denied'] as const
+export const SECTIONS = [
+  'about',
+  'times',
+  'problems',
+  'clusters',
+  'gateways',
+  'links',
+  'services',
+  'refusals',
+  'calls',
+  'flows',
+  'denied',
+  'events',
+] as const
 export type SectionName = (typeof SECTIONS)[number]
 
 /** The rows of one section. */
@@ -29,7 +42,15 @@ export interface ConsoleState {
   readonly gateways: Section<GatewayRow>
   readonly links: Section<LinkRow>
   readonly services: Section<ServiceRow>
+  /** Samples that were refused, by rule. */
+  readonly refusals: Section<RefusalRow>
+  /** Calls to each service. */
+  readonly calls: Section<CallsRow>
+  /** Samples of calls, the latest first. */
+  readonly flows: Section<FlowSample>
   readonly denied: Section<DeniedRow>
+  /** What has changed since the console started, the latest first. */
+  readonly events: Section<EventRow>
 }
 
 export interface About {
@@ -57,6 +78,7 @@ export interface About {
 export interface Times {
   readonly facts: string
   readonly shares?: string
+  readonly flows?: string
   readonly denied?: string
 }
 
@@ -81,6 +103,8 @@ export interface ClusterCard {
   /** Since when it is connected, or is not. */
   readonly since?: string
   readonly contact: 'heard' | 'silent' | 'unknown'
+  /** By its ClusterProperties. */
+  readonly region?: string
   readonly linksUp: number
   readonly links: number
   readonly rttMs?: number
@@ -152,6 +176,42 @@ export interface ShareCell {
   readonly message: string
 }
 
+export interface FlowSample {
+  readonly at: string
+  readonly node?: string
+  readonly outcome: 'answered' | 'refused' | 'unanswered' | 'denied'
+  readonly from: string
+  readonly to: string
+  readonly protocol: string
+  readonly port?: number
+  /** Until the first answer. */
+  readonly ms?: number
+  /** A reason code, unless it was answered. */
+  readonly reason?: string
+}
+
+/** What one rule refused, of the samples. */
+export interface RefusalRow {
+  readonly outcome: 'refused' | 'denied'
+  readonly reason: string
+  readonly count: number
+  readonly latest: string
+  /** Of the latest. */
+  readonly from: string
+  readonly to: string
+}
+
+export interface CallsRow {
+  readonly service: string
+  readonly callsPerSecond: number
+  readonly bytesPerSecond: number
+  /** In the last minute. */
+  readonly refused: number
+  readonly unanswered: number
+  readonly p50Ms?: number
+  readonly p99Ms?: number
+}
+
 export interface DeniedRow {
   readonly at: string
   readonly node?: string
@@ -160,4 +220,14 @@ export interface DeniedRow {
   readonly protocol: string
   readonly port?: number
   readonly reason: string
+}
+
+/** Something that this console saw change. */
+export interface EventRow {
+  /** When the facts were taken that show it first. */
+  readonly at: string
+  readonly kind: 'problem' | 'gateway' | 'link' | 'import'
+  /** `begins`, `ends`, `appears`, `disappears`, `gone`, `more`, or the new state: `active`, `standby`, `up`, `down`. */
+  readonly change: string
+  readonly subject: string
 }

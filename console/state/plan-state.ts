@@ -8,11 +8,10 @@ import {
   type ClusterTrafficPolicy,
   type EndpointSlice,
   LABEL_SERVICE_NAME,
+  PROPERTY_REGION,
   type ServiceImport,
   type TrafficPolicy,
   findCondition,
-  fitText,
-  printable,
 } from '../../model/model.ts'
 import { statedShares } from '../../model/services/services.ts'
 import { remoteLaneOf } from '../../model/lanes/lanes.ts'
@@ -40,10 +39,22 @@ import type {
   ServiceRow,
   ShareCell,
 } from './document.ts'
-
-/** The answer to a question that facts do not contain. */
-export type Answer<T> =
-  { readonly t: 'known'; readonly at: string; readonly value: T } | { readonly t: 'none'; readonly why: string }
+import { type SeenStates, eventsOf, planEvents, seenOf } from './plan-events.ts'
+import { type FlowCommands, type FlowsFacts, planFlows } from './plan-flows.ts'
+import {
+  type Answer,
+  MAX_MESSAGE,
+  MOST_ITEMS,
+  type PacketEnd,
+  clipped,
+  compare,
+  endText,
+  keyOf,
+  listed,
+  numbers,
+  section,
+  withFlags,
+} from './plan-rows.ts'
 
 /** Whole objects that divide calls, besides those of the facts. */
 export interface SharesFacts {
@@ -53,21 +64,13 @@ export interface SharesFacts {
   readonly clusterPolicies: readonly ClusterTrafficPolicy[]
 }
 
-interface DeniedEnd {
-  readonly address: string
-  readonly cluster?: string
-  readonly namespace?: string
-  readonly service?: string
-  readonly pod?: string
-}
-
 /** One refused packet, as `sealane show denied` reads it. */
 export interface DeniedFact {
   readonly at: string
   readonly node?: string
   readonly reason: string
-  readonly from: DeniedEnd
-  readonly to: DeniedEnd
+  readonly from: PacketEnd
+  readonly to: PacketEnd
   readonly protocol: string
   readonly port?: number
 }
@@ -81,16 +84,12 @@ export interface ConsoleFacts {
   readonly live: boolean
   readonly shares: Answer<SharesFacts>
   readonly denied: Answer<readonly DeniedFact[]>
+  /** Undefined: no calls are read. */
+  readonly flows?: Answer<FlowsFacts>
 }
 
 /** The largest number of rows of each section. */
 const MOST = { problems: 100, clusters: 1000, gateways: 500, links: 2000, services: 2000, denied: 200 } as const
-/** The characters that the rows of one section have as JSON. */
-const MAX_SECTION = 1 << 20
-const MAX_NAME = 128
-const MAX_MESSAGE = 400
-/** Of a list in a row. */
-const MOST_ITEMS = 16
 const MOST_LABELS = 8
 
 /** What a look shows, and what the next one has to know of it. */
@@ -98,6 +97,10 @@ export interface PlannedState {
   readonly state: ConsoleState
   /** Of the last look that read the links, also of those that the section has no place for. Undefined: none has. */
   readonly links: LinkTimes | undefined
+  /** The time of the first look, RFC 3339. */
+  readonly startedAt: string
+  /** The states from which the next look derives events. */
+  readonly seen: SeenStates
 }
 
 type LinkTimes = ReadonlyMap<string, Pick<LinkRow, 'state' | 'since'>>
@@ -118,19 +121,67 @@ export function planLook(input: ConsoleFacts, before?: PlannedState): PlannedSta
   const links = renewed(linksOf(rows, commands.links), 'links', world, earlier)
   const services = renewed(planned.services, 'services', world, earlier)
   const about = aboutOf(input, diagnosis, planned.all)
+  const now = statesOf(world, diagnosis, rows, before?.seen)
+  const startedAt = before?.startedAt ?? world.takenAt
+  const events = eventsOf(planEvents(before?.seen, now, world.takenAt), earlier?.events, {
+    ...{ command: commands.events, since: input.live ? startedAt : undefined },
+  })
   const state: ConsoleState = {
     format: 1,
     about: earlier === undefined ? about : aboutKept(about, earlier.about, { clusters, links, services }),
     times: {
       facts: clipped(world.takenAt),
       ...(input.shares.t === 'known' ? { shares: clipped(input.shares.at) } : {}),
+      ...(input.flows?.t === 'known' ? { flows: clipped(input.flows.at) } : {}),
       ...(input.denied.t === 'known' ? { denied: clipped(input.denied.at) } : {}),
     },
     problems: section(commands.problems, diagnosis.problems, MOST.problems, (one) => problemRow(one, input)),
-    ...{ clusters, gateways, links, services },
+    ...{ clusters, gateways, links, services, ...planFlows(input.flows, commands) },
     denied: deniedOf(input.denied, commands.denied),
+    events,
   }
-  return { state, links: links.stale === undefined ? linkTimes(rows) : before?.links }
+  return {
+    ...{ state, startedAt, seen: seenOf(now, before?.seen) },
+    links: links.stale === undefined ? linkTimes(rows) : before?.links,
+  }
+}
+
+/** Of those that are kept while kinds are not answered. */
+const MOST_PROBLEMS = 10_000
+
+/** States for which a kind was not read are absent. */
+function statesOf(
+  world: World,
+  { overview, problems }: Diagnosis,
+  links: readonly LinkRow[],
+  before: SeenStates | undefined,
+): SeenStates {
+  const isRead = (...kinds: readonly string[]): boolean =>
+    !world.unanswered.some(({ what, reason }) => reason === 'NotAnswered' && kinds.includes(what))
+  const gateways = (): ReadonlyMap<string, string> =>
+    new Map(overview.gateways.map(({ node, state, lane }) => [clipped(node), gatewayState(state, lane)]))
+  const imports = (): ReadonlyMap<string, string> =>
+    new Map(world.objects.ServiceImport?.map(({ object }) => [clipped(keyOf(object.metadata), MAX_MESSAGE), '']))
+  const found = problems.map(
+    ({ reason, subject, severity }) => [clipped(`${reason}: ${subjectText(subject)}`, MAX_MESSAGE), severity] as const,
+  )
+  // Without an answer for a kind its problems are not known, and so none of them has ended.
+  const isAll = !world.unanswered.some(({ reason }) => reason === 'NotAnswered')
+  const states = links.map((row) => {
+    return [`${row.node} lane ${row.lane} to ${row.cluster} lane ${row.remoteLane}`, row.state] as const
+  })
+  return {
+    ...(isRead(...READ_FROM.gateways) ? { gateways: gateways() } : {}),
+    ...(isRead(...READ_FROM.links) ? { links: new Map(states) } : {}),
+    ...(isRead('ServiceImport') ? { imports: imports() } : {}),
+    problems: new Map([...(isAll ? [] : (before?.problems ?? [])), ...found].slice(-MOST_PROBLEMS)),
+  }
+}
+
+/** A gateway without a lane waits for the end of another one. */
+function gatewayState(state: GatewayRow['state'], lane: number | undefined): string {
+  if (state !== 'reporting') return state
+  return lane === undefined ? 'standby' : 'active'
 }
 
 /** The kinds from which the rows of a section follow. */
@@ -183,7 +234,7 @@ export function withFailure(state: ConsoleState, since: string, why: string): Co
   return { ...state, about: { ...state.about, failing: { since: clipped(since), why: clipped(why, MAX_MESSAGE) } } }
 }
 
-type Commands = Readonly<Record<keyof typeof MOST, string>>
+type Commands = Readonly<Record<keyof typeof MOST, string>> & FlowCommands & { readonly events: string }
 
 /** A bundle is shown by `status` and `diagnose` alone. */
 function commandsFor({ flags, live }: ConsoleFacts): Commands {
@@ -191,7 +242,8 @@ function commandsFor({ flags, live }: ConsoleFacts): Commands {
   const wide = of('status -o wide')
   if (!live) {
     const services = of('diagnose services')
-    return { problems: of('status'), clusters: wide, gateways: wide, links: wide, services, denied: services }
+    const calls = { refusals: services, calls: services, flows: services, denied: services, events: of('status') }
+    return { problems: of('status'), clusters: wide, gateways: wide, links: wide, services, ...calls }
   }
   return {
     problems: of('status'),
@@ -199,7 +251,11 @@ function commandsFor({ flags, live }: ConsoleFacts): Commands {
     gateways: of('show gateways'),
     links: of('show connections'),
     services: of('show traffic'),
+    refusals: of('flows --denied'),
+    calls: of('top services'),
+    flows: of('flows'),
     denied: of('show denied'),
+    events: of('status --watch'),
   }
 }
 
@@ -246,11 +302,6 @@ function problemRow(found: RankedFinding, { flags }: Pick<ConsoleFacts, 'flags'>
   }
 }
 
-/** The table of reasons does not know the target. Other commands are for other machines, or have flags of their own. */
-function withFlags(command: string, flags: string): string {
-  return /^sealane (show|status|diagnose)\b(?!.* --)/.test(command) ? `${command} ${flags}` : command
-}
-
 /** The commands that the table of reasons names: `sealane broker verify`. */
 function commandsIn(mend: string): readonly string[] {
   return [...mend.matchAll(/`((?:sealane|kubectl) [^`]+)`/g)].flatMap(([, command]) => command ?? [])
@@ -258,11 +309,13 @@ function commandsIn(mend: string): readonly string[] {
 
 function clustersOf(world: World, { overview }: Diagnosis, command: string): Section<ClusterCard> {
   const objects = new Map(world.objects.Cluster?.map(({ object }) => [object.spec.id, object]))
-  const facts = (id: string): Pick<ClusterCard, 'since' | 'podCIDRs' | 'globalCIDRs' | 'labels'> => {
+  const facts = (id: string): Pick<ClusterCard, 'since' | 'region' | 'podCIDRs' | 'globalCIDRs' | 'labels'> => {
     const object = objects.get(id)
+    const region = object?.spec.properties?.[PROPERTY_REGION]
     const since = findCondition(object?.status?.conditions, CONDITION_CONNECTED)?.lastTransitionTime
     return {
       ...(typeof since === 'string' && since !== '' ? { since: clipped(since) } : {}),
+      ...(region === undefined || region === '' ? {} : { region: clipped(region) }),
       podCIDRs: listed(object?.spec.podCIDRs),
       globalCIDRs: listed(object?.spec.globalCIDRs),
       labels: Object.entries(object?.spec.labels ?? {})
@@ -490,53 +543,4 @@ function deniedOf(denied: Answer<readonly DeniedFact[]>, command: string): Secti
     ...numbers({ port }),
     reason: clipped(reason),
   }))
-}
-
-/** The text of a service has its namespace already. */
-function endText({ cluster, address, namespace, service, pod }: DeniedEnd): string {
-  const place = service === undefined && namespace !== undefined && pod !== undefined ? `${namespace}/${pod}` : pod
-  const parts = [cluster, address, service, place].filter((one) => one !== undefined)
-  return clipped(parts.join(' '), MAX_MESSAGE)
-}
-
-/** Takes rows until there are `most`, or until they fill the section. */
-function section<T, R>(
-  command: string,
-  items: readonly T[],
-  most: number,
-  rowOf: (item: T, index: number) => R,
-): Section<R> {
-  const rows: R[] = []
-  let left = MAX_SECTION
-  for (const [i, item] of items.entries()) {
-    if (i >= most) break
-    const row = rowOf(item, i)
-    left -= JSON.stringify(row).length
-    if (left < 0) break
-    rows.push(row)
-  }
-  return { command, rows, more: items.length - rows.length }
-}
-
-/** The cut comes first: a text may have megabytes. */
-function clipped(text: string, max = MAX_NAME): string {
-  return printable(fitText(text, max))
-}
-
-function listed(texts: readonly string[] | null | undefined): readonly string[] {
-  return (texts ?? []).slice(0, MOST_ITEMS).map((text) => clipped(text))
-}
-
-/** Without those that are not known. */
-function numbers<K extends string>(values: Readonly<Record<K, number | undefined>>): { readonly [key in K]?: number } {
-  const known = Object.entries<number | undefined>(values).filter(([, value]) => value !== undefined)
-  return Object.fromEntries(known) as { readonly [key in K]?: number }
-}
-
-function keyOf({ namespace = '', name }: { readonly namespace?: string | undefined; readonly name: string }): string {
-  return `${namespace}/${name}`
-}
-
-function compare(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0
 }

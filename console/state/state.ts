@@ -1,12 +1,16 @@
 /** The public interface of this room: what the console shows, as a function of facts. */
 export {
   type About,
+  type CallsRow,
   type ClusterCard,
   type ConsoleState,
   type DeniedRow,
+  type EventRow,
+  type FlowSample,
   type GatewayRow,
   type LinkRow,
   type ProblemRow,
+  type RefusalRow,
   SECTIONS,
   type Section,
   type SectionName,
@@ -14,8 +18,19 @@ export {
   type ShareCell,
   type Times,
 } from './document.ts'
+export type { CallsFact, FlowFact, FlowsFacts } from './plan-flows.ts'
+export type { Answer } from './plan-rows.ts'
 export {
-  type Answer,
+  type ExplainedPath,
+  type PathAnswer,
+  type StepRow,
+  type WayRow,
+  type WrongAnswer,
+  failedPath,
+  planPath,
+  wrongPath,
+} from './plan-path.ts'
+export {
   type ConsoleFacts,
   type DeniedFact,
   type SharesFacts,

@@ -6,6 +6,7 @@ import { readPageFiles } from '../../console/server/server.ts'
 import { openBrowser } from '../../cli/commands/console.ts'
 import { type ConsoleSource, bundleSource, withKubeSource } from '../../cli/status/console/console-source.ts'
 import { planLook } from '../../console/state/state.ts'
+import { explainPath, parseFrom, parseTo } from '../../explain/path/path.ts'
 import { eventually } from '../support/eventually.ts'
 import { JumpingClock } from '../support/jumping-clock.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -52,13 +53,13 @@ t.test('the files of the page', async (t) => {
 async function looking(
   { kubeconfig }: { readonly kubeconfig: string },
   clock: JumpingClock,
-  work: (look: () => ReturnType<ConsoleSource['facts']>) => Promise<void>,
+  work: (look: (isSeen?: boolean) => ReturnType<ConsoleSource['facts']>, source: ConsoleSource) => Promise<void>,
 ): Promise<void> {
   const { signal } = new AbortController()
   const output = { answer: () => undefined, remark: () => undefined }
   const init = { flags: '--context c1', pages: [], timeoutMs: 400, everyMs: 2000, clock }
-  await withKubeSource({ kubeconfig }, init, { signal, output, env: {}, terminal: null }, ({ facts }) =>
-    work(() => facts(signal)),
+  await withKubeSource({ kubeconfig }, init, { signal, output, env: {}, terminal: null }, (source) =>
+    work((isSeen) => source.facts(signal, isSeen), source),
   )
 }
 
@@ -90,6 +91,48 @@ t.test('shares stay with their time while slices cannot be listed, and the next 
     const next = (await look()).shares
     t.ok(next.t === 'known' && shares.t === 'known' && next.at > shares.at, 'renewed at once')
   })
+})
+
+t.test('calls of a cluster are read while a page is open, beside the looks, and every 10 s', async (t) => {
+  const server = await clusterWith(t)
+  const clock = new JumpingClock()
+  const asked = (): number => server.requests.filter((line) => /\/pods\?.*routeagent/.test(line)).length
+  await looking(server, clock, async (look) => {
+    server.fault = podsThatLooked()
+    const { flows, denied } = await look()
+    t.match([flows, denied], [{ t: 'none', why: 'Calls are read while a page is open.' }, { t: 'none' }])
+    const before = asked()
+    const why = await eventually(async () => {
+      const { flows } = await look(true)
+      return flows?.t === 'none' && !/a page is open/.test(flows.why) ? flows.why : undefined
+    })
+    t.match(why, /^node gw0: /, 'these pods run no command')
+    const after = asked()
+    t.equal(after, before + 1)
+    await look(true)
+    clock.jump(11_000)
+    await look(true)
+    await eventually(() => (asked() === after + 1 ? true : undefined))
+  })
+})
+
+t.test('the facts of a path, as sealane explain gathers them', async (t) => {
+  const server = await clusterWith(t)
+  await looking(server, new JumpingClock(), async (_, { pathSide }) => {
+    server.fault = podsThatLooked()
+    const ends = { from: parseFrom('w0'), to: parseTo('web0.shop') }
+    const here = await pathSide(ends, new AbortController().signal)
+    t.match(explainPath(ends, { here }), { format: 1, from: 'w0', to: 'web0.shop' })
+    t.same(
+      server.requests.filter((line) => !line.startsWith('GET ')),
+      [],
+      'it only reads',
+    )
+  })
+  const { pathSide } = bundleSource(factSet(healthyObjects()), '--bundle f')
+  const ends = { from: parseFrom('w0'), to: parseTo('web0.shop') }
+  const here = await pathSide(ends, new AbortController().signal)
+  t.match(explainPath(ends, { here }), { format: 1 })
 })
 
 /** Opens a browser that is this script. `remarks` grows. */

@@ -3,13 +3,14 @@ import { h } from 'preact'
 import { renderToString } from 'preact-render-to-string'
 import t from 'tap'
 import { type Browser, type Events, followServer } from '../../console/page/follow.ts'
+import { toggleRegion } from '../../console/page/map.ts'
 import { Page, agoText, createModel, matches, summaryOf, takeSections } from '../../console/page/page.ts'
 import type { ConsoleState } from '../../console/state/state.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { DOWN, changeLinks } from '../explain/broken-member.ts'
 import { equalsGolden } from '../support/golden.ts'
 import { NOW } from '../support/objects/member-facts.ts'
-import { sharesFrom, stateOf } from './support/console-facts.ts'
+import { type Change, sharesFrom, stateOf } from './support/console-facts.ts'
 
 const AT = Date.parse(NOW) + 5000
 
@@ -69,7 +70,9 @@ t.test('what a member says stays a text', async (t) => {
 
 t.test('reading aids', async (t) => {
   const html = pageOf(BROKEN)
-  for (const id of ['problems', 'clusters', 'gateways', 'links', 'services', 'denied']) {
+  for (const id of [
+    ...['problems', 'clusters', 'map', 'gateways', 'links', 'services', 'path', 'flows', 'denied', 'charts', 'events'],
+  ]) {
     t.match(html, new RegExp(`<section id="${id}" aria-labelledby="${id}-title"`), id)
     t.match(html, new RegExp(`<h2 id="${id}-title">`), id)
     t.match(html, new RegExp(`<a href="#${id}">`), id)
@@ -79,7 +82,8 @@ t.test('reading aids', async (t) => {
   t.notMatch(html, /style="|onclick|javascript:/i, 'the policy lets none in')
   const badges = [...html.matchAll(/<span class="badge [a-z]+"><span aria-hidden="true">[^<]*<\/span>([^<]*)</g)]
   t.ok(badges.length > 15 && badges.every(([, word = '']) => word.length > 1), 'each sign has a word')
-  for (const [tag] of html.matchAll(/<button[^>]*>/g)) t.match(tag, /type="button"/)
+  for (const [tag] of html.matchAll(/<button[^>]*>/g)) t.match(tag, /type="(button|submit)"/)
+  for (const [tag] of html.matchAll(/<[^>]*role="img"[^>]*>/g)) t.match(tag, /aria-label="[^"]*The table below says/)
 })
 
 t.test('the filter, and long lists', async (t) => {
@@ -149,6 +153,78 @@ t.test('a console that was started again: the page logs in, or follows it', asyn
     await clock.advance(0)
     t.same([asked, went, opened.length], [['/api/state'], places, sources], String(status))
   }
+})
+
+t.test('drawings are beside tables that say the same', async (t) => {
+  const html = pageOf(BROKEN)
+  const section = html.slice(html.indexOf('<section id="map"'), html.indexOf('<section id="gateways"'))
+  t.match(wordsOf(section), /gw0 lane 0 paris lane 0 ✕ down 0 of 1 - - kernel before/)
+  t.match(section, /aria-label="Map: 2 gateways, 2 other clusters, 4 of 8 links up\. The table below says the same\."/)
+  const charts = html.slice(html.indexOf('<section id="charts"'), html.indexOf('<section id="events"'))
+  t.match(wordsOf(charts), /12:00:00 UTC - - 100\.0 % 100\.0 %/, 'the link that is down comes first')
+  t.match(charts, /<option value="gw0 lane 0 to paris lane 0" selected/)
+  const other = pageOf(BROKEN, (model) => (model.charted.value = { link: 'gone lane 0 to x lane 1' }))
+  t.match(other, /<option value="gone lane 0 to x lane 1" selected/, 'what was chosen stays on offer')
+})
+
+t.test('the map follows the filter, with both ends of what matches', async (t) => {
+  const rows = (filter: string): string => {
+    const html = pageOf(BROKEN, (model) => (model.filter.value = filter))
+    return wordsOf(html.slice(html.indexOf('<section id="map"'), html.indexOf('<section id="gateways"')))
+  }
+  t.match(rows('tokyo'), /gw0 lane 0 tokyo lane 0 ● up 1 of 1 12\.5 ms 0 % kernel before/)
+  t.notMatch(rows('tokyo'), /paris/)
+  t.match(rows('gw1'), /gw1 lane 1 paris lane 0/)
+})
+
+t.test('regions are opened by a button in the table', async (t) => {
+  const others = Array.from({ length: 31 }, (_, i) => `m${i}`)
+  const change: Change = (at) => {
+    for (const [i, { spec }] of at('Cluster').entries()) {
+      spec['properties'] = { 'region.sealane.io': i % 2 === 0 ? 'eu' : '<b>us' }
+    }
+  }
+  const state = stateOf({ others, gateways: 1, services: 0, change })
+  t.match(pageOf(state), /<button type="button" aria-expanded="false">Open region eu<\/button>/)
+  const open = pageOf(state, (model) => {
+    toggleRegion(model, 'eu')
+    toggleRegion(model, '<b>us')
+    toggleRegion(model, '<b>us')
+  })
+  t.match(open, /<button type="button" aria-expanded="true">Close region eu<\/button>/)
+  t.match(open, /aria-expanded="false">Open region &lt;b>us</)
+})
+
+t.test('flows as a person reads them', async (t) => {
+  const flows = {
+    ...{ sampled: 20, problems: ['node w1: no answer'] },
+    lines: [
+      {
+        ...{
+          at: NOW,
+          outcome: 'denied' as const,
+          reason: 'access-not-exported',
+          protocol: 'tcp',
+          port: 22,
+          node: 'w0',
+        },
+        ...{ from: { address: '244.1.0.9', cluster: 'paris' }, to: { address: '10.42.1.5', service: 'shop/<b>' } },
+      },
+    ],
+    calls: [
+      {
+        ...{ name: 'shop/web0', callsPerSecond: 12.4, bytesPerSecond: 2500, p99Ms: 3 },
+        recent: { refused: 2, unanswered: 1 },
+      },
+    ],
+  }
+  const html = pageOf(stateOf({ input: { flows: { t: 'known', at: NOW, value: flows } } }))
+  const words = wordsOf(html)
+  t.match(words, /access-not-exported ✕ denied 1 2026-11-25 12:00:00 UTC, 5 s ago paris 244\.1\.0\.9 10\.42\.1\.5 shop/)
+  t.match(words, /shop\/web0 12 2 1 2\.5 kB\/s - 3\.0 ms/)
+  t.match(words, /Samples: at most 20 calls a second of each node\. node w1: no answer/)
+  t.match(words, /Shares Calls a second Errors Policy .*\nshop\/web0 .* 12 3 - Headless/s)
+  t.notMatch(html, /<b>/)
 })
 
 t.test('words', async (t) => {

@@ -54,6 +54,8 @@ const PACKAGE_HOME: Readonly<Record<string, string>> = {
   commander: 'cli',
   preact: 'console',
   '@preact/signals': 'console',
+  cytoscape: 'console',
+  uplot: 'console',
   'ipaddr.js': 'model',
 }
 

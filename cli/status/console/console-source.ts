@@ -1,5 +1,6 @@
 /** Where the console has its facts from: a cluster, a site, or a file. It reads what `status` and `show traffic` read. */
-import type { Answer, ConsoleFacts, SharesFacts } from '../../../compose/console/console.ts'
+import type { Answer, ConsoleFacts, FlowsFacts, SharesFacts } from '../../../compose/console/console.ts'
+import type { PathFrom, PathSide, PathTo } from '../../../explain/path/path.ts'
 import { KIND_PLACES } from '../../../kubeapi/kube/kube.ts'
 import { LABEL_SOURCE_CLUSTER } from '../../../model/model.ts'
 import { type RawObject, slimObject } from '../../../model/schemas/schemas.ts'
@@ -7,12 +8,23 @@ import type { Clock } from '../../../reconcile/reconcile.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
 import { type CommandContext, type KubeTarget, withinTime } from '../../context/context.ts'
 import type { DeniedRow } from '../access/read-denied.ts'
+import { flowsOfNodes } from '../flows/flows-of-nodes.ts'
+import { flowLines, topRows } from '../flows/plan-flows.ts'
+import type { NodeFlows } from '../flows/read-flows.ts'
 import { type OpenedMember, openMember } from '../open-member.ts'
+import { gatherPath } from '../path/gather-path.ts'
 
 /** As the console takes it. */
 export interface ConsoleSource {
-  readonly facts: (signal: AbortSignal) => Promise<ConsoleFacts>
+  /** `isSeen`: a page is open. */
+  readonly facts: (signal: AbortSignal, isSeen?: boolean) => Promise<ConsoleFacts>
   readonly everyMs: number | undefined
+  readonly pathSide: (ends: PathEnds, signal: AbortSignal) => Promise<PathSide>
+}
+
+interface PathEnds {
+  readonly from: PathFrom
+  readonly to: PathTo
 }
 
 export interface FactsInit {
@@ -28,33 +40,50 @@ interface Flags {
   readonly flags: string
 }
 
+/** What a site reads beside its folder. */
+interface SitePages {
+  readonly denied: (signal: AbortSignal) => Promise<readonly DeniedRow[]>
+  readonly flows: (signal: AbortSignal) => Promise<readonly NodeFlows[]>
+}
+
 /** All slices of a cluster are many: they are read less often than the rest. */
 const SHARES_EVERY_MS = 30_000
+/** Calls take a command in a pod of each node. */
+const FLOWS_EVERY_MS = 10_000
+const NO_PAGE = 'Calls are read while a page is open.'
 
 /** The facts never change. */
 export function bundleSource(facts: unknown, flags: string): ConsoleSource {
   const shares = { t: 'none', why: 'A file of facts has no rules of policies, and so no shares.' } as const
   const denied = { t: 'none', why: 'A file of facts has no refused packets.' } as const
-  const found: ConsoleFacts = { facts, flags, live: false, shares, denied }
-  return { facts: () => Promise.resolve(found), everyMs: undefined }
+  const flows = { t: 'none', why: 'A file of facts has no calls.' } as const
+  const found: ConsoleFacts = { facts, flags, live: false, shares, denied, flows }
+  return { facts: () => Promise.resolve(found), everyMs: undefined, pathSide: () => Promise.resolve({ facts }) }
 }
 
 /** An open site does not see later changes, so each look opens it. */
 export function siteSource(
   site: string,
-  { flags, denied, ...init }: FactsInit & Flags & { denied: (signal: AbortSignal) => Promise<readonly DeniedRow[]> },
+  { flags, denied, flows, ...init }: FactsInit & Flags & SitePages,
   context: CommandContext,
 ): ConsoleSource {
   const { pages, timeoutMs, everyMs, clock } = init
-  const facts = (signal: AbortSignal): Promise<ConsoleFacts> => {
-    const refused = deniedOf(() => withinTime(signal, timeoutMs, denied), clock)
-    const target = { kube: undefined, site, pages, timeoutMs, quick: true }
+  const target = { kube: undefined, site, pages, timeoutMs, quick: true }
+  const facts = (signal: AbortSignal, isSeen = false): Promise<ConsoleFacts> => {
+    const refused = answerOf(() => withinTime(signal, timeoutMs, denied), clock)
+    const calls = isSeen
+      ? answerOf(async () => flowsFacts(await withinTime(signal, timeoutMs, flows), []), clock)
+      : ({ t: 'none', why: NO_PAGE } as const)
     return openMember(target, { ...context, signal }, async (gather, opened) => {
       const [set, shares] = await Promise.all([gather(), sharesOf(opened, clock, timeoutMs, signal)])
-      return { facts: set, flags, live: true, shares, denied: await refused }
+      return { facts: set, flags, live: true, shares, denied: await refused, flows: await calls }
     })
   }
-  return { facts, everyMs }
+  const pathSide = (ends: PathEnds, signal: AbortSignal): Promise<PathSide> =>
+    openMember(target, { ...context, signal }, (gather, opened) =>
+      gatherPath(gather, opened, { ...ends, timeoutMs, signal }),
+    )
+  return { facts, everyMs, pathSide }
 }
 
 /** Opens the cluster once for all looks. */
@@ -64,7 +93,6 @@ export function withKubeSource(
   context: CommandContext,
   work: (source: ConsoleSource) => Promise<void>,
 ): Promise<void> {
-  const denied = { t: 'none', why: DENIED_ON_NODES } as const
   const target = { kube, site: '', pages, timeoutMs, quick: true }
   return openMember(target, context, (gather, opened) => {
     let kept: { readonly shares: Answer<SharesFacts>; readonly atMs: number } | undefined
@@ -77,18 +105,68 @@ export function withKubeSource(
       kept = { shares, atMs }
       return shares
     }
-    const facts = async (signal: AbortSignal): Promise<ConsoleFacts> => {
+    const flowsNow = flowsReader(opened, clock, context.signal)
+    const facts = async (signal: AbortSignal, isSeen = false): Promise<ConsoleFacts> => {
+      const flows = flowsNow(isSeen)
       const [set, shares] = await Promise.all([gather(), sharesNow(signal)])
-      return { facts: set, flags, live: true, shares, denied }
+      return { facts: set, flags, live: true, shares, flows, denied: deniedAmong(flows) }
     }
-    return work({ facts, everyMs })
+    const pathSide = (ends: PathEnds, signal: AbortSignal): Promise<PathSide> =>
+      gatherPath(gather, opened, { ...ends, timeoutMs, signal })
+    return work({ facts, everyMs, pathSide })
   })
 }
 
-const DENIED_ON_NODES =
-  'The console does not read refused packets of a cluster: that takes a command in the pod of each route agent.'
+/**
+ * Reads calls in the background, because a look does not wait for commands in pods, and only while a page is open: the
+ * API server records each command. Without an answer the last one stays, which says its time.
+ */
+function flowsReader(opened: OpenedMember, clock: Clock, signal: AbortSignal): (isSeen: boolean) => Answer<FlowsFacts> {
+  let kept: Answer<FlowsFacts> = { t: 'none', why: NO_PAGE }
+  let beganAt = -Infinity
+  let isReading = false
+  const read = async (admin: Extract<OpenedMember, { t: 'kube' }>['admin']): Promise<void> => {
+    const remarks: string[] = []
+    const found = await answerOf(async () => {
+      const pages = await flowsOfNodes(admin, (line) => void remarks.push(line.trim()), signal)
+      if (pages.length === 0) throw new Error(remarks[0] ?? 'no route agent runs')
+      return flowsFacts(pages, remarks)
+    }, clock)
+    if (found.t === 'known' || kept.t === 'none') kept = found
+    isReading = false
+  }
+  return (isSeen) => {
+    const now = clock.monotonic()
+    if (opened.t === 'kube' && isSeen && !isReading && now - beganAt >= FLOWS_EVERY_MS) {
+      beganAt = now
+      isReading = true
+      void read(opened.admin)
+    }
+    return kept
+  }
+}
 
-async function deniedOf(read: () => Promise<readonly DeniedRow[]>, clock: Clock): Promise<ConsoleFacts['denied']> {
+/** As `sealane flows` and `sealane top services` show them. */
+function flowsFacts(pages: readonly NodeFlows[], remarks: readonly string[]): FlowsFacts {
+  const problems = pages.flatMap(({ node, problem }) =>
+    problem === undefined ? [] : [`${node === undefined ? '' : `node ${node}: `}${problem}`],
+  )
+  return {
+    lines: flowLines(pages),
+    calls: topRows(pages, 'services'),
+    sampled: Math.max(0, ...pages.map(({ sampled }) => sampled)),
+    problems: [...problems, ...remarks],
+  }
+}
+
+/** What access rules refused is among the samples of calls. */
+function deniedAmong(flows: Answer<FlowsFacts>): ConsoleFacts['denied'] {
+  if (flows.t === 'none') return flows
+  const denied = flows.value.lines.filter(({ outcome }) => outcome === 'denied')
+  return { t: 'known', at: flows.at, value: denied.map(({ reason = '-', ...line }) => ({ ...line, reason })) }
+}
+
+async function answerOf<T>(read: () => Promise<T>, clock: Clock): Promise<Answer<T>> {
   try {
     return { t: 'known', at: new Date(clock.now()).toISOString(), value: await read() }
   } catch (error) {
