@@ -5,7 +5,7 @@ export interface SystemPackage {
   readonly command: string
 }
 
-export type Purpose = 'proto' | 'demo' | 'test' | 'etcd' | 'kernel' | 'kube' | 'bench' | 'image'
+export type Purpose = 'proto' | 'demo' | 'test' | 'etcd' | 'kernel' | 'kube' | 'browser' | 'bench' | 'image'
 
 const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: 'iproute2', command: 'ip' },
@@ -77,6 +77,8 @@ export const SYSTEM_PACKAGES: Readonly<Record<Purpose, readonly SystemPackage[]>
   ],
   kernel: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...VIRTUAL_MACHINE],
   kube: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...CLUSTER, ...IMAGE],
+  // Its libraries bring fonts along; playwright-core drives it, and downloads no browser of its own.
+  browser: [{ name: 'chromium', command: 'chromium' }],
   image: IMAGE,
   bench: [...NODE_PACKAGES, ...CLIENTS, { name: 'knot', command: 'knotd' }, { name: 'dnsperf', command: 'dnsperf' }],
 }

@@ -168,6 +168,10 @@ function kubeProblem(): Promise<string | undefined> {
   return Promise.resolve(kubeProgramsMissing())
 }
 
+function browserProblem(): Promise<string | undefined> {
+  return Promise.resolve(existsSync('/usr/bin/chromium') ? undefined : 'needs the package chromium')
+}
+
 export const TIERS: readonly Tier[] = [
   {
     name: 'unit',
@@ -253,6 +257,15 @@ export const TIERS: readonly Tier[] = [
     most: 4,
     seconds: 180,
     turns: ETCD_TURNS,
+    rerun: true,
+  },
+  // Each file builds the page, and has a Chromium of its own.
+  {
+    name: 'browser',
+    folders: ['test/browser'],
+    skip: browserProblem,
+    jobs: 2,
+    seconds: 180,
     rerun: true,
   },
   {

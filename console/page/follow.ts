@@ -5,7 +5,7 @@ import { type PageModel, summaryOf, takeSections } from './model.ts'
 
 /** What this page uses of a browser. The types of all that browsers have would count in every file of the project. */
 export interface Browser {
-  readonly document: { getElementById(id: string): object | null; title: string }
+  readonly document: { getElementById(id: string): { replaceChildren(): void } | null; title: string }
   readonly navigator: { readonly clipboard?: { writeText(text: string): Promise<void> } }
   readonly location: { assign(path: string): void }
   readonly EventSource: new (path: string) => Events

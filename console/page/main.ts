@@ -39,5 +39,9 @@ async function tickForever(): Promise<never> {
 }
 
 const place = browser.document.getElementById('page')
-if (place !== null) render(h(Page, { model }), place)
+if (place !== null) {
+  // What index.html says until now would stay beside the page.
+  place.replaceChildren()
+  render(h(Page, { model }), place)
+}
 void tickForever()

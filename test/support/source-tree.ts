@@ -19,7 +19,7 @@ export const COMPONENTS = ['broker', 'agent', 'gateway', 'routeagent', 'dns', 'c
 /** All folders that are shipped. */
 export const PRODUCT: readonly string[] = [...FOUNDATIONS, ...COMPONENTS, 'compose']
 
-const SKIPPED = new Set(['node_modules', '.git', '.tap', 'dist'])
+const SKIPPED = new Set(['node_modules', '.git', '.tap', 'dist', 'artefacts'])
 
 export interface SourceFile {
   /** The path from the root, with '/'. */
