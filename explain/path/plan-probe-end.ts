@@ -377,7 +377,8 @@ function joined(facts: Outcome, probe: Outcome, isOneWay: boolean): Outcome {
       return facts === 'UNDETERMINED' && isOneWay ? 'REACHABLE' : facts
     case 'UNREACHABLE':
       return facts === 'UNREACHABLE' || isOneWay ? 'UNREACHABLE' : 'AMBIGUOUS'
-    default:
+    case 'AMBIGUOUS':
+    case 'UNDETERMINED':
       return facts === 'REACHABLE' ? 'UNDETERMINED' : facts
   }
 }

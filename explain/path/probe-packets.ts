@@ -33,9 +33,7 @@ export function callPackets(trip: Trip, ways: readonly Way[]): CallPackets | und
   const called = virtual ?? (to.what === 'address' ? to.address : backends[0]?.address)
   if (called === undefined) return undefined
   const isRewritten = virtual !== undefined
-  const offered = (imported?.object.spec.ports ?? []).filter(
-    ({ protocol = 'TCP' }) => protocol.toLowerCase() === to.protocol,
-  )
+  const offered = (imported?.object.spec.ports ?? []).filter(({ protocol }) => protocol.toLowerCase() === to.protocol)
   const port = to.port ?? (offered.length === 1 ? offered[0]?.port : undefined)
   const of: FamilyName = familyName(parseAddress(called).family)
   const isOf = (one: string): boolean => familyName(parseAddress(one).family) === of

@@ -221,12 +221,14 @@ class TraceReader {
   /** Waits until the output shows a marker, or for AGAIN_MS. Throws the signal's reason. */
   async #more(clock: Clock, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted()
-    const { promise, resolve } = Promise.withResolvers<void>()
-    this.#onShown = resolve
-    const stop = clock.setTimer(AGAIN_MS, resolve)
-    signal.addEventListener('abort', () => resolve(), { once: true })
+    const { promise, resolve } = Promise.withResolvers<true>()
+    const wake = (): void => resolve(true)
+    this.#onShown = wake
+    const stop = clock.setTimer(AGAIN_MS, wake)
+    signal.addEventListener('abort', wake, { once: true })
     await promise
     stop()
+    signal.removeEventListener('abort', wake)
     this.#onShown = undefined
     signal.throwIfAborted()
   }

@@ -2,6 +2,7 @@
 import t from 'tap'
 import { pathChanges } from '../../cli/status/path/plan-path-changes.ts'
 import type { PathExplanation, PathStep } from '../../explain/path/document.ts'
+import type { ProbeDocument } from '../../explain/path/packet-probe.ts'
 import { explained } from '../explain/path/two-members.ts'
 
 function withStep(path: PathExplanation, station: PathStep['station'], change: Partial<PathStep>): PathExplanation {
@@ -16,10 +17,14 @@ t.test('changes', async (t) => {
   const { message: linkText = '' } = path.steps.find(({ station }) => station === 'link') ?? {}
   t.match(linkText, /RTT [\d.]+ ms/, 'a measured value')
   const end = { direction: 'forward', station: 'link', cluster: 'paris', message: '-', isExact: true } as const
-  const probe = {
-    ...{ by: 'this machine', protocol: 'tcp', sourcePort: 21_000, destination: '245.0.0.9', port: 5432 },
-    ...{ result: 'silent', outcome: 'UNREACHABLE', message: 'no answer', end, places: [] },
-  } as const
+  const probe: ProbeDocument = {
+    by: 'this machine',
+    protocol: 'tcp',
+    ...{ sourcePort: 21_000, destination: '245.0.0.9', port: 5432 },
+    result: 'silent',
+    outcome: 'UNREACHABLE',
+    ...{ message: 'no answer', end, places: [] },
+  }
   const rows: readonly (readonly [
     name: string,
     before: PathExplanation,

@@ -3,7 +3,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import fc from 'fast-check'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { parseProbeReport, parseProbeTask } from '../../cli/status/path/probe-machine.ts'
 import { type SendInit, sendProbe } from '../../cli/status/path/send-probe.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
@@ -12,7 +12,7 @@ import { freePort } from '../support/free-port.ts'
 
 const HOST = '127.0.0.1'
 
-async function sent(t: Test, init: Pick<SendInit, 'protocol' | 'port'> & Partial<SendInit>) {
+async function sent(init: Pick<SendInit, 'protocol' | 'port'> & Partial<SendInit>) {
   const sourcePort = await freePort()
   const never = new AbortController().signal
   return sendProbe({ family: 4, to: HOST, sourcePort, waitMs: 300, ...init }, new SystemClock(), never)
@@ -29,10 +29,10 @@ t.test('TCP: a server, none, and an address that is not of this machine', async 
   await once(server, 'listening')
   t.teardown(() => void server.close())
   const { port } = server.address() as AddressInfo
-  t.match(await sent(t, { protocol: 'tcp', port }), { result: 'answered', source: HOST, ms: Number })
+  t.match(await sent({ protocol: 'tcp', port }), { result: 'answered', source: HOST, ms: Number })
   t.notOk(ends.includes('data'), 'it sends no data')
-  t.match(await sent(t, { protocol: 'tcp', port: await freePort() }), { result: 'refused' })
-  t.match(await sent(t, { protocol: 'tcp', port, source: '192.0.2.1' }), { result: 'failed', message: /EADDRNOTAVAIL/ })
+  t.match(await sent({ protocol: 'tcp', port: await freePort() }), { result: 'refused' })
+  t.match(await sent({ protocol: 'tcp', port, source: '192.0.2.1' }), { result: 'failed', message: /EADDRNOTAVAIL/ })
 })
 
 t.test('UDP: a server, a silent one, and none', async (t) => {
@@ -48,10 +48,10 @@ t.test('UDP: a server, a silent one, and none', async (t) => {
     t.teardown(() => void socket.close())
     return socket.address().port
   }
-  t.match(await sent(t, { protocol: 'udp', port: await open('answering') }), { result: 'answered', source: HOST })
-  t.match(await sent(t, { protocol: 'udp', port: await open('silent') }), { result: 'silent', message: /within 0.3 s/ })
+  t.match(await sent({ protocol: 'udp', port: await open('answering') }), { result: 'answered', source: HOST })
+  t.match(await sent({ protocol: 'udp', port: await open('silent') }), { result: 'silent', message: /within 0.3 s/ })
   t.ok(counts.silent >= 2 && counts.silent <= 10, `${counts.silent} datagrams`)
-  t.match(await sent(t, { protocol: 'udp', port: await freePort() }), { result: 'refused' })
+  t.match(await sent({ protocol: 'udp', port: await freePort() }), { result: 'refused' })
 })
 
 t.test('an interrupt ends it', async (t) => {

@@ -29,9 +29,9 @@ const COMMAND_MS = (MOST_TRACE_SECONDS + PROBE_SECONDS) * 1000 + START_MS
 
 export interface Follower {
   /** When packets are followed. Rejects if they are not. */
-  readonly ready: Promise<void>
+  readonly ready: Promise<unknown>
   /** Ends following. */
-  end(): void
+  readonly end: () => void
   readonly report: Promise<ProbeReport>
 }
 
@@ -42,13 +42,13 @@ export function followInPod(
   task: ProbeTask,
   { clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal },
 ): Follower {
-  const begun = Promise.withResolvers<void>()
-  const over = Promise.withResolvers<void>()
+  const begun = Promise.withResolvers<true>()
+  const over = Promise.withResolvers<true>()
   const parts: Buffer[] = []
   const command = ['sealane', PROBE_COMMAND, 'packets', JSON.stringify(task)]
   const onStdout = (part: Buffer): void => {
     parts.push(part)
-    if (part.includes(READY_LINE)) begun.resolve()
+    if (part.includes(READY_LINE)) begun.resolve(true)
   }
   const running = admin.exec(
     { ...place, command, input: untilOver(over.promise), onStdout, timeoutMs: COMMAND_MS },
@@ -62,13 +62,13 @@ export function followInPod(
     }
     return parseProbeReport(text.slice(text.indexOf('\n') + 1))
   })
-  report.then(() => begun.resolve(), begun.reject).finally(() => over.resolve())
+  report.then(() => begun.resolve(true), begun.reject).finally(() => over.resolve(true))
   const ready = withDeadline(clock, START_MS, (late) => orAborted(begun.promise, late))
   for (const one of [begun.promise, ready, report]) one.catch(() => undefined)
-  return { ready, report, end: () => over.resolve() }
+  return { ready, report, end: () => over.resolve(true) }
 }
 
-async function* untilOver(over: Promise<void>): AsyncGenerator<Buffer> {
+async function* untilOver(over: Promise<unknown>): AsyncGenerator<Buffer> {
   await over
   yield Buffer.from(`${END_LINE}\n`)
 }

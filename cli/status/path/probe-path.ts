@@ -252,7 +252,7 @@ const LOOK_MS = 3000
 /** Why the packets of the caller cannot be sent from this machine. */
 async function wrongMachine(from: PathFrom, facts: unknown, signal: AbortSignal): Promise<string | undefined> {
   const { ownAddresses } = await import('../../../compose/look.ts')
-  const own = await ownAddresses(LOOK_MS, signal).catch(() => [])
+  const own = await ownAddresses(LOOK_MS, signal).catch((): readonly string[] => [])
   signal.throwIfAborted()
   if (own.length === 0) return undefined
   if (from.what === 'address') {

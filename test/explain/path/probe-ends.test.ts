@@ -50,21 +50,19 @@ function lines({ by, out, to = VIP, answers, ends }: Packet): ProbeLine[] {
   const ports = answers === true ? { sourcePort: 5433, port: SOURCE_PORT } : { sourcePort: SOURCE_PORT, port: 5432 }
   const packet = { protocol: 'tcp', source: POD, destination: to, ...ports }
   const node = { ...at, table: 'sealane_node', chain: 'forward-guard' }
+  const last: ProbeLine =
+    ends === undefined
+      ? { ...node, what: 'policy', action: 'accept' }
+      : { ...node, what: 'rule', action: 'drop', ...ends }
+  const left = { ...packet, destination: to === VIP ? BACKEND : to }
+  const leaves: readonly ProbeLine[] =
+    out === undefined ? [] : [{ ...at, chain: 'leaves', what: 'packet', packet: { ...left, outDevice: out } }]
   return [
     { ...at, chain: 'enters', what: 'packet', packet: { ...packet, inDevice: by } },
     { ...at, chain: 'enters', what: 'rule', rule: 'meta nftrace set 1', action: 'continue' },
     { ...node, what: 'packet', packet },
-    ...(ends === undefined
-      ? [{ ...node, what: 'policy', action: 'accept' } as const]
-      : [{ ...node, what: 'rule', action: 'drop', ...ends } as const]),
-    ...(out === undefined
-      ? []
-      : [
-          {
-            ...{ ...at, chain: 'leaves', what: 'packet' },
-            packet: { ...packet, destination: to === VIP ? BACKEND : to, outDevice: out },
-          } as const,
-        ]),
+    last,
+    ...leaves,
   ]
 }
 

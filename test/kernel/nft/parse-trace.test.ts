@@ -54,7 +54,11 @@ const ROWS: readonly (readonly [name: string, line: string, expected: TraceLine 
   ['a policy with a mark', `${HEAD}policy accept meta mark 0x00002000 `, { ...at, what: 'policy', action: 'accept' }],
   ['the end of a chain', `${HEAD}verdict return meta mark 0x00002000 `, { ...at, what: 'return', action: 'return' }],
   ['a plain end of a chain', `${HEAD}verdict continue`, { ...at, what: 'return', action: 'continue' }],
-  ['a port that is a name', `${HEAD}packet: tcp sport ssh tcp dport 99999999`, { ...at, what: 'packet', packet: { protocol: 'tcp' } }],
+  [
+    'a port that is a name',
+    `${HEAD}packet: tcp sport ssh tcp dport 99999999`,
+    { ...at, what: 'packet', packet: { protocol: 'tcp' } },
+  ],
   ['no family', 'trace id a95ea7ef ipx t c policy accept', undefined],
   ['no id', 'trace id xyz ip t c policy accept', undefined],
   ['another event', 'add rule ip filter input accept', undefined],
@@ -89,9 +93,23 @@ t.test('any line is refused, or gives short printable texts', async (t) => {
     fc.array(word, { maxLength: 12 }).map((words) => words.join('')),
     fc.array(word, { maxLength: 12 }).map((words) => `${HEAD}${words.join('')}`),
   )
+  const kind = fc.constantFrom('packet: ', 'rule ', 'policy accept ', 'verdict return ')
+  const plain = fc.constantFrom(
+    ' iif "eth0"',
+    ' ip saddr ',
+    '10.0.0.1',
+    ' tcp sport ',
+    '1',
+    'x'.repeat(500),
+    ' (verdict drop)',
+  )
+  const ended = fc.constantFrom('', ' (verdict drop)', ' (verdict goto c)')
+  const likely = fc
+    .tuple(kind, fc.array(plain, { maxLength: 8 }), ended)
+    .map(([what, words, end]) => `${HEAD}${what}${words.join('')}${end}`)
   let parsed = 0
   fc.assert(
-    fc.property(line, (text) => {
+    fc.property(fc.oneof(line, likely), (text) => {
       const found = parseTraceLine(text)
       if (found === undefined) return
       parsed += 1
