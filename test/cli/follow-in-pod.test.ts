@@ -1,20 +1,21 @@
 /** Packets followed by the hidden command in a pod: when it is ready, how it ends, and what it may answer. */
 import t from 'tap'
 import { END_LINE, READY_LINE, agentPlace, followInPod } from '../../cli/status/path/follow-in-pod.ts'
+import type { ProbeTask } from '../../explain/path/packet-probe.ts'
 import type { CommandResult, PodCommand } from '../../kubeapi/kube/http/pod-exec.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 
-const TASK = {
-  ...{ family: 4, protocol: 'tcp', sourcePort: 21_000, sources: [], destinations: ['10.0.0.1'] },
-  ...{ ports: [80], seconds: 5 },
-} as const
+const TASK: ProbeTask = {
+  family: 4,
+  protocol: 'tcp',
+  ...{ sourcePort: 21_000, sources: [], destinations: ['10.0.0.1'], ports: [80], seconds: 5 },
+}
 const REPORT = { at: '2026-11-25T10:00:00Z', lines: [], leftOut: 2, counters: [] }
 const signal = new AbortController().signal
 
 function start(exec: (command: PodCommand) => Promise<CommandResult>) {
   const clock = new FakeClock()
-  const task = { ...TASK, sources: [], destinations: ['10.0.0.1'], ports: [80] }
-  return { clock, ...followInPod({ exec }, agentPlace('sealane-routeagent-0'), task, { clock, signal }) }
+  return { clock, ...followInPod({ exec }, agentPlace('sealane-routeagent-0'), TASK, { clock, signal }) }
 }
 
 const OK = { status: 0, stdout: '', stderr: '' }

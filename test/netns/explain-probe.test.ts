@@ -37,7 +37,7 @@ const SEALANE = join(import.meta.dirname, '../../bin/sealane')
 const PARIS = '244.1.0.5'
 /** A service of paris that is offered to pods of namespace shop alone. */
 const FAR_IP = '245.0.0.7'
-const OFFERED = slice('far', 'paris', [PARIS])
+const OFFERED = slice('far', 'paris', [PARIS], [{ name: 'http', protocol: 'TCP', port: 8081 }])
 const LIMITED: KubeObject = {
   ...OFFERED,
   metadata: {
@@ -125,7 +125,7 @@ async function story(t: Test, pod: Netns, far: Netns): Promise<void> {
   )
   t.ok(passed.places[0]?.passed.includes('to sealane-vx'), JSON.stringify(passed.places[0]))
   t.match(await probe(far, 'udp', PARIS, 8080), { result: 'answered', outcome: 'REACHABLE' })
-  t.match(await probe(far, 'tcp', PARIS, 8081), { result: 'refused', outcome: 'UNREACHABLE' }, 'nothing listens')
+  t.match(await probe(far, 'tcp', PARIS, 8082), { result: 'refused', outcome: 'UNREACHABLE' }, 'nothing listens')
 
   await far.exec('nft', ['add table ip t; add chain ip t in { type filter hook input priority 0; }'])
   await far.exec('nft', ['add rule ip t in tcp dport 8080 drop'])
@@ -177,7 +177,7 @@ let sourcePort = 21_000
 /** Sends from this node, and follows here and on the gateway node. */
 async function probe(far: Netns, protocol: 'tcp' | 'udp', to: string, port: number): Promise<ProbeDocument> {
   sourcePort += 1
-  const call = { protocol, sourcePort, sources: [], destinations: [to, PARIS], ports: [port, 80] }
+  const call = { protocol, sourcePort, sources: [], destinations: [to, PARIS], ports: [port, 8081] }
   const task: ProbeTask = { family: 4, seconds: 20, ...call }
   const follower = follow(far, task)
   await follower.ready
