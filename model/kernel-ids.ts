@@ -47,6 +47,9 @@ export const NFLOG_GROUPS_REFUSALS = { 4: 7311, 6: 7312 } as const
 /** The tables that count the calls of a node, one of each family. Nothing else depends on them. */
 export const NFT_TABLE_FLOWS = 'sealane_flows'
 
+/** The tables of `sealane explain --probe`, which follow its packets, begin with this. They exist for seconds. */
+export const NFT_TABLE_TRACE = 'sealane_trace'
+
 /** The group to which these tables log samples of calls and of their answers. */
 export const NFLOG_GROUP_FLOWS = 7313
 

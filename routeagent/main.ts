@@ -2,7 +2,7 @@
 import { Round } from '../kernel/apply/apply.ts'
 import type { ConnectionTable, FlowTable } from '../kernel/conntrack/conntrack.ts'
 import type { PacketLog } from '../kernel/nflog/nflog.ts'
-import { type Nft, formatNft, removeTable } from '../kernel/nft/nft.ts'
+import { type Nft, formatNft, removeTable, sweepTraces } from '../kernel/nft/nft.ts'
 import { type OpenProbeSocket, openUdpProbeSocket } from '../kernel/probing/probing.ts'
 import {
   type NextHopTable,
@@ -301,7 +301,10 @@ export async function cleanRouteAgentNode(
   const { bridgePorts } = deps
   if (bridgePorts !== undefined)
     await round.attempt(() => restoreHairpin({ ...deps, bridgePorts }, hairpinRecord(config)))
-  for (const nft of [deps.nft, deps.nft6]) await round.attempt(() => removeTable(nft, NFT_TABLE_FLOWS, signal))
+  for (const nft of [deps.nft, deps.nft6]) {
+    await round.attempt(() => removeTable(nft, NFT_TABLE_FLOWS, signal))
+    await round.attempt(() => sweepTraces(nft, signal))
+  }
   // The overlay always needs the tables that decide who may use it.
   const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
   for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6])

@@ -1,14 +1,26 @@
 /** `sealane explain`: the way of one call, from the name to the backend and back, and where it ends. */
 import { type Command, Option } from 'commander'
-import { type PathFrom, type PathSide, type PathTo, parseFrom, parseTo } from '../../explain/path/path.ts'
+import {
+  type PathExplanation,
+  type PathFrom,
+  type PathSide,
+  type PathTo,
+  parseFrom,
+  parseTo,
+} from '../../explain/path/path.ts'
+import { jsonForTerminal } from '../../model/model.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
 import { ExitWith, UserError } from '../../runtime/runtime.ts'
 import {
   type CommandContext,
+  type KubeTarget,
   LOCAL_SITE,
+  type Output,
   type OutputFormat,
   type TargetOptions,
   addTargetOptions,
   collect,
+  durationOption,
   lookTimeoutOption,
   outputOption,
   parsed,
@@ -19,7 +31,7 @@ import {
   throwingUsageErrors,
 } from '../context/context.ts'
 import { EXIT_UNKNOWN, type MemberInit } from '../status/status.ts'
-import { pagesOption, pagesToAsk, unknownError } from './status.ts'
+import { lookAgain, pagesOption, pagesToAsk, unknownError } from './status.ts'
 
 interface ExplainOptions extends TargetOptions {
   readonly toContext?: readonly string[]
@@ -27,6 +39,9 @@ interface ExplainOptions extends TargetOptions {
   readonly bundle?: string
   readonly toBundle?: readonly string[]
   readonly machines: boolean
+  readonly probe: boolean
+  readonly watch: boolean
+  readonly interval: number
   readonly output: OutputFormat
   readonly timeout: number
   readonly ask?: readonly string[]
@@ -70,6 +85,19 @@ export function addExplainCommand(program: Command, context: CommandContext): vo
       ),
     )
     .option('--machines', 'also examine kernels, firewalls and DNS servers, as diagnose does', false)
+    .addOption(
+      new Option(
+        '--probe',
+        'also send real packets, at most 10 in 5 s, follow them where they can be followed, and say where they end; ' +
+          'for a pod of a cluster, a probe pod beside it sends them',
+      )
+        .default(false)
+        .conflicts(live),
+    )
+    .addOption(
+      new Option('--watch', 'repeat until interrupted, and print what has changed').default(false).conflicts('bundle'),
+    )
+    .addOption(durationOption('--interval', 'of --watch: the time between two looks', 5000, { minMs: 1000 }))
     .addOption(pagesOption())
     .addOption(lookTimeoutOption(5000))
     .addOption(outputOption())
@@ -94,28 +122,81 @@ async function explain(
   context: CommandContext,
   command: Command,
 ): Promise<number> {
+  const target = options.bundle === undefined ? targetToSee(command, context, options.site) : undefined
+  const { PATH_EXIT_CODES, pathText } = await import('../status/path/path-text.ts')
+  const { output: format, watch, interval } = options
+  const { output } = context
+  let path = await explainOnce(question, options, context, target)
+  const show = (): Promise<void> => printOne(output, format, path, pathText(path, format === 'wide'))
+  if (!watch) {
+    await show()
+    return PATH_EXIT_CODES[path.outcome]
+  }
+  const { pathChanges } = await import('../status/path/plan-path-changes.ts')
+  if (format === 'json' || format === 'yaml') await printAgain(output, format, path)
+  else await show()
+  // The name of the selected cluster is printed once.
+  const again = target === undefined ? undefined : withoutSource(target)
+  const look = async (): Promise<void> => {
+    const before = path
+    path = await explainOnce(question, options, context, again)
+    const changes = pathChanges(before, path)
+    if (changes.length === 0) return
+    if (format === 'json' || format === 'yaml') await printAgain(output, format, path)
+    else output.answer(changes.map((line) => `${path.takenAt} ${line}\n`).join(''))
+  }
+  await lookAgain(context, look, new SystemClock(), interval)
+  return PATH_EXIT_CODES[path.outcome]
+}
+
+/** One line of JSON, or one document of YAML, for each explanation that differs from the one before. */
+async function printAgain(output: Output, format: 'json' | 'yaml', path: PathExplanation): Promise<void> {
+  if (format === 'json') {
+    output.answer(`${jsonForTerminal(JSON.stringify(path))}\n`)
+    return
+  }
+  output.answer('---\n')
+  await printOne(output, format, path, '')
+}
+
+function withoutSource({ by: _by, ...target }: KubeTarget): KubeTarget {
+  return target
+}
+
+async function explainOnce(
+  question: Question,
+  options: ExplainOptions,
+  context: CommandContext,
+  target: KubeTarget | undefined,
+): Promise<PathExplanation> {
   const [here, ...far] = await Promise.all([
-    sideHere(question, options, context, command),
+    sideHere(question, options, context, target),
     ...sidesThere(question, options, context),
   ])
-  const { explainPath } = await import('../../explain/path/path.ts')
-  const found = explainPath(question, { here, far })
-  if ('wrong' in found) throw new UserError(found.wrong, { hint: found.hint })
-  const { PATH_EXIT_CODES, pathText } = await import('../status/path/path-text.ts')
-  const { output: format } = options
-  await printOne(context.output, format, found, pathText(found, format === 'wide'))
-  return PATH_EXIT_CODES[found.outcome]
+  const { explainCall } = await import('../../explain/path/path.ts')
+  const call = explainCall(question, { here, far })
+  if ('wrong' in call) throw new UserError(call.wrong, { hint: call.hint })
+  if (!options.probe) return call.path
+  const { probePath } = await import('../status/path/probe-path.ts')
+  const { toContext = [], toSite = [], kubeconfig } = options
+  const file = kubeconfig === undefined ? {} : { kubeconfig }
+  const sides = [
+    ...toContext.map((name) => ({ title: `--to-context ${name}`, kube: { ...file, context: name } })),
+    ...toSite.map((site) => ({ title: `--to-site ${site}`, kube: undefined })),
+  ]
+  const own = { title: 'this member', kube: target, facts: here.facts }
+  return probePath({ call, from: question.from, here: own, far: sides }, context)
 }
 
 async function sideHere(
   question: Question,
   options: ExplainOptions,
   context: CommandContext,
-  command: Command,
+  kube: KubeTarget | undefined,
 ): Promise<PathSide> {
   const { bundle, site, ask, machines } = options
   if (bundle !== undefined) return sideOfBundle(bundle)
-  const target = { kube: targetToSee(command, context, site), site }
+  const target = { kube, site }
   const { progressOn } = await import('../status/probes/progress.ts')
   const closer = machines ? { closer: { progress: progressOn(context.output) } } : {}
   const init = { ...target, pages: await pagesToAsk(ask), timeoutMs: options.timeout, quick: !machines, ...closer }

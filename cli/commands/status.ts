@@ -36,15 +36,16 @@ import { EXIT_CODES, EXIT_UNKNOWN, statusDocument, statusScreen } from '../statu
 const WATCH_MS = 2000
 
 /**
- * Calls `look` every two seconds until the signal aborts. An error is printed and does not end the loop, because the
+ * Calls `look` every two seconds, or every `everyMs`, until the signal aborts. An error is printed and does not end the loop, because the
  * user wants to see when the cluster works again.
  */
 export async function lookAgain(
   { signal, output }: Pick<CommandContext, 'signal' | 'output'>,
   look: () => Promise<void>,
   clock: Clock = new SystemClock(),
+  everyMs = WATCH_MS,
 ): Promise<void> {
-  while (await pause(signal, clock)) {
+  while (await pause(signal, clock, everyMs)) {
     try {
       await look()
     } catch (error) {
@@ -55,8 +56,8 @@ export async function lookAgain(
 }
 
 /** False if the signal aborted the pause. */
-function pause(signal: AbortSignal, clock: Clock): Promise<boolean> {
-  return clock.sleep(WATCH_MS, signal).then(
+function pause(signal: AbortSignal, clock: Clock, ms: number): Promise<boolean> {
+  return clock.sleep(ms, signal).then(
     () => true,
     () => false,
   )

@@ -341,8 +341,8 @@ interface ServeOptions {
 }
 
 /**
- * `sealane probe serve|call`: the hidden command of probe pods. Help does not list it, because users run `verify` and
- * `benchmark`.
+ * `sealane probe serve|call|packets`: the hidden command of probe pods, and of route agents' pods. Help does not list it,
+ * because users run `verify`, `benchmark` and `explain --probe`.
  */
 export function addProbeCommand(program: Command, context: CommandContext): void {
   const probe = throwingUsageErrors(program.command(PROBE_COMMAND, { hidden: true })).helpCommand(false)
@@ -386,9 +386,34 @@ export function addProbeCommand(program: Command, context: CommandContext): void
       const isHeld = results.some((result) => !result.ok && result.failure === 'no-name')
       if (isHeld) exitOnceWritten()
     })
+  throwingUsageErrors(probe.command('packets'))
+    .description('Follows the packets of one call here, and sends them if the task says so, for explain --probe.')
+    .argument('<task>', 'the task as JSON')
+    .action(async (text: string) => {
+      const { parseProbeTask, probeMachine } = await import('../status/path/probe-machine.ts')
+      const { END_LINE, READY_LINE } = await import('../status/path/follow-in-pod.ts')
+      const task = parseProbeTask(text)
+      const onReady = (): void => context.output.answer(`${READY_LINE}\n`)
+      const until = task.send === undefined ? { until: lineOfInput(END_LINE) } : {}
+      const report = await probeMachine({ task, onReady, ...until }, context.signal)
+      context.output.answer(`${JSON.stringify(report)}\n`)
+      exitOnceWritten()
+    })
 }
 
 async function checkRun(run: string): Promise<void> {
   const { isRun } = await import('../status/verify/probe-wire.ts')
   if (!isRun(run)) throw new UserError(`--run ${quoted(run)}: expected 16 hexadecimal digits`, { exitCode: 2 })
+}
+
+/** Resolves when this line comes on standard input, or that ends. */
+function lineOfInput(line: string): Promise<void> {
+  return new Promise((resolve) => {
+    let heard = ''
+    process.stdin.setEncoding('utf8').on('data', (text: string) => {
+      heard = `${heard}${text}`.slice(-100)
+      if (heard.includes(line)) resolve()
+    })
+    process.stdin.on('close', resolve).on('error', () => resolve())
+  })
 }

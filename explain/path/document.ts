@@ -3,25 +3,10 @@
  * `-o json|yaml` follow from it. Fields may be added; those that are there never change their meaning.
  */
 import { z } from 'zod'
+import { PROBE_DOCUMENT } from './packet-probe.ts'
+import { OUTCOMES, STATIONS } from './stations.ts'
 
-/** The stations of a packet, in the order in which it passes them. */
-export const STATIONS = [
-  'caller',
-  'name',
-  'shares',
-  'access',
-  'backends',
-  'balance',
-  'node',
-  'gateway',
-  'link',
-  'far-gateway',
-  'far-node',
-  'far-pod',
-] as const
-
-/** From the best to the worst news. The exit codes of the command are 0, 2, 3 and 1. */
-export const OUTCOMES = ['REACHABLE', 'AMBIGUOUS', 'UNDETERMINED', 'UNREACHABLE'] as const
+export { OUTCOMES, type Outcome, STATIONS, type Station } from './stations.ts'
 
 const text = z.string()
 const count = z.int().min(0)
@@ -62,6 +47,10 @@ const step = z
     ageSeconds: count.describe('Age of the fact when the answer was made.'),
     next: text.describe('The command to run if this step is not as expected.').optional(),
     nextAt: text.describe('Id of the cluster in which to run it; absent if that is the one of the caller.').optional(),
+    probe: z
+      .enum(['passed', 'ended'])
+      .describe('What became of the packets of --probe here; absent if that was not seen.')
+      .optional(),
   })
   .describe('One step of the way.')
 
@@ -102,11 +91,10 @@ export const PATH_DOCUMENT = z
       )
       .describe('The other members that were asked.'),
     notAsked: z.array(text).describe('What could not be asked.'),
+    probe: PROBE_DOCUMENT.optional(),
   })
   .describe('Answer of sealane explain.')
 
-export type Station = (typeof STATIONS)[number]
-export type Outcome = (typeof OUTCOMES)[number]
 export type PacketTuple = z.infer<typeof tuple>
 export type PathStep = z.infer<typeof step>
 export type PathWay = z.infer<typeof way>

@@ -15,6 +15,7 @@ import {
   nodeStep,
   wayLinks,
 } from './packet-stations.ts'
+import { type CallPackets, callPackets } from './probe-packets.ts'
 import { type PathFrom, type PathTo, fromText, toText } from './path-ends.ts'
 import {
   accessStep,
@@ -62,6 +63,19 @@ export interface PathSides {
 
 /** A question about something that is not there gives a WrongQuestion. */
 export function explainPath(question: PathQuestion, sides: PathSides): PathExplanation | WrongQuestion {
+  const found = explainCall(question, sides)
+  return 'wrong' in found ? found : found.path
+}
+
+/** The explanation, with the packets that a probe of the call has. */
+export interface ExplainedCall {
+  readonly path: PathExplanation
+  /** Undefined if the called address is not known. */
+  readonly packets?: CallPackets
+}
+
+/** As explainPath(). */
+export function explainCall(question: PathQuestion, sides: PathSides): ExplainedCall | WrongQuestion {
   const here = new MemberView(sides.here, false)
   const asked = (sides.far ?? []).map((side) => ({ title: side.title, view: new MemberView(side, true) }))
   for (const { title, view } of asked) {
@@ -77,11 +91,17 @@ export function explainPath(question: PathQuestion, sides: PathSides): PathExpla
     if ('wrong' in caller) return caller
     const trip = tripOf(question, { here, far, caller })
     if ('wrong' in trip) return trip
-    return documentOf(question, { here, asked }, answered(trip))
+    const found = answered(trip)
+    const packets = guarded(() => callPackets(trip, ways(found)), undefined)
+    return { path: documentOf(question, { here, asked }, found), ...(packets === undefined ? {} : { packets }) }
   } catch (error) {
     // An address in the facts that no parser takes ends here: what it is part of is not known.
-    return documentOf(question, { here, asked }, { common: [failedStep(here, error)], ways: [] })
+    return { path: documentOf(question, { here, asked }, { common: [failedStep(here, error)], ways: [] }) }
   }
+}
+
+function ways(found: Found): readonly Way[] {
+  return found.ways.map(({ way }) => way)
 }
 
 interface AskedMember {

@@ -64,7 +64,7 @@ export function formatStatement(statement: NftStatement, family: NftFamily): str
     case 'add-table':
     case 'delete-table':
     case 'flush-table':
-      return `${verbWord(statement.verb)} table ${table}`
+      return `${verbWord(statement.verb)} table ${table}${statement.owned === true ? ' { flags owner; }' : ''}`
     case 'add-chain': {
       const base = statement.base === undefined ? '' : ` { ${formatBase(statement.base)} }`
       return `add chain ${table} ${checkName('chain', statement.chain)}${base}`

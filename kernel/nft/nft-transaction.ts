@@ -52,7 +52,12 @@ export interface TableCounts {
 
 /** One statement. It names no family: the Nft that runs it has one. */
 export type NftStatement =
-  | { readonly verb: 'add-table' | 'delete-table' | 'flush-table'; readonly table: string }
+  | {
+      readonly verb: 'add-table' | 'delete-table' | 'flush-table'
+      readonly table: string
+      /** Of a new table: the kernel removes it when the process that added it ends (Linux 5.12). */
+      readonly owned?: true
+    }
   | { readonly verb: 'add-chain'; readonly table: string; readonly chain: string; readonly base?: NftBaseChain }
   | { readonly verb: 'flush-chain' | 'delete-chain'; readonly table: string; readonly chain: string }
   | {

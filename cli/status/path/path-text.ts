@@ -1,5 +1,5 @@
 /** How `sealane explain` reads at a terminal. Pure; its texts are printable already. */
-import type { PathExplanation, PathStep } from '../../../explain/path/path.ts'
+import type { PathExplanation, PathStep, ProbeDocument } from '../../../explain/path/path.ts'
 import { type Column, renderTable } from '../../context/context.ts'
 
 /** 2 would be wrong usage elsewhere; here, as for `status`, a question that could not be put ends with 3. */
@@ -17,7 +17,7 @@ const COLUMNS: readonly Column<PathStep>[] = [
 
 /** `wide` shows also the packets, notes and ages of steps that pass. */
 export function pathText(path: PathExplanation, wide: boolean): string {
-  const { outcome, from, to, message, steps, notAsked, next, nextAt, waysLeftOut, failing, ways, asked } = path
+  const { outcome, from, to, message, steps, notAsked, next, nextAt, waysLeftOut, failing, ways, asked, probe } = path
   const code = failing?.reason === undefined ? '' : ` (${failing.reason})`
   const table = renderTable(COLUMNS, steps)
   const lines = [
@@ -27,6 +27,7 @@ export function pathText(path: PathExplanation, wide: boolean): string {
     table.trimEnd(),
     ...detailLines(steps, wide),
     ...(ways.length > 1 || waysLeftOut > 0 ? ['', ...wayLines(path)] : []),
+    ...(probe === undefined ? [] : ['', ...probeLines(probe, wide)]),
     ...(asked.length === 0 ? [] : ['', ...asked.map(askedText)]),
     ...(notAsked.length === 0 ? [] : ['', 'could not be asked:', ...notAsked.map((one) => `  ${one}`)]),
     ...(next === undefined || outcome === 'REACHABLE'
@@ -74,5 +75,50 @@ function wayLines({ ways, waysLeftOut }: PathExplanation): readonly string[] {
       return `way to ${cluster}${part}: ${outcome}${failing === undefined ? '' : ` at step ${failing.seq}`}`
     }),
     ...(waysLeftOut === 0 ? [] : [`and ${waysLeftOut} more ways`]),
+  ]
+}
+
+/** What became of the packets, and what each place saw. `wide` shows also the chains of packets that passed. */
+function probeLines(probe: ProbeDocument, wide: boolean): readonly string[] {
+  const { by, protocol, source, sourcePort, destination, port, result, message, ms, end, places } = probe
+  const from = `${bracketed(source ?? '?')}:${sourcePort}`
+  const time = ms === undefined ? '' : `, ${ms} ms`
+  return [
+    `probe: ${protocol} ${from} > ${bracketed(destination)}:${port}, sent by ${by}`,
+    `  ${result}${time}: ${message}`,
+    ...(end === undefined ? [] : [`  ends at ${endText(end)}`]),
+    ...places.flatMap((place) => placeLines(place, wide || end !== undefined)),
+  ]
+}
+
+function bracketed(address: string): string {
+  return address.includes(':') ? `[${address}]` : address
+}
+
+function endText({
+  seq,
+  station,
+  cluster,
+  node,
+  reason,
+  isExact,
+  direction,
+}: NonNullable<ProbeDocument['end']>): string {
+  const step = seq === undefined ? '' : `step ${seq}, `
+  const back = direction === 'return' ? ' (back)' : ''
+  const where = node === undefined ? cluster : `${cluster}, node ${node}`
+  const code = reason === undefined ? '' : ` (${reason})`
+  return `${step}${station}${back}: ${where}${code}${isExact ? '' : ', or later: what follows could not be asked'}`
+}
+
+function placeLines(place: ProbeDocument['places'][number], shown: boolean): readonly string[] {
+  const { cluster, node, source, ageSeconds, requests, answers, passed, counters, notAsked } = place
+  const name = `${cluster}${node === undefined ? '' : `, node ${node}`}`
+  if (notAsked !== undefined) return [`  ${name} (${source}): not followed: ${notAsked}`]
+  const age = ageSeconds === undefined ? '' : `, ${ageSeconds} s ago`
+  return [
+    `  ${name} (${source}${age}): ${requests} packets and ${answers} answers seen`,
+    ...(shown && passed.length > 0 ? [`    ${passed.join(' > ')}`] : []),
+    ...(shown ? counters.map((one) => `    ${one.name}: ${one.before} to ${one.after}`) : []),
   ]
 }

@@ -31,7 +31,7 @@ const LIST_MS = 4000
 
 type Admin = Pick<ClusterAdmin, 'title' | 'list' | 'exec'>
 
-interface NodePod {
+export interface NodePod {
   readonly node: string
   readonly pod: string
 }
@@ -62,8 +62,8 @@ export async function podProbes(admin: Admin, init: PodProbesInit): Promise<read
   return found
 }
 
-/** One pod for each node: nodes with gateways first, then by name. */
-async function nodePods(admin: Admin, signal: AbortSignal): Promise<NodePod[]> {
+/** The pod of the route agent on each node: nodes with gateways first, then by name. */
+export async function nodePods(admin: Pick<Admin, 'list'>, signal: AbortSignal): Promise<NodePod[]> {
   const podsOf = (part: 'gateway' | 'routeagent'): Promise<readonly ManifestObject[]> => {
     const labels = Object.entries(selectorLabels(part)).map((pair) => pair.join('='))
     return admin.list('v1', 'Pod', { namespace: SYSTEM_NAMESPACE, labelSelector: labels.join(',') }, signal)

@@ -1,0 +1,363 @@
+/**
+ * `sealane explain --probe`: sends real packets from where the caller is, follows them on each machine that can be asked,
+ * and adds to the explanation what became of them. Of the ways to send, it takes the one with the least rights:
+ *
+ *   a site: this machine
+ *   a node of a cluster: the pod of the route agent there, which shares the node's network
+ *   a pod of a cluster: a probe pod without rights beside it; nothing enters the network of the caller itself
+ */
+import { randomInt, randomBytes } from 'node:crypto'
+import type { FactSet } from '../../../explain/facts/facts.ts'
+import {
+  type CallPackets,
+  type ExplainedCall,
+  PROBE_SECONDS,
+  type PathExplanation,
+  type PathFrom,
+  type ProbePlace,
+  type ProbeReport,
+  type ProbeTask,
+  planProbe,
+  withProbe,
+} from '../../../explain/path/path.ts'
+import { type Clock, SystemClock } from '../../../reconcile/reconcile.ts'
+import { UserError, messageOf } from '../../../runtime/runtime.ts'
+import { type ClusterAdmin, type CommandContext, type KubeTarget, quoted, withAdmin } from '../../context/context.ts'
+import { type NodePod, nodePods } from '../probes/pod-probes.ts'
+import { type Follower, agentPlace, followInPod, withProbePod } from './follow-in-pod.ts'
+import { probeMachine } from './probe-machine.ts'
+
+/** A member that may be asked. */
+export interface ProbedSide {
+  /** What the command calls it. */
+  readonly title: string
+  /** Undefined for a site. */
+  readonly kube: KubeTarget | undefined
+}
+
+export interface ProbePathInit {
+  readonly call: ExplainedCall
+  readonly from: PathFrom
+  readonly here: ProbedSide & { readonly facts: unknown }
+  readonly far: readonly ProbedSide[]
+}
+
+/** Source ports below those that kernels and clusters give out themselves. */
+const SOURCE_PORTS = [20_000, 30_000] as const
+/** Machines of one cluster that follow packets. */
+const MOST_FOLLOWED = 8
+/** Packets are followed for longer than they are sent. */
+const TASK_SECONDS = PROBE_SECONDS + 8
+
+/** Throws UserError if the call has no port, or a cluster cannot be opened. Otherwise what fails is part of the answer. */
+export async function probePath(init: ProbePathInit, context: CommandContext): Promise<PathExplanation> {
+  const { call, from, here, far } = init
+  const { path, packets } = call
+  if (packets === undefined) {
+    context.output.remark('--probe: no packet was sent, as no address is known that could be called\n')
+    return path
+  }
+  const { port } = packets
+  if (port === undefined) {
+    throw new UserError('--probe: TO has no port', { hint: `name one: ${path.to}:PORT`, exitCode: 3 })
+  }
+  const clock = new SystemClock()
+  const run: Run = {
+    ...{ packets, path, clock, context, port },
+    isBound: from.what === 'address',
+    sourcePort: randomInt(...SOURCE_PORTS),
+  }
+  const asked = await withAdmins([here, ...far], context, async ([own, ...others]) => {
+    let followers: readonly Followed[] = []
+    const onSend = async (): Promise<void> => {
+      followers = await followersOf(run, { own, others, far })
+    }
+    try {
+      const sent = await (own === undefined ? fromHere(run, init, onSend) : fromCluster(run, own, { from, onSend }))
+      for (const { follower } of followers) follower?.end()
+      return { by: sent.by, places: [...sent.places, ...(await Promise.all(followers.map(reported)))] }
+    } finally {
+      for (const { follower } of followers) follower?.end()
+    }
+  })
+  context.signal.throwIfAborted()
+  const { by, places } = asked
+  return withProbe(path, planProbe({ packets, port, sourcePort: run.sourcePort, by, places, nowMs: clock.now() }))
+}
+
+interface Run {
+  readonly packets: CallPackets
+  readonly path: PathExplanation
+  readonly port: number
+  readonly sourcePort: number
+  /** The caller is an address, and packets are sent from that. */
+  readonly isBound: boolean
+  readonly clock: Clock
+  readonly context: CommandContext
+}
+
+function taskOf({ packets, sourcePort, port }: Run, sources: readonly string[]): ProbeTask {
+  const { family, protocol, destinations, ports } = packets
+  return {
+    ...{ family, protocol, sourcePort, seconds: TASK_SECONDS },
+    ...{ sources: [...sources], destinations: [...destinations], ports: [...(ports.length === 0 ? [port] : ports)] },
+  }
+}
+
+/** Of a node, only its kernel knows by which address it calls. */
+function sourcesOf({ packets, isBound }: Run): readonly string[] {
+  return isBound ? packets.sources : []
+}
+
+function sendingOf({ packets, isBound, port }: Run): NonNullable<ProbeTask['send']> {
+  const { to, source } = packets
+  return { to, port, ...(isBound && source !== undefined ? { source } : {}) }
+}
+
+async function withAdmins<T>(
+  sides: readonly ProbedSide[],
+  context: CommandContext,
+  work: (admins: readonly (ClusterAdmin | undefined)[]) => Promise<T>,
+): Promise<T> {
+  const [first, ...rest] = sides
+  if (first === undefined) return work([])
+  const withRest = (admin: ClusterAdmin | undefined): Promise<T> =>
+    withAdmins(rest, context, (admins) => work([admin, ...admins]))
+  const { kube } = first
+  if (kube === undefined) return withRest(undefined)
+  const { by: _by, ...target } = kube
+  return withAdmin(target, new SystemClock(), context, ({ admin }) => withRest(admin))
+}
+
+// The machines that follow packets besides that of the caller
+
+interface Followed {
+  readonly place: Omit<ProbePlace, 'report' | 'notAsked'>
+  readonly follower?: Follower
+  readonly why?: string
+}
+
+async function reported({ place, follower, why }: Followed): Promise<ProbePlace> {
+  if (follower === undefined) return { ...place, notAsked: why ?? 'it could not be asked' }
+  try {
+    return { ...place, report: await follower.report }
+  } catch (error) {
+    return { ...place, notAsked: messageOf(error) }
+  }
+}
+
+interface FollowInit {
+  readonly own: ClusterAdmin | undefined
+  readonly others: readonly (ClusterAdmin | undefined)[]
+  readonly far: readonly ProbedSide[]
+}
+
+/** Resolves when all of them follow, or could not be asked. */
+async function followersOf(run: Run, { own, others, far }: FollowInit): Promise<readonly Followed[]> {
+  const { path, packets } = run
+  const self = path.steps.find(({ station }) => station === 'caller')?.cluster ?? '-'
+  const isCaller = ({ node }: NodePod): boolean => node === packets.node
+  const ofOwn =
+    own === undefined
+      ? []
+      : followAll(run, own, { cluster: self, isFar: false, leaves: isCaller, title: 'this cluster' })
+  const ofFar = far.map(async (side, i): Promise<readonly Followed[]> => {
+    // Its id is known by the option that named it.
+    const cluster = path.asked.find(({ option }) => option === side.title)?.cluster ?? side.title
+    const admin = others[i]
+    if (admin !== undefined)
+      return followAll(run, admin, { cluster, isFar: true, leaves: () => false, title: side.title })
+    const place = { cluster, isCaller: false, isFar: true, source: side.title }
+    return [{ place, why: 'packets of a site are followed by a command on its own machine' }]
+  })
+  const missing = far.length > 0 ? [] : notNamed(packets, self)
+  return [...(await Promise.all([ofOwn, ...ofFar])).flat(), ...missing]
+}
+
+function notNamed({ clusterOf }: CallPackets, self: string): readonly Followed[] {
+  const called = [...new Set(clusterOf.values())].filter((cluster) => cluster !== self)
+  return called.slice(0, MOST_FOLLOWED).map((cluster) => ({
+    place: { cluster, isCaller: false, isFar: true, source: cluster },
+    why: 'the called side was not named: --to-context or --to-site',
+  }))
+}
+
+interface FollowCluster {
+  readonly cluster: string
+  readonly isFar: boolean
+  /** Nodes that are not asked here. */
+  readonly leaves: (pod: NodePod) => boolean
+  readonly title: string
+}
+
+async function followAll(
+  run: Run,
+  admin: ClusterAdmin,
+  { cluster, isFar, leaves, title }: FollowCluster,
+): Promise<readonly Followed[]> {
+  const { path, clock, context } = run
+  const { signal } = context
+  let pods: readonly NodePod[]
+  try {
+    pods = await nodePods(admin, signal)
+  } catch (error) {
+    signal.throwIfAborted()
+    return [{ place: { cluster, isCaller: false, isFar, source: title }, why: messageOf(error) }]
+  }
+  const named = path.steps.flatMap((step) => (step.cluster === cluster ? (step.node ?? '').split(/[, ]+/) : []))
+  const onWay = (pod: NodePod): number => (named.includes(pod.node) ? 0 : 1)
+  const chosen = pods.filter((pod) => !leaves(pod)).sort((a, b) => onWay(a) - onWay(b))
+  return Promise.all(
+    chosen.slice(0, MOST_FOLLOWED).map(async ({ node, pod }): Promise<Followed> => {
+      const place = { cluster, node, isCaller: false, isFar, source: `pod ${pod}` }
+      const follower = followInPod(admin, agentPlace(pod), taskOf(run, sourcesOf(run)), { clock, signal })
+      try {
+        await follower.ready
+        return { place, follower }
+      } catch (error) {
+        signal.throwIfAborted()
+        follower.end()
+        return { place, why: messageOf(error) }
+      }
+    }),
+  )
+}
+
+// The sender
+
+interface Sent {
+  readonly by: string
+  readonly places: readonly ProbePlace[]
+}
+
+/** Called just before packets are sent. */
+type OnSend = () => Promise<void>
+
+async function fromHere(run: Run, { here, from }: ProbePathInit, onSend: OnSend): Promise<Sent> {
+  const { path, packets, context } = run
+  const { signal } = context
+  const by = 'this machine'
+  const cluster = path.steps.find(({ station }) => station === 'caller')?.cluster ?? '-'
+  const node = packets.node ?? (from.what === 'node' ? from.name : undefined)
+  const place = { cluster, isCaller: true, isFar: false, source: by, ...(node === undefined ? {} : { node }) }
+  const wrong = await wrongMachine(from, here.facts, signal)
+  if (wrong !== undefined) return { by, places: [{ ...place, notAsked: wrong }] }
+  const task = { ...taskOf(run, sourcesOf(run)), send: sendingOf(run) }
+  await onSend()
+  return { by, places: [{ ...place, report: await probeMachine({ task }, signal) }] }
+}
+
+const LOOK_MS = 3000
+
+/** Why the packets of the caller cannot be sent from this machine. */
+async function wrongMachine(from: PathFrom, facts: unknown, signal: AbortSignal): Promise<string | undefined> {
+  const { ownAddresses } = await import('../../../compose/look.ts')
+  const own = await ownAddresses(LOOK_MS, signal).catch((): readonly string[] => [])
+  signal.throwIfAborted()
+  if (own.length === 0) return undefined
+  if (from.what === 'address') {
+    if (own.includes(from.address)) return undefined
+    return `${from.address} is no address of this machine: run the command in the network namespace that has it`
+  }
+  if (from.what !== 'node') return undefined
+  const known = nodeAddresses(facts, from.name)
+  if (known.length === 0 || known.some((address) => own.includes(address))) return undefined
+  return `this machine has none of the addresses of node ${quoted(from.name)}: run the command there`
+}
+
+function nodeAddresses(facts: unknown, name: string): readonly string[] {
+  const { facts: all = [] } = facts as Partial<FactSet>
+  return all.flatMap((fact) => {
+    if (fact.t !== 'objects' || fact.kind !== 'Node') return []
+    const nodes = fact.items as readonly NodeLike[]
+    const found = nodes.find(({ metadata }) => metadata?.name === name)
+    return (found?.status?.addresses ?? []).flatMap(({ type, address }) => (type === 'InternalIP' ? [address] : []))
+  })
+}
+
+interface NodeLike {
+  readonly metadata?: { readonly name?: string }
+  readonly status?: { readonly addresses?: readonly { readonly type: string; readonly address: string }[] }
+}
+
+async function fromCluster(
+  run: Run,
+  admin: ClusterAdmin,
+  { from, onSend }: { readonly from: PathFrom; readonly onSend: OnSend },
+): Promise<Sent> {
+  const { path, packets, clock, context } = run
+  const { signal } = context
+  const { node, isPod } = packets
+  const cluster = path.steps.find(({ station }) => station === 'caller')?.cluster ?? '-'
+  const place = {
+    cluster,
+    isCaller: true,
+    isFar: false,
+    source: 'this cluster',
+    ...(node === undefined ? {} : { node }),
+  }
+  const none = (notAsked: string): Sent => ({ by: 'no machine', places: [{ ...place, notAsked }] })
+  if (node === undefined) return none('the node of the caller is not known')
+  let agent: NodePod | undefined
+  try {
+    agent = (await nodePods(admin, signal)).find((pod) => pod.node === node)
+  } catch (error) {
+    signal.throwIfAborted()
+    return none(messageOf(error))
+  }
+  if (!isPod) {
+    if (agent === undefined) return none(`no route agent runs on node ${node}`)
+    const by = `pod ${agent.pod}, which shares the network of node ${node}`
+    const task = { ...taskOf(run, sourcesOf(run)), send: sendingOf(run) }
+    await onSend()
+    const report = await unlessFailed(followInPod(admin, agentPlace(agent.pod), task, { clock, signal }), signal)
+    return { by, places: [{ ...place, source: `pod ${agent.pod}`, ...report }] }
+  }
+  if (from.what !== 'pod')
+    return none('the caller is a pod: name it as NAMESPACE/POD, so that a probe pod can be put beside it')
+  const { namespace } = from
+  const pod = { namespace, node, run: randomBytes(8).toString('hex'), clock }
+  const say = (text: string): void => context.output.remark(text)
+  try {
+    return await withProbePod(admin, { ...pod, say }, signal, async ({ place: inPod, addresses }) => {
+      const by = `pod ${inPod.pod} in namespace ${namespace} on node ${node}, as the caller's own network has no such program`
+      const follow =
+        agent === undefined
+          ? undefined
+          : followInPod(admin, agentPlace(agent.pod), taskOf(run, addresses), { clock, signal })
+      await onSend()
+      // Whether it follows is part of its report.
+      await follow?.ready.catch(() => undefined)
+      const task = { ...taskOf(run, []), send: sendingOf({ ...run, isBound: false }) }
+      const sent = await unlessFailed(followInPod(admin, inPod, task, { clock, signal }), signal)
+      follow?.end()
+      const seen: Reported =
+        follow === undefined ? { notAsked: `no route agent runs on node ${node}` } : await unlessFailed(follow, signal)
+      return { by, places: [{ ...place, source: `pod ${agent?.pod ?? inPod.pod}`, ...together(sent, seen) }] }
+    })
+  } catch (error) {
+    signal.throwIfAborted()
+    return none(messageOf(error))
+  }
+}
+
+type Reported = Pick<ProbePlace, 'report' | 'notAsked'>
+
+async function unlessFailed({ report }: Follower, signal: AbortSignal): Promise<Reported> {
+  try {
+    return { report: await report }
+  } catch (error) {
+    signal.throwIfAborted()
+    return { notAsked: messageOf(error) }
+  }
+}
+
+/** What the pod sent, and what its node saw of it. */
+function together(pod: Reported, node: Reported): Reported {
+  const sent = pod.report?.sent
+  const seen: ProbeReport | undefined = node.report
+  if (sent === undefined) return { notAsked: pod.notAsked ?? 'the probe pod sent nothing' }
+  if (seen !== undefined) return { report: { ...seen, sent } }
+  const { at } = pod.report ?? { at: '' }
+  return { report: { at, sent, problem: node.notAsked ?? 'not followed', lines: [], leftOut: 0, counters: [] } }
+}
