@@ -195,6 +195,7 @@ export {
   namespaceLists,
   knownMembers,
   knownMembersText,
+  notLinkedMembers,
   oneLine,
 } from './membership.ts'
 export {
@@ -279,6 +280,8 @@ export {
   type RecordKind,
   type ServiceExportBody,
   type StoredRecord,
+  type Topology,
+  type TopologyBody,
   bothOf,
   followsInterest,
   interestProblem,
