@@ -396,8 +396,8 @@ async function openState(
 }
 
 /** What the table of replicas shows for this process. */
-function ownFacts(): { readonly host: string; readonly version: string; readonly keepsToOffers: true } {
-  return { host: hostname(), version: sealaneVersion(), keepsToOffers: true }
+function ownFacts() {
+  return { host: hostname(), version: sealaneVersion(), keepsToOffers: true, keepsToTopology: true } as const
 }
 
 const OTHERS_MS = 5000

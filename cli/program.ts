@@ -24,6 +24,7 @@ import {
   addStatusCommand,
   addTokenCommand,
   addTopCommand,
+  addTopologyCommand,
   addUninstallCommand,
   addUpCommand,
   addVerifyCommand,
@@ -74,6 +75,7 @@ export function buildProgram(
   addMachineCommand(program, context)
   addShowCommand(program, context)
   addAccessCommand(program, context)
+  addTopologyCommand(program, context)
   addTopCommand(program, context)
   addFlowsCommand(program, context)
   addVersionCommand(program, context)

@@ -136,7 +136,13 @@ export function pairFindings(a: World, b: World): readonly Finding[] {
   if (a.self === b.self) return [differ('MemberTwice', a, b, `both are ${a.self ?? '-'}`)]
   if (one !== other)
     return [differ('ClustersetsDiffer', a, b, `one is in clusterset ${one ?? '-'}, the other in ${other ?? '-'}`)]
+  // What one of them does not know of the other is meant so.
+  if (isApart(a, b) || isApart(b, a)) return []
   return [...linkEnds(a, b), ...records(a, b), ...records(b, a)]
+}
+
+function isApart({ notLinked }: World, { self }: World): boolean {
+  return self !== undefined && notLinked.has(self)
 }
 
 function differ(reason: 'MemberTwice' | 'ClustersetsDiffer', a: World, b: World, seen: string): Finding {

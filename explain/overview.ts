@@ -30,6 +30,8 @@ export interface Overview {
   readonly gateways: readonly GatewayOverview[]
   readonly clusters: readonly ClusterOverview[]
   readonly links: readonly LinkOverview[]
+  /** Members that the topology does not link with this one, which is no fault. Absent if there are none. */
+  readonly notLinked?: { readonly reason: 'NotLinkedByTopology'; readonly clusters: readonly string[] }
   readonly clusterDns: { readonly state: 'answers' | 'fails' | 'unknown' | 'none'; readonly since?: string }
   /** Absent if the objects could not be read. */
   readonly exports?: ExportCounts
@@ -145,10 +147,16 @@ export function overviewOf(world: World): Overview {
     gateways: gatewayOverviews(world),
     clusters: (world.others ?? []).map((id) => clusterOverview(world, id)),
     links: world.links.map((link) => linkOverview(world, link)),
+    ...notLinkedOf(world),
     clusterDns: dnsOverview(world),
     ...(exported === undefined ? {} : { exports: exported }),
     ...(imported === undefined ? {} : { imports: imported }),
   }
+}
+
+function notLinkedOf({ notLinked }: World): Pick<Overview, 'notLinked'> {
+  const clusters = [...notLinked].map(printable)
+  return clusters.length === 0 ? {} : { notLinked: { reason: 'NotLinkedByTopology', clusters } }
 }
 
 function nodeCounts({ objects }: World): Pick<Overview, 'nodes'> {

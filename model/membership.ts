@@ -74,6 +74,11 @@ export function knownMembers({
   )
 }
 
+/** The members that the topology of the clusterset does not link with this one, by its own Cluster. Sorted. */
+export function notLinkedMembers(own: Pick<Cluster, 'metadata'>): readonly string[] {
+  return [...(knownMembers(own) ?? [])].flatMap(([id, reason]) => (reason === 'NotLinkedByTopology' ? [id] : []))
+}
+
 /** Returns the lines of ANNOTATION_ADDRESS_NOTES. */
 export function addressNotes({ metadata }: Pick<Membership, 'metadata'>): string[] {
   const text = metadata.annotations?.[ANNOTATION_ADDRESS_NOTES] ?? ''

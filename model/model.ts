@@ -196,6 +196,7 @@ export {
   namespaceLists,
   knownMembers,
   knownMembersText,
+  notLinkedMembers,
   oneLine,
 } from './membership.ts'
 export {
@@ -280,6 +281,8 @@ export {
   type RecordKind,
   type ServiceExportBody,
   type StoredRecord,
+  type Topology,
+  type TopologyBody,
   bothOf,
   followsInterest,
   interestProblem,

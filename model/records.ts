@@ -3,6 +3,7 @@
  * owner's own and untranslated; importers translate them by the owner's Cluster record.
  */
 import { type ClusterId, isDnsLabel } from './ids.ts'
+import type { Described, TOPOLOGY_FIELDS } from './kinds/kinds.ts'
 import type { MemberStatus } from './member-status.ts'
 import type {
   ClusterSelector,
@@ -101,8 +102,25 @@ export interface MemberStatusBody extends MemberStatus {
   readonly kind: 'MemberStatus'
 }
 
+/** Which clusters link with which (model/lanes/topology.ts). */
+export type Topology = Described<typeof TOPOLOGY_FIELDS>
+
+/** Written by the broker as an operator set it: at most one record, of the owner ''. Absent: all clusters link. */
+export interface TopologyBody {
+  readonly kind: 'Topology'
+  /** Counts the changes of the topology. */
+  readonly number: number
+  readonly topology: Topology
+}
+
 export type RecordBody =
-  ServiceExportBody | EndpointSliceBody | EndpointBody | ClusterBody | ClusterSetIpBody | MemberStatusBody
+  | ServiceExportBody
+  | EndpointSliceBody
+  | EndpointBody
+  | ClusterBody
+  | ClusterSetIpBody
+  | MemberStatusBody
+  | TopologyBody
 export type RecordKind = RecordBody['kind']
 /** Kinds that a member may publish. */
 export type MemberRecordKind = 'ServiceExport' | 'EndpointSlice' | 'Endpoint'

@@ -61,12 +61,11 @@ export function recordProblem(
   own?: string,
 ): Problem | undefined {
   const { key, body } = record
-  if (body.kind === 'ClusterSetIP') {
-    if (key.cluster !== '')
-      return problem(
-        'ForeignClaim',
-        `a ClusterSetIP record of cluster ${quote(key.cluster)}: only the broker assigns clusterset IPs`,
-      )
+  if (body.kind === 'ClusterSetIP' || body.kind === 'Topology') {
+    if (key.cluster !== '') {
+      const what = body.kind === 'Topology' ? 'states the topology' : 'assigns clusterset IPs'
+      return problem('ForeignClaim', `a ${body.kind} record of cluster ${quote(key.cluster)}: only the broker ${what}`)
+    }
   } else if (!isDnsLabel(key.cluster))
     return problem('InvalidValue', `cluster id ${quote(key.cluster)} is not a DNS label`)
   else if (isReservedId(key.cluster) && !isKnown(key.cluster))
@@ -95,6 +94,9 @@ export function recordProblem(
         : problem('ForeignClaim', `the record claims to be cluster ${quote(body.spec.id)}`)
     case 'MemberStatus':
       return reportedProblem(key, body)
+    case 'Topology':
+      // The codec has checked its names.
+      return undefined
   }
 }
 

@@ -52,6 +52,11 @@ export interface Dropped extends Problem {
   readonly settles?: true
 }
 
+/** Whether this cluster links with another one, or with itself. True for all if no topology is known. */
+export type IsLinked = (cluster: string) => boolean
+
+const LINKED_WITH_ALL: IsLinked = () => true
+
 export interface ClustersetView {
   readonly services: ValueMap<ServiceKey, ServiceFacts>
   readonly clusters: ReadonlyMap<string, ClusterSpec>
@@ -59,6 +64,7 @@ export interface ClustersetView {
   readonly dropped: readonly Dropped[]
   /** The keys of the ServiceExports among `dropped`. */
   readonly refusedExports: readonly RecordKey[]
+  readonly isLinked: IsLinked
 }
 
 export interface RecordValidatorInit {
@@ -89,8 +95,15 @@ export class RecordValidator {
   }
 }
 
-/** Sorts records. Their order does not affect the result. */
-export function viewClusterset(records: Iterable<StoredRecord>, validate: RecordValidator): ClustersetView {
+/**
+ * Sorts records. Their order does not affect the result. Records of clusters with which this one does not link are not
+ * used: a broker of this release sends none.
+ */
+export function viewClusterset(
+  records: Iterable<StoredRecord>,
+  validate: RecordValidator,
+  isLinked: IsLinked = LINKED_WITH_ALL,
+): ClustersetView {
   const services = new Map<ServiceKey, OpenFacts>()
   const clusters = new Map<string, ClusterSpec>()
   const endpoints: RemoteEndpoint[] = []
@@ -98,8 +111,12 @@ export function viewClusterset(records: Iterable<StoredRecord>, validate: Record
   const refusedExports: RecordKey[] = []
   for (const record of records) {
     const { key, body, createdAtMs } = record
-    // report-loop.ts reads it. The mirror has no use for it.
-    if (body.kind === 'MemberStatus') continue
+    // report-loop.ts reads the one, and read-world.ts the other. The view has no use for them.
+    if (body.kind === 'MemberStatus' || body.kind === 'Topology') continue
+    if (key.cluster !== '' && !isLinked(key.cluster)) {
+      dropped.push({ what: recordKeyText(key), ...notLinked(key.cluster), settles: true })
+      continue
+    }
     const found = validate.problem(record)
     if (found !== undefined) {
       dropped.push({ what: recordKeyText(key), ...found })
@@ -118,7 +135,12 @@ export function viewClusterset(records: Iterable<StoredRecord>, validate: Record
     endpoints: withinLimit(endpoints, dropped),
     dropped,
     refusedExports,
+    isLinked,
   }
+}
+
+function notLinked(cluster: string): Problem {
+  return problem('NotLinkedByTopology', `the topology does not link this cluster with ${cluster}`)
 }
 
 /** Keeps the oldest Endpoints of each member, so that a flood of new ones removes no gateway. Keeps the order. */
@@ -165,7 +187,10 @@ export function changeServices(
   changes: readonly ReplicaChange[],
   validate: RecordValidator,
 ): ChangedView | undefined {
-  const isPlain = ({ body }: StoredRecord): boolean => body.kind !== 'Cluster' && body.kind !== 'Endpoint'
+  const isPlain = ({ key, body }: StoredRecord): boolean => {
+    if (body.kind === 'Cluster' || body.kind === 'Endpoint' || body.kind === 'Topology') return false
+    return key.cluster === '' || view.isLinked(key.cluster)
+  }
   const isKnown = (record: StoredRecord): boolean => isPlain(record) && validate.problem(record) === undefined
   const known = changes.every((change) => {
     return (

@@ -1,6 +1,6 @@
 /** Checks and sorts what other members publish, and plans the objects that follow from it. Pure. */
 export { recordProblem, takesNeeded } from './check-record.ts'
-export { type ClustersetView, type Dropped, changeServices } from './clusterset-records.ts'
+export { type ClustersetView, type Dropped, type IsLinked, changeServices } from './clusterset-records.ts'
 export {
   type ImportMemory,
   type ImportPlan,

@@ -32,6 +32,7 @@ import { clusterProblem } from './check-record.ts'
 import {
   type ClustersetView,
   type Dropped,
+  type IsLinked,
   type OwnExports,
   RecordValidator,
   type RecordValidatorInit,
@@ -119,6 +120,10 @@ export interface ImportWorld extends OwnExports {
   readonly needed: readonly NeededRange[]
   /** Clusters that are treated as dead (plan-contact.ts). */
   readonly expired: ReadonlySet<string>
+  /** Absent: this cluster links with all. */
+  readonly isLinked?: IsLinked
+  /** Members with which this cluster does not link, sorted. */
+  readonly unlinked?: readonly string[]
 }
 
 export interface ImportPlan {
@@ -162,14 +167,14 @@ export function newImportMemory(init: RecordValidatorInit): ImportMemory {
 
 /** Takes the world and, to save work, the cache of the previous round. */
 export function planImports(world: ImportWorld, memory: ImportMemory): ImportPlan {
-  const view = viewClusterset(world.records, memory.validate)
+  const view = viewClusterset(world.records, memory.validate, world.isLinked)
   const others = [...view.dropped]
   const clusters = usableClusters(world, view, others)
   const changes = noChanges()
   const add = (object: KubeObject): void => void changes.objects.set(objectKeyText(object), object)
   for (const [id, spec] of [...clusters].sort(([a], [b]) => (a < b ? -1 : 1))) {
     if (!view.clusters.has(id)) continue
-    const known = id === world.own ? knownMembersText(view.clusters.keys(), reasonsOf(others)) : ''
+    const known = id === world.own ? membersText(view, others, world.unlinked) : ''
     add(memory.clusters.get(`Cluster/${id}`, [spec, known], () => clusterObject(spec, known)))
   }
   for (const endpoint of planEndpoints(world, view.endpoints, others)) {
@@ -272,6 +277,13 @@ function planOne(
   if (service.ownFinding !== undefined) changes.ownFindings.set(key, service.ownFinding)
 }
 
+/** The members that the broker has reported, and those that the topology keeps from this cluster. */
+function membersText(view: ClustersetView, others: readonly Dropped[], unlinked: readonly string[] = []): string {
+  const reasons = new Map(reasonsOf(others))
+  for (const id of unlinked) reasons.set(id, 'NotLinkedByTopology')
+  return knownMembersText(new Set([...view.clusters.keys(), ...unlinked]), reasons)
+}
+
 /** Maps the id of each cluster that is not used here to the reason. */
 function reasonsOf(dropped: readonly Dropped[]): ReadonlyMap<string, string> {
   const clusters = dropped.filter(({ what }) => what.endsWith('/Cluster'))
@@ -326,7 +338,7 @@ function usableClusters(world: ImportWorld, view: ClustersetView, dropped: Dropp
   const { own, ownFacts, ownSpec } = world
   const usable = new Map<string, ClusterSpec>()
   for (const [id, spec] of [...world.clusters, ...view.clusters]) {
-    if (id === own) continue
+    if (id === own || !view.isLinked(id)) continue
     const problem = clusterProblem(spec, ownSpec, world.needed)
     if (problem === undefined) usable.set(id, spec)
     // The facts that were mirrored before are outdated.

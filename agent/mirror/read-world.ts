@@ -6,14 +6,17 @@ import {
   type EndpointSlice,
   type KubeObject,
   LABEL_SERVICE_NAME,
+  LABEL_SOURCE_CLUSTER,
   MEMBERSHIP_NAME,
   type ServiceImport,
   type ServiceKey,
+  type Topology,
   objectKeyText,
   serviceKey,
 } from '../../model/model.ts'
+import { type LinkEnd, links } from '../../model/lanes/lanes.ts'
 import type { ReplicaChange } from '../../protocol/replica/replica.ts'
-import type { ImportWorld, MirroredObjects } from '../import/import.ts'
+import type { ImportWorld, IsLinked, MirroredObjects } from '../import/import.ts'
 import type { ReplicaView } from '../link/link.ts'
 import type { SharedFindings } from '../loop/loop.ts'
 
@@ -49,6 +52,7 @@ export class WorldReader {
   world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {
     const { api, replica, findings } = this.#deps
     const clusters = api.cache('Cluster')
+    const linked = this.#linked()
     const membership = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec
     const local = clusters.get(this.#own)?.spec
     const ownFacts = { stated: this.#facts, local, globalRange: membership?.globalRange }
@@ -65,7 +69,10 @@ export class WorldReader {
       ownSpec,
       ownFacts,
       records: replica.records(),
-      certain,
+      // What belongs to a cluster with which this one does not link goes, as if the cluster had left.
+      certain: certain.size === 0 ? certain : new Set([...certain, ...this.#foreign().filter((id) => !linked.is(id))]),
+      isLinked: linked.is,
+      unlinked: linked.unlinked,
       holds: (namespace) => replica.holds(namespace),
       namespaces: new Set(live.map(({ metadata }) => metadata.name)),
       ownKnown: findings.exportPlan !== undefined,
@@ -109,6 +116,41 @@ export class WorldReader {
       clusters: api.cache('Cluster').list(),
       endpoints: [],
     }
+  }
+
+  /**
+   * By the topology that the broker stated last, which the replica keeps while the broker is away. Labels are those of
+   * the broker's records, else of what is known here: a cluster that the broker has not shown yet is not taken for
+   * another one.
+   */
+  #linked(): { readonly is: IsLinked; readonly unlinked: readonly string[] } {
+    const { api, replica } = this.#deps
+    let topology: Topology | undefined
+    const specs = new Map<string, Pick<ClusterSpec, 'labels'>>()
+    for (const { spec } of api.cache('Cluster').list()) specs.set(spec.id, spec)
+    for (const { key, body } of replica.records()) {
+      if (body.kind === 'Cluster' && body.spec.id === key.cluster) specs.set(key.cluster, body.spec)
+      if (body.kind === 'Topology' && key.cluster === '') topology = body.topology
+    }
+    if (topology === undefined || topology.mode === 'full') return { is: () => true, unlinked: [] }
+    const known = topology
+    const end = (id: string): LinkEnd => ({ id, labels: specs.get(id)?.labels })
+    const own = end(this.#own)
+    const is = (id: string): boolean => links(known, own, end(id)).linked
+    const members = [...replica.complete].filter((id) => id !== '' && !replica.departed.has(id))
+    return { is, unlinked: members.filter((id) => !is(id)).sort() }
+  }
+
+  /** The clusters that objects of this cluster's API came from. */
+  #foreign(): string[] {
+    const { serviceImports, slices, clusters, endpoints } = this.mirrored()
+    const ids = [
+      ...clusters.map(({ spec }) => spec.id),
+      ...endpoints.map(({ spec }) => spec.cluster),
+      ...slices.flatMap(({ metadata }) => metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? []),
+      ...serviceImports.flatMap(({ status }) => status?.clusters?.map(({ cluster }) => cluster) ?? []),
+    ]
+    return [...new Set(ids)].filter((id) => id !== this.#own)
   }
 
   #ownRecord(): ClusterSpec | undefined {

@@ -14,6 +14,7 @@ import { ClustersetCommands } from './clusterset-commands.ts'
 import type { AdminStates, CommandInit, StateUse } from './command-state.ts'
 import { MemberCommands } from './member-commands.ts'
 import { readBrokerStatus } from './read-status.ts'
+import type { TopologyCommands } from './topology-commands.ts'
 import type { EtcdStoreConfig } from '../config/config.ts'
 import { type AuditActor, StateError, attempt, makeStateDir } from '../store/store.ts'
 
@@ -43,6 +44,12 @@ export function administration(deps: AdministrationDeps, { clusterset, who }: Ad
       const { AuthorityCommands } = await import('./authority-commands.ts')
       return work(new AuthorityCommands(init))
     })
+  const topology = <T>(mode: StateUse, work: (commands: TopologyCommands) => Promise<T>): Promise<T> =>
+    on(mode, async (init) => {
+      // Its schemas are loaded with the first call.
+      const { TopologyCommands } = await import('./topology-commands.ts')
+      return work(new TopologyCommands(init))
+    })
   const clustersets = <T>(mode: StateUse, work: (commands: ClustersetCommands) => Promise<T>): Promise<T> =>
     states.use(undefined, mode, (state) => work(new ClustersetCommands({ state, clock, who, signal }, states)))
   return {
@@ -58,6 +65,9 @@ export function administration(deps: AdministrationDeps, { clusterset, who }: Ad
     changeQuota: (init) => members('change', (one) => one.changeQuota(init)),
     accessDefault: () => members('read', (one) => one.accessDefault()),
     setAccessDefault: (init) => members('change', (one) => one.setAccessDefault(init)),
+    topology: () => topology('read', (one) => one.show()),
+    planTopology: (init) => topology('read', (one) => one.plan(init)),
+    setTopology: (init) => topology('change', (one) => one.set(init)),
     waiting: () => members('read', (one) => one.waiting()),
     accept: (init) => members('change', (one) => one.accept(init)),
     refuse: (init) => members('change', (one) => one.refuse(init)),

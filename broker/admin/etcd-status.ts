@@ -57,3 +57,12 @@ export async function readReplicas({ client, keys }: EtcdStore, signal: AbortSig
     }
   })
 }
+
+/** Replicas of an earlier release, which would send members everything: their hosts, or their ids. */
+export async function withoutTopology({ client, keys }: EtcdStore, signal: AbortSignal): Promise<readonly string[]> {
+  const { kvs } = await client.range(keys.replicas, { action: 'list of brokers', signal })
+  return kvs.flatMap(({ key, value }) => {
+    const { keepsToTopology, host } = parseSession(value)
+    return keepsToTopology === true ? [] : [host ?? keys.parseReplica(key)]
+  })
+}

@@ -16,4 +16,5 @@ export {
   removeRecord,
   statedKeys,
 } from './record-writes.ts'
+export { TOPOLOGY_KEY, setTopology, topologyInForce, topologyRecord } from './topology-record.ts'
 export { StatusRateLimiter, removeStatusRecord, statusOf, writeStatusRecord } from './status-records.ts'

@@ -9,6 +9,7 @@ import { parseBrokerAddress } from '../../protocol/protocol.ts'
 import { CodecError, contentHash, decodeStoredRecord, encodeStoredRecord } from '../../protocol/codec/codec.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import { MAX_WAITING } from '../audit/audit.ts'
+import { TOPOLOGY_KEY } from '../records/records.ts'
 import { AUDIT_ACTS, type RecordRow, SETTINGS_KEY, type ServiceIpRow, isLive, storedRecord } from '../store/store.ts'
 import type { CheckContext } from './findings.ts'
 
@@ -45,7 +46,9 @@ function undecodable(key: string, row: RecordRow): string | undefined {
 function checkOwner({ view, findings }: CheckContext, text: string, { body }: RecordRow): void {
   const { cluster, namespace, name } = storedRecord(text, 1, { createdAtMs: 0, body }).key
   const subject = `record ${text}`
-  if (body.kind === 'ClusterSetIP') {
+  if (body.kind === 'Topology' && text !== TOPOLOGY_KEY)
+    findings.add('StoreRowInvalid', subject, `expected the key ${TOPOLOGY_KEY}`)
+  if (body.kind === 'ClusterSetIP' || body.kind === 'Topology') {
     if (cluster !== '')
       findings.add('StoreRowInvalid', subject, 'expected an empty cluster, because the broker owns this record')
     return
@@ -62,6 +65,7 @@ function checkOwner({ view, findings }: CheckContext, text: string, { body }: Re
  */
 function checkContent({ findings }: CheckContext, text: string, { body, hash, bytes }: RecordRow): void {
   if (body.kind === 'Cluster' || body.kind === 'MemberStatus' || body.kind === 'ClusterSetIP') return
+  if (body.kind === 'Topology') return
   const { namespace, name } = storedRecord(text, 1, { createdAtMs: 0, body }).key
   const record: MemberRecord = { namespace, name, body }
   const subject = `record ${text}`

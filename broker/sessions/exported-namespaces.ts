@@ -7,6 +7,7 @@ import { type Interest, type RecordKey, followsInterest } from '../../model/mode
 import { MAX_EXPORTED_NAMESPACES, MAX_EXPORTED_PART, type WatchMessage } from '../../protocol/protocol.ts'
 import { type Change, type RecordLog, parseRecordKey } from '../store/store.ts'
 import { Readers, type TakenChange } from './readers.ts'
+import type { Sight } from './sights.ts'
 
 export type ExportedMessage = Extract<WatchMessage, { t: 'exportedNamespaces' }>
 
@@ -16,6 +17,8 @@ interface Bucket {
   exports: number
   /** Exports for some members only. */
   readonly restricted: Set<string>
+  /** The number of exports for all members, by owner. */
+  readonly byOwner: Map<string, number>
 }
 
 /** What a stream was reported. */
@@ -43,6 +46,8 @@ export class NamespaceIndex {
   /** Turns up to this revision are not known. */
   #turnsFrom = 0
   #at = 0
+  /** Revision at which an owner got its first export for all members in a namespace, or lost its last one. */
+  #ownersChangedAt = 0
   /** Messages by the position of the first turn that they contain. */
   readonly #messages = new Map<number, readonly ExportedMessage[]>()
 
@@ -65,9 +70,9 @@ export class NamespaceIndex {
       return true
     }
     const before = this.#turns.length
-    const { exportsChangedAt } = this.readers
+    const changedAt = this.#exportsChangedAt
     this.#read(false)
-    return this.#turns.length > before || this.readers.exportsChangedAt > exportsChangedAt
+    return this.#turns.length > before || this.#exportsChangedAt > changedAt
   }
 
   /**
@@ -101,6 +106,45 @@ export class NamespaceIndex {
     if (since === undefined || since < this.#turnsFrom) return this.#messagesFrom(-1)
     const first = this.#firstAfter(since)
     return first === this.#turns.length ? [] : this.#messagesFrom(first)
+  }
+
+  /** Revision at which a namespace with exports may have become one for some members, or is no longer. */
+  get #exportsChangedAt(): number {
+    return Math.max(this.#ownersChangedAt, this.readers.exportsChangedAt)
+  }
+
+  /**
+   * The same for a member that does not link with all: only namespaces of exports that it sees. The first message
+   * replaces what it was reported before.
+   */
+  exportedForSight(member: string, sight: Sight, reported: ReportedNamespaces): readonly ExportedMessage[] {
+    this.follow()
+    const { at, own: before } = reported
+    if (before !== undefined && at !== undefined && this.#exportsChangedAt <= at) return []
+    const own = new Set<string>()
+    for (const [name, bucket] of this.#buckets)
+      if (own.size < MAX_EXPORTED_NAMESPACES && this.#isSeen(bucket, member, sight)) own.add(name)
+    reported.at = this.#log.revision
+    reported.own = own
+    if (before === undefined) return inParts(true, [...own].sort(), [])
+    const added = [...own].filter((name) => !before.has(name))
+    const removed = [...before].filter((name) => !own.has(name))
+    return added.length + removed.length === 0 ? [] : inParts(false, added, removed)
+  }
+
+  #isSeen({ byOwner, restricted }: Bucket, member: string, sight: Sight): boolean {
+    for (const owner of byOwner.keys()) if (sight.sees(owner)) return true
+    for (const key of restricted)
+      if (sight.sees(parseRecordKey(key).cluster) && this.readers.isShown(key, member)) return true
+    return false
+  }
+
+  /** The owners of exports for all members: of the service, or of all in the namespace if `name` is empty. */
+  exportersOf({ namespace, name }: Pick<RecordKey, 'namespace' | 'name'>): readonly string[] {
+    this.follow()
+    const owners = [...(this.#buckets.get(namespace)?.byOwner.keys() ?? [])]
+    const keyOf = (cluster: string): string => `${cluster}/ServiceExport/${namespace}/${name}`
+    return name === '' ? owners : owners.filter((one) => this.#log.get('record', keyOf(one)) !== undefined)
   }
 
   /**
@@ -180,7 +224,7 @@ export class NamespaceIndex {
   #take({ key, value }: Change<'record'>, isFirst: boolean): string | undefined {
     const record = parseRecordKey(key)
     const at = placeOf(record)
-    const bucket = this.#buckets.get(at) ?? { keys: new Set(), exports: 0, restricted: new Set() }
+    const bucket = this.#buckets.get(at) ?? { keys: new Set(), exports: 0, restricted: new Set(), byOwner: new Map() }
     const wasShared = bucket.keys.has(key) && !bucket.restricted.has(key)
     const isThere = value !== undefined
     const isShared = isThere && value.readers === undefined
@@ -193,8 +237,16 @@ export class NamespaceIndex {
     else bucket.restricted.delete(key)
     const before = bucket.exports
     bucket.exports += Number(isShared) - Number(wasShared)
+    if (isShared !== wasShared) this.#countOwner(bucket, record.cluster, isShared ? 1 : -1)
     if (isFirst) return isThere && !isShared ? undefined : at
     return before > 0 !== bucket.exports > 0 ? at : undefined
+  }
+
+  #countOwner({ byOwner }: Bucket, owner: string, by: 1 | -1): void {
+    const before = byOwner.get(owner) ?? 0
+    if (before + by > 0) byOwner.set(owner, before + by)
+    else byOwner.delete(owner)
+    if (before === 0 || before + by === 0) this.#ownersChangedAt = this.#log.revision
   }
 
   #bucketOf(key: string): Bucket | undefined {

@@ -1,12 +1,13 @@
 /**
- * Filters the records for a stream: those that it has asked for. Streams with the same filter share one View and the
- * messages that are made for it. A stream that asks for all records has no View and no filter cost. Which of the records
- * its member may see is in readers.ts.
+ * Filters the records for a stream: those that it has asked for, of members with which its own links. Streams with the
+ * same filter share one View and the messages that are made for it. A stream that asks for all records, and may have all,
+ * has no View and no filter cost. Which of the records are offered to its member is in readers.ts.
  */
 import { createHash } from 'node:crypto'
 import { type Interest, isOfInterest } from '../../model/model.ts'
 import { type RecordLog, parseRecordKey } from '../store/store.ts'
 import { NamespaceIndex } from './exported-namespaces.ts'
+import type { Sight } from './sights.ts'
 
 /** Changes that are checked before streams are woken. If there are more, some are almost certainly shown. */
 const MOST = 512
@@ -45,7 +46,10 @@ class QuietTimes {
 }
 
 export class View {
-  readonly interest: Interest
+  /** Undefined for all namespaces. */
+  readonly interest: Interest | undefined
+  /** Undefined if its members link with all. */
+  readonly sight: Sight | undefined
   /** Key for caches. */
   readonly id: string
   readonly quiet = new QuietTimes()
@@ -53,14 +57,16 @@ export class View {
   readonly sleepers = new Set<() => void>()
   users = 0
 
-  constructor({ interest, id }: Pick<View, 'interest' | 'id'>) {
+  constructor({ interest, sight, id }: Pick<View, 'interest' | 'sight' | 'id'>) {
     this.interest = interest
+    this.sight = sight
     this.id = id
   }
 
   /** Takes the key of a record in the log. */
   shows(key: string): boolean {
-    return isOfInterest(this.interest, parseRecordKey(key))
+    const record = parseRecordKey(key)
+    return isOfInterest(this.interest, record) && this.sight?.shows(record) !== false
   }
 }
 
@@ -94,10 +100,11 @@ export class Views {
   }
 
   /** The caller must return the view with release(). Undefined for a stream that gets all records. */
-  take(interest: Interest | undefined): View | undefined {
-    if (interest === undefined) return undefined
-    const id = hashOf(interest)
-    const view = this.#used.get(id) ?? new View({ interest, id })
+  take(interest: Interest | undefined, sight?: Sight): View | undefined {
+    if (interest === undefined && sight === undefined) return undefined
+    const names = interest === undefined ? 'all' : hashOf(interest)
+    const id = sight === undefined ? names : `${names} ${sight.id}`
+    const view = this.#used.get(id) ?? new View({ interest, sight, id })
     this.#used.set(id, view)
     view.users += 1
     return view

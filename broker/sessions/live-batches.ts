@@ -3,6 +3,7 @@
  * Slow streams are further behind, so several messages are kept. If some of the changes are for some members only, there
  * is one message for all streams that are sent the same of them.
  */
+import { type RecordKey, recordKeyText } from '../../model/model.ts'
 import type { RecordEvent, WatchMessage } from '../../protocol/protocol.ts'
 import { encodePut, encodeRecordEvent, encodeWatchMessage, pack } from '../../protocol/codec/codec.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -11,6 +12,7 @@ import type { BrokerMetrics } from '../config/config.ts'
 import { type Change, type RecordLog, type Row, packedBody, parseRecordKey, storedRecord } from '../store/store.ts'
 import type { Readers, Sent } from './readers.ts'
 import type { View } from './filter.ts'
+import type { Sight } from './sights.ts'
 
 /**
  * Limits of a batch, the unit in which a stream is sent changes. pack() can compress this much well in the turn of one
@@ -39,6 +41,8 @@ interface Case {
   readonly change: Change<'record'>
   /** Records of its service that may have other readers since. */
   readonly dependents: readonly string[]
+  /** The clusterset IP, which is then the last dependent: as #addressEvent() gives it. */
+  readonly address?: { readonly key: string; readonly isShown: boolean } | undefined
 }
 
 interface Kept extends LiveBatch {
@@ -138,10 +142,13 @@ export class LiveBatches {
       const changes = this.#log.recordsAfter(revision, MAX_EVENTS)
       for (const change of changes) {
         if (view?.shows(change.key) !== false) {
-          const event = this.#caseOf(change) ?? this.#event(change)
+          const event = this.#caseOf(change, view?.sight) ?? this.#event(change)
           const size = event instanceof Uint8Array ? event.length : (change.value?.bytes ?? 0)
           isOver = events.length === MAX_EVENTS || (events.length > 0 && bytes + size > MAX_BYTES)
           if (isOver) break
+          const address = event instanceof Uint8Array ? this.#addressEvent(change, view?.sight) : undefined
+          if (address !== undefined) events.push(address)
+          isApart ||= address !== undefined && !(address instanceof Uint8Array)
           events.push(event)
           isApart ||= !(event instanceof Uint8Array)
           bytes += size
@@ -158,9 +165,34 @@ export class LiveBatches {
     return isApart ? { ...kept, apart: { slots: events, variants: new Map() } } : kept
   }
 
-  #caseOf(change: Change<'record'>): Case | undefined {
+  /**
+   * What comes with an export that is for all members: its clusterset IP. A member that does not link with the earlier
+   * exporters was not sent it when it was assigned, and is not sent its removal if the last exporter that it sees
+   * withdraws. One that has it already, or never had it, skips it.
+   */
+  #addressEvent(change: Change<'record'>, sight: Sight | undefined): Uint8Array | Case | undefined {
+    const address = this.#addressOf(change, sight)
+    if (address === undefined) return undefined
+    const row = address.isShown ? this.#log.row('record', address.key) : undefined
+    if (row !== undefined) return this.#caseOf({ scope: 'record', ...row }) ?? this.#rowEvent(row)
+    return encodeRecordEvent({ t: 'remove', key: parseRecordKey(address.key), revision: change.revision })
+  }
+
+  /** The clusterset IP of the service, if the change is one of an export and the members of the view do not see all. */
+  #addressOf({ key }: Change<'record'>, sight: Sight | undefined): Case['address'] {
+    if (sight === undefined) return undefined
+    const { kind, namespace, name } = parseRecordKey(key)
+    if (kind !== 'ServiceExport') return undefined
+    const address: RecordKey = { cluster: '', kind: 'ClusterSetIP', namespace, name }
+    return { key: recordKeyText(address), isShown: sight.shows(address) }
+  }
+
+  #caseOf(change: Change<'record'>, sight?: Sight): Case | undefined {
     const dependents = this.#readers?.dependents(change.key) ?? []
-    return dependents.length > 0 || this.#readers?.isApart(change.key) === true ? { change, dependents } : undefined
+    if (dependents.length === 0 && this.#readers?.isApart(change.key) !== true) return undefined
+    const address = this.#addressOf(change, sight)
+    if (address === undefined) return { change, dependents }
+    return { change, address, dependents: [...dependents.filter((key) => key !== address.key), address.key] }
   }
 
   /** Streams that are sent the same of each case share a message. */
@@ -184,12 +216,19 @@ export class LiveBatches {
   }
 
   /** What a stream is sent of the record itself, and of each dependent. */
-  #sent({ change, dependents }: Case, member: string, after: number): readonly Sent[] {
+  #sent({ change, dependents, address }: Case, member: string, after: number): readonly Sent[] {
     const readers = this.#readers
     if (readers === undefined) return []
+    const own = readers.sent(change.key, member, after)
     return [
-      readers.sent(change.key, member, after),
-      ...dependents.map((key) => readers.sentOfDependent(key, member, after)),
+      own,
+      ...dependents.map((key): Sent => {
+        if (key !== address?.key) return readers.sentOfDependent(key, member, after)
+        // Who is not sent the export knows the address, if at all, by another one.
+        if (own === 'nothing') return address.isShown ? readers.sentOfDependent(key, member, after) : 'nothing'
+        if (address.isShown && readers.isShown(key, member)) return 'put'
+        return 'remove'
+      }),
     ]
   }
 

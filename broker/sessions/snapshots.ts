@@ -10,8 +10,9 @@ import type { ClusterId } from '../../model/model.ts'
 import type { AskedInterest, WatchMessage } from '../../protocol/protocol.ts'
 import { encodeWatchMessage, packQuickly, packWell } from '../../protocol/codec/codec.ts'
 import { type Clock, TokenBucket } from '../../reconcile/reconcile.ts'
-import type { Change, RecordLog } from '../store/store.ts'
+import { type Change, type RecordLog, parseRecordKey } from '../store/store.ts'
 import { type View, type Views, hashOf } from './filter.ts'
+import type { Sight } from './sights.ts'
 
 /** Records that are encoded in one turn of the event loop. */
 const TURN_EVENTS = 256
@@ -120,13 +121,15 @@ export class Snapshots {
   #pieces(view: View, options: Omit<SnapshotOptions, 'view' | 'member'>): [TakenSnapshot, ...TakenSnapshot[]] {
     const index = this.#deps.views?.index
     const names = index?.namesOf(view.interest, options.since === undefined) ?? []
+    const { sight } = view
     const isLarge = (name: string): boolean => (index?.sizeOf(name) ?? 0) >= OWN_PARTS
     const large = names.filter(isLarge)
     const rest = names.filter((name) => !isLarge(name))
     const keys = (of: readonly string[]) => (): string[] => index?.keys(of) ?? []
     const ofNamespace = (name: string): Snapshot =>
-      this.#one(`namespace ${name}`, { ...options, keys: keys([name]), isForMany: true })
-    const others = this.#one(`${view.id} without ${hashOf(large)}`, { ...options, keys: keys(rest), isForMany: false })
+      this.#one(`namespace ${name} ${sight?.id ?? ''}`, { ...options, sight, keys: keys([name]), isForMany: true })
+    const apart = { ...options, sight, keys: keys(rest), isForMany: false }
+    const others = this.#one(`${view.id} without ${hashOf(large)}`, apart)
     return [others, ...large.map(ofNamespace)]
   }
 
@@ -191,6 +194,8 @@ class ViewSnapshot implements TakenSnapshot {
 interface OneOptions extends Omit<SnapshotOptions, 'view'> {
   /** Absent if it shows everything, in the order of revisions. */
   readonly keys?: () => string[]
+  /** Undefined if the members of its streams link with all. */
+  readonly sight?: Sight | undefined
   /** Whether many streams get it, so that slow compression is worth it. */
   readonly isForMany: boolean
 }
@@ -283,7 +288,8 @@ class Snapshot implements TakenSnapshot {
 
   #isShown(key: string): boolean {
     const readers = this.#deps.views?.index.readers
-    const { member } = this.#options
+    const { member, sight } = this.#options
+    if (sight?.shows(parseRecordKey(key)) === false) return false
     if (readers === undefined) return true
     return member === undefined ? !readers.isRestricted(key) : readers.isShown(key, member)
   }

@@ -2,13 +2,13 @@
  * Sends every watcher what it has not seen. A watcher is a cursor into the log: a slow one skips to the latest state,
  * and one that falls behind the compaction starts again. Messages for several watchers are made once: parts of a
  * snapshot (snapshots.ts), changes (live-batches.ts), lists of members (member-lists.ts). The view of a stream
- * (filter.ts) selects its records, of those that its member may see (readers.ts). A stream that resumes is first sent the records that it lacks of the namespaces that
- * it newly asks for.
+ * (filter.ts) selects its records, of those that its member may see: by the topology (sights.ts) and by offers
+ * (readers.ts). A stream that resumes is first sent the records that it lacks of the namespaces that it newly asks for.
  *
  *   start ──reset──► snapshot ──parts──► live ──batch, synced, contact──► asleep
  *                 └──────resumed────────►│  ▲                              │
  *                                        │  └──────────wake()──────────────┘
- *                   start again ◄────────┘ behind the compacted revision
+ *                   start again ◄────────┘ behind the compacted revision, or the topology has changed
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
@@ -22,6 +22,7 @@ import type { RecordLog } from '../store/store.ts'
 import type { ExportedMessage, ReportedNamespaces } from './exported-namespaces.ts'
 import { type View, Views } from './filter.ts'
 import { LiveBatches, WakeOrder } from './live-batches.ts'
+import { Sights } from './sights.ts'
 import { type Lists, MemberLists, type OwnersMessage, ownersMessage } from './member-lists.ts'
 import { type Part, SnapshotRateLimiter, Snapshots, type TakenSnapshot, startCost } from './snapshots.ts'
 import { type OpenWatch, WatchPlaces } from './watch-slots.ts'
@@ -47,6 +48,7 @@ export class WatchHub {
   readonly #sleepers = new Set<() => void>()
   readonly #places: WatchPlaces
   readonly #views: Views
+  readonly #sights: Sights
   readonly #snapshotLimiter: SnapshotRateLimiter
   /** By the lists that were sent before. The messages lead to the lists in `#reportsOf`. */
   readonly #reports = new Map<Lists | undefined, OwnersMessage>()
@@ -73,6 +75,7 @@ export class WatchHub {
     this.#addresses = addresses
     this.#places = new WatchPlaces(deps, quota)
     this.#views = new Views(log)
+    this.#sights = new Sights(log, () => this.#wakeAll())
     const batches = new LiveBatches(log, metrics, this.#views.index.readers)
     this.#batches = batches
     this.#snapshotLimiter = new SnapshotRateLimiter(clock)
@@ -114,6 +117,7 @@ export class WatchHub {
   }
 
   close(): void {
+    this.#sights.close()
     this.#lists.close()
     this.#order.close()
   }
@@ -135,12 +139,20 @@ export class WatchHub {
   }
 
   /**
-   * Whether all members may know that the service is exported, or that anything of the namespace is. `name` is empty for
-   * the whole namespace, `cluster` for any exporter.
+   * Whether all members that may read what `reporter` reports may know that the service is exported, or that anything of
+   * the namespace is. `name` is empty for the whole namespace, `cluster` for any exporter.
    */
-  isPublic(service: { readonly cluster: string; readonly namespace: string; readonly name: string }): boolean {
-    this.#views.index.follow()
-    return this.#views.index.isPublic(service)
+  isPublic(
+    service: { readonly cluster: string; readonly namespace: string; readonly name: string },
+    reporter: string,
+  ): boolean {
+    const { index } = this.#views
+    index.follow()
+    if (!index.isPublic(service)) return false
+    const { cluster } = service
+    return cluster === ''
+      ? this.#sights.isReadAlikeByAny(reporter, () => index.exportersOf(service))
+      : this.#sights.isReadAlike(reporter, cluster)
   }
 
   /**
@@ -172,7 +184,7 @@ export class WatchHub {
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const watch = this.#places.open(peer, end)
     const cursor = this.#newCursor(peer, request)
-    const sleep = this.#sleeper(watch, cursor.view?.sleepers ?? this.#sleepers, signal)
+    const sleep = this.#sleeper(watch, () => cursor.view?.sleepers ?? this.#sleepers, signal)
     try {
       if (cursor.view !== undefined) await this.#pause(peer, startCost(request.interest), signal)
       yield this.#start(cursor, request)
@@ -181,8 +193,9 @@ export class WatchHub {
         this.#check(watch)
         this.#skip(cursor)
         this.#views.index.follow()
-        // The stream is behind the compacted revision, so it may have missed removals.
-        if (!this.#isKnown(cursor, Math.max(cursor.revision, cursor.floor))) {
+        // The stream is behind the compacted revision, so it may have missed removals. Or its member may see others now.
+        const isOfOldTopology = cursor.sightsVersion !== this.#sights.version
+        if (isOfOldTopology || !this.#isKnown(cursor, Math.max(cursor.revision, cursor.floor))) {
           yield this.#start(cursor, {})
         }
         const exported = this.#exported(cursor)
@@ -220,10 +233,11 @@ export class WatchHub {
   }
 
   #newCursor({ cluster }: Peer, { takes = [], interest }: WatchRequest): Cursor {
-    const view = this.#views.take(interest?.namespaces)
+    const asked = interest?.namespaces
+    const view = this.#views.take(asked, this.#sights.of(cluster))
     this.#deps.metrics.interests.set(this.#views.size)
     return {
-      view,
+      ...{ asked, view, sightsVersion: this.#sights.version },
       member: cluster,
       exported: interest === undefined ? undefined : { waiting: [], at: undefined, own: undefined },
       hasSkipped: false,
@@ -259,11 +273,13 @@ export class WatchHub {
 
   #start(cursor: Cursor, { resume, interest }: Pick<WatchRequest, 'resume' | 'interest'>): WatchMessage {
     this.#views.index.follow()
+    this.#lookAgain(cursor)
     const { epoch, revision } = this.#deps.log
     const resumed =
       resume !== undefined &&
       resume.epoch === epoch &&
       resume.revision <= revision &&
+      resume.revision >= this.#sights.changedAt &&
       this.#isKnown(cursor, resume.revision)
     this.#leaveSnapshot(cursor)
     cursor.revision = resumed ? resume.revision : 0
@@ -286,6 +302,16 @@ export class WatchHub {
     }
   }
 
+  /** Takes the view by the topology that counts now. */
+  #lookAgain(cursor: Cursor): void {
+    if (cursor.sightsVersion === this.#sights.version) return
+    const { view } = cursor
+    cursor.view = this.#views.take(cursor.asked, this.#sights.of(cursor.member))
+    cursor.sightsVersion = this.#sights.version
+    this.#views.release(view)
+    this.#deps.metrics.interests.set(this.#views.size)
+  }
+
   #whole({ takesPacked: packed, view, member }: Cursor): Cursor['snapshot'] {
     return { of: this.#snapshots.take({ packed, view, member }), next: 0 }
   }
@@ -294,7 +320,7 @@ export class WatchHub {
   #lacking(cursor: Cursor, missing: Interest = new Set()): Cursor['snapshot'] {
     const { takesPacked: packed, view, member, revision: since } = cursor
     if (view === undefined || missing.size === 0) return undefined
-    const lacking = this.#views.take(missing)
+    const lacking = this.#views.take(missing, view.sight)
     const of = this.#snapshots.take({ packed, view: lacking, member, since })
     // The parts are made from the object. No stream sleeps on this view.
     this.#views.release(lacking)
@@ -302,9 +328,15 @@ export class WatchHub {
   }
 
   /** The message on namespaces with exports, sent before the records of that moment. */
-  #exported({ exported, takesPacked, member }: Cursor): WatchMessage | undefined {
+  #exported({ exported, takesPacked, member, view }: Cursor): WatchMessage | undefined {
     if (exported === undefined) return undefined
-    if (exported.waiting.length === 0) exported.waiting.push(...this.#views.index.exportedFor(member, exported))
+    const { index } = this.#views
+    if (exported.waiting.length === 0) {
+      const sight = view?.sight
+      const news =
+        sight === undefined ? index.exportedFor(member, exported) : index.exportedForSight(member, sight, exported)
+      exported.waiting.push(...news)
+    }
     const message = exported.waiting.shift()
     return message !== undefined && takesPacked ? this.#batches.packedMessage(message) : message
   }
@@ -409,8 +441,10 @@ export class WatchHub {
   }
 
   /** Waits until the stream is woken or has ended. One listener serves all sleeps. */
-  #sleeper(watch: OpenWatch, sleepers: Set<() => void>, signal: AbortSignal): () => Promise<void> {
+  #sleeper(watch: OpenWatch, among: () => Set<() => void>, signal: AbortSignal): () => Promise<void> {
     let resolve: () => void = () => undefined
+    // It sleeps among those with the same view, which may be another one the next time.
+    let sleepers = among()
     watch.wake = () => {
       sleepers.delete(watch.wake)
       resolve()
@@ -423,6 +457,7 @@ export class WatchHub {
     return () =>
       new Promise((done) => {
         resolve = done
+        sleepers = among()
         sleepers.add(watch.wake)
         if (signal.aborted) watch.wake()
       })
@@ -446,7 +481,11 @@ interface Cursor {
   /** The snapshot that is being sent, and its next part. */
   snapshot: { readonly of: TakenSnapshot; next: number } | undefined
   /** Undefined if the stream gets all records. */
-  readonly view: View | undefined
+  view: View | undefined
+  /** The namespaces that it asks for. Undefined for all. */
+  readonly asked: Interest | undefined
+  /** Sights.version by which it has its view. */
+  sightsVersion: number
   /**
    * For a stream with an interest: messages on namespaces with exports that are still to be sent, and their revision.
    */

@@ -30,6 +30,7 @@ export const AUDIT_ACTS = [
   'cluster.undrain',
   'cluster.quota',
   'access.default',
+  'topology.set',
   'clusterset.create',
   'clusterset.remove',
   'broker.start',

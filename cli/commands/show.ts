@@ -10,6 +10,8 @@ import {
   type ServiceExport,
   type ServiceImport,
   findCondition,
+  notLinkedMembers,
+  printable,
 } from '../../model/model.ts'
 import { remoteLaneOf } from '../../model/lanes/lanes.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
@@ -47,7 +49,7 @@ interface View<T> {
   readonly namespaceOf?: (row: T) => string | undefined
   items(api: ClusterApi, signal: AbortSignal): Promise<readonly T[]>
   /** A remark for people in addition to the rows. */
-  readonly note?: (rows: readonly T[]) => string | undefined
+  readonly note?: (rows: readonly T[], api: ClusterApi) => string | undefined
 }
 
 async function sorted<T extends { metadata: { name: string; namespace?: string } }>(
@@ -160,11 +162,24 @@ const connections: View<ConnectionRow> = {
     { title: 'SENT', cell: (row) => `${row.txBytes} B`, align: 'right', wide: true },
     { title: 'MESSAGE', cell: (row) => row.message },
   ],
-  kinds: ['Gateway'],
+  kinds: ['Gateway', 'Cluster'],
   async items(api, signal) {
+    await api.cache('Cluster').whenSynced(signal)
     return connectionRows(await sorted(api.cache('Gateway'), signal), new SystemClock().now())
   },
+  note: (_rows, api) => notLinkedNote(api.cache('Cluster').list()),
 }
+
+/** Members to which there is no connection because the topology does not link them with this one. */
+function notLinkedNote(clusters: readonly Cluster[]): string | undefined {
+  const ids = clusters.flatMap(notLinkedMembers)
+  const rest = ids.length - MOST_NOTED
+  const named = `${ids.slice(0, MOST_NOTED).map(printable).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
+  return ids.length === 0 ? undefined : `NotLinkedByTopology: no connection is meant to ${named}`
+}
+
+/** Ids that a note names. */
+const MOST_NOTED = 20
 
 const services: View<ServiceImport> = {
   description: 'Shows the services of the clusterset that this cluster or site can call.',
@@ -229,10 +244,10 @@ function addView<T>(show: Command, context: CommandContext, name: string, view: 
     const { site, namespace, timeout, output: format } = options
     const target = { kube: targetToSee(command, context, site), site }
     await withinTime(context.signal, timeout, (signal) =>
-      withView(target, { ...context, signal }, view, async (rows) => {
+      withView(target, { ...context, signal }, view, async (rows, api) => {
         const wanted = rows.filter((row) => isWanted(view, row, namespace))
         await printItems(context.output, format, wanted, view.columns)
-        const note = view.note?.(rows)
+        const note = view.note?.(rows, api)
         if (note !== undefined) context.output.remark(`${note}\n`)
       }),
     )
@@ -249,7 +264,7 @@ function withView<T>(
   target: Target,
   context: CommandContext,
   view: View<T>,
-  show: (rows: readonly T[]) => Promise<void>,
+  show: (rows: readonly T[], api: ClusterApi) => Promise<void>,
 ): Promise<void> {
   return withTarget(target, { ...context, wantsAll: true }, async ({ api, admin }) => {
     if (admin !== undefined) {
@@ -257,7 +272,7 @@ function withView<T>(
       const flags = targetFlags(target.kube ?? {}, admin.contextName)
       await checkServed(admin, { kinds: view.kinds, flags }, context.signal)
     }
-    await show(await view.items(api, context.signal))
+    await show(await view.items(api, context.signal), api)
   })
 }
 

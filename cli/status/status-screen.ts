@@ -40,6 +40,7 @@ function headText(health: Diagnosis['health'], overview: Overview): string {
       ],
     ],
     ...nodeRows(nodes),
+    ...notLinkedRows(overview),
     ...(exposure === undefined ? [] : [['exposed', EXPOSED[exposure]] satisfies [string, string]]),
     ['exports', exported === undefined ? 'unknown' : exportsText(exported)],
     ['imports', imports === undefined ? 'unknown' : importsText(imports)],
@@ -53,6 +54,15 @@ function nodeRows(nodes: Overview['nodes']): [string, string][] {
   if (nodes === undefined || others.length === 0) return []
   const text = others.map(([what, count]) => (count === 1 ? what : `${what} ×${count}`)).join(', ')
   return [['nodes', `${nodes.machines} with a routeagent; left out: ${text}`]]
+}
+
+/** That a cluster is missing in the table is no fault if the topology does not link it with this one. */
+function notLinkedRows({ notLinked }: Overview): [string, string][] {
+  if (notLinked === undefined) return []
+  const { clusters, reason } = notLinked
+  const rest = clusters.length - MOST_CLUSTERS
+  const more = rest > 0 ? ` and ${rest} more` : ''
+  return [['not linked', `${clusters.slice(0, MOST_CLUSTERS).join(', ')}${more} (${reason})`]]
 }
 
 function versionsText({ versions }: Overview): string {

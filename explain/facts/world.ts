@@ -1,6 +1,6 @@
 /** The input of checks: the facts, and values derived from them that several checks need. Pure. */
 import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/lanes.ts'
-import { type ConnectionStatus, MEMBERSHIP_NAME } from '../../model/model.ts'
+import { type ConnectionStatus, MEMBERSHIP_NAME, notLinkedMembers } from '../../model/model.ts'
 import { type ReasonCode, knownReason } from '../../model/reasons/reasons.ts'
 import type { FactObjects } from './fact.ts'
 import type { Cause, Finding, Subject } from './finding.ts'
@@ -59,6 +59,8 @@ export interface World extends KnownFacts {
   readonly selfSubject: Subject
   /** Ids of the other members. Undefined if they could not be read. */
   readonly others: readonly string[] | undefined
+  /** Members that the topology does not link with this one: that there is nothing of them here is no fault. */
+  readonly notLinked: ReadonlySet<string>
   /** Gateways that report. */
   readonly fresh: readonly Seen<FactObjects['Gateway']>[]
   readonly silent: readonly Seen<FactObjects['Gateway']>[]
@@ -98,6 +100,9 @@ export function worldOf(known: KnownFacts): World {
     self,
     selfSubject: { kind: 'Cluster', name: self ?? '-' },
     others,
+    notLinked: new Set(
+      objects.Cluster?.flatMap(({ object }) => (object.spec.id === self ? notLinkedMembers(object) : [])),
+    ),
     fresh,
     silent: gateways.filter(isSilent),
     links,

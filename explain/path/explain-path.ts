@@ -121,7 +121,8 @@ function wrongSide(here: MemberView, view: MemberView, title: string | undefined
   if (membership === undefined) return { wrong: `${name}has not joined a clusterset`, hint }
   const { clusterset } = membership.spec
   if (view.self === here.self) return { wrong: `${name}is ${clean(view.self)}, where the caller is`, hint }
-  const isKnown = here.seen('Cluster') === undefined || here.cluster(view.self) !== undefined
+  const isKnown =
+    here.seen('Cluster') === undefined || here.cluster(view.self) !== undefined || here.world.notLinked.has(view.self)
   if (isKnown && clusterset === own.clusterset) return undefined
   return { wrong: `${name}${clean(view.self)} is no member of clusterset ${clean(own.clusterset)}`, hint }
 }
@@ -158,7 +159,13 @@ function tripOf({ to }: PathQuestion, ends: Ends): Trip | WrongQuestion {
     return { wrong: `${to.address}: an address of this cluster, within which Sealane carries nothing`, hint }
   }
   if (here.seen('Cluster') !== undefined && ownerOf(to.address, here) === undefined) {
-    return { wrong: `${to.address}: no member has this address`, hint: 'see: sealane show clusters' }
+    const apart = [...ends.far.values()].find((view) => here.world.notLinked.has(view.self) && isOwn(to.address, view))
+    if (apart !== undefined) {
+      const why = `an address of ${clean(apart.self)}, with which the topology does not link this cluster`
+      return { wrong: `${to.address}: ${why} (NotLinkedByTopology)`, hint: 'see at the broker: sealane topology show' }
+    }
+    const which = here.world.notLinked.size === 0 ? 'no member' : 'no member that this cluster links with'
+    return { wrong: `${to.address}: ${which} has this address`, hint: 'see: sealane show clusters' }
   }
   return byFamily({ ...ends, to })
 }

@@ -89,7 +89,8 @@ export function nameStep(trip: Trip, why: WhyNot | undefined): StepDraft {
     const message = `NXDOMAIN: this cluster imports no service of the name${why === undefined ? '' : `; ${why.message}`}`
     const reason = why?.reason ?? 'NameUnknown'
     const decision = why?.isRefusal === true ? 'follows' : 'fails'
-    return { ...base, decision, reason, message, next: 'sealane show services' }
+    const next = reason === 'NotLinkedByTopology' ? 'sealane topology show' : 'sealane show services'
+    return { ...base, decision, reason, message, next }
   }
   const { object, source, at } = imported
   const answers = answersOf(trip)
@@ -151,6 +152,10 @@ function whyNotFrom(view: MemberView, here: MemberView, service: Service): FromE
   const found = view.find('ServiceExport', service.name, service.namespace)
   if (found === undefined) return undefined
   const cluster = view.self
+  if (here.world.notLinked.has(cluster)) {
+    const message = `${cluster} exports it, and the topology does not link this cluster with ${cluster}`
+    return { isOffered: false, why: { reason: 'NotLinkedByTopology', message, cluster } }
+  }
   const conditions = found.object.status?.conditions
   const bad = [findCondition(conditions, 'Valid'), findCondition(conditions, 'Ready')].find(
     (one) => one?.status === 'False',

@@ -397,6 +397,7 @@ export const KEY_FORMS: Readonly<Record<RecordKind, { readonly namespace: TextFo
   Endpoint: { namespace: noNamespace('an Endpoint'), name: objectName },
   Cluster: { namespace: noNamespace('a Cluster'), name: label },
   MemberStatus: { namespace: noNamespace('a MemberStatus'), name: label },
+  Topology: { namespace: noNamespace('a Topology'), name: label },
 }
 
 /**

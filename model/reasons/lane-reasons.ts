@@ -27,6 +27,11 @@ export const LANE_REASONS = {
     todo: 'Check those: one more loss may cut a cluster off.',
     shows: ['condition Ready of Gateway'],
   },
+  NotLinkedByTopology: {
+    means: 'The topology of the clusterset does not link the two clusters: neither has lanes or services of the other.',
+    todo: 'Nothing if it is meant so. Otherwise see `sealane topology show`, and change it at the broker.',
+    shows: ['log of the agent', 'output of the command'],
+  },
   LaneDown: {
     means: 'A lane that was up no longer answers probes.',
     todo: 'Check the Gateway: the message of the connection says what was seen last.',

@@ -342,6 +342,18 @@ export const MEMBER_REASONS = {
     todo: 'Check that it is the right broker. `--force` replaces the state anyway.',
     shows: ADMIN,
   },
+  TopologyChanged: {
+    status: 'FailedPrecondition',
+    means: 'Somebody has changed the topology since the plan that you saw.',
+    todo: 'Look at the plan again: `sealane topology plan`.',
+    shows: ADMIN,
+  },
+  TopologyNotSupported: {
+    status: 'FailedPrecondition',
+    means: 'A broker of an earlier release serves the same store, and would send members what the topology forbids.',
+    todo: 'Upgrade all replicas of the broker, then set the topology again.',
+    shows: ADMIN,
+  },
   NotJoined: {
     means: 'The cluster could not join.',
     todo: 'Mostly the broker is unreachable: check its address and the network. The agent retries.',

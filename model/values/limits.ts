@@ -64,6 +64,11 @@ export const MAX_CALLERS_LENGTH = 32 * 1024
 export const MAX_OFFERED_CLUSTERS = 256
 /** Namespaces that a member allows, and those that it excludes. */
 export const MAX_LISTED_NAMESPACES = 256
+/** Ours. Limits of a topology: clusters that it names, groups, pairs, and names together, so that it fits into a request. */
+export const MAX_TOPOLOGY_CLUSTERS = 1000
+export const MAX_TOPOLOGY_GROUPS = 100
+export const MAX_TOPOLOGY_PAIRS = 200
+export const MAX_TOPOLOGY_NAMES = 3000
 /** Limits the status of a Cluster, which every node reads: services with importers, and the ids of each. */
 export const MAX_IMPORTED_SERVICES = 256
 export const MAX_NAMED_IMPORTERS = 16

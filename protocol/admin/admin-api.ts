@@ -3,7 +3,7 @@
  * milliseconds since 1970 in fields that end in `Ms`, and RFC 3339 texts in others.
  */
 import type { AccessDefault } from '../../model/access/access.ts'
-import type { MemberQuota, MemberReport, OpenConnections, QuotaField, QuotaUse } from '../../model/model.ts'
+import type { MemberQuota, MemberReport, OpenConnections, QuotaField, QuotaUse, Topology } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { ClusterFacts } from '../protocol.ts'
 
@@ -30,6 +30,12 @@ export interface BrokerAdmin {
   accessDefault(): Promise<AccessDefaultFacts>
   /** Members learn it within a second. `changed`: false if it was the same before. */
   setAccessDefault(init: { readonly accessDefault: AccessDefault }): Promise<{ readonly changed: boolean }>
+  /** Which members link with which. `number`: 0 as long as nobody has set it, and all members link. */
+  topology(): Promise<TopologyFacts>
+  /** What a topology would change. Changes nothing. */
+  planTopology(init: { readonly topology: unknown }): Promise<TopologyPlan>
+  /** Members learn it within a second. */
+  setTopology(init: SetTopology): Promise<TopologySet>
   /** The joins and ranges that wait for approval, by id. */
   waiting(): Promise<readonly WaitingSummary[]>
   accept(init: AnswerInit): Promise<Answer>
@@ -201,6 +207,62 @@ export interface QuotaInit {
 export interface AccessDefaultFacts {
   readonly accessDefault: AccessDefault
   readonly isSet: boolean
+}
+
+// The topology.
+
+export interface TopologyFacts {
+  readonly topology: Topology
+  /** Counts the changes. */
+  readonly number: number
+  readonly setAtMs?: number
+}
+
+export interface SetTopology {
+  /** The broker checks it. */
+  readonly topology: unknown
+  /** `basedOn` of the plan that the operator saw. The broker refuses it if the topology was changed since. */
+  readonly basedOn?: number | undefined
+}
+
+/** `changed`: false if it was the same before. */
+export interface TopologySet {
+  readonly changed: boolean
+  readonly number: number
+}
+
+export interface PlannedLink {
+  /** Sorted. */
+  readonly clusters: readonly [string, string]
+  readonly change: 'lost' | 'gained'
+}
+
+export interface PlannedService {
+  readonly exporter: string
+  readonly namespace: string
+  readonly name: string
+  /** Members that import it now, by their reports, and cannot any more. */
+  readonly loses: readonly string[]
+  /** Members that may import it then. */
+  readonly gains: readonly string[]
+}
+
+export interface TopologyPlan {
+  /** The number of the topology that counts now. */
+  readonly basedOn: number
+  readonly mode: { readonly before: Topology['mode']; readonly after: Topology['mode'] }
+  readonly members: number
+  /** Counts of pairs of members. */
+  readonly links: { readonly after: number; readonly lost: number; readonly gained: number }
+  /** The first 1,000, those that are lost first. */
+  readonly changes: readonly PlannedLink[]
+  /** The first 1,000, those that lose most first. */
+  readonly services: readonly PlannedService[]
+  readonly servicesChanged: number
+  /** Members that link with no other then. The first 1,000. */
+  readonly alone: readonly string[]
+  /** Ids that the topology names and no member has. They count as soon as such a cluster joins. */
+  readonly unknown: readonly string[]
 }
 
 // Joins and ranges that wait for approval.

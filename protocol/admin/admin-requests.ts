@@ -44,6 +44,10 @@ const REQUESTS: { readonly [M in AdminMethod]: z.ZodType<AdminRequest<M>> } = {
   }),
   accessDefault: none,
   setAccessDefault: z.object({ accessDefault: z.enum(['allow', 'deny']) }),
+  topology: none,
+  // The broker checks it by its description, which names the field.
+  planTopology: z.object({ topology: z.unknown() }),
+  setTopology: z.object({ topology: z.unknown(), basedOn: amount.optional() }),
   waiting: none,
   accept: answer,
   refuse: answer,

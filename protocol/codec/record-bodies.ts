@@ -25,8 +25,12 @@ import {
   type RecordBody,
   type ReportedProblem,
   type ServiceExportBody,
+  type Topology,
+  type TopologyBody,
+  isDnsLabel,
 } from '../../model/model.ts'
 import { type TextForm, RECORD_FORMS, isPublicKey } from '../../model/grammar/grammar.ts'
+import { MAX_TOPOLOGY_CLUSTERS, MAX_TOPOLOGY_GROUPS, MAX_TOPOLOGY_PAIRS } from '../../model/values/values.ts'
 import type * as wire from '../gen/broker.ts'
 import { MAX_NAME } from '../protocol.ts'
 import {
@@ -35,10 +39,12 @@ import {
   keyPart,
   list,
   numberOf,
+  oneOf,
   optional,
   pairsToRecord,
   present,
   recordToPairs,
+  shown,
   text,
   textOf,
   texts,
@@ -75,6 +81,8 @@ export function bodyToWire(body: RecordBody): wire.RecordBody {
       return { body: { $case: 'clusterSetIp', value: { ips: [...body.ips] } } }
     case 'MemberStatus':
       return { body: { $case: 'memberStatus', value: statusToWire(body) } }
+    case 'Topology':
+      return { body: { $case: 'topology', value: topologyToWire(body) } }
   }
 }
 
@@ -94,6 +102,8 @@ export function bodyFromWire(body: wire.RecordBody | undefined, field: string): 
       return clusterSetIpFromWire(known.value, field)
     case 'memberStatus':
       return { kind: 'MemberStatus', ...statusFromWire(known.value, field) }
+    case 'topology':
+      return topologyFromWire(known.value, field)
   }
 }
 
@@ -423,6 +433,70 @@ function wireguardKey(value: string, field: string): string {
   if (!isPublicKey(value)) {
     throw new CodecError(field, 'expected a WireGuard public key: 32 bytes in base64')
   }
+  return value
+}
+
+// Which clusters link with which.
+
+const TOPOLOGY_MODES = ['full', 'groups', 'hub-and-spoke', 'pairs'] as const satisfies readonly Topology['mode'][]
+type TopologySide = NonNullable<Topology['pairs']>[number]['and']
+
+function topologyToWire({ number, topology }: TopologyBody): wire.Topology {
+  const { mode, groups = [], hubs = [], pairs = [] } = topology
+  return {
+    number,
+    mode,
+    groups: groups.map(({ name, clusters }) => ({ name, clusters: [...clusters] })),
+    hubs: [...hubs],
+    pairs: pairs.map(({ between, and }) => ({ between: sideToWire(between), and: sideToWire(and) })),
+  }
+}
+
+function sideToWire({ clusters, selector }: TopologySide): wire.TopologySide {
+  return { clusters: clusters && { ids: [...clusters] }, selector: selector && selectorToWire(selector) }
+}
+
+/** Only the field of the mode is read. Throws CodecError, also for a mode of a later release. */
+function topologyFromWire(body: wire.Topology, field: string): TopologyBody {
+  const mode = oneOf(body.mode, `${field}.mode`, TOPOLOGY_MODES)
+  const number = count(body.number, `${field}.number`)
+  const topology: Topology = {
+    mode,
+    ...optional(
+      'groups',
+      mode === 'groups' ? list(body.groups, `${field}.groups`, MAX_TOPOLOGY_GROUPS, groupFromWire) : undefined,
+    ),
+    ...optional('hubs', mode === 'hub-and-spoke' ? labelsOf(body.hubs, `${field}.hubs`) : undefined),
+    ...optional(
+      'pairs',
+      mode === 'pairs' ? list(body.pairs, `${field}.pairs`, MAX_TOPOLOGY_PAIRS, pairFromWire) : undefined,
+    ),
+  }
+  return { kind: 'Topology', number, topology }
+}
+
+function groupFromWire({ name, clusters }: wire.TopologyGroup, field: string) {
+  return { name: aLabel(name, `${field}.name`), clusters: labelsOf(clusters, `${field}.clusters`) }
+}
+
+function pairFromWire({ between, and }: wire.TopologyPair, field: string) {
+  return { between: sideFromWire(between, `${field}.between`), and: sideFromWire(and, `${field}.and`) }
+}
+
+function sideFromWire(side: wire.TopologySide | undefined, field: string): TopologySide {
+  const { clusters, selector } = present(side, field)
+  return {
+    ...optional('clusters', clusters && labelsOf(clusters.ids, `${field}.clusters`)),
+    ...optional('selector', selector && selectorFromWire(selector, `${field}.selector`)),
+  }
+}
+
+function labelsOf(values: readonly string[], field: string): string[] {
+  return list(values, field, MAX_TOPOLOGY_CLUSTERS, aLabel)
+}
+
+function aLabel(value: string, field: string): string {
+  if (!isDnsLabel(value)) throw new CodecError(field, `${shown(value)}: expected an RFC 1123 label`)
   return value
 }
 

@@ -19,7 +19,7 @@ import { MAX_PAIRS } from '../../model/values/values.ts'
 import { bodyFromWire, bodyToWire } from './record-bodies.ts'
 
 const MEMBER_KINDS: readonly MemberRecordKind[] = ['ServiceExport', 'EndpointSlice', 'Endpoint']
-const RECORD_KINDS: readonly RecordKind[] = [...MEMBER_KINDS, 'Cluster', 'ClusterSetIP', 'MemberStatus']
+const RECORD_KINDS: readonly RecordKind[] = [...MEMBER_KINDS, 'Cluster', 'ClusterSetIP', 'MemberStatus', 'Topology']
 
 /** Encodes an event for WatchMessage.batch. Throws CodecError if the record is too large. */
 export function encodeRecordEvent(event: RecordEvent): Uint8Array {
@@ -146,7 +146,7 @@ export function memberRecordToWire(record: MemberRecord): wire.MemberRecord {
 export function memberRecordFromWire(record: wire.MemberRecord | undefined, field: string): MemberRecord {
   const { namespace, name, body } = present(record, field)
   const decoded = bodyFromWire(body, `${field}.body`)
-  if (decoded.kind === 'Cluster' || decoded.kind === 'ClusterSetIP' || decoded.kind === 'MemberStatus') {
+  if (!isOfMember(decoded)) {
     throw new CodecError(
       `${field}.body`,
       `${decoded.kind} records are the broker's: expected one of ${MEMBER_KINDS.join(', ')}`,
@@ -157,6 +157,11 @@ export function memberRecordFromWire(record: wire.MemberRecord | undefined, fiel
     name: keyPart(name, `${field}.name`, 1),
     body: decoded,
   }
+}
+
+/** False for records that the broker alone writes. */
+function isOfMember(body: RecordBody): body is MemberRecord['body'] {
+  return (MEMBER_KINDS as readonly RecordKind[]).includes(body.kind)
 }
 
 export function checkSize(bytes: number): void {

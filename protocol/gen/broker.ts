@@ -420,7 +420,37 @@ export interface RecordBody {
     | { $case: "cluster"; value: Cluster }
     | { $case: "clusterSetIp"; value: ClusterSetIP }
     | { $case: "memberStatus"; value: MemberStatus }
+    | //
+    /** A member of an earlier release skips it. The broker alone decides what such a member is sent. */
+    { $case: "topology"; value: Topology }
     | undefined;
+}
+
+/** Which clusters link with which. A mode of a later release makes the record unreadable: the broker alone decides then. */
+export interface Topology {
+  number: number;
+  mode: string;
+  groups: TopologyGroup[];
+  hubs: string[];
+  pairs: TopologyPair[];
+}
+
+export interface TopologyGroup {
+  name: string;
+  /** Sorted, each once. */
+  clusters: string[];
+}
+
+/** Each cluster of one side links with each of the other. */
+export interface TopologyPair {
+  between: TopologySide | undefined;
+  and: TopologySide | undefined;
+}
+
+export interface TopologySide {
+  /** Absent: all members. */
+  clusters?: ClusterIds | undefined;
+  selector?: LabelSelector | undefined;
 }
 
 export interface ServiceExport {
@@ -4108,6 +4138,9 @@ export const RecordBody: MessageFns<RecordBody> = {
       case "memberStatus":
         MemberStatus.encode(message.body.value, writer.uint32(50).fork()).join();
         break;
+      case "topology":
+        Topology.encode(message.body.value, writer.uint32(482).fork()).join();
+        break;
     }
     return writer;
   },
@@ -4171,6 +4204,275 @@ export const RecordBody: MessageFns<RecordBody> = {
             }
 
             message.body = { $case: "memberStatus", value: MemberStatus.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 60: {
+            if (tag !== 482) {
+              break;
+            }
+
+            message.body = { $case: "topology", value: Topology.decode(reader, reader.uint32()) };
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseTopology(): Topology {
+  return { number: 0, mode: "", groups: [], hubs: [], pairs: [] };
+}
+
+export const Topology: MessageFns<Topology> = {
+  encode(message: Topology, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.number !== 0) {
+      writer.uint32(408).uint64(message.number);
+    }
+    if (message.mode !== "") {
+      writer.uint32(418).string(message.mode);
+    }
+    for (const v of message.groups) {
+      TopologyGroup.encode(v!, writer.uint32(426).fork()).join();
+    }
+    for (const v of message.hubs) {
+      writer.uint32(434).string(v!);
+    }
+    for (const v of message.pairs) {
+      TopologyPair.encode(v!, writer.uint32(442).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Topology {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTopology();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 51: {
+            if (tag !== 408) {
+              break;
+            }
+
+            message.number = longToNumber(reader.uint64());
+            continue;
+          }
+          case 52: {
+            if (tag !== 418) {
+              break;
+            }
+
+            message.mode = reader.string();
+            continue;
+          }
+          case 53: {
+            if (tag !== 426) {
+              break;
+            }
+
+            message.groups.push(TopologyGroup.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 54: {
+            if (tag !== 434) {
+              break;
+            }
+
+            message.hubs.push(reader.string());
+            continue;
+          }
+          case 55: {
+            if (tag !== 442) {
+              break;
+            }
+
+            message.pairs.push(TopologyPair.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseTopologyGroup(): TopologyGroup {
+  return { name: "", clusters: [] };
+}
+
+export const TopologyGroup: MessageFns<TopologyGroup> = {
+  encode(message: TopologyGroup, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(410).string(message.name);
+    }
+    for (const v of message.clusters) {
+      writer.uint32(418).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TopologyGroup {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTopologyGroup();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 51: {
+            if (tag !== 410) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 52: {
+            if (tag !== 418) {
+              break;
+            }
+
+            message.clusters.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseTopologyPair(): TopologyPair {
+  return { between: undefined, and: undefined };
+}
+
+export const TopologyPair: MessageFns<TopologyPair> = {
+  encode(message: TopologyPair, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.between !== undefined) {
+      TopologySide.encode(message.between, writer.uint32(410).fork()).join();
+    }
+    if (message.and !== undefined) {
+      TopologySide.encode(message.and, writer.uint32(418).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TopologyPair {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTopologyPair();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 51: {
+            if (tag !== 410) {
+              break;
+            }
+
+            message.between = TopologySide.decode(reader, reader.uint32());
+            continue;
+          }
+          case 52: {
+            if (tag !== 418) {
+              break;
+            }
+
+            message.and = TopologySide.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseTopologySide(): TopologySide {
+  return { clusters: undefined, selector: undefined };
+}
+
+export const TopologySide: MessageFns<TopologySide> = {
+  encode(message: TopologySide, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.clusters !== undefined) {
+      ClusterIds.encode(message.clusters, writer.uint32(410).fork()).join();
+    }
+    if (message.selector !== undefined) {
+      LabelSelector.encode(message.selector, writer.uint32(418).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TopologySide {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTopologySide();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 51: {
+            if (tag !== 410) {
+              break;
+            }
+
+            message.clusters = ClusterIds.decode(reader, reader.uint32());
+            continue;
+          }
+          case 52: {
+            if (tag !== 418) {
+              break;
+            }
+
+            message.selector = LabelSelector.decode(reader, reader.uint32());
             continue;
           }
         }

@@ -18,7 +18,7 @@ const CHECKSUM_BYTES = 32
  * Records of these kinds are in a separate field, so that an agent of an earlier version can read the file after a
  * downgrade.
  */
-const LATER_KINDS: readonly RecordKind[] = ['MemberStatus']
+const LATER_KINDS: readonly RecordKind[] = ['MemberStatus', 'Topology']
 const MAX_FILE_BYTES = 1024 * 1024 * 1024
 
 export interface ReplicaStore {

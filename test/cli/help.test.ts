@@ -80,6 +80,10 @@ const COMMANDS = [
   'access',
   'access check',
   'access default',
+  'topology',
+  'topology show',
+  'topology plan',
+  'topology set',
   'top',
   'flows',
   'version',
@@ -124,7 +128,7 @@ t.test('each has help with an example that parses', async (t) => {
       )
     }
     const readers =
-      /^(show |status|console|diagnose|explain|gather|members|broker (status|verify|ca status|clusterset list)|token list|cluster list|cluster waiting|access (check|default)|top|flows|version)/
+      /^(show |status|console|diagnose|explain|gather|members|broker (status|verify|ca status|clusterset list)|token list|cluster list|cluster waiting|access (check|default)|topology (show|plan)|top$|flows|version)/
     const looks = readers.test(name)
     t.equal(stdout.includes('~/.kube/config'), looks, `${name}: where it looks`)
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []

@@ -1,8 +1,10 @@
 /** The suite for every driver of the broker's log. It runs on memory-log, sqlite-log and etcd-log. */
 import fc from 'fast-check'
 import type { Test } from 'tap'
+import { TOPOLOGY_KEY, setTopology, topologyInForce, topologyRecord } from '../../broker/records/topology-record.ts'
 import type { LogView, RecordLog, Transaction } from '../../broker/store/record-log.ts'
 import type { RecordRow } from '../../broker/store/rows.ts'
+import type { Topology } from '../../model/records.ts'
 
 export interface LogFactory {
   /** Returns a new, empty log that remembers at most `keepRemoved` removals. */
@@ -97,6 +99,29 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
     t.same(log.recordsAfter(3, 10).length, 1)
     t.same(log.recordsAfter(5, 10), [])
     t.same(log.recordsAfter(0, 1).length, 1)
+  })
+
+  t.test('a topology is numbered, and an older one never undoes a newer one', async (t) => {
+    const log = await open(t)
+    const hub: Topology = { mode: 'hub-and-spoke', hubs: ['milano'] }
+    const set = (topology: Topology, basedOn: number) => log.transact((tx) => setTopology(tx, { topology, basedOn }, 7))
+    t.same(topologyInForce(log), { number: 0, topology: { mode: 'full' } })
+    const both = await Promise.allSettled([set(hub, 0), set({ mode: 'hub-and-spoke', hubs: ['paris'] }, 0)])
+    t.same(
+      both.map(({ status }) => status),
+      ['fulfilled', 'rejected'],
+      'of two that are based on the same one, the first counts',
+    )
+    t.match(topologyRecord(log), { number: 1, topology: hub, setAtMs: 7 })
+    const at = log.row('record', TOPOLOGY_KEY)?.revision
+    t.same(await set(hub, 0), { changed: false, number: 1 })
+    t.equal(log.row('record', TOPOLOGY_KEY)?.revision, at, 'the same again is no write')
+    t.same(await set({ mode: 'full' }, 1), { changed: true, number: 2 })
+    await t.rejects(set(hub, 1), { message: /^basedOn 1: expected 2/ })
+    t.same(
+      log.recordsAfter(0, 10).map(({ key }) => key),
+      [TOPOLOGY_KEY],
+    )
   })
 
   t.test('removing what is not there is no write', async (t) => {

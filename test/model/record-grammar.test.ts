@@ -175,6 +175,20 @@ const statusBody = shape({
   ),
 })
 
+const labelList = fc.array(label, { maxLength: 3 })
+const topologyBody = shape({
+  kind: fc.constant('Topology'),
+  number: count,
+  topology: fc.oneof(
+    shape({ mode: fc.constant('full') }),
+    shape({ mode: fc.constant('hub-and-spoke'), hubs: labelList }),
+    shape({
+      mode: fc.constant('groups'),
+      groups: fc.array(shape({ name: label, clusters: labelList }), { maxLength: 3 }),
+    }),
+  ),
+})
+
 const BODIES: Readonly<Record<RecordBody['kind'], fc.Arbitrary<RecordBody>>> = {
   ServiceExport: exportBody as fc.Arbitrary<unknown> as fc.Arbitrary<RecordBody>,
   EndpointSlice: sliceBody as fc.Arbitrary<unknown> as fc.Arbitrary<RecordBody>,
@@ -182,13 +196,14 @@ const BODIES: Readonly<Record<RecordBody['kind'], fc.Arbitrary<RecordBody>>> = {
   Cluster: clusterBody as fc.Arbitrary<unknown> as fc.Arbitrary<RecordBody>,
   ClusterSetIP: ipBody as fc.Arbitrary<unknown> as fc.Arbitrary<RecordBody>,
   MemberStatus: statusBody as fc.Arbitrary<unknown> as fc.Arbitrary<RecordBody>,
+  Topology: topologyBody as fc.Arbitrary<unknown> as fc.Arbitrary<RecordBody>,
 }
 const KINDS = Object.keys(BODIES) as RecordBody['kind'][]
 
 /** A record under the key that `body` has, with another body if one is given. */
 function named(body: RecordBody, inside: RecordBody = body): StoredRecord {
   const isOfService = body.kind === 'ServiceExport' || body.kind === 'EndpointSlice' || body.kind === 'ClusterSetIP'
-  const cluster = (body.kind === 'ClusterSetIP' ? '' : 'milano') as ClusterId
+  const cluster = (body.kind === 'ClusterSetIP' || body.kind === 'Topology' ? '' : 'milano') as ClusterId
   const called =
     body.kind === 'Endpoint' ? `milano.${body.spec.node}-lane${body.spec.lane}` : isOfService ? 'web' : 'milano'
   const at = { cluster, kind: body.kind, namespace: isOfService ? 'shop' : '', name: called }
@@ -198,7 +213,7 @@ function named(body: RecordBody, inside: RecordBody = body): StoredRecord {
 /** Admission's message. A record that only the broker writes is checked by the message it is made from. */
 function admitted(record: StoredRecord): string | undefined {
   const { key: at, body } = record
-  if (body.kind === 'ClusterSetIP') return undefined
+  if (body.kind === 'ClusterSetIP' || body.kind === 'Topology') return undefined
   const refused =
     body.kind === 'MemberStatus'
       ? admitStatus(body)

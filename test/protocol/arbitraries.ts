@@ -191,8 +191,28 @@ const memberStatus = fc.record(
   { requiredKeys: ['kind', 'notImported', 'leftOut'] },
 )
 
+const dnsLabel = fc.stringMatching(/^[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?$/)
+const labelled = fc.array(dnsLabel, { maxLength: 4 })
+const side = fc.record({ clusters: labelled, selector }, maybe)
+const topology = fc.record({
+  kind: fc.constant('Topology' as const),
+  number: fc.maxSafeNat(),
+  topology: fc.oneof(
+    fc.constant({ mode: 'full' as const }),
+    fc.record({
+      mode: fc.constant('groups' as const),
+      groups: fc.array(fc.record({ name: dnsLabel, clusters: labelled }), { maxLength: 3 }),
+    }),
+    fc.record({ mode: fc.constant('hub-and-spoke' as const), hubs: labelled }),
+    fc.record({
+      mode: fc.constant('pairs' as const),
+      pairs: fc.array(fc.record({ between: side, and: side }), { maxLength: 3 }),
+    }),
+  ),
+})
+
 const memberBody = fc.oneof(serviceExport, endpointSlice, laneEndpoint) as fc.Arbitrary<MemberRecord['body']>
-const body = fc.oneof(memberBody, cluster, clusterSetIp, memberStatus) as fc.Arbitrary<RecordBody>
+const body = fc.oneof(memberBody, cluster, clusterSetIp, memberStatus, topology) as fc.Arbitrary<RecordBody>
 const namespace = fc.oneof(fc.constant(''), name)
 
 export const anyMemberRecord: fc.Arbitrary<MemberRecord> = fc.record({ namespace, name, body: memberBody })

@@ -17,6 +17,8 @@ interface SessionValue {
   readonly version?: string
   /** The replica gives a record only to members to which it is offered. An earlier release does not. */
   readonly keepsToOffers?: true
+  /** The replica gives a record only to members that link with its owner. An earlier release does not. */
+  readonly keepsToTopology?: true
 }
 
 /** Bounds the value of another replica. The number of members of a broker limits its real size. */
@@ -31,12 +33,14 @@ export function formatSession(value: SessionValue): Buffer {
 export function parseSession(value: Buffer): SessionValue {
   if (value.length > MAX_VALUE_BYTES) return { members: [] }
   try {
-    const { members, host, version, keepsToOffers } = JSON.parse(value.toString()) as Readonly<Record<string, unknown>>
+    const found = JSON.parse(value.toString()) as Readonly<Record<string, unknown>>
+    const { members, host, version, keepsToOffers, keepsToTopology } = found
     return {
       members: Array.isArray(members) ? members.filter((one) => typeof one === 'string') : [],
       ...(isText(host) ? { host } : {}),
       ...(isText(version) ? { version } : {}),
       ...(keepsToOffers === true ? { keepsToOffers } : {}),
+      ...(keepsToTopology === true ? { keepsToTopology } : {}),
     }
   } catch {
     return { members: [] }

@@ -110,6 +110,18 @@ t.test('faults between two members', async (t) => {
       ['degraded MemberMissing Cluster paris in milano'],
     ],
     [
+      'a member with which the topology does not link',
+      ({ milano, paris }) => {
+        milano.Cluster = of(milano)('Cluster').filter(({ metadata }) => metadata.name !== 'paris')
+        for (const { metadata } of of(milano)('Cluster'))
+          Object.assign(metadata, { annotations: { 'sealane.io/known-members': 'milano,paris:NotLinkedByTopology' } })
+        of(milano)('Gateway').forEach(({ status }) => (status.connections = []))
+        // Paris learns of it a moment later.
+        links(paris, SILENCE)
+      },
+      [],
+    ],
+    [
       'a service that is not imported',
       ({ paris }) => {
         paris.ServiceImport = []

@@ -4,7 +4,7 @@ import type { PathObjects } from '../../../explain/path/member-view.ts'
 import type { AccessPolicy, ClusterAccessPolicy } from '../../../model/objects.ts'
 import { SELF } from '../../support/objects/member-facts.ts'
 import { DOWN, changeLinks } from '../broken-member.ts'
-import { type TwoInit, endOf, explained, importedSlice, pathObjects } from './two-members.ts'
+import { type At, type TwoInit, endOf, explained, importedSlice, pathObjects } from './two-members.ts'
 
 function policy(from: AccessPolicy['spec']['from']): AccessPolicy {
   const metadata = { name: 'few', namespace: 'shop' }
@@ -19,6 +19,17 @@ function egress(...namespaces: string[]): ClusterAccessPolicy {
 const here = (change: PathObjects): PathObjects => ({ ...pathObjects(SELF), ...change })
 const offered = (names: readonly string[], selectors: readonly object[] = []): PathObjects =>
   here({ EndpointSlice: [importedSlice({ 'sealane.io/callers': JSON.stringify({ names, selectors }) })] })
+
+/** What milano has while the topology does not link it with paris: nothing of it, which is no fault. */
+function apart(at: At): void {
+  const clusters = at('Cluster')
+  clusters.splice(0, clusters.length, ...clusters.filter(({ metadata }) => metadata.name === SELF))
+  for (const { metadata } of clusters)
+    Object.assign(metadata, { annotations: { 'sealane.io/known-members': `${SELF},paris:NotLinkedByTopology` } })
+  at('ServiceImport').splice(0)
+  at('EndpointSlice').splice(0)
+  for (const { status } of at('Gateway')) status.connections = []
+}
 
 const ROWS: Readonly<Record<string, readonly [TwoInit, end: string]>> = {
   'egress names other namespaces': [
@@ -53,6 +64,7 @@ const ROWS: Readonly<Record<string, readonly [TwoInit, end: string]>> = {
     { to: '244.2.2.9:22', there: (at) => void (at('Membership')[0]!.spec['exposure'] = 'pods') },
     'REACHABLE',
   ],
+  'the topology does not link the two': [{ here: apart }, 'name NotLinkedByTopology'],
   'a clusterset IP instead of the name': [{ to: '245.0.0.9:5432' }, 'REACHABLE'],
   'facts of a bundle, which have no addresses and no policies': [{ objects: {} }, 'UNDETERMINED'],
 }
@@ -63,6 +75,13 @@ for (const [name, [init, end]] of Object.entries(ROWS)) {
     t.equal(endOf(found), end, found.message)
   })
 }
+
+t.test('an address of a cluster with which the topology does not link', async (t) => {
+  t.throws(
+    () => explained({ here: apart, to: '10.99.0.1:80' }),
+    /no member that this cluster links with has this address/,
+  )
+})
 
 t.test('one of two exporters is cut off: no share goes there, and the call arrives', async (t) => {
   const toTokyo = { ...importedSlice(), metadata: { ...importedSlice().metadata, name: 'db-tokyo' } }

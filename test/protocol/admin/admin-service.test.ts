@@ -70,6 +70,8 @@ const REQUESTS: { readonly [M in UnaryMethod]?: object } = {
   rekey: { cluster: 'paris', ttlMs: 1000 },
   changeQuota: { cluster: 'paris', change: { records: 7, bytes: 'default' } },
   setAccessDefault: { accessDefault: 'deny' },
+  planTopology: { topology: { mode: 'full' } },
+  setTopology: { topology: { mode: 'full' }, basedOn: 2 },
   accept: { cluster: 'paris', fingerprint: 'SHA256:x' },
   refuse: { cluster: 'paris' },
   rotateAuthority: { certificate: '/x', force: false },

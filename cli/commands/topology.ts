@@ -1,0 +1,189 @@
+/** `sealane topology show|plan|set`: which clusters of a clusterset link with which, at its broker. */
+import { readFile, stat } from 'node:fs/promises'
+import { text as textOf } from 'node:stream/consumers'
+import type { Command } from 'commander'
+import type { Topology } from '../../model/model.ts'
+import type { TopologyPlan } from '../../protocol/admin/admin.ts'
+import { UserError, messageOf } from '../../runtime/runtime.ts'
+import {
+  type CommandContext,
+  type KubeTarget,
+  LOCAL_BROKER,
+  type OutputFormat,
+  addKubeOptions,
+  clustersetOption,
+  confirm,
+  lookTimeoutOption,
+  outputOption,
+  printOne,
+  quoted,
+  seenOtherwise,
+  stateOption,
+  subcommand,
+  targetToChange,
+  targetToSee,
+} from '../context/context.ts'
+import { withBroker } from '../broker/broker.ts'
+
+interface TopologyOptions extends KubeTarget {
+  readonly state: string
+  readonly clusterset?: string
+  readonly output: OutputFormat
+  readonly timeout: number
+}
+
+interface SetOptions extends TopologyOptions {
+  readonly yes: boolean
+}
+
+/** A file with the most names has a quarter of it. */
+const MAX_FILE = 1 << 20
+/** Rows of each list that people are shown; -o json has more. */
+const MOST_ROWS = 20
+const ARGUMENT = 'a YAML or JSON file with the topology; - for standard input; full: all clusters link'
+
+export function addTopologyCommand(program: Command, context: CommandContext): void {
+  const about = 'Shows or sets which clusters of a clusterset link with which.'
+  const topology = subcommand(program, 'topology', about, 'sealane topology show')
+  addShow(topology, context)
+  addPlan(topology, context)
+  addSet(topology, context)
+}
+
+function addShow(topology: Command, context: CommandContext): void {
+  const command = subcommand(topology, 'show', 'Shows the topology that counts.', 'sealane topology show')
+  brokerOptions(command, seenOtherwise(LOCAL_BROKER)).action(async (options: TopologyOptions) => {
+    const kube = targetToSee(command, context, options.state)
+    const facts = await withBroker({ ...options, kube }, context, (broker) => broker.topology())
+    const { number, setAtMs } = facts
+    const since = setAtMs === undefined ? '' : `, set at ${new Date(setAtMs).toISOString()}`
+    const head = number === 0 ? '# it was never set: all clusters link\n' : `# change ${number}${since}\n`
+    // The YAML package is large, and most commands do not need it.
+    const { formatYaml } = await import('../../kubeapi/yaml.ts')
+    await printOne(context.output, options.output, facts, `${head}${formatYaml(facts.topology)}`)
+  })
+}
+
+function addPlan(topology: Command, context: CommandContext): void {
+  const about = 'Says which links and importers a topology would change. Changes nothing.'
+  const command = subcommand(topology, 'plan', about, 'sealane topology plan topology.yaml')
+  brokerOptions(command, seenOtherwise(LOCAL_BROKER))
+    .argument('<file>', ARGUMENT)
+    .action(async (file: string, options: TopologyOptions) => {
+      const kube = targetToSee(command, context, options.state)
+      const wanted = await readTopologyFile(file)
+      const plan = await withBroker({ ...options, kube }, context, (broker) =>
+        broker.planTopology({ topology: wanted }),
+      )
+      await printOne(context.output, options.output, plan, planText(plan))
+    })
+}
+
+function addSet(topology: Command, context: CommandContext): void {
+  const { output } = context
+  const about = 'Sets the topology. Asks for confirmation if links would vanish.'
+  const command = subcommand(topology, 'set', about, 'sealane topology set topology.yaml')
+  brokerOptions(command, LOCAL_BROKER)
+    .argument('<file>', ARGUMENT)
+    .option('--yes', 'do not ask for confirmation', false)
+    .action(async (file: string, options: SetOptions) => {
+      const kube = targetToChange(command, context)
+      const place = { ...options, kube }
+      const wanted = await readTopologyFile(file)
+      const plan = await withBroker(place, context, (broker) => broker.planTopology({ topology: wanted }))
+      const { basedOn, links } = plan
+      if (links.lost > 0) {
+        if (!options.yes) output.remark(planText(plan))
+        const what = `End ${count(links.lost, 'link')} between clusters`
+        await confirm({ what, yes: options.yes, command: `sealane topology set ${file} --yes` }, context)
+      }
+      const done = await withBroker(place, context, (broker) => broker.setTopology({ topology: wanted, basedOn }))
+      const text = done.changed
+        ? `${modeText(plan)}: ${count(links.lost, 'link')} lost, ${links.gained} gained, ${links.after} in all\n`
+        : `the topology is that already: nothing was changed\n`
+      await printOne(output, options.output, { ...done, links }, text)
+    })
+}
+
+function brokerOptions(command: Command, about: Parameters<typeof addKubeOptions>[1]): Command {
+  return addKubeOptions(command, about)
+    .addOption(stateOption())
+    .addOption(clustersetOption())
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
+}
+
+/** Gives what the file states, which the broker checks. Throws UserError. */
+async function readTopologyFile(file: string): Promise<unknown> {
+  if (file === 'full') return { mode: 'full' } satisfies Topology
+  const named = file === '-' ? 'standard input' : file
+  let text: string
+  try {
+    text = file === '-' ? await textOf(process.stdin) : await readBounded(file)
+  } catch (error) {
+    throw error instanceof UserError ? error : new UserError(`${named}: ${messageOf(error)}`, { cause: error })
+  }
+  if (text.length > MAX_FILE) throw tooLarge(named)
+  const { parseYaml } = await import('../../kubeapi/yaml.ts')
+  try {
+    return parseYaml(text)
+  } catch (error) {
+    throw new UserError(`${named}: expected YAML or JSON: ${messageOf(error)}`, { cause: error })
+  }
+}
+
+/** Another file, such as a device, might never end. */
+async function readBounded(file: string): Promise<string> {
+  const found = await stat(file)
+  if (!found.isFile()) throw new UserError(`${quoted(file)}: expected a file`)
+  if (found.size > MAX_FILE) throw tooLarge(file)
+  return readFile(file, 'utf8')
+}
+
+function tooLarge(named: string): UserError {
+  return new UserError(`${named}: expected at most ${MAX_FILE} bytes`)
+}
+
+/** The plan for people. Pure. */
+export function planText(plan: TopologyPlan): string {
+  const { links, members, changes, services, servicesChanged, alone, unknown } = plan
+  const pairs = (members * (members - 1)) / 2
+  const of = (change: 'lost' | 'gained'): string[] =>
+    changes.filter((one) => one.change === change).map(({ clusters }) => clusters.join(' – '))
+  const losing = services.flatMap(({ exporter, namespace, name, loses }) =>
+    loses.length === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(loses)}`],
+  )
+  const gaining = services.flatMap(({ exporter, namespace, name, gains }) =>
+    gains.length === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(gains)}`],
+  )
+  return [
+    `${modeText(plan)}: ${links.after} of ${count(pairs, 'pair')} of clusters would link\n`,
+    section(`links lost: ${links.lost}`, of('lost'), links.lost),
+    section(`links gained: ${links.gained}`, of('gained'), links.gained),
+    section('services that lose importers', losing, losing.length),
+    section('services that gain importers', gaining, gaining.length),
+    servicesChanged > services.length ? `and ${servicesChanged - services.length} more services\n` : '',
+    alone.length === 0 || links.after === pairs ? '' : `without any link: ${some(alone)}\n`,
+    unknown.length === 0 ? '' : `named, and no member yet: ${some(unknown)}\n`,
+  ].join('')
+}
+
+function modeText({ mode: { before, after } }: TopologyPlan): string {
+  return before === after ? `mode ${after}` : `mode ${before} to ${after}`
+}
+
+function section(title: string, rows: readonly string[], all: number): string {
+  if (all === 0) return ''
+  const shown = rows.slice(0, MOST_ROWS)
+  const rest = all > shown.length ? [`  and ${all - shown.length} more: -o json`] : []
+  return [title, ...shown.map((row) => `  ${row}`), ...rest].map((line) => `${line}\n`).join('')
+}
+
+function some(ids: readonly string[]): string {
+  const rest = ids.length - MOST_ROWS
+  return `${ids.slice(0, MOST_ROWS).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`
+}

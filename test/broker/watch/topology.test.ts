@@ -1,0 +1,193 @@
+/** What a topology keeps from members, at the broker: in streams that are open, that resume, and that come later. */
+import t from 'tap'
+import { TopologyCommands } from '../../../broker/admin/topology-commands.ts'
+import type { Topology } from '../../../model/records.ts'
+import { memberRecordFromWire } from '../../../protocol/codec/records-codec.ts'
+import {
+  type Harness,
+  type Joined,
+  Publisher,
+  Watcher,
+  aSlice,
+  anExport,
+  facts,
+  join_,
+  startBroker,
+} from '../support/harness.ts'
+
+const HUB: Topology = { mode: 'hub-and-spoke', hubs: ['milano'] }
+
+function commands({ log, stateDir, clock }: Harness): TopologyCommands {
+  const state = { log, etcd: undefined, stateDir }
+  return new TopologyCommands({ state, clock, who: { kind: 'operator' }, signal: new AbortController().signal })
+}
+
+async function joined(harness: Harness, id: string, at: number, labels: Record<string, string> = {}): Promise<Joined> {
+  return join_(harness, id, { facts: facts([`10.${at}.0.0/16`], { serviceCIDRs: [`10.${at + 100}.0.0/16`], labels }) })
+}
+
+/** Three members, of which paris and tokyo export web with an address each. */
+async function three(harness: Harness, labels: readonly Record<string, string>[] = [{}, {}, {}]) {
+  const milano = await joined(harness, 'milano', 42, labels[0])
+  const paris = await joined(harness, 'paris', 52, labels[1])
+  const tokyo = await joined(harness, 'tokyo', 62, labels[2])
+  const publishers = {
+    milano: new Publisher(harness, milano.peer),
+    paris: new Publisher(harness, paris.peer),
+    tokyo: new Publisher(harness, tokyo.peer),
+  }
+  await publishers.milano.publish([])
+  await publishers.paris.publish([anExport('web', { uid: 'p' }), aSlice('web', '10.52.0.5')])
+  await publishers.tokyo.publish([])
+  return { milano, paris, tokyo, publishers }
+}
+
+const foreign = (lines: readonly string[], owner: string): string[] =>
+  lines.filter((line) => line.includes(` ${owner}/`))
+
+t.test('an open stream starts again, and lacks the other spoke; a later one too; a hub has all', async (t) => {
+  const harness = await startBroker(t)
+  const { tokyo, milano } = await three(harness)
+  const open = new Watcher(harness, tokyo.peer)
+  await open.line('put paris/ServiceExport/shop/web')
+  await open.line(/^synced/)
+  const before = open.lines.length
+  const { revision, epoch } = open
+  t.match(await commands(harness).set({ topology: HUB }), { changed: true, number: 1 })
+  await open.line('put /Topology//topology')
+  const after = (): string[] => open.lines.slice(before)
+  t.equal(after()[0], 'reset whole')
+  t.same(foreign(after(), 'paris'), [])
+  t.same(
+    after().filter((line) => line.includes('ClusterSetIP')),
+    [],
+    'nor the address of a service that only it exports',
+  )
+  t.ok(after().some((line) => line === 'put milano/Cluster//milano'))
+  t.match(
+    after().find((line) => line.startsWith('synced')),
+    /complete=,milano,paris,tokyo/,
+    'so that it is withdrawn',
+  )
+  await open.stop()
+
+  const resumed = new Watcher(harness, tokyo.peer, { resume: { epoch, revision } })
+  await resumed.line(/^synced/)
+  t.equal(resumed.lines[0], 'reset whole', 'a position of before the change is of no use')
+  t.same(foreign(resumed.lines, 'paris'), [])
+  const { revision: later } = resumed
+  await resumed.stop()
+  const again = new Watcher(harness, tokyo.peer, { resume: { epoch, revision: later } })
+  await again.line(/^synced/)
+  t.equal(again.lines[0], 'reset resumed')
+  await again.stop()
+
+  const hub = new Watcher(harness, milano.peer)
+  await hub.line(/^synced/)
+  t.ok(foreign(hub.lines, 'paris').length > 0 && foreign(hub.lines, 'tokyo').length > 0)
+  await hub.stop()
+})
+
+t.test(
+  'the address of a service comes with the first exporter that the member sees, and goes with the last',
+  async (t) => {
+    const harness = await startBroker(t)
+    const { tokyo, publishers } = await three(harness)
+    await commands(harness).set({ topology: HUB })
+    const watcher = new Watcher(harness, tokyo.peer, {
+      interest: { namespaces: new Set(['shop']), missing: new Set() },
+    })
+    await watcher.line(/^synced/)
+    t.notOk(
+      watcher.lines.some((line) => line.startsWith('exported') && line.includes('shop')),
+      'nothing is exported for it',
+    )
+    const web = anExport('web', { uid: 'm' })
+    await publishers.milano.put(web)
+    await watcher.line('put milano/ServiceExport/shop/web')
+    const at = watcher.lines.findIndex((line) => line.startsWith('put /ClusterSetIP/shop/web 245.'))
+    t.ok(at >= 0 && at < watcher.lines.indexOf('put milano/ServiceExport/shop/web'), watcher.lines.join('\n'))
+    await watcher.line(/^exported .*\+shop/)
+    await publishers.milano.remove(web)
+    await watcher.line('remove milano/ServiceExport/shop/web')
+    t.ok(watcher.lines.includes('remove /ClusterSetIP/shop/web'))
+    await watcher.line(/^exported .*-shop/)
+    t.same(foreign(watcher.lines, 'paris'), [])
+    await watcher.stop()
+  },
+)
+
+t.test('labels: a change of them changes links, in open streams and through a restart', async (t) => {
+  const harness = await startBroker(t)
+  const prod = { selector: { matchLabels: { env: 'prod' } } }
+  const { tokyo, publishers } = await three(harness, [{ env: 'prod' }, { env: 'prod' }, { env: 'test' }])
+  await commands(harness).set({ topology: { mode: 'pairs', pairs: [{ between: prod, and: prod }] } })
+  const watcher = new Watcher(harness, tokyo.peer)
+  await watcher.line(/^synced/)
+  t.same([...foreign(watcher.lines, 'paris'), ...foreign(watcher.lines, 'milano')], [])
+  const own = facts(['10.62.0.0/16'], { serviceCIDRs: ['10.162.0.0/16'], labels: { env: 'prod' } })
+  await publishers.tokyo.facts(own)
+  await publishers.tokyo.acknowledged()
+  await watcher.line('put paris/ServiceExport/shop/web')
+  const { length } = watcher.lines
+  await publishers.tokyo.facts({ ...own, labels: { env: 'test' } })
+  await publishers.tokyo.acknowledged()
+  await watcher.line(/^put tokyo\/Cluster/)
+  for (let i = 0; i < 50 && watcher.lines.lastIndexOf('reset whole') < length; i += 1)
+    await new Promise((resolve) => setImmediate(resolve))
+  t.same(foreign(watcher.lines.slice(watcher.lines.lastIndexOf('reset whole')), 'paris'), [])
+  await watcher.stop()
+})
+
+t.test('what a hub reports is not read by spokes that may not know the service', async (t) => {
+  const harness = await startBroker(t)
+  const { tokyo, publishers } = await three(harness)
+  await commands(harness).set({ topology: HUB })
+  const watcher = new Watcher(harness, tokyo.peer)
+  await watcher.line(/^synced/)
+  const finding = { reason: 'NamespaceMissing' as const, namespace: 'shop', name: '', cluster: '' }
+  await publishers.milano.status({ notImported: [finding, { ...finding, cluster: 'paris' }], leftOut: 0 })
+  await publishers.milano.acknowledged()
+  await watcher.line(/^put milano\/MemberStatus/)
+  const body = harness.log.get('record', 'milano/MemberStatus//milano')?.body
+  t.match(body, { notImported: [], leftOut: 2 })
+  await watcher.stop()
+})
+
+t.test('operators alone set it: audited, planned, and no record of a member', async (t) => {
+  const harness = await startBroker(t)
+  const { publishers } = await three(harness)
+  const at = commands(harness)
+  const plan = await at.plan({ topology: HUB })
+  t.match(plan, {
+    basedOn: 0,
+    links: { after: 2, lost: 1, gained: 0 },
+    changes: [{ clusters: ['paris', 'tokyo'], change: 'lost' }],
+    services: [{ exporter: 'paris', namespace: 'shop', name: 'web', loses: ['tokyo'], gains: [] }],
+    unknown: [],
+  })
+  const finding = { reason: 'NamespaceMissing' as const, namespace: 'shop', name: '', cluster: '' }
+  await publishers.tokyo.status({ notImported: [finding], leftOut: 0 })
+  await publishers.tokyo.acknowledged()
+  t.match(await at.plan({ topology: HUB }), { services: [], links: { lost: 1 } }, 'tokyo did not import it anyway')
+  await at.set({ topology: HUB, basedOn: 0 })
+  await at.set({ topology: HUB, basedOn: 0 })
+  await t.rejects(at.set({ topology: { mode: 'ring' } }), { message: /^mode: expected one of/ })
+  await t.rejects(at.set({ topology: { mode: 'full' }, basedOn: 0 }), { message: /^basedOn 0: expected 1/ })
+  const events = harness.log.list('audit').map(({ value }) => value.event)
+  const own = events.filter(({ act }) => act === 'topology.set')
+  t.match(own, [
+    {
+      result: 'ok',
+      who: { kind: 'operator' },
+      details: { mode: 'hub-and-spoke', hubs: 1, number: 1, repeated: false },
+    },
+    { result: 'ok', details: { repeated: true } },
+    { result: 'refused', reason: 'TopologyChanged' },
+  ])
+  const body = {
+    body: { $case: 'topology' as const, value: { number: 9, mode: 'full', groups: [], hubs: [], pairs: [] } },
+  }
+  t.throws(() => memberRecordFromWire({ namespace: '', name: 'topology', body }, 'record'), /records are the broker's/)
+  t.ok(harness.log.get('member', 'milano') !== undefined)
+})
