@@ -28,8 +28,8 @@ export const LANE_REASONS = {
     shows: ['condition Ready of Gateway'],
   },
   NotLinkedByTopology: {
-    means: 'The topology of the clusterset does not link the two clusters: neither has lanes or services of the other.',
-    todo: 'Nothing if it is meant so. Otherwise see `sealane topology show`, and change it at the broker.',
+    means: 'The topology of the clusterset does not link the two clusters.',
+    todo: 'If they should link, change it at the broker: `sealane topology show`.',
     shows: ['log of the agent', 'output of the command'],
   },
   LaneDown: {

@@ -344,14 +344,14 @@ export const MEMBER_REASONS = {
   },
   TopologyChanged: {
     status: 'FailedPrecondition',
-    means: 'Somebody has changed the topology since the plan that you saw.',
+    means: 'The topology has changed since the plan that you saw.',
     todo: 'Look at the plan again: `sealane topology plan`.',
     shows: ADMIN,
   },
   TopologyNotSupported: {
     status: 'FailedPrecondition',
-    means: 'A broker of an earlier release serves the same store, and would send members what the topology forbids.',
-    todo: 'Upgrade all replicas of the broker, then set the topology again.',
+    means: 'A replica of the broker of an earlier release would send members what the topology forbids.',
+    todo: 'Upgrade all replicas, then set it again.',
     shows: ADMIN,
   },
   NotJoined: {
