@@ -237,7 +237,7 @@ export const PROBE_REASONS = {
   },
   ForwardingOff: {
     means: 'The kernel of the node does not forward packets of pods.',
-    todo: 'Find what sets forwarding to 0, often a file in `/etc/sysctl.d`. Sealane restores `net.ipv4.ip_forward` and its own devices, not those of the CNI and the uplink.',
+    todo: 'Find what sets forwarding to 0, often a file in `/etc/sysctl.d`. Sealane does not restore devices of the CNI and the uplink.',
     shows: DIAGNOSE,
   },
   DeviceSettingsDiffer: {

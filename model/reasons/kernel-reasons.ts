@@ -21,7 +21,7 @@ export const KERNEL_REASONS = {
   Foreign: { means: 'Something added to the part of the kernel that Sealane manages.', todo: WATCH, shows: DRIFT },
   ChecksumOffloadFault: {
     means:
-      'The network card or kernel of this node is known to compute wrong checksums in VXLAN packets: Sealane switched checksum offload of sealane-vx off, and of no other device.',
+      'The network card or kernel of this node computes wrong checksums in VXLAN packets: Sealane switched checksum offload of sealane-vx off.',
     todo: 'Nothing. If your card has no such fault, state `spec.overlay.checksumOffload: on` in the site file: it is faster.',
     shows: OFFLOAD,
   },
@@ -33,7 +33,7 @@ export const KERNEL_REASONS = {
   ChecksumOffloadNotSwitched: {
     means:
       'Sealane could not switch checksum offload of sealane-vx, so TCP and UDP between nodes may be lost while ping passes.',
-    todo: 'Install ethtool on this node. `ethtool -K sealane-vx tx-checksum-ip-generic off` does the same until the next restart.',
+    todo: 'Install ethtool on this node.',
     shows: [...OFFLOAD, 'output of the command'],
   },
   'in-not-ours': {

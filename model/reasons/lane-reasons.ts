@@ -49,7 +49,7 @@ export const LANE_REASONS = {
   },
   PathMtuReduced: {
     means: 'A link drops large packets, and no router reports it.',
-    todo: 'Nothing: TCP and routes adapt, and ICMP tells programs with large UDP packets. To restore the size, allow ICMP type 3 code 4, and look for a small MTU on the path.',
+    todo: 'Nothing: TCP and routes adapt. To restore the size, allow ICMP type 3 code 4, and look for a small MTU on the path.',
     shows: ['event on Gateway', 'status of Gateway'],
   },
   PathMtuRestored: {

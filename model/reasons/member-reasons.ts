@@ -75,7 +75,7 @@ export const MEMBER_REASONS = {
   RangesAwaitApproval: {
     status: 'FailedPrecondition',
     means: 'An operator of the broker has not decided on new ranges of the cluster. The accepted ones stay in force.',
-    todo: 'On the broker, `sealane cluster waiting` shows them and who is renumbered; `sealane cluster accept` or `refuse` decides. Or restore the earlier ranges.',
+    todo: 'On the broker, `sealane cluster waiting` shows them and who is renumbered; `sealane cluster accept` or `refuse` decides.',
     shows: [...BROKER, 'output of the command'],
   },
   RangesRefusedByOperator: {
@@ -230,7 +230,7 @@ export const MEMBER_REASONS = {
   CertificateExpired: {
     status: 'Unauthenticated',
     means: 'The certificate of one end has expired.',
-    todo: 'Check the clocks. A member that was off renews it by itself within 30 days (`--renewal-grace`); later it joins again with a new token.',
+    todo: 'Check the clocks. A member renews it by itself within 30 days (`--renewal-grace`); later it joins again with a new token.',
     shows: [...BROKER, ...ADMIN],
   },
   CertificateNotYetValid: {
