@@ -7,6 +7,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { agentTakeover } from './joined/agent-takeover.ts'
 import { MARK_FLAGS, demandedMarks } from './joined/demanded-marks.ts'
 import { derivedIngress } from './joined/derived-ingress.ts'
+import { EXPLAINED, explained } from './joined/explained.ts'
 import { exporterInformed } from './joined/exporter-informed.ts'
 import { mcsStandard } from './joined/mcs-standard.ts'
 import { verified } from './joined/verified.ts'
@@ -32,6 +33,7 @@ const STORIES: Readonly<Record<string, NamespacedStory>> = {
   'demanded-marks': { run: demandedMarks, namespaces: ['marked'] },
   'derived-ingress': { run: derivedIngress, namespaces: ['store'] },
   verified: { run: verified, namespaces: [] },
+  explained: { run: explained, namespaces: [EXPLAINED] },
   'agent-takeover': { run: agentTakeover, namespaces: ['demo'] },
 }
 
