@@ -85,7 +85,6 @@ async function nodePort(t: Test, world: World): Promise<void> {
 async function policies(t: Test, world: World): Promise<void> {
   const hub = of(world, 'c1')
   await policyStory(t, {
-    directory: world.directory,
     hub: hub.plane.kubeconfig,
     c1: siteOf(hub),
     exporters: ['c2', 'c3', 'c4'].map((name) => siteOf(of(world, name))),

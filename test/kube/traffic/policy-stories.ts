@@ -13,12 +13,11 @@ import { awaitImport, exportService } from '../support/service-imports.ts'
 import { SteadyCalls } from './steady-calls.ts'
 
 export interface PolicyWorld {
-  readonly directory: string
   /** The kubeconfig of the cluster with the broker. */
   readonly hub: string
   readonly c1: Site
   readonly exporters: readonly Site[]
-  /** The network namespace of the gateway of an exporter. */
+  /** The network namespace of the one node of a cluster. */
   readonly netnsOf: (cluster: string) => string
   readonly say: (line: string) => void
 }
@@ -30,7 +29,7 @@ const LABELS = { app: NAME }
 const SCALED = 10
 
 export async function policyStory(t: Test, world: PolicyWorld): Promise<void> {
-  const { c1, exporters, directory, say } = world
+  const { c1, exporters, netnsOf, say } = world
   const names = exporters.map(({ name }) => name)
   const [first = '', second = '', third = ''] = names
   // A policy that exists before its service counts from the first call on.
@@ -38,7 +37,7 @@ export async function policyStory(t: Test, world: PolicyWorld): Promise<void> {
   await Promise.all(exporters.map((site) => serve(site, 1)))
   await Promise.all(exporters.map((site) => exportService(site, NAMESPACE, NAME)))
   const ip = await eventually(async () => (await awaitImport(c1, NAMESPACE, NAME)).spec.ips?.[0])
-  const calls = await SteadyCalls.start(c1, NAMESPACE, directory, ip)
+  const calls = await SteadyCalls.start(c1, NAMESPACE, netnsOf(c1.name), ip)
   const stops = [(): Promise<void> => calls.stop()]
   try {
     await calls.settled([third])
@@ -119,7 +118,7 @@ async function affinity(
 }
 
 /** Each cluster follows its own policy of the same service. */
-async function importers(t: Test, calls: SteadyCalls, { exporters, directory, c1 }: PolicyWorld, ip: string) {
+async function importers(t: Test, calls: SteadyCalls, { exporters, netnsOf, c1 }: PolicyWorld, ip: string) {
   const [second, third] = exporters.slice(1)
   const [a = '', b = '', c = ''] = exporters.map(({ name }) => name)
   if (second === undefined || third === undefined) throw new Error('expected three exporters')
@@ -127,12 +126,12 @@ async function importers(t: Test, calls: SteadyCalls, { exporters, directory, c1
     { site: c1, calls, weights: { [a]: 80, [b]: 20, [c]: 0 } },
     {
       site: second,
-      calls: await SteadyCalls.start(second, NAMESPACE, directory, ip),
+      calls: await SteadyCalls.start(second, NAMESPACE, netnsOf(second.name), ip),
       weights: { [a]: 0, [b]: 0, [c]: 9 },
     },
     {
       site: third,
-      calls: await SteadyCalls.start(third, NAMESPACE, directory, ip),
+      calls: await SteadyCalls.start(third, NAMESPACE, netnsOf(third.name), ip),
       weights: { [a]: 5, [b]: 5, [c]: 0 },
     },
   ]

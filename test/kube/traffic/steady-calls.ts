@@ -1,8 +1,9 @@
 /** A hundred connections a second from the pod `request` of a cluster, and what answered each. */
-import { existsSync, readFileSync } from 'node:fs'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { join } from 'node:path'
 import { eventually } from '../../support/eventually.ts'
-import { type Site, inRequestPod } from '../support/callers.ts'
+import type { Site } from '../support/callers.ts'
 
 const PROGRAM = join(import.meta.dirname, '../../lanes/support/steady-caller.ts')
 const LONG = { deadlineMs: 60_000, intervalMs: 100 }
@@ -18,36 +19,43 @@ export interface SteadyCall {
 
 export class SteadyCalls {
   readonly #site: Site
-  readonly #namespace: string
-  readonly #file: string
+  readonly #process: ChildProcess
+  readonly #calls: SteadyCall[] = []
 
-  private constructor(site: Site, namespace: string, file: string) {
+  private constructor(site: Site, process: ChildProcess) {
     this.#site = site
-    this.#namespace = namespace
-    this.#file = file
+    this.#process = process
+    let rest = ''
+    process.stdout?.setEncoding('utf8').on('data', (chunk: string) => {
+      const lines = (rest + chunk).split('\n')
+      rest = lines.pop() ?? ''
+      for (const line of lines) {
+        const [at = '', cluster = '', pod = ''] = line.split(' ')
+        this.#calls.push({ at: Number(at), cluster, pod })
+      }
+    })
   }
 
-  /** `directory`: of this machine, which the pod has too. */
-  static async start(site: Site, namespace: string, directory: string, to: string): Promise<SteadyCalls> {
-    const file = join(directory, `calls-of-${site.name}`)
+  /** `node`: the network namespace of the node of the pod. */
+  static async start(site: Site, namespace: string, node: string, to: string): Promise<SteadyCalls> {
+    const pod = await site.api.get<{ readonly status: { readonly podIP: string } }>(
+      `/api/v1/namespaces/${namespace}/pods/request`,
+    )
     const words = [process.execPath, '--disable-warning=ExperimentalWarning', PROGRAM, to, '42']
-    await inRequestPod(site, namespace, `${words.join(' ')} > ${file} 2>&1 < /dev/null & echo $! > ${file}.pid`)
-    const calls = new SteadyCalls(site, namespace, file)
-    await eventually(() => calls.all().length > 0, { ...LONG, say: `${site.name} calls` })
+    const argv = ['netns', 'exec', namespaceOf(node, pod.status.podIP), ...words]
+    const calls = new SteadyCalls(site, spawn('ip', argv, { stdio: ['ignore', 'pipe', 'inherit'] }))
+    await eventually(() => calls.#calls.length > 0, { ...LONG, say: `${site.name} calls` })
     return calls
   }
 
   async stop(): Promise<void> {
-    await inRequestPod(this.#site, this.#namespace, `kill $(cat ${this.#file}.pid)`)
+    const ended = once(this.#process, 'exit')
+    this.#process.kill('SIGKILL')
+    await ended
   }
 
   all(): readonly SteadyCall[] {
-    if (!existsSync(this.#file)) return []
-    const whole = readFileSync(this.#file, 'utf8').split('\n').slice(0, -1)
-    return whole.map((line) => {
-      const [at = '', cluster = '', pod = ''] = line.split(' ')
-      return { at: Number(at), cluster, pod }
-    })
+    return this.#calls
   }
 
   since(at: number): readonly SteadyCall[] {
@@ -86,4 +94,17 @@ export class SteadyCalls {
     const first = all.findIndex(({ cluster }) => clusters.includes(cluster))
     return first < 0 ? all : all.slice(first).filter(({ cluster }) => !clusters.includes(cluster))
   }
+}
+
+/** The network namespace of the pod with this address. The names of pods of a node begin with that of the node. */
+function namespaceOf(node: string, address: string): string {
+  const ip = (...args: readonly string[]): string => execFileSync('ip', args, { encoding: 'utf8' })
+  const names = ip('netns', 'list')
+    .split('\n')
+    .map((line) => line.split(' ')[0] ?? '')
+  const found = names.find(
+    (name) => name.startsWith(`${node}-`) && ip('-n', name, 'address').includes(`inet ${address}/`),
+  )
+  if (found === undefined) throw new Error(`no network namespace of ${node} has ${address}`)
+  return found
 }
