@@ -246,8 +246,8 @@ const CUT = 'test_cut'
 
 function cutLinks(netns: string): void {
   const chain = (hook: string, match: string): string =>
-    `chain ${hook} { type filter hook ${hook} priority -400; udp ${match} 4500 drop; }`
-  const table = `table inet ${CUT} { ${chain('input', 'dport')} ${chain('output', 'sport')} }`
+    `chain ${hook} {\ntype filter hook ${hook} priority -400;\nudp ${match} 4500 drop\n}`
+  const table = `table inet ${CUT} {\n${chain('input', 'dport')}\n${chain('output', 'sport')}\n}\n`
   execFileSync('ip', ['netns', 'exec', netns, 'nft', '-f', '-'], { input: table })
 }
 

@@ -62,11 +62,12 @@ export class SteadyCalls {
     return this.all().filter((call) => call.at >= at)
   }
 
-  /** The next calls in the order of their answers. */
+  /** The next calls that begin. An earlier one may still be under way, and go to where calls went then. */
   async next(count: number): Promise<readonly SteadyCall[]> {
-    const from = this.all().length
-    await eventually(() => this.all().length >= from + count, { ...LONG, say: `${count} calls of ${this.#site.name}` })
-    return this.all().slice(from, from + count)
+    const at = Date.now()
+    const say = `${count} calls of ${this.#site.name}`
+    await eventually(() => this.since(at).length >= count, { ...LONG, say })
+    return this.since(at).slice(0, count)
   }
 
   /** Waits until a hundred calls in a row went to these clusters, and to each of them. */
