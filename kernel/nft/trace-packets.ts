@@ -16,7 +16,7 @@ import { messageOf } from '../../runtime/runtime.ts'
 import { isNotFound, toolEnvironment } from '../kernel.ts'
 import { removeTable } from './apply-table.ts'
 import type { Nft, NftStatement } from './nft-transaction.ts'
-import { type TraceLine, parseTraceLine } from './parse-trace.ts'
+import { MOST_LINE, type TraceLine, parseTraceLine } from './parse-trace.ts'
 import { SET_MARKERS, type TraceTable, type TracedCall, planTraceTable } from './plan-trace-table.ts'
 
 /** Until the reader is ready, or has printed everything. Before it is ready, it reads all tables. */
@@ -239,6 +239,8 @@ class TraceReader {
     for (const part of parts) {
       const line = parseTraceLine(part)
       if (line !== undefined) this.#take(line)
+      // It may be of a packet of the call.
+      else if (part.length > MOST_LINE) this.leftOut += 1
     }
   }
 

@@ -1,4 +1,5 @@
 /** Packets followed by the hidden command in a pod: when it is ready, how it ends, and what it may answer. */
+import { setImmediate } from 'node:timers/promises'
 import t from 'tap'
 import { END_LINE, READY_LINE, agentPlace, followInPod, withProbePod } from '../../cli/status/path/follow-in-pod.ts'
 import { PROBE_LABEL, PROBE_LABEL_VALUE, RUN_LABEL, UNTIL_ANNOTATION } from '../../cli/status/verify/plan-objects.ts'
@@ -18,7 +19,7 @@ const TASK: ProbeTask = {
 const REPORT = { at: '2026-11-25T10:00:00Z', lines: [], leftOut: 2, counters: [] }
 const signal = new AbortController().signal
 
-function start(exec: (command: PodCommand) => Promise<CommandResult>) {
+function start(exec: (command: PodCommand, signal: AbortSignal) => Promise<CommandResult>) {
   const clock = new FakeClock()
   return { clock, ...followInPod({ exec }, agentPlace('sealane-routeagent-0'), TASK, { clock, signal }) }
 }
@@ -43,6 +44,31 @@ t.test('it follows until it is ended', async (t) => {
   t.match(asked, { namespace: 'sealane-system', pod: 'sealane-routeagent-0', container: 'routeagent' })
   t.same(asked?.command.slice(0, 3), ['sealane', 'probe', 'packets'])
   t.same(JSON.parse(asked?.command[3] ?? ''), TASK)
+})
+
+t.test('its first line comes in pieces', async (t) => {
+  const { ready, report } = start(async (command) => {
+    await setImmediate()
+    for (const part of ['re', 'ad', 'y\n']) command.onStdout?.(Buffer.from(part))
+    // It is ready before it ends, and so is the follower.
+    await ready
+    command.onStdout?.(Buffer.from(JSON.stringify(REPORT)))
+    return OK
+  })
+  t.same(await report, REPORT)
+})
+
+t.test('it prints without end', async (t) => {
+  let [sent, isAborted] = [0, false]
+  const { report } = start(async (command, stop) => {
+    command.onStdout?.(Buffer.from(`${READY_LINE}\n`))
+    for (; sent < 64 && !stop.aborted; sent += 1) command.onStdout?.(Buffer.alloc(1 << 20, 'x'))
+    isAborted = stop.aborted
+    return new Promise(() => undefined)
+  })
+  await t.rejects(report, { message: 'the command in pod sealane-routeagent-0 printed more than 4 MiB' })
+  t.ok(isAborted, 'the command is ended')
+  t.ok(sent <= 5, `${sent} MiB`)
 })
 
 t.test('it cannot begin, does not begin in time, or says something else', async (t) => {

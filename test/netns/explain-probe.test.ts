@@ -186,10 +186,10 @@ async function probe(far: Netns, protocol: 'tcp' | 'udp', to: string, port: numb
   const place = { cluster: 'milano', isFar: false }
   const packets = {
     ...({ family: 4, protocol, to, port, isPod: false, sources: [], destinations: [to], ports: [port] } as const),
-    clusterOf: new Map([[PARIS, 'paris']]),
+    ...{ isCut: false, clusterOf: new Map([[PARIS, 'paris']]) },
   }
   return planProbe({
-    ...{ packets, port, sourcePort, by: 'this machine', nowMs: Date.now() },
+    ...{ packets, port, sourcePort, by: 'this machine', isStandIn: false, nowMs: Date.now() },
     places: [
       { ...place, node: 'worker', isCaller: true, source: 'this machine', report: own },
       { ...place, node: 'gw', isCaller: false, source: 'gw', report: await follower.report },

@@ -24,6 +24,11 @@ export function agentPlace(pod: string): PodPlace {
 export const READY_LINE = 'ready'
 export const END_LINE = 'end'
 
+/** A report with as many lines as it may have is smaller. */
+const MOST_OUTPUT = 4 << 20
+/** The ready line is at the beginning. */
+const MOST_HEAD = 1024
+
 /** Until a command has begun, in a pod that may be busy. */
 const START_MS = 8000
 const COMMAND_MS = (MOST_TRACE_SECONDS + PROBE_SECONDS) * 1000 + START_MS
@@ -45,17 +50,29 @@ export function followInPod(
 ): Follower {
   const begun = Promise.withResolvers<true>()
   const over = Promise.withResolvers<true>()
+  const tooLong = new AbortController()
   const parts: Buffer[] = []
+  let [head, bytes] = ['', 0]
   const command = ['sealane', PROBE_COMMAND, 'packets', JSON.stringify(task)]
   const onStdout = (part: Buffer): void => {
+    if (tooLong.signal.aborted) return
+    bytes += part.length
+    if (bytes > MOST_OUTPUT) {
+      parts.length = 0
+      tooLong.abort(new UserError(`the command in pod ${place.pod} printed more than ${MOST_OUTPUT >> 20} MiB`))
+      return
+    }
     parts.push(part)
-    if (part.includes(READY_LINE)) begun.resolve(true)
+    if (head.length >= MOST_HEAD) return
+    // It may come in pieces.
+    head = `${head}${part.toString('latin1', 0, MOST_HEAD)}`
+    if (head.includes(`${READY_LINE}\n`)) begun.resolve(true)
   }
   const running = admin.exec(
     { ...place, command, input: untilOver(over.promise), onStdout, timeoutMs: COMMAND_MS },
-    signal,
+    AbortSignal.any([signal, tooLong.signal]),
   )
-  const report = running.then(({ status, stderr }) => {
+  const report = orAborted(running, tooLong.signal).then(({ status, stderr }) => {
     const text = Buffer.concat(parts).toString('utf8')
     if (status !== 0) {
       const why = stderr.trim().split('\n')[0] ?? ''
@@ -78,9 +95,9 @@ const POD_MS = 60_000
 /** The kubelet ends the pod of a command that was killed. */
 const LASTS_SECONDS = 180
 const CLEAN_MS = 30_000
-/** The grace period of a probe pod is 1 s. */
-const GONE_MS = 15_000
 const LOOK_EVERY_MS = 300
+/** For 15 s. The grace period of a probe pod is 1 s. */
+const LOOKS_UNTIL_GONE = 50
 
 export interface ProbePodInit {
   /** The namespace and the node of the caller. */
@@ -162,17 +179,16 @@ function uidOf(metadata: ManifestObject['metadata']): string | undefined {
   return (metadata as { readonly uid?: string }).uid
 }
 
-/** Waits until the pod, or that with the uid, does not exist; not longer than GONE_MS. */
+/** Waits until the pod, or that with the uid, does not exist, as often as LOOKS_UNTIL_GONE says. */
 async function untilGone(
   admin: Pick<ClusterAdmin, 'get'>,
   { namespace, clock, name, uid }: InNamespace & { readonly name: string; readonly uid?: string | undefined },
   signal: AbortSignal,
 ): Promise<void> {
-  const deadline = clock.monotonic() + GONE_MS
-  for (;;) {
+  for (let looks = 0; looks < LOOKS_UNTIL_GONE; looks += 1) {
     const pod = await admin.get({ apiVersion: 'v1', kind: 'Pod', namespace, name }, signal)
     const isAnother = pod !== undefined && uid !== undefined && uidOf(pod.metadata) !== uid
-    if (pod === undefined || isAnother || clock.monotonic() >= deadline) return
+    if (pod === undefined || isAnother) return
     await clock.sleep(LOOK_EVERY_MS, signal)
   }
 }
