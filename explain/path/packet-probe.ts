@@ -34,6 +34,8 @@ export const PROBE_TASK = z.object({
   destinations: z.array(address).min(1).max(MOST_DESTINATIONS),
   ports: z.array(port).min(1).max(MOST_PORTS),
   seconds: z.int().min(1).max(MOST_TRACE_SECONDS),
+  /** Also counters of tables, which may be costly. A machine that sends packets reads them in any case. */
+  counts: z.boolean().optional(),
   /** Absent: the machine only follows packets. */
   send: z.object({ to: address, port, source: address.optional() }).optional(),
 })

@@ -19,8 +19,8 @@ import type { Nft, NftStatement } from './nft-transaction.ts'
 import { MOST_LINE, type TraceLine, parseTraceLine } from './parse-trace.ts'
 import { SET_MARKERS, type TraceTable, type TracedCall, planTraceTable } from './plan-trace-table.ts'
 
-/** Until the reader is ready, or has printed everything. Before it is ready, it reads all tables. */
-const READY_MS = 4000
+/** Until the reader is ready, or has printed everything. Before it is ready, it reads all tables, which may be large. */
+const READY_MS = 6000
 const AGAIN_MS = 50
 /** A packet passes a few dozen rules. */
 const MOST_LINES = 2000

@@ -47,15 +47,24 @@ t.test('it follows until it is ended', async (t) => {
 })
 
 t.test('its first line comes in pieces', async (t) => {
-  const { ready, report } = start(async (command) => {
+  const { ready, end, report } = start(async (command) => {
     await setImmediate()
     for (const part of ['re', 'ad', 'y\n']) command.onStdout?.(Buffer.from(part))
     // It is ready before it ends, and so is the follower.
     await ready
+    end()
     command.onStdout?.(Buffer.from(JSON.stringify(REPORT)))
     return OK
   })
   t.same(await report, REPORT)
+})
+
+t.test('it ends before the packets are sent', async (t) => {
+  const { report } = start((command) => {
+    command.onStdout?.(Buffer.from(`${READY_LINE}\n${JSON.stringify(REPORT)}`))
+    return Promise.resolve(OK)
+  })
+  await t.rejects(report, { message: /ended before all packets were sent/ })
 })
 
 t.test('it prints without end', async (t) => {

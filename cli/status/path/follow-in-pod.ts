@@ -52,7 +52,7 @@ export function followInPod(
   const over = Promise.withResolvers<true>()
   const tooLong = new AbortController()
   const parts: Buffer[] = []
-  let [head, bytes] = ['', 0]
+  let [head, bytes, isEnded] = ['', 0, false]
   const command = ['sealane', PROBE_COMMAND, 'packets', JSON.stringify(task)]
   const onStdout = (part: Buffer): void => {
     if (tooLong.signal.aborted) return
@@ -78,12 +78,21 @@ export function followInPod(
       const why = stderr.trim().split('\n')[0] ?? ''
       throw new UserError(`the command in pod ${place.pod} ended with ${status}: ${why.slice(0, 200)}`)
     }
-    return parseProbeReport(text.slice(text.indexOf('\n') + 1))
+    const said = parseProbeReport(text.slice(text.indexOf('\n') + 1))
+    // What it has not seen would else count as what did not come.
+    if (task.send === undefined && !isEnded) {
+      throw new UserError(`the trace in pod ${place.pod} ended before all packets were sent`)
+    }
+    return said
   })
   report.then(() => begun.resolve(true), begun.reject).finally(() => over.resolve(true))
   const ready = withDeadline(clock, START_MS, (late) => orAborted(begun.promise, late))
   for (const one of [begun.promise, ready, report]) one.catch(() => undefined)
-  return { ready, report, end: () => over.resolve(true) }
+  const end = (): void => {
+    isEnded = true
+    over.resolve(true)
+  }
+  return { ready, report, end }
 }
 
 async function* untilOver(over: Promise<unknown>): AsyncGenerator<Buffer> {

@@ -1,5 +1,5 @@
 /** Which machines follow the packets of a probe, and which are named as not asked. Pure. */
-import type { CallPackets, PathExplanation, ProbePlace } from '../../../explain/path/path.ts'
+import type { CallPackets, PathStep, ProbePlace } from '../../../explain/path/path.ts'
 import { printable } from '../../../model/model.ts'
 import type { NodePod } from '../probes/pod-probes.ts'
 
@@ -36,7 +36,7 @@ export interface FollowedInit {
   readonly nodes: readonly string[] | string
   /** The node that sends, if it is one of them: it is asked otherwise. */
   readonly sender: string | undefined
-  readonly steps: PathExplanation['steps']
+  readonly steps: readonly PathStep[]
 }
 
 /** Gateways on the way come first, then its other nodes: without gateways, nothing is known of a lane. */

@@ -327,7 +327,7 @@ async function fromCluster(
       const follow =
         agent === undefined
           ? undefined
-          : followInPod(admin, agentPlace(agent.pod), taskOf(run, addresses), { clock, signal })
+          : followInPod(admin, agentPlace(agent.pod), { ...taskOf(run, addresses), counts: true }, { clock, signal })
       // Whether it follows is part of its report.
       await Promise.all([onSend(), follow?.ready.catch(() => undefined)])
       const task = { ...taskOf(run, []), send: sendingOf({ ...run, isBound: false }) }

@@ -343,7 +343,7 @@ t.test('more addresses than can be followed, and addresses that are not mapped o
     here: (at) => {
       const slices = at('EndpointSlice')
       for (const slice of slices) {
-        const [endpoint] = slice['endpoints'] as [object]
+        const [endpoint] = (slice as unknown as { readonly endpoints: [object] }).endpoints
         const addresses = Array.from({ length: 200 }, (_, i) => `244.2.3.${i}`)
         Object.assign(slice, { endpoints: addresses.map((one) => ({ ...endpoint, addresses: [one] })) })
       }
