@@ -51,7 +51,7 @@ import {
 } from './members/members.ts'
 import { clusterRecordKey } from './addresses/addresses.ts'
 import type { BrokerLimits, BrokerMetrics } from './config/config.ts'
-import { type Change, type RecordLog, SETTINGS_KEY, groupOf, isLive } from './store/store.ts'
+import { type Change, type ChangesFrom, type RecordLog, SETTINGS_KEY, groupOf, isLive } from './store/store.ts'
 import { ChangeRateLimiter, MemberPublishSession, WatchHub, WriteRateLimiter } from './sessions/sessions.ts'
 import {
   StatusRateLimiter,
@@ -135,7 +135,7 @@ export class Broker implements BrokerApi {
       isHere: (cluster) => this.#isConnectedHere(cluster),
       isElsewhere: (cluster) => deps.replicas?.isConnectedElsewhere(cluster) === true,
     })
-    this.#stopCommits = deps.log.onCommit((changes) => this.#onCommit(changes))
+    this.#stopCommits = deps.log.onCommit((changes, from) => this.#onCommit(changes, from))
     this.#onAuthorities()
     this.#onSettings()
     this.#counts.recount(deps.log)
@@ -426,8 +426,8 @@ export class Broker implements BrokerApi {
     return { cluster, rules: this.#rules, nowMs: this.#deps.clock.now() }
   }
 
-  #onCommit(changes: readonly Change[]): void {
-    this.#words.take(changes)
+  #onCommit(changes: readonly Change[], from: ChangesFrom): void {
+    this.#words.take(changes, from)
     const members = changes.flatMap(({ scope, key }) => (scope === 'member' ? [key as ClusterId] : []))
     for (const cluster of members) this.#endIfDeparted(cluster)
     this.#ranges.take(members)

@@ -13,8 +13,11 @@ export interface TraceHereInit {
 }
 
 export interface TraceHere extends PacketTrace {
-  /** Counters of our tables, and packets of our devices, by name. What cannot be read is left out. */
-  counters(signal: AbortSignal): Promise<ReadonlyMap<string, number>>
+  /**
+   * Packets of our devices by name, and with `tables` the counters of our tables. To list those, nft reads the elements
+   * of all sets of the machine. What cannot be read in time is left out.
+   */
+  counters(init: { readonly tables: boolean }, signal: AbortSignal): Promise<ReadonlyMap<string, number>>
 }
 
 /** Runs `work` while packets of the call are traced here. Throws what `work` throws, and the signal's reason. */
@@ -34,7 +37,8 @@ export async function traceHere<T>(
           return trace.leftOut
         },
         lines: (limited) => trace.lines(limited),
-        counters: async (limited) => new Map([...(await countersOf(nft, limited)), ...(await devicesOf(limited))]),
+        counters: async ({ tables }, limited) =>
+          new Map([...(tables ? await countersOf(nft, limited) : []), ...(await devicesOf(limited))]),
       }),
     )
   } finally {
@@ -42,11 +46,14 @@ export async function traceHere<T>(
   }
 }
 
+const COUNTERS_MS = 2000
+
 async function countersOf(nft: Nft, signal: AbortSignal): Promise<(readonly [string, number])[]> {
   const found: (readonly [string, number])[] = []
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(COUNTERS_MS)])
   for (const table of [NFT_TABLE_NODE, NFT_TABLE_GATEWAY]) {
     // A machine has the tables of the parts that run there.
-    const counters = await nft.counters(table, signal).catch(() => new Map<string, number>())
+    const counters = await nft.counters(table, limited).catch(() => new Map<string, number>())
     signal.throwIfAborted()
     for (const [name, packets] of counters) found.push([`${nft.family} ${table} ${name}`, packets])
   }

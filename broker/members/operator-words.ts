@@ -10,7 +10,15 @@ import type { Clock } from '../../reconcile/reconcile.ts'
 import { reasonOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import { isDrainUndone, mendDrain } from '../addresses/addresses.ts'
-import { type Change, type LogView, type RecordLog, SETTINGS_KEY, type SettingsRow, groupOf } from '../store/store.ts'
+import {
+  type Change,
+  type ChangesFrom,
+  type LogView,
+  type RecordLog,
+  SETTINGS_KEY,
+  type SettingsRow,
+  groupOf,
+} from '../store/store.ts'
 
 /** Shortest time between two writes about one member. Rows and records that two releases write in turn stay cheap. */
 const AGAIN_MS = 1000
@@ -27,11 +35,15 @@ type KeptSettings = Pick<SettingsRow, 'accessDefault' | 'offers'>
 export class OperatorWords {
   readonly #deps: OperatorWordsDeps
   readonly #mendedMs = new Map<string, number>()
+  /** What members hear: it stays as it was while the store has none. */
   #settings: KeptSettings
+  /** What is written back. It was read with all writes before it. */
+  #known: KeptSettings
 
   constructor(deps: OperatorWordsDeps) {
     this.#deps = deps
     this.#settings = settingsIn(deps.log)
+    this.#known = this.#settings
   }
 
   /** The default of the clusterset, as it was last set. Undefined if it never was while this process ran. */
@@ -40,18 +52,21 @@ export class OperatorWords {
   }
 
   /** Takes what was written, by any replica. */
-  take(changes: readonly Change[]): void {
-    if (changes.some(({ scope }) => scope === 'settings')) this.#takeSettings()
+  take(changes: readonly Change[], from: ChangesFrom = 'commit'): void {
+    if (changes.some(({ scope }) => scope === 'settings')) this.#takeSettings(from)
     const members = changes.flatMap(({ scope, key }) => (scope === 'member' || isOfCluster(scope, key) ? [key] : []))
     if (members.length > 0) this.#takeMembers([...new Set(members.map(groupOf))])
   }
 
-  #takeSettings(): void {
+  #takeSettings(from: ChangesFrom): void {
     const { log } = this.#deps
-    const known = this.#settings
+    const known = this.#known
     const stored = settingsIn(log)
-    this.#settings = { ...known, ...stored }
-    if (!lacks(stored, known)) return
+    this.#settings = { ...this.#settings, ...stored }
+    // An operator may have said something else among the writes that were missed. A replica that has seen them writes
+    // that back.
+    this.#known = from === 'listing' ? stored : { ...known, ...stored }
+    if (from === 'listing' || !lacks(stored, known)) return
     this.#write('the settings', () =>
       log.transact((tx) => {
         const row = tx.get('settings', SETTINGS_KEY)

@@ -1,7 +1,7 @@
 /** The rows of a log in memory, in the order of their revisions. All drivers share it. */
 import type { RecordKind } from '../../model/model.ts'
 import { Listeners } from '../../reconcile/reconcile.ts'
-import { AS_WRITTEN, type Change, type LogView, type Row, type RowPacking } from './record-log.ts'
+import { AS_WRITTEN, type Change, type ChangesFrom, type LogView, type Row, type RowPacking } from './record-log.ts'
 import { SETTINGS_KEY, type Scope, type Scopes } from './rows.ts'
 
 type Rows = Map<string, Change>
@@ -206,7 +206,7 @@ export abstract class LogReader implements LogView {
   readonly #state: LogState
   /** Epoch from the creation of the store. */
   protected abstract readonly madeEpoch: string
-  readonly #callbacks = new Listeners<[changes: readonly Change[]]>()
+  readonly #callbacks = new Listeners<[changes: readonly Change[], from: ChangesFrom]>()
 
   constructor(state: LogState) {
     this.#state = state
@@ -244,12 +244,12 @@ export abstract class LogReader implements LogView {
   recordsAfter(revision: number, limit: number): Change<'record'>[] {
     return this.#state.recordsAfter(revision, limit)
   }
-  onCommit(callback: (changes: readonly Change[]) => void): () => void {
+  onCommit(callback: (changes: readonly Change[], from: ChangesFrom) => void): () => void {
     return this.#callbacks.add(callback)
   }
 
-  protected reportCommit(changes: readonly Change[]): void {
-    this.#callbacks.call(changes)
+  protected reportCommit(changes: readonly Change[], from: ChangesFrom = 'commit'): void {
+    this.#callbacks.call(changes, from)
   }
 
   protected forgetCallbacks(): void {

@@ -41,6 +41,9 @@ export interface Transaction extends LogView {
   remove(scope: Scope, key: string): void
 }
 
+/** listing: rows as they are now, after writes that were missed; some of those may be overwritten. */
+export type ChangesFrom = 'commit' | 'listing'
+
 export interface RecordLog extends LogView {
   /** Changes when the store is created again or goes back in time. Revisions of different epochs cannot be compared. */
   readonly epoch: string
@@ -79,7 +82,7 @@ export interface RecordLog extends LogView {
   refresh(): Promise<void>
 
   /** Calls back after each durable write, also of another process. The returned function unsubscribes. */
-  onCommit(callback: (changes: readonly Change[]) => void): () => void
+  onCommit(callback: (changes: readonly Change[], from: ChangesFrom) => void): () => void
 
   /** Waits for pending writes. */
   close(): Promise<void>

@@ -31,6 +31,7 @@ export { type OpenedLog, SILENT, checkNotMoved, fixSettings, openLog } from './o
 export { PACKED, packedBody } from './packed-row.ts'
 export {
   type Change,
+  type ChangesFrom,
   type LogView,
   type RecordLog,
   type Row,

@@ -97,7 +97,11 @@ export function addExplainCommand(program: Command, context: CommandContext): vo
     .addOption(
       new Option('--watch', 'repeat until interrupted, and print what has changed').default(false).conflicts('bundle'),
     )
-    .addOption(durationOption('--interval', 'of --watch: the time between two looks', 5000, { minMs: 1000 }))
+    .addOption(
+      durationOption('--interval', 'of --watch: the time between two looks; with --probe 15s or more', 5000, {
+        minMs: 1000,
+      }),
+    )
     .addOption(pagesOption())
     .addOption(lookTimeoutOption(5000))
     .addOption(outputOption())
@@ -124,7 +128,8 @@ async function explain(
 ): Promise<number> {
   const target = options.bundle === undefined ? targetToSee(command, context, options.site) : undefined
   const { PATH_EXIT_CODES, pathText } = await import('../status/path/path-text.ts')
-  const { output: format, watch, interval } = options
+  const { output: format, watch } = options
+  const interval = watch && options.probe ? intervalOfProbes(options, command) : options.interval
   const { output } = context
   let path = await explainOnce(question, options, context, target)
   const show = (): Promise<void> => printOne(output, format, path, pathText(path, format === 'wide'))
@@ -147,6 +152,15 @@ async function explain(
   }
   await lookAgain(context, look, new SystemClock(), interval)
   return PATH_EXIT_CODES[path.outcome]
+}
+
+/** A probe makes the machines on the way trace packets, and in a cluster it makes a pod. */
+const PROBES_MS = 15_000
+
+function intervalOfProbes({ interval }: ExplainOptions, command: Command): number {
+  if (command.getOptionValueSource('interval') === 'default') return PROBES_MS
+  if (interval >= PROBES_MS) return interval
+  throw new UserError(`--interval ${interval / 1000}s: expected 15s or more with --probe`, { exitCode: EXIT_UNKNOWN })
 }
 
 /** One line of JSON, or one document of YAML, for each explanation that differs from the one before. */

@@ -72,6 +72,7 @@ export interface ExplainedCall {
   readonly path: PathExplanation
   /** Undefined if the called address is not known. */
   readonly packets?: CallPackets
+  readonly protocol: 'tcp' | 'udp'
 }
 
 /** As explainPath(). */
@@ -83,6 +84,7 @@ export function explainCall(question: PathQuestion, sides: PathSides): Explained
     if (wrong !== undefined) return wrong
   }
   const far = new Map(asked.map(({ view }) => [view.self, view]))
+  const { protocol } = question.to
   for (const view of far.values()) {
     for (const finding of guarded(() => pairFindings(here.world, view.world), [])) here.add(finding)
   }
@@ -93,10 +95,11 @@ export function explainCall(question: PathQuestion, sides: PathSides): Explained
     if ('wrong' in trip) return trip
     const found = answered(trip)
     const packets = guarded(() => callPackets(trip, ways(found)), undefined)
-    return { path: documentOf(question, { here, asked }, found), ...(packets === undefined ? {} : { packets }) }
+    const path = documentOf(question, { here, asked }, found)
+    return { path, protocol, ...(packets === undefined ? {} : { packets }) }
   } catch (error) {
     // An address in the facts that no parser takes ends here: what it is part of is not known.
-    return { path: documentOf(question, { here, asked }, { common: [failedStep(here, error)], ways: [] }) }
+    return { path: documentOf(question, { here, asked }, { common: [failedStep(here, error)], ways: [] }), protocol }
   }
 }
 

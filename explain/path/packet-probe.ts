@@ -34,6 +34,8 @@ export const PROBE_TASK = z.object({
   destinations: z.array(address).min(1).max(MOST_DESTINATIONS),
   ports: z.array(port).min(1).max(MOST_PORTS),
   seconds: z.int().min(1).max(MOST_TRACE_SECONDS),
+  /** Also counters of tables, which may be costly. A machine that sends packets reads them in any case. */
+  counts: z.boolean().optional(),
   /** Absent: the machine only follows packets. */
   send: z.object({ to: address, port, source: address.optional() }).optional(),
 })
@@ -114,6 +116,7 @@ const place = z.object({
   ageSeconds: count.optional(),
   requests: count.describe('Packets of the probe that were followed there.'),
   answers: count.describe('Packets of the answer that were followed there.'),
+  leftOut: count.describe('Lines of the trace that were not kept; then packets may be missing here.'),
   passed: z.array(text).describe('Chains and devices that the last packet passed.'),
   counters: z.array(counter).describe('Counters of our tables and devices that grew meanwhile.'),
   notAsked: text.describe('Why nothing is known of it.').optional(),
@@ -122,11 +125,13 @@ const place = z.object({
 export const PROBE_DOCUMENT = z
   .object({
     by: text.describe('What sent the packets, and how it was reached.'),
+    isStandIn: z.boolean().describe('True: not the caller has sent them, and rules may treat the two differently.'),
     protocol: z.enum(['tcp', 'udp']),
     source: text.optional(),
-    sourcePort: count,
+    sourcePort: count.describe('0 if no packet could be sent; so also the port.'),
     destination: text,
     port: count,
+    isCut: z.boolean().describe('True: not all addresses of the called end could be followed.'),
     result: z.enum(PROBE_RESULTS),
     outcome: z.enum(OUTCOMES),
     message: text,

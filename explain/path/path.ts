@@ -13,7 +13,7 @@ export {
   type ProbeTask,
 } from './packet-probe.ts'
 export { type PathFrom, type PathTo, parseFrom, parseTo } from './path-ends.ts'
-export { type ProbePlace, planProbe, withProbe } from './plan-probe-end.ts'
+export { type ProbePlace, noProbe, planProbe, withProbe } from './plan-probe-end.ts'
 export type { CallPackets } from './probe-packets.ts'
 export { type Effect, ON_PATH } from './reasons-on-path.ts'
 export { type SharesObjects, ofOneFamily, sharesWorld } from './shares.ts'

@@ -2,7 +2,13 @@
  * From what machines saw of a probe to the place where its packets end, and to what that means for the explanation. Pure.
  * What the lines say is observed; what a machine that was not asked does with a packet stays unknown.
  */
-import { LANE_DEVICE_PREFIX, NFT_TABLE_TRACE, VXLAN_DEVICE } from '../../model/model.ts'
+import {
+  LANE_DEVICE_PREFIX,
+  NFT_TABLE_GATEWAY,
+  NFT_TABLE_NODE,
+  NFT_TABLE_TRACE,
+  VXLAN_DEVICE,
+} from '../../model/model.ts'
 import { knownReason } from '../../model/reasons/reasons.ts'
 import type { Outcome, PathExplanation, PathStep, Station } from './document.ts'
 import type { ProbeDocument, ProbeEnd, ProbeLine, ProbeReport } from './packet-probe.ts'
@@ -29,6 +35,8 @@ export interface ProbeInit {
   readonly sourcePort: number
   /** What sent the packets. */
   readonly by: string
+  /** It is not the caller: rules may treat the two differently, by their labels and addresses. */
+  readonly isStandIn: boolean
   readonly places: readonly ProbePlace[]
   readonly nowMs: number
 }
@@ -121,7 +129,7 @@ interface Followed {
 
 /** What became of the packets. */
 export function planProbe(init: ProbeInit): ProbeDocument {
-  const { packets, port, sourcePort, by, places, nowMs } = init
+  const { packets, port, sourcePort, by, isStandIn, places, nowMs } = init
   const followed = places.map((place): Followed => {
     const all = journeysOf(place.report?.lines ?? [], sourcePort)
     return {
@@ -133,13 +141,19 @@ export function planProbe(init: ProbeInit): ProbeDocument {
   const sent = places.find(({ isCaller, report }) => isCaller && report?.sent !== undefined)?.report?.sent
   const said = sent ?? { result: 'failed' as const, message: notSentText(places) }
   const cluster = gotBy(followed, packets)
-  const end = endOf(said.result, followed, { ...init, cluster })
-  const outcome = outcomeOf(said.result, packets.protocol, end)
+  const end = asFarAsFollowed(endOf(said.result, followed, { ...init, cluster }), packets)
+  const outcome = outcomeOf(said.result, { protocol: packets.protocol, end, isStandIn })
   const source = sent?.source ?? packets.source
   return {
-    ...{ by: clean(by), protocol: packets.protocol, ...(source === undefined ? {} : { source: clean(source) }) },
+    ...{
+      by: clean(by),
+      isStandIn,
+      protocol: packets.protocol,
+      ...(source === undefined ? {} : { source: clean(source) }),
+    },
     ...{ sourcePort, destination: packets.to, port, result: said.result, outcome },
-    message: clean(messageOf(said.message, end)),
+    message: clean(messageOf(said.message, end, outcome)),
+    isCut: packets.isCut,
     ...(sent?.ms === undefined ? {} : { ms: sent.ms }),
     ...(cluster === undefined ? {} : { cluster: clean(cluster) }),
     ...(end === undefined ? {} : { end }),
@@ -152,23 +166,44 @@ function notSentText(places: readonly ProbePlace[]): string {
   return `no packet was sent${why === undefined ? '' : `: ${why}`}`
 }
 
-function messageOf(said: string, end: ProbeEnd | undefined): string {
-  return end === undefined ? said : `${said}; ${end.message}`
+function messageOf(said: string, end: ProbeEnd | undefined, outcome: Outcome): string {
+  const found = end === undefined ? said : `${said}; ${end.message}`
+  return outcome === 'AMBIGUOUS' ? `${found}; the caller has other labels and addresses, and may fare otherwise` : found
 }
 
-function outcomeOf(result: ProbeDocument['result'], protocol: 'tcp' | 'udp', end: ProbeEnd | undefined): Outcome {
+/** Where not all addresses were followed, only a packet that was seen to end there says where it ends. */
+function asFarAsFollowed(end: ProbeEnd | undefined, { isCut }: CallPackets): ProbeEnd | undefined {
+  if (end === undefined || !isCut || end.table !== undefined) return end
+  const message = clean(`${end.message}; not all addresses of the called end could be followed`)
+  return { ...end, message, isExact: false }
+}
+
+interface Sent extends Pick<ProbeInit, 'isStandIn'> {
+  readonly protocol: 'tcp' | 'udp'
+  readonly end: ProbeEnd | undefined
+}
+
+function outcomeOf(result: ProbeDocument['result'], { protocol, end, isStandIn }: Sent): Outcome {
   switch (result) {
     case 'answered':
       return 'REACHABLE'
     case 'failed':
-      return end?.table === undefined ? 'UNDETERMINED' : 'UNREACHABLE'
+      return end?.table === undefined ? 'UNDETERMINED' : lostOf(end, isStandIn)
     case 'refused':
     case 'unreachable':
-      return 'UNREACHABLE'
+      return lostOf(end, isStandIn)
     case 'silent':
       // A service of UDP may have no answer to an empty packet.
-      return protocol === 'tcp' || end?.table !== undefined ? 'UNREACHABLE' : 'UNDETERMINED'
+      return protocol === 'tcp' || end?.table !== undefined ? lostOf(end, isStandIn) : 'UNDETERMINED'
   }
+}
+
+/** A network policy may refuse a stand-in and let the caller pass. Our own tables do not look at labels of pods. */
+function lostOf(end: ProbeEnd | undefined, isStandIn: boolean): Outcome {
+  const isOurs = end?.table === NFT_TABLE_NODE || end?.table === NFT_TABLE_GATEWAY
+  const isOnLane =
+    end?.isExact === true && end.table === undefined && (end.station === 'link' || end.station === 'gateway')
+  return !isStandIn || isOurs || isOnLane ? 'UNREACHABLE' : 'AMBIGUOUS'
 }
 
 /** The cluster whose address the packets have when they leave the caller. */
@@ -292,8 +327,9 @@ function lostBeyond(last: Followed, journey: Journey, { ordered, how, cluster }:
     return { ...atPlace(place), direction, station: 'far-pod', reason: 'CallUnanswered', message, isExact: !isHeard }
   }
   const station: Station = how === 'lane' ? 'link' : place.isFar ? 'far-node' : how === 'overlay' ? 'gateway' : 'node'
-  const next = ordered.filter((one) => one !== last && isNext(one.place, place, how))
-  const silent = next.filter(({ place: { report } }) => report !== undefined && report.problem === undefined)
+  const next = ordered.filter((one) => one !== last && isNext(one.place, place, { how, cluster }))
+  // Of a trace with lines left out, silence says nothing.
+  const silent = next.filter(({ place: { report } }) => report?.problem === undefined && report?.leftOut === 0)
   const isExact = next.length > 0 && silent.length === next.length
   const names = silent.map((one) => nameOf(one.place)).join(', ')
   const seen =
@@ -304,9 +340,11 @@ function lostBeyond(last: Followed, journey: Journey, { ordered, how, cluster }:
   return { ...at, direction: 'forward', station, reason: 'CallUnanswered', message: clean(`${left}; ${seen}`), isExact }
 }
 
-function isNext(one: ProbePlace, from: ProbePlace, how: Beyond['how']): boolean {
-  if (how === 'lane') return one.isFar !== from.isFar
-  return how === 'overlay' && one.isFar === from.isFar
+/** Whether a packet that leaves this way may come there. That another cluster does not see it says nothing. */
+function isNext(one: ProbePlace, from: ProbePlace, { how, cluster }: Pick<Beyond, 'how' | 'cluster'>): boolean {
+  if (how === 'overlay') return one.cluster === from.cluster
+  if (how !== 'lane' || one.isFar === from.isFar) return false
+  return !one.isFar || cluster === undefined || one.cluster === cluster
 }
 
 function placeOf({ place, requests, answers }: Followed, nowMs: number): ProbeDocument['places'][number] {
@@ -318,7 +356,7 @@ function placeOf({ place, requests, answers }: Followed, nowMs: number): ProbeDo
     ...{ ...atPlace(place), source: clean(source) },
     ...(report === undefined ? {} : { at: clean(report.at) }),
     ...(Number.isNaN(ms) ? {} : { ageSeconds: Math.max(0, Math.floor(ms / 1000)) }),
-    ...{ requests: requests.length, answers: answers.length },
+    ...{ requests: requests.length, answers: answers.length, leftOut: report?.leftOut ?? 0 },
     passed: shown === undefined ? [] : passedTexts(shown),
     counters: (report?.counters ?? []).slice(0, MOST_COUNTERS).map((one) => ({ ...one, name: clean(one.name) })),
     ...(why === undefined ? {} : { notAsked: clean(why) }),
@@ -344,7 +382,7 @@ const ON_WAY: readonly Station[] = ['balance', 'node', 'gateway', 'link', 'far-g
 /** The explanation together with what became of the packets. What was observed counts more than what was computed. */
 export function withProbe(path: PathExplanation, probe: ProbeDocument): PathExplanation {
   const isOneWay = path.ways.length <= 1 && path.waysLeftOut === 0
-  const outcome = joined(path.outcome, probe.outcome, isOneWay)
+  const outcome = joined(path.outcome, probe, isOneWay)
   const at = probe.end === undefined ? undefined : stepOf(path.steps, probe)
   const isMade = outcome === 'UNREACHABLE' && path.outcome !== 'UNREACHABLE'
   const steps = path.steps.map((step) => marked(step, probe, { at, fails: isMade }))
@@ -370,11 +408,11 @@ function wayOf(
   return { ...way, outcome, ...(failing === undefined ? {} : { failing }) }
 }
 
-function joined(facts: Outcome, probe: Outcome, isOneWay: boolean): Outcome {
-  switch (probe) {
+function joined(facts: Outcome, { outcome, isStandIn }: ProbeDocument, isOneWay: boolean): Outcome {
+  switch (outcome) {
     case 'REACHABLE':
       if (facts === 'UNREACHABLE') return 'AMBIGUOUS'
-      return facts === 'UNDETERMINED' && isOneWay ? 'REACHABLE' : facts
+      return facts === 'UNDETERMINED' && isOneWay && !isStandIn ? 'REACHABLE' : facts
     case 'UNREACHABLE':
       return facts === 'UNREACHABLE' || isOneWay ? 'UNREACHABLE' : 'AMBIGUOUS'
     case 'AMBIGUOUS':
@@ -407,13 +445,14 @@ const OBSERVED = { evidence: 'observed', source: 'the probe', ageSeconds: 0 } as
 
 function marked(
   step: PathStep,
-  { end, result, cluster, outcome, places }: ProbeDocument,
+  { end, result, cluster, outcome, places, isStandIn }: ProbeDocument,
   { at, fails }: { readonly at: PathStep | undefined; readonly fails: boolean },
 ): PathStep {
   if (!ON_WAY.includes(step.station) && step !== at) return step
   if (step.way !== undefined && cluster !== undefined && step.way !== cluster) return step
   if (result === 'answered' && outcome === 'REACHABLE') {
-    if (step.decision !== 'unknown') return { ...step, probe: 'passed' }
+    // What is unknown of the caller stays so.
+    if (step.decision !== 'unknown' || isStandIn) return { ...step, probe: 'passed' }
     const { reason: _unknown, ...rest } = step
     const message = 'a packet of the probe passed, there and back'
     return { ...rest, ...OBSERVED, decision: 'passes', message, probe: 'passed' }
@@ -435,4 +474,17 @@ function failingAt(steps: readonly PathStep[], seq: number): PathExplanation['fa
   if (step === undefined) return undefined
   const { station, message, reason } = step
   return { seq, station, message, ...(reason === undefined ? {} : { reason }) }
+}
+
+/** The document of a probe that could not begin. */
+export function noProbe(
+  why: string,
+  { to, protocol }: { readonly to: string; readonly protocol: 'tcp' | 'udp' },
+): ProbeDocument {
+  const ends = { sourcePort: 0, destination: clean(to), port: 0 }
+  const message = clean(`no packet was sent: ${why}`)
+  return {
+    ...{ by: 'no machine', isStandIn: false, protocol, ...ends, isCut: false },
+    ...{ result: 'failed', outcome: 'UNDETERMINED', message, places: [] },
+  }
 }

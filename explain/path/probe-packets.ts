@@ -20,6 +20,8 @@ export interface CallPackets {
   /** All addresses and ports that are called, as the members see them. */
   readonly destinations: readonly string[]
   readonly ports: readonly number[]
+  /** There are more of them than can be followed, or not all are known here. */
+  readonly isCut: boolean
   /** The cluster that has a called address, under which the packets leave the node of the caller. */
   readonly clusterOf: ReadonlyMap<string, string>
 }
@@ -37,21 +39,34 @@ export function callPackets(trip: Trip, ways: readonly Way[]): CallPackets | und
   const port = to.port ?? (offered.length === 1 ? offered[0]?.port : undefined)
   const of: FamilyName = familyName(parseAddress(called).family)
   const isOf = (one: string): boolean => familyName(parseAddress(one).family) === of
-  const all = backends.flatMap(({ address, cluster }) => [address, ownOf(address, cluster, here)])
+  const all = backends.flatMap(({ address, cluster }) => [address, mapped(() => ownOf(address, cluster, here))])
+  const destinations = [...new Set([called, ...all])].filter((one) => one !== undefined).filter(isOf)
   const ports = [port, ...(isRewritten ? backends.map((backend) => backend.port) : [])].filter(
     (one) => one !== undefined,
   )
   const { address: source } = caller
-  const global = globalOf(source, here.self, here)
+  const global = mapped(() => globalOf(source, here.self, here))
+  const allPorts = [...new Set(ports)]
   return {
     ...{ family: of === 'IPv4' ? 4 : 6, protocol: to.protocol, to: called },
     ...(port === undefined ? {} : { port }),
     ...(source === undefined ? {} : { source }),
     ...(caller.node === undefined ? {} : { node: caller.node }),
     isPod: typeof caller.namespace === 'string',
-    sources: [...new Set([source, global].filter((one) => one !== undefined))],
-    destinations: [...new Set([called, ...all])].filter(isOf).slice(0, MOST_DESTINATIONS),
-    ports: [...new Set(ports)].slice(0, MOST_PORTS),
+    // Where the other members see a shared address, only the source port shows whose packets they are.
+    sources: source === undefined || global === undefined ? [] : [...new Set([source, global])],
+    destinations: destinations.slice(0, MOST_DESTINATIONS),
+    ports: allPorts.slice(0, MOST_PORTS),
+    isCut: destinations.length > MOST_DESTINATIONS || allPorts.length > MOST_PORTS || all.includes(undefined),
     clusterOf: new Map(backends.map(({ address, cluster }) => [address, cluster])),
+  }
+}
+
+/** Undefined in pool mode, where addresses are not mapped one to one. */
+function mapped(map: () => string | undefined): string | undefined {
+  try {
+    return map()
+  } catch {
+    return undefined
   }
 }

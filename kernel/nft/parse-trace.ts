@@ -32,7 +32,8 @@ export interface TraceLine {
   readonly to?: string
 }
 
-const MOST_LINE = 8192
+/** Longer ones are left out. */
+export const MOST_LINE = 8192
 const MOST_RULE = 400
 const HEAD = /^trace id ([0-9a-f]{1,16}) (ip|ip6|inet|arp|bridge|netdev) (\S{1,128}) (\S{1,128}) (.*)$/
 const VERDICT = /^verdict ([a-z]{1,16})(?: (\S{1,128}))?$/
@@ -40,8 +41,9 @@ const RULE = /^(?:rule (.*)|(unknown rule handle \d{1,20})) \(verdict ([a-z]{1,1
 
 /** Undefined for a line that is none of a trace, or is not understood. */
 export function parseTraceLine(line: string): TraceLine | undefined {
-  if (line.length > MOST_LINE || !/^[\x20-\x7e\t]*$/.test(line)) return undefined
-  const [, id, family, table, chain, said] = HEAD.exec(line) ?? []
+  if (line.length > MOST_LINE) return undefined
+  // A comment may be of any script. Without the line, a packet that ends there would seem to go on.
+  const [, id, family, table, chain, said] = HEAD.exec(line.replaceAll(/[^\x20-\x7e\t]/g, '?')) ?? []
   if (id === undefined || family === undefined || table === undefined || chain === undefined) return undefined
   const at = { id, family, table, chain }
   const rest = (said ?? '').trim()

@@ -16,11 +16,11 @@ import { messageOf } from '../../runtime/runtime.ts'
 import { isNotFound, toolEnvironment } from '../kernel.ts'
 import { removeTable } from './apply-table.ts'
 import type { Nft, NftStatement } from './nft-transaction.ts'
-import { type TraceLine, parseTraceLine } from './parse-trace.ts'
+import { MOST_LINE, type TraceLine, parseTraceLine } from './parse-trace.ts'
 import { SET_MARKERS, type TraceTable, type TracedCall, planTraceTable } from './plan-trace-table.ts'
 
-/** Until the reader is ready, or has printed everything. Before it is ready, it reads all tables. */
-const READY_MS = 4000
+/** Until the reader is ready, or has printed everything. Before it is ready, it reads all tables, which may be large. */
+const READY_MS = 6000
 const AGAIN_MS = 50
 /** A packet passes a few dozen rules. */
 const MOST_LINES = 2000
@@ -239,6 +239,8 @@ class TraceReader {
     for (const part of parts) {
       const line = parseTraceLine(part)
       if (line !== undefined) this.#take(line)
+      // It may be of a packet of the call.
+      else if (part.length > MOST_LINE) this.leftOut += 1
     }
   }
 

@@ -87,6 +87,10 @@ t.test('a site: reachable as far as it knows, cut off, and wrong questions', asy
     [['shop/a', 'db.shop'], /a site has no pods/],
     [['w0', 'db'], /TO "db": expected/],
     [['a/b/c', 'db.shop'], /FROM "a\/b\/c": expected/],
+    [
+      ['w0', 'db.shop:5432', '--probe', '--watch', '--interval', '5s'],
+      /--interval 5s: expected 15s or more with --probe/,
+    ],
   ]
   for (const [words, stderr] of rows) t.match(await explain(site.file, ...words), { code: 3, stdout: '', stderr })
 })

@@ -18,7 +18,7 @@ t.test('changes', async (t) => {
   t.match(linkText, /RTT [\d.]+ ms/, 'a measured value')
   const end = { direction: 'forward', station: 'link', cluster: 'paris', message: '-', isExact: true } as const
   const probe: ProbeDocument = {
-    by: 'this machine',
+    ...{ by: 'this machine', isStandIn: false, isCut: false },
     protocol: 'tcp',
     ...{ sourcePort: 21_000, destination: '245.0.0.9', port: 5432 },
     result: 'silent',

@@ -54,6 +54,15 @@ t.test('UDP: a server, a silent one, and none', async (t) => {
   t.match(await sent({ protocol: 'udp', port: await freePort() }), { result: 'refused' })
 })
 
+t.test('UDP: an address that the kernel sends nothing to', async (t) => {
+  // The kernel refuses the call of a broadcast address, as it does where it has no route.
+  t.match(await sent({ protocol: 'udp', port: 9, to: '255.255.255.255' }), { result: 'failed', message: /EACCES/ })
+  t.match(await sent({ protocol: 'udp', port: 9, to: '192.0.2.1', source: HOST }), {
+    result: 'failed',
+    message: /EINVAL/,
+  })
+})
+
 t.test('an interrupt ends it', async (t) => {
   const stop = new AbortController()
   const port = await freePort()

@@ -17,7 +17,7 @@ import {
   pendingTransaction,
 } from '../grouped-log.ts'
 import { LogReader, LogState } from '../log-state.ts'
-import { type Change, type RecordLog, StateError, type Transaction } from '../record-log.ts'
+import { type Change, type ChangesFrom, type RecordLog, StateError, type Transaction } from '../record-log.ts'
 import { EtcdError } from './client/etcd-connection.ts'
 import { EtcdFollower, ReplicaState } from './etcd-replica.ts'
 import { EtcdReader, type Listing, type Seen } from './etcd-reader.ts'
@@ -115,7 +115,7 @@ export class EtcdLog extends LogReader implements RecordLog {
     this.#reader = reader
     this.#writer = new EtcdWriter(store, reader, createdAt)
     this.#turns = new WriteTurns(clock, this.#replica)
-    const onChanges = (changes: readonly Change[]): void => this.reportCommit(changes)
+    const onChanges = (changes: readonly Change[], from: ChangesFrom): void => this.reportCommit(changes, from)
     this.#rotation = new WriteRotation(clock, this.#replica)
     const onHead = (head: Head): void => this.#rotation.see(head)
     this.#state = new ReplicaState({ store, replica: this.#replica, onChanges, onHead }, rows, listing)

@@ -6,7 +6,7 @@ import { Backoff, type Clock, orAborted } from '../../../reconcile/reconcile.ts'
 import { errorOf, messageOf } from '../../../runtime/runtime.ts'
 import type { Logger } from '../../../runtime/logging/logging.ts'
 import type { LogState } from '../log-state.ts'
-import { type Change, StateError } from '../record-log.ts'
+import { type Change, type ChangesFrom, StateError } from '../record-log.ts'
 import { EtcdError } from './client/etcd-connection.ts'
 import { type Commit, type EtcdReader, type Listing, type Seen, isCompacted } from './etcd-reader.ts'
 import { type Head, replicaOf } from './etcd-rows.ts'
@@ -17,7 +17,7 @@ export interface ReplicaStateInit {
   readonly store: EtcdStore
   /** The first part of the ids of this replica's writes. */
   readonly replica: string
-  readonly onChanges: (changes: readonly Change[]) => void
+  readonly onChanges: (changes: readonly Change[], from: ChangesFrom) => void
   /** Called with each new head. */
   readonly onHead: (head: Head) => void
 }
@@ -63,7 +63,7 @@ export class ReplicaState {
       throw new EtcdError('compacted', `revisions ${before + 1} to ${seen.head.revision}: ${fresh.length} of them came`)
     rows.apply(fresh)
     this.#see(seen)
-    if (fresh.length > 0) this.#init.onChanges(fresh)
+    if (fresh.length > 0) this.#init.onChanges(fresh, 'commit')
   }
 
   /** Applies a list, which may be older than the current state. */
@@ -81,7 +81,7 @@ export class ReplicaState {
     rows.revision = Math.max(rows.revision, seen.head.revision)
     this.#addLeftovers(leftovers)
     this.#see(seen)
-    if (fresh.length > 0) this.#init.onChanges(fresh)
+    if (fresh.length > 0) this.#init.onChanges(fresh, 'listing')
   }
 
   /** Resolves once a head with this revision of etcd, or a later one, is seen. Rejects with the signal's reason. */

@@ -3,9 +3,10 @@ import { MOST_TRACE_SECONDS, PROBE_SECONDS, type ProbeReport, type ProbeTask } f
 import { SYSTEM_NAMESPACE } from '../../../model/model.ts'
 import { type Clock, orAborted, withDeadline } from '../../../reconcile/reconcile.ts'
 import { UserError } from '../../../runtime/runtime.ts'
+import type { ManifestObject } from '../../../install/values/values.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
-import { KubeMember, readMember } from '../verify/kube-member.ts'
-import { CONTAINER, POD_NAMES } from '../verify/plan-objects.ts'
+import { KubeMember, type ProbeAdmin, readMember } from '../verify/kube-member.ts'
+import { CONTAINER, POD_NAMES, PROBE_LABEL, PROBE_LABEL_VALUE, podsOver } from '../verify/plan-objects.ts'
 import { PROBE_COMMAND } from '../verify/probe-wire.ts'
 import { parseProbeReport } from './probe-machine.ts'
 
@@ -22,6 +23,11 @@ export function agentPlace(pod: string): PodPlace {
 /** The line that the command prints when it follows packets, and the one that ends it. */
 export const READY_LINE = 'ready'
 export const END_LINE = 'end'
+
+/** A report with as many lines as it may have is smaller. */
+const MOST_OUTPUT = 4 << 20
+/** The ready line is at the beginning. */
+const MOST_HEAD = 1024
 
 /** Until a command has begun, in a pod that may be busy. */
 const START_MS = 8000
@@ -44,28 +50,49 @@ export function followInPod(
 ): Follower {
   const begun = Promise.withResolvers<true>()
   const over = Promise.withResolvers<true>()
+  const tooLong = new AbortController()
   const parts: Buffer[] = []
+  let [head, bytes, isEnded] = ['', 0, false]
   const command = ['sealane', PROBE_COMMAND, 'packets', JSON.stringify(task)]
   const onStdout = (part: Buffer): void => {
+    if (tooLong.signal.aborted) return
+    bytes += part.length
+    if (bytes > MOST_OUTPUT) {
+      parts.length = 0
+      tooLong.abort(new UserError(`the command in pod ${place.pod} printed more than ${MOST_OUTPUT >> 20} MiB`))
+      return
+    }
     parts.push(part)
-    if (part.includes(READY_LINE)) begun.resolve(true)
+    if (head.length >= MOST_HEAD) return
+    // It may come in pieces.
+    head = `${head}${part.toString('latin1', 0, MOST_HEAD)}`
+    if (head.includes(`${READY_LINE}\n`)) begun.resolve(true)
   }
   const running = admin.exec(
     { ...place, command, input: untilOver(over.promise), onStdout, timeoutMs: COMMAND_MS },
-    signal,
+    AbortSignal.any([signal, tooLong.signal]),
   )
-  const report = running.then(({ status, stderr }) => {
+  const report = orAborted(running, tooLong.signal).then(({ status, stderr }) => {
     const text = Buffer.concat(parts).toString('utf8')
     if (status !== 0) {
       const why = stderr.trim().split('\n')[0] ?? ''
       throw new UserError(`the command in pod ${place.pod} ended with ${status}: ${why.slice(0, 200)}`)
     }
-    return parseProbeReport(text.slice(text.indexOf('\n') + 1))
+    const said = parseProbeReport(text.slice(text.indexOf('\n') + 1))
+    // What it has not seen would else count as what did not come.
+    if (task.send === undefined && !isEnded) {
+      throw new UserError(`the trace in pod ${place.pod} ended before all packets were sent`)
+    }
+    return said
   })
   report.then(() => begun.resolve(true), begun.reject).finally(() => over.resolve(true))
   const ready = withDeadline(clock, START_MS, (late) => orAborted(begun.promise, late))
   for (const one of [begun.promise, ready, report]) one.catch(() => undefined)
-  return { ready, report, end: () => over.resolve(true) }
+  const end = (): void => {
+    isEnded = true
+    over.resolve(true)
+  }
+  return { ready, report, end }
 }
 
 async function* untilOver(over: Promise<unknown>): AsyncGenerator<Buffer> {
@@ -77,6 +104,9 @@ const POD_MS = 60_000
 /** The kubelet ends the pod of a command that was killed. */
 const LASTS_SECONDS = 180
 const CLEAN_MS = 30_000
+const LOOK_EVERY_MS = 300
+/** For 15 s. The grace period of a probe pod is 1 s. */
+const LOOKS_UNTIL_GONE = 50
 
 export interface ProbePodInit {
   /** The namespace and the node of the caller. */
@@ -87,9 +117,13 @@ export interface ProbePodInit {
   readonly say: (text: string) => void
 }
 
-/** A pod of verify beside the caller: it has what rules see of the caller, except its labels and its address. */
+/**
+ * A pod of verify beside the caller: it has what rules see of the caller, except its labels and its address. Pods of runs
+ * that were killed are removed from the namespace first. At the end it waits until the pod is gone, so that the next run
+ * finds the namespace free.
+ */
 export async function withProbePod<T>(
-  admin: ClusterAdmin,
+  admin: ProbeAdmin & Pick<ClusterAdmin, 'replace'>,
   { namespace, node, run, clock, say }: ProbePodInit,
   signal: AbortSignal,
   work: (pod: { readonly place: PodPlace; readonly addresses: readonly string[] }) => Promise<T>,
@@ -101,13 +135,69 @@ export async function withProbePod<T>(
     ...{ timeoutMs: POD_MS, until, lastsSeconds: LASTS_SECONDS, say },
   })
   try {
+    await removeRemains(admin, { namespace, clock }, signal)
     say(`makes a probe pod in namespace ${namespace} on node ${node}; it ends by itself at ${until} at the latest\n`)
     await member.prepare(facts.id, { roles: ['client'], exports: false, nodes: { client: node } }, signal)
     const place = { namespace, pod: POD_NAMES.client, container: CONTAINER }
     return await work({ place, addresses: member.localAddresses('client') })
   } finally {
-    await member.close(AbortSignal.timeout(CLEAN_MS)).catch((error: unknown) => {
-      say(`not removed: ${String(error)}\n${member.leftText}`)
-    })
+    const limited = AbortSignal.timeout(CLEAN_MS)
+    await member
+      .close(limited)
+      // After an interrupt, no run follows.
+      .then(() => untilGone(admin, { namespace, clock, name: POD_NAMES.client }, AbortSignal.any([signal, limited])))
+      .catch((error: unknown) => {
+        if (error !== signal.reason) say(`not removed: ${String(error)}\n${member.leftText}`)
+      })
+  }
+}
+
+interface InNamespace {
+  readonly namespace: string
+  readonly clock: Clock
+}
+
+/** Removes pods of runs that are over, and waits for those that end. Throws KubeError. */
+async function removeRemains(
+  admin: ProbeAdmin & Pick<ClusterAdmin, 'replace'>,
+  { namespace, clock }: InNamespace,
+  signal: AbortSignal,
+): Promise<void> {
+  const pods = await admin.list(
+    'v1',
+    'Pod',
+    { namespace, labelSelector: `${PROBE_LABEL}=${PROBE_LABEL_VALUE}` },
+    signal,
+  )
+  const ending = pods.filter((pod) => isEnding(pod))
+  const over = podsOver(pods, clock.now()).filter((pod) => !isEnding(pod))
+  for (const pod of over) {
+    const ref = { apiVersion: 'v1', kind: 'Pod', namespace, name: pod.metadata.name }
+    await admin.replace(ref, pod, undefined, signal)
+  }
+  for (const { metadata } of [...over, ...ending]) {
+    await untilGone(admin, { namespace, clock, name: metadata.name, uid: uidOf(metadata) }, signal)
+  }
+}
+
+function isEnding({ metadata }: ManifestObject): boolean {
+  return (metadata as { readonly deletionTimestamp?: string }).deletionTimestamp !== undefined
+}
+
+function uidOf(metadata: ManifestObject['metadata']): string | undefined {
+  return (metadata as { readonly uid?: string }).uid
+}
+
+/** Waits until the pod, or that with the uid, does not exist, as often as LOOKS_UNTIL_GONE says. */
+async function untilGone(
+  admin: Pick<ClusterAdmin, 'get'>,
+  { namespace, clock, name, uid }: InNamespace & { readonly name: string; readonly uid?: string | undefined },
+  signal: AbortSignal,
+): Promise<void> {
+  for (let looks = 0; looks < LOOKS_UNTIL_GONE; looks += 1) {
+    const pod = await admin.get({ apiVersion: 'v1', kind: 'Pod', namespace, name }, signal)
+    const isAnother = pod !== undefined && uid !== undefined && uidOf(pod.metadata) !== uid
+    if (pod === undefined || isAnother) return
+    await clock.sleep(LOOK_EVERY_MS, signal)
   }
 }

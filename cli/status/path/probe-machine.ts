@@ -25,9 +25,10 @@ export async function probeMachine(
   signal: AbortSignal,
 ): Promise<ProbeReport> {
   const { traceHere } = await import('../../../compose/trace.ts')
-  const { family, send, seconds, ...call } = task
+  const { family, send, seconds, counts, ...call } = task
+  const tables = send !== undefined || counts === true
   return traceHere({ family, call, seconds }, signal, async (trace) => {
-    const before = await trace.counters(signal)
+    const before = await trace.counters({ tables }, signal)
     onReady?.(trace.problem)
     const { protocol, sourcePort } = call
     const sent =
@@ -36,7 +37,7 @@ export async function probeMachine(
         : await sendProbe({ ...send, protocol, family, sourcePort, waitMs: PROBE_SECONDS * 1000 }, clock, signal)
     if (send === undefined) await firstOf(until, { ms: seconds * 1000, clock, signal })
     const lines = await trace.lines(signal)
-    const after = await trace.counters(signal)
+    const after = await trace.counters({ tables }, signal)
     const { problem } = trace
     return {
       at: new Date(clock.now()).toISOString(),
@@ -63,10 +64,11 @@ async function firstOf(until: Promise<unknown> | undefined, { ms, clock, signal 
   signal.throwIfAborted()
 }
 
+/** One that was not read before may have counted anything. */
 function grown(before: ReadonlyMap<string, number>, after: ReadonlyMap<string, number>): ProbeReport['counters'] {
   return [...after].flatMap(([name, count]) => {
-    const had = before.get(name) ?? 0
-    return count > had ? [{ name, before: had, after: count }] : []
+    const had = before.get(name)
+    return had !== undefined && count > had ? [{ name, before: had, after: count }] : []
   })
 }
 

@@ -11,12 +11,13 @@ import type { FactSet } from '../../../explain/facts/facts.ts'
 import {
   type CallPackets,
   type ExplainedCall,
-  PROBE_SECONDS,
+  MOST_TRACE_SECONDS,
   type PathExplanation,
   type PathFrom,
   type ProbePlace,
   type ProbeReport,
   type ProbeTask,
+  noProbe,
   planProbe,
   withProbe,
 } from '../../../explain/path/path.ts'
@@ -25,6 +26,7 @@ import { UserError, messageOf } from '../../../runtime/runtime.ts'
 import { type ClusterAdmin, type CommandContext, type KubeTarget, quoted, withAdmin } from '../../context/context.ts'
 import { type NodePod, nodePods } from '../probes/pod-probes.ts'
 import { type Follower, agentPlace, followInPod, withProbePod } from './follow-in-pod.ts'
+import { planFollowed, unnamedSides } from './plan-followed.ts'
 import { probeMachine } from './probe-machine.ts'
 
 /** A member that may be asked. */
@@ -44,18 +46,16 @@ export interface ProbePathInit {
 
 /** Source ports below those that kernels and clusters give out themselves. */
 const SOURCE_PORTS = [20_000, 30_000] as const
-/** Machines of one cluster that follow packets. */
-const MOST_FOLLOWED = 8
-/** Packets are followed for longer than they are sent. */
-const TASK_SECONDS = PROBE_SECONDS + 8
+/** The followers begin one after the other, and the sender last. They are ended as soon as the packets are sent. */
+const TASK_SECONDS = MOST_TRACE_SECONDS
 
 /** Throws UserError if the call has no port, or a cluster cannot be opened. Otherwise what fails is part of the answer. */
 export async function probePath(init: ProbePathInit, context: CommandContext): Promise<PathExplanation> {
   const { call, from, here, far } = init
   const { path, packets } = call
   if (packets === undefined) {
-    context.output.remark('--probe: no packet was sent, as no address is known that could be called\n')
-    return path
+    const why = 'no address is known that could be called'
+    return withProbe(path, noProbe(why, { to: path.to, protocol: call.protocol }))
   }
   const { port } = packets
   if (port === undefined) {
@@ -75,14 +75,13 @@ export async function probePath(init: ProbePathInit, context: CommandContext): P
     try {
       const sent = await (own === undefined ? fromHere(run, init, onSend) : fromCluster(run, own, { from, onSend }))
       for (const { follower } of followers) follower?.end()
-      return { by: sent.by, places: [...sent.places, ...(await Promise.all(followers.map(reported)))] }
+      return { ...sent, places: [...sent.places, ...(await Promise.all(followers.map(reported)))] }
     } finally {
       for (const { follower } of followers) follower?.end()
     }
   })
   context.signal.throwIfAborted()
-  const { by, places } = asked
-  return withProbe(path, planProbe({ packets, port, sourcePort: run.sourcePort, by, places, nowMs: clock.now() }))
+  return withProbe(path, planProbe({ packets, port, sourcePort: run.sourcePort, nowMs: clock.now(), ...asked }))
 }
 
 interface Run {
@@ -156,59 +155,50 @@ interface FollowInit {
 async function followersOf(run: Run, { own, others, far }: FollowInit): Promise<readonly Followed[]> {
   const { path, packets } = run
   const self = path.steps.find(({ station }) => station === 'caller')?.cluster ?? '-'
-  const isCaller = ({ node }: NodePod): boolean => node === packets.node
   const ofOwn =
     own === undefined
       ? []
-      : followAll(run, own, { cluster: self, isFar: false, leaves: isCaller, title: 'this cluster' })
+      : followAll(run, own, { cluster: self, isFar: false, sender: packets.node, title: 'this cluster' })
+  // Its id is known by the option that named it.
+  const idOf = ({ title }: ProbedSide): string => path.asked.find(({ option }) => option === title)?.cluster ?? title
   const ofFar = far.map(async (side, i): Promise<readonly Followed[]> => {
-    // Its id is known by the option that named it.
-    const cluster = path.asked.find(({ option }) => option === side.title)?.cluster ?? side.title
+    const cluster = idOf(side)
     const admin = others[i]
     if (admin !== undefined)
-      return followAll(run, admin, { cluster, isFar: true, leaves: () => false, title: side.title })
+      return followAll(run, admin, { cluster, isFar: true, sender: undefined, title: side.title })
     const place = { cluster, isCaller: false, isFar: true, source: side.title }
     return [{ place, why: 'packets of a site are followed by a command on its own machine' }]
   })
-  const missing = far.length > 0 ? [] : notNamed(packets, self)
+  const missing = unnamedSides(packets, self, far.map(idOf))
   return [...(await Promise.all([ofOwn, ...ofFar])).flat(), ...missing]
-}
-
-function notNamed({ clusterOf }: CallPackets, self: string): readonly Followed[] {
-  const called = [...new Set(clusterOf.values())].filter((cluster) => cluster !== self)
-  return called.slice(0, MOST_FOLLOWED).map((cluster) => ({
-    place: { cluster, isCaller: false, isFar: true, source: cluster },
-    why: 'the called side was not named: --to-context or --to-site',
-  }))
 }
 
 interface FollowCluster {
   readonly cluster: string
   readonly isFar: boolean
-  /** Nodes that are not asked here. */
-  readonly leaves: (pod: NodePod) => boolean
+  /** The node that is not asked here. */
+  readonly sender: string | undefined
   readonly title: string
 }
 
 async function followAll(
   run: Run,
   admin: ClusterAdmin,
-  { cluster, isFar, leaves, title }: FollowCluster,
+  { cluster, isFar, sender, title }: FollowCluster,
 ): Promise<readonly Followed[]> {
   const { path, clock, context } = run
   const { signal } = context
   let pods: readonly NodePod[]
+  let nodes: readonly string[] | string
   try {
-    pods = await nodePods(admin, signal)
+    ;[pods, nodes] = await Promise.all([nodePods(admin, signal), nodeNames(admin, signal)])
   } catch (error) {
     signal.throwIfAborted()
     return [{ place: { cluster, isCaller: false, isFar, source: title }, why: messageOf(error) }]
   }
-  const named = path.steps.flatMap((step) => (step.cluster === cluster ? (step.node ?? '').split(/[, ]+/) : []))
-  const onWay = (pod: NodePod): number => (named.includes(pod.node) ? 0 : 1)
-  const chosen = pods.filter((pod) => !leaves(pod)).sort((a, b) => onWay(a) - onWay(b))
-  return Promise.all(
-    chosen.slice(0, MOST_FOLLOWED).map(async ({ node, pod }): Promise<Followed> => {
+  const plan = planFollowed({ cluster, isFar, pods, nodes, sender, steps: path.steps })
+  const followed = await Promise.all(
+    plan.followed.map(async ({ node, pod }): Promise<Followed> => {
       const place = { cluster, node, isCaller: false, isFar, source: `pod ${pod}` }
       const follower = followInPod(admin, agentPlace(pod), taskOf(run, sourcesOf(run)), { clock, signal })
       try {
@@ -221,12 +211,24 @@ async function followAll(
       }
     }),
   )
+  return [...followed, ...plan.notAsked]
+}
+
+/** The names of all nodes, or why they are not known. */
+async function nodeNames(admin: Pick<ClusterAdmin, 'list'>, signal: AbortSignal): Promise<readonly string[] | string> {
+  try {
+    return (await admin.list('v1', 'Node', {}, signal)).map(({ metadata }) => metadata.name)
+  } catch (error) {
+    signal.throwIfAborted()
+    return messageOf(error)
+  }
 }
 
 // The sender
 
 interface Sent {
   readonly by: string
+  readonly isStandIn: boolean
   readonly places: readonly ProbePlace[]
 }
 
@@ -241,10 +243,11 @@ async function fromHere(run: Run, { here, from }: ProbePathInit, onSend: OnSend)
   const node = packets.node ?? (from.what === 'node' ? from.name : undefined)
   const place = { cluster, isCaller: true, isFar: false, source: by, ...(node === undefined ? {} : { node }) }
   const wrong = await wrongMachine(from, here.facts, signal)
-  if (wrong !== undefined) return { by, places: [{ ...place, notAsked: wrong }] }
+  const isStandIn = false
+  if (wrong !== undefined) return { by, isStandIn, places: [{ ...place, notAsked: wrong }] }
   const task = { ...taskOf(run, sourcesOf(run)), send: sendingOf(run) }
   await onSend()
-  return { by, places: [{ ...place, report: await probeMachine({ task }, signal) }] }
+  return { by, isStandIn, places: [{ ...place, report: await probeMachine({ task }, signal) }] }
 }
 
 const LOOK_MS = 3000
@@ -296,7 +299,7 @@ async function fromCluster(
     source: 'this cluster',
     ...(node === undefined ? {} : { node }),
   }
-  const none = (notAsked: string): Sent => ({ by: 'no machine', places: [{ ...place, notAsked }] })
+  const none = (notAsked: string): Sent => ({ by: 'no machine', isStandIn: false, places: [{ ...place, notAsked }] })
   if (node === undefined) return none('the node of the caller is not known')
   let agent: NodePod | undefined
   try {
@@ -311,7 +314,7 @@ async function fromCluster(
     const task = { ...taskOf(run, sourcesOf(run)), send: sendingOf(run) }
     await onSend()
     const report = await unlessFailed(followInPod(admin, agentPlace(agent.pod), task, { clock, signal }), signal)
-    return { by, places: [{ ...place, source: `pod ${agent.pod}`, ...report }] }
+    return { by, isStandIn: false, places: [{ ...place, source: `pod ${agent.pod}`, ...report }] }
   }
   if (from.what !== 'pod')
     return none('the caller is a pod: name it as NAMESPACE/POD, so that a probe pod can be put beside it')
@@ -324,16 +327,16 @@ async function fromCluster(
       const follow =
         agent === undefined
           ? undefined
-          : followInPod(admin, agentPlace(agent.pod), taskOf(run, addresses), { clock, signal })
-      await onSend()
+          : followInPod(admin, agentPlace(agent.pod), { ...taskOf(run, addresses), counts: true }, { clock, signal })
       // Whether it follows is part of its report.
-      await follow?.ready.catch(() => undefined)
+      await Promise.all([onSend(), follow?.ready.catch(() => undefined)])
       const task = { ...taskOf(run, []), send: sendingOf({ ...run, isBound: false }) }
       const sent = await unlessFailed(followInPod(admin, inPod, task, { clock, signal }), signal)
       follow?.end()
       const seen: Reported =
         follow === undefined ? { notAsked: `no route agent runs on node ${node}` } : await unlessFailed(follow, signal)
-      return { by, places: [{ ...place, source: `pod ${agent?.pod ?? inPod.pod}`, ...together(sent, seen) }] }
+      const source = `pod ${agent?.pod ?? inPod.pod}`
+      return { by, isStandIn: true, places: [{ ...place, source, ...together(sent, seen) }] }
     })
   } catch (error) {
     signal.throwIfAborted()

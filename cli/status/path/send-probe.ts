@@ -78,8 +78,9 @@ function callUdp({ to, port, source, sourcePort, family, waitMs }: SendInit, clo
     left -= 1
     if (left > 0) cancel = clock.setTimer(waitMs / (DATAGRAMS + 1), send)
   }
-  // Connected, so that an ICMP error reaches this program.
-  socket.bind(sourcePort, source, () => socket.connect(port, to, send))
+  // Connected, so that an ICMP error reaches this program. With a callback, a failure would not be an event.
+  socket.on('connect', send)
+  socket.bind(sourcePort, source, () => socket.connect(port, to))
   return () => {
     cancel?.()
     socket.close()

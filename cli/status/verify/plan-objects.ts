@@ -228,3 +228,22 @@ export function planSweep(objects: readonly ManifestObject[], nowMs: number): Re
   })
   return { objects: over, drained: [...new Set(drained)] }
 }
+
+/**
+ * The pods of runs that are over: their time has passed, or none of the run's pods runs any more. `pods` are all those of
+ * a namespace.
+ */
+export function podsOver(pods: readonly ManifestObject[], nowMs: number): readonly ManifestObject[] {
+  const expired = new Set(planSweep(pods, nowMs).objects)
+  const runOf = ({ metadata: { labels } }: ManifestObject): string => labels?.[RUN_LABEL] ?? ''
+  const running = new Set(pods.filter((pod) => !hasEnded(pod)).map(runOf))
+  return pods.filter((pod) => {
+    const isOfProbes = pod.metadata.labels?.[PROBE_LABEL] === PROBE_LABEL_VALUE
+    return isOfProbes && (expired.has(pod) || !running.has(runOf(pod)))
+  })
+}
+
+function hasEnded(pod: ManifestObject): boolean {
+  const { phase } = (pod as { readonly status?: { readonly phase?: string } }).status ?? {}
+  return phase === 'Failed' || phase === 'Succeeded'
+}

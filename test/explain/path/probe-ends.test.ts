@@ -5,7 +5,7 @@ import { type PathExplanation, PATH_DOCUMENT } from '../../../explain/path/docum
 import { type ExplainedCall, explainCall } from '../../../explain/path/explain-path.ts'
 import type { ProbeLine, ProbeReport } from '../../../explain/path/packet-probe.ts'
 import { parseFrom, parseTo } from '../../../explain/path/path-ends.ts'
-import { type ProbePlace, planProbe, withProbe } from '../../../explain/path/plan-probe-end.ts'
+import { type ProbePlace, noProbe, planProbe, withProbe } from '../../../explain/path/plan-probe-end.ts'
 import type { CallPackets } from '../../../explain/path/probe-packets.ts'
 import { SELF, factSet } from '../../support/objects/member-facts.ts'
 import { type At, memberObjects, pathObjects } from './two-members.ts'
@@ -19,15 +19,18 @@ interface CallInit {
   readonly to?: string
   readonly asks?: boolean
   readonly here?: (at: At) => void
+  readonly isStandIn?: boolean
+  readonly isCut?: boolean
 }
 
 function callOf({ to = 'db.shop:5432', asks = true, here }: CallInit = {}): ExplainedCall & { packets: CallPackets } {
   const own = memberObjects(SELF)
-  here?.((kind) => (own[kind] ?? []) as Loose[])
+  const objects = pathObjects(SELF)
+  here?.((kind) => ((objects as Record<string, unknown>)[kind] ?? own[kind] ?? []) as Loose[])
   const far = [{ facts: factSet(memberObjects('paris')), objects: pathObjects('paris') }]
   const found = explainCall(
     { from: parseFrom('shop/front-0'), to: parseTo(to) },
-    { here: { facts: factSet(own), objects: pathObjects(SELF) }, far: asks ? far : [] },
+    { here: { facts: factSet(own), objects }, far: asks ? far : [] },
   )
   if ('wrong' in found || found.packets === undefined) throw new Error('no call')
   return { ...found, packets: found.packets }
@@ -82,6 +85,8 @@ function far(node: string, ...packets: readonly Packet[]): ProbePlace {
   return { cluster: 'paris', node, isCaller: false, isFar: true, source: `pod at ${node}`, report: report(...packets) }
 }
 
+const TORINO: ProbePlace = { ...far('gw0'), cluster: 'torino' }
+
 const UNASKED: ProbePlace = {
   ...{ cluster: 'paris', isCaller: false, isFar: true, source: 'paris' },
   notAsked: 'not named',
@@ -89,8 +94,9 @@ const UNASKED: ProbePlace = {
 
 function found(places: readonly ProbePlace[], init: CallInit = {}): PathExplanation {
   const { path, packets } = callOf(init)
+  const { isStandIn = false, isCut = packets.isCut } = init
   const probe = planProbe({
-    ...{ packets, port: 5432, sourcePort: SOURCE_PORT, by: 'this machine', places },
+    ...{ packets: { ...packets, isCut }, port: 5432, sourcePort: SOURCE_PORT, by: 'this machine', isStandIn, places },
     nowMs: Date.parse(AT) + 3000,
   })
   return PATH_DOCUMENT.parse(withProbe(path, probe))
@@ -127,6 +133,69 @@ const ROWS: readonly (readonly [name: string, places: readonly ProbePlace[], exp
     [caller('silent', LANE), UNASKED],
     'UNREACHABLE link open CallUnanswered',
   ],
+  [
+    'it leaves by a lane, and only a cluster that it does not go to was asked',
+    [caller('silent', LANE), TORINO],
+    'UNREACHABLE link open CallUnanswered',
+  ],
+  [
+    'that cluster sees nothing, as the called one',
+    [caller('silent', LANE), TORINO, far('gw0')],
+    'UNREACHABLE link exact CallUnanswered',
+  ],
+  [
+    'the far side has nodes that were not asked',
+    [caller('silent', LANE), far('gw0'), { ...UNASKED, source: '3 more nodes' }],
+    'UNREACHABLE link open CallUnanswered',
+  ],
+  [
+    'the far side has left out lines',
+    [caller('silent', LANE), { ...far('gw0'), report: { ...report(), leftOut: 1 } }],
+    'UNREACHABLE link open CallUnanswered',
+  ],
+  [
+    'not all addresses were followed',
+    [caller('silent', LANE), far('gw0')],
+    'UNREACHABLE link open CallUnanswered',
+    { isCut: true },
+  ],
+  [
+    'a rule drops it, and not all addresses were followed',
+    [caller('silent', { by: 'cni0', ends: DROPS })],
+    'UNREACHABLE access exact access-namespace',
+    { isCut: true },
+  ],
+  [
+    'a stand-in gets no answer of the pod',
+    [caller('silent', LANE), far('gw0', { by: 'sealane0', out: 'cni0', to: BACKEND })],
+    'UNDETERMINED far-pod exact CallUnanswered',
+    { isStandIn: true },
+  ],
+  [
+    'a table of another program drops the packets of a stand-in',
+    [caller('silent', { by: 'cni0', ends: { table: 'filter', chain: 'FORWARD', what: 'policy' } })],
+    'UNDETERMINED node exact -',
+    { isStandIn: true },
+  ],
+  [
+    'a stand-in is refused',
+    [caller('refused', LANE), UNASKED],
+    'UNDETERMINED far-node open CallRefused',
+    { isStandIn: true },
+  ],
+  [
+    'our rule drops the packets of a stand-in',
+    [caller('silent', { by: 'cni0', ends: DROPS })],
+    'UNREACHABLE access exact access-namespace',
+    { isStandIn: true },
+  ],
+  [
+    'packets of a stand-in are lost on the lane',
+    [caller('silent', LANE), far('gw0')],
+    'UNREACHABLE link exact CallUnanswered',
+    { isStandIn: true },
+  ],
+  ['a stand-in is answered', [caller('answered', LANE)], 'UNDETERMINED', { asks: false, isStandIn: true }],
   [
     'it leaves for the gateway',
     [caller('silent', { by: 'cni0', out: 'sealane-vx' })],
@@ -246,6 +315,50 @@ t.test('the steps say what became of the packets', async (t) => {
       { node: 'gw0', requests: 0, counters: [{ before: 1, after: 4 }] },
     ],
   })
+})
+
+t.test('what a stand-in gets is not said of the caller', async (t) => {
+  const silent = found([caller('silent', LANE), far('gw0', { by: 'sealane0', out: 'cni0', to: BACKEND })], {
+    isStandIn: true,
+  })
+  t.match(silent, { message: /the caller has other labels/, probe: { outcome: 'AMBIGUOUS', isStandIn: true } })
+  const answered = found([caller('answered', LANE)], { asks: false, isStandIn: true })
+  t.match(answered.probe, { outcome: 'REACHABLE', isStandIn: true })
+  const unknown = answered.steps.filter(({ decision }) => decision === 'unknown')
+  t.ok(unknown.length > 0, 'what is unknown stays so')
+})
+
+t.test('a probe that cannot begin is none that passed', async (t) => {
+  const { path, protocol } = callOf()
+  const without = PATH_DOCUMENT.parse(withProbe(path, noProbe('no address is known', { to: path.to, protocol })))
+  t.equal(path.outcome, 'REACHABLE')
+  t.match(without, {
+    outcome: 'UNDETERMINED',
+    probe: { result: 'failed', message: 'no packet was sent: no address is known' },
+  })
+})
+
+t.test('more addresses than can be followed, and addresses that are not mapped one to one', async (t) => {
+  const many = callOf({
+    here: (at) => {
+      const slices = at('EndpointSlice')
+      for (const slice of slices) {
+        const [endpoint] = (slice as unknown as { readonly endpoints: [object] }).endpoints
+        const addresses = Array.from({ length: 200 }, (_, i) => `244.2.3.${i}`)
+        Object.assign(slice, { endpoints: addresses.map((one) => ({ ...endpoint, addresses: [one] })) })
+      }
+    },
+  }).packets
+  t.match(many, { isCut: true })
+  t.equal(many.destinations.length, 256)
+  t.equal(callOf().packets.isCut, false)
+  const pool = callOf({
+    here: (at) => {
+      for (const { spec } of at('Cluster')) Object.assign(spec as object, { globalCIDRs: ['244.1.2.0/28'] })
+    },
+  }).packets
+  t.match(pool, { isCut: true, sources: [], to: VIP })
+  t.ok(pool.destinations.includes(BACKEND), pool.destinations.join())
 })
 
 t.test('the packets that are followed', async (t) => {

@@ -63,7 +63,11 @@ const ROWS: readonly (readonly [name: string, line: string, expected: TraceLine 
   ['no id', 'trace id xyz ip t c policy accept', undefined],
   ['another event', 'add rule ip filter input accept', undefined],
   ['half a line', `${HEAD}rule ip daddr 10.0.0.1 (verdict`, undefined],
-  ['a control character', `${HEAD}rule comment "\u001b[2J" (verdict drop)`, undefined],
+  [
+    'a control character, and a comment in another script',
+    `${HEAD}rule comment "\u001b[2J ввоз" (verdict drop)`,
+    { ...at, what: 'rule', rule: 'comment "?[2J ????"', action: 'drop' },
+  ],
   ['too long', `${HEAD}rule ${'x'.repeat(9000)} (verdict drop)`, undefined],
   ['nothing', '', undefined],
 ]
