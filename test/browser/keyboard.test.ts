@@ -97,3 +97,22 @@ t.test('the filter by its keys, and a table that scrolls', async (t) => {
   t.ok(await eventually(async () => (await page.evaluate<number>('document.activeElement.scrollLeft')) > 0))
   await context.close()
 })
+
+t.test('a path is explained by keyboard alone, and the result is read out', async (t) => {
+  const { page, context, faults } = await openPage(browser, console.url)
+  const path = page.getByRole('region', { name: 'Path' })
+  await path.getByRole('combobox', { name: 'From' }).focus()
+  await page.keyboard.type('shop/front-0')
+  await page.keyboard.press('Tab')
+  await page.keyboard.type('db.shop:5432')
+  await page.keyboard.press('Enter')
+  await path
+    .getByRole('status')
+    .getByText(/^UNDETERMINED: shop\/front-0 to db\.shop:5432\./)
+    .waitFor()
+  const steps = path.locator('ol').getByRole('listitem')
+  t.ok((await steps.count()) > 3, 'each step is listed')
+  t.match(await path.textContent(), /sealane explain shop\/front-0 db\.shop:5432 --context/)
+  t.same(faults, [])
+  await context.close()
+})
