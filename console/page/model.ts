@@ -115,10 +115,16 @@ export function takeSections(model: PageModel, said: Partial<ConsoleState>): voi
   })
 }
 
+/** A page that was just opened may get calls of before: they are not drawn at the time of this look. */
+const FRESH_MS = 30_000
+
 /** Each look has a time of its own. Calls are read less often in a cluster: each reading counts once. */
 function remember({ sections: { links, calls, about }, history, callsAt }: PageModel, times: Times): void {
   if (about.value?.live !== true) return
-  const isNew = times.flows !== undefined && times.flows !== callsAt.value
+  const isNew =
+    times.flows !== undefined &&
+    times.flows !== callsAt.value &&
+    Date.parse(times.facts) - Date.parse(times.flows) < FRESH_MS
   const linksNow = links.value?.stale === undefined ? links.value?.rows : undefined
   const sample = sampleOf(Date.parse(times.facts), linksNow, isNew ? calls.value?.rows : undefined)
   const next = withSample(history.value, sample)

@@ -172,7 +172,14 @@ function Clusters({ model }: Props): VNode {
       { class: 'cards' },
       rows.map((row) => h(ClusterView, { model, row, key: row.cluster })),
     )
-  return h(List<ClusterCard>, { model, name: 'clusters', none: 'No other cluster is known.', draw })
+  const about = model.sections.about.value
+  const after = about?.notLinked === undefined ? null : h(NotLinked, { not: about.notLinked })
+  return h(List<ClusterCard>, { model, name: 'clusters', none: 'No other cluster is known.', draw, after })
+}
+
+/** That a cluster has no card is no fault then. */
+function NotLinked({ not }: { readonly not: NonNullable<About['notLinked']> }): VNode {
+  return h('p', {}, `Not linked with this cluster (${not.reason}): ${listText(not.clusters, not.more)}.`)
 }
 
 function ClusterView({ model, row }: Props & { readonly row: ClusterCard }): VNode {

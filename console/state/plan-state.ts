@@ -53,6 +53,7 @@ import {
   listed,
   numbers,
   section,
+  staleOf,
   withFlags,
 } from './plan-rows.ts'
 
@@ -215,10 +216,11 @@ function aboutKept(
   { clusters, links, services }: Pick<ConsoleState, 'clusters' | 'links' | 'services'>,
 ): About {
   const isKept = ({ stale }: Section<unknown>): boolean => stale?.at !== undefined
-  const { cluster, clusterset, counts } = before
+  const { cluster, clusterset, notLinked, counts } = before
   return {
     ...(isKept(clusters) && cluster !== undefined ? { cluster } : {}),
     ...(isKept(clusters) && clusterset !== undefined ? { clusterset } : {}),
+    ...(isKept(clusters) && notLinked !== undefined ? { notLinked } : {}),
     ...about,
     counts: {
       ...about.counts,
@@ -260,11 +262,12 @@ function commandsFor({ flags, live }: ConsoleFacts): Commands {
 }
 
 function aboutOf({ flags, live }: ConsoleFacts, { health, overview, problems }: Diagnosis, services: number): About {
-  const { cluster, clusterset, clusters, links } = overview
+  const { cluster, clusterset, clusters, links, notLinked } = overview
   return {
     target: clipped(overview.target),
     ...(cluster === undefined ? {} : { cluster: clipped(cluster) }),
     ...(clusterset === undefined ? {} : { clusterset: clipped(clusterset) }),
+    ...(notLinked === undefined ? {} : { notLinked: notLinkedText(notLinked) }),
     health,
     live,
     command: clipped(`sealane status ${flags}`, MAX_MESSAGE),
@@ -277,6 +280,13 @@ function aboutOf({ flags, live }: ConsoleFacts, { health, overview, problems }: 
       services,
     },
   }
+}
+
+function notLinkedText({
+  reason,
+  clusters,
+}: NonNullable<Diagnosis['overview']['notLinked']>): NonNullable<About['notLinked']> {
+  return { reason: clipped(reason), clusters: listed(clusters), more: Math.max(0, clusters.length - MOST_ITEMS) }
 }
 
 function problemRow(found: RankedFinding, { flags }: Pick<ConsoleFacts, 'flags'>): ProblemRow {
@@ -533,7 +543,7 @@ function shareCell({ cluster, share, ready, total, tier, weight, reason, message
 function deniedOf(denied: Answer<readonly DeniedFact[]>, command: string): Section<DeniedRow> {
   if (denied.t === 'none') return { command, rows: [], more: 0, note: clipped(denied.why, MAX_MESSAGE) }
   const latest = [...denied.value].sort((a, b) => compare(b.at, a.at))
-  return section(command, latest, MOST.denied, ({ at, node, from, to, protocol, port, reason }) => ({
+  const rows = section(command, latest, MOST.denied, ({ at, node, from, to, protocol, port, reason }): DeniedRow => ({
     at: clipped(at),
     ...(node === undefined ? {} : { node: clipped(node) }),
     // What no member has sent has no cluster at either end.
@@ -543,4 +553,5 @@ function deniedOf(denied: Answer<readonly DeniedFact[]>, command: string): Secti
     ...numbers({ port }),
     reason: clipped(reason),
   }))
+  return { ...rows, ...staleOf(denied) }
 }

@@ -135,6 +135,9 @@ t.test('a console that was started again: the page logs in, or follows it', asyn
       addEventListener(): void {
         // This server sends nothing.
       }
+      close(): void {
+        this.readyState = 2
+      }
     }
     const browser: Browser = {
       ...{ document: { getElementById: () => null, title: '' }, navigator: {}, EventSource: Source },
@@ -153,6 +156,59 @@ t.test('a console that was started again: the page logs in, or follows it', asyn
     await clock.advance(0)
     t.same([asked, went, opened.length], [['/api/state'], places, sources], String(status))
   }
+})
+
+t.test('a page that is not seen is not followed, and is again once it is seen', async (t) => {
+  const clock = new FakeClock()
+  const opened: { readyState: number }[] = []
+  class Source implements Events {
+    readyState = 0
+    constructor() {
+      opened.push(this)
+    }
+    addEventListener(): void {
+      // This server sends nothing.
+    }
+    close(): void {
+      this.readyState = 2
+    }
+  }
+  let change = (): void => undefined
+  const asked: string[] = []
+  const document = {
+    ...{ getElementById: () => null, title: '', visibilityState: 'visible' },
+    addEventListener: (_: string, call: () => void) => void (change = call),
+  }
+  const browser: Browser = {
+    ...{ document, navigator: {}, EventSource: Source, location: { assign: () => undefined } },
+    fetch: (path) => {
+      asked.push(path)
+      return Promise.resolve({ status: 200 })
+    },
+  }
+  const model = createModel(clock.now(), undefined)
+  takeSections(model, BROKEN)
+  const tick = followServer(model, browser, clock)
+  tick()
+  t.match(document.title, /^degraded|^down/)
+  document.visibilityState = 'hidden'
+  change()
+  t.equal(document.title, 'milano: not followed')
+  await clock.advance(60_000)
+  tick()
+  t.same([opened.map(({ readyState }) => readyState), asked, model.lostSince.value], [[2], [], undefined])
+  document.visibilityState = 'visible'
+  change()
+  tick()
+  t.same([opened.map(({ readyState }) => readyState), asked, model.lostSince.value], [[2, 0], [], undefined])
+  t.match(document.title, /^degraded|^down/)
+})
+
+t.test('clusters that the topology does not link are named', async (t) => {
+  const notLinked = { reason: 'NotLinkedByTopology', clusters: ['<b>oslo</b>', 'rome'], more: 3 }
+  const text = wordsOf(pageOf({ ...BROKEN, about: { ...BROKEN.about, notLinked } }))
+  t.match(text, /Not linked with this cluster \(NotLinkedByTopology\): <b>oslo<\/b>, rome and 3 more\./)
+  t.notMatch(wordsOf(pageOf(BROKEN)), /Not linked/)
 })
 
 t.test('drawings are beside tables that say the same', async (t) => {

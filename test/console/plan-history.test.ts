@@ -88,12 +88,19 @@ t.test(
     const look = (facts: string, flows: string, change: Partial<ConsoleState> = {}): void => {
       takeSections(model, { ...stateOf(), calls, ...change, times: { facts, flows } })
     }
-    look('2026-11-25T12:00:00Z', 'a')
-    look('2026-11-25T12:00:00Z', 'a')
-    look('2026-11-25T12:00:02Z', 'a')
-    look('2026-11-25T12:00:04Z', 'b', { links: { ...stateOf().links, stale: { why: 'x' } } })
+    look('2026-11-25T12:00:00Z', '2026-11-25T12:00:00Z')
+    look('2026-11-25T12:00:00Z', '2026-11-25T12:00:00Z')
+    look('2026-11-25T12:00:02Z', '2026-11-25T12:00:00Z')
+    look('2026-11-25T12:00:04Z', '2026-11-25T12:00:04Z', { links: { ...stateOf().links, stale: { why: 'x' } } })
     t.same(linkSeries(model.history.value, LINK).values[0], [12.5, 12.5, null], 'rows that are kept are not new')
     t.same(callSeries(model.history.value, 'shop/web').values, [[3, 3]])
+    const late = createModel(0, undefined)
+    takeSections(late, { ...stateOf(), calls, times: { facts: '2026-11-25T12:00:00Z', flows: '2026-11-25T11:59:00Z' } })
+    t.same(
+      callSeries(late.history.value, 'shop/web').times,
+      [],
+      'calls of before the page was open are not those of now',
+    )
     const file = createModel(0, undefined)
     takeSections(file, stateOf({ input: { live: false } }))
     t.same(file.history.value, [])
