@@ -30,7 +30,7 @@ import {
   percentText,
 } from './elements.ts'
 import { Charts } from './charts.ts'
-import { Flows, rateText } from './flows.ts'
+import { Flows, callsNote, rateText } from './flows.ts'
 import { ClusterMap } from './map.ts'
 import { PathSection } from './path.ts'
 
@@ -262,7 +262,9 @@ function Services({ model }: Props): VNode {
   ]
   const draw = (rows: readonly ServiceRow[]): VNode =>
     h(Table<ServiceRow>, { caption: 'Services', columns, rows, keyOf: (row) => `${row.namespace}/${row.name}` })
-  return h(List<ServiceRow>, { model, name: 'services', none: 'No service is exported or imported.', draw })
+  const note = callsNote(model)
+  const after = note === undefined ? null : h('p', { class: 'soft' }, note)
+  return h(List<ServiceRow>, { model, name: 'services', none: 'No service is exported or imported.', draw, after })
 }
 
 /** Of the last minute. */

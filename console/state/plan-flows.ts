@@ -5,7 +5,7 @@ import { type Answer, MAX_MESSAGE, clipped, compare, endText, numbers, section, 
 
 /** The latest samples. */
 const MOST_FLOWS = 200
-/** The most called services, and the rules that refuse most. */
+/** Services with errors and the most called ones, and the rules that refuse most. */
 const MOST_CALLED = 200
 const MOST_RULES = 100
 /** Samples of which rules are counted. A page of a node has 400, and a cluster has many nodes. */
@@ -60,7 +60,7 @@ export function planFlows(answer: Answer<FlowsFacts> | undefined, commands: Flow
     flows: { ...section(commands.flows, latest, MOST_FLOWS, flowSample), note: about(samples), ...stale },
     refusals: { ...section(commands.refusals, rulesOf(latest), MOST_RULES, (row) => row), ...stale },
     calls: {
-      ...section(commands.calls, calls, MOST_CALLED, callsRow),
+      ...section(commands.calls, calls.toSorted(byErrors), MOST_CALLED, callsRow),
       ...(said.length === 0 ? {} : { note: about('') }),
       ...stale,
     },
@@ -75,6 +75,12 @@ function flowSample({ at, node, outcome, reason, from, to, protocol, port, ms }:
     ...numbers({ port, ms }),
     ...(reason === undefined ? {} : { reason: clipped(reason) }),
   }
+}
+
+/** Services with errors come first, however rarely they are called. The order stays within the two. */
+function byErrors(a: CallsFact, b: CallsFact): number {
+  const hasErrors = ({ recent: { refused, unanswered } }: CallsFact): number => (refused + unanswered > 0 ? 1 : 0)
+  return hasErrors(b) - hasErrors(a)
 }
 
 function callsRow({ name, callsPerSecond, bytesPerSecond, recent, p50Ms, p99Ms }: CallsFact): CallsRow {

@@ -164,10 +164,12 @@ function statesOf(
   const imports = (): ReadonlyMap<string, string> =>
     new Map(world.objects.ServiceImport?.map(({ object }) => [clipped(keyOf(object.metadata), MAX_MESSAGE), '']))
   const found = problems.map(
-    ({ reason, subject, severity }) => [clipped(`${reason}: ${subjectText(subject)}`, MAX_MESSAGE), severity] as const,
+    ({ reason, subject, source }) =>
+      [clipped(`${reason}: ${subjectText(subject)}`, MAX_MESSAGE), clipped(source)] as const,
   )
-  // Without an answer for a kind its problems are not known, and so none of them has ended.
-  const isAll = !world.unanswered.some(({ reason }) => reason === 'NotAnswered')
+  // Problems that could not be seen this time have not ended.
+  const silent = world.unanswered.flatMap(({ what, reason }) => (reason === 'NotAnswered' ? [what] : []))
+  const hidden = [...(before?.problems ?? [])].filter(([, source]) => silent.some((what) => isSeenBy(what, source)))
   const states = links.map((row) => {
     return [`${row.node} lane ${row.lane} to ${row.cluster} lane ${row.remoteLane}`, row.state] as const
   })
@@ -175,8 +177,16 @@ function statesOf(
     ...(isRead(...READ_FROM.gateways) ? { gateways: gateways() } : {}),
     ...(isRead(...READ_FROM.links) ? { links: new Map(states) } : {}),
     ...(isRead('ServiceImport') ? { imports: imports() } : {}),
-    problems: new Map([...(isAll ? [] : (before?.problems ?? [])), ...found].slice(-MOST_PROBLEMS)),
+    problems: new Map([...hidden, ...found].slice(-MOST_PROBLEMS)),
   }
+}
+
+/** Whether a problem of this source can come from the answer to this question. The page of a part is about it alone. */
+function isSeenBy(what: string, source: string): boolean {
+  const [, page] = /^(?:Pod|Page) (.+)$/.exec(what) ?? []
+  if (page === undefined) return true
+  const isOther = /^(pod |http:|API server|state of )/.test(source)
+  return !isOther || source === clipped(`pod ${page}`) || source === clipped(`http://${page}/status`)
 }
 
 /** A gateway without a lane waits for the end of another one. */

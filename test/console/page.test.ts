@@ -5,13 +5,16 @@ import t from 'tap'
 import { type Browser, type Events, followServer } from '../../console/page/follow.ts'
 import { toggleRegion } from '../../console/page/map.ts'
 import { Page, agoText, createModel, matches, summaryOf, takeSections } from '../../console/page/page.ts'
-import type { ConsoleState } from '../../console/state/state.ts'
+import type { ConsoleState, FlowsFacts } from '../../console/state/state.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { DOWN, changeLinks } from '../explain/broken-member.ts'
 import { equalsGolden } from '../support/golden.ts'
 import { NOW } from '../support/objects/member-facts.ts'
 import { type Change, sharesFrom, stateOf } from './support/console-facts.ts'
 
+const CALLS: FlowsFacts['calls'] = [
+  { name: 'shop/web0', callsPerSecond: 1, bytesPerSecond: 1, recent: { refused: 0, unanswered: 0 } },
+]
 const AT = Date.parse(NOW) + 5000
 
 function pageOf(
@@ -209,6 +212,20 @@ t.test('clusters that the topology does not link are named', async (t) => {
   const text = wordsOf(pageOf({ ...BROKEN, about: { ...BROKEN.about, notLinked } }))
   t.match(text, /Not linked with this cluster \(NotLinkedByTopology\): <b>oslo<\/b>, rome and 3 more\./)
   t.notMatch(wordsOf(pageOf(BROKEN)), /Not linked/)
+})
+
+t.test('services and charts say what is missing of calls', async (t) => {
+  const value: FlowsFacts = { lines: [], calls: [], sampled: 20, problems: ['460 nodes were not asked'] }
+  const flows = { t: 'known', at: NOW, value, why: 'no answer' } as const
+  const html = pageOf(stateOf({ input: { flows } }))
+  for (const id of ['services', 'flows']) {
+    const section = html.slice(html.indexOf(`<section id="${id}"`)).split('</section>', 1)[0] ?? ''
+    t.match(wordsOf(section), /460 nodes were not asked/, id)
+    t.match(wordsOf(section), /not renewed: no answer/, id)
+  }
+  t.notMatch(wordsOf(pageOf(BROKEN)), /Calls: /)
+  const charts = wordsOf(pageOf(stateOf({ input: { flows: { ...flows, value: { ...value, calls: CALLS } } } })))
+  t.match(charts, /Calls a second to other clusters\. Calls: not renewed: no answer 460 nodes were not asked/)
 })
 
 t.test('drawings are beside tables that say the same', async (t) => {
