@@ -101,7 +101,7 @@ export function followServer(model: PageModel, browser: Browser, clock: Clock): 
 
   return () => {
     const now = clock.now()
-    model.now.value = now
+    if (!model.paused.value) model.now.value = now
     if (isHidden()) return
     if (now - heardAt > SILENT_MS) model.lostSince.value ??= heardAt
     if (events.readyState === CLOSED && now - askedAt >= AGAIN_MS) {

@@ -95,7 +95,7 @@ t.test('a gateway dies, and comes back: the page says so by itself', async (t) =
   t.match(await gateway.textContent(), /silent.*2026-11-25 11:58:00 UTC/, 'since when')
   await eventually(async () => (await page.title()) === 'degraded: milano')
   const summary = page.getByRole('banner').getByRole('listitem')
-  t.same((await summary.allTextContents()).slice(0, 2), ['▲ degraded', '1 problems'])
+  t.same((await summary.allTextContents()).slice(0, 2), ['▲ degraded', '1 problem'])
   console.show(exampleFacts())
   await page.getByText('No problems.').waitFor()
   await eventually(async () => /reporting/.test((await gateway.textContent()) ?? ''))

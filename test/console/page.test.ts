@@ -4,7 +4,7 @@ import { renderToString } from 'preact-render-to-string'
 import t from 'tap'
 import { type Browser, type Events, followServer } from '../../console/page/follow.ts'
 import { toggleRegion } from '../../console/page/map.ts'
-import { Page, agoText, createModel, matches, summaryOf, takeSections } from '../../console/page/page.ts'
+import { Page, agoText, createModel, matches, summaryOf, takeSections, togglePause } from '../../console/page/page.ts'
 import type { ConsoleState, FlowsFacts } from '../../console/state/state.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { DOWN, changeLinks } from '../explain/broken-member.ts'
@@ -207,6 +207,25 @@ t.test('a page that is not seen is not followed, and is again once it is seen', 
   t.match(document.title, /^degraded|^down/)
 })
 
+t.test('a paused page stands still, and goes on with the newest', async (t) => {
+  const well = stateOf()
+  const model = createModel(AT, undefined)
+  takeSections(model, well)
+  const html = (): string => renderToString(h(Page, { model }))
+  t.match(html(), /<button type="button" aria-pressed="false">Pause</)
+  togglePause(model)
+  const before = html()
+  t.match(wordsOf(before), /Paused: nothing on this page changes\./)
+  t.match(before, /aria-pressed="true"/)
+  takeSections(model, BROKEN)
+  takeSections(model, { problems: well.problems })
+  t.equal(html(), before)
+  togglePause(model)
+  t.equal(model.sections.links.value, BROKEN.links)
+  t.equal(model.sections.problems.value, well.problems, 'the newest of each section')
+  t.same(model.aside.value, {})
+})
+
 t.test('clusters that the topology does not link are named', async (t) => {
   const notLinked = { reason: 'NotLinkedByTopology', clusters: ['<b>oslo</b>', 'rome'], more: 3 }
   const text = wordsOf(pageOf({ ...BROKEN, about: { ...BROKEN.about, notLinked } }))
@@ -266,6 +285,9 @@ t.test('regions are opened by a button in the table', async (t) => {
   })
   t.match(open, /<button type="button" aria-expanded="true">Close region eu<\/button>/)
   t.match(open, /aria-expanded="false">Open region &lt;b>us</)
+  const model = createModel(0, undefined)
+  for (const region of ['a', 'b', 'c', 'd']) toggleRegion(model, region)
+  t.same([...model.regions.value], ['b', 'c', 'd'], 'a drawing has a limit')
 })
 
 t.test('flows as a person reads them', async (t) => {
