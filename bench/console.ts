@@ -3,6 +3,9 @@
  * page of the console in Chromium, served by the console's own server, of a member that knows that many clusters and
  * services, while facts change that many times a second.
  *
+ * Each change is a look two seconds later with calls of its own, so that the charts soon have all of their history; the
+ * first half of them is followed with the map on the screen, the second with the charts.
+ *
  * - `interactiveMs`: from the navigation until the rows are drawn and the page takes input: the median of the loads.
  *   The stream of events never ends, so that the network is never idle: what counts is what is drawn.
  * - `lagMs`: p99 of the time from a change at the server until its row is drawn; `lagP50Ms` the median. The server puts
@@ -14,7 +17,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import type { Browser, BrowserContext, CDPSession, Page } from 'playwright-core'
-import type { ConsoleFacts } from '../console/console.ts'
+import type { ConsoleFacts, FlowsFacts } from '../console/console.ts'
 import { type ConsoleServer, serveConsolePage } from '../console/server/server.ts'
 import { type ConsoleState, planLook } from '../console/state/state.ts'
 import type { EndpointSlice } from '../model/objects.ts'
@@ -32,6 +35,8 @@ const TARGETS = { interactiveMs: 1000, lagMs: 250, heapMb: 150 }
 /** What is still on its way when the last change was made gets this long. */
 const LAST_MS = 3000
 const EXPORTERS = 3
+const CALLED = 200
+const LOOK_MS = 2000
 
 const { values } = parseArgs({
   options: {
@@ -140,16 +145,37 @@ function factsOf(clusters: number, services: number): ConsoleFacts {
     },
     input: {
       shares: { t: 'known', at: NOW, value: { slices: slices as EndpointSlice[], policies: [], clusterPolicies: [] } },
+      flows: { t: 'known', at: NOW, value: flowsOf(names.slice(0, CALLED)) },
     },
   })
 }
 
+function flowsOf(services: readonly string[]): FlowsFacts {
+  const calls = services.map((service, i) => ({
+    ...{ name: `shop/${service}`, callsPerSecond: services.length - i, bytesPerSecond: 1000, p50Ms: 1, p99Ms: 2 },
+    recent: { refused: 0, unanswered: 0 },
+  }))
+  const lines = services.map((service): FlowsFacts['lines'][number] => ({
+    ...{ at: NOW, node: 'w0', outcome: 'answered', protocol: 'tcp', port: 8080, ms: 1 },
+    from: { address: '10.42.1.5', namespace: 'shop', pod: 'front-0' },
+    to: { address: '245.0.0.1', service: `shop/${service}` },
+  }))
+  return { lines, calls, sampled: 20, problems: [] }
+}
+
 /** The state after a change: the first link and the first service show its number, and others change too. */
 function changed(state: ConsoleState, change: number): ConsoleState {
-  const { links, services } = state
+  const { links, services, calls, flows } = state
+  const time = new Date(Date.parse(NOW) + change * LOOK_MS).toISOString()
   const at = change % services.rows.length
   return {
     ...state,
+    times: { ...state.times, facts: time, flows: time },
+    calls: { ...calls, rows: calls.rows.map((row) => ({ ...row, callsPerSecond: row.callsPerSecond + (change % 7) })) },
+    flows: {
+      ...flows,
+      rows: flows.rows.map((row, i) => (i === change % flows.rows.length ? { ...row, at: time } : row)),
+    },
     links: { ...links, rows: links.rows.map((row, i) => (i === 0 ? { ...row, rttMs: change / 10 } : row)) },
     services: {
       ...services,
@@ -202,6 +228,8 @@ async function follow(
   const { page, context } = await openPage(browser, server.url)
   const debug = await context.newCDPSession(page)
   await debug.send('Performance.enable')
+  await show(page, 'charts')
+  await show(page, 'map')
   const published: number[] = []
   const heaps: number[] = []
   const started = performance.now()
@@ -210,6 +238,7 @@ async function follow(
     const next = changed(state, change)
     published.push(Date.now())
     server.publish(next)
+    if (change === Math.ceil((updates * seconds) / 2)) await show(page, 'charts')
     if (change % updates === 0) heaps.push(await heapBytes(debug))
   }
   const isLast = async (): Promise<boolean> => (await seenBy(page)).changes.at(-1)?.[0] === published.length
@@ -227,6 +256,13 @@ async function follow(
     heapKeptMb: round(keptBytes / 2 ** 20, 1),
     filterMs: round(filterMs, 0),
   }
+}
+
+/** Brings the drawings of a section onto the screen, and waits until there is one. */
+async function show(page: Page, section: 'map' | 'charts'): Promise<void> {
+  await page.evaluate(`document.querySelector('#${section} [role=img]').scrollIntoView()`)
+  const canvases = `document.querySelectorAll('#${section} canvas').length`
+  await eventually(async () => (await page.evaluate<number>(canvases)) > 0, { say: `the drawing of ${section}` })
 }
 
 async function heapBytes(debug: CDPSession): Promise<number> {

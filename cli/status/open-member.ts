@@ -35,7 +35,8 @@ export interface CloserLook {
   readonly progress: Progress
 }
 
-type Gather = () => Promise<FactSet>
+/** Of a cluster it also ends with `signal`; a site ends with the context's alone. */
+type Gather = (signal?: AbortSignal) => Promise<FactSet>
 
 /** What was opened, for questions that facts do not answer. */
 export type OpenedMember =
@@ -100,16 +101,17 @@ async function openKubeMember<T>(
   const { kubeFacts } = await import('./kube-facts.ts')
   return withAdmin(target, new SystemClock(), context, async ({ api, admin }) => {
     await checkInstalled(admin, target, timeoutMs, context.signal)
-    const init = { title: admin.title, timeoutMs, signal: context.signal }
     return work(
-      async () => {
+      async (limit) => {
+        const signal = limit === undefined ? context.signal : AbortSignal.any([context.signal, limit])
+        const init = { title: admin.title, timeoutMs, signal }
         const facts = kubeFacts(api.dynamic, { ...init, asksAgentFirst: quick })
         if (closer === undefined) return gatherFacts(admin.title, () => facts)
         const { networkProbes } = await import('./probes/network-probes.ts')
         const { definitionProbes } = await import('./probes/definition-probes.ts')
         const { podProbes } = await import('./probes/pod-probes.ts')
         const { area, progress } = closer
-        const probe = { area, progress, signal: context.signal }
+        const probe = { area, progress, signal }
         const definitions = definitionProbes(api.dynamic, { ...probe, title: admin.title })
         const probes = [podProbes(admin, probe), networkProbes(admin, probe), definitions]
         const all = Promise.all([progress.follow('objects and status pages', facts), ...probes])

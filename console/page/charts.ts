@@ -1,7 +1,7 @@
 /** Charts of the last ten minutes that this page has seen: RTT and loss of a link, calls of a service. */
 import { type VNode, h } from 'preact'
 import { Command, Frame, type Props, Table, clockText, msText } from './elements.ts'
-import { rateText } from './flows.ts'
+import { callsNote, rateText } from './flows.ts'
 import type { PageModel } from './model.ts'
 import type { SurfaceRef } from './drawing.ts'
 import { MOST_LINES, type Minute, callSeries, linkName, linkSeries, minutesOf } from './plan-history.ts'
@@ -55,7 +55,7 @@ function CallsChart({ model }: Props): VNode {
   const minutes = minutesOf(callSeries(model.history.value, chosen))
   return h(Chart, {
     ...{ model, title: 'Calls of a service', label: 'Service', chosen, names, minutes },
-    text: 'Calls a second to other clusters.',
+    text: ['Calls a second to other clusters.', callsNote(model) ?? ''].join(' ').trim(),
     command: model.sections.calls.value?.command,
     columns: [
       { title: 'Calls a second, mean', text: ({ values: [calls] }) => rateText(calls?.mean) },

@@ -24,10 +24,13 @@ export interface MapOptions {
   readonly userZoomingEnabled: boolean
   readonly userPanningEnabled: boolean
   readonly boxSelectionEnabled: boolean
+  /** Undefined: that of the screen. */
+  readonly pixelRatio: number | undefined
 }
 
 export interface DrawnMap {
   destroy(): void
+  getElementById(id: string): { data(name: 'label', value: string): void }
 }
 
 declare const cytoscape: (options: MapOptions) => DrawnMap

@@ -48,8 +48,9 @@ export type SurfaceRef = (place: Surface | null) => void
 const NEAR = { rootMargin: '200px' }
 
 /**
- * Draws into an element as long as it is there: once it is near the screen, and again whenever signals, colours or its
- * width change. A script that cannot be loaded leaves the place empty: the table beside it stays.
+ * Draws into an element as long as it is there and near the screen, and again whenever signals, colours or its width
+ * change. Some drawings cost as much time when nothing changes, so that those far away are taken away: the place keeps
+ * its height. A script that cannot be loaded leaves the place empty: the table beside it stays.
  */
 export function drawingRef(browser: Canvases, load: () => Promise<Draw>): SurfaceRef {
   let end: () => void = () => undefined
@@ -60,29 +61,34 @@ export function drawingRef(browser: Canvases, load: () => Promise<Draw>): Surfac
 }
 
 function drawWhenNear(browser: Canvases, place: Surface, load: () => Promise<Draw>): () => void {
-  const ends: (() => void)[] = []
-  let isOver = false
-  const start = async (): Promise<void> => {
-    const draw = await load()
+  let isNear = false
+  let loading: Promise<Draw> | undefined
+  let end: (() => void) | undefined
+  const begin = async (): Promise<void> => {
+    isNear = true
+    const draw = await (loading ??= load())
     // The place may have gone meanwhile.
-    if (isOver) return
-    ends.push(keepDrawn(browser, place, draw))
+    if (isNear) end ??= keepDrawn(browser, place, draw)
   }
-  const begin = (): void => void start().catch(() => undefined)
+  const leave = (): void => {
+    isNear = false
+    end?.()
+    end = undefined
+  }
   const { IntersectionObserver } = browser
-  if (IntersectionObserver === undefined) begin()
-  else {
-    const watcher = new IntersectionObserver((seen) => {
-      if (!seen.some(({ isIntersecting }) => isIntersecting)) return
-      watcher.disconnect()
-      begin()
-    }, NEAR)
-    watcher.observe(place)
-    ends.push(() => watcher.disconnect())
+  if (IntersectionObserver === undefined) {
+    void begin().catch(() => undefined)
+    return leave
   }
+  const watcher = new IntersectionObserver((seen) => {
+    // The latest is the last.
+    if (seen.at(-1)?.isIntersecting === true) void begin().catch(() => undefined)
+    else leave()
+  }, NEAR)
+  watcher.observe(place)
   return () => {
-    isOver = true
-    for (const one of ends) one()
+    watcher.disconnect()
+    leave()
   }
 }
 

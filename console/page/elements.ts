@@ -223,10 +223,12 @@ export function Rows<T>({ model, name, found: { section, rows: all }, none, draw
 interface ListProps<T> extends Omit<RowsProps<T>, 'found'> {
   readonly name: RowsName & SectionId
   readonly at?: keyof Times
+  /** Stands below the rows. */
+  readonly after?: VNode | null
 }
 
 /** A section of the page that is one section of the state. */
-export function List<T>({ model, name, at = 'facts', none, draw }: ListProps<T>): VNode {
+export function List<T>({ model, name, at = 'facts', none, draw, after = null }: ListProps<T>): VNode {
   const found = filtered<T>(model, name)
   const live = model.sections.about.value?.live ?? true
   const stale = found.section?.stale
@@ -241,6 +243,7 @@ export function List<T>({ model, name, at = 'facts', none, draw }: ListProps<T>)
     Frame,
     { model, name, ...count, command: found.section?.command, age },
     h(Rows<T>, { model, name, found, none, draw }),
+    after,
   )
 }
 

@@ -1,6 +1,7 @@
 /** Who calls whom: what is refused by which rule, calls a second of each service, and samples of calls. */
 import { type VNode, h } from 'preact'
 import type { CallsRow, FlowSample, RefusalRow } from '../state/state.ts'
+import type { PageModel } from './model.ts'
 import {
   AsOf,
   Badge,
@@ -28,6 +29,14 @@ export function Flows({ model }: Props): VNode {
     isRead ? h(Calls, { model }) : null,
     h(Samples, { model }),
   )
+}
+
+/** What is missing of the calls that other sections show too. Undefined: nothing, or none are read. */
+export function callsNote({ sections: { calls, times } }: PageModel): string | undefined {
+  const { note, stale } = calls.value ?? {}
+  if (times.value?.flows === undefined) return undefined
+  const texts = [...(stale === undefined ? [] : [`not renewed: ${stale.why}`]), ...(note === undefined ? [] : [note])]
+  return texts.length === 0 ? undefined : `Calls: ${texts.join(' ')}`
 }
 
 /** Without a value there is nothing to say, as with `-` elsewhere. */

@@ -5,7 +5,13 @@ import { type PageModel, summaryOf, takeSections } from './model.ts'
 
 /** What this page uses of a browser. The types of all that browsers have would count in every file of the project. */
 export interface Browser {
-  readonly document: { getElementById(id: string): { replaceChildren(): void } | null; title: string }
+  readonly document: {
+    getElementById(id: string): { replaceChildren(): void } | null
+    title: string
+    /** `hidden` if a person cannot see the page, as in a tab behind another. */
+    readonly visibilityState?: string
+    addEventListener?(name: 'visibilitychange', call: () => void): void
+  }
   readonly navigator: { readonly clipboard?: { writeText(text: string): Promise<void> } }
   readonly location: { assign(path: string): void }
   readonly EventSource: new (path: string) => Events
@@ -16,6 +22,7 @@ export interface Events {
   addEventListener(name: string, call: (event: { readonly data?: string }) => void): void
   /** 2: it does not try again. */
   readonly readyState: number
+  close(): void
 }
 
 const CLOSED = 2
@@ -26,7 +33,10 @@ const AGAIN_MS = 3000
 /** Screen readers are not interrupted more often. */
 const SAY_EVERY_MS = 10_000
 
-/** Returns what has to be called once a second. */
+/**
+ * Returns what has to be called once a second. A page that is not seen is not followed: the console reads calls while a
+ * page is open, and a browser has few connections for all of its tabs.
+ */
 export function followServer(model: PageModel, browser: Browser, clock: Clock): () => void {
   let heardAt = clock.now()
   let askedAt = -Infinity
@@ -64,6 +74,20 @@ export function followServer(model: PageModel, browser: Browser, clock: Clock): 
     if (events.readyState === CLOSED) events = follow()
   }
 
+  const isHidden = (): boolean => browser.document.visibilityState === 'hidden'
+  const onVisibility = (): void => {
+    events.close()
+    if (isHidden()) {
+      // The title stays in sight, and would say the health of before.
+      browser.document.title = `${model.sections.about.value?.cluster ?? 'Sealane'}: not followed`
+      return
+    }
+    heardAt = clock.now()
+    events = follow()
+  }
+  browser.document.addEventListener?.('visibilitychange', onVisibility)
+  if (isHidden()) onVisibility()
+
   const announce = (now: number): void => {
     const about = model.sections.about.value
     if (about === undefined) return
@@ -77,7 +101,8 @@ export function followServer(model: PageModel, browser: Browser, clock: Clock): 
 
   return () => {
     const now = clock.now()
-    model.now.value = now
+    if (!model.paused.value) model.now.value = now
+    if (isHidden()) return
     if (now - heardAt > SILENT_MS) model.lostSince.value ??= heardAt
     if (events.readyState === CLOSED && now - askedAt >= AGAIN_MS) {
       askedAt = now

@@ -11,6 +11,9 @@ import { type MapLine, type MapNode, placesOf } from './plan-map.ts'
  */
 const STYLE_ELEMENT_ID = '__________cytoscape_stylesheet'
 
+/** Browsers limit the pixels of a canvas: a higher drawing has one for each of the page. */
+const MOST_SHARP = 4000
+
 /** Nothing moves, nothing can be dragged: the page scrolls under a finger, and the table has the buttons. */
 export function mapDrawing(model: PageModel, browser: Canvases): Draw {
   return (place) => {
@@ -20,9 +23,12 @@ export function mapDrawing(model: PageModel, browser: Canvases): Draw {
       const { nodes, lines } = mapOf(model)
       const width = place.clientWidth
       const colours = ['text', 'soft', 'card', 'line', 'good', 'warn', 'bad'].map((name) => colourOf(browser, name))
-      const now = JSON.stringify([nodes, lines, width, colours])
-      // Facts come every two seconds, and most of them change nothing here.
-      if (now === before) return
+      const now = JSON.stringify([nodes, lines.map(({ id, state }) => [id, state]), width, colours])
+      // Facts come every two seconds, and most of them change nothing here but RTTs.
+      if (now === before) {
+        for (const { id, label } of lines) drawn?.getElementById(id).data('label', label)
+        return
+      }
       before = now
       const { height, places } = placesOf(nodes, width)
       drawn?.destroy()
@@ -41,6 +47,7 @@ export function mapDrawing(model: PageModel, browser: Canvases): Draw {
         layout: { name: 'preset', fit: false, padding: 0 },
         ...{ autoungrabify: true, autounselectify: true, boxSelectionEnabled: false },
         ...{ userZoomingEnabled: false, userPanningEnabled: false },
+        pixelRatio: height > MOST_SHARP ? 1 : undefined,
       })
     }
     return { update, end: () => drawn?.destroy() }

@@ -48,11 +48,14 @@ function withEnds({ sections: { clusters } }: PageModel, rows: MapInput): MapInp
   return { ...rows, clusters: ends }
 }
 
-/** Shows or hides the clusters of a region. */
+/** A drawing of more would be too high for a canvas. */
+const MOST_OPEN = 3
+
+/** Shows or hides the clusters of a region. The region that was opened first closes for the fourth. */
 export function toggleRegion(model: PageModel, region: string): void {
   const open = new Set(model.regions.value)
   if (!open.delete(region)) open.add(region)
-  model.regions.value = open
+  model.regions.value = new Set([...open].slice(-MOST_OPEN))
 }
 
 export function ClusterMap({ model }: Props): VNode {

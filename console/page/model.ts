@@ -28,6 +28,10 @@ export interface PageModel {
   readonly filter: Signal<string>
   /** Milliseconds since 1970, by this machine's clock, once a second. */
   readonly now: Signal<number>
+  /** Nothing changes on the page until a person lets it go on. */
+  readonly paused: Signal<boolean>
+  /** What came while it is paused: the newest of each section. */
+  readonly aside: Signal<Partial<ConsoleState>>
   /** Since when the server is silent. Undefined while it answers. */
   readonly lostSince: Signal<number | undefined>
   /** Read out by screen readers, at most every few seconds. */
@@ -86,6 +90,8 @@ export function createModel(
     },
     filter: signal(''),
     now: signal(now),
+    paused: signal(false),
+    aside: signal<Partial<ConsoleState>>({}),
     lostSince: signal<number | undefined>(undefined),
     announcement: signal(''),
     copied: signal(''),
@@ -102,8 +108,23 @@ export function createModel(
   return { ...model, ...parts(model) }
 }
 
+/** Pauses the page, or lets it go on with the newest of what has come meanwhile. */
+export function togglePause(model: PageModel): void {
+  batch(() => {
+    model.paused.value = !model.paused.value
+    if (model.paused.value) return
+    const came = model.aside.value
+    model.aside.value = {}
+    takeSections(model, came)
+  })
+}
+
 /** Takes what an event or a snapshot says. Sections of a later release are left out. */
 export function takeSections(model: PageModel, said: Partial<ConsoleState>): void {
+  if (model.paused.value) {
+    model.aside.value = { ...model.aside.value, ...said }
+    return
+  }
   const known = new Map<string, { value: unknown }>(Object.entries(model.sections))
   const { times } = said
   batch(() => {
@@ -115,10 +136,16 @@ export function takeSections(model: PageModel, said: Partial<ConsoleState>): voi
   })
 }
 
+/** A page that was just opened may get calls of before: they are not drawn at the time of this look. */
+const FRESH_MS = 30_000
+
 /** Each look has a time of its own. Calls are read less often in a cluster: each reading counts once. */
 function remember({ sections: { links, calls, about }, history, callsAt }: PageModel, times: Times): void {
   if (about.value?.live !== true) return
-  const isNew = times.flows !== undefined && times.flows !== callsAt.value
+  const isNew =
+    times.flows !== undefined &&
+    times.flows !== callsAt.value &&
+    Date.parse(times.facts) - Date.parse(times.flows) < FRESH_MS
   const linksNow = links.value?.stale === undefined ? links.value?.rows : undefined
   const sample = sampleOf(Date.parse(times.facts), linksNow, isNew ? calls.value?.rows : undefined)
   const next = withSample(history.value, sample)

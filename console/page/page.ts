@@ -30,12 +30,13 @@ import {
   percentText,
 } from './elements.ts'
 import { Charts } from './charts.ts'
-import { Flows, rateText } from './flows.ts'
+import { Flows, callsNote, rateText } from './flows.ts'
 import { ClusterMap } from './map.ts'
+import { togglePause } from './model.ts'
 import { PathSection } from './path.ts'
 
 export { agoText } from './elements.ts'
-export { type PageModel, createModel, matches, summaryOf, takeSections } from './model.ts'
+export { type PageModel, createModel, matches, summaryOf, takeSections, togglePause } from './model.ts'
 
 export function Page({ model }: Props): VNode {
   return h(
@@ -91,6 +92,18 @@ function Head({ model }: Props): VNode {
         },
       }),
     ),
+    ' ',
+    h(
+      'button',
+      {
+        ...{ type: 'button', 'aria-pressed': String(model.paused.value) },
+        onClick: () => {
+          togglePause(model)
+        },
+      },
+      'Pause',
+    ),
+    model.paused.value ? h('p', { class: 'banner' }, 'Paused: nothing on this page changes.') : null,
     h('p', { class: 'said', role: 'status', 'aria-live': 'polite' }, model.announcement.value),
     h('p', { class: 'said', role: 'status' }, model.copied.value === '' ? '' : `copied: ${model.copied.value}`),
   )
@@ -105,10 +118,10 @@ function Summary({ model, about }: Props & { readonly about: About }): VNode {
       'ul',
       { class: 'facts' },
       h('li', {}, h(Badge, { state: health })),
-      h('li', {}, `${counts.problems} problems`),
+      h('li', {}, `${counts.problems} problem${counts.problems === 1 ? '' : 's'}`),
       h('li', {}, `${counts.clustersReached} of ${counts.clusters} clusters reached`),
       h('li', {}, `${counts.linksUp} of ${counts.links} links up`),
-      h('li', {}, `${counts.services} services`),
+      h('li', {}, `${counts.services} service${counts.services === 1 ? '' : 's'}`),
     ),
     h('p', { class: 'soft' }, `${target}${clusterset === undefined ? '' : `, clusterset ${clusterset}`}`),
     h(AsOf, { model, at: 'facts', live }),
@@ -156,13 +169,19 @@ function Problem({ model, row }: Props & { readonly row: ProblemRow }): VNode {
     since === undefined ? null : h('p', { class: 'soft' }, 'since ', h(Since, { model, at: since })),
     h('p', {}, `Seen: ${seen} `, h('span', { class: 'soft' }, `(${source})`)),
     consequences.length === 0 ? null : h('p', {}, `Hence: ${consequences.join(', ')}`),
-    h('p', {}, `To do: ${mend}`),
+    h('p', {}, 'To do: ', codesIn(mend)),
     h(
       'p',
       {},
       commands.map((command) => h(Command, { model, command, key: command })),
     ),
   )
+}
+
+/** The table of reasons writes commands between backticks. */
+function codesIn(text: string): readonly (VNode | string)[] {
+  const parts = text.split('`')
+  return parts.map((part, i) => (i % 2 === 1 && i < parts.length - 1 ? h('code', { key: String(i) }, part) : part))
 }
 
 function Clusters({ model }: Props): VNode {
@@ -172,7 +191,14 @@ function Clusters({ model }: Props): VNode {
       { class: 'cards' },
       rows.map((row) => h(ClusterView, { model, row, key: row.cluster })),
     )
-  return h(List<ClusterCard>, { model, name: 'clusters', none: 'No other cluster is known.', draw })
+  const about = model.sections.about.value
+  const after = about?.notLinked === undefined ? null : h(NotLinked, { not: about.notLinked })
+  return h(List<ClusterCard>, { model, name: 'clusters', none: 'No other cluster is known.', draw, after })
+}
+
+/** That a cluster has no card is no fault then. */
+function NotLinked({ not }: { readonly not: NonNullable<About['notLinked']> }): VNode {
+  return h('p', {}, `Not linked with this cluster (${not.reason}): ${listText(not.clusters, not.more)}.`)
 }
 
 function ClusterView({ model, row }: Props & { readonly row: ClusterCard }): VNode {
@@ -255,7 +281,9 @@ function Services({ model }: Props): VNode {
   ]
   const draw = (rows: readonly ServiceRow[]): VNode =>
     h(Table<ServiceRow>, { caption: 'Services', columns, rows, keyOf: (row) => `${row.namespace}/${row.name}` })
-  return h(List<ServiceRow>, { model, name: 'services', none: 'No service is exported or imported.', draw })
+  const note = callsNote(model)
+  const after = note === undefined ? null : h('p', { class: 'soft' }, note)
+  return h(List<ServiceRow>, { model, name: 'services', none: 'No service is exported or imported.', draw, after })
 }
 
 /** Of the last minute. */

@@ -7,18 +7,24 @@ import type { PageModel } from './model.ts'
 /** What asking takes of a browser. */
 export interface Asking {
   readonly location: { assign(path: string): void }
-  fetch(path: string): Promise<{ readonly status: number; text(): Promise<string> }>
+  fetch(
+    path: string,
+    init: { readonly signal: AbortSignal },
+  ): Promise<{ readonly status: number; text(): Promise<string> }>
 }
+
+/** The server gives up after 30 s, and says so. */
+const ANSWER_MS = 35_000
 
 /** The server explains one path at a time, and says so to all others. */
 export async function askServer(browser: Asking, from: string, to: string): Promise<PathAnswer> {
   const query = new URLSearchParams({ from, to }).toString()
   try {
-    const response = await browser.fetch(`/api/explain?${query}`)
+    const response = await browser.fetch(`/api/explain?${query}`, { signal: AbortSignal.timeout(ANSWER_MS) })
     const { status } = response
     if (status === 401) browser.location.assign('/')
     const text = await response.text()
-    if ([200, 400, 502].includes(status)) return JSON.parse(text) as PathAnswer
+    if ([200, 400, 502, 504].includes(status)) return JSON.parse(text) as PathAnswer
     return { t: 'failed', why: text.trim() }
   } catch {
     return { t: 'failed', why: 'the console does not answer' }

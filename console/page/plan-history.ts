@@ -2,9 +2,9 @@
 import type { CallsRow, LinkRow } from '../state/state.ts'
 
 export const KEPT_MS = 600_000
-/** One every two seconds, as the console looks. */
-const MOST_SAMPLES = 300
-const LEAST_MS = 1000
+/** One every two seconds, as most consoles look, though some look more often. */
+const LEAST_MS = 1900
+const MOST_SAMPLES = Math.ceil(KEPT_MS / LEAST_MS) + 1
 /** The first ones of their sections: links that are not up, and services that are called most. */
 export const MOST_LINES = 200
 
@@ -44,10 +44,14 @@ export function linkName({ node, lane, cluster, remoteLane }: LinkRow): string {
   return `${node} lane ${lane} to ${cluster} lane ${remoteLane}`
 }
 
-/** Adds a sample. One of the same time as the last, or of an earlier one, is left out. */
+/**
+ * Adds a sample. One that comes too soon after the last is left out. A clock that was set back begins a new history.
+ */
 export function withSample(history: readonly HistorySample[], sample: HistorySample): readonly HistorySample[] {
   const last = history.at(-1)?.at ?? -Infinity
-  if (!Number.isFinite(sample.at) || sample.at - last < LEAST_MS) return history
+  if (!Number.isFinite(sample.at)) return history
+  if (sample.at < last - LEAST_MS) return [sample]
+  if (sample.at - last < LEAST_MS) return history
   return [...history, sample].filter(({ at }) => sample.at - at <= KEPT_MS).slice(-MOST_SAMPLES)
 }
 
@@ -72,8 +76,8 @@ export function callSeries(history: readonly HistorySample[], service: string): 
   const read = history.filter(({ calls }) => calls.size > 0)
   return {
     times: read.map(({ at }) => at / 1000),
-    // A service without calls is not listed.
-    values: [read.map(({ calls }) => calls.get(service) ?? 0)],
+    // A service without calls is not listed; in a list that is full it may only have had no place.
+    values: [read.map(({ calls }) => calls.get(service) ?? (calls.size < MOST_LINES ? 0 : null))],
   }
 }
 

@@ -170,7 +170,8 @@ function byRegion(others: readonly ClusterCard[], open: ReadonlySet<string>): re
 
 function regionNode(id: string, title: string, cards: readonly ClusterCard[]): MapNode {
   const reached = cards.filter(({ state }) => state === 'reached').length
-  const state = reached === cards.length ? 'reached' : reached === 0 ? 'cut off' : 'degraded'
+  const isUnknown = cards.every(({ state }) => state === 'unknown')
+  const state = isUnknown ? 'unknown' : reached === cards.length ? 'reached' : reached === 0 ? 'cut off' : 'degraded'
   return { id, what: 'region', label: `${short(title)}\n${signOf(state)} ${reached} of ${cards.length} reached`, state }
 }
 

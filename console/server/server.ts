@@ -34,7 +34,7 @@ export interface ConsoleLimits extends StreamLimits {
   readonly answerMs: number
   /** Between two attempts to log in, of all clients together. */
   readonly loginMs: number
-  /** The same for an answer that is an explanation: its facts are read first. */
+  /** Until the facts of an explanation are read; later the answer is 504. */
   readonly explainMs: number
   /** Between two explanations, of all clients together. Only one is made at a time. */
   readonly explainEveryMs: number
@@ -108,13 +108,21 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
     const done = new AbortController()
     response.once('close', () => done.abort())
     const isQuestion = admission.t === 'answer' && path === EXPLAIN_PATH && explain !== undefined
-    void clock.sleep(isQuestion ? limits.explainMs : limits.answerMs, done.signal).then(
-      () => void response.destroy(),
-      () => undefined,
-    )
+    const late = new AbortController()
+    const limit = async (): Promise<void> => {
+      if (isQuestion) {
+        await clock.sleep(limits.explainMs, done.signal)
+        const why = `no answer within ${limits.explainMs / 1000} s`
+        if (!response.headersSent) reply(response, 504, JSON.stringify(failedPath(why)), JSON_TYPE)
+        late.abort(new Error(why))
+      }
+      await clock.sleep(limits.answerMs, done.signal)
+      response.destroy()
+    }
+    void limit().catch(() => undefined)
     if (admission.t === 'refused') refuse(response, admission)
     else if (admission.t === 'login') await login(request, response)
-    else if (isQuestion) await answerPath(url, response, explain, done.signal)
+    else if (isQuestion) await answerPath(url, response, explain, AbortSignal.any([done.signal, late.signal]))
     else answerFile(response, path)
   }
 
@@ -148,8 +156,10 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
     isExplaining = true
     try {
       const found = await explainOne(question, signal)
-      reply(response, 200, JSON.stringify(found), JSON_TYPE)
+      if (!response.headersSent) reply(response, 200, JSON.stringify(found), JSON_TYPE)
     } catch (error) {
+      // It took too long, which was said already.
+      if (response.headersSent) return
       // The client has gone, or the server closes.
       if (signal.aborted) response.destroy()
       else reply(response, 502, JSON.stringify(failedPath(messageOf(error))), JSON_TYPE)

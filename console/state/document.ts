@@ -70,6 +70,8 @@ export interface About {
     readonly links: number
     readonly services: number
   }
+  /** Clusters that the topology does not link with this one. Absent: none. */
+  readonly notLinked?: { readonly reason: string; readonly clusters: readonly string[]; readonly more: number }
   /** Set while the facts cannot be renewed: since when (RFC 3339), and why. */
   readonly failing?: { readonly since: string; readonly why: string }
 }

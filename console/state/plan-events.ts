@@ -15,7 +15,7 @@ export interface SeenStates {
   readonly gateways?: ReadonlyMap<string, string>
   readonly links?: ReadonlyMap<string, string>
   readonly imports?: ReadonlyMap<string, string>
-  /** With the severity. */
+  /** With the source that it was seen at. */
   readonly problems?: ReadonlyMap<string, string>
 }
 
@@ -62,7 +62,7 @@ function* changesOf(
   for (const [subject, state] of later) {
     const was = earlier.get(subject)
     if (was === undefined) yield { change: COMES[kind] ?? state, subject }
-    // The severity of a problem may change while it lasts.
+    // A problem may be seen at another source while it lasts.
     else if (was !== state && kind !== 'problems') yield { change: state, subject }
   }
   for (const subject of earlier.keys()) if (!later.has(subject)) yield { change: GOES[kind], subject }

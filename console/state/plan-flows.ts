@@ -1,11 +1,11 @@
 /** Who calls whom, as `sealane flows` and `sealane top` read it: samples, what was refused by rule, calls by service. */
 import type { FlowLine } from '../../model/model.ts'
 import type { CallsRow, ConsoleState, FlowSample, RefusalRow, Section } from './document.ts'
-import { type Answer, MAX_MESSAGE, clipped, compare, endText, numbers, section } from './plan-rows.ts'
+import { type Answer, MAX_MESSAGE, clipped, compare, endText, numbers, section, staleOf } from './plan-rows.ts'
 
 /** The latest samples. */
 const MOST_FLOWS = 200
-/** The most called services, and the rules that refuse most. */
+/** Services with errors and the most called ones, and the rules that refuse most. */
 const MOST_CALLED = 200
 const MOST_RULES = 100
 /** Samples of which rules are counted. A page of a node has 400, and a cluster has many nodes. */
@@ -55,12 +55,14 @@ export function planFlows(answer: Answer<FlowsFacts> | undefined, commands: Flow
   const said = [...problems.slice(0, 5), ...(problems.length > 5 ? [`and ${problems.length - 5} more`] : [])]
   const samples = `${lines.length === 0 ? 'No calls. ' : ''}Samples: at most ${sampled} calls a second of each node.`
   const about = (text: string): string => clipped([text, ...said].filter((one) => one !== '').join(' '), MAX_MESSAGE)
+  const stale = staleOf(answer)
   return {
-    flows: { ...section(commands.flows, latest, MOST_FLOWS, flowSample), note: about(samples) },
-    refusals: section(commands.refusals, rulesOf(latest), MOST_RULES, (row) => row),
+    flows: { ...section(commands.flows, latest, MOST_FLOWS, flowSample), note: about(samples), ...stale },
+    refusals: { ...section(commands.refusals, rulesOf(latest), MOST_RULES, (row) => row), ...stale },
     calls: {
-      ...section(commands.calls, calls, MOST_CALLED, callsRow),
+      ...section(commands.calls, calls.toSorted(byErrors), MOST_CALLED, callsRow),
       ...(said.length === 0 ? {} : { note: about('') }),
+      ...stale,
     },
   }
 }
@@ -73,6 +75,12 @@ function flowSample({ at, node, outcome, reason, from, to, protocol, port, ms }:
     ...numbers({ port, ms }),
     ...(reason === undefined ? {} : { reason: clipped(reason) }),
   }
+}
+
+/** Services with errors come first, however rarely they are called. The order stays within the two. */
+function byErrors(a: CallsFact, b: CallsFact): number {
+  const hasErrors = ({ recent: { refused, unanswered } }: CallsFact): number => (refused + unanswered > 0 ? 1 : 0)
+  return hasErrors(b) - hasErrors(a)
 }
 
 function callsRow({ name, callsPerSecond, bytesPerSecond, recent, p50Ms, p99Ms }: CallsFact): CallsRow {

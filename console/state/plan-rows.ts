@@ -7,7 +7,14 @@ import type { Section } from './document.ts'
 
 /** The answer to a question that facts do not contain. */
 export type Answer<T> =
-  { readonly t: 'known'; readonly at: string; readonly value: T } | { readonly t: 'none'; readonly why: string }
+  | {
+      readonly t: 'known'
+      readonly at: string
+      readonly value: T
+      /** Why there is no newer one. */
+      readonly why?: string
+    }
+  | { readonly t: 'none'; readonly why: string }
 
 /** The characters that the rows of one section have as JSON. */
 const MAX_SECTION = 1 << 20
@@ -33,6 +40,11 @@ export function section<T, R>(
     rows.push(row)
   }
   return { command, rows, more: items.length - rows.length }
+}
+
+/** What a section says of an answer that could not be renewed. */
+export function staleOf({ at, why }: { readonly at: string; readonly why?: string }): Pick<Section<unknown>, 'stale'> {
+  return why === undefined ? {} : { stale: { at: clipped(at), why: clipped(why, MAX_MESSAGE) } }
 }
 
 /** The cut comes first: a text may have megabytes. */

@@ -53,6 +53,7 @@ import {
   listed,
   numbers,
   section,
+  staleOf,
   withFlags,
 } from './plan-rows.ts'
 
@@ -163,10 +164,12 @@ function statesOf(
   const imports = (): ReadonlyMap<string, string> =>
     new Map(world.objects.ServiceImport?.map(({ object }) => [clipped(keyOf(object.metadata), MAX_MESSAGE), '']))
   const found = problems.map(
-    ({ reason, subject, severity }) => [clipped(`${reason}: ${subjectText(subject)}`, MAX_MESSAGE), severity] as const,
+    ({ reason, subject, source }) =>
+      [clipped(`${reason}: ${subjectText(subject)}`, MAX_MESSAGE), clipped(source)] as const,
   )
-  // Without an answer for a kind its problems are not known, and so none of them has ended.
-  const isAll = !world.unanswered.some(({ reason }) => reason === 'NotAnswered')
+  // Problems that could not be seen this time have not ended.
+  const silent = world.unanswered.flatMap(({ what, reason }) => (reason === 'NotAnswered' ? [what] : []))
+  const hidden = [...(before?.problems ?? [])].filter(([, source]) => silent.some((what) => isSeenBy(what, source)))
   const states = links.map((row) => {
     return [`${row.node} lane ${row.lane} to ${row.cluster} lane ${row.remoteLane}`, row.state] as const
   })
@@ -174,8 +177,16 @@ function statesOf(
     ...(isRead(...READ_FROM.gateways) ? { gateways: gateways() } : {}),
     ...(isRead(...READ_FROM.links) ? { links: new Map(states) } : {}),
     ...(isRead('ServiceImport') ? { imports: imports() } : {}),
-    problems: new Map([...(isAll ? [] : (before?.problems ?? [])), ...found].slice(-MOST_PROBLEMS)),
+    problems: new Map([...hidden, ...found].slice(-MOST_PROBLEMS)),
   }
+}
+
+/** Whether a problem of this source can come from the answer to this question. The page of a part is about it alone. */
+function isSeenBy(what: string, source: string): boolean {
+  const [, page] = /^(?:Pod|Page) (.+)$/.exec(what) ?? []
+  if (page === undefined) return true
+  const isOther = /^(pod |http:|API server|state of )/.test(source)
+  return !isOther || source === clipped(`pod ${page}`) || source === clipped(`http://${page}/status`)
 }
 
 /** A gateway without a lane waits for the end of another one. */
@@ -215,10 +226,11 @@ function aboutKept(
   { clusters, links, services }: Pick<ConsoleState, 'clusters' | 'links' | 'services'>,
 ): About {
   const isKept = ({ stale }: Section<unknown>): boolean => stale?.at !== undefined
-  const { cluster, clusterset, counts } = before
+  const { cluster, clusterset, notLinked, counts } = before
   return {
     ...(isKept(clusters) && cluster !== undefined ? { cluster } : {}),
     ...(isKept(clusters) && clusterset !== undefined ? { clusterset } : {}),
+    ...(isKept(clusters) && notLinked !== undefined ? { notLinked } : {}),
     ...about,
     counts: {
       ...about.counts,
@@ -260,11 +272,12 @@ function commandsFor({ flags, live }: ConsoleFacts): Commands {
 }
 
 function aboutOf({ flags, live }: ConsoleFacts, { health, overview, problems }: Diagnosis, services: number): About {
-  const { cluster, clusterset, clusters, links } = overview
+  const { cluster, clusterset, clusters, links, notLinked } = overview
   return {
     target: clipped(overview.target),
     ...(cluster === undefined ? {} : { cluster: clipped(cluster) }),
     ...(clusterset === undefined ? {} : { clusterset: clipped(clusterset) }),
+    ...(notLinked === undefined ? {} : { notLinked: notLinkedText(notLinked) }),
     health,
     live,
     command: clipped(`sealane status ${flags}`, MAX_MESSAGE),
@@ -277,6 +290,13 @@ function aboutOf({ flags, live }: ConsoleFacts, { health, overview, problems }: 
       services,
     },
   }
+}
+
+function notLinkedText({
+  reason,
+  clusters,
+}: NonNullable<Diagnosis['overview']['notLinked']>): NonNullable<About['notLinked']> {
+  return { reason: clipped(reason), clusters: listed(clusters), more: Math.max(0, clusters.length - MOST_ITEMS) }
 }
 
 function problemRow(found: RankedFinding, { flags }: Pick<ConsoleFacts, 'flags'>): ProblemRow {
@@ -533,7 +553,7 @@ function shareCell({ cluster, share, ready, total, tier, weight, reason, message
 function deniedOf(denied: Answer<readonly DeniedFact[]>, command: string): Section<DeniedRow> {
   if (denied.t === 'none') return { command, rows: [], more: 0, note: clipped(denied.why, MAX_MESSAGE) }
   const latest = [...denied.value].sort((a, b) => compare(b.at, a.at))
-  return section(command, latest, MOST.denied, ({ at, node, from, to, protocol, port, reason }) => ({
+  const rows = section(command, latest, MOST.denied, ({ at, node, from, to, protocol, port, reason }): DeniedRow => ({
     at: clipped(at),
     ...(node === undefined ? {} : { node: clipped(node) }),
     // What no member has sent has no cluster at either end.
@@ -543,4 +563,5 @@ function deniedOf(denied: Answer<readonly DeniedFact[]>, command: string): Secti
     ...numbers({ port }),
     reason: clipped(reason),
   }))
+  return { ...rows, ...staleOf(denied) }
 }

@@ -10,7 +10,7 @@ const browser = await startChromium(t)
 const console = await startConsole(t, exampleFacts(cutOffTokyo))
 
 interface Focus {
-  /** Its place among all elements of the document; -1 if the document itself has the focus. */
+  /** Its place among all that can be reached; -1 if the document itself has the focus. Drawings come and go. */
   readonly place: number
   readonly what: string
   readonly outlinePx: number
@@ -27,7 +27,7 @@ function focusOf(page: Page): Promise<Focus> {
     const { outlineStyle, outlineWidth } = getComputedStyle(one)
     const { top, bottom, left, right } = one.getBoundingClientRect()
     return {
-      place: one === document.body ? -1 : [...document.querySelectorAll('*')].indexOf(one),
+      place: ${REACHABLE}.indexOf(one),
       what: (one.localName + ' ' + (one.getAttribute('aria-label') ?? one.textContent)).slice(0, 60),
       outlinePx: outlineStyle === 'none' ? 0 : parseFloat(outlineWidth),
       inView: bottom > 0 && right > 0 && top < innerHeight && left < innerWidth,
@@ -95,5 +95,51 @@ t.test('the filter by its keys, and a table that scrolls', async (t) => {
   await table.focus()
   await page.keyboard.press('ArrowRight')
   t.ok(await eventually(async () => (await page.evaluate<number>('document.activeElement.scrollLeft')) > 0))
+  await context.close()
+})
+
+t.test('a path is explained by keyboard alone, and the result is read out', async (t) => {
+  const { page, context, faults } = await openPage(browser, console.url)
+  const path = page.getByRole('region', { name: 'Path' })
+  await path.getByRole('combobox', { name: 'From' }).focus()
+  await page.keyboard.type('shop/front-0')
+  await page.keyboard.press('Tab')
+  await page.keyboard.type('db.shop:5432')
+  await page.keyboard.press('Enter')
+  await path
+    .getByRole('status')
+    .getByText(/^UNDETERMINED: shop\/front-0 to db\.shop:5432\./)
+    .waitFor()
+  const steps = path.locator('ol').getByRole('listitem')
+  t.ok((await steps.count()) > 3, 'each step is listed')
+  t.match(await path.textContent(), /sealane explain shop\/front-0 db\.shop:5432 --context/)
+  t.same(faults, [])
+  await context.close()
+})
+
+t.test('a person who reads pauses the page by keyboard, and lets it go on', async (t) => {
+  const own = await startConsole(t, exampleFacts())
+  const { page, context } = await openPage(browser, own.url)
+  const said = page.getByRole('status').filter({ hasText: /^healthy, 0 problems/ })
+  await said.waitFor({ state: 'attached' })
+  const button = page.getByRole('button', { name: 'Pause', exact: true })
+  await button.focus()
+  await page.keyboard.press('Space')
+  await page.getByText('Paused: nothing on this page changes.').waitFor()
+  const banner = page.getByRole('banner')
+  const before = await banner.textContent()
+  own.show(exampleFacts(cutOffTokyo))
+  await page.evaluate(`new Promise((resolve) => {
+    const events = new EventSource('/api/events')
+    events.addEventListener('sections', ({ data }) => {
+      if (!data.includes('ClusterCutOff')) return
+      events.close()
+      setTimeout(resolve, 1500)
+    })
+  })`)
+  t.equal(await banner.textContent(), before, 'no text has changed, not even an age')
+  t.equal(await button.getAttribute('aria-pressed'), 'true')
+  await page.keyboard.press('Space')
+  await page.getByRole('heading', { name: /ClusterCutOff: Cluster tokyo/ }).waitFor()
   await context.close()
 })

@@ -4,13 +4,21 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { readPageFiles } from '../../console/server/server.ts'
 import { openBrowser } from '../../cli/commands/console.ts'
-import { type ConsoleSource, bundleSource, withKubeSource } from '../../cli/status/console/console-source.ts'
+import {
+  type ConsoleSource,
+  bundleSource,
+  flowsReader,
+  withKubeSource,
+} from '../../cli/status/console/console-source.ts'
 import { planLook } from '../../console/state/state.ts'
 import { explainPath, parseFrom, parseTo } from '../../explain/path/path.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import { CONNECT_TIMES_MS, NO_FLOWS } from '../../model/flow-counts.ts'
 import { eventually } from '../support/eventually.ts'
 import { JumpingClock } from '../support/jumping-clock.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { factSet, healthyObjects } from '../support/objects/member-facts.ts'
+import type { OpenedMember } from '../../cli/status/open-member.ts'
 import { runCli } from './run-cli.ts'
 import { clusterWith, podsThatLooked } from './status/cluster-with.ts'
 
@@ -54,10 +62,11 @@ async function looking(
   { kubeconfig }: { readonly kubeconfig: string },
   clock: JumpingClock,
   work: (look: (isSeen?: boolean) => ReturnType<ConsoleSource['facts']>, source: ConsoleSource) => Promise<void>,
+  timeoutMs = 400,
 ): Promise<void> {
   const { signal } = new AbortController()
   const output = { answer: () => undefined, remark: () => undefined }
-  const init = { flags: '--context c1', pages: [], timeoutMs: 400, everyMs: 2000, clock }
+  const init = { flags: '--context c1', pages: [], timeoutMs, everyMs: 2000, clock }
   await withKubeSource({ kubeconfig }, init, { signal, output, env: {}, terminal: null }, (source) =>
     work((isSeen) => source.facts(signal, isSeen), source),
   )
@@ -116,6 +125,51 @@ t.test('calls of a cluster are read while a page is open, beside the looks, and 
   })
 })
 
+const NO_TIMES = new Array<number>(CONNECT_TIMES_MS.length + 1).fill(0)
+const PAGE = JSON.stringify({
+  ...{ since: '2026-11-25T11:00:00Z', recentSeconds: 60, sampled: 20, rows: [], lines: [] },
+  rest: { way: 'out', total: NO_FLOWS, recent: NO_FLOWS, times: NO_TIMES },
+})
+
+t.test('calls that are not renewed say why, and end; a refusal is not repeated soon', async (t) => {
+  const clock = new JumpingClock()
+  let answer: () => Promise<object> = () => Promise.resolve({ status: 0, stdout: PAGE, stderr: '' })
+  let runs = 0
+  const pod = { metadata: { name: 'ra' }, spec: { nodeName: 'w0' }, status: { phase: 'Running' } }
+  const admin = {
+    title: 'c1',
+    list: () => Promise.resolve([pod]),
+    exec: () => {
+      runs += 1
+      return answer()
+    },
+  }
+  const opened = { t: 'kube', admin } as unknown as OpenedMember
+  const look = flowsReader(opened, clock, new AbortController().signal)
+  const seen = (t: 'known' | 'none', why?: RegExp) =>
+    eventually(() => {
+      const found = look(true)
+      const said = found.why
+      return found.t === t && (why === undefined ? said === undefined : why.test(said ?? '')) ? found : undefined
+    })
+  const first = await seen('known')
+  answer = () => Promise.reject(new Error('no answer'))
+  clock.jump(11_000)
+  t.match(await seen('known', /w0: no answer/), { at: first.t === 'known' ? first.at : '' })
+  clock.jump(50_000)
+  t.match(await seen('none', /w0: no answer/), { t: 'none' }, 'a minute old')
+  answer = () => Promise.reject(new ClusterApiError('Forbidden', 'cannot create pods/exec'))
+  clock.jump(11_000)
+  await seen('none', /cannot create pods\/exec/)
+  const before = runs
+  clock.jump(290_000)
+  look(true)
+  t.equal(runs, before)
+  clock.jump(11_000)
+  look(true)
+  await eventually(() => (runs === before + 1 ? true : undefined))
+})
+
 t.test('the facts of a path, as sealane explain gathers them', async (t) => {
   const server = await clusterWith(t)
   await looking(server, new JumpingClock(), async (_, { pathSide }) => {
@@ -133,6 +187,21 @@ t.test('the facts of a path, as sealane explain gathers them', async (t) => {
   const ends = { from: parseFrom('w0'), to: parseTo('web0.shop') }
   const here = await pathSide(ends, new AbortController().signal)
   t.match(explainPath(ends, { here }), { format: 1 })
+})
+
+t.test('a path for which its caller waits no more: all its questions end', async (t) => {
+  const server = await clusterWith(t)
+  const work = async (_: unknown, { pathSide }: ConsoleSource): Promise<void> => {
+    server.fault = () => 'hang'
+    const gone = new AbortController()
+    const asked = pathSide({ from: parseFrom('w0'), to: parseTo('web0.shop') }, gone.signal)
+    asked.catch(() => undefined)
+    await eventually(() => (server.hanging > 5 ? true : undefined))
+    gone.abort()
+    await t.rejects(asked)
+    await eventually(() => (server.hanging === 0 ? true : undefined))
+  }
+  await looking(server, new JumpingClock(), work, 60_000)
 })
 
 /** Opens a browser that is this script. `remarks` grows. */

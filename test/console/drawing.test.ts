@@ -10,7 +10,7 @@ import { type Canvases, type Draw, type Surface, colourOf, drawingRef } from '..
 class FakeBrowser implements Canvases {
   readonly document = { documentElement: {} }
   readonly colourChanges = new Set<() => void>()
-  readonly near: (() => void)[] = []
+  readonly near: ((isNear?: boolean) => void)[] = []
   readonly resized = new Set<() => void>()
   readonly IntersectionObserver: NonNullable<Canvases['IntersectionObserver']>
   readonly ResizeObserver: NonNullable<Canvases['ResizeObserver']>
@@ -21,8 +21,8 @@ class FakeBrowser implements Canvases {
       isOn = true
       constructor(call: (seen: readonly { isIntersecting: boolean }[]) => void) {
         call([{ isIntersecting: false }])
-        near.push(() => {
-          if (this.isOn) call([{ isIntersecting: true }])
+        near.push((isIntersecting = true) => {
+          if (this.isOn) call([{ isIntersecting: !isIntersecting }, { isIntersecting }])
         })
       }
       observe(): void {
@@ -94,6 +94,13 @@ t.test('a drawing from far away to its end', async (t) => {
   for (const call of browser.resized) call()
   for (const call of browser.colourChanges) call()
   t.same(said.splice(0), ['draws 2', 'draws 2'])
+  browser.near[0]?.(false)
+  t.same([said.splice(0), browser.resized.size], [['ends'], 0], 'far away it is not drawn')
+  value.value = 5
+  t.same(said, [])
+  browser.near[0]?.()
+  await settled()
+  t.same([loads, said.splice(0)], [1, ['begins 1280', 'draws 5']], 'its script is loaded once')
   ref(null)
   value.value = 3
   t.same([said, browser.resized.size, browser.colourChanges.size], [['ends'], 0, 0])

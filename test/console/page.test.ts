@@ -4,14 +4,17 @@ import { renderToString } from 'preact-render-to-string'
 import t from 'tap'
 import { type Browser, type Events, followServer } from '../../console/page/follow.ts'
 import { toggleRegion } from '../../console/page/map.ts'
-import { Page, agoText, createModel, matches, summaryOf, takeSections } from '../../console/page/page.ts'
-import type { ConsoleState } from '../../console/state/state.ts'
+import { Page, agoText, createModel, matches, summaryOf, takeSections, togglePause } from '../../console/page/page.ts'
+import type { ConsoleState, FlowsFacts } from '../../console/state/state.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { DOWN, changeLinks } from '../explain/broken-member.ts'
 import { equalsGolden } from '../support/golden.ts'
 import { NOW } from '../support/objects/member-facts.ts'
 import { type Change, sharesFrom, stateOf } from './support/console-facts.ts'
 
+const CALLS: FlowsFacts['calls'] = [
+  { name: 'shop/web0', callsPerSecond: 1, bytesPerSecond: 1, recent: { refused: 0, unanswered: 0 } },
+]
 const AT = Date.parse(NOW) + 5000
 
 function pageOf(
@@ -135,6 +138,9 @@ t.test('a console that was started again: the page logs in, or follows it', asyn
       addEventListener(): void {
         // This server sends nothing.
       }
+      close(): void {
+        this.readyState = 2
+      }
     }
     const browser: Browser = {
       ...{ document: { getElementById: () => null, title: '' }, navigator: {}, EventSource: Source },
@@ -153,6 +159,92 @@ t.test('a console that was started again: the page logs in, or follows it', asyn
     await clock.advance(0)
     t.same([asked, went, opened.length], [['/api/state'], places, sources], String(status))
   }
+})
+
+t.test('a page that is not seen is not followed, and is again once it is seen', async (t) => {
+  const clock = new FakeClock()
+  const opened: { readyState: number }[] = []
+  class Source implements Events {
+    readyState = 0
+    constructor() {
+      opened.push(this)
+    }
+    addEventListener(): void {
+      // This server sends nothing.
+    }
+    close(): void {
+      this.readyState = 2
+    }
+  }
+  let change = (): void => undefined
+  const asked: string[] = []
+  const document = {
+    ...{ getElementById: () => null, title: '', visibilityState: 'visible' },
+    addEventListener: (_: string, call: () => void) => void (change = call),
+  }
+  const browser: Browser = {
+    ...{ document, navigator: {}, EventSource: Source, location: { assign: () => undefined } },
+    fetch: (path) => {
+      asked.push(path)
+      return Promise.resolve({ status: 200 })
+    },
+  }
+  const model = createModel(clock.now(), undefined)
+  takeSections(model, BROKEN)
+  const tick = followServer(model, browser, clock)
+  tick()
+  t.match(document.title, /^degraded|^down/)
+  document.visibilityState = 'hidden'
+  change()
+  t.equal(document.title, 'milano: not followed')
+  await clock.advance(60_000)
+  tick()
+  t.same([opened.map(({ readyState }) => readyState), asked, model.lostSince.value], [[2], [], undefined])
+  document.visibilityState = 'visible'
+  change()
+  tick()
+  t.same([opened.map(({ readyState }) => readyState), asked, model.lostSince.value], [[2, 0], [], undefined])
+  t.match(document.title, /^degraded|^down/)
+})
+
+t.test('a paused page stands still, and goes on with the newest', async (t) => {
+  const well = stateOf()
+  const model = createModel(AT, undefined)
+  takeSections(model, well)
+  const html = (): string => renderToString(h(Page, { model }))
+  t.match(html(), /<button type="button" aria-pressed="false">Pause</)
+  togglePause(model)
+  const before = html()
+  t.match(wordsOf(before), /Paused: nothing on this page changes\./)
+  t.match(before, /aria-pressed="true"/)
+  takeSections(model, BROKEN)
+  takeSections(model, { problems: well.problems })
+  t.equal(html(), before)
+  togglePause(model)
+  t.equal(model.sections.links.value, BROKEN.links)
+  t.equal(model.sections.problems.value, well.problems, 'the newest of each section')
+  t.same(model.aside.value, {})
+})
+
+t.test('clusters that the topology does not link are named', async (t) => {
+  const notLinked = { reason: 'NotLinkedByTopology', clusters: ['<b>oslo</b>', 'rome'], more: 3 }
+  const text = wordsOf(pageOf({ ...BROKEN, about: { ...BROKEN.about, notLinked } }))
+  t.match(text, /Not linked with this cluster \(NotLinkedByTopology\): <b>oslo<\/b>, rome and 3 more\./)
+  t.notMatch(wordsOf(pageOf(BROKEN)), /Not linked/)
+})
+
+t.test('services and charts say what is missing of calls', async (t) => {
+  const value: FlowsFacts = { lines: [], calls: [], sampled: 20, problems: ['460 nodes were not asked'] }
+  const flows = { t: 'known', at: NOW, value, why: 'no answer' } as const
+  const html = pageOf(stateOf({ input: { flows } }))
+  for (const id of ['services', 'flows']) {
+    const section = html.slice(html.indexOf(`<section id="${id}"`)).split('</section>', 1)[0] ?? ''
+    t.match(wordsOf(section), /460 nodes were not asked/, id)
+    t.match(wordsOf(section), /not renewed: no answer/, id)
+  }
+  t.notMatch(wordsOf(pageOf(BROKEN)), /Calls: /)
+  const charts = wordsOf(pageOf(stateOf({ input: { flows: { ...flows, value: { ...value, calls: CALLS } } } })))
+  t.match(charts, /Calls a second to other clusters\. Calls: not renewed: no answer 460 nodes were not asked/)
 })
 
 t.test('drawings are beside tables that say the same', async (t) => {
@@ -193,6 +285,9 @@ t.test('regions are opened by a button in the table', async (t) => {
   })
   t.match(open, /<button type="button" aria-expanded="true">Close region eu<\/button>/)
   t.match(open, /aria-expanded="false">Open region &lt;b>us</)
+  const model = createModel(0, undefined)
+  for (const region of ['a', 'b', 'c', 'd']) toggleRegion(model, region)
+  t.same([...model.regions.value], ['b', 'c', 'd'], 'a drawing has a limit')
 })
 
 t.test('flows as a person reads them', async (t) => {

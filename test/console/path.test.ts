@@ -120,8 +120,15 @@ function endless(): { readonly counts: { begun: number; ended: number }; explain
 t.test('a reading that takes too long ends', async (t) => {
   const { counts, explain } = endless()
   const url = await serve(t, { explain, limits: { explainMs: 50, explainEveryMs: 0 } })
-  await t.rejects(ask(url, QUESTION), /hang up|ECONNRESET/)
+  t.same(await ask(url, QUESTION), { code: 504, text: '{"t":"failed","why":"no answer within 0.05 s"}' })
   await eventually(() => (counts.ended === 1 ? true : undefined))
+  t.equal((await ask(url, QUESTION)).code, 504, 'the next one is not refused')
+  const free = Promise.withResolvers<PathAnswer>()
+  const deaf = await serve(t, { explain: () => free.promise, limits: { explainMs: 50, explainEveryMs: 0 } })
+  t.equal((await ask(deaf, QUESTION)).code, 504)
+  t.equal((await ask(deaf, QUESTION)).code, 429, 'what was begun goes on')
+  free.resolve(explained('w0', 'db.shop'))
+  await eventually(async () => ((await ask(deaf, QUESTION)).code === 200 ? true : undefined))
 })
 
 t.test('a client that goes ends the reading, and the next one is answered', async (t) => {
@@ -252,6 +259,8 @@ t.test('asking: one question at a time, and what is no answer', async (t) => {
   })
   const wrong = '{"t":"wrong","wrong":"a","hint":""}'
   t.same(await askServer(browser(400, wrong), 'a b', '&'), JSON.parse(wrong))
+  const failed = '{"t":"failed","why":"no answer within 30 s"}'
+  t.same(await askServer(browser(504, failed), 'a', 'b'), JSON.parse(failed))
   t.same(await askServer(browser(429, 'busy\n'), 'a', 'b'), { t: 'failed', why: 'busy' })
   t.same(await askServer(browser(0, ''), 'a', 'b'), { t: 'failed', why: 'the console does not answer' })
   t.same(await askServer(browser(200, '<html>'), 'a', 'b'), { t: 'failed', why: 'the console does not answer' })

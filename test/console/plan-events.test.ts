@@ -55,6 +55,29 @@ t.test('a gateway becomes a standby, and imports appear and disappear', async (t
   t.ok(lines.some((line) => /link gone gw0 lane 0 to/.test(line)))
 })
 
+t.test('the page of one pod is silent: other problems end, and its own last', async (t) => {
+  const first = planLook(at(ONE, PARIS_DOWN))
+  const own = new Map([
+    ['StorageFull: Pod sealane-agent-0', 'pod sealane-agent-0'],
+    ['StorageFull: Pod sealane-agent-1', 'pod sealane-agent-1'],
+    ['VersionSkew: Cluster milano', 'the parts themselves'],
+  ])
+  const before = { ...first, seen: { ...first.seen, problems: new Map([...(first.seen.problems ?? []), ...own]) } }
+  const facts = withSilent(at(ONE), [], TWO)
+  const set = facts.facts as { facts: readonly object[] }
+  const fact = {
+    ...{ t: 'unanswered', what: 'Pod sealane-agent-0', source: 'API server, for the pod', at: TWO, needed: false },
+    ...{ reason: 'NotAnswered', message: 'no answer within 5s' },
+  }
+  const look = planLook({ ...facts, facts: { ...set, facts: [...set.facts, fact] } }, before)
+  t.same(
+    linesOf(look)
+      .filter((line) => line.includes('problem ends'))
+      .sort(),
+    ['12:00:02 problem ends ClusterCutOff: Cluster paris', '12:00:02 problem ends StorageFull: Pod sealane-agent-1'],
+  )
+})
+
 t.test('what was not read has not changed, and no problem ends without an answer', async (t) => {
   const first = planLook(at(ONE, PARIS_DOWN))
   const silent = planLook(withSilent(at(ONE), ['Gateway', 'ServiceImport'], TWO), first)

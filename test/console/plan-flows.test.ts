@@ -58,6 +58,28 @@ t.test('a source without calls says why', async (t) => {
   t.equal(why.flows.note, 'x?[2J')
 })
 
+t.test('a rarely called service with errors comes before busy ones', async (t) => {
+  const calls = Array.from({ length: 300 }, (_, i) => ({
+    ...{ name: `shop/s${i}`, callsPerSecond: 300 - i, bytesPerSecond: 1 },
+    recent: { refused: i === 299 ? 1 : 0, unanswered: i === 298 ? 1 : 0 },
+  }))
+  const { rows, more } = flowsOf({ calls }).calls
+  t.same(
+    rows.slice(0, 4).map(({ service }) => service),
+    ['shop/s298', 'shop/s299', 'shop/s0', 'shop/s1'],
+  )
+  t.equal(more, 100)
+})
+
+t.test('calls that could not be renewed say so', async (t) => {
+  const value: FlowsFacts = { lines: [line(0)], calls: [], sampled: 20, problems: [] }
+  const known = { t: 'known', at: NOW, why: 'no answer\u001b[2J' } as const
+  const facts = { ...consoleFacts(), flows: { ...known, value }, denied: { ...known, value: [] } }
+  const { flows, refusals, calls, denied } = planLook(facts).state
+  for (const { stale } of [flows, refusals, calls, denied]) t.same(stale, { at: NOW, why: 'no answer?[2J' })
+  t.equal(flowsOf({}).flows.stale, undefined)
+})
+
 t.test('hostile samples: short, printable, and few', async (t) => {
   const bad = `<img src=x>\u001b[2J\u202e${'n'.repeat(1 << 16)}`
   const ends = { from: { address: bad, pod: bad }, to: { address: bad, service: bad, cluster: bad } }

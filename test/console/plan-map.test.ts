@@ -53,6 +53,21 @@ t.test('two clusters: every link is a line and a row', async (t) => {
   t.equal(found.text, '2 gateways, 2 other clusters, 1 of 3 links up')
 })
 
+t.test('a region of which nothing is known is not cut off', async (t) => {
+  const cards = Array.from({ length: 40 }, (_, i): ClusterCard => {
+    const far = { region: i < 20 ? 'eu' : 'us', links: 0, linksUp: 0 }
+    return card(`c${i}`, { ...far, state: i < 20 || i === 30 ? 'unknown' : 'cut off' })
+  })
+  const { nodes } = planMap({ clusters: [HERE, ...cards], gateways: [], links: [], areLinksKnown: false }, NONE)
+  t.same(
+    nodes.map(({ label, state }) => [label, state]),
+    [
+      ['eu\n? 0 of 20 reached', 'unknown'],
+      ['us\n✕ 0 of 20 reached', 'cut off'],
+    ],
+  )
+})
+
 /** `n` clusters, a third of them in each of three regions, each with a link that is up unless it is the first. */
 function many(n: number, regionOf = (i: number): string => ['eu', 'us', 'asia'][i % 3] ?? ''): MapFacts {
   const names = Array.from({ length: n }, (_, i) => `c${i}`)

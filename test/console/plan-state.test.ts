@@ -226,3 +226,16 @@ t.test('never throws, and every text is safe, whatever the facts are', async (t)
   )
   t.pass('200 runs')
 })
+
+t.test('clusters that the topology does not link are in the document, bounded', async (t) => {
+  t.equal(stateOf().about.notLinked, undefined)
+  const ids = Array.from({ length: 20 }, (_, i) => `far${i}:NotLinkedByTopology`)
+  const { about } = stateOf({
+    change: (at) => {
+      for (const { metadata } of at('Cluster'))
+        Object.assign(metadata, { annotations: { 'sealane.io/known-members': ['milano', ...ids].join(',') } })
+    },
+  })
+  t.match(about.notLinked, { reason: 'NotLinkedByTopology', more: 4 })
+  t.equal(about.notLinked?.clusters.length, 16)
+})

@@ -71,6 +71,8 @@ export class FakeApiServer {
   readonly objects = new FakeObjects()
   /** The requests, as `GET /api/v1/services?limit=500`, oldest first. */
   readonly requests: string[] = []
+  /** Requests that hang now: their clients still wait. */
+  hanging = 0
   /** The impersonation headers of the last request, as `impersonate-group: dev`. */
   impersonation: string[] = []
   /** Each apiVersion/plural that is not installed. */
@@ -191,7 +193,11 @@ export class FakeApiServer {
     this.impersonation = impersonationIn(request.rawHeaders)
     const body = await readBody(request)
     const fault = this.fault?.({ method: request.method, path: url.pathname, query: url.searchParams })
-    if (fault === 'hang') return
+    if (fault === 'hang') {
+      this.hanging += 1
+      response.once('close', () => (this.hanging -= 1))
+      return
+    }
     if (fault === 'cut') this.cut()
     else if (fault === 'stall') response.writeHead(503, { 'content-type': 'application/json' }).write('{')
     else if (fault === 'unheard') this.#answer(request, url, body, UNHEARD)

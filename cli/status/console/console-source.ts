@@ -1,6 +1,7 @@
 /** Where the console has its facts from: a cluster, a site, or a file. It reads what `status` and `show traffic` read. */
 import type { Answer, ConsoleFacts, FlowsFacts, SharesFacts } from '../../../compose/console/console.ts'
 import type { PathFrom, PathSide, PathTo } from '../../../explain/path/path.ts'
+import { ClusterApiError } from '../../../kubeapi/kubeapi.ts'
 import { KIND_PLACES } from '../../../kubeapi/kube/kube.ts'
 import { LABEL_SOURCE_CLUSTER } from '../../../model/model.ts'
 import { type RawObject, slimObject } from '../../../model/schemas/schemas.ts'
@@ -48,8 +49,12 @@ interface SitePages {
 
 /** All slices of a cluster are many: they are read less often than the rest. */
 const SHARES_EVERY_MS = 30_000
-/** Calls take a command in a pod of each node. */
+/** From the end of one reading to the next. Calls take a command in a pod of each node. */
 const FLOWS_EVERY_MS = 10_000
+/** After the API server refused such a command. */
+const REFUSED_EVERY_MS = 300_000
+/** Older calls are not those of now. */
+const OLD_MS = 60_000
 const NO_PAGE = 'Calls are read while a page is open.'
 
 /** The facts never change. */
@@ -111,38 +116,57 @@ export function withKubeSource(
       const [set, shares] = await Promise.all([gather(), sharesNow(signal)])
       return { facts: set, flags, live: true, shares, flows, denied: deniedAmong(flows) }
     }
-    const pathSide = (ends: PathEnds, signal: AbortSignal): Promise<PathSide> =>
-      gatherPath(gather, opened, { ...ends, timeoutMs, signal })
+    // The console explains one path at a time: what was begun for one has ended before the next may begin.
+    const pathSide = async (ends: PathEnds, signal: AbortSignal): Promise<PathSide> => {
+      const set = gather(signal)
+      try {
+        return await gatherPath(() => set, opened, { ...ends, timeoutMs, signal })
+      } finally {
+        await set.catch(() => undefined)
+      }
+    }
     return work({ facts, everyMs, pathSide })
   })
 }
 
 /**
  * Reads calls in the background, because a look does not wait for commands in pods, and only while a page is open: the
- * API server records each command. Without an answer the last one stays, which says its time.
+ * API server records each command. Without a newer answer the last one stays for a while, and says why it is old.
  */
-function flowsReader(opened: OpenedMember, clock: Clock, signal: AbortSignal): (isSeen: boolean) => Answer<FlowsFacts> {
-  let kept: Answer<FlowsFacts> = { t: 'none', why: NO_PAGE }
-  let beganAt = -Infinity
+export function flowsReader(
+  opened: OpenedMember,
+  clock: Clock,
+  signal: AbortSignal,
+): (isSeen: boolean) => Answer<FlowsFacts> {
+  let kept: { readonly answer: Extract<Answer<FlowsFacts>, { t: 'known' }>; readonly atMs: number } | undefined
+  let why: string | undefined
+  let nextMs = -Infinity
   let isReading = false
   const read = async (admin: Extract<OpenedMember, { t: 'kube' }>['admin']): Promise<void> => {
     const remarks: string[] = []
+    let isRefused = false
     const found = await answerOf(async () => {
-      const pages = await flowsOfNodes(admin, (line) => void remarks.push(line.trim()), signal)
+      const pages = await flowsOfNodes(admin, (line) => void remarks.push(line.trim()), signal).catch((error) => {
+        isRefused = error instanceof ClusterApiError && error.code === 'Forbidden'
+        throw error
+      })
       if (pages.length === 0) throw new Error(remarks[0] ?? 'no route agent runs')
       return flowsFacts(pages, remarks)
     }, clock)
-    if (found.t === 'known' || kept.t === 'none') kept = found
+    const endedMs = clock.monotonic()
+    if (found.t === 'known') kept = { answer: found, atMs: endedMs }
+    why = found.t === 'known' ? undefined : found.why
+    nextMs = endedMs + (isRefused ? REFUSED_EVERY_MS : FLOWS_EVERY_MS)
     isReading = false
   }
   return (isSeen) => {
     const now = clock.monotonic()
-    if (opened.t === 'kube' && isSeen && !isReading && now - beganAt >= FLOWS_EVERY_MS) {
-      beganAt = now
+    if (opened.t === 'kube' && isSeen && !isReading && now >= nextMs) {
       isReading = true
       void read(opened.admin)
     }
-    return kept
+    if (kept === undefined || now - kept.atMs > OLD_MS) return { t: 'none', why: why ?? NO_PAGE }
+    return why === undefined ? kept.answer : { ...kept.answer, why }
   }
 }
 
@@ -155,7 +179,8 @@ function flowsFacts(pages: readonly NodeFlows[], remarks: readonly string[]): Fl
     lines: flowLines(pages),
     calls: topRows(pages, 'services'),
     sampled: Math.max(0, ...pages.map(({ sampled }) => sampled)),
-    problems: [...problems, ...remarks],
+    // Which nodes were not asked matters more than what one of them could not count.
+    problems: [...remarks, ...problems],
   }
 }
 
@@ -163,7 +188,7 @@ function flowsFacts(pages: readonly NodeFlows[], remarks: readonly string[]): Fl
 function deniedAmong(flows: Answer<FlowsFacts>): ConsoleFacts['denied'] {
   if (flows.t === 'none') return flows
   const denied = flows.value.lines.filter(({ outcome }) => outcome === 'denied')
-  return { t: 'known', at: flows.at, value: denied.map(({ reason = '-', ...line }) => ({ ...line, reason })) }
+  return { ...flows, value: denied.map(({ reason = '-', ...line }) => ({ ...line, reason })) }
 }
 
 async function answerOf<T>(read: () => Promise<T>, clock: Clock): Promise<Answer<T>> {

@@ -4,6 +4,7 @@
  */
 import type { Area, Fact, UnansweredFact } from '../../../explain/facts/facts.ts'
 import { type ManifestObject, objectName, selectorLabels } from '../../../install/values/values.ts'
+import { ClusterApiError } from '../../../kubeapi/kubeapi.ts'
 import { SYSTEM_NAMESPACE } from '../../../model/model.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
@@ -117,7 +118,8 @@ interface NodeValue<T> {
 
 /**
  * Runs a command in the pod of each route agent, on at most MOST_NODES nodes. Rejects if pods cannot be listed, and with
- * the signal's reason.
+ * the signal's reason. A user without the right to run commands in pods lacks it in every pod: a refusal before any
+ * answer ends the reading, which then rejects with it.
  */
 export async function readFromRouteAgents<T>(
   admin: Admin,
@@ -127,22 +129,35 @@ export async function readFromRouteAgents<T>(
   const pods = await nodePods(admin, signal)
   const waiting = pods.slice(0, MOST_NODES)
   const found: NodeValue<T>[] = []
+  const refused: { readonly node: string; readonly error: ClusterApiError }[] = []
+  let hasRun = false
+  if (pods.length > MOST_NODES) remark(`${notAsked(pods.slice(MOST_NODES), 'asked')}\n`)
   const run = async ({ node, pod }: NodePod): Promise<void> => {
     try {
       const place = { namespace: SYSTEM_NAMESPACE, pod, container: CONTAINER, command, timeoutMs: MS }
       const { status, stdout, stderr } = await admin.exec(place, signal)
+      hasRun = true
       if (status === 0) found.push({ node, value: read(stdout) })
       else remark(`node ${node}: ${stderr.trim().slice(0, 300)}\n`)
     } catch (error) {
       signal.throwIfAborted()
-      remark(`node ${node}: ${messageOf(error)}\n`)
+      if (error instanceof ClusterApiError && error.code === 'Forbidden') refused.push({ node, error })
+      else remark(`node ${node}: ${messageOf(error)}\n`)
     }
   }
   const work = async (): Promise<void> => {
-    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) await run(next)
+    while (hasRun || refused.length === 0) {
+      const next = waiting.shift()
+      if (next === undefined) return
+      await run(next)
+    }
   }
-  await Promise.all(Array.from({ length: AT_ONCE }, work))
-  if (pods.length > MOST_NODES) remark(`${notAsked(pods.slice(MOST_NODES), 'asked')}\n`)
+  // An answer that comes after the first refusal lets the rest be asked.
+  do await Promise.all(Array.from({ length: AT_ONCE }, work))
+  while (hasRun && waiting.length > 0)
+  const [first] = refused
+  if (first !== undefined && !hasRun) throw first.error
+  for (const { node, error } of refused) remark(`node ${node}: ${error.message}\n`)
   return found
 }
 

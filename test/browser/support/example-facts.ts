@@ -1,5 +1,5 @@
 /** Facts with names and figures as a cluster of a shop would have them, for pictures and for what a person reads. */
-import type { ConsoleFacts, DeniedFact } from '../../../console/console.ts'
+import type { ConsoleFacts, DeniedFact, FlowsFacts } from '../../../console/console.ts'
 import { type LooseLink, changeLinks } from '../../explain/broken-member.ts'
 import { type Change, consoleFacts, sharesFrom } from '../../console/support/console-facts.ts'
 import { NOW, SELF } from '../../support/objects/member-facts.ts'
@@ -32,6 +32,33 @@ const DENIED: readonly DeniedFact[] = [
   },
 ]
 
+const FLOWS: FlowsFacts = {
+  lines: [
+    {
+      ...{ at: '2026-11-25T11:59:58.000Z', node: 'w0', outcome: 'answered', protocol: 'tcp', port: 8443, ms: 152.4 },
+      from: { address: '10.42.1.5', cluster: SELF, namespace: 'shop', pod: 'basket-0' },
+      to: { address: '245.0.0.12', cluster: 'oregon', service: 'shop/web2' },
+    },
+    {
+      ...{ at: '2026-11-25T11:59:40.000Z', node: 'w1', outcome: 'refused', protocol: 'tcp', port: 6379 },
+      reason: 'CallRefused',
+      from: { address: '10.42.2.7', cluster: SELF, namespace: 'web', pod: 'front-7c9' },
+      to: { address: '245.0.0.10', cluster: 'tokyo', service: 'shop/web0' },
+    },
+  ],
+  calls: [
+    {
+      ...{ name: 'shop/web2', callsPerSecond: 4.5, bytesPerSecond: 18_200, p50Ms: 151.9, p99Ms: 160.2 },
+      recent: { refused: 0, unanswered: 2 },
+    },
+    {
+      ...{ name: 'shop/web0', callsPerSecond: 0.5, bytesPerSecond: 900, p50Ms: 10.1, p99Ms: 12.2 },
+      recent: { refused: 3, unanswered: 0 },
+    },
+  ],
+  ...{ sampled: 20, problems: [] },
+}
+
 const POLICY = {
   apiVersion: 'sealane.io/v1alpha1',
   kind: 'TrafficPolicy',
@@ -61,6 +88,7 @@ export function exampleFacts(change: Change = () => undefined): ConsoleFacts {
       flags: `--context ${SELF}`,
       shares: sharesFrom(SIZE, { policies: [POLICY] }),
       denied: { t: 'known', at: NOW, value: DENIED },
+      flows: { t: 'known', at: NOW, value: FLOWS },
     },
   })
   const named = SERVICES.reduce((text, name, i) => text.replaceAll(`web${i}`, name), JSON.stringify(found))

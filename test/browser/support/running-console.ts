@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { type ConsoleFacts, type PageFiles, readPageFiles, runConsole } from '../../../console/console.ts'
+import { memberObjects, pathObjects } from '../../explain/path/two-members.ts'
+import { SELF, factSet } from '../../support/objects/member-facts.ts'
 import { ROOT } from '../../support/source-tree.ts'
 
 export interface RunningConsole {
@@ -23,6 +25,8 @@ export interface ConsoleInit {
 }
 
 const LOOK_MS = 50
+/** What every path is explained by, whatever the page shows else. */
+const SIDE = { facts: factSet(memberObjects(SELF)), objects: pathObjects(SELF) }
 
 /** Runs until the test ends, or until it is stopped. */
 export async function startConsole(
@@ -36,7 +40,8 @@ export async function startConsole(
   const ended = runConsole(
     {
       ...{ listen: { host: '127.0.0.1', port }, page: builtPage(), token },
-      ...{ source: { facts: () => look(), everyMs: LOOK_MS }, onOpen: opened.resolve },
+      source: { facts: () => look(), everyMs: LOOK_MS, pathSide: () => Promise.resolve(SIDE) },
+      onOpen: opened.resolve,
     },
     stopping.signal,
   )

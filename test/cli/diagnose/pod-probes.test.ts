@@ -239,3 +239,32 @@ t.test('answers of a command: each node has its own failure, and none is left ou
     'node n03: pods "ra-3" is forbidden\n',
   ])
 })
+
+t.test('without the right to run commands in pods, the first refusals are the last questions', async (t) => {
+  const many = Array.from({ length: 45 }, (_, i) => `n${String(i).padStart(2, '0')}`).map((node) => pod(node, node))
+  let asked = 0
+  const exec: Exec = () => {
+    asked += 1
+    return Promise.reject(new ClusterApiError('Forbidden', 'cannot create resource "pods/exec"'))
+  }
+  const remarks: string[] = []
+  const reading = { command: ['sealane', 'x'], read: Number, remark: (line: string) => remarks.push(line) }
+  const { signal } = new AbortController()
+  await t.rejects(readFromRouteAgents(admin(many, exec), reading, signal), { code: 'Forbidden', message: /pods\/exec/ })
+  t.ok(asked <= 8, `${asked} questions`)
+  t.match(remarks, [/5 nodes were not asked/], 'the limit comes first')
+
+  const late = Promise.withResolvers<CommandResult>()
+  const mixed = readFromRouteAgents(
+    admin(many, ({ pod: name }) => {
+      if (name === 'n01') return Promise.reject(new ClusterApiError('Forbidden', 'not this one'))
+      if (name === 'n00') return late.promise
+      return new Promise((resolve) => void late.promise.then(() => resolve({ status: 0, stdout: '1', stderr: '' })))
+    }),
+    reading,
+    signal,
+  )
+  setImmediate(() => void done('7').then(late.resolve))
+  t.equal((await mixed).length, 39, 'all others are asked')
+  t.match(remarks.slice(1), [/not asked/, /node n01: not this one/])
+})
