@@ -47,6 +47,13 @@ export const NFLOG_GROUPS_REFUSALS = { 4: 7311, 6: 7312 } as const
 /** The tables that count the calls of a node, one of each family. Nothing else depends on them. */
 export const NFT_TABLE_FLOWS = 'sealane_flows'
 
+/** The table of a relay, which forwards packets between gateways of other clusters. */
+export const NFT_TABLE_RELAY = 'sealane_relay'
+/** The table through which a gateway's questions to relays share the ports of its lane devices. */
+export const NFT_TABLE_REACH = 'sealane_reach'
+/** The UDP port at which a relay takes questions. The ports of pairs follow it. */
+export const RELAY_PORT = 4600
+
 /** The group to which these tables log samples of calls and of their answers. */
 export const NFLOG_GROUP_FLOWS = 7313
 
