@@ -12,12 +12,15 @@ const KEY = /^[A-Za-z0-9+/]{43}=\n?$/
 const PKCS8 = Buffer.from('302e020100300506032b656e04220420', 'hex')
 const SPKI = Buffer.from('302a300506032b656e032100', 'hex')
 
+/** Gives undefined for an identity with which nothing is agreed. */
+export type Agreement = (identity: string) => Buffer | undefined
+
 /**
  * Reads the content of a key file (lane-keys.ts) and returns the function that agrees with other identities. That gives
  * undefined for an identity that is no key, or one with which every key agrees on the same secret. Throws TypeError for
  * a content that is no key; the message does not contain it.
  */
-export function agreementOf(privateKey: string): (identity: string) => Buffer | undefined {
+export function agreementOf(privateKey: string): Agreement {
   if (!KEY.test(privateKey)) throw new TypeError('key file: expected 32 octets in base64')
   const der = Buffer.concat([PKCS8, Buffer.from(privateKey, 'base64')])
   const own = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })

@@ -27,7 +27,9 @@ export {
   RelayServer,
   type SharedPort,
   bindKey,
+  Relays,
   endId,
   planRelayEnds,
   planSharedPorts,
+  relayOf,
 } from './relay/relay.ts'

@@ -8,7 +8,6 @@
 import {
   type ElementMaps,
   type Nft,
-  type NftStatement,
   TableApplier,
   elementDiff,
   elementStatements,
@@ -20,6 +19,7 @@ import { type AddressPort, formatAddress, parseAddress } from '../../../model/ad
 import { NFT_TABLE_RELAY } from '../../../model/model.ts'
 import { type Clock, ReconcileLoop } from '../../../reconcile/reconcile.ts'
 import { Bindings, type BindingsInit, type QuestionOutcome, type RelayEnd } from './bindings.ts'
+import { elementsOf } from './planned-elements.ts'
 import { type RelayTableInit, SET_CARRIED, planRelayTable } from './plan-relay-table.ts'
 
 export type RelayConfig = Omit<BindingsInit, 'clock'> & Pick<RelayTableInit, 'bytesPerSecond' | 'memberBytesPerSecond'>
@@ -183,12 +183,4 @@ export class RelayServer {
     this.#counted = counted
     if (this.#bindings.apply({ kind: 'carried', octets }).isChanged) this.#loop.poke()
   }
-}
-
-function elementsOf(statements: readonly NftStatement[]): ElementMaps {
-  const elements = new Map<string, ReadonlyMap<string, string | undefined>>()
-  for (const one of statements) {
-    if (one.verb === 'add-elements') elements.set(one.map, new Map(one.elements.map(({ key, value }) => [key, value])))
-  }
-  return elements
 }
