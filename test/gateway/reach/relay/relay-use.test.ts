@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { type LinkInUse, planRelayUse, relayOf, relayOrder } from '../../../../gateway/reach/relay/plan-relay-use.ts'
-import { RETURN_APART_MS, RETURN_TRY_MS, ReturnTries } from '../../../../gateway/reach/relay/return-tries.ts'
+import { RETURN_APART_MS, RETURN_TRY_MS, ReturnTries } from '../../../../gateway/reach/relay/relays.ts'
 import { parseAddressPort } from '../../../../model/addresses/address-port.ts'
 
 const OWN = 'paris.gw1-lane0'
