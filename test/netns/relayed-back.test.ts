@@ -37,6 +37,8 @@ t.test('a relayed link goes back once an end can be called', { skip: netnsMissin
         await seen?.()
         const text = readFileSync(paris.file, 'utf8')
         writeFileSync(paris.file, text.replace('{ node: gw1 }', `{ node: gw1, publicAddress: ${there.address} }`))
+        await there.stop()
+        paris.up('gw1')
         const isDirect = () => link()?.state === 'up' && link()?.usingAddress === `${there.address}:4500`
         await eventually(isDirect, { deadlineMs: 90_000, say: 'direct' })
         t.equal(link()?.usingRelay, undefined)
